@@ -1,0 +1,39 @@
+package config
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Network is the parsed and completed network config.
+type Network struct {
+	V4, V6         Range // the zero Range: the family is off
+	EnableNFTables bool
+	Backend        Backend
+}
+
+// Range is the address space of one family and how it is cut.
+type Range struct {
+	Network   netip.Prefix // masked
+	SubnetLen int          // prefix length of one node's subnet
+	Min, Max  netip.Addr   // first and last subnet base, both inclusive
+}
+
+// Enabled reports whether the family is on.
+func (r Range) Enabled() bool { return r.Network.IsValid() }
+
+// Of returns the range of one family.
+func (n Network) Of(f cidr.Family) Range {
+	if f == cidr.V4 {
+		return n.V4
+	}
+	return n.V6
+}
+
+// Backend says which backend carries the packets, and with which options.
+type Backend struct {
+	Type    string          // lowercase
+	Options json.RawMessage // the whole Backend object
+}

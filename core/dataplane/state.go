@@ -1,0 +1,56 @@
+package dataplane
+
+import "net/netip"
+
+// State is a set of objects on one host. Two states with equal contents mean
+// the same host; a nil map equals an empty one.
+type State struct {
+	Links   map[string]Link
+	Addrs   map[Addr]struct{}
+	Routes  map[RouteKey]Route
+	Neighs  map[NeighKey]Neigh
+	FDB     map[FDBKey]FDBEntry
+	Sysctls map[string]Sysctl
+}
+
+// NewState returns an empty state whose maps have room for that many peers.
+func NewState(peers int) State {
+	return State{
+		Links:   map[string]Link{},
+		Addrs:   map[Addr]struct{}{},
+		Routes:  make(map[RouteKey]Route, peers),
+		Neighs:  make(map[NeighKey]Neigh, peers),
+		FDB:     make(map[FDBKey]FDBEntry, peers),
+		Sysctls: map[string]Sysctl{},
+	}
+}
+
+// AddLink, AddAddr, AddRoute, AddNeigh, AddFDB and AddSysctl put an object
+// under its key, replacing one that is there.
+func (s *State) AddLink(l Link)     { s.Links[l.Name] = l }
+func (s *State) AddAddr(a Addr)     { s.Addrs[a] = struct{}{} }
+func (s *State) AddRoute(r Route)   { s.Routes[r.RouteKey] = r }
+func (s *State) AddNeigh(n Neigh)   { s.Neighs[n.NeighKey] = n }
+func (s *State) AddFDB(f FDBEntry)  { s.FDB[f.FDBKey] = f }
+func (s *State) AddSysctl(c Sysctl) { s.Sysctls[c.Path] = c }
+
+// Len is the number of objects.
+func (s State) Len() int {
+	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls)
+}
+
+// Extent says which part of a host a driver shall read.
+//
+// Observe returns, with their true values, ours or not:
+//   - the links named, if they exist;
+//   - on those links: all permanent global addresses, all permanent
+//     neighbours, all permanent "self" FDB entries with a destination;
+//   - unicast routes of the main table that leave through those links, lie
+//     inside Networks, or carry [Protocol]; for each key the one the kernel
+//     would use first;
+//   - the sysctls named, if they exist.
+type Extent struct {
+	Links    []string
+	Networks []netip.Prefix
+	Sysctls  []Sysctl // Value is ignored
+}

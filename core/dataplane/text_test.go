@@ -1,0 +1,67 @@
+package dataplane
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"net/netip"
+)
+
+const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 dev eth0 local fd00::3 port 8472 learning gbp
+link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472
+addr 10.5.1.0/32 dev flannel.1
+sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
+neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
+fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
+route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
+route 10.5.4.0/24 via 192.168.64.9 dev eth0 metric 20 proto 3
+route fd00::/64 dev flannel-v6.1 scope 253
+`
+
+func TestDumpReadsBack(t *testing.T) {
+	s, err := ParseDump(everyKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Dump(); got != everyKind {
+		t.Errorf("dump of what was parsed differs (-want +got):\n%s", cmp.Diff(everyKind, got))
+	}
+	again, err := ParseDump(s.Dump())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(s, again, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); d != "" {
+		t.Errorf("second parse differs:\n%s", d)
+	}
+}
+
+func TestParseObjectErrors(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"", `object "": unknown kind ""`},
+		{"tree oak", `object "tree oak": unknown kind "tree"`},
+		{"addr 10.5.1.0/32", `object "addr 10.5.1.0/32": line ends early`},
+		{"addr 10.5.1.0/32 on x", `object "addr 10.5.1.0/32 on x": want "dev", have "on"`},
+		{"addr 10.5.1.0/32 dev x y", `object "addr 10.5.1.0/32 dev x y": unexpected "y"`},
+		{"neigh 10.5.3.0 lladdr zz dev x", `object "neigh 10.5.3.0 lladdr zz dev x": MAC "zz": want six hex octets separated by colons`},
+		{"route 10.5.3.0/24 nexthop", `object "route 10.5.3.0/24 nexthop": unexpected "nexthop"`},
+	} {
+		if _, err := ParseObject(c.line); err == nil || err.Error() != c.want {
+			t.Errorf("ParseObject(%q): error %v, want %s", c.line, err, c.want)
+		}
+	}
+}
+
+func FuzzParseDump(f *testing.F) {
+	f.Add(everyKind)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseDump(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseDump(s.Dump())
+		if err != nil || again.Dump() != s.Dump() {
+			t.Fatalf("dump does not read back: %v\n%s", err, s.Dump())
+		}
+	})
+}

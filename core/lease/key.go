@@ -1,0 +1,65 @@
+package lease
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+)
+
+// subnetKey is the grammar of interop 3.2. It is anchored at the end only, so
+// any leading path is fine.
+var subnetKey = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+)-(\d+)(?:&([0-9a-f:]+)-(\d+))?$`)
+
+// none4 is what stands for the missing IPv4 part of an IPv6-only key (interop 3.2).
+var none4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+
+// String returns the key as the store spells it: "10.5.34.0-24", with IPv6
+// "10.5.34.0-24&fd00:10:5:1::-64", IPv6 only "0.0.0.0-0&fd00:10:5:1::-64".
+func (k Key) String() string {
+	v4 := k.V4
+	if !v4.IsValid() {
+		v4 = none4
+	}
+	s := v4.Addr().String() + "-" + strconv.Itoa(v4.Bits())
+	if k.V6.IsValid() {
+		s += "&" + k.V6.Addr().String() + "-" + strconv.Itoa(k.V6.Bits())
+	}
+	return s
+}
+
+// ParseKey reads the last element of a store's key.
+func ParseKey(s string) (Key, error) {
+	m := subnetKey.FindStringSubmatch(s)
+	if m == nil {
+		return Key{}, fmt.Errorf("key %q: not a subnet (want A.B.C.D-L or A.B.C.D-L&v6-L)", s)
+	}
+	var k Key
+	v4, err := parsePrefix(m[1], m[2], 31)
+	if err != nil {
+		return Key{}, fmt.Errorf("key %q: %w", s, err)
+	}
+	if m[3] != "" {
+		if k.V6, err = parsePrefix(m[3], m[4], 127); err != nil {
+			return Key{}, fmt.Errorf("key %q: %w", s, err)
+		}
+	}
+	if v4 != none4 {
+		k.V4 = v4
+	} else if !k.V6.IsValid() {
+		return Key{}, fmt.Errorf("key %q: the whole IPv4 space is no subnet", s)
+	}
+	return k, nil
+}
+
+func parsePrefix(addr, bits string, most int) (netip.Prefix, error) {
+	a, err := netip.ParseAddr(addr)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	n, err := strconv.Atoi(bits)
+	if err != nil || n > most {
+		return netip.Prefix{}, fmt.Errorf("prefix length %s is above %d", bits, most)
+	}
+	return netip.PrefixFrom(a, n).Masked(), nil
+}

@@ -1,0 +1,69 @@
+package lease
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Key is the subnet, or pair of subnets, that a lease is for. At least one is
+// valid, both are masked.
+type Key struct {
+	V4, V6 netip.Prefix
+}
+
+// Of returns the subnet of one family; invalid if the key has none.
+func (k Key) Of(f cidr.Family) netip.Prefix {
+	if f == cidr.V4 {
+		return k.V4
+	}
+	return k.V6
+}
+
+// IsValid reports whether the key names a subnet at all.
+func (k Key) IsValid() bool { return k.V4.IsValid() || k.V6.IsValid() }
+
+// Overlaps reports whether the keys share an address in any family. A family
+// that one of them lacks is ignored.
+func (k Key) Overlaps(o Key) bool {
+	return k.V4.IsValid() && o.V4.IsValid() && k.V4.Overlaps(o.V4) ||
+		k.V6.IsValid() && o.V6.IsValid() && k.V6.Overlaps(o.V6)
+}
+
+// Attrs is the value of a lease: how peers reach its owner.
+type Attrs struct {
+	PublicIP      netip.Addr // invalid if the owner has no IPv4 ("0.0.0.0" on the wire)
+	PublicIPv6    netip.Addr // invalid if the owner has no IPv6 (null on the wire)
+	BackendType   string     // lowercase; empty for udp, alloc and the cloud backends
+	BackendData   json.RawMessage
+	BackendV6Data json.RawMessage
+}
+
+// IP returns the public address of one family; invalid if there is none.
+func (a Attrs) IP(f cidr.Family) netip.Addr {
+	if f == cidr.V4 {
+		return a.PublicIP
+	}
+	return a.PublicIPv6
+}
+
+// Data returns the backend's data for one family; nil if there is none.
+func (a Attrs) Data(f cidr.Family) json.RawMessage {
+	if f == cidr.V4 {
+		return a.BackendData
+	}
+	return a.BackendV6Data
+}
+
+// Lease is one record of the store.
+type Lease struct {
+	Key            Key
+	Attrs          Attrs
+	CreateRevision int64
+	ModRevision    int64
+	ID             int64 // the store's handle for the TTL; 0: a reservation, which never expires
+}
+
+// Reserved reports whether the lease never expires (interop 3.6).
+func (l Lease) Reserved() bool { return l.ID == 0 }

@@ -1,0 +1,24 @@
+package lease
+
+// Snapshot is all a store holds, at one revision. It is immutable once handed out.
+type Snapshot struct {
+	Revision    int64
+	Config      Document
+	Leases      []Lease // sorted by Key.String()
+	Quarantined []Quarantined
+}
+
+// Document is the network config as it stands in the store, not yet parsed.
+type Document struct {
+	Data     []byte
+	Revision int64 // of its last change; 0: the store holds no config
+}
+
+// Quarantined is a record below the subnets that could not be decoded. It
+// touches no other record, but where its key is valid it still blocks its
+// subnet from being handed out, and the last good record under the key stands.
+type Quarantined struct {
+	Raw    string // the store's full key
+	Key    Key    // invalid if the key did not parse
+	Reason string
+}

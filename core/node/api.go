@@ -1,0 +1,135 @@
+package node
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// Options fix how a node behaves. Zero durations mean the defaults.
+type Options struct {
+	Uplink      uplink.Options
+	IPMasq      bool          // only copied to the subnet file
+	LeaseTTL    time.Duration // default 24 h
+	RenewMargin time.Duration // renew when this much is left; default 1 h
+	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
+	Resync      time.Duration // full look without a hint; default 30 s, jittered
+	Debounce    time.Duration // from a hint to the look; default 100 ms
+	Rand        *rand.Rand    // the only source of chance
+	Previous    lease.Key     // from the subnet file of a former run; may be invalid
+	Saved       []byte        // from the state file of a former run; may be nil
+}
+
+// Input is what happened since the last Step. Nil members: nothing of that kind.
+type Input struct {
+	View      *lease.View // the store's view changed
+	Hint      bool        // the driver hinted
+	Looked    *Looked     // ends Ready.Look
+	Applied   *Applied    // ends Ready.Plan
+	Requested *Requested  // ends Ready.Request
+	Wrote     *Wrote      // ends Ready.Writes
+}
+
+// Looked is the result of a look at the host.
+type Looked struct {
+	Facts driver.Facts
+	Have  dataplane.State
+	Err   error
+}
+
+// Applied has one error for each op of the plan.
+type Applied struct {
+	Errs []error
+}
+
+// Requested is the result of a lease request. Began is the time just before
+// the request was sent, from which an expiry is counted.
+type Requested struct {
+	Began time.Time
+	Grant lease.Grant
+	Err   error
+}
+
+// Wrote has one error for each write.
+type Wrote struct {
+	Errs []error
+}
+
+// Ready is what shall be done next. Nil members: nothing of that kind.
+type Ready struct {
+	Look    *dataplane.Extent // read facts and this part of the host
+	Plan    []dataplane.Op    // apply
+	Request *Request          // ask the store
+	Writes  []Write           // write files
+	Events  []Event           // log
+	Wake    time.Time         // Step no later than this; zero: no deadline
+	Exit    *Exit             // end the process; nothing else will follow
+}
+
+// Verb is what a Request asks of the lease store.
+type Verb uint8
+
+// The requests a node makes.
+const (
+	Create Verb = iota + 1
+	Renew
+	Update
+	Release
+)
+
+// String returns the verb in lower case.
+func (v Verb) String() string {
+	return [...]string{"none", "create", "renew", "update", "release"}[v]
+}
+
+// Request is one call of a lease.Store method.
+type Request struct {
+	Verb  Verb
+	Key   lease.Key   // Create
+	Grant lease.Grant // Renew, Update, Release
+	Attrs lease.Attrs // Create, Update
+	TTL   time.Duration
+}
+
+// File is the role of a file; where it lies is the caller's business.
+type File uint8
+
+// The files a node writes.
+const (
+	SubnetFile File = iota + 1
+	StateFile
+)
+
+// Write replaces a file as a whole, atomically.
+type Write struct {
+	File File
+	Data []byte
+}
+
+// Event is a line for the log. Kind is stable and greppable, such as
+// "lease-acquired"; Text is for people.
+type Event struct {
+	Kind  string
+	Text  string
+	Level Level
+}
+
+// Level is how loud an event is.
+type Level uint8
+
+// The levels, as klog has them.
+const (
+	Info Level = iota
+	Warning
+	Error
+)
+
+// Exit asks for the end of the process.
+type Exit struct {
+	Status int
+	Reason string
+}
