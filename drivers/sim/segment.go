@@ -1,0 +1,4 @@
+package sim
+
+// Segment is an Ethernet underlay.
+type Segment struct{}

@@ -1,0 +1,58 @@
+package sim
+
+import "fmt"
+
+// trace folds all that happens into a running hash, and into lines for who
+// wants to read them.
+type trace struct {
+	hash  uint64
+	lines func(line string)
+}
+
+func newTrace() trace { return trace{hash: hashStart} }
+
+// Trace hands every line of the trace to fn from now on; nil ends it. The
+// lines are only made if somebody reads them.
+func (w *World) Trace(fn func(line string)) { w.trace.lines = fn }
+
+// TraceHash is the hash of all that has happened. Two runs with equal hashes
+// were the same run.
+func (w *World) TraceHash() uint64 { return w.trace.hash }
+
+// Note puts something that happened into the trace: who and what in the
+// label, such as "n1: drop", the rest in the detail.
+func (w *World) Note(label, detail string) {
+	h := hashUint64(w.trace.hash, uint64(w.now))
+	h = hashString(h, label)
+	h = hashString(h, detail)
+	w.trace.hash = h
+	if w.trace.lines == nil {
+		return
+	}
+	line := fmt.Sprintf("%12.6f %s", w.now.Seconds(), label)
+	if detail != "" {
+		line += " " + detail
+	}
+	w.trace.lines(line)
+}
+
+// FNV-1a, because it is short, fast on short strings and the same everywhere.
+const (
+	hashStart uint64 = 14695981039346656037
+	hashPrime uint64 = 1099511628211
+)
+
+func hashString(h uint64, s string) uint64 {
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * hashPrime
+	}
+	return (h ^ 0xff) * hashPrime // a terminator: "ab"+"c" is not "a"+"bc"
+}
+
+func hashUint64(h, v uint64) uint64 {
+	for range 8 {
+		h = (h ^ v&0xff) * hashPrime
+		v >>= 8
+	}
+	return h
+}
