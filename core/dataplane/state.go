@@ -45,9 +45,8 @@ func (s State) Len() int {
 //   - the links named, if they exist;
 //   - on those links: all permanent global addresses, all permanent
 //     neighbours, all permanent "self" FDB entries with a destination;
-//   - unicast routes of the main table that leave through those links, lie
-//     inside Networks, or carry [Protocol]; for each key the one the kernel
-//     would use first;
+//   - routes of the main table that leave through those links or lie inside
+//     Networks; for each key the one the kernel would use first;
 //   - the sysctls named, if they exist.
 type Extent struct {
 	Links    []string

@@ -1,0 +1,56 @@
+package hostgw
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Type is the backend's name in configs and leases.
+const Type = "host-gw"
+
+// Backend renders host-gw. It has no options.
+type Backend struct{}
+
+var _ backend.Backend = Backend{}
+
+// Type implements [backend.Backend].
+func (Backend) Type() string { return Type }
+
+// Extent implements [backend.Backend]: it owns routes only.
+func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
+
+// MTU implements [backend.Backend]: nothing is added to a packet.
+func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
+
+// Attrs implements [backend.Backend]. Peers use the public address as a
+// gateway, so it must be one they can resolve on the segment: behind NAT the
+// backend cannot work, in either family (interop F8).
+func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
+	for _, f := range cidr.Families {
+		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
+			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; peers could not use it as a gateway",
+				f, pub, own, env.Uplink.Link)
+		}
+	}
+	return lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}, nil
+}
+
+// Render implements [backend.Backend].
+func (Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+	state := dataplane.NewState(len(peers))
+	var problems []backend.Problem
+	for _, f := range cidr.Families {
+		for _, p := range backend.Peers(env, self, Type, f, peers, func(p backend.Problem) { problems = append(problems, p) }) {
+			state.AddRoute(dataplane.Route{
+				RouteKey: dataplane.RouteKey{Dst: p.Subnet},
+				Link:     env.Uplink.Link, Via: p.IP, Protocol: dataplane.Protocol,
+			})
+		}
+	}
+	return state, problems
+}

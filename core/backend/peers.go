@@ -1,0 +1,95 @@
+package backend
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Peer is one family of a peer's lease, checked and fit to be programmed.
+type Peer struct {
+	Family cidr.Family
+	Key    lease.Key
+	Subnet netip.Prefix
+	IP     netip.Addr // public
+	Lease  *lease.Lease
+}
+
+// Peers yields the peers of one family that a backend can serve, oldest
+// record first, and reports the others through problem. Records of another
+// backend type are passed over silently (interop 6.0).
+//
+// Peer data is untrusted. A subnet outside the network, or one that overlaps
+// ours or an older peer's, would draw somebody else's packets, so it is refused.
+func Peers(env Env, self Self, backendType string, f cidr.Family, peers []lease.Lease, problem func(Problem)) []Peer {
+	rng := env.Config.Of(f)
+	if !rng.Enabled() {
+		return nil
+	}
+	out := make([]Peer, 0, len(peers))
+	for i := range peers {
+		l := &peers[i]
+		subnet := l.Key.Of(f)
+		if l.Attrs.BackendType != backendType || !subnet.IsValid() {
+			continue
+		}
+		p := Peer{Family: f, Key: l.Key, Subnet: subnet, IP: l.Attrs.IP(f), Lease: l}
+		if err := p.check(env, self, rng.Network); err != nil {
+			problem(Problem{l.Key, err})
+			continue
+		}
+		out = append(out, p)
+	}
+	return withoutOverlaps(out, problem)
+}
+
+func (p Peer) check(env Env, self Self, network netip.Prefix) error {
+	own := self.Key.Of(p.Family)
+	switch {
+	case p.Subnet.Bits() < network.Bits() || !network.Contains(p.Subnet.Addr()):
+		return fmt.Errorf("subnet %s is outside the network %s", p.Subnet, network)
+	case own.IsValid() && own.Overlaps(p.Subnet):
+		return fmt.Errorf("subnet %s overlaps our own %s", p.Subnet, own)
+	case !p.IP.IsValid():
+		return fmt.Errorf("record has no public %s address", p.Family)
+	case !p.IP.IsGlobalUnicast() || p.IP.Is4In6():
+		return fmt.Errorf("public address %s is not a unicast address", p.IP)
+	case p.IP == env.Uplink.Public(p.Family) || p.IP == env.Uplink.Addr(p.Family):
+		return fmt.Errorf("public address %s is our own", p.IP)
+	}
+	return nil
+}
+
+// withoutOverlaps drops each peer whose subnet overlaps that of an older
+// record: two dual-stack keys may share one half (interop E7).
+func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
+	slices.SortStableFunc(peers, func(a, b Peer) int {
+		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits())
+	})
+	out := peers[:0]
+	for _, p := range peers {
+		// Sorted by base, wider first: only the last one kept can contain p.
+		if n := len(out); n > 0 && out[n-1].Subnet.Overlaps(p.Subnet) {
+			last := out[n-1]
+			if last.Lease.CreateRevision <= p.Lease.CreateRevision {
+				problem(overlap(p, last))
+				continue
+			}
+			problem(overlap(last, p))
+			out = out[:n-1]
+		}
+		out = append(out, p)
+	}
+	slices.SortStableFunc(out, func(a, b Peer) int {
+		return cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision)
+	})
+	return out
+}
+
+func overlap(younger, older Peer) Problem {
+	return Problem{younger.Key, fmt.Errorf("subnet %s overlaps %s of an older record", younger.Subnet, older.Key)}
+}

@@ -1,0 +1,236 @@
+package vxlan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// Type is the backend's name in configs and leases.
+const Type = "vxlan"
+
+// KernelPort is the UDP port Linux uses when none is given.
+const KernelPort = 8472
+
+// overhead is what encapsulation adds, in bytes: the outer IP header, UDP (8),
+// VXLAN (8) and the inner Ethernet header (14).
+var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
+
+// options are the members of the config's Backend object (interop 6.2).
+type options struct {
+	VNI           uint32
+	Port          uint16
+	MTU           int
+	GBP           bool
+	Learning      bool
+	DirectRouting bool
+}
+
+// Backend renders vxlan. It is immutable.
+type Backend struct {
+	options
+	families []cidr.Family
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New reads the backend's options out of a network config.
+func New(network config.Network) (*Backend, error) {
+	b := &Backend{options: options{VNI: 1}}
+	if err := network.Backend.Decode(&b.options); err != nil {
+		return nil, err
+	}
+	if b.VNI == 0 || b.VNI >= 1<<24 {
+		return nil, fmt.Errorf("Backend VNI %d is out of range: want 1 to 16777215", b.VNI)
+	}
+	if b.MTU < 0 {
+		return nil, fmt.Errorf("Backend MTU %d is negative", b.MTU)
+	}
+	if b.Port == 0 {
+		b.Port = KernelPort
+	}
+	for _, f := range cidr.Families {
+		if network.Of(f).Enabled() {
+			b.families = append(b.families, f)
+		}
+	}
+	return b, nil
+}
+
+// Type implements [backend.Backend].
+func (b *Backend) Type() string { return Type }
+
+// device is the link's name (interop 6.0).
+func (b *Backend) device(f cidr.Family) string {
+	return [2]string{"flannel.", "flannel-v6."}[f] + strconv.FormatUint(uint64(b.VNI), 10)
+}
+
+// Extent implements [backend.Backend].
+func (b *Backend) Extent() dataplane.Extent {
+	var e dataplane.Extent
+	for _, f := range b.families {
+		e.Links = append(e.Links, b.device(f))
+		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
+	}
+	return e
+}
+
+// acceptRA keeps router advertisements that a pod may send from configuring
+// the tunnel device.
+func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
+	dev := b.device(f)
+	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
+}
+
+func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
+	mtu := env.Uplink.MTU
+	if b.options.MTU > 0 {
+		mtu = b.options.MTU
+	}
+	return mtu - overhead[f]
+}
+
+// MTU implements [backend.Backend]: what fits through every device (interop P5).
+func (b *Backend) MTU(env backend.Env) int {
+	mtu := b.deviceMTU(env, b.families[0])
+	for _, f := range b.families[1:] {
+		mtu = min(mtu, b.deviceMTU(env, f))
+	}
+	return mtu
+}
+
+// data is the backend's part of a lease. The text must be exactly this, in
+// this order and without blanks (interop 5.2).
+type data struct {
+	VNI     uint32
+	VtepMAC string
+}
+
+func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
+	var d struct{ VtepMAC string }
+	if len(raw) == 0 {
+		return dataplane.MAC{}, fmt.Errorf("record has no VtepMAC")
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return dataplane.MAC{}, fmt.Errorf("vxlan data %.100q: %w", raw, err)
+	}
+	mac, err := dataplane.ParseMAC(d.VtepMAC)
+	switch {
+	case err != nil:
+		return dataplane.MAC{}, fmt.Errorf("VtepMAC: %w", err)
+	case mac.IsZero() || mac[0]&1 != 0:
+		return dataplane.MAC{}, fmt.Errorf("VtepMAC %s is not a unicast address", mac)
+	}
+	return mac, nil
+}
+
+// Attrs implements [backend.Backend]. A published MAC is kept, because every
+// peer has it in its tables; next comes the one an existing device has.
+func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have dataplane.State, rng *rand.Rand) (lease.Attrs, error) {
+	a := lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}
+	for _, f := range b.families {
+		mac, err := parseMAC(stored.Data(f))
+		if err != nil {
+			mac = dataplane.MAC{}
+			if l, ok := have.Links[b.device(f)]; ok && l.Type == dataplane.LinkVXLAN {
+				mac = l.MAC
+			}
+		}
+		if mac.IsZero() {
+			mac = randomMAC(rng)
+		}
+		text, err := json.Marshal(data{b.VNI, mac.String()})
+		if err != nil {
+			return lease.Attrs{}, fmt.Errorf("vxlan data: %w", err)
+		}
+		if f == cidr.V4 {
+			a.BackendData = text
+		} else {
+			a.BackendV6Data = text
+		}
+	}
+	return a, nil
+}
+
+// randomMAC draws a locally administered unicast address.
+func randomMAC(rng *rand.Rand) dataplane.MAC {
+	var m dataplane.MAC
+	r := rng.Uint64()
+	for i := range m {
+		m[i] = byte(r >> (8 * i))
+	}
+	m[0] = m[0]&^1 | 2
+	return m
+}
+
+// Render implements [backend.Backend].
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+	state := dataplane.NewState(len(peers) * len(b.families))
+	var problems []backend.Problem
+	problem := func(p backend.Problem) { problems = append(problems, p) }
+	for _, f := range b.families {
+		b.renderSelf(&state, env, self, f)
+		for _, p := range backend.Peers(env, self, Type, f, peers, problem) {
+			if err := b.renderPeer(&state, env, p); err != nil {
+				problem(backend.Problem{Key: p.Key, Err: err})
+			}
+		}
+	}
+	return state, problems
+}
+
+func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.Self, f cidr.Family) {
+	// An own MAC that does not parse cannot have come from Attrs; the device
+	// then keeps whatever it has.
+	mac, _ := parseMAC(self.Attrs.Data(f))
+	s.AddLink(dataplane.Link{
+		Name: b.device(f), Type: dataplane.LinkVXLAN, MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
+		VXLAN: dataplane.VXLAN{
+			VNI: b.VNI, Parent: env.Uplink.Link, Local: env.Uplink.Addr(f), Port: b.Port,
+			Learning: b.Learning, GBP: b.GBP,
+		},
+	})
+	s.AddSysctl(b.acceptRA(f))
+	// The subnet's base as a host address: a source for host-to-pod packets
+	// that makes the kernel add no broadcast route.
+	if own := self.Key.Of(f); own.IsValid() {
+		s.AddAddr(dataplane.Addr{Link: b.device(f), Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
+	}
+}
+
+func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer) error {
+	route := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.Subnet}, Protocol: dataplane.Protocol}
+	if b.DirectRouting {
+		if link, ok := uplink.Direct(env.Facts.Routes, p.IP); ok {
+			route.Via, route.Link = p.IP, link
+			s.AddRoute(route)
+			return nil
+		}
+	}
+	mac, err := parseMAC(p.Lease.Attrs.Data(p.Family))
+	if err != nil {
+		return err
+	}
+	dev := b.device(p.Family)
+	key := dataplane.FDBKey{Link: dev, MAC: mac}
+	if e, taken := s.FDB[key]; taken {
+		return fmt.Errorf("VtepMAC %s is that of the older peer at %s", mac, e.Dst)
+	}
+	if mac == s.Links[dev].MAC {
+		return fmt.Errorf("VtepMAC %s is our own", mac)
+	}
+	s.AddFDB(dataplane.FDBEntry{FDBKey: key, Dst: p.IP})
+	s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: dev, IP: p.Subnet.Addr()}, MAC: mac})
+	route.Via, route.Link, route.OnLink = p.Subnet.Addr(), dev, true
+	s.AddRoute(route)
+	return nil
+}

@@ -1,0 +1,223 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// Ownership says by which marks flannel recognises its objects (links and
+// networks), so that a restart with no memory finds them again.
+type Ownership struct {
+	Links    map[string]bool // devices of ours; all that is on them is ours, but see addr
+	Networks []netip.Prefix  // the overlay's address space
+}
+
+// Options bound what a plan may do.
+type Options struct {
+	Own Ownership
+	// Prune allows deletes. Without it (the store is not synced) they are only counted.
+	Prune bool
+	// Recreate names links whose change in place the kernel refused.
+	Recreate map[string]bool
+}
+
+// Plan is what to do, and what cannot be done.
+type Plan struct {
+	Ops []dataplane.Op
+	// Withheld counts the deletes that Prune did not allow.
+	Withheld int
+	// Conflicts are wanted objects whose place something of the kernel's own holds.
+	Conflicts []error
+}
+
+// Empty reports whether the host is as it should be.
+func (p Plan) Empty() bool { return len(p.Ops) == 0 && len(p.Conflicts) == 0 }
+
+// Diff returns the plan that turns have into want. Objects in have that are
+// not owned are left alone, unless a wanted object needs their very key.
+func Diff(want, have dataplane.State, opts Options) Plan {
+	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
+	d.links()
+	d.sysctls()
+	d.addrs()
+	d.fdb()
+	d.neighs()
+	d.routes()
+	return d.plan()
+}
+
+// flush is what a change to a link takes away without saying so.
+type flush struct {
+	all    bool // the link goes, and everything on it
+	neighs bool // a changed MAC empties the neighbour table (Linux net/core/neighbour.c, neigh_changeaddr)
+}
+
+type differ struct {
+	want, have dataplane.State
+	opts       Options
+	flushed    map[string]flush
+	conflicts  []error
+
+	early []dataplane.Op // links to delete before anything can be made
+	make  []dataplane.Op
+	drop  []dataplane.Op
+}
+
+func (d *differ) plan() Plan {
+	p := Plan{Conflicts: d.conflicts}
+	if !d.opts.Prune {
+		p.Withheld = len(d.drop)
+		d.drop = nil
+	}
+	slices.Reverse(d.drop)
+	p.Ops = slices.Concat(d.early, d.make, d.drop)
+	return p
+}
+
+func (d *differ) links() {
+	for _, name := range sortedKeys(d.have.Links, cmp.Compare[string]) {
+		if _, wanted := d.want.Links[name]; !wanted && d.opts.Own.Links[name] {
+			d.drop = append(d.drop, dataplane.Op{Verb: dataplane.Delete, Object: d.have.Links[name]})
+		}
+	}
+	for _, name := range sortedKeys(d.want.Links, cmp.Compare[string]) {
+		want := d.want.Links[name]
+		have, exists := d.have.Links[name]
+		switch {
+		case !exists:
+			d.add(dataplane.Create, want)
+		case d.mustRecreate(want, have):
+			d.early = append(d.early, dataplane.Op{Verb: dataplane.Delete, Object: have})
+			d.flushed[name] = flush{all: true}
+			d.add(dataplane.Create, want)
+		case differs(want, have):
+			d.flushed[name] = flush{neighs: !want.MAC.IsZero() && want.MAC != have.MAC}
+			d.add(dataplane.Replace, want)
+		}
+	}
+}
+
+// mustRecreate reports what Linux cannot change on a vxlan device
+// (drivers/net/vxlan/vxlan_core.c, vxlan_nl2conf).
+func (d *differ) mustRecreate(want, have dataplane.Link) bool {
+	return d.opts.Recreate[want.Name] || want.Type != have.Type || want.VXLAN.VNI != have.VXLAN.VNI ||
+		want.VXLAN.Port != have.VXLAN.Port || want.VXLAN.GBP != have.VXLAN.GBP
+}
+
+func differs(want, have dataplane.Link) bool {
+	if want.MAC.IsZero() {
+		want.MAC = have.MAC
+	}
+	return want != have
+}
+
+func (d *differ) sysctls() {
+	for _, path := range sortedKeys(d.want.Sysctls, cmp.Compare[string]) {
+		want := d.want.Sysctls[path]
+		if have, ok := d.have.Sysctls[path]; ok && have.Value == want.Value && !d.flushed[want.Link].all {
+			continue
+		}
+		d.add(dataplane.Replace, want)
+	}
+}
+
+func (d *differ) addrs() {
+	for _, a := range sortedKeys(d.want.Addrs, compareAddrs) {
+		if _, ok := d.have.Addrs[a]; !ok || d.flushed[a.Link].all {
+			d.add(dataplane.Replace, a)
+		}
+	}
+	for _, a := range sortedKeys(d.have.Addrs, compareAddrs) {
+		if _, wanted := d.want.Addrs[a]; !wanted && d.ownsAddr(a) {
+			d.remove(a, a.Link)
+		}
+	}
+}
+
+// ownsAddr: of the addresses on a link of ours, the IPv4 ones outside the
+// overlay and the IPv6 link-local ones are somebody else's (interop 6.0).
+func (d *differ) ownsAddr(a dataplane.Addr) bool {
+	if !d.opts.Own.Links[a.Link] {
+		return false
+	}
+	if a.Prefix.Addr().Is4() {
+		return d.opts.Own.inNetworks(a.Prefix)
+	}
+	return !a.Prefix.Addr().IsLinkLocalUnicast()
+}
+
+func (d *differ) fdb() {
+	for _, k := range changedKeys(d.want.FDB, d.have.FDB, func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }, compareFDB) {
+		d.add(dataplane.Replace, d.want.FDB[k])
+	}
+	for _, k := range staleKeys(d.want.FDB, d.have.FDB, compareFDB) {
+		if d.opts.Own.Links[k.Link] {
+			d.remove(d.have.FDB[k], k.Link)
+		}
+	}
+}
+
+func (d *differ) neighs() {
+	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
+	for _, k := range changedKeys(d.want.Neighs, d.have.Neighs, gone, compareNeighs) {
+		d.add(dataplane.Replace, d.want.Neighs[k])
+	}
+	for _, k := range staleKeys(d.want.Neighs, d.have.Neighs, compareNeighs) {
+		if d.opts.Own.Links[k.Link] && !gone(k) {
+			d.remove(d.have.Neighs[k], k.Link)
+		}
+	}
+}
+
+func (d *differ) routes() {
+	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
+	for _, k := range changedKeys(d.want.Routes, d.have.Routes, gone, compareRoutes) {
+		want := d.want.Routes[k]
+		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
+			d.conflicts = append(d.conflicts, fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer another subnet",
+				want, have.Link, have))
+			continue
+		}
+		d.add(dataplane.Replace, want)
+	}
+	for _, k := range staleKeys(d.want.Routes, d.have.Routes, compareRoutes) {
+		if have := d.have.Routes[k]; d.opts.Own.Route(have) {
+			d.remove(have, have.Link)
+		}
+	}
+}
+
+// Route reports whether a route is flannel's: it carries our protocol inside
+// our networks or on a device of ours, or is one that upstream left on a
+// device of ours without a protocol.
+func (o Ownership) Route(r dataplane.Route) bool {
+	switch r.Protocol {
+	case dataplane.Protocol:
+		return o.Links[r.Link] || o.inNetworks(r.Dst)
+	case dataplane.ProtocolBoot:
+		return o.Links[r.Link] && o.inNetworks(r.Dst)
+	}
+	return false
+}
+
+func (o Ownership) inNetworks(p netip.Prefix) bool {
+	return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool {
+		return n.Bits() <= p.Bits() && n.Contains(p.Addr())
+	})
+}
+
+func (d *differ) add(v dataplane.Verb, o dataplane.Object) {
+	d.make = append(d.make, dataplane.Op{Verb: v, Object: o})
+}
+
+// remove drops an object, unless its link goes in the same plan and takes it along.
+func (d *differ) remove(o dataplane.Object, link string) {
+	if _, wanted := d.want.Links[link]; d.flushed[link].all || d.opts.Own.Links[link] && !wanted {
+		return
+	}
+	d.drop = append(d.drop, dataplane.Op{Verb: dataplane.Delete, Object: o})
+}
