@@ -1,0 +1,87 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// World is one host with nothing on it but a loopback link that is up, and
+// the driver under test. Closing it is the maker's business (t.Cleanup).
+type World interface {
+	Driver() driver.Driver
+
+	// Do performs a deed on the host behind the driver's back, as an
+	// administrator or another program would. It returns when the deed and
+	// what follows from it at once have happened.
+	Do(ctx context.Context, d Deed) error
+}
+
+// Deed is one manipulation of a host. Which fields are set is said at the verb.
+type Deed struct {
+	Verb   DeedVerb
+	Link   string           // of the verbs that act on a link
+	Object dataplane.Object // of Add, Append, Learn and Remove
+	MTU    int              // of SetMTU
+	MAC    dataplane.MAC    // of SetMAC
+}
+
+// DeedVerb says what a Deed does.
+type DeedVerb string
+
+// The verbs. A Link to Add has the type [Ethernet]; it is created with the
+// given MAC and MTU, with carrier, and set up if the object says so. An Addr is
+// added as "ip address add" does, which makes the kernel's connected route. A
+// Route carries any protocol. Neigh and FDBEntry become permanent with Add,
+// and reachable ones, as the kernel learns them by itself, with Learn.
+const (
+	Add          DeedVerb = "add"           // Object, whose key must be free
+	Append       DeedVerb = "append"        // Object: a Route behind others of its key (IPv6: a further path)
+	Learn        DeedVerb = "learn"         // Object: a Neigh or FDBEntry
+	Remove       DeedVerb = "del"           // Object
+	Up           DeedVerb = "up"            // Link
+	Down         DeedVerb = "down"          // Link
+	CarrierOn    DeedVerb = "carrier-on"    // Link
+	CarrierOff   DeedVerb = "carrier-off"   // Link
+	SetMTU       DeedVerb = "mtu"           // Link, MTU
+	SetMAC       DeedVerb = "mac"           // Link, MAC
+	FlushAddrs   DeedVerb = "flush-addrs"   // Link: all its addresses of global scope
+	FlushRoutes  DeedVerb = "flush-routes"  // Link: all routes of the main table through it
+	FlushNeighs  DeedVerb = "flush-neighs"  // Link: all its neighbours, permanent or not
+	FlushFDB     DeedVerb = "flush-fdb"     // Link: all its "self" FDB entries
+	AddBlackhole DeedVerb = "add-blackhole" // Object: a Route of which Dst, Metric and Protocol count
+)
+
+// Ethernet is the type of a host's own link, such as its uplink. Drivers read
+// it back as whatever kind the implementation makes.
+const Ethernet dataplane.LinkType = "ethernet"
+
+// ParseDeed reads one line: a verb, then an object in canonical form or a link
+// with its argument, such as "add addr 192.168.64.3/24 dev eth0",
+// "down flannel.1" or "mtu eth0 1400".
+func ParseDeed(line string) (Deed, error) {
+	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	d := Deed{Verb: DeedVerb(verb)}
+	var err error
+	switch d.Verb {
+	case Add, Append, Learn, Remove, AddBlackhole:
+		d.Object, err = dataplane.ParseObject(rest)
+	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB:
+		d.Link = rest
+	case SetMTU:
+		_, err = fmt.Sscanf(rest, "%s %d", &d.Link, &d.MTU)
+	case SetMAC:
+		var mac string
+		d.Link, mac, _ = strings.Cut(rest, " ")
+		d.MAC, err = dataplane.ParseMAC(mac)
+	default:
+		err = fmt.Errorf("unknown verb")
+	}
+	if err != nil {
+		return Deed{}, fmt.Errorf("deed %q: %w", line, err)
+	}
+	return d, nil
+}
