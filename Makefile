@@ -1,0 +1,104 @@
+# flannel, done right. `make` alone lists what can be made.
+#
+# Everything works as root and as an ordinary user. Without root the network
+# namespaces live in a user namespace; nothing here asks for sudo.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -X main.version=$(VERSION)
+
+# The race detector needs cgo, which needs a C compiler and the C library's
+# headers. Without them the tests run all the same, and say so.
+HAVE_CC  := $(shell $$($(GO) env CC) -E -include pthread.h -x c /dev/null >/dev/null 2>&1 && echo yes || true)
+RACE     := $(if $(HAVE_CC),-race)
+RACENOTE := race detector: $(if $(HAVE_CC),on,OFF - no C compiler or C headers here (make deps))
+
+# Two packages at a time: the suites with real kernels are bound by CPU, and
+# more of them at once only make each other miss their deadlines.
+JOBS     ?= 2
+PKG      ?= ./...
+RUN      ?= .
+NAME     ?=
+WORLD    ?=
+BENCH    ?= .
+FUZZTIME ?= 10s
+HOLD     ?=
+
+.DEFAULT_GOAL := help
+
+##@ See it work
+
+.PHONY: demo
+demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
+	@$(GO) run ./harness/cmd/demo -flanneld bin/flanneld $(if $(HOLD),-hold)
+
+.PHONY: scenario
+scenario: build ## replay scenarios (NAME=vxlan-heal for one, WORLD=sim|netns for one world)
+	@$(GO) run ./scenarios/cmd/scenario $(if $(NAME),-name $(NAME)) $(if $(WORLD),-world $(WORLD))
+
+##@ Build
+
+.PHONY: build
+build: ## bin/flanneld, a static binary
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/flanneld ./cmd/flanneld
+
+.PHONY: fmt
+fmt: ## format all Go files
+	@gofmt -l -w $(GODIRS)
+
+.PHONY: clean
+clean: ## remove bin/
+	@rm -rf bin
+
+##@ Check
+
+.PHONY: test
+test: check bin/testsum ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
+	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' \
+		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
+
+.PHONY: check
+check: fmt-check vet lint ## format, vet and lint only
+
+.PHONY: fmt-check
+fmt-check:
+	@bad=$$(gofmt -l $(GODIRS)); [ -z "$$bad" ] || { echo "not formatted (make fmt):" $$bad; exit 1; }
+
+.PHONY: vet
+vet: ## go vet
+	@$(GO) vet ./...
+
+.PHONY: lint
+lint: ## staticcheck, in the version go.mod pins
+	@$(GO) tool staticcheck ./...
+
+.PHONY: bench
+bench: ## benchmarks, one at a time (BENCH=regexp, PKG=./core/...)
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 60m $(PKG) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]'
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (default 10s) each
+	@FUZZTIME=$(FUZZTIME) GO=$(GO) hack/fuzz
+
+.PHONY: deps
+deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)
+	@hack/deps
+
+bin/testsum: $(wildcard hack/testsum/*.go internal/suite/*.go) go.mod
+	@$(GO) build -o $@ ./hack/testsum
+
+# The directories with Go files of ours.
+GODIRS = $(wildcard cmd core drivers harness hack internal scenarios)
+
+##@ Help
+
+.PHONY: help
+help: ## this text
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nNew here: make demo. Before a commit: make test.\n'

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gotest.tools/gotestsum/testjson"
+
+	"github.com/flanneld/flannel/internal/suite"
+)
+
+// result is one test without subtests, or one spec of a ginkgo suite.
+type result struct {
+	suite.Outcome
+	pkg string // relative to the module
+}
+
+// resultsOf lists what a package ran, in the order in which it ended.
+func resultsOf(pkg *testjson.Package) []result {
+	parents := parentsOf(pkg.TestCases())
+	var results []result
+	add := func(state string, tests []testjson.TestCase) {
+		for _, test := range tests {
+			if !parents[test.Test.Name()] {
+				results = append(results, expand(state, test, pkg)...)
+			}
+		}
+	}
+	add(suite.Passed, pkg.Passed)
+	add(suite.Failed, pkg.Failed)
+	add(suite.Skipped, pkg.Skipped)
+	return results
+}
+
+func parentsOf(tests []testjson.TestCase) map[string]bool {
+	parents := map[string]bool{}
+	for _, test := range tests {
+		name := test.Test.Name()
+		for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name, '/') {
+			name = name[:i]
+			parents[name] = true
+		}
+	}
+	return parents
+}
+
+// expand returns the specs of a suite, or the test itself. A suite that failed
+// beside its specs, for example while it was set up, is a failure of its own.
+func expand(state string, test testjson.TestCase, pkg *testjson.Package) []result {
+	name := testjson.RelativePackagePath(test.Package)
+	var specs []result
+	failed := false
+	for _, key := range slices.Sorted(maps.Keys(test.Attributes)) {
+		if outcome, ok := suite.Decode(key, test.Attributes[key]); ok {
+			specs = append(specs, result{outcome, name})
+			failed = failed || outcome.State == suite.Failed
+		}
+	}
+	if len(specs) > 0 && (state != suite.Failed || failed) {
+		return specs
+	}
+	self := result{suite.Outcome{State: state, Name: test.Test.Name()}, name}
+	if state == suite.Skipped {
+		self.Reason = skipReason(pkg.OutputLines(test))
+	}
+	return append(specs, self)
+}
+
+// logLine is what t.Log and t.Skip put before their text.
+var logLine = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
+
+// skipReason is what the test said, in one line.
+func skipReason(output []string) string {
+	var said []string
+	for _, line := range output {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "=== ") && !strings.HasPrefix(text, "--- ") {
+			said = append(said, logLine.ReplaceAllString(text, ""))
+		}
+	}
+	if len(said) == 0 {
+		return "no reason given"
+	}
+	return strings.Join(said, " ")
+}
+
+// worlds are the places where a scenario runs.
+var worlds = [...]string{"sim", "netns"}
+
+// world returns where a scenario ran; empty if the result is not of a scenario.
+func (r result) world() string {
+	if r.pkg != "scenarios" && !strings.HasSuffix(r.pkg, "/scenarios") {
+		return ""
+	}
+	for _, part := range strings.FieldsFunc(r.Name, func(c rune) bool { return c == '/' || c == ' ' }) {
+		if slices.Contains(worlds[:], part) {
+			return part
+		}
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gotest.tools/gotestsum/testjson"
+)
+
+var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
+
+// The recorded run has a failed subtest, scenarios of both worlds with one
+// skipped, a ginkgo suite, another whose set-up failed, a package without
+// tests and one that does not compile.
+func TestSummary(t *testing.T) {
+	const golden = "testdata/summary.txt"
+	events, err := os.Open("testdata/events.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = events.Close() }()
+	execution, err := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	sum := summarise(execution)
+	sum.elapsed = 0
+	var got bytes.Buffer
+	sum.write(&got, []string{"race detector: on"})
+
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunStatus(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want int
+	}{
+		{"no such package", []string{"./testdata"}, 1},
+		{"no test matches", []string{"-run", "^NoSuchTest$", "."}, 0},
+		{"bad flag", []string{"-p", "two"}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			got, err := run(t.Context(), &out, nil, tt.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("status %d, want %d; output:\n%s", got, tt.want, &out)
+			}
+		})
+	}
+}
