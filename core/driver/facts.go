@@ -2,6 +2,7 @@ package driver
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
 )
@@ -46,4 +47,9 @@ type Route struct {
 type Hop struct {
 	Link string
 	Via  netip.Addr // zero: on-link
+}
+
+// Equal compares by value.
+func (r Route) Equal(o Route) bool {
+	return r.Dst == o.Dst && r.Metric == o.Metric && r.Src == o.Src && slices.Equal(r.Hops, o.Hops)
 }

@@ -37,7 +37,7 @@ type options struct {
 
 // Backend renders vxlan. It is immutable.
 type Backend struct {
-	options
+	opts     options
 	families []cidr.Family
 }
 
@@ -45,18 +45,18 @@ var _ backend.Backend = (*Backend)(nil)
 
 // New reads the backend's options out of a network config.
 func New(network config.Network) (*Backend, error) {
-	b := &Backend{options: options{VNI: 1}}
-	if err := network.Backend.Decode(&b.options); err != nil {
+	b := &Backend{opts: options{VNI: 1}}
+	if err := network.Backend.Decode(&b.opts); err != nil {
 		return nil, err
 	}
-	if b.VNI == 0 || b.VNI >= 1<<24 {
-		return nil, fmt.Errorf("Backend VNI %d is out of range: want 1 to 16777215", b.VNI)
+	if b.opts.VNI == 0 || b.opts.VNI >= 1<<24 {
+		return nil, fmt.Errorf("Backend VNI %d is out of range: want 1 to 16777215", b.opts.VNI)
 	}
-	if b.MTU < 0 {
-		return nil, fmt.Errorf("Backend MTU %d is negative", b.MTU)
+	if b.opts.MTU < 0 {
+		return nil, fmt.Errorf("Backend MTU %d is negative", b.opts.MTU)
 	}
-	if b.Port == 0 {
-		b.Port = KernelPort
+	if b.opts.Port == 0 {
+		b.opts.Port = KernelPort
 	}
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
@@ -71,7 +71,7 @@ func (b *Backend) Type() string { return Type }
 
 // device is the link's name (interop 6.0).
 func (b *Backend) device(f cidr.Family) string {
-	return [2]string{"flannel.", "flannel-v6."}[f] + strconv.FormatUint(uint64(b.VNI), 10)
+	return [2]string{"flannel.", "flannel-v6."}[f] + strconv.FormatUint(uint64(b.opts.VNI), 10)
 }
 
 // Extent implements [backend.Backend].
@@ -93,8 +93,8 @@ func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
 
 func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
 	mtu := env.Uplink.MTU
-	if b.options.MTU > 0 {
-		mtu = b.options.MTU
+	if b.opts.MTU > 0 {
+		mtu = b.opts.MTU
 	}
 	return mtu - overhead[f]
 }
@@ -148,7 +148,7 @@ func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have dataplane.Stat
 		if mac.IsZero() {
 			mac = randomMAC(rng)
 		}
-		text, err := json.Marshal(data{b.VNI, mac.String()})
+		text, err := json.Marshal(data{b.opts.VNI, mac.String()})
 		if err != nil {
 			return lease.Attrs{}, fmt.Errorf("vxlan data: %w", err)
 		}
@@ -195,8 +195,8 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 	s.AddLink(dataplane.Link{
 		Name: b.device(f), Type: dataplane.LinkVXLAN, MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
 		VXLAN: dataplane.VXLAN{
-			VNI: b.VNI, Parent: env.Uplink.Link, Local: env.Uplink.Addr(f), Port: b.Port,
-			Learning: b.Learning, GBP: b.GBP,
+			VNI: b.opts.VNI, Parent: env.Uplink.Link, Local: env.Uplink.Addr(f), Port: b.opts.Port,
+			Learning: b.opts.Learning, GBP: b.opts.GBP,
 		},
 	})
 	s.AddSysctl(b.acceptRA(f))
@@ -209,7 +209,7 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 
 func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer) error {
 	route := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.Subnet}, Protocol: dataplane.Protocol}
-	if b.DirectRouting {
+	if b.opts.DirectRouting {
 		if link, ok := uplink.Direct(env.Facts.Routes, p.IP); ok {
 			route.Via, route.Link = p.IP, link
 			s.AddRoute(route)

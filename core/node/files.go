@@ -1,0 +1,114 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/subnetfile"
+)
+
+// fileState is what the node's files hold, as far as it knows.
+type fileState struct {
+	busy    bool
+	writing []Write
+	subnet  []byte    // as last written
+	saveDue time.Time // when the state file may be written next
+	dirty   bool      // there is something new to save
+	errs    map[File]error
+	retryAt time.Time
+	tries   int
+	lastKey savedKey
+}
+
+// saveEvery bounds how often the state file is written: a second, and longer
+// the larger it is (about 150 KB/s).
+func saveEvery(size int) time.Duration {
+	return time.Second + time.Duration(size)*time.Second/150_000
+}
+
+func (f *fileState) wake() time.Time {
+	switch {
+	case f.busy:
+		return time.Time{}
+	case !f.retryAt.IsZero():
+		return f.retryAt
+	case f.dirty:
+		return f.saveDue
+	}
+	return time.Time{}
+}
+
+// followFiles writes the subnet file once the host is as it announces, and
+// saves the state as it changes. Both are rewritten only when they differ.
+func (n *Node) followFiles() {
+	f := &n.files
+	if key := n.savedKey(); key != f.lastKey {
+		f.lastKey, f.dirty = key, true
+	}
+	if f.busy || n.now.Before(f.retryAt) {
+		return
+	}
+	f.retryAt = time.Time{}
+	var writes []Write
+	if data := n.subnetFile(); data != nil && !bytes.Equal(data, f.subnet) {
+		writes = append(writes, Write{SubnetFile, data})
+	}
+	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
+		f.dirty = false
+		data, err := n.save()
+		if err != nil {
+			n.once(Error, "state-file", err.Error())
+		} else {
+			f.saveDue = n.now.Add(saveEvery(len(data)))
+			writes = append(writes, Write{StateFile, data})
+		}
+	}
+	if len(writes) > 0 {
+		f.busy, f.writing = true, writes
+		n.ready.Writes = writes
+	}
+}
+
+// subnetFile is the text to announce, or nil as long as there is nothing
+// programmed or nothing that may be announced.
+func (n *Node) subnetFile() []byte {
+	if !n.programmable() || !n.host.clean || n.lease.fenced() && !n.store.stale {
+		return nil
+	}
+	return subnetfile.File{
+		Network: n.network.config,
+		Subnet:  n.lease.self.Key,
+		MTU:     n.network.backend.MTU(n.env()),
+		IPMasq:  n.opts.IPMasq,
+	}.Format()
+}
+
+func (n *Node) wroteFiles(w Wrote) {
+	f := &n.files
+	f.busy = false
+	f.errs = map[File]error{}
+	for i, err := range w.Errs {
+		write := f.writing[i]
+		switch {
+		case err != nil:
+			f.errs[write.File] = err
+			n.once(Error, "write-failed", fmt.Sprintf("%s file: %v", write.File, err))
+		case write.File == SubnetFile:
+			f.subnet = write.Data
+			n.event(Info, "subnet-file", "subnet file written: "+string(bytes.ReplaceAll(bytes.TrimSpace(write.Data), []byte("\n"), []byte(" "))))
+		}
+	}
+	if f.writing = nil; len(f.errs) == 0 {
+		f.tries = 0
+		return
+	}
+	f.dirty = f.dirty || f.errs[StateFile] != nil
+	f.tries++
+	f.retryAt = n.now.Add(n.backoff(f.tries, time.Second, time.Minute))
+}
+
+// String names the role.
+func (f File) String() string {
+	return [...]string{"unknown", "subnet", "state"}[f]
+}

@@ -1,0 +1,313 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/reconcile"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// hintGap is the least time between two looks that hints asked for: a busy
+// host changes something all the time, and a look has its price.
+const hintGap = 500 * time.Millisecond
+
+// eager is how many plans in a row are tried without a pause.
+const eager = 3
+
+func (n *Node) env() backend.Env {
+	return backend.Env{Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts}
+}
+
+// hinted schedules a look, one debounce from now.
+func (n *Node) hinted() {
+	h := &n.host
+	at := n.now.Add(n.opts.Debounce)
+	if gap := h.lastLook.Add(hintGap); gap.After(at) {
+		at = gap
+	}
+	n.lookBy(at)
+}
+
+// lookBy moves the next look forward to at, if it is later.
+func (n *Node) lookBy(at time.Time) {
+	if n.host.lookDue.IsZero() || at.Before(n.host.lookDue) {
+		n.host.lookDue = at
+	}
+}
+
+func (n *Node) tookLook(l Looked) {
+	h := &n.host
+	h.busy, h.lastLook = false, n.now
+	if h.lookErr = l.Err; l.Err != nil {
+		n.once(Error, "look-failed", l.Err.Error())
+		h.clean = false
+		h.attempts++
+		n.lookBy(n.now.Add(n.backoff(h.attempts, n.opts.Debounce, n.opts.Resync)))
+		return
+	}
+	h.facts, h.have, h.looked, h.fresh = l.Facts, l.Have, true, true
+	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
+}
+
+// followUplink chooses the uplink anew after each look. While there is none,
+// because a link is down or an address is being changed, the last one stands.
+func (n *Node) followUplink() {
+	h := &n.host
+	if !h.looked || !n.network.known {
+		return
+	}
+	up, err := uplink.Select(n.opts.Uplink, n.network.config, h.facts)
+	if err != nil {
+		if h.uplink.Link == "" {
+			n.exit(1, fmt.Sprintf("no usable interface: %v", err))
+		} else if h.noUplink == nil {
+			n.event(Warning, "uplink-lost", fmt.Sprintf("no usable interface (%v); keeping %s", err, describeUplink(h.uplink)))
+		}
+		h.noUplink = err
+		return
+	}
+	if up != h.uplink {
+		n.event(Info, "uplink", "using "+describeUplink(up))
+	} else if h.noUplink != nil {
+		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
+	}
+	h.uplink, h.noUplink = up, nil
+}
+
+func describeUplink(u uplink.Uplink) string {
+	text := fmt.Sprintf("%s (MTU %d", u.Link, u.MTU)
+	for _, f := range cidr.Families {
+		if u.Addr(f).IsValid() {
+			text += fmt.Sprintf(", %s, public %s", u.Addr(f), u.Public(f))
+		}
+	}
+	return text + ")"
+}
+
+// followHost looks at the host when a look is due, and closes the difference
+// it shows. Plans are made only from what was just read, never from memory.
+func (n *Node) followHost() {
+	h := &n.host
+	if n.ready.Exit != nil || h.busy || !n.network.known {
+		return
+	}
+	n.settleSelf()
+	if n.store.changed && h.looked {
+		n.store.changed = false
+		n.lookBy(n.now.Add(n.opts.Debounce))
+	}
+	if h.fresh && n.programmable() {
+		n.reconcile()
+	}
+	if !h.busy && !n.now.Before(h.lookDue) {
+		n.look()
+	}
+}
+
+// settleSelf programs what is held, once a snapshot as new as the lease has
+// shown that nobody older claims part of it.
+func (n *Node) settleSelf() {
+	l := &n.lease
+	if l.grant == nil || l.expired || n.store.stale || n.store.snap.Revision < l.grant.CreateRevision {
+		return
+	}
+	self := backend.Self{Key: l.grant.Key, Attrs: l.grant.Attrs}
+	if self.Key != l.self.Key || !self.Attrs.Equal(l.self.Attrs) {
+		l.self = self
+		n.lookBy(n.now)
+	}
+}
+
+// programmable reports whether the node knows enough to want anything.
+func (n *Node) programmable() bool {
+	return n.host.looked && n.host.uplink.Link != "" && n.lease.self.Key.IsValid() && n.store.snap != nil
+}
+
+func (n *Node) look() {
+	h := &n.host
+	extent := n.network.backend.Extent()
+	for _, name := range slices.Sorted(maps.Keys(h.links)) {
+		if !slices.Contains(extent.Links, name) {
+			extent.Links = append(extent.Links, name)
+		}
+	}
+	extent.Networks = h.networks
+	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
+	n.ready.Look = &extent
+}
+
+func (n *Node) reconcile() {
+	h := &n.host
+	h.fresh = false
+	want := n.wanted()
+	plan := reconcile.Diff(want, h.have, reconcile.Options{
+		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
+		Prune:    n.synced(),
+		Recreate: h.recreate,
+	})
+	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
+	for _, c := range plan.Conflicts {
+		n.once(Error, "conflict", c.Error())
+	}
+	if h.clean = plan.Empty(); h.clean {
+		if h.attempts > 0 {
+			n.event(Info, "programmed", fmt.Sprintf("the host is as it should be: %d objects", want.Len()))
+		}
+		h.attempts, h.failures = 0, nil
+		delete(n.said, "apply-failed")
+		delete(n.said, "conflict")
+		n.forgetOld()
+		return
+	}
+	if len(plan.Ops) > 0 {
+		h.busy, h.plan = true, plan.Ops
+		n.ready.Plan = plan.Ops
+	}
+}
+
+// wantCache keeps the last rendering, which is a pure function of its inputs.
+type wantCache struct {
+	valid  bool
+	snap   *lease.Snapshot
+	self   backend.Self
+	uplink uplink.Uplink
+	routes []driver.Route
+	state  dataplane.State
+}
+
+func (n *Node) wanted() dataplane.State {
+	h, l := &n.host, &n.lease
+	self := l.self
+	if l.fenced() && n.takenByPeer(self.Key) {
+		self.Key = lease.Key{}
+	}
+	c := &h.want
+	if c.valid && c.snap == n.store.snap && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
+		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) {
+		return c.state
+	}
+	state, problems := n.network.backend.Render(n.env(), self, n.others())
+	n.reportProblems(problems)
+	*c = wantCache{true, n.store.snap, self, h.uplink, h.facts.Routes, state}
+	return state
+}
+
+// takenByPeer reports whether somebody else's record covers our subnet.
+func (n *Node) takenByPeer(key lease.Key) bool {
+	return slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
+}
+
+// others are all records but our own.
+func (n *Node) others() []lease.Lease {
+	peers := make([]lease.Lease, 0, len(n.store.peers))
+	for _, p := range n.store.peers {
+		if p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs) {
+			continue
+		}
+		peers = append(peers, p)
+	}
+	return peers
+}
+
+func (n *Node) reportProblems(problems []backend.Problem) {
+	known := map[string]bool{}
+	for _, p := range n.host.problems {
+		known[p.String()] = true
+	}
+	for _, p := range problems {
+		if !known[p.String()] {
+			n.event(Warning, "peer-refused", p.String())
+		}
+	}
+	n.host.problems = problems
+}
+
+// appliedPlan notes what failed, and looks again at once to see what it led
+// to. Deleting what is gone and adding what is there are successes.
+func (n *Node) appliedPlan(a Applied) {
+	h := &n.host
+	h.failures = nil
+	for i, err := range a.Errs {
+		op := h.plan[i]
+		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
+			continue
+		}
+		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace && refused(err) {
+			h.recreate[link.Name] = true
+		}
+		h.failures = append(h.failures, fmt.Errorf("%s: %w", op, err))
+	}
+	n.reportPlan(h.plan)
+	for _, op := range h.plan {
+		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Create {
+			delete(h.recreate, link.Name)
+		}
+	}
+	h.busy, h.plan = false, nil
+	h.attempts++
+	if h.attempts <= eager {
+		h.lookDue = n.now
+		return
+	}
+	h.lookDue = n.now.Add(n.backoff(h.attempts-eager, n.opts.Debounce, n.opts.Resync))
+}
+
+func refused(err error) bool {
+	return errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid)
+}
+
+// reportPlan logs one line a plan and the first of its failures.
+func (n *Node) reportPlan(plan []dataplane.Op) {
+	h := &n.host
+	var text string
+	if len(plan) == 1 {
+		text = plan[0].String()
+	} else {
+		counts := map[dataplane.Verb]int{}
+		for _, op := range plan {
+			counts[op.Verb]++
+		}
+		text = fmt.Sprintf("%d changes: %d added, %d put in place, %d deleted", len(plan),
+			counts[dataplane.Create], counts[dataplane.Replace], counts[dataplane.Delete])
+	}
+	if len(h.failures) == 0 {
+		n.event(Info, "applied", text)
+		return
+	}
+	n.once(Error, "apply-failed", fmt.Sprintf("%s; %d failed, first: %v", text, len(h.failures), h.failures[0]))
+}
+
+// rememberNetworks keeps former networks owned, so that a changed config
+// leaves nothing of the old one behind.
+func (h *hostState) rememberNetworks(network config.Network) {
+	for _, f := range cidr.Families {
+		if p := network.Of(f).Network; p.IsValid() && !slices.Contains(h.networks, p) {
+			h.networks = append(h.networks, p)
+		}
+	}
+}
+
+// forgetOld ends the ownership of former devices and networks once the host is
+// clean of them.
+func (n *Node) forgetOld() {
+	if !n.synced() {
+		return
+	}
+	h := &n.host
+	current := n.network.backend.Extent().Links
+	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(current, name) })
+	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool {
+		return p != n.network.config.V4.Network && p != n.network.config.V6.Network
+	})
+}

@@ -1,0 +1,197 @@
+package node
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// Node is the state of one node's life. It belongs to one goroutine.
+type Node struct {
+	opts  Options
+	now   time.Time
+	ready Ready
+
+	store   storeState
+	network networkState
+	lease   leaseState
+	host    hostState
+	files   fileState
+	said    map[string]string // the last text of each kind of event told once
+}
+
+// storeState is what the lease store told, and what was saved of it.
+type storeState struct {
+	view    lease.View
+	snap    *lease.Snapshot // the one in force: the view's, else the saved one, else nil
+	peers   []lease.Lease   // of snap, plus last good records of quarantined keys
+	stale   bool            // snap was saved by a former run
+	changed bool            // snap changed since the last look at the host
+	saved   *saved          // nil: none
+	giveUp  time.Time       // when to fall back on saved
+}
+
+// networkState is the network config in force.
+type networkState struct {
+	known   bool
+	config  config.Network
+	backend backend.Backend
+	doc     lease.Document
+	err     error // why doc is not in force
+}
+
+// hostState is what the driver told, and what is under way there.
+type hostState struct {
+	facts    driver.Facts
+	have     dataplane.State
+	looked   bool // facts and have are known
+	fresh    bool // have was read after the last change and not yet compared
+	uplink   uplink.Uplink
+	noUplink error // why no uplink could be chosen at the last look
+
+	busy      bool // a Look or a Plan is under way
+	plan      []dataplane.Op
+	lookDue   time.Time // next look
+	lastLook  time.Time
+	clean     bool // the last diff was empty
+	conflicts []error
+	problems  []backend.Problem
+	withheld  int
+	failures  []error // of the last plan
+	lookErr   error
+	attempts  int             // plans in a row that did not lead to an empty diff
+	recreate  map[string]bool // links that refused a change in place
+	links     map[string]bool // devices ever ours, in this run or a former one
+	networks  []netip.Prefix  // overlay networks ever ours
+	want      wantCache
+}
+
+// New returns the node before its first Step.
+func New(opts Options) *Node {
+	n := &Node{opts: opts.withDefaults()}
+	n.said = map[string]string{}
+	n.host.links = map[string]bool{}
+	n.host.recreate = map[string]bool{}
+	n.lease.previous = opts.Previous
+	n.load(opts.Saved)
+	return n
+}
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&o.LeaseTTL, 24*time.Hour)
+	set(&o.RenewMargin, time.Hour)
+	set(&o.Resync, 30*time.Second)
+	set(&o.Debounce, 100*time.Millisecond)
+	return o
+}
+
+// Step takes in what happened and decides what follows. Now never goes back.
+func (n *Node) Step(now time.Time, in Input) {
+	if now.Before(n.now) {
+		now = n.now
+	}
+	if n.now.IsZero() {
+		n.store.giveUp = now.Add(patience)
+	}
+	n.now = now
+	if n.ready.Exit != nil {
+		return
+	}
+	n.absorb(in)
+	n.chooseSnapshot()
+	n.followConfig()
+	n.followUplink()
+	n.followLease()
+	n.followHost()
+	n.followFiles()
+}
+
+// absorb records results; it decides nothing.
+func (n *Node) absorb(in Input) {
+	if in.View != nil {
+		n.store.view = *in.View
+	}
+	if in.Hint {
+		n.hinted()
+	}
+	if in.Looked != nil {
+		n.tookLook(*in.Looked)
+	}
+	if in.Applied != nil {
+		n.appliedPlan(*in.Applied)
+	}
+	if in.Requested != nil {
+		n.finishedRequest(*in.Requested)
+	}
+	if in.Wrote != nil {
+		n.wroteFiles(*in.Wrote)
+	}
+}
+
+// Ready returns what shall be done now. Each effect is returned once.
+func (n *Node) Ready() Ready {
+	r := n.ready
+	r.Wake = n.wake()
+	exit := n.ready.Exit
+	n.ready = Ready{Exit: exit}
+	return r
+}
+
+// wake is the earliest moment at which time alone changes a decision.
+func (n *Node) wake() time.Time {
+	var at time.Time
+	consider := func(t time.Time) {
+		// What is already due waits for something else than time.
+		if t.After(n.now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if n.store.snap == nil && n.store.saved != nil {
+		consider(n.store.giveUp)
+	}
+	if n.network.known && !n.host.busy {
+		consider(n.host.lookDue)
+	}
+	consider(n.lease.wake())
+	consider(n.files.wake())
+	return at
+}
+
+func (n *Node) exit(status int, reason string) {
+	n.event(Error, "exit", reason)
+	n.ready.Exit = &Exit{Status: status, Reason: reason}
+}
+
+func (n *Node) event(level Level, kind, text string) {
+	n.ready.Events = append(n.ready.Events, Event{Kind: kind, Text: text, Level: level})
+}
+
+// jitter spreads d over ±20 %, so that nodes started together drift apart.
+func (n *Node) jitter(d time.Duration) time.Duration {
+	return d*4/5 + time.Duration(n.opts.Rand.Int64N(int64(d)*2/5+1))
+}
+
+// backoff doubles from first to most with each attempt, jittered.
+func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
+	return n.jitter(min(first<<min(attempt, 20), most))
+}
+
+// once logs an event unless it says what the last of its kind said.
+func (n *Node) once(level Level, kind, text string) {
+	if n.said[kind] == text {
+		return
+	}
+	n.said[kind] = text
+	n.event(level, kind, text)
+}

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// patience is how long a node waits for the store before it programs what a
+// former run saved.
+const patience = 2 * time.Second
+
+// chooseSnapshot puts the newest snapshot in force. An unreachable store
+// leaves the last one standing; without any, the saved one is taken as stale.
+func (n *Node) chooseSnapshot() {
+	s := &n.store
+	switch snap := s.view.Snapshot; {
+	case snap != nil && snap != s.snap:
+		if s.stale {
+			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
+		}
+		peers := withLastGood(snap, s.peers)
+		n.reportChange(snap, peers)
+		s.snap, s.peers, s.stale, s.changed = snap, peers, false, true
+	case snap == nil && s.snap == nil && s.saved != nil && !n.now.Before(s.giveUp):
+		s.snap, s.peers, s.stale, s.changed = &s.saved.Snapshot, s.saved.Snapshot.Leases, true, true
+		n.lease.restore(s.saved)
+		n.event(Warning, "store-stale", fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
+			s.view.Err, len(s.peers), s.saved.At.UTC().Format(time.RFC3339)))
+	}
+}
+
+// withLastGood adds, for each quarantined key, the record that stood there
+// before: no peer is removed without a delete (interop E1).
+func withLastGood(snap *lease.Snapshot, before []lease.Lease) []lease.Lease {
+	if len(snap.Quarantined) == 0 {
+		return snap.Leases
+	}
+	bad := map[lease.Key]bool{}
+	for _, q := range snap.Quarantined {
+		bad[q.Key] = q.Key.IsValid()
+	}
+	for _, l := range snap.Leases {
+		delete(bad, l.Key)
+	}
+	peers := slices.Clone(snap.Leases)
+	for _, l := range before {
+		if bad[l.Key] {
+			peers = append(peers, l)
+		}
+	}
+	return peers
+}
+
+// reportChange logs one line a snapshot, whatever the number of peers, and one
+// for each newly quarantined record.
+func (n *Node) reportChange(snap *lease.Snapshot, peers []lease.Lease) {
+	old := map[lease.Key]int64{}
+	for _, l := range n.store.peers {
+		old[l.Key] = l.ModRevision
+	}
+	added, changed := 0, 0
+	for _, l := range peers {
+		if rev, ok := old[l.Key]; !ok {
+			added++
+		} else if rev != l.ModRevision {
+			changed++
+		}
+		delete(old, l.Key)
+	}
+	if added+changed+len(old) > 0 {
+		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(peers), added, changed, len(old)))
+	}
+	known := map[lease.Quarantined]bool{}
+	if n.store.snap != nil {
+		for _, q := range n.store.snap.Quarantined {
+			known[q] = true
+		}
+	}
+	for _, q := range snap.Quarantined {
+		if !known[q] {
+			n.event(Warning, "quarantined", fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
+		}
+	}
+}
+
+// synced reports whether the snapshot in force follows the store.
+func (n *Node) synced() bool { return n.store.view.Synced && !n.store.stale }
+
+// followConfig puts the snapshot's config in force once it is valid. A config
+// that does not parse leaves the former one standing, and is named once.
+func (n *Node) followConfig() {
+	s := &n.network
+	if n.store.snap == nil {
+		return
+	}
+	doc := n.store.snap.Config
+	if doc.Revision == s.doc.Revision && string(doc.Data) == string(s.doc.Data) && (s.known || s.err != nil) {
+		return
+	}
+	s.doc = doc
+	if doc.Revision == 0 && len(doc.Data) == 0 {
+		n.refuseConfig(fmt.Errorf("the datastore holds no network config; put one at <etcd-prefix>/config"))
+		return
+	}
+	network, err := config.Parse(doc.Data)
+	if err != nil {
+		n.refuseConfig(fmt.Errorf("network config: %w", err))
+		return
+	}
+	b, err := all.New(network)
+	if err != nil {
+		n.refuseConfig(fmt.Errorf("network config: %w", err))
+		if !s.known {
+			n.exit(1, s.err.Error())
+		}
+		return
+	}
+	n.event(Info, "config", fmt.Sprintf("network config in force: %s", describe(network)))
+	s.known, s.config, s.backend, s.err = true, network, b, nil
+	for _, link := range b.Extent().Links {
+		n.host.links[link] = true
+	}
+	n.host.rememberNetworks(network)
+	n.host.want = wantCache{}
+	n.lookBy(n.now)
+}
+
+func (n *Node) refuseConfig(err error) {
+	n.network.err = err
+	n.event(Error, "config-refused", err.Error())
+}
+
+func describe(network config.Network) string {
+	text := "backend " + network.Backend.Type
+	for _, f := range cidr.Families {
+		if r := network.Of(f); r.Enabled() {
+			text += fmt.Sprintf(", %s %s in subnets of /%d from %s to %s", f, r.Network, r.SubnetLen, r.Min, r.Max)
+		}
+	}
+	return text
+}
