@@ -2,14 +2,13 @@ package sim
 
 import (
 	"fmt"
-
-	"github.com/flanneld/flannel/core/driver"
 )
 
 // Host is a machine: a kernel's tables and what is attached to it.
 type Host struct {
 	world *World
 	name  string
+	stack *stack
 
 	changed  func()        // who is told of hints in virtual time
 	hints    chan struct{} // the same for who asks the driver
@@ -21,7 +20,7 @@ func (w *World) NewHost(name string) *Host {
 	if w.Host(name) != nil {
 		panic(fmt.Sprintf("sim: host %q exists", name))
 	}
-	h := &Host{world: w, name: name, hints: make(chan struct{}, 1)}
+	h := &Host{world: w, name: name, stack: newStack(w, name), hints: make(chan struct{}, 1)}
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -73,6 +72,3 @@ func (h *Host) hint() {
 		}
 	})
 }
-
-// Driver is the host as the core sees it.
-func (h *Host) Driver() driver.Driver { return nil }

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// addAddr assigns an address.
+func (l *link) addAddr(p netip.Prefix) error {
+	f := cidr.FamilyOf(p.Addr())
+	if f == cidr.V6 && !l.speaks6() {
+		return driver.ErrInvalid
+	}
+	if f == cidr.V6 && l.disabled6() {
+		return driver.ErrDenied
+	}
+	same := func(a address) bool {
+		// An IPv6 address is unique on its link, an IPv4 one may be there
+		// once with every prefix length.
+		return a.prefix == p || f == cidr.V6 && a.prefix.Addr() == p.Addr()
+	}
+	if slices.ContainsFunc(l.addrs[f], same) {
+		return driver.ErrExists
+	}
+	a := l.insertAddr(p)
+	if l.up && !a.secondary {
+		l.connectAddr(p)
+	}
+	return nil
+}
+
+// insertAddr puts an address where the kernel keeps it: IPv4 primaries in
+// order and then the secondaries, IPv6 the newest first but behind those of
+// wider scope.
+func (l *link) insertAddr(p netip.Prefix) address {
+	f := cidr.FamilyOf(p.Addr())
+	list := l.addrs[f]
+	a := address{prefix: p}
+	at := 0
+	if f == cidr.V4 {
+		a.secondary = slices.ContainsFunc(list, func(o address) bool {
+			return !o.secondary && o.prefix.Masked() == p.Masked()
+		})
+		for at < len(list) && (a.secondary || !list[at].secondary) {
+			at++
+		}
+	} else if p.Addr().IsLinkLocalUnicast() {
+		for at < len(list) && !list[at].prefix.Addr().IsLinkLocalUnicast() {
+			at++
+		}
+	}
+	l.addrs[f] = slices.Insert(list, at, a)
+	l.stack.local[p.Addr()]++
+	return a
+}
+
+// forgetAddr takes an address off the link and nothing else.
+func (l *link) forgetAddr(p netip.Prefix) {
+	f := cidr.FamilyOf(p.Addr())
+	n := len(l.addrs[f])
+	l.addrs[f] = slices.DeleteFunc(l.addrs[f], func(a address) bool { return a.prefix == p })
+	if len(l.addrs[f]) == n {
+		return
+	}
+	s := l.stack
+	if s.local[p.Addr()]--; s.local[p.Addr()] == 0 {
+		delete(s.local, p.Addr())
+	}
+}
+
+// delAddr removes an address with what hangs on it. IPv4: its secondaries,
+// the connected route, routes that prefer it as a source, and with the last
+// address every route and neighbour of the link. IPv6: the connected route.
+func (l *link) delAddr(p netip.Prefix) error {
+	f := cidr.FamilyOf(p.Addr())
+	at := slices.IndexFunc(l.addrs[f], func(a address) bool { return a.prefix == p })
+	if at < 0 {
+		return driver.ErrNotFound
+	}
+	gone := []address{l.addrs[f][at]}
+	if f == cidr.V4 && !gone[0].secondary {
+		for _, a := range l.addrs[f] {
+			if a.secondary && a.prefix.Masked() == p.Masked() {
+				gone = append(gone, a)
+			}
+		}
+	}
+	for _, a := range gone {
+		l.forgetAddr(a.prefix)
+		l.forgetSource(a.prefix.Addr())
+	}
+	l.disconnect(p)
+	if f == cidr.V4 && len(l.addrs[f]) == 0 {
+		l.stack.fibs[f].remove(func(r *route) bool { return r.leave(l) })
+		l.dropNeighs(f)
+	}
+	return nil
+}
+
+// forgetSource undoes the preference for an address that left the host: an
+// IPv4 route goes with it, an IPv6 route loses the preference.
+func (l *link) forgetSource(a netip.Addr) {
+	s := l.stack
+	if s.local[a] > 0 {
+		return
+	}
+	f := cidr.FamilyOf(a)
+	if f == cidr.V4 {
+		s.fibs[f].remove(func(r *route) bool { return r.src == a })
+		return
+	}
+	s.fibs[f].remove(func(r *route) bool {
+		if r.src == a {
+			r.src = netip.Addr{}
+		}
+		return false
+	})
+}
+
+// connect makes the connected routes of all addresses of a family.
+func (l *link) connect(f cidr.Family) {
+	for _, a := range l.addrs[f] {
+		if !a.secondary {
+			l.connectAddr(a.prefix)
+		}
+	}
+}
+
+// connectAddr makes the route to the neighbours that an address implies. A
+// single IPv4 address implies none.
+func (l *link) connectAddr(p netip.Prefix) {
+	r := &route{dst: p.Masked(), hop: hop{link: l}, proto: dataplane.ProtocolKernel}
+	f := cidr.FamilyOf(p.Addr())
+	if f == cidr.V4 {
+		if p.IsSingleIP() {
+			return
+		}
+		r.scope, r.src = dataplane.ScopeLink, p.Addr()
+	} else {
+		r.metric = metricConnected6
+	}
+	if slices.ContainsFunc(l.stack.fibs[f].byDst[r.dst], func(o *route) bool { return o.same(r) }) {
+		return
+	}
+	_ = l.stack.fibs[f].add(r, false) // fails only for the only one
+}
+
+// disconnect takes the connected route of an address that has left, unless
+// another implies it too.
+func (l *link) disconnect(p netip.Prefix) {
+	f := cidr.FamilyOf(p.Addr())
+	implied := func(a address) bool { return a.prefix.Masked() == p.Masked() }
+	if slices.ContainsFunc(l.addrs[f], implied) {
+		return
+	}
+	l.stack.fibs[f].removeAt(p.Masked(), func(r *route) bool {
+		return r.link == l && r.proto == dataplane.ProtocolKernel
+	})
+}

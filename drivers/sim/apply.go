@@ -1,0 +1,248 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// apply performs one op wholly or not at all.
+func (s *stack) apply(op dataplane.Op) error {
+	switch op.Verb {
+	case dataplane.Create, dataplane.Replace, dataplane.Delete:
+	default:
+		return fmt.Errorf("unknown verb: %w", driver.ErrInvalid)
+	}
+	switch o := op.Object.(type) {
+	case dataplane.Link:
+		return s.applyLink(op.Verb, o)
+	case dataplane.Addr:
+		return s.applyAddr(op.Verb, o)
+	case dataplane.Route:
+		return s.applyRoute(op.Verb, o)
+	case dataplane.Neigh:
+		return s.applyNeigh(op.Verb, o)
+	case dataplane.FDBEntry:
+		return s.applyFDB(op.Verb, o)
+	case dataplane.Sysctl:
+		if op.Verb == dataplane.Delete {
+			return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)
+		}
+		return s.setSysctl(o.Path, o.Value)
+	}
+	return fmt.Errorf("unknown kind of object: %w", driver.ErrUnsupported)
+}
+
+func (s *stack) applyAddr(verb dataplane.Verb, o dataplane.Addr) error {
+	l, err := s.find(o.Link)
+	if err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
+		return l.delAddr(o.Prefix)
+	}
+	err = l.addAddr(o.Prefix)
+	if verb == dataplane.Replace && errors.Is(err, driver.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
+	l, err := s.find(o.Link)
+	if err != nil {
+		return err
+	}
+	if cidr.FamilyOf(o.IP) == cidr.V6 && (!l.speaks6() || l.disabled6()) {
+		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
+	}
+	_, there := l.neighs[o.IP]
+	switch {
+	case verb == dataplane.Delete && !there:
+		return driver.ErrNotFound
+	case verb == dataplane.Delete:
+		delete(l.neighs, o.IP)
+		return nil
+	case verb == dataplane.Create && there:
+		return driver.ErrExists
+	}
+	l.neighs[o.IP] = neigh{o.MAC, true}
+	return nil
+}
+
+func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
+	l, err := s.find(o.Link)
+	if err != nil {
+		return err
+	}
+	if l.kind != vxlan {
+		return fmt.Errorf("not a vxlan link: %w", driver.ErrUnsupported)
+	}
+	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.family() {
+		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
+	}
+	_, there := l.fdb[o.MAC]
+	switch {
+	case verb == dataplane.Delete && !there:
+		return driver.ErrNotFound
+	case verb == dataplane.Delete:
+		delete(l.fdb, o.MAC)
+		return nil
+	case verb == dataplane.Create && there:
+		return driver.ErrExists
+	}
+	l.fdb[o.MAC] = fdbEntry{o.Dst, true}
+	return nil
+}
+
+func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
+	f := cidr.FamilyOf(o.Dst.Addr())
+	if verb == dataplane.Delete && o.Other != "" {
+		return s.delOther(o)
+	}
+	r, err := s.routeOf(o)
+	if err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
+		return s.delRoute(r)
+	}
+	if err := s.checkHop(f, r.hop, o.Scope); err != nil {
+		return err
+	}
+	if verb == dataplane.Create {
+		return s.fibs[f].add(r, true)
+	}
+	return s.fibs[f].replace(r)
+}
+
+// routeOf is the route as the table holds it.
+func (s *stack) routeOf(o dataplane.Route) (*route, error) {
+	if o.Dst != o.Dst.Masked() {
+		return nil, fmt.Errorf("destination has host bits: %w", driver.ErrInvalid)
+	}
+	l, err := s.routeLink(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &route{
+		dst: o.Dst, metric: kernelMetric(o.RouteKey), proto: o.Protocol,
+		hop: hop{link: l, via: o.Via, onlink: o.OnLink},
+	}
+	if cidr.FamilyOf(o.Dst.Addr()) == cidr.V4 {
+		r.scope = o.Scope
+	}
+	return r, nil
+}
+
+// kernelMetric is the metric as the kernel has it.
+func kernelMetric(k dataplane.RouteKey) uint32 {
+	if k.Metric == 0 && cidr.FamilyOf(k.Dst.Addr()) == cidr.V6 {
+		return metricDefault6
+	}
+	return k.Metric
+}
+
+// routeLink is the link a route names, or the one its gateway is behind.
+func (s *stack) routeLink(o dataplane.Route) (*link, error) {
+	if o.Link != "" {
+		return s.find(o.Link)
+	}
+	if !o.Via.IsValid() {
+		return nil, fmt.Errorf("neither gateway nor link: %w", driver.ErrNotFound)
+	}
+	l := s.fibs[cidr.FamilyOf(o.Via)].neighbourLink(o.Via, nil)
+	if l == nil {
+		return nil, fmt.Errorf("gateway %s is no neighbour: %w", o.Via, driver.ErrUnreachable)
+	}
+	return l, nil
+}
+
+// checkHop says what the kernel has against a way out.
+func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
+	l := h.link
+	switch {
+	case f == cidr.V6 && !l.speaks6():
+		return fmt.Errorf("link %s has no IPv6: %w", l.name, driver.ErrNotFound)
+	case f == cidr.V6 && l.disabled6():
+		return fmt.Errorf("IPv6 is disabled on link %s: %w", l.name, driver.ErrInvalid)
+	case !l.up:
+		return fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
+	case !h.via.IsValid():
+		return nil
+	case cidr.FamilyOf(h.via) != f:
+		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
+	case f == cidr.V6 && s.local[h.via] > 0:
+		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
+	case f == cidr.V4 && scope == dataplane.ScopeLink:
+		return fmt.Errorf("gateway %s for a destination on the link: %w", h.via, driver.ErrInvalid)
+	case f == cidr.V4 && s.local[h.via] > 0:
+		if h.onlink {
+			return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
+		}
+		return nil // the kernel has nothing against it
+	case !h.onlink && s.fibs[f].neighbourLink(h.via, l) == nil:
+		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, l.name, driver.ErrUnreachable)
+	}
+	return nil
+}
+
+// delRoute deletes the very route given.
+func (s *stack) delRoute(want *route) error {
+	f := &s.fibs[cidr.FamilyOf(want.dst.Addr())]
+	for _, r := range f.byDst[want.dst] {
+		if r.metric == want.metric && r.link == want.link && r.via == want.via &&
+			r.proto == want.proto && r.scope == want.scope {
+			f.removeAt(want.dst, func(o *route) bool { return o == r })
+			return nil
+		}
+	}
+	return driver.ErrNotFound
+}
+
+// delOther deletes the first route with the key and protocol, whatever it is.
+func (s *stack) delOther(o dataplane.Route) error {
+	f := &s.fibs[cidr.FamilyOf(o.Dst.Addr())]
+	for _, r := range f.byDst[o.Dst] {
+		if r.metric == kernelMetric(o.RouteKey) && r.proto == o.Protocol {
+			f.removeAt(o.Dst, func(x *route) bool { return x == r })
+			return nil
+		}
+	}
+	return driver.ErrNotFound
+}
+
+// family is that of a vxlan link's outer packets.
+func (l *link) family() cidr.Family {
+	if l.vxlan.Local.IsValid() {
+		return cidr.FamilyOf(l.vxlan.Local)
+	}
+	return cidr.V4
+}
+
+// overhead is what a vxlan link adds to a packet: the inner Ethernet header,
+// VXLAN, UDP and the outer header.
+func (l *link) overhead() int {
+	return 14 + 8 + 8 + [...]int{20, 40}[l.family()]
+}
+
+// validName is the kernel's dev_valid_name.
+func validName(name string) bool {
+	if name == "" || len(name) > 15 || name == "." || name == ".." {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if c == '/' || c == ':' || c <= ' ' {
+			return false
+		}
+	}
+	return true
+}
+
+// validMAC reports whether a device can have the address: not a group's.
+func validMAC(m dataplane.MAC) bool { return m[0]&1 == 0 && !m.IsZero() }
+

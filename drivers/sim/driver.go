@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// hostDriver is a host as the core sees it. Its calls take no virtual time.
+type hostDriver struct{ h *Host }
+
+var _ driver.Driver = hostDriver{}
+
+// Driver is the host as the core sees it.
+func (h *Host) Driver() driver.Driver { return hostDriver{h} }
+
+func (d hostDriver) Hints() <-chan struct{} { return d.h.hints }
+
+func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		err := ctx.Err()
+		if err == nil {
+			err = d.h.stack.apply(op)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", op, err)
+		}
+		d.h.noteOp(op, err)
+	}
+	if len(ops) > 0 {
+		d.h.hint()
+	}
+	return errs
+}
+
+// noteOp puts an op into the trace.
+func (h *Host) noteOp(op dataplane.Op, err error) {
+	if err != nil {
+		h.world.Note(h.name+": failed", op.String()+": "+err.Error())
+		return
+	}
+	h.world.Note(h.name+":", op.String())
+}
+
+func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Facts{}, err
+	}
+	s := d.h.stack
+	var facts driver.Facts
+	for _, l := range s.links {
+		facts.Links = append(facts.Links, l.fact())
+	}
+	for _, f := range cidr.Families {
+		for _, r := range s.fibs[f].all() {
+			if r.link != nil && r.proto != dataplane.Protocol {
+				facts.Routes = append(facts.Routes, r.fact())
+			}
+		}
+	}
+	return facts, nil
+}
+
+func (l *link) fact() driver.Link {
+	out := driver.Link{
+		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
+		Loopback: l.kind == loopback, MAC: l.mac,
+	}
+	for _, f := range cidr.Families {
+		for _, a := range l.addrs[f] {
+			out.Addrs = append(out.Addrs, driver.LinkAddr{
+				Prefix: a.prefix, Permanent: true,
+				LinkLocal: a.prefix.Addr().IsLinkLocalUnicast(),
+			})
+		}
+	}
+	return out
+}
+
+func (r *route) fact() driver.Route {
+	out := driver.Route{Dst: r.dst, Metric: r.metric, Src: r.src}
+	for _, h := range append([]hop{r.hop}, r.more...) {
+		out.Hops = append(out.Hops, driver.Hop{Link: h.link.name, Via: h.via})
+	}
+	return out
+}
+
+func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
+	if err := ctx.Err(); err != nil {
+		return dataplane.State{}, err
+	}
+	s := d.h.stack
+	state := dataplane.NewState(0)
+	for _, name := range extent.Links {
+		if l := s.link(name); l != nil {
+			l.observe(&state)
+		}
+	}
+	for _, f := range cidr.Families {
+		s.fibs[f].observe(&state, extent)
+	}
+	for _, c := range extent.Sysctls {
+		if value, ok := s.sysctls[c.Path]; ok {
+			c.Value = value
+			state.AddSysctl(c)
+		}
+	}
+	return state, nil
+}
+
+func (l *link) observe(state *dataplane.State) {
+	state.AddLink(dataplane.Link{Name: l.name, Type: l.kind.infoKind(), MTU: l.mtu, MAC: l.mac, Up: l.up, VXLAN: l.vxlan})
+	for _, f := range cidr.Families {
+		for _, a := range l.addrs[f] {
+			if !a.prefix.Addr().IsLinkLocalUnicast() && l.kind != loopback {
+				state.AddAddr(dataplane.Addr{Link: l.name, Prefix: a.prefix})
+			}
+		}
+	}
+	for ip, n := range l.neighs {
+		if n.permanent {
+			state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
+		}
+	}
+	for mac, e := range l.fdb {
+		if e.permanent {
+			state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
+		}
+	}
+}
+
+// observe adds the routes within the extent; of those with one key the one
+// that the kernel would use first.
+func (f *fib) observe(state *dataplane.State, extent dataplane.Extent) {
+	links := map[string]bool{}
+	for _, name := range extent.Links {
+		links[name] = true
+	}
+	for dst, list := range f.byDst {
+		inside := within(dst, extent.Networks)
+		for i, r := range list {
+			if i > 0 && list[i-1].metric == r.metric {
+				continue
+			}
+			if inside || r.proto == dataplane.Protocol || r.leavesBy(links) {
+				state.AddRoute(r.value())
+			}
+		}
+	}
+}
+
+func within(dst netip.Prefix, networks []netip.Prefix) bool {
+	for _, n := range networks {
+		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *route) leavesBy(links map[string]bool) bool {
+	if r.link != nil && links[r.link.name] {
+		return true
+	}
+	for _, h := range r.more {
+		if links[h.link.name] {
+			return true
+		}
+	}
+	return false
+}
+
+// value is the route in the core's words. What they cannot say reads as the
+// kernel shows it: an IPv6 blackhole lies on the loopback link.
+func (r *route) value() dataplane.Route {
+	v := dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
+		Via:      r.via, OnLink: r.onlink, Scope: r.scope, Protocol: r.proto,
+	}
+	six := cidr.FamilyOf(r.dst.Addr()) == cidr.V6
+	if six && v.Metric == metricDefault6 {
+		v.Metric = 0
+	}
+	switch {
+	case r.link == nil:
+		v.Other = "blackhole"
+		if six {
+			v.Link = "lo"
+		}
+	case len(r.more) > 0:
+		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
+	default:
+		v.Link = r.link.name
+	}
+	return v
+}

@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// This file is what an administrator, another program or a cable does to a
+// host behind flannel's back. Each deed has the side effects of the real
+// kernel and ends with a hint.
+
+// deed notes what is done, does it, and lets the kernel hint.
+func (h *Host) deed(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", h.name, what, err)
+	}
+	h.world.Note(h.name+": fault", what)
+	h.hint()
+	return nil
+}
+
+// onLink does something to a link.
+func (h *Host) onLink(name string, do func(*link) error, format string, args ...any) error {
+	l, err := h.stack.find(name)
+	if err == nil {
+		err = do(l)
+	}
+	return h.deed(err, format+" dev "+name, args...)
+}
+
+// LinkUp sets a link up.
+func (h *Host) LinkUp(name string) error {
+	return h.onLink(name, func(l *link) error {
+		if l.kind == vxlan && !l.up {
+			if err := h.stack.listenVXLAN(l); err != nil {
+				return err
+			}
+		}
+		l.setUp(true)
+		return nil
+	}, "link up")
+}
+
+// LinkDown sets a link down.
+func (h *Host) LinkDown(name string) error {
+	return h.onLink(name, func(l *link) error { l.setUp(false); return nil }, "link down")
+}
+
+// LinkDelete takes a link away, and the vxlan links on it.
+func (h *Host) LinkDelete(name string) error {
+	return h.onLink(name, func(l *link) error {
+		return h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: dataplane.Link{Name: name}})
+	}, "link delete")
+}
+
+// Carrier plugs or unplugs the link's cable.
+func (h *Host) Carrier(name string, on bool) error {
+	return h.onLink(name, func(l *link) error { l.setCarrier(on); return nil }, "carrier %t", on)
+}
+
+// SetMAC gives a link another address.
+func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
+	return h.onLink(name, func(l *link) error {
+		if !validMAC(mac) {
+			return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound)
+		}
+		l.setMAC(mac)
+		return nil
+	}, "mac %s", mac)
+}
+
+// SetMTU gives a link another MTU.
+func (h *Host) SetMTU(name string, mtu int) error {
+	return h.onLink(name, func(l *link) error {
+		if mtu < minMTU || mtu > maxMTU || l.kind == vxlan && mtu > l.mtuLimit() {
+			return driver.ErrInvalid
+		}
+		l.setMTU(mtu)
+		return nil
+	}, "mtu %d", mtu)
+}
+
+// AddrAdd gives a link an address, with the connected route it implies.
+func (h *Host) AddrAdd(name string, p netip.Prefix) error {
+	return h.onLink(name, func(l *link) error { return l.addAddr(p) }, "addr add %s", p)
+}
+
+// AddrDel takes an address off a link, with what hangs on it.
+func (h *Host) AddrDel(name string, p netip.Prefix) error {
+	return h.onLink(name, func(l *link) error { return l.delAddr(p) }, "addr del %s", p)
+}
+
+// FlushAddrs takes all addresses of global scope off a link.
+func (h *Host) FlushAddrs(name string) error {
+	return h.onLink(name, func(l *link) error {
+		for _, f := range cidr.Families {
+			for _, a := range slices.Clone(l.addrs[f]) {
+				if !a.prefix.Addr().IsLinkLocalUnicast() {
+					_ = l.delAddr(a.prefix) // a secondary may be gone with its primary
+				}
+			}
+		}
+		return nil
+	}, "flush addrs")
+}
+
+// FlushRoutes deletes all routes of the main table through a link.
+func (h *Host) FlushRoutes(name string) error {
+	return h.onLink(name, func(l *link) error {
+		for _, f := range cidr.Families {
+			h.stack.fibs[f].remove(func(r *route) bool { return r.leave(l) })
+		}
+		return nil
+	}, "flush routes")
+}
+
+// FlushNeigh deletes all neighbours of a link.
+func (h *Host) FlushNeigh(name string) error {
+	return h.onLink(name, func(l *link) error { clear(l.neighs); return nil }, "flush neighbours")
+}
+
+// FlushFDB deletes all forwarding entries of a vxlan link.
+func (h *Host) FlushFDB(name string) error {
+	return h.onLink(name, func(l *link) error { clear(l.fdb); return nil }, "flush fdb")
+}
+
+// RouteAdd adds a route of anybody's; Other "blackhole" makes it lead nowhere.
+func (h *Host) RouteAdd(o dataplane.Route) error { return h.addRoute(o, true) }
+
+// RouteAppend adds a route behind others of its key; to an IPv6 route with a
+// gateway it adds a path.
+func (h *Host) RouteAppend(o dataplane.Route) error { return h.addRoute(o, false) }
+
+func (h *Host) addRoute(o dataplane.Route, only bool) error {
+	s := h.stack
+	f := cidr.FamilyOf(o.Dst.Addr())
+	add := func() error {
+		if o.Other == "blackhole" {
+			return s.fibs[f].add(&route{dst: o.Dst, metric: kernelMetric(o.RouteKey), proto: o.Protocol}, only)
+		}
+		r, err := s.routeOf(o)
+		if err == nil {
+			err = s.checkHop(f, r.hop, o.Scope)
+		}
+		if err != nil {
+			return err
+		}
+		if !only && f == cidr.V6 && s.fibs[f].appendHop(r) {
+			return nil
+		}
+		return s.fibs[f].add(r, only)
+	}
+	return h.deed(add(), "add %s", o)
+}
+
+// Add makes an object of ours or of anybody's: a permanent neighbour or FDB
+// entry, an address, a setting, a vxlan link.
+func (h *Host) Add(o dataplane.Object) error {
+	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
+}
+
+// Remove deletes an object.
+func (h *Host) Remove(o dataplane.Object) error {
+	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
+}
+
+// Learn makes a neighbour or FDB entry as the kernel does by itself: not
+// permanent.
+func (h *Host) Learn(o dataplane.Object) error {
+	learn := func() error {
+		switch o := o.(type) {
+		case dataplane.Neigh:
+			l, err := h.stack.find(o.Link)
+			if err == nil {
+				l.neighs[o.IP] = neigh{o.MAC, false}
+			}
+			return err
+		case dataplane.FDBEntry:
+			l, err := h.stack.find(o.Link)
+			if err == nil {
+				l.fdb[o.MAC] = fdbEntry{o.Dst, false}
+			}
+			return err
+		}
+		return driver.ErrUnsupported
+	}
+	return h.deed(learn(), "learn %s", o)
+}
+
+// SetSysctl writes a setting.
+func (h *Host) SetSysctl(path, value string) error {
+	return h.deed(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)
+}

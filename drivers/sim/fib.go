@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// Metrics the kernel gives to IPv6 routes by itself.
+const (
+	metricConnected6 = 256
+	metricDefault6   = 1024
+)
+
+// route is an entry of the main table.
+type route struct {
+	dst    netip.Prefix
+	metric uint32 // as the kernel has it
+	hop           // zero for a blackhole
+	more   []hop  // further paths of an IPv6 route, used when the first is gone
+	src    netip.Addr
+	scope  dataplane.Scope
+	proto  uint8
+}
+
+// hop is a way out.
+type hop struct {
+	link   *link
+	via    netip.Addr // zero: the destination is a neighbour
+	onlink bool       // via is a neighbour whatever the addresses say
+}
+
+// same reports whether two routes differ in nothing.
+func (r *route) same(o *route) bool {
+	return r.dst == o.dst && r.metric == o.metric && r.hop == o.hop && slices.Equal(r.more, o.more) &&
+		r.src == o.src && r.scope == o.scope && r.proto == o.proto
+}
+
+// leave takes the paths over a link from the route, and reports whether none
+// is left.
+func (r *route) leave(l *link) bool {
+	gone := func(h hop) bool { return h.link == l }
+	r.more = slices.DeleteFunc(r.more, gone)
+	if !gone(r.hop) {
+		return false
+	}
+	if len(r.more) == 0 {
+		return true
+	}
+	r.hop, r.more = r.more[0], r.more[1:]
+	return false
+}
+
+// fib is the main table of one family: longest prefix first, then lowest
+// metric, then the order in which routes were added.
+type fib struct {
+	family cidr.Family
+	byDst  map[netip.Prefix][]*route
+	ofLen  [129]int // how many destinations have that prefix length
+}
+
+func newFIB(f cidr.Family) fib { return fib{family: f, byDst: map[netip.Prefix][]*route{}} }
+
+// add puts a route behind those of its metric, or refuses if there is one and
+// the caller asked for the only one.
+func (f *fib) add(r *route, only bool) error {
+	list := f.byDst[r.dst]
+	if only && slices.ContainsFunc(list, func(o *route) bool { return o.metric == r.metric }) {
+		return driver.ErrExists
+	}
+	at := 0
+	for at < len(list) && list[at].metric <= r.metric {
+		at++
+	}
+	if len(list) == 0 {
+		f.ofLen[r.dst.Bits()]++
+	}
+	f.byDst[r.dst] = slices.Insert(list, at, r)
+	return nil
+}
+
+// replace puts a route in the place of the first of its metric. The kernel
+// refuses if the very route stands further behind.
+func (f *fib) replace(r *route) error {
+	list := f.byDst[r.dst]
+	first := -1
+	for i, o := range list {
+		if o.metric != r.metric {
+			continue
+		}
+		if first < 0 {
+			first = i
+		} else if f.family == cidr.V4 && o.same(r) {
+			return driver.ErrExists
+		}
+	}
+	if first < 0 {
+		return f.add(r, true)
+	}
+	list[first] = r
+	return nil
+}
+
+// appendHop makes a route a further path of the first of its metric that can
+// have several, as the kernel does for IPv6, and reports whether there is one.
+func (f *fib) appendHop(r *route) bool {
+	for _, o := range f.byDst[r.dst] {
+		if o.metric == r.metric && o.via.IsValid() && r.via.IsValid() {
+			o.more = append(o.more, r.hop)
+			return true
+		}
+	}
+	return false
+}
+
+// remove deletes the routes that match.
+func (f *fib) remove(match func(*route) bool) {
+	for dst := range f.byDst {
+		f.removeAt(dst, match)
+	}
+}
+
+// removeAt deletes the routes to one destination that match.
+func (f *fib) removeAt(dst netip.Prefix, match func(*route) bool) {
+	list := f.byDst[dst]
+	if len(list) == 0 {
+		return
+	}
+	if list = slices.DeleteFunc(list, match); len(list) > 0 {
+		f.byDst[dst] = list
+		return
+	}
+	delete(f.byDst, dst)
+	f.ofLen[dst.Bits()]--
+}
+
+// lookup returns the route for a destination, or nil.
+func (f *fib) lookup(dst netip.Addr) *route {
+	for bits := f.family.Bits(); bits >= 0; bits-- {
+		if f.ofLen[bits] == 0 {
+			continue
+		}
+		p, err := dst.Prefix(bits)
+		if err != nil {
+			continue
+		}
+		if list := f.byDst[p]; len(list) > 0 {
+			return list[0]
+		}
+	}
+	return nil
+}
+
+// neighbourLink finds the link behind which a gateway is a neighbour, or nil.
+// With a link given, only that one counts. IPv4 looks at routes of link scope
+// alone, IPv6 takes the first that matches.
+func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
+	for bits := f.family.Bits(); bits >= 0; bits-- {
+		if f.ofLen[bits] == 0 {
+			continue
+		}
+		p, err := gateway.Prefix(bits)
+		if err != nil {
+			continue
+		}
+		for _, r := range f.byDst[p] {
+			switch {
+			case want != nil && r.link != want:
+			case f.family == cidr.V4 && r.scope != dataplane.ScopeLink:
+			case r.via.IsValid():
+				return nil
+			default:
+				return r.link
+			}
+		}
+	}
+	return nil
+}
+
+// all lists the routes as the kernel dumps them. IPv4: by address, at one
+// address the longest first. IPv6: the tree from its leaves up, so the
+// default route comes last.
+func (f *fib) all() []*route {
+	order := func(a, b netip.Prefix) int {
+		if f.family == cidr.V6 && a.Overlaps(b) {
+			return cmp.Compare(b.Bits(), a.Bits())
+		}
+		if c := a.Addr().Compare(b.Addr()); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.Bits(), a.Bits())
+	}
+	var out []*route
+	for _, dst := range slices.SortedFunc(maps.Keys(f.byDst), order) {
+		out = append(out, f.byDst[dst]...)
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// kind is what a link does with a frame.
+type kind uint8
+
+const (
+	loopback kind = iota
+	ethernet      // on a segment
+	bridge        // on a segment of its own, whose other members are pods
+	vxlan
+)
+
+// infoKind is how the kernel names the kinds (IFLA_INFO_KIND).
+func (k kind) infoKind() dataplane.LinkType {
+	return [...]dataplane.LinkType{"none", "veth", "bridge", dataplane.LinkVXLAN}[k]
+}
+
+// minMTU6 is the least MTU with which a link speaks IPv6 (RFC 8200).
+const minMTU6 = 1280
+
+// link is a network device.
+type link struct {
+	stack   *stack
+	name    string
+	index   int
+	kind    kind
+	mtu     int
+	mac     dataplane.MAC
+	up      bool
+	carrier bool
+	addrs   [2][]address // in the kernel's order
+	neighs  map[netip.Addr]neigh
+
+	wire *Wire // ethernet and bridge
+
+	vxlan dataplane.VXLAN
+	fdb   map[dataplane.MAC]fdbEntry
+}
+
+// neigh is a neighbour's link address, set for good or learnt.
+type neigh struct {
+	mac       dataplane.MAC
+	permanent bool
+}
+
+// fdbEntry says behind which host a MAC is, set for good or learnt.
+type fdbEntry struct {
+	dst       netip.Addr
+	permanent bool
+}
+
+// address is one of a link's. A secondary IPv4 address shares the subnet of
+// one that was there before, and falls with it.
+type address struct {
+	prefix    netip.Prefix
+	secondary bool
+}
+
+// speaks6 reports whether the kernel keeps IPv6 state for the link at all.
+func (l *link) speaks6() bool { return l.mtu >= minMTU6 }
+
+// disabled6 reports whether IPv6 was switched off on the link.
+func (l *link) disabled6() bool { return l.stack.sysctl6(l, "disable_ipv6") == "1" }
+
+// setUp changes the administrative state, with what the kernel does then:
+// going down takes all routes, neighbours and IPv6 addresses, coming up brings
+// back nothing but connected routes. FDB entries and IPv4 addresses stay.
+func (l *link) setUp(up bool) {
+	if l.up == up {
+		return
+	}
+	l.up = up
+	if up {
+		l.connect(cidr.V4)
+		l.start6()
+		return
+	}
+	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
+	l.dropNeighs(cidr.V4)
+	keep := l.stack.sysctl6(l, "keep_addr_on_down") == "1" || l.stack.sysctls["net/ipv6/conf/all/keep_addr_on_down"] == "1"
+	l.stop6(keep)
+}
+
+// setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay.
+func (l *link) setCarrier(on bool) {
+	l.carrier = on
+	if on {
+		l.start6()
+	}
+}
+
+// setMAC gives the link an address; the kernel then forgets all neighbours,
+// permanent ones too.
+func (l *link) setMAC(mac dataplane.MAC) {
+	if l.mac == mac {
+		return
+	}
+	l.mac = mac
+	clear(l.neighs)
+}
+
+// setMTU changes the MTU; IPv6 comes and goes with the least it needs.
+func (l *link) setMTU(mtu int) {
+	before := l.speaks6()
+	l.mtu = mtu
+	switch {
+	case before && !l.speaks6():
+		l.stop6(false)
+		l.stack.dropSysctls("net/ipv6/conf/" + l.name + "/")
+	case !before && l.speaks6():
+		l.stack.makeSysctls6(l.name)
+		l.start6()
+	}
+}
+
+// start6 gives the link its link-local address and the connected routes of
+// the addresses that survived, once it can send.
+func (l *link) start6() {
+	if !l.up || !l.carrier || !l.speaks6() || l.disabled6() || l.kind == loopback {
+		return
+	}
+	local := netip.PrefixFrom(linkLocal(l.mac), 64)
+	has := func(a address) bool { return a.prefix.Addr().IsLinkLocalUnicast() }
+	if !slices.ContainsFunc(l.addrs[cidr.V6], has) {
+		l.insertAddr(local)
+	}
+	l.connect(cidr.V6)
+}
+
+// stop6 takes the IPv6 routes and neighbours, and the addresses unless they
+// are kept; a link-local address is never kept.
+func (l *link) stop6(keepAddrs bool) {
+	s := l.stack
+	s.fibs[cidr.V6].remove(func(r *route) bool { return r.leave(l) })
+	l.dropNeighs(cidr.V6)
+	for _, a := range slices.Clone(l.addrs[cidr.V6]) {
+		if keepAddrs && !a.prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		l.forgetAddr(a.prefix)
+	}
+}
+
+func (l *link) dropNeighs(f cidr.Family) {
+	for ip := range l.neighs {
+		if cidr.FamilyOf(ip) == f {
+			delete(l.neighs, ip)
+		}
+	}
+}
+
+// linkLocal is the EUI-64 address of RFC 4291 appendix A.
+func linkLocal(mac dataplane.MAC) netip.Addr {
+	return netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80,
+		8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff,
+		12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
+	})
+}

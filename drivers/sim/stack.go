@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// stack is one network namespace of a kernel: a host's or a pod's.
+type stack struct {
+	world   *World
+	name    string
+	links   []*link // by index
+	lastIdx int     // indexes only grow
+	local   map[netip.Addr]int
+	fibs    [2]fib
+	sysctls map[string]string
+
+	ipID  uint32
+	pmtu  map[netip.Addr]int // learnt from ICMP, for packets of our own
+	parts map[fragKey]*reassembly
+}
+
+func newStack(w *World, name string) *stack {
+	s := &stack{
+		world:   w,
+		name:    name,
+		local:   map[netip.Addr]int{},
+		fibs:    [2]fib{newFIB(cidr.V4), newFIB(cidr.V6)},
+		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", "net/ipv6/conf/all/keep_addr_on_down": "0"},
+		pmtu:    map[netip.Addr]int{},
+		parts:   map[fragKey]*reassembly{},
+	}
+	lo := s.addLink("lo", loopback, 65536, dataplane.MAC{})
+	lo.insertAddr(netip.MustParsePrefix("127.0.0.1/8"))
+	lo.insertAddr(netip.MustParsePrefix("::1/128"))
+	lo.up = true
+	return s
+}
+
+// addLink makes a device that is down. The caller has checked the name.
+func (s *stack) addLink(name string, k kind, mtu int, mac dataplane.MAC) *link {
+	s.lastIdx++
+	if mac.IsZero() && k != loopback {
+		mac = s.randomMAC()
+	}
+	l := &link{
+		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: true,
+		neighs: map[netip.Addr]neigh{},
+		fdb:    map[dataplane.MAC]fdbEntry{},
+	}
+	s.links = append(s.links, l)
+	s.makeSysctls4(name)
+	if l.speaks6() {
+		s.makeSysctls6(name)
+	}
+	return l
+}
+
+// randomMAC draws a local unicast address.
+func (s *stack) randomMAC() dataplane.MAC {
+	r := s.world.Rand(s.name + "/mac").Uint64()
+	return dataplane.MAC{byte(r)&^1 | 2, byte(r >> 8), byte(r >> 16), byte(r >> 24), byte(r >> 32), byte(r >> 40)}
+}
+
+// link returns the device of that name, or nil.
+func (s *stack) link(name string) *link {
+	for _, l := range s.links {
+		if l.name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// find returns the device of that name, or the kernel's refusal.
+func (s *stack) find(name string) (*link, error) {
+	if l := s.link(name); l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("no link %q: %w", name, driver.ErrNotFound)
+}
+
+// delLink takes a device away with all that hangs on it; vxlan devices go with
+// their parent.
+func (s *stack) delLink(l *link) {
+	for _, child := range slices.Clone(s.links) {
+		if child.kind == vxlan && child.vxlan.Parent == l.name {
+			s.delLink(child)
+		}
+	}
+	l.setUp(false)
+	for _, f := range cidr.Families {
+		for _, a := range slices.Clone(l.addrs[f]) {
+			l.forgetAddr(a.prefix)
+			l.forgetSource(a.prefix.Addr())
+		}
+	}
+	if l.wire != nil {
+		l.wire.segment.detach(l.wire)
+	}
+	s.dropSysctls("net/ipv4/conf/" + l.name + "/")
+	s.dropSysctls("net/ipv6/conf/" + l.name + "/")
+	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
+}
+
+func (s *stack) forwards(f cidr.Family) bool {
+	return s.sysctls[[...]string{sysctlForward4, sysctlForward6}[f]] == "1"
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// perLink lists the settings that come and go with a link, with the values of
+// a fresh kernel. Forwarding follows the setting for all links.
+var perLink = [2][]struct{ name, value string }{
+	{{"forwarding", "0"}, {"rp_filter", "0"}},
+	{{"accept_ra", "1"}, {"disable_ipv6", "0"}, {"forwarding", "0"}, {"keep_addr_on_down", "0"}},
+}
+
+const (
+	sysctlForward4 = "net/ipv4/ip_forward"
+	sysctlForward6 = "net/ipv6/conf/all/forwarding"
+)
+
+// makeSysctls4 and makeSysctls6 create the settings of a link.
+func (s *stack) makeSysctls4(link string) {
+	for _, c := range perLink[0] {
+		s.sysctls["net/ipv4/conf/"+link+"/"+c.name] = c.value
+	}
+	s.sysctls["net/ipv4/conf/"+link+"/forwarding"] = s.sysctls[sysctlForward4]
+}
+
+func (s *stack) makeSysctls6(link string) {
+	for _, c := range perLink[1] {
+		s.sysctls["net/ipv6/conf/"+link+"/"+c.name] = c.value
+	}
+	s.sysctls["net/ipv6/conf/"+link+"/forwarding"] = s.sysctls[sysctlForward6]
+}
+
+func (s *stack) dropSysctls(prefix string) {
+	for path := range s.sysctls {
+		if strings.HasPrefix(path, prefix) {
+			delete(s.sysctls, path)
+		}
+	}
+}
+
+func (s *stack) sysctl6(l *link, name string) string {
+	return s.sysctls["net/ipv6/conf/"+l.name+"/"+name]
+}
+
+// setSysctl writes a setting as if to its file.
+func (s *stack) setSysctl(path, value string) error {
+	if _, ok := s.sysctls[path]; !ok {
+		return driver.ErrNotFound
+	}
+	if _, err := strconv.ParseInt(value, 10, 32); err != nil {
+		return fmt.Errorf("value %q: %w", value, driver.ErrInvalid)
+	}
+	s.sysctls[path] = value
+	switch path {
+	case sysctlForward4:
+		s.setForwarding("net/ipv4/conf/", value)
+	case sysctlForward6:
+		s.setForwarding("net/ipv6/conf/", value)
+	}
+	for _, l := range s.links {
+		if path != "net/ipv6/conf/"+l.name+"/disable_ipv6" {
+			continue
+		}
+		if value == "0" {
+			l.start6()
+		} else {
+			l.stop6(false)
+		}
+	}
+	return nil
+}
+
+func (s *stack) setForwarding(family, value string) {
+	for _, l := range s.links {
+		if path := family + l.name + "/forwarding"; s.sysctls[path] != "" {
+			s.sysctls[path] = value
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// defaultVXLANPort is the kernel's, from before IANA gave 4789.
+const defaultVXLANPort = 8472
+
+const (
+	minMTU = 68
+	maxMTU = 65535
+	maxVNI = 1<<24 - 1
+)
+
+// applyLink creates, adjusts or deletes a link of ours.
+func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
+	l := s.link(o.Name)
+	switch verb {
+	case dataplane.Create:
+		if l != nil {
+			return driver.ErrExists
+		}
+		return s.createVXLAN(o)
+	case dataplane.Replace:
+		if l == nil {
+			return driver.ErrNotFound
+		}
+		return s.adjustLink(l, o)
+	}
+	if l == nil {
+		return driver.ErrNotFound
+	}
+	if l.kind == loopback {
+		return fmt.Errorf("loopback cannot be deleted: %w", driver.ErrUnsupported)
+	}
+	s.delLink(l)
+	return nil
+}
+
+// createVXLAN makes a vxlan link. The kernel gives it no more MTU than its
+// parent can carry.
+func (s *stack) createVXLAN(o dataplane.Link) error {
+	if o.Type != dataplane.LinkVXLAN {
+		return fmt.Errorf("type %q: %w", o.Type, driver.ErrUnsupported)
+	}
+	v := o.VXLAN
+	if v.Port == 0 {
+		v.Port = defaultVXLANPort
+	}
+	switch {
+	case !validName(o.Name):
+		return fmt.Errorf("name: %w", driver.ErrInvalid)
+	case v.VNI > maxVNI || o.MTU > maxMTU || o.MTU != 0 && o.MTU < minMTU:
+		return fmt.Errorf("VNI or MTU out of range: %w", driver.ErrInvalid)
+	case !o.MAC.IsZero() && !validMAC(o.MAC):
+		return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound) // EADDRNOTAVAIL
+	case v.Parent != "" && s.link(v.Parent) == nil:
+		return fmt.Errorf("no link %q: %w", v.Parent, driver.ErrNotFound)
+	}
+	probe := &link{stack: s, kind: vxlan, vxlan: v}
+	for _, other := range s.links {
+		if other.kind == vxlan && other.vxlan.VNI == v.VNI && other.vxlan.Port == v.Port &&
+			other.vxlan.GBP == v.GBP && other.family() == probe.family() {
+			return fmt.Errorf("%s has this VNI and port: %w", other.name, driver.ErrExists)
+		}
+	}
+	if o.Up {
+		if err := s.listenVXLAN(probe); err != nil {
+			return err
+		}
+	}
+	limit := probe.mtuLimit()
+	mtu := o.MTU
+	if mtu == 0 || mtu > limit {
+		mtu = limit
+	}
+	l := s.addLink(o.Name, vxlan, mtu, o.MAC)
+	l.vxlan = v
+	l.setUp(o.Up)
+	return nil
+}
+
+// mtuLimit is the most a vxlan link may have: what its parent can carry.
+func (l *link) mtuLimit() int {
+	if parent := l.stack.link(l.vxlan.Parent); parent != nil {
+		return parent.mtu - l.overhead()
+	}
+	return maxMTU - l.overhead()
+}
+
+// listenVXLAN checks whether a vxlan link that comes up can have its socket:
+// links share one, and must agree on what they expect there.
+func (s *stack) listenVXLAN(l *link) error {
+	for _, other := range s.links {
+		if other != l && other.kind == vxlan && other.up && other.vxlan.Port == l.vxlan.Port &&
+			other.family() == l.family() && other.vxlan.GBP != l.vxlan.GBP {
+			return fmt.Errorf("port %d is taken by %s: %w", l.vxlan.Port, other.name, driver.ErrBusy)
+		}
+	}
+	return nil
+}
+
+// adjustLink changes what can be changed of a link.
+func (s *stack) adjustLink(l *link, o dataplane.Link) error {
+	if l.kind.infoKind() != o.Type {
+		return fmt.Errorf("link is of type %q: %w", l.kind.infoKind(), driver.ErrUnsupported)
+	}
+	if err := s.checkAdjust(l, o); err != nil {
+		return err
+	}
+	if l.kind == vxlan {
+		v := &l.vxlan
+		v.Parent, v.Local, v.Learning = o.VXLAN.Parent, o.VXLAN.Local, o.VXLAN.Learning
+	}
+	if o.MTU != 0 {
+		l.setMTU(o.MTU)
+	}
+	if !o.MAC.IsZero() {
+		l.setMAC(o.MAC)
+	}
+	l.setUp(o.Up)
+	return nil
+}
+
+// checkAdjust says what the kernel has against a change, before any is made.
+func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
+	if o.MTU != 0 && (o.MTU < minMTU || o.MTU > maxMTU) {
+		return fmt.Errorf("MTU out of range: %w", driver.ErrInvalid)
+	}
+	if !o.MAC.IsZero() && !validMAC(o.MAC) {
+		return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound) // EADDRNOTAVAIL
+	}
+	if l.kind != vxlan {
+		return nil
+	}
+	after := &link{stack: s, kind: vxlan, vxlan: o.VXLAN}
+	have, want := l.vxlan, o.VXLAN
+	switch {
+	case have.VNI != want.VNI || have.Port != want.Port || have.GBP != want.GBP:
+		return fmt.Errorf("VNI, port and GBP cannot be changed: %w", driver.ErrUnsupported)
+	case want.Local.IsValid() && after.family() != l.family():
+		return fmt.Errorf("local address of another family: %w", driver.ErrUnsupported)
+	case want.Parent != "" && s.link(want.Parent) == nil:
+		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
+	case o.MTU > after.mtuLimit():
+		return fmt.Errorf("MTU %d is more than %s can carry: %w", o.MTU, want.Parent, driver.ErrInvalid)
+	}
+	if o.Up && !l.up {
+		return s.listenVXLAN(l)
+	}
+	return nil
+}
