@@ -3,6 +3,7 @@ package lease
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 )
@@ -54,6 +55,12 @@ func (a Attrs) Data(f cidr.Family) json.RawMessage {
 		return a.BackendData
 	}
 	return a.BackendV6Data
+}
+
+// Equal reports whether both say the same to peers.
+func (a Attrs) Equal(o Attrs) bool {
+	return a.PublicIP == o.PublicIP && a.PublicIPv6 == o.PublicIPv6 && a.BackendType == o.BackendType &&
+		slices.Equal(a.BackendData, o.BackendData) && slices.Equal(a.BackendV6Data, o.BackendV6Data)
 }
 
 // Lease is one record of the store.

@@ -1,0 +1,146 @@
+package lease
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// maxValue is the longest lease value that is looked at, in bytes. The largest
+// a backend writes is under a kilobyte; only the output of an extension's
+// command may be longer.
+const maxValue = 64 << 10
+
+// maxQuoted is how much of a peer's text an error repeats, in bytes.
+const maxQuoted = 64
+
+// EncodeAttrs returns the value of a lease as a store holds it (interop 3.3).
+// Backend data that is not JSON is a bug of the backend, and panics: one such
+// record would make every upstream node drop all its peers (interop E1).
+func EncodeAttrs(a Attrs) []byte {
+	v4 := a.PublicIP
+	if !v4.IsValid() {
+		v4 = netip.IPv4Unspecified()
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"PublicIP":"%s","PublicIPv6":`, v4)
+	if a.PublicIPv6.IsValid() {
+		fmt.Fprintf(&b, `"%s"`, a.PublicIPv6)
+	} else {
+		b.WriteString("null")
+	}
+	if a.BackendType != "" {
+		b.WriteString(`,"BackendType":`)
+		b.Write(quote(a.BackendType))
+	}
+	writeData(&b, "BackendData", a.BackendData)
+	writeData(&b, "BackendV6Data", a.BackendV6Data)
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+func quote(s string) []byte {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("a string has no JSON form: %v", err))
+	}
+	return text
+}
+
+func writeData(b *bytes.Buffer, member string, data json.RawMessage) {
+	if len(data) == 0 {
+		return
+	}
+	fmt.Fprintf(b, `,"%s":`, member)
+	if err := json.Compact(b, data); err != nil {
+		panic(fmt.Sprintf("%s %q is not JSON: %v", member, data, err))
+	}
+}
+
+// DecodeAttrs reads the value of a lease, which another host wrote: nothing
+// about it is trusted. What older releases left out is filled in, members
+// nobody knows are ignored, and as upstream does, names match in either case.
+func DecodeAttrs(value []byte) (Attrs, error) {
+	if len(value) > maxValue {
+		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)
+	}
+	var raw struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data json.RawMessage }
+	if err := json.Unmarshal(value, &raw); err != nil || bytes.HasPrefix(bytes.TrimSpace(value), []byte("null")) {
+		return Attrs{}, fmt.Errorf("lease value %s: not a JSON object", excerpt(value))
+	}
+	if raw.PublicIP == nil {
+		return Attrs{}, fmt.Errorf("lease value %s: PublicIP is missing", excerpt(value))
+	}
+	var a Attrs
+	var err error
+	if a.PublicIP, err = decodeAddr(raw.PublicIP); err != nil || !a.PublicIP.Is4() {
+		return Attrs{}, fmt.Errorf("lease value: PublicIP %s: want an IPv4 address", excerpt(raw.PublicIP))
+	}
+	if a.PublicIPv6, err = decodeAddr(raw.PublicIPv6); err != nil || a.PublicIPv6.Is4() {
+		return Attrs{}, fmt.Errorf("lease value: PublicIPv6 %s: want an IPv6 address or null", excerpt(raw.PublicIPv6))
+	}
+	if a.BackendType, err = decodeString(raw.BackendType); err != nil {
+		return Attrs{}, fmt.Errorf("lease value: BackendType %s: want a string", excerpt(raw.BackendType))
+	}
+	if a.PublicIP.IsUnspecified() {
+		a.PublicIP = netip.Addr{}
+	}
+	if a.PublicIPv6.IsUnspecified() {
+		a.PublicIPv6 = netip.Addr{}
+	}
+	a.BackendType = strings.ToLower(a.BackendType)
+	a.BackendData = compact(raw.BackendData)
+	a.BackendV6Data = compact(raw.BackendV6Data)
+	return a, nil
+}
+
+func isNull(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
+
+func decodeString(raw json.RawMessage) (string, error) {
+	if isNull(raw) {
+		return "", nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// decodeAddr returns no address for a missing or null one. Zones mean nothing
+// on another host, and an IPv4-mapped address is of neither family.
+func decodeAddr(raw json.RawMessage) (netip.Addr, error) {
+	s, err := decodeString(raw)
+	if err != nil || isNull(raw) {
+		return netip.Addr{}, err
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if a.Zone() != "" || a.Is4In6() {
+		return netip.Addr{}, fmt.Errorf("%s has a zone or is IPv4-mapped", a)
+	}
+	return a, nil
+}
+
+// compact returns the data without blanks; nil stands for null, which some
+// releases wrote for backends that have no data.
+func compact(raw json.RawMessage) json.RawMessage {
+	if isNull(raw) {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		panic(fmt.Sprintf("decoded JSON is not JSON: %v", err))
+	}
+	return b.Bytes()
+}
+
+// excerpt quotes the beginning of a text for an error.
+func excerpt(text []byte) string {
+	if len(text) > maxQuoted {
+		return fmt.Sprintf("%#q...", text[:maxQuoted])
+	}
+	return fmt.Sprintf("%#q", text)
+}
