@@ -1,0 +1,221 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// testdata is where the cases are, seen from a driver's folder.
+const testdata = "../../core/driver/drivertest/testdata"
+
+// Run runs every case, each file in a fresh world. The commands of a file are
+//
+//	host                  deeds, one a line (see [ParseDeed]), which must succeed
+//	apply                 ops, one a line; prints "ok" or the error's class for each
+//	observe links=(…) networks=(…) sysctls=(…)
+//	                      prints the State
+//	facts                 prints the Facts
+//
+// An address that a test did not set is printed as "random". What the kernel
+// does by itself for IPv6 link-local addresses is left out everywhere.
+func Run(t *testing.T, newWorld func(t *testing.T) World) {
+	datadriven.Walk(t, testdata, func(t *testing.T, path string) {
+		r := &runner{world: newWorld(t)}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return r.command(t, d)
+		})
+	})
+}
+
+// runner runs one file.
+type runner struct {
+	world World
+	given strings.Builder // all input, to know a MAC that was given from a random one
+}
+
+func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
+	r.given.WriteString(d.Input)
+	switch d.Cmd {
+	case "host":
+		return r.host(t, d)
+	case "apply":
+		return r.apply(t, d)
+	case "observe":
+		return r.observe(t, d)
+	case "facts":
+		return r.facts(t)
+	}
+	d.Fatalf(t, "unknown command %q", d.Cmd)
+	return ""
+}
+
+func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
+	for line := range lines(d.Input) {
+		deed, err := ParseDeed(line)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		if err := r.world.Do(t.Context(), deed); err != nil {
+			d.Fatalf(t, "%s: %v", line, err)
+		}
+	}
+	return ""
+}
+
+func (r *runner) apply(t *testing.T, d *datadriven.TestData) string {
+	var ops []dataplane.Op
+	for line := range lines(d.Input) {
+		op, err := dataplane.ParseOp(line)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		ops = append(ops, op)
+	}
+	errs := r.world.Driver().Apply(t.Context(), ops)
+	if len(errs) != len(ops) {
+		d.Fatalf(t, "%d ops gave %d errors", len(ops), len(errs))
+	}
+	var b strings.Builder
+	for i, err := range errs {
+		fmt.Fprintln(&b, Class(err))
+		if err != nil && !strings.Contains(err.Error(), ops[i].Object.String()) {
+			t.Errorf("error does not name its object %q: %v", ops[i].Object, err)
+		}
+	}
+	return b.String()
+}
+
+// Class returns "ok" or the text of the error class; every error of a driver
+// wraps one.
+func Class(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	for _, class := range []error{
+		driver.ErrExists, driver.ErrNotFound, driver.ErrLinkDown, driver.ErrUnreachable,
+		driver.ErrUnsupported, driver.ErrBusy, driver.ErrInvalid, driver.ErrDenied,
+	} {
+		if errors.Is(err, class) {
+			return class.Error()
+		}
+	}
+	return "no class: " + err.Error()
+}
+
+func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
+	extent, err := parseExtent(d)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	s, err := r.world.Driver().Observe(t.Context(), extent)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	for key := range s.Routes {
+		if key.Dst.Addr().IsLinkLocalUnicast() {
+			delete(s.Routes, key)
+		}
+	}
+	return r.mask(s.Dump())
+}
+
+func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
+	var e dataplane.Extent
+	for _, arg := range d.CmdArgs {
+		for _, v := range arg.Vals {
+			switch arg.Key {
+			case "links":
+				e.Links = append(e.Links, v)
+			case "networks":
+				p, err := netip.ParsePrefix(v)
+				if err != nil {
+					return e, err
+				}
+				e.Networks = append(e.Networks, p)
+			case "sysctls":
+				e.Sysctls = append(e.Sysctls, dataplane.Sysctl{Path: v})
+			default:
+				return e, fmt.Errorf("unknown argument %q", arg.Key)
+			}
+		}
+	}
+	return e, nil
+}
+
+func (r *runner) facts(t *testing.T) string {
+	f, err := r.world.Driver().Facts(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, l := range f.Links {
+		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s\n", l.Name, l.MTU, l.MAC,
+			flag(l.Up, "up"), flag(l.Loopback, "loopback"))
+		for _, a := range l.Addrs {
+			if a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			fmt.Fprintf(&b, "  addr %s%s%s%s%s\n", a.Prefix, flag(a.LinkLocal, "link-local"),
+				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"))
+		}
+	}
+	for _, route := range f.Routes {
+		if route.Dst.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		fmt.Fprintf(&b, "route %s metric %d", route.Dst, route.Metric)
+		for _, h := range route.Hops {
+			fmt.Fprintf(&b, " dev %s", h.Link)
+			if h.Via.IsValid() {
+				fmt.Fprintf(&b, " via %s", h.Via)
+			}
+		}
+		if route.Src.IsValid() {
+			fmt.Fprintf(&b, " src %s", route.Src)
+		}
+		b.WriteByte('\n')
+	}
+	return r.mask(b.String())
+}
+
+func flag(on bool, name string) string {
+	if on {
+		return " " + name
+	}
+	return ""
+}
+
+var macForm = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
+
+// mask hides the MACs that no test gave.
+func (r *runner) mask(text string) string {
+	given := r.given.String()
+	return macForm.ReplaceAllStringFunc(text, func(mac string) string {
+		if mac == (dataplane.MAC{}).String() || strings.Contains(given, mac) {
+			return mac
+		}
+		return "random"
+	})
+}
+
+// lines yields the lines that are not empty or comments.
+func lines(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(line)
+			if line != "" && !strings.HasPrefix(line, "#") && !yield(line) {
+				return
+			}
+		}
+	}
+}

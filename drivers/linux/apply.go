@@ -1,0 +1,223 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// applier performs the ops of one Apply. Runs of neighbours, FDB entries and
+// routes are gathered into batches; every other op is performed at once,
+// behind the batch before it.
+type applier struct {
+	d     *Driver
+	links *links
+	ops   []dataplane.Op
+	errs  []error
+
+	batch []int  // indices of the ops in the batch being written
+	first uint32 // number of the batch's first message
+
+	// there holds the routes that exist, read when a delete needs to know and
+	// dropped when one is added.
+	there [2]map[dataplane.Route]bool
+}
+
+// Apply implements [driver.Driver].
+func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	a := &applier{d: d, links: newLinks(d.query), ops: ops, errs: make([]error, len(ops))}
+	for i, op := range ops {
+		if err := ctx.Err(); err != nil {
+			a.errs[i] = failed(op, err)
+			continue
+		}
+		if err := a.one(i, op); err != nil {
+			a.errs[i] = failed(op, err)
+		}
+	}
+	a.flush()
+	return a.errs
+}
+
+// one performs an op, or adds it to the batch.
+func (a *applier) one(i int, op dataplane.Op) error {
+	switch o := op.Object.(type) {
+	case dataplane.Neigh:
+		return a.neigh(i, op.Verb, o)
+	case dataplane.FDBEntry:
+		return a.fdb(i, op.Verb, o)
+	case dataplane.Route:
+		return a.route(i, op.Verb, o)
+	}
+	a.flush()
+	switch o := op.Object.(type) {
+	case dataplane.Link:
+		return a.links.apply(op.Verb, o)
+	case dataplane.Addr:
+		return a.links.applyAddr(op.Verb, o)
+	case dataplane.Sysctl:
+		return a.d.inside(func() error { return writeSysctl(op.Verb, o) })
+	}
+	return fmt.Errorf("object of type %T: %w", op.Object, driver.ErrUnsupported)
+}
+
+func (a *applier) neigh(i int, verb dataplane.Verb, n dataplane.Neigh) error {
+	l, err := a.links.named(n.Link)
+	if err != nil {
+		return err
+	}
+	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
+	a.add(i)
+	a.d.bulk.putNeigh(kind, flags, n, l.index)
+	return nil
+}
+
+func (a *applier) fdb(i int, verb dataplane.Verb, f dataplane.FDBEntry) error {
+	l, err := a.links.named(f.Link)
+	if err != nil {
+		return err
+	}
+	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
+	a.add(i)
+	a.d.bulk.putFDB(kind, flags, f, l.index)
+	return nil
+}
+
+func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
+	oif, err := a.outLink(r)
+	if err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
+		if err := a.mustBeThere(r); err != nil {
+			return err
+		}
+	} else if r.Other != "" {
+		return fmt.Errorf("a route of form %s is not made: %w", r.Other, driver.ErrUnsupported)
+	}
+	kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
+	if verb != dataplane.Delete {
+		a.there[cidr.FamilyOf(r.Dst.Addr())] = nil
+	}
+	a.add(i)
+	a.d.bulk.putRoute(kind, flags, r, oif)
+	return nil
+}
+
+// outLink returns the index of a route's link, 0 if the kernel shall choose it.
+func (a *applier) outLink(r dataplane.Route) (int, error) {
+	if r.Link == "" || r.Other != "" {
+		return 0, nil
+	}
+	l, err := a.links.named(r.Link)
+	return l.index, err
+}
+
+// mustBeThere makes sure that the very route to delete exists. The kernel is
+// not as exact: it takes a missing gateway, and for IPv4 a metric of 0, to
+// mean any.
+func (a *applier) mustBeThere(r dataplane.Route) error {
+	family := cidr.FamilyOf(r.Dst.Addr())
+	if a.there[family] == nil {
+		a.flush()
+		there, err := a.readRoutes(family)
+		if err != nil {
+			return err
+		}
+		a.there[family] = there
+	}
+	if !a.there[family][r] {
+		return unix.ESRCH
+	}
+	return nil
+}
+
+func (a *applier) readRoutes(family cidr.Family) (map[dataplane.Route]bool, error) {
+	b, err := a.d.bulk.dumpRoutes(family)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[dataplane.Route]bool, a.d.peers)
+	var r route
+	for m := range messages(b) {
+		if m.kind != unix.RTM_NEWROUTE || !parseRoute(m.body, &r) {
+			continue
+		}
+		v, err := r.value(a.links)
+		if err != nil {
+			return nil, err
+		}
+		there[v] = true
+	}
+	return there, nil
+}
+
+// add makes room for the message of an op, which the caller writes next.
+func (a *applier) add(i int) {
+	if len(a.batch) == a.d.bulk.batch {
+		a.flush()
+	}
+	if len(a.batch) == 0 {
+		a.first = a.d.bulk.seq + 1
+	}
+	a.batch = append(a.batch, i)
+}
+
+// flush sends the batch and notes what the kernel refused.
+func (a *applier) flush() {
+	if len(a.batch) == 0 {
+		return
+	}
+	batch := a.batch
+	var again []int
+	err := a.d.bulk.exchange(a.first, func(k int, err error) {
+		i := batch[k]
+		if a.hiddenTwin(a.ops[i], err) {
+			again = append(again, i)
+			return
+		}
+		a.errs[i] = failed(a.ops[i], err)
+	})
+	if err != nil { // whatever was not refused may or may not have been done
+		err = fmt.Errorf("the kernel's answer was lost: %w", err)
+		for _, i := range batch {
+			if a.errs[i] == nil {
+				a.errs[i] = failed(a.ops[i], err)
+			}
+		}
+	}
+	a.batch = a.batch[:0]
+	for _, i := range again {
+		a.errs[i] = failed(a.ops[i], a.unhide(a.ops[i].Object.(dataplane.Route)))
+	}
+}
+
+// hiddenTwin tells the one refusal of a replace that can be helped: IPv4 wants
+// to replace the first route of a key and finds the wanted one behind it.
+func (a *applier) hiddenTwin(op dataplane.Op, err error) bool {
+	_, isRoute := op.Object.(dataplane.Route)
+	return isRoute && op.Verb == dataplane.Replace && errors.Is(err, unix.EEXIST)
+}
+
+// unhide deletes the hidden route, which carries no packet, and replaces the
+// one that hides it.
+func (a *applier) unhide(r dataplane.Route) error {
+	oif, err := a.outLink(r)
+	if err != nil {
+		return err
+	}
+	for _, verb := range []dataplane.Verb{dataplane.Delete, dataplane.Replace} {
+		kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
+		a.d.query.putRoute(kind, flags, r, oif)
+		if _, err := a.d.query.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

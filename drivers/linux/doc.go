@@ -1,0 +1,13 @@
+// Package linux is the [driver.Driver] of the Linux kernel: it reads and
+// changes links, addresses, routes, neighbours and FDB entries over rtnetlink,
+// and settings below /proc/sys.
+//
+// It holds no opinion and no memory: what an op says is done, what the kernel
+// says is reported. A thousand ops cost a few system calls, because runs of
+// neighbours, FDB entries and routes are sent as one batch and only the last
+// message of a batch asks for an answer; a dump is read into one buffer and
+// parsed there without copies.
+//
+// Messages are written and parsed here instead of with the netlink package's
+// objects, which cost some thirty allocations a route.
+package linux

@@ -1,0 +1,115 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// hints listens to what the kernel announces and says when to look again.
+// It owns the driver's one goroutine.
+type hints struct {
+	out  chan struct{}
+	file *os.File // the listening socket, in the runtime's poller
+	done chan struct{}
+
+	own   [2]uint32                      // ports of the driver's sockets, whose deeds need no hint
+	links atomic.Pointer[map[int]string] // links whose neighbours and FDB matter
+}
+
+// groups are the announcements listened to.
+var groups = [...]int{
+	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
+	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+}
+
+// startHints listens in the network namespace of the calling thread.
+func startHints(own ...uint32) (*hints, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket for hints: %w", err)
+	}
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), growReceiveBuffer(fd))
+	for _, group := range groups {
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for hints: %w", err), unix.Close(fd))
+	}
+	h := &hints{
+		out:  make(chan struct{}, 1),
+		file: os.NewFile(uintptr(fd), "rtnetlink"),
+		done: make(chan struct{}),
+		own:  [2]uint32(own),
+	}
+	h.watch(nil)
+	go h.listen()
+	return h, nil
+}
+
+// stop ends the goroutine and closes the socket.
+func (h *hints) stop() error {
+	err := h.file.Close()
+	<-h.done
+	return err
+}
+
+// watch says on which links neighbours and FDB entries matter.
+func (h *hints) watch(links map[int]string) { h.links.Store(&links) }
+
+func (h *hints) listen() {
+	defer close(h.done)
+	buf := make([]byte, readSize)
+	for {
+		n, err := h.file.Read(buf)
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // announcements were lost
+			h.give()
+			continue
+		case err != nil: // closed
+			return
+		}
+		for m := range messages(buf[:n]) {
+			if h.matters(m) {
+				h.give()
+				break
+			}
+		}
+	}
+}
+
+func (h *hints) give() {
+	select {
+	case h.out <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// matters tells whether an announcement is a reason to look. On a busy host
+// most are not: neighbours that come and go by themselves on other links, and
+// routes of other tables.
+func (h *hints) matters(m message) bool {
+	if m.port != 0 && (m.port == h.own[0] || m.port == h.own[1]) {
+		return false
+	}
+	switch m.kind {
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		e, ok := parseEntry(m.body)
+		if !ok {
+			return false
+		}
+		if _, ours := (*h.links.Load())[e.index]; !ours {
+			return false
+		}
+		// What is deleted does not tell any more whether it was permanent.
+		return m.kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		var r route
+		return parseRoute(m.body, &r)
+	}
+	return true
+}

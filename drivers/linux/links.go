@@ -1,0 +1,202 @@
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// noKind is the type of a link that has none, such as a physical one: the
+// text form of a link must name something.
+const noKind dataplane.LinkType = "none"
+
+// skipStats is RTEXT_FILTER_SKIP_STATS: counters are most of a link's answer.
+const skipStats = 1 << 3
+
+// link is a device with what only this package needs to know of it.
+type link struct {
+	dataplane.Link
+	index    int
+	parent   int // index of the vxlan's underlay link, 0 for none
+	loopback bool
+}
+
+// links finds links by name or index and remembers them for one call.
+type links struct {
+	c       *conn
+	byName  map[string]link
+	byIndex map[int]string
+}
+
+func newLinks(c *conn) *links {
+	return &links{c: c, byName: map[string]link{}, byIndex: map[int]string{}}
+}
+
+// named returns the link of that name; the error is ENODEV if there is none.
+func (ls *links) named(name string) (link, error) {
+	if l, ok := ls.byName[name]; ok {
+		return l, nil
+	}
+	if name == "" || len(name) >= unix.IFNAMSIZ {
+		return link{}, fmt.Errorf("link %q: %w", name, unix.ENODEV)
+	}
+	ls.c.beginGetLink(0)
+	ls.c.out.attrString(unix.IFLA_IFNAME, name)
+	l, err := ls.fetch()
+	if err == nil && l.Name != name { // the kernel looks at alternative names, too
+		err = unix.ENODEV
+	}
+	if err != nil {
+		return link{}, fmt.Errorf("link %s: %w", name, err)
+	}
+	ls.byName[name], ls.byIndex[l.index] = l, name
+	return l, nil
+}
+
+// nameOf returns the name of the link with that index. A link that is gone by
+// now is called by its number.
+func (ls *links) nameOf(index int) (string, error) {
+	if name, ok := ls.byIndex[index]; ok || index == 0 {
+		return name, nil
+	}
+	ls.c.beginGetLink(index)
+	l, err := ls.fetch()
+	switch {
+	case isGone(err):
+		l.Name = fmt.Sprintf("if%d", index)
+	case err != nil:
+		return "", fmt.Errorf("link with index %d: %w", index, err)
+	}
+	ls.byIndex[index] = l.Name
+	return l.Name, nil
+}
+
+// forget drops what is known of links, after one was changed.
+func (ls *links) forget() {
+	clear(ls.byName)
+	clear(ls.byIndex)
+}
+
+func (ls *links) fetch() (link, error) {
+	ls.c.out.end()
+	body, err := ls.c.do()
+	if err != nil {
+		return link{}, err
+	}
+	return parseLink(body)
+}
+
+// all reads every link of the host, by index.
+func (ls *links) all() ([]link, error) {
+	c := ls.c
+	c.begin(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	c.putIfinfo(0, 0, 0)
+	c.out.attrU32(unix.IFLA_EXT_MASK, skipStats)
+	c.out.end()
+	b, err := c.dump()
+	if err != nil {
+		return nil, fmt.Errorf("dump links: %w", err)
+	}
+	var all []link
+	for m := range messages(b) {
+		if m.kind != unix.RTM_NEWLINK {
+			continue
+		}
+		l, err := parseLink(m.body)
+		if err != nil {
+			return nil, err
+		}
+		ls.byName[l.Name], ls.byIndex[l.index] = l, l.Name
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func (c *conn) beginGetLink(index int) {
+	c.begin(unix.RTM_GETLINK, 0)
+	c.putIfinfo(index, 0, 0)
+	c.out.attrU32(unix.IFLA_EXT_MASK, skipStats)
+}
+
+// putIfinfo writes struct ifinfomsg.
+func (c *conn) putIfinfo(index int, flags, change uint32) {
+	c.out.u8(unix.AF_UNSPEC, 0)
+	c.out.u16(0)
+	c.out.u32(uint32(index))
+	c.out.u32(flags)
+	c.out.u32(change)
+}
+
+// parseLink reads an RTM_NEWLINK. The parent is left as an index.
+func parseLink(body []byte) (link, error) {
+	if len(body) < unix.SizeofIfInfomsg {
+		return link{}, fmt.Errorf("link message of %d bytes is too short", len(body))
+	}
+	flags := native.Uint32(body[8:])
+	l := link{index: int(int32(native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
+	l.Up = flags&unix.IFF_UP != 0
+	l.Type = noKind
+	for kind, value := range attrs(body[unix.SizeofIfInfomsg:]) {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.Name = text(value)
+		case unix.IFLA_MTU:
+			l.MTU = int(u32(value))
+		case unix.IFLA_ADDRESS:
+			if len(value) == len(l.MAC) {
+				l.MAC = dataplane.MAC(value)
+			}
+		case unix.IFLA_LINKINFO:
+			l.parseInfo(value)
+		}
+	}
+	return l, nil
+}
+
+func (l *link) parseInfo(info []byte) {
+	var data []byte
+	for kind, value := range attrs(info) {
+		switch kind {
+		case unix.IFLA_INFO_KIND:
+			l.Type = dataplane.LinkType(text(value))
+		case unix.IFLA_INFO_DATA:
+			data = value
+		}
+	}
+	if l.Type != dataplane.LinkVXLAN {
+		return
+	}
+	v := &l.VXLAN
+	for kind, value := range attrs(data) {
+		switch kind {
+		case nl.IFLA_VXLAN_ID:
+			v.VNI = u32(value)
+		case nl.IFLA_VXLAN_LINK:
+			l.parent = int(u32(value))
+		case nl.IFLA_VXLAN_LOCAL, nl.IFLA_VXLAN_LOCAL6:
+			if a := addr(value); a.IsValid() && !a.IsUnspecified() {
+				v.Local = a
+			}
+		case nl.IFLA_VXLAN_PORT:
+			if len(value) >= 2 {
+				v.Port = uint16(value[0])<<8 | uint16(value[1])
+			}
+		case nl.IFLA_VXLAN_LEARNING:
+			v.Learning = len(value) > 0 && value[0] != 0
+		case nl.IFLA_VXLAN_GBP:
+			v.GBP = true
+		}
+	}
+}
+
+// localAttr is the attribute that holds a vxlan's local address.
+func localAttr(a netip.Addr) uint16 {
+	if a.Is4() {
+		return nl.IFLA_VXLAN_LOCAL
+	}
+	return nl.IFLA_VXLAN_LOCAL6
+}

@@ -1,0 +1,183 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// observer reads one State.
+type observer struct {
+	d      *Driver
+	extent dataplane.Extent
+	links  *links
+	owned  map[int]string // the extent's links that exist, by index
+	state  dataplane.State
+}
+
+// Observe implements [driver.Driver].
+func (d *Driver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
+	o := &observer{d: d, extent: extent, links: newLinks(d.query), owned: map[int]string{}}
+	o.state = dataplane.NewState(d.peers)
+	for _, read := range []func() error{o.readLinks, o.readAddrs, o.readNeighs, o.readFDB, o.readRoutes, o.readSysctls} {
+		if err := ctx.Err(); err != nil {
+			return dataplane.State{}, err
+		}
+		if err := read(); err != nil {
+			return dataplane.State{}, fmt.Errorf("observe host: %w", err)
+		}
+	}
+	d.peers = len(o.state.Routes)
+	d.hints.watch(o.owned)
+	return o.state, nil
+}
+
+func (o *observer) readLinks() error {
+	for _, name := range o.extent.Links {
+		l, err := o.links.named(name)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if l.VXLAN.Parent, err = o.links.nameOf(l.parent); err != nil {
+			return err
+		}
+		o.owned[l.index] = name
+		o.state.AddLink(l.Link)
+	}
+	return nil
+}
+
+// eachOwned calls read for the extent's links, in the extent's order.
+func (o *observer) eachOwned(read func(index int, name string) error) error {
+	for _, name := range o.extent.Links {
+		l, ok := o.links.byName[name]
+		if !ok {
+			continue
+		}
+		if err := read(l.index, name); err != nil && !isGone(err) {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (o *observer) readAddrs() error {
+	return o.eachOwned(func(index int, name string) error {
+		for _, family := range cidr.Families {
+			b, err := o.d.bulk.dumpAddrs(family, index)
+			if err != nil {
+				return err
+			}
+			for m := range messages(b) {
+				if a, ok := parseAddr(m.body); ok && a.index == index && a.permanentGlobal() {
+					o.state.AddAddr(dataplane.Addr{Link: name, Prefix: a.prefix})
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (o *observer) readNeighs() error {
+	return o.eachOwned(func(index int, name string) error {
+		for _, family := range cidr.Families {
+			b, err := o.d.bulk.dumpNeighs(family, index)
+			if err != nil {
+				return err
+			}
+			for m := range messages(b) {
+				e, ok := parseEntry(m.body)
+				if !ok || e.index != index {
+					continue
+				}
+				if n, ok := e.neigh(name); ok {
+					o.state.AddNeigh(n)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (o *observer) readFDB() error {
+	return o.eachOwned(func(index int, name string) error {
+		b, err := o.d.bulk.dumpFDB(index)
+		if err != nil {
+			return err
+		}
+		for m := range messages(b) {
+			e, ok := parseEntry(m.body)
+			if !ok || e.index != index {
+				continue
+			}
+			f, ok := e.fdb(name)
+			if _, second := o.state.FDB[f.FDBKey]; ok && !second {
+				o.state.AddFDB(f)
+			}
+		}
+		return nil
+	})
+}
+
+func (o *observer) readRoutes() error {
+	for _, family := range cidr.Families {
+		b, err := o.d.bulk.dumpRoutes(family)
+		if err != nil {
+			return err
+		}
+		var r route
+		for m := range messages(b) {
+			if m.kind != unix.RTM_NEWROUTE || !parseRoute(m.body, &r) || !o.inExtent(&r) {
+				continue
+			}
+			v, err := r.value(o.links)
+			if err != nil {
+				return err
+			}
+			// The kernel lists routes of one key in the order in which it uses them.
+			if _, second := o.state.Routes[v.RouteKey]; !second {
+				o.state.AddRoute(v)
+			}
+		}
+	}
+	return nil
+}
+
+func (o *observer) inExtent(r *route) bool {
+	return r.protocol == dataplane.Protocol || r.leavesBy(o.owned) || o.inNetworks(r.dst)
+}
+
+func (o *observer) inNetworks(dst netip.Prefix) bool {
+	for _, n := range o.extent.Networks {
+		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *observer) readSysctls() error {
+	if len(o.extent.Sysctls) == 0 {
+		return nil
+	}
+	return o.d.inside(func() error {
+		for _, s := range o.extent.Sysctls {
+			value, ok, err := readSysctl(s.Path)
+			if err != nil {
+				return fmt.Errorf("sysctl %s: %w", s.Path, err)
+			}
+			if ok {
+				o.state.AddSysctl(dataplane.Sysctl{Path: s.Path, Value: value, Link: s.Link})
+			}
+		}
+		return nil
+	})
+}

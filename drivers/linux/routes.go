@@ -1,0 +1,216 @@
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// defaultMetric6 is what the kernel gives an IPv6 route without a metric.
+const defaultMetric6 = 1024
+
+// rtaNhID is RTA_NH_ID: the route's hops are in a nexthop object.
+const rtaNhID = 0x1e
+
+// afOf returns the kernel's number of a family.
+func afOf(f cidr.Family) byte { return [2]byte{unix.AF_INET, unix.AF_INET6}[f] }
+
+// hop is one way of a route.
+type hop struct {
+	oif    int
+	via    netip.Addr
+	onlink bool
+	odd    string // what of the hop no field describes
+}
+
+// route is a route of the main table as the kernel tells it, with links by index.
+type route struct {
+	dst      netip.Prefix
+	metric   uint32
+	kind     uint8
+	scope    uint8
+	protocol uint8
+	tos      uint8
+	hasSrc   bool // an IPv6 route that only packets from a prefix take
+	src      netip.Addr
+	hop            // of a route with one
+	hops     []hop // of a multipath route
+}
+
+// dumpRoutes reads the main table of a family.
+func (c *conn) dumpRoutes(f cidr.Family) ([]byte, error) {
+	c.begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
+	c.out.u8(afOf(f), 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, 0)
+	c.out.u32(0)
+	c.out.attrU32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
+	c.out.end()
+	b, err := c.dump()
+	if isGone(err) { // the kernel has no such table yet
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dump %s routes: %w", f, err)
+	}
+	return b, nil
+}
+
+// parseRoute reads an RTM_NEWROUTE. It returns false for what is not a route
+// of the main table that every packet may take.
+func parseRoute(body []byte, r *route) bool {
+	if len(body) < unix.SizeofRtMsg {
+		return false
+	}
+	flags := native.Uint32(body[8:])
+	if flags&unix.RTM_F_CLONED != 0 {
+		return false
+	}
+	*r = route{tos: body[3], protocol: body[5], scope: body[6], kind: body[7], hops: r.hops[:0]}
+	r.onlink = flags&unix.RTNH_F_ONLINK != 0
+	table := uint32(body[4])
+	r.dst = netip.PrefixFrom(netip.IPv6Unspecified(), int(body[1]))
+	if body[0] == unix.AF_INET {
+		r.dst = netip.PrefixFrom(netip.IPv4Unspecified(), int(body[1]))
+	}
+	for kind, value := range attrs(body[unix.SizeofRtMsg:]) {
+		switch kind {
+		case unix.RTA_DST:
+			r.dst = netip.PrefixFrom(addr(value), int(body[1]))
+		case unix.RTA_PRIORITY:
+			r.metric = u32(value)
+		case unix.RTA_TABLE:
+			table = u32(value)
+		case unix.RTA_SRC:
+			r.hasSrc = true
+		case unix.RTA_PREFSRC:
+			r.src = addr(value)
+		case unix.RTA_MULTIPATH:
+			r.parseHops(value)
+		case rtaNhID:
+			r.odd = "nexthop-object"
+		default:
+			r.hop.parse(kind, value)
+		}
+	}
+	return table == unix.RT_TABLE_MAIN && !r.hasSrc && r.tos == 0
+}
+
+func (h *hop) parse(kind uint16, value []byte) {
+	switch kind {
+	case unix.RTA_OIF:
+		h.oif = int(u32(value))
+	case unix.RTA_GATEWAY:
+		h.via = addr(value)
+	case unix.RTA_VIA: // a gateway of the other family
+		if len(value) > 2 {
+			h.via, h.odd = addr(value[2:]), "via-other-family"
+		}
+	case unix.RTA_ENCAP:
+		h.odd = "encapsulated"
+	}
+}
+
+// parseHops reads the struct rtnexthop list of a multipath route.
+func (r *route) parseHops(b []byte) {
+	for len(b) >= unix.SizeofRtNexthop {
+		n := int(native.Uint16(b))
+		if n < unix.SizeofRtNexthop || n > len(b) {
+			return
+		}
+		h := hop{oif: int(native.Uint32(b[4:])), onlink: b[2]&unix.RTNH_F_ONLINK != 0}
+		for kind, value := range attrs(b[unix.SizeofRtNexthop:n]) {
+			h.parse(kind, value)
+		}
+		r.hops = append(r.hops, h)
+		b = b[min(align4(n), len(b)):]
+	}
+}
+
+// leavesBy reports whether a hop of the route is one of the links.
+func (r *route) leavesBy(links map[int]string) bool {
+	if _, ok := links[r.oif]; ok && r.oif != 0 {
+		return true
+	}
+	for _, h := range r.hops {
+		if _, ok := links[h.oif]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// value returns the route with its link by name.
+func (r *route) value(ls *links) (dataplane.Route, error) {
+	name, err := ls.nameOf(r.oif)
+	if err != nil {
+		return dataplane.Route{}, err
+	}
+	v := dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
+		Link:     name, Via: r.via, OnLink: r.onlink,
+		Scope: dataplane.Scope(r.scope), Protocol: r.protocol,
+		Other: r.other(),
+	}
+	if r.dst.Addr().Is6() && v.Metric == defaultMetric6 {
+		v.Metric = 0
+	}
+	return v, nil
+}
+
+// other names what dataplane.Route has no field for.
+func (r *route) other() string {
+	switch {
+	case r.kind != unix.RTN_UNICAST:
+		return routeType(r.kind)
+	case len(r.hops) > 0:
+		return "multipath"
+	}
+	return r.odd
+}
+
+func routeType(kind uint8) string {
+	switch kind {
+	case unix.RTN_BLACKHOLE:
+		return "blackhole"
+	case unix.RTN_UNREACHABLE:
+		return "unreachable"
+	case unix.RTN_PROHIBIT:
+		return "prohibit"
+	case unix.RTN_THROW:
+		return "throw"
+	}
+	return fmt.Sprintf("type-%d", kind)
+}
+
+// putRoute writes a message about a route through the link with that index.
+func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
+	family, rtype := cidr.FamilyOf(r.Dst.Addr()), byte(unix.RTN_UNICAST)
+	if r.Other != "" { // only to delete: whatever has this key and protocol
+		rtype, oif = unix.RTN_UNSPEC, 0
+	}
+	var nexthop uint32
+	if r.OnLink {
+		nexthop = unix.RTNH_F_ONLINK
+	}
+	metric := r.Metric
+	if family == cidr.V6 && metric == 0 {
+		metric = defaultMetric6
+	}
+	c.begin(kind, flags)
+	c.out.u8(afOf(family), byte(r.Dst.Bits()), 0, 0, unix.RT_TABLE_MAIN, r.Protocol, byte(r.Scope), rtype)
+	c.out.u32(nexthop)
+	c.out.attrAddr(unix.RTA_DST, r.Dst.Addr())
+	if r.Via.IsValid() {
+		c.out.attrAddr(unix.RTA_GATEWAY, r.Via)
+	}
+	if oif != 0 {
+		c.out.attrU32(unix.RTA_OIF, uint32(oif))
+	}
+	if metric != 0 {
+		c.out.attrU32(unix.RTA_PRIORITY, metric)
+	}
+	c.out.end()
+}
