@@ -1,0 +1,56 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Decode reads the backend's options into a struct of plain fields named as
+// the members; fields whose member is absent or null keep their value. An
+// error names the member, its value and what would be right.
+func (b Backend) Decode(into any) error {
+	if len(b.Options) == 0 {
+		return nil
+	}
+	err := json.Unmarshal(b.Options, into)
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return fmt.Errorf("Backend %s %s: want %s", wrong.Field, b.value(wrong.Field), wanted(wrong.Type))
+}
+
+// value returns the text of a member. The name of the last one that matches
+// counts, as it does when decoding.
+func (b Backend) value(name string) string {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b.Options, &members); err != nil {
+		return ""
+	}
+	if raw, ok := members[name]; ok {
+		return excerpt(raw)
+	}
+	for member, raw := range members {
+		if strings.EqualFold(member, name) {
+			return excerpt(raw)
+		}
+	}
+	return ""
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
+		return fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-t.Bits()))
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
+		return "a whole number"
+	}
+	return "a " + t.String()
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// document is the config as it is written; every member is optional.
+type document struct {
+	EnableIPv4, EnableIPv6, EnableNFTables json.RawMessage
+
+	Network, SubnetLen, SubnetMin, SubnetMax                 json.RawMessage
+	IPv6Network, IPv6SubnetLen, IPv6SubnetMin, IPv6SubnetMax json.RawMessage
+
+	Backend json.RawMessage
+}
+
+// Parse reads a network config. Names of members match in either case,
+// unknown ones are ignored, null is as good as absent. An error names the
+// member, its value and what would be right.
+func Parse(data []byte) (Network, error) {
+	doc, err := parseDocument(data)
+	if err != nil {
+		return Network{}, err
+	}
+	var n Network
+	enabled := [2]bool{cidr.V4: true}
+	for _, m := range []struct {
+		name string
+		raw  json.RawMessage
+		into *bool
+	}{
+		{"EnableIPv4", doc.EnableIPv4, &enabled[cidr.V4]},
+		{"EnableIPv6", doc.EnableIPv6, &enabled[cidr.V6]},
+		{"EnableNFTables", doc.EnableNFTables, &n.EnableNFTables},
+	} {
+		if err := decode(m.name, m.raw, m.into, "true or false"); err != nil {
+			return Network{}, err
+		}
+	}
+	if enabled == [2]bool{} {
+		return Network{}, errors.New("EnableIPv4 and EnableIPv6 are both false: want at least one of them true")
+	}
+	for _, f := range cidr.Families {
+		// A family that is off must still be readable, as upstream would
+		// otherwise refuse what we accept.
+		w, err := doc.rangeOf(f)
+		if err != nil {
+			return Network{}, err
+		}
+		if !enabled[f] {
+			continue
+		}
+		r, err := w.complete()
+		if err != nil {
+			return Network{}, err
+		}
+		*[2]*Range{&n.V4, &n.V6}[f] = r
+	}
+	n.Backend, err = parseBackend(doc.Backend)
+	return n, err
+}
+
+func parseDocument(data []byte) (document, error) {
+	var doc *document
+	err := json.Unmarshal(data, &doc)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return document{}, fmt.Errorf("malformed JSON at byte %d: %w", syntax.Offset, err)
+	case err != nil || doc == nil:
+		return document{}, fmt.Errorf(`%s: want a JSON object such as {"Network": "10.5.0.0/16"}`, excerpt(data))
+	}
+	return *doc, nil
+}
+
+// decode reads one member, if it is there.
+func decode(name string, raw json.RawMessage, into any, want string) error {
+	if isNull(raw) {
+		return nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("%s %s: want %s", name, excerpt(raw), want)
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// excerpt keeps an error on one line.
+func excerpt(raw []byte) string {
+	const most = 80
+	text := strings.Join(strings.Fields(string(raw)), " ")
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+func parseBackend(raw json.RawMessage) (Backend, error) {
+	if raw == nil {
+		return Backend{Type: "udp"}, nil
+	}
+	b := Backend{Options: raw}
+	var object *struct{ Type json.RawMessage }
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return Backend{}, fmt.Errorf(`Backend %s: want an object such as {"Type": "vxlan"}`, excerpt(raw))
+	}
+	if object != nil {
+		if err := decode("Backend Type", object.Type, &b.Type, `a string such as "vxlan"`); err != nil {
+			return Backend{}, err
+		}
+	}
+	if b.Type == "" {
+		return Backend{}, fmt.Errorf(`Backend %s: unknown backend "": want a Type, such as {"Type": "vxlan"}`, excerpt(raw))
+	}
+	b.Type = strings.ToLower(b.Type)
+	return b, nil
+}
+
+// parseAddr reads an address of one family. Zones and IPv4-mapped addresses
+// are of no family that a config could mean.
+func parseAddr(f cidr.Family, s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	return a, err == nil && cidr.FamilyOf(a) == f && a.Zone() == "" && !a.Is4In6()
+}
