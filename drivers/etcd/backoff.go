@@ -1,0 +1,30 @@
+package etcd
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// How long to wait before trying again (interop 3.8).
+const (
+	firstDelay = 100 * time.Millisecond
+	lastDelay  = 5 * time.Second
+	jitter     = 0.2 // of the delay, up or down: nodes that fell together shall not rise together
+)
+
+// delay doubles from attempt to attempt. The zero value starts anew.
+type delay time.Duration
+
+// wait sleeps for the next delay. It reports false if ctx ended first.
+func (d *delay) wait(ctx context.Context) bool {
+	*d = min(max(*d*2, delay(firstDelay)), delay(lastDelay))
+	t := time.NewTimer(time.Duration(float64(*d) * (1 + jitter*(2*rand.Float64()-1))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,92 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/status"
+)
+
+// clientConfig is the library's configuration for these options.
+func (o Options) clientConfig() (clientv3.Config, error) {
+	secrets, err := o.tlsConfig()
+	if err != nil {
+		return clientv3.Config{}, err
+	}
+	cfg := clientv3.Config{
+		Endpoints:   o.Endpoints,
+		Username:    o.Username,
+		Password:    o.Password,
+		DialTimeout: o.Timeout,
+		// A connection that died without a word is found out and replaced.
+		// Servers answer pings more frequent than this by hanging up.
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: o.Timeout,
+		Logger:               zap.NewNop(), // every failed attempt would be a line
+		DialOptions: append([]grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff: backoff.Config{
+					BaseDelay: firstDelay, MaxDelay: lastDelay, Multiplier: 2, Jitter: jitter,
+				},
+				MinConnectTimeout: o.Timeout,
+			}),
+			grpc.WithChainUnaryInterceptor(noteReason),
+		}, o.dial...),
+	}
+	if o.secure() {
+		cfg.TLS = secrets
+	}
+	return cfg, nil
+}
+
+// unlimited is for answers: a list grows with the cluster.
+var unlimited = grpc.MaxCallRecvMsgSize(math.MaxInt32)
+
+// A reason is why the last attempt of a call failed. The client library waits
+// for a connection until the call's deadline and then says only that; the
+// refused connection or the bad certificate behind it is kept here.
+type reason struct{ text atomic.Pointer[string] }
+
+type reasonKey struct{}
+
+// withReason makes the calls under the returned context note their reasons.
+func withReason(ctx context.Context) (context.Context, *reason) {
+	r := new(reason)
+	return context.WithValue(ctx, reasonKey{}, r), r
+}
+
+// noteReason is an interceptor for each attempt of each call.
+func noteReason(ctx context.Context, method string, req, reply any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if r, ok := ctx.Value(reasonKey{}).(*reason); ok && err != nil {
+		r.note(err)
+	}
+	return err
+}
+
+func (r *reason) note(err error) {
+	text := err.Error()
+	if st, ok := status.FromError(err); ok {
+		text = st.Message()
+	}
+	r.text.Store(&text)
+}
+
+// explain adds the reason to an error that only says that time was up.
+func (r *reason) explain(err error) error {
+	text := r.text.Load()
+	if text == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, *text)
+}

@@ -1,0 +1,166 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+)
+
+// Options say where the data lies and who can reach it.
+type Options struct {
+	// Dir holds the data; it is created for the owner alone if missing.
+	Dir string
+	// ListenClient are the URLs to serve; default: a free port on loopback.
+	ListenClient []string
+	// CertFile and KeyFile serve https URLs; a ClientCAFile demands a
+	// certificate of every client.
+	CertFile, KeyFile, ClientCAFile string
+	// UnsafeNoSync leaves it to the kernel when data reaches the disk. It is
+	// for data that a power cut may take, such as a test's.
+	UnsafeNoSync bool
+	// AuthTokenTTL is how many seconds a token lives once authentication is
+	// enabled; default: etcd's.
+	AuthTokenTTL uint
+	// Logger receives etcd's own log; default: nobody does.
+	Logger *zap.Logger
+}
+
+// Server is a running etcd.
+type Server struct {
+	etcd   *embed.Etcd
+	client *clientv3.Client
+}
+
+// Start runs an etcd and returns when it can serve. Ending ctx ends only the wait.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if o.Dir == "" {
+		return nil, errors.New("embedded etcd: no data directory given")
+	}
+	// etcd would create it too, but would also leave an existing one as open
+	// to others as it is: the data holds every node's keys.
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded etcd: create data directory: %w", err)
+	}
+	if err := os.Chmod(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded etcd: close data directory to others: %w", err)
+	}
+	cfg, err := configure(o)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-e.Server.StopNotify():
+		err = errors.New("stopped before it was ready")
+	case err = <-e.Err():
+	case <-ctx.Done():
+		err = fmt.Errorf("wait until ready: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		e.Close()
+		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, err)
+	}
+	return &Server{etcd: e, client: v3client.New(e.Server)}, nil
+}
+
+// configure translates the options into those of a cluster of one.
+func configure(o Options) (*embed.Config, error) {
+	cfg := embed.NewConfig()
+	cfg.Name = "flannel" // etcd warns about its own default name
+	cfg.Dir = o.Dir
+	cfg.UnsafeNoFsync = o.UnsafeNoSync
+	cfg.AuthTokenTTL = cmp.Or(o.AuthTokenTTL, cfg.AuthTokenTTL)
+
+	// There is no second member to talk to. etcd wants to know a peer URL all
+	// the same, but need not listen there.
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:2380"}
+	cfg.ListenPeerUrls = nil
+	cfg.AdvertisePeerUrls = []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+
+	listen := o.ListenClient
+	if len(listen) == 0 {
+		listen = []string{"http://127.0.0.1:0"}
+	}
+	cfg.ListenClientUrls = nil
+	for _, s := range listen {
+		u, err := url.Parse(s)
+		if err != nil {
+			return nil, fmt.Errorf("listen address: %w", err)
+		}
+		cfg.ListenClientUrls = append(cfg.ListenClientUrls, *u)
+	}
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = o.CertFile, o.KeyFile
+	cfg.ClientTLSInfo.TrustedCAFile = o.ClientCAFile
+	cfg.ClientTLSInfo.ClientCertAuth = o.ClientCAFile != ""
+
+	// A lease is rewritten rarely, but for years: without compaction the
+	// history would grow for as long.
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = "1h"
+
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(o.Logger)
+	return cfg, nil
+}
+
+// Endpoints returns the URLs at which this host reaches the server.
+func (s *Server) Endpoints() []string {
+	urls := make([]string, len(s.etcd.Clients))
+	for i, l := range s.etcd.Clients {
+		// The listeners are in the order of the configured URLs and know the
+		// ports that the kernel chose.
+		u := s.etcd.Config().ListenClientUrls[i]
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			u.Host = reachable(a.AddrPort()).String()
+		}
+		urls[i] = u.String()
+	}
+	return urls
+}
+
+// reachable turns a listener on all addresses into one on loopback.
+func reachable(a netip.AddrPort) netip.AddrPort {
+	switch addr := a.Addr().Unmap(); {
+	case !addr.IsUnspecified():
+		return netip.AddrPortFrom(addr, a.Port())
+	case addr.Is4():
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
+	default:
+		return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
+	}
+}
+
+// Client returns a client that calls the server directly, without a
+// connection and without authentication. It lives as long as the server.
+func (s *Server) Client() *clientv3.Client { return s.client }
+
+// Err receives the error that ends the server while it should be running.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close ends the server. The data stays.
+func (s *Server) Close() error {
+	err := s.client.Close()
+	s.etcd.Close()
+	if errors.Is(err, context.Canceled) {
+		err = nil // what closing a client without a connection returns
+	}
+	return err
+}

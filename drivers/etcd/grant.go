@@ -1,0 +1,255 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// cleanupTimeout bounds what is tidied up in the background. It is longer than
+// a call's timeout, because what made the call fail has to pass first.
+const cleanupTimeout = time.Minute
+
+// Create implements lease.Store.
+func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
+	g := lease.Grant{Lease: lease.Lease{Key: key, Attrs: attrs}}
+	err := s.create(ctx, &g, ttl)
+	if err != nil {
+		return lease.Grant{}, fmt.Errorf("create lease of %s: %w", key, err)
+	}
+	return g, nil
+}
+
+func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) error {
+	value, err := encode(g.Lease)
+	if err != nil {
+		return err
+	}
+	raw := s.subnets + g.Key.String()
+	return s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		if err := s.grant(ctx, c, g, ttl); err != nil {
+			return err
+		}
+		revision, err := swap(ctx, c, g.Key, raw, 0,
+			clientv3.OpPut(raw, value, clientv3.WithLease(clientv3.LeaseID(g.ID))))
+		if err != nil {
+			// If somebody has the key, the grant is of no use. If the outcome
+			// is unknown, revoking deletes our record in case it was written,
+			// or keeps it from being written late: either way nobody holds a
+			// subnet without knowing it.
+			s.revokeLater(g.ID)
+			return err
+		}
+		g.CreateRevision, g.ModRevision = revision, revision
+		return nil
+	})
+}
+
+// Renew implements lease.Store. That the record still hangs on the grant is
+// not asked: the watch would have shown otherwise.
+func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
+	if g.Reserved() {
+		return g, nil
+	}
+	err := s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		began := s.o.Now()
+		resp, err := c.KeepAliveOnce(ctx, clientv3.LeaseID(g.ID))
+		if err != nil {
+			return lostIfNotFound(err)
+		}
+		g.TTL = time.Duration(resp.TTL) * time.Second
+		g.Expires = began.Add(g.TTL)
+		return nil
+	})
+	if err != nil {
+		return lease.Grant{}, fmt.Errorf("renew lease of %s: %w", g.Key, err)
+	}
+	return g, nil
+}
+
+// Update implements lease.Store. After an error of unknown outcome the record
+// may have the new value and hang on a new TTL handle; the snapshot shows it.
+func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
+	updated := g
+	updated.Attrs = attrs
+	if err := s.replace(ctx, g, &updated, ttl); err != nil {
+		return lease.Grant{}, fmt.Errorf("update lease of %s: %w", g.Key, err)
+	}
+	return updated, nil
+}
+
+func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration) error {
+	value, err := encode(g.Lease)
+	if err != nil {
+		return err
+	}
+	raw, err := s.rawKey(old)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+		// A reservation must not gain a TTL (interop E4), and a grant of the
+		// right length need not be replaced.
+		fresh := !old.Reserved() && seconds(ttl) != seconds(old.TTL)
+		if fresh {
+			if err := s.grant(ctx, c, g, ttl); err != nil {
+				return err
+			}
+		}
+		var opts []clientv3.OpOption
+		if !g.Reserved() {
+			opts = append(opts, clientv3.WithLease(clientv3.LeaseID(g.ID)))
+		}
+		revision, err := swap(ctx, c, g.Key, raw, old.ModRevision, clientv3.OpPut(raw, value, opts...))
+		if err != nil {
+			// Only a refusal makes the new grant useless. If the outcome is
+			// unknown our record may hang on it, and we are using the subnet.
+			if fresh && (errors.Is(err, lease.ErrConflict) || errors.Is(err, lease.ErrLost)) {
+				s.revokeLater(g.ID)
+			}
+			return err
+		}
+		g.ModRevision = revision
+		if fresh {
+			s.abandonLater(old.ID)
+		}
+		return nil
+	})
+}
+
+// Release implements lease.Store.
+func (s *Store) Release(ctx context.Context, g lease.Grant) error {
+	raw, err := s.rawKey(g)
+	if err == nil {
+		err = s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
+			_, err := swap(ctx, c, g.Key, raw, g.ModRevision, clientv3.OpDelete(raw))
+			if errors.Is(err, lease.ErrConflict) || errors.Is(err, lease.ErrLost) {
+				return nil // not ours any more, so nothing to release
+			}
+			if err == nil && !g.Reserved() {
+				s.abandonLater(g.ID)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("release lease of %s: %w", g.Key, err)
+	}
+	return nil
+}
+
+// encode returns the value to write, once it is sure that its key is one that
+// every reader can parse: a single other one would make every upstream node
+// drop all its peers (interop E1).
+func encode(l lease.Lease) (string, error) {
+	back, err := lease.ParseKey(l.Key.String())
+	if err != nil {
+		return "", err
+	}
+	if back != l.Key {
+		return "", fmt.Errorf("key %s has host bits", l.Key)
+	}
+	return string(lease.EncodeAttrs(l.Attrs)), nil
+}
+
+// swap runs op if the record was last changed at the given revision; 0 means
+// that it must not exist. It returns the revision of the change.
+func swap(ctx context.Context, c *clientv3.Client, key lease.Key, raw string, unchanged int64, op clientv3.Op) (int64, error) {
+	resp, err := c.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(raw), "=", unchanged)).
+		Then(op).
+		Else(clientv3.OpGet(raw, clientv3.WithKeysOnly())).
+		Commit()
+	if err != nil {
+		return 0, lostIfNotFound(err)
+	}
+	if resp.Succeeded {
+		return resp.Header.Revision, nil
+	}
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		// The revision of the record in the way, not of etcd as a whole: a
+		// snapshot reaches the latter only when a record changes again.
+		return 0, &lease.ConflictError{Key: key, Revision: kv.ModRevision}
+	}
+	return 0, lease.ErrLost
+}
+
+// grant asks for a new TTL handle and enters it in g.
+func (s *Store) grant(ctx context.Context, c *clientv3.Client, g *lease.Grant, ttl time.Duration) error {
+	if ttl <= 0 {
+		return fmt.Errorf("TTL %s is not positive", ttl)
+	}
+	began := s.o.Now()
+	resp, err := c.Grant(ctx, seconds(ttl))
+	if err != nil {
+		return fmt.Errorf("grant of %s: %w", ttl, err)
+	}
+	g.ID = int64(resp.ID)
+	g.TTL = time.Duration(resp.TTL) * time.Second // etcd has a shortest one
+	g.Expires = began.Add(g.TTL)
+	return nil
+}
+
+// seconds is etcd's unit. A part of one counts as a whole.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// rawKey finds the store's key of a grant.
+func (s *Store) rawKey(g lease.Grant) (string, error) {
+	if g.ModRevision == 0 {
+		return "", errors.New("grant without a revision")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil {
+		return s.subnets + g.Key.String(), nil
+	}
+	return s.table.rawKey(g.Lease), nil
+}
+
+// lostIfNotFound translates etcd's word for a TTL handle that has run out.
+func lostIfNotFound(err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return lease.ErrLost
+	}
+	return err
+}
+
+// revokeLater revokes, in the background, a handle made by this very call:
+// nothing but our own record can hang on it.
+func (s *Store) revokeLater(id int64) {
+	s.later(func(ctx context.Context) error {
+		_, err := s.client.Revoke(ctx, clientv3.LeaseID(id))
+		return err
+	})
+}
+
+// abandonLater revokes, in the background, a handle that our record no longer
+// hangs on. We may not have made it, so something else may hang on it that
+// would go with it; then it is left to run out.
+func (s *Store) abandonLater(id int64) {
+	s.later(func(ctx context.Context) error {
+		resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys())
+		if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
+			return err
+		}
+		_, err = s.client.Revoke(ctx, clientv3.LeaseID(id))
+		return err
+	})
+}
+
+// later tidies up in the background. Failing to is no harm: what remains runs out.
+func (s *Store) later(tidy func(context.Context) error) {
+	s.start(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
+		defer cancel()
+		if err := tidy(ctx); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && s.ctx.Err() == nil {
+			s.o.Log.Info("etcd lease left to run out", "err", err)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package etcd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Options say which etcd to use, and how.
+type Options struct {
+	// Endpoints are URLs, all http or all https.
+	Endpoints []string
+	// Prefix is the root of all keys.
+	Prefix string
+	// CertFile and KeyFile are the client's pair, CAFile the authorities to
+	// believe. The CA is used with and without a pair (interop E14).
+	CertFile, KeyFile, CAFile string
+	// Username and Password are for etcd's own authentication.
+	Username, Password string
+
+	// Timeout bounds every call; default 5 s (interop E14).
+	Timeout time.Duration
+	// Heartbeat is how often the watch is asked whether it still lives;
+	// default 10 s. Silence for Heartbeat and Timeout means it does not.
+	Heartbeat time.Duration
+	// Now is the clock that a grant's expiry is measured with; default time.Now.
+	Now func() time.Time
+	// Log receives what happens to the connection and to bad records; default: nobody.
+	Log *slog.Logger
+
+	dial []grpc.DialOption // the tests' way to count and to interfere
+}
+
+// withDefaults fills in what was left out.
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// check finds what can be known to be wrong without asking anybody.
+func (o Options) check() error {
+	if err := checkEndpoints(o.Endpoints); err != nil {
+		return fmt.Errorf("--etcd-endpoints: %w", err)
+	}
+	switch {
+	case o.Username != "" && o.Password == "":
+		return errors.New("--etcd-password: missing, though --etcd-username is given")
+	case o.Username == "" && o.Password != "":
+		return errors.New("--etcd-username: missing, though --etcd-password is given")
+	case o.Timeout < 0 || o.Heartbeat < 0:
+		return errors.New("etcd: negative timeout")
+	}
+	return nil
+}
+
+// checkEndpoints demands URLs of one scheme: the client library picks
+// plaintext or TLS by the first, for all.
+func checkEndpoints(endpoints []string) error {
+	if len(endpoints) == 0 {
+		return errors.New("none given")
+	}
+	var scheme string
+	for i, e := range endpoints {
+		u, err := url.Parse(e)
+		if err != nil {
+			// url.Error quotes the whole string, which may hold a password.
+			var ue *url.Error
+			if errors.As(err, &ue) {
+				err = ue.Err
+			}
+			return fmt.Errorf("entry %d: not a URL: %w", i+1, err)
+		}
+		switch {
+		case u.User != nil:
+			return fmt.Errorf("entry %d: holds a user; give it as --etcd-username and --etcd-password", i+1)
+		case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" && u.Scheme != "unixs":
+			return fmt.Errorf("%q: want http://HOST:PORT or https://HOST:PORT", e)
+		case strings.HasPrefix(u.Scheme, "http") && (u.Host == "" || strings.Trim(u.Path, "/") != ""):
+			return fmt.Errorf("%q: want just %s://HOST:PORT", e, u.Scheme)
+		case scheme != "" && scheme != u.Scheme:
+			return fmt.Errorf("%q: cannot be mixed with %s endpoints", e, scheme)
+		}
+		scheme = u.Scheme
+	}
+	return nil
+}
+
+// secure reports whether the endpoints, once checked, speak TLS.
+func (o Options) secure() bool {
+	u, err := url.Parse(o.Endpoints[0])
+	return err == nil && (u.Scheme == "https" || u.Scheme == "unixs")
+}

@@ -1,0 +1,134 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Store is a lease.Store over etcd.
+type Store struct {
+	o         Options
+	configKey string
+	subnets   string // where the subnets are, with its trailing slash (interop E12)
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // all goroutines of the store
+
+	connected chan struct{}    // closed once client is set
+	client    *clientv3.Client // read only after connected
+
+	changed chan struct{}
+
+	mu     sync.Mutex
+	table  *table // nil until the first list
+	config lease.Document
+	snap   *lease.Snapshot
+	stale  bool // the table is newer than snap
+	synced bool
+	err    error // why not synced
+}
+
+var _ lease.Store = (*Store)(nil)
+
+// Open starts a store. It fails at once if the options are wrong, but not if
+// etcd cannot be reached: the store keeps trying, and its View says why it
+// has nothing to show. The store lives until Close, or the end of ctx.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	cfg, err := o.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		o:         o,
+		configKey: path.Join(o.Prefix, "config"),
+		subnets:   path.Join(o.Prefix, "subnets") + "/",
+		connected: make(chan struct{}),
+		changed:   make(chan struct{}, 1),
+		err:       errNotYet,
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.start(func() { s.run(cfg) })
+	return s, nil
+}
+
+// Close ends everything that the store has started and waits for it. Leases
+// stay in etcd.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.cancel() // from here on, start refuses
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// View implements lease.Store.
+//
+// Here is where snapshots are made, not where events arrive: of a burst of
+// thousands, the reader pays only for those snapshots that it looks at.
+func (s *Store) View() lease.View {
+	s.mu.Lock()
+	var fresh []lease.Quarantined
+	if s.stale {
+		s.snap, fresh = s.table.snapshot(s.config)
+		s.stale = false
+	}
+	v := lease.View{Snapshot: s.snap, Synced: s.synced, Err: s.err}
+	s.mu.Unlock()
+
+	for _, q := range fresh {
+		s.o.Log.Warn("record set aside", "key", q.Raw, "reason", q.Reason)
+	}
+	return v
+}
+
+// Changed implements lease.Store.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// update changes what View returns, and says so.
+func (s *Store) update(change func()) {
+	s.mu.Lock()
+	change()
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default: // the reader has not yet come for the last one
+	}
+}
+
+// start runs work until it is done or the store is closed.
+func (s *Store) start(work func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() == nil {
+		s.work.Go(work)
+	}
+}
+
+// do runs the requests of one call of the store, bounded by its timeout, by
+// ctx and by the life of the store.
+func (s *Store) do(ctx context.Context, call func(context.Context, *clientv3.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	stop := context.AfterFunc(s.ctx, cancel)
+	defer stop()
+	ctx, why := withReason(ctx)
+
+	select {
+	case <-s.connected:
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("%w: %w", ctx.Err(), s.err)
+	}
+	return why.explain(call(ctx, s.client))
+}

@@ -1,0 +1,191 @@
+package etcd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unique"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// table is all that lies below the subnets, good and bad, kept in order so
+// that a snapshot of it is one walk. Unlike snapshots it changes, so it stays
+// inside the store.
+type table struct {
+	dir string
+	// revision is that of the list or of the last event. A message's own
+	// revision is no use: while a watch catches up it is ahead of the events.
+	// Events of the config do not count either, because they come by a watch
+	// of their own that may be ahead.
+	revision int64
+	records  []*record // in the order of compare
+	byRaw    map[string]*record
+}
+
+// record is one key of the store.
+type record struct {
+	raw  string // the store's full key
+	name string // its subnet in canonical spelling; raw if it has none
+	// lease is the last good value under the key. The key and the revision of
+	// creation are set even if there was none.
+	lease    lease.Lease
+	good     bool   // there was one
+	bad      string // why the present value does not decode
+	modified int64  // the revision of the present value, good or bad
+	reported bool   // that it was set aside
+}
+
+// newTable holds what a list returned. From the table before, it takes the
+// last good values of keys whose present value does not decode.
+func newTable(dir string, revision int64, kvs []*mvccpb.KeyValue, before *table) *table {
+	t := &table{
+		dir: dir, revision: revision,
+		records: make([]*record, 0, len(kvs)),
+		byRaw:   make(map[string]*record, len(kvs)),
+	}
+	for _, kv := range kvs {
+		var old *record
+		// In a datastore whose revision went back, nothing is what it was.
+		if before != nil && before.revision <= revision {
+			old = before.byRaw[string(kv.Key)]
+		}
+		r := t.decode(kv, old)
+		t.byRaw[r.raw] = r
+		t.records = append(t.records, r)
+	}
+	slices.SortFunc(t.records, t.compare)
+	return t
+}
+
+// apply brings in one event.
+func (t *table) apply(e *clientv3.Event) {
+	t.revision = e.Kv.ModRevision
+	old := t.byRaw[string(e.Kv.Key)]
+	if e.Type == clientv3.EventTypeDelete {
+		if old != nil {
+			delete(t.byRaw, old.raw)
+			i, _ := slices.BinarySearchFunc(t.records, old, t.compare)
+			t.records = slices.Delete(t.records, i, i+1)
+		}
+		return
+	}
+	r := t.decode(e.Kv, old)
+	t.byRaw[r.raw] = r
+	i, found := slices.BinarySearchFunc(t.records, r, t.compare)
+	if found {
+		t.records[i] = r
+	} else {
+		t.records = slices.Insert(t.records, i, r)
+	}
+}
+
+// decode reads a key and its value. The old record under the same key, if
+// any, lends its lease when the new value is bad: as long as a key was not
+// deleted, its owner is most likely still where it was (interop E1).
+func (t *table) decode(kv *mvccpb.KeyValue, old *record) *record {
+	r := &record{raw: string(kv.Key), modified: kv.ModRevision}
+	r.name = r.raw
+	key, err := lease.ParseKey(r.raw)
+	if err != nil {
+		r.bad = err.Error()
+	} else if r.name = r.raw[len(t.dir):]; r.name != key.String() {
+		r.name = key.String()
+	}
+	r.lease.Key, r.lease.CreateRevision = key, kv.CreateRevision
+
+	if err == nil {
+		attrs, err := lease.DecodeAttrs(kv.Value)
+		if err != nil {
+			r.bad = err.Error()
+		} else {
+			attrs.BackendType = unique.Make(attrs.BackendType).Value() // the same in all of them
+			r.lease.Attrs = attrs
+			r.lease.ModRevision = kv.ModRevision
+			r.lease.ID = kv.Lease // none: a reservation (interop E4)
+			r.good = true
+		}
+	}
+	if old != nil && old.lease.CreateRevision == kv.CreateRevision {
+		if !r.good && old.good {
+			r.lease, r.good = old.lease, true
+		}
+		r.reported = old.reported && old.modified == r.modified
+	}
+	return r
+}
+
+// compare orders by subnet. Of the keys of one subnet the canonical one comes
+// first, so that it is the one which counts.
+func (t *table) compare(a, b *record) int {
+	return cmp.Or(
+		strings.Compare(a.name, b.name),
+		-compareBool(t.canonical(a), t.canonical(b)),
+		strings.Compare(a.raw, b.raw),
+	)
+}
+
+func (t *table) canonical(r *record) bool {
+	return len(r.raw) == len(t.dir)+len(r.name) && r.raw[len(t.dir):] == r.name
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// snapshot returns the table as it stands, and those records set aside that
+// were not reported before.
+func (t *table) snapshot(config lease.Document) (*lease.Snapshot, []lease.Quarantined) {
+	s := &lease.Snapshot{Revision: t.revision, Config: config}
+	s.Leases = make([]lease.Lease, 0, len(t.records))
+	var fresh []lease.Quarantined
+	var taken *record // whose lease was taken last
+	for _, r := range t.records {
+		reason := r.bad
+		switch {
+		case !r.good:
+		case taken == nil || taken.name != r.name:
+			s.Leases = append(s.Leases, r.lease)
+			taken = r
+		case reason == "":
+			reason = fmt.Sprintf("subnet %s is recorded under %s already", r.name, taken.raw)
+		}
+		if reason == "" {
+			continue
+		}
+		q := lease.Quarantined{Raw: r.raw, Key: r.lease.Key, Reason: reason}
+		s.Quarantined = append(s.Quarantined, q)
+		if !r.reported {
+			r.reported = true
+			fresh = append(fresh, q)
+		}
+	}
+	slices.SortFunc(s.Quarantined, func(a, b lease.Quarantined) int { return strings.Compare(a.Raw, b.Raw) })
+	return s, fresh
+}
+
+// rawKey returns the store's key of a lease. It is the canonical one unless
+// somebody has spelt the key in another way, which the grammar allows.
+func (t *table) rawKey(l lease.Lease) string {
+	name := l.Key.String()
+	i, _ := slices.BinarySearchFunc(t.records, name, func(r *record, name string) int {
+		return strings.Compare(r.name, name)
+	})
+	for ; i < len(t.records) && t.records[i].name == name; i++ {
+		if r := t.records[i]; r.lease.CreateRevision == l.CreateRevision {
+			return r.raw
+		}
+	}
+	return t.dir + name
+}
