@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,22 +24,23 @@ func (b Backend) Decode(into any) error {
 	return fmt.Errorf("Backend %s %s: want %s", wrong.Field, b.value(wrong.Field), wanted(wrong.Type))
 }
 
-// value returns the text of a member. The name of the last one that matches
-// counts, as it does when decoding.
+// value returns the text of a member. Where two names match, the last counts,
+// as it does when decoding.
 func (b Backend) value(name string) string {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b.Options, &members); err != nil {
-		return ""
-	}
-	if raw, ok := members[name]; ok {
-		return excerpt(raw)
-	}
-	for member, raw := range members {
-		if strings.EqualFold(member, name) {
-			return excerpt(raw)
+	var found json.RawMessage
+	d := json.NewDecoder(bytes.NewReader(b.Options))
+	_, err := d.Token() // the opening brace
+	for err == nil && d.More() {
+		var member json.Token
+		var raw json.RawMessage
+		if member, err = d.Token(); err == nil {
+			err = d.Decode(&raw)
+		}
+		if s, ok := member.(string); ok && strings.EqualFold(s, name) {
+			found = raw
 		}
 	}
-	return ""
+	return excerpt(found)
 }
 
 func wanted(t reflect.Type) string {

@@ -22,6 +22,10 @@ var (
 	addrExample    = [2]string{`an IPv4 address such as "10.5.1.0"`, `an IPv6 address such as "fd00:10:5:1::"`}
 )
 
+// mapped is where IPv6 writes IPv4 addresses. They have a spelling of their
+// own, which no key of a lease may have (interop 3.2).
+var mapped = netip.MustParsePrefix("::ffff:0:0/96")
+
 // member returns the family's name of a member: SubnetLen is IPv6SubnetLen for IPv6.
 func member(f cidr.Family, name string) string { return [2]string{"", "IPv6"}[f] + name }
 
@@ -74,6 +78,9 @@ func (w written) complete() (Range, error) {
 	r := Range{Network: w.network.Masked()}
 	if r.Network.Addr().IsUnspecified() {
 		return Range{}, fmt.Errorf("%s %q: begins at %v: want %s", network, w.network, r.Network.Addr(), networkExample[f])
+	}
+	if r.Network.Overlaps(mapped) {
+		return Range{}, fmt.Errorf("%s %q: holds the IPv4-mapped addresses %v: want %s", network, w.network, mapped, networkExample[f])
 	}
 	var err error
 	if r.SubnetLen, err = w.subnetLen(r.Network); err != nil {

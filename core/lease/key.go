@@ -28,7 +28,9 @@ func (k Key) String() string {
 	return s
 }
 
-// ParseKey reads the last element of a store's key.
+// ParseKey reads the last element of a store's key. Bits beyond the prefix
+// length are cleared, so a key of somebody else's making may not be what
+// String returns for it.
 func ParseKey(s string) (Key, error) {
 	m := subnetKey.FindStringSubmatch(s)
 	if m == nil {
@@ -61,5 +63,9 @@ func parsePrefix(addr, bits string, most int) (netip.Prefix, error) {
 	if err != nil || n > most {
 		return netip.Prefix{}, fmt.Errorf("prefix length %s is above %d", bits, most)
 	}
-	return netip.PrefixFrom(a, n).Masked(), nil
+	p := netip.PrefixFrom(a, n).Masked()
+	if p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%s is an IPv4-mapped address", addr)
+	}
+	return p, nil
 }
