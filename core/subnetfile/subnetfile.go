@@ -1,8 +1,20 @@
 package subnetfile
 
 import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+)
+
+// The names of a family's lines.
+var (
+	networkName = [2]string{cidr.V4: "FLANNEL_NETWORK", cidr.V6: "FLANNEL_IPV6_NETWORK"}
+	subnetName  = [2]string{cidr.V4: "FLANNEL_SUBNET", cidr.V6: "FLANNEL_IPV6_SUBNET"}
 )
 
 // File is the content of a subnet file.
@@ -13,10 +25,45 @@ type File struct {
 	IPMasq  bool
 }
 
-// Format returns the file's text.
-func (f File) Format() []byte { panic("TODO") }
+// Format returns the file's text. The subnet is written as the address that a
+// bridge on this host takes, the one after the base.
+func (f File) Format() []byte {
+	var b bytes.Buffer
+	for _, family := range cidr.Families {
+		network, subnet := f.Network.Of(family), f.Subnet.Of(family)
+		if !network.Enabled() || !subnet.IsValid() {
+			continue
+		}
+		fmt.Fprintf(&b, "%s=%v\n", networkName[family], network.Network)
+		fmt.Fprintf(&b, "%s=%v/%d\n", subnetName[family], subnet.Addr().Next(), subnet.Bits())
+	}
+	fmt.Fprintf(&b, "FLANNEL_MTU=%d\nFLANNEL_IPMASQ=%t\n", f.MTU, f.IPMasq)
+	return b.Bytes()
+}
 
 // Previous reads the subnet a former run had out of its file. A family whose
 // value is missing, a list or malformed has no previous subnet; the key is
 // invalid if none has. It never fails: the file is a hint.
-func Previous(text []byte) lease.Key { panic("TODO") }
+func Previous(text []byte) lease.Key {
+	var subnets [2]netip.Prefix
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		for _, f := range cidr.Families {
+			if name == subnetName[f] {
+				subnets[f] = parse(f, value)
+			}
+		}
+	}
+	return lease.Key{V4: subnets[cidr.V4], V6: subnets[cidr.V6]}
+}
+
+// parse returns the subnet that a value lies in; none unless it is one that a
+// lease can be for.
+func parse(f cidr.Family, value string) netip.Prefix {
+	p, err := netip.ParsePrefix(value)
+	p = p.Masked()
+	if err != nil || cidr.FamilyOf(p.Addr()) != f || p.Addr().Is4In6() || p.Bits() == 0 || p.Bits() == f.Bits() {
+		return netip.Prefix{}
+	}
+	return p
+}
