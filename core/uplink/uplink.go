@@ -1,7 +1,9 @@
 package uplink
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -47,10 +49,63 @@ func (u Uplink) Public(f cidr.Family) netip.Addr {
 // Select chooses the uplink for the families the network has on. The error
 // says for each selector that was tried why it failed.
 func Select(opts Options, network config.Network, facts driver.Facts) (Uplink, error) {
-	panic("TODO")
+	public, err := opts.public()
+	if err != nil {
+		return Uplink{}, err
+	}
+	h := host{facts: facts}
+	for _, f := range cidr.Families {
+		if network.Of(f).Enabled() {
+			h.families = append(h.families, f)
+		}
+	}
+	var failed []string
+	for _, s := range opts.selectors(public, h.families) {
+		c, err := s.choose(h)
+		if err == nil {
+			err = h.complete(&c)
+		}
+		if err == nil {
+			return c.uplink(h.families, public), nil
+		}
+		failed = append(failed, fmt.Sprintf("%s: %v", s.flag, err))
+	}
+	return Uplink{}, fmt.Errorf("no usable interface: %s", strings.Join(failed, "; "))
 }
 
-// Lookup finds the route to dst by longest prefix, then lowest metric.
-func Lookup(routes []driver.Route, dst netip.Addr) (driver.Route, bool) {
-	panic("TODO")
+// public parses the addresses that peers shall use, each invalid if not given.
+func (o Options) public() ([2]netip.Addr, error) {
+	var addrs [2]netip.Addr
+	for _, f := range cidr.Families {
+		text := [2]string{o.PublicIP, o.PublicIPv6}[f]
+		if text == "" {
+			continue
+		}
+		a, err := netip.ParseAddr(text)
+		if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
+			return addrs, fmt.Errorf("%s %q: want an %v address that peers can reach", publicFlag[f], text, f)
+		}
+		addrs[f] = a
+	}
+	return addrs, nil
+}
+
+// candidate is a link that a selector chose, with the addresses the selector
+// fixed. Each selector makes its own, so one that fails half way leaves
+// nothing to the next (interop F8).
+type candidate struct {
+	link  driver.Link
+	addrs [2]netip.Addr
+}
+
+func (c candidate) uplink(families []cidr.Family, public [2]netip.Addr) Uplink {
+	u := Uplink{Link: c.link.Name, MTU: c.link.MTU, IP: c.addrs[cidr.V4], IPv6: c.addrs[cidr.V6]}
+	for _, f := range families {
+		a := public[f]
+		if !a.IsValid() {
+			a = c.addrs[f]
+		}
+		*[2]*netip.Addr{&u.PublicIP, &u.PublicIPv6}[f] = a
+	}
+	return u
 }

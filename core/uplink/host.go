@@ -1,0 +1,111 @@
+package uplink
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// host is what the selectors choose from.
+type host struct {
+	facts    driver.Facts
+	families []cidr.Family // those the network has on
+}
+
+func (h host) link(name string) (driver.Link, bool) {
+	i := slices.IndexFunc(h.facts.Links, func(l driver.Link) bool { return l.Name == name })
+	if i < 0 {
+		return driver.Link{}, false
+	}
+	return h.facts.Links[i], true
+}
+
+// defaultRoute returns the default route with the lowest metric.
+func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
+	var defaults []driver.Route
+	for _, r := range h.facts.Routes {
+		if r.Dst.Bits() == 0 && len(r.Hops) > 0 {
+			defaults = append(defaults, r)
+		}
+	}
+	return Lookup(defaults, [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f])
+}
+
+// connected returns routes to the subnets of all addresses, worse than any
+// that the kernel has: an address may have been added without its route.
+func (h host) connected() []driver.Route {
+	var routes []driver.Route
+	for _, l := range h.facts.Links {
+		for _, a := range l.Addrs {
+			routes = append(routes, driver.Route{
+				Dst: a.Prefix.Masked(), Metric: math.MaxUint32,
+				Hops: []driver.Hop{{Link: l.Name}}, Src: a.Prefix.Addr(),
+			})
+		}
+	}
+	return routes
+}
+
+// complete fills in the addresses that the selector left open and checks the link.
+func (h host) complete(c *candidate) error {
+	for _, f := range h.families {
+		if !c.addrs[f].IsValid() {
+			c.addrs[f] = best(c.link, f, func(netip.Prefix) bool { return true })
+		}
+		if !c.addrs[f].IsValid() {
+			return fmt.Errorf("interface %s has no usable %v address", c.link.Name, f)
+		}
+	}
+	for _, f := range cidr.Families {
+		if !slices.Contains(h.families, f) {
+			c.addrs[f] = netip.Addr{}
+		}
+	}
+	if c.link.MTU <= 0 {
+		return fmt.Errorf("interface %s has MTU %d", c.link.Name, c.link.MTU)
+	}
+	return nil
+}
+
+func (c candidate) has(families []cidr.Family) bool {
+	return !slices.ContainsFunc(families, func(f cidr.Family) bool { return !c.addrs[f].IsValid() })
+}
+
+func owns(l driver.Link, a netip.Addr) bool {
+	return slices.ContainsFunc(l.Addrs, func(la driver.LinkAddr) bool { return la.Prefix.Addr() == a })
+}
+
+// best returns the link's best address of a family among those accepted:
+// global before link-local, permanent before dynamic, lasting before
+// temporary, and the first listed where these say nothing. Deprecated ones
+// and those no packet can carry on a wire are left out.
+func best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
+	var found netip.Addr
+	most := -1
+	for _, la := range l.Addrs {
+		a := la.Prefix.Addr()
+		usable := a.IsGlobalUnicast() || a.IsLinkLocalUnicast()
+		if cidr.FamilyOf(a) != f || la.Deprecated || !usable || !accept(la.Prefix) {
+			continue
+		}
+		if rank := rank(la); rank > most {
+			found, most = a, rank
+		}
+	}
+	return found
+}
+
+func rank(a driver.LinkAddr) int {
+	n := 0
+	for _, good := range []bool{!a.LinkLocal, a.Permanent, !a.Temporary} {
+		n *= 2
+		if good {
+			n++
+		}
+	}
+	return n
+}
