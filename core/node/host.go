@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -122,7 +123,7 @@ func (n *Node) settleSelf() {
 	if l.grant == nil || l.expired || n.store.stale || n.store.snap.Revision < l.grant.CreateRevision {
 		return
 	}
-	self := backend.Self{Key: l.grant.Key, Attrs: l.grant.Attrs}
+	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}
 	if self.Key != l.self.Key || !self.Attrs.Equal(l.self.Attrs) {
 		l.self = self
 		n.lookBy(n.now)
@@ -189,7 +190,7 @@ type wantCache struct {
 func (n *Node) wanted() dataplane.State {
 	h, l := &n.host, &n.lease
 	self := l.self
-	if l.fenced() && n.takenByPeer(self.Key) {
+	if n.disowned(self.Key) {
 		self.Key = lease.Key{}
 	}
 	c := &h.want
@@ -203,9 +204,13 @@ func (n *Node) wanted() dataplane.State {
 	return state
 }
 
-// takenByPeer reports whether somebody else's record covers our subnet.
-func (n *Node) takenByPeer(key lease.Key) bool {
-	return slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
+// disowned reports whether a fenced node's subnet is certainly not its own any
+// more: it lies outside the network, or somebody else's record covers it.
+func (n *Node) disowned(key lease.Key) bool {
+	if !n.lease.fenced() {
+		return false
+	}
+	return alloc.Compatible(n.network.config, key) != nil || slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
 }
 
 // others are all records but our own.
@@ -301,7 +306,7 @@ func (h *hostState) rememberNetworks(network config.Network) {
 // forgetOld ends the ownership of former devices and networks once the host is
 // clean of them.
 func (n *Node) forgetOld() {
-	if !n.synced() {
+	if !n.synced() || n.lease.fenced() {
 		return
 	}
 	h := &n.host

@@ -20,7 +20,8 @@ import (
 type leaseState struct {
 	self     backend.Self
 	grant    *lease.Grant
-	previous lease.Key // to ask for first
+	attrs    lease.Attrs // what our record shall say
+	previous lease.Key   // to ask for first
 
 	busy     bool
 	request  Request
@@ -86,11 +87,12 @@ func (n *Node) followLease() {
 		n.noAttrs(err)
 		return
 	}
+	l.attrs = attrs
 	if l.grant == nil {
-		n.acquire(attrs)
+		n.acquire()
 		return
 	}
-	n.maintain(attrs)
+	n.maintain()
 }
 
 // noticeExpiry fences the node once its lease may belong to somebody else.
@@ -112,14 +114,11 @@ func (n *Node) noAttrs(err error) {
 	n.exit(1, err.Error())
 }
 
-// stored is the last known own record: what peers have of us.
+// stored is what the node last published, so that peers need not change: this
+// run's, else what the store holds, else what a former run saved.
 func (n *Node) stored() lease.Attrs {
-	l := &n.lease
-	switch {
-	case l.grant != nil:
-		return l.grant.Attrs
-	case l.self.Key.IsValid():
-		return l.self.Attrs
+	if n.lease.self.Key.IsValid() {
+		return n.lease.self.Attrs
 	}
 	if own, ok := n.ownRecord(); ok {
 		return own.Attrs
@@ -249,11 +248,11 @@ func (n *Node) drop() {
 
 // acquire asks for a subnet: our own record, then the previous subnet, then
 // any free one (interop 3.5).
-func (n *Node) acquire(attrs lease.Attrs) {
+func (n *Node) acquire() {
 	l := &n.lease
 	if own, ok := n.ownRecord(); ok {
 		if err := alloc.Compatible(n.network.config, own.Key); err == nil && !n.overlapsOlder(own) {
-			n.adopt(own, attrs)
+			n.adopt(own)
 			return
 		} else if !own.Reserved() {
 			n.event(Info, "lease-unfit", fmt.Sprintf("own lease %s does not fit the network any more (%v); releasing it", own.Key, err))
@@ -274,7 +273,7 @@ func (n *Node) acquire(attrs lease.Attrs) {
 			return
 		}
 	}
-	n.request(Request{Verb: Create, Key: key, Attrs: attrs, TTL: n.opts.LeaseTTL})
+	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 }
 
 func (n *Node) overlapsOlder(own lease.Lease) bool {
@@ -287,11 +286,11 @@ func (n *Node) overlapsOlder(own lease.Lease) bool {
 }
 
 // adopt takes a record of ours over, from a former run of ours or of upstream.
-func (n *Node) adopt(own lease.Lease, attrs lease.Attrs) {
+func (n *Node) adopt(own lease.Lease) {
 	g := lease.Grant{Lease: own}
 	switch {
-	case !own.Attrs.Equal(attrs):
-		n.request(Request{Verb: Update, Grant: g, Attrs: attrs, TTL: n.opts.LeaseTTL})
+	case !own.Attrs.Equal(n.lease.attrs):
+		n.request(Request{Verb: Update, Grant: g, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
 	case own.Reserved():
 		n.hold(g, n.now)
 	default:
@@ -300,7 +299,7 @@ func (n *Node) adopt(own lease.Lease, attrs lease.Attrs) {
 }
 
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
-func (n *Node) maintain(attrs lease.Attrs) {
+func (n *Node) maintain() {
 	l := &n.lease
 	if err := alloc.Compatible(n.network.config, l.grant.Key); err != nil {
 		n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s does not fit the network any more (%v); asking for another", l.grant.Key, err))
@@ -311,8 +310,8 @@ func (n *Node) maintain(attrs lease.Attrs) {
 		return
 	}
 	switch {
-	case !attrs.Equal(l.grant.Attrs):
-		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: attrs, TTL: n.opts.LeaseTTL})
+	case !l.attrs.Equal(l.grant.Attrs):
+		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 	case !l.renewAt.IsZero() && !n.now.Before(l.renewAt):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
 	}

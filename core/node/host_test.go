@@ -1,0 +1,288 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// ready returns a world with two peers, in which all is well.
+func readyWorld(t *testing.T) *world {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	return w
+}
+
+// interop P1: whatever is taken away comes back, hinted or not.
+func TestHeals(t *testing.T) {
+	faults := map[string]func(w *world){
+		"device": func(w *world) {
+			w.unplug("flannel.1")
+		},
+		"down":    func(w *world) { l := w.host.Links["flannel.1"]; l.Up = false; w.host.AddLink(l); clear(w.host.Routes) },
+		"MAC":     func(w *world) { l := w.host.Links["flannel.1"]; l.MAC[5]++; w.host.AddLink(l) },
+		"MTU":     func(w *world) { l := w.host.Links["flannel.1"]; l.MTU = 1200; w.host.AddLink(l) },
+		"address": func(w *world) { clear(w.host.Addrs) },
+		"routes":  func(w *world) { clear(w.host.Routes) },
+		"neigh":   func(w *world) { clear(w.host.Neighs) },
+		"fdb":     func(w *world) { clear(w.host.FDB) },
+		"sysctl": func(w *world) {
+			c := "net/ipv6/conf/flannel.1/accept_ra"
+			w.host.Sysctls[c] = dataplane.Sysctl{Path: c, Value: "1", Link: "flannel.1"}
+		},
+		"foreign": func(w *world) {
+			w.host.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: "flannel.1", IP: netip.MustParseAddr("10.5.9.0")}})
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			w := readyWorld(t)
+			want := w.host.Dump()
+			fault(w)
+			if w.host.Dump() == want {
+				t.Fatal("the fault changed nothing")
+			}
+			w.run(Input{Hint: true})
+			w.pass(time.Second)
+			if w.host.Dump() != want {
+				t.Errorf("after a hint:\n%s\nwant\n%s", w.host.Dump(), want)
+			}
+			fault(w)
+			w.pass(40 * time.Second)
+			if w.host.Dump() != want {
+				t.Errorf("after a resync:\n%s\nwant\n%s", w.host.Dump(), want)
+			}
+			w.wantReady()
+		})
+	}
+}
+
+// interop P2, E1: deletes need a synced store, and follow it.
+func TestPrunesWhatLeftWhileDown(t *testing.T) {
+	w := readyWorld(t)
+	w.remove(mustKey("10.5.4.0-24"))
+	w.down = true
+	w.start()
+	w.tell()
+	w.pass(10 * time.Second)
+	if s := w.status(); !s.Stale || s.Ready || len(w.host.Routes) != 2 {
+		t.Errorf("during the outage: %+v\n%s", s, w.host.Dump())
+	}
+	w.down = false
+	w.tell()
+	w.pass(2 * time.Second)
+	w.wantReady()
+	if len(w.host.Routes) != 1 || len(w.host.FDB) != 1 || len(w.host.Neighs) != 1 {
+		t.Errorf("after it:\n%s", w.host.Dump())
+	}
+}
+
+// A restart in the middle of an outage programs the peers from the state file.
+func TestStaleRestart(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(10 * time.Second)
+	want := w.host.Dump()
+	w.host = dataplane.NewState(0) // the machine rebooted
+	w.down = true
+	w.start()
+	w.tell()
+	w.pass(10 * time.Second)
+	if w.host.Dump() != want {
+		t.Errorf("host:\n%s\nwant\n%s", w.host.Dump(), want)
+	}
+	if s := w.status(); !s.Stale || s.Ready || !strings.HasPrefix(s.Reasons[0], "stale:") {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// interop E1: an undecodable record removes nobody, not even its own peer.
+func TestQuarantineRemovesNobody(t *testing.T) {
+	w := readyWorld(t)
+	want := w.host.Dump()
+	w.remove(mustKey("10.5.4.0-24"))
+	w.snap.Quarantined = []lease.Quarantined{
+		{Raw: "/coreos.com/network/subnets/10.5.4.0-24", Key: mustKey("10.5.4.0-24"), Reason: "not JSON"},
+		{Raw: "/coreos.com/network/subnets/garbage", Reason: "not a subnet"},
+	}
+	w.tell()
+	w.pass(time.Minute)
+	if w.host.Dump() != want {
+		t.Errorf("host:\n%s\nwant\n%s", w.host.Dump(), want)
+	}
+	w.wantReady()
+	if w.count("quarantined") != 2 {
+		t.Errorf("log:\n%s", w.log())
+	}
+	w.snap.Quarantined = nil
+	w.put(vxlanPeer("10.5.8.0-24", 8))
+	w.tell()
+	w.pass(time.Second)
+	if len(w.host.Routes) != 2 || strings.Contains(w.host.Dump(), "10.5.4.0") {
+		t.Errorf("after the key was deleted:\n%s", w.host.Dump())
+	}
+}
+
+// interop E11: a peer's new attributes replace the old, and nothing stays of them.
+func TestChangedPeer(t *testing.T) {
+	w := readyWorld(t)
+	p := vxlanPeer("10.5.4.0-24", 55)
+	w.put(p)
+	w.tell()
+	w.pass(time.Second)
+	if d := w.host.Dump(); !strings.Contains(d, "fdb c6:00:00:00:00:37 dst 192.168.64.55") || strings.Contains(d, "c6:00:00:00:00:05") {
+		t.Errorf("host:\n%s", d)
+	}
+}
+
+// interop F9: a changed uplink is followed, in the kernel and in the record.
+func TestUplinkChange(t *testing.T) {
+	w := readyWorld(t)
+	key := w.own().Key
+	addrs := w.facts.Links[0].Addrs
+	w.facts.Links[0].Addrs = nil
+	w.run(Input{Hint: true})
+	w.pass(2 * time.Second)
+	if s := w.status(); s.Ready || w.host.Links["flannel.1"].VXLAN.Local != netip.MustParseAddr("192.168.64.3") {
+		t.Errorf("without an address: %+v", s)
+	}
+	addrs[0].Prefix = netip.MustParsePrefix("192.168.64.33/24")
+	w.facts.Links[0].Addrs, w.facts.Links[0].MTU = addrs, 1400
+	w.run(Input{Hint: true})
+	w.pass(2 * time.Second)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if l := w.host.Links["flannel.1"]; l.VXLAN.Local.String() != "192.168.64.33" || l.MTU != 1350 {
+		t.Errorf("device %s", l)
+	}
+	if l, _ := findLease(&w.snap, key); l.Attrs.PublicIP.String() != "192.168.64.33" || len(w.snap.Leases) != 3 {
+		t.Errorf("leases %v", w.snap.Leases)
+	}
+	if !strings.Contains(w.files[SubnetFile], "FLANNEL_MTU=1350") {
+		t.Errorf("subnet file:\n%s", w.files[SubnetFile])
+	}
+}
+
+// A peer the kernel refuses stops no other, and is tried again ever more slowly.
+func TestOneFailureStopsNothing(t *testing.T) {
+	w := readyWorld(t)
+	refuse := netip.MustParsePrefix("10.5.4.0/24")
+	w.applyErr = func(op dataplane.Op) error {
+		if r, ok := op.Object.(dataplane.Route); ok && r.Dst == refuse {
+			return fmt.Errorf("%s: %w", op, driver.ErrUnreachable)
+		}
+		return nil
+	}
+	clear(w.host.Routes)
+	plans := len(w.plans)
+	w.pass(10 * time.Minute)
+	if len(w.host.Routes) != 1 {
+		t.Errorf("host:\n%s", w.host.Dump())
+	}
+	if tried := len(w.plans) - plans; tried < 5 || tried > 60 {
+		t.Errorf("tried %d times in ten minutes", tried)
+	}
+	if s := w.status(); s.Ready || !strings.Contains(strings.Join(s.Reasons, "\n"), "10.5.4.0/24") {
+		t.Errorf("status %+v", s)
+	}
+	w.applyErr = nil
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
+// A change in place that the kernel refuses is made by a new device.
+func TestRefusedChangeRecreates(t *testing.T) {
+	w := readyWorld(t)
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace {
+			return fmt.Errorf("%s: %w", op, driver.ErrUnsupported)
+		}
+		return nil
+	}
+	w.facts.Links[0].MTU = 1400
+	w.pass(time.Minute)
+	w.wantReady()
+	if w.host.Links["flannel.1"].MTU != 1350 {
+		t.Errorf("host:\n%s", w.host.Dump())
+	}
+}
+
+// A changed network config is followed; a bad one leaves the last standing.
+func TestConfigChange(t *testing.T) {
+	w := readyWorld(t)
+	want := w.host.Dump()
+	w.rev++
+	w.snap.Revision, w.snap.Config = w.rev, lease.Document{Data: []byte(`{"Network":"nonsense"}`), Revision: w.rev}
+	w.tell()
+	w.pass(time.Minute)
+	if w.host.Dump() != want || w.count("config-refused") != 1 || w.status().Ready {
+		t.Errorf("%s\n%s", w.host.Dump(), w.log())
+	}
+	w.rev++
+	w.snap.Revision, w.snap.Config = w.rev, lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`), Revision: w.rev}
+	w.tell()
+	w.pass(5 * time.Second)
+	w.tell()
+	w.pass(5 * time.Second)
+	w.wantReady()
+	if d := w.host.Dump(); strings.Contains(d, "flannel.1 ") || strings.Contains(d, "10.5.") || !strings.Contains(d, "link flannel.2") {
+		t.Errorf("host:\n%s", d)
+	}
+}
+
+func TestFirstConfig(t *testing.T) {
+	for _, c := range []struct{ conf, want string }{
+		{`{"Network":"10.5.0.0/16"}`, `network config: backend type "udp" is not available in this build; it serves vxlan, host-gw and alloc`},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`,
+			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, alloc, udp, ipip, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
+	} {
+		w := newWorld(t, c.conf)
+		w.tell()
+		if w.exit == nil || w.exit.Status != 1 || w.exit.Reason != c.want {
+			t.Errorf("%s: exit %v, want %s", c.conf, w.exit, c.want)
+		}
+	}
+	w := newWorld(t, "")
+	w.snap.Config = lease.Document{}
+	w.tell()
+	w.pass(time.Minute)
+	w.tell()
+	if w.exit != nil || w.count("config-refused") != 1 || w.status().Phase != Idle {
+		t.Errorf("without a config: exit %v\n%s", w.exit, w.log())
+	}
+}
+
+func TestNoUplinkAtStart(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.Uplink.Ifaces = []string{"eth7"} })
+	w.tell()
+	if w.exit == nil || w.exit.Status != 1 || !strings.HasPrefix(w.exit.Reason, "no usable interface: ") {
+		t.Errorf("exit %v", w.exit)
+	}
+}
+
+// What cannot be read is not acted upon, and the node looks again.
+func TestLookFails(t *testing.T) {
+	w := readyWorld(t)
+	w.n.Step(w.now.Add(time.Minute), Input{})
+	w.now = w.now.Add(time.Minute)
+	if r := w.n.Ready(); r.Look == nil {
+		t.Fatal("no look after a minute")
+	}
+	w.run(Input{Looked: &Looked{Err: errors.New("netlink: interrupted")}})
+	if s := w.status(); s.Ready {
+		t.Error("ready without having read the host")
+	}
+	w.pass(time.Second)
+	w.wantReady()
+}

@@ -1,0 +1,317 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+const vxlanConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`
+
+// world is the smallest surroundings a node can live in: a host that does
+// what it is told, and a store whose content the test writes.
+type world struct {
+	t     *testing.T
+	n     *Node
+	now   time.Time
+	host  dataplane.State
+	facts driver.Facts
+	files map[File]string
+	snap  lease.Snapshot
+	down  bool // the store does not answer
+	rev   int64
+
+	answer   func(Request) (lease.Grant, error) // nil: the store does as asked
+	pending  *Request                           // asked for and not yet answered, when held is set
+	held     bool
+	applyErr func(dataplane.Op) error
+
+	plans    [][]dataplane.Op
+	requests []Request
+	events   []Event
+	exit     *Exit
+}
+
+func newWorld(t *testing.T, conf string, mod ...func(*Options)) *world {
+	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), files: map[File]string{}, rev: 100}
+	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
+	w.facts = driver.Facts{
+		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
+			{Prefix: netip.MustParsePrefix("192.168.64.3/24"), Permanent: true},
+			{Prefix: netip.MustParsePrefix("fd00:a::3/64"), Permanent: true},
+		}}},
+		Routes: []driver.Route{
+			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("192.168.64.1")}}},
+			{Dst: netip.MustParsePrefix("192.168.64.0/24"), Hops: []driver.Hop{{Link: "eth0"}}},
+			{Dst: netip.MustParsePrefix("::/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("fd00:a::1")}}},
+			{Dst: netip.MustParsePrefix("fd00:a::/64"), Hops: []driver.Hop{{Link: "eth0"}}},
+		},
+	}
+	w.start(mod...)
+	return w
+}
+
+// start begins a new run of the daemon in the same surroundings.
+func (w *world) start(mod ...func(*Options)) {
+	o := Options{Rand: rand.New(rand.NewPCG(7, uint64(w.rev)))}
+	if data, ok := w.files[StateFile]; ok {
+		o.Saved = []byte(data)
+	}
+	for _, m := range mod {
+		m(&o)
+	}
+	w.n = New(o)
+	w.exit = nil
+}
+
+// view is what the store would tell now.
+func (w *world) view() *lease.View {
+	if w.down {
+		return &lease.View{Snapshot: w.n.store.view.Snapshot, Err: fmt.Errorf("connection refused")}
+	}
+	snap := w.snap
+	snap.Leases = slices.Clone(w.snap.Leases)
+	return &lease.View{Snapshot: &snap, Synced: true}
+}
+
+// tell hands the store's present content to the node and lets it settle.
+func (w *world) tell() { w.run(Input{View: w.view()}) }
+
+// run performs effects until the node wants none at this moment.
+func (w *world) run(in Input) {
+	w.t.Helper()
+	w.n.Step(w.now, in)
+	for range 200 {
+		r := w.n.Ready()
+		w.events = append(w.events, r.Events...)
+		if r.Exit != nil {
+			w.exit = r.Exit
+			return
+		}
+		next, any := w.perform(r)
+		if !any {
+			return
+		}
+		w.n.Step(w.now, next)
+	}
+	w.t.Fatal("the node does not come to rest")
+}
+
+func (w *world) perform(r Ready) (in Input, any bool) {
+	if r.Look != nil {
+		have, err := dataplane.ParseDump(w.host.Dump())
+		in.Looked, any = &Looked{Facts: w.facts, Have: have, Err: err}, true
+	}
+	if r.Plan != nil {
+		w.plans = append(w.plans, r.Plan)
+		in.Applied, any = &Applied{Errs: w.apply(r.Plan)}, true
+	}
+	if r.Writes != nil {
+		in.Wrote, any = &Wrote{Errs: make([]error, len(r.Writes))}, true
+		for _, f := range r.Writes {
+			w.files[f.File] = string(f.Data)
+		}
+	}
+	if r.Request != nil {
+		w.requests = append(w.requests, *r.Request)
+		if w.pending = r.Request; !w.held {
+			in.Requested, any = w.serve(), true
+			in.View = w.view()
+		}
+	}
+	return in, any
+}
+
+func (w *world) apply(ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		if w.applyErr != nil {
+			if errs[i] = w.applyErr(op); errs[i] != nil {
+				continue
+			}
+		}
+		if op.Verb != dataplane.Delete {
+			w.host.Put(op.Object)
+			continue
+		}
+		switch o := op.Object.(type) {
+		case dataplane.Link:
+			w.unplug(o.Name)
+		case dataplane.Addr:
+			delete(w.host.Addrs, o)
+		case dataplane.Route:
+			delete(w.host.Routes, o.RouteKey)
+		case dataplane.Neigh:
+			delete(w.host.Neighs, o.NeighKey)
+		case dataplane.FDBEntry:
+			delete(w.host.FDB, o.FDBKey)
+		}
+	}
+	return errs
+}
+
+// unplug removes a link and, as the kernel does, all that is on it.
+func (w *world) unplug(name string) {
+	delete(w.host.Links, name)
+	maps.DeleteFunc(w.host.Addrs, func(a dataplane.Addr, _ struct{}) bool { return a.Link == name })
+	maps.DeleteFunc(w.host.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Link == name })
+	maps.DeleteFunc(w.host.Neighs, func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return k.Link == name })
+	maps.DeleteFunc(w.host.FDB, func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return k.Link == name })
+	maps.DeleteFunc(w.host.Sysctls, func(_ string, c dataplane.Sysctl) bool { return c.Link == name })
+}
+
+// serve answers the pending request as a store would.
+func (w *world) serve() *Requested {
+	req := *w.pending
+	w.pending = nil
+	done := &Requested{Began: w.now}
+	if w.answer != nil {
+		done.Grant, done.Err = w.answer(req)
+		if done.Grant.Key.IsValid() || done.Err != nil {
+			return done
+		}
+	}
+	done.Grant, done.Err = w.store(req)
+	return done
+}
+
+func (w *world) store(req Request) (lease.Grant, error) {
+	if w.down {
+		return lease.Grant{}, fmt.Errorf("connection refused")
+	}
+	i := slices.IndexFunc(w.snap.Leases, func(l lease.Lease) bool { return l.Key == keyOf(req) })
+	if req.Verb == Create {
+		if i >= 0 {
+			return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: w.rev}
+		}
+		l := w.put(lease.Lease{Key: req.Key, Attrs: req.Attrs, ID: 1000 + w.rev})
+		return lease.Grant{Lease: l, TTL: req.TTL}, nil
+	}
+	if i < 0 {
+		return lease.Grant{}, lease.ErrLost
+	}
+	rec := w.snap.Leases[i]
+	if req.Verb == Renew {
+		return lease.Grant{Lease: req.Grant.Lease, TTL: 24 * time.Hour}, nil
+	}
+	if rec.ModRevision != req.Grant.ModRevision {
+		return lease.Grant{}, &lease.ConflictError{Key: rec.Key, Revision: w.rev}
+	}
+	if req.Verb == Release {
+		w.remove(rec.Key)
+		return lease.Grant{}, nil
+	}
+	rec.Attrs = req.Attrs
+	rec = w.put(rec)
+	g := lease.Grant{Lease: rec, TTL: 24 * time.Hour}
+	if rec.Reserved() {
+		g.TTL = 0
+	}
+	return g, nil
+}
+
+// put writes a record, as anybody may.
+func (w *world) put(l lease.Lease) lease.Lease {
+	w.rev++
+	w.snap.Revision = w.rev
+	if l.ModRevision = w.rev; l.CreateRevision == 0 {
+		l.CreateRevision = w.rev
+	}
+	i, found := slices.BinarySearchFunc(w.snap.Leases, l, func(a, b lease.Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	leases := slices.Clone(w.snap.Leases)
+	if found {
+		l.CreateRevision = min(l.CreateRevision, leases[i].CreateRevision)
+		leases[i] = l
+	} else {
+		leases = slices.Insert(leases, i, l)
+	}
+	w.snap.Leases = leases
+	return l
+}
+
+func (w *world) remove(key lease.Key) {
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Leases = slices.DeleteFunc(slices.Clone(w.snap.Leases), func(l lease.Lease) bool { return l.Key == key })
+}
+
+// pass lets time go by, stepping whenever the node asked to be.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	end := w.now.Add(d)
+	for range 100_000 {
+		at := w.n.wake()
+		if at.IsZero() || at.After(end) {
+			w.now = end
+			w.run(Input{})
+			return
+		}
+		w.now = at
+		w.run(Input{})
+	}
+	w.t.Fatal("the node wakes too often")
+}
+
+func (w *world) status() Status { return w.n.Status() }
+
+func (w *world) wantReady() {
+	w.t.Helper()
+	if s := w.status(); !s.Ready {
+		w.t.Fatalf("not ready: %s\n%s", strings.Join(s.Reasons, "; "), w.log())
+	}
+}
+
+func (w *world) log() string {
+	var b strings.Builder
+	for _, e := range w.events {
+		fmt.Fprintf(&b, "%s: %s\n", e.Kind, e.Text)
+	}
+	return b.String()
+}
+
+func (w *world) count(kind string) int {
+	c := 0
+	for _, e := range w.events {
+		if e.Kind == kind {
+			c++
+		}
+	}
+	return c
+}
+
+func (w *world) own() lease.Lease {
+	w.t.Helper()
+	for _, l := range w.snap.Leases {
+		if l.Attrs.PublicIP == netip.MustParseAddr("192.168.64.3") {
+			return l
+		}
+	}
+	w.t.Fatalf("no own record among %v", w.snap.Leases)
+	return lease.Lease{}
+}
+
+func mustKey(s string) lease.Key {
+	k, err := lease.ParseKey(s)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// vxlanPeer is a record with the n-th address of the segment.
+func vxlanPeer(key string, n byte) lease.Lease {
+	return lease.Lease{Key: mustKey(key), ID: int64(n), Attrs: lease.Attrs{
+		PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, n}), BackendType: "vxlan",
+		BackendData: json.RawMessage(fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:%02x"}`, n)),
+	}}
+}
