@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/drivers/etcd"
+	"github.com/flanneld/flannel/drivers/linux"
+)
+
+// daemon opens what a node needs, in the order of interop 1.5, and lives its
+// life. The health listener comes first: a supervisor asks from the start.
+func daemon(ctx context.Context, o *options) (exit node.Exit) {
+	health := &agent.Health{}
+	if o.healthzPort > 0 {
+		server, err := agent.Serve(ctx, net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)), health)
+		if err != nil {
+			return failed(err)
+		}
+		// It closes with the first signal, whatever still has to end.
+		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
+	}
+	endpoints := strings.Split(o.etcdEndpoints, ",")
+	if o.embedEtcd.dir != "" {
+		var end func()
+		var err error
+		if ctx, endpoints, end, err = embedEtcd(ctx, o); err != nil {
+			return interrupted(ctx, err)
+		}
+		defer end()
+	}
+	store, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	if err != nil {
+		return failed(err)
+	}
+	defer store.Close()
+	host, err := linux.New(ctx)
+	if err != nil {
+		return interrupted(ctx, fmt.Errorf("open the kernel's network configuration: %w", err))
+	}
+	defer func() { closing("kernel", host.Close()) }()
+
+	exit = agent.Run(ctx, agent.Options{
+		Node: o.nodeOptions(), Driver: host, Store: store,
+		SubnetFile: o.subnetFile, StateFile: o.statePath(),
+		Health: health, OnReady: tellSystemd,
+	})
+	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
+		return failed(died)
+	}
+	return exit
+}
+
+// interrupted turns an error into an orderly end if a signal caused it.
+func interrupted(ctx context.Context, err error) node.Exit {
+	if ctx.Err() != nil {
+		return node.Exit{Status: statusOK, Reason: fmt.Sprintf("shutting down: %v", context.Cause(ctx))}
+	}
+	return failed(err)
+}
+
+func (o *options) storeOptions(endpoints []string) etcd.Options {
+	return etcd.Options{
+		Endpoints: endpoints, Prefix: o.etcdPrefix,
+		CertFile: o.etcdCertFile, KeyFile: o.etcdKeyFile, CAFile: o.etcdCAFile,
+		Username: o.etcdUsername, Password: o.etcdPassword,
+		Log: slog.New(logr.ToSlogHandler(klog.Background())),
+	}
+}
+
+func (o *options) nodeOptions() node.Options {
+	return node.Options{
+		Uplink: uplink.Options{
+			Ifaces: o.ifaces, Regexes: o.ifaceRegexes, CanReach: o.ifaceCanReach,
+			PublicIP: o.publicIP, PublicIPv6: o.publicIPv6,
+		},
+		IPMasq:      o.ipMasq,
+		LeaseTTL:    o.leaseTTL,
+		RenewMargin: time.Duration(o.renewMargin) * time.Minute,
+		ExitOnLoss:  o.onLeaseLost.value == onLossExit,
+		Rand:        rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	}
+}
+
+// tellSystemd reports readiness, if systemd wants to know.
+func tellSystemd() {
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		klog.Warningf("sd_notify: %v", err)
+	}
+}
+
+// closing logs what went wrong at an end that nobody waits for.
+func closing(what string, err error) {
+	if err != nil {
+		klog.Warningf("close %s: %v", what, err)
+	}
+}

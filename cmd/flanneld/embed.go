@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/drivers/etcd/embedded"
+)
+
+// embeddedDied is why a run ends whose etcd did.
+type embeddedDied struct{ err error }
+
+func (e *embeddedDied) Error() string { return "embedded etcd: " + e.err.Error() }
+func (e *embeddedDied) Unwrap() error { return e.err }
+
+// embedEtcd starts an etcd in this process. The context it returns ends when
+// the etcd does; end stops it.
+func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []string, end func(), err error) {
+	listen, err := o.embeddedURL()
+	if err != nil {
+		return ctx, nil, nil, err
+	}
+	server, err := embedded.Start(ctx, embedded.Options{Dir: o.embedEtcd.dir, ListenClient: []string{listen}})
+	if err != nil {
+		return ctx, nil, nil, err
+	}
+	end = func() { closing("embedded etcd", server.Close()) }
+	klog.Infof("embedded etcd listens on %s, data in %s", listen, o.embedEtcd.dir)
+	if err := o.seed(ctx, server); err != nil {
+		end()
+		return ctx, nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-server.Err():
+			cancel(&embeddedDied{err})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, server.Endpoints(), end, nil
+}
+
+// embeddedURL is where the embedded etcd listens.
+func (o *options) embeddedURL() (string, error) {
+	if o.etcdEndpoints == defaultEndpoints {
+		return embeddedEndpoint, nil
+	}
+	u, err := url.Parse(o.etcdEndpoints)
+	if err != nil || u.Scheme != "http" || u.User != nil || u.Port() == "" || strings.Contains(o.etcdEndpoints, ",") {
+		return "", fmt.Errorf("--embed-etcd listens on one address: --etcd-endpoints is %s; want http://IP:PORT", quote(hideCredentials(o.etcdEndpoints)))
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
+		klog.Warningf("the embedded etcd asks for no password: whoever reaches %s can change the network", u.Host)
+	}
+	return o.etcdEndpoints, nil
+}
+
+// seed stores the network config file unless there is a config already. A bad
+// file is refused here, because once stored it would have to be replaced there.
+func (o *options) seed(ctx context.Context, server *embedded.Server) error {
+	data, err := os.ReadFile(o.netConfigPath)
+	if errors.Is(err, fs.ErrNotExist) && o.netConfigPath == defaultNetConfig {
+		return nil // the node will say so if it finds no config
+	}
+	if err != nil {
+		return fmt.Errorf("--net-config-path: %w", err)
+	}
+	if _, err := config.Parse(data); err != nil {
+		return fmt.Errorf("--net-config-path %s: %w", o.netConfigPath, err)
+	}
+	stored, err := embedded.SeedConfig(ctx, server.Client(), o.etcdPrefix, data)
+	switch {
+	case err != nil:
+		return err
+	case stored:
+		klog.Infof("network config of %s stored in the embedded etcd", o.netConfigPath)
+	default:
+		klog.Infof("the embedded etcd holds a network config already; %s is not used", o.netConfigPath)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"k8s.io/klog/v2"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+// The exit statuses (interop 1.4). Go itself ends a panic with 2 as well.
+const (
+	statusOK      = 0
+	statusFailed  = 1
+	statusBadFlag = 2
+)
+
+func main() {
+	status := flanneld(os.Args, os.Getenv, os.Stderr)
+	klog.Flush()
+	os.Exit(status)
+}
+
+// flanneld runs the daemon and returns its exit status.
+func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
+	var o options
+	flags := o.define()
+	switch err := flags.Parse(args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		help(stderr, args[0], flags)
+		return statusOK
+	case err != nil:
+		fmt.Fprintf(stderr, "flanneld: %s\nRun '%s --help' for usage.\n", parseError(err), args[0])
+		return statusBadFlag
+	case o.version:
+		fmt.Fprintln(stderr, version())
+		return statusOK
+	}
+	for _, complaint := range fromEnv(flags, getenv) {
+		klog.Error(complaint)
+	}
+	klog.Infof("flanneld %s; %s", version(), describe(flags))
+
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer release()
+	// Once the first signal is taken, a second one kills at once.
+	context.AfterFunc(ctx, release)
+
+	exit := start(ctx, &o, flags)
+	if exit.Status != statusOK {
+		klog.Errorf("exit status %d: %s", exit.Status, exit.Reason)
+		return exit.Status
+	}
+	klog.Infof("%s", exit.Reason)
+	return statusOK
+}
+
+// start runs the daemon if what the flags say is possible.
+func start(ctx context.Context, o *options, flags *flag.FlagSet) node.Exit {
+	if err := o.check(); err != nil {
+		return failed(err)
+	}
+	if err := askedInVain(flags); err != nil {
+		return failed(err)
+	}
+	klog.V(1).Info("forward rules and masquerading are not available in this build and left to the host")
+	return daemon(ctx, o)
+}
+
+func failed(err error) node.Exit {
+	return node.Exit{Status: statusFailed, Reason: err.Error()}
+}
+
+// version is that of the module, or of the commit it was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown version)"
+}

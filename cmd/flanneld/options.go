@@ -1,0 +1,128 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// The values that more than one place knows.
+const (
+	defaultEndpoints   = "http://127.0.0.1:4001,http://127.0.0.1:2379"
+	defaultEmbedDir    = "/var/lib/flannel/etcd"
+	embeddedEndpoint   = "http://127.0.0.1:2379"
+	besideSubnetFile   = "<subnet-file>.state"
+	onLossReacquire    = "reacquire"
+	onLossExit         = "exit"
+	minRenewMargin     = 1    // minutes
+	maxRenewMargin     = 1439 // minutes; a minute less than upstream's TTL
+	minLeaseTTL        = 5 * time.Second
+	maxLeaseTTL        = 10 * 365 * 24 * time.Hour
+	defaultLeaseTTL    = 24 * time.Hour
+	defaultSubnetFile  = "/run/flannel/subnet.env"
+	defaultNetConfig   = "/etc/kube-flannel/net-conf.json"
+	defaultEtcdPrefix  = "/coreos.com/network"
+	defaultAnnotations = "flannel.alpha.coreos.com"
+)
+
+// options are the values of all flags (interop 1.2).
+type options struct {
+	etcdEndpoints, etcdPrefix              string
+	etcdKeyFile, etcdCertFile, etcdCAFile  string
+	etcdUsername, etcdPassword             string
+	embedEtcd                              optionalDir
+	ifaces, ifaceRegexes                   list
+	ifaceCanReach                          string
+	publicIP, publicIPv6                   string
+	subnetFile, stateFile                  string
+	renewMargin                            int // minutes
+	leaseTTL                               time.Duration
+	onLeaseLost                            choice
+	ipMasq, ipMasqNoRandom                 bool
+	iptablesResync                         int // seconds
+	forwardRules, blackholeRoute           bool
+	kubeSubnetMgr, setNetworkUnavailable   bool
+	kubeAPIURL, kubeconfig, kubeAnnotation string
+	netConfigPath                          string
+	healthzIP                              string
+	healthzPort                            int
+	version                                bool
+}
+
+// define makes the flag set that fills o in. Parsing it prints nothing: the
+// caller says what went wrong.
+func (o *options) define() *flag.FlagSet {
+	fs := flag.NewFlagSet("flanneld", flag.ContinueOnError)
+	fs.Usage = func() {}
+	fs.SetOutput(io.Discard)
+	o.defineEtcd(fs)
+	o.defineNode(fs)
+	o.defineLater(fs)
+	o.defineProcess(fs)
+	defineLogging(fs)
+	return fs
+}
+
+func (o *options) defineEtcd(fs *flag.FlagSet) {
+	fs.StringVar(&o.etcdEndpoints, "etcd-endpoints", defaultEndpoints, "comma-separated `urls` of the etcd cluster")
+	fs.StringVar(&o.etcdPrefix, "etcd-prefix", defaultEtcdPrefix, "`key` under which the network config and the leases lie")
+	fs.StringVar(&o.etcdKeyFile, "etcd-keyfile", "", "private key `file` of the client certificate")
+	fs.StringVar(&o.etcdCertFile, "etcd-certfile", "", "client certificate `file`; needs --etcd-keyfile")
+	fs.StringVar(&o.etcdCAFile, "etcd-cafile", "", "`file` with the certificates of the authorities that may vouch for etcd")
+	fs.StringVar(&o.etcdUsername, "etcd-username", "", "`user` for etcd's authentication")
+	fs.StringVar(&o.etcdPassword, "etcd-password", "", "`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")
+	o.embedEtcd.byDefault = defaultEmbedDir
+	fs.Var(&o.embedEtcd, "embed-etcd", "run an etcd in this process, with its data in the given `dir` ("+defaultEmbedDir+
+		" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; while it holds no network config, --net-config-path is stored there")
+}
+
+func (o *options) defineNode(fs *flag.FlagSet) {
+	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; may be repeated, the first that fits is taken")
+	fs.Var(&o.ifaceRegexes, "iface-regex", "regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
+	fs.StringVar(&o.ifaceCanReach, "iface-can-reach", "", "take the interface of the route to this `IP`; tried last")
+	fs.StringVar(&o.publicIP, "public-ip", "", "IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
+	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")
+	fs.StringVar(&o.subnetFile, "subnet-file", defaultSubnetFile, "`file` that announces the subnet to CNI plugins and Docker")
+	fs.StringVar(&o.stateFile, "state-file", besideSubnetFile, "`file` that keeps the last good state, for a restart while etcd is away; empty: none")
+	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60, "`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
+	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL, "`time` after which the lease ends unless renewed, 5s or more")
+	o.onLeaseLost = choice{value: onLossReacquire, among: []string{onLossReacquire, onLossExit}}
+	fs.Var(&o.onLeaseLost, "on-lease-lost", "`what` to do when the lease is lost: reacquire, or exit with status 1")
+}
+
+// defineLater defines what this build takes but has little or no use for yet.
+func (o *options) defineLater(fs *flag.FlagSet) {
+	fs.BoolVar(&o.ipMasq, "ip-masq", false, "install masquerade rules")
+	fs.BoolVar(&o.ipMasqNoRandom, "ip-masq-fully-random-disable", false, "never masquerade with fully random source ports")
+	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "`seconds` between two checks of the firewall rules")
+	fs.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "install rules that let forwarded packets pass")
+	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
+	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false, "take subnets from Kubernetes instead of etcd")
+	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "", "`url` of the Kubernetes API")
+	fs.StringVar(&o.kubeconfig, "kubeconfig-file", "", "kubeconfig `file`")
+	fs.StringVar(&o.kubeAnnotation, "kube-annotation-prefix", defaultAnnotations, "`prefix` of the node annotations")
+	fs.BoolVar(&o.setNetworkUnavailable, "set-node-network-unavailable", true, "publish the node condition NetworkUnavailable")
+}
+
+func (o *options) defineProcess(fs *flag.FlagSet) {
+	fs.StringVar(&o.netConfigPath, "net-config-path", defaultNetConfig, "network config `file`, for --kube-subnet-mgr and --embed-etcd")
+	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
+	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+}
+
+// defineLogging takes over those of klog's flags that are part of the contract.
+func defineLogging(fs *flag.FlagSet) {
+	var all flag.FlagSet
+	klog.InitFlags(&all)
+	usages := map[string]string{
+		"v":                "`level` of detail: 0, 1, 2, 4 or 6",
+		"vmodule":          "levels for single source files, as `pattern=level,...`",
+		"log_backtrace_at": "`file:line` of a log statement that shall print a stack trace",
+	}
+	for _, name := range []string{"v", "vmodule", "log_backtrace_at"} {
+		fs.Var(all.Lookup(name).Value, name, usages[name])
+	}
+}

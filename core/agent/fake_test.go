@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// fakeNode notes its inputs and answers with what react returns.
+type fakeNode struct {
+	react func(turn int, in node.Input) node.Ready
+
+	mu     sync.Mutex
+	inputs []node.Input
+	at     []time.Time
+	ready  node.Ready
+	status node.Status
+}
+
+func (f *fakeNode) Step(now time.Time, in node.Input) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inputs, f.at = append(f.inputs, in), append(f.at, now)
+	f.ready = node.Ready{}
+	if f.react != nil {
+		f.ready = f.react(len(f.inputs)-1, in)
+	}
+}
+
+func (f *fakeNode) Ready() node.Ready { return f.ready }
+
+func (f *fakeNode) Status() node.Status { return f.status }
+
+// turns returns the inputs so far.
+func (f *fakeNode) turns() []node.Input {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inputs
+}
+
+// fakeHost is a driver whose calls do as its functions say, or nothing.
+type fakeHost struct {
+	observe func(context.Context) error
+	apply   func(context.Context, []dataplane.Op) []error
+	hints   chan struct{}
+}
+
+func (f *fakeHost) Facts(context.Context) (driver.Facts, error) {
+	return driver.Facts{Links: []driver.Link{{Name: "eth0"}}}, nil
+}
+
+func (f *fakeHost) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	s := dataplane.NewState(0)
+	for _, name := range e.Links {
+		s.AddLink(dataplane.Link{Name: name})
+	}
+	if f.observe != nil {
+		return s, f.observe(ctx)
+	}
+	return s, nil
+}
+
+func (f *fakeHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	if f.apply != nil {
+		return f.apply(ctx, ops)
+	}
+	return make([]error, len(ops))
+}
+
+func (f *fakeHost) Hints() <-chan struct{} { return f.hints }
+
+// fakeStore answers each call with the call, spelt out, as the grant's backend type.
+type fakeStore struct {
+	call    func(context.Context) error
+	changed chan struct{}
+
+	mu   sync.Mutex
+	view lease.View
+}
+
+func (f *fakeStore) View() lease.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.view
+}
+
+func (f *fakeStore) Changed() <-chan struct{} { return f.changed }
+
+func (f *fakeStore) Create(ctx context.Context, k lease.Key, a lease.Attrs, ttl time.Duration) (lease.Grant, error) {
+	return f.answer(ctx, fmt.Sprintf("create %s %s %s", k, a.BackendType, ttl))
+}
+
+func (f *fakeStore) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
+	return f.answer(ctx, fmt.Sprintf("renew %s", g.Key))
+}
+
+func (f *fakeStore) Update(ctx context.Context, g lease.Grant, a lease.Attrs, ttl time.Duration) (lease.Grant, error) {
+	return f.answer(ctx, fmt.Sprintf("update %s %s %s", g.Key, a.BackendType, ttl))
+}
+
+func (f *fakeStore) Release(ctx context.Context, g lease.Grant) error {
+	_, err := f.answer(ctx, "release")
+	return err
+}
+
+func (f *fakeStore) answer(ctx context.Context, call string) (lease.Grant, error) {
+	var err error
+	if f.call != nil {
+		err = f.call(ctx)
+	}
+	return lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{BackendType: call}}}, err
+}
+
+// rig is an agent in a bubble of virtual time. The bubble fails the test if
+// anything it started outlives it.
+type rig struct {
+	t      *testing.T
+	node   *fakeNode
+	host   *fakeHost
+	store  *fakeStore
+	opts   Options
+	events []node.Event
+
+	cancel context.CancelFunc
+	exit   chan node.Exit
+}
+
+// inBubble runs f with a rig that has not been started.
+func inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{
+			t: t, node: &fakeNode{},
+			host:  &fakeHost{hints: make(chan struct{}, 1)},
+			store: &fakeStore{changed: make(chan struct{}, 1)},
+			exit:  make(chan node.Exit, 1),
+		}
+		dir := t.TempDir()
+		r.opts = Options{
+			Driver: r.host, Store: r.store, Health: &Health{},
+			SubnetFile: dir + "/flannel/subnet.env", StateFile: dir + "/flannel/subnet.env.state",
+			Log: func(e node.Event) { r.events = append(r.events, e) },
+		}
+		f(r)
+	})
+}
+
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.cancel = cancel
+	go func() { r.exit <- run(ctx, r.opts, r.node) }()
+	synctest.Wait()
+}
+
+// pass lets virtual time go by, and all that it brings about happen.
+func (r *rig) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// stop ends the run and tells how long the end took.
+func (r *rig) stop() (node.Exit, time.Duration) {
+	began := time.Now()
+	r.cancel()
+	exit := <-r.exit
+	return exit, time.Since(began)
+}
+
+// onTurn answers one turn with ready, and the others with nothing.
+func onTurn(turn int, ready node.Ready) func(int, node.Input) node.Ready {
+	return func(i int, _ node.Input) node.Ready {
+		if i == turn {
+			return ready
+		}
+		return node.Ready{}
+	}
+}

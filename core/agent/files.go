@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+)
+
+// Everybody may read the subnet; the state file is for the daemon alone.
+const (
+	subnetFileMode = 0o644
+	stateFileMode  = 0o600
+	dirMode        = 0o755
+)
+
+// readPrevious reads the subnet that a former run announced.
+func readPrevious(path string, log func(node.Event)) lease.Key {
+	return subnetfile.Previous(readFormer("subnet file", path, log))
+}
+
+// readSaved reads what a former run knew of the store.
+func readSaved(path string, log func(node.Event)) []byte {
+	if path == "" {
+		return nil
+	}
+	return readFormer("state file", path, log)
+}
+
+// readFormer reads a file of a former run. What cannot be read is as good as
+// absent: it would only have spared the node some work.
+func readFormer(what, path string, log func(node.Event)) []byte {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log(node.Event{Kind: "file-unreadable", Level: node.Warning,
+			Text: fmt.Sprintf("%s of a former run is not used: %v", what, err)})
+	}
+	return data
+}
+
+// write replaces the files in order.
+func (a *agent) write(writes []node.Write) node.Wrote {
+	errs := make([]error, len(writes))
+	for i, w := range writes {
+		switch w.File {
+		case node.SubnetFile:
+			errs[i] = replaceFile(a.opts.SubnetFile, w.Data, subnetFileMode)
+		case node.StateFile:
+			if a.opts.StateFile != "" {
+				errs[i] = replaceFile(a.opts.StateFile, w.Data, stateFileMode)
+			}
+		default:
+			panic(fmt.Sprintf("agent: unknown file %d", w.File))
+		}
+	}
+	return node.Wrote{Errs: errs}
+}
+
+// replaceFile puts a whole new file in the place of path, with exactly that
+// mode, making its directory if there is none.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	if err := makeDir(dir); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	// Not renameio.WriteFile: it keeps the mode of the old file.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.CloseAtomicallyReplace()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.Cleanup()))
+	}
+	return nil
+}
+
+// makeDir makes the directory, whose mode no umask narrows, if it is missing.
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return err
+	}
+	return os.Chmod(dir, dirMode)
+}

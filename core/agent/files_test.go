@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+// Modes and content are exact, whatever the umask, and nothing is left beside
+// the files (interop 4.1).
+func TestFilesAreReplacedWhole(t *testing.T) {
+	for _, umask := range []int{0, 0o022, 0o077} {
+		old := syscall.Umask(umask)
+		t.Cleanup(func() { syscall.Umask(old) })
+		dir := filepath.Join(t.TempDir(), "run", "flannel")
+		a := &agent{opts: Options{SubnetFile: dir + "/subnet.env", StateFile: dir + "/subnet.env.state"}}
+		for _, text := range []string{"first, and longer", "second"} {
+			wrote := a.write([]node.Write{{File: node.SubnetFile, Data: []byte(text)}, {File: node.StateFile, Data: []byte(text)}})
+			if diff := cmp.Diff([]error{nil, nil}, wrote.Errs); diff != "" {
+				t.Fatal(diff)
+			}
+			for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o755, "subnet.env": 0o644, "subnet.env.state": 0o600} {
+				info, err := os.Stat(filepath.Join(dir, name))
+				if err != nil || info.Mode() != mode {
+					t.Errorf("umask %o: mode of %q is %v (%v), want %v", umask, name, info.Mode(), err, mode)
+				}
+			}
+			if got, err := os.ReadFile(a.opts.SubnetFile); string(got) != text || err != nil {
+				t.Errorf("subnet file is %q (%v), want %q", got, err, text)
+			}
+		}
+		if entries, err := os.ReadDir(dir); len(entries) != 2 || err != nil {
+			t.Errorf("left in the directory: %v (%v)", entries, err)
+		}
+		syscall.Umask(old)
+	}
+}
+
+// A reader's handle, or a file that somebody narrowed, does not matter: the
+// new file is another one, with the mode it should have.
+func TestModeOfTheOldFileIsNotKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "subnet.env")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{opts: Options{SubnetFile: path}}
+	a.write([]node.Write{{File: node.SubnetFile, Data: []byte("new")}})
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o644 {
+		t.Errorf("mode %v (%v), want 0644", info.Mode(), err)
+	}
+}
+
+func TestStateFileIsOptional(t *testing.T) {
+	a := &agent{opts: Options{StateFile: ""}}
+	if wrote := a.write([]node.Write{{File: node.StateFile, Data: []byte("x")}}); wrote.Errs[0] != nil {
+		t.Error(wrote.Errs[0])
+	}
+	if got := readSaved("", nil); got != nil {
+		t.Errorf("read %q from nowhere", got)
+	}
+}
+
+func TestFormerFiles(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	if err := os.WriteFile(good, []byte("FLANNEL_SUBNET=10.5.3.1/24\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		path, key string
+		events    int
+	}{
+		"good":       {good, subnet.String(), 0},
+		"missing":    {dir + "/missing", "", 0},
+		"unreadable": {dir, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := 0
+			key := readPrevious(c.path, func(node.Event) { events++ })
+			if key.IsValid() != (c.key != "") || key.IsValid() && key.String() != c.key {
+				t.Errorf("previous subnet %s, want %q", key, c.key)
+			}
+			if events != c.events {
+				t.Errorf("%d events, want %d", events, c.events)
+			}
+		})
+	}
+}

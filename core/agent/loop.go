@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+// agent is a run. All of it belongs to the loop's goroutine; workers get what
+// they need as arguments and answer through outcomes.
+type agent struct {
+	opts Options
+	node machine
+
+	wake     *time.Timer
+	outcomes chan outcome
+	lanes    [lanes]effect // what is under way
+	ready    bool          // OnReady has been called
+
+	// Looks and requests end with the first, changes of the host with the
+	// second: a plan is better finished than cut in half.
+	gentle, hard context.Context
+	giveUp       context.CancelFunc // ends hard
+}
+
+func newAgent(ctx context.Context, opts Options, m machine) *agent {
+	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	wake := time.NewTimer(0)
+	wake.Stop()
+	return &agent{
+		opts: opts, node: m, wake: wake,
+		outcomes: make(chan outcome, lanes), // no worker ever waits to answer
+		gentle:   ctx, hard: hard, giveUp: giveUp,
+	}
+}
+
+// loop turns until ctx ends or the node asks for the end.
+func (a *agent) loop(ctx context.Context) node.Exit {
+	view := a.opts.Store.View()
+	in := node.Input{View: &view}
+	for {
+		ready := a.step(in)
+		for _, e := range ready.Events {
+			a.opts.Log(e)
+		}
+		if ready.Exit != nil {
+			return *ready.Exit
+		}
+		a.start(ready)
+		a.report(ready.Wake)
+		if in = a.await(ctx, ready.Wake); ctx.Err() != nil {
+			return stopped(ctx)
+		}
+	}
+}
+
+// step is one turn of the node. The report around it lets a node that never
+// returns be noticed.
+func (a *agent) step(in node.Input) node.Ready {
+	now := time.Now()
+	a.opts.Health.stepping(now)
+	a.node.Step(now, in)
+	return a.node.Ready()
+}
+
+// await blocks until something happened or time has come, and returns all
+// that happened: what arrives together is one step.
+func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
+	var due <-chan time.Time
+	if !wake.IsZero() {
+		a.wake.Reset(time.Until(wake))
+		defer a.wake.Stop()
+		due = a.wake.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-due:
+	case <-a.opts.Store.Changed():
+		view := a.opts.Store.View()
+		in.View = &view
+	case <-a.opts.Driver.Hints():
+		in.Hint = true
+	case o := <-a.outcomes:
+		a.finish(o, &in)
+	}
+	a.gather(&in)
+	return in
+}
+
+// gather takes what is there without waiting for more.
+func (a *agent) gather(in *node.Input) {
+	for range lanes {
+		select {
+		case o := <-a.outcomes:
+			a.finish(o, in)
+		default:
+		}
+	}
+	select {
+	case <-a.opts.Driver.Hints():
+		in.Hint = true
+	default:
+	}
+	select {
+	case <-a.opts.Store.Changed():
+		view := a.opts.Store.View()
+		in.View = &view
+	default:
+	}
+}
+
+// report publishes what the health endpoints tell, and calls OnReady.
+func (a *agent) report(wake time.Time) {
+	status := a.node.Status()
+	a.opts.Health.waiting(wake, a.running(), status)
+	if status.Ready && !a.ready {
+		a.ready = true
+		if a.opts.OnReady != nil {
+			a.opts.OnReady()
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// A shutdown ends in time whatever is under way. That nothing is left running
+// is for the bubble to find out.
+func TestShutdown(t *testing.T) {
+	look := node.Ready{Look: &dataplane.Extent{}}
+	plan := node.Ready{Plan: oneOp}
+	request := node.Ready{Request: &node.Request{Verb: node.Create}}
+	untilCancelled := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	brief := func(ctx context.Context) error {
+		select {
+		case <-time.After(planGrace / 2):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	deaf := func(context.Context) error { time.Sleep(time.Hour); return nil }
+	for name, c := range map[string]struct {
+		ready node.Ready
+		world func(context.Context) error
+		took  time.Duration
+		err   error  // of the effect
+		says  string // in the log
+	}{
+		"idle":                          {},
+		"look":                          {ready: look, world: untilCancelled, err: context.Canceled},
+		"look that would end soon":      {ready: look, world: brief, err: context.Canceled},
+		"look that is deaf":             {ready: look, world: deaf, took: planGrace + endGrace, says: "look did not end in time"},
+		"plan that is almost done":      {ready: plan, world: brief, took: planGrace / 2},
+		"plan that hangs":               {ready: plan, world: untilCancelled, took: planGrace, err: context.Canceled},
+		"plan that is deaf":             {ready: plan, world: deaf, took: planGrace + endGrace, says: "plan did not end in time"},
+		"request":                       {ready: request, world: untilCancelled, err: context.Canceled},
+		"request that is deaf":          {ready: request, world: deaf, took: planGrace + endGrace, says: "lease create did not end in time"},
+		"request and plan, both brief":  {ready: node.Ready{Plan: oneOp, Request: request.Request}, world: brief, took: planGrace / 2},
+		"writes end by themselves":      {ready: node.Ready{Writes: []node.Write{{File: node.SubnetFile}}}},
+		"a node that is due to do more": {ready: node.Ready{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				var err error
+				ended := make(chan struct{}, 2)
+				world := func(ctx context.Context) error {
+					e := c.world(ctx)
+					if err == nil {
+						err = e
+					}
+					ended <- struct{}{}
+					return e
+				}
+				r.host.observe, r.store.call = world, c.world
+				r.host.apply = func(ctx context.Context, _ []dataplane.Op) []error { return []error{world(ctx)} }
+				if c.ready.Plan == nil {
+					r.store.call = world
+				}
+				r.node.react = onTurn(0, c.ready)
+				r.start()
+				exit, took := r.stop()
+				if exit.Status != 0 || !strings.HasPrefix(exit.Reason, "shutting down") {
+					t.Errorf("exit %+v, want status 0", exit)
+				}
+				if took != c.took {
+					t.Errorf("took %s, want %s", took, c.took)
+				}
+				if c.world != nil {
+					<-ended
+				}
+				if err != c.err {
+					t.Errorf("the effect ended with %v, want %v", err, c.err)
+				}
+				var said string
+				for _, e := range r.events {
+					said += e.Text
+				}
+				if said != c.says {
+					t.Errorf("log says %q, want %q", said, c.says)
+				}
+			})
+		})
+	}
+}
