@@ -131,7 +131,7 @@ func byReach(dst string) func(host) (candidate, error) {
 		f := cidr.FamilyOf(to)
 		if c.addrs[f] = route.Src; !route.Src.IsValid() {
 			next := route.Hops[0].Via
-			if !next.IsValid() {
+			if !next.IsValid() || next.IsLinkLocalUnicast() {
 				next = to
 			}
 			c.addrs[f] = best(l, f, func(p netip.Prefix) bool { return p.Contains(next) })
