@@ -1,0 +1,38 @@
+package harness
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+)
+
+// The names under which this program runs itself as a helper of the lab.
+const (
+	childStore = "flannel-lab-store"
+	childPause = "flannel-lab-pause"
+)
+
+// child is the program behind one of those names, nil for any other.
+func child(name string) func(args []string) error {
+	switch name {
+	case childStore:
+		return serveStore
+	case childPause:
+		return pause
+	}
+	return nil
+}
+
+// childCommand is the command that runs this program as a child of that name.
+func childCommand(name string, args ...string) *exec.Cmd {
+	return &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{name}, args...), Env: os.Environ()}
+}
+
+// pause keeps a namespace enterable by process id until it is ended.
+func pause([]string) error {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	<-ended
+	return nil
+}

@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux"
+)
+
+// UplinkDown sets the node's uplink administratively down.
+func (n *Node) UplinkDown() error { return n.SetDown(uplink) }
+
+// UplinkUp sets it up again and gives it back what the kernel took, as a
+// network manager would.
+func (n *Node) UplinkUp() error {
+	if err := n.SetUp(uplink); err != nil {
+		return err
+	}
+	if err := n.setAddrs(uplink, n.underlay); err != nil {
+		return err
+	}
+	return n.lab.routeToRouter(n.segment, n.Host)
+}
+
+// PullCable takes the carrier from the node's uplink.
+func (n *Node) PullCable() error { return n.segment.sw.SetDown(n.Name) }
+
+// PlugCable undoes PullCable.
+func (n *Node) PlugCable() error { return n.segment.sw.SetUp(n.Name) }
+
+// Isolate parts the node from the underlay: frames vanish, the carrier stays.
+func (n *Node) Isolate() error {
+	sw := n.segment.sw
+	return sw.onLink(n.Name, "disconnection", sw.nl.LinkSetNoMaster)
+}
+
+// Rejoin undoes Isolate.
+func (n *Node) Rejoin() error {
+	sw := n.segment.sw
+	return sw.onLink(n.Name, "connection", func(l netlink.Link) error { return sw.nl.LinkSetMaster(l, n.segment.bridge) })
+}
+
+// SetUplinkAddr moves the node to another address of its segment: the old one
+// of that family goes, with the routes that used it, and the default routes come back.
+func (n *Node) SetUplinkAddr(addr netip.Prefix) error {
+	n.underlay[cidr.FamilyOf(addr.Addr())] = addr
+	if err := n.setAddrs(uplink, n.underlay); err != nil {
+		return err
+	}
+	return n.lab.routeToRouter(n.segment, n.Host)
+}
+
+// SetUnderlayMTU changes the MTU of the node's uplink and of its port on the segment.
+func (n *Node) SetUnderlayMTU(mtu int) error {
+	return errors.Join(n.SetMTU(uplink, mtu), n.segment.sw.SetMTU(n.Name, mtu))
+}
+
+// withDriver does something with a driver of the host that is open meanwhile.
+func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) error {
+	d, err := linux.Open(ctx, netns.NsHandle(h.space.FD()))
+	if err != nil {
+		return fmt.Errorf("host %s: open its driver: %w", h.Name, err)
+	}
+	return errors.Join(do(d), d.Close())
+}
+
+// State reads what is on the host, within the extent.
+func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state dataplane.State, err error) {
+	err = h.withDriver(ctx, func(d *linux.Driver) error {
+		if state, err = d.Observe(ctx, extent); err != nil {
+			return fmt.Errorf("host %s: observe: %w", h.Name, err)
+		}
+		return nil
+	})
+	return state, err
+}
+
+// Apply performs ops on the host, as a stranger who puts things there or takes
+// them away.
+func (h *Host) Apply(ctx context.Context, ops ...dataplane.Op) error {
+	return h.withDriver(ctx, func(d *linux.Driver) error {
+		errs := d.Apply(ctx, ops)
+		for i, err := range errs {
+			if err != nil {
+				errs[i] = fmt.Errorf("host %s: %s: %w", h.Name, ops[i], err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+}

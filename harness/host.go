@@ -1,0 +1,142 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness/internal/netspace"
+)
+
+// Host is a machine of the lab: a network namespace with a name.
+type Host struct {
+	Name  string
+	lab   *Lab
+	space *netspace.Space
+	nl    *netlink.Handle
+	pause *netspace.Process // started by Hold
+}
+
+// setting is a kernel setting, by its path below /proc/sys/net.
+type setting struct{ path, value string }
+
+// hostSettings are those of every host: no waiting for duplicate addresses,
+// which cannot exist here.
+var hostSettings = []setting{
+	{"ipv6/conf/all/accept_dad", "0"},
+	{"ipv6/conf/default/accept_dad", "0"},
+}
+
+// routerSettings are those of every host that forwards. A new namespace has
+// rp_filter 0; what systemd sets on a machine is 2, loose.
+var routerSettings = []setting{
+	{"ipv4/ip_forward", "1"},
+	{"ipv6/conf/all/forwarding", "1"},
+	{"ipv4/conf/all/rp_filter", "2"},
+	{"ipv4/conf/default/rp_filter", "2"},
+}
+
+// newHost makes a host with nothing but a loopback device, up.
+func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
+	space, err := netspace.New()
+	if err != nil {
+		return nil, fmt.Errorf("host %s: %w", name, err)
+	}
+	h := &Host{Name: name, lab: l, space: space}
+	l.hosts = append(l.hosts, h)
+	if h.nl, err = netlink.NewHandleAt(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("host %s: open netlink: %w", name, err)
+	}
+	for _, s := range append(hostSettings[:len(hostSettings):len(hostSettings)], settings...) {
+		if err := h.Sysctl(s.path, s.value); err != nil {
+			return nil, err
+		}
+	}
+	return h, h.SetUp("lo")
+}
+
+// Do runs fn inside the host, on the calling goroutine. Sockets fn opens work
+// everywhere afterwards; goroutines and processes it starts are outside.
+func (h *Host) Do(fn func() error) error { return h.space.Do(fn) }
+
+// Netlink is a handle on the host's rtnetlink. It is the lab's to close.
+func (h *Host) Netlink() *netlink.Handle { return h.nl }
+
+// NamespaceFD is a file descriptor of the host's network namespace.
+func (h *Host) NamespaceFD() int { return h.space.FD() }
+
+// Sysctl sets a kernel setting by its path below /proc/sys/net.
+func (h *Host) Sysctl(path, value string) error {
+	err := h.Do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", path), []byte(value), 0) })
+	if err != nil {
+		return fmt.Errorf("host %s: set %s to %s: %w", h.Name, path, value, err)
+	}
+	return nil
+}
+
+// Dial connects from inside the host. The address has to be an IP literal.
+func (h *Host) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = h.Do(func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens for TCP connections inside the host.
+func (h *Host) Listen(addr netip.AddrPort) (l net.Listener, err error) {
+	err = h.Do(func() error {
+		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
+		return err
+	})
+	return l, err
+}
+
+// Hold returns the id of a process that does nothing but stay in the host, so
+// that nsenter can be told where to go.
+func (h *Host) Hold() (pid int, err error) {
+	if h.pause == nil {
+		if h.pause, err = h.space.Start(childCommand(childPause)); err != nil {
+			return 0, fmt.Errorf("host %s: %w", h.Name, err)
+		}
+	}
+	return h.pause.PID(), nil
+}
+
+// Enter is the command line by which a person enters the host.
+func (h *Host) Enter() (string, error) {
+	pid, err := h.Hold()
+	if err != nil {
+		return "", err
+	}
+	if initialUserns() {
+		return fmt.Sprintf("nsenter -t %d -n", pid), nil
+	}
+	return fmt.Sprintf("nsenter -t %d -U --preserve-credentials -n", pid), nil
+}
+
+// close ends the host and every process in it.
+func (h *Host) close() error {
+	var err error
+	if h.pause != nil {
+		err = h.pause.Kill()
+	}
+	if h.nl != nil {
+		h.nl.Close()
+	}
+	return errors.Join(err, h.space.Close())
+}
+
+// defaultRoute is the destination of everything.
+func defaultRoute(f cidr.Family) netip.Prefix {
+	return netip.PrefixFrom([2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f], 0)
+}

@@ -1,0 +1,64 @@
+package netspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Process is a process that runs in a Space.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed after which cmd.ProcessState is set
+}
+
+func (p *Process) reap() {
+	_ = p.cmd.Wait() // the state says all there is to say
+	close(p.done)
+}
+
+// PID is the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// State is how the process ended, nil while it runs.
+func (p *Process) State() *os.ProcessState {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState
+	default:
+		return nil
+	}
+}
+
+// Wait waits until the process has ended.
+func (p *Process) Wait(ctx context.Context) (*os.ProcessState, error) {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for process %d to end: %w", p.PID(), ctx.Err())
+	}
+}
+
+// Signal sends a signal. A process that has ended already is no error.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send %s to process %d: %w", sig, p.PID(), err)
+	}
+	return nil
+}
+
+// Kill ends the process at once and waits for that.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}

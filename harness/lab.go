@@ -1,0 +1,122 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+)
+
+// Options says what lab to build.
+type Options struct {
+	Nodes      int           // how many; n1, n2, …
+	Segments   int           // underlay segments the nodes are spread over in order; 0 is 1
+	IPv6       bool          // the underlay has IPv6 beside IPv4
+	MTU        int           // of the underlay; 0 is 1500
+	Config     string        // network config put into the store; "" puts none
+	Daemon     string        // path of flanneld; see BuildDaemon
+	DaemonArgs []string      // for every node, after the lab's own
+	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
+}
+
+// Lab is a set of machines and the network between them.
+type Lab struct {
+	Options Options
+	Nodes   []*Node
+	Store   *Store
+	Router  *Host
+
+	segments []*segment
+	hosts    []*Host // all there are, in order of making
+	pods     []*Pod
+	dir      string // the lab's files
+	pings    atomic.Uint32
+}
+
+// New builds a lab whose store runs and whose nodes run nothing yet.
+func New(ctx context.Context, o Options) (*Lab, error) {
+	if os.Getenv(stageEnv) == "" {
+		return nil, errors.New("build a lab: the program did not begin with harness.Main or harness.Reexec")
+	}
+	o.Segments, o.MTU = max(o.Segments, 1), max(o.MTU, 0)
+	if o.MTU == 0 {
+		o.MTU = 1500
+	}
+	if o.Nodes < 0 || o.Nodes > maxNodes {
+		return nil, fmt.Errorf("build a lab: %d nodes: want 0 to %d", o.Nodes, maxNodes)
+	}
+	l := &Lab{Options: o}
+	if err := l.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("build a lab: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) build(ctx context.Context) (err error) {
+	if l.dir, err = os.MkdirTemp(scratch, "lab-"); err != nil {
+		return err
+	}
+	if l.Router, err = l.newHost("router", routerSettings...); err != nil {
+		return err
+	}
+	for i := range l.Options.Segments {
+		if err := l.addSegment(i); err != nil {
+			return err
+		}
+	}
+	if err := l.addStore(); err != nil {
+		return err
+	}
+	for i := range l.Options.Nodes {
+		if err := l.addNode(i+1, l.segments[i*l.Options.Segments/l.Options.Nodes]); err != nil {
+			return err
+		}
+	}
+	if err := l.Store.Start(ctx); err != nil {
+		return err
+	}
+	if l.Options.Config == "" {
+		return nil
+	}
+	return l.Store.SetConfig(ctx, l.Options.Config)
+}
+
+// Node returns the node of that name, nil if there is none.
+func (l *Lab) Node(name string) *Node {
+	for _, n := range l.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Pods returns all pods in the order they were added.
+func (l *Lab) Pods() []*Pod { return l.pods }
+
+// Close ends everything at once, as a power cut would.
+func (l *Lab) Close() error {
+	var errs []error
+	for _, n := range l.Nodes {
+		errs = append(errs, n.Kill())
+	}
+	if l.Store != nil {
+		errs = append(errs, l.Store.Kill())
+	}
+	for _, p := range l.pods {
+		errs = append(errs, p.witness.close())
+	}
+	for _, h := range l.hosts {
+		errs = append(errs, h.close())
+	}
+	l.hosts, l.pods, l.Nodes = nil, nil, nil
+	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
+}
+
+// path is the name of a file of the lab.
+func (l *Lab) path(parts ...string) string {
+	return filepath.Join(append([]string{l.dir}, parts...)...)
+}

@@ -1,0 +1,109 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// SetUp sets a device administratively up.
+func (h *Host) SetUp(dev string) error { return h.onLink(dev, "set up", h.nl.LinkSetUp) }
+
+// SetDown sets a device administratively down. The kernel drops every route
+// through it, and its IPv6 addresses.
+func (h *Host) SetDown(dev string) error { return h.onLink(dev, "set down", h.nl.LinkSetDown) }
+
+// DeleteLink removes a device.
+func (h *Host) DeleteLink(dev string) error { return h.onLink(dev, "deletion", h.nl.LinkDel) }
+
+// SetMAC changes a device's Ethernet address.
+func (h *Host) SetMAC(dev string, mac dataplane.MAC) error {
+	return h.onLink(dev, "change of MAC", func(l netlink.Link) error {
+		return h.nl.LinkSetHardwareAddr(l, net.HardwareAddr(mac[:]))
+	})
+}
+
+// SetMTU changes a device's MTU.
+func (h *Host) SetMTU(dev string, mtu int) error {
+	return h.onLink(dev, "change of MTU", func(l netlink.Link) error { return h.nl.LinkSetMTU(l, mtu) })
+}
+
+// AddAddr adds an address to a device.
+func (h *Host) AddAddr(dev string, addr netip.Prefix) error {
+	return h.onLink(dev, "address "+addr.String(), func(l netlink.Link) error {
+		return h.nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(addr)})
+	})
+}
+
+// DelAddr removes an address from a device. The kernel drops the routes whose
+// gateway was reachable by it.
+func (h *Host) DelAddr(dev string, addr netip.Prefix) error {
+	return h.onLink(dev, "removal of address "+addr.String(), func(l netlink.Link) error {
+		return h.nl.AddrDel(l, &netlink.Addr{IPNet: ipNet(addr)})
+	})
+}
+
+// AddRoute adds or replaces a route that is somebody else's: it carries no
+// mark of flannel. Without a gateway it is connected.
+func (h *Host) AddRoute(dst netip.Prefix, via netip.Addr, dev string) error {
+	return h.onLink(dev, "route "+dst.String(), func(l netlink.Link) error {
+		return h.nl.RouteReplace(&netlink.Route{Dst: ipNet(dst), Gw: via.AsSlice(), LinkIndex: l.Attrs().Index})
+	})
+}
+
+// FlushRoutes removes all routes of the main table through a device.
+func (h *Host) FlushRoutes(dev string) error {
+	return h.onLink(dev, "flush of routes", func(l netlink.Link) error {
+		filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_MAIN}
+		return eachFamily(func(f cidr.Family) error {
+			routes, err := h.nl.RouteListFiltered(nlFamily(f), filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+			return errors.Join(err, each(routes, func(r netlink.Route) error { return h.nl.RouteDel(&r) }))
+		})
+	})
+}
+
+// FlushNeighs removes all neighbours (ARP, NDP) of a device, permanent ones
+// included.
+func (h *Host) FlushNeighs(dev string) error {
+	return h.onLink(dev, "flush of neighbours", func(l netlink.Link) error {
+		return eachFamily(func(f cidr.Family) error {
+			neighs, err := h.nl.NeighList(l.Attrs().Index, nlFamily(f))
+			return errors.Join(err, each(neighs, func(n netlink.Neigh) error {
+				if n.State&netlink.NUD_NOARP != 0 {
+					return nil // multicast and the like: the kernel's own
+				}
+				return h.nl.NeighDel(&n)
+			}))
+		})
+	})
+}
+
+// FlushFDB removes all forwarding entries of a vxlan device.
+func (h *Host) FlushFDB(dev string) error {
+	return h.onLink(dev, "flush of forwarding entries", func(l netlink.Link) error {
+		entries, err := h.nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE)
+		return errors.Join(err, each(entries, func(n netlink.Neigh) error { return h.nl.NeighDel(&n) }))
+	})
+}
+
+// eachFamily does something for both address families and joins the errors.
+func eachFamily(do func(cidr.Family) error) error { return each(cidr.Families[:], do) }
+
+// each does something to all elements and joins the errors. An element that is
+// gone already is none.
+func each[E any](elements []E, do func(E) error) error {
+	var errs []error
+	for _, e := range elements {
+		if err := do(e); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("%v: %w", e, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,252 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness/internal/netspace"
+)
+
+// healthPort is where every node's daemon serves health, on loopback.
+const healthPort = 8081
+
+// pollEvery is how often a condition nobody announces is looked at.
+const pollEvery = 20 * time.Millisecond
+
+// Node is a host that runs flanneld.
+type Node struct {
+	*Host
+	Number int // from 1
+	Pods   []*Pod
+
+	segment  *segment
+	underlay [2]netip.Prefix   // addresses of the uplink, by family
+	proc     *netspace.Process // the latest; nil before the first Start
+	made     int               // pods ever made, for the names of their devices
+}
+
+func (l *Lab) addNode(number int, s *segment) error {
+	h, err := l.newHost(fmt.Sprintf("n%d", number), routerSettings...)
+	if err != nil {
+		return err
+	}
+	n := &Node{Host: h, Number: number, segment: s}
+	for _, f := range l.families() {
+		n.underlay[f] = underlayAddr(f, s.index, number)
+	}
+	l.Nodes = append(l.Nodes, n)
+	if err := os.Mkdir(n.file(), 0o755); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	return l.plugWithDefault(s, h, number)
+}
+
+// file is the name of a file of the node, without parts its directory.
+func (n *Node) file(parts ...string) string {
+	return n.lab.path(append([]string{n.Name}, parts...)...)
+}
+
+// Underlay is the address of the node's uplink with its length, invalid if the
+// underlay lacks that family.
+func (n *Node) Underlay(f cidr.Family) netip.Prefix { return n.underlay[f] }
+
+// SubnetFile is the path of the node's subnet file.
+func (n *Node) SubnetFile() string { return n.file("subnet.env") }
+
+// StateFile is the path of the node's saved snapshot.
+func (n *Node) StateFile() string { return n.file("state.json") }
+
+// args is the daemon's command line.
+func (n *Node) args(extra []string) []string {
+	o := n.lab.Options
+	args := []string{
+		n.lab.Options.Daemon,
+		"--etcd-endpoints=" + n.lab.Store.Endpoint(),
+		"--etcd-prefix=" + Prefix,
+		"--subnet-file=" + n.SubnetFile(),
+		"--state-file=" + n.StateFile(),
+		"--healthz-ip=127.0.0.1",
+		fmt.Sprintf("--healthz-port=%d", healthPort),
+	}
+	if o.LeaseTTL != 0 {
+		args = append(args, "--subnet-lease-ttl="+o.LeaseTTL.String())
+	}
+	return append(append(args, o.DaemonArgs...), extra...)
+}
+
+// Start starts the daemon and does not wait for it. What it logs is added to Log.
+func (n *Node) Start(extra ...string) error {
+	if n.Running() {
+		return fmt.Errorf("node %s: start: it runs already", n.Name)
+	}
+	log, err := os.OpenFile(n.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	defer log.Close() // the daemon has its own copy
+	daemon, err := filepath.Abs(n.lab.Options.Daemon)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	proc, err := n.space.Start(&exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}})
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.proc = proc
+	return nil
+}
+
+// Running reports whether the daemon runs, paused or not.
+func (n *Node) Running() bool { return n.proc != nil && n.proc.State() == nil }
+
+// PID is the id of the daemon's process, the latest if it has ended; 0 if it
+// was never started.
+func (n *Node) PID() int {
+	if n.proc == nil {
+		return 0
+	}
+	return n.proc.PID()
+}
+
+// ExitStatus is how the daemon ended, nil while it runs and before it did.
+func (n *Node) ExitStatus() *os.ProcessState {
+	if n.proc == nil {
+		return nil
+	}
+	return n.proc.State()
+}
+
+// Ended is closed when the daemon's process has ended.
+func (n *Node) Ended() <-chan struct{} { return n.proc.Done() }
+
+// Stop ends the daemon in order. One that does not run is fine.
+func (n *Node) Stop(ctx context.Context) error {
+	if !n.Running() {
+		return nil
+	}
+	if err := errors.Join(n.proc.Signal(syscall.SIGTERM), n.proc.Signal(syscall.SIGCONT)); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	if _, err := n.proc.Wait(ctx); err != nil {
+		return fmt.Errorf("node %s: stop: %w; its log:\n%s", n.Name, err, n.LogTail(20))
+	}
+	return nil
+}
+
+// Kill ends the daemon at once. One that does not run is fine.
+func (n *Node) Kill() error {
+	if !n.Running() {
+		return nil
+	}
+	if err := n.proc.Kill(); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Pause freezes the daemon.
+func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
+
+// Resume undoes Pause.
+func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
+
+func (n *Node) signal(sig syscall.Signal) error {
+	if !n.Running() {
+		return fmt.Errorf("node %s: send %s: the daemon does not run", n.Name, sig)
+	}
+	return n.proc.Signal(sig)
+}
+
+// WaitReady waits until the daemon says it is ready.
+func (n *Node) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		ready, err := n.Ready(ctx)
+		if ready {
+			return nil
+		}
+		if !n.Running() {
+			return fmt.Errorf("node %s: wait until ready: the daemon does not run (%v); its log:\n%s", n.Name, n.ExitStatus(), n.LogTail(20))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s: wait until ready: %w, last answer: %w; its log:\n%s", n.Name, ctx.Err(), err, n.LogTail(20))
+		case <-tick.C:
+		}
+	}
+}
+
+// Ready asks the daemon once whether it is ready; the error says why not.
+func (n *Node) Ready(ctx context.Context) (bool, error) {
+	status, body, err := n.Get(ctx, "/readyz")
+	if err != nil {
+		return false, err
+	}
+	if status != http.StatusOK {
+		return false, fmt.Errorf("%d %s", status, body)
+	}
+	return true, nil
+}
+
+// Get asks the daemon's health listener for a path.
+func (n *Node) Get(ctx context.Context, path string) (status int, body string, err error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) { return n.Dial(ctx, network, addr) }}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", healthPort, path), nil)
+	if err != nil {
+		return 0, "", fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	_, err = text.ReadFrom(resp.Body)
+	return resp.StatusCode, text.String(), err
+}
+
+// Log is all that the node's daemons have written so far.
+func (n *Node) Log() string {
+	text, err := os.ReadFile(n.file("log"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// LogTail is the last lines of Log.
+func (n *Node) LogTail(lines int) string {
+	text := bytes.TrimRight([]byte(n.Log()), "\n")
+	at := len(text)
+	for ; lines > 0 && at >= 0; lines-- {
+		at = bytes.LastIndexByte(text[:at], '\n')
+	}
+	return string(text[at+1:])
+}
+
+// SubnetEnv reads the node's subnet file.
+func (n *Node) SubnetEnv() (SubnetEnv, error) {
+	text, err := os.ReadFile(n.SubnetFile())
+	if err != nil {
+		return SubnetEnv{}, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	env, err := parseSubnetEnv(string(text))
+	if err != nil {
+		return SubnetEnv{}, fmt.Errorf("node %s: subnet file %s: %w", n.Name, n.SubnetFile(), err)
+	}
+	return env, nil
+}

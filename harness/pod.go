@@ -1,0 +1,188 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// bridgeName is the bridge the CNI plugin would make.
+const bridgeName = "cni0"
+
+// Pod is a host behind a node's bridge.
+type Pod struct {
+	*Host
+	Node    *Node
+	number  int // of the address within the subnet: 2, 3, …
+	addrs   [2]netip.Prefix
+	witness *witness
+}
+
+// Addr is the pod's address of a family, invalid if it has none.
+func (p *Pod) Addr(f cidr.Family) netip.Addr { return p.addrs[f].Addr() }
+
+// MTU is that of the pod's device.
+func (p *Pod) MTU() (int, error) {
+	link, err := p.link("eth0")
+	if err != nil {
+		return 0, err
+	}
+	return link.Attrs().MTU, nil
+}
+
+// AddPod adds a pod to a node, as the CNI plugin would from the subnet file
+// (interop 4.2), masquerading apart. Its name is, for example, "n1.pod1".
+func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
+	env, err := n.SubnetEnv()
+	if err != nil {
+		return nil, fmt.Errorf("add a pod: %w", err)
+	}
+	if err := n.syncBridge(env); err != nil {
+		return nil, fmt.Errorf("add a pod: %w", err)
+	}
+	n.made++
+	h, err := n.lab.newHost(fmt.Sprintf("%s.pod%d", n.Name, n.made))
+	if err != nil {
+		return nil, fmt.Errorf("add a pod: %w", err)
+	}
+	p := &Pod{Host: h, Node: n, number: n.made + 1}
+	if p.witness, err = newWitness(h); err != nil {
+		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
+	}
+	n.Pods, n.lab.pods = append(n.Pods, p), append(n.lab.pods, p)
+	if err := p.connect(env); err != nil {
+		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
+	}
+	return p, context.Cause(ctx)
+}
+
+// SyncPods gives the bridge and all pods of the node what the subnet file says
+// now. A real cluster would restart the pods instead.
+func (n *Node) SyncPods() error {
+	env, err := n.SubnetEnv()
+	if err != nil {
+		return err
+	}
+	if err := n.syncBridge(env); err != nil {
+		return err
+	}
+	return each(n.Pods, func(p *Pod) error {
+		return errors.Join(n.SetMTU(p.port(), env.MTU), p.configure(env))
+	})
+}
+
+// syncBridge makes the bridge what the subnet file says.
+func (n *Node) syncBridge(env SubnetEnv) error {
+	if _, err := n.nl.LinkByName(bridgeName); errors.As(err, &netlink.LinkNotFoundError{}) {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName, MTU: env.MTU}}
+		if err := n.nl.LinkAdd(bridge); err != nil {
+			return fmt.Errorf("node %s: add bridge %s: %w", n.Name, bridgeName, err)
+		}
+		// A bridge takes the lowest address of its ports and would change it
+		// with each pod, unless it was given one.
+		if err := n.onLink(bridgeName, "fixing of MAC", func(l netlink.Link) error {
+			return n.nl.LinkSetHardwareAddr(l, l.Attrs().HardwareAddr)
+		}); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(n.SetMTU(bridgeName, env.MTU), n.SetUp(bridgeName)); err != nil {
+		return err
+	}
+	return n.setAddrs(bridgeName, env.Subnet)
+}
+
+// port is the name of the pod's device on its node.
+func (p *Pod) port() string { return fmt.Sprintf("veth%d", p.number-1) }
+
+// connect plugs a new pod into its node's bridge.
+func (p *Pod) connect(env SubnetEnv) error {
+	bridge, err := p.Node.link(bridgeName)
+	if err != nil {
+		return err
+	}
+	port := &netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: p.port(), MTU: env.MTU, MasterIndex: bridge.Attrs().Index},
+		PeerName:      "eth0",
+		PeerMTU:       uint32(env.MTU),
+		PeerNamespace: netlink.NsFd(p.space.FD()),
+		PeerTxQLen:    -1,
+	}
+	if err := p.Node.nl.LinkAdd(port); err != nil {
+		return fmt.Errorf("node %s: add device %s: %w", p.Node.Name, p.port(), err)
+	}
+	if err := errors.Join(p.Node.SetUp(p.port()), p.SetUp("eth0")); err != nil {
+		return err
+	}
+	return p.configure(env)
+}
+
+// configure gives the pod's own side what the subnet file says.
+func (p *Pod) configure(env SubnetEnv) error {
+	if err := p.SetMTU("eth0", env.MTU); err != nil {
+		return err
+	}
+	for f, bridge := range env.Subnet {
+		p.addrs[f] = netip.Prefix{}
+		if bridge.IsValid() {
+			p.addrs[f] = netip.PrefixFrom(addrAt(bridge, p.number), bridge.Bits())
+		}
+	}
+	if err := p.setAddrs("eth0", p.addrs); err != nil {
+		return err
+	}
+	for f, bridge := range env.Subnet {
+		if !bridge.IsValid() {
+			continue
+		}
+		if err := p.AddRoute(defaultRoute(cidr.Family(f)), bridge.Addr(), "eth0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAddrs makes the given addresses the only ones of a device, link-local
+// ones apart.
+func (h *Host) setAddrs(dev string, want [2]netip.Prefix) error {
+	link, err := h.link(dev)
+	if err != nil {
+		return err
+	}
+	return eachFamily(func(f cidr.Family) error {
+		have, err := h.nl.AddrList(link, nlFamily(f))
+		if err != nil {
+			return err
+		}
+		var there []netip.Prefix
+		for _, a := range have {
+			ip, _ := netip.AddrFromSlice(a.IP)
+			ones, _ := a.Mask.Size()
+			p := netip.PrefixFrom(ip.Unmap(), ones)
+			if p == want[f] || p.Addr().IsLinkLocalUnicast() {
+				there = append(there, p)
+			} else if err := h.DelAddr(dev, p); err != nil {
+				return err
+			}
+		}
+		if want[f].IsValid() && !slices.Contains(there, want[f]) {
+			return h.AddAddr(dev, want[f])
+		}
+		return nil
+	})
+}
+
+// addrAt is the address of that number within a subnet.
+func addrAt(subnet netip.Prefix, number int) netip.Addr {
+	a := subnet.Masked().Addr()
+	for range number {
+		a = a.Next()
+	}
+	return a
+}

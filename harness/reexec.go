@@ -1,0 +1,140 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stageEnv marks a process that is in the lab's own mount namespace.
+	stageEnv = "FLANNEL_LAB_STAGE"
+	// usernsEnv set to 1 asks root for a user namespace as others get it.
+	usernsEnv = "FLANNEL_LAB_USERNS"
+	// scratch is covered by a file system of the lab's own, which the kernel
+	// frees with the last process of the lab.
+	scratch = "/dev/shm"
+)
+
+// Main is the TestMain of a package that builds labs:
+//
+//	func TestMain(m *testing.M) { harness.Main(m) }
+func Main(m interface{ Run() int }) {
+	Reexec()
+	os.Exit(m.Run())
+}
+
+// Reexec moves the program to where it may build labs: it must be called
+// first in main, before any flag is looked at. It runs the program again in a
+// mount namespace, for anybody but root also in a user namespace, and does not
+// return in the first run. It also is what the lab's own helper processes
+// begin with.
+func Reexec() {
+	if run := child(os.Args[0]); run != nil {
+		exitOn(run(os.Args[1:]))
+	}
+	if os.Getenv(stageEnv) == "" {
+		status, err := runAgain()
+		if err != nil {
+			exitOn(err)
+		}
+		os.Exit(status)
+	}
+	if err := settle(); err != nil {
+		exitOn(err)
+	}
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// runAgain runs this program once more, in namespaces of its own, and returns
+// its exit status.
+func runAgain() (int, error) {
+	// The kernel kills the child when this thread ends, so it has to stay.
+	runtime.LockOSThread()
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: os.Args, Env: append(os.Environ(), stageEnv+"=1"),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL},
+	}
+	userns := os.Geteuid() != 0 || os.Getenv(usernsEnv) == "1"
+	if userns {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	if err := cmd.Start(); err != nil {
+		return 0, explain(err, userns)
+	}
+	go forward(signals, cmd.Process)
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 0, fmt.Errorf("wait for the program in its namespaces: %w", err)
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal()), nil
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// forward passes signals on. A Ctrl-C has reached the child already: the
+// terminal sends it to both.
+func forward(signals <-chan os.Signal, to *os.Process) {
+	for s := range signals {
+		if s != syscall.SIGINT {
+			_ = to.Signal(s) // it may just have ended
+		}
+	}
+}
+
+// explain says what to do about namespaces that were refused.
+func explain(err error, userns bool) error {
+	if !slices.ContainsFunc([]error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.ENOSYS},
+		func(e error) bool { return errors.Is(err, e) }) {
+		return fmt.Errorf("run the program in its namespaces: %w", err)
+	}
+	if !userns {
+		return fmt.Errorf("root is refused a mount namespace here (%w): a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+	}
+	return fmt.Errorf("user namespaces are refused here (%w): run as root, or allow them "+
+		"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)", err)
+}
+
+// settle prepares the mount namespace: nothing mounted here shows outside.
+func settle() error {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err == nil {
+		err = unix.Mount("flannel-lab", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700")
+	}
+	if err != nil {
+		return explain(fmt.Errorf("mount a scratch file system on %s: %w", scratch, err), os.Getenv(usernsEnv) == "1" || !initialUserns())
+	}
+	return nil
+}
+
+// initialUserns reports whether this process is in the user namespace of the
+// machine, the only one that maps every id.
+func initialUserns() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	var inside, outside, size uint64
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &inside, &outside, &size)
+	}
+	return err == nil && inside == 0 && outside == 0 && size == 1<<32-1
+}

@@ -1,0 +1,226 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/harness/internal/netspace"
+)
+
+// Prefix is the key under which the nodes keep everything.
+const Prefix = "/coreos.com/network"
+
+const storePort = 2379
+
+// Store is the etcd of a lab: a process on a host of its own.
+type Store struct {
+	*Host
+	proc   *netspace.Process // nil before the first Start and after the end
+	client *clientv3.Client
+}
+
+func (l *Lab) addStore() (err error) {
+	h, err := l.newHost("store")
+	if err != nil {
+		return err
+	}
+	l.Store = &Store{Host: h}
+	if err := l.plugWithDefault(l.segments[0], h, storeHost); err != nil {
+		return err
+	}
+	return l.Store.makeRoomForCuts()
+}
+
+// cutPriority is that of the rules that part a node from the store.
+const cutPriority = 1
+
+// makeRoomForCuts moves the rule that asks the local table, which comes first
+// and lets everything for this host in, behind the rules of CutFrom.
+func (s *Store) makeRoomForCuts() error {
+	return eachFamily(func(f cidr.Family) error {
+		local := netlink.NewRule()
+		local.Family, local.Table, local.Priority = nlFamily(f), unix.RT_TABLE_LOCAL, cutPriority+1
+		if err := s.nl.RuleAdd(local); err != nil {
+			return fmt.Errorf("store: add a later rule for the local table: %w", err)
+		}
+		local.Priority = 0
+		if err := s.nl.RuleDel(local); err != nil {
+			return fmt.Errorf("store: delete the first rule for the local table: %w", err)
+		}
+		return nil
+	})
+}
+
+// Addr is the store's address on the underlay.
+func (s *Store) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, storeHost).Addr() }
+
+// Endpoint is the URL the nodes are given.
+func (s *Store) Endpoint() string { return s.endpoint(cidr.V4) }
+
+func (s *Store) endpoint(f cidr.Family) string {
+	return "http://" + netip.AddrPortFrom(s.Addr(f), storePort).String()
+}
+
+// Start starts etcd, with the data it had before, and waits until it serves.
+func (s *Store) Start(ctx context.Context) error {
+	if s.proc != nil {
+		return errors.New("start the store: it runs already")
+	}
+	args := []string{s.lab.path("store")}
+	for _, f := range s.lab.families() {
+		args = append(args, s.endpoint(f))
+	}
+	cmd := childCommand(childStore, args...)
+	ready, told, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start the store: %w", err)
+	}
+	defer ready.Close()
+	defer context.AfterFunc(ctx, func() { _ = ready.Close() })()
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = told, &log
+	s.proc, err = s.space.Start(cmd)
+	_ = told.Close() // the child has its own copy
+	if err != nil {
+		return fmt.Errorf("start the store: %w", err)
+	}
+	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+		err = errors.Join(err, ctx.Err(), s.Kill())
+		return fmt.Errorf("start the store: it did not get ready: %w; its log:\n%s", err, log.String())
+	}
+	s.client, err = s.newClient()
+	return err
+}
+
+func (s *Store) newClient() (*clientv3.Client, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{s.Endpoint()},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return s.Dial(ctx, "tcp", addr)
+		})},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the store: %w", err)
+	}
+	return client, nil
+}
+
+// Client is a client that dials from the store's own host, so that it works
+// whatever happens to the underlay. It is good until the store ends.
+func (s *Store) Client() *clientv3.Client { return s.client }
+
+// Stop ends etcd in order; the data stays.
+func (s *Store) Stop(ctx context.Context) error {
+	if s.proc == nil {
+		return nil
+	}
+	if err := errors.Join(s.Resume(), s.proc.Signal(syscall.SIGTERM)); err != nil {
+		return fmt.Errorf("stop the store: %w", err)
+	}
+	if _, err := s.proc.Wait(ctx); err != nil {
+		return fmt.Errorf("stop the store: %w", err)
+	}
+	return s.ended()
+}
+
+// Kill ends etcd at once; the data stays.
+func (s *Store) Kill() error {
+	if s.proc == nil {
+		return nil
+	}
+	if err := s.proc.Kill(); err != nil {
+		return fmt.Errorf("kill the store: %w", err)
+	}
+	return s.ended()
+}
+
+func (s *Store) ended() error {
+	s.proc = nil
+	if s.client == nil {
+		return nil
+	}
+	err := s.client.Close()
+	s.client = nil
+	if errors.Is(err, context.Canceled) {
+		return nil // what Close says when all was well
+	}
+	return err
+}
+
+// Pause freezes etcd: connections stay, nothing answers.
+func (s *Store) Pause() error { return s.signal(syscall.SIGSTOP) }
+
+// Resume undoes Pause.
+func (s *Store) Resume() error { return s.signal(syscall.SIGCONT) }
+
+func (s *Store) signal(sig syscall.Signal) error {
+	if s.proc == nil {
+		return errors.New("the store does not run")
+	}
+	return s.proc.Signal(sig)
+}
+
+// Wipe replaces the store by an empty one, as if its disk had been lost.
+func (s *Store) Wipe(ctx context.Context) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.lab.path("store")); err != nil {
+		return fmt.Errorf("wipe the store: %w", err)
+	}
+	return s.Start(ctx)
+}
+
+// CutFrom parts a node from the store, and from nothing else: packets between
+// them vanish, in both directions, as in a network that fails. The node's own
+// tables stay as they are.
+func (s *Store) CutFrom(n *Node) error { return s.eachCut(n, s.nl.RuleAdd) }
+
+// RestoreTo undoes CutFrom.
+func (s *Store) RestoreTo(n *Node) error { return s.eachCut(n, s.nl.RuleDel) }
+
+func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
+	for _, f := range s.lab.families() {
+		host := n.Underlay(f).Addr()
+		from, to := netlink.NewRule(), netlink.NewRule()
+		from.Src = ipNet(netip.PrefixFrom(host, host.BitLen()))
+		to.Dst = from.Src
+		for _, r := range []*netlink.Rule{from, to} {
+			r.Family, r.Type, r.Priority = nlFamily(f), unix.RTN_BLACKHOLE, cutPriority
+			if err := do(r); err != nil {
+				return fmt.Errorf("store: part from node %s by %s: %w", n.Name, r, err)
+			}
+		}
+	}
+	return nil
+}
+
+// serveStore is the etcd process: it says so on stdout when it is ready.
+func serveStore(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	server, err := embedded.Start(ctx, embedded.Options{Dir: args[0], ListenClient: args[1:], UnsafeNoSync: true})
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stdout.WriteString("\n"); err != nil {
+		return fmt.Errorf("tell that the store is ready: %w", err)
+	}
+	<-ctx.Done()
+	return server.Close()
+}

@@ -1,0 +1,90 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Record is a key of the store with its value.
+type Record struct {
+	Key         string // whole
+	Value       string
+	Lease       int64 // id of the etcd lease it hangs on, 0 for none
+	CreateRev   int64
+	ModRevision int64
+}
+
+// SetConfig stores the network config.
+func (s *Store) SetConfig(ctx context.Context, config string) error {
+	return s.PutRaw(ctx, path.Join(Prefix, "config"), config)
+}
+
+// SubnetKey is the whole key of a lease, by its last part, such as "10.5.34.0-24".
+func SubnetKey(name string) string { return path.Join(Prefix, "subnets", name) }
+
+// PutRaw stores any value under any key, without a lease.
+func (s *Store) PutRaw(ctx context.Context, key, value string) error {
+	if _, err := s.client.Put(ctx, key, value); err != nil {
+		return fmt.Errorf("store: put %s: %w", key, err)
+	}
+	return nil
+}
+
+// DeleteKey removes a key; that it is not there is an error.
+func (s *Store) DeleteKey(ctx context.Context, key string) error {
+	resp, err := s.client.Delete(ctx, key)
+	if err == nil && resp.Deleted == 0 {
+		err = fmt.Errorf("not found")
+	}
+	if err != nil {
+		return fmt.Errorf("store: delete %s: %w", key, err)
+	}
+	return nil
+}
+
+// ListLeases returns all records of subnets, readable or not, in order of key.
+func (s *Store) ListLeases(ctx context.Context) ([]Record, error) {
+	resp, err := s.client.Get(ctx, SubnetKey("")+"/", clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("store: list leases: %w", err)
+	}
+	records := make([]Record, 0, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		records = append(records, Record{
+			Key: string(kv.Key), Value: string(kv.Value), Lease: kv.Lease,
+			CreateRev: kv.CreateRevision, ModRevision: kv.ModRevision,
+		})
+	}
+	return records, nil
+}
+
+// RevokeLease ends the etcd lease a key hangs on, as if its time had run out.
+func (s *Store) RevokeLease(ctx context.Context, key string) error {
+	resp, err := s.client.Get(ctx, key)
+	if err == nil && (len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0) {
+		err = fmt.Errorf("no such key with a lease")
+	}
+	if err == nil {
+		_, err = s.client.Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease))
+	}
+	if err != nil {
+		return fmt.Errorf("store: revoke the lease of %s: %w", key, err)
+	}
+	return nil
+}
+
+// Compact forgets all history but the present, so that whoever was away cannot
+// catch up by events.
+func (s *Store) Compact(ctx context.Context) error {
+	resp, err := s.client.Get(ctx, Prefix)
+	if err == nil {
+		_, err = s.client.Compact(ctx, resp.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err != nil {
+		return fmt.Errorf("store: compact: %w", err)
+	}
+	return nil
+}

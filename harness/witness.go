@@ -1,0 +1,112 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/net/icmp"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// icmpKind is what differs between the families in an echo.
+type icmpKind struct {
+	network  string    // for icmp.ListenPacket
+	any      string    // every local address
+	protocol int       // IANA number
+	request  icmp.Type // echo request
+	reply    icmp.Type // echo reply
+}
+
+// witness sees the echo requests that reach a pod, and from whom they seem to
+// come there.
+type witness struct {
+	conns []*icmp.PacketConn
+
+	mu   sync.Mutex
+	want map[echoKey]chan<- netip.Addr
+}
+
+// echoKey identifies an echo request and its reply.
+type echoKey struct{ id, seq int }
+
+func newWitness(h *Host) (*witness, error) {
+	w := &witness{want: map[echoKey]chan<- netip.Addr{}}
+	return w, eachFamily(func(f cidr.Family) error {
+		kind := icmpKinds(f)
+		return h.Do(func() error {
+			conn, err := icmp.ListenPacket(kind.network, kind.any)
+			if err != nil {
+				return fmt.Errorf("listen for %s echo requests: %w", f, err)
+			}
+			w.conns = append(w.conns, conn)
+			go w.watch(conn, kind)
+			return nil
+		})
+	})
+}
+
+// watch tells those who asked about what arrives, until the socket is closed.
+func (w *witness) watch(conn *icmp.PacketConn, kind icmpKind) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, from, err := conn.ReadFrom(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // what an earlier packet of ours met; not the socket's end
+		}
+		m, err := icmp.ParseMessage(kind.protocol, buf[:n])
+		if err != nil || m.Type != kind.request {
+			continue
+		}
+		if echo, ok := m.Body.(*icmp.Echo); ok {
+			w.tell(echoKey{echo.ID, echo.Seq}, addrOf(from))
+		}
+	}
+}
+
+func (w *witness) tell(key echoKey, from netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if to, ok := w.want[key]; ok {
+		delete(w.want, key)
+		to <- from // has room: it is asked for once
+	}
+}
+
+// expect returns a channel that receives the source of that echo request, once
+// it is here, and a function that ends the waiting.
+func (w *witness) expect(key echoKey) (<-chan netip.Addr, func()) {
+	seen := make(chan netip.Addr, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.want[key] = seen
+	return seen, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.want, key)
+	}
+}
+
+func (w *witness) close() error {
+	var errs []error
+	for _, c := range w.conns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// addrOf is the address of a peer on a raw socket.
+func addrOf(a net.Addr) netip.Addr {
+	ip, ok := a.(*net.IPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	addr, _ := netip.AddrFromSlice(ip.IP)
+	return addr.Unmap()
+}
