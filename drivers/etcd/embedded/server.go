@@ -37,6 +37,7 @@ type Options struct {
 
 // Server is a running etcd.
 type Server struct {
+	lock   *os.File
 	etcd   *embed.Etcd
 	client *clientv3.Client
 }
@@ -58,9 +59,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
 	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
 	select {
 	case <-e.Server.ReadyNotify():
@@ -72,9 +77,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	if err != nil {
 		e.Close()
-		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
-	return &Server{etcd: e, client: v3client.New(e.Server)}, nil
+	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server)}, nil
 }
 
 // configure translates the options into those of a cluster of one.
@@ -162,5 +167,5 @@ func (s *Server) Close() error {
 	if errors.Is(err, context.Canceled) {
 		err = nil // what closing a client without a connection returns
 	}
-	return err
+	return errors.Join(err, s.lock.Close())
 }
