@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// StoreOptions fix how a store behaves. Zero values mean the defaults.
+type StoreOptions struct {
+	Prefix  string        // default /coreos.com/network
+	Latency time.Duration // typical one-way delay between a client and the server; default 1 ms
+	Timeout time.Duration // how long a client waits for an answer; default 5 s
+	Ping    time.Duration // how often a client makes sure that its stream lives; default 5 s
+}
+
+// Store is the lease datastore of a world, in the likeness of etcd: keys with
+// raw bytes as values, one revision for each change, TTLs in virtual time that
+// take their keys along, compaction, and a stream of changes to each client.
+//
+// Its methods are an operator's commands and the faults that may befall it;
+// they act at once. Nodes use a [StoreClient].
+type Store struct {
+	world *World
+	opts  StoreOptions
+
+	revision  int64
+	compacted int64 // no stream can begin before this revision
+	epoch     int   // how often all data were lost
+	records   map[string]*storeRecord
+	order     []string // the keys of records, sorted
+	ttls      map[int64]*storeTTL
+	lastTTL   int64
+
+	version *storeVersion // what the records say
+	former  *storeVersion // the one before, for stale reads
+	streams []*storeStream
+
+	stopped    bool
+	leaderless bool
+	faults     StoreFaults
+}
+
+// NewStore adds an empty datastore.
+func (w *World) NewStore(opts StoreOptions) *Store {
+	opts.Prefix = cmp.Or(opts.Prefix, "/coreos.com/network")
+	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
+	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
+	opts.Ping = cmp.Or(opts.Ping, 10*time.Second)
+	s := &Store{world: w, opts: opts}
+	s.clear()
+	return s
+}
+
+// clear empties the store, as a new etcd is.
+func (s *Store) clear() {
+	s.holdTTLs()
+	s.revision, s.compacted = 1, 0
+	s.records, s.order, s.ttls = map[string]*storeRecord{}, nil, map[int64]*storeTTL{}
+	s.version = &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: s.revision}}
+	s.former = s.version
+}
+
+// Snapshot is the truth: what the store holds now.
+func (s *Store) Snapshot() *lease.Snapshot { return s.version.snap }
+
+// Revision is the number of the last change.
+func (s *Store) Revision() int64 { return s.revision }
+
+// Dump prints all records in a canonical form, one a line.
+func (s *Store) Dump() string {
+	var b strings.Builder
+	for _, key := range s.order {
+		r := s.records[key]
+		fmt.Fprintf(&b, "%s create=%d mod=%d", key, r.create, r.mod)
+		if r.ttl != nil {
+			fmt.Fprintf(&b, " ttl=%s", r.ttl.length)
+		}
+		fmt.Fprintf(&b, " %s\n", r.value)
+	}
+	return b.String()
+}
+
+// full is the store's key for a name below the prefix.
+func (s *Store) full(name string) string { return s.opts.Prefix + "/" + name }
+
+func (s *Store) configKey() string { return s.full("config") }
+
+func (s *Store) subnetKey(k lease.Key) string { return s.full("subnets/" + k.String()) }
+
+// put writes one record in a revision of its own.
+func (s *Store) put(key string, value []byte, ttl *storeTTL) *storeRecord {
+	s.revision++
+	r := &storeRecord{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
+	old := s.records[key]
+	if old != nil {
+		r.create = old.create
+		old.ttl.detach(key)
+	} else {
+		i, _ := slices.BinarySearch(s.order, key)
+		s.order = slices.Insert(s.order, i, key)
+	}
+	ttl.attach(key)
+	r.decode(s.full("subnets/"), old)
+	s.records[key] = r
+	s.world.Note("store: put", fmt.Sprintf("%s rev %d ttl %s %s", key, s.revision, ttl, value))
+	s.publish(key)
+	return r
+}
+
+// remove deletes all of the keys that exist, in one revision.
+func (s *Store) remove(keys ...string) {
+	keys = slices.DeleteFunc(keys, func(k string) bool { return s.records[k] == nil })
+	if len(keys) == 0 {
+		return
+	}
+	s.revision++
+	for _, key := range keys {
+		s.records[key].ttl.detach(key)
+		delete(s.records, key)
+		s.world.Note("store: delete", fmt.Sprintf("%s rev %d", key, s.revision))
+	}
+	s.order = slices.DeleteFunc(s.order, func(k string) bool { return s.records[k] == nil })
+	s.publish(keys...)
+}
+
+// publish makes the version that follows a change of the keys, and tells all
+// clients. Only what lies below the subnets moves a snapshot's revision, and
+// what is neither there nor the config moves nothing.
+func (s *Store) publish(keys ...string) {
+	revision, seen := s.version.snap.Revision, false
+	for _, key := range keys {
+		if strings.HasPrefix(key, s.full("subnets/")) {
+			revision, seen = s.revision, true
+		}
+		seen = seen || key == s.configKey()
+	}
+	if !seen {
+		return
+	}
+	s.former, s.version = s.version, s.newVersion(revision)
+	for _, st := range s.streams {
+		st.dirty = true
+		st.pump()
+	}
+}
