@@ -15,6 +15,9 @@ import (
 // apply does one op on a link.
 func (ls *links) apply(verb dataplane.Verb, want dataplane.Link) error {
 	defer ls.forget()
+	if want.MAC[0]&1 != 0 { // the kernel says EADDRNOTAVAIL, as if something were missing
+		return fmt.Errorf("MAC is a multicast address: %w", driver.ErrInvalid)
+	}
 	switch verb {
 	case dataplane.Create:
 		return ls.create(want)
@@ -79,7 +82,8 @@ func (ls *links) explainExists(want dataplane.Link, cause error) error {
 		}
 	}
 	for _, l := range all {
-		if l.Type == dataplane.LinkVXLAN && l.VXLAN.VNI == want.VXLAN.VNI && l.VXLAN.Port == want.VXLAN.Port {
+		if l.Type == dataplane.LinkVXLAN && l.VXLAN.VNI == want.VXLAN.VNI && l.VXLAN.Port == want.VXLAN.Port &&
+			l.VXLAN.Local.Is6() == want.VXLAN.Local.Is6() {
 			return fmt.Errorf("link %s has VNI %d and port %d already; delete it or choose another VNI or port: %w",
 				l.Name, l.VXLAN.VNI, l.VXLAN.Port, cause)
 		}
@@ -87,21 +91,27 @@ func (ls *links) explainExists(want dataplane.Link, cause error) error {
 	return cause
 }
 
-// adjust changes an existing link in place, in one request that holds only
-// what differs. The kernel handles "up" last.
+// adjust changes an existing link in place, with requests that hold only what
+// differs. The kernel refuses a vxlan's parameters and MTU in one; a parameter
+// may shrink the MTU, so the MTU is the second. The kernel handles "up" last.
 func (ls *links) adjust(want dataplane.Link) error {
 	have, err := ls.named(want.Name)
 	if err != nil {
 		return err
 	}
-	if err := changeable(have.Link, want); err != nil {
+	if err := changeable(have, want); err != nil {
 		return err
 	}
 	parent, err := ls.parentIndex(want)
 	if err != nil {
 		return err
 	}
-	c := ls.c
+	if vxlanDiffers(want.VXLAN, have, parent) {
+		if err := ls.adjustVXLAN(want.VXLAN, have, parent); err != nil {
+			return err
+		}
+		have.MTU = 0 // unknown now
+	}
 	var flags, change uint32
 	if want.Up != have.Up {
 		change = unix.IFF_UP
@@ -109,19 +119,20 @@ func (ls *links) adjust(want dataplane.Link) error {
 	if want.Up {
 		flags = change
 	}
+	c := ls.c
 	c.begin(unix.RTM_NEWLINK, 0)
 	c.putIfinfo(have.index, flags, change)
 	c.putLinkAttrs(want, have.Link)
-	if want.Type == dataplane.LinkVXLAN {
-		c.putVXLANChanges(want.VXLAN, have, parent)
-	}
 	c.out.end()
 	_, err = c.do()
 	return err
 }
 
 // changeable reports what of a link the kernel cannot change.
-func changeable(have, want dataplane.Link) error {
+func changeable(have link, want dataplane.Link) error {
+	if have.parent != 0 && want.VXLAN.Parent == "" { // it would say yes and do nothing
+		return fmt.Errorf("parent cannot be taken away, delete and create the link: %w", driver.ErrUnsupported)
+	}
 	for _, fixed := range []struct {
 		what       string
 		have, want any
@@ -139,26 +150,34 @@ func changeable(have, want dataplane.Link) error {
 	return nil
 }
 
-// putVXLANChanges writes the parameters that differ; no attribute, no change.
-func (c *conn) putVXLANChanges(want dataplane.VXLAN, have link, parent int) {
-	local := want.Local
-	if !local.IsValid() && have.VXLAN.Local.IsValid() {
-		local = unspecified(have.VXLAN.Local)
-	}
-	if local == have.VXLAN.Local && want.Learning == have.VXLAN.Learning && parent == have.parent {
-		return
-	}
+// vxlanDiffers reports whether a parameter that can change must.
+func vxlanDiffers(want dataplane.VXLAN, have link, parent int) bool {
+	return want.Local != have.VXLAN.Local || want.Learning != have.VXLAN.Learning || parent != have.parent
+}
+
+// adjustVXLAN changes the parameters that differ; no attribute, no change.
+func (ls *links) adjustVXLAN(want dataplane.VXLAN, have link, parent int) error {
+	c := ls.c
+	c.begin(unix.RTM_NEWLINK, 0)
+	c.putIfinfo(have.index, 0, 0)
 	info, data := c.beginVXLAN()
 	if parent != have.parent {
 		c.out.attrU32(nl.IFLA_VXLAN_LINK, uint32(parent))
 	}
-	if local != have.VXLAN.Local {
+	if want.Local != have.VXLAN.Local {
+		local := want.Local
+		if !local.IsValid() {
+			local = unspecified(have.VXLAN.Local)
+		}
 		c.out.attrAddr(localAttr(local), local)
 	}
 	if want.Learning != have.VXLAN.Learning {
 		c.out.attrFlag(nl.IFLA_VXLAN_LEARNING, want.Learning)
 	}
 	c.endVXLAN(info, data)
+	c.out.end()
+	_, err := c.do()
+	return err
 }
 
 func (ls *links) remove(name string) error {

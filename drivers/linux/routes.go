@@ -95,6 +95,9 @@ func parseRoute(body []byte, r *route) bool {
 			r.hop.parse(kind, value)
 		}
 	}
+	if r.kind != unix.RTN_UNICAST { // IPv6 lets a blackhole lead to the loopback link
+		r.oif = 0
+	}
 	return table == unix.RT_TABLE_MAIN && !r.hasSrc && r.tos == 0
 }
 

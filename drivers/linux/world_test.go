@@ -48,10 +48,28 @@ func newWorld(t testing.TB) *world {
 			t.Errorf("close driver: %v", err)
 		}
 	})
-	if err := w.host.LinkSetUp(must(w.host.LinkByName("lo"))); err != nil {
+	if err := w.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// setDefaults brings up the loopback link and sets back to the kernel's
+// defaults what a new namespace inherits from the host.
+func (w *world) setDefaults() error {
+	err := w.d.inside(func() error {
+		for _, scope := range []string{"all", "default"} {
+			s := dataplane.Sysctl{Path: "net/ipv4/conf/" + scope + "/promote_secondaries", Value: "0"}
+			if err := writeSysctl(dataplane.Replace, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return w.host.LinkSetUp(must(w.host.LinkByName("lo")))
 }
 
 func must[T any](v T, err error) T {
@@ -194,7 +212,11 @@ func (w *world) flush(verb drivertest.DeedVerb, l netlink.Link) error {
 			if a.Scope != unix.RT_SCOPE_UNIVERSE {
 				return nil
 			}
-			return w.host.AddrDel(l, &a)
+			err := w.host.AddrDel(l, &a)
+			if errors.Is(err, unix.EADDRNOTAVAIL) { // a secondary one went with its primary
+				return nil
+			}
+			return err
 		})
 	case drivertest.FlushRoutes:
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {

@@ -1,11 +1,11 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,7 +153,7 @@ func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 }
 
 func (r *runner) facts(t *testing.T) string {
-	f, err := r.world.Driver().Facts(context.WithoutCancel(t.Context()))
+	f, err := r.world.Driver().Facts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,23 +169,32 @@ func (r *runner) facts(t *testing.T) string {
 				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"))
 		}
 	}
-	for _, route := range f.Routes {
+	b.WriteString(routeFacts(f.Routes))
+	return r.mask(b.String())
+}
+
+// routeFacts prints routes sorted: the kernel's order shows how it stores them
+// and means nothing.
+func routeFacts(routes []driver.Route) string {
+	var out []string
+	for _, route := range routes {
 		if route.Dst.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		fmt.Fprintf(&b, "route %s metric %d", route.Dst, route.Metric)
+		line := fmt.Sprintf("route %s metric %d", route.Dst, route.Metric)
 		for _, h := range route.Hops {
-			fmt.Fprintf(&b, " dev %s", h.Link)
+			line += " dev " + h.Link
 			if h.Via.IsValid() {
-				fmt.Fprintf(&b, " via %s", h.Via)
+				line += " via " + h.Via.String()
 			}
 		}
 		if route.Src.IsValid() {
-			fmt.Fprintf(&b, " src %s", route.Src)
+			line += " src " + route.Src.String()
 		}
-		b.WriteByte('\n')
+		out = append(out, line+"\n")
 	}
-	return r.mask(b.String())
+	slices.Sort(out)
+	return strings.Join(out, "")
 }
 
 func flag(on bool, name string) string {

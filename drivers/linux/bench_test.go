@@ -1,0 +1,141 @@
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+const benchLink = "flannel.1"
+
+// benchExtent covers everything overlay makes.
+var benchExtent = dataplane.Extent{
+	Links:    []string{benchLink},
+	Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+}
+
+// overlay makes a vxlan device and returns ops for that many peers.
+func overlay(t testing.TB, w *world, verb dataplane.Verb, peers int) []dataplane.Op {
+	t.Helper()
+	if err := w.host.LinkAdd(&netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1500, TxQLen: -1}, PeerName: "eth0", PeerNamespace: netlink.NsFd(w.farNS),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Create, Object: dataplane.Link{
+		Name: benchLink, Type: dataplane.LinkVXLAN, MTU: 1450, Up: true,
+		VXLAN: dataplane.VXLAN{VNI: 1, Port: 8472, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3")},
+	}}})
+	return peerOps(verb, peers)
+}
+
+// peerOps returns a neighbour, an FDB entry and a route for each peer, in the
+// order in which a plan has them.
+func peerOps(verb dataplane.Verb, peers int) []dataplane.Op {
+	ops := make([]dataplane.Op, 3*peers)
+	for i := range peers {
+		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i>>8) + 1, byte(i), 0}), 24)
+		mac := dataplane.MAC{2, 0, 0, 0, byte(i >> 8), byte(i)}
+		ops[i] = dataplane.Op{Verb: verb, Object: dataplane.Neigh{
+			NeighKey: dataplane.NeighKey{Link: benchLink, IP: subnet.Addr()}, MAC: mac,
+		}}
+		ops[peers+i] = dataplane.Op{Verb: verb, Object: dataplane.FDBEntry{
+			FDBKey: dataplane.FDBKey{Link: benchLink, MAC: mac}, Dst: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}),
+		}}
+		ops[2*peers+i] = dataplane.Op{Verb: verb, Object: dataplane.Route{
+			RouteKey: dataplane.RouteKey{Dst: subnet}, Link: benchLink, Via: subnet.Addr(), OnLink: true, Protocol: dataplane.Protocol,
+		}}
+	}
+	return ops
+}
+
+func apply(t testing.TB, d *Driver, ops []dataplane.Op) {
+	t.Helper()
+	for _, err := range d.Apply(t.Context(), ops) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkApply measures how long the kernel takes to learn of all peers.
+func BenchmarkApply(b *testing.B) {
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+			w := newWorld(b)
+			add := overlay(b, w, dataplane.Create, peers)
+			del := peerOps(dataplane.Delete, peers)
+			b.ReportAllocs()
+			for b.Loop() {
+				apply(b, w.d, add)
+				b.StopTimer()
+				apply(b, w.d, del)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(add)), "ns/object")
+		})
+	}
+}
+
+// BenchmarkReplace measures writing again what is there already.
+func BenchmarkReplace(b *testing.B) {
+	w := newWorld(b)
+	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))
+	ops := peerOps(dataplane.Replace, 5000)
+	b.ReportAllocs()
+	for b.Loop() {
+		apply(b, w.d, ops)
+	}
+}
+
+// BenchmarkObserve measures a look at all peers, in wall and CPU time.
+func BenchmarkObserve(b *testing.B) {
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+			w := newWorld(b)
+			apply(b, w.d, overlay(b, w, dataplane.Create, peers))
+			b.ReportAllocs()
+			start := cpuTime(b)
+			for b.Loop() {
+				s, err := w.d.Observe(b.Context(), benchExtent)
+				if err != nil || s.Len() < 3*peers {
+					b.Fatalf("observed %d objects, error %v", s.Len(), err)
+				}
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkObserveByLibrary is what the netlink package takes to read the same
+// tables, and the reason why this package parses them itself.
+func BenchmarkObserveByLibrary(b *testing.B) {
+	w := newWorld(b)
+	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))
+	l := must(w.host.LinkByName(benchLink))
+	b.ReportAllocs()
+	start := cpuTime(b)
+	for b.Loop() {
+		must(w.host.NeighList(l.Attrs().Index, netlink.FAMILY_V4))
+		must(w.host.NeighList(l.Attrs().Index, unix.AF_BRIDGE))
+		must(w.host.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: l.Attrs().Index}, netlink.RT_FILTER_OIF))
+	}
+	b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+}
+
+// cpuTime is what the process has used, in user and kernel mode.
+func cpuTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
