@@ -21,7 +21,7 @@ const vxlanConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`
 // world is the smallest surroundings a node can live in: a host that does
 // what it is told, and a store whose content the test writes.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	n     *Node
 	now   time.Time
 	host  dataplane.State
@@ -42,7 +42,7 @@ type world struct {
 	exit     *Exit
 }
 
-func newWorld(t *testing.T, conf string, mod ...func(*Options)) *world {
+func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.Facts{

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// benchWorld is a node that serves that many vxlan peers.
+func benchWorld(b *testing.B, peers int) *world {
+	w := newWorld(b, `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`)
+	for i := range peers {
+		l := vxlanPeer(fmt.Sprintf("10.%d.%d.0-24", 1+i/250, i%250), 0)
+		l.Attrs.PublicIP = w.facts.Links[0].Addrs[0].Prefix.Addr()
+		for range i + 10 {
+			l.Attrs.PublicIP = l.Attrs.PublicIP.Next()
+		}
+		l.Attrs.BackendData = fmt.Appendf(nil, `{"VNI":1,"VtepMAC":"c6:00:00:00:%02x:%02x"}`, i>>8, i&255)
+		w.put(l)
+	}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	return w
+}
+
+// BenchmarkNoChangePass is the core's share of a look that finds all well.
+func BenchmarkNoChangePass(b *testing.B) {
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(peers), func(b *testing.B) {
+			w := benchWorld(b, peers)
+			look := Looked{Facts: w.facts, Have: w.host}
+			b.ReportAllocs()
+			for b.Loop() {
+				w.now = w.now.Add(time.Minute)
+				w.n.Step(w.now, Input{})
+				if w.n.Ready().Look == nil {
+					b.Fatal("no look after a minute")
+				}
+				w.n.Step(w.now, Input{Looked: &look})
+				if r := w.n.Ready(); r.Plan != nil {
+					b.Fatalf("%d changes in a quiet world", len(r.Plan))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFirstPlan renders and diffs all peers against an empty host.
+func BenchmarkFirstPlan(b *testing.B) {
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(peers), func(b *testing.B) {
+			w := benchWorld(b, peers)
+			empty := Looked{Facts: w.facts, Have: dataplane.NewState(0)}
+			b.ReportAllocs()
+			for b.Loop() {
+				w.now = w.now.Add(time.Minute)
+				w.n.host.want = wantCache{}
+				w.n.Step(w.now, Input{})
+				w.n.Step(w.now, Input{Looked: &empty})
+				if r := w.n.Ready(); len(r.Plan) < 3*peers {
+					b.Fatalf("%d changes", len(r.Plan))
+				}
+				w.n.Step(w.now, Input{Applied: &Applied{Errs: make([]error, len(w.n.host.plan))}})
+			}
+		})
+	}
+}
