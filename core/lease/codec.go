@@ -124,16 +124,19 @@ func decodeAddr(raw json.RawMessage) (netip.Addr, error) {
 	return a, nil
 }
 
-// compact returns the data without blanks; nil stands for null, which some
+// compact returns the data in the form in which encoding/json writes it, so
+// that data of equal text stays equal wherever it passes through: without
+// blanks, and with <, > and & escaped. Nil stands for null, which some
 // releases wrote for backends that have no data.
 func compact(raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
 		return nil
 	}
-	var b bytes.Buffer
-	if err := json.Compact(&b, raw); err != nil {
+	var blankless, b bytes.Buffer
+	if err := json.Compact(&blankless, raw); err != nil {
 		panic(fmt.Sprintf("decoded JSON is not JSON: %v", err))
 	}
+	json.HTMLEscape(&b, blankless.Bytes())
 	return b.Bytes()
 }
 
