@@ -74,18 +74,20 @@ func checkEndpoints(endpoints []string) error {
 	}
 	var scheme string
 	for i, e := range endpoints {
+		// Looked for first: a malformed URL holds a password no less, and the
+		// other errors quote what is wrong.
+		if strings.Contains(e, "@") {
+			return fmt.Errorf("entry %d: holds a user; give it as --etcd-username and --etcd-password", i+1)
+		}
 		u, err := url.Parse(e)
 		if err != nil {
-			// url.Error quotes the whole string, which may hold a password.
-			var ue *url.Error
+			var ue *url.Error // quotes the whole string again
 			if errors.As(err, &ue) {
 				err = ue.Err
 			}
 			return fmt.Errorf("entry %d: not a URL: %w", i+1, err)
 		}
 		switch {
-		case u.User != nil:
-			return fmt.Errorf("entry %d: holds a user; give it as --etcd-username and --etcd-password", i+1)
 		case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix" && u.Scheme != "unixs":
 			return fmt.Errorf("%q: want http://HOST:PORT or https://HOST:PORT", e)
 		case strings.HasPrefix(u.Scheme, "http") && (u.Host == "" || strings.Trim(u.Path, "/") != ""):
