@@ -30,13 +30,16 @@ BENCH    ?= .
 FUZZTIME ?= 10s
 HOLD     ?=
 
+# The labs run this daemon instead of building one each.
+export FLANNEL_LAB_DAEMON := $(CURDIR)/bin/flanneld
+
 .DEFAULT_GOAL := help
 
 ##@ See it work
 
 .PHONY: demo
 demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
-	@$(GO) run ./harness/cmd/demo -flanneld bin/flanneld $(if $(HOLD),-hold)
+	@$(GO) run ./harness/cmd/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
 scenario: build ## replay scenarios (NAME=vxlan-heal for one, WORLD=sim|netns for one world)
@@ -59,7 +62,7 @@ clean: ## remove bin/
 ##@ Check
 
 .PHONY: test
-test: check bin/testsum ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
+test: check build bin/testsum ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
 	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' \
 		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
@@ -79,7 +82,7 @@ lint: ## staticcheck, in the version go.mod pins
 	@$(GO) tool staticcheck ./...
 
 .PHONY: bench
-bench: ## benchmarks, one at a time (BENCH=regexp, PKG=./core/...)
+bench: build ## benchmarks, one at a time (BENCH=regexp, PKG=./core/...)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 60m $(PKG) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]'
 
 .PHONY: fuzz
