@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 )
 
 // Decode reads the backend's options into a struct of plain fields named as
@@ -21,26 +20,20 @@ func (b Backend) Decode(into any) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	return fmt.Errorf("Backend %s %s: want %s", wrong.Field, b.value(wrong.Field), wanted(wrong.Type))
+	return fmt.Errorf("Backend %s %s: want %s", wrong.Field, b.valueAt(wrong.Offset), wanted(wrong.Type))
 }
 
-// value returns the text of a member. Where two names match, the last counts,
-// as it does when decoding.
-func (b Backend) value(name string) string {
-	var found json.RawMessage
+// valueAt returns the text of the member whose value lies at an offset.
+func (b Backend) valueAt(offset int64) string {
+	var value json.RawMessage
 	d := json.NewDecoder(bytes.NewReader(b.Options))
 	_, err := d.Token() // the opening brace
-	for err == nil && d.More() {
-		var member json.Token
-		var raw json.RawMessage
-		if member, err = d.Token(); err == nil {
-			err = d.Decode(&raw)
-		}
-		if s, ok := member.(string); ok && strings.EqualFold(s, name) {
-			found = raw
+	for err == nil && d.InputOffset() < offset {
+		if _, err = d.Token(); err == nil { // the member's name
+			err = d.Decode(&value)
 		}
 	}
-	return excerpt(found)
+	return excerpt(value)
 }
 
 func wanted(t reflect.Type) string {
