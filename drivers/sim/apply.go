@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -245,4 +244,3 @@ func validName(name string) bool {
 
 // validMAC reports whether a device can have the address: not a group's.
 func validMAC(m dataplane.MAC) bool { return m[0]&1 == 0 && !m.IsZero() }
-

@@ -2,6 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // Host is a machine: a kernel's tables and what is attached to it.
@@ -9,6 +13,7 @@ type Host struct {
 	world *World
 	name  string
 	stack *stack
+	pods  []*Pod
 
 	changed  func()        // who is told of hints in virtual time
 	hints    chan struct{} // the same for who asks the driver
@@ -72,3 +77,65 @@ func (h *Host) hint() {
 		}
 	})
 }
+
+// AddUplink gives the host an Ethernet link on a segment, that is up, has the
+// addresses given, and an MTU of 1500 bytes. A host with two and Forward is a
+// router.
+func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire, error) {
+	if err := h.AddEthernet(dataplane.Link{Name: name, MTU: 1500, Up: true}); err != nil {
+		return nil, err
+	}
+	l := h.stack.link(name)
+	g.attach(l, underlayLatency)
+	for _, a := range addrs {
+		if err := l.addAddr(a); err != nil {
+			return nil, fmt.Errorf("%s: address %s: %w", l.stack.name, a, err)
+		}
+	}
+	return l.wire, nil
+}
+
+// AddEthernet gives the host an Ethernet link that has carrier but leads
+// nowhere. Name, MTU, MAC and Up count.
+func (h *Host) AddEthernet(o dataplane.Link) error {
+	s := h.stack
+	if s.link(o.Name) != nil {
+		return fmt.Errorf("%s: link %q: %w", h.name, o.Name, driver.ErrExists)
+	}
+	if !validName(o.Name) || o.MTU < minMTU || o.MTU > maxMTU || !o.MAC.IsZero() && !validMAC(o.MAC) {
+		return fmt.Errorf("%s: link %q: %w", h.name, o.Name, driver.ErrInvalid)
+	}
+	s.addLink(o.Name, ethernet, o.MTU, o.MAC).setUp(o.Up)
+	return h.deed(nil, "add link %s", o.Name)
+}
+
+// Wire is what connects a link of the host with a segment, nil if nothing does.
+func (h *Host) Wire(link string) *Wire {
+	if l := h.stack.link(link); l != nil {
+		return l.wire
+	}
+	return nil
+}
+
+// Forward switches IP forwarding on, in both families.
+func (h *Host) Forward() {
+	for _, path := range []string{sysctlForward4, sysctlForward6} {
+		if err := h.SetSysctl(path, "1"); err != nil {
+			panic(fmt.Sprintf("sim: %v", err)) // every host has these
+		}
+	}
+}
+
+// DefaultRoute makes the gateway that of the host.
+func (h *Host) DefaultRoute(gateway netip.Addr) error {
+	all, err := gateway.Prefix(0)
+	if err != nil {
+		return fmt.Errorf("%s: default route: %w", h.name, err)
+	}
+	return h.RouteAdd(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: all}, Via: gateway, Protocol: dataplane.ProtocolBoot,
+	})
+}
+
+// Ping sends an echo request from the host.
+func (h *Host) Ping(dst netip.Addr, o PingOptions) *Probe { return h.stack.ping(dst, o) }

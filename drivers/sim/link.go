@@ -68,7 +68,7 @@ type address struct {
 func (l *link) speaks6() bool { return l.mtu >= minMTU6 }
 
 // disabled6 reports whether IPv6 was switched off on the link.
-func (l *link) disabled6() bool { return l.stack.sysctl6(l, "disable_ipv6") == "1" }
+func (l *link) disabled6() bool { return l.stack.setting(l, cidr.V6, "disable_ipv6") == "1" }
 
 // setUp changes the administrative state, with what the kernel does then:
 // going down takes all routes, neighbours and IPv6 addresses, coming up brings
@@ -85,7 +85,7 @@ func (l *link) setUp(up bool) {
 	}
 	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V4)
-	keep := l.stack.sysctl6(l, "keep_addr_on_down") == "1" || l.stack.sysctls["net/ipv6/conf/all/keep_addr_on_down"] == "1"
+	keep := l.stack.setting(l, cidr.V6, "keep_addr_on_down") == "1" || l.stack.sysctls[sysctlKeep6] == "1"
 	l.stop6(keep)
 }
 
@@ -155,13 +155,4 @@ func (l *link) dropNeighs(f cidr.Family) {
 			delete(l.neighs, ip)
 		}
 	}
-}
-
-// linkLocal is the EUI-64 address of RFC 4291 appendix A.
-func linkLocal(mac dataplane.MAC) netip.Addr {
-	return netip.AddrFrom16([16]byte{
-		0: 0xfe, 1: 0x80,
-		8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff,
-		12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
-	})
 }

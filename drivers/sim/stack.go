@@ -21,7 +21,7 @@ type stack struct {
 	sysctls map[string]string
 
 	ipID  uint32
-	pmtu  map[netip.Addr]int // learnt from ICMP, for packets of our own
+	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for packets of our own
 	parts map[fragKey]*reassembly
 }
 
@@ -31,8 +31,8 @@ func newStack(w *World, name string) *stack {
 		name:    name,
 		local:   map[netip.Addr]int{},
 		fibs:    [2]fib{newFIB(cidr.V4), newFIB(cidr.V6)},
-		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", "net/ipv6/conf/all/keep_addr_on_down": "0"},
-		pmtu:    map[netip.Addr]int{},
+		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", sysctlKeep6: "0", sysctlRPFilter: "0"},
+		pmtu:    map[netip.Addr]pathMTU{},
 		parts:   map[fragKey]*reassembly{},
 	}
 	lo := s.addLink("lo", loopback, 65536, dataplane.MAC{})
@@ -106,8 +106,4 @@ func (s *stack) delLink(l *link) {
 	s.dropSysctls("net/ipv4/conf/" + l.name + "/")
 	s.dropSysctls("net/ipv6/conf/" + l.name + "/")
 	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
-}
-
-func (s *stack) forwards(f cidr.Family) bool {
-	return s.sysctls[[...]string{sysctlForward4, sysctlForward6}[f]] == "1"
 }

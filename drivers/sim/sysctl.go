@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/driver"
 )
 
@@ -18,6 +19,8 @@ var perLink = [2][]struct{ name, value string }{
 const (
 	sysctlForward4 = "net/ipv4/ip_forward"
 	sysctlForward6 = "net/ipv6/conf/all/forwarding"
+	sysctlKeep6    = "net/ipv6/conf/all/keep_addr_on_down"
+	sysctlRPFilter = "net/ipv4/conf/all/rp_filter"
 )
 
 // makeSysctls4 and makeSysctls6 create the settings of a link.
@@ -43,8 +46,9 @@ func (s *stack) dropSysctls(prefix string) {
 	}
 }
 
-func (s *stack) sysctl6(l *link, name string) string {
-	return s.sysctls["net/ipv6/conf/"+l.name+"/"+name]
+// setting returns a setting of a link.
+func (s *stack) setting(l *link, f cidr.Family, name string) string {
+	return s.sysctls[[...]string{"net/ipv4/conf/", "net/ipv6/conf/"}[f]+l.name+"/"+name]
 }
 
 // setSysctl writes a setting as if to its file.

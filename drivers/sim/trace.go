@@ -56,3 +56,12 @@ func hashUint64(h, v uint64) uint64 {
 	}
 	return h
 }
+
+// fold puts bytes into the hash that no line shows.
+func (w *World) fold(b []byte) {
+	h := w.trace.hash
+	for _, c := range b {
+		h = (h ^ uint64(c)) * hashPrime
+	}
+	w.trace.hash = h
+}
