@@ -63,7 +63,7 @@ clean: ## remove bin/
 
 .PHONY: test
 test: check build bin/testsum ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
-	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' \
+	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' -- \
 		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
 .PHONY: check
@@ -93,7 +93,7 @@ fuzz: ## run every fuzz target for FUZZTIME (default 10s) each
 deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)
 	@hack/deps
 
-bin/testsum: $(wildcard hack/testsum/*.go internal/suite/*.go) go.mod
+bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(GO) build -o $@ ./hack/testsum
 
 # The directories with Go files of ours.

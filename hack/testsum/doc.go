@@ -1,4 +1,4 @@
-// Command testsum runs "go test -json" with the arguments it is given, shows
+// Command testsum runs "go test -json" with the arguments after "--", shows
 // progress and every failure in full, and closes with what a reader of a long
 // log wants to know: what ran, what was skipped and why.
 //

@@ -8,12 +8,12 @@ import (
 
 	"gotest.tools/gotestsum/testjson"
 
-	"github.com/flanneld/flannel/internal/suite"
+	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
 // result is one test without subtests, or one spec of a ginkgo suite.
 type result struct {
-	suite.Outcome
+	outcome.Outcome
 	pkg string // relative to the module
 }
 
@@ -28,9 +28,9 @@ func resultsOf(pkg *testjson.Package) []result {
 			}
 		}
 	}
-	add(suite.Passed, pkg.Passed)
-	add(suite.Failed, pkg.Failed)
-	add(suite.Skipped, pkg.Skipped)
+	add(outcome.Passed, pkg.Passed)
+	add(outcome.Failed, pkg.Failed)
+	add(outcome.Skipped, pkg.Skipped)
 	return results
 }
 
@@ -53,16 +53,16 @@ func expand(state string, test testjson.TestCase, pkg *testjson.Package) []resul
 	var specs []result
 	failed := false
 	for _, key := range slices.Sorted(maps.Keys(test.Attributes)) {
-		if outcome, ok := suite.Decode(key, test.Attributes[key]); ok {
-			specs = append(specs, result{outcome, name})
-			failed = failed || outcome.State == suite.Failed
+		if o, ok := outcome.Decode(key, test.Attributes[key]); ok {
+			specs = append(specs, result{o, name})
+			failed = failed || o.State == outcome.Failed
 		}
 	}
-	if len(specs) > 0 && (state != suite.Failed || failed) {
+	if len(specs) > 0 && (state != outcome.Failed || failed) {
 		return specs
 	}
-	self := result{suite.Outcome{State: state, Name: test.Test.Name()}, name}
-	if state == suite.Skipped {
+	self := result{outcome.Outcome{State: state, Name: test.Test.Name()}, name}
+	if state == outcome.Skipped {
 		self.Reason = skipReason(pkg.OutputLines(test))
 	}
 	return append(specs, self)

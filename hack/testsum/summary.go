@@ -8,7 +8,7 @@ import (
 
 	"gotest.tools/gotestsum/testjson"
 
-	"github.com/flanneld/flannel/internal/suite"
+	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
 // tally counts results by how they ended.
@@ -16,11 +16,11 @@ type tally struct{ passed, failed, skipped int }
 
 func (t *tally) add(state string) {
 	switch state {
-	case suite.Passed:
+	case outcome.Passed:
 		t.passed++
-	case suite.Failed:
+	case outcome.Failed:
 		t.failed++
-	case suite.Skipped:
+	case outcome.Skipped:
 		t.skipped++
 	}
 }
@@ -69,7 +69,7 @@ func (s *summary) add(r result) {
 	if world := r.world(); world != "" {
 		s.byWorld[world].add(r.State)
 	}
-	if r.State == suite.Skipped {
+	if r.State == outcome.Skipped {
 		s.skips = append(s.skips, r)
 	}
 }

@@ -6,30 +6,14 @@ package suite
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+
+	"github.com/flanneld/flannel/internal/suite/outcome"
 )
-
-// keyPrefix begins the name of the test attribute that carries one spec's outcome.
-const keyPrefix = "spec-"
-
-// The states of an [Outcome].
-const (
-	Passed  = "passed"
-	Failed  = "failed"
-	Skipped = "skipped"
-)
-
-// Outcome is how one spec ended.
-type Outcome struct {
-	State  string // Passed, Failed or Skipped
-	Name   string
-	Reason string // of a skip
-}
 
 // Run runs all specs of the calling package as one test.
 func Run(t *testing.T, name string) {
@@ -38,41 +22,25 @@ func Run(t *testing.T, name string) {
 	ginkgo.ReportAfterSuite("outcomes", func(report ginkgo.Report) {
 		for i, spec := range report.SpecReports {
 			if spec.LeafNodeType == types.NodeTypeIt {
-				t.Attr(fmt.Sprintf("%s%04d", keyPrefix, i), outcomeOf(spec).encode())
+				t.Attr(fmt.Sprintf("%s%04d", outcome.KeyPrefix, i), outcomeOf(spec).Encode())
 			}
 		}
 	})
 	ginkgo.RunSpecs(t, name)
 }
 
-func outcomeOf(spec ginkgo.SpecReport) Outcome {
-	o := Outcome{State: Passed, Name: words(spec.FullText())}
+func outcomeOf(spec ginkgo.SpecReport) outcome.Outcome {
+	o := outcome.Outcome{State: outcome.Passed, Name: spec.FullText()}
 	switch {
 	case spec.Failed():
-		o.State = Failed
+		o.State = outcome.Failed
 	case spec.State == types.SpecStatePending:
-		o.State, o.Reason = Skipped, "pending"
+		o.State, o.Reason = outcome.Skipped, "pending"
 	case spec.State == types.SpecStateSkipped:
-		o.State, o.Reason = Skipped, words(spec.Failure.Message)
+		o.State, o.Reason = outcome.Skipped, spec.Failure.Message
 		if o.Reason == "" {
 			o.Reason = "filtered out, or an earlier spec of its container failed"
 		}
 	}
 	return o
 }
-
-// encode returns one line, as an attribute must be.
-func (o Outcome) encode() string {
-	return strings.Join([]string{o.State, o.Name, o.Reason}, "\t")
-}
-
-// Decode reads an attribute of a test; false if it is not a spec's outcome.
-func Decode(key, value string) (Outcome, bool) {
-	parts := strings.Split(value, "\t")
-	if !strings.HasPrefix(key, keyPrefix) || len(parts) != 3 {
-		return Outcome{}, false
-	}
-	return Outcome{State: parts[0], Name: parts[1], Reason: parts[2]}, true
-}
-
-func words(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,40 @@
+// Package outcome is what package suite writes into the output of "go test
+// -json" and hack/testsum reads there: how one spec ended, as an attribute of
+// the test that ran the suite. It runs nothing itself.
+package outcome
+
+import "strings"
+
+// KeyPrefix begins the name of an attribute that carries an outcome.
+const KeyPrefix = "spec-"
+
+// The states of an [Outcome].
+const (
+	Passed  = "passed"
+	Failed  = "failed"
+	Skipped = "skipped"
+)
+
+// Outcome is how one spec ended.
+type Outcome struct {
+	State  string // Passed, Failed or Skipped
+	Name   string
+	Reason string // of a skip
+}
+
+// Encode returns one line, as an attribute must be.
+func (o Outcome) Encode() string {
+	return strings.Join([]string{o.State, words(o.Name), words(o.Reason)}, "\t")
+}
+
+// Decode reads an attribute of a test; false if it is not a spec's outcome.
+func Decode(key, value string) (Outcome, bool) {
+	parts := strings.Split(value, "\t")
+	if !strings.HasPrefix(key, KeyPrefix) || len(parts) != 3 {
+		return Outcome{}, false
+	}
+	return Outcome{State: parts[0], Name: parts[1], Reason: parts[2]}, true
+}
+
+// words puts text on one line without tabs.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
