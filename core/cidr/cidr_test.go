@@ -1,0 +1,133 @@
+package cidr
+
+import (
+	"math/big"
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The properties below compare with math/big, which is too slow to choose
+// among thousands of subnets but has no width to overflow.
+
+func bigOf(n Uint128) *big.Int {
+	b := new(big.Int).Lsh(new(big.Int).SetUint64(n.Hi), 64)
+	return b.Or(b, new(big.Int).SetUint64(n.Lo))
+}
+
+func bigAddr(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
+
+var modulus = new(big.Int).Lsh(big.NewInt(1), 128)
+
+func same(t *rapid.T, what string, got Uint128, want *big.Int) {
+	t.Helper()
+	if want = new(big.Int).Mod(want, modulus); bigOf(got).Cmp(want) != 0 {
+		t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// numbers draws words with many equal bits too, where carries happen.
+var numbers = rapid.Custom(func(t *rapid.T) Uint128 {
+	word := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 1 << 63, ^uint64(0)}))
+	return Uint128{word.Draw(t, "hi"), word.Draw(t, "lo")}
+})
+
+var prefixes = rapid.Custom(func(t *rapid.T) netip.Prefix {
+	f := Families[rapid.IntRange(0, 1).Draw(t, "family")]
+	return netip.PrefixFrom(f.Addr(numbers.Draw(t, "address")), rapid.IntRange(0, f.Bits()).Draw(t, "length"))
+})
+
+func TestUint128(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, by := numbers.Draw(t, "a"), numbers.Draw(t, "b"), rapid.IntRange(0, 128).Draw(t, "by")
+		x, y := bigOf(a), bigOf(b)
+		same(t, "a+b", a.Add(b), new(big.Int).Add(x, y))
+		same(t, "a-b", a.Sub(b), new(big.Int).Sub(x, y))
+		same(t, "a<<by", a.Shl(by), new(big.Int).Lsh(x, uint(by)))
+		same(t, "a>>by", a.Shr(by), new(big.Int).Rsh(x, uint(by)))
+		if got, want := a.Cmp(b), x.Cmp(y); got != want {
+			t.Fatalf("cmp: got %d, want %d", got, want)
+		}
+		if got, want := a.Len(), x.BitLen(); got != want {
+			t.Fatalf("len: got %d, want %d", got, want)
+		}
+		if got, want := a.String(), x.String(); got != want {
+			t.Fatalf("string: got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestNumberOfAddress(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := prefixes.Draw(t, "prefix").Addr()
+		same(t, "number", Number(a), bigAddr(a))
+		if got := FamilyOf(a).Addr(Number(a)); got != a {
+			t.Fatalf("back: got %v, want %v", got, a)
+		}
+	})
+}
+
+func TestLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := prefixes.Draw(t, "prefix")
+		last := Last(p)
+		if !p.Contains(last) || last.Next().IsValid() && p.Contains(last.Next()) {
+			t.Fatalf("%v is not the last address of %v", last, p)
+		}
+	})
+}
+
+func TestContains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		outer, inner := prefixes.Draw(t, "outer"), prefixes.Draw(t, "inner")
+		if rapid.Bool().Draw(t, "related") {
+			inner = netip.PrefixFrom(outer.Addr(), min(inner.Bits(), outer.Addr().BitLen()))
+		}
+		want := FamilyOf(outer.Addr()) == FamilyOf(inner.Addr()) &&
+			outer.Contains(inner.Masked().Addr()) && outer.Contains(Last(inner))
+		if got := Contains(outer, inner); got != want {
+			t.Fatalf("%v contains %v: got %v, want %v", outer, inner, got, want)
+		}
+	})
+	if Contains(netip.Prefix{}, netip.MustParsePrefix("10.0.0.0/8")) || Contains(netip.MustParsePrefix("10.0.0.0/8"), netip.Prefix{}) {
+		t.Error("no prefix at all contains or is contained")
+	}
+}
+
+func TestSubnetsOfARange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		network := prefixes.Filter(func(p netip.Prefix) bool { return p.Bits() < p.Addr().BitLen()-1 }).Draw(t, "network").Masked()
+		length := rapid.IntRange(network.Bits()+1, network.Addr().BitLen()-1).Draw(t, "length")
+		// Any number of subnets that fits: count down from the top.
+		all := new(big.Int).Lsh(big.NewInt(1), uint(length-network.Bits()))
+		n := new(big.Int).Mod(bigOf(numbers.Draw(t, "n")), all)
+		index := Uint128{new(big.Int).Rsh(n, 64).Uint64(), new(big.Int).And(n, bigOf(Uint128{Lo: ^uint64(0)})).Uint64()}
+
+		subnet := Subnet(network.Addr(), index, length)
+		if !Contains(network, subnet) || subnet != subnet.Masked() || subnet.Bits() != length {
+			t.Fatalf("subnet %v of %v at length %d is %v", n, network, length, subnet)
+		}
+		want := new(big.Int).Add(bigAddr(network.Addr()), new(big.Int).Lsh(n, uint(network.Addr().BitLen()-length)))
+		same(t, "base", Number(subnet.Addr()), want)
+		same(t, "count", Count(network.Addr(), subnet.Addr(), length), new(big.Int).Add(n, big.NewInt(1)))
+	})
+}
+
+func TestFamily(t *testing.T) {
+	for _, c := range []struct {
+		addr string
+		want Family
+		name string
+		bits int
+	}{
+		{"10.5.0.1", V4, "IPv4", 32},
+		{"fd00::1", V6, "IPv6", 128},
+		{"::ffff:10.5.0.1", V6, "IPv6", 128},
+	} {
+		f := FamilyOf(netip.MustParseAddr(c.addr))
+		if f != c.want || f.String() != c.name || f.Bits() != c.bits {
+			t.Errorf("%s: got %v of %d bits, want %s of %d", c.addr, f, f.Bits(), c.name, c.bits)
+		}
+	}
+}
