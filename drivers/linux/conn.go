@@ -229,17 +229,27 @@ func verdict(m message) error {
 // exchange sends the messages in the out buffer, numbered from first to the
 // connection's seq, and calls refused for each that the kernel refuses. Only
 // the last is answered when it succeeds: messages are handled in order, so
-// silence about the ones before it is consent.
+// silence about the ones before it is consent. An error means that answers
+// were lost, and that nothing is known of those not refused.
 func (c *conn) exchange(first uint32, refused func(i int, err error)) error {
 	at := c.out.lastFlags()
 	native.PutUint16(c.out.buf[at:], native.Uint16(c.out.buf[at:])|unix.NLM_F_ACK)
 	if err := c.send(); err != nil {
 		return err
 	}
+	var lost error
+	flags := 0
 	for {
 		c.in = c.in[:0]
-		b, err := c.receive(0)
-		if err != nil {
+		b, err := c.receive(flags)
+		switch {
+		case err == unix.ENOBUFS:
+			// The socket takes no further answer until it has been emptied.
+			lost, flags = err, unix.MSG_DONTWAIT
+			continue
+		case err == unix.EAGAIN && lost != nil:
+			return lost
+		case err != nil:
 			return err
 		}
 		for m := range messages(b) {
@@ -250,7 +260,7 @@ func (c *conn) exchange(first uint32, refused func(i int, err error)) error {
 				refused(int(m.seq-first), err)
 			}
 			if m.seq == c.seq {
-				return nil
+				return lost
 			}
 		}
 	}

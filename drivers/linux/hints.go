@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,9 @@ type hints struct {
 	file *os.File // the listening socket, in the runtime's poller
 	done chan struct{}
 
-	own   [2]uint32                      // ports of the driver's sockets, whose deeds need no hint
+	// own are the ports of the driver's sockets, whose deeds need no hint. The
+	// kernel does not sign FDB entries and deleted neighbours; these give one.
+	own   []uint32
 	links atomic.Pointer[map[int]string] // links whose neighbours and FDB matter
 }
 
@@ -29,6 +32,14 @@ var groups = [...]int{
 
 // startHints listens in the network namespace of the calling thread.
 func startHints(own ...uint32) (*hints, error) {
+	h, err := newHints(own...)
+	if err == nil {
+		go h.listen()
+	}
+	return h, err
+}
+
+func newHints(own ...uint32) (*hints, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket for hints: %w", err)
@@ -44,10 +55,9 @@ func startHints(own ...uint32) (*hints, error) {
 		out:  make(chan struct{}, 1),
 		file: os.NewFile(uintptr(fd), "rtnetlink"),
 		done: make(chan struct{}),
-		own:  [2]uint32(own),
+		own:  own,
 	}
 	h.watch(nil)
-	go h.listen()
 	return h, nil
 }
 
@@ -93,7 +103,7 @@ func (h *hints) give() {
 // most are not: neighbours that come and go by themselves on other links, and
 // routes of other tables.
 func (h *hints) matters(m message) bool {
-	if m.port != 0 && (m.port == h.own[0] || m.port == h.own[1]) {
+	if m.port != 0 && slices.Contains(h.own, m.port) {
 		return false
 	}
 	switch m.kind {

@@ -1,0 +1,216 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// TestManyPeers takes several batches to write and many receives to read.
+func TestManyPeers(t *testing.T) {
+	const peers = 1500
+	w := newWorld(t)
+	w.withOverlay(t)
+	add := peerOps(dataplane.Create, peers)
+	apply(t, w.d, add)
+	want := dataplane.NewState(peers)
+	for _, op := range add {
+		want.Put(op.Object)
+	}
+	have, err := w.d.Observe(t.Context(), benchExtent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+	for key := range have.Routes {
+		if key.Dst.Addr().IsLinkLocalUnicast() { // the kernel's own, on any link that is up
+			delete(have.Routes, key)
+		}
+	}
+	have.Links = want.Links
+	if d := cmp.Diff(want, have, same); d != "" {
+		t.Fatalf("what was applied reads back otherwise (-want +have):\n%s", d)
+	}
+
+	// Every error finds its op, wherever in a batch that is.
+	again := peerOps(dataplane.Create, peers)
+	for i := range again {
+		if i%7 == 0 {
+			again[i].Verb = dataplane.Replace
+		}
+	}
+	for i, err := range w.d.Apply(t.Context(), again) {
+		if exists := errors.Is(err, driver.ErrExists); exists != (i%7 != 0) {
+			t.Fatalf("op %d, %s: error %v", i, again[i], err)
+		}
+	}
+	apply(t, w.d, peerOps(dataplane.Delete, peers))
+	for i, err := range w.d.Apply(t.Context(), peerOps(dataplane.Delete, peers)) {
+		if !errors.Is(err, driver.ErrNotFound) {
+			t.Fatalf("second delete %d: error %v", i, err)
+		}
+	}
+}
+
+func TestErrorTexts(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	for _, c := range []struct{ op, want string }{
+		{
+			"add link other.1 type vxlan mtu 1450 id 1 dev eth0 local 192.168.64.3 port 8472",
+			"add link other.1 type vxlan mtu 1450 id 1 dev eth0 local 192.168.64.3 port 8472: already exists: " +
+				"link flannel.1 has VNI 1 and port 8472 already; delete it or choose another VNI or port: " +
+				"file exists (A VXLAN device with the specified VNI already exists)",
+		},
+		{
+			"add link eth0 type vxlan mtu 1450 id 2 dev eth0 local 192.168.64.3 port 8472",
+			"add link eth0 type vxlan mtu 1450 id 2 dev eth0 local 192.168.64.3 port 8472: already exists: " +
+				"a link of this name, type veth, is there: file exists",
+		},
+		{
+			"replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 4789",
+			"replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 4789: " +
+				"port is 8472 and cannot become 4789, delete and create the link: not supported by kernel",
+		},
+		{
+			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1",
+			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1: gateway is unreachable: " +
+				"network is unreachable (Nexthop has invalid gateway)",
+		},
+		{
+			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.9 onlink",
+			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.9 onlink: not found: link flannel.9: no such device",
+		},
+		{
+			"del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
+			"del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: not found: no such process",
+		},
+		{
+			"replace sysctl net/ipv6/conf/flannel.9/accept_ra = 0",
+			"replace sysctl net/ipv6/conf/flannel.9/accept_ra = 0: not found: " +
+				"open /proc/sys/net/ipv6/conf/flannel.9/accept_ra: no such file or directory",
+		},
+	} {
+		err := w.d.Apply(t.Context(), ops(t, c.op))[0]
+		if err == nil || err.Error() != c.want {
+			t.Errorf("error\n%v\nwant\n%s", err, c.want)
+		}
+	}
+}
+
+// TestLostAnswers takes away the room for the kernel's answers.
+func TestLostAnswers(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	if err := unix.SetsockoptInt(w.d.bulk.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1); err != nil {
+		if err := unix.SetsockoptInt(w.d.bulk.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	neighs := peerOps(dataplane.Delete, 300)[:300]
+	lost := 0
+	for i, err := range w.d.Apply(t.Context(), neighs) {
+		switch {
+		case errors.Is(err, driver.ErrBusy):
+			lost++
+		case !errors.Is(err, driver.ErrNotFound):
+			t.Errorf("op %d: error %v", i, err)
+		}
+	}
+	if lost == 0 {
+		t.Error("no answer was lost: the test does not reach what it is for")
+	}
+	if err := growReceiveBuffer(w.d.bulk.fd); err != nil {
+		t.Fatal(err)
+	}
+	// What still lies in the socket is nobody's answer.
+	apply(t, w.d, ops(t, "add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"))
+	if s, err := w.d.Observe(t.Context(), benchExtent); err != nil || len(s.Neighs) != 1 {
+		t.Errorf("observed %d neighbours, error %v", len(s.Neighs), err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.d.Apply(ctx, ops(t, "del addr 127.0.0.1/8 dev lo"))[0]; !errors.Is(err, context.Canceled) {
+		t.Errorf("Apply: error %v", err)
+	}
+	if _, err := w.d.Observe(ctx, benchExtent); !errors.Is(err, context.Canceled) {
+		t.Errorf("Observe: error %v", err)
+	}
+	if _, err := w.d.Facts(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Facts: error %v", err)
+	}
+	if _, err := New(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("New: error %v", err)
+	}
+}
+
+// TestNew makes the driver of the process's own namespace, and only looks.
+func TestNew(t *testing.T) {
+	d, err := New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	facts, err := d.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(facts.Links) == 0 || !facts.Links[0].Loopback {
+		t.Errorf("first link is not the loopback: %+v", facts.Links)
+	}
+	s, err := d.Observe(t.Context(), dataplane.Extent{Sysctls: []dataplane.Sysctl{{Path: "net/ipv4/ip_forward"}, {Path: "net/no/such"}}})
+	if err != nil || len(s.Sysctls) != 1 {
+		t.Errorf("observed sysctls %v, error %v", s.Sysctls, err)
+	}
+}
+
+// TestGoneLinkIsNamedByNumber is the race in which a link goes between two readings.
+func TestGoneLinkIsNamedByNumber(t *testing.T) {
+	w := newWorld(t)
+	name, err := newLinks(w.d.query).nameOf(77)
+	if err != nil || name != "if77" {
+		t.Errorf("name %q, error %v", name, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	e := encoder{}
+	e.begin(unix.RTM_NEWROUTE, 0, 1)
+	e.u8(unix.AF_INET, 24, 0, 0, unix.RT_TABLE_MAIN, 3, 0, unix.RTN_UNICAST)
+	e.u32(0)
+	e.attrAddr(unix.RTA_DST, netip.MustParseAddr("10.5.3.0"))
+	at := e.nest(unix.RTA_MULTIPATH)
+	e.u8(16, 0, 4, 0)
+	e.u32(2)
+	e.attrAddr(unix.RTA_GATEWAY, netip.MustParseAddr("192.168.64.4"))
+	e.unnest(at)
+	e.end()
+	f.Add(e.buf)
+	f.Add([]byte(strings.Repeat("\x08\x00\x01\x00", 20)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for m := range messages(b) {
+			var r route
+			parseRoute(m.body, &r)
+			_, _ = parseLink(m.body)
+			parseAddr(m.body)
+			if e, ok := parseEntry(m.body); ok {
+				e.neigh("x")
+				e.fdb("x")
+			}
+			_ = verdict(m)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package linux
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver/drivertest"
+)
+
+// do performs deeds given as text.
+func (w *world) do(t testing.TB, deeds ...string) {
+	t.Helper()
+	for _, line := range deeds {
+		d, err := drivertest.ParseDeed(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Do(t.Context(), d); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+}
+
+// ops parses ops given as text.
+func ops(t testing.TB, lines ...string) []dataplane.Op {
+	t.Helper()
+	var all []dataplane.Op
+	for _, line := range lines {
+		op, err := dataplane.ParseOp(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, op)
+	}
+	return all
+}
+
+// withOverlay sets up an uplink and a vxlan device.
+func (w *world) withOverlay(t testing.TB) {
+	t.Helper()
+	w.do(t, "add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up", "add addr 192.168.64.3/24 dev eth0")
+	apply(t, w.d, ops(t, "add link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 8472"))
+	if _, err := w.d.Observe(t.Context(), benchExtent); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHintFilter(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	var h *hints // hears what the driver's own listener hears, one message at a time
+	if err := w.d.inside(func() (err error) {
+		h, err = newHints(w.d.hints.own...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer h.file.Close()
+	h.watch(*w.d.hints.links.Load())
+	for i, c := range []struct {
+		name  string
+		deeds []string // by others
+		ops   []string // by the driver
+		want  bool
+	}{
+		{name: "ARP churn on the uplink", deeds: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0", "flush-neighs eth0"}},
+		{name: "permanent neighbour on the uplink", deeds: []string{"add neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0"}},
+		{name: "neighbour learnt on the vxlan", deeds: []string{"learn neigh 10.5.7.0 lladdr 02:00:00:00:00:07 dev flannel.1"}},
+		{name: "permanent neighbour on the vxlan", deeds: []string{"add neigh 10.5.8.0 lladdr 02:00:00:00:00:08 dev flannel.1"}, want: true},
+		{name: "neighbours flushed", deeds: []string{"flush-neighs flannel.1"}, want: true},
+		{name: "FDB entry added", deeds: []string{"add fdb 02:00:00:00:00:08 dst 192.168.64.8 dev flannel.1"}, want: true},
+		{name: "FDB flushed", deeds: []string{"flush-fdb flannel.1"}, want: true},
+		{name: "route added", deeds: []string{"add route 10.5.9.0/24 via 192.168.64.9 dev eth0 proto 3"}, want: true},
+		{name: "link down", deeds: []string{"down flannel.1"}, want: true},
+		{name: "link up", deeds: []string{"up flannel.1"}, want: true},
+		{name: "address added", deeds: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},
+		{name: "own neighbour and route", ops: []string{
+			"add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1",
+			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
+			"del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.do(t, c.deeds...)
+			apply(t, w.d, ops(t, c.ops...))
+			got := h.mattersUntilFence(t, w, fmt.Sprintf("fence-%d", i))
+			if got != c.want {
+				t.Errorf("a reason to look: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// mattersUntilFence reads all announcements there are, to the end of which it
+// puts one of its own, and tells whether any mattered.
+func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
+	t.Helper()
+	if err := w.far.LinkSetAlias(must(w.far.LinkByName("lo")), fence); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.host.LinkSetAlias(must(w.host.LinkByName("lo")), fence); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, readSize)
+	matters := false
+	for {
+		n, err := h.file.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m := range messages(buf[:n]) {
+			if bytes.Contains(m.body, []byte(fence)) {
+				return matters
+			}
+			matters = matters || h.matters(m)
+		}
+	}
+}
+
+func TestHintsArrive(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	for _, deed := range []string{"down flannel.1", "up flannel.1", "mtu eth0 1400", "del link flannel.1 type vxlan mtu 0 id 0 port 0"} {
+		drain(w.d.hints.out)
+		w.do(t, deed)
+		expectHint(t, w.d.hints)
+	}
+}
+
+func TestHintAfterOverflow(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	var h *hints
+	if err := w.d.inside(func() (err error) {
+		h, err = newHints(w.d.hints.own...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	raw := must(h.file.SyscallConn())
+	if err := raw.Control(func(fd uintptr) {
+		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1); err != nil {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The driver's own deeds give no hints: only the overflow can.
+	apply(t, w.d, peerRoutes(200))
+	go h.listen()
+	expectHint(t, h)
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// peerRoutes returns ops that add that many routes.
+func peerRoutes(n int) []dataplane.Op { return peerOps(dataplane.Create, n)[2*n:] }
+
+func TestCloseEndsHints(t *testing.T) {
+	w := newWorld(t)
+	d, err := Open(t.Context(), w.d.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-d.hints.done:
+	default:
+		t.Error("the goroutine outlives the driver")
+	}
+	if err := w.host.LinkSetAlias(must(w.host.LinkByName("lo")), "still there"); err != nil {
+		t.Error(err)
+	}
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+func expectHint(t *testing.T, h *hints) {
+	t.Helper()
+	select {
+	case <-h.out:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no hint")
+	}
+}
