@@ -22,18 +22,20 @@ type Outcome struct {
 	Reason string // of a skip
 }
 
-// Encode returns one line, as an attribute must be.
+// Encode returns one line, as an attribute must be. It has no blanks at its
+// end, where go test would remove them.
 func (o Outcome) Encode() string {
-	return strings.Join([]string{o.State, words(o.Name), words(o.Reason)}, "\t")
+	return strings.TrimSpace(strings.Join([]string{o.State, words(o.Name), words(o.Reason)}, "\t"))
 }
 
 // Decode reads an attribute of a test; false if it is not a spec's outcome.
 func Decode(key, value string) (Outcome, bool) {
-	parts := strings.Split(value, "\t")
-	if !strings.HasPrefix(key, KeyPrefix) || len(parts) != 3 {
+	state, rest, ok := strings.Cut(value, "\t")
+	if !ok || !strings.HasPrefix(key, KeyPrefix) {
 		return Outcome{}, false
 	}
-	return Outcome{State: parts[0], Name: parts[1], Reason: parts[2]}, true
+	name, reason, _ := strings.Cut(rest, "\t")
+	return Outcome{State: state, Name: name, Reason: reason}, true
 }
 
 // words puts text on one line without tabs.

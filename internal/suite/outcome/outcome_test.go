@@ -16,7 +16,7 @@ func TestDecodeReadsWhatEncodeWrites(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for _, kv := range [][2]string{{"other", "passed\ta\t"}, {"spec-1", "passed"}, {"spec-1", "a\tb\tc\td"}} {
+	for _, kv := range [][2]string{{"other", "passed\ta"}, {"spec-1", "passed"}, {"spec-1", ""}} {
 		if o, ok := outcome.Decode(kv[0], kv[1]); ok {
 			t.Errorf("Decode(%q, %q) = %+v, want none", kv[0], kv[1], o)
 		}
