@@ -25,7 +25,7 @@ var _ = Describe("a sample", Ordered, ContinueOnFailure, func() {
 	It("is skipped", func() { Skip("there is\nno kernel") })
 	PIt("is pending", func() {})
 	It("fails", func() { Expect(1).To(Equal(2)) })
-	// The last one leaves a dot with no end of line behind it.
+	// The last one leaves a dot with no end of line behind it, which must not matter.
 	It("passes", func() { Expect(1).To(Equal(1)) })
 })
 

@@ -20,7 +20,6 @@ func Run(t *testing.T, name string) {
 	t.Helper()
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.ReportAfterSuite("outcomes", func(report ginkgo.Report) {
-		fmt.Println() // an attribute behind ginkgo's dots would not be recognised
 		for i, spec := range report.SpecReports {
 			if spec.LeafNodeType == types.NodeTypeIt {
 				t.Attr(fmt.Sprintf("%s%04d", outcome.KeyPrefix, i), outcomeOf(spec).Encode())
