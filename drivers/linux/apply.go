@@ -135,6 +135,7 @@ func (a *applier) mustBeThere(r dataplane.Route) error {
 	if !a.there[family][r] {
 		return unix.ESRCH
 	}
+	delete(a.there[family], r) // a second delete must not meet another's route
 	return nil
 }
 
@@ -145,8 +146,8 @@ func (a *applier) readRoutes(family cidr.Family) (map[dataplane.Route]bool, erro
 	}
 	there := make(map[dataplane.Route]bool, a.d.peers)
 	var r route
-	for m := range messages(b) {
-		if m.kind != unix.RTM_NEWROUTE || !parseRoute(m.body, &r) {
+	for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+		if !parseRoute(body, &r) {
 			continue
 		}
 		v, err := r.value(a.links)
