@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -30,6 +31,9 @@ func (s *stack) apply(op dataplane.Op) error {
 	case dataplane.Sysctl:
 		if op.Verb == dataplane.Delete {
 			return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)
+		}
+		if !fs.ValidPath(o.Path) {
+			return fmt.Errorf("path leaves /proc/sys: %w", driver.ErrInvalid)
 		}
 		return s.setSysctl(o.Path, o.Value)
 	}
@@ -100,15 +104,15 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 
 func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
 	f := cidr.FamilyOf(o.Dst.Addr())
-	if verb == dataplane.Delete && o.Other != "" {
-		return s.delOther(o)
+	if verb == dataplane.Delete {
+		return s.fibs[f].delete(o)
+	}
+	if o.Other != "" {
+		return fmt.Errorf("a route of form %s is not made: %w", o.Other, driver.ErrUnsupported)
 	}
 	r, err := s.routeOf(o)
 	if err != nil {
 		return err
-	}
-	if verb == dataplane.Delete {
-		return s.delRoute(r)
 	}
 	if err := s.checkHop(f, r.hop, o.Scope); err != nil {
 		return err
@@ -188,31 +192,6 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, l.name, driver.ErrUnreachable)
 	}
 	return nil
-}
-
-// delRoute deletes the very route given.
-func (s *stack) delRoute(want *route) error {
-	f := &s.fibs[cidr.FamilyOf(want.dst.Addr())]
-	for _, r := range f.byDst[want.dst] {
-		if r.metric == want.metric && r.link == want.link && r.via == want.via &&
-			r.proto == want.proto && r.scope == want.scope {
-			f.removeAt(want.dst, func(o *route) bool { return o == r })
-			return nil
-		}
-	}
-	return driver.ErrNotFound
-}
-
-// delOther deletes the first route with the key and protocol, whatever it is.
-func (s *stack) delOther(o dataplane.Route) error {
-	f := &s.fibs[cidr.FamilyOf(o.Dst.Addr())]
-	for _, r := range f.byDst[o.Dst] {
-		if r.metric == kernelMetric(o.RouteKey) && r.proto == o.Protocol {
-			f.removeAt(o.Dst, func(x *route) bool { return x == r })
-			return nil
-		}
-	}
-	return driver.ErrNotFound
 }
 
 // family is that of a vxlan link's outer packets.

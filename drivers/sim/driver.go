@@ -117,7 +117,7 @@ func (l *link) observe(state *dataplane.State) {
 	state.AddLink(dataplane.Link{Name: l.name, Type: l.kind.infoKind(), MTU: l.mtu, MAC: l.mac, Up: l.up, VXLAN: l.vxlan})
 	for _, f := range cidr.Families {
 		for _, a := range l.addrs[f] {
-			if !a.prefix.Addr().IsLinkLocalUnicast() && l.kind != loopback {
+			if !linkScope(a.prefix.Addr()) && l.kind != loopback {
 				state.AddAddr(dataplane.Addr{Link: l.name, Prefix: a.prefix})
 			}
 		}
@@ -175,23 +175,18 @@ func (r *route) leavesBy(links map[string]bool) bool {
 	return false
 }
 
-// value is the route in the core's words. What they cannot say reads as the
-// kernel shows it: an IPv6 blackhole lies on the loopback link.
+// value is the route in the core's words.
 func (r *route) value() dataplane.Route {
 	v := dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
 		Via:      r.via, OnLink: r.onlink, Scope: r.scope, Protocol: r.proto,
 	}
-	six := cidr.FamilyOf(r.dst.Addr()) == cidr.V6
-	if six && v.Metric == metricDefault6 {
+	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 && v.Metric == metricDefault6 {
 		v.Metric = 0
 	}
 	switch {
 	case r.link == nil:
 		v.Other = "blackhole"
-		if six {
-			v.Link = "lo"
-		}
 	case len(r.more) > 0:
 		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
 	default:
@@ -199,3 +194,7 @@ func (r *route) value() dataplane.Route {
 	}
 	return v
 }
+
+// linkScope reports whether the kernel gives an address that scope; to an IPv4
+// one it gives none by itself.
+func linkScope(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }

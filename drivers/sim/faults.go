@@ -101,7 +101,7 @@ func (h *Host) FlushAddrs(name string) error {
 	return h.onLink(name, func(l *link) error {
 		for _, f := range cidr.Families {
 			for _, a := range slices.Clone(l.addrs[f]) {
-				if !a.prefix.Addr().IsLinkLocalUnicast() {
+				if !linkScope(a.prefix.Addr()) {
 					_ = l.delAddr(a.prefix) // a secondary may be gone with its primary
 				}
 			}

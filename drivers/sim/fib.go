@@ -84,25 +84,28 @@ func (f *fib) add(r *route, only bool) error {
 	return nil
 }
 
-// replace puts a route in the place of the first of its metric. The kernel
-// refuses if the very route stands further behind.
+// replace puts a route in the place of the first of its metric, or adds it. If
+// it stands further behind, it leaves that place.
 func (f *fib) replace(r *route) error {
 	list := f.byDst[r.dst]
-	first := -1
-	for i, o := range list {
-		if o.metric != r.metric {
-			continue
-		}
-		if first < 0 {
-			first = i
-		} else if f.family == cidr.V4 && o.same(r) {
-			return driver.ErrExists
-		}
-	}
+	first := slices.IndexFunc(list, func(o *route) bool { return o.metric == r.metric })
 	if first < 0 {
 		return f.add(r, true)
 	}
 	list[first] = r
+	f.removeAt(r.dst, func(o *route) bool { return o != r && o.same(r) })
+	return nil
+}
+
+// delete removes the very route given.
+func (f *fib) delete(want dataplane.Route) error {
+	list := f.byDst[want.Dst]
+	at := slices.IndexFunc(list, func(r *route) bool { return r.value() == want })
+	if at < 0 {
+		return driver.ErrNotFound
+	}
+	r := list[at]
+	f.removeAt(want.Dst, func(o *route) bool { return o == r })
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 	case v.VNI > maxVNI || o.MTU > maxMTU || o.MTU != 0 && o.MTU < minMTU:
 		return fmt.Errorf("VNI or MTU out of range: %w", driver.ErrInvalid)
 	case !o.MAC.IsZero() && !validMAC(o.MAC):
-		return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound) // EADDRNOTAVAIL
+		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
 	case v.Parent != "" && s.link(v.Parent) == nil:
 		return fmt.Errorf("no link %q: %w", v.Parent, driver.ErrNotFound)
 	}
@@ -113,8 +113,10 @@ func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 		return err
 	}
 	if l.kind == vxlan {
-		v := &l.vxlan
-		v.Parent, v.Local, v.Learning = o.VXLAN.Parent, o.VXLAN.Local, o.VXLAN.Learning
+		l.retarget(o.VXLAN)
+		if o.MTU > l.mtuLimit() { // the kernel notices when the rest is done
+			return fmt.Errorf("MTU %d is more than %s can carry: %w", o.MTU, o.VXLAN.Parent, driver.ErrInvalid)
+		}
 	}
 	if o.MTU != 0 {
 		l.setMTU(o.MTU)
@@ -126,13 +128,25 @@ func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 	return nil
 }
 
+// retarget changes the parameters of a vxlan link that can change. Its MTU
+// shrinks to what a new parent can carry.
+func (l *link) retarget(v dataplane.VXLAN) {
+	if l.vxlan == v {
+		return
+	}
+	l.vxlan = v
+	if limit := l.mtuLimit(); l.mtu > limit {
+		l.setMTU(limit)
+	}
+}
+
 // checkAdjust says what the kernel has against a change, before any is made.
 func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
 	if o.MTU != 0 && (o.MTU < minMTU || o.MTU > maxMTU) {
 		return fmt.Errorf("MTU out of range: %w", driver.ErrInvalid)
 	}
 	if !o.MAC.IsZero() && !validMAC(o.MAC) {
-		return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound) // EADDRNOTAVAIL
+		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
 	}
 	if l.kind != vxlan {
 		return nil
@@ -146,8 +160,8 @@ func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
 		return fmt.Errorf("local address of another family: %w", driver.ErrUnsupported)
 	case want.Parent != "" && s.link(want.Parent) == nil:
 		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
-	case o.MTU > after.mtuLimit():
-		return fmt.Errorf("MTU %d is more than %s can carry: %w", o.MTU, want.Parent, driver.ErrInvalid)
+	case have.Parent != "" && want.Parent == "":
+		return fmt.Errorf("parent cannot be taken away: %w", driver.ErrUnsupported)
 	}
 	if o.Up && !l.up {
 		return s.listenVXLAN(l)
