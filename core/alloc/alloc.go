@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -66,7 +67,7 @@ func records(snap *lease.Snapshot) func(yield func(lease.Key) bool) {
 // family by itself. The error says which range is exhausted.
 func Choose(network config.Network, snap *lease.Snapshot, rng *rand.Rand) (lease.Key, error) {
 	var subnets [2]netip.Prefix
-	var errs []error
+	var failed []string
 	for _, f := range cidr.Families {
 		r := network.Of(f)
 		if !r.Enabled() {
@@ -80,11 +81,11 @@ func Choose(network config.Network, snap *lease.Snapshot, rng *rand.Rand) (lease
 		}
 		var err error
 		if subnets[f], err = choose(r, taken, rng); err != nil {
-			errs = append(errs, err)
+			failed = append(failed, err.Error())
 		}
 	}
-	if len(errs) > 0 {
-		return lease.Key{}, errors.Join(errs...)
+	if len(failed) > 0 {
+		return lease.Key{}, errors.New(strings.Join(failed, "; "))
 	}
 	return lease.Key{V4: subnets[cidr.V4], V6: subnets[cidr.V6]}, nil
 }
