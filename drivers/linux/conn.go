@@ -25,6 +25,10 @@ const (
 	patience = 30 * time.Second
 )
 
+// niceToHave are short acknowledgements (Linux 4.3), notes in them (4.12) and
+// dumps filtered by the kernel (4.20). Whoever reads a dump filters, too.
+var niceToHave = [...]int{unix.NETLINK_CAP_ACK, unix.NETLINK_EXT_ACK, unix.NETLINK_GET_STRICT_CHK}
+
 // errInterrupted says that a dump never came out consistent.
 var errInterrupted = errors.New("tables kept changing while they were read")
 
@@ -56,12 +60,14 @@ func (c *conn) setUp() error {
 	wait := unix.NsecToTimeval(patience.Nanoseconds())
 	if err := errors.Join(
 		unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
-		unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1),
-		unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
-		unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1),
 		unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
 	); err != nil {
 		return err
+	}
+	for _, option := range niceToHave {
+		if err := unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, option, 1); err != nil && err != unix.ENOPROTOOPT {
+			return err
+		}
 	}
 	if err := growReceiveBuffer(c.fd); err != nil {
 		return err
@@ -109,7 +115,7 @@ func (c *conn) send() error {
 // receive appends one datagram to the in buffer and returns it.
 func (c *conn) receive(flags int) ([]byte, error) {
 	if cap(c.in)-len(c.in) < readSize {
-		grown := make([]byte, len(c.in), 2*cap(c.in))
+		grown := make([]byte, len(c.in), 2*max(cap(c.in), readSize))
 		copy(grown, c.in)
 		c.in = grown
 	}

@@ -45,9 +45,9 @@ func readLinkFacts(ls *links) (driver.Facts, error) {
 		if err != nil {
 			return driver.Facts{}, err
 		}
-		for m := range messages(b) {
-			a, ok := parseAddr(m.body)
-			if !ok || m.kind != unix.RTM_NEWADDR {
+		for body := range answers(b, unix.RTM_NEWADDR, afOf(family)) {
+			a, ok := parseAddr(body)
+			if !ok {
 				continue
 			}
 			if i, ok := at[a.index]; ok {
@@ -77,9 +77,8 @@ func (d *Driver) readRouteFacts(ls *links) ([]driver.Route, error) {
 			return nil, err
 		}
 		var r route
-		for m := range messages(b) {
-			if m.kind != unix.RTM_NEWROUTE || !parseRoute(m.body, &r) ||
-				r.kind != unix.RTN_UNICAST || r.protocol == dataplane.Protocol {
+		for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+			if !parseRoute(body, &r) || r.kind != unix.RTN_UNICAST || r.protocol == dataplane.Protocol {
 				continue
 			}
 			fact, err := r.fact(ls)

@@ -102,11 +102,8 @@ func (ls *links) all() ([]link, error) {
 		return nil, fmt.Errorf("dump links: %w", err)
 	}
 	var all []link
-	for m := range messages(b) {
-		if m.kind != unix.RTM_NEWLINK {
-			continue
-		}
-		l, err := parseLink(m.body)
+	for body := range answers(b, unix.RTM_NEWLINK, unix.AF_UNSPEC) {
+		l, err := parseLink(body)
 		if err != nil {
 			return nil, err
 		}

@@ -121,6 +121,18 @@ func messages(b []byte) iter.Seq[message] {
 	}
 }
 
+// answers walks over the bodies of a dump's messages of one type and address
+// family. A kernel without IPv6 answers a question about it with all families.
+func answers(b []byte, kind uint16, family byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for m := range messages(b) {
+			if m.kind == kind && len(m.body) > 0 && m.body[0] == family && !yield(m.body) {
+				return
+			}
+		}
+	}
+}
+
 // attrs walks over the attributes behind a message's fixed header.
 func attrs(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {

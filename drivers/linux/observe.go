@@ -76,8 +76,8 @@ func (o *observer) readAddrs() error {
 			if err != nil {
 				return err
 			}
-			for m := range messages(b) {
-				if a, ok := parseAddr(m.body); ok && a.index == index && a.permanentGlobal() {
+			for body := range answers(b, unix.RTM_NEWADDR, afOf(family)) {
+				if a, ok := parseAddr(body); ok && a.index == index && a.permanentGlobal() {
 					o.state.AddAddr(dataplane.Addr{Link: name, Prefix: a.prefix})
 				}
 			}
@@ -93,8 +93,8 @@ func (o *observer) readNeighs() error {
 			if err != nil {
 				return err
 			}
-			for m := range messages(b) {
-				e, ok := parseEntry(m.body)
+			for body := range answers(b, unix.RTM_NEWNEIGH, afOf(family)) {
+				e, ok := parseEntry(body)
 				if !ok || e.index != index {
 					continue
 				}
@@ -113,8 +113,8 @@ func (o *observer) readFDB() error {
 		if err != nil {
 			return err
 		}
-		for m := range messages(b) {
-			e, ok := parseEntry(m.body)
+		for body := range answers(b, unix.RTM_NEWNEIGH, unix.AF_BRIDGE) {
+			e, ok := parseEntry(body)
 			if !ok || e.index != index {
 				continue
 			}
@@ -134,8 +134,8 @@ func (o *observer) readRoutes() error {
 			return err
 		}
 		var r route
-		for m := range messages(b) {
-			if m.kind != unix.RTM_NEWROUTE || !parseRoute(m.body, &r) || !o.inExtent(&r) {
+		for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+			if !parseRoute(body, &r) || !o.inExtent(&r) {
 				continue
 			}
 			v, err := r.value(o.links)

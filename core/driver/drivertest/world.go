@@ -2,7 +2,9 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -65,23 +67,36 @@ const Ethernet dataplane.LinkType = "ethernet"
 func ParseDeed(line string) (Deed, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	d := Deed{Verb: DeedVerb(verb)}
-	var err error
+	words, err := strings.Fields(rest), error(nil)
 	switch d.Verb {
 	case Add, Append, Learn, Remove, AddBlackhole:
 		d.Object, err = dataplane.ParseObject(rest)
 	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB:
-		d.Link = rest
+		if err = wantWords(words, 1); err == nil {
+			d.Link = words[0]
+		}
 	case SetMTU:
-		_, err = fmt.Sscanf(rest, "%s %d", &d.Link, &d.MTU)
+		if err = wantWords(words, 2); err == nil {
+			d.Link = words[0]
+			d.MTU, err = strconv.Atoi(words[1])
+		}
 	case SetMAC:
-		var mac string
-		d.Link, mac, _ = strings.Cut(rest, " ")
-		d.MAC, err = dataplane.ParseMAC(mac)
+		if err = wantWords(words, 2); err == nil {
+			d.Link = words[0]
+			d.MAC, err = dataplane.ParseMAC(words[1])
+		}
 	default:
-		err = fmt.Errorf("unknown verb")
+		err = errors.New("unknown verb")
 	}
 	if err != nil {
 		return Deed{}, fmt.Errorf("deed %q: %w", line, err)
 	}
 	return d, nil
+}
+
+func wantWords(words []string, n int) error {
+	if len(words) != n {
+		return fmt.Errorf("want %d words behind the verb, have %d", n, len(words))
+	}
+	return nil
 }
