@@ -10,12 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-
-	"github.com/flanneld/flannel/core/lease"
 )
 
 // Why a store is not synced, where etcd itself does not say it.
 var (
+	errClosed    = errors.New("store is closed")
 	errNotYet    = errors.New("etcd has not been read yet")
 	errStarting  = errors.New("watch not yet established")
 	errCompacted = errors.New("watch fell behind: its next revision has been compacted")
@@ -29,7 +28,7 @@ func (s *Store) run(cfg clientv3.Config) {
 	for s.ctx.Err() == nil {
 		synced, err := s.attempt(cfg)
 		if s.ctx.Err() != nil {
-			err = errors.New("store is closed")
+			err = errClosed
 		}
 		s.lost(err)
 		if synced {
@@ -110,10 +109,7 @@ func (s *Store) list(ctx context.Context) (revision int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var config lease.Document
-	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
-		config = lease.Document{Data: kv.Value, Revision: kv.ModRevision}
-	}
+	config := resp.Responses[0].GetResponseRange().Kvs
 	leases := resp.Responses[1].GetResponseRange().Kvs
 	revision = resp.Header.Revision
 
@@ -122,8 +118,8 @@ func (s *Store) list(ctx context.Context) (revision int64, err error) {
 		if s.table != nil {
 			before = s.table.revision
 		}
-		s.table = newTable(s.subnets, revision, leases, s.table)
-		s.config, s.stale, s.err = config, true, errStarting
+		s.table = newTable(s.subnets, revision, config, leases, s.table)
+		s.stale, s.err = true, errStarting
 	})
 	if revision < before {
 		s.o.Log.Warn("etcd was wiped or restored: its revision went back", "from", before, "to", revision)
@@ -131,14 +127,17 @@ func (s *Store) list(ctx context.Context) (revision int64, err error) {
 	return revision, nil
 }
 
-// watch follows the changes after a revision until the stream ends, and says
+// watch follows the changes since a revision until the stream ends, and says
 // why it ended. It calls cancel when it has waited too long.
 func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc, revision int64) (synced bool, err error) {
 	// Silence is noticed by a timer that every message winds up again.
 	alive := time.AfterFunc(s.o.Timeout, func() { cancel(errSilent) })
 	defer alive.Stop()
 
-	stream, err := s.openWatch(ctx, revision+1)
+	// Events of this very revision come once more and are skipped. A watch from
+	// the next one would get no answer to its heartbeats until somebody writes
+	// something somewhere: etcd gives none for a revision that it has not reached.
+	stream, err := s.openWatch(ctx, revision)
 	if err != nil {
 		return false, s.watchError(ctx, err)
 	}
@@ -233,17 +232,7 @@ func (s *Store) watchError(ctx context.Context, err error) error {
 // fold brings the events of one message into the table.
 func (s *Store) fold(events []*clientv3.Event) {
 	s.update(func() {
-		seen := s.table.revision
-		for _, e := range events {
-			switch key := string(e.Kv.Key); {
-			case key == s.configKey && e.Type == clientv3.EventTypeDelete:
-				s.config = lease.Document{}
-			case key == s.configKey:
-				s.config = lease.Document{Data: e.Kv.Value, Revision: e.Kv.ModRevision}
-			case e.Kv.ModRevision > seen:
-				s.table.apply(e)
-			}
-		}
+		s.table.apply(events)
 		s.stale = true
 	})
 }

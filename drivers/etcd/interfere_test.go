@@ -222,4 +222,3 @@ func (s *spiedStream) RecvMsg(m any) error {
 	}
 	return err
 }
-

@@ -28,7 +28,6 @@ type Store struct {
 
 	mu     sync.Mutex
 	table  *table // nil until the first list
-	config lease.Document
 	snap   *lease.Snapshot
 	stale  bool // the table is newer than snap
 	synced bool
@@ -79,7 +78,7 @@ func (s *Store) View() lease.View {
 	s.mu.Lock()
 	var fresh []lease.Quarantined
 	if s.stale {
-		s.snap, fresh = s.table.snapshot(s.config)
+		s.snap, fresh = s.table.snapshot()
 		s.stale = false
 	}
 	v := lease.View{Snapshot: s.snap, Synced: s.synced, Err: s.err}
@@ -117,6 +116,9 @@ func (s *Store) start(work func()) {
 // do runs the requests of one call of the store, bounded by its timeout, by
 // ctx and by the life of the store.
 func (s *Store) do(ctx context.Context, call func(context.Context, *clientv3.Client) error) error {
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errClosed, s.ctx.Err())
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, cancel)

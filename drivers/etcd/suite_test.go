@@ -16,13 +16,13 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/internal/suite"
 )
 
 func TestStore(t *testing.T) {
-	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	RunSpecs(t, "etcd lease store")
+	suite.Run(t, "etcd lease store")
 }
 
 // shared serves all tests that do not need to ill-treat their server; each

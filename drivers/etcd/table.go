@@ -18,13 +18,16 @@ import (
 // inside the store.
 type table struct {
 	dir string
-	// revision is that of the list or of the last event. A message's own
-	// revision is no use: while a watch catches up it is ahead of the events.
-	// Events of the config do not count either, because they come by a watch
-	// of their own that may be ahead.
+	// revision is that of the list or of the last event of a lease. A message's
+	// own revision is no use: while a watch catches up it is ahead of the events.
 	revision int64
-	records  []*record // in the order of compare
-	byRaw    map[string]*record
+	// config comes by a watch of its own, which may be ahead of the leases' or
+	// behind, so it has a revision of its own as well.
+	config         lease.Document
+	configRevision int64
+
+	records []*record // in the order of compare
+	byRaw   map[string]*record
 }
 
 // record is one key of the store.
@@ -42,13 +45,16 @@ type record struct {
 
 // newTable holds what a list returned. From the table before, it takes the
 // last good values of keys whose present value does not decode.
-func newTable(dir string, revision int64, kvs []*mvccpb.KeyValue, before *table) *table {
+func newTable(dir string, revision int64, config, leases []*mvccpb.KeyValue, before *table) *table {
 	t := &table{
-		dir: dir, revision: revision,
-		records: make([]*record, 0, len(kvs)),
-		byRaw:   make(map[string]*record, len(kvs)),
+		dir: dir, revision: revision, configRevision: revision,
+		records: make([]*record, 0, len(leases)),
+		byRaw:   make(map[string]*record, len(leases)),
 	}
-	for _, kv := range kvs {
+	for _, kv := range config {
+		t.config = lease.Document{Data: kv.Value, Revision: kv.ModRevision}
+	}
+	for _, kv := range leases {
 		var old *record
 		// In a datastore whose revision went back, nothing is what it was.
 		if before != nil && before.revision <= revision {
@@ -62,9 +68,27 @@ func newTable(dir string, revision int64, kvs []*mvccpb.KeyValue, before *table)
 	return t
 }
 
-// apply brings in one event.
-func (t *table) apply(e *clientv3.Event) {
-	t.revision = e.Kv.ModRevision
+// apply brings in the events of one message. What the table has seen already
+// is skipped: nothing ever moves it backwards.
+func (t *table) apply(events []*clientv3.Event) {
+	seen, configSeen := t.revision, t.configRevision
+	for _, e := range events {
+		switch revision := e.Kv.ModRevision; {
+		case strings.HasPrefix(string(e.Kv.Key), t.dir):
+			if revision > seen {
+				t.revision = revision
+				t.applyLease(e)
+			}
+		case revision > configSeen:
+			t.configRevision, t.config = revision, lease.Document{}
+			if e.Type == clientv3.EventTypePut {
+				t.config = lease.Document{Data: e.Kv.Value, Revision: revision}
+			}
+		}
+	}
+}
+
+func (t *table) applyLease(e *clientv3.Event) {
 	old := t.byRaw[string(e.Kv.Key)]
 	if e.Type == clientv3.EventTypeDelete {
 		if old != nil {
@@ -146,8 +170,8 @@ func compareBool(a, b bool) int {
 
 // snapshot returns the table as it stands, and those records set aside that
 // were not reported before.
-func (t *table) snapshot(config lease.Document) (*lease.Snapshot, []lease.Quarantined) {
-	s := &lease.Snapshot{Revision: t.revision, Config: config}
+func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
+	s := &lease.Snapshot{Revision: t.revision, Config: t.config}
 	s.Leases = make([]lease.Lease, 0, len(t.records))
 	var fresh []lease.Quarantined
 	var taken *record // whose lease was taken last

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // Options say where the data lies and who can reach it.
@@ -37,9 +38,10 @@ type Options struct {
 
 // Server is a running etcd.
 type Server struct {
-	lock   *os.File
-	etcd   *embed.Etcd
-	client *clientv3.Client
+	lock       *os.File
+	etcd       *embed.Etcd
+	client     *clientv3.Client
+	endStreams context.CancelFunc
 }
 
 // Start runs an etcd and returns when it can serve. Ending ctx ends only the wait.
@@ -63,8 +65,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
 	}
+	streams, endStreams := context.WithCancel(context.Background())
+	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(until(streams))}
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
+		endStreams()
 		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
 	select {
@@ -76,11 +81,32 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		err = fmt.Errorf("wait until ready: %w", context.Cause(ctx))
 	}
 	if err != nil {
+		endStreams()
 		e.Close()
 		return nil, fmt.Errorf("embedded etcd in %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
-	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server)}, nil
+	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server), endStreams: endStreams}, nil
 }
+
+// until ends all streams when ctx ends. By itself, etcd waits seconds for the
+// watches of its clients to end before it closes, and they never do.
+func until(ctx context.Context) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		streamCtx, cancel := context.WithCancel(stream.Context())
+		defer cancel()
+		stop := context.AfterFunc(ctx, cancel)
+		defer stop()
+		return handle(srv, &endedStream{stream, streamCtx})
+	}
+}
+
+// endedStream is a stream with a context that ends earlier.
+type endedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *endedStream) Context() context.Context { return s.ctx }
 
 // configure translates the options into those of a cluster of one.
 func configure(o Options) (*embed.Config, error) {
@@ -162,6 +188,7 @@ func (s *Server) Err() <-chan error { return s.etcd.Err() }
 
 // Close ends the server. The data stays.
 func (s *Server) Close() error {
+	s.endStreams()
 	err := s.client.Close()
 	s.etcd.Close()
 	if errors.Is(err, context.Canceled) {

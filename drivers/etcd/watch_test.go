@@ -1,0 +1,271 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/flanneld/flannel/drivers/etcd/embedded"
+)
+
+var _ = Describe("following etcd", func() {
+	var (
+		o   Options
+		p   *proxy
+		dir string
+	)
+	BeforeEach(func() {
+		o = options(shared)
+		dir = o.Prefix + "/subnets/"
+		p = newProxy(shared.Endpoints()[0])
+		o.Endpoints = []string{p.endpoint()}
+		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
+		put(shared, dir+"10.5.2.0-24", value("192.0.2.2"))
+	})
+	// change is what the store has to find out about by itself.
+	change := func() {
+		GinkgoHelper()
+		remove(shared, dir+"10.5.1.0-24")
+		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))
+	}
+	changed := []string{"10.5.2.0-24", "10.5.3.0-24"}
+	unchanged := []string{"10.5.1.0-24", "10.5.2.0-24"}
+
+	It("goes on after every lost connection (E10)", func() {
+		s := openSynced(o)
+		for i := range 5 {
+			p.cut()
+			Eventually(s.View).Should(HaveField("Synced", false))
+			Expect(s.View().Err).To(HaveOccurred())
+			put(shared, dir+"10.5.9.0-24", value(fmt.Sprintf("192.0.2.%d", 100+i)))
+			p.heal()
+			eventuallySynced(s)
+			Expect(leaseOf(s, "10.5.9.0-24").Attrs).To(Equal(attrs(fmt.Sprintf("192.0.2.%d", 100+i))))
+		}
+	})
+
+	It("keeps the last snapshot while etcd is away, and notices (E10)", func() {
+		s := openSynced(o)
+		p.cut()
+		change()
+		Eventually(s.View).Should(HaveField("Err", MatchError(ContainSubstring("etcd: "))))
+		Expect(s.View().Synced).To(BeFalse())
+		Expect(subnets(s)()).To(Equal(unchanged))
+		p.heal()
+		eventuallySynced(s)
+		Expect(subnets(s)()).To(Equal(changed))
+		Expect(s.View().Err).NotTo(HaveOccurred())
+	})
+
+	It("notices silence where nothing is refused (E10, E14)", func() {
+		o.Heartbeat, o.Timeout = 50*ms, 500*ms
+		s := openSynced(o)
+		p.blackhole()
+		change()
+		Eventually(s.View).Should(HaveField("Synced", false))
+		Expect(s.View().Err).To(MatchError(Or(
+			Equal("etcd: watch "+dir+": watch is silent"), ContainSubstring("deadline exceeded"))))
+		Expect(subnets(s)()).To(Equal(unchanged))
+		p.heal()
+		Eventually(subnets(s)).Should(Equal(changed))
+		eventuallySynced(s)
+	})
+
+	It("does not take an idle etcd for a silent one", func() {
+		o.Heartbeat, o.Timeout = 20*ms, 10*time.Second
+		var answers atomic.Int64
+		o, m := o.onWatch(func() {}, func(m any) {
+			if resp := m.(*pb.WatchResponse); !resp.Created && len(resp.Events) == 0 {
+				answers.Add(1)
+			}
+		}).metered()
+		s := openSynced(o)
+		Eventually(answers.Load).Should(BeNumerically(">=", 3))
+		Expect(s.View().Synced).To(BeTrue())
+		Expect(m.counts()["Txn"]).To(Equal(1))
+	})
+
+	It("leaves no stream of a former attempt behind (E16)", func() {
+		o, m := o.metered()
+		s := openSynced(o)
+		for range 5 {
+			p.cut()
+			Eventually(s.View).Should(HaveField("Synced", false))
+			p.heal()
+			eventuallySynced(s)
+		}
+		Expect(m.counts()["Watch"]).To(BeNumerically(">=", 6))
+		Expect(m.openStreams()).To(Equal(1))
+		s.Close()
+		Expect(m.openStreams()).To(BeZero())
+	})
+
+	It("reads again when the next revision has been compacted", func() {
+		var before func()
+		o = o.onWatch(func() {
+			if before != nil {
+				before()
+			}
+		}, func(any) {})
+		var compacted int
+		// Between the list and the watch, history is made and destroyed.
+		before = func() {
+			if compacted++; compacted > 1 {
+				return
+			}
+			change()
+			revision := put(shared, dir+"10.5.2.0-24", value("192.0.2.2"))
+			_, err := shared.Client().Compact(context.Background(), revision)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		s := openSynced(o)
+		Eventually(subnets(s)).Should(Equal(changed))
+		eventuallySynced(s)
+		Expect(compacted).To(Equal(2))
+	})
+
+	It("catches up over a compaction while it was cut off", func() {
+		s := openSynced(o)
+		p.cut()
+		change()
+		revision := put(shared, dir+"10.5.2.0-24", value("192.0.2.2"))
+		_, err := shared.Client().Compact(context.Background(), revision)
+		Expect(err).NotTo(HaveOccurred())
+		p.heal()
+		Eventually(subnets(s)).Should(Equal(changed))
+	})
+
+	It("says why a watch is refused", func() {
+		var bad bool
+		o = o.onWatch(func() {}, func(m any) {
+			if resp := m.(*pb.WatchResponse); bad {
+				resp.Canceled, resp.CancelReason = true, "no rights"
+			}
+		})
+		bad = true
+		s := open(o)
+		Eventually(s.View).Should(HaveField("Err", MatchError("etcd: watch "+dir+": refused: no rights")))
+		Expect(subnets(s)()).To(Equal(unchanged), "what was read is good all the same")
+	})
+
+	It("reads again when a sign of life comes from an older revision", func() {
+		o.Heartbeat = 20 * ms
+		forge := make(chan struct{}, 1)
+		o, m := o.onWatch(func() {}, func(m any) {
+			resp := m.(*pb.WatchResponse)
+			if resp.Created || len(resp.Events) > 0 {
+				return
+			}
+			select {
+			case <-forge:
+				resp.Header.Revision = 1
+			default:
+			}
+		}).metered()
+		openSynced(o)
+		Expect(m.counts()["Txn"]).To(Equal(1))
+		forge <- struct{}{}
+		Eventually(func() int { return m.counts()["Txn"] }).Should(Equal(2))
+	})
+
+	It("applies no event twice", func() {
+		var first *pb.WatchResponse
+		o = o.onWatch(func() {}, func(m any) {
+			resp := m.(*pb.WatchResponse)
+			switch {
+			case len(resp.Events) == 0:
+			case first == nil:
+				first = &pb.WatchResponse{Header: resp.Header, Events: resp.Events}
+			default: // the second message brings the first again, behind its own
+				resp.Events = append(resp.Events, first.Events...)
+			}
+		})
+		s := openSynced(o)
+		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))
+		Eventually(subnets(s)).Should(HaveLen(3))
+		remove(shared, dir+"10.5.3.0-24")
+		put(shared, dir+"10.5.4.0-24", value("192.0.2.4"))
+		Eventually(subnets(s)).Should(Equal([]string{"10.5.1.0-24", "10.5.2.0-24", "10.5.4.0-24"}))
+	})
+})
+
+var _ = Describe("a server", func() {
+	It("may be restarted", func(ctx SpecContext) {
+		eo := embedded.Options{Dir: GinkgoT().TempDir(), UnsafeNoSync: true}
+		server, err := embedded.Start(ctx, eo)
+		Expect(err).NotTo(HaveOccurred())
+		o := options(server)
+		put(server, o.Prefix+"/subnets/10.5.1.0-24", value("192.0.2.1"))
+		s := openSynced(o)
+		g, err := s.Create(ctx, key("10.5.2.0-24"), attrs("192.0.2.2"), lifetime)
+		Expect(err).NotTo(HaveOccurred())
+
+		eo.ListenClient = server.Endpoints()
+		Expect(server.Close()).To(Succeed())
+		Eventually(s.View).Should(HaveField("Synced", false))
+		server = startServer(ctx, eo)
+		eventuallySynced(s)
+		Expect(subnets(s)()).To(Equal([]string{"10.5.1.0-24", "10.5.2.0-24"}))
+		_, err = s.Renew(ctx, g)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("may lose its data, and with it its revisions", func(ctx SpecContext) {
+		dir := filepath.Join(GinkgoT().TempDir(), "data")
+		eo := embedded.Options{Dir: dir, UnsafeNoSync: true}
+		server, err := embedded.Start(ctx, eo)
+		Expect(err).NotTo(HaveOccurred())
+		o := options(server)
+		for i := range 20 {
+			put(server, fmt.Sprintf("%s/subnets/10.5.%d.0-24", o.Prefix, i), value("192.0.2.1"))
+		}
+		put(server, o.Prefix+"/config", "{}")
+		s := openSynced(o)
+		Expect(subnets(s)()).To(HaveLen(20))
+		was := s.View().Snapshot.Revision
+
+		eo.ListenClient = server.Endpoints()
+		Expect(server.Close()).To(Succeed())
+		Expect(os.RemoveAll(dir)).To(Succeed())
+		server = startServer(ctx, eo)
+		put(server, o.Prefix+"/subnets/10.5.77.0-24", value("192.0.2.77"))
+		Eventually(subnets(s)).Should(Equal([]string{"10.5.77.0-24"}))
+		Expect(s.View().Snapshot.Revision).To(BeNumerically("<", was))
+		Expect(s.View().Snapshot.Config.Revision).To(BeZero())
+		// Following goes on, far below the revisions of before.
+		put(server, o.Prefix+"/subnets/10.5.78.0-24", value("192.0.2.78"))
+		Eventually(subnets(s)).Should(Equal([]string{"10.5.77.0-24", "10.5.78.0-24"}))
+		eventuallySynced(s)
+	})
+})
+
+var _ = Describe("a burst of changes", func() {
+	It("ends in the same snapshot as a list", func() {
+		o := options(shared)
+		s := openSynced(o)
+		var last string
+		for i := range 1000 {
+			last = fmt.Sprintf("%s/subnets/10.%d.%d.0-24", o.Prefix, i/250, i%250)
+			put(shared, last, value("192.0.2.1"))
+			if i%3 == 0 {
+				remove(shared, last)
+			}
+		}
+		last = strings.TrimPrefix(last, o.Prefix+"/subnets/")
+		Eventually(func() bool {
+			snap := s.View().Snapshot
+			return len(snap.Leases) > 0 && snap.Leases[len(snap.Leases)-1].Key == key("10.3.98.0-24")
+		}).Should(BeTrue(), last)
+		remove(shared, o.Prefix+"/subnets/"+last)
+		listed := openSynced(o).View().Snapshot
+		Eventually(func() any { return s.View().Snapshot.Leases }).Should(Equal(listed.Leases))
+	})
+})
