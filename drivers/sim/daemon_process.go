@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// How long things take; each is drawn between half and one and a half of this.
+const (
+	lookTime  = 200 * time.Microsecond
+	planTime  = 100 * time.Microsecond
+	opTime    = 10 * time.Microsecond
+	writeTime = time.Millisecond
+)
+
+// process is one run of a daemon. Whatever it waits for comes back through
+// arrive, so that a halted one stands still and a dead one does nothing.
+type process struct {
+	daemon *Daemon
+	node   *node.Node
+	driver driver.Driver
+	client *StoreClient
+	clock  time.Duration // what its clock is off by
+	label  processLabels
+
+	input node.Input // what happened since the last turn
+	next  *Event     // the turn that takes it in
+	wake  *Event
+
+	plans  bool // a plan is under way
+	writes bool // writes are under way
+
+	halted   bool
+	inbox    []func() // what arrived while halted
+	stopping bool
+	dead     bool
+}
+
+// processLabels are made once: they name every event of the process.
+type processLabels struct{ turn, wake, look, plan, write string }
+
+func newProcess(d *Daemon, n *node.Node) *process {
+	name := d.host.name
+	return &process{
+		daemon: d, node: n, driver: d.host.Driver(), clock: d.offset,
+		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write"},
+	}
+}
+
+// begin connects the process with its surroundings and gives it its first turn.
+func (p *process) begin() {
+	p.client = p.daemon.store.Client(p.daemon.host.name, StoreClientOptions{Reachable: p.daemon.opts.Reachable, Clock: p.now})
+	p.client.OnChange(p.viewChanged)
+	p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
+	p.viewChanged()
+}
+
+func (p *process) viewChanged() {
+	view := p.client.View()
+	p.input.View = &view
+	p.poke()
+}
+
+func (p *process) hinted() {
+	p.input.Hint = true
+	p.poke()
+}
+
+// now is what the process takes for the time.
+func (p *process) now() time.Time { return p.daemon.host.world.Now().Add(p.clock) }
+
+// poke asks for a turn. All that happens until then is one step.
+func (p *process) poke() {
+	if !p.next.Pending() {
+		p.next = p.after(0, p.label.turn, p.turn)
+	}
+}
+
+// turn is one step of the node, and the beginning of all that it asks for.
+func (p *process) turn() {
+	if p.stopping {
+		return
+	}
+	in := p.input
+	p.input = node.Input{}
+	p.node.Step(p.now(), in)
+	ready := p.node.Ready()
+	for _, e := range ready.Events {
+		p.daemon.note(e.Kind, e.Text)
+	}
+	if ready.Exit != nil {
+		p.daemon.ended(*ready.Exit)
+		return
+	}
+	p.start(ready)
+	p.wake.Cancel()
+	if !ready.Wake.IsZero() {
+		p.wake = p.after(ready.Wake.Sub(p.now()), p.label.wake, p.turn)
+	}
+}
+
+func (p *process) start(ready node.Ready) {
+	if ready.Look != nil {
+		extent := *ready.Look
+		p.after(p.about(lookTime), p.label.look, func() { p.look(extent) })
+	}
+	if ready.Plan != nil {
+		p.plans = true
+		p.after(p.about(planTime), p.label.plan, func() { p.apply(ready.Plan, nil) })
+	}
+	if ready.Writes != nil {
+		p.writes = true
+		p.after(p.about(writeTime), p.label.write, func() { p.write(ready.Writes, nil) })
+	}
+	if ready.Request != nil && p.boundary() {
+		p.client.Do(*ready.Request, p.requested)
+	}
+}
+
+// look reads the host. What it saw may be old by the time the node hears of it.
+func (p *process) look(extent dataplane.Extent) {
+	var l node.Looked
+	ctx := context.Background()
+	if l.Facts, l.Err = p.driver.Facts(ctx); l.Err == nil {
+		l.Have, l.Err = p.driver.Observe(ctx, extent)
+	}
+	p.after(p.about(lookTime), p.label.look, func() {
+		if p.boundary() {
+			p.input.Looked = &l
+			p.poke()
+		}
+	})
+}
+
+// apply performs what is left of a plan, all of it or the next op.
+func (p *process) apply(plan []dataplane.Op, errs []error) {
+	if !p.boundary() {
+		return
+	}
+	some := plan[len(errs):]
+	if p.daemon.opts.OneByOne && len(some) > 0 {
+		some = some[:1]
+	}
+	errs = append(errs, p.driver.Apply(context.Background(), some)...)
+	if len(errs) < len(plan) {
+		p.after(p.about(opTime), p.label.plan, func() { p.apply(plan, errs) })
+		return
+	}
+	p.after(p.about(planTime), p.label.plan, func() {
+		if p.boundary() {
+			p.plans = false
+			p.input.Applied = &node.Applied{Errs: errs}
+			p.finished()
+		}
+	})
+}
+
+// write replaces what is left of a set of files, one at a time.
+func (p *process) write(writes []node.Write, errs []error) {
+	if !p.boundary() {
+		return
+	}
+	errs = append(errs, p.daemon.replace(writes[len(errs)]))
+	if p.dead { // the machine went down on it
+		return
+	}
+	if len(errs) < len(writes) {
+		p.after(p.about(writeTime), p.label.write, func() { p.write(writes, errs) })
+		return
+	}
+	p.after(0, p.label.write, func() {
+		if p.boundary() {
+			p.writes = false
+			p.input.Wrote = &node.Wrote{Errs: errs}
+			p.finished()
+		}
+	})
+}
+
+func (p *process) requested(r node.Requested) {
+	p.arrive(func() {
+		if p.boundary() {
+			p.input.Requested = &r
+			p.poke()
+		}
+	})
+}
+
+// finished follows the end of an effect that a stop waits for.
+func (p *process) finished() {
+	if p.stopping {
+		p.stopIfIdle()
+		return
+	}
+	p.poke()
+}
+
+func (p *process) stopIfIdle() {
+	if p.stopping && !p.plans && !p.writes {
+		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
+	}
+}
+
+// boundary counts, and reports whether the process outlives it.
+func (p *process) boundary() bool {
+	d := p.daemon
+	if d.boundaries++; d.boundaries == d.killAt {
+		d.note("boundary", fmt.Sprint(d.boundaries))
+		d.Kill()
+	}
+	return !p.dead
+}
+
+// about draws a duration around the typical one.
+func (p *process) about(typical time.Duration) time.Duration {
+	return typical/2 + upTo(p.daemon.host.world.Rand("daemon/"+p.daemon.host.name), typical)
+}
+
+func (p *process) after(d time.Duration, label string, fn func()) *Event {
+	return p.daemon.host.world.After(d, label, func() { p.arrive(fn) })
+}
+
+func (p *process) arrive(fn func()) {
+	switch {
+	case p.dead:
+	case p.halted:
+		p.inbox = append(p.inbox, fn)
+	default:
+		fn()
+	}
+}
+
+func (p *process) halt() {
+	p.halted = true
+	p.client.Freeze(true)
+}
+
+func (p *process) resume() {
+	if p.dead {
+		return
+	}
+	p.halted = false
+	inbox := p.inbox
+	p.inbox = nil
+	p.client.Freeze(false)
+	for _, fn := range inbox {
+		p.arrive(fn)
+	}
+}
+
+// die lets go of everything. What is on its way to the store gets there.
+func (p *process) die() {
+	p.dead = true
+	p.client.Close()
+	p.next.Cancel()
+	p.wake.Cancel()
+	p.daemon.host.OnHint(nil)
+}
