@@ -133,3 +133,36 @@ func TestRecordsAreListed(t *testing.T) {
 		}
 	}
 }
+
+// eventKind is how the node and the agent name what they log.
+var eventKind = regexp.MustCompile(`(?:\b(?:event|once)\((?:Info|Warning|Error), |Kind: )"([a-z-]+)"`)
+
+func TestLogKindsAreExplained(t *testing.T) {
+	manual, err := os.ReadFile("operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	for path, text := range sources(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") || !strings.HasPrefix(path, "../core/node/") && !strings.HasPrefix(path, "../core/agent/") {
+			continue
+		}
+		for _, m := range eventKind.FindAllStringSubmatch(text, -1) {
+			said[m[1]] = true
+		}
+	}
+	_, table, _ := strings.Cut(string(manual), "\n## The log\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for kind := range said {
+		if !strings.Contains(table, "`"+kind+"`") {
+			t.Errorf("operations.md does not explain log lines that begin with %s:", kind)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
+			if !said[m[1]] {
+				t.Errorf("operations.md explains %s, which nobody logs", m[1])
+			}
+		}
+	}
+}
