@@ -1,0 +1,65 @@
+package dataplane
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestAddAndPutAgree: both ways to fill a state, in any order, make the same state.
+func TestAddAndPutAgree(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(everyKind), "\n")
+	put, added := NewState(0), NewState(len(lines))
+	for i, line := range lines {
+		o, err := ParseObject(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put.Put(o)
+		if o, err = ParseObject(lines[len(lines)-1-i]); err != nil {
+			t.Fatal(err)
+		}
+		switch o := o.(type) {
+		case Link:
+			added.AddLink(o)
+		case Addr:
+			added.AddAddr(o)
+		case Route:
+			added.AddRoute(o)
+		case Neigh:
+			added.AddNeigh(o)
+		case FDBEntry:
+			added.AddFDB(o)
+		case Sysctl:
+			added.AddSysctl(o)
+		}
+	}
+	if put.Dump() != added.Dump() {
+		t.Errorf("put:\n%s\nadded:\n%s", put.Dump(), added.Dump())
+	}
+	if put.Len() != len(lines) || added.Len() != len(lines) {
+		t.Errorf("%d and %d objects, want %d", put.Len(), added.Len(), len(lines))
+	}
+}
+
+func TestAddReplacesUnderTheSameKey(t *testing.T) {
+	s := NewState(0)
+	for _, line := range []string{
+		"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
+		"route 10.5.3.0/24 via 192.168.64.9 dev eth0",
+		"route 10.5.3.0/24 dev eth1 metric 5",
+		"neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1",
+		"neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:46 dev flannel.1",
+	} {
+		o, err := ParseObject(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Put(o)
+	}
+	const want = "neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:46 dev flannel.1\n" +
+		"route 10.5.3.0/24 dev eth1 metric 5\n" +
+		"route 10.5.3.0/24 via 192.168.64.9 dev eth0\n"
+	if got := s.Dump(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
