@@ -6,10 +6,11 @@ import (
 	"net/netip"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
-	"pgregory.net/rapid"
 )
 
 func network(t testing.TB, members string) config.Network {

@@ -97,7 +97,7 @@ func excerpt(raw []byte) string {
 	const most = 80
 	text := strings.Join(strings.Fields(string(raw)), " ")
 	if len(text) > most {
-		return text[:most] + "..."
+		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return text
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-var comparable = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
 func ipRange(network string, length int, first, last string) Range {
 	return Range{netip.MustParsePrefix(network), length, netip.MustParseAddr(first), netip.MustParseAddr(last)}
@@ -50,7 +50,7 @@ func TestDerivation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, n.Of(f), comparable); d != "" {
+			if d := cmp.Diff(c.want, n.Of(f), byValue); d != "" {
 				t.Errorf("range (-want +got):\n%s", d)
 			}
 			if n.V4.Enabled() && n.V6.Enabled() {
@@ -86,7 +86,7 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, got, comparable); d != "" {
+			if d := cmp.Diff(c.want, got, byValue); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})

@@ -66,8 +66,8 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if len(value) > maxValue {
 		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)
 	}
-	var raw struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data json.RawMessage }
-	if err := json.Unmarshal(value, &raw); err != nil || bytes.HasPrefix(bytes.TrimSpace(value), []byte("null")) {
+	var raw *struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data json.RawMessage }
+	if err := json.Unmarshal(value, &raw); err != nil || raw == nil {
 		return Attrs{}, fmt.Errorf("lease value %s: not a JSON object", excerpt(value))
 	}
 	if raw.PublicIP == nil {

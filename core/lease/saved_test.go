@@ -16,7 +16,7 @@ type all struct {
 	Grant    Grant
 }
 
-var comparable = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}, Key{})
+var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}, Key{})
 
 func TestSavedReadsBack(t *testing.T) {
 	saved := all{
@@ -49,7 +49,7 @@ func TestSavedReadsBack(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if d := cmp.Diff(saved, got, comparable); d != "" {
+	if d := cmp.Diff(saved, got, byValue); d != "" {
 		t.Errorf("what was read back differs (-want +got):\n%s", d)
 	}
 }
@@ -85,7 +85,7 @@ func FuzzSaved(f *testing.F) {
 		if err := json.Unmarshal(written, &again); err != nil {
 			t.Fatalf("%v\n%s", err, written)
 		}
-		if d := cmp.Diff(saved, again, comparable, cmpopts.EquateApproxTime(0), cmpopts.EquateEmpty()); d != "" {
+		if d := cmp.Diff(saved, again, byValue, cmpopts.EquateApproxTime(0), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("what was read back differs (-want +got):\n%s", d)
 		}
 	})

@@ -19,7 +19,7 @@ var (
 	dual = config.Network{V4: on4, V6: on6}
 )
 
-var comparable = cmpopts.EquateComparable(netip.Addr{})
+var byValue = cmpopts.EquateComparable(netip.Addr{})
 
 func permanent(prefix string) driver.LinkAddr {
 	p := netip.MustParsePrefix(prefix)
@@ -315,7 +315,7 @@ func TestSelectLeavesTheFactsAlone(t *testing.T) {
 	if _, err := Select(Options{CanReach: "8.8.8.8"}, dual, f); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(facts(), f, comparable, cmpopts.EquateComparable(netip.Prefix{})); d != "" {
+	if d := cmp.Diff(facts(), f, byValue, cmpopts.EquateComparable(netip.Prefix{})); d != "" {
 		t.Errorf("facts changed (-before +after):\n%s", d)
 	}
 	if r := f.Routes[:len(f.Routes)+1][len(f.Routes)]; r.Dst.IsValid() {
