@@ -211,7 +211,7 @@ var _ = Describe("a server", func() {
 		eo.ListenClient = server.Endpoints()
 		Expect(server.Close()).To(Succeed())
 		Eventually(s.View).Should(HaveField("Synced", false))
-		server = startServer(ctx, eo)
+		startServer(ctx, eo)
 		eventuallySynced(s)
 		Expect(subnets(s)()).To(Equal([]string{"10.5.1.0-24", "10.5.2.0-24"}))
 		_, err = s.Renew(ctx, g)

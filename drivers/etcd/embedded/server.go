@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +28,6 @@ type Options struct {
 	// UnsafeNoSync leaves it to the kernel when data reaches the disk. It is
 	// for data that a power cut may take, such as a test's.
 	UnsafeNoSync bool
-	// AuthTokenTTL is how many seconds a token lives once authentication is
-	// enabled; default: etcd's.
-	AuthTokenTTL uint
 	// Logger receives etcd's own log; default: nobody does.
 	Logger *zap.Logger
 }
@@ -114,7 +110,6 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.Name = "flannel" // etcd warns about its own default name
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.UnsafeNoSync
-	cfg.AuthTokenTTL = cmp.Or(o.AuthTokenTTL, cfg.AuthTokenTTL)
 
 	// There is no second member to talk to. etcd wants to know a peer URL all
 	// the same, but need not listen there.

@@ -1,0 +1,234 @@
+package etcd
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"pgregory.net/rapid"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+const testDir = "/coreos.com/network/subnets/"
+
+// history is a toy of an etcd: what was written, in order.
+type history struct {
+	revision int64
+	now      map[string]*mvccpb.KeyValue
+	events   []*clientv3.Event
+}
+
+func (h *history) put(key, value string, id int64) {
+	h.revision++
+	kv := &mvccpb.KeyValue{
+		Key: []byte(key), Value: []byte(value), Lease: id,
+		CreateRevision: h.revision, ModRevision: h.revision,
+	}
+	if old := h.now[key]; old != nil {
+		kv.CreateRevision = old.CreateRevision
+	}
+	h.now[key] = kv
+	h.events = append(h.events, &clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
+}
+
+func (h *history) remove(key string) {
+	if h.now[key] == nil {
+		return
+	}
+	h.revision++
+	delete(h.now, key)
+	h.events = append(h.events, &clientv3.Event{
+		Type: clientv3.EventTypeDelete,
+		Kv:   &mvccpb.KeyValue{Key: []byte(key), ModRevision: h.revision},
+	})
+}
+
+// list returns what a list would, in etcd's order.
+func (h *history) list() []*mvccpb.KeyValue {
+	var kvs []*mvccpb.KeyValue
+	for _, kv := range h.now {
+		kvs = append(kvs, kv)
+	}
+	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	return kvs
+}
+
+// Whatever is written, and in whatever portions it is seen, watching and
+// listing end in the same snapshot.
+func TestWatchingIsListing(t *testing.T) {
+	keys := []string{
+		"10.5.1.0-24", "10.5.1.9-24", "a/10.5.1.0-24", "10.5.10.0-24", "10.5.9.0-24",
+		"10.5.9.0-24&fd00:10:5:9::-64", "0.0.0.0-0&fd00::-64", "0.0.0.0-0", "10.5.1.0-33", "x", "",
+	}
+	values := []string{value("192.0.2.1"), value("192.0.2.2"), "{}", "not JSON", ""}
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{now: map[string]*mvccpb.KeyValue{}}
+		watched := newTable(testDir, 0, nil, nil, nil)
+		var seen int
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			k := testDir + rapid.SampledFrom(keys).Draw(t, "key")
+			if rapid.Bool().Draw(t, "put") {
+				h.put(k, rapid.SampledFrom(values).Draw(t, "value"), rapid.Int64Range(0, 2).Draw(t, "id"))
+			} else {
+				h.remove(k)
+			}
+			switch rapid.IntRange(0, 4).Draw(t, "then") {
+			case 0: // see all that happened since
+				watched.apply(h.events[seen:])
+				seen = len(h.events)
+			case 1: // see some of it again
+				again := rapid.IntRange(0, seen).Draw(t, "again")
+				watched.apply(h.events[again:seen])
+			case 2: // lose the stream
+				watched = newTable(testDir, h.revision, nil, h.list(), watched)
+				seen = len(h.events)
+			}
+		}
+		watched.apply(h.events[seen:])
+		got, _ := watched.snapshot()
+
+		// A list knows no former values, so those that stand in for a bad one
+		// are left out of the comparison.
+		want, _ := newTable(testDir, h.revision, nil, h.list(), nil).snapshot()
+		if diff := cmp.Diff(current(h, want), current(h, got), comparers()); diff != "" {
+			t.Fatalf("watched (-listed +watched):\n%s", diff)
+		}
+		names := make([]string, len(got.Leases))
+		for i, l := range got.Leases {
+			names[i] = l.Key.String()
+		}
+		if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+			t.Fatalf("not sorted, or twice the same: %v", names)
+		}
+	})
+}
+
+// A value that stands in for a bad one is a former one of the same record, not
+// of another that happened to have the same key and revisions before the
+// datastore lost its data.
+func TestWipedDataLendsNothing(t *testing.T) {
+	old := &history{now: map[string]*mvccpb.KeyValue{}}
+	old.put(testDir+"10.5.1.0-24", value("192.0.2.1"), 1)
+	before := newTable(testDir, 100, nil, old.list(), nil)
+	wiped := &history{now: map[string]*mvccpb.KeyValue{}}
+	wiped.put(testDir+"10.5.1.0-24", "not JSON", 0)
+
+	for _, tt := range []struct {
+		revision int64
+		want     int
+	}{{100, 1}, {99, 0}} {
+		s, _ := newTable(testDir, tt.revision, nil, wiped.list(), before).snapshot()
+		if len(s.Leases) != tt.want || len(s.Quarantined) != 1 {
+			t.Errorf("at revision %d: %v, %v, want %d leases", tt.revision, s.Leases, s.Quarantined, tt.want)
+		}
+	}
+}
+
+// current returns the snapshot with only those leases and quarantines that
+// the present values account for.
+func current(h *history, s *lease.Snapshot) lease.Snapshot {
+	bad := map[lease.Key]bool{}
+	for _, q := range s.Quarantined {
+		bad[q.Key] = true
+	}
+	c := lease.Snapshot{Revision: s.Revision}
+	for _, l := range s.Leases {
+		if !bad[l.Key] {
+			c.Leases = append(c.Leases, l)
+		}
+	}
+	for _, q := range s.Quarantined {
+		if !strings.Contains(q.Reason, "already") && h.now[q.Raw] != nil {
+			c.Quarantined = append(c.Quarantined, q)
+		}
+	}
+	return c
+}
+
+func comparers() cmp.Options {
+	return cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(lease.Key{}), cmp.Comparer(func(a, b lease.Attrs) bool {
+		return fmt.Sprint(a) == fmt.Sprint(b)
+	})}
+}
+
+// records returns as many leases as asked for, as vxlan nodes write them.
+func records(n int) *history {
+	h := &history{now: map[string]*mvccpb.KeyValue{}}
+	for i := range n {
+		h.put(fmt.Sprintf("%s10.%d.%d.0-24", testDir, i>>8, i&255), fmt.Sprintf(
+			`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}}`,
+			i>>8, i&255, i>>8, i&255), int64(i+1))
+	}
+	return h
+}
+
+const many = 5000
+
+// A list of many leases becomes a snapshot.
+func BenchmarkList(b *testing.B) {
+	kvs := records(many).list()
+	b.ReportAllocs()
+	for b.Loop() {
+		t := newTable(testDir, many, nil, kvs, nil)
+		if s, _ := t.snapshot(); len(s.Leases) != many {
+			b.Fatal(len(s.Leases))
+		}
+	}
+}
+
+// As many events, one by one, become one snapshot: nobody looks in between.
+func BenchmarkBurst(b *testing.B) {
+	h := records(many)
+	b.ReportAllocs()
+	for b.Loop() {
+		t := newTable(testDir, 0, nil, nil, nil)
+		for i := range h.events {
+			t.apply(h.events[i : i+1])
+		}
+		if s, _ := t.snapshot(); len(s.Leases) != many {
+			b.Fatal(len(s.Leases))
+		}
+	}
+}
+
+// One of many leases changes, and somebody looks.
+func BenchmarkChange(b *testing.B) {
+	h := records(many)
+	t := newTable(testDir, many, nil, h.list(), nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.put(testDir+"10.7.7.0-24", value("192.0.2.1"), 1)
+		t.apply(h.events[len(h.events)-1:])
+		if s, _ := t.snapshot(); len(s.Leases) != many {
+			b.Fatal(len(s.Leases))
+		}
+	}
+}
+
+// What stays in memory for many leases: the table and one snapshot of it.
+func BenchmarkMemory(b *testing.B) {
+	kvs := records(many).list()
+	for b.Loop() {
+		before := heap()
+		t := newTable(testDir, many, nil, kvs, nil)
+		s, _ := t.snapshot()
+		b.ReportMetric(float64(heap()-before)/many, "B/lease")
+		runtime.KeepAlive(t)
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(kvs)
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
