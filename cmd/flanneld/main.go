@@ -49,11 +49,8 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 	}
 	klog.Infof("flanneld %s; %s", version(), describe(flags))
 
-	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, release := untilSignal()
 	defer release()
-	// Once the first signal is taken, a second one kills at once.
-	context.AfterFunc(ctx, release)
-
 	exit := start(ctx, &o, flags)
 	if exit.Status != statusOK {
 		klog.Errorf("exit status %d: %s", exit.Status, exit.Reason)
@@ -61,6 +58,14 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 	}
 	klog.Infof("%s", exit.Reason)
 	return statusOK
+}
+
+// untilSignal returns a context that the first signal ends. A second one kills
+// at once.
+func untilSignal() (ctx context.Context, release func()) {
+	ctx, release = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, release)
+	return ctx, release
 }
 
 // start runs the daemon if what the flags say is possible.

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parse reads a command line as the daemon does.
+func parse(args ...string) (*options, *flag.FlagSet, error) {
+	o := &options{}
+	fs := o.define()
+	return o, fs, fs.Parse(args)
+}
+
+// The table of interop 1.2, and ours.
+func TestDefaults(t *testing.T) {
+	want := map[string]string{
+		"etcd-endpoints":               "http://127.0.0.1:4001,http://127.0.0.1:2379",
+		"etcd-prefix":                  "/coreos.com/network",
+		"etcd-keyfile":                 "",
+		"etcd-certfile":                "",
+		"etcd-cafile":                  "",
+		"etcd-username":                "",
+		"etcd-password":                "",
+		"iface":                        "",
+		"iface-regex":                  "",
+		"iface-can-reach":              "",
+		"public-ip":                    "",
+		"public-ipv6":                  "",
+		"subnet-file":                  "/run/flannel/subnet.env",
+		"subnet-lease-renew-margin":    "60",
+		"ip-masq":                      "false",
+		"ip-masq-fully-random-disable": "false",
+		"iptables-resync":              "5",
+		"iptables-forward-rules":       "true",
+		"ip-blackhole-route":           "false",
+		"kube-subnet-mgr":              "false",
+		"kube-api-url":                 "",
+		"kubeconfig-file":              "",
+		"kube-annotation-prefix":       "flannel.alpha.coreos.com",
+		"net-config-path":              "/etc/kube-flannel/net-conf.json",
+		"set-node-network-unavailable": "true",
+		"healthz-ip":                   "0.0.0.0",
+		"healthz-port":                 "0",
+		"version":                      "false",
+		"v":                            "0",
+		"vmodule":                      "",
+		"log_backtrace_at":             ":0", // klog's way to say none
+
+		"embed-etcd":       "",
+		"subnet-lease-ttl": "24h0m0s",
+		"on-lease-lost":    "reacquire",
+		"state-file":       "<subnet-file>.state",
+	}
+	got := map[string]string{}
+	_, fs, err := parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.VisitAll(func(f *flag.Flag) { got[f.Name] = f.DefValue })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSyntax(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want func(*options)
+	}{
+		"one dash, value apart":       {[]string{"-iface", "eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
+		"two dashes, value attached":  {[]string{"--iface=eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
+		"repeated":                    {[]string{"--iface=eth0", "-iface=eth1"}, func(o *options) { o.ifaces = list{"eth0", "eth1"} }},
+		"commas are not split":        {[]string{"--iface-regex=a,b"}, func(o *options) { o.ifaceRegexes = list{"a,b"} }},
+		"bool":                        {[]string{"--ip-masq"}, func(o *options) { o.ipMasq = true }},
+		"bool with value":             {[]string{"--iptables-forward-rules=false"}, func(o *options) { o.forwardRules = false }},
+		"bool takes no word":          {[]string{"--ip-masq", "false", "--public-ip=1.2.3.4"}, func(o *options) { o.ipMasq = true }},
+		"the first word ends options": {[]string{"word", "--nonsense"}, func(*options) {}},
+		"so do two dashes":            {[]string{"--", "--nonsense"}, func(*options) {}},
+		"last one counts":             {[]string{"--healthz-port=1", "--healthz-port=2"}, func(o *options) { o.healthzPort = 2 }},
+		"duration":                    {[]string{"--subnet-lease-ttl=90s"}, func(o *options) { o.leaseTTL = 90 * time.Second }},
+		"choice":                      {[]string{"--on-lease-lost=exit"}, func(o *options) { o.onLeaseLost.value = "exit" }},
+		"etcd within":                 {[]string{"--embed-etcd"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+		"etcd within, data elsewhere": {[]string{"--embed-etcd=/data"}, func(o *options) { o.embedEtcd.dir = "/data" }},
+		"etcd within, switched on":    {[]string{"--embed-etcd=true"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+		"etcd within, switched off":   {[]string{"--embed-etcd=/data", "--embed-etcd=false"}, func(*options) {}},
+		"etcd within takes no word":   {[]string{"--embed-etcd", "/data"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _, err := parse(c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _, _ := parse()
+			c.want(want)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, optionalDir{}, choice{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for args, want := range map[string]string{
+		"--nonsense":               "unknown flag --nonsense",
+		"-nonsense=1":              "unknown flag --nonsense",
+		"--healthz-port=x":         `invalid value "x" for flag -healthz-port: parse error`,
+		"--healthz-port":           "flag needs an argument: -healthz-port",
+		"--ip-masq=maybe":          `invalid boolean value "maybe" for -ip-masq: parse error`,
+		"--subnet-lease-ttl=3":     `invalid value "3" for flag -subnet-lease-ttl: parse error`,
+		"--on-lease-lost=panic":    `invalid value "panic" for flag -on-lease-lost: want reacquire or exit`,
+		"--v=much":                 `invalid value "much" for flag -v: strconv.ParseInt: parsing "much": invalid syntax`,
+		"--log_backtrace_at=x":     `invalid value "x" for flag -log_backtrace_at: syntax error: expect file.go:234`,
+		"--=":                      "bad flag syntax: --=",
+		"--logtostderr=false":      "unknown flag --logtostderr", // klog has it; the contract does not
+		"--etcd-endpoint=http://x": "unknown flag --etcd-endpoint (use --etcd-endpoints)",
+		"--listen=:8888":           "unknown flag --listen (the server mode is gone: point --etcd-endpoints at etcd itself)",
+		"--remote=10.0.0.1:8888":   "unknown flag --remote (the server mode is gone: point --etcd-endpoints at etcd itself)",
+		"--remote-cafile=x":        "unknown flag --remote-cafile (the server mode is gone: point --etcd-endpoints at etcd itself)",
+		"--networks=a,b":           "unknown flag --networks (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
+		"--watch-networks":         "unknown flag --watch-networks (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
+		"--subnet-dir=/x":          "unknown flag --subnet-dir (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
+		"--use-multi-cluster-cidr": "unknown flag --use-multi-cluster-cidr (the ClusterCIDR API is gone from Kubernetes; leave it out)",
+	} {
+		t.Run(args, func(t *testing.T) {
+			_, _, err := parse(args)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := parseError(err); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestChecks(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                 "",
+		"--subnet-lease-renew-margin=1":    "",
+		"--subnet-lease-renew-margin=1439": "",
+		"--subnet-lease-renew-margin=0":    "--subnet-lease-renew-margin is 0 minutes; it must be 1 to 1439",
+		"--subnet-lease-renew-margin=-1":   "--subnet-lease-renew-margin is -1 minutes; it must be 1 to 1439",
+		"--subnet-lease-renew-margin=1440": "--subnet-lease-renew-margin is 1440 minutes; it must be 1 to 1439",
+		"--subnet-lease-ttl=5s":            "",
+		"--subnet-lease-ttl=4999ms":        "--subnet-lease-ttl is 4.999s; it must be 5s to 87600h0m0s",
+		"--subnet-lease-ttl=-1h":           "--subnet-lease-ttl is -1h0m0s; it must be 5s to 87600h0m0s",
+		"--subnet-lease-ttl=87601h":        "--subnet-lease-ttl is 87601h0m0s; it must be 5s to 87600h0m0s",
+		"--iptables-resync=1":              "",
+		"--iptables-resync=0":              "--iptables-resync is 0 seconds; it must be 1 or more",
+		"--iptables-resync=-5":             "--iptables-resync is -5 seconds; it must be 1 or more",
+		"--subnet-file=":                   "--subnet-file is empty; it must name a file",
+		"--healthz-port=65536":             "--healthz-port is 65536; it must be 65535 or less",
+		"--healthz-port=-1":                "",
+		"--healthz-ip=here":                "", // nobody listens
+		"--healthz-port=1 --healthz-ip=::": "",
+		"--healthz-port=1 --healthz-ip=me": `--healthz-ip is "me"; it must be an IP address`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			o, _, err := parse(strings.Fields(args)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := o.check(); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// The list of what is known and yet to come.
+func TestNotInThisBuild(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                               "",
+		"--kube-subnet-mgr":              "--kube-subnet-mgr is not available in this build",
+		"--ip-masq":                      "--ip-masq is not available in this build",
+		"--ip-blackhole-route":           "--ip-blackhole-route is not available in this build",
+		"--iptables-forward-rules=true":  "--iptables-forward-rules is not available in this build",
+		"--iptables-forward-rules=1":     "--iptables-forward-rules is not available in this build",
+		"--iptables-forward-rules=false": "",
+		"--kube-subnet-mgr=false":        "",
+		"--ip-masq=false":                "",
+		"--ip-blackhole-route=false":     "",
+		"--ip-masq --kube-subnet-mgr":    "--kube-subnet-mgr is not available in this build",
+		// What only refines the above asks for nothing.
+		"--ip-masq-fully-random-disable --iptables-resync=9 --kube-api-url=http://k --set-node-network-unavailable=false": "",
+	} {
+		t.Run(args, func(t *testing.T) {
+			_, fs, err := parse(strings.Fields(args)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := askedInVain(fs); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestStatePath(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                 "/run/flannel/subnet.env.state",
+		"--subnet-file=/run/f/b.env":       "/run/f/b.env.state",
+		"--state-file=/var/lib/flannel/s":  "/var/lib/flannel/s",
+		"--state-file=":                    "",
+		"--subnet-file=/x/y --state-file=": "",
+	} {
+		o, _, err := parse(strings.Fields(args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.statePath(); got != want {
+			t.Errorf("%s: state file %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestEmbeddedURL(t *testing.T) {
+	for endpoints, want := range map[string]string{
+		defaultEndpoints:                  "http://127.0.0.1:2379",
+		"http://127.0.0.1:4001":           "http://127.0.0.1:4001",
+		"http://[fd00::1]:2379":           "http://[fd00::1]:2379",
+		"https://127.0.0.1:2379":          `error: --embed-etcd listens on one address: --etcd-endpoints is https://127.0.0.1:2379; want http://IP:PORT`,
+		"http://127.0.0.1":                `error: --embed-etcd listens on one address: --etcd-endpoints is http://127.0.0.1; want http://IP:PORT`,
+		"http://a:1,http://b:1":           `error: --embed-etcd listens on one address: --etcd-endpoints is http://a:1,http://b:1; want http://IP:PORT`,
+		"":                                `error: --embed-etcd listens on one address: --etcd-endpoints is ""; want http://IP:PORT`,
+		"http://root:secret@127.0.0.1:23": `error: --embed-etcd listens on one address: --etcd-endpoints is http://REDACTED@127.0.0.1:23; want http://IP:PORT`,
+	} {
+		got, err := (&options{etcdEndpoints: endpoints}).embeddedURL()
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", endpoints, got, want)
+		}
+	}
+}
+
+// Help shows every flag once; UPDATE=1 records a new text.
+func TestHelp(t *testing.T) {
+	_, fs, _ := parse()
+	shown := map[string]int{}
+	for _, g := range groups {
+		for _, name := range g.flags {
+			shown[name]++
+		}
+	}
+	fs.VisitAll(func(f *flag.Flag) {
+		if shown[f.Name] != 1 {
+			t.Errorf("--%s is shown %d times, want once", f.Name, shown[f.Name])
+		}
+	})
+	var text strings.Builder
+	help(&text, "flanneld", fs)
+	const golden = "testdata/help.txt"
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text.String()); diff != "" {
+		t.Error(diff)
+	}
+}

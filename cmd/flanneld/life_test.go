@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// process is a running daemon.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  *bytes.Buffer // not to be read before ended
+	done chan struct{} // closed when it has ended
+	url  string        // of its health listener
+}
+
+func launch(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	port := freePort(t)
+	p := &process{t: t, done: make(chan struct{}), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
+	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)}, args...)...)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // whoever waits looks at ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// await asks until the answer begins as wanted.
+func (p *process) await(path, want string) {
+	p.t.Helper()
+	var got string
+	for {
+		if resp, err := http.Get(p.url + path); err != nil {
+			got = err.Error()
+		} else {
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if got = string(body); strings.HasPrefix(got, want) {
+				return
+			}
+		}
+		select {
+		case <-p.done:
+			p.t.Fatalf("it ended; %s answered last %q\n%s", path, got, p.out)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// ended waits for the end and returns the exit status and the output.
+func (p *process) ended() (int, string) {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode(), p.out.String()
+}
+
+// freePort is one that nobody uses a moment later, as a rule.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// While there is nothing to go by the daemon is alive, says once what it
+// waits for, and goes when it is told to.
+func TestSignalWhileWaiting(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for name, c := range map[string]struct {
+			etcd, waits, once string
+		}{
+			"for etcd":       {"--etcd-endpoints=http://127.0.0.1:1", "the datastore has not answered yet", ""},
+			"for the config": {"--embed-etcd=" + t.TempDir(), "the datastore holds no network config", "the datastore holds no network config"},
+		} {
+			t.Run(fmt.Sprintf("%s, %s", name, sig), func(t *testing.T) {
+				args := []string{c.etcd, "--subnet-file=" + t.TempDir() + "/subnet.env"}
+				if c.once != "" {
+					args = append(args, "--etcd-endpoints=http://127.0.0.1:0")
+				}
+				p := launch(t, nil, args...)
+				p.await("/healthz", "flanneld is running")
+				p.await("/readyz", "flanneld is not ready yet\n"+c.waits)
+				if err := p.cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				status, out := p.ended()
+				if status != 0 || lastMessage(out) != "shutting down: "+sig.String()+" signal received" {
+					t.Errorf("status %d\n%s", status, out)
+				}
+				if n := strings.Count(out, c.once); c.once != "" && n != 1 {
+					t.Errorf("said %d times what it waits for\n%s", n, out)
+				}
+			})
+		}
+	}
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = []string{asFlanneld + "=" + stubborn}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && lines.Text() != "stopping" {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It hears the first signal a moment before it gives up the handler.
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	dead := make(chan error, 1)
+	go func() { dead <- cmd.Wait() }()
+	for {
+		select {
+		case <-dead:
+			if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != syscall.SIGTERM {
+				t.Errorf("ended as %s, want by the signal", cmd.ProcessState)
+			}
+			return
+		case <-again.C:
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+}
+
+// oneHost starts a daemon with an etcd of its own and the alloc backend on
+// loopback, which changes nothing on the host.
+func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	conf := filepath.Join(dir, "net-conf.json")
+	if err := os.WriteFile(conf, []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"alloc"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"--embed-etcd=" + dir + "/etcd", "--net-config-path=" + conf,
+		"--subnet-file=" + dir + "/run/subnet.env", "--iface=127.0.0.1"}, args...)
+	return launch(t, env, args...), dir
+}
+
+// The whole way from nothing to a subnet, as systemd and CNI plugins see it.
+func TestLifeOfOneHost(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notify.Close()
+	p, dir := oneHost(t, []string{"NOTIFY_SOCKET=" + socket}, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
+	p.await("/readyz", "flanneld is ready")
+	buf := make([]byte, 100)
+	if n, err := notify.Read(buf); string(buf[:n]) != "READY=1" || err != nil {
+		t.Errorf("systemd was told %q (%v)", buf[:n], err)
+	}
+	text, err := os.ReadFile(dir + "/run/subnet.env")
+	if err != nil || !strings.HasPrefix(string(text), "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.") ||
+		!strings.HasSuffix(string(text), "\nFLANNEL_IPMASQ=false\n") {
+		t.Errorf("subnet file (%v)\n%s", err, text)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if status, out := p.ended(); status != 0 {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	if _, err := os.Stat(dir + "/run/subnet.env"); err != nil {
+		t.Errorf("the subnet file must stay: %v", err)
+	}
+	if err := notify.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := notify.Read(buf); err == nil {
+		t.Errorf("systemd was told more: %q", buf[:n])
+	}
+}
+
+// A lost lease ends the daemon only where somebody asked for that, and then
+// so that an on-failure supervisor starts it again.
+func TestLostLease(t *testing.T) {
+	for policy, ends := range map[string]bool{onLossReacquire: false, onLossExit: true} {
+		t.Run(policy, func(t *testing.T) {
+			endpoint := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+			p, _ := oneHost(t, nil, "--etcd-endpoints="+endpoint, "--on-lease-lost="+policy)
+			p.await("/readyz", "flanneld is ready")
+			etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer etcd.Close()
+			subnets := defaultEtcdPrefix + "/subnets/"
+			gone, err := etcd.Delete(t.Context(), subnets, clientv3.WithPrefix())
+			if err != nil || gone.Deleted != 1 {
+				t.Fatalf("deleted %v, %v", gone, err)
+			}
+			if ends {
+				if status, out := p.ended(); status != 1 || !strings.Contains(lastMessage(out), "is gone from the datastore") {
+					t.Errorf("status %d\n%s", status, out)
+				}
+				return
+			}
+			for back := false; !back; {
+				now, err := etcd.Get(t.Context(), subnets, clientv3.WithPrefix())
+				if err != nil {
+					t.Fatal(err)
+				}
+				back = len(now.Kvs) == 1
+			}
+			p.await("/readyz", "flanneld is ready")
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asFlanneld makes the test binary behave as the daemon, or, with the value
+// stubborn, as one that never comes to its end.
+const (
+	asFlanneld = "TEST_BINARY_IS_FLANNELD"
+	stubborn   = "stubborn"
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asFlanneld) {
+	case "":
+	case stubborn:
+		ctx, _ := untilSignal()
+		fmt.Println("listening to signals")
+		<-ctx.Done()
+		fmt.Println("stopping")
+		time.Sleep(time.Hour)
+	default:
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command is the daemon with these arguments and nothing but env in its
+// environment.
+func command(t *testing.T, env []string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Args[0] = "flanneld"
+	cmd.Env = append([]string{asFlanneld + "=1"}, env...)
+	cmd.Stdout, cmd.Stderr = &stderr, &stderr
+	return cmd, &stderr
+}
+
+// runToEnd returns what a run that ends by itself prints, and its exit status.
+func runToEnd(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	cmd, stderr := command(t, env, args...)
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// lastMessage is what the last log line says, without klog's header.
+func lastMessage(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	last := lines[len(lines)-1]
+	if _, message, ok := strings.Cut(last, "] "); ok {
+		return message
+	}
+	return last
+}
