@@ -15,6 +15,7 @@ type Host struct {
 	stack *stack
 	pods  []*Pod
 
+	hinting  *Event        // a hint under way
 	changed  func()        // who is told of hints in virtual time
 	hints    chan struct{} // the same for who asks the driver
 	hintLoss float64
@@ -68,10 +69,10 @@ func (h *Host) hint() {
 	case h.hints <- struct{}{}:
 	default:
 	}
-	if h.changed == nil {
+	if h.changed == nil || h.hinting.Pending() {
 		return
 	}
-	h.world.After(0, h.name+": hint", func() {
+	h.hinting = h.world.After(0, h.name+": hint", func() {
 		if h.changed != nil {
 			h.changed()
 		}

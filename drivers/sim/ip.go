@@ -99,7 +99,9 @@ func parseIPv6(b []byte) (ipHeader, []byte, error) {
 		frag := binary.BigEndian.Uint16(b[42:])
 		h.proto, h.size = b[40], 48
 		h.offset, h.more = int(frag&^7), frag&1 != 0
-		h.id = binary.BigEndian.Uint32(b[44:])
+		if h.fragment() {
+			h.id = binary.BigEndian.Uint32(b[44:])
+		}
 	}
 	return h, b[h.size:total], nil
 }

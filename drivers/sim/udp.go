@@ -17,17 +17,14 @@ type udpDatagram struct {
 	body     []byte
 }
 
-// payload is the datagram as bytes, for a packet with that header. With IPv4
-// the checksum is left out, as vxlan links do.
+// payload is the datagram as bytes, for a packet with that header. It has its
+// checksum in both families, as Linux's vxlan links send it.
 func (d *udpDatagram) payload(h *ipHeader) []byte {
 	b := make([]byte, udpLen, udpLen+len(d.body))
 	binary.BigEndian.PutUint16(b, d.src)
 	binary.BigEndian.PutUint16(b[2:], d.dst)
 	binary.BigEndian.PutUint16(b[4:], uint16(udpLen+len(d.body)))
 	b = append(b, d.body...)
-	if h.family() == cidr.V4 {
-		return b
-	}
 	sum := checksum(pseudoSum(h.src, h.dst, protoUDP, len(b)), b)
 	if sum == 0 {
 		sum = 0xffff
