@@ -25,7 +25,7 @@ type applier struct {
 	first uint32 // number of the batch's first message
 
 	// there holds the routes that exist, read when a delete needs to know and
-	// dropped when one is added.
+	// dropped when something else may have changed them.
 	there [2]map[dataplane.Route]bool
 }
 
@@ -56,6 +56,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.route(i, op.Verb, o)
 	}
 	a.flush()
+	a.there = [2]map[dataplane.Route]bool{} // links and addresses take routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
 		return a.links.apply(op.Verb, o)

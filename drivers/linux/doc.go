@@ -8,6 +8,7 @@
 // message of a batch asks for an answer; a dump is read into one buffer and
 // parsed there without copies.
 //
-// Messages are written and parsed here instead of with the netlink package's
-// objects, which cost some thirty allocations a route.
+// Messages are written and parsed here instead of by the netlink package,
+// which takes three times the time and eight times the memory to read the
+// tables of 5,000 peers (BenchmarkObserveByLibrary) and cannot batch.
 package linux

@@ -3,12 +3,14 @@ package linux
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -104,6 +106,50 @@ func TestErrorTexts(t *testing.T) {
 		if err == nil || err.Error() != c.want {
 			t.Errorf("error\n%v\nwant\n%s", err, c.want)
 		}
+	}
+}
+
+// TestOddFDBEntry is one that goes to a VNI of its own: it reads as one that
+// nobody wants, and can be replaced.
+func TestOddFDBEntry(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	mac := dataplane.MAC{2, 0, 0, 0, 0, 3}
+	if err := w.host.NeighAdd(&netlink.Neigh{
+		LinkIndex: must(w.host.LinkByName(benchLink)).Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
+		State: netlink.NUD_PERMANENT, HardwareAddr: mac[:], IP: net.IPv4(192, 168, 64, 4), VNI: 5,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0.0.0.0", "192.168.64.4"} {
+		entry := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: benchLink, MAC: mac}, Dst: netip.MustParseAddr(want)}
+		s, err := w.d.Observe(t.Context(), benchExtent)
+		if got := s.FDB[entry.FDBKey]; err != nil || got != entry {
+			t.Errorf("observed %s, error %v, want %s", got, err, entry)
+		}
+		apply(t, w.d, ops(t, "replace fdb 02:00:00:00:00:03 dst 192.168.64.4 dev flannel.1"))
+	}
+}
+
+// TestAddressDetails holds what the suite cannot see: an IPv6 address is used
+// at once, and of a pair of addresses ours is reported.
+func TestAddressDetails(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	apply(t, w.d, ops(t, "add addr fd00:5:1::/128 dev flannel.1"))
+	l := must(w.host.LinkByName(benchLink))
+	for _, a := range must(w.host.AddrList(l, netlink.FAMILY_V6)) {
+		if a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&unix.IFA_F_TENTATIVE != 0 {
+			t.Errorf("address %s is tentative", a.IPNet)
+		}
+	}
+	ours, theirs := netip.MustParsePrefix("10.5.1.0/32"), netip.MustParsePrefix("10.5.9.9/32")
+	if err := w.host.AddrAdd(l, &netlink.Addr{IPNet: ipNet(ours), Peer: ipNet(theirs)}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.d.Observe(t.Context(), benchExtent)
+	if _, ok := s.Addrs[dataplane.Addr{Link: benchLink, Prefix: ours}]; err != nil || !ok {
+		t.Errorf("observed addresses %v, error %v, want %s among them", s.Addrs, err, ours)
 	}
 }
 

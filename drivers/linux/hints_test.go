@@ -134,7 +134,6 @@ func TestHintsArrive(t *testing.T) {
 
 func TestHintAfterOverflow(t *testing.T) {
 	w := newWorld(t)
-	w.withOverlay(t)
 	var h *hints
 	if err := w.d.inside(func() (err error) {
 		h, err = newHints(w.d.hints.own...)
@@ -151,16 +150,18 @@ func TestHintAfterOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The driver's own deeds give no hints: only the overflow can.
-	apply(t, w.d, peerRoutes(200))
+	own := peerOps(dataplane.Create, 200)[400:]
+	for i := range own {
+		r := own[i].Object.(dataplane.Route)
+		own[i].Object = dataplane.Route{RouteKey: r.RouteKey, Link: "lo", Scope: dataplane.ScopeLink, Protocol: dataplane.Protocol}
+	}
+	apply(t, w.d, own)
 	go h.listen()
 	expectHint(t, h)
 	if err := h.stop(); err != nil {
 		t.Error(err)
 	}
 }
-
-// peerRoutes returns ops that add that many routes.
-func peerRoutes(n int) []dataplane.Op { return peerOps(dataplane.Create, n)[2*n:] }
 
 func TestCloseEndsHints(t *testing.T) {
 	w := newWorld(t)
