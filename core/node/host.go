@@ -162,6 +162,7 @@ func (n *Node) reconcile() {
 		n.once(Error, "conflict", c.Error())
 	}
 	if h.clean = plan.Empty(); h.clean {
+		h.programmed = n.store.snap.Revision
 		if h.attempts > 0 {
 			n.event(Info, "programmed", fmt.Sprintf("the host is as it should be: %d objects", want.Len()))
 		}

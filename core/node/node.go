@@ -55,21 +55,22 @@ type hostState struct {
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 
-	busy      bool // a Look or a Plan is under way
-	plan      []dataplane.Op
-	lookDue   time.Time // next look
-	lastLook  time.Time
-	clean     bool // the last diff was empty
-	conflicts []error
-	problems  []backend.Problem
-	withheld  int
-	failures  []error // of the last plan
-	lookErr   error
-	attempts  int             // plans in a row that did not lead to an empty diff
-	recreate  map[string]bool // links that refused a change in place
-	links     map[string]bool // devices ever ours, in this run or a former one
-	networks  []netip.Prefix  // overlay networks ever ours
-	want      wantCache
+	busy       bool // a Look or a Plan is under way
+	plan       []dataplane.Op
+	lookDue    time.Time // next look
+	lastLook   time.Time
+	clean      bool  // the last diff was empty
+	programmed int64 // revision of the snapshot for which it was
+	conflicts  []error
+	problems   []backend.Problem
+	withheld   int
+	failures   []error // of the last plan
+	lookErr    error
+	attempts   int             // plans in a row that did not lead to an empty diff
+	recreate   map[string]bool // links that refused a change in place
+	links      map[string]bool // devices ever ours, in this run or a former one
+	networks   []netip.Prefix  // overlay networks ever ours
+	want       wantCache
 }
 
 // New returns the node before its first Step.

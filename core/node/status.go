@@ -35,9 +35,10 @@ type Status struct {
 	Uplink      uplink.Uplink
 	MTU         int
 	Synced      bool
-	Stale       bool // working from what a former run saved
-	Fenced      bool // programmed for a subnet that may not be ours any more
-	Revision    int64
+	Stale       bool  // working from what a former run saved
+	Fenced      bool  // programmed for a subnet that may not be ours any more
+	Revision    int64 // of the snapshot in force
+	Programmed  int64 // of the snapshot that the host was last found to agree with
 	Peers       int
 	Quarantined int
 	Problems    []string  // peers that cannot be served
@@ -53,7 +54,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		Subnet: n.lease.self.Key, Uplink: n.host.uplink, Synced: n.synced(), Stale: n.store.stale,
 		Fenced: n.lease.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
-		RenewBy: n.lease.renewAt, Objects: n.host.want.state.Len(),
+		Programmed: n.host.programmed, RenewBy: n.lease.renewAt, Objects: n.host.want.state.Len(),
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)

@@ -1,0 +1,383 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// SimWorld is a topology in the simulator.
+type SimWorld struct {
+	World *sim.World
+
+	top      Topology
+	segments []*sim.Segment
+	router   *sim.Host
+	storage  *sim.Store
+	nodes    map[string]*simNode
+}
+
+var _ World = (*SimWorld)(nil)
+
+// NewSim builds a topology in the simulator; all chance follows from the seed.
+func NewSim(top Topology, seed uint64) (*SimWorld, error) {
+	w := &SimWorld{World: sim.NewWorld(seed), top: top, nodes: map[string]*simNode{}}
+	w.router = w.World.NewHost("router")
+	w.router.Forward()
+	for i := range top.Segments {
+		g := w.World.NewSegment(fmt.Sprintf("segment%d", i))
+		w.segments = append(w.segments, g)
+		if err := w.plug(w.router, fmt.Sprintf("eth%d", i), i, routerHost); err != nil {
+			return nil, err
+		}
+	}
+	w.storage = w.World.NewStore(sim.StoreOptions{})
+	if err := w.storage.Put("config", top.Config, 0); err != nil {
+		return nil, err
+	}
+	for i, name := range top.nodeNames() {
+		n, err := w.newNode(i, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		w.nodes[name] = n
+	}
+	return w, nil
+}
+
+// plug gives a host a link on a segment, with the addresses of a host number.
+func (w *SimWorld) plug(h *sim.Host, link string, segment, number int) error {
+	var addrs []netip.Prefix
+	for _, f := range cidr.Families {
+		if f == cidr.V4 || w.top.hasIPv6() {
+			addrs = append(addrs, underlayAddr(f, segment, number))
+		}
+	}
+	if _, err := h.AddUplink(link, w.segments[segment], addrs...); err != nil {
+		return err
+	}
+	if w.top.MTU != 1500 {
+		return h.SetMTU(link, w.top.MTU)
+	}
+	return nil
+}
+
+// Name implements [World].
+func (w *SimWorld) Name() string { return "sim" }
+
+// Close implements [World].
+func (w *SimWorld) Close() error { return w.World.Err() }
+
+// Until implements [World]: it turns the event heap.
+func (w *SimWorld) Until(within time.Duration, cond func() error) error {
+	var last error
+	if w.World.RunUntil(func() bool { last = cond(); return last == nil }, within) {
+		return nil
+	}
+	return errors.Join(last, w.World.Err())
+}
+
+// Node implements [World].
+func (w *SimWorld) Node(name string) (Node, error) {
+	n, ok := w.nodes[name]
+	if !ok {
+		return nil, fmt.Errorf("no node %q", name)
+	}
+	return n, nil
+}
+
+// pod finds "n1.pod".
+func (w *SimWorld) pod(name string) (*sim.Pod, error) {
+	n, ok := w.nodes[strings.TrimSuffix(name, ".pod")]
+	if !ok || !strings.HasSuffix(name, ".pod") {
+		return nil, fmt.Errorf("no pod %q: want n1.pod", name)
+	}
+	if n.pod == nil {
+		return nil, fmt.Errorf("%s does not exist: its node has not settled yet", name)
+	}
+	return n.pod, nil
+}
+
+func (w *SimWorld) pods(from, to string, f cidr.Family) (a, b *sim.Pod, err error) {
+	if a, err = w.pod(from); err != nil {
+		return nil, nil, err
+	}
+	if b, err = w.pod(to); err != nil {
+		return nil, nil, err
+	}
+	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
+		return nil, nil, fmt.Errorf("%s or %s has no %s address", from, to, f)
+	}
+	return a, b, nil
+}
+
+// headerSize is that of IP and ICMP echo headers, in bytes.
+func headerSize(f cidr.Family) int { return [2]int{20 + 8, 40 + 8}[f] }
+
+// Ping implements [World].
+func (w *SimWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
+	a, b, err := w.pods(from, to, o.Family)
+	if err != nil {
+		return PingResult{}, err
+	}
+	opts := sim.PingOptions{DF: o.DF}
+	if o.Size > 0 {
+		opts.Size = o.Size - headerSize(o.Family)
+	}
+	p := a.Ping(b.Addr(o.Family), opts)
+	w.World.RunUntil(p.Done, time.Minute)
+	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.Addr(o.Family), Drop: string(p.Drop)}
+	for _, h := range p.Path {
+		r.Trace = append(r.Trace, h.String())
+	}
+	return r, w.World.Err()
+}
+
+// Transfer implements [World]. The simulator has no TCP: it sends the bytes as
+// echo requests that fill the path's MTU, every one of which must come back.
+func (w *SimWorld) Transfer(from, to string, f cidr.Family, bytes int64) error {
+	_, b, err := w.pods(from, to, f)
+	if err != nil {
+		return err
+	}
+	size := int64(w.nodes[b.Host().Name()].mtu)
+	for sent := int64(0); sent < bytes; sent += size {
+		r, err := w.Ping(from, to, PingOptions{Family: f, Size: int(size), DF: true})
+		if err != nil {
+			return err
+		}
+		if !r.OK || r.Source != r.WantSource {
+			return fmt.Errorf("after %d bytes: %s %s", sent, outcome(r), r.Drop)
+		}
+	}
+	return nil
+}
+
+// Stream implements [World].
+func (w *SimWorld) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
+	f := w.top.Families[0]
+	a, b, err := w.pods(from, to, f)
+	if err != nil {
+		return nil, err
+	}
+	var probes []*sim.Probe
+	var next *sim.Event
+	var send func()
+	send = func() {
+		probes = append(probes, a.Ping(b.Addr(f), sim.PingOptions{}))
+		next = w.World.After(every, "stream "+from+" "+to, send)
+	}
+	send()
+	return func() (sent, lost int, err error) {
+		next.Cancel()
+		w.World.RunUntil(func() bool { return probes[len(probes)-1].Done() }, time.Minute)
+		for _, p := range probes {
+			if !p.Delivered {
+				lost++
+			}
+		}
+		return len(probes), lost, w.World.Err()
+	}, nil
+}
+
+// Store implements [World].
+func (w *SimWorld) Store() Store { return simStore{w.storage} }
+
+// simStore adds to the simulated store what scenarios call otherwise.
+type simStore struct{ *sim.Store }
+
+func (s simStore) Stop() error                  { s.Store.Stop(); return nil }
+func (s simStore) Start() error                 { s.Store.Start(); return nil }
+func (s simStore) Compact() error               { s.Store.Compact(); return nil }
+func (s simStore) Put(name, value string) error { return s.Store.Put(name, value, 0) }
+func (s simStore) Expire(name string) error     { return s.Revoke(name) }
+func (s simStore) Wipe() error                  { return s.Store.Wipe() }
+
+func (s simStore) Records() ([]Record, error) {
+	var records []Record
+	snap := s.Snapshot()
+	for _, l := range snap.Leases {
+		value, _ := s.Get("subnets/" + l.Key.String())
+		records = append(records, Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(), Modified: l.ModRevision})
+	}
+	for _, q := range snap.Quarantined {
+		name := q.Raw[strings.LastIndexByte(q.Raw, '/')+1:]
+		records = append(records, Record{Name: name, Value: "(undecodable)"})
+	}
+	return records, nil
+}
+
+// simNode is a simulated host with its daemon.
+type simNode struct {
+	*sim.Host
+	world  *SimWorld
+	index  int
+	daemon *sim.Daemon
+	pod    *sim.Pod
+	subnet string // the subnet file that the pod was made from
+	mtu    int
+	cut    bool
+}
+
+func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
+	n := &simNode{Host: w.World.NewHost(name), world: w, index: i}
+	n.Forward()
+	if err := w.plug(n.Host, "eth0", w.top.segment(i), i+1); err != nil {
+		return nil, err
+	}
+	n.daemon = n.NewDaemon(w.storage, sim.DaemonOptions{
+		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss},
+		Reachable: n.reachesStore,
+		OneByOne:  true,
+	})
+	return n, n.defaultRoutes()
+}
+
+func (n *simNode) defaultRoutes() error {
+	for _, f := range cidr.Families {
+		if f == cidr.V4 || n.world.top.hasIPv6() {
+			if err := n.DefaultRoute(underlayAddr(f, n.world.top.segment(n.index), routerHost).Addr()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reachesStore: the datastore is beyond the uplink.
+func (n *simNode) reachesStore() bool {
+	wire := n.Wire("eth0")
+	return !n.cut && wire != nil && !wire.Down && n.uplinkUp()
+}
+
+func (n *simNode) uplinkUp() bool {
+	facts, err := n.Driver().Facts(context.Background())
+	if err != nil {
+		return false
+	}
+	for _, l := range facts.Links {
+		if l.Name == "eth0" {
+			return l.Up
+		}
+	}
+	return false
+}
+
+func (n *simNode) Start([]string) error { n.daemon.Start(); return nil }
+
+func (n *simNode) Stop() error {
+	n.daemon.Stop()
+	if !n.World().RunUntil(func() bool { return !n.daemon.Running() }, 10*time.Second) {
+		return errors.New("the daemon does not end")
+	}
+	return nil
+}
+
+func (n *simNode) Kill() error   { n.daemon.Kill(); return nil }
+func (n *simNode) Running() bool { return n.daemon.Running() }
+
+// forever is longer than any scenario.
+const forever = 1000 * time.Hour
+
+func (n *simNode) Pause() error  { n.daemon.Pause(forever); return nil }
+func (n *simNode) Resume() error { n.daemon.Pause(0); return nil }
+
+func (n *simNode) Exited() (int, bool) {
+	if e := n.daemon.Exit(); e != nil {
+		return e.Status, true
+	}
+	return 0, false
+}
+
+func (n *simNode) Log() string { return strings.Join(n.daemon.Log(), "\n") }
+
+func (n *simNode) SubnetFile() string {
+	data, _ := n.daemon.File(node.SubnetFile)
+	return string(data)
+}
+
+func (n *simNode) Status() (Status, error) {
+	if !n.daemon.Running() {
+		return Status{}, errNoDaemon
+	}
+	s := n.daemon.Status()
+	return Status{
+		Ready: s.Ready, Fenced: s.Fenced, Stale: s.Stale, Synced: s.Synced, Phase: s.Phase.String(), Reasons: s.Reasons,
+		Revision: s.Revision, Programmed: s.Programmed, Peers: s.Peers, Quarantined: s.Quarantined,
+	}, nil
+}
+
+func (n *simNode) SyncPods() error {
+	text := n.SubnetFile()
+	if text == n.subnet && n.pod != nil {
+		return nil
+	}
+	if n.pod != nil {
+		n.pod.Remove()
+	}
+	key := subnetfile.Previous([]byte(text))
+	if _, err := fmt.Sscanf(text[strings.Index(text, "FLANNEL_MTU="):], "FLANNEL_MTU=%d", &n.mtu); err != nil {
+		return fmt.Errorf("subnet file: %w", err)
+	}
+	var subnets []netip.Prefix
+	for _, f := range cidr.Families {
+		if p := key.Of(f); p.IsValid() {
+			subnets = append(subnets, p)
+		}
+	}
+	var err error
+	n.subnet = text
+	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, subnets...)
+	return err
+}
+
+func (n *simNode) UplinkDown() error { return n.LinkDown("eth0") }
+
+func (n *simNode) UplinkUp() error {
+	if err := n.LinkUp("eth0"); err != nil {
+		return err
+	}
+	if n.world.top.hasIPv6() {
+		if err := n.AddrAdd("eth0", underlayAddr(cidr.V6, n.world.top.segment(n.index), n.index+1)); err != nil {
+			return err
+		}
+	}
+	return n.defaultRoutes()
+}
+
+func (n *simNode) UplinkAddress(ip netip.Addr) error {
+	f := cidr.FamilyOf(ip)
+	old := underlayAddr(f, n.world.top.segment(n.index), n.index+1)
+	if err := n.AddrDel("eth0", old); err != nil {
+		return err
+	}
+	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil {
+		return err
+	}
+	return n.defaultRoutes()
+}
+
+func (n *simNode) UplinkMTU(mtu int) error { return n.SetMTU("eth0", mtu) }
+
+func (n *simNode) Isolate(on bool) error {
+	n.Wire("eth0").Down = on
+	return nil
+}
+
+func (n *simNode) Cut(on bool) error {
+	n.cut = on
+	return nil
+}
+
+func (n *simNode) State(extent dataplane.Extent) (dataplane.State, error) {
+	return n.Driver().Observe(context.Background(), extent)
+}

@@ -1,0 +1,179 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// ping n1.pod n2.pod [trace] [drop] | ping all
+//
+// Prints "ok src=preserved", "ok src=<what was seen>" or "lost". All pairs in
+// all families are one line if they agree. With drop (sim) the reason is shown,
+// with trace (sim) the way.
+func (s *Session) ping(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	trace, drop := a.flag("trace"), a.flag("drop")
+	if a.flag("all") {
+		if err := a.done(); err != nil {
+			return "", err
+		}
+		return s.pingAll()
+	}
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, f := range s.top.Families {
+		r, err := s.world.Ping(from, to, PingOptions{Family: f})
+		if err != nil {
+			return "", err
+		}
+		line := outcome(r)
+		if drop && r.Drop != "" {
+			line += " " + r.Drop
+		}
+		lines = append(lines, line)
+		if trace {
+			lines = append(lines, r.Trace...)
+		}
+	}
+	if !trace {
+		lines = slices.Compact(lines)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func outcome(r PingResult) string {
+	switch {
+	case !r.OK:
+		return "lost"
+	case !r.Source.IsValid():
+		return "ok"
+	case r.Source == r.WantSource:
+		return "ok src=preserved"
+	}
+	return "ok src=" + r.Source.String()
+}
+
+func (s *Session) pingAll() (string, error) {
+	counts := map[string]int{}
+	var bad []string
+	for _, from := range s.running() {
+		for _, to := range s.running() {
+			if from == to {
+				continue
+			}
+			for _, f := range s.top.Families {
+				r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: f})
+				if err != nil {
+					return "", err
+				}
+				if counts[outcome(r)]++; !r.OK {
+					bad = append(bad, fmt.Sprintf("%s to %s: lost %s", from, to, r.Drop))
+				}
+			}
+		}
+	}
+	var lines []string
+	for _, o := range sortedKeys(counts) {
+		lines = append(lines, fmt.Sprintf("%d %s", counts[o], o))
+	}
+	return strings.Join(append(lines, bad...), "\n"), nil
+}
+
+// mtu n1.pod n2.pod: the largest packet that passes unfragmented, in bytes.
+func (s *Session) mtu(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, f := range s.top.Families {
+		size, err := s.pathMTU(from, to, f)
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, fmt.Sprint(size))
+	}
+	return strings.Join(slices.Compact(lines), "\n"), nil
+}
+
+// pathMTU narrows the size down until size passes and size+1 does not.
+func (s *Session) pathMTU(from, to string, f cidr.Family) (int, error) {
+	passes, fails := 100, 9217
+	for fails-passes > 1 {
+		size := (passes + fails) / 2
+		r, err := s.world.Ping(from, to, PingOptions{Family: f, Size: size, DF: true})
+		if err != nil {
+			return 0, err
+		}
+		if r.OK {
+			passes = size
+		} else {
+			fails = size
+		}
+	}
+	if passes == 100 {
+		return 0, errors.New("not even 101 bytes pass")
+	}
+	return passes, nil
+}
+
+// transfer n1.pod n2.pod [size=1048576]
+func (s *Session) transfer(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	size := 1 << 20
+	a.integer("size", &size)
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	for _, f := range s.top.Families {
+		if err := s.world.Transfer(from, to, f, int64(size)); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// stream start n1.pod n2.pod [every=20ms] | stream stop n1.pod n2.pod
+func (s *Session) stream(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	every := 20 * time.Millisecond
+	a.duration("every", &every)
+	what, from, to := a.word("start or stop"), a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	name := from + " " + to
+	switch what {
+	case "start":
+		stop, err := s.world.Stream(from, to, every)
+		if err != nil {
+			return "", err
+		}
+		s.streams[name] = stop
+		return "", nil
+	case "stop":
+		stop, ok := s.streams[name]
+		if !ok {
+			return "", fmt.Errorf("no stream from %s to %s", from, to)
+		}
+		delete(s.streams, name)
+		sent, lost, err := stop()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("sent=%t lost=%d", sent > 0, lost), nil
+	}
+	return "", fmt.Errorf("stream %s: want start or stop", what)
+}

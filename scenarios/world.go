@@ -1,0 +1,128 @@
+package scenarios
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// World is a set of hosts with a datastore, in which a scenario happens. Nodes
+// are named n1, n2, …; each has one pod, from its first SyncPods on.
+type World interface {
+	Name() string // "sim" or "netns"
+	Close() error
+
+	// Until lets time pass until cond returns nil, and returns its last error
+	// if it did not within the time given.
+	Until(within time.Duration, cond func() error) error
+
+	Node(name string) (Node, error)
+	Store() Store
+
+	// Ping sends one echo request between pods and says what became of it.
+	Ping(from, to string, o PingOptions) (PingResult, error)
+	// Transfer moves that many bytes from pod to pod and checks them.
+	Transfer(from, to string, f cidr.Family, bytes int64) error
+	// Stream pings every so often until stopped, and then says how it went.
+	Stream(from, to string, every time.Duration) (stop func() (sent, lost int, err error), err error)
+}
+
+// PingOptions say what to send. Size is that of the whole IP packet.
+type PingOptions struct {
+	Family cidr.Family
+	Size   int // bytes; 0: small
+	DF     bool
+}
+
+// PingResult is what became of an echo request.
+type PingResult struct {
+	OK         bool
+	Source     netip.Addr // whom the destination saw, if it saw anybody
+	WantSource netip.Addr // the sender's own address
+	Trace      []string   // the way it took, where the world can tell
+	Drop       string     // why it was lost, where the world can tell
+}
+
+// Node is a host with its daemon, kernel and uplink.
+type Node interface {
+	Start(flags []string) error
+	Stop() error
+	Kill() error
+	Pause() error
+	Resume() error
+	Running() bool
+	// Exited tells how the last daemon ended by itself, or false.
+	Exited() (status int, ok bool)
+	Status() (Status, error)
+	Log() string
+	SubnetFile() string
+	// SyncPods makes the node's bridge and pod what the subnet file says.
+	SyncPods() error
+
+	UplinkDown() error
+	UplinkUp() error
+	UplinkAddress(netip.Addr) error
+	UplinkMTU(int) error
+	// Isolate cuts the node off from everybody, Cut only from the store.
+	Isolate(bool) error
+	Cut(bool) error
+
+	Kernel
+}
+
+// Kernel is a host's kernel, as an operator or a stranger changes it.
+type Kernel interface {
+	LinkDelete(dev string) error
+	LinkDown(dev string) error
+	LinkUp(dev string) error
+	SetMAC(dev string, mac dataplane.MAC) error
+	SetMTU(dev string, mtu int) error
+	FlushRoutes(dev string) error
+	FlushNeigh(dev string) error
+	FlushFDB(dev string) error
+	FlushAddrs(dev string) error
+	SetSysctl(path, value string) error
+	Add(o dataplane.Object) error
+	Remove(o dataplane.Object) error
+	State(extent dataplane.Extent) (dataplane.State, error)
+}
+
+// Status is what a daemon says of itself.
+type Status struct {
+	Ready       bool
+	Fenced      bool
+	Stale       bool
+	Synced      bool
+	Phase       string
+	Reasons     []string
+	Revision    int64
+	Programmed  int64
+	Peers       int
+	Quarantined int
+}
+
+// Store is the datastore, as an operator or a stranger uses it. Names are what
+// follows the prefix: "config", "subnets/10.5.3.0-24".
+type Store interface {
+	Stop() error
+	Start() error
+	Wipe() error
+	Compact() error
+	Put(name, value string) error
+	Delete(name string) error
+	// Expire ends a record's TTL now.
+	Expire(name string) error
+	// Reserve puts the same value again, without a TTL.
+	Reserve(name string) error
+	Records() ([]Record, error)
+}
+
+// Record is what is below "subnets/".
+type Record struct {
+	Name     string // the last part of the key
+	Value    string
+	Reserved bool
+	Modified int64 // revision
+}
