@@ -131,6 +131,32 @@ func TestOddFDBEntry(t *testing.T) {
 	}
 }
 
+// TestMultipath is a route whose paths are in one attribute, which the suite
+// cannot make for IPv4.
+func TestMultipath(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	index := must(w.host.LinkByName("eth0")).Attrs().Index
+	if err := w.host.RouteAdd(&netlink.Route{
+		Dst: ipNet(netip.MustParsePrefix("10.5.3.0/24")), Protocol: dataplane.Protocol,
+		MultiPath: []*netlink.NexthopInfo{
+			{LinkIndex: index, Gw: net.IPv4(192, 168, 64, 4)}, {LinkIndex: index, Gw: net.IPv4(192, 168, 64, 5)},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	key := dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.3.0/24")}
+	s, err := w.d.Observe(t.Context(), dataplane.Extent{Links: []string{"eth0"}})
+	if got, want := s.Routes[key].String(), "route 10.5.3.0/24 other multipath"; err != nil || got != want {
+		t.Fatalf("observed %s, error %v, want %s", got, err, want)
+	}
+	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Delete, Object: s.Routes[key]}})
+	s, err = w.d.Observe(t.Context(), dataplane.Extent{Links: []string{"eth0"}})
+	if _, there := s.Routes[key]; err != nil || there {
+		t.Errorf("it is there still: %v, error %v", there, err)
+	}
+}
+
 // TestAddressDetails holds what the suite cannot see: an IPv6 address is used
 // at once, and of a pair of addresses ours is reported.
 func TestAddressDetails(t *testing.T) {
