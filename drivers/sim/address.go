@@ -73,8 +73,8 @@ func (l *link) forgetAddr(p netip.Prefix) {
 }
 
 // delAddr removes an address with what hangs on it. IPv4: its secondaries,
-// the connected route, routes that prefer it as a source, and with the last
-// address every route and neighbour of the link. IPv6: the connected route.
+// the connected route, and with the last address every route and neighbour of
+// the link. IPv6: the connected route.
 func (l *link) delAddr(p netip.Prefix) error {
 	f := cidr.FamilyOf(p.Addr())
 	at := slices.IndexFunc(l.addrs[f], func(a address) bool { return a.prefix == p })
@@ -91,7 +91,6 @@ func (l *link) delAddr(p netip.Prefix) error {
 	}
 	for _, a := range gone {
 		l.forgetAddr(a.prefix)
-		l.forgetSource(a.prefix.Addr())
 	}
 	l.disconnect(p)
 	if f == cidr.V4 && len(l.addrs[f]) == 0 {
@@ -99,26 +98,6 @@ func (l *link) delAddr(p netip.Prefix) error {
 		l.dropNeighs(f)
 	}
 	return nil
-}
-
-// forgetSource undoes the preference for an address that left the host: an
-// IPv4 route goes with it, an IPv6 route loses the preference.
-func (l *link) forgetSource(a netip.Addr) {
-	s := l.stack
-	if s.local[a] > 0 {
-		return
-	}
-	f := cidr.FamilyOf(a)
-	if f == cidr.V4 {
-		s.fibs[f].remove(func(r *route) bool { return r.src == a })
-		return
-	}
-	s.fibs[f].remove(func(r *route) bool {
-		if r.src == a {
-			r.src = netip.Addr{}
-		}
-		return false
-	})
 }
 
 // connect makes the connected routes of all addresses of a family.

@@ -20,10 +20,10 @@ const (
 // route is an entry of the main table.
 type route struct {
 	dst    netip.Prefix
-	metric uint32 // as the kernel has it
-	hop           // zero for a blackhole
-	more   []hop  // further paths of an IPv6 route, used when the first is gone
-	src    netip.Addr
+	metric uint32     // as the kernel has it
+	hop               // zero for a blackhole
+	more   []hop      // further paths of an IPv6 route, used when the first is gone
+	src    netip.Addr // of a connected IPv4 route
 	scope  dataplane.Scope
 	proto  uint8
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 func TestPodsReachEachOther(t *testing.T) {
@@ -137,6 +138,14 @@ func TestDropsHaveNames(t *testing.T) {
 			must(t, l.hosts[1].SetSysctl("net/ipv4/conf/flannel.1/rp_filter", "1"))
 			must(t, l.hosts[1].FlushRoutes("flannel.1"))
 		}, DropRPFilter, "n2"},
+		{"reverse path by another link", func(t *testing.T, l *lab) {
+			must(t, l.hosts[1].SetSysctl("net/ipv4/conf/flannel.1/rp_filter", "1"))
+			program(t, l.hosts[1], "replace route 10.5.1.0/24 via 192.168.64.1 dev eth0")
+		}, DropRPFilter, "n2"},
+		{"MAC taken twice", func(t *testing.T, l *lab) {
+			must(t, l.hosts[1].Remove(dataplane.Link{Name: "flannel.1"}))
+			program(t, l.hosts[1], "add link flannel.1 type vxlan mtu 1450 mac "+mac(1)+" up id 1 dev eth0 local 192.168.64.2 port 8472")
+		}, DropLoop, "n2"},
 		{"no way back", func(t *testing.T, l *lab) { must(t, l.hosts[1].FlushRoutes("flannel.1")) }, DropNoRoute, "n2"},
 		{"address gone", func(t *testing.T, l *lab) { // with it goes the connected route
 			must(t, l.hosts[0].AddrDel("eth0", v4("192.168.64.1/24")))
@@ -172,6 +181,28 @@ func TestTTLEndsALoop(t *testing.T) {
 	if p.Drop != DropTTL {
 		t.Errorf("%s; want ttl", p)
 	}
+}
+
+// TestTTLIsCounted gives a packet as many hops as it needs, and one less.
+func TestTTLIsCounted(t *testing.T) {
+	for _, f := range cidr.Families {
+		l := overlay(t, 1, 2)
+		wantDrop(t, l.ping(t, f, PingOptions{TTL: 1}), DropTTL, "n1")
+		wantDrop(t, l.ping(t, f, PingOptions{TTL: 2}), DropTTL, "n2")
+		wantDelivered(t, l.ping(t, f, PingOptions{TTL: 3}))
+	}
+}
+
+// TestPathMTUIsForgotten lets the time pass that a learnt path MTU counts.
+func TestPathMTUIsForgotten(t *testing.T) {
+	l := overlay(t, 1, 2)
+	must(t, l.hosts[0].SetMTU("flannel.1", 1300))
+	o := PingOptions{Size: 1350, DF: true}
+	wantDrop(t, l.ping(t, cidr.V4, o), DropTooBig, "n1")
+	must(t, l.hosts[0].SetMTU("flannel.1", 1450))
+	wantDrop(t, l.ping(t, cidr.V4, o), DropTooBig, "n1.pod")
+	l.Run(pmtuTime)
+	wantDelivered(t, l.ping(t, cidr.V4, o))
 }
 
 // TestRouterBetweenSegments lets the overlay cross two underlays.

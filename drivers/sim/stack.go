@@ -97,7 +97,6 @@ func (s *stack) delLink(l *link) {
 	for _, f := range cidr.Families {
 		for _, a := range slices.Clone(l.addrs[f]) {
 			l.forgetAddr(a.prefix)
-			l.forgetSource(a.prefix.Addr())
 		}
 	}
 	if l.wire != nil {

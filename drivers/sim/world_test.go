@@ -113,6 +113,9 @@ func TestStreamsAreIndependent(t *testing.T) {
 	if x, y := a.Rand("x").Uint64(), NewWorld(6).Rand("x").Uint64(); x == y {
 		t.Error("stream x does not depend on the seed")
 	}
+	if x, y := NewWorld(5).Rand("x").Uint64(), NewWorld(5).Rand("y").Uint64(); x == y {
+		t.Error("streams x and y are the same")
+	}
 }
 
 func TestTraceHashTellsRunsApart(t *testing.T) {
@@ -133,6 +136,18 @@ func TestTraceHashTellsRunsApart(t *testing.T) {
 	}
 	if h3, _ := run(2); h3 == h1 {
 		t.Error("another seed gave the same hash")
+	}
+}
+
+func TestTraceHashTellsTimesApart(t *testing.T) {
+	run := func(d time.Duration) uint64 {
+		w := NewWorld(1)
+		w.After(d, "e", func() {})
+		w.Run(time.Minute)
+		return w.TraceHash()
+	}
+	if run(time.Second) == run(2*time.Second) {
+		t.Error("one event at two times gave one hash")
 	}
 }
 
