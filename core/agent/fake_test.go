@@ -46,6 +46,13 @@ func (f *fakeNode) turns() []node.Input {
 	return f.inputs
 }
 
+// times returns when the turns were.
+func (f *fakeNode) times() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
 // fakeHost is a driver whose calls do as its functions say, or nothing.
 type fakeHost struct {
 	observe func(context.Context) error

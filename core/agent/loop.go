@@ -13,7 +13,9 @@ type agent struct {
 	opts Options
 	node machine
 
-	wake     *time.Timer
+	timer    *time.Timer
+	hints    paced
+	changes  paced
 	outcomes chan outcome
 	lanes    [lanes]effect // what is under way
 	ready    bool          // OnReady has been called
@@ -26,10 +28,12 @@ type agent struct {
 
 func newAgent(ctx context.Context, opts Options, m machine) *agent {
 	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	wake := time.NewTimer(0)
-	wake.Stop()
+	timer := time.NewTimer(0)
+	timer.Stop()
 	return &agent{
-		opts: opts, node: m, wake: wake,
+		opts: opts, node: m, timer: timer,
+		hints:    paced{from: opts.Driver.Hints()},
+		changes:  paced{from: opts.Store.Changed()},
 		outcomes: make(chan outcome, lanes), // no worker ever waits to answer
 		gentle:   ctx, hard: hard, giveUp: giveUp,
 	}
@@ -67,29 +71,33 @@ func (a *agent) step(in node.Input) node.Ready {
 // await blocks until something happened or time has come, and returns all
 // that happened: what arrives together is one step.
 func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
-	var due <-chan time.Time
-	if !wake.IsZero() {
-		a.wake.Reset(time.Until(wake))
-		defer a.wake.Stop()
-		due = a.wake.C
+	defer a.timer.Stop()
+	for {
+		now := time.Now()
+		due := !wake.IsZero() && !now.Before(wake)
+		if a.gather(now, &in); due || in != (node.Input{}) || ctx.Err() != nil {
+			return in
+		}
+		var alarm <-chan time.Time
+		if at := earliest(now, wake, a.hints.next, a.changes.next); !at.IsZero() {
+			a.timer.Reset(time.Until(at))
+			alarm = a.timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-alarm:
+		case <-a.hints.open(now):
+			a.hinted(now, &in)
+		case <-a.changes.open(now):
+			a.changed(now, &in)
+		case o := <-a.outcomes:
+			a.finish(o, &in)
+		}
 	}
-	select {
-	case <-ctx.Done():
-	case <-due:
-	case <-a.opts.Store.Changed():
-		view := a.opts.Store.View()
-		in.View = &view
-	case <-a.opts.Driver.Hints():
-		in.Hint = true
-	case o := <-a.outcomes:
-		a.finish(o, &in)
-	}
-	a.gather(&in)
-	return in
 }
 
 // gather takes what is there without waiting for more.
-func (a *agent) gather(in *node.Input) {
+func (a *agent) gather(now time.Time, in *node.Input) {
 	for range lanes {
 		select {
 		case o := <-a.outcomes:
@@ -98,16 +106,27 @@ func (a *agent) gather(in *node.Input) {
 		}
 	}
 	select {
-	case <-a.opts.Driver.Hints():
-		in.Hint = true
+	case <-a.hints.open(now):
+		a.hinted(now, in)
 	default:
 	}
 	select {
-	case <-a.opts.Store.Changed():
-		view := a.opts.Store.View()
-		in.View = &view
+	case <-a.changes.open(now):
+		a.changed(now, in)
 	default:
 	}
+}
+
+func (a *agent) hinted(now time.Time, in *node.Input) {
+	a.hints.taken(now)
+	in.Hint = true
+}
+
+// changed takes the view as late as possible: it stands for all changes so far.
+func (a *agent) changed(now time.Time, in *node.Input) {
+	a.changes.taken(now)
+	view := a.opts.Store.View()
+	in.View = &view
 }
 
 // report publishes what the health endpoints tell, and calls OnReady.

@@ -107,8 +107,8 @@ func TestWakeIsKept(t *testing.T) {
 		r.node.react = onTurn(0, node.Ready{Wake: due})
 		r.start()
 		r.pass(time.Minute)
-		if len(r.node.at) != 2 || !r.node.at[1].Equal(due) {
-			t.Errorf("turns at %v, want the second and last at %v", r.node.at, due)
+		if at := r.node.times(); len(at) != 2 || !at[1].Equal(due) {
+			t.Errorf("turns at %v, want the second and last at %v", at, due)
 		}
 		r.stop()
 	})
@@ -135,6 +135,63 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 		want := []node.Input{{View: &lease.View{}}, {Hint: true}, {Hint: true, View: &lease.View{Synced: true}}}
 		if diff := cmp.Diff(want, r.node.turns(), asWritten...); diff != "" {
 			t.Error(diff)
+		}
+		r.stop()
+	})
+}
+
+// Signals that keep coming bring a turn each pace, and the last one is not lost.
+func TestStormsArePaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream func(*rig) chan struct{}
+		turn   node.Input
+	}{
+		"hints":   {func(r *rig) chan struct{} { return r.host.hints }, node.Input{Hint: true}},
+		"changes": {func(r *rig) chan struct{} { return r.store.changed }, node.Input{View: &lease.View{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.start()
+				for range 1000 {
+					select {
+					case c.stream(r) <- struct{}{}:
+					default:
+					}
+					r.pass(time.Millisecond)
+				}
+				r.pass(pace)
+				if len(c.stream(r)) != 0 {
+					t.Error("a signal has been left behind")
+				}
+				want := []node.Input{{View: &lease.View{}}}
+				for range 1 + time.Second/pace {
+					want = append(want, c.turn)
+				}
+				if diff := cmp.Diff(want, r.node.turns(), asWritten...); diff != "" {
+					t.Error(diff)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// What is paced holds up nothing else.
+func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		due := time.Now().Add(pace / 2)
+		r.node.react = onTurn(1, node.Ready{Wake: due})
+		r.start()
+		r.host.hints <- struct{}{}
+		synctest.Wait()
+		r.host.hints <- struct{}{}
+		r.pass(pace / 2)
+		if at := r.node.times(); len(at) != 3 || !at[2].Equal(due) {
+			t.Errorf("turns at %v, want the third at %v", at, due)
+		}
+		r.pass(pace)
+		if n := len(r.node.turns()); n != 4 {
+			t.Errorf("%d turns, want 4", n)
 		}
 		r.stop()
 	})
