@@ -267,6 +267,11 @@ func TestDaemonStop(t *testing.T) {
 	if !d.Running() {
 		t.Fatal("ended in the middle of a plan")
 	}
+	d.process.input.Hint = true
+	d.process.turn()
+	if !d.process.input.Hint {
+		t.Error("the node had another turn")
+	}
 	c.Run(time.Second)
 	if d.Running() || len(exits) != 1 || exits[0].Status != 0 || d.Exit() == nil {
 		t.Errorf("running %v, exits %v", d.Running(), exits)
@@ -292,6 +297,56 @@ func TestDaemonExitsAndIsRespawned(t *testing.T) {
 		t.Errorf("exit %+v, want status 1", e)
 	}
 	c.check(t)
+
+	must(t, c.store.Delete("subnets/"+d.Status().Subnet.String()))
+	if !c.RunUntil(func() bool { return !d.Running() }, time.Minute) {
+		t.Fatal("lost its lease and went on")
+	}
+	d.Kill() // the supervisor is told to leave it
+	if c.Run(time.Minute); d.Running() {
+		t.Error("respawned all the same")
+	}
+}
+
+// TestDaemonDoesNothingWhenDead kills in the middle of a plan.
+func TestDaemonDoesNothingWhenDead(t *testing.T) {
+	c := newCluster(t, 4, 2, func(o *DaemonOptions) { o.OneByOne = true })
+	d := c.daemons[0]
+	d.Start()
+	if !c.RunUntil(func() bool { return d.process.plans }, time.Minute) {
+		t.Fatal("no plan was ever made")
+	}
+	d.Kill()
+	boundaries, lines := d.Boundaries(), len(d.Log())
+	c.Run(time.Minute)
+	if d.Boundaries() != boundaries || len(d.Log()) != lines {
+		t.Errorf("a dead process went on:\n%s", strings.Join(d.Log(), "\n"))
+	}
+}
+
+// TestDaemonDoesNothingWhenHalted compares the two ways to be halted.
+func TestDaemonDoesNothingWhenHalted(t *testing.T) {
+	for _, clock := range []bool{false, true} {
+		c := newCluster(t, 4, 2, nil)
+		c.start()
+		c.check(t)
+		d := c.daemons[0]
+		d.halt(5*time.Minute, clock)
+		boundaries := d.Boundaries()
+		must(t, c.hosts[0].LinkDelete("flannel.1"))
+		c.Run(5*time.Minute - 1)
+		if d.Boundaries() != boundaries || c.hosts[0].stack.link("flannel.1") != nil {
+			t.Error("a halted process went on")
+		}
+		c.check(t)
+		want := c.Now()
+		if clock {
+			want = want.Add(-5 * time.Minute)
+		}
+		if got := d.process.now(); !got.Equal(want) {
+			t.Errorf("clock stands %t: it is %s, want %s", clock, got, want)
+		}
+	}
 }
 
 // TestDaemonPausedPastItsLease: a halted node cannot notice that its lease has

@@ -325,12 +325,10 @@ func TestStoreLastGood(t *testing.T) {
 	w, s, c := storeWorld(t, 6)
 	mustCreate(t, c, 1, time.Hour)
 	awaitSync(t, w, s, c)
-	for range 2 {
-		if err := s.Put("subnets/10.5.1.0-24", "garbage", 0); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, s.Put("subnets/10.5.1.0-24", "garbage", 0))
 	late := s.Client("n2", StoreClientOptions{})
+	w.Run(time.Second)
+	must(t, s.Put("subnets/10.5.1.0-24", "more garbage", 0))
 	w.Run(time.Second)
 	if snap := c.View().Snapshot; len(snap.Leases) != 1 || len(snap.Quarantined) != 1 {
 		t.Errorf("who had seen it: %+v", snap)
@@ -388,6 +386,25 @@ func TestStoreCompactUnderStream(t *testing.T) {
 	awaitSync(t, w, s, c)
 }
 
+// TestStoreCompactBeforeWatch compacts between a client's list and its watch.
+func TestStoreCompactBeforeWatch(t *testing.T) {
+	w := NewWorld(6)
+	s := w.NewStore(StoreOptions{})
+	c := s.Client("n1", StoreClientOptions{})
+	var seen []error
+	c.OnChange(func() {
+		if seen = append(seen, c.View().Err); s.Revision() == 1 {
+			must(t, s.Put("subnets/10.5.1.0-24", `{"PublicIP":"192.168.64.1"}`, 0))
+			s.Compact()
+		}
+	})
+	w.Run(time.Second)
+	if !slices.Contains(seen, errStoreCompacted) {
+		t.Errorf("views %v, want %v among them", seen, errStoreCompacted)
+	}
+	awaitSync(t, w, s, c)
+}
+
 // TestStoreResume cuts a client off while the store changes, with the history
 // kept and with it compacted away.
 func TestStoreResume(t *testing.T) {
@@ -425,7 +442,7 @@ func TestStoreStreamFaults(t *testing.T) {
 	faults := map[string]StoreFaults{
 		"delay":     {WatchDelay: 2 * time.Second},
 		"lose":      {WatchLose: 0.3},
-		"duplicate": {WatchDuplicate: 0.5},
+		"duplicate": {WatchDuplicate: 0.5, WatchDelay: time.Second},
 		"reorder":   {WatchReorder: 0.3},
 		"break":     {WatchBreak: 0.3},
 		"stale":     {StaleList: 1, WatchLose: 0.3},
@@ -481,8 +498,37 @@ func TestStoreStaleFirstList(t *testing.T) {
 	var seen []int64
 	late.OnChange(func() { seen = append(seen, late.View().Snapshot.Revision) })
 	w.Run(time.Second)
+	late.BreakStream()
+	w.Run(time.Second)
+	awaitSync(t, w, s, late)
 	if want := []int64{1, 2}; !slices.Equal(slices.Compact(seen), want) {
 		t.Errorf("revisions seen %v, want %v", seen, want)
+	}
+}
+
+// TestStoreSilentLoss: what is lost in a short partition, a change or the end
+// of the stream, is found missing by the ping.
+func TestStoreSilentLoss(t *testing.T) {
+	losses := map[string]func(*Store, *StoreClient){
+		"change": func(s *Store, other *StoreClient) { mustCreate(t, other, 1, time.Hour) },
+		"end":    func(s *Store, _ *StoreClient) { s.LoseLeader(time.Millisecond) },
+	}
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			w, s, c := storeWorld(t, 9)
+			other := s.Client("n2", StoreClientOptions{})
+			awaitSync(t, w, s, other)
+			c.Cut(true)
+			lose(s, other)
+			w.Run(100 * time.Millisecond)
+			c.Cut(false)
+			mustCreate(t, other, 2, time.Hour)
+			if v := c.View(); !v.Synced || len(v.Snapshot.Leases) != 0 {
+				t.Fatalf("the loss did not go unnoticed: %+v", v)
+			}
+			w.Run(20 * time.Second)
+			awaitSync(t, w, s, c)
+		})
 	}
 }
 

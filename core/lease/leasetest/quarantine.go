@@ -97,8 +97,9 @@ var quarantineCases = []kase{
 	}},
 	{"one subnet has one lease, however it is spelt", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
-		s.Put(t, "subnets/10.5.1.7-24", value("192.168.64.9"), 0)
-		s.awaitQuarantined(t, 1)
+		s.Put(t, "subnets/10.5.1.7-24", value("192.168.64.8"), 0)
+		s.Put(t, "subnets/0/10.5.1.0-24", value("192.168.64.9"), 0)
+		s.awaitQuarantined(t, 2)
 		s.awaitLeases(t, g.Lease)
 	}},
 }
