@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/harness"
+)
+
+const many = 5000
+
+// BenchmarkNoChangePass measures a look at a host on which all is well: what
+// the driver reads of the kernel, and what the node makes of it.
+func BenchmarkNoChangePass(b *testing.B) {
+	ctx, lab := newLab(b, 1, 0)
+	d, err := linux.Open(ctx, netns.NsHandle(lab.Nodes[0].NamespaceFD()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	n := settled(ctx, b, d)
+	b.ReportAllocs()
+	began := cpuTime(b, os.Getpid())
+	for b.Loop() {
+		n.pass(ctx, b)
+	}
+	b.ReportMetric(milliseconds(cpuTime(b, os.Getpid())-began)/float64(b.N), "cpu-ms/op")
+}
+
+// inline is a node whose effects are performed at once, by one goroutine, in
+// a time of its own.
+type inline struct {
+	*node.Node
+	driver *linux.Driver
+	now    time.Time
+}
+
+// settled returns a node that has programmed all its peers.
+func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
+	b.Helper()
+	n := &inline{node.New(node.Options{Rand: rand.New(rand.NewPCG(1, 2))}), d, time.Now()}
+	snap := &lease.Snapshot{Revision: many, Config: lease.Document{Data: []byte(network), Revision: 1}}
+	for i := range many {
+		snap.Leases = append(snap.Leases, peer(i))
+	}
+	n.Step(n.now, node.Input{View: &lease.View{Snapshot: snap, Synced: true}})
+	for !n.Status().Ready {
+		ready := n.Ready()
+		n.Step(n.now, n.perform(ctx, ready, snap))
+		if ready.Exit != nil {
+			b.Fatal(ready.Exit.Reason)
+		}
+		if ready.Wake.After(n.now) && ready.Look == nil && ready.Plan == nil && ready.Request == nil && ready.Writes == nil {
+			n.now = ready.Wake
+		}
+	}
+	n.perform(ctx, n.Ready(), snap)
+	return n
+}
+
+// perform does what the node asks for and returns what came of it. Whatever
+// it asks of the store is granted, whatever it writes is lost.
+func (n *inline) perform(ctx context.Context, ready node.Ready, snap *lease.Snapshot) (in node.Input) {
+	if ready.Look != nil {
+		in.Looked = &node.Looked{}
+		var err error
+		in.Looked.Facts, in.Looked.Err = n.driver.Facts(ctx)
+		in.Looked.Have, err = n.driver.Observe(ctx, *ready.Look)
+		in.Looked.Err = errors.Join(in.Looked.Err, err)
+	}
+	if ready.Plan != nil {
+		in.Applied = &node.Applied{Errs: n.driver.Apply(ctx, ready.Plan)}
+	}
+	if r := ready.Request; r != nil {
+		own := lease.Lease{Key: r.Key, Attrs: r.Attrs, CreateRevision: snap.Revision, ModRevision: snap.Revision}
+		in.Requested = &node.Requested{Began: n.now, Grant: lease.Grant{Lease: own}}
+		next := *snap
+		next.Leases = append(next.Leases[:len(next.Leases):len(next.Leases)], own)
+		in.View = &lease.View{Snapshot: &next, Synced: true}
+	}
+	if ready.Writes != nil {
+		in.Wrote = &node.Wrote{Errs: make([]error, len(ready.Writes))}
+	}
+	return in
+}
+
+// pass is one look that the clock brought about and that leads to nothing.
+func (n *inline) pass(ctx context.Context, b *testing.B) {
+	n.now = n.now.Add(time.Minute)
+	n.Step(n.now, node.Input{})
+	ready := n.Ready()
+	if ready.Look == nil {
+		b.Fatal("no look after a minute")
+	}
+	n.Step(n.now, n.perform(ctx, node.Ready{Look: ready.Look}, nil))
+	if after := n.Ready(); after.Plan != nil || !n.Status().Ready {
+		b.Fatalf("%d changes in a quiet world; %q", len(after.Plan), n.Status().Reasons)
+	}
+}
+
+// BenchmarkHintedPass measures the same in a running daemon, which looks
+// because the kernel told it of a change that turns out to be none of its
+// business. There it also takes a garbage collection now and then.
+func BenchmarkHintedPass(b *testing.B) {
+	ctx, lab := newLab(b, 1, many)
+	n := lab.Nodes[0]
+	start(ctx, b, n, many)
+	used := rest(ctx, b, n.PID(), 0)
+	began := used
+	for b.Loop() {
+		if err := provoke(n); err != nil {
+			b.Fatal(err)
+		}
+		used = rest(ctx, b, n.PID(), used)
+	}
+	b.ReportMetric(milliseconds(used-began)/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(megabytes(peakMemory(b, n.PID())), "peak-MB")
+	// Most of the wall time is the daemon's pause between two looks and rest's.
+	b.ReportMetric(0, "ns/op")
+}
+
+// provoke gives the node's uplink another MTU and takes it back at once.
+func provoke(n *harness.Node) error {
+	return errors.Join(n.SetMTU("lo", 60000), n.SetMTU("lo", 65536))
+}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/harness"
+)
+
+const (
+	network = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
+	device  = "flannel.1"
+	limit   = 3 * time.Minute // for whatever a benchmark waits for
+)
+
+// extent is where all of the overlay is on a host.
+var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+
+// peer is the record of a node that does not exist. Its public address is far
+// away, so that no packet of the lab is ever meant for it.
+func peer(i int) lease.Lease {
+	return lease.Lease{
+		Key: lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + i>>8), byte(i), 0}), 24)},
+		Attrs: lease.Attrs{
+			PublicIP: netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)}), BackendType: "vxlan",
+			BackendData: vxlanData(dataplane.MAC{0xc6, 0, 0, 0, byte(i >> 8), byte(i)}),
+		},
+	}
+}
+
+func vxlanData(mac dataplane.MAC) []byte { return fmt.Appendf(nil, `{"VNI":1,"VtepMAC":"%s"}`, mac) }
+
+// preload stores the records of that many peers.
+func preload(ctx context.Context, b *testing.B, store *harness.Store, peers int) {
+	b.Helper()
+	const most = 128 // etcd takes no more in one transaction
+	for first := 0; first < peers; first += most {
+		var puts []clientv3.Op
+		for i := first; i < min(first+most, peers); i++ {
+			p := peer(i)
+			puts = append(puts, clientv3.OpPut(harness.SubnetKey(p.Key.String()), string(lease.EncodeAttrs(p.Attrs))))
+		}
+		if _, err := store.Client().Txn(ctx).Then(puts...).Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// newLab makes a lab that ends with the benchmark, whose store holds that many
+// peers, and a context for all that is done in it.
+func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), limit)
+	b.Cleanup(cancel)
+	daemon, err := harness.BuildDaemon(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	lab, err := harness.New(ctx, harness.Options{Nodes: nodes, Config: network, Daemon: daemon})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	preload(ctx, b, lab.Store, peers)
+	return ctx, lab
+}
+
+// start starts a node's daemon and waits until it is ready and the kernel
+// holds everything of that many peers.
+func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
+	b.Helper()
+	if err := n.Start(); err != nil {
+		b.Fatal(err)
+	}
+	until(ctx, b, "the daemon to be ready", func() bool {
+		if !n.Running() {
+			b.Fatalf("the daemon has ended (%v):\n%s", n.ExitStatus(), n.LogTail(20))
+		}
+		ready, _ := n.Ready(ctx)
+		return ready
+	})
+	state, err := n.State(ctx, extent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if r, h, f := len(state.Routes), len(state.Neighs), len(state.FDB); r < peers || h < peers || f < peers {
+		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers", r, h, f, peers)
+	}
+}
