@@ -12,7 +12,7 @@ import (
 // addAddr assigns an address.
 func (l *link) addAddr(p netip.Prefix) error {
 	f := cidr.FamilyOf(p.Addr())
-	if f == cidr.V6 && !l.speaks6() {
+	if f == cidr.V6 && !l.has6 {
 		return driver.ErrInvalid
 	}
 	if f == cidr.V6 && l.disabled6() {
@@ -31,6 +31,11 @@ func (l *link) addAddr(p netip.Prefix) error {
 		l.connectAddr(p)
 	}
 	return nil
+}
+
+// has reports whether an address is one of the link's.
+func (l *link) has(a netip.Addr) bool {
+	return slices.ContainsFunc(l.addrs[cidr.FamilyOf(a)], func(o address) bool { return o.prefix.Addr() == a })
 }
 
 // insertAddr puts an address where the kernel keeps it: IPv4 primaries in
@@ -109,6 +114,32 @@ func (l *link) connect(f cidr.Family) {
 	}
 }
 
+// refresh is what the kernel makes of putting an IPv6 address in its own
+// place: the connected route comes back, in place of what it takes for that.
+func (l *link) refresh(a netip.Addr) {
+	for _, o := range l.addrs[cidr.V6] {
+		if o.prefix.Addr() != a || !l.up {
+			continue
+		}
+		if r := l.prefixRoute(o.prefix); r != nil && r.metric != metricConnected6 {
+			l.stack.fibs[cidr.V6].removeAt(r.dst, func(o *route) bool { return o == r })
+		}
+		l.connectAddr(o.prefix)
+	}
+}
+
+// prefixRoute is what the kernel takes for the connected route of an address.
+// For IPv6 that is the first without a gateway, whoever made it.
+func (l *link) prefixRoute(p netip.Prefix) *route {
+	f := cidr.FamilyOf(p.Addr())
+	for _, r := range l.stack.fibs[f].byDst[p.Masked()] {
+		if r.link == l && !r.via.IsValid() && (f == cidr.V6 || r.proto == dataplane.ProtocolKernel) {
+			return r
+		}
+	}
+	return nil
+}
+
 // connectAddr makes the route to the neighbours that an address implies. A
 // single IPv4 address implies none.
 func (l *link) connectAddr(p netip.Prefix) {
@@ -136,7 +167,7 @@ func (l *link) disconnect(p netip.Prefix) {
 	if slices.ContainsFunc(l.addrs[f], implied) {
 		return
 	}
-	l.stack.fibs[f].removeAt(p.Masked(), func(r *route) bool {
-		return r.link == l && r.proto == dataplane.ProtocolKernel
-	})
+	if r := l.prefixRoute(p); r != nil {
+		l.stack.fibs[f].removeAt(r.dst, func(o *route) bool { return o == r })
+	}
 }

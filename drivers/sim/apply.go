@@ -50,6 +50,7 @@ func (s *stack) applyAddr(verb dataplane.Verb, o dataplane.Addr) error {
 	}
 	err = l.addAddr(o.Prefix)
 	if verb == dataplane.Replace && errors.Is(err, driver.ErrExists) {
+		l.refresh(o.Prefix.Addr())
 		return nil
 	}
 	return err
@@ -60,7 +61,7 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	if err != nil {
 		return err
 	}
-	if cidr.FamilyOf(o.IP) == cidr.V6 && (!l.speaks6() || l.disabled6()) {
+	if verb != dataplane.Delete && cidr.FamilyOf(o.IP) == cidr.V6 && (!l.has6 || l.disabled6()) {
 		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
 	}
 	_, there := l.neighs[o.IP]
@@ -158,7 +159,15 @@ func (s *stack) routeLink(o dataplane.Route) (*link, error) {
 	if !o.Via.IsValid() {
 		return nil, fmt.Errorf("neither gateway nor link: %w", driver.ErrNotFound)
 	}
-	l := s.fibs[cidr.FamilyOf(o.Via)].neighbourLink(o.Via, nil)
+	f := cidr.FamilyOf(o.Via)
+	if s.local[o.Via] > 0 {
+		for _, l := range s.links {
+			if l.has(o.Via) {
+				return l, nil
+			}
+		}
+	}
+	l := s.fibs[f].neighbourLink(o.Via, nil)
 	if l == nil {
 		return nil, fmt.Errorf("gateway %s is no neighbour: %w", o.Via, driver.ErrUnreachable)
 	}
@@ -169,27 +178,41 @@ func (s *stack) routeLink(o dataplane.Route) (*link, error) {
 func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	l := h.link
 	switch {
-	case f == cidr.V6 && !l.speaks6():
+	case f == cidr.V6 && !l.has6:
 		return fmt.Errorf("link %s has no IPv6: %w", l.name, driver.ErrNotFound)
 	case f == cidr.V6 && l.disabled6():
 		return fmt.Errorf("IPv6 is disabled on link %s: %w", l.name, driver.ErrInvalid)
-	case !l.up:
-		return fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
-	case !h.via.IsValid():
-		return nil
+	}
+	var err error
+	if h.via.IsValid() {
+		err = s.checkGateway(f, h, scope)
+	}
+	if !l.up && (err == nil || h.onlink) {
+		err = fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
+	}
+	return err
+}
+
+// checkGateway says what the kernel has against a gateway. IPv4 takes one of
+// the link's own addresses; IPv6 wants even an on-link gateway to be behind no
+// other link.
+func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error {
+	ours := s.local[h.via] > 0
+	switch {
 	case cidr.FamilyOf(h.via) != f:
 		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
-	case f == cidr.V6 && s.local[h.via] > 0:
+	case ours && (f == cidr.V6 || h.onlink):
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
 	case f == cidr.V4 && scope == dataplane.ScopeLink:
 		return fmt.Errorf("gateway %s for a destination on the link: %w", h.via, driver.ErrInvalid)
-	case f == cidr.V4 && s.local[h.via] > 0:
-		if h.onlink {
-			return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
+	case ours && h.link.has(h.via):
+	case h.onlink:
+		r := s.fibs[f].lookup(h.via)
+		if f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
+			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, r.link.name, driver.ErrInvalid)
 		}
-		return nil // the kernel has nothing against it
-	case !h.onlink && s.fibs[f].neighbourLink(h.via, l) == nil:
-		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, l.name, driver.ErrUnreachable)
+	case s.fibs[f].neighbourLink(h.via, h.link) == nil:
+		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)
 	}
 	return nil
 }

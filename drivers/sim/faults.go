@@ -78,7 +78,7 @@ func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 // SetMTU gives a link another MTU.
 func (h *Host) SetMTU(name string, mtu int) error {
 	return h.onLink(name, func(l *link) error {
-		if mtu < minMTU || mtu > maxMTU || l.kind == vxlan && mtu > l.mtuLimit() {
+		if !l.takesMTU(mtu) {
 			return driver.ErrInvalid
 		}
 		l.setMTU(mtu)

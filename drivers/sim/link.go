@@ -36,6 +36,8 @@ type link struct {
 	mac     dataplane.MAC
 	up      bool
 	carrier bool
+	has6    bool         // the kernel keeps IPv6 state for the link at all
+	ready6  bool         // IPv6 was started since the link came up
 	addrs   [2][]address // in the kernel's order
 	neighs  map[netip.Addr]neigh
 
@@ -63,9 +65,6 @@ type address struct {
 	prefix    netip.Prefix
 	secondary bool
 }
-
-// speaks6 reports whether the kernel keeps IPv6 state for the link at all.
-func (l *link) speaks6() bool { return l.mtu >= minMTU6 }
 
 // disabled6 reports whether IPv6 was switched off on the link.
 func (l *link) disabled6() bool { return l.stack.setting(l, cidr.V6, "disable_ipv6") == "1" }
@@ -98,24 +97,22 @@ func (l *link) setCarrier(on bool) {
 }
 
 // setMAC gives the link an address; the kernel then forgets all neighbours,
-// permanent ones too.
+// permanent ones too, even if it had the address before.
 func (l *link) setMAC(mac dataplane.MAC) {
-	if l.mac == mac {
-		return
-	}
 	l.mac = mac
 	clear(l.neighs)
 }
 
 // setMTU changes the MTU; IPv6 comes and goes with the least it needs.
 func (l *link) setMTU(mtu int) {
-	before := l.speaks6()
 	l.mtu = mtu
-	switch {
-	case before && !l.speaks6():
+	switch enough := mtu >= minMTU6; {
+	case l.has6 && !enough:
+		l.has6 = false
 		l.stop6(false)
 		l.stack.dropSysctls("net/ipv6/conf/" + l.name + "/")
-	case !before && l.speaks6():
+	case !l.has6 && enough:
+		l.has6 = true
 		l.stack.makeSysctls6(l.name)
 		l.start6()
 	}
@@ -124,9 +121,10 @@ func (l *link) setMTU(mtu int) {
 // start6 gives the link its link-local address and the connected routes of
 // the addresses that survived, once it can send.
 func (l *link) start6() {
-	if !l.up || !l.carrier || !l.speaks6() || l.disabled6() || l.kind == loopback {
+	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.kind == loopback {
 		return
 	}
+	l.ready6 = true
 	local := netip.PrefixFrom(linkLocal(l.mac), 64)
 	has := func(a address) bool { return a.prefix.Addr().IsLinkLocalUnicast() }
 	if !slices.ContainsFunc(l.addrs[cidr.V6], has) {
@@ -138,8 +136,8 @@ func (l *link) start6() {
 // stop6 takes the IPv6 routes and neighbours, and the addresses unless they
 // are kept; a link-local address is never kept.
 func (l *link) stop6(keepAddrs bool) {
-	s := l.stack
-	s.fibs[cidr.V6].remove(func(r *route) bool { return r.leave(l) })
+	l.ready6 = false
+	l.stack.fibs[cidr.V6].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V6)
 	for _, a := range slices.Clone(l.addrs[cidr.V6]) {
 		if keepAddrs && !a.prefix.Addr().IsLinkLocalUnicast() {

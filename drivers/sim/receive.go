@@ -24,7 +24,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 	case !ok:
 		s.drop(p, DropMalformed, "frame carries no IP")
 		return
-	case f == cidr.V6 && (!l.speaks6() || l.disabled6()):
+	case f == cidr.V6 && (!l.has6 || l.disabled6()):
 		s.drop(p, DropNotMine, "IPv6 is disabled dev "+l.name)
 		return
 	}

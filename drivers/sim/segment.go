@@ -129,7 +129,7 @@ func (l *link) answers(ip netip.Addr) bool {
 	if !l.up || !l.carrier || l.stack.local[ip] == 0 {
 		return false
 	}
-	return ip.Is4() || slices.ContainsFunc(l.addrs[1], func(a address) bool { return a.prefix.Addr() == ip })
+	return ip.Is4() || l.has(ip)
 }
 
 // send carries a frame to the link it is addressed to.

@@ -49,13 +49,13 @@ func (s *stack) addLink(name string, k kind, mtu int, mac dataplane.MAC) *link {
 		mac = s.randomMAC()
 	}
 	l := &link{
-		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: true,
+		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: true, has6: mtu >= minMTU6,
 		neighs: map[netip.Addr]neigh{},
 		fdb:    map[dataplane.MAC]fdbEntry{},
 	}
 	s.links = append(s.links, l)
 	s.makeSysctls4(name)
-	if l.speaks6() {
+	if l.has6 {
 		s.makeSysctls6(name)
 	}
 	return l

@@ -21,9 +21,6 @@ func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 	l := s.link(o.Name)
 	switch verb {
 	case dataplane.Create:
-		if l != nil {
-			return driver.ErrExists
-		}
 		return s.createVXLAN(o)
 	case dataplane.Replace:
 		if l == nil {
@@ -58,6 +55,8 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 		return fmt.Errorf("VNI or MTU out of range: %w", driver.ErrInvalid)
 	case !o.MAC.IsZero() && !validMAC(o.MAC):
 		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
+	case s.link(o.Name) != nil:
+		return driver.ErrExists
 	case v.Parent != "" && s.link(v.Parent) == nil:
 		return fmt.Errorf("no link %q: %w", v.Parent, driver.ErrNotFound)
 	}
@@ -92,6 +91,11 @@ func (l *link) mtuLimit() int {
 	return maxMTU - l.overhead()
 }
 
+// takesMTU reports whether the link can have an MTU.
+func (l *link) takesMTU(mtu int) bool {
+	return mtu == l.mtu || mtu >= minMTU && mtu <= maxMTU && (l.kind != vxlan || mtu <= l.mtuLimit())
+}
+
 // listenVXLAN checks whether a vxlan link that comes up can have its socket:
 // links share one, and must agree on what they expect there.
 func (s *stack) listenVXLAN(l *link) error {
@@ -114,37 +118,37 @@ func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 	}
 	if l.kind == vxlan {
 		l.retarget(o.VXLAN)
-		if o.MTU > l.mtuLimit() { // the kernel notices when the rest is done
-			return fmt.Errorf("MTU %d is more than %s can carry: %w", o.MTU, o.VXLAN.Parent, driver.ErrInvalid)
-		}
 	}
-	if o.MTU != 0 {
+	if !o.MAC.IsZero() && o.MAC != l.mac {
+		l.setMAC(o.MAC)
+	}
+	if o.MTU != 0 && o.MTU != l.mtu {
+		if !l.takesMTU(o.MTU) { // the kernel notices when the rest is done
+			return fmt.Errorf("MTU %d is out of range: %w", o.MTU, driver.ErrInvalid)
+		}
 		l.setMTU(o.MTU)
 	}
-	if !o.MAC.IsZero() {
-		l.setMAC(o.MAC)
+	if o.Up && !l.up && l.kind == vxlan {
+		if err := s.listenVXLAN(l); err != nil {
+			return err
+		}
 	}
 	l.setUp(o.Up)
 	return nil
 }
 
-// retarget changes the parameters of a vxlan link that can change. Its MTU
-// shrinks to what a new parent can carry.
+// retarget changes the parameters of a vxlan link that can change. A new parent
+// shrinks its MTU to what it can carry, of which not even IPv6 is told.
 func (l *link) retarget(v dataplane.VXLAN) {
-	if l.vxlan == v {
-		return
-	}
+	moved := l.vxlan.Parent != v.Parent
 	l.vxlan = v
-	if limit := l.mtuLimit(); l.mtu > limit {
-		l.setMTU(limit)
+	if moved {
+		l.mtu = min(l.mtu, l.mtuLimit())
 	}
 }
 
 // checkAdjust says what the kernel has against a change, before any is made.
 func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
-	if o.MTU != 0 && (o.MTU < minMTU || o.MTU > maxMTU) {
-		return fmt.Errorf("MTU out of range: %w", driver.ErrInvalid)
-	}
 	if !o.MAC.IsZero() && !validMAC(o.MAC) {
 		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
 	}
@@ -162,9 +166,6 @@ func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
 		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
 	case have.Parent != "" && want.Parent == "":
 		return fmt.Errorf("parent cannot be taken away: %w", driver.ErrUnsupported)
-	}
-	if o.Up && !l.up {
-		return s.listenVXLAN(l)
 	}
 	return nil
 }
