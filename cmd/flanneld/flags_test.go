@@ -267,7 +267,7 @@ func TestHelp(t *testing.T) {
 	help(&text, "flanneld", fs)
 	const golden = "testdata/help.txt"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o600); err != nil {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

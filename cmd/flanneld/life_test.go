@@ -119,8 +119,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 }
 
 func TestSecondSignalKills(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd, _ := command(t, nil)
 	cmd.Env = []string{asFlanneld + "=" + stubborn}
+	cmd.Stdout = nil
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +175,9 @@ func TestLifeOfOneHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer notify.Close()
+	if err := notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	p, dir := oneHost(t, []string{"NOTIFY_SOCKET=" + socket}, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
 	p.await("/readyz", "flanneld is ready")
 	buf := make([]byte, 100)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,12 +34,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// patience is how long a daemon may live that a test waits for.
+const patience = time.Minute
+
 // command is the daemon with these arguments and nothing but env in its
-// environment.
+// environment. It does not live for ever.
 func command(t *testing.T, env []string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Args[0] = "flanneld"
 	cmd.Env = append([]string{asFlanneld + "=1"}, env...)
 	cmd.Stdout, cmd.Stderr = &stderr, &stderr

@@ -318,7 +318,10 @@ func TestReadyIsToldOnce(t *testing.T) {
 		}
 		for range 3 {
 			r.host.hints <- struct{}{}
-			synctest.Wait()
+			r.pass(pace)
+		}
+		if turns := len(r.node.turns()); turns != 4 {
+			t.Fatalf("%d turns, want 4", turns)
 		}
 		if told != 1 {
 			t.Errorf("told %d times, want once", told)
