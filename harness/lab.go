@@ -63,15 +63,15 @@ func (l *Lab) build(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range l.Options.Segments {
-		if err := l.addSegment(i); err != nil {
+		if err := l.addSegment(ctx, i); err != nil {
 			return err
 		}
 	}
-	if err := l.addStore(); err != nil {
+	if err := l.addStore(ctx); err != nil {
 		return err
 	}
 	for i := range l.Options.Nodes {
-		if err := l.addNode(i+1, l.segments[i*l.Options.Segments/l.Options.Nodes]); err != nil {
+		if err := l.addNode(ctx, i+1, l.segments[i*l.Options.Segments/l.Options.Nodes]); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,13 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -13,8 +16,48 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
+// pollEvery is how often a condition that nothing announces is looked at.
+const pollEvery = 10 * time.Millisecond
+
 // SetUp sets a device administratively up.
 func (h *Host) SetUp(dev string) error { return h.onLink(dev, "set up", h.nl.LinkSetUp) }
+
+// waitUp waits until a device is not only set up but has noticed its carrier
+// and may use its addresses. The kernel sees to both a little later, and until
+// then drops what is sent.
+func (h *Host) waitUp(ctx context.Context, dev string) error {
+	return h.poll(ctx, "device "+dev+" to be usable", func() (bool, error) {
+		link, err := h.link(dev)
+		if err != nil {
+			return false, err
+		}
+		// A bridge that never lost its carrier has state "unknown" for ever.
+		const running = unix.IFF_RUNNING | unix.IFF_LOWER_UP
+		idle := link.Type() == "bridge" && link.Attrs().RawFlags&running == running
+		if !idle && link.Attrs().OperState != netlink.OperUp {
+			return false, nil
+		}
+		addrs, err := h.nl.AddrList(link, unix.AF_INET6)
+		tentative := slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE != 0 })
+		return !tentative, err
+	})
+}
+
+// poll waits for a condition that nothing announces. An error ends the wait.
+func (h *Host) poll(ctx context.Context, what string, condition func() (bool, error)) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if ok, err := condition(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("host %s: wait for %s: %w", h.Name, what, context.Cause(ctx))
+		}
+	}
+}
 
 // SetDown sets a device administratively down. The kernel drops every route
 // through it, and its IPv6 addresses.
@@ -35,10 +78,14 @@ func (h *Host) SetMTU(dev string, mtu int) error {
 	return h.onLink(dev, "change of MTU", func(l netlink.Link) error { return h.nl.LinkSetMTU(l, mtu) })
 }
 
-// AddAddr adds an address to a device.
+// AddAddr adds an address to a device, usable at once.
 func (h *Host) AddAddr(dev string, addr netip.Prefix) error {
 	return h.onLink(dev, "address "+addr.String(), func(l netlink.Link) error {
-		return h.nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(addr)})
+		a := &netlink.Addr{IPNet: ipNet(addr)}
+		if addr.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		return h.nl.AddrAdd(l, a)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/harness/internal/netspace"
@@ -20,9 +19,6 @@ import (
 
 // healthPort is where every node's daemon serves health, on loopback.
 const healthPort = 8081
-
-// pollEvery is how often a condition nobody announces is looked at.
-const pollEvery = 20 * time.Millisecond
 
 // Node is a host that runs flanneld.
 type Node struct {
@@ -36,7 +32,7 @@ type Node struct {
 	made     int               // pods ever made, for the names of their devices
 }
 
-func (l *Lab) addNode(number int, s *segment) error {
+func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
 	h, err := l.newHost(fmt.Sprintf("n%d", number), routerSettings...)
 	if err != nil {
 		return err
@@ -49,7 +45,7 @@ func (l *Lab) addNode(number int, s *segment) error {
 	if err := os.Mkdir(n.file(), 0o755); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	return l.plugWithDefault(s, h, number)
+	return l.plugWithDefault(ctx, s, h, number)
 }
 
 // file is the name of a file of the node, without parts its directory.
@@ -171,22 +167,17 @@ func (n *Node) signal(sig syscall.Signal) error {
 
 // WaitReady waits until the daemon says it is ready.
 func (n *Node) WaitReady(ctx context.Context) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		ready, err := n.Ready(ctx)
-		if ready {
-			return nil
+	var why error
+	err := n.poll(ctx, "the daemon to be ready", func() (ready bool, err error) {
+		if ready, why = n.Ready(ctx); !ready && !n.Running() {
+			return false, fmt.Errorf("node %s: the daemon does not run (%v)", n.Name, n.ExitStatus())
 		}
-		if !n.Running() {
-			return fmt.Errorf("node %s: wait until ready: the daemon does not run (%v); its log:\n%s", n.Name, n.ExitStatus(), n.LogTail(20))
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("node %s: wait until ready: %w, last answer: %w; its log:\n%s", n.Name, ctx.Err(), err, n.LogTail(20))
-		case <-tick.C:
-		}
+		return ready, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; last answer: %v; its log:\n%s", err, why, n.LogTail(20))
 	}
+	return nil
 }
 
 // Ready asks the daemon once whether it is ready; the error says why not.

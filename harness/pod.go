@@ -59,7 +59,10 @@ func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 	if err := p.connect(env); err != nil {
 		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
 	}
-	return p, context.Cause(ctx)
+	if err := errors.Join(n.waitUp(ctx, p.port()), n.waitUp(ctx, bridgeName), p.waitUp(ctx, "eth0")); err != nil {
+		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
+	}
+	return p, nil
 }
 
 // SyncPods gives the bridge and all pods of the node what the subnet file says

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,9 +34,13 @@ func Main(m interface{ Run() int }) {
 
 // Reexec moves the program to where it may build labs: it must be called
 // first in main, before any flag is looked at. It runs the program again in a
-// mount namespace, for anybody but root also in a user namespace, and does not
-// return in the first run. It also is what the lab's own helper processes
-// begin with.
+// mount and a network namespace, for anybody but root also in a user
+// namespace, and does not return in the first run. It also is what the lab's
+// own helper processes begin with.
+//
+// The network namespace makes sure that the host's own is not touched. And a
+// thread that entered one of the lab's must be able to come back, which to the
+// host's it could not from a user namespace.
 func Reexec() {
 	if run := child(os.Args[0]); run != nil {
 		exitOn(run(os.Args[1:]))
@@ -68,7 +73,7 @@ func runAgain() (int, error) {
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args, Env: append(os.Environ(), stageEnv+"=1"),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL},
 	}
 	userns := os.Geteuid() != 0 || os.Getenv(usernsEnv) == "1"
 	if userns {
@@ -116,14 +121,21 @@ func explain(err error, userns bool) error {
 		"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)", err)
 }
 
-// settle prepares the mount namespace: nothing mounted here shows outside.
+// settle prepares the namespaces: nothing mounted here shows outside.
 func settle() error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
 		err = unix.Mount("flannel-lab", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700")
 	}
 	if err != nil {
-		return explain(fmt.Errorf("mount a scratch file system on %s: %w", scratch, err), os.Getenv(usernsEnv) == "1" || !initialUserns())
+		return explain(fmt.Errorf("mount a scratch file system on %s: %w", scratch, err), !initialUserns())
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(loopback)
+	}
+	if err != nil {
+		return fmt.Errorf("set the loopback device up: %w", err)
 	}
 	return nil
 }

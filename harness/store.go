@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
@@ -34,13 +35,13 @@ type Store struct {
 	client *clientv3.Client
 }
 
-func (l *Lab) addStore() (err error) {
+func (l *Lab) addStore(ctx context.Context) (err error) {
 	h, err := l.newHost("store")
 	if err != nil {
 		return err
 	}
 	l.Store = &Store{Host: h}
-	if err := l.plugWithDefault(l.segments[0], h, storeHost); err != nil {
+	if err := l.plugWithDefault(ctx, l.segments[0], h, storeHost); err != nil {
 		return err
 	}
 	return l.Store.makeRoomForCuts()
@@ -110,6 +111,7 @@ func (s *Store) Start(ctx context.Context) error {
 func (s *Store) newClient() (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{s.Endpoint()},
+		Logger:    zap.NewNop(), // whoever asks gets the error
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return s.Dial(ctx, "tcp", addr)
 		})},

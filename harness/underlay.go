@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -45,7 +47,7 @@ func (l *Lab) families() []cidr.Family {
 }
 
 // addSegment makes a segment with the router on it.
-func (l *Lab) addSegment(index int) error {
+func (l *Lab) addSegment(ctx context.Context, index int) error {
 	sw, err := l.newHost(fmt.Sprintf("segment%d", index), setting{"ipv6/conf/default/disable_ipv6", "1"})
 	if err != nil {
 		return err
@@ -59,12 +61,12 @@ func (l *Lab) addSegment(index int) error {
 	}
 	s := &segment{index: index, sw: sw, bridge: bridge}
 	l.segments = append(l.segments, s)
-	return l.plug(s, l.Router, fmt.Sprintf("eth%d", index), routerHost)
+	return l.plug(ctx, s, l.Router, fmt.Sprintf("eth%d", index), routerHost)
 }
 
 // plug connects a host to a segment by a device of that name and gives it the
 // addresses of that host number.
-func (l *Lab) plug(s *segment, h *Host, dev string, number int) error {
+func (l *Lab) plug(ctx context.Context, s *segment, h *Host, dev string, number int) error {
 	port := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: h.Name, MTU: l.Options.MTU, MasterIndex: s.bridge.Attrs().Index},
 		PeerName:      dev,
@@ -86,12 +88,12 @@ func (l *Lab) plug(s *segment, h *Host, dev string, number int) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(s.sw.waitUp(ctx, h.Name), s.sw.waitUp(ctx, "br0"), h.waitUp(ctx, dev))
 }
 
 // plugWithDefault is plug for a host that reaches everything else by the router.
-func (l *Lab) plugWithDefault(s *segment, h *Host, number int) error {
-	if err := l.plug(s, h, uplink, number); err != nil {
+func (l *Lab) plugWithDefault(ctx context.Context, s *segment, h *Host, number int) error {
+	if err := l.plug(ctx, s, h, uplink, number); err != nil {
 		return err
 	}
 	return l.routeToRouter(s, h)
