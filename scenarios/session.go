@@ -20,13 +20,15 @@ type Session struct {
 	started map[string]bool
 	noted   map[string]string     // subnets as of the last "remember"
 	moved   map[string]netip.Addr // underlay addresses that were changed
+	mtus    map[string]int        // and underlay MTUs
+	config  string                // the network config in force, if it is a good one
 	streams map[string]func() (sent, lost int, err error)
 	Skipped []string // blocks for another world
 }
 
 // NewSession returns a session that builds its world at the first topology.
 func NewSession(world string, make func(Topology) (World, error)) *Session {
-	return &Session{make: make, name: world, started: map[string]bool{}, noted: map[string]string{}, moved: map[string]netip.Addr{},
+	return &Session{make: make, name: world, started: map[string]bool{}, noted: map[string]string{}, moved: map[string]netip.Addr{}, mtus: map[string]int{},
 		streams: map[string]func() (int, int, error){}}
 }
 
@@ -116,7 +118,7 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.top = top
+	s.top, s.config = top, top.Config
 	s.world, err = s.make(top)
 	return "", err
 }

@@ -77,13 +77,18 @@ func (w *SimWorld) Name() string { return "sim" }
 // Close implements [World].
 func (w *SimWorld) Close() error { return w.World.Err() }
 
+// slice is how often a condition is looked at, in virtual time: after every
+// event would cost more than the events themselves.
+const slice = 10 * time.Millisecond
+
 // Until implements [World]: it turns the event heap.
 func (w *SimWorld) Until(within time.Duration, cond func() error) error {
-	var last error
-	if w.World.RunUntil(func() bool { last = cond(); return last == nil }, within) {
-		return nil
+	for end := w.World.Now().Add(within); ; w.World.Run(slice) {
+		err := cond()
+		if err == nil || !w.World.Now().Before(end) || w.World.Err() != nil {
+			return errors.Join(err, w.World.Err())
+		}
 	}
-	return errors.Join(last, w.World.Err())
 }
 
 // Node implements [World].
@@ -322,7 +327,9 @@ func (n *simNode) SyncPods() error {
 		return nil
 	}
 	if n.pod != nil {
-		n.pod.Remove()
+		if err := n.removePod(); err != nil {
+			return err
+		}
 	}
 	key := subnetfile.Previous([]byte(text))
 	if _, err := fmt.Sscanf(text[strings.Index(text, "FLANNEL_MTU="):], "FLANNEL_MTU=%d", &n.mtu); err != nil {
@@ -338,6 +345,20 @@ func (n *simNode) SyncPods() error {
 	n.subnet = text
 	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, subnets...)
 	return err
+}
+
+// removePod ends the pod and takes its gateway's addresses off the bridge.
+func (n *simNode) removePod() error {
+	n.pod.Remove()
+	key := subnetfile.Previous([]byte(n.subnet))
+	for _, f := range cidr.Families {
+		if p := key.Of(f); p.IsValid() {
+			if err := n.AddrDel("cni0", netip.PrefixFrom(p.Addr().Next(), p.Bits())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (n *simNode) UplinkDown() error { return n.LinkDown("eth0") }

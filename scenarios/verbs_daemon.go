@@ -63,19 +63,23 @@ func (s *Session) restart(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// settle [within=30s]: every started node is ready, knows all the others, and
-// its pods are what its subnet file says.
+// settle [n1 n2] [within=30s]: every started node, or those named, is ready,
+// knows all the others, and its pods are what its subnet file says.
 func (s *Session) settle(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	within := settleBound
 	a.duration("within", &within)
+	names := a.rest()
 	if err := a.done(); err != nil {
 		return "", err
 	}
-	if err := s.world.Until(within, s.settled); err != nil {
+	if len(names) == 0 {
+		names = s.running()
+	}
+	if err := s.world.Until(within, func() error { return s.settled(names) }); err != nil {
 		return "", fmt.Errorf("not settled within %s: %w", within, err)
 	}
-	return "", s.each(s.running(), func(_ string, n Node) error { return n.SyncPods() })
+	return "", nil
 }
 
 func (s *Session) running() []string {
@@ -88,13 +92,13 @@ func (s *Session) running() []string {
 	return names
 }
 
-func (s *Session) settled() error {
+func (s *Session) settled(names []string) error {
 	records, err := s.world.Store().Records()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range s.running() {
+	for _, name := range names {
 		if err := s.nodeSettled(name, records); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
@@ -106,6 +110,12 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	n, err := s.world.Node(name)
 	if err != nil {
 		return err
+	}
+	// A changed subnet file moves the pods, which may be what readiness waits for.
+	if n.SubnetFile() != "" {
+		if err := n.SyncPods(); err != nil {
+			return err
+		}
 	}
 	status, err := n.Status()
 	if err != nil {
@@ -135,7 +145,7 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	if status.Peers != others {
 		return fmt.Errorf("knows %d of %d peers", status.Peers, others)
 	}
-	return nil
+	return s.converged(name, n, records)
 }
 
 // lease decodes a record; false if it is not one.
@@ -175,26 +185,69 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 	return underlayAddr(f, s.top.segment(i), i+1).Addr()
 }
 
-// wait n1 ready|not-ready|fenced|stale|synced|exited [within=30s] [status=1]
-// wait leases=3 [within=30s]
+// wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
+// wait n1 exited [status=1]
+// wait n1 mtu=1350: the subnet file says so
+// wait n1 log=lease-lost [count=1]: the daemon has logged that kind as often
+// wait leases=3: the store holds as many records
 func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
-	within, leases, status := settleBound, -1, 0
+	w := waiting{count: 1, leases: -1}
+	within := settleBound
 	a.duration("within", &within)
-	a.integer("leases", &leases)
-	a.integer("status", &status)
-	var cond func() error
-	if leases >= 0 {
-		cond = func() error { return s.haveLeases(leases) }
-	} else {
-		name, what := a.word("node"), a.word("condition")
-		cond = func() error { return s.nodeIs(name, what, status) }
+	a.integer("leases", &w.leases)
+	a.integer("status", &w.status)
+	a.integer("mtu", &w.mtu)
+	a.integer("count", &w.count)
+	a.text("log", &w.log)
+	if w.leases < 0 {
+		w.node = a.word("node")
+		if w.mtu == 0 && w.log == "" {
+			w.what = a.word("condition")
+		}
 	}
 	if err := a.done(); err != nil {
 		return "", err
 	}
-	return "", s.world.Until(within, cond)
+	return "", s.world.Until(within, func() error { return s.holds(w) })
 }
+
+// waiting is a condition to wait for.
+type waiting struct {
+	node, what, log string
+	leases, status  int
+	mtu, count      int
+}
+
+func (s *Session) holds(w waiting) error {
+	if w.leases >= 0 {
+		return s.haveLeases(w.leases)
+	}
+	n, err := s.world.Node(w.node)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.mtu > 0:
+		if !strings.Contains(n.SubnetFile(), fmt.Sprintf("FLANNEL_MTU=%d\n", w.mtu)) {
+			return fmt.Errorf("the subnet file says\n%s", n.SubnetFile())
+		}
+	case w.log != "":
+		if got := logged(n, w.log); got < w.count {
+			return fmt.Errorf("%s logged %d times", w.log, got)
+		}
+	case w.what == "exited":
+		if got, ok := n.Exited(); !ok || got != w.status {
+			return fmt.Errorf("%s has not exited with status %d (exited: %t, status %d)", w.node, w.status, ok, got)
+		}
+	default:
+		return nodeIs(n, w.what)
+	}
+	return nil
+}
+
+// logged counts the events of a kind in a daemon's log.
+func logged(n Node, kind string) int { return strings.Count(n.Log(), " "+kind+": ") }
 
 func (s *Session) haveLeases(want int) error {
 	records, err := s.world.Store().Records()
@@ -207,29 +260,20 @@ func (s *Session) haveLeases(want int) error {
 	return nil
 }
 
-func (s *Session) nodeIs(name, what string, exit int) error {
-	n, err := s.world.Node(name)
-	if err != nil {
-		return err
-	}
-	if what == "exited" {
-		got, ok := n.Exited()
-		if !ok || got != exit {
-			return fmt.Errorf("%s has not exited with status %d (exited: %t, status %d)", name, exit, ok, got)
-		}
-		return nil
-	}
+func nodeIs(n Node, what string) error {
 	st, err := n.Status()
 	if err != nil {
 		return err
 	}
-	is, known := map[string]bool{"ready": st.Ready, "not-ready": !st.Ready, "fenced": st.Fenced, "stale": st.Stale,
-		"synced": st.Synced, "quarantined": st.Quarantined > 0}[what]
+	is, known := map[string]bool{
+		"ready": st.Ready, "not-ready": !st.Ready, "fenced": st.Fenced, "stale": st.Stale, "synced": st.Synced,
+		"quarantined": st.Quarantined > 0, "programmed": st.Programmed > 0 && st.Programmed == st.Revision,
+	}[what]
 	if !known {
 		return fmt.Errorf("unknown condition %q", what)
 	}
 	if !is {
-		return fmt.Errorf("%s is not %s: phase %s, %s", name, what, st.Phase, strings.Join(st.Reasons, "; "))
+		return fmt.Errorf("not %s: phase %s, %s", what, st.Phase, strings.Join(st.Reasons, "; "))
 	}
 	return nil
 }
@@ -257,5 +301,5 @@ func (s *Session) log(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: %d", kind, strings.Count(n.Log(), " "+kind+": ")), nil
+	return fmt.Sprintf("%s: %d", kind, logged(n, kind)), nil
 }

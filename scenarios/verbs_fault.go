@@ -19,7 +19,8 @@ var strangeMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
 // fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
 // fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1
 // fault n2 add|remove, with objects in canonical form as input
-// fault n2 cut|isolate [heal]
+// fault n2 cut|isolate [heal]: from the store, or from everybody
+// fault n2 shadow n3 via=192.168.64.253: somebody's route to n3's subnet instead of ours
 func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, kind := a.word("node"), a.word("kind of fault")
@@ -51,7 +52,10 @@ func (s *Session) fault(d *datadriven.TestData) (string, error) {
 		}
 		return "", n.Isolate(on)
 	}
-	return "", fmt.Errorf("fault %s: want link, flush, uplink, sysctl, add, remove, cut or isolate", kind)
+	if kind == "shadow" {
+		return "", s.faultShadow(n, a)
+	}
+	return "", fmt.Errorf("fault %s: want link, flush, uplink, sysctl, add, remove, cut, isolate or shadow", kind)
 }
 
 func faultLink(n Node, a *args) error {
@@ -119,6 +123,7 @@ func (s *Session) faultUplink(name string, n Node, a *args) error {
 		}
 		return n.UplinkUp()
 	case mtu > 0:
+		s.mtus[name] = mtu
 		return n.UplinkMTU(mtu)
 	case moved:
 		ip, err := netip.ParseAddr(addr)
@@ -158,10 +163,43 @@ func faultObjects(n Node, verb, input string) error {
 	return nil
 }
 
+func (s *Session) faultShadow(n Node, a *args) error {
+	peer, via := a.word("peer"), ""
+	a.text("via", &via)
+	if err := a.done(); err != nil {
+		return err
+	}
+	gateway, err := netip.ParseAddr(via)
+	if err != nil {
+		return fmt.Errorf("via=%s: %w", via, err)
+	}
+	r, err := s.recordOf(peer)
+	if err != nil {
+		return err
+	}
+	extent, err := s.extent()
+	if err != nil {
+		return err
+	}
+	state, err := n.State(extent)
+	if err != nil {
+		return err
+	}
+	l, _ := r.lease()
+	key := dataplane.RouteKey{Dst: l.Key.Of(s.top.Families[0])}
+	if ours, ok := state.Routes[key]; ok {
+		if err := n.Remove(ours); err != nil {
+			return err
+		}
+	}
+	return n.Add(dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot})
+}
+
 // store stop|start|wipe|compact
 // store put NAME, with the value as input; store config, likewise
 // store delete NAME
 // store expire|reserve n2
+// store clobber n2, with what is put over n2's record as input
 // store take n2 by=192.168.64.99: n2's subnet now is another's
 func (s *Session) store(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
@@ -186,34 +224,46 @@ func (s *Session) store(d *datadriven.TestData) (string, error) {
 	case "compact":
 		return "", st.Compact()
 	case "config":
+		s.config = d.Input
 		return "", st.Put("config", d.Input)
 	case "put":
 		return "", st.Put(arg, d.Input)
 	case "delete":
 		return "", st.Delete(arg)
-	case "expire", "reserve", "take":
-		return "", s.record(what, arg, by)
+	case "clobber":
+		r, err := s.recordOf(arg)
+		if err != nil {
+			return "", err
+		}
+		return "", st.Put("subnets/"+r.Name, d.Input)
+	case "take":
+		return "", s.take(arg, by)
+	case "expire", "reserve":
+		r, err := s.recordOf(arg)
+		if err != nil {
+			return "", err
+		}
+		if what == "expire" {
+			return "", st.Expire("subnets/" + r.Name)
+		}
+		return "", st.Reserve("subnets/" + r.Name)
 	}
-	return "", fmt.Errorf("store %s: want stop, start, wipe, compact, config, put, delete, expire, reserve or take", what)
+	return "", fmt.Errorf("store %s: want stop, start, wipe, compact, config, put, delete, clobber, expire, reserve or take", what)
 }
 
-// record does something to a node's own record.
-func (s *Session) record(what, node, by string) error {
-	r, err := s.recordOf(node)
-	if err != nil {
-		return err
-	}
-	name := "subnets/" + r.Name
-	switch what {
-	case "expire":
-		return s.world.Store().Expire(name)
-	case "reserve":
-		return s.world.Store().Reserve(name)
-	}
+// take gives the subnet that a node has, or had when last remembered, to
+// another host.
+func (s *Session) take(node, by string) error {
 	if _, err := netip.ParseAddr(by); err != nil {
 		return fmt.Errorf("by=%s: %w", by, err)
 	}
-	return s.world.Store().Put(name, `{"PublicIP":`+strconv.Quote(by)+
+	r, err := s.recordOf(node)
+	if err != nil {
+		if r.Name = s.noted[node]; r.Name == "" {
+			return err
+		}
+	}
+	return s.world.Store().Put("subnets/"+r.Name, `{"PublicIP":`+strconv.Quote(by)+
 		`,"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`)
 }
 

@@ -8,9 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -93,10 +91,12 @@ func (s *Session) subnet(d *datadriven.TestData) (string, error) {
 
 // state n1: what is in the kernel, within what flannel owns, with names in
 // place of what is random: <n2> is the base of n2's subnet, <n2.mac> its VTEP.
+// With dev=eth0 also the routes and permanent neighbours on that device.
 
 func (s *Session) state(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
-	name := a.word("node")
+	name, dev := a.word("node"), ""
+	a.text("dev", &dev)
 	if err := a.done(); err != nil {
 		return "", err
 	}
@@ -108,31 +108,19 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if dev != "" {
+		extent.Links = append(extent.Links, dev)
+	}
 	state, err := n.State(extent)
 	if err != nil {
 		return "", err
 	}
+	delete(state.Links, dev)
 	names, err := s.names()
 	if err != nil {
 		return "", err
 	}
 	return substitute(state, names), nil
-}
-
-func (s *Session) extent() (dataplane.Extent, error) {
-	network, err := config.Parse([]byte(s.top.Config))
-	if err != nil {
-		return dataplane.Extent{}, err
-	}
-	b, err := all.New(network)
-	if err != nil {
-		return dataplane.Extent{}, err
-	}
-	e := b.Extent()
-	for _, f := range s.top.Families {
-		e.Networks = append(e.Networks, network.Of(f).Network)
-	}
-	return e, nil
 }
 
 // names maps what is random to what it stands for.

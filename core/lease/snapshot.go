@@ -16,9 +16,13 @@ type Document struct {
 
 // Quarantined is a record below the subnets that could not be decoded. It
 // touches no other record, but where its key is valid it still blocks its
-// subnet from being handed out, and the last good record under the key stands.
+// subnet from being handed out, and the last good record that the store knows
+// under the key stands among the leases: no peer is removed without a delete.
 type Quarantined struct {
 	Raw    string // the store's full key
 	Key    Key    // invalid if the key did not parse
 	Reason string
+	// OverwroteAt is the revision of the bad value if it took the place of a
+	// record that stands among the leases; otherwise 0.
+	OverwroteAt int64
 }

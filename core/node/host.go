@@ -158,24 +158,23 @@ func (n *Node) reconcile() {
 		Recreate: h.recreate,
 	})
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
-	for _, c := range plan.Conflicts {
-		n.once(Error, "conflict", c.Error())
+	if len(plan.Conflicts) > 0 {
+		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
+	} else {
+		delete(n.said, "conflict")
 	}
-	if h.clean = plan.Empty(); h.clean {
+	if h.clean = len(plan.Ops) == 0; h.clean {
 		h.programmed = n.store.snap.Revision
 		if h.attempts > 0 {
 			n.event(Info, "programmed", fmt.Sprintf("the host is as it should be: %d objects", want.Len()))
 		}
 		h.attempts, h.failures = 0, nil
 		delete(n.said, "apply-failed")
-		delete(n.said, "conflict")
 		n.forgetOld()
 		return
 	}
-	if len(plan.Ops) > 0 {
-		h.busy, h.plan = true, plan.Ops
-		n.ready.Plan = plan.Ops
-	}
+	h.busy, h.plan = true, plan.Ops
+	n.ready.Plan = plan.Ops
 }
 
 // wantCache keeps the last rendering, which is a pure function of its inputs.
@@ -216,8 +215,8 @@ func (n *Node) disowned(key lease.Key) bool {
 
 // others are all records but our own.
 func (n *Node) others() []lease.Lease {
-	peers := make([]lease.Lease, 0, len(n.store.peers))
-	for _, p := range n.store.peers {
+	peers := make([]lease.Lease, 0, len(n.store.snap.Leases))
+	for _, p := range n.store.snap.Leases {
 		if p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs) {
 			continue
 		}

@@ -165,8 +165,6 @@ func (n *Node) checkGrant() {
 	}
 	rec, ok := findLease(snap, l.grant.Key)
 	switch {
-	case !ok && isQuarantined(snap, l.grant.Key):
-		l.trouble = fmt.Errorf("our record %s has been overwritten with something undecodable", l.grant.Key)
 	case !ok:
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 	case rec.ModRevision < l.grant.ModRevision:
@@ -175,6 +173,8 @@ func (n *Node) checkGrant() {
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
 		n.foreignWrite(rec)
+	default:
+		n.noticeGarbage(snap)
 	}
 	if l.grant != nil {
 		n.checkOverlaps(snap)
@@ -208,8 +208,29 @@ func (n *Node) foreignWrite(rec lease.Lease) {
 	// The record is put right, but ever more slowly: if two hosts share the
 	// address, a fight would wake every node of the cluster each time.
 	l.trouble = fmt.Errorf("somebody else wrote our record %s; does another host use the public address %s?", rec.Key, ownerOf(rec.Attrs))
+	n.dispute(rec.Attrs)
+}
+
+// noticeGarbage puts our record right after somebody has overwritten it with
+// something undecodable. Every upstream node of the cluster withdraws all its
+// peers until that is done (interop E1).
+func (n *Node) noticeGarbage(snap *lease.Snapshot) {
+	g := n.lease.grant
+	for _, q := range snap.Quarantined {
+		if q.Key == g.Key && q.OverwroteAt > g.ModRevision {
+			g.ModRevision = q.OverwroteAt
+			n.lease.trouble = fmt.Errorf("our record %s was overwritten: %s", g.Key, q.Reason)
+			n.dispute(lease.Attrs{})
+		}
+	}
+}
+
+// dispute takes note of what our record says instead, and sets the time for
+// the update that will put it right.
+func (n *Node) dispute(attrs lease.Attrs) {
+	l := &n.lease
 	n.event(Warning, "lease-disputed", l.trouble.Error())
-	l.grant.Attrs = rec.Attrs
+	l.grant.Attrs = attrs
 	l.retryAt = n.now.Add(n.backoff(l.disputes, time.Second, 5*time.Minute))
 	l.disputes++
 }
@@ -423,13 +444,4 @@ func findLease(snap *lease.Snapshot, key lease.Key) (lease.Lease, bool) {
 		}
 	}
 	return lease.Lease{}, false
-}
-
-func isQuarantined(snap *lease.Snapshot, key lease.Key) bool {
-	for _, q := range snap.Quarantined {
-		if q.Key == key {
-			return true
-		}
-	}
-	return false
 }

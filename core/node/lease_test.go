@@ -423,3 +423,30 @@ func TestRenewTime(t *testing.T) {
 		}
 	}
 }
+
+// Our own record is overwritten with something undecodable: it is put right,
+// on top of the bad value and nothing else.
+func TestOwnRecordOverwritten(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	own := w.own()
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Quarantined = []lease.Quarantined{{Raw: "subnets/" + own.Key.String(), Key: own.Key, Reason: "not JSON", OverwroteAt: w.rev}}
+	w.tell()
+	if s := w.status(); s.Ready || s.Fenced {
+		t.Errorf("status %+v", s)
+	}
+	w.answer = func(r Request) (lease.Grant, error) {
+		w.snap.Quarantined = nil
+		g := lease.Grant{Lease: w.put(lease.Lease{Key: own.Key, Attrs: r.Attrs, ID: own.ID}), TTL: time.Hour}
+		return g, nil
+	}
+	requests := len(w.requests)
+	w.pass(time.Minute)
+	if got := w.requests[requests:]; len(got) != 1 || got[0].Verb != Update || got[0].Grant.ModRevision != w.rev-1 {
+		t.Errorf("requests %v", got)
+	}
+	w.wantReady()
+}

@@ -30,7 +30,6 @@ type Node struct {
 type storeState struct {
 	view    lease.View
 	snap    *lease.Snapshot // the one in force: the view's, else the saved one, else nil
-	peers   []lease.Lease   // of snap, plus last good records of quarantined keys
 	stale   bool            // snap was saved by a former run
 	changed bool            // snap changed since the last look at the host
 	saved   *saved          // nil: none

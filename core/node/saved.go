@@ -51,7 +51,6 @@ func (n *Node) save() ([]byte, error) {
 		Expires: n.lease.grant.Expires,
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: n.host.networks,
 	}
-	s.Snapshot.Leases = n.store.peers
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("saving the state: %w", err)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
@@ -24,48 +23,30 @@ func (n *Node) chooseSnapshot() {
 		if s.stale {
 			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
-		peers := withLastGood(snap, s.peers)
-		n.reportChange(snap, peers)
-		s.snap, s.peers, s.stale, s.changed = snap, peers, false, true
+		n.reportChange(snap)
+		s.snap, s.stale, s.changed = snap, false, true
 	case snap == nil && s.snap == nil && s.saved != nil && !n.now.Before(s.giveUp):
-		s.snap, s.peers, s.stale, s.changed = &s.saved.Snapshot, s.saved.Snapshot.Leases, true, true
+		s.snap, s.stale, s.changed = &s.saved.Snapshot, true, true
 		n.lease.restore(s.saved)
 		n.event(Warning, "store-stale", fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
-			s.view.Err, len(s.peers), s.saved.At.UTC().Format(time.RFC3339)))
+			s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
 	}
-}
-
-// withLastGood adds, for each quarantined key, the record that stood there
-// before: no peer is removed without a delete (interop E1).
-func withLastGood(snap *lease.Snapshot, before []lease.Lease) []lease.Lease {
-	if len(snap.Quarantined) == 0 {
-		return snap.Leases
-	}
-	bad := map[lease.Key]bool{}
-	for _, q := range snap.Quarantined {
-		bad[q.Key] = q.Key.IsValid()
-	}
-	for _, l := range snap.Leases {
-		delete(bad, l.Key)
-	}
-	peers := slices.Clone(snap.Leases)
-	for _, l := range before {
-		if bad[l.Key] {
-			peers = append(peers, l)
-		}
-	}
-	return peers
 }
 
 // reportChange logs one line a snapshot, whatever the number of peers, and one
 // for each newly quarantined record.
-func (n *Node) reportChange(snap *lease.Snapshot, peers []lease.Lease) {
-	old := map[lease.Key]int64{}
-	for _, l := range n.store.peers {
-		old[l.Key] = l.ModRevision
+func (n *Node) reportChange(snap *lease.Snapshot) {
+	old, known := map[lease.Key]int64{}, map[lease.Quarantined]bool{}
+	if before := n.store.snap; before != nil {
+		for _, l := range before.Leases {
+			old[l.Key] = l.ModRevision
+		}
+		for _, q := range before.Quarantined {
+			known[q] = true
+		}
 	}
 	added, changed := 0, 0
-	for _, l := range peers {
+	for _, l := range snap.Leases {
 		if rev, ok := old[l.Key]; !ok {
 			added++
 		} else if rev != l.ModRevision {
@@ -74,13 +55,7 @@ func (n *Node) reportChange(snap *lease.Snapshot, peers []lease.Lease) {
 		delete(old, l.Key)
 	}
 	if added+changed+len(old) > 0 {
-		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(peers), added, changed, len(old)))
-	}
-	known := map[lease.Quarantined]bool{}
-	if n.store.snap != nil {
-		for _, q := range n.store.snap.Quarantined {
-			known[q] = true
-		}
+		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, len(old)))
 	}
 	for _, q := range snap.Quarantined {
 		if !known[q] {

@@ -34,9 +34,6 @@ type Plan struct {
 	Conflicts []error
 }
 
-// Empty reports whether the host is as it should be.
-func (p Plan) Empty() bool { return len(p.Ops) == 0 && len(p.Conflicts) == 0 }
-
 // Diff returns the plan that turns have into want. Objects in have that are
 // not owned are left alone, unless a wanted object needs their very key.
 func Diff(want, have dataplane.State, opts Options) Plan {

@@ -189,6 +189,9 @@ func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 			continue
 		}
 		q := lease.Quarantined{Raw: r.raw, Key: r.lease.Key, Reason: reason}
+		if r == taken {
+			q.OverwroteAt = r.modified
+		}
 		s.Quarantined = append(s.Quarantined, q)
 		if !r.reported {
 			r.reported = true

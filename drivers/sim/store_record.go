@@ -85,7 +85,11 @@ func (s *Store) newVersion(revision int64) *storeVersion {
 			}
 		}
 		if flaw != "" {
-			v.snap.Quarantined = append(v.snap.Quarantined, lease.Quarantined{Raw: r.key, Key: r.lease.Key, Reason: flaw})
+			q := lease.Quarantined{Raw: r.key, Key: r.lease.Key, Reason: flaw}
+			if r.good && r.flaw != "" && r.name == taken {
+				q.OverwroteAt = r.mod
+			}
+			v.snap.Quarantined = append(v.snap.Quarantined, q)
 		}
 	}
 	slices.SortFunc(v.snap.Quarantined, func(a, b lease.Quarantined) int { return strings.Compare(a.Raw, b.Raw) })

@@ -203,10 +203,16 @@ func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	t := r.ttl
-	if t != nil && wholeSeconds(req.TTL) != wholeSeconds(g.TTL) {
+	// The record goes on the grant's TTL, whatever it is on now: somebody may
+	// have put it without one.
+	t := s.ttls[g.ID]
+	switch {
+	case g.Reserved():
+	case wholeSeconds(req.TTL) != wholeSeconds(g.TTL):
 		t = s.grant(req.TTL)
 		g.TTL, g.Expires = t.length, began.Add(t.length)
+	case t == nil:
+		return lease.Grant{}, errNoSuchTTL
 	}
 	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
 	return g, nil
