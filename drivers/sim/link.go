@@ -79,6 +79,8 @@ func (l *link) setUp(up bool) {
 	l.up = up
 	if up {
 		l.connect(cidr.V4)
+		l.setMTU(l.mtu) // which may have shrunk unnoticed
+		l.connect(cidr.V6)
 		l.start6()
 		return
 	}
@@ -118,19 +120,15 @@ func (l *link) setMTU(mtu int) {
 	}
 }
 
-// start6 gives the link its link-local address and the connected routes of
-// the addresses that survived, once it can send.
+// start6 gives the link its link-local address, once it can send.
 func (l *link) start6() {
 	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.kind == loopback {
 		return
 	}
 	l.ready6 = true
 	local := netip.PrefixFrom(linkLocal(l.mac), 64)
-	has := func(a address) bool { return a.prefix.Addr().IsLinkLocalUnicast() }
-	if !slices.ContainsFunc(l.addrs[cidr.V6], has) {
-		l.insertAddr(local)
-	}
-	l.connect(cidr.V6)
+	l.insertAddr(local)
+	l.connectAddr(local)
 }
 
 // stop6 takes the IPv6 routes and neighbours, and the addresses unless they
