@@ -104,7 +104,7 @@ type checker struct {
 // pure reports whether the rules of the pure core hold for the file: the agent
 // and the suite for drivers live in the real world, and so does every test.
 func (c *checker) pure() bool {
-	return within(c.folder, "core") && !within(c.folder, "core/agent") && !within(c.folder, "core/driver/drivertest") && !c.test
+	return within(c.folder, "core") && !within(c.folder, "core/agent") && !within(c.folder, "core/driver/drivertest") && !within(c.folder, "core/lease/leasetest") && !c.test
 }
 
 func (c *checker) report(at token.Pos, format string, args ...any) {
@@ -238,6 +238,7 @@ func TestRulesAreHeld(t *testing.T) {
 		{"agent is free", "core/agent/a.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
 		{"tests are free", "core/node/a_test.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
 		{"driver suite is free", "core/driver/drivertest/a.go", "import \"time\"\nvar t = time.Now()", nil},
+		{"store suite is free", "core/lease/leasetest/a.go", "import \"time\"\nvar t = time.Now()", nil},
 		{"broken", "core/node/a.go", "func", []string{"core/node/a.go:2:5: expected 'IDENT', found 'EOF'"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
