@@ -140,7 +140,8 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 	})
 }
 
-// Signals that keep coming bring a turn each pace, and the last one is not lost.
+// Signals that keep coming bring a burst and then a turn each pace, and the last
+// one is not lost.
 func TestStormsArePaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		stream func(*rig) chan struct{}
@@ -164,7 +165,7 @@ func TestStormsArePaced(t *testing.T) {
 					t.Error("a signal has been left behind")
 				}
 				want := []node.Input{{View: &lease.View{}}}
-				for range 1 + time.Second/pace {
+				for range burst + time.Second/pace {
 					want = append(want, c.turn)
 				}
 				if diff := cmp.Diff(want, r.node.turns(), asWritten...); diff != "" {
@@ -180,18 +181,19 @@ func TestStormsArePaced(t *testing.T) {
 func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		due := time.Now().Add(pace / 2)
-		r.node.react = onTurn(1, node.Ready{Wake: due})
+		r.node.react = onTurn(burst, node.Ready{Wake: due})
 		r.start()
-		r.host.hints <- struct{}{}
-		synctest.Wait()
-		r.host.hints <- struct{}{}
+		for range burst + 1 {
+			r.host.hints <- struct{}{}
+			synctest.Wait()
+		}
 		r.pass(pace / 2)
-		if at := r.node.times(); len(at) != 3 || !at[2].Equal(due) {
-			t.Errorf("turns at %v, want the third at %v", at, due)
+		if at := r.node.times(); len(at) != burst+2 || !at[burst+1].Equal(due) {
+			t.Errorf("turns at %v, want the last at %v", at, due)
 		}
 		r.pass(pace)
-		if n := len(r.node.turns()); n != 4 {
-			t.Errorf("%d turns, want 4", n)
+		if n := len(r.node.turns()); n != burst+3 {
+			t.Errorf("%d turns, want %d", n, burst+3)
 		}
 		r.stop()
 	})
