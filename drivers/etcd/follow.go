@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -44,14 +45,18 @@ func (s *Store) run(cfg clientv3.Config) {
 // lost notes why the view no longer follows etcd. Of an outage, only the
 // beginning and each new reason are logged, not every attempt.
 func (s *Store) lost(err error) {
-	var repeated bool
-	s.update(func() {
-		repeated = !s.synced && s.err.Error() == err.Error()
-		s.synced, s.err = false, err
-	})
-	if !repeated && s.ctx.Err() == nil {
+	s.update(func() { s.synced, s.err = false, err })
+	// Ports and revisions do not make a new reason.
+	reason := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+	if reason != s.complaint && s.ctx.Err() == nil {
 		s.o.Log.Warn("not following etcd", "err", err)
 	}
+	s.complaint = reason
 }
 
 // attempt connects if need be, reads everything and follows the changes until
@@ -154,7 +159,7 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc, revis
 			return synced, fmt.Errorf("refused: %s", resp.CancelReason)
 		case resp.Created:
 			if created++; created == len(s.watched()) {
-				synced = true
+				synced, s.complaint = true, ""
 				s.update(func() { s.synced, s.err = true, nil })
 				s.o.Log.Info("following etcd", "revision", revision)
 				s.start(func() { s.heartbeat(ctx, stream) })

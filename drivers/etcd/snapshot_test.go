@@ -156,14 +156,21 @@ var _ = Describe("bad records", func() {
 	It("leave the last good value standing, until the key is deleted (E1)", func() {
 		s = openSynced(o)
 		good := leaseOf(s, "10.5.1.0-24")
-		put(shared, dir+"10.5.1.0-24", "not JSON")
-		Eventually(quarantined(s)).Should(Equal([]string{dir + "10.5.1.0-24"}))
+		overwrote := func() []int64 {
+			var revisions []int64
+			for _, q := range s.View().Snapshot.Quarantined {
+				revisions = append(revisions, q.OverwroteAt)
+			}
+			return revisions
+		}
+		bad := put(shared, dir+"10.5.1.0-24", "not JSON")
+		Eventually(overwrote).Should(Equal([]int64{bad}))
 		Expect(leaseOf(s, "10.5.1.0-24")).To(Equal(good))
 
 		remove(shared, dir+"10.5.1.0-24")
 		put(shared, dir+"10.5.1.0-24", "not JSON either")
 		Eventually(subnets(s)).Should(BeEmpty())
-		Eventually(quarantined(s)).Should(Equal([]string{dir + "10.5.1.0-24"}))
+		Eventually(overwrote).Should(Equal([]int64{0}))
 	})
 
 	It("leave the last good value standing over a lost connection (E1)", func() {
@@ -216,6 +223,7 @@ var _ = Describe("bad records", func() {
 		},
 		Entry("with host bits", "10.5.1.7-24"),
 		Entry("with a leading path", "a/10.5.1.0-24"),
+		Entry("with a leading path that sorts before", "0/10.5.1.0-24"),
 		Entry("with a leading path that sorts behind", "x/10.5.1.0-24"),
 	)
 

@@ -26,6 +26,8 @@ type Store struct {
 
 	changed chan struct{}
 
+	complaint string // what run logged last about the present outage
+
 	mu     sync.Mutex
 	table  *table // nil until the first list
 	snap   *lease.Snapshot

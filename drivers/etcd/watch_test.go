@@ -79,6 +79,13 @@ var _ = Describe("following etcd", func() {
 		eventuallySynced(s)
 	})
 
+	It("notices a watch that is never granted (E14)", func() {
+		o.Heartbeat, o.Timeout = time.Hour, 300*ms
+		s := open(o.onWatch(p.blackhole, func(any) {}))
+		Eventually(s.View).Should(HaveField("Err", MatchError("etcd: watch "+dir+": watch is silent")))
+		Expect(subnets(s)()).To(Equal(unchanged))
+	})
+
 	It("does not take an idle etcd for a silent one", func() {
 		o.Heartbeat, o.Timeout = 20*ms, 10*time.Second
 		var answers atomic.Int64

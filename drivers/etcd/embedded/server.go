@@ -135,6 +135,9 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.ClientTLSInfo.TrustedCAFile = o.ClientCAFile
 	cfg.ClientTLSInfo.ClientCertAuth = o.ClientCAFile != ""
 
+	// Nor is there anybody who speaks JSON to it.
+	cfg.EnableGRPCGateway = false
+
 	// A lease is rewritten rarely, but for years: without compaction the
 	// history would grow for as long.
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
