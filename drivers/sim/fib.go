@@ -41,6 +41,15 @@ func (r *route) same(o *route) bool {
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
+// twin reports whether the kernel takes two routes of one key for the same:
+// with IPv6 whoever made them.
+func (r *route) twin(o *route) bool {
+	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 {
+		return r.link == o.link && r.via == o.via
+	}
+	return r.same(o)
+}
+
 // leave takes the paths over a link from the route, and reports whether none
 // is left.
 func (r *route) leave(l *link) bool {
@@ -66,11 +75,12 @@ type fib struct {
 
 func newFIB(f cidr.Family) fib { return fib{family: f, byDst: map[netip.Prefix][]*route{}} }
 
-// add puts a route behind those of its metric, or refuses if there is one and
-// the caller asked for the only one.
+// add puts a route behind those of its metric. It refuses if there is one and
+// the caller asked for the only one, or if the very route is there.
 func (f *fib) add(r *route, only bool) error {
 	list := f.byDst[r.dst]
-	if only && slices.ContainsFunc(list, func(o *route) bool { return o.metric == r.metric }) {
+	taken := func(o *route) bool { return o.metric == r.metric && (only || o.twin(r)) }
+	if slices.ContainsFunc(list, taken) {
 		return driver.ErrExists
 	}
 	at := 0

@@ -143,38 +143,3 @@ func TestDeedsNameTheHost(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
-
-// TestGateways has what Linux 6.18 said to gateways behind other routes.
-func TestGateways(t *testing.T) {
-	l := underlay(t, 1, 1)
-	h := l.hosts[0]
-	program(t, h,
-		"add route 10.7.0.0/24 dev eth0",
-		"add route 10.7.1.0/24 dev eth0 scope 253",
-		"add route 10.9.0.0/24 via 192.168.64.9 dev eth0",
-		"add route fd07::/64 dev eth0",
-		"add route fd09::/64 via fd00:64::9 dev eth0")
-	must(t, h.RouteAdd(lineRoute(t, "route fd66::/64 other blackhole")))
-	for _, c := range []struct {
-		line string
-		want error
-	}{
-		{"add route 10.8.0.0/24 via 10.7.0.1", driver.ErrUnreachable},
-		{"add route 10.8.0.0/24 via 10.7.0.1 dev eth0", driver.ErrUnreachable},
-		{"add route 10.8.1.0/24 via 10.7.1.1", nil},
-		{"add route 10.8.2.0/24 via 10.9.0.1", driver.ErrUnreachable},
-		{"add route 10.8.4.0/24 via 10.7.0.1 dev eth0 onlink scope 253", driver.ErrInvalid},
-		{"add route 10.8.5.0/24 via 192.168.64.1 dev eth0 onlink", driver.ErrInvalid},
-		{"add route 10.8.5.0/24 via 192.168.64.1 dev eth0", nil},
-		{"add route fd08::/64 via fd07::1", nil},
-		{"add route fd08:1::/64 via fd09::1", driver.ErrUnreachable},
-		{"add route fd08:4::/64 via fd66::1", driver.ErrUnreachable},
-		{"add route fd08:6::/64 via fd00:64::1 dev eth0 onlink", driver.ErrInvalid},
-	} {
-		op, err := dataplane.ParseOp(c.line)
-		must(t, err)
-		if err := h.Driver().Apply(context.Background(), []dataplane.Op{op})[0]; !errors.Is(err, c.want) {
-			t.Errorf("%s: error %v, want %v", c.line, err, c.want)
-		}
-	}
-}
