@@ -140,6 +140,19 @@ func (h *Host) FlushFDB(dev string) error {
 	})
 }
 
+// FlushAddrs removes all addresses of global scope of a device.
+func (h *Host) FlushAddrs(dev string) error {
+	return h.onLink(dev, "flush of addresses", func(l netlink.Link) error {
+		addrs, err := h.nl.AddrList(l, netlink.FAMILY_ALL)
+		return errors.Join(err, each(addrs, func(a netlink.Addr) error {
+			if a.Scope != unix.RT_SCOPE_UNIVERSE {
+				return nil
+			}
+			return h.nl.AddrDel(l, &a)
+		}))
+	})
+}
+
 // eachFamily does something for both address families and joins the errors.
 func eachFamily(do func(cidr.Family) error) error { return each(cidr.Families[:], do) }
 

@@ -1,36 +1,136 @@
 package scenarios
 
 import (
+	"cmp"
+	"flag"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/harness"
 )
 
-func TestX(t *testing.T) {
-	files, _ := filepath.Glob("*.txt")
-	for _, f := range files {
-		if s := os.Getenv("SCENARIO"); s != "" && s != strings.TrimSuffix(f, ".txt") {
-			continue
-		}
-		t.Run(f, func(t *testing.T) {
-			var w *SimWorld
-			s := NewSession("sim", func(top Topology) (World, error) {
-				var err error
-				w, err = NewSim(top, 1)
-				return w, err
-			})
-			datadriven.RunTest(t, f, func(t *testing.T, d *datadriven.TestData) string { return s.Run(d) })
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if t.Failed() || testing.Verbose() && os.Getenv("LOG") != "" {
-				for _, n := range s.top.nodeNames() {
-					t.Log(strings.Join(w.nodes[n].daemon.Log(), "\n"))
-				}
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// TestScenarios replays the .txt files of this folder on both worlds.
+//
+//	SCENARIO=vxlan-*   only the files that match, by name without .txt
+//	WORLD=sim          only that world
+//	SEED=7             of all chance in the simulator; 1 by default
+//
+// With -rewrite the output of the one world that WORLD names is recorded.
+func TestScenarios(t *testing.T) {
+	c := choose(t)
+	results := newTable(os.Stdout)
+	t.Cleanup(results.total)
+	for _, world := range c.worlds {
+		t.Run(world, func(t *testing.T) {
+			for _, file := range c.files {
+				t.Run(scenarioName(file), func(t *testing.T) {
+					if world == "netns" {
+						t.Parallel() // it waits for the kernel most of the time
+					}
+					replay(t, c.maker(t, world), file, results)
+				})
 			}
 		})
+	}
+}
+
+// choice is what to replay, and where.
+type choice struct {
+	files, worlds []string
+	seed          uint64
+	daemon        func() (string, error)
+}
+
+func scenarioName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txt") }
+
+// choose reads the environment.
+func choose(t *testing.T) choice {
+	t.Helper()
+	c := choice{worlds: []string{"sim", "netns"}, seed: 1,
+		daemon: sync.OnceValues(func() (string, error) { return harness.BuildDaemon(t.Context()) })}
+	all, err := filepath.Glob("*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := cmp.Or(os.Getenv("SCENARIO"), "*")
+	for _, file := range all {
+		ok, err := path.Match(pattern, scenarioName(file))
+		if err != nil {
+			t.Fatalf("SCENARIO=%s: %v", pattern, err)
+		}
+		if ok {
+			c.files = append(c.files, file)
+		}
+	}
+	if len(c.files) == 0 {
+		t.Fatalf("SCENARIO=%s matches none of %s", pattern, strings.Join(all, " "))
+	}
+	if world := os.Getenv("WORLD"); world != "" && world != "both" {
+		if !slices.Contains(c.worlds, world) {
+			t.Fatalf("WORLD=%s: want sim, netns or both", world)
+		}
+		c.worlds = []string{world}
+	}
+	if recording() && len(c.worlds) > 1 {
+		t.Fatal("to record, say from which world: WORLD=sim or WORLD=netns")
+	}
+	if seed := os.Getenv("SEED"); seed != "" {
+		if c.seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
+			t.Fatalf("SEED=%s: %v", seed, err)
+		}
+	}
+	return c
+}
+
+// recording reports whether -rewrite is set.
+func recording() bool { return flag.Lookup("rewrite").Value.String() == "true" }
+
+// maker returns a session for a world that is built at the first topology.
+func (c choice) maker(t *testing.T, world string) *Session {
+	if world == "sim" {
+		return simSession(c.seed)
+	}
+	return NewSession(world, func(top Topology) (World, error) {
+		daemon, err := c.daemon()
+		if err != nil {
+			return nil, err
+		}
+		return NewNetns(top, daemon)
+	})
+}
+
+func simSession(seed uint64) *Session {
+	return NewSession("sim", func(top Topology) (World, error) { return NewSim(top, seed) })
+}
+
+// replay runs a file in a session and adds how it went to the results.
+func replay(t *testing.T, s *Session, file string, results *table) {
+	started := time.Now()
+	defer func() { results.add(t, s, scenarioName(file), time.Since(started)) }()
+	if s.name == "netns" {
+		skipWithout(t, file)
+	}
+	defer finish(t, s)
+	datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
+}
+
+// finish ends a session, and shows the logs of one that failed.
+func finish(t *testing.T, s *Session) {
+	if t.Failed() && s.World() != nil {
+		t.Log("the daemons' logs:\n" + s.World().Logs())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -20,6 +20,7 @@ type SimWorld struct {
 	World *sim.World
 
 	top      Topology
+	began    time.Time
 	segments []*sim.Segment
 	router   *sim.Host
 	storage  *sim.Store
@@ -31,6 +32,7 @@ var _ World = (*SimWorld)(nil)
 // NewSim builds a topology in the simulator; all chance follows from the seed.
 func NewSim(top Topology, seed uint64) (*SimWorld, error) {
 	w := &SimWorld{World: sim.NewWorld(seed), top: top, nodes: map[string]*simNode{}}
+	w.began = w.World.Now()
 	w.router = w.World.NewHost("router")
 	w.router.Forward()
 	for i := range top.Segments {
@@ -76,6 +78,20 @@ func (w *SimWorld) Name() string { return "sim" }
 
 // Close implements [World].
 func (w *SimWorld) Close() error { return w.World.Err() }
+
+// Logs implements [World].
+func (w *SimWorld) Logs() string {
+	var all strings.Builder
+	fmt.Fprintf(&all, "seed %d, trace %016x, after %s\n", w.World.Seed(), w.World.TraceHash(), w.Elapsed())
+	for _, name := range w.top.nodeNames() {
+		log := w.nodes[name].daemon.Log()
+		fmt.Fprintf(&all, "%s:\n%s\n", name, strings.Join(log[max(0, len(log)-logTail):], "\n"))
+	}
+	return all.String()
+}
+
+// Elapsed is how much time has passed in the world.
+func (w *SimWorld) Elapsed() time.Duration { return w.World.Now().Sub(w.began) }
 
 // slice is how often a condition is looked at, in virtual time: after every
 // event would cost more than the events themselves.

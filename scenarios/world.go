@@ -27,7 +27,13 @@ type World interface {
 	Transfer(from, to string, f cidr.Family, bytes int64) error
 	// Stream pings every so often until stopped, and then says how it went.
 	Stream(from, to string, every time.Duration) (stop func() (sent, lost int, err error), err error)
+
+	// Logs is what the daemons wrote lately, for whoever reads a failure.
+	Logs() string
 }
+
+// logTail is how many lines of a daemon's log a failure shows.
+const logTail = 40
 
 // PingOptions say what to send. Size is that of the whole IP packet.
 type PingOptions struct {

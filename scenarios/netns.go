@@ -1,0 +1,215 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness"
+)
+
+// NetnsWorld is a topology in network namespaces, with real daemons.
+type NetnsWorld struct {
+	Lab *harness.Lab
+
+	nodes   map[string]*netnsNode
+	storage *netnsStore
+	family  cidr.Family // of streams
+
+	// Streams read the list of pods from goroutines of their own.
+	pods sync.RWMutex
+}
+
+var _ World = (*NetnsWorld)(nil)
+
+const (
+	// stepBound is how long one command may take: reached only if it hangs.
+	stepBound = 30 * time.Second
+	// statusBound is how long a daemon may take to say how it is. One that is
+	// paused never does.
+	statusBound = 2 * time.Second
+	// echoBound is how long to wait for a reply before a packet counts as lost.
+	echoBound = time.Second
+	// lookEvery is how often a condition is looked at that nothing announces.
+	lookEvery = 20 * time.Millisecond
+)
+
+// bounded is the context of one command.
+func bounded(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// NewNetns builds a topology in network namespaces. The program must have
+// begun with [harness.Main] or [harness.Reexec].
+func NewNetns(top Topology, daemon string) (*NetnsWorld, error) {
+	ctx, cancel := bounded(4 * stepBound)
+	defer cancel()
+	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.hasIPv6(), MTU: top.MTU,
+		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL}
+	if top.ExitOnLoss {
+		o.DaemonArgs = append(o.DaemonArgs, "--on-lease-lost=exit")
+	}
+	lab, err := harness.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &NetnsWorld{Lab: lab, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}, family: top.Families[0]}
+	for _, n := range lab.Nodes {
+		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
+	}
+	return w, nil
+}
+
+// Name implements [World].
+func (w *NetnsWorld) Name() string { return "netns" }
+
+// Close implements [World].
+func (w *NetnsWorld) Close() error { return w.Lab.Close() }
+
+// Until implements [World]: it looks again and again.
+func (w *NetnsWorld) Until(within time.Duration, cond func() error) error {
+	ctx, cancel := bounded(within)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := cond()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Node implements [World].
+func (w *NetnsWorld) Node(name string) (Node, error) {
+	n, ok := w.nodes[name]
+	if !ok {
+		return nil, fmt.Errorf("no node %q", name)
+	}
+	return n, nil
+}
+
+// Store implements [World].
+func (w *NetnsWorld) Store() Store { return w.storage }
+
+// Logs implements [World].
+func (w *NetnsWorld) Logs() string {
+	var all strings.Builder
+	for _, n := range w.Lab.Nodes {
+		fmt.Fprintf(&all, "%s:\n%s\n", n.Name, n.LogTail(logTail))
+	}
+	return all.String()
+}
+
+// pod finds "n1.pod".
+func (w *NetnsWorld) pod(name string) (*harness.Pod, error) {
+	n, ok := w.nodes[strings.TrimSuffix(name, ".pod")]
+	if !ok || !strings.HasSuffix(name, ".pod") {
+		return nil, fmt.Errorf("no pod %q: want n1.pod", name)
+	}
+	if len(n.node.Pods) == 0 {
+		return nil, fmt.Errorf("%s does not exist: its node has not settled yet", name)
+	}
+	return n.node.Pods[0], nil
+}
+
+func (w *NetnsWorld) podPair(from, to string, f cidr.Family) (a, b *harness.Pod, err error) {
+	if a, err = w.pod(from); err != nil {
+		return nil, nil, err
+	}
+	if b, err = w.pod(to); err != nil {
+		return nil, nil, err
+	}
+	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
+		return nil, nil, fmt.Errorf("%s or %s has no %s address", from, to, f)
+	}
+	return a, b, nil
+}
+
+// Ping implements [World].
+func (w *NetnsWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
+	w.pods.RLock()
+	defer w.pods.RUnlock()
+	a, b, err := w.podPair(from, to, o.Family)
+	if err != nil {
+		return PingResult{}, err
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	result, err := a.Ping(ctx, b.Addr(o.Family), harness.PingOptions{Size: o.Size, DF: o.DF, Timeout: echoBound})
+	r := PingResult{OK: err == nil, Source: result.Source, WantSource: a.Addr(o.Family)}
+	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable} {
+		if errors.Is(err, lost) {
+			r.Drop, err = lost.Error(), nil
+		}
+	}
+	return r, err
+}
+
+// Transfer implements [World].
+func (w *NetnsWorld) Transfer(from, to string, f cidr.Family, bytes int64) error {
+	a, b, err := w.podPair(from, to, f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	r, err := a.Transfer(ctx, b, f, bytes)
+	if err == nil && r.Source != a.Addr(f) {
+		err = fmt.Errorf("%s was seen as %s", a.Addr(f), r.Source)
+	}
+	return err
+}
+
+// Stream implements [World].
+func (w *NetnsWorld) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
+	if _, _, err := w.podPair(from, to, w.family); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan streamed, 1)
+	go func() { done <- w.stream(ctx, from, to, every) }()
+	return func() (sent, lost int, err error) {
+		stop()
+		r := <-done
+		return r.sent, r.lost, r.err
+	}, nil
+}
+
+// streamed is how a stream went.
+type streamed struct {
+	sent, lost int
+	err        error
+}
+
+// stream pings until told to stop. While a reply is outstanding it sends
+// nothing: one loss is as good as many.
+func (w *NetnsWorld) stream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for ; ; s.sent++ {
+		r, err := w.Ping(from, to, PingOptions{Family: w.family})
+		if err != nil {
+			s.err = err
+			return s
+		}
+		if !r.OK {
+			s.lost++
+		}
+		select {
+		case <-ctx.Done():
+			s.sent++
+			return s
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/harness"
+)
+
+// netnsNode is a host of the lab with its daemon.
+type netnsNode struct {
+	*harness.Host
+	node   *harness.Node
+	world  *NetnsWorld
+	subnet string // the subnet file that the pod was made from
+}
+
+func (n *netnsNode) Start(flags []string) error { return n.node.Start(flags...) }
+
+func (n *netnsNode) Stop() error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.Stop(ctx)
+}
+
+func (n *netnsNode) Kill() error   { return n.node.Kill() }
+func (n *netnsNode) Pause() error  { return n.node.Pause() }
+func (n *netnsNode) Resume() error { return n.node.Resume() }
+func (n *netnsNode) Running() bool { return n.node.Running() }
+func (n *netnsNode) Log() string   { return n.node.Log() }
+
+func (n *netnsNode) Exited() (int, bool) {
+	s := n.node.ExitStatus()
+	if s == nil || !s.Exited() {
+		return 0, false
+	}
+	return s.ExitCode(), true
+}
+
+// Status asks the daemon as an operator would.
+func (n *netnsNode) Status() (Status, error) {
+	if !n.node.Running() {
+		return Status{}, errNoDaemon
+	}
+	ctx, cancel := bounded(statusBound)
+	defer cancel()
+	code, body, err := n.node.Get(ctx, "/status")
+	if err != nil {
+		return Status{}, err
+	}
+	if code != http.StatusOK {
+		return Status{}, fmt.Errorf("node %s: /status: %d %s", n.Name, code, body)
+	}
+	var s Status
+	if err := json.Unmarshal([]byte(body), &s); err != nil {
+		return Status{}, fmt.Errorf("node %s: /status: %w", n.Name, err)
+	}
+	return s, nil
+}
+
+// SubnetFile is empty while there is none.
+func (n *netnsNode) SubnetFile() string {
+	text, err := os.ReadFile(n.node.SubnetFile())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (n *netnsNode) SyncPods() error {
+	text := n.SubnetFile()
+	if text == n.subnet && len(n.node.Pods) > 0 {
+		return nil
+	}
+	n.world.pods.Lock()
+	defer n.world.pods.Unlock()
+	n.subnet = text
+	if len(n.node.Pods) > 0 {
+		return n.node.SyncPods()
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	_, err := n.node.AddPod(ctx)
+	return err
+}
+
+func (n *netnsNode) UplinkDown() error         { return n.node.UplinkDown() }
+func (n *netnsNode) UplinkUp() error           { return n.node.UplinkUp() }
+func (n *netnsNode) UplinkMTU(mtu int) error   { return n.node.SetUnderlayMTU(mtu) }
+func (n *netnsNode) LinkDelete(d string) error { return n.DeleteLink(d) }
+func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
+func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
+func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
+
+func (n *netnsNode) UplinkAddress(ip netip.Addr) error {
+	return n.node.SetUplinkAddr(netip.PrefixFrom(ip, n.node.Underlay(cidr.FamilyOf(ip)).Bits()))
+}
+
+func (n *netnsNode) Isolate(on bool) error {
+	if on {
+		return n.node.Isolate()
+	}
+	return n.node.Rejoin()
+}
+
+func (n *netnsNode) Cut(on bool) error {
+	if on {
+		return n.world.Lab.Store.CutFrom(n.node)
+	}
+	return n.world.Lab.Store.RestoreTo(n.node)
+}
+
+// SetSysctl takes the path below /proc/sys, the lab that below /proc/sys/net.
+func (n *netnsNode) SetSysctl(path, value string) error {
+	return n.Sysctl(strings.TrimPrefix(path, "net/"), value)
+}
+
+func (n *netnsNode) Add(o dataplane.Object) error { return n.apply(dataplane.Create, o) }
+
+func (n *netnsNode) Remove(o dataplane.Object) error { return n.apply(dataplane.Delete, o) }
+
+func (n *netnsNode) apply(v dataplane.Verb, o dataplane.Object) error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.Apply(ctx, dataplane.Op{Verb: v, Object: o})
+}
+
+func (n *netnsNode) State(extent dataplane.Extent) (dataplane.State, error) {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.Host.State(ctx, extent)
+}

@@ -1,0 +1,52 @@
+package scenarios
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// features are what a scenario may require of a real kernel, by a comment line
+// "# requires=vxlan". Each is tried, in the tests' own namespace.
+var features = map[string]func() error{
+	"vxlan": func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
+}
+
+func tryLink(l netlink.Link) error {
+	if err := netlink.LinkAdd(l); err != nil {
+		return err
+	}
+	return netlink.LinkDel(l)
+}
+
+// skipWithout skips the test if this machine lacks what the file requires.
+func skipWithout(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range required(string(text)) {
+		try, known := features[name]
+		if !known {
+			t.Fatalf("%s: requires=%s: unknown; known are %s", file, name, strings.Join(sortedKeys(features), ", "))
+		}
+		if err := try(); err != nil {
+			t.Skipf("this kernel lacks %s: %v", name, err)
+		}
+	}
+}
+
+// required lists the features that a file names.
+func required(text string) []string {
+	var names []string
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "# requires="); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}
