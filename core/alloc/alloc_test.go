@@ -210,6 +210,7 @@ func TestChooseDependsOnTheSeedOnly(t *testing.T) {
 // TestChooseIsUniform counts how often each free subnet is drawn. The seed is
 // fixed, so the test cannot fail by chance; the bounds are six standard
 // deviations wide.
+// interop E13: the choice is over the whole free range.
 func TestChooseIsUniform(t *testing.T) {
 	const draws, free = 12000, 12
 	n := network(t, `"Network":"10.5.0.0/20"`) // 15 subnets

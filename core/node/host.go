@@ -71,9 +71,9 @@ func (n *Node) followUplink() {
 	up, err := uplink.Select(n.opts.Uplink, n.network.config, h.facts)
 	if err != nil {
 		if h.uplink.Link == "" {
-			n.exit(1, fmt.Sprintf("no usable interface: %v", err))
+			n.exit(1, err.Error())
 		} else if h.noUplink == nil {
-			n.event(Warning, "uplink-lost", fmt.Sprintf("no usable interface (%v); keeping %s", err, describeUplink(h.uplink)))
+			n.event(Warning, "uplink-lost", fmt.Sprintf("%v; keeping %s", err, describeUplink(h.uplink)))
 		}
 		h.noUplink = err
 		return
@@ -151,7 +151,10 @@ func (n *Node) look() {
 func (n *Node) reconcile() {
 	h := &n.host
 	h.fresh = false
-	want := n.wanted()
+	want, moved := n.wanted()
+	if moved && len(h.failures) == 0 {
+		h.attempts = 0 // another aim, not another attempt
+	}
 	plan := reconcile.Diff(want, h.have, reconcile.Options{
 		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
 		Prune:    n.synced(),
@@ -187,7 +190,9 @@ type wantCache struct {
 	state  dataplane.State
 }
 
-func (n *Node) wanted() dataplane.State {
+// wanted returns what the host should be, and whether that is something else
+// than it was at the last call.
+func (n *Node) wanted() (want dataplane.State, moved bool) {
 	h, l := &n.host, &n.lease
 	self := l.self
 	if n.disowned(self.Key) {
@@ -196,12 +201,12 @@ func (n *Node) wanted() dataplane.State {
 	c := &h.want
 	if c.valid && c.snap == n.store.snap && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
 		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) {
-		return c.state
+		return c.state, false
 	}
 	state, problems := n.network.backend.Render(n.env(), self, n.others())
 	n.reportProblems(problems)
 	*c = wantCache{true, n.store.snap, self, h.uplink, h.facts.Routes, state}
-	return state
+	return state, true
 }
 
 // disowned reports whether a fenced node's subnet is certainly not its own any

@@ -169,6 +169,67 @@ func TestUplinkChange(t *testing.T) {
 	}
 }
 
+// interop P8: direct or not is judged anew whenever the underlay changes.
+func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`)
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	const direct, tunnelled = "route 10.5.4.0/24 via 192.168.64.5 dev eth0\n", "route 10.5.4.0/24 via 10.5.4.0 dev flannel.1 onlink\n"
+	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 {
+		t.Errorf("on one segment:\n%s", d)
+	}
+	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/30")
+	w.run(Input{Hint: true})
+	w.pass(time.Second)
+	if d := w.host.Dump(); !strings.Contains(d, tunnelled) || strings.Contains(d, direct) || len(w.host.FDB) != 1 {
+		t.Errorf("behind a gateway:\n%s", d)
+	}
+	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/24")
+	w.run(Input{Hint: true})
+	w.pass(time.Second)
+	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 || len(w.host.Neighs) != 0 {
+		t.Errorf("on one segment again:\n%s", d)
+	}
+}
+
+// interop P3: a device that is made anew has the MAC that the peers know, the
+// MTU is derived from the uplink's, and all peers are back.
+func TestRecreatedDevice(t *testing.T) {
+	w := readyWorld(t)
+	want, requests := w.host.Dump(), len(w.requests)
+	w.unplug("flannel.1")
+	w.run(Input{Hint: true})
+	w.pass(time.Second)
+	if w.host.Dump() != want || len(w.requests) != requests {
+		t.Errorf("requests %v, host:\n%s\nwant\n%s", w.requests[requests:], w.host.Dump(), want)
+	}
+}
+
+// interop P4: a device that another daemon left is adjusted in place.
+func TestAdjustsAnExistingDevice(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.7.0-24", 3))
+	left := dataplane.Link{Name: "flannel.1", Type: dataplane.LinkVXLAN, MTU: 1400, Up: true, MAC: dataplane.MAC{2, 1, 1, 1, 1, 1},
+		VXLAN: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3"), Port: 8472, Learning: true}}
+	w.host.AddLink(left)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	got := w.host.Links["flannel.1"]
+	if got.MTU != 1450 || got.VXLAN.Learning || got.MAC.String() != "c6:00:00:00:00:03" {
+		t.Errorf("device %s", got)
+	}
+	for _, plan := range w.plans {
+		for _, op := range plan {
+			if _, ok := op.Object.(dataplane.Link); ok && op.Verb != dataplane.Replace {
+				t.Errorf("not in place: %s", op)
+			}
+		}
+	}
+}
+
 // A peer the kernel refuses stops no other, and is tried again ever more slowly.
 func TestOneFailureStopsNothing(t *testing.T) {
 	w := readyWorld(t)
@@ -279,5 +340,31 @@ func TestLookFails(t *testing.T) {
 		t.Error("ready without having read the host")
 	}
 	w.pass(time.Second)
+	w.wantReady()
+}
+
+// Peers that come faster than they can be programmed are not a host that
+// resists: when they stop coming, the rest follows at once.
+func TestStormIsNoFailure(t *testing.T) {
+	w := readyWorld(t)
+	last := len(w.plans) + 20
+	stormed := 0
+	w.applyErr = func(dataplane.Op) error {
+		if plan := len(w.plans); plan > stormed && plan <= last { // once in each plan
+			stormed = plan
+			w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+plan), byte(100+plan)))
+			w.n.Step(w.now, Input{View: w.view()})
+		}
+		return nil
+	}
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.tell()
+	for stormed < last {
+		before := len(w.plans)
+		if w.pass(200 * time.Millisecond); len(w.plans) == before {
+			t.Fatalf("nothing happens after plan %d", before)
+		}
+	}
+	w.pass(200 * time.Millisecond)
 	w.wantReady()
 }

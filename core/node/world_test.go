@@ -110,7 +110,8 @@ func (w *world) run(in Input) {
 func (w *world) perform(r Ready) (in Input, any bool) {
 	if r.Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
-		in.Looked, any = &Looked{Facts: w.facts, Have: have, Err: err}, true
+		facts := driver.Facts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
+		in.Looked, any = &Looked{Facts: facts, Have: have, Err: err}, true
 	}
 	if r.Plan != nil {
 		w.plans = append(w.plans, r.Plan)

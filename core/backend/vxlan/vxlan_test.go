@@ -78,6 +78,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// interop P5: the IPv6 header is longer, and pods get what fits both devices.
 func TestMTU(t *testing.T) {
 	for _, c := range []struct {
 		conf string
@@ -169,6 +170,21 @@ route fd00:10:0:35::/64 via fd00:10:0:35:: dev flannel-v6.1 onlink
 `
 	if d := cmp.Diff(want, state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
+	}
+}
+
+// interop P6: behind NAT the device sends from the interface's address, and
+// peers are told the public one.
+func TestPublicAddressIsNotLocal(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.7")
+	a, err := b.Attrs(env, lease.Attrs{}, dataplane.State{}, rand.New(rand.NewPCG(1, 1)))
+	if err != nil || a.PublicIP != env.Uplink.PublicIP {
+		t.Errorf("published %s, %v", a.PublicIP, err)
+	}
+	state, _ := b.Render(env, backend.Self{Key: key("10.5.34.0-24"), Attrs: a}, nil)
+	if got := state.Links["flannel.1"].VXLAN.Local; got != env.Uplink.IP {
+		t.Errorf("local address %s, want %s", got, env.Uplink.IP)
 	}
 }
 
