@@ -1,10 +1,11 @@
 package linux
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
-	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +18,6 @@ type hints struct {
 	file *os.File // the listening socket, in the runtime's poller
 	done chan struct{}
 
-	// own are the ports of the driver's sockets, whose deeds need no hint. The
-	// kernel does not sign FDB entries and deleted neighbours; these give one.
-	own   []uint32
 	links atomic.Pointer[map[int]string] // links whose neighbours and FDB matter
 }
 
@@ -30,7 +28,9 @@ var groups = [...]int{
 	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 }
 
-// startHints listens in the network namespace of the calling thread.
+// startHints listens in the network namespace of the calling thread. What the
+// driver does by its own sockets, given by their ports, needs no hint. The
+// kernel does not sign FDB entries and deleted neighbours; these give one.
 func startHints(own ...uint32) (*hints, error) {
 	h, err := newHints(own...)
 	if err == nil {
@@ -44,7 +44,7 @@ func newHints(own ...uint32) (*hints, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket for hints: %w", err)
 	}
-	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), growReceiveBuffer(fd))
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), growReceiveBuffer(fd), ignore(fd, own))
 	for _, group := range groups {
 		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group))
 	}
@@ -55,10 +55,31 @@ func newHints(own ...uint32) (*hints, error) {
 		out:  make(chan struct{}, 1),
 		file: os.NewFile(uintptr(fd), "rtnetlink"),
 		done: make(chan struct{}),
-		own:  own,
 	}
 	h.watch(nil)
 	return h, nil
+}
+
+// ignore has the kernel drop the announcements of what the sockets with these
+// ports cause, before anybody is woken: when all peers are programmed, there
+// are thousands.
+func ignore(fd int, ports []uint32) error {
+	const portAt = 12 // in struct nlmsghdr
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: portAt}}
+	for i, port := range ports {
+		// The filter loads words as the network has them; netlink's are the host's.
+		program = append(program, unix.SockFilter{
+			Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32(native.AppendUint32(nil, port)),
+			Jt: uint8(len(ports) - i),
+		})
+	}
+	program = append(program,
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: math.MaxUint32},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	)
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
+		Len: uint16(len(program)), Filter: &program[0],
+	})
 }
 
 // stop ends the goroutine and closes the socket.
@@ -103,9 +124,6 @@ func (h *hints) give() {
 // most are not: neighbours that come and go by themselves on other links, and
 // routes of other tables.
 func (h *hints) matters(m message) bool {
-	if m.port != 0 && slices.Contains(h.own, m.port) {
-		return false
-	}
 	switch m.kind {
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		e, ok := parseEntry(m.body)

@@ -3,9 +3,11 @@ package linux
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -55,7 +57,7 @@ func TestHintFilter(t *testing.T) {
 	w.withOverlay(t)
 	var h *hints // hears what the driver's own listener hears, one message at a time
 	if err := w.d.inside(func() (err error) {
-		h, err = newHints(w.d.hints.own...)
+		h, err = newHints(w.d.bulk.port, w.d.query.port)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -136,7 +138,7 @@ func TestHintAfterOverflow(t *testing.T) {
 	w := newWorld(t)
 	var h *hints
 	if err := w.d.inside(func() (err error) {
-		h, err = newHints(w.d.hints.own...)
+		h, err = newHints(w.d.bulk.port, w.d.query.port)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -149,13 +151,14 @@ func TestHintAfterOverflow(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// The driver's own deeds give no hints: only the overflow can.
-	own := peerOps(dataplane.Create, 200)[400:]
-	for i := range own {
-		r := own[i].Object.(dataplane.Route)
-		own[i].Object = dataplane.Route{RouteKey: r.RouteKey, Link: "lo", Scope: dataplane.ScopeLink, Protocol: dataplane.Protocol}
+	// Routes of other tables give no hints: only the overflow can.
+	lo := must(w.host.LinkByName("lo")).Attrs().Index
+	for i := range byte(200) {
+		r := &netlink.Route{LinkIndex: lo, Table: 100, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IP{10, 1, i, 0}, Mask: net.CIDRMask(24, 32)}}
+		if err := w.host.RouteAdd(r); err != nil {
+			t.Fatal(err)
+		}
 	}
-	apply(t, w.d, own)
 	go h.listen()
 	expectHint(t, h)
 	if err := h.stop(); err != nil {

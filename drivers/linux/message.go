@@ -96,7 +96,6 @@ type message struct {
 	kind  uint16
 	flags uint16
 	seq   uint32
-	port  uint32
 	body  []byte
 }
 
@@ -111,7 +110,7 @@ func messages(b []byte) iter.Seq[message] {
 			}
 			m := message{
 				kind: native.Uint16(b[4:]), flags: native.Uint16(b[6:]),
-				seq: native.Uint32(b[8:]), port: native.Uint32(b[12:]), body: b[headerLen:n],
+				seq: native.Uint32(b[8:]), body: b[headerLen:n],
 			}
 			if !yield(m) {
 				return
