@@ -22,7 +22,9 @@ type Options struct {
 	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
 }
 
-// Lab is a set of machines and the network between them.
+// Lab is a set of machines and the network between them. It is changed by one
+// goroutine at a time; probes may run side by side, but not while pods are
+// added or follow another subnet file.
 type Lab struct {
 	Options Options
 	Nodes   []*Node

@@ -26,7 +26,7 @@ func (h *Host) SetUp(dev string) error { return h.onLink(dev, "set up", h.nl.Lin
 // and may use its addresses. The kernel sees to both a little later, and until
 // then drops what is sent.
 func (h *Host) waitUp(ctx context.Context, dev string) error {
-	return h.poll(ctx, "device "+dev+" to be usable", func() (bool, error) {
+	return h.Await(ctx, "device "+dev+" to be usable", func() (bool, error) {
 		link, err := h.link(dev)
 		if err != nil {
 			return false, err
@@ -43,8 +43,8 @@ func (h *Host) waitUp(ctx context.Context, dev string) error {
 	})
 }
 
-// poll waits for a condition that nothing announces. An error ends the wait.
-func (h *Host) poll(ctx context.Context, what string, condition func() (bool, error)) error {
+// Await waits for a condition that nothing announces. An error ends the wait.
+func (h *Host) Await(ctx context.Context, what string, condition func() (bool, error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {

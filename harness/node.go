@@ -86,7 +86,7 @@ func (n *Node) Start(extra ...string) error {
 	if n.Running() {
 		return fmt.Errorf("node %s: start: it runs already", n.Name)
 	}
-	log, err := os.OpenFile(n.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(n.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
@@ -132,7 +132,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	if !n.Running() {
 		return nil
 	}
-	if err := errors.Join(n.proc.Signal(syscall.SIGTERM), n.proc.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(n.proc.Signal(syscall.SIGTERM), n.proc.Resume()); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	if _, err := n.proc.Wait(ctx); err != nil {
@@ -153,22 +153,25 @@ func (n *Node) Kill() error {
 }
 
 // Pause freezes the daemon.
-func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
+func (n *Node) Pause() error {
+	if !n.Running() {
+		return fmt.Errorf("node %s: pause: the daemon does not run", n.Name)
+	}
+	return n.proc.Pause()
+}
 
 // Resume undoes Pause.
-func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
-
-func (n *Node) signal(sig syscall.Signal) error {
+func (n *Node) Resume() error {
 	if !n.Running() {
-		return fmt.Errorf("node %s: send %s: the daemon does not run", n.Name, sig)
+		return fmt.Errorf("node %s: resume: the daemon does not run", n.Name)
 	}
-	return n.proc.Signal(sig)
+	return n.proc.Resume()
 }
 
 // WaitReady waits until the daemon says it is ready.
 func (n *Node) WaitReady(ctx context.Context) error {
 	var why error
-	err := n.poll(ctx, "the daemon to be ready", func() (ready bool, err error) {
+	err := n.Await(ctx, "the daemon to be ready", func() (ready bool, err error) {
 		if ready, why = n.Ready(ctx); !ready && !n.Running() {
 			return false, fmt.Errorf("node %s: the daemon does not run (%v)", n.Name, n.ExitStatus())
 		}
@@ -210,9 +213,12 @@ func (n *Node) Get(ctx context.Context, path string) (status int, body string, e
 	return resp.StatusCode, text.String(), err
 }
 
+// LogFile is the path of the node's log.
+func (n *Node) LogFile() string { return n.file("log") }
+
 // Log is all that the node's daemons have written so far.
 func (n *Node) Log() string {
-	text, err := os.ReadFile(n.file("log"))
+	text, err := os.ReadFile(n.LogFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err.Error()
 	}

@@ -165,16 +165,19 @@ func (s *Store) ended() error {
 }
 
 // Pause freezes etcd: connections stay, nothing answers.
-func (s *Store) Pause() error { return s.signal(syscall.SIGSTOP) }
+func (s *Store) Pause() error {
+	if s.proc == nil {
+		return errors.New("pause the store: it does not run")
+	}
+	return s.proc.Pause()
+}
 
 // Resume undoes Pause.
-func (s *Store) Resume() error { return s.signal(syscall.SIGCONT) }
-
-func (s *Store) signal(sig syscall.Signal) error {
+func (s *Store) Resume() error {
 	if s.proc == nil {
-		return errors.New("the store does not run")
+		return errors.New("resume the store: it does not run")
 	}
-	return s.proc.Signal(sig)
+	return s.proc.Resume()
 }
 
 // Wipe replaces the store by an empty one, as if its disk had been lost.

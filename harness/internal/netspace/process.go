@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a process that runs in a Space.
@@ -53,6 +55,27 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	}
 	return nil
 }
+
+// Pause freezes the process and returns when all its threads stand still,
+// which the signal alone does not wait for.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		// Nothing is taken from reap: the state is only looked at.
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil || errors.Is(err, unix.ECHILD) {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for process %d to stop: %w", p.PID(), err)
+		}
+	}
+}
+
+// Resume undoes Pause.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
 // Kill ends the process at once and waits for that.
 func (p *Process) Kill() error {

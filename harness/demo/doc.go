@@ -1,0 +1,6 @@
+// Package demo shows flannel at work to somebody who has never seen it: three
+// nodes, a pod on each, every pod pinged from every pod, a device broken and
+// healed, and a table of it all.
+//
+// It is a program's body on top of package harness, and writes plain text.
+package demo
