@@ -368,7 +368,7 @@ func TestDaemonPausedPastItsLease(t *testing.T) {
 			const stranger = `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:00:00:00:00:99"}}`
 			must(t, c.store.Put("subnets/"+mine.String(), stranger, time.Hour))
 			c.Run(5 * time.Minute)
-			moved := func() bool { s := d.Status(); return s.Subnet.IsValid() && s.Subnet != mine && !s.Fenced }
+			moved := func() bool { s := d.Status(); return s.Ready && s.Subnet != mine }
 			if !c.RunUntil(moved, settleTime) {
 				c.dump(t)
 				t.Fatal("did not give its subnet up")
@@ -471,7 +471,7 @@ func TestDaemonPartitionedFromStore(t *testing.T) {
 // heals the world and demands that everything is as it should be. SIM_SEEDS
 // says how many.
 func TestDaemonsSurviveFaults(t *testing.T) {
-	seeds := uint64(10)
+	seeds := uint64(6)
 	if n, err := strconv.ParseUint(os.Getenv("SIM_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
