@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/flanneld/flannel/core/cidr"
 )
@@ -106,23 +105,4 @@ func parseICMP(h *ipHeader, b []byte) (icmpMessage, error) {
 		m.id, m.seq = binary.BigEndian.Uint16(b[4:]), binary.BigEndian.Uint16(b[6:])
 	}
 	return m, nil
-}
-
-// describe says in a few words what a packet is.
-func describe(packet []byte) string {
-	h, payload, err := parseIP(packet)
-	if err != nil {
-		return err.Error()
-	}
-	what := fmt.Sprintf("proto %d", h.proto)
-	switch h.proto {
-	case protoUDP:
-		what = "udp"
-	case icmpProto(h.family()):
-		what = "icmp"
-		if m, err := parseICMP(&h, payload); err == nil && !h.fragment() {
-			what = m.kind.String()
-		}
-	}
-	return fmt.Sprintf("%s > %s %s %d bytes", h.src, h.dst, what, len(packet))
 }

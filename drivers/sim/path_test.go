@@ -100,14 +100,28 @@ func TestOuterPacketIsFragmented(t *testing.T) {
 	}
 }
 
-func TestDropsHaveNames(t *testing.T) {
+// damage is something broken between two pods, and what a ping then ends with.
+type damage struct {
+	name   string
+	breaks func(*testing.T, *lab)
+	why    Drop
+	where  string
+}
+
+func wantDrops(t *testing.T, damages []damage) {
+	t.Helper()
+	for _, c := range damages {
+		t.Run(c.name, func(t *testing.T) {
+			l := overlay(t, 1, 2)
+			c.breaks(t, l)
+			wantDrop(t, l.ping(t, cidr.V4, PingOptions{}), c.why, c.where)
+		})
+	}
+}
+
+func TestTunnelDropsHaveNames(t *testing.T) {
 	mac := func(i int) string { return fmt.Sprintf("02:00:00:00:04:%02x", i) }
-	for _, c := range []struct {
-		name   string
-		breaks func(*testing.T, *lab)
-		why    Drop
-		where  string
-	}{
+	wantDrops(t, []damage{
 		{"route flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushRoutes("flannel.1")) }, DropNoRoute, "n1"},
 		{"neighbour flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushNeigh("flannel.1")) }, DropNeighMissing, "n1"},
 		{"fdb flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushFDB("flannel.1")) }, DropFDBMissing, "n1"},
@@ -125,6 +139,15 @@ func TestDropsHaveNames(t *testing.T) {
 		{"no tunnel", func(t *testing.T, l *lab) { must(t, l.hosts[1].LinkDelete("flannel.1")) }, DropNoListener, "n2"},
 		{"tunnel down there", func(t *testing.T, l *lab) { must(t, l.hosts[1].LinkDown("flannel.1")) }, DropNoListener, "n2"},
 		{"tunnel down here", func(t *testing.T, l *lab) { must(t, l.hosts[0].LinkDown("flannel.1")) }, DropNoRoute, "n1"},
+		{"MAC taken twice", func(t *testing.T, l *lab) {
+			must(t, l.hosts[1].Remove(dataplane.Link{Name: "flannel.1"}))
+			program(t, l.hosts[1], "add link flannel.1 type vxlan mtu 1450 mac "+mac(1)+" up id 1 dev eth0 local 192.168.64.2 port 8472")
+		}, DropLoop, "n2"},
+	})
+}
+
+func TestOtherDropsHaveNames(t *testing.T) {
+	wantDrops(t, []damage{
 		{"uplink down", func(t *testing.T, l *lab) { must(t, l.hosts[0].LinkDown("eth0")) }, DropNoRoute, "n1"},
 		{"no carrier", func(t *testing.T, l *lab) { must(t, l.hosts[0].Carrier("eth0", false)) }, DropNoCarrier, "n1"},
 		{"uplink down there", func(t *testing.T, l *lab) { must(t, l.hosts[1].LinkDown("eth0")) }, DropNeighFailed, "n1"},
@@ -142,10 +165,6 @@ func TestDropsHaveNames(t *testing.T) {
 			must(t, l.hosts[1].SetSysctl("net/ipv4/conf/flannel.1/rp_filter", "1"))
 			program(t, l.hosts[1], "replace route 10.5.1.0/24 via 192.168.64.1 dev eth0")
 		}, DropRPFilter, "n2"},
-		{"MAC taken twice", func(t *testing.T, l *lab) {
-			must(t, l.hosts[1].Remove(dataplane.Link{Name: "flannel.1"}))
-			program(t, l.hosts[1], "add link flannel.1 type vxlan mtu 1450 mac "+mac(1)+" up id 1 dev eth0 local 192.168.64.2 port 8472")
-		}, DropLoop, "n2"},
 		{"no way back", func(t *testing.T, l *lab) { must(t, l.hosts[1].FlushRoutes("flannel.1")) }, DropNoRoute, "n2"},
 		{"address gone", func(t *testing.T, l *lab) { // with it goes the connected route
 			must(t, l.hosts[0].AddrDel("eth0", v4("192.168.64.1/24")))
@@ -163,13 +182,7 @@ func TestDropsHaveNames(t *testing.T) {
 		{"tunnel in itself", func(t *testing.T, l *lab) {
 			must(t, l.hosts[0].RouteAdd(lineRoute(t, "route 192.168.64.2/32 dev flannel.1 scope 253 proto 3")))
 		}, DropLoop, "n1"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := overlay(t, 1, 2)
-			c.breaks(t, l)
-			wantDrop(t, l.ping(t, cidr.V4, PingOptions{}), c.why, c.where)
-		})
-	}
+	})
 }
 
 // TestTTLEndsALoop has two hosts send a packet back and forth.

@@ -74,8 +74,7 @@ func (h *Host) bridgeFor(mtu int, subnets []netip.Prefix) (*link, error) {
 	l := h.stack.link(bridgeName)
 	if l == nil {
 		l = h.stack.addLink(bridgeName, bridge, mtu, dataplane.MAC{})
-		segment := &Segment{world: h.world, name: h.name + "/" + bridgeName, gate: l}
-		segment.attach(l, 0)
+		newSegment(h.world, h.name+"/"+bridgeName, l).attach(l, 0)
 		l.setUp(true)
 		h.hint()
 	}

@@ -17,6 +17,10 @@ type Segment struct {
 	name  string
 	gate  *link   // of a host's bridge: nothing passes while it is down
 	wires []*Wire // in the order in which they were attached
+
+	// Who had an address last. Entries are checked before use.
+	macs map[dataplane.MAC]*Wire
+	ips  map[netip.Addr]*Wire
 }
 
 // Wire connects one link with a segment. Its fields may be changed at any time
@@ -40,9 +44,16 @@ const underlayLatency = 100 * time.Microsecond
 
 // NewSegment adds an Ethernet.
 func (w *World) NewSegment(name string) *Segment {
-	g := &Segment{world: w, name: name}
+	g := newSegment(w, name, nil)
 	w.segments = append(w.segments, g)
 	return g
+}
+
+func newSegment(w *World, name string, gate *link) *Segment {
+	return &Segment{
+		world: w, name: name, gate: gate,
+		macs: map[dataplane.MAC]*Wire{}, ips: map[netip.Addr]*Wire{},
+	}
 }
 
 // Name is unique in the world if its maker saw to that.
@@ -92,6 +103,7 @@ func (g *Segment) attach(l *link, latency time.Duration) *Wire {
 
 func (g *Segment) detach(w *Wire) {
 	g.wires = slices.DeleteFunc(g.wires, func(o *Wire) bool { return o == w })
+	w.link.wire = nil
 }
 
 // reach says why a frame cannot get from one wire to another, or nothing.
@@ -111,8 +123,11 @@ func (w *Wire) reach(to *Wire) Drop {
 // resolve asks who has an address, as ARP and NDP do: a host answers for all
 // its IPv4 addresses, and for the IPv6 ones of the link.
 func (w *Wire) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
-	why := DropNeighFailed
-	for _, to := range w.segment.wires {
+	g, why := w.segment, DropNeighFailed
+	if to := g.ips[ip]; to != nil && to != w && to.attached() && to.link.answers(ip) && w.reach(to) == "" {
+		return to.link.mac, ""
+	}
+	for _, to := range g.wires {
 		if to == w || !to.link.answers(ip) {
 			continue
 		}
@@ -120,10 +135,27 @@ func (w *Wire) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 			why = drop
 			continue
 		}
+		g.ips[ip] = to
 		return to.link.mac, ""
 	}
 	return dataplane.MAC{}, why
 }
+
+// withMAC finds the wire of the link that has an address, or nil.
+func (g *Segment) withMAC(mac dataplane.MAC, from *Wire) *Wire {
+	if w := g.macs[mac]; w != nil && w != from && w.attached() && w.link.mac == mac {
+		return w
+	}
+	for _, w := range g.wires {
+		if w != from && w.link.mac == mac {
+			g.macs[mac] = w
+			return w
+		}
+	}
+	return nil
+}
+
+func (w *Wire) attached() bool { return w.link.wire == w }
 
 func (l *link) answers(ip netip.Addr) bool {
 	if !l.up || !l.carrier || l.stack.local[ip] == 0 {
@@ -141,12 +173,11 @@ func (w *Wire) send(frame []byte, p *Probe) {
 		s.drop(p, DropMalformed, err.Error())
 		return
 	}
-	at := slices.IndexFunc(g.wires, func(o *Wire) bool { return o != w && o.link.mac == head.dst })
-	if at < 0 {
+	to := g.withMAC(head.dst, w)
+	if to == nil {
 		s.drop(p, DropMACUnknown, head.dst.String()+" on "+g.name)
 		return
 	}
-	to := g.wires[at]
 	if drop := w.reach(to); drop != "" {
 		s.drop(p, drop, w.name+" > "+to.name)
 		return
