@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -98,9 +99,20 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 
 func isNull(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
+// plain reports whether JSON text is printable ASCII with none of the given
+// characters. Nearly all of it is, and is then its own decoded form.
+func plain(raw json.RawMessage, without string) bool {
+	return !slices.ContainsFunc(raw, func(c byte) bool {
+		return c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0
+	})
+}
+
 func decodeString(raw json.RawMessage) (string, error) {
 	if isNull(raw) {
 		return "", nil
+	}
+	if raw[0] == '"' && plain(raw, `\`) {
+		return string(raw[1 : len(raw)-1]), nil
 	}
 	var s string
 	err := json.Unmarshal(raw, &s)
@@ -131,6 +143,9 @@ func decodeAddr(raw json.RawMessage) (netip.Addr, error) {
 func compact(raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
 		return nil
+	}
+	if plain(raw, " <>&") {
+		return slices.Clone(raw)
 	}
 	var blankless, b bytes.Buffer
 	if err := json.Compact(&blankless, raw); err != nil {
