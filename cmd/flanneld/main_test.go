@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -46,6 +47,8 @@ func command(t *testing.T, env []string, args ...string) (*exec.Cmd, *bytes.Buff
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Args[0] = "flanneld"
+	// A test binary that is killed leaves no daemon behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = append([]string{asFlanneld + "=1"}, env...)
 	cmd.Stdout, cmd.Stderr = &stderr, &stderr
 	return cmd, &stderr
