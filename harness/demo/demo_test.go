@@ -1,0 +1,78 @@
+package demo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/harness/demo"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// The whole show, held up and ended as by Ctrl-C.
+func TestDemo(t *testing.T) {
+	daemon, err := harness.BuildDaemon(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &endAt{text: "It stays up until Ctrl-C", end: stop}
+	if err := demo.Run(ctx, demo.Options{Daemon: daemon, Hold: true, Out: out}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"every pod pings every pod", "deleted flannel.1 on n2", "flannel.1 is back on n2", "from every pod again",
+		"NODE   SUBNET", "192.168.64.3", "1450", "nsenter -t ", "ending",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the demo did not print %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out.String(), "ready\n"); n != 3 {
+		t.Errorf("%d nodes are ready in the table, want 3:\n%s", n, out)
+	}
+}
+
+// A daemon that does not come up fails the demo, and its log is shown.
+func TestDemoFails(t *testing.T) {
+	daemon := filepath.Join(t.TempDir(), "flanneld")
+	if err := os.WriteFile(daemon, []byte("#!/bin/sh\necho cannot go on >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err := demo.Run(t.Context(), demo.Options{Daemon: daemon, Out: &out})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("Run: %v, want an error with the exit status", err)
+	}
+	if want := "the last lines of flanneld on n1 (not running: exit status 3)\ncannot go on"; !strings.Contains(out.String(), want) {
+		t.Errorf("the demo did not print %q:\n%s", want, &out)
+	}
+}
+
+func TestDemoNeedsADaemon(t *testing.T) {
+	err := demo.Run(t.Context(), demo.Options{Daemon: "/nonexistent/flanneld", Out: new(bytes.Buffer)})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Run: %v, want that there is no such file", err)
+	}
+}
+
+// endAt is a writer that calls end once a text has been written.
+type endAt struct {
+	bytes.Buffer
+	text string
+	end  func()
+}
+
+func (w *endAt) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.end()
+	}
+	return w.Buffer.Write(p)
+}
