@@ -31,6 +31,7 @@ func newArgs(d *datadriven.TestData) *args {
 		}
 	}
 	delete(a.pairs, "only")
+	a.flag("may-fail")
 	return a
 }
 

@@ -47,15 +47,48 @@ func (s *Session) fault(d *datadriven.TestData) (string, error) {
 		if err := a.done(); err != nil {
 			return "", err
 		}
+		do := n.Isolate
 		if kind == "cut" {
-			return "", n.Cut(on)
+			do = n.Cut
 		}
-		return "", n.Isolate(on)
+		return "", s.lasting(name+" "+kind, on, func() error { return do(on) }, func() error { return do(false) })
 	}
 	if kind == "shadow" {
 		return "", s.faultShadow(n, a)
 	}
 	return "", fmt.Errorf("fault %s: want link, flush, uplink, sysctl, add, remove, cut, isolate or shadow", kind)
+}
+
+// lasting does something whose effect stays until it is undone, and takes note
+// of how; or undoes it.
+func (s *Session) lasting(what string, on bool, do, undo func() error) error {
+	if delete(s.undo, what); on {
+		s.undo[what] = undo
+	}
+	return do()
+}
+
+// heal undoes every fault that lasts and starts every daemon that has been
+// started before: cut and isolated nodes, uplinks, the store, paused and killed
+// daemons. What those faults did to the hosts is for flanneld to put right.
+func (s *Session) heal(d *datadriven.TestData) (string, error) {
+	if err := newArgs(d).done(); err != nil {
+		return "", err
+	}
+	for _, what := range sortedKeys(s.undo) {
+		undo := s.undo[what]
+		delete(s.undo, what)
+		if err := undo(); err != nil {
+			return "", fmt.Errorf("undo %s: %w", what, err)
+		}
+	}
+	return "", s.each(sortedKeys(s.started), func(name string, n Node) error {
+		s.started[name] = true
+		if err := n.Resume(); err != nil || n.Running() {
+			return err
+		}
+		return n.Start(nil)
+	})
 }
 
 func faultLink(n Node, a *args) error {
@@ -113,10 +146,12 @@ func (s *Session) faultUplink(name string, n Node, a *args) error {
 		return err
 	}
 	switch {
-	case down:
-		return n.UplinkDown()
-	case up:
-		return n.UplinkUp()
+	case down || up:
+		do := n.UplinkUp
+		if down {
+			do = n.UplinkDown
+		}
+		return s.lasting(name+" uplink", down, do, n.UplinkUp)
 	case bounce:
 		if err := n.UplinkDown(); err != nil {
 			return err
@@ -216,9 +251,9 @@ func (s *Session) store(d *datadriven.TestData) (string, error) {
 	st := s.world.Store()
 	switch what {
 	case "stop":
-		return "", st.Stop()
+		return "", s.lasting("store", true, st.Stop, st.Start)
 	case "start":
-		return "", st.Start()
+		return "", s.lasting("store", false, st.Start, nil)
 	case "wipe":
 		return "", st.Wipe()
 	case "compact":
