@@ -73,7 +73,7 @@ func (n *Node) followFiles() {
 // subnetFile is the text to announce, or nil as long as there is nothing
 // programmed or nothing that may be announced.
 func (n *Node) subnetFile() []byte {
-	if !n.programmable() || !n.host.clean || n.lease.fenced() && !n.store.stale {
+	if !n.programmable() || !n.host.clean || n.fenced() {
 		return nil
 	}
 	return subnetfile.File{

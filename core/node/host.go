@@ -160,6 +160,7 @@ func (n *Node) reconcile() {
 		Prune:    n.synced(),
 		Recreate: h.recreate,
 	})
+	h.have = dataplane.State{Links: h.have.Links} // all that is asked for again, of thousands of objects
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
@@ -212,7 +213,7 @@ func (n *Node) wanted() (want dataplane.State, moved bool) {
 // disowned reports whether a fenced node's subnet is certainly not its own any
 // more: it lies outside the network, or somebody else's record covers it.
 func (n *Node) disowned(key lease.Key) bool {
-	if !n.lease.fenced() {
+	if !n.fenced() {
 		return false
 	}
 	return alloc.Compatible(n.network.config, key) != nil || slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
@@ -221,13 +222,17 @@ func (n *Node) disowned(key lease.Key) bool {
 // others are all records but our own.
 func (n *Node) others() []lease.Lease {
 	peers := make([]lease.Lease, 0, len(n.store.snap.Leases))
-	for _, p := range n.store.snap.Leases {
-		if p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs) {
-			continue
+	for i := range n.store.snap.Leases {
+		if p := &n.store.snap.Leases[i]; !n.isSelf(p) {
+			peers = append(peers, *p)
 		}
-		peers = append(peers, p)
 	}
 	return peers
+}
+
+// isSelf reports whether a record is ours, of this run or a former one.
+func (n *Node) isSelf(p *lease.Lease) bool {
+	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs)
 }
 
 func (n *Node) reportProblems(problems []backend.Problem) {
@@ -311,7 +316,7 @@ func (h *hostState) rememberNetworks(network config.Network) {
 // forgetOld ends the ownership of former devices and networks once the host is
 // clean of them.
 func (n *Node) forgetOld() {
-	if !n.synced() || n.lease.fenced() {
+	if !n.synced() || n.fenced() {
 		return
 	}
 	h := &n.host

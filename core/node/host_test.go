@@ -368,29 +368,3 @@ func TestStormIsNoFailure(t *testing.T) {
 	w.pass(200 * time.Millisecond)
 	w.wantReady()
 }
-
-// Peers that come faster than they can be programmed are not a host that
-// resists: when they stop coming, the rest follows at once.
-func TestStormIsNoFailure(t *testing.T) {
-	w := readyWorld(t)
-	last := len(w.plans) + 20
-	stormed := 0
-	w.applyErr = func(dataplane.Op) error {
-		if plan := len(w.plans); plan > stormed && plan <= last { // once in each plan
-			stormed = plan
-			w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+plan), byte(100+plan)))
-			w.n.Step(w.now, Input{View: w.view()})
-		}
-		return nil
-	}
-	w.put(vxlanPeer("10.5.99.0-24", 99))
-	w.tell()
-	for stormed < last {
-		before := len(w.plans)
-		if w.pass(200 * time.Millisecond); len(w.plans) == before {
-			t.Fatalf("nothing happens after plan %d", before)
-		}
-	}
-	w.pass(200 * time.Millisecond)
-	w.wantReady()
-}

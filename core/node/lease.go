@@ -35,17 +35,20 @@ type leaseState struct {
 	sent     lease.Attrs // of an update whose outcome is unknown
 }
 
-// restore takes over what a former run believed, until the store can be asked.
-func (l *leaseState) restore(s *saved) {
-	if s.Self.Key.IsValid() && !l.self.Key.IsValid() {
-		l.self = s.Self
-	}
-}
-
 // fenced reports whether the host is programmed for a subnet that the node
-// cannot prove to hold.
-func (l *leaseState) fenced() bool {
-	return l.self.Key.IsValid() && (l.grant == nil || l.expired)
+// cannot prove to hold. What a former run held counts until its lease ends, as
+// it would have for that run.
+func (n *Node) fenced() bool {
+	l, s := &n.lease, n.store.saved
+	switch {
+	case !l.self.Key.IsValid():
+		return false
+	case l.grant != nil:
+		return l.expired
+	case n.store.stale:
+		return !s.Expires.IsZero() && !n.now.Before(s.Expires)
+	}
+	return true
 }
 
 func (l *leaseState) wake() time.Time {
@@ -119,6 +122,9 @@ func (n *Node) noAttrs(err error) {
 func (n *Node) stored() lease.Attrs {
 	if n.lease.self.Key.IsValid() {
 		return n.lease.self.Attrs
+	}
+	if n.lease.grant != nil { // granted, but no snapshot shows it yet
+		return n.lease.grant.Attrs
 	}
 	if own, ok := n.ownRecord(); ok {
 		return own.Attrs

@@ -30,6 +30,22 @@ func TestFromNothingToReady(t *testing.T) {
 	}
 }
 
+// The answer to a request may come before the snapshot that shows it. What has
+// been published is not drawn anew meanwhile, which would wake every peer.
+func TestGrantBeforeItsSnapshot(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.held = true
+	w.tell()
+	w.held = false
+	w.run(Input{Requested: w.serve()})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if len(w.requests) != 1 || w.requests[0].Verb != Create {
+		t.Errorf("requests: %v", w.requests)
+	}
+}
+
 // An idle node must not ask for anything but its resync and its renewal.
 func TestReadyIsQuiet(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

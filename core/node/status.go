@@ -53,12 +53,16 @@ type Status struct {
 func (n *Node) Status() Status {
 	s := Status{
 		Subnet: n.lease.self.Key, Uplink: n.host.uplink, Synced: n.synced(), Stale: n.store.stale,
-		Fenced: n.lease.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
+		Fenced: n.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
 		Programmed: n.host.programmed, RenewBy: n.lease.renewAt, Objects: n.host.want.state.Len(),
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)
-		s.Peers = len(n.others())
+		for i := range n.store.snap.Leases { // Status is asked for each turn, so without a copy
+			if !n.isSelf(&n.store.snap.Leases[i]) {
+				s.Peers++
+			}
+		}
 	}
 	if n.network.known {
 		s.Backend = n.network.backend.Type()
@@ -109,7 +113,7 @@ func (n *Node) reasons() []string {
 		return rs
 	}
 	say(n.host.noUplink != nil, "uplink: %v", n.host.noUplink)
-	say(n.lease.fenced(), "fenced: subnet %s may belong to somebody else", n.lease.self.Key)
+	say(n.fenced(), "fenced: subnet %s may belong to somebody else", n.lease.self.Key)
 	say(n.lease.grant == nil, "no lease is held")
 	say(n.lease.trouble != nil, "lease: %v", n.lease.trouble)
 	say(n.host.lookErr != nil, "cannot read the host: %v", n.host.lookErr)

@@ -27,7 +27,7 @@ func (n *Node) chooseSnapshot() {
 		s.snap, s.stale, s.changed = snap, false, true
 	case snap == nil && s.snap == nil && s.saved != nil && !n.now.Before(s.giveUp):
 		s.snap, s.stale, s.changed = &s.saved.Snapshot, true, true
-		n.lease.restore(s.saved)
+		n.lease.self = s.saved.Self
 		n.event(Warning, "store-stale", fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
 			s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
 	}
