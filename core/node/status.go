@@ -58,8 +58,8 @@ func (n *Node) Status() Status {
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)
-		for i := range n.store.snap.Leases { // Status is asked for each turn, so without a copy
-			if !n.isSelf(&n.store.snap.Leases[i]) {
+		for i := range snap.Leases { // Status is asked for each turn, so without a copy
+			if !n.isSelf(&snap.Leases[i]) {
 				s.Peers++
 			}
 		}
