@@ -15,6 +15,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 // TestManyPeers takes several batches to write and many receives to read.
@@ -138,7 +139,7 @@ func TestMultipath(t *testing.T) {
 	w.withOverlay(t)
 	index := must(w.host.LinkByName("eth0")).Attrs().Index
 	if err := w.host.RouteAdd(&netlink.Route{
-		Dst: ipNet(netip.MustParsePrefix("10.5.3.0/24")), Protocol: dataplane.Protocol,
+		Dst: linuxtest.IPNet(netip.MustParsePrefix("10.5.3.0/24")), Protocol: dataplane.Protocol,
 		MultiPath: []*netlink.NexthopInfo{
 			{LinkIndex: index, Gw: net.IPv4(192, 168, 64, 4)}, {LinkIndex: index, Gw: net.IPv4(192, 168, 64, 5)},
 		},
@@ -170,7 +171,7 @@ func TestAddressDetails(t *testing.T) {
 		}
 	}
 	ours, theirs := netip.MustParsePrefix("10.5.1.0/32"), netip.MustParsePrefix("10.5.9.9/32")
-	if err := w.host.AddrAdd(l, &netlink.Addr{IPNet: ipNet(ours), Peer: ipNet(theirs)}); err != nil {
+	if err := w.host.AddrAdd(l, &netlink.Addr{IPNet: linuxtest.IPNet(ours), Peer: linuxtest.IPNet(theirs)}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := w.d.Observe(t.Context(), benchExtent)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,11 +38,11 @@ func Run(t *testing.T, newWorld func(t *testing.T) World) {
 // runner runs one file.
 type runner struct {
 	world World
-	given strings.Builder // all input, to know a MAC that was given from a random one
+	Printer
 }
 
 func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
-	r.given.WriteString(d.Input)
+	r.Given(d.Input)
 	switch d.Cmd {
 	case "host":
 		return r.host(t, d)
@@ -53,7 +51,11 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 	case "observe":
 		return r.observe(t, d)
 	case "facts":
-		return r.facts(t)
+		f, err := r.world.Driver().Facts(t.Context())
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		return r.Facts(f)
 	}
 	d.Fatalf(t, "unknown command %q", d.Cmd)
 	return ""
@@ -121,12 +123,7 @@ func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	for key := range s.Routes {
-		if key.Dst.Addr().IsLinkLocalUnicast() {
-			delete(s.Routes, key)
-		}
-	}
-	return r.mask(s.Dump())
+	return r.State(s)
 }
 
 func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
@@ -150,71 +147,6 @@ func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 		}
 	}
 	return e, nil
-}
-
-func (r *runner) facts(t *testing.T) string {
-	f, err := r.world.Driver().Facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	for _, l := range f.Links {
-		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s\n", l.Name, l.MTU, l.MAC,
-			flag(l.Up, "up"), flag(l.Loopback, "loopback"))
-		for _, a := range l.Addrs {
-			if a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast() {
-				continue
-			}
-			fmt.Fprintf(&b, "  addr %s%s%s%s%s\n", a.Prefix, flag(a.LinkLocal, "link-local"),
-				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"))
-		}
-	}
-	b.WriteString(routeFacts(f.Routes))
-	return r.mask(b.String())
-}
-
-// routeFacts prints routes sorted: the kernel's order shows how it stores them
-// and means nothing.
-func routeFacts(routes []driver.Route) string {
-	var out []string
-	for _, route := range routes {
-		if route.Dst.Addr().IsLinkLocalUnicast() {
-			continue
-		}
-		line := fmt.Sprintf("route %s metric %d", route.Dst, route.Metric)
-		for _, h := range route.Hops {
-			line += " dev " + h.Link
-			if h.Via.IsValid() {
-				line += " via " + h.Via.String()
-			}
-		}
-		if route.Src.IsValid() {
-			line += " src " + route.Src.String()
-		}
-		out = append(out, line+"\n")
-	}
-	slices.Sort(out)
-	return strings.Join(out, "")
-}
-
-func flag(on bool, name string) string {
-	if on {
-		return " " + name
-	}
-	return ""
-}
-
-var macForm = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
-
-// mask hides the MACs that no test gave.
-func (r *runner) mask(text string) string {
-	given := r.given.String()
-	return macForm.ReplaceAllStringFunc(text, func(mac string) string {
-		if mac == (dataplane.MAC{}).String() || strings.Contains(given, mac) {
-			return mac
-		}
-		return "random"
-	})
 }
 
 // lines yields the lines that are not empty or comments.

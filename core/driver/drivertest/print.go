@@ -1,0 +1,89 @@
+package drivertest
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// Printer prints what a driver reports, such that two worlds to which the same
+// was done print the same: without what the kernel does by itself for IPv6
+// link-local addresses, and with "random" for a MAC that nobody gave.
+type Printer struct{ given strings.Builder }
+
+// Given tells the printer what was done to the world.
+func (p *Printer) Given(text string) { p.given.WriteString(text + "\n") }
+
+// State prints what a driver observed.
+func (p *Printer) State(s dataplane.State) string {
+	s.Routes = maps.Clone(s.Routes)
+	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().IsLinkLocalUnicast() })
+	return p.mask(s.Dump())
+}
+
+// Facts prints a driver's facts.
+func (p *Printer) Facts(f driver.Facts) string {
+	var b strings.Builder
+	for _, l := range f.Links {
+		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s\n", l.Name, l.MTU, l.MAC,
+			flag(l.Up, "up"), flag(l.Loopback, "loopback"))
+		for _, a := range l.Addrs {
+			if a.Prefix.Addr().Is6() && a.Prefix.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			fmt.Fprintf(&b, "  addr %s%s%s%s%s\n", a.Prefix, flag(a.LinkLocal, "link-local"),
+				flag(a.Permanent, "permanent"), flag(a.Temporary, "temporary"), flag(a.Deprecated, "deprecated"))
+		}
+	}
+	b.WriteString(routeFacts(f.Routes))
+	return p.mask(b.String())
+}
+
+// routeFacts prints routes sorted: the kernel's order shows how it stores them
+// and means nothing.
+func routeFacts(routes []driver.Route) string {
+	var out []string
+	for _, route := range routes {
+		if route.Dst.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		line := fmt.Sprintf("route %s metric %d", route.Dst, route.Metric)
+		for _, h := range route.Hops {
+			line += " dev " + h.Link
+			if h.Via.IsValid() {
+				line += " via " + h.Via.String()
+			}
+		}
+		if route.Src.IsValid() {
+			line += " src " + route.Src.String()
+		}
+		out = append(out, line+"\n")
+	}
+	slices.Sort(out)
+	return strings.Join(out, "")
+}
+
+func flag(on bool, name string) string {
+	if on {
+		return " " + name
+	}
+	return ""
+}
+
+var macForm = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
+
+// mask hides the MACs that no test gave.
+func (p *Printer) mask(text string) string {
+	given := p.given.String()
+	return macForm.ReplaceAllStringFunc(text, func(mac string) string {
+		if mac == (dataplane.MAC{}).String() || strings.Contains(given, mac) {
+			return mac
+		}
+		return "random"
+	})
+}

@@ -1,0 +1,8 @@
+// Package linuxtest makes hosts for tests of the Linux driver: network
+// namespaces with links that lead nowhere, and the deeds of package drivertest
+// done to them.
+//
+// It uses the netlink package, which the driver does not: what one writes the
+// other must read. It knows nothing of the driver; whoever wants one opens it
+// in [Host.NS].
+package linuxtest

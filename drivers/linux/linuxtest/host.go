@@ -1,0 +1,82 @@
+package linuxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/flanneld/flannel/core/driver/drivertest"
+)
+
+// Host is a network namespace with nothing on it but a loopback link that is up.
+type Host struct {
+	NS netns.NsHandle
+	*netlink.Handle
+	// Far is where the other ends of the host's links are: setting one down
+	// takes the carrier.
+	FarNS netns.NsHandle
+	Far   *netlink.Handle
+}
+
+// NewHost makes a host. Whoever made it closes it.
+func NewHost() (*Host, error) {
+	h := &Host{NS: netns.None(), FarNS: netns.None()}
+	var err error
+	if h.NS, err = newNamespace(); err == nil {
+		h.FarNS, err = newNamespace()
+	}
+	if err == nil {
+		h.Handle, err = netlink.NewHandleAt(h.NS)
+	}
+	if err == nil {
+		h.Far, err = netlink.NewHandleAt(h.FarNS)
+	}
+	var lo netlink.Link
+	if err == nil {
+		lo, err = h.LinkByName("lo")
+	}
+	if err == nil {
+		err = h.LinkSetUp(lo)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make host: %w", err), h.Close())
+	}
+	return h, nil
+}
+
+// Close removes the host with all that is on it.
+func (h *Host) Close() error {
+	for _, handle := range []*netlink.Handle{h.Handle, h.Far} {
+		if handle != nil {
+			handle.Close()
+		}
+	}
+	return errors.Join(closeNS(h.NS), closeNS(h.FarNS))
+}
+
+// Do is the part of [drivertest.World] that needs no driver.
+func (h *Host) Do(_ context.Context, d drivertest.Deed) error {
+	if err := h.do(d); err != nil {
+		return err
+	}
+	return h.Settle()
+}
+
+// Settle waits until the kernel has drawn its conclusions from carriers that
+// came and went, which it does in the background: to be asked for a link makes
+// it do so at once.
+func (h *Host) Settle() error {
+	all, err := h.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, l := range all {
+		if _, err := h.LinkByIndex(l.Attrs().Index); err != nil {
+			return fmt.Errorf("look at link %s: %w", l.Attrs().Name, err)
+		}
+	}
+	return nil
+}

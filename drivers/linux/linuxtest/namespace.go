@@ -1,0 +1,76 @@
+package linuxtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+// insideEnv marks a test binary that runs in a user namespace of its own.
+const insideEnv = "FLANNEL_TEST_IN_USERNS"
+
+// Main is the TestMain of a package that makes hosts. It runs the tests as root
+// of a user namespace if the caller is not root: whoever owns a network
+// namespace may change all of it.
+func Main(m *testing.M) {
+	if os.Geteuid() == 0 || os.Getenv(insideEnv) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		fmt.Fprintf(os.Stderr, "cannot run in a user namespace: %v; run as root or allow unprivileged user namespaces\n", err)
+		os.Exit(1)
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
+}
+
+// newNamespace makes a network namespace, which lives as long as the handle,
+// with the settings of a fresh kernel where it inherits others from the host.
+func newNamespace() (netns.NsHandle, error) {
+	made := make(chan error)
+	ns := netns.None()
+	go func() { // the thread is in the new namespace and ends with the goroutine
+		runtime.LockOSThread()
+		var err error
+		if ns, err = netns.New(); err == nil {
+			err = setDefaults()
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		return ns, errors.Join(fmt.Errorf("make network namespace: %w", err), closeNS(ns))
+	}
+	return ns, nil
+}
+
+// setDefaults acts on the network namespace of the thread.
+func setDefaults() error {
+	for _, scope := range []string{"all", "default"} {
+		path := "/proc/sys/net/ipv4/conf/" + scope + "/promote_secondaries"
+		if err := os.WriteFile(path, []byte("0"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func closeNS(ns netns.NsHandle) error {
+	if !ns.IsOpen() {
+		return nil
+	}
+	return ns.Close()
+}

@@ -1,0 +1,59 @@
+package simtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// NewHost returns a host in a world of its own, as a [drivertest.World].
+func NewHost(seed uint64) drivertest.World { return host{sim.NewWorld(seed).NewHost("n1")} }
+
+type host struct{ *sim.Host }
+
+func (h host) Driver() driver.Driver { return h.Host.Driver() }
+
+func (h host) Do(_ context.Context, d drivertest.Deed) error {
+	switch d.Verb {
+	case drivertest.Add:
+		switch o := d.Object.(type) {
+		case dataplane.Link:
+			return h.AddEthernet(o)
+		case dataplane.Route:
+			return h.RouteAdd(o)
+		}
+		return h.Add(d.Object)
+	case drivertest.Append:
+		return h.RouteAppend(d.Object.(dataplane.Route))
+	case drivertest.AddBlackhole:
+		r := d.Object.(dataplane.Route)
+		r.Other = "blackhole"
+		return h.RouteAdd(r)
+	case drivertest.Learn:
+		return h.Learn(d.Object)
+	case drivertest.Remove:
+		return h.Remove(d.Object)
+	case drivertest.SetMTU:
+		return h.SetMTU(d.Link, d.MTU)
+	case drivertest.SetMAC:
+		return h.SetMAC(d.Link, d.MAC)
+	}
+	do, ok := map[drivertest.DeedVerb]func(string) error{
+		drivertest.Up:          h.LinkUp,
+		drivertest.Down:        h.LinkDown,
+		drivertest.CarrierOn:   func(l string) error { return h.Carrier(l, true) },
+		drivertest.CarrierOff:  func(l string) error { return h.Carrier(l, false) },
+		drivertest.FlushAddrs:  h.FlushAddrs,
+		drivertest.FlushRoutes: h.FlushRoutes,
+		drivertest.FlushNeighs: h.FlushNeigh,
+		drivertest.FlushFDB:    h.FlushFDB,
+	}[d.Verb]
+	if !ok {
+		return fmt.Errorf("unknown verb %q", d.Verb)
+	}
+	return do(d.Link)
+}
