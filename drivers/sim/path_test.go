@@ -337,3 +337,32 @@ func BenchmarkPing(b *testing.B) {
 		}
 	}
 }
+
+// TestAddressMoves takes an underlay address from one host to another: a third
+// finds it there, and the MAC likewise.
+func TestAddressMoves(t *testing.T) {
+	l := underlay(t, 1, 3)
+	dst := netip.MustParseAddr("192.168.64.2")
+	wantDelivered(t, l.await(t, l.hosts[0].Ping(dst, PingOptions{})))
+	must(t, l.hosts[1].AddrDel("eth0", v4("192.168.64.2/24")))
+	wantDrop(t, l.await(t, l.hosts[0].Ping(dst, PingOptions{})), DropNeighFailed, "n1")
+	must(t, l.hosts[2].AddrAdd("eth0", v4("192.168.64.2/24")))
+	p := l.await(t, l.hosts[0].Ping(dst, PingOptions{}))
+	wantDelivered(t, p)
+	if !slices.ContainsFunc(p.Path, func(h Hop) bool { return h.Where == "n3" && h.What == "arrive" }) {
+		t.Errorf("path %v, want it to end at n3", p.Path)
+	}
+	moved := dataplane.MAC{2, 0, 0, 0, 0, 0x77}
+	for _, h := range []*Host{l.hosts[2], l.hosts[1]} {
+		must(t, h.SetMAC("eth0", moved))
+		must(t, l.hosts[0].FlushNeigh("eth0"))
+		program(t, l.hosts[0], "add neigh 192.168.64.2 lladdr "+moved.String()+" dev eth0")
+		p = l.await(t, l.hosts[0].Ping(dst, PingOptions{}))
+		wantDelivered(t, p)
+		must(t, h.SetMAC("eth0", dataplane.MAC{2, 0, 0, 0, 0, 0x78}))
+		if h == l.hosts[2] {
+			must(t, h.AddrDel("eth0", v4("192.168.64.2/24")))
+			must(t, l.hosts[1].AddrAdd("eth0", v4("192.168.64.2/24")))
+		}
+	}
+}
