@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,12 +44,9 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if os.Getenv(stageEnv) == "" {
 		return nil, errors.New("build a lab: the program did not begin with harness.Main or harness.Reexec")
 	}
-	o.Segments, o.MTU = max(o.Segments, 1), max(o.MTU, 0)
-	if o.MTU == 0 {
-		o.MTU = 1500
-	}
-	if o.Nodes < 0 || o.Nodes > maxNodes {
-		return nil, fmt.Errorf("build a lab: %d nodes: want 0 to %d", o.Nodes, maxNodes)
+	o.Segments, o.MTU = cmp.Or(o.Segments, 1), cmp.Or(o.MTU, 1500)
+	if o.Nodes < 0 || o.Nodes > maxNodes || o.Segments < 0 || o.Segments > maxSegments {
+		return nil, fmt.Errorf("build a lab: %d nodes on %d segments: want at most %d on %d", o.Nodes, o.Segments, maxNodes, maxSegments)
 	}
 	l := &Lab{Options: o}
 	if err := l.build(ctx); err != nil {

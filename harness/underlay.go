@@ -20,6 +20,9 @@ const (
 	storeHost  = 254
 )
 
+// maxSegments keeps the underlay within 192.168.0.0/16.
+const maxSegments = 100
+
 // uplink is the name of every host's underlay device.
 const uplink = "eth0"
 

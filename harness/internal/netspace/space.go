@@ -15,6 +15,7 @@ import (
 // Space is a network namespace of this process.
 type Space struct {
 	ns    netns.NsHandle
+	using sync.RWMutex // of ns: who enters against who closes
 	calls chan func() // run by the home thread
 	ended chan struct{}
 	close sync.Once
@@ -90,7 +91,10 @@ func (s *Space) Do(fn func() error) (err error) {
 		}
 		err = errors.Join(err, before.Close())
 	}()
-	if err := netns.Set(s.ns); err != nil {
+	s.using.RLock()
+	err = netns.Set(s.ns)
+	s.using.RUnlock()
+	if err != nil {
 		return fmt.Errorf("enter a network namespace: %w", err)
 	}
 	return fn()
@@ -112,12 +116,15 @@ func (s *Space) Start(cmd *exec.Cmd) (*Process, error) {
 }
 
 // Close lets go of the namespace, which ends when the sockets opened in it do.
-// No other method may be called during or after it.
+// Do fails from then on: the client of a store may still be dialling. Start
+// may not be called.
 func (s *Space) Close() error {
 	var err error
 	s.close.Do(func() {
 		close(s.calls)
 		<-s.ended
+		s.using.Lock()
+		defer s.using.Unlock()
 		err = s.ns.Close()
 	})
 	return err
