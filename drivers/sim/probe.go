@@ -83,6 +83,12 @@ func (h Hop) String() string {
 // Done reports whether the outcome is known.
 func (p *Probe) Done() bool { return p.done }
 
+// From is the host or pod that sent it.
+func (p *Probe) From() string { return p.from.name }
+
+// Sent is when.
+func (p *Probe) Sent() time.Time { return p.sent }
+
 // String says in a line how it went.
 func (p *Probe) String() string {
 	switch {
@@ -176,6 +182,9 @@ func (p *Probe) finish() {
 	p.done = true
 	p.end.Cancel()
 	p.world.Note("probe", p.String())
+	if p.world.trace.probes != nil {
+		p.world.trace.probes(p)
+	}
 }
 
 // drop ends a packet's way without a word to its sender.

@@ -5,8 +5,10 @@ import "fmt"
 // trace folds all that happens into a running hash, and into lines for who
 // wants to read them.
 type trace struct {
-	hash  uint64
-	lines func(line string)
+	hash   uint64
+	lines  func(line string)
+	notes  func(label, detail string)
+	probes func(*Probe)
 }
 
 func newTrace() trace { return trace{hash: hashStart} }
@@ -14,6 +16,14 @@ func newTrace() trace { return trace{hash: hashStart} }
 // Trace hands every line of the trace to fn from now on; nil ends it. The
 // lines are only made if somebody reads them.
 func (w *World) Trace(fn func(line string)) { w.trace.lines = fn }
+
+// OnNote hands all that goes into the trace to fn, as it was noted; nil ends
+// it. Whoever listens must not change the world.
+func (w *World) OnNote(fn func(label, detail string)) { w.trace.notes = fn }
+
+// OnProbe hands every probe whose outcome is known to fn; nil ends it. Whoever
+// listens must not change the world.
+func (w *World) OnProbe(fn func(*Probe)) { w.trace.probes = fn }
 
 // TraceHash is the hash of all that has happened. Two runs with equal hashes
 // were the same run.
@@ -26,6 +36,9 @@ func (w *World) Note(label, detail string) {
 	h = hashString(h, label)
 	h = hashString(h, detail)
 	w.trace.hash = h
+	if w.trace.notes != nil {
+		w.trace.notes(label, detail)
+	}
 	if w.trace.lines == nil {
 		return
 	}
