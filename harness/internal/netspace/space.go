@@ -16,7 +16,7 @@ import (
 type Space struct {
 	ns    netns.NsHandle
 	using sync.RWMutex // of ns: who enters against who closes
-	calls chan func() // run by the home thread
+	calls chan func()  // run by the home thread
 	ended chan struct{}
 	close sync.Once
 }
