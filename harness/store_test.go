@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"context"
+	"net"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -49,6 +50,34 @@ var _ = Describe("store", func() {
 			Expect(reachable(ctx, lab.Nodes[0], address)).To(Succeed())
 			Expect(store.RestoreTo(far)).To(Succeed())
 			Expect(reachable(ctx, far, address)).To(Succeed())
+		}
+	}, limit)
+
+	It("hears nothing of a node it is parted from", func(ctx context.Context) {
+		n := lab.Nodes[0]
+		var heard net.PacketConn
+		Expect(store.Do(func() (err error) {
+			heard, err = net.ListenPacket("udp", "192.168.64.254:9999")
+			return err
+		})).To(Succeed())
+		DeferCleanup(heard.Close)
+		conn, err := n.Dial(ctx, "udp", "192.168.64.254:9999")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(conn.Close)
+		for _, word := range []string{"before", "while", "after"} {
+			if word == "while" {
+				Expect(store.CutFrom(n)).To(Succeed())
+			}
+			_, err := conn.Write([]byte(word))
+			Expect(err).NotTo(HaveOccurred())
+			if word == "while" {
+				Expect(store.RestoreTo(n)).To(Succeed())
+				continue
+			}
+			buf := make([]byte, 16)
+			size, _, err := heard.ReadFrom(buf)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(buf[:size])).To(Equal(word))
 		}
 	}, limit)
 
