@@ -152,6 +152,7 @@ var _ = Describe("Close", func() {
 
 		following.Close()
 		connecting.Close()
+		Expect(gleak.Goroutines()).NotTo(ContainElement(HaveField("Backtrace", ContainSubstring("(*Store).run("))))
 		following.Close() // again is no harm
 		p.cut()
 		Eventually(clientGoroutines).Should(BeEmpty())

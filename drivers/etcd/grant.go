@@ -229,18 +229,21 @@ func (s *Store) revokeLater(id int64) {
 	})
 }
 
-// abandonLater revokes, in the background, a handle that our record no longer
-// hangs on. We may not have made it, so something else may hang on it that
-// would go with it; then it is left to run out.
+// abandonLater gives back, in the background, a handle that our record no
+// longer hangs on.
 func (s *Store) abandonLater(id int64) {
-	s.later(func(ctx context.Context) error {
-		resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys())
-		if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
-			return err
-		}
-		_, err = s.client.Revoke(ctx, clientv3.LeaseID(id))
+	s.later(func(ctx context.Context) error { return s.abandon(ctx, clientv3.LeaseID(id)) })
+}
+
+// abandon revokes a handle unless something hangs on it, which would go with
+// it: we may not have made the handle ourselves. Then it is left to run out.
+func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
+	resp, err := s.client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
+	if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
 		return err
-	})
+	}
+	_, err = s.client.Revoke(ctx, id)
+	return err
 }
 
 // later tidies up in the background. Failing to is no harm: what remains runs out.

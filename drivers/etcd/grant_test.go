@@ -184,13 +184,17 @@ var _ = Describe("a grant", func() {
 	})
 
 	It("does not take down others that hang on its old TTL handle", func(ctx SpecContext) {
-		g := create(ctx)
+		before, err := handles(shared)()
+		Expect(err).NotTo(HaveOccurred())
 		other := o.Prefix + "/subnets/10.5.2.0-24"
-		put(shared, other, value("192.0.2.2"), clientv3.WithLease(clientv3.LeaseID(g.ID)))
-		Expect(s.Release(ctx, g)).To(Succeed())
-		s.Close() // waits for what was started in the background
+		id := granted(shared, 3600)
+		put(shared, other, value("192.0.2.2"), clientv3.WithLease(id))
+		Expect(s.abandon(ctx, id)).To(Succeed())
 		data, _ := get(shared, other)
 		Expect(data).NotTo(BeNil())
+		remove(shared, other)
+		Expect(s.abandon(ctx, id)).To(Succeed())
+		Expect(handles(shared)()).To(Equal(before))
 	})
 
 	It("that is a reservation is known by its missing TTL handle, and stays one (E4)", func(ctx SpecContext) {
@@ -221,7 +225,6 @@ var _ = Describe("a grant", func() {
 			Expect(conflict.Revision).To(Equal(theirs))
 		}
 		Expect(s.Release(ctx, g)).To(Succeed())
-		s.Close()
 		data, _ := get(shared, raw)
 		Expect(string(data)).To(Equal(value("192.0.2.66")))
 	})

@@ -146,7 +146,7 @@ func put(server *embedded.Server, key, value string, opts ...clientv3.OpOption) 
 }
 
 // get reads a record with its own hands; nil if there is none.
-func get(server *embedded.Server, key string) (value []byte, leaseID int64) {
+func get(server *embedded.Server, key string) (value []byte, id int64) {
 	GinkgoHelper()
 	resp, err := server.Client().Get(context.Background(), key)
 	Expect(err).NotTo(HaveOccurred())
