@@ -143,3 +143,45 @@ func TestDeedsNameTheHost(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
+
+// TestTwinsAreRefused appends a route that is there, and one that is not.
+func TestTwinsAreRefused(t *testing.T) {
+	l := underlay(t, 1, 1)
+	h := l.hosts[0]
+	for _, c := range []struct {
+		line string
+		want error
+	}{
+		{"route 10.9.0.0/24 dev eth0 proto 3", nil},
+		{"route 10.9.0.0/24 dev eth0 proto 4", nil},
+		{"route 10.9.0.0/24 dev eth0 proto 3", driver.ErrExists},
+		{"route fd09::/64 dev eth0 proto 3", nil},
+		{"route fd09::/64 dev eth0 proto 4", driver.ErrExists},
+		{"route fd09::/64 dev lo proto 4", nil},
+	} {
+		if err := h.RouteAppend(lineRoute(t, c.line)); !errors.Is(err, c.want) {
+			t.Errorf("append %s: error %v, want %v", c.line, err, c.want)
+		}
+	}
+}
+
+// TestOneLinkLocalAddress comes with the carrier, once.
+func TestOneLinkLocalAddress(t *testing.T) {
+	l := underlay(t, 1, 1)
+	h := l.hosts[0]
+	must(t, h.Carrier("eth0", false))
+	must(t, h.Carrier("eth0", true))
+	must(t, h.LinkDown("eth0"))
+	must(t, h.LinkUp("eth0"))
+	facts, err := h.Driver().Facts(context.Background())
+	must(t, err)
+	n := 0
+	for _, a := range facts.Links[1].Addrs {
+		if a.LinkLocal {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d link-local addresses, want one: %v", n, facts.Links[1].Addrs)
+	}
+}
