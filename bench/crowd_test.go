@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/lease"
@@ -15,6 +16,7 @@ import (
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/harness"
 )
 
 // crowded has not many more subnets than there are nodes.
@@ -152,32 +154,57 @@ func (c *crowd) check(ctx context.Context, b *testing.B, server *embedded.Server
 	}
 }
 
-// BenchmarkCrowd measures how long it takes 40 daemons, started at once, to
-// be alive and ready, which means that each has programmed whoever was there
-// by then.
+// BenchmarkCrowd measures how long it takes 40 daemons, started at once, until
+// each is ready and has a route to every other.
 func BenchmarkCrowd(b *testing.B) {
 	const nodes = 40
 	ctx, lab := newLab(b, nodes, 0)
-	var ready int
+	var ready time.Duration
+	var alive int
 	for b.Loop() {
+		began := time.Now()
 		for _, n := range lab.Nodes {
 			if err := n.Start(); err != nil {
 				b.Fatal(err)
 			}
 		}
 		for _, n := range lab.Nodes {
-			until(ctx, b, n.Name, func() bool { ok, _ := n.Ready(ctx); return ok || !n.Running() })
+			until(ctx, b, n.Name+" to be ready", func() bool { ok, _ := n.Ready(ctx); return ok || !n.Running() })
+		}
+		ready += time.Since(began)
+		for _, n := range lab.Nodes {
+			until(ctx, b, n.Name+" to have all routes", func() bool { return knows(ctx, b, n, nodes-1) || !n.Running() })
 		}
 		b.StopTimer()
-		for _, n := range lab.Nodes {
-			if ok, _ := n.Ready(ctx); ok && n.Running() {
-				ready++
-			}
-		}
+		alive += living(b, lab)
 		for _, n := range lab.Nodes {
 			forget(ctx, b, lab, n)
 		}
 		b.StartTimer()
 	}
-	b.ReportMetric(float64(ready)/float64(b.N), "ready-daemons")
+	b.ReportMetric(milliseconds(ready)/float64(b.N), "ready-ms/op")
+	b.ReportMetric(float64(alive)/float64(b.N), "alive-daemons")
+}
+
+// knows reports whether a node's kernel has routes to that many peers.
+func knows(ctx context.Context, b *testing.B, n *harness.Node, peers int) bool {
+	b.Helper()
+	state, err := n.State(ctx, extent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(state.Routes) >= peers
+}
+
+// living counts the daemons that run, and shows how the others ended.
+func living(b *testing.B, lab *harness.Lab) (alive int) {
+	b.Helper()
+	for _, n := range lab.Nodes {
+		if n.Running() {
+			alive++
+		} else {
+			b.Logf("%s has ended (%v):\n%s", n.Name, n.ExitStatus(), n.LogTail(20))
+		}
+	}
+	return alive
 }
