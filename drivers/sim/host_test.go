@@ -169,10 +169,10 @@ func TestTwinsAreRefused(t *testing.T) {
 func TestOneLinkLocalAddress(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]
-	must(t, h.Carrier("eth0", false))
-	must(t, h.Carrier("eth0", true))
 	must(t, h.LinkDown("eth0"))
 	must(t, h.LinkUp("eth0"))
+	must(t, h.Carrier("eth0", false))
+	must(t, h.Carrier("eth0", true))
 	facts, err := h.Driver().Facts(context.Background())
 	must(t, err)
 	n := 0
