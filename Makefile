@@ -42,8 +42,9 @@ demo: build ## three nodes in namespaces: ping all pods, break a device, watch i
 	@$(GO) run ./harness/cmd/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
-scenario: build ## replay scenarios (NAME=vxlan-heal for one, WORLD=sim|netns for one world)
-	@$(GO) run ./scenarios/cmd/scenario $(if $(NAME),-name $(NAME)) $(if $(WORLD),-world $(WORLD))
+scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns, SEED=7, RECORD=1)
+	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' \
+		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
 ##@ Build
 

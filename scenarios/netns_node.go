@@ -32,9 +32,16 @@ func (n *netnsNode) Stop() error {
 
 func (n *netnsNode) Kill() error   { return n.node.Kill() }
 func (n *netnsNode) Pause() error  { return n.node.Pause() }
-func (n *netnsNode) Resume() error { return n.node.Resume() }
 func (n *netnsNode) Running() bool { return n.node.Running() }
 func (n *netnsNode) Log() string   { return n.node.Log() }
+
+// Resume does nothing to a daemon that does not run.
+func (n *netnsNode) Resume() error {
+	if !n.node.Running() {
+		return nil
+	}
+	return n.node.Resume()
+}
 
 func (n *netnsNode) Exited() (int, bool) {
 	s := n.node.ExitStatus()

@@ -1,0 +1,34 @@
+package scenarios
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// commandRow is the first cell of a row in the manual's tables of commands.
+var (
+	commandRow = regexp.MustCompile("(?m)^\\| (`.*`) \\|")
+	command    = regexp.MustCompile("`([a-z]+)")
+)
+
+func TestManualHasEveryVerb(t *testing.T) {
+	manual, err := os.ReadFile("../docs/scenarios.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for _, row := range commandRow.FindAllStringSubmatch(string(manual), -1) {
+		for _, m := range command.FindAllStringSubmatch(row[1], -1) {
+			described[m[1]] = true
+			if _, known := verbs()[m[1]]; !known {
+				t.Errorf("docs/scenarios.md describes %s, which is no verb", m[1])
+			}
+		}
+	}
+	for _, verb := range sortedKeys(verbs()) {
+		if !described[verb] {
+			t.Errorf("docs/scenarios.md does not describe the verb %s", verb)
+		}
+	}
+}
