@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/sim"
@@ -93,17 +94,16 @@ func (w *SimWorld) Logs() string {
 // Elapsed is how much time has passed in the world.
 func (w *SimWorld) Elapsed() time.Duration { return w.World.Now().Sub(w.began) }
 
-// slice is how often a condition is looked at, in virtual time: after every
+// Until implements [World]: it turns the event heap. It looks at the condition
+// every 10 ms of virtual time, and less often the longer it takes: after every
 // event would cost more than the events themselves.
-const slice = 10 * time.Millisecond
-
-// Until implements [World]: it turns the event heap.
 func (w *SimWorld) Until(within time.Duration, cond func() error) error {
-	for end := w.World.Now().Add(within); ; w.World.Run(slice) {
-		err := cond()
-		if err == nil || !w.World.Now().Before(end) || w.World.Err() != nil {
+	for began := w.World.Now(); ; {
+		err, passed := cond(), w.World.Now().Sub(began)
+		if err == nil || passed >= within || w.World.Err() != nil {
 			return errors.Join(err, w.World.Err())
 		}
+		w.World.Run(min(within-passed, max(10*time.Millisecond, passed/50)))
 	}
 }
 
@@ -266,7 +266,8 @@ func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
 func (n *simNode) defaultRoutes() error {
 	for _, f := range cidr.Families {
 		if f == cidr.V4 || n.world.top.hasIPv6() {
-			if err := n.DefaultRoute(underlayAddr(f, n.world.top.segment(n.index), routerHost).Addr()); err != nil {
+			err := n.DefaultRoute(underlayAddr(f, n.world.top.segment(n.index), routerHost).Addr())
+			if err != nil && !errors.Is(err, driver.ErrExists) {
 				return err
 			}
 		}
@@ -310,7 +311,7 @@ func (n *simNode) Running() bool { return n.daemon.Running() }
 const forever = 1000 * time.Hour
 
 func (n *simNode) Pause() error  { n.daemon.Pause(forever); return nil }
-func (n *simNode) Resume() error { n.daemon.Pause(0); return nil }
+func (n *simNode) Resume() error { n.daemon.Resume(); return nil }
 
 func (n *simNode) Exited() (int, bool) {
 	if e := n.daemon.Exit(); e != nil {
@@ -384,7 +385,8 @@ func (n *simNode) UplinkUp() error {
 		return err
 	}
 	if n.world.top.hasIPv6() {
-		if err := n.AddrAdd("eth0", underlayAddr(cidr.V6, n.world.top.segment(n.index), n.index+1)); err != nil {
+		err := n.AddrAdd("eth0", underlayAddr(cidr.V6, n.world.top.segment(n.index), n.index+1))
+		if err != nil && !errors.Is(err, driver.ErrExists) {
 			return err
 		}
 	}

@@ -70,7 +70,8 @@ func (s *Session) lasting(what string, on bool, do, undo func() error) error {
 
 // heal undoes every fault that lasts and starts every daemon that has been
 // started before: cut and isolated nodes, uplinks, the store, paused and killed
-// daemons. What those faults did to the hosts is for flanneld to put right.
+// daemons. It deletes records that do not decode, as an operator would. What
+// faults did to the hosts is for flanneld to put right.
 func (s *Session) heal(d *datadriven.TestData) (string, error) {
 	if err := newArgs(d).done(); err != nil {
 		return "", err
@@ -82,6 +83,9 @@ func (s *Session) heal(d *datadriven.TestData) (string, error) {
 			return "", fmt.Errorf("undo %s: %w", what, err)
 		}
 	}
+	if err := s.sweep(); err != nil {
+		return "", err
+	}
 	return "", s.each(sortedKeys(s.started), func(name string, n Node) error {
 		s.started[name] = true
 		if err := n.Resume(); err != nil || n.Running() {
@@ -89,6 +93,22 @@ func (s *Session) heal(d *datadriven.TestData) (string, error) {
 		}
 		return n.Start(nil)
 	})
+}
+
+// sweep deletes all records that nobody can read.
+func (s *Session) sweep() error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if _, ok := r.lease(); !ok {
+			if err := s.world.Store().Delete("subnets/" + r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func faultLink(n Node, a *args) error {

@@ -29,8 +29,9 @@ type Store interface {
 	Renew(ctx context.Context, g Grant) (Grant, error)
 
 	// Update changes the attributes if the record is still as the grant says
-	// (its ModRevision). A reservation stays one; otherwise the record keeps
-	// its TTL handle, or gets a new one if ttl differs from the grant's.
+	// (its ModRevision). A reservation stays one; otherwise the record goes on
+	// the grant's TTL handle, or on a new one if ttl differs from the grant's or
+	// the handle has run out under a record that somebody put without it.
 	// ErrConflict: the record has changed. ErrLost: it is gone.
 	Update(ctx context.Context, g Grant, attrs Attrs, ttl time.Duration) (Grant, error)
 

@@ -85,6 +85,20 @@ func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, tt
 }
 
 func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration) error {
+	// A reservation must not gain a TTL (interop E4), and a grant of the right
+	// length need not be replaced.
+	fresh := !old.Reserved() && seconds(ttl) != seconds(old.TTL)
+	err := s.replaceOn(ctx, old, g, ttl, fresh)
+	if errors.Is(err, lease.ErrLost) && !fresh && !old.Reserved() {
+		// Either the record is gone, which the second try finds as well, or
+		// only the grant is, under a record that somebody put without it.
+		*g = lease.Grant{Lease: g.Lease}
+		return s.replaceOn(ctx, old, g, ttl, true)
+	}
+	return err
+}
+
+func (s *Store) replaceOn(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration, fresh bool) error {
 	value, err := encode(g.Lease)
 	if err != nil {
 		return err
@@ -94,9 +108,6 @@ func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, tt
 		return err
 	}
 	return s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
-		// A reservation must not gain a TTL (interop E4), and a grant of the
-		// right length need not be replaced.
-		fresh := !old.Reserved() && seconds(ttl) != seconds(old.TTL)
 		if fresh {
 			if err := s.grant(ctx, c, g, ttl); err != nil {
 				return err

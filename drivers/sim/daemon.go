@@ -163,7 +163,16 @@ func (d *Daemon) halt(length time.Duration, clock bool) {
 	if clock {
 		p.clock -= length // as long as it is halted, nobody reads it
 	}
-	d.host.world.After(length, d.host.name+": continue", p.resume)
+	p.restart = d.host.world.After(length, d.host.name+": continue", p.resume)
+}
+
+// Resume ends a Pause at once, as SIGCONT does.
+func (d *Daemon) Resume() {
+	if p := d.process; p != nil && p.halted {
+		p.restart.Cancel()
+		d.note("continue", "")
+		p.resume()
+	}
 }
 
 // SetClock sets the host's clock, relative to the world's. A running process

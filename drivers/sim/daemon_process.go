@@ -36,6 +36,7 @@ type process struct {
 	writes bool // writes are under way
 
 	halted   bool
+	restart  *Event   // what ends the halt
 	inbox    []func() // what arrived while halted
 	stopping bool
 	dead     bool

@@ -208,11 +208,9 @@ func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
 	t := s.ttls[g.ID]
 	switch {
 	case g.Reserved():
-	case wholeSeconds(req.TTL) != wholeSeconds(g.TTL):
+	case t == nil, wholeSeconds(req.TTL) != wholeSeconds(g.TTL):
 		t = s.grant(req.TTL)
 		g.TTL, g.Expires = t.length, began.Add(t.length)
-	case t == nil:
-		return lease.Grant{}, errNoSuchTTL
 	}
 	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
 	return g, nil

@@ -1,0 +1,127 @@
+package differential
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver/drivertest"
+)
+
+// Mismatch is the first step at which two worlds parted.
+type Mismatch struct {
+	Step int
+	What string // the steps's outcome, "observe" or "facts"
+	Sim  string
+	Real string
+}
+
+// World is a host that can be closed.
+type World interface {
+	drivertest.World
+	Close() error
+}
+
+// Worlds makes a pair of fresh hosts.
+type Worlds struct{ Real, Sim func() (World, error) }
+
+// Run does the steps to a pair of fresh hosts, until they part. It returns nil
+// if they never do.
+func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) {
+	real, err := w.Real()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := real.Close(); err == nil {
+			err = e
+		}
+	}()
+	sim, err := w.Sim()
+	if err != nil {
+		return nil, err
+	}
+	a, b := &player{World: real, extent: wholeHost()}, &player{World: sim, extent: wholeHost()}
+	for i, step := range steps {
+		pages := [2][3]string{}
+		for j, p := range []*player{a, b} {
+			if pages[j], err = p.play(ctx, step); err != nil {
+				return nil, fmt.Errorf("step %d, %s, world %d: %w", i, step, j, err)
+			}
+		}
+		for k, what := range []string{"outcome", "observe", "facts"} {
+			if pages[0][k] != pages[1][k] {
+				return &Mismatch{Step: i, What: what, Real: pages[0][k], Sim: pages[1][k]}, nil
+			}
+		}
+	}
+	return nil, sim.Close()
+}
+
+// player does steps to one world.
+type player struct {
+	World
+	drivertest.Printer
+	extent dataplane.Extent
+}
+
+// play does one step, and returns its outcome and what can be read afterwards.
+func (p *player) play(ctx context.Context, step Step) (page [3]string, err error) {
+	p.Given(string(step))
+	if page[0], err = p.do(ctx, step); err != nil {
+		return page, err
+	}
+	s, err := p.Driver().Observe(ctx, p.extent)
+	if err != nil {
+		return page, err
+	}
+	f, err := p.Driver().Facts(ctx)
+	if err != nil {
+		return page, err
+	}
+	page[1], page[2] = p.State(s), p.Facts(f)
+	return page, nil
+}
+
+// do returns the class of an op's error; of a deed's only whether there was
+// one, because administrators have errors of their own.
+func (p *player) do(ctx context.Context, step Step) (string, error) {
+	if text, isOp := strings.CutPrefix(string(step), "apply "); isOp {
+		op, err := dataplane.ParseOp(text)
+		if err != nil {
+			return "", err
+		}
+		return drivertest.Class(p.Driver().Apply(ctx, []dataplane.Op{op})[0]), nil
+	}
+	deed, err := drivertest.ParseDeed(string(step))
+	if err != nil {
+		return "", err
+	}
+	if p.Do(ctx, deed) != nil {
+		return "refused", nil
+	}
+	return "done", nil
+}
+
+// wholeHost is all that can be observed of the universe.
+func wholeHost() dataplane.Extent {
+	e := dataplane.Extent{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+	for _, name := range names {
+		if !slices.Contains(e.Links, name) {
+			e.Links = append(e.Links, name)
+		}
+	}
+	paths := slices.Clone(settings)
+	for _, name := range e.Links {
+		for _, form := range linkSettings {
+			paths = append(paths, fmt.Sprintf(form, name))
+		}
+	}
+	for _, path := range paths {
+		e.Sysctls = append(e.Sysctls, dataplane.Sysctl{Path: path})
+	}
+	return e
+}

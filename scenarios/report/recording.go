@@ -1,0 +1,148 @@
+package report
+
+// Recording is all that a page shows. Times are microseconds since the
+// beginning of the world; lists of changes are in their order.
+type Recording struct {
+	About    About
+	OK       bool
+	Summary  []string // what happened in plain words, a sentence each; `code` in backquotes
+	Length   int64
+	Focus    int64 // the moment worth looking at first
+	FocusOn  string
+	Topology Topology
+	Steps    []Step
+	Nodes    []Node // as in the topology
+	Leases   []LeaseChange
+	Bands    []Band
+	Events   []Event
+	Probes   []Probe
+	Paths    [][]Hop  // by Probe.Path
+	Texts    []string // by index, as used by Shortage and State
+	Omitted  int      // events and paths beyond what a page can hold
+}
+
+// About says what was run, and how to run it again.
+type About struct {
+	Scenario string
+	World    string // "sim" or "netns"
+	Seed     string // empty: nothing was drawn
+	Commit   string
+	Trace    string // hash; empty: the world has none
+	Replay   string // the command
+	Captures []Capture
+}
+
+// Capture is a file with packets beside the page.
+type Capture struct{ Name, Path string }
+
+// Topology is who is where.
+type Topology struct {
+	Backend  string
+	Config   string
+	Segments []string // addresses
+	Nodes    []Place
+}
+
+// Place is where a node stands.
+type Place struct {
+	Name    string
+	Segment int
+	Address string
+}
+
+// Step is one directive of a scenario.
+type Step struct {
+	From, To  int64
+	Text      string
+	Input     string   `json:",omitempty"`
+	Want, Got []string // output, by line
+	Failed    bool     `json:",omitempty"`
+}
+
+// Node is one node's history.
+type Node struct {
+	Name  string
+	State []StateChange
+	Short []Shortage
+}
+
+// StateChange begins a state.
+type StateChange struct {
+	At int64
+	State
+}
+
+// State is what a node says of itself. Reasons and Subnet are indices into
+// the recording's texts.
+type State struct {
+	Life     string // "running", "paused", "down", or "exited" with a status
+	Phase    string
+	Ready    bool     `json:",omitempty"`
+	Fenced   bool     `json:",omitempty"`
+	Stale    bool     `json:",omitempty"`
+	Synced   bool     `json:",omitempty"`
+	Subnet   string   `json:",omitempty"` // as the subnet file has it
+	Peers    int      `json:",omitempty"`
+	Revision int64    `json:",omitempty"`
+	Reasons  []string `json:"-"`
+	Why      []int    `json:",omitempty"` // Reasons, as texts
+}
+
+// Shortage begins a difference between what the leases demand of a host and
+// what it has: the changes that would close it.
+type Shortage struct {
+	At    int64
+	Total int
+	Ops   []int // texts, the first of them
+}
+
+// LeaseChange begins a content of the store.
+type LeaseChange struct {
+	At     int64
+	Leases []Lease
+}
+
+// Lease is a record of the store.
+type Lease struct {
+	Key      string
+	Owner    string
+	Reserved bool  `json:",omitempty"`
+	Modified int64 // revision
+}
+
+// Band is something that lasts: a fault until it is healed. To is -1 if it
+// lasted to the end.
+type Band struct {
+	From, To int64
+	What     string
+}
+
+// Event is a line of somebody's log, or a deed.
+type Event struct {
+	At   int64
+	Who  string
+	Kind string
+	Text string
+}
+
+// Probe is a run of packets from pod to pod with one fate.
+type Probe struct {
+	At, Last int64 // when the first and the last was sent
+	From, To string
+	Count    int
+	OK       bool   `json:",omitempty"`
+	Source   string `json:",omitempty"` // whom the receiver saw, if not the sender
+	Drop     string `json:",omitempty"` // the named reason
+	Where    string `json:",omitempty"`
+	Detail   string `json:",omitempty"`
+	Path     int    // -1: unknown
+	After    bool   `json:",omitempty"` // sent once all was over, to see who reaches whom
+}
+
+// Hop is a step of a packet on its way.
+type Hop struct {
+	After  int64 // since it was sent
+	Where  string
+	What   string
+	Detail string `json:",omitempty"`
+}

@@ -1,0 +1,59 @@
+package report
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html"
+	"html/template"
+	"io"
+	"regexp"
+	"strings"
+)
+
+//go:embed page
+var files embed.FS
+
+// Write writes the page.
+func Write(out io.Writer, rec Recording) error {
+	page, err := template.New("page.html").Funcs(template.FuncMap{"words": words, "span": span}).ParseFS(files, "page/page.html")
+	if err != nil {
+		return fmt.Errorf("report page: %w", err)
+	}
+	// Marshal escapes what would end a script element.
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("report data: %w", err)
+	}
+	why, err := json.Marshal(reasons())
+	if err != nil {
+		return fmt.Errorf("report data: %w", err)
+	}
+	style, err := files.ReadFile("page/page.css")
+	if err != nil {
+		return fmt.Errorf("report style: %w", err)
+	}
+	var script strings.Builder
+	for _, name := range []string{"model.js", "timeline.js", "topology.js", "panels.js", "page.js"} {
+		part, err := files.ReadFile("page/" + name)
+		if err != nil {
+			return fmt.Errorf("report script: %w", err)
+		}
+		script.Write(part)
+	}
+	err = page.Execute(out, map[string]any{
+		"Rec": rec, "Data": template.JS(data), "Reasons": template.JS(why),
+		"Style": template.CSS(style), "Script": template.JS(script.String()),
+	})
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+var code = regexp.MustCompile("`([^`]*)`")
+
+// words renders a sentence, with what is in backquotes as code.
+func words(s string) template.HTML {
+	return template.HTML(code.ReplaceAllString(html.EscapeString(s), "<code>$1</code>"))
+}

@@ -1,0 +1,136 @@
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Options narrow what is drawn. Zero values leave it to chance.
+type Options struct {
+	Nodes   int    // 2 to 7 if zero
+	Backend string // vxlan or host-gw
+	Family  string // v4, v6 or dual
+}
+
+// Draw makes the plan of a seed.
+func Draw(seed uint64, o Options) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0x5ea7c4))
+	d := &drawing{rng: rng, plan: Plan{Seed: seed}}
+	d.topology(o)
+	d.joins()
+	for range 3 + rng.IntN(18) {
+		if rng.IntN(4) == 0 {
+			d.workload()
+		} else {
+			d.fault()
+		}
+	}
+	return d.plan
+}
+
+// drawing is a plan being drawn.
+type drawing struct {
+	rng  *rand.Rand
+	plan Plan
+	top  shape
+}
+
+// shape is what faults need to know of the topology.
+type shape struct {
+	nodes    int
+	segments int
+	backend  string
+	family   string
+	devices  []string
+}
+
+func (d *drawing) topology(o Options) {
+	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family}
+	if s.nodes == 0 {
+		s.nodes = 2 + d.rng.IntN(6)
+	}
+	if s.backend == "" {
+		s.backend = pick(d.rng, "vxlan", "vxlan", "vxlan", "host-gw")
+	}
+	if s.family == "" {
+		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
+	}
+	input := ""
+	if s.backend == "vxlan" {
+		if s.family != "v6" {
+			s.devices = append(s.devices, "flannel.1")
+		}
+		if s.family != "v4" {
+			s.devices = append(s.devices, "flannel-v6.1")
+		}
+		if s.nodes > 2 {
+			s.segments = 1 + d.rng.IntN(2)
+		}
+		if d.rng.IntN(3) == 0 {
+			input = `{"Type":"vxlan","DirectRouting":true}`
+		}
+	}
+	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s", s.nodes, s.segments, s.backend, s.family,
+		pick(d.rng, "6s", "30s", "1h"))
+	if s.family != "v6" && d.rng.IntN(3) == 0 {
+		// Few subnets, so that nodes get in each other's way.
+		bits := 0
+		for 1<<bits < s.nodes+2 {
+			bits++
+		}
+		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
+	}
+	d.top, d.plan.Nodes = s, s.nodes
+	d.plan.Topology = Step{Line: line, Input: input}
+}
+
+// joins start the nodes: all at once, or one after the other.
+func (d *drawing) joins() {
+	if d.rng.IntN(2) == 0 {
+		d.step(0, Step{Line: "start all"})
+		return
+	}
+	for i := range d.top.nodes {
+		d.step(d.rng.Int64N(int64(2*time.Second)), Step{Line: fmt.Sprintf("start n%d", i+1)})
+	}
+}
+
+func (d *drawing) step(after int64, s Step) {
+	s.After = time.Duration(after).Round(time.Millisecond)
+	d.plan.Steps = append(d.plan.Steps, s)
+}
+
+// pause is how long to wait before a step: mostly less than the world needs to
+// come to rest, sometimes longer than a lease lasts.
+func (d *drawing) pause() int64 {
+	most := []time.Duration{10 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second, 20 * time.Second, time.Minute}
+	return d.rng.Int64N(int64(most[d.rng.IntN(len(most))]))
+}
+
+func (d *drawing) node() string { return fmt.Sprintf("n%d", 1+d.rng.IntN(d.top.nodes)) }
+
+// workload: nodes leave, come back, move.
+func (d *drawing) workload() {
+	n := d.node()
+	d.step(d.pause(), Step{Line: strings.ReplaceAll(pick(d.rng,
+		"stop N may-fail", "start N may-fail", "restart N may-fail", "restart N kill may-fail",
+	), "N", n)})
+}
+
+func (d *drawing) fault() {
+	var fit []fault
+	for _, f := range faults() {
+		if f.fits == nil || f.fits(d.top) {
+			fit = append(fit, f)
+		}
+	}
+	f := fit[d.rng.IntN(len(fit))]
+	s := f.draw(d)
+	s.Fault = f.name
+	s.Line += " may-fail"
+	d.step(d.pause(), s)
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }

@@ -1,0 +1,85 @@
+package search
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// Step is a directive and the time that passes before it.
+type Step struct {
+	After time.Duration
+	Line  string // verb and arguments
+	Input string
+	Fault string // the name of the fault it is, "" for workload
+}
+
+// Plan is all that happens in a run; equal plans with equal seeds are equal runs.
+type Plan struct {
+	Seed     uint64
+	Topology Step
+	Steps    []Step
+	Nodes    int
+}
+
+// healed is the end of every plan: the faults end, the world comes to rest,
+// and every pod reaches every pod.
+func (p Plan) healed() []Step {
+	return []Step{
+		{Line: "heal"},
+		{Line: fmt.Sprintf("settle within=%s", liveness)},
+		{Line: "ping all"},
+	}
+}
+
+// liveness is how long a healed world may take to come to rest: requests back
+// off to a minute, plans and looks to half of one, disputes to five.
+const liveness = 10 * time.Minute
+
+// all are the steps of a run in order.
+func (p Plan) all() []Step {
+	steps := append([]Step{p.Topology}, p.Steps...)
+	return append(steps, p.healed()...)
+}
+
+// directive turns a step into what a session runs.
+func (s Step) directive() (*datadriven.TestData, error) {
+	cmd, args, err := datadriven.ParseLine(s.Line)
+	if err != nil {
+		return nil, fmt.Errorf("step %q: %w", s.Line, err)
+	}
+	return &datadriven.TestData{Cmd: cmd, CmdArgs: args, Input: s.Input}, nil
+}
+
+// Scenario prints the plan as a scenario file that passes when all is well.
+func (p Plan) Scenario(title string) string {
+	var b strings.Builder
+	for _, line := range strings.Split(title, "\n") {
+		fmt.Fprintf(&b, "# %s\n", line)
+	}
+	fmt.Fprintf(&b, "# seed=%d\n", p.Seed)
+	for i, s := range p.all() {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		if s.After > 0 {
+			fmt.Fprintf(&b, "pass %s\n----\nok\n\n", s.After)
+		}
+		b.WriteString(s.Line + "\n")
+		if s.Input != "" {
+			b.WriteString(s.Input + "\n")
+		}
+		fmt.Fprintf(&b, "----\n%s", s.wanted(p))
+	}
+	return b.String()
+}
+
+// wanted is the output of a step when all is well.
+func (s Step) wanted(p Plan) string {
+	if s.Line == "ping all" {
+		return "all reach all\n"
+	}
+	return "ok\n"
+}

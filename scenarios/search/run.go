@@ -1,0 +1,76 @@
+package search
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/scenarios"
+)
+
+// Result is what a run came to.
+type Result struct {
+	Plan    Plan
+	Failed  string // what broke, in a sentence; "" if nothing did
+	At      int    // the step at which it showed
+	Trace   uint64 // hash of all that happened
+	Virtual time.Duration
+	Faults  map[string]int // injected, by name
+	Logs    string         // the tail of every daemon's log, of a failed run
+}
+
+// Run replays a plan in the simulator, with all invariants watched.
+func Run(p Plan) Result {
+	r := Result{Plan: p, Faults: map[string]int{}}
+	var world *scenarios.SimWorld
+	session := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) {
+		var err error
+		world, err = scenarios.NewSim(top, p.Seed)
+		return world, err
+	})
+	for i, step := range p.all() {
+		if r.Failed = perform(session, world, step); r.Failed != "" {
+			r.At = i
+			break
+		}
+		if step.Fault != "" {
+			r.Faults[step.Fault]++
+		}
+	}
+	if world != nil {
+		if err := session.Close(); err != nil && r.Failed == "" {
+			r.Failed = err.Error()
+		}
+		r.Trace, r.Virtual = world.World.TraceHash(), world.Elapsed()
+		if r.Failed != "" {
+			r.Logs = world.Logs()
+		}
+	}
+	return r
+}
+
+// perform does one step and returns what is wrong afterwards.
+func perform(session *scenarios.Session, world *scenarios.SimWorld, step Step) string {
+	if step.After > 0 {
+		if bad := perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {
+			return bad
+		}
+	}
+	d, err := step.directive()
+	if err != nil {
+		return err.Error()
+	}
+	out := session.Run(d)
+	if world != nil && world.World.Err() != nil {
+		return world.World.Err().Error()
+	}
+	switch {
+	case step.Line == "ping all":
+		if strings.Contains(out, "lost") || strings.Contains(out, "error") || strings.Contains(out, "src=1") || strings.Contains(out, "src=f") {
+			return fmt.Sprintf("after the heal not every pod reaches every pod: %s", strings.TrimSpace(out))
+		}
+	case out != "ok\n":
+		return fmt.Sprintf("%s: %s", step.Line, strings.TrimSpace(out))
+	}
+	return ""
+}
