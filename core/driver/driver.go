@@ -29,7 +29,7 @@ type Driver interface {
 // The classes of errors Apply returns, by what the caller can do about them.
 var (
 	ErrExists      = errors.New("already exists")          // EEXIST
-	ErrNotFound    = errors.New("not found")               // ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL
+	ErrNotFound    = errors.New("not found")               // ENOENT, ESRCH, ENODEV, ENXIO, EADDRNOTAVAIL
 	ErrLinkDown    = errors.New("link is down")            // ENETDOWN
 	ErrUnreachable = errors.New("gateway is unreachable")  // ENETUNREACH, EHOSTUNREACH
 	ErrUnsupported = errors.New("not supported by kernel") // EOPNOTSUPP, EAFNOSUPPORT

@@ -33,7 +33,7 @@ func classOf(err error) error {
 	switch errno {
 	case unix.EEXIST:
 		return driver.ErrExists
-	case unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL:
+	case unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.ENXIO, unix.EADDRNOTAVAIL:
 		return driver.ErrNotFound
 	case unix.ENETDOWN:
 		return driver.ErrLinkDown

@@ -13,7 +13,7 @@ import (
 func TestClassOf(t *testing.T) {
 	for class, errnos := range map[error][]unix.Errno{
 		driver.ErrExists:      {unix.EEXIST},
-		driver.ErrNotFound:    {unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.EADDRNOTAVAIL},
+		driver.ErrNotFound:    {unix.ENOENT, unix.ESRCH, unix.ENODEV, unix.ENXIO, unix.EADDRNOTAVAIL},
 		driver.ErrLinkDown:    {unix.ENETDOWN},
 		driver.ErrUnreachable: {unix.ENETUNREACH, unix.EHOSTUNREACH},
 		driver.ErrUnsupported: {unix.EOPNOTSUPP, unix.EAFNOSUPPORT},

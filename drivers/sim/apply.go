@@ -86,11 +86,16 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	if l.kind != vxlan {
 		return fmt.Errorf("not a vxlan link: %w", driver.ErrUnsupported)
 	}
-	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.family() {
+	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.outer {
 		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
 	}
-	_, there := l.fdb[o.MAC]
+	have, there := l.fdb[o.MAC]
 	switch {
+	case verb == dataplane.Replace && !validMAC(o.MAC):
+		if there { // an entry that was learnt is kept all the same
+			l.fdb[o.MAC] = fdbEntry{have.dst, true}
+		}
+		return fmt.Errorf("entries for all frames or a group's are added, not replaced: %w", driver.ErrUnsupported)
 	case verb == dataplane.Delete && !there:
 		return driver.ErrNotFound
 	case verb == dataplane.Delete:
@@ -156,10 +161,13 @@ func (s *stack) routeLink(o dataplane.Route) (*link, error) {
 	if o.Link != "" {
 		return s.find(o.Link)
 	}
-	if !o.Via.IsValid() {
-		return nil, fmt.Errorf("neither gateway nor link: %w", driver.ErrNotFound)
+	f := cidr.FamilyOf(o.Dst.Addr())
+	switch {
+	case !o.Via.IsValid() || o.OnLink && (f == cidr.V6 || o.Scope < dataplane.ScopeLink):
+		return nil, fmt.Errorf("neither gateway behind a link nor link: %w", driver.ErrNotFound)
+	case cidr.FamilyOf(o.Via) != f || o.OnLink:
+		return nil, fmt.Errorf("gateway %s of the other family or scope: %w", o.Via, driver.ErrInvalid)
 	}
-	f := cidr.FamilyOf(o.Via)
 	if s.local[o.Via] > 0 {
 		for _, l := range s.links {
 			if l.has(o.Via) {
@@ -174,61 +182,57 @@ func (s *stack) routeLink(o dataplane.Route) (*link, error) {
 	return l, nil
 }
 
-// checkHop says what the kernel has against a way out.
+// checkHop says what the kernel has against a way out, in its order.
 func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	l := h.link
+	down := fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
 	switch {
+	case h.via.IsValid() && cidr.FamilyOf(h.via) != f:
+		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
 	case f == cidr.V6 && !l.has6:
 		return fmt.Errorf("link %s has no IPv6: %w", l.name, driver.ErrNotFound)
-	case f == cidr.V6 && l.disabled6():
-		return fmt.Errorf("IPv6 is disabled on link %s: %w", l.name, driver.ErrInvalid)
+	case f == cidr.V4 && h.onlink && scope >= dataplane.ScopeLink:
+		return fmt.Errorf("gateway %s for a destination on the link: %w", h.via, driver.ErrInvalid)
+	case h.onlink && !l.up:
+		return down
 	}
-	var err error
 	if h.via.IsValid() {
-		err = s.checkGateway(f, h, scope)
+		if err := s.checkGateway(f, h, scope); err != nil {
+			return err
+		}
 	}
-	if !l.up && (err == nil || h.onlink) {
-		err = fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
+	switch {
+	case f == cidr.V6 && l.disabled6():
+		return fmt.Errorf("IPv6 is disabled on link %s: %w", l.name, driver.ErrDenied)
+	case !l.up:
+		return down
 	}
-	return err
+	return nil
 }
 
 // checkGateway says what the kernel has against a gateway. IPv4 takes one of
-// the link's own addresses; IPv6 wants even an on-link gateway to be behind no
-// other link.
+// the link's own addresses, and for a destination on the link nothing else;
+// IPv6 wants even an on-link gateway to be behind no other link.
 func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error {
 	ours := s.local[h.via] > 0
 	switch {
-	case cidr.FamilyOf(h.via) != f:
-		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
 	case ours && (f == cidr.V6 || h.onlink):
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
-	case f == cidr.V4 && scope == dataplane.ScopeLink:
-		return fmt.Errorf("gateway %s for a destination on the link: %w", h.via, driver.ErrInvalid)
-	case ours && h.link.has(h.via):
+	case h.link.has(h.via):
 	case h.onlink:
-		r := s.fibs[f].lookup(h.via)
-		if f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
+		if r := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
 			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, r.link.name, driver.ErrInvalid)
 		}
-	case s.fibs[f].neighbourLink(h.via, h.link) == nil:
+	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.fibs[f].neighbourLink(h.via, h.link) == nil:
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)
 	}
 	return nil
 }
 
-// family is that of a vxlan link's outer packets.
-func (l *link) family() cidr.Family {
-	if l.vxlan.Local.IsValid() {
-		return cidr.FamilyOf(l.vxlan.Local)
-	}
-	return cidr.V4
-}
-
 // overhead is what a vxlan link adds to a packet: the inner Ethernet header,
 // VXLAN, UDP and the outer header.
 func (l *link) overhead() int {
-	return 14 + 8 + 8 + [...]int{20, 40}[l.family()]
+	return 14 + 8 + 8 + [...]int{20, 40}[l.outer]
 }
 
 // validName is the kernel's dev_valid_name.

@@ -165,8 +165,16 @@ func (h *Host) Add(o dataplane.Object) error {
 	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
 }
 
-// Remove deletes an object.
+// Remove deletes an object. The kernel takes no offence at an FDB entry that
+// has another destination, and leaves it alone.
 func (h *Host) Remove(o dataplane.Object) error {
+	if e, ok := o.(dataplane.FDBEntry); ok {
+		if l := h.stack.link(e.Link); l != nil {
+			if have, there := l.fdb[e.MAC]; there && have.dst != e.Dst {
+				return h.deed(nil, "delete %s", o)
+			}
+		}
+	}
 	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
 }
 
@@ -174,21 +182,18 @@ func (h *Host) Remove(o dataplane.Object) error {
 // permanent.
 func (h *Host) Learn(o dataplane.Object) error {
 	learn := func() error {
-		switch o := o.(type) {
-		case dataplane.Neigh:
-			l, err := h.stack.find(o.Link)
-			if err == nil {
-				l.neighs[o.IP] = neigh{o.MAC, false}
-			}
-			return err
-		case dataplane.FDBEntry:
-			l, err := h.stack.find(o.Link)
-			if err == nil {
-				l.fdb[o.MAC] = fdbEntry{o.Dst, false}
-			}
+		if err := h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}); err != nil {
 			return err
 		}
-		return driver.ErrUnsupported
+		switch o := o.(type) {
+		case dataplane.Neigh:
+			h.stack.link(o.Link).neighs[o.IP] = neigh{o.MAC, false}
+		case dataplane.FDBEntry:
+			h.stack.link(o.Link).fdb[o.MAC] = fdbEntry{o.Dst, false}
+		default:
+			panic(fmt.Sprintf("sim: the kernel learns no %T", o))
+		}
+		return nil
 	}
 	return h.deed(learn(), "learn %s", o)
 }

@@ -169,6 +169,21 @@ func (f *fib) lookup(dst netip.Addr) *route {
 	return nil
 }
 
+// lookupVia is lookup for packets that shall leave over a link: of the routes
+// that are equally good it takes the one that does.
+func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
+	best := f.lookup(dst)
+	if best == nil {
+		return nil
+	}
+	for _, r := range f.byDst[best.dst] {
+		if r.metric == best.metric && r.link == via {
+			return r
+		}
+	}
+	return best
+}
+
 // neighbourLink finds the link behind which a gateway is a neighbour, or nil.
 // With a link given, only that one counts. IPv4 looks at routes of link scope
 // alone, IPv6 takes the first that matches.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -44,6 +45,7 @@ type link struct {
 	wire *Wire // ethernet and bridge
 
 	vxlan dataplane.VXLAN
+	outer cidr.Family // of a vxlan link's packets, whatever becomes of its local address
 	fdb   map[dataplane.MAC]fdbEntry
 }
 
@@ -67,7 +69,7 @@ type address struct {
 }
 
 // disabled6 reports whether IPv6 was switched off on the link.
-func (l *link) disabled6() bool { return l.stack.setting(l, cidr.V6, "disable_ipv6") == "1" }
+func (l *link) disabled6() bool { return isOn(l.stack.setting(l, cidr.V6, "disable_ipv6")) }
 
 // setUp changes the administrative state, with what the kernel does then:
 // going down takes all routes, neighbours and IPv6 addresses, coming up brings
@@ -86,15 +88,19 @@ func (l *link) setUp(up bool) {
 	}
 	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V4)
-	keep := l.stack.setting(l, cidr.V6, "keep_addr_on_down") == "1" || l.stack.sysctls[sysctlKeep6] == "1"
+	keep := isOn(l.stack.setting(l, cidr.V6, "keep_addr_on_down")) || isOn(l.stack.sysctls[sysctlKeep6])
 	l.stop6(keep)
 }
 
-// setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay.
+// setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
+// neighbours that were learnt do not.
 func (l *link) setCarrier(on bool) {
 	l.carrier = on
-	if on {
+	switch {
+	case on:
 		l.start6()
+	case l.up:
+		maps.DeleteFunc(l.neighs, func(_ netip.Addr, n neigh) bool { return !n.permanent })
 	}
 }
 

@@ -47,7 +47,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 
 // forwards reports whether packets that come in by a link are sent on.
 func (s *stack) forwards(l *link, f cidr.Family) bool {
-	return s.setting(l, f, "forwarding") == "1"
+	return isOn(s.setting(l, f, "forwarding"))
 }
 
 // fromWhereItMay is the reverse path filter: strict wants the packet from the
@@ -131,7 +131,7 @@ func (s *stack) deliverUDP(h ipHeader, payload []byte, p *Probe) {
 	}
 	listens := false
 	for _, l := range s.links {
-		if l.kind == vxlan && l.up && l.vxlan.Port == d.dst && l.family() == h.family() {
+		if l.kind == vxlan && l.up && l.vxlan.Port == d.dst && l.outer == h.family() {
 			listens = true
 		}
 	}

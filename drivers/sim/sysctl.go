@@ -51,6 +51,9 @@ func (s *stack) setting(l *link, f cidr.Family, name string) string {
 	return s.sysctls[[...]string{"net/ipv4/conf/", "net/ipv6/conf/"}[f]+l.name+"/"+name]
 }
 
+// isOn reads a setting as the kernel does a switch; one that is not there is off.
+func isOn(value string) bool { return value != "" && value != "0" }
+
 // setSysctl writes a setting as if to its file.
 func (s *stack) setSysctl(path, value string) error {
 	if _, ok := s.sysctls[path]; !ok {
@@ -59,10 +62,13 @@ func (s *stack) setSysctl(path, value string) error {
 	if _, err := strconv.ParseInt(value, 10, 32); err != nil {
 		return fmt.Errorf("value %q: %w", value, driver.ErrInvalid)
 	}
+	changed := s.sysctls[path] != value
 	s.sysctls[path] = value
 	switch path {
 	case sysctlForward4:
-		s.setForwarding("net/ipv4/conf/", value)
+		if changed { // IPv6 does it anyway
+			s.setForwarding("net/ipv4/conf/", value)
+		}
 	case sysctlForward6:
 		s.setForwarding("net/ipv6/conf/", value)
 	}
@@ -70,10 +76,10 @@ func (s *stack) setSysctl(path, value string) error {
 		if path != "net/ipv6/conf/"+l.name+"/disable_ipv6" {
 			continue
 		}
-		if value == "0" {
-			l.start6()
-		} else {
+		if isOn(value) {
 			l.stop6(false)
+		} else {
+			l.start6()
 		}
 	}
 	return nil

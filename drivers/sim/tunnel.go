@@ -58,7 +58,7 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 		return
 	}
 	for _, l := range s.links {
-		if l.kind != vxlan || !l.up || l.vxlan.Port != d.dst || l.family() != outer.family() || l.vxlan.VNI != vni {
+		if l.kind != vxlan || !l.up || l.vxlan.Port != d.dst || l.outer != outer.family() || l.vxlan.VNI != vni {
 			continue
 		}
 		head, _, err := parseEther(frame)

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -13,7 +14,9 @@ const defaultVXLANPort = 8472
 const (
 	minMTU = 68
 	maxMTU = 65535
-	maxVNI = 1<<24 - 1
+	// defaultMTU is that of a vxlan link which nobody gave one, nor a parent.
+	defaultMTU = 1500
+	maxVNI     = 1<<24 - 1
 )
 
 // applyLink creates, adjusts or deletes a link of ours.
@@ -49,6 +52,8 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 		v.Port = defaultVXLANPort
 	}
 	switch {
+	case v.Parent != "" && s.link(v.Parent) == nil: // the driver has to look it up first
+		return fmt.Errorf("no link %q: %w", v.Parent, driver.ErrNotFound)
 	case !validName(o.Name):
 		return fmt.Errorf("name: %w", driver.ErrInvalid)
 	case v.VNI > maxVNI || o.MTU > maxMTU || o.MTU != 0 && o.MTU < minMTU:
@@ -57,13 +62,11 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
 	case s.link(o.Name) != nil:
 		return driver.ErrExists
-	case v.Parent != "" && s.link(v.Parent) == nil:
-		return fmt.Errorf("no link %q: %w", v.Parent, driver.ErrNotFound)
 	}
-	probe := &link{stack: s, kind: vxlan, vxlan: v}
+	probe := &link{stack: s, kind: vxlan, vxlan: v, outer: outerFamily(v)}
 	for _, other := range s.links {
 		if other.kind == vxlan && other.vxlan.VNI == v.VNI && other.vxlan.Port == v.Port &&
-			other.vxlan.GBP == v.GBP && other.family() == probe.family() {
+			other.vxlan.GBP == v.GBP && other.outer == probe.outer {
 			return fmt.Errorf("%s has this VNI and port: %w", other.name, driver.ErrExists)
 		}
 	}
@@ -72,15 +75,25 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 			return err
 		}
 	}
-	limit := probe.mtuLimit()
 	mtu := o.MTU
-	if mtu == 0 || mtu > limit {
+	switch limit := max(minMTU, probe.mtuLimit()); {
+	case mtu == 0 && v.Parent == "":
+		mtu = defaultMTU
+	case mtu == 0 || mtu > limit:
 		mtu = limit
 	}
 	l := s.addLink(o.Name, vxlan, mtu, o.MAC)
-	l.vxlan = v
+	l.vxlan, l.outer = v, probe.outer
 	l.setUp(o.Up)
 	return nil
+}
+
+// outerFamily is that of a vxlan link's packets.
+func outerFamily(v dataplane.VXLAN) cidr.Family {
+	if v.Local.IsValid() {
+		return cidr.FamilyOf(v.Local)
+	}
+	return cidr.V4
 }
 
 // mtuLimit is the most a vxlan link may have: what its parent can carry.
@@ -88,7 +101,7 @@ func (l *link) mtuLimit() int {
 	if parent := l.stack.link(l.vxlan.Parent); parent != nil {
 		return parent.mtu - l.overhead()
 	}
-	return maxMTU - l.overhead()
+	return maxMTU
 }
 
 // takesMTU reports whether the link can have an MTU.
@@ -101,7 +114,7 @@ func (l *link) takesMTU(mtu int) bool {
 func (s *stack) listenVXLAN(l *link) error {
 	for _, other := range s.links {
 		if other != l && other.kind == vxlan && other.up && other.vxlan.Port == l.vxlan.Port &&
-			other.family() == l.family() && other.vxlan.GBP != l.vxlan.GBP {
+			other.outer == l.outer && other.vxlan.GBP != l.vxlan.GBP {
 			return fmt.Errorf("port %d is taken by %s: %w", l.vxlan.Port, other.name, driver.ErrBusy)
 		}
 	}
@@ -143,7 +156,7 @@ func (l *link) retarget(v dataplane.VXLAN) {
 	moved := l.vxlan.Parent != v.Parent
 	l.vxlan = v
 	if moved {
-		l.mtu = min(l.mtu, l.mtuLimit())
+		l.mtu = min(l.mtu, max(minMTU, l.mtuLimit()))
 	}
 }
 
@@ -155,17 +168,16 @@ func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
 	if l.kind != vxlan {
 		return nil
 	}
-	after := &link{stack: s, kind: vxlan, vxlan: o.VXLAN}
 	have, want := l.vxlan, o.VXLAN
 	switch {
 	case have.VNI != want.VNI || have.Port != want.Port || have.GBP != want.GBP:
 		return fmt.Errorf("VNI, port and GBP cannot be changed: %w", driver.ErrUnsupported)
-	case want.Local.IsValid() && after.family() != l.family():
-		return fmt.Errorf("local address of another family: %w", driver.ErrUnsupported)
-	case want.Parent != "" && s.link(want.Parent) == nil:
-		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
 	case have.Parent != "" && want.Parent == "":
 		return fmt.Errorf("parent cannot be taken away: %w", driver.ErrUnsupported)
+	case want.Parent != "" && s.link(want.Parent) == nil:
+		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
+	case want.Local.IsValid() && cidr.FamilyOf(want.Local) != l.outer:
+		return fmt.Errorf("local address of another family: %w", driver.ErrUnsupported)
 	}
 	return nil
 }
