@@ -19,9 +19,21 @@ import (
 // store demand. It asks neither the daemon nor its memory: a daemon that has
 // not noticed a fault yet believes that all is well.
 func (s *Session) converged(name string, n Node, records []Record) error {
-	b, network, err := s.backend()
+	ops, err := s.shortage(name, n, records)
 	if err != nil {
 		return err
+	}
+	if len(ops) > 0 {
+		return fmt.Errorf("%d changes short, first: %s", len(ops), ops[0])
+	}
+	return nil
+}
+
+// shortage is what would make a node's kernel what the records demand.
+func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.Op, error) {
+	b, network, err := s.backend()
+	if err != nil {
+		return nil, err
 	}
 	env := s.env(name, network)
 	var self backend.Self
@@ -37,26 +49,22 @@ func (s *Session) converged(name string, n Node, records []Record) error {
 		}
 	}
 	if self.Attrs.IP(s.top.Families[0]) != env.Uplink.Public(s.top.Families[0]) {
-		return fmt.Errorf("publishes %s, has %s", s.owner(lease.Lease{Attrs: self.Attrs}), env.Uplink.IP)
+		return nil, fmt.Errorf("publishes %s, has %s", s.owner(lease.Lease{Attrs: self.Attrs}), env.Uplink.IP)
 	}
 	want, _ := b.Render(env, self, peers)
 	extent, err := s.extent()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	have, err := n.State(extent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	own := reconcile.Ownership{Links: map[string]bool{}, Networks: extent.Networks}
 	for _, l := range extent.Links {
 		own.Links[l] = true
 	}
-	plan := reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true})
-	if len(plan.Ops) > 0 {
-		return fmt.Errorf("%d changes short, first: %s", len(plan.Ops), plan.Ops[0])
-	}
-	return nil
+	return reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true}).Ops, nil
 }
 
 // backend is that of the config in force.

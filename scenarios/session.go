@@ -25,6 +25,7 @@ type Session struct {
 	streams map[string]func() (sent, lost int, err error)
 	undo    map[string]func() error // what heals each fault that lasts
 	Skipped []string                // blocks for another world
+	rec     *recording              // nil: nobody wants a report
 }
 
 // NewSession returns a session that builds its world at the first topology.
@@ -66,6 +67,13 @@ func verbs() map[string]verb {
 
 // Run performs one directive. Errors become output: a scenario may expect them.
 func (s *Session) Run(d *datadriven.TestData) string {
+	if s.rec != nil {
+		return s.rec.step(d)
+	}
+	return s.run(d)
+}
+
+func (s *Session) run(d *datadriven.TestData) string {
 	if only, ok := onlyFor(d); ok && only != s.name {
 		s.Skipped = append(s.Skipped, fmt.Sprintf("%s: %s is for %s only", d.Pos, d.Cmd, only))
 		return d.Expected
@@ -106,7 +114,12 @@ func mayFail(d *datadriven.TestData) bool {
 }
 
 // World is what the session built, nil before the topology.
-func (s *Session) World() World { return s.world }
+func (s *Session) World() World {
+	if w, ok := s.world.(*watchedWorld); ok {
+		return w.World
+	}
+	return s.world
+}
 
 // Close ends streams and the world.
 func (s *Session) Close() error {

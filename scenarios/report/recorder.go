@@ -43,7 +43,7 @@ func (r *Recorder) Topology(t Topology) {
 
 // Step begins a directive; [Recorder.StepDone] ends it.
 func (r *Recorder) Step(at time.Duration, text, input string) {
-	r.rec.Steps = append(r.rec.Steps, Step{From: micros(at), To: micros(at), Text: text, Input: input})
+	r.rec.Steps = append(r.rec.Steps, Step{From: micros(at), To: micros(at), Text: text, Input: input, Fault: isFault(text)})
 }
 
 // StepDone ends the last step. Where something was wanted, it must be what came.

@@ -57,6 +57,7 @@ type Step struct {
 	Input     string   `json:",omitempty"`
 	Want, Got []string // output, by line
 	Failed    bool     `json:",omitempty"`
+	Fault     bool     `json:",omitempty"` // it breaks something on purpose
 }
 
 // Node is one node's history.

@@ -181,7 +181,7 @@ func (rec *Recording) shortSentence() string {
 // lastFault is the last thing that was done to the world before.
 func (rec *Recording) lastFault() string {
 	for _, s := range slices.Backward(rec.Steps) {
-		if s.From > rec.Focus || !IsFault(s.Text) {
+		if s.From > rec.Focus || !s.Fault {
 			continue
 		}
 		return fmt.Sprintf("The last thing done to the world before was `%s`, %s earlier.", s.Text, span(rec.Focus-s.To))
@@ -189,9 +189,9 @@ func (rec *Recording) lastFault() string {
 	return "Nothing had been broken on purpose before."
 }
 
-// IsFault reports whether a directive does something to the world that a
+// isFault reports whether a directive does something to the world that a
 // healthy one would not see.
-func IsFault(directive string) bool {
+func isFault(directive string) bool {
 	verb, rest, _ := strings.Cut(directive, " ")
 	switch verb {
 	case "fault", "kill", "pause":
@@ -211,7 +211,7 @@ func (rec *Recording) right() []string {
 		count(len(t.Nodes), "node"), t.Backend, count(len(t.Segments), "segment"), count(len(rec.Steps), "step"), span(rec.Length))}
 	var faults []string
 	for _, s := range rec.Steps {
-		if IsFault(s.Text) {
+		if s.Fault {
 			faults = append(faults, "`"+s.Text+"`")
 		}
 	}

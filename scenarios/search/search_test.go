@@ -4,7 +4,7 @@ import "testing"
 
 func TestSeeds(t *testing.T) {
 	bad := 0
-	for seed := uint64(1); seed <= 400 && bad < 20; seed++ {
+	for seed := uint64(1); seed <= 1000 && bad < 20; seed++ {
 		r := Run(Draw(seed, Options{}))
 		if r.Failed != "" {
 			bad++

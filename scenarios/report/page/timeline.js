@@ -51,7 +51,7 @@ function drawTimeline() {
   });
   y += 26;
 
-  const deeds = rec.Steps.filter(s => isFault(s.Text)).map(s => ({ x: x(s.From), width: 0, text: s.Text }));
+  const deeds = rec.Steps.filter(s => s.Fault).map(s => ({ x: x(s.From), width: 0, text: s.Text }));
   const placed = lanes([...rec.Bands.map(b => ({ x: x(b.From), width: x(bandEnd(b)) - x(b.From), text: b.What })),
     ...deeds.filter(d => !rec.Bands.some(b => x(b.From) === d.x))].sort((a, b) => a.x - b.x));
   const rows = Math.max(1, ...placed.map(p => p.lane + 1));
@@ -112,12 +112,6 @@ function drawTimeline() {
   svg.addEventListener("pointermove", e => { if (held) move(e); });
   svg.addEventListener("pointerup", () => { held = false; });
   box.replaceChildren(svg);
-}
-
-function isFault(text) {
-  const [verb, ...rest] = text.split(" ");
-  if (["fault", "kill", "pause"].includes(verb)) return rest[rest.length - 1] !== "heal";
-  return verb === "store" ? rest[0] !== "start" : verb === "restart" && rest.includes("kill");
 }
 
 function drawLegend() {
