@@ -179,6 +179,9 @@ func (d *differ) routes() {
 				want, have.Link, have))
 			continue
 		}
+		if d.mustMakeWay(want, k, gone(k)) {
+			d.add(dataplane.Delete, d.have.Routes[k])
+		}
 		d.add(dataplane.Replace, want)
 	}
 	for _, k := range staleKeys(d.want.Routes, d.have.Routes, compareRoutes) {
@@ -186,6 +189,15 @@ func (d *differ) routes() {
 			d.remove(have, have.Link)
 		}
 	}
+}
+
+// mustMakeWay reports whether the route in place has to go before the wanted
+// one can come. Linux refuses an IPv6 onlink gateway that another link's route
+// covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
+// route covers the peer's gateway.
+func (d *differ) mustMakeWay(want dataplane.Route, k dataplane.RouteKey, gone bool) bool {
+	have, taken := d.have.Routes[k]
+	return taken && !gone && want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
 }
 
 // Route reports whether a route is flannel's: it carries our protocol inside

@@ -94,6 +94,11 @@ del addr 10.5.77.0/32 dev flannel.1`},
 		{name: "a foreign route in the way is replaced", want: self + peer,
 			have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "via 192.168.64.99 dev eth0 proto 3", 1), ops: `
 replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
+		{name: "IPv6: a route over another link makes way for an onlink one",
+			want: self + "route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink",
+			have: self + "route fd00:10:0:3::/64 via fd00:a::4 dev eth0", ops: `
+del route fd00:10:0:3::/64 via fd00:a::4 dev eth0
+replace route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink`},
 		{name: "a connected route in the way is a conflict", want: self + peer,
 			have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
 			conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 already covers it" +
