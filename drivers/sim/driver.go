@@ -135,7 +135,7 @@ func (l *link) observe(state *dataplane.State) {
 }
 
 // observe adds the routes within the extent; of those with one key the one
-// that the kernel would use first.
+// that the kernel would use first. One outside the extent hides none inside.
 func (f *fib) observe(state *dataplane.State, extent dataplane.Extent) {
 	links := map[string]bool{}
 	for _, name := range extent.Links {
@@ -143,12 +143,13 @@ func (f *fib) observe(state *dataplane.State, extent dataplane.Extent) {
 	}
 	for dst, list := range f.byDst {
 		inside := within(dst, extent.Networks)
-		for i, r := range list {
-			if i > 0 && list[i-1].metric == r.metric {
+		for _, r := range list {
+			if !inside && r.proto != dataplane.Protocol && !r.leavesBy(links) {
 				continue
 			}
-			if inside || r.proto == dataplane.Protocol || r.leavesBy(links) {
-				state.AddRoute(r.value())
+			v := r.value()
+			if _, second := state.Routes[v.RouteKey]; !second {
+				state.AddRoute(v)
 			}
 		}
 	}
