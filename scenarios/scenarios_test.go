@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 //	SCENARIO=vxlan-*   only the files that match, by name without .txt
 //	WORLD=sim          only that world
 //	SEED=7             of all chance in the simulator; 1 by default
+//	REPORT=out.html    write a page that explains each run; several get names of their own
 //
 // With -rewrite the output of the one world that WORLD names is recorded.
 func TestScenarios(t *testing.T) {
@@ -82,7 +83,7 @@ func choose(t *testing.T) choice {
 		}
 		c.worlds = []string{world}
 	}
-	if recording() && len(c.worlds) > 1 {
+	if rewriting() && len(c.worlds) > 1 {
 		t.Fatal("to record, say from which world: WORLD=sim or WORLD=netns")
 	}
 	if seed := os.Getenv("SEED"); seed != "" {
@@ -93,8 +94,8 @@ func choose(t *testing.T) choice {
 	return c
 }
 
-// recording reports whether -rewrite is set.
-func recording() bool { return flag.Lookup("rewrite").Value.String() == "true" }
+// rewriting reports whether -rewrite is set.
+func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // maker returns a session for a world that is built at the first topology.
 func (c choice) maker(t *testing.T, world string) *Session {
@@ -122,6 +123,7 @@ func replay(t *testing.T, s *Session, file string, results *table) {
 		skipWithout(t, file)
 	}
 	defer finish(t, s)
+	defer reportOn(t, s, scenarioName(file))()
 	datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
 }
 

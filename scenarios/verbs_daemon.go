@@ -112,7 +112,8 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 		return err
 	}
 	// A changed subnet file moves the pods, which may be what readiness waits for.
-	if n.SubnetFile() != "" {
+	file := n.SubnetFile()
+	if file != "" {
 		if err := n.SyncPods(); err != nil {
 			return err
 		}
@@ -144,6 +145,9 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	}
 	if status.Peers != others {
 		return fmt.Errorf("knows %d of %d peers", status.Peers, others)
+	}
+	if n.SubnetFile() != file {
+		return errors.New("has just changed its subnet file")
 	}
 	return s.converged(name, n, records)
 }
