@@ -25,7 +25,7 @@ type Session struct {
 	streams map[string]func() (sent, lost int, err error)
 	undo    map[string]func() error // what heals each fault that lasts
 	Skipped []string                // blocks for another world
-	rec     *recording              // nil: nobody wants a report
+	rec     *witness                // nil: nobody wants a report
 }
 
 // NewSession returns a session that builds its world at the first topology.

@@ -1,0 +1,75 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/scenarios/report"
+)
+
+// reportOn records a session if REPORT asks for it, and returns what writes the
+// page, and the captures beside it.
+func reportOn(t *testing.T, s *Session, scenario string) (finish func()) {
+	t.Helper()
+	page := os.Getenv("REPORT")
+	if page == "" {
+		return func() {}
+	}
+	if os.Getenv("SCENARIO") != scenario || os.Getenv("WORLD") != s.name {
+		page = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(page, ".html"), scenario, s.name)
+	}
+	captures := strings.TrimSuffix(page, ".html") + ".pcap"
+	about := report.About{Scenario: scenario, Commit: commit(), Replay: fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.name)}
+	if s.name == "sim" {
+		about.Replay += " SEED=" + cmp.Or(os.Getenv("SEED"), "1")
+	}
+	s.Record(func(node string) (io.Writer, error) {
+		if err := os.MkdirAll(captures, 0o755); err != nil {
+			return nil, err
+		}
+		file := filepath.Join(captures, node+".pcap")
+		about.Captures = append(about.Captures, report.Capture{Name: node, Path: filepath.Base(captures) + "/" + node + ".pcap"})
+		out, err := os.Create(file)
+		if err == nil {
+			t.Cleanup(func() { _ = out.Close() })
+		}
+		return out, err
+	})
+	return func() {
+		if err := writeReport(page, s.Recording(about, "")); err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Printf("report: %s\n", page)
+	}
+}
+
+func writeReport(path string, rec report.Recording) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := report.Write(out, rec); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+// commit is what git says of the tree, or nothing.
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
