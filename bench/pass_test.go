@@ -86,7 +86,7 @@ func (n *inline) perform(ctx context.Context, ready node.Ready, snap *lease.Snap
 	}
 	if r := ready.Request; r != nil {
 		own := lease.Lease{Key: r.Key, Attrs: r.Attrs, CreateRevision: snap.Revision, ModRevision: snap.Revision}
-		in.Requested = &node.Requested{Began: n.now, Grant: lease.Grant{Lease: own}}
+		in.Requested = &node.Requested{Grant: lease.Grant{Lease: own, TTL: r.TTL, Expires: n.now.Add(r.TTL)}}
 		next := *snap
 		next.Leases = append(next.Leases[:len(next.Leases):len(next.Leases)], own)
 		in.View = &lease.View{Snapshot: &next, Synced: true}

@@ -121,7 +121,7 @@ func (a *agent) look(ctx context.Context, extent dataplane.Extent) (l node.Looke
 }
 
 func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested {
-	done := node.Requested{Began: time.Now()}
+	var done node.Requested
 	switch r.Verb {
 	case node.Create:
 		done.Grant, done.Err = store.Create(ctx, r.Key, r.Attrs, r.TTL)

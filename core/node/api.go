@@ -46,10 +46,8 @@ type Applied struct {
 	Errs []error
 }
 
-// Requested is the result of a lease request. Began is the time just before
-// the request was sent, from which an expiry is counted.
+// Requested is the result of a lease request.
 type Requested struct {
-	Began time.Time
 	Grant lease.Grant
 	Err   error
 }

@@ -242,6 +242,16 @@ func (n *Node) dispute(attrs lease.Attrs) {
 	l.disputes++
 }
 
+// storeWentBack follows a datastore that was wiped or restored from a backup:
+// its revisions no longer compare with those we know. What is left of our
+// record is found like that of a former run.
+func (n *Node) storeWentBack(from, to int64) {
+	n.lease.atLeast = 0
+	if n.lease.grant != nil {
+		n.lost(fmt.Errorf("the datastore went back from revision %d to %d, and with it lease %s", from, to, n.lease.grant.Key))
+	}
+}
+
 // checkOverlaps gives way to an older record that covers part of our subnet.
 func (n *Node) checkOverlaps(snap *lease.Snapshot) {
 	g := n.lease.grant
@@ -320,7 +330,7 @@ func (n *Node) adopt(own lease.Lease) {
 	case !own.Attrs.Equal(n.lease.attrs):
 		n.request(Request{Verb: Update, Grant: g, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
 	case own.Reserved():
-		n.hold(g, n.now)
+		n.hold(g)
 	default:
 		n.request(Request{Verb: Renew, Grant: g})
 	}
@@ -375,7 +385,7 @@ func (n *Node) finishedRequest(done Requested) {
 		l.retryAt = n.now.Add(n.backoff(l.attempts, 50*time.Millisecond, 5*time.Second))
 		l.attempts++
 	default:
-		n.hold(done.Grant, done.Began)
+		n.hold(done.Grant)
 	}
 }
 
@@ -406,14 +416,12 @@ func (n *Node) retryLease() {
 }
 
 // hold takes a grant that the store just confirmed.
-func (n *Node) hold(g lease.Grant, began time.Time) {
+func (n *Node) hold(g lease.Grant) {
 	l := &n.lease
 	fresh := l.grant == nil
-	if g.Reserved() {
-		l.renewAt = time.Time{}
-	} else {
-		g.Expires = began.Add(g.TTL)
-		l.renewAt = renewTime(began, g.TTL, n.opts.RenewMargin)
+	l.renewAt = time.Time{}
+	if !g.Reserved() {
+		l.renewAt = renewTime(g.Expires.Add(-g.TTL), g.TTL, n.opts.RenewMargin)
 	}
 	if l.expired || fresh {
 		n.event(Info, "lease-acquired", fmt.Sprintf("holding subnet %s", describeGrant(g)))
@@ -433,7 +441,7 @@ func describeGrant(g lease.Grant) string {
 	return fmt.Sprintf("%s for %s", g.Key, g.TTL)
 }
 
-// renewTime: after a third of the TTL, or when only the margin is left if that
+// renewTime is counted from when the TTL began: after a third of the TTL, or when only the margin is left if that
 // is earlier. Renewing early costs one small request and lets a lease outlive
 // two thirds of its TTL without a datastore.
 func renewTime(began time.Time, ttl, margin time.Duration) time.Time {

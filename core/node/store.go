@@ -23,6 +23,9 @@ func (n *Node) chooseSnapshot() {
 		if s.stale {
 			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
+		if s.snap != nil && !s.stale && snap.Revision < s.snap.Revision {
+			n.storeWentBack(s.snap.Revision, snap.Revision)
+		}
 		n.reportChange(snap)
 		s.snap, s.stale, s.changed = snap, false, true
 	case snap == nil && s.snap == nil && s.saved != nil && !n.now.Before(s.giveUp):

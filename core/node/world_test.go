@@ -175,7 +175,7 @@ func (w *world) unplug(name string) {
 func (w *world) serve() *Requested {
 	req := *w.pending
 	w.pending = nil
-	done := &Requested{Began: w.now}
+	done := &Requested{}
 	if w.answer != nil {
 		done.Grant, done.Err = w.answer(req)
 		if done.Grant.Key.IsValid() || done.Err != nil {
@@ -183,6 +183,9 @@ func (w *world) serve() *Requested {
 		}
 	}
 	done.Grant, done.Err = w.store(req)
+	if req.Verb != Update {
+		done.Grant.Expires = w.now.Add(done.Grant.TTL)
+	}
 	return done
 }
 
@@ -214,9 +217,9 @@ func (w *world) store(req Request) (lease.Grant, error) {
 	}
 	rec.Attrs = req.Attrs
 	rec = w.put(rec)
-	g := lease.Grant{Lease: rec, TTL: 24 * time.Hour}
-	if rec.Reserved() {
-		g.TTL = 0
+	g := lease.Grant{Lease: rec, TTL: req.Grant.TTL, Expires: req.Grant.Expires}
+	if !rec.Reserved() && g.TTL != req.TTL {
+		g.TTL, g.Expires = req.TTL, w.now.Add(req.TTL)
 	}
 	return g, nil
 }

@@ -380,6 +380,21 @@ func TestDaemonPausedPastItsLease(t *testing.T) {
 	}
 }
 
+// TestDaemonDataLoss: a datastore that has forgotten everything is told again,
+// long before the leases would have to be renewed.
+func TestDaemonDataLoss(t *testing.T) {
+	c := newCluster(t, 6, 3, func(o *DaemonOptions) { o.Node.LeaseTTL = 24 * time.Hour })
+	c.start()
+	c.check(t)
+	before := c.daemons[0].Status().Subnet
+	c.store.LoseData()
+	must(t, c.store.Put("config", testConfig, 0))
+	c.check(t)
+	if after := c.daemons[0].Status().Subnet; after != before {
+		t.Errorf("subnet %s became %s", before, after)
+	}
+}
+
 func TestDaemonClockIsWrong(t *testing.T) {
 	for _, offset := range []time.Duration{-30 * 365 * 24 * time.Hour, -time.Hour, 24 * time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {

@@ -84,7 +84,7 @@ func (x *exchange) finish(g lease.Grant, err error) {
 		}
 		g, err = lease.Grant{}, storeError(x.req, err)
 	}
-	done(node.Requested{Began: x.began, Grant: g, Err: err})
+	done(node.Requested{Grant: g, Err: err})
 }
 
 // revoke asks the server to end a TTL, without caring for the answer.

@@ -87,8 +87,8 @@ func TestStoreFates(t *testing.T) {
 			if !errors.Is(got.Err, tt.err) {
 				t.Errorf("error %v, want %v", got.Err, tt.err)
 			}
-			if !got.Began.Equal(began) {
-				t.Errorf("began %v, want %v", got.Began, began)
+			if want := began.Add(time.Hour); got.Err == nil && !got.Grant.Expires.Equal(want) {
+				t.Errorf("expires %v, want %v", got.Grant.Expires, want)
 			}
 			if n := len(s.Snapshot().Leases); (n == 1) != tt.applied {
 				t.Errorf("%d leases in the store, applied should be %v", n, tt.applied)
