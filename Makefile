@@ -42,8 +42,8 @@ demo: build ## three nodes in namespaces: ping all pods, break a device, watch i
 	@$(GO) run ./harness/cmd/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
-scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns, SEED=7, RECORD=1)
-	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' \
+scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns, SEED=7, REPORT=out.html, RECORD=1)
+	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
 ##@ Build
@@ -83,8 +83,8 @@ lint: ## staticcheck, in the version go.mod pins
 	@$(GO) tool staticcheck ./...
 
 .PHONY: bench
-bench: build ## benchmarks, one at a time (BENCH=regexp, PKG=./core/...)
-	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 60m $(PKG) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]'
+bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m $(patsubst ./...,./core/... ./drivers/... ./bench,$(PKG)) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]' -e '^PASS$$'
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each

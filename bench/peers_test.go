@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -86,6 +87,10 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 	until(ctx, b, "the daemon to be ready", func() bool {
 		if !n.Running() {
 			b.Fatalf("the daemon has ended (%v):\n%s", n.ExitStatus(), n.LogTail(20))
+		}
+		// The subnet file comes just before, and costs the daemon no answer.
+		if _, err := os.Stat(n.SubnetFile()); err != nil {
+			return false
 		}
 		ready, _ := n.Ready(ctx)
 		return ready
