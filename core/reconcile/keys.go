@@ -12,7 +12,7 @@ import (
 // changedKeys are the keys, sorted, whose wanted object is missing, different
 // or about to go.
 func changedKeys[K, V comparable](want, have map[K]V, gone func(K) bool, compare func(a, b K) int) []K {
-	var keys []K
+	keys := make([]K, 0, max(0, len(want)-len(have))) // at least these are missing
 	for k, v := range want {
 		if h, ok := have[k]; !ok || h != v || gone(k) {
 			keys = append(keys, k)
