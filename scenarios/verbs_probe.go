@@ -14,8 +14,8 @@ import (
 
 // ping n1.pod n2.pod [trace] [drop] | ping all
 //
-// Prints "ok src=preserved", "ok src=<what was seen>" or "lost". All pairs in
-// all families are one line if they agree. With drop (sim) the reason is shown,
+// Prints "ok src=preserved", "ok src=<what was seen>" or "lost"; for all pairs
+// "all ok src=preserved", or how many of each kind and which were lost. With drop (sim) the reason is shown,
 // with trace (sim) the way.
 func (s *Session) ping(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
@@ -82,9 +82,17 @@ func (s *Session) pingAll() (string, error) {
 			}
 		}
 	}
+	if len(counts) == 1 && len(bad) == 0 {
+		for o := range counts {
+			return "all " + o, nil
+		}
+	}
 	var lines []string
 	for _, o := range sortedKeys(counts) {
 		lines = append(lines, fmt.Sprintf("%d %s", counts[o], o))
+	}
+	if len(lines) == 0 {
+		return "", errors.New("there are no two pods")
 	}
 	return strings.Join(append(lines, bad...), "\n"), nil
 }
