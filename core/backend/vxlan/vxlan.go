@@ -39,6 +39,7 @@ type options struct {
 type Backend struct {
 	opts     options
 	families []cidr.Family
+	devices  [2]string // the links' names (interop 6.0), by family
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -58,6 +59,8 @@ func New(network config.Network) (*Backend, error) {
 	if b.opts.Port == 0 {
 		b.opts.Port = KernelPort
 	}
+	vni := strconv.FormatUint(uint64(b.opts.VNI), 10)
+	b.devices = [2]string{cidr.V4: "flannel." + vni, cidr.V6: "flannel-v6." + vni}
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
 			b.families = append(b.families, f)
@@ -69,16 +72,11 @@ func New(network config.Network) (*Backend, error) {
 // Type implements [backend.Backend].
 func (b *Backend) Type() string { return Type }
 
-// device is the link's name (interop 6.0).
-func (b *Backend) device(f cidr.Family) string {
-	return [2]string{"flannel.", "flannel-v6."}[f] + strconv.FormatUint(uint64(b.opts.VNI), 10)
-}
-
 // Extent implements [backend.Backend].
 func (b *Backend) Extent() dataplane.Extent {
 	var e dataplane.Extent
 	for _, f := range b.families {
-		e.Links = append(e.Links, b.device(f))
+		e.Links = append(e.Links, b.devices[f])
 		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
 	}
 	return e
@@ -87,7 +85,7 @@ func (b *Backend) Extent() dataplane.Extent {
 // acceptRA keeps router advertisements that a pod may send from configuring
 // the tunnel device.
 func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
-	dev := b.device(f)
+	dev := b.devices[f]
 	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
 }
 
@@ -141,7 +139,7 @@ func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have dataplane.Stat
 		mac, err := parseMAC(stored.Data(f))
 		if err != nil {
 			mac = dataplane.MAC{}
-			if l, ok := have.Links[b.device(f)]; ok && l.Type == dataplane.LinkVXLAN {
+			if l, ok := have.Links[b.devices[f]]; ok && l.Type == dataplane.LinkVXLAN {
 				mac = l.MAC
 			}
 		}
@@ -193,7 +191,7 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 	// then keeps whatever it has.
 	mac, _ := parseMAC(self.Attrs.Data(f))
 	s.AddLink(dataplane.Link{
-		Name: b.device(f), Type: dataplane.LinkVXLAN, MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
+		Name: b.devices[f], Type: dataplane.LinkVXLAN, MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
 		VXLAN: dataplane.VXLAN{
 			VNI: b.opts.VNI, Parent: env.Uplink.Link, Local: env.Uplink.Addr(f), Port: b.opts.Port,
 			Learning: b.opts.Learning, GBP: b.opts.GBP,
@@ -203,7 +201,7 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 	// The subnet's base as a host address: a source for host-to-pod packets
 	// that makes the kernel add no broadcast route.
 	if own := self.Key.Of(f); own.IsValid() {
-		s.AddAddr(dataplane.Addr{Link: b.device(f), Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
+		s.AddAddr(dataplane.Addr{Link: b.devices[f], Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
 	}
 }
 
@@ -220,7 +218,7 @@ func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer
 	if err != nil {
 		return err
 	}
-	dev := b.device(p.Family)
+	dev := b.devices[p.Family]
 	key := dataplane.FDBKey{Link: dev, MAC: mac}
 	if e, taken := s.FDB[key]; taken {
 		return fmt.Errorf("VtepMAC %s is that of the older peer at %s", mac, e.Dst)
