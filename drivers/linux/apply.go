@@ -95,12 +95,16 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 	if err != nil {
 		return err
 	}
-	if verb == dataplane.Delete {
+	switch {
+	case verb == dataplane.Delete:
 		if err := a.mustBeThere(r); err != nil {
 			return err
 		}
-	} else if r.Other != "" {
+	case r.Other != "":
 		return fmt.Errorf("a route of form %s is not made: %w", r.Other, driver.ErrUnsupported)
+	case r.Via.IsValid() && cidr.FamilyOf(r.Via) != cidr.FamilyOf(r.Dst.Addr()):
+		// The kernel would take the first four bytes of an IPv6 gateway for an IPv4 one.
+		return fmt.Errorf("gateway %s of the other family: %w", r.Via, driver.ErrInvalid)
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
 	if verb != dataplane.Delete {

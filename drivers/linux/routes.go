@@ -192,7 +192,7 @@ func routeType(kind uint8) string {
 func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
 	family, rtype := cidr.FamilyOf(r.Dst.Addr()), byte(unix.RTN_UNICAST)
 	if r.Other != "" { // only to delete: whatever has this key and protocol
-		rtype, oif = unix.RTN_UNSPEC, 0
+		rtype, oif, r.Via = unix.RTN_UNSPEC, 0, netip.Addr{}
 	}
 	var nexthop uint32
 	if r.OnLink {

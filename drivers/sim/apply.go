@@ -129,17 +129,24 @@ func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
 	return s.fibs[f].replace(r)
 }
 
-// routeOf is the route as the table holds it.
+// routeOf is the route as the table holds it. IPv4 wants no host bits in a
+// destination, IPv6 drops them.
 func (s *stack) routeOf(o dataplane.Route) (*route, error) {
-	if o.Dst != o.Dst.Masked() {
+	l, err := s.find(o.Link)
+	if o.Link != "" && err != nil {
+		return nil, err
+	}
+	if o.Dst != o.Dst.Masked() && o.Dst.Addr().Is4() {
 		return nil, fmt.Errorf("destination has host bits: %w", driver.ErrInvalid)
 	}
-	l, err := s.routeLink(o)
+	if l == nil {
+		l, err = s.behind(o)
+	}
 	if err != nil {
 		return nil, err
 	}
 	r := &route{
-		dst: o.Dst, metric: kernelMetric(o.RouteKey), proto: o.Protocol,
+		dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol,
 		hop: hop{link: l, via: o.Via, onlink: o.OnLink},
 	}
 	if cidr.FamilyOf(o.Dst.Addr()) == cidr.V4 {
@@ -156,17 +163,18 @@ func kernelMetric(k dataplane.RouteKey) uint32 {
 	return k.Metric
 }
 
-// routeLink is the link a route names, or the one its gateway is behind.
-func (s *stack) routeLink(o dataplane.Route) (*link, error) {
-	if o.Link != "" {
-		return s.find(o.Link)
-	}
+// behind is the link behind which the gateway is of a route that names none.
+func (s *stack) behind(o dataplane.Route) (*link, error) {
 	f := cidr.FamilyOf(o.Dst.Addr())
 	switch {
+	case o.Via.IsValid() && cidr.FamilyOf(o.Via) != f:
+		return nil, fmt.Errorf("gateway %s of the other family: %w", o.Via, driver.ErrInvalid)
 	case !o.Via.IsValid() || o.OnLink && (f == cidr.V6 || o.Scope < dataplane.ScopeLink):
 		return nil, fmt.Errorf("neither gateway behind a link nor link: %w", driver.ErrNotFound)
-	case cidr.FamilyOf(o.Via) != f || o.OnLink:
-		return nil, fmt.Errorf("gateway %s of the other family or scope: %w", o.Via, driver.ErrInvalid)
+	case f == cidr.V6 && o.Via.IsLinkLocalUnicast():
+		return nil, fmt.Errorf("gateway %s is on every link: %w", o.Via, driver.ErrInvalid)
+	case o.OnLink:
+		return nil, fmt.Errorf("gateway %s for a destination on the link: %w", o.Via, driver.ErrInvalid)
 	}
 	if s.local[o.Via] > 0 {
 		for _, l := range s.links {
@@ -218,7 +226,7 @@ func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error 
 	switch {
 	case ours && (f == cidr.V6 || h.onlink):
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
-	case h.link.has(h.via):
+	case h.link.has(h.via), f == cidr.V6 && h.via.IsLinkLocalUnicast():
 	case h.onlink:
 		if r := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
 			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, r.link.name, driver.ErrInvalid)

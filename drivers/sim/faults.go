@@ -142,7 +142,10 @@ func (h *Host) addRoute(o dataplane.Route, only bool) error {
 	f := cidr.FamilyOf(o.Dst.Addr())
 	add := func() error {
 		if o.Other == "blackhole" {
-			return s.fibs[f].add(&route{dst: o.Dst, metric: kernelMetric(o.RouteKey), proto: o.Protocol}, only)
+			if f == cidr.V4 && o.Dst != o.Dst.Masked() {
+				return driver.ErrInvalid
+			}
+			return s.fibs[f].add(&route{dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol}, only)
 		}
 		r, err := s.routeOf(o)
 		if err == nil {

@@ -64,6 +64,9 @@ func (s *stack) createVXLAN(o dataplane.Link) error {
 		return driver.ErrExists
 	}
 	probe := &link{stack: s, kind: vxlan, vxlan: v, outer: outerFamily(v)}
+	if err := probe.parentSpeaks(v.Parent); err != nil {
+		return err
+	}
 	for _, other := range s.links {
 		if other.kind == vxlan && other.vxlan.VNI == v.VNI && other.vxlan.Port == v.Port &&
 			other.vxlan.GBP == v.GBP && other.outer == probe.outer {
@@ -178,6 +181,17 @@ func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
 		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
 	case want.Local.IsValid() && cidr.FamilyOf(want.Local) != l.outer:
 		return fmt.Errorf("local address of another family: %w", driver.ErrUnsupported)
+	case have != want:
+		return l.parentSpeaks(want.Parent)
+	}
+	return nil
+}
+
+// parentSpeaks refuses a parent on which the family of the outer packets is
+// switched off.
+func (l *link) parentSpeaks(name string) error {
+	if parent := l.stack.link(name); parent != nil && l.outer == cidr.V6 && parent.disabled6() {
+		return fmt.Errorf("IPv6 is disabled on link %s: %w", name, driver.ErrDenied)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ var (
 )
 
 // bytesPerRun make about thirty steps.
-const bytesPerRun = 180
+const bytesPerRun = 260
 
 // kernel is a namespace with the Linux driver in it.
 type kernel struct {

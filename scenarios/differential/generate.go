@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Step is one line: an op if it begins with "apply ", otherwise a deed.
+// Step is the ops of one Apply, one a line, if it begins with "apply "; otherwise
+// it is a deed.
 type Step string
 
 // MaxSteps bounds a run, however many bytes it is drawn from.
@@ -31,7 +32,7 @@ func Generate(data []byte) []Step {
 		if g.n(3) == 0 {
 			g.steps = append(g.steps, Step(g.deed()))
 		} else {
-			g.steps = append(g.steps, Step("apply "+g.op()))
+			g.steps = append(g.steps, Step("apply "+g.ops()))
 		}
 	}
 	return g.steps
@@ -46,16 +47,16 @@ var (
 	localMACs = []string{"02:00:00:00:00:44", "02:00:00:00:00:66"}
 	mtus      = []string{"1500", "1450", "1430", "1400", "1280", "1200", "65500"}
 	addrs     = []string{
-		"192.168.64.3/24", "192.168.64.9/24", "10.5.1.0/32", "10.5.1.1/24", "192.168.64.3/32", "169.254.7.7/16",
-		"fd00:a::3/64", "fd00:a::9/64", "fd00:5:1::/128", "fd00:5:1::1/64",
+		"192.168.64.3/24", "192.168.64.9/24", "10.5.1.0/32", "10.5.1.1/24", "10.5.3.1/24", "192.168.64.3/32", "169.254.7.7/16",
+		"fd00:a::3/64", "fd00:a::9/64", "fd00:5:1::/128", "fd00:5:1::1/64", "fd00:5:3::1/64",
 	}
 	dsts = [2][]string{
-		{"10.5.3.0/24", "10.5.3.0/24", "10.5.4.0/24", "10.5.1.0/24", "10.5.0.0/16", "192.168.64.0/24", "0.0.0.0/0", "10.5.3.0/32"},
-		{"fd00:5:3::/64", "fd00:5:3::/64", "fd00:5:4::/64", "fd00:5:1::/64", "fd00:5::/32", "fd00:a::/64", "::/0", "fd00:5:3::/128"},
+		{"10.5.3.0/24", "10.5.3.0/24", "10.5.4.0/24", "10.5.1.0/24", "10.5.0.0/16", "192.168.64.0/24", "0.0.0.0/0", "10.5.3.0/32", "10.5.3.1/24"},
+		{"fd00:5:3::/64", "fd00:5:3::/64", "fd00:5:4::/64", "fd00:5:1::/64", "fd00:5::/32", "fd00:a::/64", "::/0", "fd00:5:3::/128", "fd00:5:3::1/64"},
 	}
 	gateways = [2][]string{
 		{"10.5.3.0", "10.5.4.0", "192.168.64.4", "192.168.64.5", "192.168.64.3", "10.5.1.1"},
-		{"fd00:5:3::", "fd00:5:4::", "fd00:a::4", "fd00:a::5", "fd00:a::3", "fd00:5:1::1"},
+		{"fd00:5:3::", "fd00:5:4::", "fd00:a::4", "fd00:a::5", "fd00:a::3", "fd00:5:1::1", "fe80::4"},
 	}
 	neighIPs = []string{"10.5.3.0", "192.168.64.4", "fd00:5:3::", "fd00:a::4"}
 	remotes  = []string{"192.168.64.4", "192.168.64.5", "fd00:a::4", "fd00:a::5"}
@@ -105,6 +106,15 @@ func (g *generator) object(again bool, kinds ...func() string) string {
 	o := kinds[g.n(len(kinds))]()
 	g.past = append(g.past, o)
 	return o
+}
+
+// ops draws an op or, because the driver writes several in one go, a few.
+func (g *generator) ops() string {
+	text := g.op()
+	for range [...]int{0, 0, 0, 0, 0, 1, 2, 4}[g.n(8)] {
+		text += "\n" + g.op()
+	}
+	return text
 }
 
 func (g *generator) op() string {
@@ -173,6 +183,9 @@ func (g *generator) anyRoute() string {
 	b.WriteString("route " + g.one(dsts[f]...))
 	via := g.n(4) > 0
 	if via {
+		if g.n(16) == 15 { // the other family's
+			f = 1 - f
+		}
 		b.WriteString(" via " + g.one(gateways[f]...))
 	}
 	if !via || g.n(8) > 0 {

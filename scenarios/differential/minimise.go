@@ -15,6 +15,15 @@ func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, 
 		return steps, m, err
 	}
 	steps = steps[:m.Step+1]
+	if single := apart(steps); len(single) > len(steps) {
+		part, err := w.Run(ctx, single)
+		if err != nil {
+			return steps, m, err
+		}
+		if part != nil {
+			steps, m = single[:part.Step+1], part
+		}
+	}
 	for size := len(steps) / 2; size > 0; {
 		shrunk := false
 		for at := 0; at < len(steps) && len(steps) > 1; {
@@ -36,27 +45,40 @@ func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, 
 	return steps, m, nil
 }
 
+// apart makes a step of each op.
+func apart(steps []Step) []Step {
+	var out []Step
+	for _, step := range steps {
+		for line := range strings.Lines(string(step)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(string(step), "apply ") && !strings.HasPrefix(line, "apply ") {
+				line = "apply " + line
+			}
+			out = append(out, Step(line))
+		}
+	}
+	return out
+}
+
 // Case prints the steps as a case of package drivertest, to be recorded from
 // Linux with -rewrite. Refused deeds, which a case cannot hold, are comments.
 func Case(steps []Step, m *Mismatch) string {
 	var b strings.Builder
-	block := ""
-	begin := func(name string) {
-		if block != "" && block != name {
+	host := false // the block is one of deeds, and open
+	for i, step := range steps {
+		ops, isOps := strings.CutPrefix(string(step), "apply ")
+		if i > 0 && (isOps || !host) {
 			b.WriteString("----\n\n")
 		}
-		if block != name {
-			b.WriteString(name + "\n")
-		}
-		block = name
-	}
-	for i, step := range steps {
-		if op, isOp := strings.CutPrefix(string(step), "apply "); isOp {
-			begin("apply")
-			b.WriteString(op + "\n")
+		if isOps {
+			b.WriteString("apply\n" + ops + "\n")
+			host = false
 			continue
 		}
-		begin("host")
+		if !host {
+			b.WriteString("host\n")
+		}
+		host = true
 		if i == m.Step && m.What == "outcome" {
 			fmt.Fprintf(&b, "# Linux: %s, simulator: %s\n", m.Real, m.Sim)
 		}

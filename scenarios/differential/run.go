@@ -86,15 +86,23 @@ func (p *player) play(ctx context.Context, step Step) (page [3]string, err error
 	return page, nil
 }
 
-// do returns the class of an op's error; of a deed's only whether there was
+// do returns the classes of the ops' errors; of a deed's only whether there was
 // one, because administrators have errors of their own.
 func (p *player) do(ctx context.Context, step Step) (string, error) {
 	if text, isOp := strings.CutPrefix(string(step), "apply "); isOp {
-		op, err := dataplane.ParseOp(text)
-		if err != nil {
-			return "", err
+		var ops []dataplane.Op
+		for line := range strings.Lines(text) {
+			op, err := dataplane.ParseOp(line)
+			if err != nil {
+				return "", err
+			}
+			ops = append(ops, op)
 		}
-		return drivertest.Class(p.Driver().Apply(ctx, []dataplane.Op{op})[0]), nil
+		var classes []string
+		for _, err := range p.Driver().Apply(ctx, ops) {
+			classes = append(classes, drivertest.Class(err))
+		}
+		return strings.Join(classes, "\n"), nil
 	}
 	deed, err := drivertest.ParseDeed(string(step))
 	if err != nil {
