@@ -91,6 +91,21 @@ func (w *SimWorld) Logs() string {
 	return all.String()
 }
 
+// Events counts what the daemons logged, by kind.
+func (w *SimWorld) Events() map[string]int {
+	counts := map[string]int{}
+	for _, n := range w.nodes {
+		for _, line := range n.daemon.Log() {
+			// The form is "12.345 n1 kind: text".
+			fields := strings.Fields(line)
+			if kind, ok := strings.CutSuffix(fields[min(2, len(fields)-1)], ":"); ok {
+				counts[kind]++
+			}
+		}
+	}
+	return counts
+}
+
 // Elapsed is how much time has passed in the world.
 func (w *SimWorld) Elapsed() time.Duration { return w.World.Now().Sub(w.began) }
 

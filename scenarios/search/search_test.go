@@ -1,17 +1,114 @@
 package search
 
-import "testing"
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// seeds is how many the bounded search runs; the variable SEEDS asks for others.
+func seeds(t *testing.T) uint64 {
+	t.Helper()
+	text, ok := os.LookupEnv("SEEDS")
+	if !ok {
+		return 25
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("SEEDS=%s: %v", text, err)
+	}
+	return n
+}
 
 func TestSeeds(t *testing.T) {
-	bad := 0
-	for seed := uint64(1); seed <= 1000 && bad < 20; seed++ {
-		r := Run(Draw(seed, Options{}))
-		if r.Failed != "" {
-			bad++
-			if bad <= 20 {
-				t.Errorf("seed %d step %d (%s): %s", seed, r.At, r.Plan.all()[r.At].Line, r.Failed)
+	for name, o := range map[string]Options{
+		"any":     {},
+		"vxlan":   {Backend: "vxlan", Family: "v4"},
+		"host-gw": {Backend: "host-gw", Family: "v4"},
+		"dual":    {Backend: "vxlan", Family: "dual"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Hunt{First: 1, Count: seeds(t), Options: o}
+			h.Run(context.Background())
+			if r := h.Failure(); r != nil {
+				t.Errorf("seed %d: %s", r.Plan.Seed, r.Failed)
+			}
+		})
+	}
+}
+
+// One seed is one run, another seed another.
+func TestReplay(t *testing.T) {
+	first, again, other := Run(Draw(8231, Options{})), Run(Draw(8231, Options{})), Run(Draw(8232, Options{}))
+	if first.Trace != again.Trace || first.Trace == other.Trace {
+		t.Errorf("traces %x, %x and %x", first.Trace, again.Trace, other.Trace)
+	}
+}
+
+// What is left of a failing plan is what the failure needs.
+func TestMinimise(t *testing.T) {
+	p := Draw(8231, Options{Nodes: 6})
+	p.Steps = append(p.Steps, Step{After: time.Minute, Line: "fault n2 cut"}, Step{Line: "store stop"})
+	p.Steps = append(p.Steps, Draw(8232, Options{Nodes: 6}).Steps...)
+	fails := func(p Plan) bool {
+		cut := false
+		for _, s := range p.Steps {
+			cut = cut || s.Line == "fault n2 cut" && s.After >= 10*time.Second
+			if cut && s.Line == "store stop" {
+				return true
 			}
 		}
+		return false
 	}
-	t.Logf("%d bad", bad)
+	got := Minimise(p, fails, func(Plan) {})
+	if len(got.Steps) != 2 || got.Nodes != 2 || got.Steps[0].After > 20*time.Second {
+		t.Errorf("minimised to %d nodes and %v", got.Nodes, got.Steps)
+	}
+}
+
+// A plan is a scenario that says what should happen.
+func TestScenarioText(t *testing.T) {
+	p := Plan{Seed: 7, Nodes: 2, Topology: Step{Line: "topology nodes=2"}, Steps: []Step{
+		{Line: "start all"}, {After: time.Second, Line: "store put subnets/x may-fail", Input: "?"},
+	}}
+	want := `# n1 breaks
+# seed=7
+topology nodes=2
+----
+ok
+
+start all
+----
+ok
+
+pass 1s
+----
+ok
+
+store put subnets/x may-fail
+?
+----
+ok
+
+heal
+----
+ok
+
+settle within=10m0s
+----
+ok
+
+ping all
+----
+all ok src=preserved
+`
+	if got := p.Scenario("n1 breaks"); got != want {
+		t.Errorf("scenario:\n%s\nwant:\n%s", got, want)
+	}
+	if strings.Contains(Draw(1, Options{}).Scenario("x"), "\n\n\n") {
+		t.Error("empty lines")
+	}
 }

@@ -1,0 +1,176 @@
+// Command sim searches for bugs in the simulator, or replays one seed.
+//
+//	sim -seeds 1000            the seeds 1 to 1000, on all cores, until one fails
+//	sim -seed 8231             one seed, with its plan and outcome
+//
+// A failing seed is minimised and written as a scenario that fails.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/scenarios/search"
+)
+
+type options struct {
+	search.Options
+	seed, first, seeds uint64
+	workers            int
+	dir                string
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seeds, "seeds", 100, "how many seeds to run")
+	flag.Uint64Var(&o.first, "first", 1, "the first of them")
+	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
+	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
+	flag.StringVar(&o.Backend, "backend", "", "vxlan or host-gw; empty: as the seed draws it")
+	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
+	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
+	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if o.seed != 0 {
+		os.Exit(replay(ctx, o))
+	}
+	os.Exit(hunt(ctx, o))
+}
+
+// replay runs one seed and tells all about it.
+func replay(ctx context.Context, o options) int {
+	p := search.Draw(o.seed, o.Options)
+	fmt.Print(p.Scenario(fmt.Sprintf("As drawn from seed %d.", o.seed)), "\n")
+	r := search.Run(p)
+	again := search.Run(p)
+	fmt.Printf("%s of virtual time, trace %016x\n", r.Virtual.Round(time.Millisecond), r.Trace)
+	if again.Trace != r.Trace {
+		fmt.Printf("NOT REPRODUCIBLE: a second run had the trace %016x\n", again.Trace)
+		return 1
+	}
+	if r.Failed == "" {
+		fmt.Println("all is well")
+		return 0
+	}
+	return report(ctx, o, r)
+}
+
+// hunt runs many seeds, with a line of progress every second.
+func hunt(ctx context.Context, o options) int {
+	h := &search.Hunt{First: o.first, Count: o.seeds, Options: o.Options, Workers: o.workers}
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		h.Run(ctx)
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for running := true; running; {
+		select {
+		case <-tick.C:
+		case <-done:
+			running = false
+		}
+		progress(h.Totals(), o.seeds, time.Since(began))
+	}
+	fmt.Println()
+	if r := h.Failure(); r != nil {
+		return report(ctx, o, *r)
+	}
+	coverage(h.Totals())
+	if ctx.Err() != nil {
+		fmt.Println("interrupted")
+		return 1
+	}
+	fmt.Printf("%d seeds passed\n", o.seeds)
+	return 0
+}
+
+func progress(t search.Totals, of uint64, took time.Duration) {
+	faults := 0
+	for _, n := range t.Faults {
+		faults += n
+	}
+	fmt.Printf("\r%d of %d seeds, %.1f/s, %s virtual (%.0f times as fast), %d faults   ", t.Seeds, of,
+		float64(t.Seeds)/took.Seconds(), t.Virtual.Round(time.Second), t.Virtual.Seconds()/took.Seconds(), faults)
+}
+
+// coverage prints how often each fault was injected and what the nodes
+// reported, and names what no seed reached.
+func coverage(t search.Totals) {
+	fmt.Println("faults injected:")
+	list(t.Faults)
+	fmt.Println("what nodes reported:")
+	list(t.Events)
+	if missing := t.Unreached(); len(missing) > 0 {
+		fmt.Println("never injected:", strings.Join(missing, ", "))
+	}
+}
+
+func list(counts map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("  %8d %s\n", counts[name], name)
+	}
+}
+
+// report says what broke, minimises it and writes it down.
+func report(ctx context.Context, o options, r search.Result) int {
+	fmt.Printf("seed %d FAILED (commit %s)\n%s\n", r.Plan.Seed, commit(), r.Failed)
+	fmt.Printf("replay: %s\n", replayCommand(o, r.Plan.Seed))
+	runs := 0
+	small := search.Minimise(r.Plan, func(p search.Plan) bool {
+		return ctx.Err() == nil && search.Run(p).Failed != ""
+	}, func(p search.Plan) {
+		runs++
+		fmt.Printf("\rminimising: run %d, %d steps, %d nodes   ", runs, len(p.Steps), p.Nodes)
+	})
+	result := search.Run(small)
+	fmt.Printf("\rminimised in %d runs to %d steps on %d nodes\n", runs, len(small.Steps), small.Nodes)
+	text := small.Scenario(strings.SplitN(result.Failed, "\n", 2)[0])
+	path := filepath.Join(o.dir, fmt.Sprintf("seed-%d.txt", r.Plan.Seed))
+	fmt.Printf("\n%s\n%s\n", text, result.Logs)
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		fmt.Println("written to", path)
+	}
+	return 1
+}
+
+func replayCommand(o options, seed uint64) string {
+	cmd := fmt.Sprintf("make sim SEED=%d", seed)
+	if o.Nodes != 0 {
+		cmd += fmt.Sprintf(" NODES=%d", o.Nodes)
+	}
+	if o.Backend != "" {
+		cmd += " BACKEND=" + o.Backend
+	}
+	if o.Family != "" {
+		cmd += " FAMILY=" + o.Family
+	}
+	return cmd
+}
+
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}
