@@ -46,6 +46,15 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
+.PHONY: sim
+sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw FAMILY=v4|v6|dual), or replay one (SEED=8231)
+	@bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY))
+
+.PHONY: bin/sim
+bin/sim:
+	@$(GO) build -buildvcs=$(STAMP) -o bin/sim ./scenarios/cmd/sim
+
 ##@ Build
 
 .PHONY: build
@@ -98,7 +107,7 @@ bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(GO) build -o $@ ./hack/testsum
 
 # The directories with Go files of ours.
-GODIRS = $(wildcard cmd core docs drivers harness hack internal scenarios)
+GODIRS = $(wildcard bench cmd core docs drivers harness hack internal scenarios)
 
 ##@ Help
 
