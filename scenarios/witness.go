@@ -81,6 +81,9 @@ func (r *witness) now() time.Duration {
 	if r.sim != nil {
 		return r.sim.world.Elapsed()
 	}
+	if r.session.world == nil {
+		return 0
+	}
 	return time.Since(r.began)
 }
 

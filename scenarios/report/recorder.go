@@ -111,7 +111,7 @@ func (r *Recorder) Faults(at time.Duration, what []string) {
 	for _, w := range what {
 		open := func(b Band) bool { return b.To < 0 && b.What == w }
 		if !slices.ContainsFunc(r.rec.Bands, open) {
-			r.rec.Bands = append(r.rec.Bands, Band{micros(at), -1, w})
+			r.rec.Bands = append(r.rec.Bands, Band{micros(at), -1, w, len(r.rec.Steps) - 1})
 		}
 	}
 }
@@ -131,13 +131,20 @@ func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 	p.At, p.Last, p.Count, p.Path = micros(at), micros(at), 1, r.path(path)
 	pair := [2]string{p.From, p.To}
 	if i, ok := r.probes[pair]; ok {
-		if run := &r.rec.Probes[i]; run.OK == p.OK && run.Drop == p.Drop && run.Where == p.Where && run.Source == p.Source && run.After == p.After {
+		if run := &r.rec.Probes[i]; run.alike(p) {
 			run.Last, run.Count = p.Last, run.Count+1
 			return
 		}
 	}
 	r.probes[pair] = len(r.rec.Probes)
 	r.rec.Probes = append(r.rec.Probes, p)
+}
+
+// mostGap is how far apart two packets of one run may be.
+const mostGap = int64(time.Second / time.Microsecond)
+
+func (p Probe) alike(o Probe) bool {
+	return p.OK == o.OK && p.Drop == o.Drop && p.Where == o.Where && p.Source == o.Source && p.After == o.After && o.At-p.Last < mostGap
 }
 
 // path finds or keeps a way, whose times count only where it is new.

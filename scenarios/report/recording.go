@@ -9,6 +9,7 @@ type Recording struct {
 	Length   int64
 	Focus    int64 // the moment worth looking at first
 	FocusOn  string
+	Packet   int // the probe worth looking at first; -1: none
 	Topology Topology
 	Steps    []Step
 	Nodes    []Node // as in the topology
@@ -116,6 +117,7 @@ type Lease struct {
 type Band struct {
 	From, To int64
 	What     string
+	Step     int // the directive that began it
 }
 
 // Event is a line of somebody's log, or a deed.

@@ -39,7 +39,7 @@ func reasons() map[string]string {
 
 // summarize finds the words, and the moment worth looking at.
 func (rec *Recording) summarize(failure string) {
-	rec.Focus = rec.Length
+	rec.Focus, rec.Packet = rec.Length, -1
 	if rec.OK {
 		rec.Summary = rec.right()
 		return
@@ -49,10 +49,11 @@ func (rec *Recording) summarize(failure string) {
 		rec.say("%s", wrongStep(i, len(rec.Steps), rec.Steps[i]))
 	}
 	if failure != "" {
-		rec.say("%s", upper(strings.TrimRight(failure, ".\n"))+".")
+		rec.say("%s", rec.wrongBeside(strings.TrimRight(failure, ".\n")))
 	}
-	if p := rec.lost(); p != nil {
-		rec.say("%s", lostSentence(*p))
+	if rec.Packet = rec.lost(); rec.Packet >= 0 {
+		p := rec.Probes[rec.Packet]
+		rec.say("%s", lostSentence(p))
 		rec.FocusOn = p.From
 	}
 	if s := rec.shortSentence(); s != "" {
@@ -65,6 +66,17 @@ func (rec *Recording) summarize(failure string) {
 
 func (rec *Recording) say(format string, args ...any) {
 	rec.Summary = append(rec.Summary, fmt.Sprintf(format, args...))
+}
+
+// wrongBeside says what went wrong although each step answered as it should.
+// The step it showed in is the last one.
+func (rec *Recording) wrongBeside(failure string) string {
+	n := len(rec.Steps)
+	if n == 0 || slices.ContainsFunc(rec.Steps, func(s Step) bool { return s.Failed }) {
+		return upper(failure) + "."
+	}
+	rec.Steps[n-1].Failed = true
+	return fmt.Sprintf("Step %d, `%s`, went wrong at %s: %s.", n, rec.Steps[n-1].Text, span(rec.Length), failure)
 }
 
 // wrongStep says what a step should have answered.
@@ -94,26 +106,23 @@ func lineOf(lines []string, n int) string {
 }
 
 // lost is the last packet that was lost before the moment in question, or else
-// the first one after all was over.
-func (rec *Recording) lost() *Probe {
-	var last *Probe
-	for i := range rec.Probes {
-		p := &rec.Probes[i]
-		if p.OK || !p.After && p.At > rec.Focus || p.After && last != nil {
-			continue
-		}
-		last = p
-	}
-	if last == nil || last.After {
-		return last
-	}
-	// What was repaired since is not what went wrong.
-	for _, p := range rec.Probes {
-		if p.OK && p.From == last.From && p.To == last.To && p.At > last.Last && p.At <= rec.Focus {
-			return nil
+// the first one after all was over; -1 if all arrived.
+func (rec *Recording) lost() int {
+	last := -1
+	for i, p := range rec.Probes {
+		if !p.OK && (!p.After && p.At <= rec.Focus && !rec.repaired(p) || p.After && last < 0) {
+			last = i
 		}
 	}
 	return last
+}
+
+// repaired reports whether a later packet arrived: what was repaired since is
+// not what went wrong.
+func (rec *Recording) repaired(lost Probe) bool {
+	return slices.ContainsFunc(rec.Probes, func(p Probe) bool {
+		return p.OK && p.From == lost.From && p.To == lost.To && p.At > lost.Last && p.At <= rec.Focus
+	})
 }
 
 func lostSentence(p Probe) string {
@@ -184,7 +193,11 @@ func (rec *Recording) lastFault() string {
 		if s.From > rec.Focus || !s.Fault {
 			continue
 		}
-		return fmt.Sprintf("The last thing done to the world before was `%s`, %s earlier.", s.Text, span(rec.Focus-s.To))
+		when := span(rec.Focus-s.To) + " earlier"
+		if rec.Focus == s.To {
+			when = "at the same moment"
+		}
+		return fmt.Sprintf("The last thing done to the world before was `%s`, %s.", s.Text, when)
 	}
 	return "Nothing had been broken on purpose before."
 }

@@ -6,13 +6,13 @@ let chosen, pinned;
 // packetAt is the packet to show: the one pinned, else the last one lost, else
 // the last one sent.
 function packetAt(t) {
-  if (pinned && pinned.shown <= t) return probeAt(pinned.From, pinned.To, t);
+  if (pinned && probeAt(pinned.From, pinned.To, t)) return probeAt(pinned.From, pinned.To, t);
+  if (!rec.OK && t >= rec.Focus && rec.Packet >= 0) return rec.Probes[rec.Packet];
   let found, lost;
   for (const p of rec.Probes) {
     if (p.shown > t) continue;
-    if (p.After && lost && !lost.After) continue;
-    found = p;
-    if (!p.OK && probeAt(p.From, p.To, t) === p && !(lost && p.After)) lost = p;
+    if (!p.After || !found) found = p;
+    if (!p.OK && (p.After || probeAt(p.From, p.To, t) === p) && !(lost && p.After)) lost = p;
   }
   return lost || found;
 }

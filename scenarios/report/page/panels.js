@@ -32,7 +32,7 @@ function drawReach(t) {
     const p = probeAt(a.name, b.name, t);
     if (!p) return make("td", {}, make("span", { class: "none", title: "nothing sent yet" }, ""));
     const words = `${a.name} to ${b.name}: ${p.OK ? "arrived" + (p.Source ? ", seen as " + p.Source : "") : "lost, " + (p.Drop || "no answer")}`;
-    return make("td", {}, make("button", { type: "button", title: words, "aria-label": words, class: `${p.OK ? "yes" : "no"}${p === chosen ? " chosen" : ""}`, onclick: () => { pinned = p; draw(); } }, p.OK ? "✓" : "✕"));
+    return make("td", {}, make("button", { type: "button", title: words, "aria-label": words, class: `${p.OK ? "yes" : "no"}${chosen && p.From === chosen.From && p.To === chosen.To ? " chosen" : ""}`, onclick: () => { pinned = p; draw(); } }, p.OK ? "✓" : "✕"));
   };
   $("reach").replaceChildren(make("table", {},
     make("tr", {}, make("th", {}), ...names.map(n => make("th", { scope: "col" }, n.name))),
@@ -57,7 +57,7 @@ function drawSteps() {
     make("button", { type: "button", class: s.Fault ? "fault" : "", onclick: () => show(s.To) },
       make("span", { class: "at" }, clock(s.From)), make("span", {}, s.Failed ? "✕ " : "", make("b", {}, s.Text))),
     s.Input ? make("pre", {}, s.Input) : null,
-    s.Failed ? make("pre", { class: "want" }, s.Want.join("\n")) : null,
+    s.Failed ? make("pre", { class: "want" }, (s.Want || ["ok"]).join("\n")) : null,
     s.Failed ? make("pre", { class: "got" }, s.Got.join("\n")) : s.Got && s.Got.join() !== "ok" ? make("pre", {}, s.Got.slice(0, 8).join("\n") + (s.Got.length > 8 ? "\n…" : "")) : null)));
 }
 

@@ -31,7 +31,7 @@ function drawTimeline() {
   let y = 16;
   for (let i = 0; i <= 6; i++) {
     const at = gutter + plotWidth * i / 6;
-    parts.push(make("text", { x: at, y: 11, class: "small", "text-anchor": i === 0 ? "start" : i === 6 ? "end" : "middle" }, clock(toT(i / 6)).replace(/(\.\d\d)\d+s/, "$1s")));
+    parts.push(make("text", { x: at, y: 11, class: "small", "text-anchor": i === 0 ? "start" : i === 6 ? "end" : "middle" }, short(Math.round(toT(i / 6)))));
   }
   const label = (text, at) => parts.push(make("text", { x: gutter - 8, y: at, "text-anchor": "end", class: "small" }, text));
 
@@ -51,9 +51,10 @@ function drawTimeline() {
   });
   y += 26;
 
-  const deeds = rec.Steps.filter(s => s.Fault).map(s => ({ x: x(s.From), width: 0, text: s.Text }));
-  const placed = lanes([...rec.Bands.map(b => ({ x: x(b.From), width: x(bandEnd(b)) - x(b.From), text: b.What })),
-    ...deeds.filter(d => !rec.Bands.some(b => x(b.From) === d.x))].sort((a, b) => a.x - b.x));
+  const bands = new Set(rec.Bands.map(b => b.Step));
+  const deeds = rec.Steps.filter((s, i) => s.Fault && !bands.has(i)).map(s => ({ x: x(s.From), width: 0, text: s.Text }));
+  const placed = lanes([...rec.Bands.map(b => ({ x: x(b.From), width: x(bandEnd(b)) - x(b.From), text: rec.Steps[b.Step] ? rec.Steps[b.Step].Text : b.What })),
+    ...deeds].sort((a, b) => a.x - b.x));
   const rows = Math.max(1, ...placed.map(p => p.lane + 1));
   label("faults", y + 12);
   if (!placed.length) parts.push(make("text", { x: gutter + 2, y: y + 12, class: "small" }, "none"));
@@ -94,10 +95,10 @@ function drawTimeline() {
         make("rect", { x: from, y, width: Math.max(.5, to - from), height: rowHeight - 3, fill: fillOf(r.kind) })));
       const text = rowHeight > 14 ? fit(kinds[r.kind][0], to - from - 8) : "";
       if (text.length > 3 && !fillOf(r.kind).startsWith("url")) {
-        parts.push(make("text", { x: from + 4, y: y + rowHeight - 7, "font-size": 11, style: `fill: var(--${light(r.kind) ? "on-light" : "on-dark"}); font-size: 11px` }, text));
+        parts.push(make("text", { x: from + 4, y: y + (rowHeight - 3) / 2 + 4, "font-size": 11, style: `fill: var(--${light(r.kind) ? "on-light" : "on-dark"}); font-size: 11px` }, text));
       } else if (text.length > 3) {
         parts.push(make("rect", { x: from + 2, y: y + 1, width: text.length * 6.4 + 4, height: rowHeight - 5, fill: "var(--panel)", rx: 2 }),
-          make("text", { x: from + 4, y: y + rowHeight - 7, style: "font-size: 11px" }, text));
+          make("text", { x: from + 4, y: y + (rowHeight - 3) / 2 + 4, style: "font-size: 11px" }, text));
       }
     });
     y += rowHeight;

@@ -1,7 +1,7 @@
 // The topology at a moment: router and store above, a bus for each row of
 // nodes, the faults where they act, and the chosen packet's way on top.
 function layout(width) {
-  const tile = nodes.length > 60 ? { w: 58, h: 30, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 132, h: 76, gap: 16 };
+  const tile = nodes.length > 60 ? { w: 58, h: 30, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 146, h: 76, gap: 16 };
   const groups = rec.Topology.Segments.map((net, i) => ({ net, nodes: nodes.filter(n => n.place.Segment === i) }));
   const all = nodes.length * (tile.w + tile.gap) + groups.length * 30;
   const beside = all <= width;
@@ -64,7 +64,7 @@ function drawTile(n, t, l, broken) {
   const g = make("g", { class: "tile", tabindex: 0, role: "button", "data-node": n.name, "aria-label": `${n.name}: ${wordOf(s)}`,
     onclick: () => choose(n), onkeydown: e => { if (e.key === "Enter") choose(n); } },
     make("line", { x1: x + w / 2, x2: x + w / 2, y1: bus, y2: y, stroke: cut ? "var(--bad)" : "var(--muted)", "stroke-width": cut ? 2 : 1.3, "stroke-dasharray": cut ? "3 3" : undefined }),
-    make("rect", { class: "body", x, y, width: w, height: h, rx: 5, fill: "var(--panel)", stroke: n === selected ? "var(--accent)" : "var(--line)", "stroke-width": n === selected ? 2.5 : 1.2 }),
+    make("rect", { class: "body", x, y, width: w, height: h, rx: 5, fill: "var(--panel)", stroke: n === selected ? "var(--accent)" : cut || shortage.Total ? "var(--bad)" : "var(--line)", "stroke-width": n === selected ? 2.5 : cut || shortage.Total ? 1.8 : 1.2 }),
     make("rect", { x: x + 1.5, y: y + 1.5, width: w - 3, height: Math.min(22, h - 3), rx: 4, fill: fillOf(kind) }));
   const word = `${kinds[kind][2]} ${h > 30 ? wordOf(s) : ""}`.trim();
   const room = w - 14 - n.name.length * 8;
@@ -106,6 +106,7 @@ function drawPath(hops, l, router) {
     else if (spot) points.push([spot.x + l.tile.w - 14, spot.y + 2]);
   }
   if (!points.length) return null;
+  if (points.length === 1 && l.spots[stops[0]]) points[0] = [l.spots[stops[0]].x + l.tile.w - 15, l.spots[stops[0]].y + l.tile.h - 12];
   const colour = lost ? "var(--bad)" : "var(--accent)";
   let d = `M${points[0]}`;
   const busOf = s => l.spots[s] && l.spots[s].bus;
