@@ -7,7 +7,6 @@ import (
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -135,137 +134,6 @@ func (n *Node) stored() lease.Attrs {
 	return lease.Attrs{}
 }
 
-// ownRecord finds the record that carries our public address: IPv4's, or
-// IPv6's where there is no IPv4 (interop E9). Of several, the previous key's
-// or else the oldest counts.
-func (n *Node) ownRecord() (lease.Lease, bool) {
-	var best lease.Lease
-	for _, r := range n.store.snap.Leases {
-		if !n.isOurs(r.Attrs) {
-			continue
-		}
-		if r.Key == n.lease.previous {
-			return r, true
-		}
-		if !best.Key.IsValid() || r.CreateRevision < best.CreateRevision {
-			best = r
-		}
-	}
-	return best, best.Key.IsValid()
-}
-
-func (n *Node) isOurs(a lease.Attrs) bool {
-	f := cidr.V4
-	if !n.network.config.V4.Enabled() {
-		f = cidr.V6
-	}
-	return a.IP(f).IsValid() && a.IP(f) == n.host.uplink.Public(f)
-}
-
-// checkGrant looks our record up in the snapshot.
-func (n *Node) checkGrant() {
-	l := &n.lease
-	snap := n.store.snap
-	if snap.Revision < l.grant.ModRevision {
-		return
-	}
-	rec, ok := findLease(snap, l.grant.Key)
-	switch {
-	case !ok:
-		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
-	case rec.ModRevision < l.grant.ModRevision:
-		// A snapshot merged from an older read; wait for a newer one.
-	case !sameOwner(rec.Attrs, l.grant.Attrs):
-		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
-	case rec.ModRevision > l.grant.ModRevision:
-		n.foreignWrite(rec)
-	default:
-		n.noticeGarbage(snap)
-	}
-	if l.grant != nil {
-		n.checkOverlaps(snap)
-	}
-}
-
-func sameOwner(a, b lease.Attrs) bool {
-	return a.PublicIP == b.PublicIP && (a.PublicIP.IsValid() || a.PublicIPv6 == b.PublicIPv6)
-}
-
-func ownerOf(a lease.Attrs) string {
-	if a.PublicIP.IsValid() {
-		return a.PublicIP.String()
-	}
-	return a.PublicIPv6.String()
-}
-
-// foreignWrite follows a record of ours that somebody else has put: an
-// operator making it a reservation, or a second host with our address (interop E6).
-func (n *Node) foreignWrite(rec lease.Lease) {
-	l := &n.lease
-	if rec.Reserved() && !l.grant.Reserved() {
-		n.event(Info, "lease-reserved", fmt.Sprintf("lease %s is a reservation now and never expires", rec.Key))
-		l.grant.TTL, l.grant.Expires, l.renewAt, l.expired = 0, time.Time{}, time.Time{}, false
-		l.trouble, l.attempts, l.retryAt = nil, 0, time.Time{} // there is nothing left to renew
-	}
-	l.grant.ID, l.grant.ModRevision = rec.ID, rec.ModRevision
-	if rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) {
-		l.grant.Attrs = rec.Attrs
-		return
-	}
-	// The record is put right, but ever more slowly: if two hosts share the
-	// address, a fight would wake every node of the cluster each time.
-	l.trouble = fmt.Errorf("somebody else wrote our record %s; does another host use the public address %s?", rec.Key, ownerOf(rec.Attrs))
-	n.dispute(rec.Attrs)
-}
-
-// noticeGarbage puts our record right after somebody has overwritten it with
-// something undecodable. Every upstream node of the cluster withdraws all its
-// peers until that is done (interop E1).
-func (n *Node) noticeGarbage(snap *lease.Snapshot) {
-	g := n.lease.grant
-	for _, q := range snap.Quarantined {
-		if q.Key == g.Key && q.OverwroteAt > g.ModRevision {
-			g.ModRevision = q.OverwroteAt
-			n.lease.trouble = fmt.Errorf("our record %s was overwritten: %s", g.Key, q.Reason)
-			n.dispute(lease.Attrs{})
-		}
-	}
-}
-
-// dispute takes note of what our record says instead, and sets the time for
-// the update that will put it right.
-func (n *Node) dispute(attrs lease.Attrs) {
-	l := &n.lease
-	n.event(Warning, "lease-disputed", l.trouble.Error())
-	l.grant.Attrs = attrs
-	l.retryAt = n.now.Add(n.backoff(l.disputes, time.Second, 5*time.Minute))
-	l.disputes++
-}
-
-// storeWentBack follows a datastore that was wiped or restored from a backup:
-// its revisions no longer compare with those we know. What is left of our
-// record is found like that of a former run.
-func (n *Node) storeWentBack(from, to int64) {
-	n.lease.atLeast = 0
-	if n.lease.grant != nil {
-		n.lost(fmt.Errorf("the datastore went back from revision %d to %d, and with it lease %s", from, to, n.lease.grant.Key))
-	}
-}
-
-// checkOverlaps gives way to an older record that covers part of our subnet.
-func (n *Node) checkOverlaps(snap *lease.Snapshot) {
-	g := n.lease.grant
-	for _, r := range snap.Leases {
-		if r.Key == g.Key || r.CreateRevision > g.CreateRevision || !r.Key.Overlaps(g.Key) {
-			continue
-		}
-		n.event(Warning, "lease-overlap", fmt.Sprintf("lease %s overlaps the older %s of %s; giving ours up", g.Key, r.Key, ownerOf(r.Attrs)))
-		n.request(Request{Verb: Release, Grant: *g})
-		n.drop()
-		return
-	}
-}
-
 // lost notes that the right to the subnet is gone for good.
 func (n *Node) lost(reason error) {
 	l := &n.lease
@@ -282,58 +150,6 @@ func (n *Node) lost(reason error) {
 func (n *Node) drop() {
 	l := &n.lease
 	l.grant, l.expired, l.renewAt = nil, false, time.Time{}
-}
-
-// acquire asks for a subnet: our own record, then the previous subnet, then
-// any free one (interop 3.5).
-func (n *Node) acquire() {
-	l := &n.lease
-	if own, ok := n.ownRecord(); ok {
-		if err := alloc.Compatible(n.network.config, own.Key); err == nil && !n.overlapsOlder(own) {
-			n.adopt(own)
-			return
-		} else if !own.Reserved() {
-			n.event(Info, "lease-unfit", fmt.Sprintf("own lease %s does not fit the network any more (%v); releasing it", own.Key, err))
-			n.request(Request{Verb: Release, Grant: lease.Grant{Lease: own}})
-			return
-		} else if err != nil {
-			l.trouble = fmt.Errorf("reservation %s of ours does not fit the network: %w", own.Key, err)
-			n.once(Warning, "reservation-unfit", l.trouble.Error())
-		}
-	}
-	key := l.previous
-	if !key.IsValid() || alloc.Compatible(n.network.config, key) != nil || !alloc.Free(n.store.snap, key, lease.Key{}) {
-		var err error
-		if key, err = alloc.Choose(n.network.config, n.store.snap, n.opts.Rand); err != nil {
-			l.trouble = err
-			n.once(Error, "no-subnet", err.Error())
-			n.retryLease()
-			return
-		}
-	}
-	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
-}
-
-func (n *Node) overlapsOlder(own lease.Lease) bool {
-	for _, r := range n.store.snap.Leases {
-		if r.Key != own.Key && r.CreateRevision < own.CreateRevision && r.Key.Overlaps(own.Key) {
-			return true
-		}
-	}
-	return false
-}
-
-// adopt takes a record of ours over, from a former run of ours or of upstream.
-func (n *Node) adopt(own lease.Lease) {
-	g := lease.Grant{Lease: own}
-	switch {
-	case !own.Attrs.Equal(n.lease.attrs):
-		n.request(Request{Verb: Update, Grant: g, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
-	case own.Reserved():
-		n.hold(g)
-	default:
-		n.request(Request{Verb: Renew, Grant: g})
-	}
 }
 
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
@@ -450,13 +266,4 @@ func renewTime(began time.Time, ttl, margin time.Duration) time.Time {
 		after = min(after, ttl-margin)
 	}
 	return began.Add(after)
-}
-
-func findLease(snap *lease.Snapshot, key lease.Key) (lease.Lease, bool) {
-	for _, l := range snap.Leases {
-		if l.Key == key {
-			return l, true
-		}
-	}
-	return lease.Lease{}, false
 }

@@ -466,3 +466,35 @@ func TestOwnRecordOverwritten(t *testing.T) {
 	}
 	w.wantReady()
 }
+
+// A record that is no subnet of the network drives nobody away, however old.
+func TestHostileOverlapIsIgnored(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.Previous = mustKey("10.5.9.0-24") })
+	w.tell()
+	w.pass(time.Second)
+	own := w.own()
+	hostile := vxlanPeer("10.0.0.0-8", 66)
+	hostile.CreateRevision = 1
+	w.put(hostile)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if w.own().Key != own.Key || w.count("peer-refused") != 1 {
+		t.Errorf("own record %v\n%s", w.own(), w.log())
+	}
+}
+
+// A reservation that overlaps an older record is given up but not deleted.
+func TestOverlappingReservationIsKept(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	older := vxlanPeer("10.5.8.0-23", 4)
+	w.put(older)
+	rec := vxlanPeer("10.5.9.0-24", 3)
+	rec.ID = 0
+	w.put(rec)
+	w.tell()
+	w.pass(2 * time.Second)
+	if len(w.snap.Leases) != 3 || w.count("reservation-unfit") != 1 {
+		t.Errorf("leases %v\n%s", w.snap.Leases, w.log())
+	}
+}

@@ -82,6 +82,16 @@ func (n *Node) Status() Status {
 	return s
 }
 
+// Holding is the subnet that the host is programmed for with the right to it,
+// as far as the node knows; false while it is fenced or has none.
+func (n *Node) Holding() (lease.Key, bool) {
+	l := &n.lease
+	if l.grant == nil || l.expired || l.grant.Key != l.self.Key {
+		return lease.Key{}, false
+	}
+	return l.self.Key, true
+}
+
 func (n *Node) phase() Phase {
 	switch {
 	case !n.network.known:

@@ -1,0 +1,63 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// acquire asks for a subnet: our own record, then the previous subnet, then
+// any free one (interop 3.5).
+func (n *Node) acquire() {
+	l := &n.lease
+	if own, ok := n.ownRecord(); ok {
+		err := n.unfit(own)
+		switch {
+		case err == nil:
+			n.adopt(own)
+			return
+		case !own.Reserved():
+			n.event(Info, "lease-unfit", fmt.Sprintf("own lease %s cannot be used any more (%v); releasing it", own.Key, err))
+			n.request(Request{Verb: Release, Grant: lease.Grant{Lease: own}})
+			return
+		}
+		l.trouble = fmt.Errorf("reservation %s of ours cannot be used: %w", own.Key, err)
+		n.once(Warning, "reservation-unfit", l.trouble.Error())
+	}
+	key := l.previous
+	if !key.IsValid() || alloc.Compatible(n.network.config, key) != nil || !alloc.Free(n.store.snap, key, lease.Key{}) {
+		var err error
+		if key, err = alloc.Choose(n.network.config, n.store.snap, n.opts.Rand); err != nil {
+			l.trouble = err
+			n.once(Error, "no-subnet", err.Error())
+			n.retryLease()
+			return
+		}
+	}
+	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// unfit says why a record of ours cannot be taken over.
+func (n *Node) unfit(own lease.Lease) error {
+	if err := alloc.Compatible(n.network.config, own.Key); err != nil {
+		return err
+	}
+	if older, ok := n.olderOverlap(n.store.snap, own); ok {
+		return fmt.Errorf("it overlaps the older %s of %s", older.Key, ownerOf(older.Attrs))
+	}
+	return nil
+}
+
+// adopt takes a record of ours over, from a former run of ours or of upstream.
+func (n *Node) adopt(own lease.Lease) {
+	g := lease.Grant{Lease: own}
+	switch {
+	case !own.Attrs.Equal(n.lease.attrs):
+		n.request(Request{Verb: Update, Grant: g, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
+	case own.Reserved():
+		n.hold(g)
+	default:
+		n.request(Request{Verb: Renew, Grant: g})
+	}
+}
