@@ -60,7 +60,7 @@ func choose(t *testing.T) choice {
 	t.Helper()
 	c := choice{worlds: []string{"sim", "netns"}, seed: 1,
 		daemon: sync.OnceValues(func() (string, error) { return harness.BuildDaemon(t.Context()) })}
-	all, err := filepath.Glob("*.txt")
+	all, err := scenarioFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,4 +135,14 @@ func finish(t *testing.T, s *Session) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// scenarioFiles are those of this folder and the regressions.
+func scenarioFiles() ([]string, error) {
+	files, err := filepath.Glob("*.txt")
+	if err != nil {
+		return nil, err
+	}
+	regressions, err := filepath.Glob("regressions/*.txt")
+	return append(files, regressions...), err
 }
