@@ -47,9 +47,9 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
 .PHONY: sim
-sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw FAMILY=v4|v6|dual), or replay one (SEED=8231)
+sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw FAMILY=v4|v6|dual REPORT=out.html), or replay one (SEED=8231)
 	@bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
-		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY))
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(REPORT),-report '$(REPORT)')
 
 .PHONY: bin/sim
 bin/sim:

@@ -42,27 +42,12 @@ func reportOn(t *testing.T, s *Session, scenario string) (finish func()) {
 		return out, err
 	})
 	return func() {
-		if err := writeReport(page, s.Recording(about, "")); err != nil {
+		if err := report.WriteFile(page, s.Recording(about, "")); err != nil {
 			t.Error(err)
 			return
 		}
 		fmt.Printf("report: %s\n", page)
 	}
-}
-
-func writeReport(path string, rec report.Recording) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	out, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := report.Write(out, rec); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
 }
 
 // commit is what git says of the tree, or nothing.

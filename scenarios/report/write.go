@@ -3,16 +3,34 @@ package report
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"html/template"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
 
 //go:embed page
 var files embed.FS
+
+// WriteFile writes the page into a file, whose folder it makes.
+func WriteFile(path string, rec Recording) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("folder of the report: %w", err)
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := errors.Join(Write(out, rec), out.Close()); err != nil {
+		return fmt.Errorf("report %s: %w", path, err)
+	}
+	return nil
+}
 
 // Write writes the page.
 func Write(out io.Writer, rec Recording) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // Result is what a run came to.
@@ -22,6 +23,17 @@ type Result struct {
 
 // Run replays a plan in the simulator, with all invariants watched.
 func Run(p Plan) Result {
+	r, _ := run(p, false)
+	return r
+}
+
+// Record replays a plan and returns what a page tells of it.
+func Record(p Plan, about report.About) report.Recording {
+	r, session := run(p, true)
+	return session.Recording(about, r.Failed)
+}
+
+func run(p Plan, record bool) (Result, *scenarios.Session) {
 	r := Result{Plan: p, Faults: map[string]int{}}
 	var world *scenarios.SimWorld
 	session := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) {
@@ -29,6 +41,9 @@ func Run(p Plan) Result {
 		world, err = scenarios.NewSim(top, p.Seed)
 		return world, err
 	})
+	if record {
+		session.Record(nil)
+	}
 	for i, step := range p.all() {
 		if r.Failed = perform(session, world, step); r.Failed != "" {
 			r.At = i
@@ -47,7 +62,7 @@ func Run(p Plan) Result {
 			r.Logs = world.Logs()
 		}
 	}
-	return r
+	return r, session
 }
 
 // perform does one step and returns what is wrong afterwards.

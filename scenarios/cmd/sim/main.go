@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/scenarios/report"
 	"github.com/flanneld/flannel/scenarios/search"
 )
 
@@ -26,7 +27,7 @@ type options struct {
 	search.Options
 	seed, first, seeds uint64
 	workers            int
-	dir                string
+	dir, report        string
 }
 
 func main() {
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
+	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -63,7 +65,7 @@ func replay(ctx context.Context, o options) int {
 		fmt.Println("all is well")
 		return 0
 	}
-	return report(ctx, o, r)
+	return tell(ctx, o, r)
 }
 
 // hunt runs many seeds, with a line of progress every second.
@@ -86,7 +88,7 @@ func hunt(ctx context.Context, o options) int {
 	}
 	fmt.Println()
 	if r := h.Failure(); r != nil {
-		return report(ctx, o, *r)
+		return tell(ctx, o, *r)
 	}
 	coverage(h.Totals())
 	if ctx.Err() != nil {
@@ -124,8 +126,8 @@ func list(counts map[string]int) {
 	}
 }
 
-// report says what broke, minimises it and writes it down.
-func report(ctx context.Context, o options, r search.Result) int {
+// tell says what broke, minimises it and writes it down.
+func tell(ctx context.Context, o options, r search.Result) int {
 	fmt.Printf("seed %d FAILED (commit %s)\n%s\n", r.Plan.Seed, commit(), r.Failed)
 	fmt.Printf("replay: %s\n", replayCommand(o, r.Plan.Seed))
 	runs := 0
@@ -147,7 +149,24 @@ func report(ctx context.Context, o options, r search.Result) int {
 	} else {
 		fmt.Println("written to", path)
 	}
+	if path, err := page(o, r.Plan.Seed, small); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		fmt.Println("to look at:", path)
+	}
 	return 1
+}
+
+// page writes the report on a failing plan.
+func page(o options, seed uint64, p search.Plan) (path string, err error) {
+	rec := search.Record(p, report.About{
+		Scenario: fmt.Sprintf("seed %d, minimised", seed), Commit: commit(), Replay: replayCommand(o, seed),
+	})
+	path = o.report
+	if path == "" {
+		path = filepath.Join("bin", fmt.Sprintf("seed-%d.html", seed))
+	}
+	return path, report.WriteFile(path, rec)
 }
 
 func replayCommand(o options, seed uint64) string {
