@@ -1,0 +1,87 @@
+package scenarios
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A mistake in a file is told as one, and never passes for something else.
+func TestMistakesInAFile(t *testing.T) {
+	tests := []struct{ directive, want string }{
+		{"topology", "error: there is a topology already"},
+		{"fly n1", "error: unknown verb \"fly\"; known are " + strings.Join(sortedKeys(verbs()), ", ")},
+		{"start n9", `error: no node "n9"; there are n1 to n2`},
+		{"settle within=soon", "error: within=soon: want a duration such as 30s"},
+		{"settle n1 for=ever", "error: unexpected argument for=ever"},
+		{"wait n1", "error: condition is missing"},
+		{"wait leases=many", "error: leases=many: want a number"},
+		{"ping n1.pod n2.pod n1.pod", `error: unexpected word "n1.pod"`},
+		{"ping n1 n2.pod", `error: no pod "n1": want n1.pod`},
+		{"ping n1.pod n2.pod", "error: n1.pod does not exist: its node has not settled yet"},
+		{"mtu n1.pod size=(1, 2)", "error: argument size has 2 values: want one\nto is missing"},
+		{"stream stop n1.pod n2.pod", "error: no stream from n1.pod to n2.pod"},
+		{"stream pause n1.pod n2.pod", "error: stream pause: want start or stop"},
+		{"fault n3 cut", `error: no node "n3"`},
+		{"store burn", "error: store burn: want stop, start, wipe, compact, config, put, delete, clobber, expire, reserve or take"},
+		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
+		{"store expire n1", "error: n1 has no record"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.directive, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want+"\n", run(t, simSession(1), "topology", tt.directive)); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheFirstCommandIsATopology(t *testing.T) {
+	const want = "error: a scenario begins with a topology\n"
+	if got := run(t, simSession(1), "settle"); got != want {
+		t.Errorf("answer %q, want %q", got, want)
+	}
+	for directive, want := range map[string]string{
+		"topology families=v5":  "error: families=v5: want v4, v6 or dual\n",
+		"topology knots=3":      "error: unexpected argument knots=3\n",
+		"topology nodes=a ttl=": "error: nodes=a: want a number\nttl=: want a duration such as 30s\n",
+	} {
+		if got := run(t, simSession(1), directive); got != want {
+			t.Errorf("%s: answer %q, want %q", directive, got, want)
+		}
+	}
+}
+
+// A block for the other world answers what is expected of it there.
+func TestBlocksForAnotherWorld(t *testing.T) {
+	s := simSession(1)
+	datadriven.RunTestFromString(t, "topology\n----\nok\n\nping n1.pod n2.pod only=netns\n----\nwhatever\n", func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
+	want := []string{"<string>:5: ping is for netns only"}
+	if diff := cmp.Diff(want, s.Skipped); diff != "" {
+		t.Errorf("skipped (-want +got):\n%s", diff)
+	}
+	if got := run(t, s, "ping n1.pod n2.pod only=sim"); !strings.HasPrefix(got, "error: n1.pod does not exist") {
+		t.Errorf("a block for this world answers %q", got)
+	}
+}
+
+func TestRequired(t *testing.T) {
+	got := required("# requires=vxlan\ntopology\n----\nok\n\n# requires=nothing more\n")
+	if diff := cmp.Diff([]string{"vxlan", "nothing more"}, got); diff != "" {
+		t.Errorf("required (-want +got):\n%s", diff)
+	}
+}
+
+// run performs directives without input and returns what the last one answers.
+func run(t *testing.T, s *Session, directives ...string) (last string) {
+	t.Helper()
+	for _, d := range directives {
+		datadriven.RunTestFromString(t, d+"\n----\n", func(t *testing.T, d *datadriven.TestData) string {
+			last = s.Run(d)
+			return d.Expected
+		})
+	}
+	return last
+}
