@@ -73,7 +73,8 @@ func (l *link) disabled6() bool { return isOn(l.stack.setting(l, cidr.V6, "disab
 
 // setUp changes the administrative state, with what the kernel does then:
 // going down takes all routes, neighbours and IPv6 addresses, coming up brings
-// back nothing but connected routes. FDB entries and IPv4 addresses stay.
+// back nothing but connected routes. IPv4 addresses stay, and FDB entries unless
+// they were learnt.
 func (l *link) setUp(up bool) {
 	if l.up == up {
 		return
@@ -88,6 +89,7 @@ func (l *link) setUp(up bool) {
 	}
 	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V4)
+	maps.DeleteFunc(l.fdb, func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })
 	keep := isOn(l.stack.setting(l, cidr.V6, "keep_addr_on_down")) || isOn(l.stack.sysctls[sysctlKeep6])
 	l.stop6(keep)
 }

@@ -58,8 +58,10 @@ var (
 		{"10.5.3.0", "10.5.4.0", "192.168.64.4", "192.168.64.5", "192.168.64.3", "10.5.1.1"},
 		{"fd00:5:3::", "fd00:5:4::", "fd00:a::4", "fd00:a::5", "fd00:a::3", "fd00:5:1::1", "fe80::4"},
 	}
-	neighIPs = []string{"10.5.3.0", "192.168.64.4", "fd00:5:3::", "fd00:a::4"}
-	remotes  = []string{"192.168.64.4", "192.168.64.5", "fd00:a::4", "fd00:a::5"}
+	// Neighbours are neither gateways nor remotes: an FDB entry for all frames
+	// lets the kernel's own packets out, for which it looks for those itself.
+	neighIPs = []string{"10.5.3.7", "192.168.64.7", "fd00:5:3::7", "fd00:a::7"}
+	remotes  = []string{"192.168.64.8", "192.168.64.9", "fd00:a::8", "fd00:a::9"}
 	settings = []string{
 		"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter",
 		"net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/keep_addr_on_down",

@@ -1,0 +1,146 @@
+package linearizable
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// History records what clients asked of a store and were told. It may be used
+// by many goroutines.
+type History struct {
+	Now func() time.Duration // since the history began
+
+	mu    sync.Mutex
+	count int64 // of calls and returns: their order
+	ops   []porcupine.Operation
+}
+
+// Call records that a client asks. What it returns records the answer; until
+// then the outcome is unknown.
+func (h *History) Call(client int, in Input) (done func(lease.Grant, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in.Called = h.Now()
+	h.count++
+	at := len(h.ops)
+	h.ops = append(h.ops, porcupine.Operation{
+		ClientId: client, Input: in, Call: h.count, Output: Output{Unknown: true}, Return: math.MaxInt64,
+	})
+	return func(g lease.Grant, err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		out, known := answer(in, g, err)
+		if !known {
+			return
+		}
+		h.count++
+		out.Returned = h.Now()
+		h.ops[at].Output, h.ops[at].Return = out, h.count
+	}
+}
+
+// Ask records a request.
+func (h *History) Ask(client int, req node.Request) (done func(lease.Grant, error)) {
+	key := req.Grant.Key
+	if req.Verb == node.Create {
+		key = req.Key
+	}
+	return h.Call(client, Input{Request: &req, Key: key})
+}
+
+// answer reads an answer, or reports that it says nothing about the outcome.
+func answer(in Input, g lease.Grant, err error) (Output, bool) {
+	var conflict *lease.ConflictError
+	switch {
+	case err == nil && (in.Request != nil && in.Request.Verb == node.Release || !g.Key.IsValid()):
+		return Output{}, true
+	case err == nil:
+		return Output{Lease: &g.Lease}, true
+	case errors.As(err, &conflict):
+		return Output{Err: lease.ErrConflict, Revision: conflict.Revision}, true
+	case errors.Is(err, lease.ErrLost):
+		return Output{Err: lease.ErrLost}, true
+	}
+	return Output{}, false
+}
+
+// Unknown counts the requests without an outcome.
+func (h *History) Unknown() (n int) {
+	for _, op := range h.ops {
+		if op.Output.(Output).Unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// Len counts the requests.
+func (h *History) Len() int { return len(h.ops) }
+
+// Check looks for an order that explains all answers. If it finds none it
+// returns the requests about the first key that has none, one a line, in the
+// order of their calls; those that the longest order explains are marked.
+func (h *History) Check(within time.Duration) (porcupine.CheckResult, string) {
+	model := Model()
+	for _, part := range byKey(h.ops) {
+		if porcupine.CheckOperationsTimeout(model, relevant(part), within) == porcupine.Ok {
+			continue
+		}
+		if result, info := porcupine.CheckOperationsVerbose(model, part, within); result != porcupine.Ok {
+			return result, explain(part, info.PartialLinearizations()[0])
+		}
+	}
+	return porcupine.Ok, ""
+}
+
+// relevant leaves out what is unknown and was never seen to happen. If the rest
+// has an order then so has all of it, with the others behind; only if it has
+// none does the search have to try what each of them may have done unseen.
+func relevant(part []porcupine.Operation) []porcupine.Operation {
+	seen := map[netip.Addr]bool{}
+	for _, op := range part {
+		if l := op.Output.(Output).Lease; l != nil {
+			seen[l.Attrs.PublicIP] = true
+		}
+		if req := op.Input.(Input).Request; req != nil {
+			seen[req.Grant.Attrs.PublicIP] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(part), func(op porcupine.Operation) bool {
+		if !op.Output.(Output).Unknown {
+			return false
+		}
+		req := op.Input.(Input).Request
+		return req.Verb == node.Renew || req.Verb != node.Release && !seen[req.Attrs.PublicIP]
+	})
+}
+
+func explain(part []porcupine.Operation, orders [][]int) string {
+	explained := map[int]bool{}
+	if len(orders) > 0 {
+		longest := slices.MaxFunc(orders, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+		for _, i := range longest {
+			explained[i] = true
+		}
+	}
+	var b strings.Builder
+	for i, op := range part {
+		mark := "! "
+		if explained[i] {
+			mark = "  "
+		}
+		b.WriteString(mark + describe(op.Input.(Input), op.Output.(Output)) + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,269 @@
+package linearizable
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// Input is a request, or a look at the truth if Request is nil. Every value
+// that is written, in Attrs.PublicIP, is written once.
+type Input struct {
+	Request *node.Request
+	Key     lease.Key
+	Called  time.Duration // since the history began
+}
+
+// Output is the answer.
+type Output struct {
+	Unknown  bool
+	Err      error        // nil, lease.ErrConflict or lease.ErrLost
+	Revision int64        // of a conflict
+	Lease    *lease.Lease // of a success, or what a look saw; nil: no record
+	Returned time.Duration
+}
+
+// state is one key of the store.
+type state struct {
+	there bool
+	value netip.Addr
+	// since is when the record can have been there at the earliest, where that
+	// is not known from the request which made it.
+	since time.Duration
+	// Revisions and handle are 0 while nobody has been told them.
+	create, mod, id int64
+	// ends is when the record may end by itself. It is known to have done so
+	// only when an answer cannot be explained otherwise.
+	ends time.Duration
+	// doomed is a record whose creator does not know of it and revokes it: it
+	// may end at any time, whoever adopts it.
+	doomed bool
+	newest int64   // the highest revision seen
+	dead   []int64 // handles that have run out
+}
+
+func (s state) equal(o state) bool {
+	return s.there == o.there && s.value == o.value && s.since == o.since && s.create == o.create && s.mod == o.mod && s.id == o.id &&
+		s.ends == o.ends && s.doomed == o.doomed && s.newest == o.newest && slices.Equal(s.dead, o.dead)
+}
+
+// Model is a lease store that does one thing at a time, for porcupine.
+func Model() porcupine.Model {
+	return porcupine.Model{
+		Partition: byKey,
+		Init:      func() any { return state{} },
+		Equal:     func(a, b any) bool { return a.(state).equal(b.(state)) },
+		Step: func(s, in, out any) (bool, any) {
+			next, ok := s.(state).step(in.(Input), out.(Output))
+			return ok, next
+		},
+		DescribeOperation: func(in, out any) string { return describe(in.(Input), out.(Output)) },
+		DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
+	}
+}
+
+func byKey(history []porcupine.Operation) [][]porcupine.Operation {
+	var keys []lease.Key
+	parts := map[lease.Key][]porcupine.Operation{}
+	for _, op := range history {
+		key := op.Input.(Input).Key
+		if parts[key] == nil {
+			keys = append(keys, key)
+		}
+		parts[key] = append(parts[key], op)
+	}
+	var out [][]porcupine.Operation
+	for _, key := range keys {
+		out = append(out, parts[key])
+	}
+	return out
+}
+
+// step says whether the store can be asked this and answer that, and what is
+// there afterwards.
+func (s state) step(in Input, out Output) (state, bool) {
+	if in.Request == nil {
+		return s.look(out)
+	}
+	if out.Unknown {
+		return s.mayDo(*in.Request), true
+	}
+	switch req := *in.Request; req.Verb {
+	case node.Create:
+		return s.created(req, in, out)
+	case node.Renew:
+		return s.renewed(req.Grant, in, out)
+	case node.Update:
+		return s.updated(req, out)
+	case node.Release:
+		return s.released(req.Grant), out.Err == nil
+	default:
+		return s, false
+	}
+}
+
+// gone is the store without the record, if it can have ended by a time.
+func (s state) gone(by time.Duration) (state, bool) {
+	if !s.there {
+		return s, true
+	}
+	return s.ended(), by >= s.earliestEnd()
+}
+
+// earliestEnd is when the record can have ended by itself.
+func (s state) earliestEnd() time.Duration {
+	if !s.there || s.doomed {
+		return s.since
+	}
+	return s.ends
+}
+
+// ended is the store after the record has ended by itself, if there was one.
+func (s state) ended() state {
+	if s.there && s.id != 0 {
+		s.dead = append(slices.Clone(s.dead), s.id)
+	}
+	return state{newest: s.newest, dead: s.dead}
+}
+
+// is reports whether the record is the one of a grant.
+func (s state) is(g lease.Grant) bool { return s.there && s.value == g.Attrs.PublicIP }
+
+// told learns revisions and handle from an answer, which must agree with what
+// was told before.
+func (s state) told(l lease.Lease, at time.Duration) (state, bool) {
+	agree := func(known *int64, now int64) bool {
+		ok := *known == 0 || *known == now
+		*known = now
+		return ok
+	}
+	ok := at >= s.since && agree(&s.create, l.CreateRevision) && agree(&s.mod, l.ModRevision) && agree(&s.id, l.ID)
+	s.newest = max(s.newest, l.ModRevision)
+	return s, ok
+}
+
+func (s state) created(req node.Request, in Input, out Output) (state, bool) {
+	switch {
+	case out.Err == nil:
+		s, ok := s.gone(out.Returned)
+		fresh := out.Lease.CreateRevision > s.newest && out.Lease.ModRevision == out.Lease.CreateRevision
+		next := state{there: true, value: req.Attrs.PublicIP, ends: in.Called + req.TTL, newest: s.newest, dead: s.dead}
+		next, told := next.told(*out.Lease, out.Returned)
+		return next, ok && fresh && told && !slices.Contains(s.dead, out.Lease.ID)
+	case errors.Is(out.Err, lease.ErrConflict):
+		return s.conflict(out)
+	}
+	return s, false
+}
+
+// conflict is the answer that there is a record, last changed at a revision.
+func (s state) conflict(out Output) (state, bool) {
+	ok := s.there && out.Returned >= s.since && (s.mod == 0 || s.mod == out.Revision)
+	s.mod, s.newest = out.Revision, max(s.newest, out.Revision)
+	return s, ok
+}
+
+func (s state) renewed(g lease.Grant, in Input, out Output) (state, bool) {
+	ours := s.there && (s.id == g.ID || s.id == 0 && s.is(g))
+	switch {
+	case out.Err == nil:
+		if ours {
+			s.id, s.ends = g.ID, max(s.ends, in.Called+g.TTL)
+		}
+		return s, !slices.Contains(s.dead, g.ID) && !(ours && out.Returned < s.since)
+	case !errors.Is(out.Err, lease.ErrLost):
+		return s, false
+	case ours:
+		return s.gone(out.Returned)
+	}
+	if !slices.Contains(s.dead, g.ID) { // of a record that was released, or of none
+		s.dead = append(slices.Clone(s.dead), g.ID)
+	}
+	return s, true
+}
+
+func (s state) updated(req node.Request, out Output) (state, bool) {
+	switch {
+	case out.Err == nil:
+		ok := s.is(req.Grant) && out.Lease.ModRevision > max(s.newest, s.mod)
+		s.value, s.mod = req.Attrs.PublicIP, 0
+		s, told := s.told(*out.Lease, out.Returned)
+		return s, ok && told
+	case errors.Is(out.Err, lease.ErrConflict):
+		mine := s.is(req.Grant)
+		s, ok := s.conflict(out)
+		return s, ok && !mine
+	case errors.Is(out.Err, lease.ErrLost):
+		return s.gone(out.Returned)
+	}
+	return s, false
+}
+
+// released deletes the grant's own record and no other. The handle may live
+// on without it.
+func (s state) released(g lease.Grant) state {
+	if s.is(g) {
+		return state{newest: s.newest, dead: s.dead}
+	}
+	return s
+}
+
+// look is a reading of the record.
+func (s state) look(out Output) (state, bool) {
+	if out.Lease == nil {
+		return s.gone(out.Returned)
+	}
+	next, ok := s.told(*out.Lease, out.Returned)
+	return next, ok && s.there && s.value == out.Lease.Attrs.PublicIP
+}
+
+// mayDo is what a request does, at some moment, of which nobody knows the
+// outcome. That it may do nothing needs no word: then its moment is the end of
+// the history.
+func (s state) mayDo(req node.Request) state {
+	switch req.Verb {
+	case node.Create:
+		next := s.ended()
+		next.there, next.value, next.doomed, next.since = true, req.Attrs.PublicIP, true, s.earliestEnd()
+		return next
+	case node.Update:
+		if s.is(req.Grant) {
+			s.value, s.mod = req.Attrs.PublicIP, 0
+		}
+	case node.Release:
+		return s.released(req.Grant)
+	}
+	return s // a renewal may have put the end off, which nobody may rely on
+}
+
+func describe(in Input, out Output) string {
+	asked := "look"
+	if r := in.Request; r != nil {
+		asked = r.Verb.String()
+		if r.Verb != node.Create {
+			asked += fmt.Sprintf(" of %s id %d", r.Grant.Attrs.PublicIP, r.Grant.ID)
+		}
+		if r.Attrs.PublicIP.IsValid() {
+			asked += " to " + r.Attrs.PublicIP.String()
+		}
+	}
+	answer := "done"
+	switch {
+	case out.Unknown:
+		answer = "unknown"
+	case out.Err != nil:
+		answer = fmt.Sprintf("%v (revision %d)", out.Err, out.Revision)
+	case out.Lease != nil:
+		answer = fmt.Sprintf("%s create %d mod %d id %d", out.Lease.Attrs.PublicIP, out.Lease.CreateRevision, out.Lease.ModRevision, out.Lease.ID)
+	case in.Request == nil:
+		answer = "nothing"
+	}
+	return fmt.Sprintf("%s..%s %s %s: %s", in.Called, out.Returned, in.Key, asked, answer)
+}
