@@ -232,6 +232,10 @@ func (n *Node) others() []lease.Lease {
 
 // isSelf reports whether a record is ours, of this run or a former one.
 func (n *Node) isSelf(p *lease.Lease) bool {
+	// Until a changed address is published, the record says what the grant says.
+	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
+		return true
+	}
 	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs)
 }
 

@@ -158,6 +158,9 @@ func TestUplinkChange(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
+	if w.count("peer-refused") != 0 {
+		t.Errorf("took its own record for a peer's:\n%s", w.log())
+	}
 	if l := w.host.Links["flannel.1"]; l.VXLAN.Local.String() != "192.168.64.33" || l.MTU != 1350 {
 		t.Errorf("device %s", l)
 	}
