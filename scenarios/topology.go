@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,10 +89,13 @@ type configText struct {
 func (t Topology) nodeNames() []string {
 	names := make([]string, t.Nodes)
 	for i := range names {
-		names[i] = fmt.Sprintf("n%d", i+1)
+		names[i] = nodeName(i)
 	}
 	return names
 }
+
+// nodeName is that of the i-th node, from 0.
+func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
 
 // segment is where the i-th node (from 0) stands: nodes fill the segments in order.
 func (t Topology) segment(i int) int { return i * t.Segments / t.Nodes }

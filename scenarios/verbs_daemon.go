@@ -172,9 +172,9 @@ func (s *Session) owner(l lease.Lease) string {
 	if !ip.IsValid() {
 		ip = l.Attrs.PublicIPv6
 	}
-	for i, name := range s.top.nodeNames() {
+	for i := range s.top.Nodes {
 		if s.address(i, cidr.FamilyOf(ip)) == ip {
-			return name
+			return nodeName(i)
 		}
 	}
 	return ip.String()
@@ -182,8 +182,7 @@ func (s *Session) owner(l lease.Lease) string {
 
 // address is the present underlay address of the i-th node.
 func (s *Session) address(i int, f cidr.Family) netip.Addr {
-	name := s.top.nodeNames()[i]
-	if moved, ok := s.moved[name]; ok && f == cidr.FamilyOf(moved) {
+	if moved, ok := s.moved[nodeName(i)]; ok && f == cidr.FamilyOf(moved) {
 		return moved
 	}
 	return underlayAddr(f, s.top.segment(i), i+1).Addr()

@@ -62,7 +62,9 @@ func (r *witness) step(d *datadriven.TestData) string {
 	}
 	words := []string{d.Cmd}
 	for _, a := range d.CmdArgs {
-		words = append(words, a.String())
+		if word := a.String(); word != "may-fail" {
+			words = append(words, word)
+		}
 	}
 	r.Step(r.now(), strings.Join(words, " "), d.Input)
 	out := s.run(d)
@@ -167,9 +169,11 @@ func (r *witness) tellState(at time.Duration, name string) {
 	st, err := n.Status()
 	if err != nil {
 		s.Reasons = []string{err.Error()}
+		r.State(at, name, s)
+		return
 	}
 	s.Phase, s.Ready, s.Fenced, s.Stale, s.Synced = st.Phase, st.Ready, st.Fenced, st.Stale, st.Synced
-	s.Peers, s.Revision, s.Reasons = st.Peers, st.Revision, append(s.Reasons, st.Reasons...)
+	s.Peers, s.Revision, s.Reasons = st.Peers, st.Revision, st.Reasons
 	r.State(at, name, s)
 }
 

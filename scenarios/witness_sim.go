@@ -147,6 +147,11 @@ func (s *simWitness) end() {
 	if len(names) > mostAfter || s.world.World.Err() != nil {
 		return
 	}
+	for _, name := range names {
+		if n := s.world.nodes[name]; n.SubnetFile() != "" {
+			_ = n.SyncPods() // without a pod it just sends nothing
+		}
+	}
 	var probes []*sim.Probe
 	for _, f := range s.session.top.Families {
 		for _, from := range names {

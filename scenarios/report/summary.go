@@ -76,6 +76,7 @@ func (rec *Recording) wrongBeside(failure string) string {
 		return upper(failure) + "."
 	}
 	rec.Steps[n-1].Failed = true
+	failure = strings.TrimPrefix(strings.TrimPrefix(failure, rec.Steps[n-1].Text+": "), "error: ")
 	return fmt.Sprintf("Step %d, `%s`, went wrong at %s: %s.", n, rec.Steps[n-1].Text, span(rec.Length), failure)
 }
 

@@ -60,9 +60,10 @@ const wordOf = s => s.Life.startsWith("exited") ? s.Life : kinds[kindOf(s)][0];
 const light = k => ["idle", "configured", "leased"].includes(k);
 
 // Every moment at which something changes, for the arrow keys and the scale.
+// Packets that arrive change nothing, and are many.
 const moments = [...new Set([
   0, rec.Length,
-  ...rec.Steps.flatMap(s => [s.From, s.To]), ...rec.Events.map(e => e.At), ...rec.Probes.map(p => p.shown),
+  ...rec.Steps.flatMap(s => [s.From, s.To]), ...rec.Events.map(e => e.At), ...rec.Probes.filter(p => !p.OK).map(p => p.shown),
   ...nodes.flatMap(n => [...n.state.map(c => c.At), ...n.short.map(c => c.At)]),
   ...rec.Bands.flatMap(b => [b.From, bandEnd(b)]), ...rec.Leases.map(c => c.At),
 ].filter(t => t <= rec.Length))].sort((a, b) => a - b);

@@ -1,7 +1,7 @@
 // The topology at a moment: router and store above, a bus for each row of
 // nodes, the faults where they act, and the chosen packet's way on top.
 function layout(width) {
-  const tile = nodes.length > 60 ? { w: 58, h: 30, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 146, h: 76, gap: 16 };
+  const tile = nodes.length > 30 ? { w: 74, h: 28, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 146, h: 76, gap: 16 };
   const groups = rec.Topology.Segments.map((net, i) => ({ net, nodes: nodes.filter(n => n.place.Segment === i) }));
   const all = nodes.length * (tile.w + tile.gap) + groups.length * 30;
   const beside = all <= width;
