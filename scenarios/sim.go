@@ -26,13 +26,17 @@ type SimWorld struct {
 	router   *sim.Host
 	storage  *sim.Store
 	nodes    map[string]*simNode
+
+	invariants *invariants
+	defects    []Wrap
 }
 
 var _ World = (*SimWorld)(nil)
 
 // NewSim builds a topology in the simulator; all chance follows from the seed.
-func NewSim(top Topology, seed uint64) (*SimWorld, error) {
-	w := &SimWorld{World: sim.NewWorld(seed), top: top, nodes: map[string]*simNode{}}
+// The daemons are as they are, but for the defects that somebody plants.
+func NewSim(top Topology, seed uint64, defects ...Wrap) (*SimWorld, error) {
+	w := &SimWorld{World: sim.NewWorld(seed), top: top, nodes: map[string]*simNode{}, defects: defects}
 	w.began = w.World.Now()
 	w.router = w.World.NewHost("router")
 	w.router.Forward()
@@ -44,6 +48,7 @@ func NewSim(top Topology, seed uint64) (*SimWorld, error) {
 		}
 	}
 	w.storage = w.World.NewStore(sim.StoreOptions{})
+	w.invariants = w.watch()
 	if err := w.storage.Put("config", top.Config, 0); err != nil {
 		return nil, err
 	}
@@ -274,6 +279,7 @@ func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
 		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss},
 		Reachable: n.reachesStore,
 		OneByOne:  true,
+		Wrap:      w.invariants.watchNode(n, w.defects),
 	})
 	return n, n.defaultRoutes()
 }

@@ -93,10 +93,11 @@ func (n *Node) Holding() (lease.Key, bool) {
 }
 
 func (n *Node) phase() Phase {
+	_, holds := n.Holding()
 	switch {
 	case !n.network.known:
 		return Idle
-	case n.lease.grant == nil || n.lease.expired || n.lease.grant.Key != n.lease.self.Key:
+	case !holds:
 		return Configured
 	case !n.host.clean:
 		return Leased

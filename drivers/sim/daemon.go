@@ -22,6 +22,9 @@ type DaemonOptions struct {
 	// Respawn is how long after a failure the supervisor starts the daemon
 	// again; 0: it does not.
 	Respawn time.Duration
+	// Wrap may put something around the parts of each new process; default
+	// they are taken as they are.
+	Wrap func(Parts) Parts
 
 	OnSubnetFile func(text []byte) // the subnet file has been replaced
 	OnLog        func(line string)
@@ -60,7 +63,7 @@ func (d *Daemon) Host() *Host { return d.host }
 func (d *Daemon) Running() bool { return d.process != nil }
 
 // Node is the running process's node, or nil.
-func (d *Daemon) Node() *node.Node {
+func (d *Daemon) Node() Machine {
 	if d.process == nil {
 		return nil
 	}
@@ -108,7 +111,7 @@ func (d *Daemon) Start() {
 	if data, ok := d.File(node.StateFile); ok {
 		opts.Saved = data
 	}
-	d.process = newProcess(d, node.New(opts))
+	d.process = newProcess(d, opts)
 	d.process.begin()
 }
 

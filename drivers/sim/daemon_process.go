@@ -22,9 +22,10 @@ const (
 // arrive, so that a halted one stands still and a dead one does nothing.
 type process struct {
 	daemon *Daemon
-	node   *node.Node
+	node   Machine
 	driver driver.Driver
 	client *StoreClient
+	store  Requester     // the client, or something around it
 	clock  time.Duration // what its clock is off by
 	label  processLabels
 
@@ -45,24 +46,30 @@ type process struct {
 // processLabels are made once: they name every event of the process.
 type processLabels struct{ turn, wake, look, plan, write string }
 
-func newProcess(d *Daemon, n *node.Node) *process {
+func newProcess(d *Daemon, opts node.Options) *process {
 	name := d.host.name
-	return &process{
-		daemon: d, node: n, driver: d.host.Driver(), clock: d.offset,
+	p := &process{
+		daemon: d, clock: d.offset,
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write"},
 	}
+	p.client = d.store.Client(name, StoreClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
+	parts := Parts{Node: node.New(opts), Driver: d.host.Driver(), Client: p.client}
+	if d.opts.Wrap != nil {
+		parts = d.opts.Wrap(parts)
+	}
+	p.node, p.driver, p.store = parts.Node, parts.Driver, parts.Client
+	return p
 }
 
 // begin connects the process with its surroundings and gives it its first turn.
 func (p *process) begin() {
-	p.client = p.daemon.store.Client(p.daemon.host.name, StoreClientOptions{Reachable: p.daemon.opts.Reachable, Clock: p.now})
 	p.client.OnChange(p.viewChanged)
 	p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
 	p.viewChanged()
 }
 
 func (p *process) viewChanged() {
-	view := p.client.View()
+	view := p.store.View()
 	p.input.View = &view
 	p.poke()
 }
@@ -119,7 +126,7 @@ func (p *process) start(ready node.Ready) {
 		p.after(p.about(writeTime), p.label.write, func() { p.write(ready.Writes, nil) })
 	}
 	if ready.Request != nil && p.boundary() {
-		p.client.Do(*ready.Request, p.requested)
+		p.store.Do(*ready.Request, p.requested)
 	}
 }
 

@@ -40,6 +40,10 @@ type Store struct {
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
 
+	written  func(StoreWrite)
+	writer   string // the client whose request is being served
+	expiring bool   // a TTL is running out
+
 	stopped    bool
 	leaderless bool
 	faults     StoreFaults
@@ -109,6 +113,7 @@ func (s *Store) put(key string, value []byte, ttl *storeTTL) *storeRecord {
 	s.records[key] = r
 	s.world.Note("store: put", fmt.Sprintf("%s rev %d ttl %s %s", key, s.revision, ttl, value))
 	s.publish(key)
+	s.tell(key, old, r)
 	return r
 }
 
@@ -119,13 +124,18 @@ func (s *Store) remove(keys ...string) {
 		return
 	}
 	s.revision++
+	removed := make([]*storeRecord, 0, len(keys))
 	for _, key := range keys {
+		removed = append(removed, s.records[key])
 		s.records[key].ttl.detach(key)
 		delete(s.records, key)
 		s.world.Note("store: delete", fmt.Sprintf("%s rev %d", key, s.revision))
 	}
 	s.order = slices.DeleteFunc(s.order, func(k string) bool { return s.records[k] == nil })
 	s.publish(keys...)
+	for _, r := range removed {
+		s.tell(r.key, r, nil)
+	}
 }
 
 // publish makes the version that follows a change of the keys, and tells all

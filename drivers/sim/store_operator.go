@@ -98,5 +98,10 @@ func (s *Store) LoseData() {
 	s.world.Note("store: data lost", "")
 	s.breakStreams(errStoreBroken)
 	s.epoch++
+	lost := s.records
+	order := s.order
 	s.clear()
+	for _, key := range order {
+		s.tell(key, lost[key], nil)
+	}
 }

@@ -16,7 +16,8 @@ type exchange struct {
 	req      node.Request
 	began    time.Time
 	deadline *Event
-	ttl      *storeTTL // granted for a Create
+	ttl      *storeTTL                   // granted for a Create
+	act      func() (lease.Grant, error) // what happens at the server
 	done     func(node.Requested)
 }
 
@@ -24,15 +25,21 @@ type exchange struct {
 // answer, or with an error when none has come in time. A request may be
 // carried out although, or even after, its client was told of a failure.
 func (c *StoreClient) Do(req node.Request, done func(node.Requested)) {
-	x := &exchange{client: c, req: req, began: c.now(), done: done}
-	x.deadline = c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
-		c.arrive(func() { x.finish(lease.Grant{}, errStoreNoAnswer) })
-	})
+	x := c.exchange(req, done)
 	if req.Verb == node.Create {
 		x.grant()
 		return
 	}
 	x.decide()
+}
+
+func (c *StoreClient) exchange(req node.Request, done func(node.Requested)) *exchange {
+	x := &exchange{client: c, req: req, began: c.now(), done: done}
+	x.act = x.serve
+	x.deadline = c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
+		c.arrive(func() { x.finish(lease.Grant{}, errStoreNoAnswer) })
+	})
+	return x
 }
 
 // grant is the first half of a Create: the TTL that the record will hang on.
@@ -56,16 +63,18 @@ func (x *exchange) grant() {
 func (x *exchange) decide() {
 	c := x.client
 	c.send(c.drawFate(), func() (answer func()) {
-		g, err := x.serve()
+		g, err := x.act()
 		return func() { x.finish(g, err) }
 	})
 }
 
-func (x *exchange) serve() (lease.Grant, error) {
+func (x *exchange) serve() (g lease.Grant, err error) {
 	if err := x.client.refused(); err != nil {
 		return lease.Grant{}, err
 	}
-	return x.client.store.serve(x.req, x.ttl, x.began)
+	c := x.client
+	c.store.by(c.name, func() { g, err = c.store.serve(x.req, x.ttl, x.began) })
+	return g, err
 }
 
 // finish tells the outcome. A Create that did not succeed, or may not have,
@@ -91,7 +100,7 @@ func (x *exchange) finish(g lease.Grant, err error) {
 func (c *StoreClient) revoke(t *storeTTL) {
 	c.send(c.drawTrip(), func() (answer func()) {
 		if c.refused() == nil {
-			c.store.endTTL(t)
+			c.store.by(c.name, func() { c.store.endTTL(t) })
 		}
 		return func() {}
 	})

@@ -34,7 +34,11 @@ func (s *Store) grant(length time.Duration) *storeTTL {
 // refresh lets the TTL begin anew.
 func (s *Store) refresh(t *storeTTL) {
 	t.expiry.Cancel()
-	t.expiry = s.world.After(t.length, fmt.Sprintf("store: ttl %d ends", t.id), func() { s.endTTL(t) })
+	t.expiry = s.world.After(t.length, fmt.Sprintf("store: ttl %d ends", t.id), func() {
+		s.expiring = true
+		s.endTTL(t)
+		s.expiring = false
+	})
 }
 
 // endTTL deletes the TTL with all its keys, in one revision.

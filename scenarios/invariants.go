@@ -1,0 +1,142 @@
+package scenarios
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// invariants watch a simulated world. What must hold after every event is
+// checked where it can break: as a record is written, an op applied, a plan
+// made, a subnet taken to be held. Only what ends by the passing of time alone
+// is looked at after every event. A violation ends the world.
+type invariants struct {
+	world    *SimWorld
+	nodes    map[string]*watched
+	records  map[string]*history
+	config   config.Network
+	bad      bool             // the config in the store cannot be used
+	links    map[string]bool  // every device that a config has ever named
+	networks []netip.Prefix   // every network that a config has ever named
+	overlaps map[pair]overlap // that are going on, and may be excused
+	changes  int              // of records and config
+}
+
+// pair is two nodes, the one with the lesser name first.
+type pair [2]string
+
+// watch begins to watch. It comes before the first write to the store.
+func (w *SimWorld) watch() *invariants {
+	i := &invariants{
+		world: w, nodes: map[string]*watched{}, records: map[string]*history{}, bad: true,
+		links: map[string]bool{}, overlaps: map[pair]overlap{},
+	}
+	w.storage.OnWrite(i.wrote)
+	w.World.Always("overlap", i.checkOverlaps)
+	return i
+}
+
+// broken ends the world.
+func (i *invariants) broken(name, format string, args ...any) {
+	i.world.World.Fail(fmt.Errorf("invariant %q: %s", name, fmt.Sprintf(format, args...)))
+}
+
+// history is what became of a record.
+type history struct {
+	writer string     // the node that wrote it last; "" for somebody else
+	addr   netip.Addr // its owner's
+}
+
+// owner is the public address by which a record's owner is known (interop 3.2).
+func owner(a lease.Attrs) netip.Addr {
+	if a.PublicIP.IsValid() {
+		return a.PublicIP
+	}
+	return a.PublicIPv6
+}
+
+// wrote follows a change of the store.
+func (i *invariants) wrote(w sim.StoreWrite) {
+	i.changes++
+	if w.Key == "config" {
+		i.wroteConfig(w)
+		return
+	}
+	h := i.records[w.Key]
+	if h == nil {
+		h = &history{}
+		i.records[w.Key] = h
+	}
+	if w.Client != "" {
+		i.checkWrite(w, h)
+	}
+	i.excuse(w)
+	i.rob(w, h)
+	if w.New != nil && w.New.Flaw == "" {
+		*h = history{writer: w.Client, addr: owner(w.New.Lease.Attrs)}
+	}
+}
+
+// checkWrite says what a node may do to a record.
+func (i *invariants) checkWrite(w sim.StoreWrite, h *history) {
+	if w.Old == nil {
+		return
+	}
+	same := w.New != nil && owner(w.New.Lease.Attrs) == h.addr || w.New == nil && i.hasAddress(w.Client, h.addr)
+	if w.Client != h.writer && !same {
+		what := "overwrites"
+		if w.New == nil {
+			what = "deletes"
+		}
+		i.broken("own-records-only", "%s %s subnets/%s, which belongs to %s (%s)", w.Client, what, w.Key, h.addr, w.Old.Value)
+	}
+	if w.New != nil && w.Old.Flaw == "" && !w.Old.Expiring && w.New.Expiring {
+		i.broken("reservations-stay", "%s gives the reservation subnets/%s a TTL", w.Client, w.Key)
+	}
+}
+
+func (i *invariants) hasAddress(name string, a netip.Addr) bool {
+	n := i.nodes[name]
+	return n != nil && slices.Contains(n.addresses(), a)
+}
+
+func (i *invariants) wroteConfig(w sim.StoreWrite) {
+	i.bad = true
+	if w.New == nil {
+		return
+	}
+	network, err := config.Parse([]byte(w.New.Value))
+	if err != nil {
+		return
+	}
+	b, err := all.New(network)
+	if err != nil {
+		return
+	}
+	i.config, i.bad = network, false
+	for _, l := range b.Extent().Links {
+		i.links[l] = true
+	}
+	for _, f := range cidr.Families {
+		if p := network.Of(f).Network; p.IsValid() {
+			i.networks = append(i.networks, p)
+		}
+	}
+	for _, n := range i.nodes {
+		if n.last.IsValid() && alloc.Compatible(network, n.last) != nil {
+			n.excused = true
+		}
+	}
+}
+
+// inNetworks reports whether an address range is the overlay's.
+func (i *invariants) inNetworks(p netip.Prefix) bool {
+	return slices.ContainsFunc(i.networks, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+}

@@ -1,0 +1,141 @@
+package scenarios
+
+import (
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// checkOp says what a daemon may do to a host: to devices of its own, what is
+// on them, and routes in the overlay's networks. Before is the route that stood
+// under the op's key.
+func (i *invariants) checkOp(n *watched, op dataplane.Op, before dataplane.Route) {
+	stranger := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
+	link := ""
+	switch o := op.Object.(type) {
+	case dataplane.Link:
+		link = o.Name
+	case dataplane.Addr:
+		link = o.Link
+		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) {
+			stranger("an address outside the overlay")
+		}
+	case dataplane.Neigh:
+		link = o.Link
+	case dataplane.FDBEntry:
+		link = o.Link
+	case dataplane.Sysctl:
+		link = o.Link
+	case dataplane.Route:
+		i.checkRouteOp(n, op.Verb, o, before, stranger)
+		return
+	}
+	if !i.links[link] {
+		stranger("on a device that is not flannel's")
+	}
+}
+
+func (i *invariants) checkRouteOp(n *watched, verb dataplane.Verb, r, before dataplane.Route, stranger func(string)) {
+	switch {
+	case !i.inNetworks(r.Dst):
+		stranger("outside the overlay")
+	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
+		stranger("without our mark")
+	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol:
+	case before.Protocol == dataplane.ProtocolKernel:
+		stranger("where the kernel's own route was: " + before.String())
+	case before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]: // upstream's (interop 6.0)
+	case !i.leased(n, r.Dst):
+		stranger("where somebody else's route was, and no peer's subnet: " + before.String())
+	}
+}
+
+// leased reports whether a destination is a subnet of a record that the node
+// knows of.
+func (i *invariants) leased(n *watched, dst netip.Prefix) bool {
+	snap := n.client.View().Snapshot
+	if snap == nil {
+		return true // of what a former run saved nothing is known here
+	}
+	for k := range snap.Leases {
+		if key := snap.Leases[k].Key; key.V4 == dst || key.V6 == dst {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPlan says when a node may remove a peer: once a complete snapshot, that
+// follows the store, does not hold its record.
+func (i *invariants) checkPlan(n *watched, plan []dataplane.Op) {
+	var gone []dataplane.Route
+	kept := map[netip.Prefix]bool{}
+	for _, op := range plan {
+		r, ok := op.Object.(dataplane.Route)
+		switch {
+		case !ok:
+		case op.Verb == dataplane.Delete:
+			gone = append(gone, r)
+		default:
+			kept[r.Dst] = true
+		}
+	}
+	for _, r := range gone {
+		if !kept[r.Dst] {
+			i.checkRemoval(n, r)
+		}
+	}
+}
+
+func (i *invariants) checkRemoval(n *watched, r dataplane.Route) {
+	view := n.client.View()
+	if !view.Synced {
+		i.broken("peers-stay", "%s is about to delete %q, though it does not know what the store holds (%v)", n.name, r, view.Err)
+		return
+	}
+	if i.bad {
+		return
+	}
+	for k := range view.Snapshot.Leases {
+		l := &view.Snapshot.Leases[k]
+		if (l.Key.V4 == r.Dst || l.Key.V6 == r.Dst) && i.mustServe(n, l, view.Snapshot) {
+			i.broken("peers-stay", "%s is about to delete %q, though its snapshot of revision %d holds the record of %s at %s",
+				n.name, r, view.Snapshot.Revision, owner(l.Attrs), l.Key)
+		}
+	}
+}
+
+// mustServe reports whether a record is beyond doubt that of a peer that the
+// node must serve.
+func (i *invariants) mustServe(n *watched, l *lease.Lease, snap *lease.Snapshot) bool {
+	if l.Attrs.BackendType != i.config.Backend.Type || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
+		return false
+	}
+	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {
+		if p.IsValid() && !i.inForce(p) {
+			return false
+		}
+	}
+	for _, a := range n.addresses() {
+		if a == l.Attrs.PublicIP || a == l.Attrs.PublicIPv6 {
+			return false
+		}
+	}
+	for k := range snap.Leases {
+		if o := &snap.Leases[k]; o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
+			return false
+		}
+	}
+	return true
+}
+
+// inForce reports whether a subnet is in the network of the present config.
+func (i *invariants) inForce(p netip.Prefix) bool {
+	for _, network := range []netip.Prefix{i.config.V4.Network, i.config.V6.Network} {
+		if network.IsValid() && network.Bits() <= p.Bits() && network.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// watched is what the invariants know of a node.
+type watched struct {
+	*simNode
+	name   string
+	all    *invariants
+	client sim.Requester // of the last process, as it is under any defect
+
+	key      lease.Key // what it holds, as of its last turn
+	holds    bool
+	robbedAt int64      // the revision at which the record of key went; 0: it did not
+	last     lease.Key  // what it held last, over all restarts
+	lastAddr netip.Addr // and under which address
+	excused  bool       // it may come to hold something else
+
+	minute  time.Duration // when the present minute began
+	count   counts        // since then
+	changes int           // of the store, before the minute
+}
+
+// live: a process that stands still can neither know nor do anything.
+func (n *watched) live() bool { return n.holds && n.daemon.Running() && !n.daemon.Halted() }
+
+func (n *watched) facts() driver.Facts {
+	facts, err := n.Driver().Facts(context.Background())
+	if err != nil {
+		panic(fmt.Sprintf("a simulated host has facts: %v", err))
+	}
+	return facts
+}
+
+func (n *watched) addresses() []netip.Addr {
+	var addrs []netip.Addr
+	for _, l := range n.facts().Links {
+		for _, a := range l.Addrs {
+			addrs = append(addrs, a.Prefix.Addr())
+		}
+	}
+	return addrs
+}
+
+// Wrap puts something around the parts of a process of a node.
+type Wrap func(node string, p sim.Parts) sim.Parts
+
+// watchNode adds a node, and returns what every process of it is to be wrapped
+// in: host and store are watched as they are, the node as whatever
+// defects there are between let it appear.
+func (i *invariants) watchNode(sn *simNode, defects []Wrap) func(sim.Parts) sim.Parts {
+	n := &watched{simNode: sn, name: sn.Name(), all: i}
+	i.nodes[n.name] = n
+	return func(p sim.Parts) sim.Parts {
+		n.client = p.Client
+		i.believes(n, lease.Key{}, false)
+		p.Driver = watchedDriver{p.Driver, n}
+		for _, plant := range defects {
+			p = plant(n.name, p)
+		}
+		p.Node = watchedMachine{p.Node, n}
+		return p
+	}
+}
+
+// watchedMachine follows the turns of a process.
+type watchedMachine struct {
+	sim.Machine
+	n *watched
+}
+
+// Step follows what the node believes.
+func (m watchedMachine) Step(now time.Time, in node.Input) {
+	m.Machine.Step(now, in)
+	key, holds := m.Holding()
+	m.n.all.believes(m.n, key, holds)
+	m.n.tally(counts{turns: 1})
+}
+
+// Ready follows what the node is about to do.
+func (m watchedMachine) Ready() node.Ready {
+	r := m.Machine.Ready()
+	n := m.n
+	n.all.checkPlan(n, r.Plan)
+	c := counts{ops: len(r.Plan), lines: len(r.Events)}
+	if r.Request != nil {
+		c.requests = 1
+	}
+	n.tally(c)
+	if r.Exit != nil {
+		n.all.exited(n, *r.Exit)
+	}
+	return r
+}
+
+// counts are what a daemon that is beside itself does too often.
+type counts struct{ turns, ops, requests, lines int }
+
+// tally counts, and bounds what a node does in a minute. A busy minute has a
+// reason: records that change, each of which may cost every node a look and a
+// few ops, or a fault. The bound is several times what a thousand seeds need.
+func (n *watched) tally(c counts) {
+	i := n.all
+	if now := i.world.Elapsed(); now-n.minute >= time.Minute {
+		n.minute, n.count, n.changes = now, counts{}, i.changes
+	}
+	n.count.turns += c.turns
+	n.count.ops += c.ops
+	n.count.requests += c.requests
+	n.count.lines += c.lines
+	news := i.changes - n.changes
+	for _, b := range []struct {
+		what      string
+		did, most int
+	}{
+		{"turns", n.count.turns, 3000 + 50*news},
+		{"changes of the host", n.count.ops, 2000 + 50*news + 50*len(i.records)},
+		{"requests to the store", n.count.requests, 300 + 10*news},
+		{"lines of its log", n.count.lines, 1000 + 20*news},
+	} {
+		if b.did > b.most {
+			i.broken("no-hot-loop", "%s needs %d %s within %s; %d would be plenty", n.name, b.did, b.what, i.world.Elapsed()-n.minute, b.most)
+		}
+	}
+}
+
+// watchedDriver follows what is done to a host.
+type watchedDriver struct {
+	driver.Driver
+	n *watched
+}
+
+// Apply looks at each object as it is just before and after.
+func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, 0, len(ops))
+	for _, op := range ops {
+		var before dataplane.Route
+		if r, ok := op.Object.(dataplane.Route); ok {
+			before, _ = d.n.Route(r.RouteKey)
+		}
+		err := d.Driver.Apply(ctx, []dataplane.Op{op})[0]
+		if err == nil {
+			d.n.all.checkOp(d.n, op, before)
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
