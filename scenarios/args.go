@@ -86,6 +86,19 @@ func (a *args) integer(key string, to *int) {
 	*to = n
 }
 
+// fraction is a probability.
+func (a *args) fraction(key string, to *float64) {
+	var v string
+	if !a.text(key, &v) {
+		return
+	}
+	p, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(p >= 0 && p <= 1) {
+		a.fail("%s=%s: want a number from 0 to 1", key, v)
+	}
+	*to = p
+}
+
 func (a *args) duration(key string, to *time.Duration) {
 	var v string
 	if !a.text(key, &v) {

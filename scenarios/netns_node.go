@@ -9,8 +9,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -105,6 +108,55 @@ func (n *netnsNode) LinkDelete(d string) error { return n.DeleteLink(d) }
 func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
+
+func (n *netnsNode) Carrier(on bool) error {
+	if on {
+		return n.node.PlugCable()
+	}
+	return n.node.PullCable()
+}
+
+// file is the path of one of the daemon's files.
+func (n *netnsNode) file(f node.File) string {
+	if f == node.StateFile {
+		return n.node.StateFile()
+	}
+	return n.node.SubnetFile()
+}
+
+func (n *netnsNode) File(f node.File) ([]byte, error) {
+	data, err := os.ReadFile(n.file(f))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func (n *netnsNode) SetFile(f node.File, data []byte) error {
+	if data != nil {
+		return os.WriteFile(n.file(f), data, 0o600)
+	}
+	if err := os.Remove(n.file(f)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ReuseIndex makes the stranger's device a bridge, which every kernel has.
+func (n *netnsNode) ReuseIndex(dev, stranger string) error {
+	l, err := n.Netlink().LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("node %s: link %s: %w", n.Name, dev, err)
+	}
+	if err := n.LinkDelete(dev); err != nil {
+		return err
+	}
+	o := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: stranger, Index: l.Attrs().Index}}
+	if err := n.Netlink().LinkAdd(o); err != nil {
+		return fmt.Errorf("node %s: give index %d to %s: %w", n.Name, o.Index, stranger, err)
+	}
+	return nil
+}
 
 func (n *netnsNode) UplinkAddress(ip netip.Addr) error {
 	return n.node.SetUplinkAddr(netip.PrefixFrom(ip, n.node.Underlay(cidr.FamilyOf(ip)).Bits()))

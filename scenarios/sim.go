@@ -267,6 +267,8 @@ type simNode struct {
 	subnet string // the subnet file that the pod was made from
 	mtu    int
 	cut    bool
+	second *sim.Daemon   // one too many
+	addrs  [2]netip.Addr // that the uplink was given later, by family
 }
 
 func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
@@ -299,7 +301,7 @@ func (n *simNode) defaultRoutes() error {
 // reachesStore: the datastore is beyond the uplink.
 func (n *simNode) reachesStore() bool {
 	wire := n.Wire("eth0")
-	return !n.cut && wire != nil && !wire.Down && n.uplinkUp()
+	return !n.cut && wire != nil && !wire.Down && n.HasCarrier("eth0") && n.uplinkUp()
 }
 
 func (n *simNode) uplinkUp() bool {
@@ -406,7 +408,7 @@ func (n *simNode) UplinkUp() error {
 		return err
 	}
 	if n.world.top.hasIPv6() {
-		err := n.AddrAdd("eth0", underlayAddr(cidr.V6, n.world.top.segment(n.index), n.index+1))
+		err := n.AddrAdd("eth0", n.uplinkAddr(cidr.V6))
 		if err != nil && !errors.Is(err, driver.ErrExists) {
 			return err
 		}
@@ -416,14 +418,24 @@ func (n *simNode) UplinkUp() error {
 
 func (n *simNode) UplinkAddress(ip netip.Addr) error {
 	f := cidr.FamilyOf(ip)
-	old := underlayAddr(f, n.world.top.segment(n.index), n.index+1)
-	if err := n.AddrDel("eth0", old); err != nil {
-		return err
+	old := n.uplinkAddr(f)
+	if err := n.AddrDel("eth0", old); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return err // an IPv6 address goes by itself when the link goes down
 	}
+	n.addrs[f] = ip
 	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil {
 		return err
 	}
 	return n.defaultRoutes()
+}
+
+// uplinkAddr is the address of a family that the uplink has or had last.
+func (n *simNode) uplinkAddr(f cidr.Family) netip.Prefix {
+	own := underlayAddr(f, n.world.top.segment(n.index), n.index+1)
+	if moved := n.addrs[f]; moved.IsValid() {
+		return netip.PrefixFrom(moved, own.Bits())
+	}
+	return own
 }
 
 func (n *simNode) UplinkMTU(mtu int) error { return n.SetMTU("eth0", mtu) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // World is a set of hosts with a datastore, in which a scenario happens. Nodes
@@ -64,6 +65,9 @@ type Node interface {
 	Status() (Status, error)
 	Log() string
 	SubnetFile() string
+	// File and SetFile are the daemon's files behind its back; nil: none.
+	File(node.File) ([]byte, error)
+	SetFile(node.File, []byte) error
 	// SyncPods makes the node's bridge and pod what the subnet file says.
 	SyncPods() error
 
@@ -71,6 +75,8 @@ type Node interface {
 	UplinkUp() error
 	UplinkAddress(netip.Addr) error
 	UplinkMTU(int) error
+	// Carrier plugs the uplink's cable, or pulls it.
+	Carrier(on bool) error
 	// Isolate cuts the node off from everybody, Cut only from the store.
 	Isolate(bool) error
 	Cut(bool) error
@@ -90,6 +96,8 @@ type Kernel interface {
 	FlushFDB(dev string) error
 	FlushAddrs(dev string) error
 	SetSysctl(path, value string) error
+	// ReuseIndex deletes a device and gives its index to a stranger's.
+	ReuseIndex(dev, stranger string) error
 	Add(o dataplane.Object) error
 	Remove(o dataplane.Object) error
 	State(extent dataplane.Extent) (dataplane.State, error)

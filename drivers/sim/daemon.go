@@ -56,6 +56,12 @@ func (h *Host) NewDaemon(s *Store, opts DaemonOptions) *Daemon {
 	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles()}
 }
 
+// Second installs flanneld on the host once more, by mistake: with the same
+// files, and nothing that keeps the two apart.
+func (d *Daemon) Second() *Daemon {
+	return &Daemon{host: d.host, store: d.store, opts: d.opts, files: d.files}
+}
+
 // Host is where the daemon runs.
 func (d *Daemon) Host() *Host { return d.host }
 
@@ -163,9 +169,7 @@ func (d *Daemon) halt(length time.Duration, clock bool) {
 	}
 	d.note("halt", fmt.Sprintf("%s, clock stands: %t", length, clock))
 	p.halt()
-	if clock {
-		p.clock -= length // as long as it is halted, nobody reads it
-	}
+	p.suspended = clock
 	p.restart = d.host.world.After(length, d.host.name+": continue", p.resume)
 }
 

@@ -38,8 +38,9 @@ func (d *Daemon) SetFile(f node.File, data []byte) {
 func (d *Daemon) FailWrites(f node.File, err error) { d.files.fail[f] = err }
 
 // TearWrite lets the process die on its next write of a file, and leaves half
-// of the text there: what a disk holds after a power cut, if nobody cared.
-func (d *Daemon) TearWrite(f node.File) { d.files.torn[f] = true }
+// of the text there: what a disk holds after a power cut, if nobody cared. Or it
+// takes that back.
+func (d *Daemon) TearWrite(f node.File, on bool) { d.files.torn[f] = on }
 
 // replace is a write by the process.
 func (d *Daemon) replace(w node.Write) error {

@@ -36,11 +36,14 @@ type process struct {
 	plans  bool // a plan is under way
 	writes bool // writes are under way
 
-	halted   bool
-	restart  *Event   // what ends the halt
-	inbox    []func() // what arrived while halted
-	stopping bool
-	dead     bool
+	deaf      func() // hears no hints any more
+	halted    bool
+	haltedAt  time.Time
+	suspended bool     // its clock stands as long as it is halted
+	restart   *Event   // what ends the halt
+	inbox     []func() // what arrived while halted
+	stopping  bool
+	dead      bool
 }
 
 // processLabels are made once: they name every event of the process.
@@ -64,7 +67,7 @@ func newProcess(d *Daemon, opts node.Options) *process {
 // begin connects the process with its surroundings and gives it its first turn.
 func (p *process) begin() {
 	p.client.OnChange(p.viewChanged)
-	p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
+	p.deaf = p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
 	p.viewChanged()
 }
 
@@ -244,7 +247,7 @@ func (p *process) arrive(fn func()) {
 }
 
 func (p *process) halt() {
-	p.halted = true
+	p.halted, p.haltedAt = true, p.daemon.host.world.Now()
 	p.client.Freeze(true)
 }
 
@@ -253,6 +256,9 @@ func (p *process) resume() {
 		return
 	}
 	p.halted = false
+	if p.suspended { // as long as it was halted, nobody read its clock
+		p.clock -= p.daemon.host.world.Now().Sub(p.haltedAt)
+	}
 	inbox := p.inbox
 	p.inbox = nil
 	p.client.Freeze(false)
@@ -267,5 +273,5 @@ func (p *process) die() {
 	p.client.Close()
 	p.next.Cancel()
 	p.wake.Cancel()
-	p.daemon.host.OnHint(nil)
+	p.deaf()
 }

@@ -441,7 +441,7 @@ func TestDaemonTornWrite(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			c := newCluster(t, 9, 2, nil)
 			d := c.daemons[0]
-			d.TearWrite(f)
+			d.TearWrite(f, true)
 			c.start()
 			if !c.RunUntil(func() bool { return !d.Running() }, time.Minute) {
 				t.Fatal("the machine did not go down")

@@ -25,6 +25,9 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	for i, op := range ops {
 		err := ctx.Err()
 		if err == nil {
+			err = d.h.refusal()
+		}
+		if err == nil {
 			err = d.h.stack.apply(op)
 		}
 		if err != nil {
@@ -91,7 +94,7 @@ func (r *route) fact() driver.Route {
 }
 
 func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.h.readable(ctx); err != nil {
 		return dataplane.State{}, err
 	}
 	s := d.h.stack

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -16,10 +17,14 @@ type Host struct {
 	pods  []*Pod
 
 	hinting  *Event        // a hint under way
-	changed  func()        // who is told of hints in virtual time
+	changed  []*listener   // who is told of hints in virtual time
 	hints    chan struct{} // the same for who asks the driver
 	hintLoss float64
+	refuses  refusals
 }
+
+// listener is told of hints, until it is nobody.
+type listener struct{ hear func() }
 
 // NewHost adds a machine without links, with a name of its own.
 func (w *World) NewHost(name string) *Host {
@@ -52,8 +57,14 @@ func (h *Host) Name() string { return h.name }
 
 // OnHint lets fn happen, as an event of its own, each time the kernel hints
 // that something may have changed. It is the driver's Hints in virtual time.
-// There is one listener; nil ends it.
-func (h *Host) OnHint(fn func()) { h.changed = fn }
+// What it returns ends that.
+func (h *Host) OnHint(fn func()) (end func()) {
+	l := &listener{fn}
+	h.changed = append(h.changed, l)
+	return func() {
+		h.changed = slices.DeleteFunc(slices.Clone(h.changed), func(o *listener) bool { return o == l })
+	}
+}
 
 // LoseHints makes the kernel forget to hint with the given probability.
 func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
@@ -69,12 +80,12 @@ func (h *Host) hint() {
 	case h.hints <- struct{}{}:
 	default:
 	}
-	if h.changed == nil || h.hinting.Pending() {
+	if len(h.changed) == 0 || h.hinting.Pending() {
 		return
 	}
 	h.hinting = h.world.After(0, h.name+": hint", func() {
-		if h.changed != nil {
-			h.changed()
+		for _, l := range h.changed {
+			l.hear()
 		}
 	})
 }
@@ -87,7 +98,7 @@ func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire,
 		return nil, err
 	}
 	l := h.stack.link(name)
-	g.attach(l, underlayLatency)
+	g.attach(l, UnderlayLatency)
 	for _, a := range addrs {
 		if err := l.addAddr(a); err != nil {
 			return nil, fmt.Errorf("%s: address %s: %w", l.stack.name, a, err)

@@ -19,7 +19,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		if p.SourceSeen != l.pods[0].Addr(f) {
 			t.Errorf("%s: source seen %s, want the pod's own %s", f, p.SourceSeen, l.pods[0].Addr(f))
 		}
-		if want := 4 * underlayLatency; p.RTT != want {
+		if want := 4 * UnderlayLatency; p.RTT != want {
 			t.Errorf("%s: RTT %s, want %s", f, p.RTT, want)
 		}
 	}
@@ -245,7 +245,7 @@ func TestRouterBetweenSegments(t *testing.T) {
 	must(t, err)
 	p := l.await(t, l.pods[0].Ping(pod.Addr(cidr.V4), PingOptions{}))
 	wantDelivered(t, p)
-	if want := 8 * underlayLatency; p.RTT != want {
+	if want := 8 * UnderlayLatency; p.RTT != want {
 		t.Errorf("RTT %s, want %s", p.RTT, want)
 	}
 	if !slices.ContainsFunc(p.Path, func(h Hop) bool { return h.Where == "router" && h.What == "forward" }) {

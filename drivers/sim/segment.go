@@ -32,6 +32,11 @@ type Wire struct {
 	Down    bool    // the switch does not forward, which the link does not see
 	Group   int     // links of different groups do not see each other
 
+	Jitter    time.Duration // up to this much more latency, drawn for each frame
+	Reorder   float64       // probability that a frame is held back for a while
+	Duplicate float64       // probability that a frame comes twice
+
+	deny    []*stack // whose packets the switch does not hand to the link
 	segment *Segment
 	link    *link
 	name    string // of the link, in the world
@@ -39,8 +44,8 @@ type Wire struct {
 	capture *pcapWriter
 }
 
-// underlayLatency is what one wire of an underlay adds.
-const underlayLatency = 100 * time.Microsecond
+// UnderlayLatency is what one wire of an underlay adds.
+const UnderlayLatency = 100 * time.Microsecond
 
 // NewSegment adds an Ethernet.
 func (w *World) NewSegment(name string) *Segment {
@@ -182,6 +187,11 @@ func (w *Wire) send(frame []byte, p *Probe) {
 		s.drop(p, drop, w.name+" > "+to.name)
 		return
 	}
+	if to.denies(w, frame) {
+		s.drop(p, DropPartition, w.name+" > "+to.name)
+		return
+	}
+	delay, copies := w.Latency+to.Latency, 1
 	for _, end := range []*Wire{w, to} {
 		if end.MTU > 0 && len(frame) > end.MTU+etherLen {
 			s.drop(p, DropWireMTU, end.name)
@@ -191,12 +201,20 @@ func (w *Wire) send(frame []byte, p *Probe) {
 			s.drop(p, DropWireLoss, end.name)
 			return
 		}
+		d, c := end.disturb()
+		delay, copies = delay+d, copies+c
 	}
 	g.world.fold(frame)
-	g.world.After(w.Latency+to.Latency, to.arrives, func() {
-		to.record(frame)
-		to.link.receive(frame, p)
-	})
+	for ; copies > 0; copies-- {
+		arrived := frame
+		if copies > 1 {
+			arrived = slices.Clone(frame)
+		}
+		g.world.After(delay, to.arrives, func() {
+			to.record(arrived)
+			to.link.receive(arrived, p)
+		})
+	}
 }
 
 func (w *Wire) record(frame []byte) {

@@ -46,6 +46,7 @@ type Store struct {
 
 	stopped    bool
 	leaderless bool
+	denied     map[string]bool // clients without permission
 	faults     StoreFaults
 }
 
@@ -55,7 +56,7 @@ func (w *World) NewStore(opts StoreOptions) *Store {
 	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	opts.Ping = cmp.Or(opts.Ping, 10*time.Second)
-	s := &Store{world: w, opts: opts}
+	s := &Store{world: w, opts: opts, denied: map[string]bool{}}
 	s.clear()
 	return s
 }

@@ -51,7 +51,6 @@ type StoreClient struct {
 	fates  []StoreFate
 
 	cut     bool // partitioned off by command
-	denied  bool // has no permission
 	expired bool // its auth token is no longer good
 }
 
@@ -180,13 +179,10 @@ func (c *StoreClient) BreakStream() {
 	}
 }
 
-// Deny takes the client's permission away, or gives it back.
+// Deny takes the permission away from the client, and from all later ones of
+// its name, or gives it back.
 func (c *StoreClient) Deny(denied bool) {
-	c.denied = denied
-	if denied && c.stream != nil {
-		c.store.endStream(c.stream)
-		c.stream.end(errStoreDenied)
-	}
+	c.store.Deny(c.name, denied)
 }
 
 // ExpireToken makes the server forget who the client is. Its stream ends, and
@@ -251,7 +247,7 @@ func (c *StoreClient) refused() error {
 		return err
 	}
 	switch {
-	case c.denied:
+	case c.store.denied[c.name]:
 		return errStoreDenied
 	case c.expired:
 		c.expired = false // the client will have seen to it by the next time

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -52,10 +53,26 @@ var (
 	errStoreClosed      = errors.New("client is closed")
 )
 
+// Faults returns the chances of all faults at present.
+func (s *Store) Faults() StoreFaults { return s.faults }
+
 // SetFaults replaces the chances of all faults from now on.
 func (s *Store) SetFaults(f StoreFaults) {
 	s.faults = f
 	s.world.Note("store: faults", fmt.Sprintf("%+v", f))
+}
+
+// Deny takes the permission away from all clients of a name, those to come
+// included, or gives it back.
+func (s *Store) Deny(client string, on bool) {
+	s.denied[client] = on
+	s.world.Note(client+": store denied", fmt.Sprint(on))
+	for _, st := range slices.Clone(s.streams) {
+		if on && st.client.name == client {
+			s.endStream(st)
+			st.end(errStoreDenied)
+		}
+	}
 }
 
 // LoseLeader leaves the store without a leader for d: every request fails,

@@ -1,0 +1,331 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// strangeMAC is what a fault puts where a MAC of ours was.
+var strangeMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
+
+// fault n2 link flannel.1 delete|down|up|down-up|mac|mtu=1200|address=198.51.100.7/32
+func faultLink(_ *Session, _ string, n Node, a *args, _ string) error {
+	dev := a.word("device")
+	mtu, addr, what := 0, "", ""
+	a.integer("mtu", &mtu)
+	moved := a.text("address", &addr)
+	if mtu == 0 && !moved {
+		what = a.word("what to do to " + dev)
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	switch {
+	case mtu != 0:
+		return n.SetMTU(dev, mtu)
+	case moved:
+		return readdress(n, dev, addr)
+	}
+	switch what {
+	case "delete":
+		return n.LinkDelete(dev)
+	case "down":
+		return n.LinkDown(dev)
+	case "up":
+		return n.LinkUp(dev)
+	case "down-up":
+		if err := n.LinkDown(dev); err != nil {
+			return err
+		}
+		return n.LinkUp(dev)
+	case "mac":
+		return n.SetMAC(dev, strangeMAC)
+	}
+	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, mtu=N or address=IP/N", what)
+}
+
+// readdress puts a stranger's address in the place of all that a device has.
+func readdress(n Node, dev, addr string) error {
+	p, err := netip.ParsePrefix(addr)
+	if err != nil {
+		return fmt.Errorf("address=%s: %w", addr, err)
+	}
+	if err := n.FlushAddrs(dev); err != nil {
+		return err
+	}
+	return n.Add(dataplane.Addr{Link: dev, Prefix: p})
+}
+
+// fault n2 flush routes|neigh|fdb|addr flannel.1
+func faultFlush(_ *Session, _ string, n Node, a *args, _ string) error {
+	what, dev := a.word("what to flush"), a.word("device")
+	if err := a.done(); err != nil {
+		return err
+	}
+	flush, known := map[string]func(string) error{
+		"routes": n.FlushRoutes, "neigh": n.FlushNeigh, "fdb": n.FlushFDB, "addr": n.FlushAddrs,
+	}[what]
+	if !known {
+		return fmt.Errorf("fault flush %s: want routes, neigh, fdb or addr", what)
+	}
+	return flush(dev)
+}
+
+// fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
+// fault n2 uplink twin=n1: n2 gets the address that n1 has, until the heal
+func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
+	var addr, twin string
+	mtu := 0
+	a.integer("mtu", &mtu)
+	moved, doubled := a.text("address", &addr), a.text("twin", &twin)
+	down, up, bounce := a.flag("down"), a.flag("up"), a.flag("down-up")
+	if err := a.done(); err != nil {
+		return err
+	}
+	switch {
+	case down || up:
+		do := n.UplinkUp
+		if down {
+			do = n.UplinkDown
+		}
+		return s.lasting(name+" uplink", down, do, n.UplinkUp)
+	case bounce:
+		if err := n.UplinkDown(); err != nil {
+			return err
+		}
+		return n.UplinkUp()
+	case mtu > 0:
+		s.mtus[name] = mtu
+		return n.UplinkMTU(mtu)
+	case doubled:
+		return s.doubleAddress(name, n, twin)
+	case moved:
+		ip, err := netip.ParseAddr(addr)
+		if err != nil {
+			return err
+		}
+		s.moved[name] = ip
+		return n.UplinkAddress(ip)
+	}
+	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE or mtu=N")
+}
+
+// doubleAddress gives a node the address of another, and its own one back when
+// all is healed. Whose a record is says the address, and which of the two has
+// it nobody can tell: for that time both go by the name of the other.
+func (s *Session) doubleAddress(name string, n Node, twin string) error {
+	own, other, err := s.indexes(name, twin)
+	if err != nil {
+		return err
+	}
+	f := s.top.Families[0]
+	if _, already := s.moved[name]; already || own == other {
+		return fmt.Errorf("%s has another address than its own already", name)
+	}
+	before := s.address(own, f)
+	theirs := s.address(other, f)
+	s.moved[name] = theirs
+	return s.lasting(name+" twin", true, func() error { return n.UplinkAddress(theirs) }, func() error {
+		delete(s.moved, name)
+		return n.UplinkAddress(before)
+	})
+}
+
+// indexes finds two nodes' numbers, from 0.
+func (s *Session) indexes(a, b string) (i, j int, err error) {
+	i, j = -1, -1
+	for k, name := range s.top.nodeNames() {
+		if name == a {
+			i = k
+		}
+		if name == b {
+			j = k
+		}
+	}
+	if i < 0 || j < 0 {
+		return 0, 0, fmt.Errorf("no node %q or %q", a, b)
+	}
+	return i, j, nil
+}
+
+// fault n2 carrier off|on
+func faultCarrier(s *Session, name string, n Node, a *args, _ string) error {
+	off := a.flag("off")
+	if !off && !a.flag("on") {
+		return errors.New("fault carrier: want off or on")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	return s.switched(name+" carrier", off, func(off bool) error { return n.Carrier(!off) })
+}
+
+// fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1
+func faultSysctl(_ *Session, _ string, n Node, a *args, _ string) error {
+	for _, path := range sortedKeys(a.pairs) {
+		value := a.pairs[path]
+		delete(a.pairs, path)
+		if err := n.SetSysctl(path, value); err != nil {
+			return err
+		}
+	}
+	return a.done()
+}
+
+// fault n2 add|remove, with objects in canonical form as input
+func faultObjects(do func(Node, dataplane.Object) error) breaking {
+	return func(_ *Session, _ string, n Node, a *args, input string) error {
+		if err := a.done(); err != nil {
+			return err
+		}
+		for _, line := range strings.Split(input, "\n") {
+			o, err := dataplane.ParseObject(line)
+			if err != nil {
+				return err
+			}
+			if err := do(n, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// fault n2 shadow n3 via=192.168.64.253: somebody's route to n3's subnet
+// instead of ours; without via= it leads to the router of n2's segment
+func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
+	peer, via := a.word("peer"), ""
+	given := a.text("via", &via)
+	if err := a.done(); err != nil {
+		return err
+	}
+	i, _, err := s.indexes(name, peer)
+	if err != nil {
+		return err
+	}
+	f := s.top.Families[0]
+	gateway := underlayAddr(f, s.top.segment(i), routerHost).Addr()
+	if given {
+		if gateway, err = netip.ParseAddr(via); err != nil {
+			return fmt.Errorf("via=%s: %w", via, err)
+		}
+	}
+	key, err := s.unroute(n, peer, f)
+	if err != nil {
+		return err
+	}
+	return n.Add(dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot})
+}
+
+// fault n2 unroute n3: n2's routes to n3 go
+func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
+	peer := a.word("peer")
+	if err := a.done(); err != nil {
+		return err
+	}
+	for _, f := range s.top.Families {
+		if _, err := s.unroute(n, peer, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unroute removes a node's route to a peer's subnet, if it has one, and
+// returns what it was known by.
+func (s *Session) unroute(n Node, peer string, f cidr.Family) (dataplane.RouteKey, error) {
+	r, err := s.recordOf(peer)
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	extent, err := s.extent()
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	state, err := n.State(extent)
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	l, _ := r.lease()
+	key := dataplane.RouteKey{Dst: l.Key.Of(f)}
+	if ours, ok := state.Routes[key]; ok {
+		return key, n.Remove(ours)
+	}
+	return key, nil
+}
+
+// fault n2 index flannel.1: the device goes, and a stranger's gets its index
+func faultIndex(s *Session, name string, n Node, a *args, _ string) error {
+	dev := a.word("device")
+	if err := a.done(); err != nil {
+		return err
+	}
+	stranger := "stranger0"
+	return s.lasting(name+" "+stranger, true, func() error { return n.ReuseIndex(dev, stranger) }, func() error {
+		if err := n.LinkDelete(stranger); !errors.Is(err, driver.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// fault n2 ops ENOBUFS|EBUSY|EEXIST|ENOENT [chance=0.3|next=5]|heal: the
+// kernel refuses changes, each with that probability or the next five
+func faultOps(s *Session, name string, n Node, a *args, _ string) error {
+	what, odds, next := a.word("error"), 1.0, 0
+	a.fraction("chance", &odds)
+	a.integer("next", &next)
+	if err := a.done(); err != nil {
+		return err
+	}
+	sn, err := simulated(n)
+	if err != nil {
+		return err
+	}
+	refused, known := map[string]error{
+		"ENOBUFS": sim.ErrNoBuffers, "EBUSY": sim.ErrBusy, "EEXIST": sim.ErrExists, "ENOENT": sim.ErrNotFound, "heal": nil,
+	}[what]
+	switch {
+	case !known:
+		return fmt.Errorf("fault ops %s: want ENOBUFS, EBUSY, EEXIST, ENOENT or heal", what)
+	case next > 0:
+		sn.RefuseNextOps(refused, next)
+		return nil
+	case refused == nil:
+		odds = 0
+	}
+	set := func(p float64) func() error { return func() error { sn.RefuseOps(refused, p); return nil } }
+	return s.lasting(name+" ops", odds > 0, set(odds), set(0))
+}
+
+// fault n2 looks [chance=0.5]: the kernel's tables cannot be read
+func faultLooks(s *Session, name string, n Node, a *args, _ string) error {
+	return s.chancy(name+" looks", n, a, (*simNode).refuseLooks)
+}
+
+// fault n2 hints [chance=0.5]: the kernel's hints are lost
+func faultHints(s *Session, name string, n Node, a *args, _ string) error {
+	return s.chancy(name+" hints", n, a, (*simNode).loseHints)
+}
+
+// chancy sets a probability that stays until the heal; 1 if none is given.
+func (s *Session) chancy(what string, n Node, a *args, set func(*simNode, float64)) error {
+	odds := 1.0
+	a.fraction("chance", &odds)
+	if err := a.done(); err != nil {
+		return err
+	}
+	sn, err := simulated(n)
+	if err != nil {
+		return err
+	}
+	to := func(p float64) func() error { return func() error { set(sn, p); return nil } }
+	return s.lasting(what, odds > 0, to(odds), to(0))
+}
