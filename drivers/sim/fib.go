@@ -41,11 +41,12 @@ func (r *route) same(o *route) bool {
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
-// twin reports whether the kernel takes two routes of one key for the same:
-// with IPv6 whoever made them.
+// twin reports whether the kernel takes a new route of the same key for one
+// that is there: with IPv6 whoever made them, if it is one of several paths.
 func (r *route) twin(o *route) bool {
 	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 {
-		return r.link == o.link && r.via == o.via
+		same := func(h hop) bool { return h.link == o.link && h.via == o.via }
+		return same(r.hop) || slices.ContainsFunc(r.more, same)
 	}
 	return r.same(o)
 }
@@ -122,6 +123,11 @@ func (f *fib) delete(want dataplane.Route) error {
 // appendHop makes a route a further path of the first of its metric that can
 // have several, as the kernel does for IPv6, and reports whether there is one.
 func (f *fib) appendHop(r *route) bool {
+	for _, o := range f.byDst[r.dst] {
+		if o.metric == r.metric && o.twin(r) {
+			return false // to be refused
+		}
+	}
 	for _, o := range f.byDst[r.dst] {
 		if o.metric == r.metric && o.via.IsValid() && r.via.IsValid() {
 			o.more = append(o.more, r.hop)

@@ -61,7 +61,7 @@ func apart(steps []Step) []Step {
 }
 
 // Case prints the steps as a case of package drivertest, to be recorded from
-// Linux with -rewrite. Refused deeds, which a case cannot hold, are comments.
+// Linux with -rewrite.
 func Case(steps []Step, m *Mismatch) string {
 	var b strings.Builder
 	host := false // the block is one of deeds, and open
@@ -79,8 +79,8 @@ func Case(steps []Step, m *Mismatch) string {
 			b.WriteString("host\n")
 		}
 		host = true
-		if i == m.Step && m.What == "outcome" {
-			fmt.Fprintf(&b, "# Linux: %s, simulator: %s\n", m.Real, m.Sim)
+		if i == m.Step && m.What == "outcome" && m.Real == "refused" {
+			b.WriteString("! ")
 		}
 		b.WriteString(string(step) + "\n")
 	}

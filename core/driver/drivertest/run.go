@@ -18,7 +18,8 @@ const testdata = "../../core/driver/drivertest/testdata"
 
 // Run runs every case, each file in a fresh world. The commands of a file are
 //
-//	host                  deeds, one a line (see [ParseDeed]), which must succeed
+//	host                  deeds, one a line (see [ParseDeed]), which must succeed,
+//	                      or with "! " before them, which must be refused
 //	apply                 ops, one a line; prints "ok" or the error's class for each
 //	observe links=(…) networks=(…) sysctls=(…)
 //	                      prints the State
@@ -63,12 +64,13 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 
 func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
 	for line := range lines(d.Input) {
-		deed, err := ParseDeed(line)
+		text, refused := strings.CutPrefix(line, "! ")
+		deed, err := ParseDeed(text)
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		if err := r.world.Do(t.Context(), deed); err != nil {
-			d.Fatalf(t, "%s: %v", line, err)
+		if err := r.world.Do(t.Context(), deed); refused != (err != nil) {
+			d.Fatalf(t, "%s: error %v", line, err)
 		}
 	}
 	return ""

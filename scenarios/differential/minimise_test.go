@@ -1,0 +1,139 @@
+package differential_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/sim/simtest"
+	"github.com/flanneld/flannel/scenarios/differential"
+)
+
+// deaf is a host that mishears a flush of neighbours.
+type deaf struct{ simtest.Host }
+
+func (d deaf) Do(ctx context.Context, deed drivertest.Deed) error {
+	if deed.Verb == drivertest.FlushNeighs {
+		deed.Verb = drivertest.FlushFDB
+	}
+	return d.Host.Do(ctx, deed)
+}
+
+// lame is one that refuses it.
+type lame struct{ simtest.Host }
+
+func (l lame) Do(ctx context.Context, deed drivertest.Deed) error {
+	if deed.Verb == drivertest.FlushNeighs {
+		return errors.New("no")
+	}
+	return l.Host.Do(ctx, deed)
+}
+
+// TestDefectIsFound plants a defect and sees it found, shrunk and printed.
+func TestDefectIsFound(t *testing.T) {
+	honest := func() (differential.World, error) { return simtest.NewHost(1), nil }
+	limping := func() (differential.World, error) { return lame{simtest.NewHost(1)}, nil }
+	const observed = `observe links=(eth0, eth1, flannel.1, flannel-v6.1, flannel.2, gone0) networks=(0.0.0.0/0, ::/0)
+----
+
+facts
+----
+`
+	for name, c := range map[string]struct {
+		real, sim func() (differential.World, error)
+		what      string
+		want      string
+	}{
+		"silent": {
+			honest, func() (differential.World, error) { return deaf{simtest.NewHost(1)}, nil }, "observe",
+			`host
+add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
+----
+
+apply
+add neigh 10.5.3.7 lladdr 02:00:00:00:00:03 dev eth0
+----
+
+host
+flush-neighs eth0
+----
+
+` + observed,
+		},
+		"refused": {
+			honest, limping, "outcome", `host
+add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
+flush-neighs eth0
+----
+
+` + observed,
+		},
+		"not refused": {
+			limping, honest, "outcome", `host
+add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
+! flush-neighs eth0
+----
+
+` + observed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			worlds := differential.Worlds{Real: c.real, Sim: c.sim}
+			steps, m, err := worlds.Minimise(t.Context(), []differential.Step{
+				"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
+				"add link eth1 type ethernet mtu 1500 mac 02:00:00:00:00:02 up",
+				"apply add addr 10.5.1.0/32 dev eth0\nadd neigh 10.5.3.7 lladdr 02:00:00:00:00:03 dev eth0\nadd addr 10.5.1.1/24 dev eth0",
+				"mtu eth1 1400",
+				"flush-neighs eth0",
+				"down eth1",
+			})
+			if err != nil || m == nil || m.What != c.what {
+				t.Fatalf("mismatch %+v, error %v", m, err)
+			}
+			if diff := cmp.Diff(c.want, differential.Case(steps, m)); diff != "" {
+				t.Errorf("case (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestGenerate: equal bytes make equal runs, and runs hold
+// deeds and ops of every kind.
+func TestGenerate(t *testing.T) {
+	kinds := map[string]bool{}
+	for seed := range uint64(200) {
+		run := draw(seed)
+		if diff := cmp.Diff(run, draw(seed)); diff != "" {
+			t.Fatalf("seed %d makes two runs:\n%s", seed, diff)
+		}
+		if len(run) > differential.MaxSteps {
+			t.Errorf("seed %d: %d steps", seed, len(run))
+		}
+		for _, step := range run {
+			ops, isOps := strings.CutPrefix(string(step), "apply ")
+			for line := range strings.Lines(ops) {
+				words := strings.Fields(line)
+				kinds[words[0]] = true
+				if isOps {
+					kinds["apply "+words[0]+" "+words[1]] = true
+				}
+			}
+		}
+	}
+	want := []string{"add", "append", "learn", "del", "up", "down", "carrier-on", "carrier-off", "mtu", "mac",
+		"flush-addrs", "flush-routes", "flush-neighs", "flush-fdb", "add-blackhole"}
+	for _, verb := range []string{"add", "replace", "del"} {
+		for _, kind := range []string{"link", "addr", "route", "neigh", "fdb", "sysctl"} {
+			want = append(want, "apply "+verb+" "+kind)
+		}
+	}
+	for _, kind := range want {
+		if !kinds[kind] {
+			t.Errorf("no run has a step of kind %q", kind)
+		}
+	}
+}
