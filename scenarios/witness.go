@@ -41,6 +41,7 @@ func (s *Session) Recording(about report.About, failure string) report.Recording
 	if s.world != nil {
 		r.look(at)
 	}
+	r.tellLogs()
 	if failure == "" && r.failed != nil {
 		failure = r.failed.Error()
 	}
@@ -231,7 +232,7 @@ type watchedWorld struct {
 }
 
 // lookPause is how often at most: a look asks every daemon and kernel.
-const lookPause = 250 * time.Millisecond
+const lookPause = 100 * time.Millisecond
 
 // Until implements [World].
 func (w *watchedWorld) Until(within time.Duration, cond func() error) error {
@@ -255,8 +256,12 @@ func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) 
 	return r, err
 }
 
-// tellLogs tells what the daemons logged since the last time.
+// tellLogs tells what real daemons logged since the last time. When they did,
+// by the clock of this world, is known only to about the time between two looks.
 func (r *witness) tellLogs() {
+	if r.sim != nil || r.session.world == nil {
+		return
+	}
 	for _, name := range r.session.top.nodeNames() {
 		n, err := r.session.world.Node(name)
 		if err != nil {
@@ -264,8 +269,22 @@ func (r *witness) tellLogs() {
 		}
 		log := n.Log()
 		for line := range strings.Lines(log[min(r.logged[name], len(log)):]) {
-			r.Event(r.now(), name, "log", strings.TrimSpace(line))
+			kind, text := logLine(line)
+			r.Event(r.now(), name, kind, text)
 		}
 		r.logged[name] = len(log)
 	}
+}
+
+// logLine reads "I1121 03:34:01.568674 9502 log.go:18] kind: text".
+func logLine(line string) (kind, text string) {
+	line = strings.TrimSpace(line)
+	if _, rest, ok := strings.Cut(line, "] "); ok {
+		line = rest
+	}
+	kind, text, ok := strings.Cut(line, ": ")
+	if !ok || strings.ContainsAny(kind, " \"") {
+		return "log", line
+	}
+	return kind, text
 }

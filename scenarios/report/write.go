@@ -38,10 +38,9 @@ func Write(out io.Writer, rec Recording) error {
 	if err != nil {
 		return fmt.Errorf("report page: %w", err)
 	}
-	// Marshal escapes what would end a script element.
-	data, err := json.Marshal(rec)
+	data, err := encode(&rec)
 	if err != nil {
-		return fmt.Errorf("report data: %w", err)
+		return err
 	}
 	why, err := json.Marshal(reasons())
 	if err != nil {

@@ -89,7 +89,7 @@ function toT(x) {
 function clock(us) {
   const s = us / 1e6;
   if (s >= 3600) return Math.floor(s / 3600) + "h" + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m" + (s % 60).toFixed(1).padStart(4, "0") + "s";
-  return s >= 600 ? Math.floor(s / 60) + "m" + (s % 60).toFixed(1).padStart(4, "0") + "s" : s.toFixed(s < 60 ? 4 : 2) + "s";
+  return s >= 60 ? Math.floor(s / 60) + "m" + (s % 60).toFixed(2).padStart(5, "0") + "s" : s.toFixed(4) + "s";
 }
 const short = us => us < 1000 ? us + "µs" : us < 1e6 ? +(us / 1e3).toPrecision(3) + "ms" : us < 6e7 ? +(us / 1e6).toPrecision(4) + "s" : clock(us);
 const placeOf = where => where.includes(".") ? "pod on " + where.split(".")[0] : where;

@@ -41,14 +41,15 @@ function drawReach(t) {
 
 function drawPacket(t) {
   const p = chosen;
-  $("pathnote").textContent = p ? `The line is the way of the packet from ${p.From} to ${p.To}, sent ${p.After ? "after the end" : "at " + clock(p.At)}.` : "";
+  $("pathnote").textContent = p && p.Path >= 0 ? `The line is the way of the packet from ${p.From} to ${p.To}, sent ${p.After ? "after the end" : "at " + clock(p.At)}.` : "";
   if (!p) return $("path").replaceChildren(make("p", { class: "hint" }, "No packet had been sent by then."));
   const hops = p.Path >= 0 ? rec.Paths[p.Path] : [];
   const words = p.OK ? `✓ arrived${p.Source ? ", but seen as " + p.Source : ""}` : `✕ lost${p.Where ? " at " + placeOf(p.Where) : ""}: ${reasons[p.Drop] || p.Drop || "no answer"} (${[p.Drop, p.Detail].filter(Boolean).join(" ")})`;
+  const unknown = hops.length ? null : make("p", { class: "hint" }, "Its way is not known: a real kernel does not tell, and of very many packets only some are kept.");
   $("path").replaceChildren(
     make("h3", {}, `${p.From} → ${p.To}, sent ${p.After ? "after the end, to see who reaches whom" : "at " + clock(p.At)}${p.Count > 1 ? `, and ${p.Count - 1} more alike until ${clock(p.Last)}` : ""}`),
     make("p", { class: "verdict " + (p.OK ? "ok" : "bad") }, words),
-    make("ol", { class: "hops" }, ...hops.map(h => make("li", { class: h.What === "drop" ? "drop" : "" },
+    unknown || make("ol", { class: "hops" }, ...hops.map(h => make("li", { class: h.What === "drop" ? "drop" : "" },
       make("span", { class: "at" }, "+" + short(h.After)), make("span", {}, placeOf(h.Where)), make("span", {}, `${h.What} ${h.Detail || ""}`)))));
 }
 
