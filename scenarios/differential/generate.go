@@ -16,6 +16,9 @@ const MaxSteps = 60
 // Generate draws a run. Equal bytes make equal runs; it ends with the bytes.
 func Generate(data []byte) []Step {
 	g := &generator{data: data}
+	if g.n(2) == 1 {
+		g.narrow, g.shift = 2+g.n(4), g.n(256)
+	}
 	for _, line := range []string{
 		"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
 		"add addr 192.168.64.3/24 dev eth0",
@@ -77,6 +80,9 @@ type generator struct {
 	data  []byte
 	steps []Step
 	past  []string // the objects that steps were about
+	// Half of the runs draw from a part of all words only, another part each:
+	// what is done more often meets more of what was done before.
+	narrow, shift int
 }
 
 // n draws a number below k, which is at most 256. Without bytes it is 0.
@@ -90,7 +96,13 @@ func (g *generator) n(k int) int {
 }
 
 // one draws one of the words.
-func (g *generator) one(words ...string) string { return words[g.n(len(words))] }
+func (g *generator) one(words ...string) string {
+	i := g.n(len(words))
+	if g.narrow > 0 {
+		i = (i%g.narrow + g.shift) % len(words)
+	}
+	return words[i]
+}
 
 // maybe returns the text in one case of k.
 func (g *generator) maybe(k int, text string) string {
