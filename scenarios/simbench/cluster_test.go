@@ -1,0 +1,156 @@
+package simbench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+const (
+	config  = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
+	device  = "flannel.1"
+	patient = 5 * time.Minute // of virtual time, for a cluster to come to rest
+)
+
+// extent is where all of the overlay is on a host.
+var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+
+// gateway is where all hosts send what is not for their segment. Nobody is there.
+var gateway = netip.MustParseAddr("172.31.255.254")
+
+// cluster is a world of hosts on one segment, each with its flanneld.
+type cluster struct {
+	*sim.World
+	b       *testing.B
+	segment *sim.Segment
+	store   *sim.Store
+	daemons []*sim.Daemon // the running ones
+	made    int           // hosts ever made
+	events  int
+	rng     *rand.Rand
+}
+
+// newCluster makes a world with that many hosts, whose daemons are not started.
+func newCluster(b *testing.B, nodes int) *cluster {
+	c := &cluster{World: sim.NewWorld(1), b: b}
+	c.Always("count", func() error { c.events++; return nil })
+	c.rng = c.Rand("cluster")
+	c.segment = c.NewSegment("lan")
+	c.store = c.NewStore(sim.StoreOptions{})
+	c.must(c.store.Put("config", config, 0))
+	for range nodes {
+		c.join()
+	}
+	return c
+}
+
+func (c *cluster) must(err error) {
+	c.b.Helper()
+	if err != nil {
+		c.b.Fatal(err)
+	}
+}
+
+// join adds a host with a daemon, not yet started.
+func (c *cluster) join() *sim.Daemon {
+	c.made++
+	h := c.NewHost(fmt.Sprintf("n%d", c.made))
+	address := netip.AddrFrom4([4]byte{172, 16, byte(c.made >> 8), byte(c.made)})
+	_, err := h.AddUplink("eth0", c.segment, netip.PrefixFrom(address, 12))
+	c.must(err)
+	c.must(h.DefaultRoute(gateway))
+	h.Forward()
+	d := h.NewDaemon(c.store, sim.DaemonOptions{})
+	c.daemons = append(c.daemons, d)
+	return d
+}
+
+// leave ends a daemon and lets its lease run out, which others see as its deletion.
+func (c *cluster) leave(d *sim.Daemon) {
+	key, ok := d.Node().Holding()
+	if !ok {
+		c.b.Fatalf("%s leaves without a lease", d.Host().Name())
+	}
+	d.Kill()
+	c.must(c.store.Revoke("subnets/" + key.String()))
+	for i, o := range c.daemons {
+		if o == d {
+			c.daemons = append(c.daemons[:i], c.daemons[i+1:]...)
+		}
+	}
+}
+
+// settle lets time pass until every running node is ready with all peers.
+func (c *cluster) settle() {
+	c.b.Helper()
+	for began := c.Now(); ; c.Run(time.Second) {
+		why := c.unsettled()
+		if why == "" {
+			return
+		}
+		if c.must(c.Err()); c.Now().Sub(began) > patient {
+			c.b.Fatalf("not settled after %s: %s", patient, why)
+		}
+	}
+}
+
+// unsettled names a node that is not where it should be, and why.
+func (c *cluster) unsettled() string {
+	for _, d := range c.daemons {
+		s := d.Status()
+		if !s.Ready || s.Peers != len(c.daemons)-1 || s.Programmed != c.store.Snapshot().Revision {
+			return fmt.Sprintf("%s has %d of %d peers at revision %d of %d; %s", d.Host().Name(), s.Peers,
+				len(c.daemons)-1, s.Programmed, c.store.Snapshot().Revision, strings.Join(s.Reasons, ", "))
+		}
+	}
+	return ""
+}
+
+// verify asks kernels and packets instead of daemons, of some nodes.
+func (c *cluster) verify() {
+	c.b.Helper()
+	var pods []*sim.Pod
+	for _, i := range c.rng.Perm(len(c.daemons))[:5] {
+		d := c.daemons[i]
+		state, err := d.Host().Driver().Observe(context.Background(), extent)
+		c.must(err)
+		maps.DeleteFunc(state.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
+		if n := len(c.daemons) - 1; len(state.Routes) != n || len(state.Neighs) != n || len(state.FDB) != n {
+			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(), len(state.Routes), len(state.Neighs), len(state.FDB), n)
+		}
+		key, _ := d.Node().Holding()
+		pod, err := d.Host().NewPod(fmt.Sprintf("%s.pod%d", d.Host().Name(), len(pods)), 1450, key.V4)
+		c.must(err)
+		pods = append(pods, pod)
+	}
+	for i, from := range pods {
+		to := pods[(i+1)%len(pods)]
+		p := from.Ping(to.Addr(cidr.V4), sim.PingOptions{})
+		if c.RunUntil(p.Done, time.Minute); !p.Delivered {
+			c.b.Fatalf("%s", p)
+		}
+	}
+}
+
+// faults are what may befall a host; each is healed by flannel alone.
+var faults = []func(h *sim.Host) error{
+	func(h *sim.Host) error { return h.LinkDelete(device) },
+	func(h *sim.Host) error {
+		if err := h.LinkDown(device); err != nil {
+			return err
+		}
+		return h.LinkUp(device)
+	},
+	func(h *sim.Host) error { return h.FlushRoutes(device) },
+	func(h *sim.Host) error { return h.FlushNeigh(device) },
+	func(h *sim.Host) error { return h.FlushFDB(device) },
+}

@@ -1,0 +1,62 @@
+package simbench
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// oneCore keeps a benchmark, its garbage collector included, to one core.
+func oneCore(b *testing.B) {
+	before := runtime.GOMAXPROCS(1)
+	b.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+// meter measures what a stretch of virtual time costs.
+type meter struct {
+	wall    time.Time
+	cpu     time.Duration
+	virtual time.Time
+	events  int
+}
+
+// measure begins with a memory that holds nothing of what was before.
+func measure(c *cluster) meter {
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forget the peak; without it the peak is the process's
+	return meter{wall: time.Now(), cpu: cpuTime(), virtual: c.Now(), events: c.events}
+}
+
+// report says what it cost. CPU time is what to compare on a machine that has
+// other work to do.
+func (m meter) report(b *testing.B, c *cluster) {
+	cpu := (cpuTime() - m.cpu).Seconds()
+	b.ReportMetric(c.Now().Sub(m.virtual).Seconds()/time.Since(m.wall).Seconds(), "virtual/wall")
+	b.ReportMetric(float64(c.events-m.events)/cpu, "events/cpu-s")
+	b.ReportMetric(cpu, "cpu-s/op")
+	b.ReportMetric(peakMB(b), "peak-MB")
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMB is the most memory the process had at once.
+func peakMB(b *testing.B) float64 {
+	text, err := os.ReadFile("/proc/self/status")
+	m := highWater.FindSubmatch(text)
+	if err != nil || m == nil {
+		b.Fatalf("no peak in /proc/self/status: %v", err)
+	}
+	kb, _ := strconv.ParseFloat(string(m[1]), 64)
+	return kb / 1024
+}
