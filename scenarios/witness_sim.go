@@ -143,7 +143,7 @@ const mostAfter = 24
 func (s *simWitness) end() {
 	s.world.World.OnNote(nil)
 	s.after = true
-	names := s.session.running()
+	names := s.session.top.nodeNames()
 	if len(names) > mostAfter || s.world.World.Err() != nil {
 		return
 	}

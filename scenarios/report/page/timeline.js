@@ -14,7 +14,7 @@ const fillOf = kind => ["down", "paused", "stale", "fenced"].includes(kind) ? `u
 function lanes(bands) {
   const ends = [];
   return bands.map(b => {
-    let lane = ends.findIndex(end => end <= b.x);
+    let lane = ends.findIndex(end => end <= b.left);
     if (lane < 0) lane = ends.length;
     ends[lane] = Math.max(b.x + b.width, b.x + 40);
     return { ...b, lane };
@@ -53,7 +53,12 @@ function faultRows(parts, y, x) {
   const began = new Set(rec.Bands.map(b => b.Step));
   const deeds = rec.Steps.filter((s, i) => s.Fault && !began.has(i)).map(s => ({ x: x(s.From), width: 0, text: s.Text }));
   const bands = rec.Bands.map(b => ({ x: x(b.From), width: x(bandEnd(b)) - x(b.From), text: rec.Steps[b.Step] ? rec.Steps[b.Step].Text : b.What }));
-  const placed = lanes([...bands, ...deeds].sort((a, b) => a.x - b.x));
+  for (const p of [...bands, ...deeds]) {
+    p.text = p.text.replace(/^fault /, "");
+    p.before = p.width <= 60 && p.x > gutter + plotWidth - 110; // its text stands before it
+    p.left = p.before ? p.x - p.text.length * 6.6 - 14 : p.x;
+  }
+  const placed = lanes([...bands, ...deeds].sort((a, b) => a.left - b.left));
   parts.push(label("faults", y + 12));
   if (!placed.length) parts.push(make("text", { x: gutter + 2, y: y + 12, class: "small" }, "none"));
   for (const p of placed) {
@@ -62,9 +67,10 @@ function faultRows(parts, y, x) {
       ? make("rect", { x: p.x, y: top + 2, width: p.width, height: 13, rx: 2, fill: "var(--bad-soft)", stroke: "var(--bad)" })
       : make("path", { d: `M${p.x},${top + 2} l6,12 h-12 z`, fill: "var(--bad)" });
     const inside = p.width > 60, start = inside ? p.x + 5 : p.x + Math.max(p.width, 8) + 4;
-    const end = inside ? p.x + p.width : placed.filter(o => o.lane === p.lane && o.x > p.x).reduce((m, o) => Math.min(m, o.x), gutter + plotWidth);
-    parts.push(make("g", {}, make("title", {}, p.text), shape,
-      make("text", { x: start, y: top + 13, class: "small" }, fit(p.text.replace(/^fault /, ""), end - start - 4))));
+    const end = inside ? p.x + p.width : placed.filter(o => o.lane === p.lane && o.x > p.x).reduce((m, o) => Math.min(m, o.left), gutter + plotWidth);
+    const text = p.before ? make("text", { x: p.x - 9, y: top + 13, class: "small", "text-anchor": "end" }, p.text)
+      : make("text", { x: start, y: top + 13, class: "small" }, fit(p.text, end - start - 4));
+    parts.push(make("g", {}, make("title", {}, p.text), shape, text));
   }
   return y + Math.max(1, ...placed.map(p => p.lane + 1)) * 18 + 6;
 }
