@@ -71,8 +71,15 @@ clean: ## remove bin/
 
 ##@ Check
 
+# What the tests can use is installed first, in a make of its own: the compiler
+# that the race detector needs may be among it.
 .PHONY: test
-test: check build bin/testsum ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
+test: ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
+	@hack/deps || true
+	@$(MAKE) run-tests
+
+.PHONY: run-tests
+run-tests: check build bin/testsum
 	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' -- \
 		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
