@@ -206,7 +206,7 @@ func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
 			switch {
 			case want != nil && r.link != want:
 			case f.family == cidr.V4 && r.scope != dataplane.ScopeLink:
-			case r.via.IsValid():
+			case f.family == cidr.V6 && r.via.IsValid():
 				return nil
 			default:
 				return r.link
