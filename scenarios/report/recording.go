@@ -18,7 +18,7 @@ type Recording struct {
 	Events   []Event
 	Probes   []Probe
 	Paths    [][]Hop  // by Probe.Path
-	Texts    []string // by index, as used by Shortage and State
+	Texts    []string // by index, which Shortage and State hold
 	Omitted  int      // events and paths beyond what a page can hold
 }
 
@@ -74,8 +74,7 @@ type StateChange struct {
 	State
 }
 
-// State is what a node says of itself. Reasons and Subnet are indices into
-// the recording's texts.
+// State is what a node says of itself.
 type State struct {
 	Life     string // "running", "paused", "down", or "exited" with a status
 	Phase    string
