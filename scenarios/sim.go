@@ -366,14 +366,15 @@ func (n *simNode) SyncPods() error {
 	if text == n.subnet && n.pod != nil {
 		return nil
 	}
+	key := subnetfile.Previous([]byte(text))
+	_, after, _ := strings.Cut(text, "FLANNEL_MTU=")
+	if _, err := fmt.Sscanf(after, "%d", &n.mtu); err != nil {
+		return fmt.Errorf("subnet file %q: MTU: %w", text, err)
+	}
 	if n.pod != nil {
 		if err := n.removePod(); err != nil {
 			return err
 		}
-	}
-	key := subnetfile.Previous([]byte(text))
-	if _, err := fmt.Sscanf(text[strings.Index(text, "FLANNEL_MTU="):], "FLANNEL_MTU=%d", &n.mtu); err != nil {
-		return fmt.Errorf("subnet file: %w", err)
 	}
 	var subnets []netip.Prefix
 	for _, f := range cidr.Families {

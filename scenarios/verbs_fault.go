@@ -78,11 +78,10 @@ func (s *Session) heal(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	for _, what := range sortedKeys(s.undo) {
-		undo := s.undo[what]
-		delete(s.undo, what)
-		if err := undo(); err != nil {
+		if err := s.undo[what](); err != nil {
 			return "", fmt.Errorf("undo %s: %w", what, err)
 		}
+		delete(s.undo, what)
 	}
 	if err := s.sweep(); err != nil {
 		return "", err

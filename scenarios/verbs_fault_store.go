@@ -119,19 +119,23 @@ func toRecord(do func(st Store, name, input string) error) operation {
 // strangerHost is the number of a host that is no node.
 const strangerHost = 99
 
-// store take n2 [by=192.168.64.99]: the subnet that a node has, or had when
+// store take n2 [by=192.168.64.99] [backend=host-gw]: the subnet that a node has, or had when
 // last remembered, is another host's: by default of one that does not exist,
 // with the node's backend. The heal takes it back, if it still is what was
 // written.
 func storeTake(s *Session, st Store, a *args, _ string) error {
-	node, by := a.word("node"), ""
+	node, by, backend := a.word("node"), "", ""
 	a.text("by", &by)
+	foreign := a.text("backend", &backend)
 	if err := a.done(); err != nil {
 		return err
 	}
 	attrs, err := s.stranger(by)
 	if err != nil {
 		return err
+	}
+	if foreign {
+		attrs.BackendType = backend
 	}
 	r, err := s.recordOf(node)
 	if err != nil {
@@ -218,14 +222,14 @@ type simStoreFault func(*Session, *sim.Store, *args) error
 // other values, is in place of what it was.
 func simStoreFaults() map[string]simStoreFault {
 	return map[string]simStoreFault{
-		"leaderless": func(_ *Session, st *sim.Store, a *args) error {
+		"leaderless": func(s *Session, st *sim.Store, a *args) error {
 			length := 10 * time.Second
 			a.duration("for", &length)
 			if err := a.done(); err != nil {
 				return err
 			}
-			st.LoseLeader(length)
-			return nil
+			return s.lasting("store has no leader", true, func() error { st.LoseLeader(length); return nil },
+				func() error { st.ElectLeader(); return nil })
 		},
 		"lose-data": func(s *Session, st *sim.Store, a *args) error {
 			if err := a.done(); err != nil {

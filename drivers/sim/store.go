@@ -46,6 +46,7 @@ type Store struct {
 
 	stopped    bool
 	leaderless bool
+	election   *Event          // when there will be a leader again
 	denied     map[string]bool // clients without permission
 	faults     StoreFaults
 }

@@ -85,12 +85,20 @@ func (s *Store) LoseLeader(d time.Duration) {
 	s.world.Note("store: leader lost", d.String())
 	s.holdTTLs()
 	s.breakStreams(errStoreNoLeader)
-	s.world.After(d, "store: leader elected", func() {
-		s.leaderless = false
-		if !s.stopped {
-			s.resumeTTLs()
-		}
-	})
+	s.election = s.world.After(d, "store: leader elected", s.ElectLeader)
+}
+
+// ElectLeader ends what LoseLeader began, before its time.
+func (s *Store) ElectLeader() {
+	if !s.leaderless {
+		return
+	}
+	s.election.Cancel()
+	s.leaderless = false
+	s.world.Note("store: leader elected", "")
+	if !s.stopped {
+		s.resumeTTLs()
+	}
 }
 
 // Stop ends the server; its data stay.

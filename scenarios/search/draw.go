@@ -44,6 +44,7 @@ type shape struct {
 	backend  string
 	family   string
 	devices  []string
+	ttl      time.Duration
 }
 
 func (d *drawing) topology(o Options) {
@@ -72,8 +73,8 @@ func (d *drawing) topology(o Options) {
 			input = `{"Type":"vxlan","DirectRouting":true}`
 		}
 	}
-	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s", s.nodes, s.segments, s.backend, s.family,
-		pick(d.rng, "6s", "30s", "1h"))
+	s.ttl = pick(d.rng, 6*time.Second, 30*time.Second, time.Hour)
+	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s", s.nodes, s.segments, s.backend, s.family, s.ttl)
 	if s.family != "v6" && d.rng.IntN(3) == 0 {
 		// Few subnets, so that nodes get in each other's way.
 		bits := 0
@@ -119,18 +120,61 @@ func (d *drawing) workload() {
 	), "N", n)})
 }
 
+// fault draws one that the topology has room for, by weight. It may find
+// nothing to break: what it is about may be broken already.
 func (d *drawing) fault() {
 	var fit []fault
 	for _, f := range faults() {
 		if f.fits == nil || f.fits(d.top) {
-			fit = append(fit, f)
+			for range f.weight {
+				fit = append(fit, f)
+			}
 		}
 	}
 	f := fit[d.rng.IntN(len(fit))]
-	s := f.draw(d)
-	s.Fault = f.name
-	s.Line += " may-fail"
-	d.step(d.pause(), s)
+	for i, s := range f.draw(d) {
+		after := int64(s.After)
+		if i == 0 {
+			after, s.Fault = d.pause(), f.name
+		}
+		s.Line += " may-fail"
+		d.step(after, s)
+	}
 }
+
+// fill puts names into a directive: N is a node, P another one, D a device of
+// the backend, G a segment.
+func (d *drawing) fill(line string) string { return d.fillAll([]Step{{Line: line}})[0].Line }
+
+// fillAll puts the same names into all of some steps.
+func (d *drawing) fillAll(steps []Step) []Step {
+	n := d.rng.IntN(d.top.nodes)
+	peer := n
+	if d.top.nodes > 1 {
+		peer = (n + 1 + d.rng.IntN(d.top.nodes-1)) % d.top.nodes
+	}
+	names := map[string]string{
+		"N": fmt.Sprintf("n%d", n+1), "P": fmt.Sprintf("n%d", peer+1),
+		"G": fmt.Sprintf("segment%d", d.rng.IntN(d.top.segments)),
+	}
+	if len(d.top.devices) > 0 {
+		names["D"] = pick(d.rng, d.top.devices...)
+	}
+	filled := make([]Step, len(steps))
+	for i, s := range steps {
+		words := strings.Split(s.Line, " ")
+		for j, w := range words {
+			if name, ok := names[w]; ok {
+				words[j] = name
+			}
+		}
+		s.Line = strings.Join(words, " ")
+		filled[i] = s
+	}
+	return filled
+}
+
+// pastTTL is longer than a lease lasts.
+func (d *drawing) pastTTL() time.Duration { return d.top.ttl + 5*time.Second }
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }

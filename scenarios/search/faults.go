@@ -1,69 +1,73 @@
 package search
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// fault is a way to break something, as a directive of the scenario language.
+// fault is a way to break something, as directives of the scenario language:
+// mostly one, or several that only together make what the name says.
 type fault struct {
-	name string
-	fits func(shape) bool // nil: any topology
-	draw func(*drawing) Step
+	name   string // stable: reports of coverage count by it
+	weight int    // how often it is drawn, against others
+	fits   func(shape) bool
+	draw   func(*drawing) []Step
 }
 
 // faults is the vocabulary that schedules are drawn from.
 func faults() []fault {
+	var all []fault
+	for _, some := range [][]fault{endings(), kernelFaults(), storeFaults(), leaseFaults(), processFaults(), networkFaults()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// endings undo what lasts: without them most of a long schedule would happen
+// to a world in which nothing works any more.
+func endings() []fault {
 	return []fault{
-		onDevice("link-deleted", "link %s delete"),
-		onDevice("link-down", "link %s down"),
-		onDevice("link-down-up", "link %s down-up"),
-		onDevice("mac-rewritten", "link %s mac"),
-		onDevice("mtu-changed", "link %s mtu=1300"),
-		onDevice("neigh-flushed", "flush neigh %s"),
-		onDevice("fdb-flushed", "flush fdb %s"),
-		onDevice("addr-flushed", "flush addr %s"),
-		onDevice("routes-flushed", "flush routes %s"),
-		onNode("uplink-bounced", "uplink down-up"),
-		onNode("uplink-down", "uplink down"),
-		onNode("cut-from-store", "cut"),
-		onNode("isolated", "isolate"),
-		plain("store-stopped", "store stop"),
-		plain("store-started", "store start"),
-		plain("compacted", "store compact"),
-		plain("wiped", "store wipe"),
-		record("lease-expired", "expire", ""),
-		record("reserved", "reserve", ""),
-		record("record-clobbered", "clobber", "}garbage{"),
-		{name: "garbage-key", draw: func(d *drawing) Step {
-			return Step{Line: fmt.Sprintf("store put subnets/garbage-%d", d.rng.IntN(100)), Input: "?"}
-		}},
-		{name: "paused", draw: func(d *drawing) Step { return Step{Line: "pause " + d.node()} }},
-		{name: "resumed", draw: func(d *drawing) Step { return Step{Line: "resume " + d.node()} }},
-		{name: "killed", draw: func(d *drawing) Step { return Step{Line: "kill " + d.node()} }},
-		{name: "healed", draw: func(*drawing) Step { return Step{Line: "heal"} }},
+		often(4, one("healed", "heal")),
+		often(2, one("store-started", "store start")),
+		often(2, one("resumed", "resume N")),
 	}
 }
 
-func plain(name, line string) fault {
-	return fault{name: name, draw: func(*drawing) Step { return Step{Line: line} }}
+// one is a fault of a single directive, in which N stands for a node, P for
+// another one, D for a device of the backend and G for a segment.
+func one(name, line string) fault {
+	return fault{name: name, weight: 2, draw: func(d *drawing) []Step { return []Step{{Line: d.fill(line)}} }}
 }
 
-func onNode(name, what string) fault {
-	return fault{name: name, draw: func(d *drawing) Step {
-		return Step{Line: fmt.Sprintf("fault %s %s", d.node(), what)}
-	}}
+// several is a fault of several directives about the same nodes.
+func several(name string, steps ...Step) fault {
+	return fault{name: name, weight: 2, draw: func(d *drawing) []Step { return d.fillAll(steps) }}
 }
 
-func onDevice(name, format string) fault {
-	return fault{
-		name: name,
-		fits: func(s shape) bool { return len(s.devices) > 0 },
-		draw: func(d *drawing) Step {
-			return Step{Line: fmt.Sprintf("fault %s "+format, d.node(), pick(d.rng, d.top.devices...))}
-		},
-	}
+// at is a step of several: when, after the one before it, and what.
+func at(after time.Duration, line string) Step { return Step{After: after, Line: line} }
+
+func often(weight int, f fault) fault {
+	f.weight = weight
+	return f
 }
 
-func record(name, verb, input string) fault {
-	return fault{name: name, draw: func(d *drawing) Step {
-		return Step{Line: fmt.Sprintf("store %s %s", verb, d.node()), Input: input}
-	}}
+// onDevice is for backends that have one.
+func onDevice(f fault) fault {
+	f.fits = func(s shape) bool { return len(s.devices) > 0 }
+	return f
 }
+
+// amongPeers is for topologies of more than one node.
+func amongPeers(f fault) fault {
+	f.fits = func(s shape) bool { return s.nodes > 1 }
+	return f
+}
+
+// chance of a fault that strikes at random: rarely to always.
+func (d *drawing) chance() string {
+	return fmt.Sprintf("%g", pick(d.rng, 0.05, 0.2, 0.5, 1))
+}
+
+// within draws one of some durations as a directive has it.
+func (d *drawing) within(from ...time.Duration) string { return pick(d.rng, from...).String() }

@@ -1,0 +1,115 @@
+package search
+
+import (
+	"fmt"
+	"time"
+)
+
+// kernelFaults are what befalls a host's tables and its uplink.
+func kernelFaults() []fault {
+	return []fault{
+		onDevice(one("link-deleted", "fault N link D delete")),
+		onDevice(one("link-down", "fault N link D down")),
+		onDevice(one("link-down-up", "fault N link D down-up")),
+		onDevice(one("mac-rewritten", "fault N link D mac")),
+		onDevice(one("mtu-changed", "fault N link D mtu=1300")),
+		onDevice(one("address-changed", "fault N link D address=10.5.255.7/32")),
+		onDevice(one("neigh-flushed", "fault N flush neigh D")),
+		onDevice(one("fdb-flushed", "fault N flush fdb D")),
+		onDevice(one("addr-flushed", "fault N flush addr D")),
+		onDevice(one("routes-flushed", "fault N flush routes D")),
+		onDevice(often(1, one("ifindex-reused", "fault N index D"))),
+		amongPeers(one("route-deleted", "fault N unroute P")),
+		amongPeers(one("route-shadowed", "fault N shadow P")),
+		one("uplink-bounced", "fault N uplink down-up"),
+		one("uplink-down", "fault N uplink down"),
+		one("carrier-lost", "fault N carrier off"),
+		refused("ops-enobufs", "ENOBUFS"),
+		refused("ops-ebusy", "EBUSY"),
+		refused("ops-eexist", "EEXIST"),
+		refused("ops-enoent", "ENOENT"),
+		chancy("looks-refused", "fault N looks chance=%s"),
+		chancy("hints-lost", "fault N hints chance=%s"),
+	}
+}
+
+// refused lets a kernel answer some ops with an error: the next few, or any by chance.
+func refused(name, what string) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		how := fmt.Sprintf("next=%d", 1+d.rng.IntN(8))
+		if d.rng.IntN(2) == 0 {
+			how = "chance=" + d.chance()
+		}
+		return []Step{{Line: d.fill("fault N ops "+what+" ") + how}}
+	}}
+}
+
+// chancy is a fault that strikes with a probability.
+func chancy(name, format string) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		return []Step{{Line: fmt.Sprintf(d.fill(format), d.chance())}}
+	}}
+}
+
+// boundaries is more than a node has effects until it has come to rest.
+const boundaries = 60
+
+// processFaults are what befalls a daemon, its files and its clock.
+func processFaults() []fault {
+	return []fault{
+		one("paused", "pause N"),
+		often(4, one("killed", "kill N")),
+		{name: "killed-at-boundary", weight: 4, draw: func(d *drawing) []Step {
+			return d.fillAll([]Step{at(0, "start N"), at(0, fmt.Sprintf("fault N kill boundary=%d", 1+d.rng.IntN(boundaries))), at(20*time.Second, "start N")})
+		}},
+		{name: "paused-past-ttl", weight: 1, draw: func(d *drawing) []Step {
+			return d.fillAll([]Step{at(0, "pause N"), at(d.pastTTL(), "resume N")})
+		}},
+		{name: "suspended", weight: 1, draw: func(d *drawing) []Step {
+			return []Step{{Line: d.fill("fault N suspend for=") + d.within(time.Second, 10*time.Second, d.pastTTL())}}
+		}},
+		several("old-files", at(0, "fault N file state keep"), at(0, "fault N file subnet keep"), at(30*time.Second, "kill N"),
+			at(0, "fault N file state old"), at(0, "fault N file subnet old"), at(0, "start N")),
+		several("files-gone", at(0, "kill N"), at(0, "fault N file state gone"), at(0, "fault N file subnet gone"), at(0, "start N")),
+		several("files-garbled", at(0, "kill N"), at(0, "fault N file state garbage"), at(0, "fault N file subnet garbage"), at(0, "start N")),
+		several("subnet-file-torn", at(0, "kill N"), at(0, "fault N file subnet gone"), at(0, "fault N file subnet tear"), at(0, "start N")),
+		several("state-file-torn", at(0, "fault N file state tear"), at(0, "restart N"), at(20*time.Second, "start N")),
+		one("subnet-disk-full", "fault N file subnet full"),
+		one("state-disk-full", "fault N file state full"),
+		clockJumped("clock-ahead", "ahead"),
+		clockJumped("clock-behind", "behind"),
+		often(1, one("second-daemon", "fault N second start")),
+	}
+}
+
+// clockJumped lets a node's next daemon start with a wrong clock.
+func clockJumped(name, way string) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		by := d.within(time.Second, time.Minute, 10*time.Hour)
+		return d.fillAll([]Step{at(0, "fault N clock "+way+"="+by), at(0, "restart N kill")})
+	}}
+}
+
+// networkFaults are what befalls wires, segments and the ways over them.
+func networkFaults() []fault {
+	return []fault{
+		one("cut-from-store", "fault N cut"),
+		one("isolated", "fault N isolate"),
+		amongPeers(one("parted", "fault N part P")),
+		amongPeers(one("parted-one-way", "fault N part P one-way")),
+		disturbed("wire-lossy", func(d *drawing) string { return "loss=" + d.chance() }),
+		disturbed("wire-reordering", func(d *drawing) string { return "reorder=" + d.chance() }),
+		disturbed("wire-duplicating", func(d *drawing) string { return "duplicate=" + d.chance() }),
+		disturbed("wire-slow", func(d *drawing) string {
+			return "latency=" + d.within(10*time.Millisecond, 300*time.Millisecond) + " jitter=50ms"
+		}),
+		disturbed("mtu-black-hole", func(d *drawing) string { return fmt.Sprintf("mtu=%d", pick(d.rng, 100, 1200, 1400)) }),
+	}
+}
+
+// disturbed does something to a node's wire, or to all of a segment.
+func disturbed(name string, how func(*drawing) string) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		return []Step{{Line: d.fill("fault "+pick(d.rng, "N", "N", "G")+" wire ") + how(d)}}
+	}}
+}

@@ -1,0 +1,90 @@
+package search
+
+import (
+	"fmt"
+	"time"
+)
+
+// storeFaults are what befalls the datastore and the way to it.
+func storeFaults() []fault {
+	return []fault{
+		one("store-stopped", "store stop"),
+		{name: "leader-lost", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: "store leaderless for=" + d.within(time.Second, 10*time.Second, time.Minute)}}
+		}},
+		one("compacted", "store compact"),
+		several("compacted-past-watcher", at(0, "fault N cut"), at(0, "store expire P"), at(10*time.Second, "store compact"), at(0, "fault N cut heal")),
+		often(1, one("wiped", "store wipe")),
+		often(1, one("data-lost", "store lose-data")),
+		{name: "answers-slow", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: "store slow chance=" + d.chance() + " by=" + d.within(100*time.Millisecond, time.Second, 10*time.Second)}}
+		}},
+		chancy("requests-lost", "store lossy requests=%s"),
+		chancy("answers-lost", "store lossy answers=%s"),
+		chancy("reads-stale", "store stale chance=%s"),
+		{name: "events-delayed", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: "store events delay=" + d.within(100*time.Millisecond, 3*time.Second, 30*time.Second)}}
+		}},
+		chancy("events-lost", "store events lose=%s"),
+		chancy("events-duplicated", "store events duplicate=%s"),
+		chancy("events-reordered", "store events reorder=%s"),
+		chancy("stream-broken", "store events break=%s"),
+		fated("request-lost", "lost"),
+		fated("applied-but-timed-out", "unanswered"),
+		fated("applied-late", "late"),
+		one("token-expired", "fault N token"),
+		one("denied", "fault N denied"),
+	}
+}
+
+// fated decides what becomes of a node's next request, which follows from the
+// loss of its record.
+func fated(name, fate string) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		steps := []Step{at(0, fmt.Sprintf("fault N request %s count=%d", fate, 1+d.rng.IntN(3)))}
+		if d.rng.IntN(2) == 0 {
+			steps = append(steps, at(0, "store expire N"))
+		}
+		return d.fillAll(steps)
+	}}
+}
+
+// leaseFaults are what befalls records.
+func leaseFaults() []fault {
+	return []fault{
+		one("lease-revoked", "store expire N"),
+		expired("lease-expired-paused", "pause N", "resume N", false),
+		expired("lease-expired-cut", "fault N cut", "fault N cut heal", false),
+		expired("lease-expired-stopped", "kill N", "start N", false),
+		expired("lease-expired-paused-taken", "pause N", "resume N", true),
+		expired("lease-expired-cut-taken", "fault N cut", "fault N cut heal", true),
+		expired("lease-expired-stopped-taken", "kill N", "start N", true),
+		one("record-overwritten", "store take N"),
+		one("reserved", "store reserve N"),
+		{name: "record-garbled", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: d.fill("store clobber N"), Input: pick(d.rng, "}garbage{", "", `{"PublicIP":7}`)}}
+		}},
+		often(1, one("record-of-foreign-backend", "store take N backend=quantum")),
+		{name: "garbage-key", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: fmt.Sprintf("store put subnets/garbage-%d", d.rng.IntN(100)), Input: "?"}}
+		}},
+		// The first two nodes are always on one segment.
+		amongPeers(fault{name: "address-doubled", weight: 1, draw: func(d *drawing) []Step {
+			return []Step{{Line: pick(d.rng, "fault n1 uplink twin=n2", "fault n2 uplink twin=n1")}}
+		}}),
+	}
+}
+
+// expired lets a lease run out by itself while its node can do nothing, and
+// leaves the subnet free or gives it to a stranger.
+func expired(name, away, back string, taken bool) fault {
+	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+		steps := []Step{at(0, "remember"), at(0, away)}
+		if wait := d.pastTTL(); taken {
+			steps = append(steps, at(wait, "store take N"), at(time.Second, back))
+		} else {
+			steps = append(steps, at(wait, back))
+		}
+		return d.fillAll(steps)
+	}}
+}

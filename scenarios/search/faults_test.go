@@ -1,0 +1,46 @@
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// Every fault does what it says to a world in which all is well: none of its
+// directives is mistaken, which a search would never tell.
+func TestEveryFaultCanHappen(t *testing.T) {
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			for seed := range uint64(4) {
+				d := &drawing{rng: rand.New(rand.NewPCG(seed, 1)), plan: Plan{Seed: seed}}
+				d.topology(Options{Nodes: 3, Backend: "vxlan"})
+				p := d.plan
+				p.Steps = []Step{{Line: "start all"}, {Line: "settle"}}
+				p.Steps = append(p.Steps, f.draw(d)...)
+				if r := Run(p); r.Failed != "" {
+					t.Errorf("seed %d: %s step %d: %s\n%s", seed, p.Topology.Line, r.At, r.Failed, describe(p))
+				}
+			}
+		})
+	}
+}
+
+func describe(p Plan) string {
+	var b strings.Builder
+	for i, s := range p.all() {
+		fmt.Fprintf(&b, "%3d %8s %s\n", i, s.After, s.Line)
+	}
+	return b.String()
+}
+
+// Names are what the report of coverage counts by.
+func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range faults() {
+		if seen[f.name] || f.name == "" || f.weight < 1 {
+			t.Errorf("fault %q: a name twice, none, or no weight", f.name)
+		}
+		seen[f.name] = true
+	}
+}
