@@ -38,6 +38,14 @@ func (l *link) has(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs[cidr.FamilyOf(a)], func(o address) bool { return o.prefix.Addr() == a })
 }
 
+// routerAnycast reports whether an address is the one of all routers on a
+// subnet of the link (RFC 4291, 2.6.1), which IPv6 has while it forwards.
+func (l *link) routerAnycast(a netip.Addr) bool {
+	return l.up && isOn(l.stack.setting(l, cidr.V6, "forwarding")) && slices.ContainsFunc(l.addrs[cidr.V6], func(o address) bool {
+		return o.prefix.Bits() < 127 && o.prefix.Masked().Addr() == a
+	})
+}
+
 // insertAddr puts an address where the kernel keeps it: IPv4 primaries in
 // order and then the secondaries, IPv6 the newest first but behind those of
 // wider scope.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -183,11 +184,27 @@ func (s *stack) behind(o dataplane.Route) (*link, error) {
 			}
 		}
 	}
-	l := s.fibs[f].neighbourLink(o.Via, nil)
+	l := s.gatewayLink(f, o.Via, nil)
 	if l == nil {
 		return nil, fmt.Errorf("gateway %s is no neighbour: %w", o.Via, driver.ErrUnreachable)
 	}
 	return l, nil
+}
+
+// gatewayLink finds the link behind which a gateway is a neighbour, or nil.
+// With a link given, only that one counts. Where no route leads to it, it may
+// be the address of all routers on a subnet of ours.
+func (s *stack) gatewayLink(f cidr.Family, gateway netip.Addr, want *link) *link {
+	l := s.fibs[f].neighbourLink(gateway, want)
+	if l != nil || f == cidr.V4 {
+		return l
+	}
+	for _, l := range s.links {
+		if (want == nil || l == want) && l.routerAnycast(gateway) {
+			return l
+		}
+	}
+	return nil
 }
 
 // checkHop says what the kernel has against a way out, in its order.
@@ -231,7 +248,7 @@ func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error 
 		if r := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
 			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, r.link.name, driver.ErrInvalid)
 		}
-	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.fibs[f].neighbourLink(h.via, h.link) == nil:
+	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.gatewayLink(f, h.via, h.link) == nil:
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)
 	}
 	return nil
