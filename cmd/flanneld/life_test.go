@@ -221,7 +221,8 @@ func TestLostLease(t *testing.T) {
 			defer etcd.Close()
 			subnets := defaultEtcdPrefix + "/subnets/"
 			gone, err := etcd.Delete(t.Context(), subnets, clientv3.WithPrefix())
-			if err != nil || gone.Deleted != 1 {
+			// A daemon that ends takes its etcd along, perhaps before the answer.
+			if !ends && (err != nil || gone.Deleted != 1) {
 				t.Fatalf("deleted %v, %v", gone, err)
 			}
 			if ends {

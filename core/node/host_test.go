@@ -88,6 +88,27 @@ func TestPrunesWhatLeftWhileDown(t *testing.T) {
 	}
 }
 
+// What could not be deleted during an outage keeps a node from being ready,
+// and goes as soon as the store is back, even if nothing in it has changed.
+func TestWithheldDeletesFollowTheStore(t *testing.T) {
+	w := readyWorld(t)
+	want := w.host.Dump()
+	w.down = true
+	w.tell()
+	w.host.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: "flannel.1", IP: netip.MustParseAddr("10.5.9.0")}})
+	w.pass(time.Minute)
+	w.down = false
+	w.n.Step(w.now, Input{View: w.view()})
+	if w.status().Ready {
+		t.Error("ready with an object too many")
+	}
+	w.tell()
+	if w.host.Dump() != want {
+		t.Errorf("host:\n%s\nwant\n%s", w.host.Dump(), want)
+	}
+	w.wantReady()
+}
+
 // A restart in the middle of an outage programs the peers from the state file.
 func TestStaleRestart(t *testing.T) {
 	w := readyWorld(t)

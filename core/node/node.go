@@ -120,6 +120,10 @@ func (n *Node) Step(now time.Time, in Input) {
 // absorb records results; it decides nothing.
 func (n *Node) absorb(in Input) {
 	if in.View != nil {
+		// What was withheld while the store was away may be deleted now.
+		if in.View.Synced && !n.store.view.Synced {
+			n.lookBy(n.now)
+		}
 		n.store.view = *in.View
 	}
 	if in.Hint {

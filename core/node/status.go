@@ -116,9 +116,10 @@ func (n *Node) reasons() []string {
 			rs = append(rs, fmt.Sprintf(format, args...))
 		}
 	}
-	say(n.store.snap == nil, "the datastore has not answered yet: %v", n.store.view.Err)
-	say(n.store.stale, "stale: working from saved leases, the datastore does not answer: %v", n.store.view.Err)
-	say(n.store.snap != nil && !n.store.stale && !n.store.view.Synced, "the datastore does not answer: %v", n.store.view.Err)
+	say(n.store.snap == nil, "the datastore has not answered yet%s", because(n.store.view.Err))
+	say(n.store.stale, "stale: working from saved leases, the datastore does not answer%s", because(n.store.view.Err))
+	say(n.store.snap != nil && !n.store.stale && !n.store.view.Synced, "the datastore does not answer%s", because(n.store.view.Err))
+	say(n.store.snap != nil && n.synced() && n.host.withheld > 0, "%d objects of peers that left are still to be deleted", n.host.withheld)
 	say(n.network.err != nil, "%v", n.network.err)
 	if !n.network.known {
 		return rs
@@ -137,4 +138,12 @@ func (n *Node) reasons() []string {
 	say(!n.host.clean && len(n.host.failures) == 0, "the host is not yet as it should be")
 	say(n.host.clean && n.subnetFile() != nil && string(n.files.subnet) != string(n.subnetFile()), "the subnet file is not written: %v", n.files.errs[SubnetFile])
 	return rs
+}
+
+// because adds a cause to a sentence, if one is known.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
 }
