@@ -11,6 +11,10 @@ type State struct {
 	Neighs  map[NeighKey]Neigh
 	FDB     map[FDBKey]FDBEntry
 	Sysctls map[string]Sysctl
+
+	// Generation is set by a driver that can tell cheaply whether anything on
+	// the host has changed: as long as nothing has, it stays. 0: it cannot.
+	Generation uint64
 }
 
 // NewState returns an empty state whose maps have room for that many peers.
@@ -52,4 +56,8 @@ type Extent struct {
 	Links    []string
 	Networks []netip.Prefix
 	Sysctls  []Sysctl // Value is ignored
+
+	// Known is the generation of a state that the caller has read before. If
+	// it still is the host's, the driver may return it and no objects.
+	Known uint64
 }

@@ -57,7 +57,10 @@ func (n *Node) tookLook(l Looked) {
 		n.lookBy(n.now.Add(n.backoff(h.attempts, n.opts.Debounce, n.opts.Resync)))
 		return
 	}
-	h.facts, h.have, h.looked, h.fresh = l.Facts, l.Have, true, true
+	h.facts, h.looked, h.fresh = l.Facts, true, true
+	if h.verified == 0 || l.Have.Generation != h.verified {
+		h.have, h.verified = l.Have, 0
+	}
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
 }
 
@@ -144,6 +147,10 @@ func (n *Node) look() {
 		}
 	}
 	extent.Networks = h.networks
+	if h.want.snap != n.store.snap {
+		h.verified = 0 // there is something new to compare with
+	}
+	extent.Known = h.verified
 	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
 	n.ready.Look = &extent
 }
@@ -155,12 +162,23 @@ func (n *Node) reconcile() {
 	if moved && len(h.failures) == 0 {
 		h.attempts = 0 // another aim, not another attempt
 	}
-	plan := reconcile.Diff(want, h.have, reconcile.Options{
-		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
-		Prune:    n.synced(),
-		Recreate: h.recreate,
-	})
-	h.have = dataplane.State{Links: h.have.Links} // all that is asked for again, of thousands of objects
+	if moved && h.verified != 0 { // while we were looking; what the look left out is needed now
+		h.verified = 0
+		n.lookBy(n.now)
+		return
+	}
+	var plan reconcile.Plan
+	if h.verified == 0 { // else it is as empty as it was
+		plan = reconcile.Diff(want, h.have, reconcile.Options{
+			Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
+			Prune:    n.synced(),
+			Recreate: h.recreate,
+		})
+	}
+	if h.verified = h.have.Generation; len(plan.Ops)+plan.Withheld+len(plan.Conflicts) > 0 {
+		h.verified = 0
+	}
+	h.have = dataplane.State{Links: h.have.Links, Generation: h.have.Generation} // all that is asked for again, of thousands of objects
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())

@@ -49,8 +49,9 @@ type networkState struct {
 type hostState struct {
 	facts    driver.Facts
 	have     dataplane.State
-	looked   bool // facts and have are known
-	fresh    bool // have was read after the last change and not yet compared
+	looked   bool   // facts and have are known
+	fresh    bool   // have was read after the last change and not yet compared
+	verified uint64 // generation for which the diff was empty, if a look need not tell more than that it still is the host's
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 

@@ -36,6 +36,7 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		d.h.noteOp(op, err)
 	}
 	if len(ops) > 0 {
+		d.h.changed++
 		d.h.hint()
 	}
 	return errs
@@ -54,7 +55,19 @@ func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Facts{}, err
 	}
-	s := d.h.stack
+	if c := &d.h.facts; c.changed != d.h.changed {
+		*c = cachedFacts{d.h.changed, d.h.stack.facts()}
+	}
+	return d.h.facts.facts, nil
+}
+
+// cachedFacts are good as long as nothing has changed.
+type cachedFacts struct {
+	changed uint64
+	facts   driver.Facts
+}
+
+func (s *stack) facts() driver.Facts {
 	var facts driver.Facts
 	for _, l := range s.links {
 		facts.Links = append(facts.Links, l.fact())
@@ -66,7 +79,7 @@ func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
 			}
 		}
 	}
-	return facts, nil
+	return facts
 }
 
 func (l *link) fact() driver.Link {
@@ -97,8 +110,12 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 	if err := d.h.readable(ctx); err != nil {
 		return dataplane.State{}, err
 	}
+	if extent.Known == d.h.changed {
+		return dataplane.State{Generation: d.h.changed}, nil
+	}
 	s := d.h.stack
 	state := dataplane.NewState(0)
+	state.Generation = d.h.changed
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
 			l.observe(&state)

@@ -16,6 +16,7 @@ import (
 
 // deed notes what is done, does it, and lets the kernel hint.
 func (h *Host) deed(err error, format string, args ...any) error {
+	h.changed++ // an error need not mean that all is as before
 	what := fmt.Sprintf(format, args...)
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", h.name, what, err)

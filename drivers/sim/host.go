@@ -16,8 +16,10 @@ type Host struct {
 	stack *stack
 	pods  []*Pod
 
-	hinting  *Event        // a hint under way
-	changed  []*listener   // who is told of hints in virtual time
+	hinting  *Event      // a hint under way
+	changed  uint64      // counts what may have changed the tables; never 0
+	hearers  []*listener // who is told of hints in virtual time
+	facts    cachedFacts
 	hints    chan struct{} // the same for who asks the driver
 	hintLoss float64
 	refuses  refusals
@@ -31,7 +33,7 @@ func (w *World) NewHost(name string) *Host {
 	if w.Host(name) != nil {
 		panic(fmt.Sprintf("sim: host %q exists", name))
 	}
-	h := &Host{world: w, name: name, stack: newStack(w, name), hints: make(chan struct{}, 1)}
+	h := &Host{world: w, name: name, stack: newStack(w, name), hints: make(chan struct{}, 1), changed: 1}
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -60,9 +62,9 @@ func (h *Host) Name() string { return h.name }
 // What it returns ends that.
 func (h *Host) OnHint(fn func()) (end func()) {
 	l := &listener{fn}
-	h.changed = append(h.changed, l)
+	h.hearers = append(h.hearers, l)
 	return func() {
-		h.changed = slices.DeleteFunc(slices.Clone(h.changed), func(o *listener) bool { return o == l })
+		h.hearers = slices.DeleteFunc(slices.Clone(h.hearers), func(o *listener) bool { return o == l })
 	}
 }
 
@@ -80,11 +82,11 @@ func (h *Host) hint() {
 	case h.hints <- struct{}{}:
 	default:
 	}
-	if len(h.changed) == 0 || h.hinting.Pending() {
+	if len(h.hearers) == 0 || h.hinting.Pending() {
 		return
 	}
 	h.hinting = h.world.After(0, h.name+": hint", func() {
-		for _, l := range h.changed {
+		for _, l := range h.hearers {
 			l.hear()
 		}
 	})
@@ -99,6 +101,7 @@ func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire,
 	}
 	l := h.stack.link(name)
 	g.attach(l, UnderlayLatency)
+	h.changed++
 	for _, a := range addrs {
 		if err := l.addAddr(a); err != nil {
 			return nil, fmt.Errorf("%s: address %s: %w", l.stack.name, a, err)

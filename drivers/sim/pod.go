@@ -25,6 +25,7 @@ type Pod struct {
 // does: the bridge has the first address of the subnet, which is the pod's
 // gateway, and takes the least MTU of its pods.
 func (h *Host) NewPod(name string, mtu int, subnets ...netip.Prefix) (*Pod, error) {
+	h.changed++
 	bridge, err := h.bridgeFor(mtu, subnets)
 	if err != nil {
 		return nil, fmt.Errorf("bridge for pod %s: %w", name, err)
