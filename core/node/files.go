@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/subnetfile"
 )
 
@@ -12,7 +13,8 @@ import (
 type fileState struct {
 	busy    bool
 	writing []Write
-	subnet  []byte    // as last written
+	subnet  []byte // as last written
+	text    subnetText
 	saveDue time.Time // when the state file may be written next
 	dirty   bool      // there is something new to save
 	errs    map[File]error
@@ -76,12 +78,19 @@ func (n *Node) subnetFile() []byte {
 	if !n.programmable() || !n.host.clean || n.fenced() {
 		return nil
 	}
-	return subnetfile.File{
-		Network: n.network.config,
-		Subnet:  n.lease.self.Key,
-		MTU:     n.network.backend.MTU(n.env()),
-		IPMasq:  n.opts.IPMasq,
-	}.Format()
+	t := &n.files.text
+	if subnet, mtu := n.lease.self.Key, n.network.backend.MTU(n.env()); subnet != t.subnet || mtu != t.mtu {
+		file := subnetfile.File{Network: n.network.config, Subnet: subnet, MTU: mtu, IPMasq: n.opts.IPMasq}
+		*t = subnetText{subnet, mtu, file.Format()}
+	}
+	return t.text
+}
+
+// subnetText keeps the last text for a config: it is asked for each Step.
+type subnetText struct {
+	subnet lease.Key
+	mtu    int
+	text   []byte
 }
 
 func (n *Node) wroteFiles(w Wrote) {

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // leaseState is the node's right to its subnet.
@@ -20,10 +21,12 @@ type leaseState struct {
 	self     backend.Self
 	grant    *lease.Grant
 	attrs    lease.Attrs // what our record shall say
+	source   attrsSource // what it follows from, beside what is stored
 	previous lease.Key   // to ask for first
 
 	busy     bool
 	request  Request
+	agreed   agreement // what has been found to need nothing
 	atLeast  int64     // no decision on a snapshot older than this revision
 	retryAt  time.Time // after a failure
 	attempts int
@@ -48,6 +51,11 @@ func (n *Node) fenced() bool {
 		return !s.Expires.IsZero() && !n.now.Before(s.Expires)
 	}
 	return true
+}
+
+type attrsSource struct {
+	uplink  uplink.Uplink
+	backend backend.Backend // made anew with each config
 }
 
 func (l *leaseState) wake() time.Time {
@@ -84,12 +92,16 @@ func (n *Node) followLease() {
 		return
 	}
 	l.retryAt = time.Time{}
-	attrs, err := n.network.backend.Attrs(n.env(), n.stored(), n.host.have, n.opts.Rand)
-	if err != nil {
-		n.noAttrs(err)
-		return
+	// What is stored is kept, so where it was the outcome it is so again.
+	source := attrsSource{n.host.uplink, n.network.backend}
+	if stored := n.stored(); source != l.source || !l.attrs.Equal(stored) {
+		attrs, err := n.network.backend.Attrs(n.env(), stored, n.host.have, n.opts.Rand)
+		if err != nil {
+			n.noAttrs(err)
+			return
+		}
+		l.attrs, l.source = attrs, source
 	}
-	l.attrs = attrs
 	if l.grant == nil {
 		n.acquire()
 		return

@@ -39,7 +39,8 @@ func (n *Node) isOurs(a lease.Attrs) bool {
 func (n *Node) checkGrant() {
 	l := &n.lease
 	snap := n.store.snap
-	if snap.Revision < l.grant.ModRevision {
+	now := agreement{snap, l.grant.Key, l.grant.ModRevision}
+	if snap.Revision < l.grant.ModRevision || now == l.agreed {
 		return
 	}
 	rec, ok := findLease(snap, l.grant.Key)
@@ -58,6 +59,17 @@ func (n *Node) checkGrant() {
 	if l.grant != nil {
 		n.checkOverlaps(snap)
 	}
+	if l.grant != nil && l.grant.ModRevision == now.modified {
+		l.agreed = now
+	}
+}
+
+// agreement is a grant and a snapshot that have been compared. As long as both
+// stay, there is nothing new to find among thousands of records.
+type agreement struct {
+	snap     *lease.Snapshot
+	key      lease.Key
+	modified int64
 }
 
 func sameOwner(a, b lease.Attrs) bool {

@@ -105,7 +105,7 @@ func (n *Node) followConfig() {
 		n.host.links[link] = true
 	}
 	n.host.rememberNetworks(network)
-	n.host.want = wantCache{}
+	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.lookBy(n.now)
 }
 
