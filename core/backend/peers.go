@@ -67,8 +67,8 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 // withoutOverlaps drops each peer whose subnet overlaps that of an older
 // record: two dual-stack keys may share one half (interop E7).
 func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
-	slices.SortStableFunc(peers, func(a, b Peer) int {
-		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits())
+	slices.SortFunc(peers, func(a, b Peer) int {
+		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits(), cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision))
 	})
 	out := peers[:0]
 	for _, p := range peers {
@@ -84,8 +84,8 @@ func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
 		}
 		out = append(out, p)
 	}
-	slices.SortStableFunc(out, func(a, b Peer) int {
-		return cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision)
+	slices.SortFunc(out, func(a, b Peer) int {
+		return cmp.Or(cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision), a.Subnet.Addr().Compare(b.Subnet.Addr()))
 	})
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -113,12 +114,24 @@ type data struct {
 	VtepMAC string
 }
 
+// plainMAC reads the form that [data] has, which is that of nearly every
+// record: of thousands of peers, JSON would take most of a rendering's time.
+func plainMAC(raw json.RawMessage) (text string, ok bool) {
+	rest, ok := strings.CutPrefix(string(raw), `{"VNI":`)
+	vni, mac, ok2 := strings.Cut(rest, `,"VtepMAC":"`)
+	mac, ok3 := strings.CutSuffix(mac, `"}`)
+	_, err := strconv.ParseUint(vni, 10, 32)
+	return mac, ok && ok2 && ok3 && err == nil && !strings.ContainsAny(mac, `"\\`)
+}
+
 func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
 	var d struct{ VtepMAC string }
 	if len(raw) == 0 {
 		return dataplane.MAC{}, fmt.Errorf("record has no VtepMAC")
 	}
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if text, ok := plainMAC(raw); ok {
+		d.VtepMAC = text
+	} else if err := json.Unmarshal(raw, &d); err != nil {
 		return dataplane.MAC{}, fmt.Errorf("vxlan data %.100q: %w", raw, err)
 	}
 	mac, err := dataplane.ParseMAC(d.VtepMAC)

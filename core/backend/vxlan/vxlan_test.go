@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -256,6 +257,12 @@ func FuzzParseMAC(f *testing.F) {
 	f.Add([]byte(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`))
 	f.Add([]byte(`{"VtepMAC":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		if text, ok := plainMAC(raw); ok && json.Valid(raw) {
+			var d data
+			if err := json.Unmarshal(raw, &d); err == nil && d.VtepMAC != text && utf8.ValidString(text) {
+				t.Errorf("%s: read as plain %q, as JSON %q", raw, text, d.VtepMAC)
+			}
+		}
 		mac, err := parseMAC(raw)
 		if err == nil && (mac.IsZero() || mac[0]&1 != 0) {
 			t.Errorf("accepted %s", mac)
