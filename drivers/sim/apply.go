@@ -179,7 +179,7 @@ func (s *stack) behind(o dataplane.Route) (*link, error) {
 	}
 	if s.local[o.Via] > 0 {
 		for _, l := range s.links {
-			if l.has(o.Via) {
+			if l.has(o.Via) && (l.up || f == cidr.V4) { // IPv6 addresses kept on a link that is down are asleep
 				return l, nil
 			}
 		}
@@ -245,8 +245,8 @@ func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error 
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
 	case h.link.has(h.via), f == cidr.V6 && h.via.IsLinkLocalUnicast():
 	case h.onlink:
-		if r := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && r != nil && r.link != nil && r.link != h.link && !r.dst.Addr().IsUnspecified() {
-			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, r.link.name, driver.ErrInvalid)
+		if other := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && other.bars(h.link) {
+			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, other.link.name, driver.ErrInvalid)
 		}
 	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.gatewayLink(f, h.via, h.link) == nil:
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)

@@ -175,6 +175,12 @@ func (f *fib) lookup(dst netip.Addr) *route {
 	return nil
 }
 
+// bars reports whether a route to an IPv6 gateway keeps it from being on-link
+// on a link: the default route does not.
+func (r *route) bars(l *link) bool {
+	return r != nil && r.link != nil && r.link != l && !r.dst.Addr().IsUnspecified()
+}
+
 // lookupVia is lookup for packets that shall leave over a link: of the routes
 // that are equally good it takes the one that does.
 func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
