@@ -39,32 +39,43 @@ func (n *Node) chooseSnapshot() {
 // reportChange logs one line a snapshot, whatever the number of peers, and one
 // for each newly quarantined record.
 func (n *Node) reportChange(snap *lease.Snapshot) {
-	old, known := map[lease.Key]int64{}, map[lease.Quarantined]bool{}
+	var old []lease.Lease
+	known := map[lease.Quarantined]bool{}
 	if before := n.store.snap; before != nil {
-		for _, l := range before.Leases {
-			old[l.Key] = l.ModRevision
-		}
+		old = before.Leases
 		for _, q := range before.Quarantined {
 			known[q] = true
 		}
 	}
-	added, changed := 0, 0
-	for _, l := range snap.Leases {
-		if rev, ok := old[l.Key]; !ok {
-			added++
-		} else if rev != l.ModRevision {
-			changed++
-		}
-		delete(old, l.Key)
-	}
-	if added+changed+len(old) > 0 {
-		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, len(old)))
+	if added, changed, gone := compare(old, snap.Leases); added+changed+gone > 0 {
+		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, gone))
 	}
 	for _, q := range snap.Quarantined {
 		if !known[q] {
 			n.event(Warning, "quarantined", fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
 		}
 	}
+}
+
+// compare counts the differences between the leases of two snapshots, which
+// are sorted. Most are the same, so hardly a key has to be spelt out.
+func compare(old, now []lease.Lease) (added, changed, gone int) {
+	for len(old) > 0 && len(now) > 0 {
+		switch o, n := &old[0], &now[0]; {
+		case o.Key == n.Key:
+			if o.ModRevision != n.ModRevision {
+				changed++
+			}
+			old, now = old[1:], now[1:]
+		case o.Key.String() < n.Key.String():
+			gone++
+			old = old[1:]
+		default:
+			added++
+			now = now[1:]
+		}
+	}
+	return added + len(now), changed, gone + len(old)
 }
 
 // synced reports whether the snapshot in force follows the store.

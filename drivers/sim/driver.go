@@ -114,7 +114,7 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 		return dataplane.State{Generation: d.h.changed}, nil
 	}
 	s := d.h.stack
-	state := dataplane.NewState(0)
+	state := dataplane.NewState(len(s.fibs[cidr.V4].byDst) + len(s.fibs[cidr.V6].byDst))
 	state.Generation = d.h.changed
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {

@@ -1,0 +1,35 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+func TestCompare(t *testing.T) {
+	leases := func(keys ...string) (list []lease.Lease) {
+		for _, k := range keys {
+			list = append(list, lease.Lease{Key: mustKey(k), ModRevision: 1})
+		}
+		return list
+	}
+	// Sorted as text: 10.5.10 stands before 10.5.9.
+	old := leases("10.5.10.0-24", "10.5.3.0-24", "10.5.7.0-24", "10.5.9.0-24")
+	now := leases("10.5.1.0-24", "10.5.10.0-24", "10.5.4.0-24", "10.5.7.0-24", "10.5.99.0-24")
+	now[3].ModRevision = 2
+	for _, c := range []struct {
+		old, now []lease.Lease
+		want     [3]int // added, changed, gone
+	}{
+		{nil, nil, [3]int{}},
+		{nil, now, [3]int{5, 0, 0}},
+		{old, nil, [3]int{0, 0, 4}},
+		{old, old, [3]int{}},
+		{old, now, [3]int{3, 1, 2}},
+	} {
+		added, changed, gone := compare(c.old, c.now)
+		if got := [3]int{added, changed, gone}; got != c.want {
+			t.Errorf("from %d to %d leases: added, changed, gone %v, want %v", len(c.old), len(c.now), got, c.want)
+		}
+	}
+}
