@@ -31,9 +31,9 @@ func TestExitStatus(t *testing.T) {
 		"version":                     {args: []string{"--version"}, status: 0, says: version()},
 		"version, before the rest":    {args: []string{"--version", "--iptables-resync=0"}, env: []string{"FLANNELD_V=x"}, status: 0, says: version()},
 		"version not from the env":    {env: []string{"FLANNELD_VERSION=true"}, args: []string{"--iptables-resync=0"}, status: 1, says: "exit status 1: --iptables-resync"},
-		"unknown flag":                {args: []string{"--nonsense"}, status: 2, says: "Run 'flanneld --help' for usage."},
-		"bad value":                   {args: []string{"--healthz-port=x"}, status: 2, says: "Run 'flanneld --help' for usage."},
-		"bad flag before version":     {args: []string{"--nonsense", "--version"}, status: 2, says: "Run 'flanneld --help' for usage."},
+		"unknown flag":                {args: []string{"--nonsense"}, status: 2, says: "flanneld: unknown flag --nonsense"},
+		"bad value":                   {args: []string{"--healthz-port=x"}, status: 2, says: `flanneld: invalid value "x" for flag -healthz-port`},
+		"bad flag before version":     {args: []string{"--nonsense", "--version"}, status: 2, says: "flanneld: unknown flag --nonsense"},
 		"margin":                      {args: []string{"--subnet-lease-renew-margin=1440"}, status: 1, says: "exit status 1: --subnet-lease-renew-margin is 1440 minutes"},
 		"margin from the environment": {env: []string{"FLANNELD_SUBNET_LEASE_RENEW_MARGIN=0"}, status: 1, says: "exit status 1: --subnet-lease-renew-margin is 0 minutes"},
 		"not in this build":           {args: []string{"--kube-subnet-mgr"}, status: 1, says: "exit status 1: --kube-subnet-mgr is not available in this build"},
@@ -53,6 +53,19 @@ func TestExitStatus(t *testing.T) {
 				t.Errorf("status %d, want %d; want last %q in\n%s", status, c.status, c.says, out)
 			}
 		})
+	}
+}
+
+// The usage is shown with whatever could not be understood (interop F7).
+func TestUsageOfBadFlags(t *testing.T) {
+	usage, _ := runToEnd(t, nil, "--help")
+	for arg, says := range map[string]string{
+		"--nonsense":       "flanneld: unknown flag --nonsense\n",
+		"--healthz-port=x": "flanneld: invalid value \"x\" for flag -healthz-port: parse error\n",
+	} {
+		if out, _ := runToEnd(t, nil, arg); out != usage+"\n"+says {
+			t.Errorf("%s: want the usage and %q, got\n%s", arg, says, out)
+		}
 	}
 }
 

@@ -46,7 +46,9 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 		help(stderr, args[0], flags)
 		return statusOK
 	case err != nil:
-		fmt.Fprintf(stderr, "flanneld: %s\nRun '%s --help' for usage.\n", parseError(err), args[0])
+		// The error comes last: what stands above the prompt is what is read.
+		help(stderr, args[0], flags)
+		fmt.Fprintf(stderr, "\nflanneld: %s\n", parseError(err))
 		return statusBadFlag
 	case o.version:
 		fmt.Fprintln(stderr, version())
