@@ -121,7 +121,7 @@ var _ = Describe("bad records", func() {
 	BeforeEach(func() {
 		o = options(shared)
 		log.Reset()
-		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		dir = o.Prefix + "/subnets/"
 		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
 	})

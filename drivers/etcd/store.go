@@ -87,7 +87,8 @@ func (s *Store) View() lease.View {
 	s.mu.Unlock()
 
 	for _, q := range fresh {
-		s.o.Log.Warn("record set aside", "key", q.Raw, "reason", q.Reason)
+		// For whoever reads a snapshot, this is news to act on and to tell.
+		s.o.Log.Debug("record set aside", "key", q.Raw, "reason", q.Reason)
 	}
 	return v
 }
