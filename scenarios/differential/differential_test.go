@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { linuxtest.Main(m) }
 
 var (
-	runs  = flag.Int("runs", 200, "how many random runs TestWorldsAgree makes")
+	runs  = flag.Int("runs", 150, "how many random runs TestWorldsAgree makes")
 	first = flag.Uint64("first", 1, "the seed of the first of them")
 )
 
