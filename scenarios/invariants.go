@@ -90,7 +90,7 @@ func (i *invariants) checkWrite(w sim.StoreWrite, h *history) {
 		return
 	}
 	same := w.New != nil && owner(w.New.Lease.Attrs) == h.addr || w.New == nil && i.hasAddress(w.Client, h.addr)
-	if w.Client != h.writer && !same {
+	if w.Client != h.writer && !same && !i.nodes[w.Client].twinned {
 		what := "overwrites"
 		if w.New == nil {
 			what = "deletes"

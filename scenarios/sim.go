@@ -267,8 +267,11 @@ type simNode struct {
 	subnet string // the subnet file that the pod was made from
 	mtu    int
 	cut    bool
-	second *sim.Daemon   // one too many
-	addrs  [2]netip.Addr // that the uplink was given later, by family
+	second *sim.Daemon // one too many
+	// Another daemon or host has gone by this node's name, so that nobody can
+	// say which of them holds a subnet.
+	twinned bool
+	addrs   [2]netip.Addr // that the uplink was given later, by family
 }
 
 func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
@@ -424,8 +427,8 @@ func (n *simNode) UplinkAddress(ip netip.Addr) error {
 		return err // an IPv6 address goes by itself when the link goes down
 	}
 	n.addrs[f] = ip
-	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil {
-		return err
+	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil || !n.uplinkUp() {
+		return err // no route leads over a link that is down
 	}
 	return n.defaultRoutes()
 }

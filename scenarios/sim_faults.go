@@ -1,7 +1,9 @@
 package scenarios
 
 import (
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
 )
 
 // Carrier implements [Node].
@@ -30,14 +32,28 @@ func (n *simNode) denyAt(to *simNode, on bool) error {
 	return nil
 }
 
-// runSecond starts another daemon beside the node's own, or kills it.
+// holds is the subnet that the node goes by.
+func (n *simNode) holds() lease.Key {
+	if key := n.daemon.Status().Subnet; key.IsValid() {
+		return key
+	}
+	return subnetfile.Previous([]byte(n.SubnetFile()))
+}
+
+// runSecond starts another daemon beside the node's own, or ends it; the own
+// one then starts anew, since it cannot know what became of its files.
 func (n *simNode) runSecond(on bool) error {
 	if !on {
 		if n.second != nil {
 			n.second.Kill()
+			if n.daemon.Running() {
+				n.daemon.Kill()
+				n.daemon.Start()
+			}
 		}
 		return nil
 	}
+	n.twinned = true
 	if n.second == nil {
 		n.second = n.daemon.Second()
 	}

@@ -132,6 +132,12 @@ func (s *Session) doubleAddress(name string, n Node, twin string) error {
 	before := s.address(own, f)
 	theirs := s.address(other, f)
 	s.moved[name] = theirs
+	s.doubled[twin] = true
+	for _, which := range []string{name, twin} {
+		if w, ok := s.World().(*SimWorld); ok {
+			w.nodes[which].twinned = true
+		}
+	}
 	return s.lasting(name+" twin", true, func() error { return n.UplinkAddress(theirs) }, func() error {
 		delete(s.moved, name)
 		return n.UplinkAddress(before)

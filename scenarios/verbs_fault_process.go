@@ -147,5 +147,6 @@ func faultSecond(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
+	s.doubled[name] = true
 	return s.switched(name+" second", on, sn.runSecond)
 }

@@ -228,7 +228,7 @@ func simStoreFaults() map[string]simStoreFault {
 			if err := a.done(); err != nil {
 				return err
 			}
-			return s.lasting("store has no leader", true, func() error { st.LoseLeader(length); return nil },
+			return s.lasting("leaderless store", true, func() error { st.LoseLeader(length); return nil },
 				func() error { st.ElectLeader(); return nil })
 		},
 		"lose-data": func(s *Session, st *sim.Store, a *args) error {

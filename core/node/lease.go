@@ -202,7 +202,9 @@ func (n *Node) finishedRequest(done Requested) {
 		n.lost(fmt.Errorf("%s of lease %s: %w", req.Verb, req.Grant.Key, done.Err))
 		n.retrySoon(req, done.Err)
 	case done.Err != nil:
-		l.sent = req.Attrs
+		if req.Verb == Update {
+			l.sent = req.Attrs
+		}
 		if l.trouble = fmt.Errorf("%s of lease %s: %w", req.Verb, keyOf(req), done.Err); l.attempts == 0 {
 			n.event(Warning, "lease-request-failed", l.trouble.Error())
 		}
@@ -257,7 +259,7 @@ func (n *Node) hold(g lease.Grant) {
 	if l.grant != nil && l.grant.Attrs.Equal(g.Attrs) {
 		l.disputes = 0
 	}
-	l.grant, l.expired, l.attempts, l.trouble = &g, false, 0, nil
+	l.grant, l.expired, l.attempts, l.trouble, l.sent = &g, false, 0, nil, lease.Attrs{}
 	l.retryAt = time.Time{}
 	l.previous = g.Key
 }

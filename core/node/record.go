@@ -49,7 +49,7 @@ func (n *Node) checkGrant() {
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 	case rec.ModRevision < l.grant.ModRevision:
 		// A snapshot merged from an older read; wait for a newer one.
-	case !sameOwner(rec.Attrs, l.grant.Attrs):
+	case !sameOwner(rec.Attrs, l.grant.Attrs) && !rec.Attrs.Equal(l.sent):
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
 		n.foreignWrite(rec)

@@ -59,7 +59,9 @@ func (h *Host) NewDaemon(s *Store, opts DaemonOptions) *Daemon {
 // Second installs flanneld on the host once more, by mistake: with the same
 // files, and nothing that keeps the two apart.
 func (d *Daemon) Second() *Daemon {
-	return &Daemon{host: d.host, store: d.store, opts: d.opts, files: d.files}
+	opts := d.opts
+	opts.Wrap, opts.OnExit = nil, nil // which are about the one that should be there
+	return &Daemon{host: d.host, store: d.store, opts: opts, files: d.files}
 }
 
 // Host is where the daemon runs.
