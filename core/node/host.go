@@ -96,7 +96,11 @@ func describeUplink(u uplink.Uplink) string {
 			text += fmt.Sprintf(", %s, public %s", u.Addr(f), u.Public(f))
 		}
 	}
-	return text + ")"
+	text += ")"
+	if u.PassedOver != "" {
+		text += "; passed over: " + u.PassedOver
+	}
+	return text
 }
 
 // followHost looks at the host when a look is due, and closes the difference

@@ -351,6 +351,15 @@ func TestNoUplinkAtStart(t *testing.T) {
 	}
 }
 
+// Whoever asks for several interfaces learns why the first is not in use.
+func TestPassedOverUplinkIsTold(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.Uplink.Ifaces = []string{"eth7", "eth0"} })
+	w.tell()
+	if want := `; passed over: --iface "eth7": there is no interface of that name`; !strings.Contains(w.log(), want) {
+		t.Errorf("want %q in\n%s", want, w.log())
+	}
+}
+
 // What cannot be read is not acted upon, and the node looks again.
 func TestLookFails(t *testing.T) {
 	w := readyWorld(t)

@@ -28,6 +28,9 @@ type Uplink struct {
 	IPv6       netip.Addr
 	PublicIP   netip.Addr // what peers use
 	PublicIPv6 netip.Addr
+	// PassedOver says of each selector before the one that chose why it
+	// failed: for people.
+	PassedOver string `json:",omitempty"`
 }
 
 // Addr returns the link's own address of one family.
@@ -66,7 +69,9 @@ func Select(opts Options, network config.Network, facts driver.Facts) (Uplink, e
 			err = h.complete(&c)
 		}
 		if err == nil {
-			return c.uplink(h.families, public), nil
+			u := c.uplink(h.families, public)
+			u.PassedOver = strings.Join(failed, "; ")
+			return u, nil
 		}
 		failed = append(failed, fmt.Sprintf("%s: %v", s.flag, err))
 	}

@@ -160,6 +160,20 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+// What failed before something fitted is told, not swallowed (interop section 8).
+func TestPassedOver(t *testing.T) {
+	for want, opts := range map[string]Options{
+		"": {Ifaces: []string{"eth1", "wlan0"}},
+		`--iface "wlan0": there is no interface of that name; --iface-regex "wlan": no interface matches by its addresses or its name`: {
+			Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8",
+		},
+	} {
+		if u, err := Select(opts, v4, facts()); err != nil || u.PassedOver != want {
+			t.Errorf("%+v: passed over %q, error %v; want %q", opts, u.PassedOver, err, want)
+		}
+	}
+}
+
 func text(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
