@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
@@ -43,7 +44,10 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 		switch {
 		case !ok:
 		case s.owner(l) == name:
-			self = backend.Self{Key: l.Key, Attrs: l.Attrs}
+			// Of two, such as a reservation that it cannot use, the one it announces.
+			if !self.Key.IsValid() || s.announces(n, l.Key) {
+				self = backend.Self{Key: l.Key, Attrs: l.Attrs}
+			}
 		default:
 			peers = append(peers, l)
 		}
@@ -65,6 +69,17 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 		own.Links[l] = true
 	}
 	return reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true}).Ops, nil
+}
+
+// announces reports whether a node's subnet file holds a subnet.
+func (s *Session) announces(n Node, key lease.Key) bool {
+	file := n.SubnetFile()
+	for _, f := range s.top.Families {
+		if p := key.Of(f); !strings.Contains(file, fmt.Sprintf("=%s/%d\n", p.Addr().Next(), p.Bits())) {
+			return false
+		}
+	}
+	return true
 }
 
 // backend is that of the config in force.

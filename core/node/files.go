@@ -75,7 +75,7 @@ func (n *Node) followFiles() {
 // subnetFile is the text to announce, or nil as long as there is nothing
 // programmed or nothing that may be announced.
 func (n *Node) subnetFile() []byte {
-	if !n.programmable() || !n.host.clean || n.fenced() {
+	if !n.programmable() || !n.host.standing || n.fenced() {
 		return nil
 	}
 	t := &n.files.text

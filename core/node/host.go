@@ -189,6 +189,7 @@ func (n *Node) reconcile() {
 	} else {
 		delete(n.said, "conflict")
 	}
+	h.standing = !slices.ContainsFunc(plan.Ops, ownPart)
 	if h.clean = len(plan.Ops) == 0; h.clean {
 		h.programmed = n.store.snap.Revision
 		if h.attempts > 0 {
@@ -201,6 +202,15 @@ func (n *Node) reconcile() {
 	}
 	h.busy, h.plan = true, plan.Ops
 	n.ready.Plan = plan.Ops
+}
+
+// ownPart reports whether an op is about the node itself, and not about a peer.
+func ownPart(op dataplane.Op) bool {
+	switch op.Object.(type) {
+	case dataplane.Link, dataplane.Addr, dataplane.Sysctl:
+		return true
+	}
+	return false
 }
 
 // wantCache keeps the last rendering, which is a pure function of its inputs.

@@ -281,6 +281,24 @@ func TestOneFailureStopsNothing(t *testing.T) {
 	w.wantReady()
 }
 
+// The subnet file says what pods shall use, so it waits for our own part of the
+// host alone: a route that a bridge's old address is in the way of needs it.
+func TestSubnetFileDoesNotWaitForPeers(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Route); ok {
+			return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(5 * time.Second)
+	if w.files[SubnetFile] == "" || w.status().Ready {
+		t.Errorf("subnet file %q, status %+v", w.files[SubnetFile], w.status())
+	}
+}
+
 // A change in place that the kernel refuses is made by a new device.
 func TestRefusedChangeRecreates(t *testing.T) {
 	w := readyWorld(t)

@@ -60,6 +60,7 @@ type hostState struct {
 	lookDue    time.Time // next look
 	lastLook   time.Time
 	clean      bool  // the last diff was empty
+	standing   bool  // it changed nothing of our own devices and addresses
 	programmed int64 // revision of the snapshot for which it was
 	conflicts  []error
 	problems   []backend.Problem

@@ -7,6 +7,18 @@ import (
 	"time"
 )
 
+// Symptom is what stays the same about a failure while its plan shrinks: the
+// sentence without numbers, names of nodes and details.
+func Symptom(failed string) string {
+	text := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, failed)
+	return text[:min(len(text), 50)]
+}
+
 // Minimise returns a plan that still fails, with as few faults, nodes and
 // waits as can be found by leaving things out one after the other (delta
 // debugging, Zeller 2002). Tried is called before each run.

@@ -233,7 +233,8 @@ func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer
 	}
 	dev := b.devices[p.Family]
 	key := dataplane.FDBKey{Link: dev, MAC: mac}
-	if e, taken := s.FDB[key]; taken {
+	// A host may have two records, such as a reservation that it cannot use.
+	if e, taken := s.FDB[key]; taken && e.Dst != p.IP {
 		return fmt.Errorf("VtepMAC %s is that of the older peer at %s", mac, e.Dst)
 	}
 	if mac == s.Links[dev].MAC {

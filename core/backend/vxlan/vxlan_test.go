@@ -239,6 +239,19 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
+// Two records of one host, such as a reservation and the lease it uses instead,
+// share its device.
+func TestTwoRecordsOfOneHost(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	state, problems := b.Render(env, backend.Self{Key: key("10.5.34.0-24")}, []lease.Lease{
+		peer("10.5.35.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
+		peer("10.5.36.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
+	})
+	if len(problems) > 0 || len(state.Routes) != 2 || len(state.Neighs) != 2 || len(state.FDB) != 1 {
+		t.Errorf("problems %v, state:\n%s", problems, state.Dump())
+	}
+}
+
 // Records of other backends are ignored without a word; old ones lack a VNI.
 func TestRenderAccepts(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)

@@ -132,7 +132,7 @@ func tell(ctx context.Context, o options, r search.Result) int {
 	fmt.Printf("replay: %s\n", replayCommand(o, r.Plan.Seed))
 	runs := 0
 	small := search.Minimise(r.Plan, func(p search.Plan) bool {
-		return ctx.Err() == nil && search.Run(p).Failed != ""
+		return ctx.Err() == nil && search.Symptom(search.Run(p).Failed) == search.Symptom(r.Failed)
 	}, func(p search.Plan) {
 		runs++
 		fmt.Printf("\rminimising: run %d, %d steps, %d nodes   ", runs, len(p.Steps), p.Nodes)
