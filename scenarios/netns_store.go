@@ -107,7 +107,7 @@ func (s *netnsStore) Records() ([]Record, error) {
 	}
 	records := make([]Record, len(list))
 	for i, r := range list {
-		records[i] = Record{Name: path.Base(r.Key), Value: r.Value, Reserved: r.Lease == 0, Modified: r.ModRevision}
+		records[i] = Record{Name: path.Base(r.Key), Value: r.Value, Reserved: r.Lease == 0, Created: r.CreateRev, Modified: r.ModRevision}
 	}
 	return records, nil
 }

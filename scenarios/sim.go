@@ -248,7 +248,7 @@ func (s simStore) Records() ([]Record, error) {
 	snap := s.Snapshot()
 	for _, l := range snap.Leases {
 		value, _ := s.Get("subnets/" + l.Key.String())
-		records = append(records, Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(), Modified: l.ModRevision})
+		records = append(records, Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(), Created: l.CreateRevision, Modified: l.ModRevision})
 	}
 	for _, q := range snap.Quarantined {
 		name := q.Raw[strings.LastIndexByte(q.Raw, '/')+1:]

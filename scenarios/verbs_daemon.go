@@ -162,7 +162,7 @@ func (r Record) lease() (lease.Lease, bool) {
 	if err != nil {
 		return lease.Lease{}, false
 	}
-	return lease.Lease{Key: key, Attrs: attrs, ModRevision: r.Modified}, true
+	return lease.Lease{Key: key, Attrs: attrs, CreateRevision: r.Created, ModRevision: r.Modified}, true
 }
 
 // owner names the node whose public address a lease carries, or the address

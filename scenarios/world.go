@@ -138,5 +138,6 @@ type Record struct {
 	Name     string // the last part of the key
 	Value    string
 	Reserved bool
+	Created  int64 // revision
 	Modified int64 // revision
 }

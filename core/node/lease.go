@@ -180,6 +180,8 @@ func (n *Node) maintain() {
 		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 	case !l.renewAt.IsZero() && !n.now.Before(l.renewAt):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
+	default: // whatever failed before, there is nothing left to do
+		l.trouble, l.attempts = nil, 0
 	}
 }
 

@@ -90,7 +90,7 @@ func (n *Node) foreignWrite(rec lease.Lease) {
 	if rec.Reserved() && !l.grant.Reserved() {
 		n.event(Info, "lease-reserved", fmt.Sprintf("lease %s is a reservation now and never expires", rec.Key))
 		l.grant.TTL, l.grant.Expires, l.renewAt, l.expired = 0, time.Time{}, time.Time{}, false
-		l.trouble, l.attempts, l.retryAt = nil, 0, time.Time{} // there is nothing left to renew
+		l.retryAt = time.Time{} // there is nothing left to renew
 	}
 	l.grant.ID, l.grant.ModRevision = rec.ID, rec.ModRevision
 	if rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) {
