@@ -37,9 +37,11 @@ export FLANNEL_LAB_DAEMON := $(CURDIR)/bin/flanneld
 
 ##@ See it work
 
+# Not by go run, which would call the Ctrl-C that ends a demo an error.
 .PHONY: demo
 demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
-	@$(GO) run ./harness/cmd/demo $(if $(HOLD),-hold)
+	@$(GO) build -buildvcs=$(STAMP) -o bin/demo ./harness/cmd/demo
+	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
 scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns, SEED=7, REPORT=out.html, RECORD=1)
