@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -33,6 +34,7 @@ type leaseState struct {
 	renewAt  time.Time
 	expired  bool
 	trouble  error       // why there is no lease, or what is wrong with it
+	copied   bool        // an older record of another host has our backend data
 	disputes int         // foreign writes to our record in a row
 	sent     lease.Attrs // of an update whose outcome is unknown
 }
@@ -94,13 +96,17 @@ func (n *Node) followLease() {
 	l.retryAt = time.Time{}
 	// What is stored is kept, so where it was the outcome it is so again.
 	source := attrsSource{n.host.uplink, n.network.backend}
-	if stored := n.stored(); source != l.source || !l.attrs.Equal(stored) {
-		attrs, err := n.network.backend.Attrs(n.env(), stored, n.host.have, n.opts.Rand)
+	if stored := n.stored(); l.copied || source != l.source || !l.attrs.Equal(stored) {
+		have := n.host.have
+		if l.copied {
+			stored, have = lease.Attrs{}, dataplane.State{}
+		}
+		attrs, err := n.network.backend.Attrs(n.env(), stored, have, n.opts.Rand)
 		if err != nil {
 			n.noAttrs(err)
 			return
 		}
-		l.attrs, l.source = attrs, source
+		l.attrs, l.source, l.copied = attrs, source, false
 	}
 	if l.grant == nil {
 		n.acquire()

@@ -498,3 +498,32 @@ func TestOverlappingReservationIsKept(t *testing.T) {
 		t.Errorf("leases %v\n%s", w.snap.Leases, w.log())
 	}
 }
+
+// Two hosts that came to share a VTEP: the younger record draws another, once.
+func TestCopiedVTEP(t *testing.T) {
+	for _, older := range []bool{true, false} {
+		w := newWorld(t, vxlanConfig)
+		w.tell()
+		w.pass(time.Second)
+		before := w.own()
+		other := vxlanPeer("10.5.3.0-24", 4)
+		other.Attrs.BackendData = before.Attrs.BackendData
+		if older {
+			other.CreateRevision = 1
+		}
+		w.put(other)
+		w.tell()
+		w.pass(time.Second)
+		w.tell()
+		w.pass(time.Minute)
+		if changed := !w.own().Attrs.Equal(before.Attrs); changed != older || w.own().Key != before.Key {
+			t.Errorf("other is older: %t; record %v became %v", older, before, w.own())
+		}
+		if older {
+			w.wantReady()
+			if w.count("lease-copied") != 1 || !strings.Contains(w.host.Dump(), "route 10.5.3.0/24") {
+				t.Errorf("log:\n%s\nhost:\n%s", w.log(), w.host.Dump())
+			}
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -58,6 +60,9 @@ func (n *Node) checkGrant() {
 	}
 	if l.grant != nil {
 		n.checkOverlaps(snap)
+	}
+	if l.grant != nil {
+		n.checkCopies(snap)
 	}
 	if l.grant != nil && l.grant.ModRevision == now.modified {
 		l.agreed = now
@@ -135,6 +140,27 @@ func (n *Node) storeWentBack(from, to int64) {
 	if n.lease.grant != nil {
 		n.lost(fmt.Errorf("the datastore went back from revision %d to %d, and with it lease %s", from, to, n.lease.grant.Key))
 	}
+}
+
+// checkCopies gives up backend data that an older record of another host has
+// as well: a host that for a while had another's address took over its record,
+// VTEP and all, and now each would refuse the other for good.
+func (n *Node) checkCopies(snap *lease.Snapshot) {
+	g := n.lease.grant
+	for i := range snap.Leases {
+		r := &snap.Leases[i]
+		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
+			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other", r.Key, ownerOf(r.Attrs)))
+			n.lease.copied = true
+			return
+		}
+	}
+}
+
+func sameData(a, b lease.Attrs) bool {
+	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		return len(a.Data(f)) > 0 && bytes.Equal(a.Data(f), b.Data(f))
+	})
 }
 
 // checkOverlaps gives way to an older record that covers part of our subnet
