@@ -227,7 +227,17 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	return n.Add(dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot})
+	route := dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot}
+	// Ours takes its place, unless the subnet has become the node's own
+	// meanwhile: then the route stays in the way of the bridge's.
+	return s.lasting(fmt.Sprintf("%s shadow %s", name, key.Dst), true,
+		func() error { return n.Add(route) },
+		func() error {
+			if err := n.Remove(route); !errors.Is(err, driver.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
 }
 
 // fault n2 unroute n3: n2's routes to n3 go

@@ -25,8 +25,8 @@ func (n *Node) acquire() {
 		l.trouble = fmt.Errorf("reservation %s of ours cannot be used: %w", own.Key, err)
 		n.once(Warning, "reservation-unfit", l.trouble.Error())
 	}
-	key := l.previous
-	if !key.IsValid() || alloc.Compatible(n.network.config, key) != nil || !alloc.Free(n.store.snap, key, lease.Key{}) {
+	key, ok := n.formerKey()
+	if !ok {
 		var err error
 		if key, err = alloc.Choose(n.network.config, n.store.snap, n.opts.Rand); err != nil {
 			l.trouble = err
@@ -36,6 +36,21 @@ func (n *Node) acquire() {
 		}
 	}
 	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// formerKey is a subnet that was ours, fits and is free: this run's or the
+// subnet file's, or the state file's, where the subnet file is damaged.
+func (n *Node) formerKey() (lease.Key, bool) {
+	keys := []lease.Key{n.lease.previous}
+	if n.store.saved != nil {
+		keys = append(keys, n.store.saved.Self.Key)
+	}
+	for _, k := range keys {
+		if k.IsValid() && alloc.Compatible(n.network.config, k) == nil && alloc.Free(n.store.snap, k, lease.Key{}) {
+			return k, true
+		}
+	}
+	return lease.Key{}, false
 }
 
 // unfit says why a record of ours cannot be taken over.

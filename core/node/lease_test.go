@@ -126,6 +126,19 @@ func TestReuse(t *testing.T) {
 			t.Errorf("own key %s", got)
 		}
 	})
+	t.Run("by the state file, if the subnet file is damaged", func(t *testing.T) {
+		w := newWorld(t, vxlanConfig)
+		w.tell()
+		w.pass(10 * time.Second)
+		before := w.own().Key
+		w.remove(before)
+		w.start(func(o *Options) { o.Previous = lease.Key{V6: netip.MustParsePrefix("fd00::/64")} })
+		w.tell()
+		w.pass(time.Second)
+		if got := w.own().Key; got != before {
+			t.Errorf("own key %s, was %s", got, before)
+		}
+	})
 	t.Run("not if somebody has it", func(t *testing.T) {
 		w := newWorld(t, vxlanConfig, func(o *Options) { o.Previous = mustKey("10.5.9.0-24") })
 		w.put(vxlanPeer("10.5.9.0-24", 4))

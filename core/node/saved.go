@@ -74,9 +74,6 @@ func (n *Node) load(data []byte) {
 		return
 	}
 	n.store.saved = &s
-	if !n.lease.previous.IsValid() {
-		n.lease.previous = s.Self.Key
-	}
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}
