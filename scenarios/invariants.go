@@ -79,8 +79,11 @@ func (i *invariants) wrote(w sim.StoreWrite) {
 	}
 	i.excuse(w)
 	i.rob(w, h)
-	if w.New != nil && w.New.Flaw == "" {
-		*h = history{writer: w.Client, addr: owner(w.New.Lease.Attrs)}
+	if w.New == nil || w.New.Flaw != "" {
+		return // whose it was, it still is, as far as anybody can tell
+	}
+	if addr := owner(w.New.Lease.Attrs); w.Client != "" || addr != h.addr {
+		*h = history{writer: w.Client, addr: addr}
 	}
 }
 

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -68,6 +69,7 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 type overlap struct {
 	since time.Duration
 	known time.Duration // since when the one that lost its record could know; 0: not yet
+	twins bool          // both have had one address, by which the store tells nodes apart (interop E6)
 }
 
 // newsBound is how long a node with a snapshot that shows its record gone may
@@ -97,7 +99,9 @@ func (i *invariants) checkOverlaps() error {
 		if a.robbedAt == 0 || b.robbedAt > 0 && a.knows() {
 			loser = b
 		}
+		o.twins = o.twins || a.sharesAddress(b)
 		switch now := i.world.Elapsed(); {
+		case o.twins:
 		case loser.robbedAt == 0:
 			return fmt.Errorf("%s and %s both hold %s since %s, though nobody took either's record away", a.name, b.name, a.key, o.since)
 		case !loser.knows():
@@ -110,6 +114,11 @@ func (i *invariants) checkOverlaps() error {
 		i.overlaps[p] = o
 	}
 	return nil
+}
+
+func (n *watched) sharesAddress(o *watched) bool {
+	others := o.addresses()
+	return slices.ContainsFunc(n.addresses(), func(a netip.Addr) bool { return a.IsGlobalUnicast() && slices.Contains(others, a) })
 }
 
 // rob notes that a record went on which a node's belief rests, other than by

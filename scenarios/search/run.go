@@ -21,24 +21,25 @@ type Result struct {
 	Logs    string         // the tail of every daemon's log, of a failed run
 }
 
-// Run replays a plan in the simulator, with all invariants watched.
-func Run(p Plan) Result {
-	r, _ := run(p, false)
+// Run replays a plan in the simulator, with all invariants watched; the daemons
+// have the defects that somebody plants.
+func Run(p Plan, defects ...scenarios.Wrap) Result {
+	r, _ := run(p, false, defects)
 	return r
 }
 
 // Record replays a plan and returns what a page tells of it.
 func Record(p Plan, about report.About) report.Recording {
-	r, session := run(p, true)
+	r, session := run(p, true, nil)
 	return session.Recording(about, r.Failed)
 }
 
-func run(p Plan, record bool) (Result, *scenarios.Session) {
+func run(p Plan, record bool, defects []scenarios.Wrap) (Result, *scenarios.Session) {
 	r := Result{Plan: p, Faults: map[string]int{}}
 	var world *scenarios.SimWorld
 	session := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) {
 		var err error
-		world, err = scenarios.NewSim(top, p.Seed)
+		world, err = scenarios.NewSim(top, p.Seed, defects...)
 		return world, err
 	})
 	if record {

@@ -1,0 +1,254 @@
+package planted
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/scenarios"
+)
+
+// body lets a process find its host other than it is, and do other things to
+// it than it means to. Nil members do as they should.
+type body struct {
+	driver.Driver
+	facts   func(driver.Facts) driver.Facts
+	observe func(dataplane.State) dataplane.State
+	// apply returns the op to perform instead, or false if it is taken for done.
+	apply func(op dataplane.Op) (dataplane.Op, bool)
+	done  func(dataplane.Op) // after a success
+}
+
+func (b *body) Facts(ctx context.Context) (driver.Facts, error) {
+	f, err := b.Driver.Facts(ctx)
+	if err == nil && b.facts != nil {
+		f = b.facts(f)
+	}
+	return f, err
+}
+
+func (b *body) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	s, err := b.Driver.Observe(ctx, e)
+	if err == nil && b.observe != nil {
+		s = b.observe(s)
+	}
+	return s, err
+}
+
+func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		do := true
+		if b.apply != nil {
+			op, do = b.apply(op)
+		}
+		if do {
+			errs[i] = b.Driver.Apply(ctx, []dataplane.Op{op})[0]
+		}
+		if b.done != nil && errs[i] == nil {
+			b.done(op)
+		}
+	}
+	return errs
+}
+
+// acting makes a defect of a way to treat a host; each process begins anew.
+func acting(begin func() *body) func() scenarios.Wrap {
+	return func() scenarios.Wrap {
+		return func(_ string, p sim.Parts) sim.Parts {
+			b := begin()
+			b.Driver = p.Driver
+			p.Driver = b
+			return p
+		}
+	}
+}
+
+// p1 looks once, and from then on remembers what it did.
+func p1() *body {
+	var memory *dataplane.State
+	return &body{
+		observe: func(s dataplane.State) dataplane.State {
+			if memory == nil {
+				memory = &s
+			}
+			return clone(*memory)
+		},
+		done: func(op dataplane.Op) { remember(memory, op) },
+	}
+}
+
+func clone(s dataplane.State) dataplane.State {
+	return dataplane.State{
+		Links: maps.Clone(s.Links), Addrs: maps.Clone(s.Addrs), Routes: maps.Clone(s.Routes),
+		Neighs: maps.Clone(s.Neighs), FDB: maps.Clone(s.FDB), Sysctls: maps.Clone(s.Sysctls),
+	}
+}
+
+func remember(s *dataplane.State, op dataplane.Op) {
+	if op.Verb != dataplane.Delete {
+		s.Put(op.Object)
+		return
+	}
+	switch o := op.Object.(type) {
+	case dataplane.Link:
+		delete(s.Links, o.Name)
+	case dataplane.Addr:
+		delete(s.Addrs, o)
+	case dataplane.Route:
+		delete(s.Routes, o.RouteKey)
+	case dataplane.Neigh:
+		delete(s.Neighs, o.NeighKey)
+	case dataplane.FDBEntry:
+		delete(s.FDB, o.FDBKey)
+	}
+}
+
+// p2 knows nothing of what a former run left for peers.
+func p2() *body {
+	mine := dataplane.NewState(0)
+	return &body{
+		observe: func(s dataplane.State) dataplane.State {
+			maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { _, ok := mine.Routes[k]; return !ok })
+			maps.DeleteFunc(s.Neighs, func(k dataplane.NeighKey, _ dataplane.Neigh) bool { _, ok := mine.Neighs[k]; return !ok })
+			maps.DeleteFunc(s.FDB, func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { _, ok := mine.FDB[k]; return !ok })
+			return s
+		},
+		done: func(op dataplane.Op) { remember(&mine, op) },
+	}
+}
+
+// p3 makes a device that has gone anew with whatever MAC the kernel draws, and
+// does not tell.
+func p3() *body {
+	made, wrong := map[string]int{}, map[string]dataplane.MAC{}
+	return &body{
+		apply: func(op dataplane.Op) (dataplane.Op, bool) {
+			l, ok := op.Object.(dataplane.Link)
+			if !ok || op.Verb == dataplane.Delete {
+				return op, true
+			}
+			delete(wrong, l.Name)
+			if op.Verb == dataplane.Create {
+				if made[l.Name]++; made[l.Name] > 1 {
+					wrong[l.Name] = l.MAC
+					l.MAC[5] ^= 0xff
+				}
+			}
+			return dataplane.Op{Verb: op.Verb, Object: l}, true
+		},
+		observe: func(s dataplane.State) dataplane.State {
+			for name, mac := range wrong {
+				if l, ok := s.Links[name]; ok {
+					l.MAC = mac
+					s.Links[name] = l
+				}
+			}
+			return s
+		},
+	}
+}
+
+// p4 leaves a device's MTU as it finds it.
+func p4() *body {
+	want, real := map[string]int{}, map[string]int{}
+	return &body{
+		observe: func(s dataplane.State) dataplane.State {
+			for name, l := range s.Links {
+				real[name] = l.MTU
+				if mtu, ok := want[name]; ok {
+					l.MTU = mtu
+					s.Links[name] = l
+				}
+			}
+			return s
+		},
+		apply: func(op dataplane.Op) (dataplane.Op, bool) {
+			if l, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace {
+				want[l.Name] = l.MTU
+				l.MTU = real[l.Name]
+				op.Object = l
+			}
+			return op, true
+		},
+	}
+}
+
+// p7 leaves a peer's forwarding entry to where the peer was.
+func p7() *body {
+	var real dataplane.State
+	told := map[dataplane.FDBKey]dataplane.FDBEntry{}
+	return &body{
+		observe: func(s dataplane.State) dataplane.State {
+			real = clone(s)
+			for k, e := range told {
+				if _, ok := s.FDB[k]; ok {
+					s.FDB[k] = e
+				}
+			}
+			return s
+		},
+		apply: func(op dataplane.Op) (dataplane.Op, bool) {
+			e, ok := op.Object.(dataplane.FDBEntry)
+			if !ok {
+				return op, true
+			}
+			delete(told, e.FDBKey)
+			if old, there := real.FDB[e.FDBKey]; op.Verb == dataplane.Replace && there && old.Dst != e.Dst {
+				told[e.FDBKey] = e
+				return op, false
+			}
+			return op, true
+		},
+	}
+}
+
+// p8 asks once how the underlay reaches its peers.
+func p8() *body {
+	var first []driver.Route
+	return &body{facts: func(f driver.Facts) driver.Facts {
+		if first == nil {
+			first = slices.Clone(f.Routes)
+		}
+		f.Routes = first
+		return f
+	}}
+}
+
+// p9 adds routes, and never puts one in another's place.
+func p9() *body {
+	return &body{apply: func(op dataplane.Op) (dataplane.Op, bool) {
+		if _, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Replace {
+			op.Verb = dataplane.Create
+		}
+		return op, true
+	}}
+}
+
+// p15 takes every route in the overlay's network for its own.
+func p15() *body {
+	var real dataplane.State
+	return &body{
+		observe: func(s dataplane.State) dataplane.State {
+			real = clone(s)
+			for k, r := range s.Routes {
+				if r.Protocol == dataplane.ProtocolKernel {
+					continue
+				}
+				r.Protocol = dataplane.Protocol
+				s.Routes[k] = r
+			}
+			return s
+		},
+		apply: func(op dataplane.Op) (dataplane.Op, bool) {
+			if r, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Delete {
+				r.Protocol = real.Routes[r.RouteKey].Protocol
+				op.Object = r
+			}
+			return op, true
+		},
+	}
+}

@@ -1,0 +1,151 @@
+package planted
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/search"
+)
+
+// most is how many seeds a defect may hide from.
+const most = 150
+
+// defect is a broken variant of the daemon.
+type defect struct {
+	id, what string
+	plant    func() scenarios.Wrap // for one run
+	opts     search.Options
+	often    []search.Step // what brings it to light, drawn besides all else
+	last     []search.Step // what ends that
+}
+
+var defects = []defect{
+	{id: "E1", what: "a garbage record empties the snapshot", plant: seeing(e1)},
+	{id: "E3", what: "a lost race ends the process", plant: living(e3)},
+	{id: "E4", what: "a reservation is renewed with a TTL", plant: asking(e4, e4renew)},
+	{id: "E5", what: "renewals put blindly", plant: asking(asItIs, e5), often: robbery},
+	{id: "E7", what: "overlaps go unnoticed", plant: living(e7), opts: search.Options{Family: "dual"}},
+	{id: "E10", what: "the first broken watch is the last", plant: e10},
+	{id: "E11", what: "changed attributes are ignored", plant: seeing(e11), often: moves},
+	{id: "E11", what: "the own record is missed", plant: living(e11own)},
+	{id: "P1", what: "one look, then memory", plant: acting(p1)},
+	{id: "P2", what: "what a former run left is not seen", plant: acting(p2), often: guests},
+	{id: "P3", what: "a recreated device has another MAC", plant: acting(p3)},
+	{id: "P4", what: "an existing device's MTU stays", plant: acting(p4)},
+	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"}, often: moves},
+	{id: "P8", what: "direct routing is judged once", plant: acting(p8), opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
+	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
+	{id: "P15", what: "somebody else's routes are deleted", plant: acting(p15), often: strangers},
+	{id: "-", what: "a restart takes any free subnet", plant: forgetful, opts: search.Options{Family: "v4"}},
+	{id: "-", what: "a node that never waits", plant: living(impatient)},
+}
+
+// What brings a defect to light when it is drawn often enough: N is a node, M
+// another one, #N the last byte of N's address.
+var (
+	robbery = []search.Step{
+		{Line: "fault N cut"}, {Line: "store take N by=192.168.64.99"}, {Line: "fault N cut heal"},
+	}
+	moves     = []search.Step{{Line: "fault N uplink address=192.168.64.10#N"}}
+	shadows   = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
+	strangers = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}
+	guests    = []search.Step{
+		{Line: "store put subnets/10.5.3.0-24", Input: `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},
+		{Line: "kill N"}, {Line: "store delete subnets/10.5.3.0-24"},
+	}
+	detour = []search.Step{
+		{Line: "fault N add", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},
+		{Line: "restart N"},
+		{Line: "fault N remove", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},
+	}
+)
+
+// plan draws a seed's plan, with more of what matters here; that needs all
+// nodes on one segment.
+func (d defect) plan(seed uint64) search.Plan {
+	p := search.Draw(seed, d.opts)
+	if len(d.often) == 0 {
+		return p
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x9a47))
+	n := rng.IntN(p.Nodes)
+	m := (n + 1 + rng.IntN(p.Nodes-1)) % p.Nodes
+	names := strings.NewReplacer("#N", fmt.Sprint(n+1), "#M", fmt.Sprint(m+1), "N", fmt.Sprintf("n%d", n+1), "M", fmt.Sprintf("n%d", m+1))
+	step := func(s search.Step) search.Step {
+		s.Line = names.Replace(s.Line) + " may-fail"
+		if strings.HasPrefix(s.Input, "route") {
+			s.Input = names.Replace(s.Input)
+		}
+		s.After = time.Duration(rng.Int64N(int64(10 * time.Second))).Round(time.Millisecond)
+		return s
+	}
+	p.Topology.Line = strings.Replace(p.Topology.Line, "segments=2", "segments=1", 1)
+	for range 3 + rng.IntN(6) {
+		p.Steps = slices.Insert(p.Steps, 1+rng.IntN(len(p.Steps)), step(d.often[rng.IntN(len(d.often))]))
+	}
+	for _, s := range d.last {
+		p.Steps = append(p.Steps, step(s))
+	}
+	return p
+}
+
+// caught is how a defect came to light.
+type caught struct {
+	seed uint64
+	took time.Duration
+	how  string
+}
+
+// hunt runs one seed after the other until the defect shows. That the healthy
+// daemon passes the same plan proves that it was the defect.
+func (d defect) hunt(t *testing.T) caught {
+	began := time.Now()
+	for seed := uint64(1); seed <= most; seed++ {
+		r := search.Run(d.plan(seed), d.plant())
+		if r.Failed == "" {
+			continue
+		}
+		if healthy := search.Run(d.plan(seed)); healthy.Failed != "" {
+			t.Errorf("seed %d fails without the defect too: %s", seed, healthy.Failed)
+			continue
+		}
+		return caught{seed, time.Since(began), r.Failed}
+	}
+	t.Errorf("%s (%s) hid from %d seeds", d.id, d.what, most)
+	return caught{}
+}
+
+// by names the invariant or the oracle, without when and whom.
+func (c caught) by() string {
+	if _, rest, ok := strings.Cut(c.how, `invariant "`); ok {
+		name, _, _ := strings.Cut(rest, `"`)
+		return name
+	}
+	verb, _, _ := strings.Cut(c.how, " ")
+	return strings.TrimSuffix(verb, ":") + " after the heal"
+}
+
+// TestPlanted: the search finds every defect.
+func TestPlanted(t *testing.T) {
+	found := make([]caught, len(defects))
+	t.Run("defects", func(t *testing.T) {
+		for i, d := range defects {
+			t.Run(d.id, func(t *testing.T) {
+				t.Parallel()
+				found[i] = d.hunt(t)
+				t.Logf("%s: seed %d: %s", d.what, found[i].seed, found[i].how)
+			})
+		}
+	})
+	var b strings.Builder
+	b.WriteString("\n| defect | what is broken | caught by | seed |\n|---|---|---|---|\n")
+	for i, d := range defects {
+		fmt.Fprintf(&b, "| %s | %s | %s | %d |\n", d.id, d.what, found[i].by(), found[i].seed)
+	}
+	t.Log(b.String())
+}

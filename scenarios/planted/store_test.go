@@ -1,0 +1,278 @@
+package planted
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/scenarios"
+)
+
+// eyes lets a process see other snapshots than there are.
+type eyes struct {
+	sim.Requester
+	see     func(lease.Snapshot) lease.Snapshot
+	of, out *lease.Snapshot
+}
+
+func (e *eyes) View() lease.View {
+	v := e.Requester.View()
+	if v.Snapshot == nil {
+		return v
+	}
+	if v.Snapshot != e.of {
+		seen := *v.Snapshot
+		seen.Leases = slices.Clone(seen.Leases)
+		seen = e.see(seen)
+		e.of, e.out = v.Snapshot, &seen
+	}
+	v.Snapshot = e.out
+	return v
+}
+
+// seeing makes a defect of a way to see; each process begins anew.
+func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() scenarios.Wrap {
+	return func() scenarios.Wrap {
+		return func(_ string, p sim.Parts) sim.Parts {
+			p.Client = &eyes{Requester: p.Client, see: begin()}
+			return p
+		}
+	}
+}
+
+// e1: one record that does not parse, and there are none.
+func e1() func(lease.Snapshot) lease.Snapshot {
+	return func(s lease.Snapshot) lease.Snapshot {
+		if len(s.Quarantined) > 0 {
+			s.Leases = nil
+		}
+		return s
+	}
+}
+
+// e11 knows of a peer what it saw first.
+func e11() func(lease.Snapshot) lease.Snapshot {
+	known := map[lease.Key]lease.Attrs{}
+	return func(s lease.Snapshot) lease.Snapshot {
+		now := map[lease.Key]lease.Attrs{}
+		for i := range s.Leases {
+			l := &s.Leases[i]
+			if a, ok := known[l.Key]; ok {
+				l.Attrs = a
+			}
+			now[l.Key] = l.Attrs
+		}
+		known = now
+		return s
+	}
+}
+
+// machine is a node with something else around Step and Ready.
+type machine struct {
+	sim.Machine
+	in  func(node.Input) node.Input
+	out func(node.Ready) node.Ready
+}
+
+func (m machine) Step(now time.Time, in node.Input) {
+	if m.in != nil {
+		in = m.in(in)
+	}
+	m.Machine.Step(now, in)
+}
+
+func (m machine) Ready() node.Ready {
+	r := m.Machine.Ready()
+	if m.out != nil {
+		r = m.out(r)
+	}
+	return r
+}
+
+// living makes a defect of a way to be a node.
+func living(around func(sim.Machine) sim.Machine) func() scenarios.Wrap {
+	return func() scenarios.Wrap {
+		return func(_ string, p sim.Parts) sim.Parts {
+			p.Node = around(p.Node)
+			return p
+		}
+	}
+}
+
+// e3 takes a lost race for a reason to end.
+func e3(n sim.Machine) sim.Machine {
+	var lost error
+	return machine{n, func(in node.Input) node.Input {
+		if in.Requested != nil && errors.Is(in.Requested.Err, lease.ErrConflict) {
+			lost = in.Requested.Err
+		}
+		return in
+	}, func(r node.Ready) node.Ready {
+		if lost != nil {
+			r.Exit = &node.Exit{Status: 1, Reason: lost.Error()}
+		}
+		return r
+	}}
+}
+
+// e7 does not see whose subnets overlap its own.
+func e7(n sim.Machine) sim.Machine {
+	var own lease.Key
+	return machine{n, func(in node.Input) node.Input {
+		if in.View != nil && in.View.Snapshot != nil {
+			view, snap := *in.View, *in.View.Snapshot
+			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l lease.Lease) bool {
+				return l.Key != own && l.Key.Overlaps(own)
+			})
+			view.Snapshot = &snap
+			in.View = &view
+		}
+		return in
+	}, func(r node.Ready) node.Ready {
+		if r.Request != nil && r.Request.Verb == node.Create {
+			own = r.Request.Key
+		}
+		return r
+	}}
+}
+
+// e11own misses its own record from the second snapshot on.
+func e11own(n sim.Machine) sim.Machine {
+	return machine{n, func(in node.Input) node.Input {
+		if own, ok := n.Holding(); ok && in.View != nil && in.View.Snapshot != nil {
+			view, snap := *in.View, *in.View.Snapshot
+			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l lease.Lease) bool { return l.Key == own })
+			view.Snapshot = &snap
+			in.View = &view
+		}
+		return in
+	}, nil}
+}
+
+// forgetful takes its record for another's until it has a subnet.
+func forgetful() scenarios.Wrap {
+	return func(_ string, p sim.Parts) sim.Parts {
+		n := p.Node
+		p.Node = machine{n, func(in node.Input) node.Input {
+			if _, ok := n.Holding(); ok || in.View == nil || in.View.Snapshot == nil {
+				return in
+			}
+			view, snap := *in.View, *in.View.Snapshot
+			snap.Leases = slices.Clone(snap.Leases)
+			for i := range snap.Leases {
+				snap.Leases[i].Attrs.PublicIP = netip.MustParseAddr("192.168.64.99")
+			}
+			view.Snapshot = &snap
+			in.View = &view
+			return in
+		}, nil}
+		return p
+	}
+}
+
+// impatient looks again and again whether it has something to do.
+func impatient(n sim.Machine) sim.Machine {
+	var now time.Time
+	return clocked{machine{n, nil, func(r node.Ready) node.Ready {
+		r.Wake = now.Add(time.Millisecond)
+		return r
+	}}, &now}
+}
+
+// clocked notes the time of each Step.
+type clocked struct {
+	machine
+	now *time.Time
+}
+
+func (c clocked) Step(now time.Time, in node.Input) {
+	*c.now = now
+	c.machine.Step(now, in)
+}
+
+// hands let a process ask for other things than it wants.
+type hands struct {
+	sim.Requester
+	client *sim.StoreClient
+	do     func(h hands, req node.Request, done func(node.Requested)) bool
+}
+
+func (h hands) Do(req node.Request, done func(node.Requested)) {
+	if !h.do(h, req, done) {
+		h.Requester.Do(req, done)
+	}
+}
+
+// overwrite is what upstream renews, updates and reuses with.
+func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
+	if req.Attrs.BackendType == "" {
+		req.Attrs = req.Grant.Attrs
+	}
+	if req.TTL == 0 {
+		req.TTL = max(req.Grant.TTL, 6*time.Second)
+	}
+	h.client.Overwrite(req, done)
+	return true
+}
+
+// asking makes a defect of a way to ask, with what it does not see.
+func asking(see func(lease.Snapshot) lease.Snapshot, do func(hands, node.Request, func(node.Requested)) bool) func() scenarios.Wrap {
+	return func() scenarios.Wrap {
+		return func(_ string, p sim.Parts) sim.Parts {
+			p.Client = hands{&eyes{Requester: p.Client, see: see}, p.Client.(*sim.StoreClient), do}
+			return p
+		}
+	}
+}
+
+// e5 renews and updates blindly.
+func e5(h hands, req node.Request, done func(node.Requested)) bool {
+	return (req.Verb == node.Renew || req.Verb == node.Update) && h.overwrite(req, done)
+}
+
+func asItIs(s lease.Snapshot) lease.Snapshot { return s }
+
+// noTTL is the handle that e4 takes a reservation to have.
+const noTTL = -1
+
+// e4 takes a reservation for a lease that is about to end.
+func e4(s lease.Snapshot) lease.Snapshot {
+	for i := range s.Leases {
+		if s.Leases[i].Reserved() {
+			s.Leases[i].ID = noTTL
+		}
+	}
+	return s
+}
+
+func e4renew(h hands, req node.Request, done func(node.Requested)) bool {
+	return req.Grant.ID == noTTL && (req.Verb == node.Renew || req.Verb == node.Update) && h.overwrite(req, done)
+}
+
+// deaf is e10: the first broken watch is the last.
+type deaf struct {
+	sim.Requester
+	last lease.View
+	over bool
+}
+
+func (d *deaf) View() lease.View {
+	v := d.Requester.View()
+	d.over = d.over || d.last.Synced && !v.Synced
+	if d.over {
+		return d.last
+	}
+	d.last = v
+	return v
+}
+
+func e10() scenarios.Wrap {
+	return func(_ string, p sim.Parts) sim.Parts {
+		p.Client = &deaf{Requester: p.Client}
+		return p
+	}
+}
