@@ -11,7 +11,7 @@ import (
 )
 
 // listed is a module in the first column of record 0006's table.
-var listed = regexp.MustCompile("(?m)^\\|([^|]*)\\|")
+var listed = regexp.MustCompile(`(?m)^\|([^|]*)\|`)
 
 func TestDependenciesHaveReasons(t *testing.T) {
 	record, err := os.ReadFile("adr/0006-dependencies.md")
