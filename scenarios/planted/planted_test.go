@@ -41,7 +41,7 @@ var defects = []defect{
 	{id: "P8", what: "direct routing is judged once", plant: acting(p8), opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
 	{id: "P15", what: "somebody else's routes are deleted", plant: acting(p15), often: strangers},
-	{id: "-", what: "a restart takes any free subnet", plant: forgetful, opts: search.Options{Family: "v4"}},
+	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
 

@@ -153,25 +153,29 @@ func e11own(n sim.Machine) sim.Machine {
 	}, nil}
 }
 
-// forgetful takes its record for another's until it has a subnet.
-func forgetful() scenarios.Wrap {
-	return func(_ string, p sim.Parts) sim.Parts {
-		n := p.Node
-		p.Node = machine{n, func(in node.Input) node.Input {
-			if _, ok := n.Holding(); ok || in.View == nil || in.View.Snapshot == nil {
-				return in
-			}
-			view, snap := *in.View, *in.View.Snapshot
-			snap.Leases = slices.Clone(snap.Leases)
-			for i := range snap.Leases {
-				snap.Leases[i].Attrs.PublicIP = netip.MustParseAddr("192.168.64.99")
-			}
-			view.Snapshot = &snap
-			in.View = &view
+// forgetful takes all records of a former run for others'.
+func forgetful(n sim.Machine) sim.Machine {
+	var former map[lease.Key]bool
+	return machine{n, func(in node.Input) node.Input {
+		if in.View == nil || in.View.Snapshot == nil {
 			return in
-		}, nil}
-		return p
-	}
+		}
+		view, snap := *in.View, *in.View.Snapshot
+		snap.Leases = slices.Clone(snap.Leases)
+		first := former == nil
+		if first {
+			former = map[lease.Key]bool{}
+		}
+		for i := range snap.Leases {
+			l := &snap.Leases[i]
+			if former[l.Key] = former[l.Key] || first; former[l.Key] {
+				l.Attrs.PublicIP = netip.MustParseAddr("192.168.64.99")
+			}
+		}
+		view.Snapshot = &snap
+		in.View = &view
+		return in
+	}, nil}
 }
 
 // impatient looks again and again whether it has something to do.
