@@ -60,20 +60,19 @@ type attrsSource struct {
 	backend backend.Backend // made anew with each config
 }
 
-func (l *leaseState) wake() time.Time {
+// wake names the moments at which time alone changes something. Requests wait
+// for the answer to the last one, and for retryAt; to be fenced waits for nothing.
+func (l *leaseState) wake(consider func(time.Time)) {
+	if l.grant != nil && !l.expired {
+		consider(l.grant.Expires)
+	}
 	if l.busy {
-		return time.Time{}
+		return
 	}
-	at := l.retryAt
-	if l.grant == nil {
-		return at
+	consider(l.retryAt)
+	if l.grant != nil && l.renewAt.After(l.retryAt) {
+		consider(l.renewAt)
 	}
-	for _, t := range []time.Time{l.renewAt, l.grant.Expires} {
-		if t.After(l.retryAt) && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	return at
 }
 
 // followLease compares the belief with the snapshot and sends at most one

@@ -540,3 +540,30 @@ func TestCopiedVTEP(t *testing.T) {
 		}
 	}
 }
+
+// A lease ends when it ends: neither a request without an answer nor a pause
+// before the next one puts off being fenced.
+func TestWakesToBeFenced(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	held := &lease.Grant{Expires: at(30)}
+	for _, c := range []struct {
+		name string
+		now  int
+		l    leaseState
+		want time.Time
+	}{
+		{"idle", 0, leaseState{}, time.Time{}},
+		{"held", 0, leaseState{grant: held, renewAt: at(10)}, at(10)},
+		{"retrying", 11, leaseState{grant: held, renewAt: at(10), retryAt: at(12)}, at(12)},
+		{"waiting for an answer", 11, leaseState{grant: held, renewAt: at(10), busy: true}, at(30)},
+		{"waiting for a snapshot", 20, leaseState{grant: held, renewAt: at(10), retryAt: at(12)}, at(30)},
+		{"retrying late", 11, leaseState{grant: held, renewAt: at(10), retryAt: at(300)}, at(30)},
+		{"fenced", 30, leaseState{grant: held, renewAt: at(10), retryAt: at(31), expired: true}, at(31)},
+		{"a reservation", 0, leaseState{grant: &lease.Grant{}, busy: true}, time.Time{}},
+	} {
+		n := Node{now: at(c.now), lease: c.l}
+		if got := n.wake(); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

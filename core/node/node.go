@@ -169,7 +169,7 @@ func (n *Node) wake() time.Time {
 	if n.network.known && !n.host.busy {
 		consider(n.host.lookDue)
 	}
-	consider(n.lease.wake())
+	n.lease.wake(consider)
 	consider(n.files.wake())
 	return at
 }
