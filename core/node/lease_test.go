@@ -262,25 +262,6 @@ func TestLostToAnother(t *testing.T) {
 	}
 }
 
-// interop E5: nothing is ever written over a record that is not ours any more.
-func TestNeverWritesOverAnother(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	thief := w.own()
-	thief.Attrs.PublicIP = netip.MustParseAddr("192.168.64.9")
-	w.put(thief)
-	requests := len(w.requests)
-	w.tell()
-	w.pass(time.Minute)
-	for _, r := range w.requests[requests:] {
-		if r.Verb != Create && r.Verb != Renew && keyOf(r) == thief.Key {
-			t.Errorf("%s of another's record", r.Verb)
-		}
-	}
-	w.wantReady()
-}
-
 func TestExitOnLoss(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
 	w.tell()
@@ -290,65 +271,6 @@ func TestExitOnLoss(t *testing.T) {
 	if w.exit == nil || w.exit.Status != 1 {
 		t.Errorf("exit %v, want status 1 (a supervisor must see a failure)", w.exit)
 	}
-}
-
-// interop E6: a foreign write to our record is put right once, then ever more slowly.
-func TestDisputedRecord(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	requests := len(w.requests)
-	for range 8 {
-		rec := w.own()
-		rec.Attrs.BackendData = []byte(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:77"}`)
-		w.put(rec)
-		w.tell()
-		w.pass(time.Second)
-	}
-	updates := len(w.requests) - requests
-	if updates == 0 || updates > 4 || w.count("lease-disputed") == 0 {
-		t.Errorf("%d updates in eight seconds\n%s", updates, w.log())
-	}
-}
-
-// interop E7: of two dual-stack keys that share a half the older one stays.
-func TestOverlapGoesToTheOlder(t *testing.T) {
-	conf := `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"alloc"}}`
-	rival := func(own lease.Key) lease.Lease {
-		l := vxlanPeer("10.5.3.0-24", 4)
-		l.Key = lease.Key{V4: own.V4, V6: netip.MustParsePrefix("fd00:10:0:7777::/64")}
-		return l
-	}
-	t.Run("ours is younger", func(t *testing.T) {
-		w := newWorld(t, conf)
-		w.answer = func(r Request) (lease.Grant, error) {
-			if w.answer = nil; r.Verb == Create {
-				w.put(rival(r.Key))
-			}
-			return lease.Grant{}, nil
-		}
-		w.tell()
-		w.pass(5 * time.Second)
-		w.wantReady()
-		if len(w.snap.Leases) != 2 || w.count("lease-overlap") != 1 {
-			t.Errorf("leases %v\n%s", w.snap.Leases, w.log())
-		}
-		if w.snap.Leases[0].Key.Overlaps(w.snap.Leases[1].Key) {
-			t.Errorf("leases still overlap: %v", w.snap.Leases)
-		}
-	})
-	t.Run("ours is older", func(t *testing.T) {
-		w := newWorld(t, conf)
-		w.tell()
-		w.pass(time.Second)
-		own := w.own()
-		w.put(rival(own.Key))
-		w.tell()
-		w.pass(5 * time.Second)
-		if w.own().Key != own.Key || w.count("lease-overlap") != 0 {
-			t.Errorf("gave way to a younger record\n%s", w.log())
-		}
-	})
 }
 
 // interop E8: IPv4-only records are no trouble to a dual-stack node.
@@ -449,94 +371,6 @@ func TestRenewTime(t *testing.T) {
 	} {
 		if got := renewTime(began, c.ttl, c.margin).Sub(began); got != c.want {
 			t.Errorf("ttl %s margin %s: after %s, want %s", c.ttl, c.margin, got, c.want)
-		}
-	}
-}
-
-// Our own record is overwritten with something undecodable: it is put right,
-// on top of the bad value and nothing else.
-func TestOwnRecordOverwritten(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	own := w.own()
-	w.rev++
-	w.snap.Revision = w.rev
-	w.snap.Quarantined = []lease.Quarantined{{Raw: "subnets/" + own.Key.String(), Key: own.Key, Reason: "not JSON", OverwroteAt: w.rev}}
-	w.tell()
-	if s := w.status(); s.Ready || s.Fenced {
-		t.Errorf("status %+v", s)
-	}
-	w.answer = func(r Request) (lease.Grant, error) {
-		w.snap.Quarantined = nil
-		g := lease.Grant{Lease: w.put(lease.Lease{Key: own.Key, Attrs: r.Attrs, ID: own.ID}), TTL: time.Hour, Expires: w.now.Add(time.Hour)}
-		return g, nil
-	}
-	requests := len(w.requests)
-	w.pass(time.Minute)
-	if got := w.requests[requests:]; len(got) != 1 || got[0].Verb != Update || got[0].Grant.ModRevision != w.rev-1 {
-		t.Errorf("requests %v", got)
-	}
-	w.wantReady()
-}
-
-// A record that is no subnet of the network drives nobody away, however old.
-func TestHostileOverlapIsIgnored(t *testing.T) {
-	w := newWorld(t, vxlanConfig, func(o *Options) { o.Previous = mustKey("10.5.9.0-24") })
-	w.tell()
-	w.pass(time.Second)
-	own := w.own()
-	hostile := vxlanPeer("10.0.0.0-8", 66)
-	hostile.CreateRevision = 1
-	w.put(hostile)
-	w.tell()
-	w.pass(time.Second)
-	w.wantReady()
-	if w.own().Key != own.Key || w.count("peer-refused") != 1 {
-		t.Errorf("own record %v\n%s", w.own(), w.log())
-	}
-}
-
-// A reservation that overlaps an older record is given up but not deleted.
-func TestOverlappingReservationIsKept(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	older := vxlanPeer("10.5.8.0-23", 4)
-	w.put(older)
-	rec := vxlanPeer("10.5.9.0-24", 3)
-	rec.ID = 0
-	w.put(rec)
-	w.tell()
-	w.pass(2 * time.Second)
-	if len(w.snap.Leases) != 3 || w.count("reservation-unfit") != 1 {
-		t.Errorf("leases %v\n%s", w.snap.Leases, w.log())
-	}
-}
-
-// Two hosts that came to share a VTEP: the younger record draws another, once.
-func TestCopiedVTEP(t *testing.T) {
-	for _, older := range []bool{true, false} {
-		w := newWorld(t, vxlanConfig)
-		w.tell()
-		w.pass(time.Second)
-		before := w.own()
-		other := vxlanPeer("10.5.3.0-24", 4)
-		other.Attrs.BackendData = before.Attrs.BackendData
-		if older {
-			other.CreateRevision = 1
-		}
-		w.put(other)
-		w.tell()
-		w.pass(time.Second)
-		w.tell()
-		w.pass(time.Minute)
-		if changed := !w.own().Attrs.Equal(before.Attrs); changed != older || w.own().Key != before.Key {
-			t.Errorf("other is older: %t; record %v became %v", older, before, w.own())
-		}
-		if older {
-			w.wantReady()
-			if w.count("lease-copied") != 1 || !strings.Contains(w.host.Dump(), "route 10.5.3.0/24") {
-				t.Errorf("log:\n%s\nhost:\n%s", w.log(), w.host.Dump())
-			}
 		}
 	}
 }
