@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// sum returns the ones' complement sum of RFC 1071 over some bytes, taken as
+// big-endian 16-bit words, the last of an odd number of bytes padded with zero.
+//
+// The order of bytes within a word does not matter to such a sum as long as the
+// result is read in the same order, and neither does the width of the words: so
+// it adds eight bytes at a time as they lie in memory. Two chains of carries
+// keep both of a processor's adders busy.
+func sum(b []byte) uint16 {
+	var x, y, carry uint64
+	for len(b) >= 64 {
+		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b), 0)
+		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b[8:]), carry)
+		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b[16:]), carry)
+		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b[24:]), carry)
+		x += carry
+		y, carry = bits.Add64(y, binary.LittleEndian.Uint64(b[32:]), 0)
+		y, carry = bits.Add64(y, binary.LittleEndian.Uint64(b[40:]), carry)
+		y, carry = bits.Add64(y, binary.LittleEndian.Uint64(b[48:]), carry)
+		y, carry = bits.Add64(y, binary.LittleEndian.Uint64(b[56:]), carry)
+		y += carry
+		b = b[64:]
+	}
+	for len(b) >= 8 {
+		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b), 0)
+		x += carry
+		b = b[8:]
+	}
+	if len(b) > 0 {
+		var rest uint64
+		for i, c := range b {
+			rest |= uint64(c) << (8 * i)
+		}
+		x, carry = bits.Add64(x, rest, 0)
+		x += carry
+	}
+	x, carry = bits.Add64(x, y, 0)
+	return bits.ReverseBytes16(fold(x + carry))
+}
+
+// fold brings a sum of 16-bit words down to one, adding the carries back in.
+func fold(s uint64) uint16 {
+	s = s>>32 + s&0xffffffff
+	s = s>>16 + s&0xffff
+	s = s>>16 + s&0xffff
+	return uint16(s>>16 + s)
+}
+
+// headerSum returns the sum over an IPv4 header, which is right if it is 0xffff.
+func headerSum(h []byte) uint16 {
+	var s uint64
+	for ; len(h) >= 4; h = h[4:] {
+		s += uint64(binary.BigEndian.Uint32(h))
+	}
+	return fold(s)
+}
+
+// pseudoSum returns the sum over the pseudo header of TCP or UDP: addresses,
+// protocol, and the length of the segment with its own header.
+func pseudoSum(ip []byte, length int) uint64 {
+	return uint64(binary.BigEndian.Uint32(ip[12:])) + uint64(binary.BigEndian.Uint32(ip[16:])) + uint64(ip[9]) + uint64(length)
+}
+
+// lowerTTL takes one from the TTL. The checksum follows by equation 3 of RFC
+// 1624, HC' = ~(~HC + ~m + m'), where m' is less than m by 0x0100.
+func lowerTTL(ip []byte) {
+	ip[8]--
+	was := binary.BigEndian.Uint16(ip[10:])
+	binary.BigEndian.PutUint16(ip[10:], ^fold(uint64(^was)+0xfeff))
+}

@@ -1,0 +1,36 @@
+package proxy
+
+// cut says how a packet that the kernel left whole becomes several: one header
+// before each piece of the payload.
+type cut struct {
+	ip     int // length of the IPv4 header
+	header int // length of all headers
+	size   int // bytes of payload in each but the last
+	proto  byte
+}
+
+// cutOf returns how to cut a packet with a valid IPv4 header. It believes the
+// vnet header's type and size, and finds the length of the headers itself: on
+// forwarded packets the kernel's is that of another link.
+func cutOf(ip []byte, header int, v Vnet) (cut, Reason) {
+	c := cut{ip: header, size: int(v.GSOSize)}
+	switch v.GSOType {
+	case VnetGSOTCPv4, VnetGSOTCPv4 | VnetGSOECN:
+		if len(ip) < header+minTCP {
+			return cut{}, BadOffload
+		}
+		offset := int(ip[header+12]>>4) * 4
+		if offset < minTCP {
+			return cut{}, BadOffload
+		}
+		c.proto, c.header = protoTCP, header+offset
+	case VnetGSOUDP:
+		c.proto, c.header = protoUDP, header+sizeUDP
+	default:
+		return cut{}, BadOffload
+	}
+	if ip[9] != c.proto || fragmented(ip) || c.size == 0 || len(ip) <= c.header {
+		return cut{}, BadOffload
+	}
+	return c, Passed
+}

@@ -1,0 +1,45 @@
+package proxy
+
+import "time"
+
+// How many ICMP errors leave, after Linux's icmp_msgs_per_sec and
+// icmp_msgs_burst. RFC 1812 4.3.2.8 demands a limit and names none.
+const (
+	errorsPerSecond = 1000
+	errorsBurst     = 50
+)
+
+// limiter is a token bucket. Its clock is what it was told last.
+type limiter struct {
+	tokens int
+	filled time.Time
+}
+
+// refill adds the tokens of the time since the last call.
+func (l *limiter) refill(now time.Time) {
+	if l.filled.IsZero() {
+		l.tokens, l.filled = errorsBurst, now
+		return
+	}
+	const each = time.Second / errorsPerSecond
+	earned := now.Sub(l.filled) / each
+	switch {
+	case earned <= 0:
+		return
+	case earned >= errorsBurst:
+		l.tokens, l.filled = errorsBurst, now
+	default:
+		// The rest of the division stays, as time that has not been paid for.
+		l.tokens = min(l.tokens+int(earned), errorsBurst)
+		l.filled = l.filled.Add(earned * each)
+	}
+}
+
+// take reports whether there was a token, and takes it.
+func (l *limiter) take() bool {
+	if l.tokens == 0 {
+		return false
+	}
+	l.tokens--
+	return true
+}
