@@ -94,16 +94,26 @@ type RouteKey struct {
 	Metric uint32
 }
 
-// Route is a unicast route of the main table with one next hop.
+// RouteKind is what a route does with packets (rtm_type).
+type RouteKind string
+
+// The kinds flannel uses.
+const (
+	Unicast   RouteKind = ""          // they go to the next hop
+	Blackhole RouteKind = "blackhole" // they vanish; the route has neither link nor gateway
+)
+
+// Route is a route of the main table with at most one next hop.
 type Route struct {
 	RouteKey
+	Kind     RouteKind
 	Link     string
 	Via      netip.Addr // zero: directly connected
 	OnLink   bool       // the gateway is reachable on Link whatever the addresses say
 	Scope    Scope
 	Protocol uint8
 	// Other is set by a driver that read a route which none of the fields
-	// above describe: multipath, blackhole, another table type. It is never wanted.
+	// above describe: multipath, unreachable. It is never wanted.
 	Other string
 }
 

@@ -28,7 +28,7 @@ func (v Verb) String() string {
 	return fmt.Sprintf("verb(%d)", uint8(v))
 }
 
-// Object is one of Link, Addr, Route, Neigh, FDBEntry, Sysctl.
+// Object is one of Link, Addr, Route, Neigh, FDBEntry, Sysctl, Chain.
 type Object interface {
 	fmt.Stringer
 	object()
@@ -40,6 +40,7 @@ func (Route) object()    {}
 func (Neigh) object()    {}
 func (FDBEntry) object() {}
 func (Sysctl) object()   {}
+func (Chain) object()    {}
 
 // Op is one change to one object. It is a value: a plan can be printed,
 // compared, replayed and applied to any driver.
@@ -47,6 +48,10 @@ func (Sysctl) object()   {}
 // Replace of a Link adjusts an existing device: MTU, MAC, up state, and for
 // vxlan the local address, parent and learning. What the kernel cannot
 // change (type, VNI, port, GBP) needs Delete and Create.
+//
+// Replace of a Chain puts the whole chain there, rules, jump and all, in one
+// transaction; so are chains that follow one another in a plan, as far as they
+// are of one flavour and family. A packet finds all of the old or all of the new.
 type Op struct {
 	Verb   Verb
 	Object Object

@@ -11,6 +11,7 @@ type State struct {
 	Neighs  map[NeighKey]Neigh
 	FDB     map[FDBKey]FDBEntry
 	Sysctls map[string]Sysctl
+	Chains  map[ChainKey]Chain
 
 	// Generation is set by a driver that can tell cheaply whether anything on
 	// the host has changed: as long as nothing has, it stays. 0: it cannot.
@@ -26,21 +27,22 @@ func NewState(peers int) State {
 		Neighs:  make(map[NeighKey]Neigh, peers),
 		FDB:     make(map[FDBKey]FDBEntry, peers),
 		Sysctls: map[string]Sysctl{},
+		Chains:  map[ChainKey]Chain{},
 	}
 }
 
-// AddLink, AddAddr, AddRoute, AddNeigh, AddFDB and AddSysctl put an object
-// under its key, replacing one that is there.
+// AddLink and its like put an object under its key, replacing one that is there.
 func (s *State) AddLink(l Link)     { s.Links[l.Name] = l }
 func (s *State) AddAddr(a Addr)     { s.Addrs[a] = struct{}{} }
 func (s *State) AddRoute(r Route)   { s.Routes[r.RouteKey] = r }
 func (s *State) AddNeigh(n Neigh)   { s.Neighs[n.NeighKey] = n }
 func (s *State) AddFDB(f FDBEntry)  { s.FDB[f.FDBKey] = f }
 func (s *State) AddSysctl(c Sysctl) { s.Sysctls[c.Path] = c }
+func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
 
 // Len is the number of objects.
 func (s State) Len() int {
-	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls)
+	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls) + len(s.Chains)
 }
 
 // Extent says which part of a host a driver shall read.

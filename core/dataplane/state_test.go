@@ -31,6 +31,8 @@ func TestAddAndPutAgree(t *testing.T) {
 			added.AddFDB(o)
 		case Sysctl:
 			added.AddSysctl(o)
+		case Chain:
+			added.AddChain(o)
 		}
 	}
 	if put.Dump() != added.Dump() {

@@ -49,6 +49,9 @@ func (a Addr) String() string { return fmt.Sprintf("addr %s dev %s", a.Prefix, a
 func (r Route) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "route %s", r.Dst)
+	if r.Kind != Unicast {
+		fmt.Fprintf(&b, " %s", r.Kind)
+	}
 	if r.Via.IsValid() {
 		fmt.Fprintf(&b, " via %s", r.Via)
 	}
@@ -114,6 +117,9 @@ func (s State) Dump() string {
 	for _, o := range s.Routes {
 		add(5, o)
 	}
+	for _, o := range s.Chains {
+		add(6, o)
+	}
 	slices.Sort(lines)
 	var b strings.Builder
 	for _, l := range lines {
@@ -154,6 +160,8 @@ func (s *State) Put(o Object) {
 		s.FDB[o.FDBKey] = o
 	case Sysctl:
 		s.Sysctls[o.Path] = o
+	case Chain:
+		s.Chains[o.ChainKey] = o
 	}
 }
 
@@ -197,6 +205,9 @@ func ParseObject(line string) (Object, error) {
 			c.Link = f.after("dev")
 		}
 		o = c
+	case "chain":
+		c, err := parseChain(strings.TrimPrefix(strings.TrimSpace(line), kind))
+		o, f.words, f.err = c, nil, err
 	default:
 		return nil, fmt.Errorf("object %q: unknown kind %q", line, kind)
 	}
@@ -303,6 +314,8 @@ func (f *fields) route() Route {
 	r := Route{RouteKey: RouteKey{Dst: f.prefix()}, Protocol: Protocol}
 	for len(f.words) > 0 && f.err == nil {
 		switch word := f.next(); word {
+		case string(Blackhole):
+			r.Kind = Blackhole
 		case "via":
 			r.Via = f.addr(f.next())
 		case "dev":

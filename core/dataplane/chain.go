@@ -1,0 +1,111 @@
+package dataplane
+
+import (
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Flavour is the interface of the kernel's packet filter in which a chain is made.
+type Flavour string
+
+// The flavours, which mean the same in different words.
+const (
+	IPTables Flavour = "iptables"
+	NFTables Flavour = "nftables"
+)
+
+// Flavours lists both, in the order in which everything is done.
+var Flavours = [2]Flavour{IPTables, NFTables}
+
+// Hook is the point of a packet's way at which a chain is asked.
+type Hook string
+
+// The hooks flannel has chains at.
+const (
+	Forward     Hook = "forward"     // may a packet of somebody else's pass?
+	Postrouting Hook = "postrouting" // under which source does a connection leave?
+)
+
+// Hooks lists both, in the order in which everything is done.
+var Hooks = [2]Hook{Forward, Postrouting}
+
+// Jump is how packets get into a chain: of iptables by a rule in a chain that
+// everybody shares, of nftables because the chain is a base chain of its hook.
+type Jump string
+
+// The places of a jump.
+const (
+	// Placed is the only one that is wanted: one jump, the last rule of the
+	// shared chain, so that what others accept or drop goes first; or the base
+	// chain with the type, hook and priority it should have.
+	Placed  Jump = "placed"
+	Moved   Jump = "moved"   // there, but not where it belongs, or more than once
+	Missing Jump = "missing" // packets do not get here
+)
+
+// ChainKey identifies a chain of ours. How a flavour names it is its driver's
+// business.
+type ChainKey struct {
+	Flavour Flavour
+	Family  cidr.Family
+	Hook    Hook
+}
+
+// Chain is a chain of the packet filter with all its rules and the jump to it.
+// It is one object, compared and replaced as a whole: a rule that is missing,
+// doubled, changed or in another order makes it another chain.
+type Chain struct {
+	ChainKey
+	Jump  Jump
+	Rules Rules
+	// Other is set by a driver that read what the fields above cannot say: a
+	// rule of another form among ours, rules that an older release left in the
+	// shared chain. It is never wanted; Replace and Delete take it away.
+	Other string
+}
+
+// Rules is an ordered list of rules in the form in which Rules.String prints
+// it. It is a string so that chains compare by value.
+type Rules string
+
+// Rule says what becomes of the packets that match all of it. A zero Mark,
+// From or To matches every packet.
+type Rule struct {
+	Mark     Mark
+	From, To Match
+	Verdict  Verdict
+}
+
+// Mark matches packets whose mark has Value in the bits of Mask.
+type Mark struct {
+	Value, Mask uint32
+}
+
+// Match matches addresses within a prefix, or those outside.
+type Match struct {
+	Not    bool
+	Prefix netip.Prefix // zero: any address
+}
+
+// Verdict is what becomes of a packet that a rule matches.
+type Verdict string
+
+// The verdicts. Return leaves the chain, the others end the packet's way
+// through the hook.
+const (
+	Return           Verdict = "return"
+	Accept           Verdict = "accept"
+	Drop             Verdict = "drop" // never wanted
+	Masquerade       Verdict = "masquerade"
+	MasqueradeRandom Verdict = "masquerade-random" // with source ports chosen at random
+)
+
+// Matches reports whether the rule is for a packet.
+func (r Rule) Matches(src, dst netip.Addr, mark uint32) bool {
+	return mark&r.Mark.Mask == r.Mark.Value && r.From.matches(src) && r.To.matches(dst)
+}
+
+func (m Match) matches(a netip.Addr) bool {
+	return !m.Prefix.IsValid() || m.Prefix.Contains(a) != m.Not
+}
