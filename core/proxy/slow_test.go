@@ -20,26 +20,65 @@ func slowSum(b []byte) uint16 {
 	return uint16(s)
 }
 
-// slowChecksums gives an IPv4 packet without options all its checksums.
+// slowChecksums gives an IPv4 packet all its checksums.
 func slowChecksums(ip []byte) {
+	header := int(ip[0]&15) * 4
 	binary.BigEndian.PutUint16(ip[10:], 0)
-	binary.BigEndian.PutUint16(ip[10:], ^slowSum(ip[:20]))
-	at := map[byte]int{protoTCP: 36, protoUDP: 26}[ip[9]]
+	binary.BigEndian.PutUint16(ip[10:], ^slowSum(ip[:header]))
+	at := map[byte]int{protoTCP: 16, protoUDP: 6}[ip[9]]
 	if at == 0 {
 		return
 	}
-	binary.BigEndian.PutUint16(ip[at:], 0)
-	binary.BigEndian.PutUint16(ip[at:], ^slowTransportSum(ip))
-	if ip[9] == protoUDP && ip[26] == 0 && ip[27] == 0 {
-		ip[26], ip[27] = 0xff, 0xff
+	field := ip[header+at:]
+	binary.BigEndian.PutUint16(field, 0)
+	binary.BigEndian.PutUint16(field, ^slowTransportSum(ip))
+	if ip[9] == protoUDP && field[0] == 0 && field[1] == 0 {
+		field[0], field[1] = 0xff, 0xff
 	}
 }
 
 // slowTransportSum is the sum over pseudo header, TCP or UDP header and payload.
 func slowTransportSum(ip []byte) uint16 {
-	length := len(ip) - 20
-	pseudo := append(append([]byte(nil), ip[12:20]...), 0, ip[9], byte(length>>8), byte(length))
-	return slowSum(append(pseudo, ip[20:]...))
+	return slowSum(append(slowPseudo(ip), ip[int(ip[0]&15)*4:]...))
+}
+
+// slowPseudo is the pseudo header of TCP or UDP.
+func slowPseudo(ip []byte) []byte {
+	length := len(ip) - int(ip[0]&15)*4
+	return append(append([]byte(nil), ip[12:20]...), 0, ip[9], byte(length>>8), byte(length))
+}
+
+// slowSplit is what a device does with a packet that it is to cut: one packet
+// after the other, each a copy of the headers with its part of the payload, in
+// which the fields are written and then all checksums are made anew.
+func slowSplit(ip []byte, size int) [][]byte {
+	transport := int(ip[0]&15) * 4
+	header := transport + sizeUDP
+	if ip[9] == protoTCP {
+		header = transport + int(ip[transport+12]>>4)*4
+	}
+	var out [][]byte
+	for at := header; at < len(ip); at += size {
+		end := min(at+size, len(ip))
+		b := append(append([]byte(nil), ip[:header]...), ip[at:end]...)
+		binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+		binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(ip[4:])+uint16(len(out)))
+		upper := b[transport:]
+		if ip[9] == protoTCP {
+			binary.BigEndian.PutUint32(upper[4:], binary.BigEndian.Uint32(upper[4:])+uint32(at-header))
+			if end < len(ip) {
+				upper[13] &= 0xff - 0x01 - 0x08 // FIN, PSH
+			}
+			if at > header {
+				upper[13] &= 0xff - 0x80 // CWR
+			}
+		} else {
+			binary.BigEndian.PutUint16(upper[4:], uint16(len(upper)))
+		}
+		slowChecksums(b)
+		out = append(out, b)
+	}
+	return out
 }
 
 // slowError is the ICMP error that a host at from sends about a packet.

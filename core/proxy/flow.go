@@ -1,0 +1,58 @@
+package proxy
+
+import "encoding/binary"
+
+const (
+	flowBits  = 8
+	flowSlots = 1 << flowBits
+)
+
+// flowTable remembers the last run of each flow. Each flow has one place; one
+// that finds another's there takes it, which costs the other a join and no more.
+// Forgetting is counting on: a place counts only in the epoch it was written in.
+type flowTable struct {
+	slots [flowSlots]flowSlot
+	epoch [2]uint64 // of TCP and of UDP
+}
+
+type flowSlot struct {
+	epoch     uint64
+	addresses uint64
+	ports     uint32
+	proto     byte
+	run       int32
+}
+
+// find returns where the number of the flow's last run is kept, -1 if it has
+// none yet. The packet has ports.
+func (t *flowTable) find(ip []byte) *int32 {
+	proto := ip[9]
+	addresses := binary.BigEndian.Uint64(ip[12:])
+	ports := binary.BigEndian.Uint32(ip[minHeader:])
+	hash := (addresses ^ uint64(ports)<<16 ^ uint64(proto)) * 0x9e3779b97f4a7c15
+	s := &t.slots[hash>>(64-flowBits)]
+	if epoch := *t.epochOf(proto); s.epoch != epoch || s.addresses != addresses || s.ports != ports || s.proto != proto {
+		*s = flowSlot{epoch: epoch, addresses: addresses, ports: ports, proto: proto, run: -1}
+	}
+	return &s.run
+}
+
+// forget makes all flows of a protocol begin anew.
+func (t *flowTable) forget(proto byte) {
+	if proto == protoTCP || proto == protoUDP {
+		*t.epochOf(proto)++
+	}
+}
+
+func (t *flowTable) epochOf(proto byte) *uint64 {
+	if proto == protoTCP {
+		return &t.epoch[0]
+	}
+	return &t.epoch[1]
+}
+
+// clear makes all flows begin anew.
+func (t *flowTable) clear() {
+	t.forget(protoTCP)
+	t.forget(protoUDP)
+}
