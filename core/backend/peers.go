@@ -19,6 +19,10 @@ type Peer struct {
 	Lease  *lease.Lease
 }
 
+// AnyType makes [Peers] take records whatever their type, as the backends do
+// that publish none (interop 6.0).
+const AnyType = ""
+
 // Peers yields the peers of one family that a backend can serve, oldest
 // record first, and reports the others through problem. Records of another
 // backend type are passed over silently (interop 6.0).
@@ -34,7 +38,7 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []lease.
 	for i := range peers {
 		l := &peers[i]
 		subnet := l.Key.Of(f)
-		if l.Attrs.BackendType != backendType || !subnet.IsValid() {
+		if backendType != AnyType && l.Attrs.BackendType != backendType || !subnet.IsValid() {
 			continue
 		}
 		p := Peer{Family: f, Key: l.Key, Subnet: subnet, IP: l.Attrs.IP(f), Lease: l}

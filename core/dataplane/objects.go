@@ -49,6 +49,7 @@ type LinkType string
 // The link types flannel makes.
 const (
 	LinkVXLAN LinkType = "vxlan"
+	LinkTUN   LinkType = "tun" // of IP packets without a header, and one that stays when nobody has it open
 )
 
 // Link is a network device of ours.

@@ -28,7 +28,7 @@ func (v Verb) String() string {
 	return fmt.Sprintf("verb(%d)", uint8(v))
 }
 
-// Object is one of Link, Addr, Route, Neigh, FDBEntry, Sysctl, Chain.
+// Object is one of Link, Addr, Route, Neigh, FDBEntry, Sysctl, Proxy, Peer, Chain.
 type Object interface {
 	fmt.Stringer
 	object()
@@ -41,6 +41,8 @@ func (Neigh) object()    {}
 func (FDBEntry) object() {}
 func (Sysctl) object()   {}
 func (Chain) object()    {}
+func (Proxy) object()    {}
+func (Peer) object()     {}
 
 // Op is one change to one object. It is a value: a plan can be printed,
 // compared, replayed and applied to any driver.

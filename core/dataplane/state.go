@@ -12,6 +12,11 @@ type State struct {
 	FDB     map[FDBKey]FDBEntry
 	Sysctls map[string]Sysctl
 	Chains  map[ChainKey]Chain
+	Proxies map[string]Proxy // by link
+	Peers   map[PeerKey]Peer
+
+	// Running is set by a driver, for each of the Proxies.
+	Running map[string]Running
 
 	// Generation is set by a driver that can tell cheaply whether anything on
 	// the host has changed: as long as nothing has, it stays. 0: it cannot.
@@ -28,6 +33,8 @@ func NewState(peers int) State {
 		FDB:     make(map[FDBKey]FDBEntry, peers),
 		Sysctls: map[string]Sysctl{},
 		Chains:  map[ChainKey]Chain{},
+		Proxies: map[string]Proxy{},
+		Peers:   map[PeerKey]Peer{},
 	}
 }
 
@@ -39,10 +46,12 @@ func (s *State) AddNeigh(n Neigh)   { s.Neighs[n.NeighKey] = n }
 func (s *State) AddFDB(f FDBEntry)  { s.FDB[f.FDBKey] = f }
 func (s *State) AddSysctl(c Sysctl) { s.Sysctls[c.Path] = c }
 func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
+func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
+func (s *State) AddPeer(p Peer)     { s.Peers[p.PeerKey] = p }
 
 // Len is the number of objects.
 func (s State) Len() int {
-	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls) + len(s.Chains)
+	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + len(s.Peers)
 }
 
 // Extent says which part of a host a driver shall read.
@@ -50,7 +59,8 @@ func (s State) Len() int {
 // Observe returns, with their true values, ours or not:
 //   - the links named, if they exist;
 //   - on those links: all permanent global addresses, all permanent
-//     neighbours, all permanent "self" FDB entries with a destination;
+//     neighbours, all permanent "self" FDB entries with a destination, and the
+//     proxy that this very driver runs, with its peers;
 //   - routes of the main table that leave through those links or lie inside
 //     Networks; for each key the one the kernel would use first;
 //   - the sysctls named, if they exist.

@@ -33,6 +33,10 @@ func TestAddAndPutAgree(t *testing.T) {
 			added.AddSysctl(o)
 		case Chain:
 			added.AddChain(o)
+		case Proxy:
+			added.AddProxy(o)
+		case Peer:
+			added.AddPeer(o)
 		}
 	}
 	if put.Dump() != added.Dump() {

@@ -108,17 +108,23 @@ func (s State) Dump() string {
 	for _, o := range s.Sysctls {
 		add(2, o)
 	}
-	for _, o := range s.Neighs {
+	for _, o := range s.Proxies {
 		add(3, o)
 	}
-	for _, o := range s.FDB {
+	for _, o := range s.Peers {
 		add(4, o)
 	}
-	for _, o := range s.Routes {
+	for _, o := range s.Neighs {
 		add(5, o)
 	}
-	for _, o := range s.Chains {
+	for _, o := range s.FDB {
 		add(6, o)
+	}
+	for _, o := range s.Routes {
+		add(7, o)
+	}
+	for _, o := range s.Chains {
+		add(8, o)
 	}
 	slices.Sort(lines)
 	var b strings.Builder
@@ -162,6 +168,10 @@ func (s *State) Put(o Object) {
 		s.Sysctls[o.Path] = o
 	case Chain:
 		s.Chains[o.ChainKey] = o
+	case Proxy:
+		s.Proxies[o.Link] = o
+	case Peer:
+		s.Peers[o.PeerKey] = o
 	}
 }
 
@@ -208,6 +218,10 @@ func ParseObject(line string) (Object, error) {
 	case "chain":
 		c, err := parseChain(strings.TrimPrefix(strings.TrimSpace(line), kind))
 		o, f.words, f.err = c, nil, err
+	case "proxy":
+		o = f.proxy()
+	case "peer":
+		o = f.peer()
 	default:
 		return nil, fmt.Errorf("object %q: unknown kind %q", line, kind)
 	}
@@ -259,6 +273,14 @@ func (f *fields) number(bits int) uint64 {
 
 func (f *fields) addr(s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
+	if err != nil {
+		f.fail("%w", err)
+	}
+	return a
+}
+
+func (f *fields) addrPort(s string) netip.AddrPort {
+	a, err := netip.ParseAddrPort(s)
 	if err != nil {
 		f.fail("%w", err)
 	}

@@ -10,8 +10,11 @@ import (
 
 const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 dev eth0 local fd00::3 port 8472 learning gbp
 link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472
+link flannel0 type tun mtu 1472 up
 addr 10.5.1.0/32 dev flannel.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
+proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto
+peer 10.5.4.0/24 to 192.168.64.5 dev flannel0
 neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
@@ -34,7 +37,7 @@ func TestDumpReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(s, again, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); d != "" {
+	if d := cmp.Diff(s, again, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})); d != "" {
 		t.Errorf("second parse differs:\n%s", d)
 	}
 }
@@ -47,6 +50,9 @@ func TestParseObjectErrors(t *testing.T) {
 		{"addr 10.5.1.0/32 on x", `object "addr 10.5.1.0/32 on x": want "dev", have "on"`},
 		{"addr 10.5.1.0/32 dev x y", `object "addr 10.5.1.0/32 dev x y": unexpected "y"`},
 		{"neigh 10.5.3.0 lladdr zz dev x", `object "neigh 10.5.3.0 lladdr zz dev x": MAC "zz": want six hex octets separated by colons`},
+		{"proxy flannel0 local 192.168.64.3", `object "proxy flannel0 local 192.168.64.3": not an ip:port`},
+		{"proxy flannel0 mtu 1472 tier fast", `object "proxy flannel0 mtu 1472 tier fast": unexpected "tier"`},
+		{"peer 10.5.3.0/24 via 192.168.64.4 dev flannel0", `object "peer 10.5.3.0/24 via 192.168.64.4 dev flannel0": want "to", have "via"`},
 		{"route 10.5.3.0/24 nexthop", `object "route 10.5.3.0/24 nexthop": unexpected "nexthop"`},
 	} {
 		if _, err := ParseObject(c.line); err == nil || err.Error() != c.want {

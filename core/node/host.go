@@ -207,7 +207,7 @@ func (n *Node) reconcile() {
 // ownPart reports whether an op is about the node itself, and not about a peer.
 func ownPart(op dataplane.Op) bool {
 	switch op.Object.(type) {
-	case dataplane.Link, dataplane.Addr, dataplane.Sysctl:
+	case dataplane.Link, dataplane.Addr, dataplane.Sysctl, dataplane.Proxy:
 		return true
 	}
 	return false

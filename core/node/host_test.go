@@ -341,9 +341,9 @@ func TestConfigChange(t *testing.T) {
 
 func TestFirstConfig(t *testing.T) {
 	for _, c := range []struct{ conf, want string }{
-		{`{"Network":"10.5.0.0/16"}`, `network config: backend type "udp" is not available in this build; it serves vxlan, host-gw and alloc`},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`, `network config: backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp and alloc`},
 		{`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`,
-			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, alloc, udp, ipip, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
+			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, alloc, ipip, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
 	} {
 		w := newWorld(t, c.conf)
 		w.tell()

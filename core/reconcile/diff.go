@@ -41,6 +41,8 @@ func Diff(want, have dataplane.State, opts Options) Plan {
 	d.links()
 	d.sysctls()
 	d.addrs()
+	d.proxies()
+	d.peers()
 	d.fdb()
 	d.neighs()
 	d.routes()
@@ -145,6 +147,31 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 		return d.opts.Own.inNetworks(a.Prefix)
 	}
 	return !a.Prefix.Addr().IsLinkLocalUnicast()
+}
+
+func (d *differ) proxies() {
+	gone := func(link string) bool { return d.flushed[link].all }
+	for _, k := range changedKeys(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]) {
+		d.add(dataplane.Replace, d.want.Proxies[k])
+	}
+	for _, k := range staleKeys(d.want.Proxies, d.have.Proxies, cmp.Compare[string]) {
+		if d.opts.Own.Links[k] {
+			d.remove(d.have.Proxies[k], k)
+		}
+	}
+}
+
+func (d *differ) peers() {
+	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
+	for _, k := range changedKeys(d.want.Peers, d.have.Peers, gone, comparePeers) {
+		d.add(dataplane.Replace, d.want.Peers[k])
+	}
+	for _, k := range staleKeys(d.want.Peers, d.have.Peers, comparePeers) {
+		// A proxy that nobody wants takes its peers along.
+		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
+			d.remove(d.have.Peers[k], k.Link)
+		}
+	}
 }
 
 func (d *differ) fdb() {

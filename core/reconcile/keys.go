@@ -42,6 +42,10 @@ func compareAddrs(a, b dataplane.Addr) int {
 	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits())
 }
 
+func comparePeers(a, b dataplane.PeerKey) int {
+	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits())
+}
+
 func compareFDB(a, b dataplane.FDBKey) int {
 	return cmp.Or(cmp.Compare(a.Link, b.Link), bytes.Compare(a.MAC[:], b.MAC[:]))
 }

@@ -1,0 +1,97 @@
+package udp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Type is the backend's name in configs. A lease does not carry it.
+const Type = "udp"
+
+// DefaultPort is where nodes listen, and where they expect all others to.
+const DefaultPort = 8285
+
+// device is the TUN device's name (interop 6.0).
+const device = "flannel0"
+
+// overhead is what the outer IPv4 header and UDP add, in bytes.
+const overhead = 20 + 8
+
+// options are the members of the config's Backend object.
+type options struct {
+	Port    int
+	Offload dataplane.Offload
+}
+
+// Backend renders udp. It is immutable.
+type Backend struct{ opts options }
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New reads the backend's options out of a network config.
+func New(network config.Network) (*Backend, error) {
+	b := &Backend{opts: options{Port: DefaultPort, Offload: dataplane.OffloadAuto}}
+	if err := network.Backend.Decode(&b.opts); err != nil {
+		return nil, err
+	}
+	if b.opts.Port < 1 || b.opts.Port > 65535 {
+		return nil, fmt.Errorf("Backend Port %d is out of range: want 1 to 65535", b.opts.Port)
+	}
+	switch b.opts.Offload {
+	case dataplane.OffloadAuto, dataplane.OffloadGSO, dataplane.OffloadOff:
+	default:
+		return nil, fmt.Errorf("Backend Offload %.40q is not known: want %q, %q or %q",
+			b.opts.Offload, dataplane.OffloadAuto, dataplane.OffloadGSO, dataplane.OffloadOff)
+	}
+	if !network.V4.Enabled() || network.V6.Enabled() {
+		return nil, fmt.Errorf("backend type %q carries IPv4 alone; set EnableIPv4 and leave EnableIPv6 off, or choose vxlan", Type)
+	}
+	return b, nil
+}
+
+// Type implements [backend.Backend].
+func (b *Backend) Type() string { return Type }
+
+// Extent implements [backend.Backend].
+func (b *Backend) Extent() dataplane.Extent { return dataplane.Extent{Links: []string{device}} }
+
+// MTU implements [backend.Backend].
+func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
+
+// Attrs implements [backend.Backend]: a public address is all there is to say,
+// and upstream says not even a type (interop 3.3).
+func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
+	return lease.Attrs{PublicIP: env.Uplink.PublicIP}, nil
+}
+
+// Render implements [backend.Backend].
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+	state := dataplane.NewState(0)
+	state.AddLink(dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: b.MTU(env), Up: true})
+	own := self.Key.Of(cidr.V4)
+	if !own.IsValid() {
+		return state, nil // a proxy without a subnet would have nothing to accept
+	}
+	state.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), cidr.V4.Bits())})
+	state.AddProxy(dataplane.Proxy{
+		Link:   device,
+		Local:  netip.AddrPortFrom(env.Uplink.IP, uint16(b.opts.Port)),
+		Subnet: own, MTU: b.MTU(env), Offload: b.opts.Offload,
+	})
+	state.AddRoute(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: env.Config.V4.Network},
+		Link:     device, Protocol: dataplane.Protocol,
+	})
+	var problems []backend.Problem
+	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers, func(p backend.Problem) { problems = append(problems, p) }) {
+		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: p.Subnet}, To: p.IP})
+	}
+	return state, problems
+}

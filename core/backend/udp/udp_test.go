@@ -1,0 +1,148 @@
+package udp
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+func newBackend(t *testing.T, conf string) (*Backend, backend.Env) {
+	t.Helper()
+	network, err := config.Parse([]byte(conf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, backend.Env{Config: network, Uplink: uplink.Uplink{
+		Link: "eth0", MTU: 1500,
+		IP: netip.MustParseAddr("192.168.64.3"), PublicIP: netip.MustParseAddr("203.0.113.3"),
+	}}
+}
+
+func record(t *testing.T, key, ip, backendType string) lease.Lease {
+	t.Helper()
+	k, err := lease.ParseKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
+}
+
+// The socket has the interface's address even where the public one is another
+// (interop 6.1), and peers are served whatever type they publish (interop 6.0).
+func TestRender(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"UDP","Port":9000,"Offload":"gso"}}`)
+	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
+	state, problems := b.Render(env, self, []lease.Lease{
+		record(t, "10.5.35.0-24", "192.168.64.4", ""),
+		record(t, "10.5.36.0-25", "192.168.64.5", "vxlan"),
+		record(t, "10.5.37.0-24", "203.0.113.3", ""),
+		record(t, "10.9.0.0-24", "192.168.64.6", ""),
+	})
+	want := `link flannel0 type tun mtu 1472 up
+addr 10.5.34.0/32 dev flannel0
+proxy flannel0 local 192.168.64.3:9000 subnet 10.5.34.0/24 mtu 1472 offload gso
+peer 10.5.35.0/24 to 192.168.64.4 dev flannel0
+peer 10.5.36.0/25 to 192.168.64.5 dev flannel0
+route 10.5.0.0/16 dev flannel0
+`
+	if d := cmp.Diff(want, state.Dump()); d != "" {
+		t.Errorf("rendered (-want +got):\n%s", d)
+	}
+	var said []string
+	for _, p := range problems {
+		said = append(said, p.String())
+	}
+	if d := cmp.Diff([]string{
+		"peer 10.5.37.0-24: public address 203.0.113.3 is our own",
+		"peer 10.9.0.0-24: subnet 10.9.0.0/24 is outside the network 10.5.0.0/16",
+	}, said); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+	if mtu := b.MTU(env); mtu != 1472 {
+		t.Errorf("MTU %d, want 1472", mtu)
+	}
+}
+
+// A node whose subnet is certainly not its own any more keeps the device.
+func TestRenderWithoutSubnet(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
+	state, _ := b.Render(env, backend.Self{}, []lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
+	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\n", state.Dump()); d != "" {
+		t.Errorf("rendered (-want +got):\n%s", d)
+	}
+}
+
+func TestAttrsText(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
+	a, err := b.Attrs(env, lease.Attrs{BackendType: "vxlan"}, dataplane.State{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(lease.EncodeAttrs(a)), `{"PublicIP":"203.0.113.3","PublicIPv6":null}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct {
+		backend string
+		want    options
+		err     string
+	}{
+		{``, options{8285, "auto"}, ``},
+		{`{"Type":"udp"}`, options{8285, "auto"}, ``},
+		{`{"Type":"udp","Port":null,"Offload":null}`, options{8285, "auto"}, ``},
+		{`{"Type":"udp","port":1,"offload":"off"}`, options{1, "off"}, ``},
+		{`{"Type":"udp","Port":65535,"Offload":"gso"}`, options{65535, "gso"}, ``},
+		{`{"Type":"udp","Port":0}`, options{}, `Backend Port 0 is out of range: want 1 to 65535`},
+		{`{"Type":"udp","Port":65536}`, options{}, `Backend Port 65536 is out of range: want 1 to 65535`},
+		{`{"Type":"udp","Port":-1}`, options{}, `Backend Port -1 is out of range: want 1 to 65535`},
+		{`{"Type":"udp","Port":"8285"}`, options{}, `Backend Port "8285": want a whole number`},
+		{`{"Type":"udp","Port":82.85}`, options{}, `Backend Port 82.85: want a whole number`},
+		{`{"Type":"udp","Offload":"GSO"}`, options{}, `Backend Offload "GSO" is not known: want "auto", "gso" or "off"`},
+		{`{"Type":"udp","Offload":""}`, options{}, `Backend Offload "" is not known: want "auto", "gso" or "off"`},
+		{`{"Type":"udp","Offload":true}`, options{}, `Backend Offload true: want a string`},
+	} {
+		conf := `{"Network":"10.5.0.0/16","Backend":` + c.backend + `}`
+		network, err := config.Parse([]byte(strings.Replace(conf, `,"Backend":}`, `}`, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(network)
+		switch {
+		case c.err == "" && (err != nil || b.opts != c.want):
+			t.Errorf("%s: %+v, %v, want %+v", c.backend, b, err, c.want)
+		case c.err != "" && (err == nil || err.Error() != c.err):
+			t.Errorf("%s\n got %v\nwant %s", c.backend, err, c.err)
+		}
+	}
+}
+
+// interop K8: a family that the backend does not carry is refused at once.
+func TestIPv6IsRefused(t *testing.T) {
+	for _, families := range []string{
+		`"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48"`,
+		`"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"`,
+	} {
+		network, err := config.Parse([]byte(`{` + families + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `backend type "udp" carries IPv4 alone; set EnableIPv4 and leave EnableIPv6 off, or choose vxlan`
+		if _, err := New(network); err == nil || err.Error() != want {
+			t.Errorf("%s\n got %v\nwant %s", families, err, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Proxy is a packet path that runs between a TUN device and a UDP socket, in
+// whoever applied it: it ends with that process, and with its device. Replace
+// starts it, or changes what runs in place and keeps its peers. Create fails
+// with ErrExists if one runs. Where the socket's port is taken, both fail with
+// ErrBusy.
+type Proxy struct {
+	Link    string         // the TUN device, which is the key
+	Local   netip.AddrPort // of the socket: the uplink's address, and the port of all nodes
+	Subnet  netip.Prefix   // the own one, to which packets are accepted; its base is the device's address
+	MTU     int            // bytes of the largest packet that fits into a datagram
+	Offload Offload
+}
+
+// Offload says what may be asked of the kernel for the sake of speed.
+type Offload string
+
+// The choices. A Proxy with another one is refused with ErrInvalid.
+const (
+	OffloadAuto Offload = "auto" // whatever the kernel turns out to have
+	OffloadGSO  Offload = "gso"  // segmentation, or nothing runs (ErrUnsupported)
+	OffloadOff  Offload = "off"  // one packet at a time
+)
+
+// PeerKey identifies a peer of a Proxy.
+type PeerKey struct {
+	Link   string // the Proxy's
+	Subnet netip.Prefix
+}
+
+// Peer is where a Proxy sends the packets for a subnet, and from whom alone it
+// believes packets from there. A Proxy that ends takes its peers along.
+type Peer struct {
+	PeerKey
+	To netip.Addr
+}
+
+// Running is what a driver tells of a [Proxy] that runs, beside what can be
+// wanted of it. It is never compared and not part of a dump.
+type Running struct {
+	Tier   string            // how packets are carried at present
+	Reason string            // why so, and no faster
+	Drops  map[string]uint64 // packets that were not carried, by reason
+}
+
+// String returns the canonical form, such as
+// "proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto".
+func (p Proxy) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "proxy %s", p.Link)
+	if p.Local.IsValid() {
+		fmt.Fprintf(&b, " local %s", p.Local)
+	}
+	if p.Subnet.IsValid() {
+		fmt.Fprintf(&b, " subnet %s", p.Subnet)
+	}
+	fmt.Fprintf(&b, " mtu %d", p.MTU)
+	if p.Offload != "" {
+		fmt.Fprintf(&b, " offload %s", p.Offload)
+	}
+	return b.String()
+}
+
+// String returns the canonical form, such as
+// "peer 10.5.3.0/24 to 192.168.64.4 dev flannel0".
+func (p Peer) String() string {
+	return fmt.Sprintf("peer %s to %s dev %s", p.Subnet, p.To, p.Link)
+}
+
+func (f *fields) proxy() Proxy {
+	p := Proxy{Link: f.next()}
+	for len(f.words) > 0 && f.err == nil {
+		switch word := f.next(); word {
+		case "local":
+			p.Local = f.addrPort(f.next())
+		case "subnet":
+			p.Subnet = f.prefix()
+		case "mtu":
+			p.MTU = int(f.number(31))
+		case "offload":
+			p.Offload = Offload(f.next())
+		default:
+			f.fail("unexpected %q", word)
+		}
+	}
+	return p
+}
+
+func (f *fields) peer() Peer {
+	p := Peer{PeerKey: PeerKey{Subnet: f.prefix()}}
+	p.To = f.addr(f.after("to"))
+	p.Link = f.after("dev")
+	return p
+}
