@@ -55,9 +55,11 @@ func (t *Table) WithLocal(local Local) (*Table, error) {
 		return nil, fmt.Errorf("address of the tunnel: %s is not an IPv4 address", local.Addr)
 	case !local.Subnet.IsValid() || !local.Subnet.Addr().Is4():
 		return nil, fmt.Errorf("own subnet: %s is not an IPv4 prefix", local.Subnet)
-	case local.MTU < minMTU || local.MTU > maxPacket:
-		return nil, fmt.Errorf("MTU of the tunnel: %d is not within %d and %d", local.MTU, minMTU, maxPacket)
+	case local.MTU < minMTU:
+		return nil, fmt.Errorf("MTU of the tunnel: %d is less than %d", local.MTU, minMTU)
 	}
+	// An uplink such as the loopback lets through more than a datagram holds.
+	local.MTU = min(local.MTU, MaxMessageBytes)
 	return &Table{local: local, source: local.Addr.As4(), peers: t.peers}, nil
 }
 

@@ -1,0 +1,68 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+)
+
+// TestErrorLimit sends what is to be answered and counts the answers.
+func TestErrorLimit(t *testing.T) {
+	table, p := tableA(t), &Path{}
+	answers := func(n int) (count int) {
+		for range n {
+			if v := p.Send(table, datagram("10.5.1.7", "10.5.9.9"), Vnet{}); v.Action == Deliver {
+				count++
+			}
+		}
+		return count
+	}
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		what string
+		wait time.Duration // -1: the path is not told the time
+		want int
+	}{
+		{"before the first tick", -1, 0},
+		{"a burst", 0, 50},
+		{"at once", 0, 0},
+		{"half a millisecond later", 500 * time.Microsecond, 0},
+		{"the other half", 500 * time.Microsecond, 1},
+		{"two and a half", 2500 * time.Microsecond, 2},
+		{"the other half again", 500 * time.Microsecond, 1},
+		{"the clock goes back", -time.Second, 0},
+		{"and is where it was", time.Second, 0},
+		{"a day", 24 * time.Hour, 50},
+	} {
+		if c.wait != -1 {
+			now = now.Add(c.wait)
+			p.Tick(now)
+		}
+		if got := answers(60); got != c.want {
+			t.Errorf("%s: %d answers, want %d", c.what, got, c.want)
+		}
+	}
+	if got := p.Counters()[NoRoute]; got != 600 {
+		t.Errorf("%d packets were counted, want all 600", got)
+	}
+}
+
+func TestReasonNames(t *testing.T) {
+	seen := map[string]bool{}
+	for r := range Reasons {
+		name := Reason(r).String()
+		if name == "unknown" || seen[name] {
+			t.Errorf("reason %d is called %s", r, name)
+		}
+		seen[name] = true
+	}
+	if got := Reason(Reasons).String(); got != "unknown" {
+		t.Errorf("no reason is called %s", got)
+	}
+}
+
+func TestCountersAdd(t *testing.T) {
+	a, b := Counters{Passed: 1, TTL: 2}, Counters{TTL: 3, Spoofed: 4}
+	if a.Add(b); a != (Counters{Passed: 1, TTL: 5, Spoofed: 4}) {
+		t.Errorf("got %v", a)
+	}
+}
