@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/drivers/etcd"
@@ -88,7 +89,7 @@ func (o *options) nodeOptions() node.Options {
 			Ifaces: o.ifaces, Regexes: o.ifaceRegexes, CanReach: o.ifaceCanReach,
 			PublicIP: o.publicIP, PublicIPv6: o.publicIPv6,
 		},
-		IPMasq:      o.ipMasq,
+		Firewall:    firewall.Options{Masquerade: o.ipMasq},
 		LeaseTTL:    o.leaseTTL,
 		RenewMargin: time.Duration(o.renewMargin) * time.Minute,
 		ExitOnLoss:  o.onLeaseLost.value == onLossExit,

@@ -17,6 +17,8 @@ type Options struct {
 	Node   node.Options
 	Driver driver.Driver
 	Store  lease.Store
+	// Firewall is the host's packet filter; nil: it has none that could be used.
+	Firewall driver.Firewall
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
@@ -40,6 +42,9 @@ type machine interface {
 func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Log == nil {
 		opts.Log = logEvent
+	}
+	if opts.Firewall == nil {
+		opts.Firewall = noFirewall{}
 	}
 	if opts.Health == nil {
 		opts.Health = &Health{}

@@ -15,6 +15,7 @@ type lane int
 
 const (
 	hostLane lane = iota // a look or a plan
+	wallLane             // a look at the packet filter, or a change of it
 	storeLane
 	fileLane
 	lanes // how many there are
@@ -25,6 +26,7 @@ const (
 const (
 	lookLimit    = 30 * time.Second
 	planLimit    = time.Minute
+	wallLimit    = time.Minute // most of it may be spent waiting for somebody else's lock
 	requestLimit = 10 * time.Second
 	writeLimit   = 10 * time.Second // files know no contexts; only a stall is noticed
 )
@@ -65,6 +67,7 @@ func (a *agent) start(ready node.Ready) {
 			return func(in *node.Input) { in.Applied = &applied }
 		})
 	}
+	a.startFirewall(ready)
 	if ready.Request != nil {
 		req := *ready.Request
 		a.launch(storeLane, a.gentle, effect{what: "lease " + req.Verb.String(), limit: requestLimit}, func(ctx context.Context) func(*node.Input) {

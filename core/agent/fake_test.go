@@ -84,6 +84,31 @@ func (f *fakeHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 func (f *fakeHost) Hints() <-chan struct{} { return f.hints }
 
+// fakeFirewall is a packet filter whose calls do as its functions say, or nothing.
+type fakeFirewall struct {
+	inspect func(context.Context) error
+	apply   func(context.Context, []dataplane.Op) []error
+	hints   chan struct{}
+}
+
+func (f *fakeFirewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
+	s := dataplane.NewState(0)
+	s.AddChain(dataplane.Chain{Other: "seen"})
+	if f.inspect != nil {
+		return driver.FirewallFacts{}, s, f.inspect(ctx)
+	}
+	return driver.FirewallFacts{}, s, nil
+}
+
+func (f *fakeFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	if f.apply != nil {
+		return f.apply(ctx, ops)
+	}
+	return make([]error, len(ops))
+}
+
+func (f *fakeFirewall) Hints() <-chan struct{} { return f.hints }
+
 // fakeStore answers each call with the call, spelt out, as the grant's backend type.
 type fakeStore struct {
 	call    func(context.Context) error
@@ -132,6 +157,7 @@ type rig struct {
 	t      *testing.T
 	node   *fakeNode
 	host   *fakeHost
+	wall   *fakeFirewall
 	store  *fakeStore
 	opts   Options
 	events []node.Event
@@ -147,12 +173,13 @@ func inBubble(t *testing.T, f func(*rig)) {
 		r := &rig{
 			t: t, node: &fakeNode{},
 			host:  &fakeHost{hints: make(chan struct{}, 1)},
+			wall:  &fakeFirewall{hints: make(chan struct{}, 1)},
 			store: &fakeStore{changed: make(chan struct{}, 1)},
 			exit:  make(chan node.Exit, 1),
 		}
 		dir := t.TempDir()
 		r.opts = Options{
-			Driver: r.host, Store: r.store, Health: &Health{},
+			Driver: r.host, Firewall: r.wall, Store: r.store, Health: &Health{},
 			SubnetFile: dir + "/flannel/subnet.env", StateFile: dir + "/flannel/subnet.env.state",
 			Log: func(e node.Event) { r.events = append(r.events, e) },
 		}

@@ -15,6 +15,7 @@ type agent struct {
 
 	timer    *time.Timer
 	hints    paced
+	alarms   paced // the firewall's hints
 	changes  paced
 	outcomes chan outcome
 	lanes    [lanes]effect // what is under way
@@ -33,6 +34,7 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 	return &agent{
 		opts: opts, node: m, timer: timer,
 		hints:    paced{from: opts.Driver.Hints()},
+		alarms:   paced{from: opts.Firewall.Hints()},
 		changes:  paced{from: opts.Store.Changed()},
 		outcomes: make(chan outcome, lanes), // no worker ever waits to answer
 		gentle:   ctx, hard: hard, giveUp: giveUp,
@@ -79,7 +81,7 @@ func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 			return in
 		}
 		var alarm <-chan time.Time
-		if at := earliest(now, wake, a.hints.next, a.changes.next); !at.IsZero() {
+		if at := earliest(now, wake, a.hints.next, a.alarms.next, a.changes.next); !at.IsZero() {
 			a.timer.Reset(time.Until(at))
 			alarm = a.timer.C
 		}
@@ -88,6 +90,8 @@ func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 		case <-alarm:
 		case <-a.hints.open(now):
 			a.hinted(now, &in)
+		case <-a.alarms.open(now):
+			a.alarmed(now, &in)
 		case <-a.changes.open(now):
 			a.changed(now, &in)
 		case o := <-a.outcomes:
@@ -111,6 +115,11 @@ func (a *agent) gather(now time.Time, in *node.Input) {
 	default:
 	}
 	select {
+	case <-a.alarms.open(now):
+		a.alarmed(now, in)
+	default:
+	}
+	select {
 	case <-a.changes.open(now):
 		a.changed(now, in)
 	default:
@@ -120,6 +129,11 @@ func (a *agent) gather(now time.Time, in *node.Input) {
 func (a *agent) hinted(now time.Time, in *node.Input) {
 	a.hints.taken(now)
 	in.Hint = true
+}
+
+func (a *agent) alarmed(now time.Time, in *node.Input) {
+	a.alarms.taken(now)
+	in.FirewallHint = true
 }
 
 // changed takes the view as late as possible: it stands for all changes so far.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -13,7 +14,9 @@ import (
 // Options fix how a node behaves. Zero durations mean the defaults.
 type Options struct {
 	Uplink      uplink.Options
-	IPMasq      bool          // only copied to the subnet file
+	Firewall    firewall.Options
+	Rules       time.Duration // from one look at the packet filter to the next at the latest; default 5 s
+	Blackhole   bool          // keep a blackhole route for the own subnet
 	LeaseTTL    time.Duration // default 24 h
 	RenewMargin time.Duration // renew when this much is left; default 1 h
 	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
@@ -32,12 +35,23 @@ type Input struct {
 	Applied   *Applied    // ends Ready.Plan
 	Requested *Requested  // ends Ready.Request
 	Wrote     *Wrote      // ends Ready.Writes
+
+	FirewallHint  bool       // the firewall hinted
+	Inspected     *Inspected // ends Ready.Inspect
+	ChainsApplied *Applied   // ends Ready.Chains
 }
 
 // Looked is the result of a look at the host.
 type Looked struct {
 	Facts driver.Facts
 	Have  dataplane.State
+	Err   error
+}
+
+// Inspected is the result of a look at the packet filter.
+type Inspected struct {
+	Facts driver.FirewallFacts
+	Have  dataplane.State // chains alone
 	Err   error
 }
 
@@ -66,6 +80,9 @@ type Ready struct {
 	Events  []Event           // log
 	Wake    time.Time         // Step no later than this; zero: no deadline
 	Exit    *Exit             // end the process; nothing else will follow
+
+	Inspect bool           // read the packet filter
+	Chains  []dataplane.Op // apply to the packet filter
 }
 
 // Verb is what a Request asks of the lease store.

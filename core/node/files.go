@@ -80,7 +80,7 @@ func (n *Node) subnetFile() []byte {
 	}
 	t := &n.files.text
 	if subnet, mtu := n.lease.self.Key, n.network.backend.MTU(n.env()); subnet != t.subnet || mtu != t.mtu {
-		file := subnetfile.File{Network: n.network.config, Subnet: subnet, MTU: mtu, IPMasq: n.opts.IPMasq}
+		file := subnetfile.File{Network: n.network.config, Subnet: subnet, MTU: mtu, IPMasq: n.opts.Firewall.Masquerade}
 		*t = subnetText{subnet, mtu, file.Format()}
 	}
 	return t.text

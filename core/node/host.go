@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
@@ -238,6 +239,11 @@ func (n *Node) wanted() (want dataplane.State, moved bool) {
 	}
 	state, problems := n.network.backend.Render(n.env(), self, n.others())
 	n.reportProblems(problems)
+	if n.opts.Blackhole {
+		for _, r := range firewall.Blackhole(self.Key) {
+			state.AddRoute(r)
+		}
+	}
 	*c = wantCache{true, n.store.snap, self, h.uplink, h.facts.Routes, state}
 	return state, true
 }

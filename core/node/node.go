@@ -22,6 +22,7 @@ type Node struct {
 	network networkState
 	lease   leaseState
 	host    hostState
+	wall    wallState
 	files   fileState
 	said    map[string]string // the last text of each kind of event told once
 }
@@ -95,6 +96,7 @@ func (o Options) withDefaults() Options {
 	set(&o.RenewMargin, time.Hour)
 	set(&o.Resync, 30*time.Second)
 	set(&o.Debounce, 100*time.Millisecond)
+	set(&o.Rules, 5*time.Second)
 	return o
 }
 
@@ -116,6 +118,7 @@ func (n *Node) Step(now time.Time, in Input) {
 	n.followUplink()
 	n.followLease()
 	n.followHost()
+	n.followFirewall()
 	n.followFiles()
 }
 
@@ -143,6 +146,7 @@ func (n *Node) absorb(in Input) {
 	if in.Wrote != nil {
 		n.wroteFiles(*in.Wrote)
 	}
+	n.absorbFirewall(in)
 }
 
 // Ready returns what shall be done now. Each effect is returned once.
@@ -168,6 +172,9 @@ func (n *Node) wake() time.Time {
 	}
 	if n.network.known && !n.host.busy {
 		consider(n.host.lookDue)
+	}
+	if !n.wall.busy && n.guards() {
+		consider(n.wall.lookDue)
 	}
 	n.lease.wake(consider)
 	consider(n.files.wake())

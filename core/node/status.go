@@ -136,6 +136,7 @@ func (n *Node) reasons() []string {
 		say(true, "%v", f)
 	}
 	say(!n.host.clean && len(n.host.failures) == 0, "the host is not yet as it should be")
+	rs = append(rs, n.firewallReasons()...)
 	say(n.subnetFile() != nil && string(n.files.subnet) != string(n.subnetFile()), "the subnet file is not written: %v", n.files.errs[SubnetFile])
 	return rs
 }

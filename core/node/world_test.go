@@ -35,6 +35,7 @@ type world struct {
 	pending  *Request                           // asked for and not yet answered, when held is set
 	held     bool
 	applyErr func(dataplane.Op) error
+	wall     wall
 
 	plans    [][]dataplane.Op
 	requests []Request
@@ -123,6 +124,7 @@ func (w *world) perform(r Ready) (in Input, any bool) {
 			w.files[f.File] = string(f.Data)
 		}
 	}
+	any = w.wall.perform(r, &in) || any
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
 		if w.pending = r.Request; !w.held {

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// Somebody else holds the lock of the packet filter for 3 s. Meanwhile routes
+// are looked at and changed as ever.
+func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.wall.apply = func(_ context.Context, ops []dataplane.Op) []error {
+			time.Sleep(3 * time.Second)
+			return make([]error, len(ops))
+		}
+		r.node.react = func(turn int, in node.Input) node.Ready {
+			switch {
+			case turn == 0:
+				return node.Ready{Chains: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Chain{}}}, Look: &dataplane.Extent{}}
+			case in.Looked != nil:
+				return node.Ready{Plan: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Route{}}}}
+			}
+			return node.Ready{}
+		}
+		r.start()
+		turns := r.node.turns()
+		if len(turns) != 3 || turns[2].Applied == nil || turns[2].ChainsApplied != nil {
+			t.Fatalf("the routes are not done while the firewall is busy: %+v", turns)
+		}
+		r.pass(3 * time.Second)
+		if turns = r.node.turns(); len(turns) != 4 || len(turns[3].ChainsApplied.Errs) != 1 {
+			t.Fatalf("the chains are not done when the lock is free: %+v", turns)
+		}
+		r.stop()
+	})
+}
+
+func TestFirewallIsInspectedAndHints(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		trouble := errors.New("no such table")
+		r.wall.inspect = func(context.Context) error { return trouble }
+		r.node.react = onTurn(1, node.Ready{Inspect: true})
+		r.start()
+		r.wall.hints <- struct{}{}
+		r.pass(time.Second)
+		turns := r.node.turns()
+		if len(turns) != 3 || !turns[1].FirewallHint || turns[1].Hint {
+			t.Fatalf("the hint did not come through: %+v", turns)
+		}
+		if got := turns[2].Inspected; got == nil || !errors.Is(got.Err, trouble) || len(got.Have.Chains) != 1 {
+			t.Errorf("the look came back as %+v", got)
+		}
+		r.stop()
+	})
+}
+
+// A host without a packet filter says so, and refuses to have one.
+func TestNoFirewall(t *testing.T) {
+	facts, have, err := noFirewall{}.Inspect(t.Context())
+	if err != nil || have.Len() != 0 || facts.Tools[1].NFTables.Usable {
+		t.Errorf("%+v %s %v", facts, have.Dump(), err)
+	}
+	errs := noFirewall{}.Apply(t.Context(), make([]dataplane.Op, 2))
+	if len(errs) != 2 || !errors.Is(errs[1], driver.ErrUnsupported) {
+		t.Errorf("apply: %v", errs)
+	}
+}

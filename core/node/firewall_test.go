@@ -1,0 +1,275 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
+)
+
+// wall is a packet filter that does what it is told.
+type wall struct {
+	facts  driver.FirewallFacts
+	chains dataplane.State
+	err    error                    // of looks
+	refuse func(dataplane.Op) error // of changes
+	busy   bool                     // it does not answer
+
+	looks int
+	plans [][]dataplane.Op
+}
+
+// perform does what the node asks of the packet filter and reports whether it
+// was anything.
+func (f *wall) perform(r Ready, in *Input) bool {
+	if f.busy {
+		return false
+	}
+	if r.Inspect {
+		f.looks++
+		have, err := dataplane.ParseDump(f.chains.Dump())
+		in.Inspected = &Inspected{Facts: f.facts, Have: have, Err: errors.Join(err, f.err)}
+	}
+	if r.Chains != nil {
+		f.plans = append(f.plans, r.Chains)
+		in.ChainsApplied = &Applied{Errs: f.apply(r.Chains)}
+	}
+	return r.Inspect || r.Chains != nil
+}
+
+func (f *wall) apply(ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		c := op.Object.(dataplane.Chain)
+		if f.refuse != nil {
+			errs[i] = f.refuse(op)
+		}
+		switch {
+		case errs[i] != nil:
+		case op.Verb == dataplane.Delete:
+			delete(f.chains.Chains, c.ChainKey)
+		default:
+			if f.chains.Chains == nil {
+				f.chains = dataplane.NewState(0)
+			}
+			f.chains.AddChain(c)
+		}
+	}
+	return errs
+}
+
+// bothFlavours lets a host have all tools.
+func (f *wall) bothFlavours() {
+	usable := driver.Tool{Usable: true}
+	for _, family := range cidr.Families {
+		f.facts.Tools[family] = driver.Tools{IPTables: usable, NFTables: usable, BridgeFilter: true}
+	}
+}
+
+func withRules(o *Options) { o.Firewall = firewall.Options{Masquerade: true, Forward: true} }
+
+// walled is a node with a firewall, come to rest.
+func walled(t *testing.T, mod ...func(*Options)) *world {
+	w := newWorld(t, vxlanConfig, append([]func(*Options){withRules}, mod...)...)
+	w.wall.bothFlavours()
+	w.tell()
+	w.wantReady()
+	return w
+}
+
+func (w *world) chains() string { return w.wall.chains.Dump() }
+
+func TestRulesAreMadeAndKept(t *testing.T) {
+	w := walled(t)
+	made := w.chains()
+	if strings.Count(made, "chain iptables ipv4") != 2 || !strings.Contains(made, "from "+w.own().Key.V4.String()+" to 10.5.0.0/16 return") {
+		t.Fatalf("chains:\n%s", made)
+	}
+	for name, harm := range map[string]func(){
+		"flushed": func() { clear(w.wall.chains.Chains) },
+		"a jump moved": func() {
+			for k, c := range w.wall.chains.Chains {
+				c.Jump = dataplane.Moved
+				w.wall.chains.Chains[k] = c
+			}
+		},
+		"a stray rule": func() {
+			for k, c := range w.wall.chains.Chains {
+				c.Other = "-p tcp -j DROP"
+				w.wall.chains.Chains[k] = c
+			}
+		},
+	} {
+		harm()
+		w.pass(5 * time.Second) // the default of --iptables-resync
+		if d := w.chains(); d != made {
+			t.Errorf("%s: not healed:\n%s", name, d)
+		}
+	}
+	plans := len(w.wall.plans)
+	w.pass(time.Minute)
+	if len(w.wall.plans) != plans {
+		t.Errorf("with nothing wrong, chains are written: %v", w.wall.plans[plans:])
+	}
+	looks := w.wall.looks
+	if w.pass(50 * time.Second); w.wall.looks < looks+10 || w.wall.looks > looks+16 {
+		t.Errorf("%d looks in 50 s, want one every 3.3 to 5 s", w.wall.looks-looks)
+	}
+}
+
+func TestHintHealsAtOnce(t *testing.T) {
+	w := walled(t)
+	w.pass(2 * time.Second)
+	clear(w.wall.chains.Chains)
+	w.run(Input{FirewallHint: true})
+	w.pass(100 * time.Millisecond)
+	if len(w.wall.chains.Chains) != 2 {
+		t.Errorf("not healed a debounce after the hint:\n%s", w.chains())
+	}
+	looks := w.wall.looks
+	for range 100 {
+		w.run(Input{FirewallHint: true})
+		w.pass(10 * time.Millisecond)
+	}
+	if w.wall.looks > looks+3 {
+		t.Errorf("a storm of hints led to %d looks in a second", w.wall.looks-looks)
+	}
+}
+
+func TestFlavourSwitchLeavesNoGap(t *testing.T) {
+	w := walled(t)
+	w.snap.Config.Data = []byte(`{"Network":"10.5.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`)
+	w.snap.Config.Revision++
+	w.wall.refuse = func(op dataplane.Op) error {
+		if op.Verb == dataplane.Replace {
+			return driver.ErrBusy
+		}
+		return nil
+	}
+	plans := len(w.wall.plans)
+	w.rev++
+	w.snap.Revision = w.rev
+	w.tell()
+	w.pass(10 * time.Second)
+	if d := w.chains(); strings.Count(d, "chain iptables") != 2 || strings.Contains(d, "nftables") {
+		t.Errorf("the old flavour went before the new one stood:\n%s", d)
+	}
+	if w.status().Ready {
+		t.Error("ready without the rules that the config wants")
+	}
+	w.wall.refuse = nil
+	w.pass(10 * time.Second)
+	if d := w.chains(); strings.Count(d, "chain nftables") != 2 || strings.Contains(d, "iptables") {
+		t.Errorf("not switched:\n%s", d)
+	}
+	last := w.wall.plans[len(w.wall.plans)-1]
+	if len(w.wall.plans) < plans+3 || last[0].Verb != dataplane.Delete {
+		t.Errorf("plans: %v", w.wall.plans[plans:])
+	}
+	w.wantReady()
+}
+
+// F3: what went wrong with the firewall keeps the node from being ready.
+func TestReadinessTellsOfTheFirewall(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(*wall)
+		want string
+		kind string
+	}{
+		"a refused change": {func(f *wall) { f.refuse = func(dataplane.Op) error { return driver.ErrDenied } },
+			"firewall: replace iptables ipv4 forward: permission denied", "firewall-failed"},
+		"an unreadable table": {func(f *wall) { f.err = errors.New("iptables-save: exit status 4") },
+			"firewall: cannot read its rules: iptables-save: exit status 4", "firewall-look-failed"},
+		"no tools": {func(f *wall) { f.facts.Tools = [2]driver.Tools{} },
+			"firewall: IPv4: neither iptables nor nft can be used: ; ; install one of them, or turn off --ip-masq and --iptables-forward-rules", "firewall-problem"},
+		"no answer": {func(f *wall) { f.busy = true }, "firewall: the rules are not yet as they should be", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, vxlanConfig, withRules)
+			w.wall.bothFlavours()
+			c.harm(&w.wall)
+			w.tell()
+			w.pass(20 * time.Second)
+			s := w.status()
+			if s.Ready || !slices.Contains(s.Reasons, c.want) {
+				t.Errorf("reasons %q, want %q", s.Reasons, c.want)
+			}
+			if len(w.host.Links) == 0 || w.files[SubnetFile] == "" {
+				t.Error("the rest of the host waited for the firewall")
+			}
+			if c.kind != "" && w.count(c.kind) != 1 {
+				t.Errorf("%s logged %d times", c.kind, w.count(c.kind))
+			}
+		})
+	}
+}
+
+func TestForeignDropIsNamed(t *testing.T) {
+	w := walled(t)
+	w.wall.facts.Bars = []driver.Bar{{Family: cidr.V4, By: "chain inet strict forward"}}
+	w.pass(5 * time.Second)
+	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept there what comes from or goes to 10.5.0.0/16"
+	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, want) {
+		t.Errorf("reasons %q", s.Reasons)
+	}
+	if !strings.Contains(w.log(), "chain inet strict forward") {
+		t.Errorf("not in the log:\n%s", w.log())
+	}
+	w.wall.facts.Bars = nil
+	w.pass(5 * time.Second)
+	w.wantReady()
+}
+
+// With nothing to want, what a former run left is taken away, and then nobody looks any more.
+func TestTurnedOff(t *testing.T) {
+	w := walled(t)
+	w.start()
+	w.tell()
+	w.wantReady()
+	if len(w.wall.chains.Chains) != 0 {
+		t.Errorf("left behind:\n%s", w.chains())
+	}
+	looks := w.wall.looks
+	w.run(Input{FirewallHint: true})
+	if w.pass(time.Hour); w.wall.looks != looks {
+		t.Errorf("%d more looks for nothing", w.wall.looks-looks)
+	}
+}
+
+// A restart finds its rules as they should be and changes nothing.
+func TestRestartLeavesRulesAlone(t *testing.T) {
+	w := walled(t)
+	plans := len(w.wall.plans)
+	w.start(withRules)
+	w.tell()
+	w.wantReady()
+	if len(w.wall.plans) != plans {
+		t.Errorf("the restart wrote %v", w.wall.plans[plans:])
+	}
+}
+
+// F4: the route is there at once, and comes back.
+func TestBlackholeRoute(t *testing.T) {
+	w := walled(t, func(o *Options) { o.Blackhole = true })
+	want := firewall.Blackhole(w.own().Key)[0]
+	if w.host.Routes[want.RouteKey] != want {
+		t.Fatalf("no %s in\n%s", want, w.host.Dump())
+	}
+	delete(w.host.Routes, want.RouteKey)
+	w.run(Input{Hint: true})
+	w.pass(time.Second)
+	if w.host.Routes[want.RouteKey] != want {
+		t.Errorf("%s did not come back", want)
+	}
+	w.start(withRules)
+	w.tell()
+	if _, there := w.host.Routes[want.RouteKey]; there {
+		t.Errorf("%s is left although nobody wants it", want)
+	}
+}
