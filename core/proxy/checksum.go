@@ -32,16 +32,17 @@ func sum(b []byte) uint16 {
 		x += carry
 		b = b[8:]
 	}
-	if len(b) > 0 {
-		var rest uint64
-		for i, c := range b {
-			rest |= uint64(c) << (8 * i)
-		}
-		x, carry = bits.Add64(x, rest, 0)
-		x += carry
-	}
 	x, carry = bits.Add64(x, y, 0)
+	x, carry = bits.Add64(x, tail(b), carry)
 	return bits.ReverseBytes16(fold(x + carry))
+}
+
+// tail returns up to seven bytes as they would lie in memory before zeros.
+func tail(b []byte) (rest uint64) {
+	for i, c := range b {
+		rest |= uint64(c) << (8 * i)
+	}
+	return rest
 }
 
 // fold brings a sum of 16-bit words down to one, adding the carries back in.

@@ -42,7 +42,7 @@ func NewJoiner(udp bool) *Joiner { return &Joiner{udp: udp} }
 func (j *Joiner) Add(packet []byte) {
 	index := int32(len(j.packets))
 	j.packets = append(j.packets, piece{packet: packet, next: -1})
-	next := runOf(packet, j.udp)
+	next := shapeOf(packet, j.udp)
 	if next.proto == 0 {
 		// It may be of any flow of its protocol, and none may overtake it.
 		j.flows.forget(packet[9])
@@ -58,15 +58,14 @@ func (j *Joiner) Add(packet []byte) {
 }
 
 // begin makes a packet the first of a run.
-func (j *Joiner) begin(r run, index int32) {
-	r.first, r.last = index, index
-	j.runs = append(j.runs, r)
+func (j *Joiner) begin(s shape, index int32) {
+	j.runs = append(j.runs, run{shape: s, size: s.bytes, count: 1, first: index, last: index})
 }
 
 // join adds a packet to a run if it is the next one in all respects. Checksums
 // come last, since they cost a look at the payload; without them a corrupt
 // packet would come out of the kernel as a valid one.
-func (j *Joiner) join(r *run, next run, index int32) bool {
+func (j *Joiner) join(r *run, next shape, index int32) bool {
 	packet := j.packets[index].packet
 	first := j.packets[r.first].packet
 	if !r.follows(first, next, packet) {

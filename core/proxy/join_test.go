@@ -212,25 +212,28 @@ func TestJoinProperty(t *testing.T) {
 	j := NewJoiner(true) // one for all batches: nothing may be left of one
 	rapid.Check(t, func(rt *rapid.T) {
 		packets := drawTraffic(rt)
-		want := map[string][][]byte{}
-		for _, p := range packets {
-			want[key(p)] = append(want[key(p)], unID(p))
-		}
-		got := map[string][][]byte{}
+		want := byFlow(packets, nil)
 		whole, vnets := join(t, j, packets)
-		for i, b := range whole {
-			pieces := [][]byte{b}
-			if vnets[i].GSOType != VnetGSONone {
-				pieces = slowSplit(b, int(vnets[i].GSOSize))
-			}
-			for _, p := range pieces {
-				got[key(p)] = append(got[key(p)], unID(p))
-			}
-		}
-		if d := cmp.Diff(want, got); d != "" {
+		if d := cmp.Diff(want, byFlow(whole, vnets)); d != "" {
 			rt.Errorf("(-want +got):\n%s", d)
 		}
 	})
+}
+
+// byFlow returns the packets of each flow in their order, those cut that the
+// kernel is told to cut.
+func byFlow(packets [][]byte, vnets []Vnet) map[string][][]byte {
+	flows := map[string][][]byte{}
+	for i, b := range packets {
+		pieces := [][]byte{b}
+		if vnets != nil && vnets[i].GSOType != VnetGSONone {
+			pieces = slowSplit(b, int(vnets[i].GSOSize))
+		}
+		for _, p := range pieces {
+			flows[key(p)] = append(flows[key(p)], unID(p))
+		}
+	}
+	return flows
 }
 
 // TestJoinSplit goes the whole way: cut for the wire, joined on the other side.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 )
 
 var (
@@ -205,4 +206,52 @@ func TestReceive(t *testing.T) {
 			checkVerdict(t, p, want, v)
 		})
 	}
+}
+
+// TestRouteProperty compares, in both directions, with a search through all
+// peers, after changes to the table.
+func TestRouteProperty(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		address := rapid.Custom(func(t *rapid.T) netip.Addr {
+			// Few addresses, so that prefixes overlap and packets hit them.
+			return netip.AddrFrom4([4]byte{10, 5, rapid.ByteRange(0, 3).Draw(t, "third"), rapid.Byte().Draw(t, "fourth")})
+		})
+		node := rapid.Custom(func(t *rapid.T) netip.Addr {
+			return netip.AddrFrom4([4]byte{192, 168, 64, rapid.ByteRange(1, 4).Draw(t, "node")})
+		})
+		table, p := tableA(t), newPath()
+		for range rapid.IntRange(0, 20).Draw(rt, "changes") {
+			subnet := netip.PrefixFrom(address.Draw(rt, "subnet"), rapid.IntRange(8, 32).Draw(rt, "bits")).Masked()
+			if rapid.Bool().Draw(rt, "remove") {
+				table = table.Without(subnet)
+			} else if next, err := table.With(Peer{subnet, node.Draw(rt, "owner")}); err != nil {
+				rt.Fatal(err)
+			} else {
+				table = next
+			}
+		}
+		from, to := address.Draw(rt, "from"), address.Draw(rt, "to")
+		sender := node.Draw(rt, "sender")
+		wantTo, reason := netip.Addr{}, NoRoute
+		if owner, ok := slowRoute(table.Peers(), to); ok {
+			wantTo, reason = owner, Passed
+		}
+		if got := p.Send(table, datagram(from.String(), to.String()), Vnet{}); got.Reason != reason || got.To != wantTo {
+			rt.Errorf("Send: got %s to %s, want %s to %s", got.Reason, got.To, reason, wantTo)
+		}
+		own := table.Local().Subnet
+		switch owner, ok := slowRoute(table.Peers(), from); {
+		case own.Contains(from) || ok && owner != sender:
+			reason = Spoofed
+		case !ok:
+			reason = Foreign
+		case !own.Contains(to):
+			reason = NotOurs
+		default:
+			reason = Passed
+		}
+		if got := p.Receive(table, sender, datagram(from.String(), to.String())); got.Reason != reason {
+			rt.Errorf("Receive: got %s, want %s", got.Reason, reason)
+		}
+	})
 }

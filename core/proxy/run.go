@@ -5,49 +5,52 @@ import (
 	"encoding/binary"
 )
 
-// run is a row of packets of one flow that can be one packet.
-type run struct {
-	proto    byte  // 0: a packet of which nothing is known but that it stays alone
-	ended    bool  // nothing may follow
-	verified bool  // the first packet's checksum is right; the others' always are
-	first    int32 // packets of the joiner
-	last     int32
-	count    int
-	header   int // length of all headers, of each packet
-	size     int // bytes of payload in each packet but the last
-	bytes    int // of payload
+// shape is what a packet shows of how it may be joined. Four fields are what the
+// compiler keeps in registers.
+type shape struct {
+	proto  byte // 0: one of which nothing is known but that it stays alone
+	ended  bool // no packet may follow
+	header int  // length of all headers
+	bytes  int  // of payload
 }
 
-// runOf returns the run that begins with a packet.
-func runOf(ip []byte, udp bool) run {
-	r := run{count: 1, ended: true}
+// shapeOf returns the shape of a packet.
+func shapeOf(ip []byte, udp bool) shape {
+	alone := shape{ended: true}
 	if ip[0] != 4<<4|minHeader/4 || fragmented(ip) {
-		return r
+		return alone
 	}
 	switch upper := ip[minHeader:]; {
 	case ip[9] == protoTCP && len(upper) >= minTCP:
 		offset := int(upper[12]>>4) * 4
 		if offset < minTCP || offset > len(upper) {
-			return r
+			return alone
 		}
-		r.proto, r.header = protoTCP, minHeader+offset
-		r.ended = upper[13]&(tcpFIN|tcpSYN|tcpRST|tcpPSH|tcpACK|tcpURG|tcpCWR) != tcpACK
+		usual := upper[13]&(tcpFIN|tcpSYN|tcpRST|tcpPSH|tcpACK|tcpURG|tcpCWR) == tcpACK
+		return shape{protoTCP, !usual, minHeader + offset, len(upper) - offset}
 	case ip[9] == protoUDP && udp && len(upper) >= sizeUDP:
-		r.proto, r.header = protoUDP, minHeader+sizeUDP
 		checked := upper[6]|upper[7] != 0
-		r.ended = !checked || int(binary.BigEndian.Uint16(upper[4:])) != len(upper)
-	default:
-		return r
+		usual := checked && int(binary.BigEndian.Uint16(upper[4:])) == len(upper)
+		return shape{protoUDP, !usual, minHeader + sizeUDP, len(upper) - sizeUDP}
 	}
-	r.bytes = len(ip) - r.header
-	r.size = r.bytes
-	return r
+	return alone
+}
+
+// run is a row of packets of one flow that can be one packet. Its shape is that
+// of all of them together.
+type run struct {
+	shape
+	size     int   // bytes of payload in each packet but the last
+	count    int   // of packets
+	verified bool  // the first packet's checksum is right; the others' always are
+	first    int32 // packets of the joiner
+	last     int32
 }
 
 // follows reports whether a packet can be the next of the run: all that is one
 // field in the packet that they become must be the same in both, and all that
 // the kernel counts up from there must have been counted up.
-func (r *run) follows(first []byte, next run, packet []byte) bool {
+func (r *run) follows(first []byte, next shape, packet []byte) bool {
 	if r.ended || next.bytes == 0 || next.bytes > r.size || next.header != r.header || next.proto != r.proto ||
 		r.header+r.bytes+next.bytes > maxPacket {
 		return false
@@ -78,7 +81,7 @@ func (r *run) followsTCP(first, tcp []byte) bool {
 }
 
 // take makes the packet with an index the last of the run.
-func (r *run) take(next run, index int32) {
+func (r *run) take(next shape, index int32) {
 	r.last = index
 	r.count++
 	r.bytes += next.bytes

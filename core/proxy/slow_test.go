@@ -1,6 +1,9 @@
 package proxy
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // The reference: everything done the slow and obvious way, to compare with.
 
@@ -93,4 +96,15 @@ func slowError(from []byte, ttl byte, kind []byte, mtu int, about []byte) []byte
 	b = append(append(b, about[12:16]...), icmp...)
 	binary.BigEndian.PutUint16(b[10:], ^slowSum(b[:20]))
 	return b
+}
+
+// slowRoute looks at all peers for the longest prefix that holds an address.
+func slowRoute(peers []Peer, a netip.Addr) (to netip.Addr, ok bool) {
+	longest := -1
+	for _, p := range peers {
+		if p.Subnet.Contains(a) && p.Subnet.Bits() > longest {
+			longest, to, ok = p.Subnet.Bits(), p.PublicIP, true
+		}
+	}
+	return to, ok
 }

@@ -18,10 +18,9 @@ type Vnet struct {
 // otherwise, without the number of buffers that newer ones end with.
 const VnetSize = 10
 
-// Flags and types of a virtio-net header that can come with IPv4.
+// The flag and the types of a virtio-net header that can come with IPv4.
 const (
 	VnetNeedsCsum = 1 // the checksum holds the sum of the pseudo header only
-	VnetDataValid = 2 // the checksum was verified
 
 	VnetGSONone  = 0
 	VnetGSOTCPv4 = 1

@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// seeds are packets of all kinds, as they come from a TUN device.
+func seeds(f *testing.F, add func(packet []byte, v Vnet)) {
+	f.Helper()
+	for _, s := range []super{
+		{proto: protoTCP, flags: tcpACK, size: 100, payload: 250},
+		{proto: protoTCP, flags: tcpACK | tcpPSH | tcpFIN | tcpCWR, options: 2, upperOptions: 3, size: 7, payload: 70},
+		{proto: protoUDP, size: 12, payload: 40, fragment: dontFragment},
+		{proto: protoUDP, options: 10, size: 1, payload: 1},
+	} {
+		packet, v := s.build()
+		add(packet, v)
+		add(packet, Vnet{Flags: VnetNeedsCsum, CsumStart: v.CsumStart, CsumOffset: v.CsumOffset})
+		add(packet, Vnet{})
+	}
+	for _, packet := range [][]byte{
+		nil, {0x45}, {0x60}, datagram("10.5.1.7", "10.5.2.9", set(8, 1)), datagram("10.5.1.7", "10.5.9.9"),
+		datagram("10.5.1.7", "10.5.9.9", set(9, protoICMP), raw(20, 3)), datagram("10.5.1.7", "10.5.2.9", set(6, 0x20, 1)),
+		datagram("10.5.1.7", "10.5.2.9", pad(1500), set(2, 6, 4), set(6, 0x40)),
+	} {
+		add(packet, Vnet{})
+	}
+}
+
+// checkVerdictBytes is what holds for the packet of any verdict.
+func checkVerdictBytes(t *testing.T, v Verdict, was []byte) {
+	t.Helper()
+	switch {
+	case (v.Action == Transmit) != v.To.IsValid():
+		t.Fatalf("action %d to %s", v.Action, v.To)
+	case v.Action == Drop:
+		if v.Reason == Passed || v.Packet != nil {
+			t.Fatalf("dropped: %+v", v)
+		}
+	case v.Reason == Passed:
+		if want := lowered(was[:len(v.Packet)]); !bytes.Equal(v.Packet, want) {
+			t.Fatalf("carries %x, want %x", v.Packet, want)
+		}
+	default:
+		kind := v.Packet[20:22]
+		mtu := int(binary.BigEndian.Uint16(v.Packet[26:]))
+		if want := slowError([]byte{10, 5, 1, 0}, v.Packet[8], kind, mtu, was); !bytes.Equal(v.Packet, want) {
+			t.Fatalf("answers %x, want %x", v.Packet, want)
+		}
+	}
+}
+
+// FuzzSend takes any bytes for what a TUN device says, and the packet through
+// all that happens to it until it is on the wire.
+func FuzzSend(f *testing.F) {
+	seeds(f, func(packet []byte, v Vnet) {
+		var b [VnetSize]byte
+		v.Put(&b)
+		f.Add(append(b[:], packet...))
+	})
+	table := tableA(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < VnetSize || len(b) > 9000 {
+			return
+		}
+		vnet := ParseVnet((*[VnetSize]byte)(b))
+		b = b[VnetSize:]
+		was := append([]byte(nil), b...)
+		v := newPath().Send(table, b, vnet)
+		if checkVerdictBytes(t, v, was); v.Action == Transmit {
+			checkSplit(t, v.Packet, vnet)
+		}
+	})
+}
+
+// FuzzReceive takes any bytes for a datagram from any of the nodes.
+func FuzzReceive(f *testing.F) {
+	seeds(f, func(packet []byte, _ Vnet) {
+		f.Add(byte(2), packet)
+		if len(packet) >= minHeader {
+			packet = append([]byte(nil), packet...)
+			f.Add(byte(2), append(packet[:12:12], append([]byte{10, 5, 2, 9, 10, 5, 1, 7}, packet[20:]...)...))
+		}
+	})
+	table := tableA(f)
+	f.Fuzz(func(t *testing.T, host byte, b []byte) {
+		was := append([]byte(nil), b...)
+		from := netip.AddrFrom4([4]byte{192, 168, 64, host})
+		v := newPath().Receive(table, from, b)
+		if checkVerdictBytes(t, v, was); v.Action == Drop {
+			return
+		}
+		if v.Action == Transmit && v.To != from {
+			t.Fatalf("answers %s, not %s", v.To, from)
+		}
+		src := netip.AddrFrom4([4]byte(was[12:16]))
+		if owner, _ := slowRoute(table.Peers(), src); owner != from || !table.Local().Subnet.Contains(netip.AddrFrom4([4]byte(was[16:20]))) {
+			t.Fatalf("believes %s a packet of %s", from, src)
+		}
+		j := NewJoiner(true)
+		j.Add(v.Packet)
+		if out, ok := j.Next(); !ok || len(out.Pieces) != 1 || out.Vnet != (Vnet{}) {
+			t.Fatalf("joined one packet to %+v", out)
+		}
+	})
+}
+
+// mendHeader makes bytes a packet that parse accepts, and leaves to chance all
+// that is not necessary.
+func mendHeader(b []byte) {
+	header := min(max(5, int(b[0]&15)), len(b)/4)
+	b[0] = byte(0x40 | header)
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	set(0)(b)
+}
+
+// checkSplit holds a Splitter against the slow one, wherever it does not refuse.
+func checkSplit(t *testing.T, packet []byte, v Vnet) {
+	t.Helper()
+	slow := append([]byte(nil), packet...)
+	var s Splitter
+	switch reason := s.Start(append([]byte(nil), packet...), v); {
+	case reason == Passed:
+	case reason != BadOffload:
+		t.Fatalf("refused: %s", reason)
+	default:
+		return
+	}
+	got := split(t, packet, v)
+	var want [][]byte
+	switch {
+	case v.GSOType != VnetGSONone:
+		want = slowSplit(slow, int(v.GSOSize))
+	case v.Flags&VnetNeedsCsum == 0:
+		want = [][]byte{slow}
+	default:
+		start, field := int(v.CsumStart), int(v.CsumStart)+int(v.CsumOffset)
+		check := ^slowSum(slow[start:])
+		if check == 0 && slow[9] == protoUDP {
+			check = 0xffff
+		}
+		binary.BigEndian.PutUint16(slow[field:], check)
+		want = [][]byte{slow}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("%+v (-want +got):\n%s", v, d)
+	}
+}
+
+// FuzzSplit takes any bytes for a packet with a valid header and for what comes
+// with it.
+func FuzzSplit(f *testing.F) {
+	seeds(f, func(packet []byte, v Vnet) {
+		f.Add(packet, v.Flags, v.GSOType, v.GSOSize, v.CsumStart, v.CsumOffset)
+	})
+	f.Fuzz(func(t *testing.T, b []byte, flags, gso uint8, size, start, offset uint16) {
+		if len(b) < minHeader || len(b) > 9000 {
+			return
+		}
+		mendHeader(b)
+		checkSplit(t, b, Vnet{Flags: flags, GSOType: gso, GSOSize: size, CsumStart: start, CsumOffset: offset})
+	})
+}
+
+// FuzzJoin takes any bytes for packets with valid headers: a byte for the
+// length, a byte that says whether the checksums shall be right, and the packet.
+func FuzzJoin(f *testing.F) {
+	var run []byte
+	for _, s := range []super{
+		{proto: protoTCP, flags: tcpACK, size: 10, payload: 30},
+		{proto: protoTCP, flags: tcpACK | tcpFIN, size: 10, payload: 25, fragment: dontFragment},
+		{proto: protoUDP, size: 10, payload: 35},
+	} {
+		for _, p := range stream(s) {
+			run = append(append(run, byte(len(p)), 1), p...)
+		}
+		f.Add(append([]byte(nil), run...))
+	}
+	j := NewJoiner(true)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var packets [][]byte
+		for len(b) >= 2 && len(b) >= 2+int(b[0]) && b[0] >= minHeader {
+			packet := append([]byte(nil), b[2:2+b[0]]...)
+			mendHeader(packet)
+			header := int(packet[0]&15) * 4
+			if b[1]&1 != 0 && len(packet) >= header+minTCP {
+				slowChecksums(packet)
+			}
+			packets = append(packets, packet)
+			b = b[2+b[0]:]
+		}
+		want := byFlow(packets, nil)
+		whole, vnets := join(t, j, packets)
+		if d := cmp.Diff(want, byFlow(whole, vnets)); d != "" {
+			t.Fatalf("(-want +got):\n%s", d)
+		}
+	})
+}
