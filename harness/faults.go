@@ -18,22 +18,30 @@ import (
 func (n *Node) UplinkDown() error { return n.SetDown(uplink) }
 
 // UplinkUp sets it up again and gives it back what the kernel took, as a
-// network manager would.
-func (n *Node) UplinkUp() error {
+// network manager would. It returns when the uplink carries frames.
+func (n *Node) UplinkUp(ctx context.Context) error {
 	if err := n.SetUp(uplink); err != nil {
 		return err
 	}
 	if err := n.setAddrs(uplink, n.underlay); err != nil {
 		return err
 	}
-	return n.lab.routeToRouter(n.segment, n.Host)
+	if err := n.lab.routeToRouter(n.segment, n.Host); err != nil {
+		return err
+	}
+	return n.segment.waitPlugged(ctx, n.Host, uplink)
 }
 
 // PullCable takes the carrier from the node's uplink.
 func (n *Node) PullCable() error { return n.segment.sw.SetDown(n.Name) }
 
-// PlugCable undoes PullCable.
-func (n *Node) PlugCable() error { return n.segment.sw.SetUp(n.Name) }
+// PlugCable undoes PullCable. It returns when the uplink carries frames.
+func (n *Node) PlugCable(ctx context.Context) error {
+	if err := n.segment.sw.SetUp(n.Name); err != nil {
+		return err
+	}
+	return n.segment.waitPlugged(ctx, n.Host, uplink)
+}
 
 // Isolate parts the node from the underlay: frames vanish, the carrier stays.
 func (n *Node) Isolate() error {

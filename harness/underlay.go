@@ -91,6 +91,11 @@ func (l *Lab) plug(ctx context.Context, s *segment, h *Host, dev string, number 
 			return err
 		}
 	}
+	return s.waitPlugged(ctx, h, dev)
+}
+
+// waitPlugged waits until frames pass between a host's device and the segment.
+func (s *segment) waitPlugged(ctx context.Context, h *Host, dev string) error {
 	return errors.Join(s.sw.waitUp(ctx, h.Name), s.sw.waitUp(ctx, "br0"), h.waitUp(ctx, dev))
 }
 

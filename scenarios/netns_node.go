@@ -102,18 +102,25 @@ func (n *netnsNode) SyncPods() error {
 }
 
 func (n *netnsNode) UplinkDown() error         { return n.node.UplinkDown() }
-func (n *netnsNode) UplinkUp() error           { return n.node.UplinkUp() }
 func (n *netnsNode) UplinkMTU(mtu int) error   { return n.node.SetUnderlayMTU(mtu) }
 func (n *netnsNode) LinkDelete(d string) error { return n.DeleteLink(d) }
 func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
 
+func (n *netnsNode) UplinkUp() error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.UplinkUp(ctx)
+}
+
 func (n *netnsNode) Carrier(on bool) error {
-	if on {
-		return n.node.PlugCable()
+	if !on {
+		return n.node.PullCable()
 	}
-	return n.node.PullCable()
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.PlugCable(ctx)
 }
 
 // file is the path of one of the daemon's files.
