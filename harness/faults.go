@@ -29,7 +29,7 @@ func (n *Node) UplinkUp(ctx context.Context) error {
 	if err := n.lab.routeToRouter(n.segment, n.Host); err != nil {
 		return err
 	}
-	return n.segment.waitPlugged(ctx, n.Host, uplink)
+	return n.reconnected(ctx)
 }
 
 // PullCable takes the carrier from the node's uplink.
@@ -40,7 +40,17 @@ func (n *Node) PlugCable(ctx context.Context) error {
 	if err := n.segment.sw.SetUp(n.Name); err != nil {
 		return err
 	}
-	return n.segment.waitPlugged(ctx, n.Host, uplink)
+	return n.reconnected(ctx)
+}
+
+// reconnected waits until frames pass again, and lets every host ask anew for
+// the neighbours it asked for in vain: Linux drops what it has queued for one
+// when the third request goes unanswered, even if the answer could come now.
+func (n *Node) reconnected(ctx context.Context) error {
+	if err := n.segment.waitPlugged(ctx, n.Host, uplink); err != nil {
+		return err
+	}
+	return each(n.lab.hosts, (*Host).forgetUnanswered)
 }
 
 // Isolate parts the node from the underlay: frames vanish, the carrier stays.
@@ -50,9 +60,13 @@ func (n *Node) Isolate() error {
 }
 
 // Rejoin undoes Isolate.
-func (n *Node) Rejoin() error {
+func (n *Node) Rejoin(ctx context.Context) error {
 	sw := n.segment.sw
-	return sw.onLink(n.Name, "connection", func(l netlink.Link) error { return sw.nl.LinkSetMaster(l, n.segment.bridge) })
+	err := sw.onLink(n.Name, "connection", func(l netlink.Link) error { return sw.nl.LinkSetMaster(l, n.segment.bridge) })
+	if err != nil {
+		return err
+	}
+	return n.reconnected(ctx)
 }
 
 // SetUplinkAddr moves the node to another address of its segment: the old one

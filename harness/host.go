@@ -26,6 +26,9 @@ type Host struct {
 	pause *netspace.Process // started by Hold
 }
 
+// String names the host in errors.
+func (h *Host) String() string { return "host " + h.Name }
+
 // setting is a kernel setting, by its path below /proc/sys/net.
 type setting struct{ path, value string }
 

@@ -132,6 +132,20 @@ func (h *Host) FlushNeighs(dev string) error {
 	})
 }
 
+// forgetUnanswered removes the neighbours that were asked for and have not
+// answered yet.
+func (h *Host) forgetUnanswered() error {
+	return eachFamily(func(f cidr.Family) error {
+		neighs, err := h.nl.NeighList(0, nlFamily(f))
+		return errors.Join(err, each(neighs, func(n netlink.Neigh) error {
+			if n.State != netlink.NUD_INCOMPLETE {
+				return nil
+			}
+			return h.nl.NeighDel(&n)
+		}))
+	})
+}
+
 // FlushFDB removes all forwarding entries of a vxlan device.
 func (h *Host) FlushFDB(dev string) error {
 	return h.onLink(dev, "flush of forwarding entries", func(l netlink.Link) error {

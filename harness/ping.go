@@ -30,7 +30,7 @@ type PingOptions struct {
 	Size    int           // of the whole IP packet, in bytes; 0 is 84
 	DF      bool          // do not fragment, and believe no learnt path MTU
 	Count   int           // how many, all of which have to be answered; 0 is 1
-	Timeout time.Duration // for each reply; 0 is 1s
+	Timeout time.Duration // for each reply; 0 is 3s, since a neighbour is asked once a second
 }
 
 // PingResult is what became of echo requests that were all answered.
@@ -60,7 +60,7 @@ func (h *Host) Ping(ctx context.Context, dst netip.Addr, o PingOptions) (PingRes
 		o.Size = 84
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Second
+		o.Timeout = 3 * time.Second
 	}
 	p, err := h.newPinger(dst, o)
 	if err != nil {

@@ -22,7 +22,7 @@ func (p *Pod) PathMTU(ctx context.Context, dst netip.Addr) (int, error) {
 		return 0, err
 	}
 	try := func(size int) (bool, error) {
-		_, err := p.Ping(ctx, dst, PingOptions{Size: size, DF: true, Timeout: 500 * time.Millisecond, Count: 1})
+		_, err := p.Ping(ctx, dst, PingOptions{Size: size, DF: true, Timeout: time.Second, Count: 1})
 		if errors.Is(err, ErrTooBig) || errors.Is(err, ErrNoReply) {
 			return false, context.Cause(ctx)
 		}

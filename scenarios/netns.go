@@ -32,8 +32,9 @@ const (
 	// statusBound is how long a daemon may take to say how it is. One that is
 	// paused never does.
 	statusBound = 2 * time.Second
-	// echoBound is how long to wait for a reply before a packet counts as lost.
-	echoBound = time.Second
+	// echoBound is how long to wait for a reply before a packet counts as lost:
+	// longer than a packet may wait for a neighbour, who is asked once a second.
+	echoBound = 3 * time.Second
 	// lookEvery is how often a condition is looked at that nothing announces.
 	lookEvery = 20 * time.Millisecond
 )

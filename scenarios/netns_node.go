@@ -173,7 +173,9 @@ func (n *netnsNode) Isolate(on bool) error {
 	if on {
 		return n.node.Isolate()
 	}
-	return n.node.Rejoin()
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.Rejoin(ctx)
 }
 
 func (n *netnsNode) Cut(on bool) error {
