@@ -63,7 +63,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 	case dataplane.Addr:
 		return a.links.applyAddr(op.Verb, o)
 	case dataplane.Sysctl:
-		return a.d.inside(func() error { return writeSysctl(op.Verb, o) })
+		return a.d.ns.Do(func() error { return writeSysctl(op.Verb, o) })
 	}
 	return fmt.Errorf("object of type %T: %w", op.Object, driver.ErrUnsupported)
 }

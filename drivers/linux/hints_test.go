@@ -56,7 +56,7 @@ func TestHintFilter(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
 	var h *hints // hears what the driver's own listener hears, one message at a time
-	if err := w.d.inside(func() (err error) {
+	if err := w.d.ns.Do(func() (err error) {
 		h, err = newHints(w.d.bulk.port, w.d.query.port)
 		return err
 	}); err != nil {
@@ -137,7 +137,7 @@ func TestHintsArrive(t *testing.T) {
 func TestHintAfterOverflow(t *testing.T) {
 	w := newWorld(t)
 	var h *hints
-	if err := w.d.inside(func() (err error) {
+	if err := w.d.ns.Do(func() (err error) {
 		h, err = newHints(w.d.bulk.port, w.d.query.port)
 		return err
 	}); err != nil {
@@ -168,7 +168,7 @@ func TestHintAfterOverflow(t *testing.T) {
 
 func TestCloseEndsHints(t *testing.T) {
 	w := newWorld(t)
-	d, err := Open(t.Context(), w.d.ns)
+	d, err := Open(t.Context(), w.NS)
 	if err != nil {
 		t.Fatal(err)
 	}

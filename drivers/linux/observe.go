@@ -168,7 +168,7 @@ func (o *observer) readSysctls() error {
 	if len(o.extent.Sysctls) == 0 {
 		return nil
 	}
-	return o.d.inside(func() error {
+	return o.d.ns.Do(func() error {
 		for _, s := range o.extent.Sysctls {
 			value, ok, err := readSysctl(s.Path)
 			if err != nil {
