@@ -330,8 +330,11 @@ func (n *simNode) Stop() error {
 	return nil
 }
 
-func (n *simNode) Kill() error   { n.daemon.Kill(); return nil }
-func (n *simNode) Running() bool { return n.daemon.Running() }
+func (n *simNode) Kill() error { n.daemon.Kill(); return nil }
+
+// Running: one that stood still when it was asked to end will do so as soon as
+// it goes on.
+func (n *simNode) Running() bool { return n.daemon.Running() && !n.daemon.Stopping() }
 
 // forever is longer than any scenario.
 const forever = 1000 * time.Hour

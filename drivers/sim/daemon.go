@@ -102,10 +102,11 @@ func (d *Daemon) Exit() *node.Exit { return d.exit }
 func (d *Daemon) Log() []string { return d.log }
 
 // Start begins a process, which reads what the last one left in its files. It
-// does nothing if there is one.
+// does nothing if there is one; one that is stopping is followed by another.
 func (d *Daemon) Start() {
 	d.again.Cancel()
 	if d.process != nil {
+		d.restart = d.process.stopping
 		return
 	}
 	d.exit = nil

@@ -117,3 +117,6 @@ func (h *Host) Route(k dataplane.RouteKey) (dataplane.Route, bool) {
 
 // Halted reports whether the process stands still.
 func (d *Daemon) Halted() bool { return d.process != nil && d.process.halted }
+
+// Stopping reports whether the process was asked to end and has not yet.
+func (d *Daemon) Stopping() bool { return d.process != nil && d.process.stopping }
