@@ -1,10 +1,8 @@
 package proxy
 
 const (
-	// maxJoined packets of 64-byte size and one vnet header stay below the 1024
-	// pieces that writev takes.
-	maxJoined    = 512
-	maxJoinedUDP = 64 // what Linux takes as one UDP_L4 packet
+	maxJoined    = 512 // well below the 1024 pieces that writev takes
+	maxJoinedUDP = 64  // what Linux takes as one UDP_L4 packet
 )
 
 // Joined is a packet for the TUN device: the pieces, one after the other, are
@@ -16,7 +14,8 @@ type Joined struct {
 
 // Joiner makes runs of one flow into one packet each, for one write and one
 // passage through the kernel instead of dozens. It is given the packets of one
-// batch and then asked for what became of them. Packets of one flow leave in
+// batch and then asked for what became of them. It changes headers in place, and
+// keeps the packets until the last was handed out. Packets of one flow leave in
 // the order in which they came.
 type Joiner struct {
 	udp     bool
@@ -37,8 +36,7 @@ type piece struct {
 // them as one (UDP_L4).
 func NewJoiner(udp bool) *Joiner { return &Joiner{udp: udp} }
 
-// Add takes a packet that is to be delivered, and keeps it until it was handed
-// out.
+// Add takes the packet of a verdict to deliver.
 func (j *Joiner) Add(packet []byte) {
 	index := int32(len(j.packets))
 	j.packets = append(j.packets, piece{packet: packet, next: -1})

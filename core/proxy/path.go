@@ -66,6 +66,8 @@ func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 	}
 	if size > t.local.MTU {
 		if fragmentation(ip)&dontFragment == 0 {
+			// The kernel cuts such packets at the device's MTU, so this one was
+			// on its way while the MTU shrank.
 			return p.drop(TooBig)
 		}
 		return p.deliverError(t, ip, header, TooBig, fragmentationNeeded(t.local.MTU))

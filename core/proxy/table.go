@@ -79,6 +79,9 @@ func (t *Table) Without(subnet netip.Prefix) *Table {
 // Local returns what the table says of the own node.
 func (t *Table) Local() Local { return t.local }
 
+// Peer returns the public address of the peer that has exactly this subnet.
+func (t *Table) Peer(subnet netip.Prefix) (netip.Addr, bool) { return t.peers.Get(subnet) }
+
 // Peers returns the peers, ordered by subnet.
 func (t *Table) Peers() []Peer {
 	var peers []Peer

@@ -85,5 +85,13 @@ func TestTableNeverChanges(t *testing.T) {
 		if d := cmp.Diff(c.local, c.table.Local(), comparable); d != "" {
 			t.Errorf("table %d, own node (-want +got):\n%s", i, d)
 		}
+		for _, p := range c.want {
+			if got, ok := c.table.Peer(p.Subnet); !ok || got != p.PublicIP {
+				t.Errorf("table %d, %s: got %s", i, p.Subnet, got)
+			}
+		}
+		if got, ok := c.table.Peer(prefix("10.5.2.0/25")); ok {
+			t.Errorf("table %d: %s has a part of a subnet", i, got)
+		}
 	}
 }
