@@ -79,7 +79,8 @@ func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 
 // Receive decides about the payload of a datagram and changes it in place. It
 // accepts what comes from the public address of the lease that holds the source,
-// and is for the own subnet. Nothing is said to a sender who is not believed.
+// and is for the own subnet. Nothing is said to a sender who is not believed. The
+// sender is an IPv4 address, not one mapped into IPv6.
 func (p *Path) Receive(t *Table, from netip.Addr, b []byte) Verdict {
 	ip, header, reason := parse(b)
 	if reason != Passed {
