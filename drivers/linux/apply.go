@@ -105,6 +105,8 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 	case r.Via.IsValid() && cidr.FamilyOf(r.Via) != cidr.FamilyOf(r.Dst.Addr()):
 		// The kernel would take the first four bytes of an IPv6 gateway for an IPv4 one.
 		return fmt.Errorf("gateway %s of the other family: %w", r.Via, driver.ErrInvalid)
+	case r.Kind == dataplane.Blackhole && (r.Link != "" || r.Via.IsValid() || r.OnLink):
+		return fmt.Errorf("a blackhole leads nowhere: %w", driver.ErrInvalid) // IPv6 would ignore it
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
 	if verb != dataplane.Delete {

@@ -157,6 +157,9 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 		Scope: dataplane.Scope(r.scope), Protocol: r.protocol,
 		Other: r.other(),
 	}
+	if r.kind == unix.RTN_BLACKHOLE {
+		v.Kind = dataplane.Blackhole
+	}
 	if r.dst.Addr().Is6() && v.Metric == defaultMetric6 {
 		v.Metric = 0
 	}
@@ -166,6 +169,8 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 // other names what dataplane.Route has no field for.
 func (r *route) other() string {
 	switch {
+	case r.kind == unix.RTN_BLACKHOLE:
+		return ""
 	case r.kind != unix.RTN_UNICAST:
 		return routeType(r.kind)
 	case len(r.hops) > 0:
@@ -176,8 +181,6 @@ func (r *route) other() string {
 
 func routeType(kind uint8) string {
 	switch kind {
-	case unix.RTN_BLACKHOLE:
-		return "blackhole"
 	case unix.RTN_UNREACHABLE:
 		return "unreachable"
 	case unix.RTN_PROHIBIT:
@@ -191,6 +194,9 @@ func routeType(kind uint8) string {
 // putRoute writes a message about a route through the link with that index.
 func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
 	family, rtype := cidr.FamilyOf(r.Dst.Addr()), byte(unix.RTN_UNICAST)
+	if r.Kind == dataplane.Blackhole {
+		rtype = unix.RTN_BLACKHOLE
+	}
 	if r.Other != "" { // only to delete: whatever has this key and protocol
 		rtype, oif, r.Via = unix.RTN_UNSPEC, 0, netip.Addr{}
 	}

@@ -117,17 +117,33 @@ func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
 	if o.Other != "" {
 		return fmt.Errorf("a route of form %s is not made: %w", o.Other, driver.ErrUnsupported)
 	}
-	r, err := s.routeOf(o)
+	r, err := s.checkedRoute(o)
 	if err != nil {
-		return err
-	}
-	if err := s.checkHop(f, r.hop, o.Scope); err != nil {
 		return err
 	}
 	if verb == dataplane.Create {
 		return s.fibs[f].add(r, true)
 	}
 	return s.fibs[f].replace(r)
+}
+
+// checkedRoute is the route as the table holds it, or the kernel's refusal.
+func (s *stack) checkedRoute(o dataplane.Route) (*route, error) {
+	f := cidr.FamilyOf(o.Dst.Addr())
+	if o.Kind == dataplane.Blackhole {
+		switch {
+		case o.Link != "" || o.Via.IsValid() || o.OnLink:
+			return nil, fmt.Errorf("a blackhole leads nowhere: %w", driver.ErrInvalid)
+		case f == cidr.V4 && o.Dst != o.Dst.Masked():
+			return nil, fmt.Errorf("destination has host bits: %w", driver.ErrInvalid)
+		}
+		return &route{dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol}, nil
+	}
+	r, err := s.routeOf(o)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.checkHop(f, r.hop, o.Scope)
 }
 
 // routeOf is the route as the table holds it. IPv4 wants no host bits in a

@@ -207,7 +207,7 @@ func (r *route) value() dataplane.Route {
 	}
 	switch {
 	case r.link == nil:
-		v.Other = "blackhole"
+		v.Kind = dataplane.Blackhole
 	case len(r.more) > 0:
 		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
 	default:

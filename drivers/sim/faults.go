@@ -131,7 +131,7 @@ func (h *Host) FlushFDB(name string) error {
 	return h.onLink(name, func(l *link) error { clear(l.fdb); return nil }, "flush fdb")
 }
 
-// RouteAdd adds a route of anybody's; Other "blackhole" makes it lead nowhere.
+// RouteAdd adds a route of anybody's.
 func (h *Host) RouteAdd(o dataplane.Route) error { return h.addRoute(o, true) }
 
 // RouteAppend adds a route behind others of its key; to an IPv6 route with a
@@ -142,16 +142,7 @@ func (h *Host) addRoute(o dataplane.Route, only bool) error {
 	s := h.stack
 	f := cidr.FamilyOf(o.Dst.Addr())
 	add := func() error {
-		if o.Other == "blackhole" {
-			if f == cidr.V4 && o.Dst != o.Dst.Masked() {
-				return driver.ErrInvalid
-			}
-			return s.fibs[f].add(&route{dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol}, only)
-		}
-		r, err := s.routeOf(o)
-		if err == nil {
-			err = s.checkHop(f, r.hop, o.Scope)
-		}
+		r, err := s.checkedRoute(o)
 		if err != nil {
 			return err
 		}

@@ -176,7 +176,7 @@ func TestOtherDropsHaveNames(t *testing.T) {
 		{"pod gone", func(_ *testing.T, l *lab) { l.pods[1].Remove() }, DropNeighFailed, "n2"},
 		{"blackhole", func(t *testing.T, l *lab) {
 			r := v4("10.5.2.2/32")
-			o := lineRoute(t, "route "+r.String()+" proto 3 other blackhole")
+			o := lineRoute(t, "route "+r.String()+" blackhole proto 3")
 			must(t, l.hosts[0].RouteAdd(o))
 		}, DropBlackhole, "n1"},
 		{"tunnel in itself", func(t *testing.T, l *lab) {

@@ -212,7 +212,12 @@ func (g *generator) anyRoute() string {
 	return b.String()
 }
 
-func (g *generator) route() string { return g.anyRoute() + g.maybe(8, " proto 3") }
+func (g *generator) route() string {
+	if g.n(8) == 0 {
+		return "route " + g.one(dsts[g.n(2)]...) + " blackhole" + g.metric()
+	}
+	return g.anyRoute() + g.maybe(8, " proto 3")
+}
 
 func (g *generator) foreignRoute() string {
 	return g.anyRoute() + " proto " + g.one("3", "4", "2", "102")

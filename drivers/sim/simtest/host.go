@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver/drivertest"
@@ -33,7 +34,7 @@ func (h Host) Do(_ context.Context, d drivertest.Deed) error {
 		return h.RouteAppend(d.Object.(dataplane.Route))
 	case drivertest.AddBlackhole:
 		r := d.Object.(dataplane.Route)
-		r.Other = "blackhole"
+		r.Kind, r.Link, r.Via, r.OnLink = dataplane.Blackhole, "", netip.Addr{}, false
 		return h.RouteAdd(r)
 	case drivertest.Learn:
 		return h.Learn(d.Object)
