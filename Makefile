@@ -48,14 +48,21 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
+# The parts of the core that decide. What a search never reached of them is listed.
+DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node proxy reconcile)
+
 .PHONY: sim
 sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw FAMILY=v4|v6|dual REPORT=out.html), or replay one (SEED=8231)
-	@bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
-		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(REPORT),-report '$(REPORT)')
+	@counters=$$(mktemp -d); trap 'rm -rf "$$counters"' EXIT; \
+	GOCOVERDIR="$$counters" bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(REPORT),-report '$(REPORT)'); \
+	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
 
+# With counters of what runs, which cost next to nothing. The command itself
+# has to be among what is counted, or nothing is written at its end.
 .PHONY: bin/sim
 bin/sim:
-	@$(GO) build -buildvcs=$(STAMP) -o bin/sim ./scenarios/cmd/sim
+	@$(GO) build -buildvcs=$(STAMP) -cover -coverpkg=./core/...,./scenarios/cmd/sim -o bin/sim ./scenarios/cmd/sim
 
 ##@ Build
 
