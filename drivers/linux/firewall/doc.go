@@ -1,0 +1,30 @@
+// Package firewall is the [driver.Firewall] of the Linux kernel: it reads and
+// writes the chains by which flannel masquerades and forwards, as nftables and
+// as iptables of either variant, for both address families.
+//
+// # What is where
+//
+// A chain of nftables is a base chain in a table of ours. A chain of iptables
+// is a chain of ours in a shared table, and a rule in the shared chain of the
+// hook that jumps to it (interop 7.1, 7.2). What older releases put straight
+// into the shared chains is found by its comment or by its shape, and belongs
+// to the chain that stands there now. Nothing else is ours, and nothing else is
+// changed: rules in shared chains are deleted as they were read, never by number.
+//
+// # Reading
+//
+// What the kernel has is compared, never what was written before. nftables are
+// read over netlink, expression by expression; one that is not understood makes
+// a chain that nobody wants. iptables are read by iptables-save, which is the
+// only authority on how its rules are stored, but only if the kernel's tables
+// have changed since: the generation of nftables and the bytes of the tables
+// without their counters tell. A look at a host where nothing changed starts no
+// process.
+//
+// # Writing
+//
+// Each family and flavour is one transaction in one process: nft by knftables
+// for nftables, iptables-restore --noflush for iptables. A packet meets all of
+// the old rules or all of the new ones. The lock of iptables is waited for,
+// with a bound; the caller gets [driver.ErrBusy] then.
+package firewall

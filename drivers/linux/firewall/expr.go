@@ -1,0 +1,260 @@
+package firewall
+
+import (
+	"encoding/binary"
+	"iter"
+	"math/bits"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// The verdicts of an immediate expression (NF_DROP, NF_ACCEPT, NFT_RETURN).
+const (
+	verdictDrop   = 0
+	verdictAccept = 1
+	verdictReturn = ^uint32(4) // -5
+)
+
+// randomFully is NF_NAT_RANGE_PROTO_RANDOM_FULLY.
+const randomFully = 1 << 4
+
+// bitwiseOp is NFTA_BITWISE_OP, whose value 0 is "and mask, xor".
+const bitwiseOp = 6
+
+// field is a part of a packet.
+type field uint8
+
+const (
+	none field = iota
+	source
+	destination
+	packetMark
+)
+
+// loaded is what a register holds: the bits of a field under a mask.
+type loaded struct {
+	of   field
+	mask []byte
+}
+
+// decoder reads the expressions of one rule as a rule of ours.
+type decoder struct {
+	family    cidr.Family
+	registers map[uint32]loaded
+	rule      dataplane.Rule
+	seen      [packetMark + 1]bool
+}
+
+// decodeRule reads the expressions of a rule. It returns false unless each of
+// them is understood to the bit.
+func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
+	d := decoder{family: f, registers: map[uint32]loaded{}}
+	for name, data := range expressions(exprs) {
+		if d.rule.Verdict != "" || !d.expression(name, data) {
+			return dataplane.Rule{}, false
+		}
+	}
+	return d.rule, d.rule.Verdict != ""
+}
+
+// expressions yields the expressions of a rule but for its counters.
+func expressions(b []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, element := range attrs(b) {
+			var name string
+			var data []byte
+			for kind, value := range attrs(element) {
+				switch kind {
+				case unix.NFTA_EXPR_NAME:
+					name = text(value)
+				case unix.NFTA_EXPR_DATA:
+					data = value
+				}
+			}
+			if name != "counter" && !yield(name, data) {
+				return
+			}
+		}
+	}
+}
+
+func (d *decoder) expression(name string, data []byte) bool {
+	a := numbered(data)
+	switch name {
+	case "payload":
+		return d.payload(a)
+	case "meta":
+		d.registers[be32(a[unix.NFTA_META_DREG])] = loaded{packetMark, []byte{255, 255, 255, 255}}
+		return a[unix.NFTA_META_DREG] != nil && be32(a[unix.NFTA_META_KEY]) == unix.NFT_META_MARK
+	case "bitwise":
+		return d.bitwise(a)
+	case "cmp":
+		return d.compare(a)
+	case "immediate":
+		return d.immediate(a)
+	case "masq":
+		return d.masquerade(a)
+	}
+	return false
+}
+
+// numbered returns attributes by kind.
+func numbered(b []byte) map[uint16][]byte {
+	m := map[uint16][]byte{}
+	for kind, value := range attrs(b) {
+		m[kind] = value
+	}
+	return m
+}
+
+// payload loads a part of the IP header: of an address, its first bytes.
+func (d *decoder) payload(a map[uint16][]byte) bool {
+	size := uint32(d.family.Bits() / 8)
+	from := [...]uint32{12, 8}[d.family] // offset of the source; the destination follows
+	offset, length := be32(a[unix.NFTA_PAYLOAD_OFFSET]), be32(a[unix.NFTA_PAYLOAD_LEN])
+	to, ok := a[unix.NFTA_PAYLOAD_DREG]
+	if !ok || be32(a[unix.NFTA_PAYLOAD_BASE]) != unix.NFT_PAYLOAD_NETWORK_HEADER || length == 0 || length > size {
+		return false
+	}
+	l := loaded{mask: make([]byte, length)}
+	for i := range l.mask {
+		l.mask[i] = 255
+	}
+	switch offset {
+	case from:
+		l.of = source
+	case from + size:
+		l.of = destination
+	default:
+		return false
+	}
+	d.registers[be32(to)] = l
+	return true
+}
+
+func (d *decoder) bitwise(a map[uint16][]byte) bool {
+	l := d.registers[be32(a[unix.NFTA_BITWISE_SREG])]
+	mask, xor := dataValue(a[unix.NFTA_BITWISE_MASK]), dataValue(a[unix.NFTA_BITWISE_XOR])
+	if l.of == none || be32(a[bitwiseOp]) != 0 || len(mask) != len(l.mask) || len(xor) != len(mask) {
+		return false
+	}
+	out := loaded{l.of, make([]byte, len(mask))}
+	for i := range mask {
+		if xor[i] != 0 {
+			return false
+		}
+		out.mask[i] = l.mask[i] & mask[i]
+	}
+	d.registers[be32(a[unix.NFTA_BITWISE_DREG])] = out
+	return true
+}
+
+func (d *decoder) compare(a map[uint16][]byte) bool {
+	l := d.registers[be32(a[unix.NFTA_CMP_SREG])]
+	value, op := dataValue(a[unix.NFTA_CMP_DATA]), be32(a[unix.NFTA_CMP_OP])
+	if l.of == none || d.seen[l.of] || len(value) != len(l.mask) || op > unix.NFT_CMP_NEQ {
+		return false
+	}
+	d.seen[l.of] = true
+	if l.of == packetMark {
+		d.rule.Mark = dataplane.Mark{Value: binary.NativeEndian.Uint32(value), Mask: binary.NativeEndian.Uint32(l.mask)}
+		return op == unix.NFT_CMP_EQ && d.rule.Mark.Mask != 0
+	}
+	prefix, ok := d.prefix(value, l.mask)
+	m := dataplane.Match{Not: op == unix.NFT_CMP_NEQ, Prefix: prefix}
+	if l.of == source {
+		d.rule.From = m
+	} else {
+		d.rule.To = m
+	}
+	return ok
+}
+
+// prefix is the one whose first bytes and mask are given.
+func (d *decoder) prefix(value, mask []byte) (netip.Prefix, bool) {
+	whole := make([]byte, d.family.Bits()/8)
+	copy(whole, value)
+	addr, _ := netip.AddrFromSlice(whole)
+	n := 0
+	for _, b := range mask {
+		n += bits.LeadingZeros8(^b)
+		if b != 255 {
+			break
+		}
+	}
+	prefix := netip.PrefixFrom(addr, n)
+	ones := 0
+	for _, b := range mask {
+		ones += bits.OnesCount8(b)
+	}
+	return prefix, ones == n && prefix.Masked() == prefix
+}
+
+func (d *decoder) immediate(a map[uint16][]byte) bool {
+	code, ok := verdictCode(a)
+	switch {
+	case !ok:
+		return false
+	case code == verdictAccept:
+		d.rule.Verdict = dataplane.Accept
+	case code == verdictDrop:
+		d.rule.Verdict = dataplane.Drop
+	case code == verdictReturn:
+		d.rule.Verdict = dataplane.Return
+	}
+	return d.rule.Verdict != ""
+}
+
+// verdictCode is what an immediate expression decides, if it does.
+func verdictCode(a map[uint16][]byte) (uint32, bool) {
+	if register, ok := a[unix.NFTA_IMMEDIATE_DREG]; !ok || be32(register) != unix.NFT_REG_VERDICT {
+		return 0, false
+	}
+	code, ok := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])[unix.NFTA_VERDICT_CODE]
+	return be32(code), ok
+}
+
+func (d *decoder) masquerade(a map[uint16][]byte) bool {
+	_, ports := a[unix.NFTA_MASQ_REG_PROTO_MIN]
+	switch be32(a[unix.NFTA_MASQ_FLAGS]) {
+	case 0:
+		d.rule.Verdict = dataplane.Masquerade
+	case randomFully:
+		d.rule.Verdict = dataplane.MasqueradeRandom
+	default:
+		return false
+	}
+	return !ports
+}
+
+func dataValue(b []byte) []byte { return numbered(b)[unix.NFTA_DATA_VALUE] }
+
+// dropsAll reports whether a rule drops or rejects every packet it is asked about.
+func dropsAll(exprs []byte) bool {
+	for name, data := range expressions(exprs) {
+		switch name {
+		case "log":
+		case "reject":
+			return true
+		case "target":
+			return targetName(data) == "REJECT"
+		case "immediate":
+			code, ok := verdictCode(numbered(data))
+			return ok && code == verdictDrop
+		case "match": // of iptables-nft
+			if targetName(data) != "comment" {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// targetName is the name of an iptables extension (NFTA_TARGET_NAME, NFTA_MATCH_NAME).
+func targetName(b []byte) string { return text(numbered(b)[1]) }

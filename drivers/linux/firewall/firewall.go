@@ -1,0 +1,70 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+)
+
+// Firewall is the packet filter of one network namespace. It may be called
+// from any goroutine, one call at a time.
+type Firewall struct {
+	ns    namespace.Namespace
+	nft   *nftables
+	hints *hints
+	tools *toolbox
+	seen  sight
+}
+
+var _ driver.Firewall = (*Firewall)(nil)
+
+// New opens the packet filter of the network namespace that the process is in.
+func New(ctx context.Context) (*Firewall, error) {
+	return open(ctx, namespace.Current())
+}
+
+// Open opens the packet filter of the given network namespace, of which it
+// keeps a handle of its own.
+func Open(ctx context.Context, ns netns.NsHandle) (*Firewall, error) {
+	own, err := namespace.Keep(ns)
+	if err != nil {
+		return nil, err
+	}
+	f, err := open(ctx, own)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return f, nil
+}
+
+func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f := &Firewall{ns: ns}
+	var err error
+	if f.nft, err = openNFTables(ns); err != nil {
+		return nil, fmt.Errorf("open packet filter: %w", err)
+	}
+	if f.hints, err = startHints(ns); err != nil {
+		f.nft.close()
+		return nil, fmt.Errorf("open packet filter: %w", err)
+	}
+	return f, nil
+}
+
+// Close ends the goroutine of the hints and releases what is held. What was
+// made stays.
+func (f *Firewall) Close() error {
+	f.nft.close()
+	return errors.Join(f.hints.stop(), f.ns.Close())
+}
+
+// Hints implements [driver.Firewall]. Nobody announces a change of
+// iptables-legacy.
+func (f *Firewall) Hints() <-chan struct{} { return f.hints.out }

@@ -1,0 +1,90 @@
+package firewall
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+)
+
+// lockWait is how many seconds iptables-restore waits for its lock.
+const lockWait = 5
+
+// change is what becomes of the chain of one hook in iptables.
+type change struct {
+	want  *dataplane.Chain // nil: it goes
+	found found            // what is there
+	hook  dataplane.Hook
+}
+
+// script writes changes for iptables-restore --noflush: a block for each
+// table, of which the kernel takes over all or nothing.
+func script(changes []change) (string, error) {
+	var b strings.Builder
+	for _, c := range changes {
+		if c.want == nil && !c.found.any() {
+			continue
+		}
+		p := placeOf(c.hook)
+		fmt.Fprintf(&b, "*%s\n", p.table)
+		// To declare a chain empties it, if it is there, and makes it, if not.
+		fmt.Fprintf(&b, ":%s - [0:0]\n", p.own)
+		if c.want != nil {
+			rules, err := c.want.Rules.List()
+			if err != nil {
+				return "", err
+			}
+			for _, r := range rules {
+				spec, err := specOf(r, p.comment)
+				if err != nil {
+					return "", err
+				}
+				fmt.Fprintf(&b, "-A %s %s\n", p.own, spec)
+			}
+		}
+		for _, r := range c.found.former {
+			fmt.Fprintf(&b, "-D %s %s\n", p.shared, r.spec)
+		}
+		if c.want == nil || !c.found.placed {
+			for _, r := range c.found.jumps {
+				fmt.Fprintf(&b, "-D %s %s\n", p.shared, r.spec)
+			}
+		}
+		switch {
+		case c.want == nil:
+			fmt.Fprintf(&b, "-X %s\n", p.own)
+		case !c.found.placed:
+			fmt.Fprintf(&b, "-A %s %s\n", p.shared, jumpSpec(p))
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.String(), nil
+}
+
+// write runs a script in one process.
+func (x *xtables) write(ctx context.Context, ns namespace.Namespace, script string) error {
+	if script == "" {
+		return nil
+	}
+	args := []string{"--noflush"}
+	if x.wait {
+		args = append(args, "--wait", fmt.Sprint(lockWait))
+	}
+	_, err := run(ctx, ns, script, x.restore, args...)
+	if err != nil && classOf(err) == driver.ErrBusy {
+		return fmt.Errorf("another program holds the lock of iptables for more than %d s, or changes the same tables: %w", lockWait, err)
+	}
+	return err
+}
+
+// read runs iptables-save.
+func (x *xtables) read(ctx context.Context, ns namespace.Namespace) (saved, error) {
+	out, err := run(ctx, ns, "", x.save)
+	if err != nil {
+		return nil, err
+	}
+	return parseSave(out), nil
+}

@@ -1,0 +1,233 @@
+package firewall
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// afOf returns the kernel's number of a family.
+func afOf(f cidr.Family) byte { return [...]byte{unix.AF_INET, unix.AF_INET6}[f] }
+
+// imprint tells whether stored rules have changed. The zero value: there are none.
+type imprint [sha256.Size]byte
+
+// nftView is one look at the kernel's nftables.
+type nftView struct {
+	chains []dataplane.Chain // ours
+	bars   []bar             // of others
+	// iptables tells, by family, the state of the chains of iptables-nft that
+	// could hold something of ours.
+	iptables [2]imprint
+}
+
+// bar is a Bar that knows which iptables it belongs to.
+type bar struct {
+	driver.Bar
+	variant variant // none: it is not iptables'
+	passed  bool    // our chain of that iptables is asked first
+}
+
+// look reads everything that matters here. What changes meanwhile makes a view
+// of which some part is older than another; the generation tells the caller.
+func (n *nftables) look() (nftView, error) {
+	var v nftView
+	tables, err := n.tables()
+	if err != nil {
+		return v, err
+	}
+	chains, err := n.chains()
+	if err != nil {
+		return v, err
+	}
+	for _, f := range cidr.Families {
+		for _, t := range tables {
+			if t.family != afOf(f) || t.name != wordsOf(f).table {
+				continue
+			}
+			if err := n.lookOurs(&v, f, t, chains); err != nil {
+				return v, err
+			}
+		}
+		if v.iptables[f], err = n.printIPTables(f, chains); err != nil {
+			return v, err
+		}
+	}
+	return v, n.lookBars(&v, chains)
+}
+
+// lookOurs reads our table of a family.
+func (n *nftables) lookOurs(v *nftView, f cidr.Family, t nftTable, chains []nftChain) error {
+	rules, err := n.rules(t.family, t.name, "")
+	if err != nil {
+		return err
+	}
+	first := len(v.chains)
+	var odd string
+	for _, c := range chains {
+		if c.family != t.family || c.table != t.name {
+			continue
+		}
+		if hook, ok := hookOf(c.name); ok {
+			v.chains = append(v.chains, neutral(f, hook, c, t, rules))
+		} else {
+			odd = "chain " + c.name + " beside it"
+		}
+	}
+	if len(v.chains) == first { // to be deleted, the table needs a chain that says it is there
+		key := dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Forward}
+		v.chains = append(v.chains, dataplane.Chain{ChainKey: key, Jump: dataplane.Missing, Other: "a table without chains"})
+	}
+	if odd != "" {
+		v.chains[first].Other = odd
+	}
+	return nil
+}
+
+func hookOf(chain string) (dataplane.Hook, bool) {
+	for _, h := range dataplane.Hooks {
+		if baseOf(h).name == chain {
+			return h, true
+		}
+	}
+	return "", false
+}
+
+// neutral says what a chain of ours in nftables is.
+func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules []nftRule) dataplane.Chain {
+	out := dataplane.Chain{
+		ChainKey: dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: hook},
+		Jump:     dataplane.Placed,
+	}
+	want := baseOf(hook)
+	switch {
+	case !c.based || t.dormant:
+		out.Jump = dataplane.Missing
+	case c.kind != want.kind || c.hook != want.hook || c.priority != want.priority:
+		out.Jump = dataplane.Moved
+	}
+	if c.drops {
+		out.Other = "policy drop"
+	}
+	var list []dataplane.Rule
+	for i, r := range rules {
+		if r.chain != c.name {
+			continue
+		}
+		rule, ok := decodeRule(f, r.exprs)
+		if !ok {
+			out.Other = fmt.Sprintf("rule %d of the table has another form", i+1)
+			continue
+		}
+		list = append(list, rule)
+	}
+	out.Rules = dataplane.MakeRules(list...)
+	return out
+}
+
+// printIPTables sums up what iptables-nft has in the chains that matter.
+func (n *nftables) printIPTables(f cidr.Family, chains []nftChain) (imprint, error) {
+	sum, any := sha256.New(), false
+	for _, c := range chains {
+		if c.family != afOf(f) || !mattersToIPTables(c.table, c.name) {
+			continue
+		}
+		any = true
+		fmt.Fprintln(sum, c)
+		rules, err := n.rules(c.family, c.table, c.name)
+		if err != nil {
+			return imprint{}, err
+		}
+		for _, r := range rules {
+			addRule(sum, r)
+		}
+	}
+	if !any {
+		return imprint{}, nil
+	}
+	return imprint(sum.Sum(nil)), nil
+}
+
+func mattersToIPTables(table, chain string) bool {
+	for _, h := range dataplane.Hooks {
+		if p := placeOf(h); p.table == table && (p.shared == chain || p.own == chain) {
+			return true
+		}
+	}
+	return false
+}
+
+func addRule(sum hash.Hash, r nftRule) {
+	for name, data := range expressions(r.exprs) {
+		fmt.Fprintln(sum, name, len(data))
+		sum.Write(data)
+	}
+	fmt.Fprintln(sum)
+}
+
+// lookBars finds what drops forwarded packets that nobody accepted before.
+func (n *nftables) lookBars(v *nftView, chains []nftChain) error {
+	for _, f := range cidr.Families {
+		for _, c := range chains {
+			if c.family != afOf(f) && c.family != unix.NFPROTO_INET || !c.based || c.hook != hookForward || c.table == wordsOf(f).table {
+				continue
+			}
+			b := bar{Bar: driver.Bar{Family: f}}
+			if c.table == placeOf(dataplane.Forward).table && c.name == placeOf(dataplane.Forward).shared && c.family == afOf(f) {
+				b.variant = variantNFT
+			}
+			where := fmt.Sprintf("chain %s in table %s %s", c.name, familyName(c.family), c.table)
+			rules, err := n.rules(c.family, c.table, c.name)
+			if err != nil {
+				return err
+			}
+			ended := false
+			for i, r := range rules {
+				if b.passed = b.passed || jumpsTo(r.exprs, placeOf(dataplane.Forward).own); dropsAll(r.exprs) {
+					b.By, ended = fmt.Sprintf("rule %d of %s, which drops everything", i+1, where), true
+					v.bars = append(v.bars, b)
+					break
+				}
+			}
+			if c.drops && !ended {
+				b.By, b.passed = "policy DROP of "+where, true
+				v.bars = append(v.bars, b)
+			}
+		}
+	}
+	return nil
+}
+
+func familyName(af byte) string {
+	switch af {
+	case unix.AF_INET:
+		return "ip"
+	case unix.AF_INET6:
+		return "ip6"
+	}
+	return "inet"
+}
+
+// jumpsTo reports whether a rule leads every packet into a chain.
+func jumpsTo(exprs []byte, chain string) bool {
+	for name, data := range expressions(exprs) {
+		switch name {
+		case "match":
+			if targetName(data) != "comment" {
+				return false
+			}
+		case "immediate":
+			verdict := numbered(numbered(numbered(data)[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])
+			return text(verdict[unix.NFTA_VERDICT_CHAIN]) == chain
+		default:
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,99 @@
+package firewall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+)
+
+// longest bounds a process, which ends long before unless the machine is in trouble.
+const longest = 30 * time.Second
+
+// processError is the failure of a program.
+type processError struct {
+	name   string
+	said   string // on its standard error
+	status int
+	err    error
+}
+
+func (e *processError) Error() string {
+	if e.said == "" {
+		return fmt.Sprintf("%s: %v", e.name, e.err)
+	}
+	return fmt.Sprintf("%s: %s", e.name, e.said)
+}
+
+func (e *processError) Unwrap() error { return e.err }
+
+// run runs a program in the namespace and returns what it writes.
+func run(ctx context.Context, ns namespace.Namespace, input, path string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = time.Second
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
+	err := ns.Do(cmd.Run)
+	if err == nil {
+		return out.String(), nil
+	}
+	failure := &processError{name: filepath.Base(path), said: oneLine(said.String()), err: err}
+	if ctx.Err() != nil {
+		failure.err = ctx.Err()
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		failure.status = exit.ExitCode()
+	}
+	return "", failure
+}
+
+// oneLine joins what a program said over several lines.
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// lockBusy is the exit status of iptables when it did not get its lock.
+const lockBusy = 4
+
+// classOf returns the class of an error of nft or iptables, which they put in words.
+func classOf(err error) error {
+	for errno, class := range map[unix.Errno]error{
+		unix.EPERM: driver.ErrDenied, unix.EACCES: driver.ErrDenied,
+		unix.EAGAIN: driver.ErrBusy, unix.EBUSY: driver.ErrBusy, unix.ENOMEM: driver.ErrBusy, unix.ENOBUFS: driver.ErrBusy,
+		unix.EOPNOTSUPP: driver.ErrUnsupported, unix.EAFNOSUPPORT: driver.ErrUnsupported,
+	} {
+		if errors.Is(err, errno) || strings.Contains(strings.ToLower(err.Error()), errno.Error()) {
+			return class
+		}
+	}
+	var failure *processError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return driver.ErrBusy
+	case errors.As(err, &failure) && failure.status == lockBusy && strings.Contains(failure.said, "xtables lock"):
+		return driver.ErrBusy
+	}
+	return driver.ErrInvalid
+}
+
+// failed names the object and wraps the class beside the cause.
+func failed(doing fmt.Stringer, err error) error {
+	for _, class := range []error{driver.ErrExists, driver.ErrNotFound, driver.ErrUnsupported, driver.ErrBusy, driver.ErrDenied, driver.ErrInvalid} {
+		if errors.Is(err, class) {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	return fmt.Errorf("%s: %w: %w", doing, classOf(err), err)
+}

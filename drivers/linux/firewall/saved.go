@@ -1,0 +1,205 @@
+package firewall
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// savedChain is a chain in the output of iptables-save.
+type savedChain struct {
+	policy string // "-" for a chain that is nobody's hook
+	rules  []iptRule
+}
+
+// saved holds the chains that could hold something of ours, by name. Shared
+// and own chains of different tables have different names.
+type saved map[string]*savedChain
+
+// parseSave reads the output of iptables-save.
+func parseSave(out string) saved {
+	s := saved{}
+	var table string
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		switch rest := line[1:]; line[0] {
+		case '*':
+			table = rest
+		case ':':
+			if name, rest, _ := strings.Cut(rest, " "); mattersToIPTables(table, name) {
+				policy, _, _ := strings.Cut(rest, " ")
+				s[name] = &savedChain{policy: policy}
+			}
+		case '-':
+			name, spec, _ := strings.Cut(strings.TrimPrefix(rest, "A "), " ")
+			if c := s[name]; c != nil && mattersToIPTables(table, name) {
+				c.rules = append(c.rules, parseRule(spec))
+			}
+		}
+	}
+	return s
+}
+
+// found is what one variant of iptables has of the chain of one hook.
+type found struct {
+	chain  bool      // there is one
+	rules  []iptRule // in it
+	jumps  []iptRule // to it, from the shared chain
+	placed bool      // one jump, where it belongs
+	former []iptRule // rules of older releases in the shared chain
+}
+
+// any reports whether there is anything of ours.
+func (f found) any() bool { return f.chain || len(f.jumps)+len(f.former) > 0 }
+
+// at tells the rules of a hook that are ours from those of others.
+func (s saved) at(f cidr.Family, h dataplane.Hook) found {
+	var out found
+	p := placeOf(h)
+	if own := s[p.own]; own != nil {
+		out.chain, out.rules = true, own.rules
+	}
+	shared := s[p.shared]
+	if shared == nil {
+		return out
+	}
+	networks := s.formerNetworks(f)
+	var behind []iptRule
+	for _, r := range shared.rules {
+		switch {
+		case r.target == p.own:
+			out.jumps, behind = append(out.jumps, r), nil
+		case isFormer(r, networks):
+			out.former = append(out.former, r)
+		default:
+			behind = append(behind, r)
+		}
+	}
+	out.placed = len(out.jumps) == 1 && out.jumps[0].spec == jumpSpec(p) &&
+		!slices.ContainsFunc(behind, func(r iptRule) bool { return !mayFollow(h, r) })
+	return out
+}
+
+// mayFollow reports whether a rule of somebody else's may stand behind our
+// jump. What others decide goes first, so in general none may. But programs
+// that keep rules of their own at the end of FORWARD, as calico does, would
+// fight with us for it; where their rule can only let a packet pass, or is a
+// policy spelt as a rule, nothing is decided by who comes first.
+func mayFollow(h dataplane.Hook, r iptRule) bool {
+	if h != dataplane.Forward {
+		return false
+	}
+	switch r.target {
+	case "ACCEPT", "MARK":
+		return true
+	case "DROP", "REJECT":
+		return r.bare
+	}
+	return false
+}
+
+// isFormer reports whether a rule in a shared chain was put there by an older
+// release: it says so, or it was made before they did and is one of the rules
+// for a network that those rules are for.
+func isFormer(r iptRule, networks []netip.Prefix) bool {
+	if r.comment != "" {
+		return slices.Contains(formerComments[:], r.comment)
+	}
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return isFormerOf(r, n) })
+}
+
+// isFormerOf knows the rules without a comment, up to v0.15 (interop 7.1).
+func isFormerOf(r iptRule, n netip.Prefix) bool {
+	if !r.known || r.rule.Mark != (dataplane.Mark{}) {
+		return false
+	}
+	in, out := dataplane.Match{Prefix: n}, dataplane.Match{Not: true, Prefix: n}
+	from, to := r.rule.From, r.rule.To
+	switch r.rule.Verdict {
+	case dataplane.Return:
+		return from == in && to == in ||
+			from == out && !to.Not && n.Bits() <= to.Prefix.Bits() && n.Contains(to.Prefix.Addr())
+	case dataplane.Masquerade, dataplane.MasqueradeRandom:
+		spared := dataplane.Match{Not: true, Prefix: everybody(cidr.FamilyOf(n.Addr()))}
+		return from == in && to == spared || from == out && to == in
+	case dataplane.Accept:
+		return from == in && !to.Prefix.IsValid() || to == in && !from.Prefix.IsValid()
+	}
+	return false
+}
+
+// formerNetworks finds the networks for which all three rules that every
+// release up to v0.15 made stand in POSTROUTING without a comment. Less would
+// not be proof: administrators write such rules, too.
+func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
+	shared := s[placeOf(dataplane.Postrouting).shared]
+	if shared == nil {
+		return nil
+	}
+	var networks []netip.Prefix
+	for _, r := range shared.rules {
+		n := r.rule.From.Prefix
+		if r.comment == "" && n.IsValid() && r.rule.To == r.rule.From && !r.rule.To.Not && s.hasFormer(shared, n) {
+			networks = append(networks, n)
+		}
+	}
+	return networks
+}
+
+func (s saved) hasFormer(shared *savedChain, n netip.Prefix) bool {
+	in, out := dataplane.Match{Prefix: n}, dataplane.Match{Not: true, Prefix: n}
+	missing := []dataplane.Rule{
+		{From: in, To: in, Verdict: dataplane.Return},
+		{From: in, To: dataplane.Match{Not: true, Prefix: everybody(cidr.FamilyOf(n.Addr()))}, Verdict: dataplane.Masquerade},
+		{From: out, To: in, Verdict: dataplane.Masquerade},
+	}
+	for _, r := range shared.rules {
+		if r.known && r.comment == "" {
+			r.rule.Verdict = plain(r.rule.Verdict)
+			missing = slices.DeleteFunc(missing, func(m dataplane.Rule) bool { return m == r.rule })
+		}
+	}
+	return len(missing) == 0
+}
+
+func plain(v dataplane.Verdict) dataplane.Verdict {
+	if v == dataplane.MasqueradeRandom {
+		return dataplane.Masquerade
+	}
+	return v
+}
+
+// neutralIPTables says what a chain of ours in iptables is. The other variant of
+// iptables, which is not the one that makes chains here, should have nothing.
+func neutralIPTables(k dataplane.ChainKey, here, elsewhere found) dataplane.Chain {
+	p := placeOf(k.Hook)
+	c := dataplane.Chain{ChainKey: k, Jump: dataplane.Moved}
+	switch {
+	case here.placed:
+		c.Jump = dataplane.Placed
+	case len(here.jumps) == 0:
+		c.Jump = dataplane.Missing
+	}
+	var list []dataplane.Rule
+	for _, r := range here.rules {
+		if !r.known || r.comment != p.comment || r.rule.Verdict == "" {
+			c.Other = "rule " + r.spec
+			continue
+		}
+		list = append(list, r.rule)
+	}
+	c.Rules = dataplane.MakeRules(list...)
+	switch {
+	case len(here.former) > 0:
+		c.Other = "rule of an older release in " + p.shared + ": " + here.former[0].spec
+	case elsewhere.any():
+		c.Other = "rules in the other variant of iptables"
+	}
+	return c
+}

@@ -1,0 +1,228 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+// world is a network namespace with a packet filter, and a $PATH of its own.
+type world struct {
+	*linuxtest.Host
+	*programs
+	f  *Firewall
+	ns namespace.Namespace
+}
+
+func newWorld(t testing.TB, v variant) *world {
+	t.Helper()
+	p := newPrograms(t, v)
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Errorf("close host: %v", err)
+		}
+	})
+	ns, err := namespace.Keep(h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(t.Context(), h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(f.Close(), ns.Close()); err != nil {
+			t.Errorf("close packet filter: %v", err)
+		}
+	})
+	return &world{Host: h, programs: p, f: f, ns: ns}
+}
+
+// programs is a directory that is all of $PATH, with programs that note each
+// start of theirs.
+type programs struct {
+	dir, log string
+	real     map[string]string // paths
+}
+
+// newPrograms has iptables be one variant of it. It skips the test if this
+// machine lacks something.
+func newPrograms(t testing.TB, v variant) *programs {
+	t.Helper()
+	p := &programs{dir: t.TempDir(), real: map[string]string{}}
+	p.log = filepath.Join(p.dir, "started")
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, what := range []string{"", "-save", "-restore"} {
+			for _, of := range []variant{variantNFT, variantLegacy} {
+				p.add(t, name+"-"+string(of)+what, name+"-"+string(of)+what)
+			}
+			p.add(t, name+what, name+"-"+string(v)+what)
+		}
+	}
+	p.add(t, "nft", "nft")
+	t.Setenv("PATH", p.dir)
+	t.Setenv("XTABLES_LOCKFILE", filepath.Join(p.dir, "lock"))
+	return p
+}
+
+func (p *programs) add(t testing.TB, name, of string) {
+	t.Helper()
+	path, err := exec.LookPath(of)
+	if err != nil {
+		t.Skipf("SKIPPED: no %s here (make deps installs it as root)", of)
+	}
+	p.real[name] = path
+	wrapper := fmt.Sprintf("#!/bin/sh\necho \"%s $*\" >>%s\nexec %s \"$@\"\n", name, p.log, path)
+	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(wrapper), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// started returns what was started since it was asked before.
+func (p *programs) started(t testing.TB) []string {
+	t.Helper()
+	b, err := os.ReadFile(p.log)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(p.log)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// sh runs a line in the namespace, as somebody else would, and returns what it writes.
+func (w *world) sh(t testing.TB, line string) string {
+	t.Helper()
+	out, err := w.try(line)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return out
+}
+
+func (w *world) try(line string) (string, error) {
+	for name, path := range w.real {
+		line = replaceWord(line, name, path)
+	}
+	return run(context.Background(), w.ns, line, "/bin/sh", "-e")
+}
+
+// replaceWord replaces a program's name at the beginning of a command.
+func replaceWord(line, name, path string) string {
+	var out []string
+	for _, command := range strings.Split(line, "\n") {
+		if rest, ok := strings.CutPrefix(command, name+" "); ok {
+			command = path + " " + rest
+		}
+		out = append(out, command)
+	}
+	return strings.Join(out, "\n")
+}
+
+// apply performs ops, which must succeed.
+func (w *world) apply(t testing.TB, ops ...dataplane.Op) {
+	t.Helper()
+	if err := errors.Join(w.f.Apply(t.Context(), ops)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inspect returns the chains there are.
+func (w *world) inspect(t testing.TB) string {
+	t.Helper()
+	_, s, err := w.f.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Dump()
+}
+
+// expect compares the chains there are.
+func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
+	t.Helper()
+	s := dataplane.NewState(0)
+	for _, c := range want {
+		s.AddChain(c)
+	}
+	if d := cmp.Diff(s.Dump(), w.inspect(t)); d != "" {
+		t.Errorf("chains (-want +have):\n%s", d)
+	}
+}
+
+// wanted returns the chains of interop 7 for a network and a node's subnet.
+func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.Chain {
+	t.Helper()
+	n, p, m := "10.5.0.0/16", "10.5.1.0/24", "224.0.0.0/4"
+	if f == cidr.V6 {
+		n, p, m = "fd00:5::/48", "fd00:5:0:1::/64", "ff00::/8"
+	}
+	fill := strings.NewReplacer("N", n, "P", p, "M", m)
+	var chains []dataplane.Chain
+	for hook, text := range map[dataplane.Hook]string{
+		dataplane.Forward: "from N accept; to N accept",
+		dataplane.Postrouting: "mark 0x4000/0x4000 return; from P to N return; from N to P return; from !N to P return;" +
+			"from N to !M masquerade-random; from !N to N masquerade-random",
+	} {
+		rules, err := dataplane.ParseRules(fill.Replace(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chains = append(chains, dataplane.Chain{
+			ChainKey: dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}, Jump: dataplane.Placed, Rules: rules,
+		})
+	}
+	return chains
+}
+
+// ops returns the same verb for each chain.
+func ops(verb dataplane.Verb, chains []dataplane.Chain) []dataplane.Op {
+	var all []dataplane.Op
+	for _, c := range chains {
+		all = append(all, dataplane.Op{Verb: verb, Object: c})
+	}
+	return all
+}
+
+// making is a way in which chains can be made.
+type making struct {
+	flavour dataplane.Flavour
+	variant variant
+}
+
+func (m making) String() string { return fmt.Sprintf("%s-%s", m.flavour, m.variant) }
+
+// makings are all of them. With nftables, the variant of iptables is beside the point.
+var makings = []making{
+	{dataplane.NFTables, variantNFT},
+	{dataplane.IPTables, variantNFT},
+	{dataplane.IPTables, variantLegacy},
+}
+
+// eachMaking runs a test in a fresh world for each way and family.
+func eachMaking(t *testing.T, test func(t *testing.T, w *world, m making, f cidr.Family)) {
+	for _, m := range makings {
+		for _, f := range cidr.Families {
+			t.Run(fmt.Sprintf("%s/%s", m, f), func(t *testing.T) { test(t, newWorld(t, m.variant), m, f) })
+		}
+	}
+}
