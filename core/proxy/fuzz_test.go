@@ -185,14 +185,15 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var packets [][]byte
 		for len(b) >= 2 && len(b) >= 2+int(b[0]) && b[0] >= minHeader {
-			packet := append([]byte(nil), b[2:2+b[0]]...)
+			size, mend := int(b[0]), b[1]&1 != 0
+			packet := append([]byte(nil), b[2:2+size]...)
+			b = b[2+size:]
 			mendHeader(packet)
 			header := int(packet[0]&15) * 4
-			if b[1]&1 != 0 && len(packet) >= header+minTCP {
+			if mend && len(packet) >= header+minTCP {
 				slowChecksums(packet)
 			}
 			packets = append(packets, packet)
-			b = b[2+b[0]:]
 		}
 		want := byFlow(packets, nil)
 		whole, vnets := join(t, j, packets)
