@@ -1,0 +1,253 @@
+package linux
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+const (
+	offloadTCP = unix.TUN_F_CSUM | unix.TUN_F_TSO4
+	offloadUDP = unix.TUN_F_USO4 | unix.TUN_F_USO6
+)
+
+// TestKernelUnderstandsProxy has the kernel route what package proxy joined from
+// one TUN device into another, and compares what comes out there with what went
+// in: once where the kernel must cut it, and once where it leaves that to us.
+func TestKernelUnderstandsProxy(t *testing.T) {
+	for _, c := range []struct {
+		what      string
+		proto     byte
+		flags     byte // of TCP
+		size, all int  // of payload
+		id        uint16
+		fragment  byte
+	}{
+		{what: "TCP", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1420, all: 45 * 1420, id: 65530},
+		{what: "TCP, with FIN and PSH, a shorter last one", proto: unix.IPPROTO_TCP, flags: 0x19, size: 1420, all: 5*1420 + 3},
+		{what: "TCP with DF and ECE", proto: unix.IPPROTO_TCP, flags: 0x50, size: 500, all: 50000, fragment: 0x40},
+		{what: "TCP by the byte", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1, all: 300},
+		{what: "UDP", proto: unix.IPPROTO_UDP, size: 1000, all: 63*1000 + 1, id: 9},
+		{what: "UDP with DF", proto: unix.IPPROTO_UDP, size: 9, all: 64 * 9, fragment: 0x40},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			w := newTunnels(t)
+			packet, vnet := leftWhole(c.proto, c.flags, c.size, c.all)
+			binary.BigEndian.PutUint16(packet[4:], c.id)
+			packet[6] = c.fragment
+			packets := cut(t, packet, vnet)
+			want := cut(t, lowered(packet), vnet)
+			for _, out := range []tunnel{w.plain, w.offload} {
+				w.routeTo(t, out)
+				w.write(t, packets)
+				var got [][]byte
+				for len(got) < len(want) {
+					got = append(got, out.read(t)...)
+				}
+				if d := cmp.Diff(want, got); d != "" {
+					t.Errorf("out of %s (-want +got):\n%s", out.name, d)
+				}
+			}
+		})
+	}
+}
+
+// leftWhole is a packet as a kernel leaves it, but for its header checksum.
+func leftWhole(proto, flags byte, size, all int) ([]byte, proxy.Vnet) {
+	vnet := proxy.Vnet{GSOType: proxy.VnetGSOTCPv4, GSOSize: uint16(size)}
+	header := 40
+	if proto == unix.IPPROTO_UDP {
+		vnet.GSOType, header = proxy.VnetGSOUDP, 28
+	}
+	b := make([]byte, header+all)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	clear(b[:20])
+	b[0], b[8], b[9] = 0x45, 64, proto
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	copy(b[12:], []byte{10, 5, 1, 7, 10, 5, 2, 9})
+	if proto == unix.IPPROTO_TCP {
+		b[32], b[33] = 0x50, flags
+	}
+	return b, vnet
+}
+
+// lowered is the packet behind the next router. Cutting it makes all checksums
+// anew.
+func lowered(packet []byte) []byte {
+	b := bytes.Clone(packet)
+	b[8]--
+	return b
+}
+
+// cut returns the packets of one that was left whole.
+func cut(t *testing.T, packet []byte, vnet proxy.Vnet) (packets [][]byte) {
+	t.Helper()
+	var s proxy.Splitter
+	if reason := s.Start(bytes.Clone(packet), vnet); reason != proxy.Passed {
+		t.Fatalf("cannot be cut: %s", reason)
+	}
+	arena := make([]byte, proxy.MaxSegmentHeader)
+	for seg, ok := s.Next(arena); ok; seg, ok = s.Next(arena) {
+		packets = append(packets, bytes.Join([][]byte{seg.Header, seg.Payload}, nil))
+	}
+	return packets
+}
+
+// tunnel is a TUN device and its name.
+type tunnel struct {
+	name string
+	*os.File
+	vnet bool
+}
+
+// tunnels are a host that routes, with a device to write to and two to read from.
+type tunnels struct {
+	*linuxtest.Host
+	in, plain, offload tunnel
+}
+
+func newTunnels(t *testing.T) *tunnels {
+	t.Helper()
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &tunnels{Host: h, in: tunnel{name: "in", vnet: true}, plain: tunnel{name: "plain"}, offload: tunnel{name: "offload", vnet: true}}
+	var made error
+	done := make(chan struct{})
+	go func() { // the thread is in the host's namespace and ends with the goroutine
+		defer close(done)
+		runtime.LockOSThread()
+		made = errors.Join(netns.Set(h.NS), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
+		for _, d := range []*tunnel{&w.in, &w.plain, &w.offload} {
+			if made == nil {
+				made = d.open()
+			}
+		}
+	}()
+	<-done
+	if errors.Is(made, fs.ErrNotExist) || errors.Is(made, fs.ErrPermission) || errors.Is(made, unix.EINVAL) {
+		t.Skipf("there is no TUN device with UDP segmentation for us: %v", made)
+	}
+	if made != nil {
+		t.Fatal(made)
+	}
+	for _, d := range []tunnel{w.in, w.plain, w.offload} {
+		t.Cleanup(func() { d.Close() })
+		l, err := h.LinkByName(d.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(h.LinkSetTxQLen(l, 1000), h.LinkSetUp(l)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Without a way back the host would not believe the source.
+	w.route(t, "10.5.1.0/24", w.in)
+	return w
+}
+
+// open makes the device, in the namespace of the thread.
+func (d *tunnel) open() error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	request, err := unix.NewIfreq(d.name)
+	flags := uint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if d.vnet {
+		flags |= unix.IFF_VNET_HDR
+	}
+	if err == nil {
+		request.SetUint16(flags)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err == nil && d.vnet {
+		err = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloadTCP|offloadUDP)
+	}
+	d.File = os.NewFile(uintptr(fd), d.name)
+	return err
+}
+
+func (w *tunnels) routeTo(t *testing.T, d tunnel) { w.route(t, "10.5.2.0/24", d) }
+
+func (w *tunnels) route(t *testing.T, to string, d tunnel) {
+	t.Helper()
+	l, err := w.LinkByName(d.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst, err := netlink.ParseIPNet(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.RouteReplace(&netlink.Route{Dst: dst, LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write joins packets, which must become one, and writes that.
+func (w *tunnels) write(t *testing.T, packets [][]byte) {
+	t.Helper()
+	j := proxy.NewJoiner(true)
+	for _, p := range packets {
+		j.Add(bytes.Clone(p))
+	}
+	joined, _ := j.Next()
+	if len(joined.Pieces) != len(packets) {
+		t.Fatalf("%d packets of %d were joined", len(joined.Pieces), len(packets))
+	}
+	var vnet [proxy.VnetSize]byte
+	joined.Vnet.Put(&vnet)
+	if _, err := w.in.Write(bytes.Join(append([][]byte{vnet[:]}, joined.Pieces...), nil)); err != nil {
+		t.Fatalf("write %+v: %v", joined.Vnet, err)
+	}
+}
+
+// read returns the next IPv4 packet from the device, cut if the kernel left that
+// to us.
+func (d tunnel) read(t *testing.T) [][]byte {
+	t.Helper()
+	b := make([]byte, 1<<17)
+	for {
+		if err := d.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := d.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packet, vnet := b[:n], proxy.Vnet{}
+		if d.vnet {
+			vnet = proxy.ParseVnet((*[proxy.VnetSize]byte)(packet))
+			packet = packet[proxy.VnetSize:]
+		}
+		if packet[0]>>4 != 4 {
+			continue // the kernel greets its neighbours by IPv6
+		}
+		if d.vnet && vnet.GSOType == proxy.VnetGSONone {
+			t.Fatal("the kernel cut what it was to leave whole")
+		}
+		return cut(t, packet, vnet)
+	}
+}
