@@ -67,8 +67,8 @@ bin/sim:
 ##@ Build
 
 .PHONY: build
-build: ## bin/flanneld, a static binary
-	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/flanneld ./cmd/flanneld
+build: ## bin/flanneld and the CNI plugin bin/flannel-cni, static binaries
+	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/flanneld ./cmd/flannel-cni
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -123,7 +123,7 @@ bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(GO) build -o $@ ./hack/testsum
 
 # The directories with Go files of ours.
-GODIRS = $(wildcard bench cmd core docs drivers harness hack internal scenarios)
+GODIRS = $(wildcard bench cmd cni core docs drivers harness hack internal scenarios)
 
 ##@ Help
 

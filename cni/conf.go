@@ -1,0 +1,126 @@
+package cni
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Where things are when the configuration does not say.
+const (
+	defaultSubnetFile = "/run/flannel/subnet.env"
+	defaultDataDir    = "/var/lib/cni/flannel"
+)
+
+// conf is the plugin's own configuration.
+type conf struct {
+	CNIVersion    string         `json:"cniVersion"`
+	Name          string         `json:"name"`
+	SubnetFile    string         `json:"subnetFile"`
+	DataDir       string         `json:"dataDir"`
+	Delegate      map[string]any `json:"delegate"`
+	IPAM          map[string]any `json:"ipam"`
+	RuntimeConfig map[string]any `json:"runtimeConfig"`
+
+	PrevResult       map[string]any       `json:"prevResult"`
+	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
+}
+
+func parseConf(stdin []byte) (conf, error) {
+	var c conf
+	if err := json.Unmarshal(stdin, &c); err != nil {
+		return conf{}, types.NewError(types.ErrDecodingFailure, "the configuration of plugin flannel", err.Error())
+	}
+	c.SubnetFile = cmp.Or(c.SubnetFile, defaultSubnetFile)
+	c.DataDir = cmp.Or(c.DataDir, defaultDataDir)
+	if err := c.check(); err != nil {
+		return conf{}, types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
+	}
+	return c, nil
+}
+
+// check refuses what this plugin sets itself.
+func (c conf) check() error {
+	if _, ok := c.Delegate["name"]; ok {
+		return errors.New("delegate has a member name: remove it, the network's name is used")
+	}
+	if _, ok := c.Delegate["ipam"]; ok {
+		return errors.New("delegate has a member ipam: put it beside delegate, not inside")
+	}
+	if kind, ok := c.Delegate["type"]; ok {
+		if name, ok := kind.(string); !ok || name == "" {
+			return fmt.Errorf("delegate.type is %v: want the name of a plugin", kind)
+		}
+	}
+	return nil
+}
+
+// delegated is the configuration of the plugin that does the work: the
+// delegate's own, completed by what the subnet file says.
+func (c conf) delegated(env subnetEnv) (map[string]any, error) {
+	d := map[string]any{"type": "bridge", "ipMasq": !env.ipMasq, "mtu": env.mtu}
+	for member, value := range c.Delegate {
+		d[member] = value
+	}
+	if _, ok := d["isGateway"]; !ok && d["type"] == "bridge" {
+		d["isGateway"] = true
+	}
+	d["name"] = c.Name
+	if c.CNIVersion != "" {
+		d["cniVersion"] = c.CNIVersion
+	}
+	if c.RuntimeConfig != nil {
+		d["runtimeConfig"] = c.RuntimeConfig
+	}
+	var err error
+	d["ipam"], err = c.ipam(env)
+	return d, err
+}
+
+// ipam gives addresses out of the node's subnet, and routes to the networks.
+func (c conf) ipam(env subnetEnv) (map[string]any, error) {
+	ipam := map[string]any{"type": "host-local"}
+	for member, value := range c.IPAM {
+		ipam[member] = value
+	}
+	var ranges []any
+	routes, err := givenRoutes(ipam["routes"])
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range cidr.Families {
+		if subnet := env.subnets[f]; subnet.IsValid() {
+			ranges = append(ranges, []any{map[string]any{"subnet": subnet.Masked().String()}})
+		}
+		for _, network := range env.networks[f] {
+			routes = append(routes, map[string]any{"dst": network.String()})
+		}
+	}
+	ipam["ranges"], ipam["routes"] = ranges, routes
+	return ipam, nil
+}
+
+func givenRoutes(given any) ([]any, error) {
+	if given == nil {
+		return nil, nil
+	}
+	routes, ok := given.([]any)
+	if !ok {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "ipam.routes is not a list", "")
+	}
+	return routes, nil
+}
+
+// encode is what is kept, and what the delegate gets to read.
+func encode(delegated map[string]any) ([]byte, error) {
+	text, err := json.Marshal(delegated)
+	if err != nil {
+		return nil, types.NewError(types.ErrInternal, "encode the delegate's configuration", err.Error())
+	}
+	return text, nil
+}

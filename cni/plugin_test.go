@@ -1,0 +1,219 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"github.com/google/go-cmp/cmp"
+)
+
+// recorder stands for the delegates: it notes what they were told.
+type recorder struct {
+	calls []string // "bridge ADD {conf}"
+	err   error
+}
+
+func (r *recorder) ExecPlugin(_ context.Context, plugin string, stdin []byte, env []string) ([]byte, error) {
+	command := ""
+	for _, e := range env {
+		if value, ok := strings.CutPrefix(e, "CNI_COMMAND="); ok {
+			command = value // the last one counts
+		}
+	}
+	r.calls = append(r.calls, plugin+" "+command+" "+string(stdin))
+	return []byte(`{"cniVersion":"1.1.0","ips":[{"address":"10.5.72.2/24"}]}`), r.err
+}
+
+func (r *recorder) FindInPath(plugin string, _ []string) (string, error) { return plugin, nil }
+
+func (r *recorder) Decode(text []byte) (version.PluginInfo, error) {
+	return (&version.PluginDecoder{}).Decode(text)
+}
+
+// bench is a plugin with delegates that only take notes.
+type bench struct {
+	t    *testing.T
+	exec *recorder
+	dir  string
+	conf map[string]any
+}
+
+func newBench(t *testing.T, subnetEnv string) *bench {
+	b := &bench{t: t, exec: &recorder{}, dir: t.TempDir()}
+	b.conf = map[string]any{"cniVersion": "1.1.0", "name": "cbr0", "type": "flannel",
+		"subnetFile": filepath.Join(b.dir, "subnet.env"), "dataDir": filepath.Join(b.dir, "data")}
+	if subnetEnv != "" {
+		if err := os.WriteFile(filepath.Join(b.dir, "subnet.env"), []byte(subnetEnv), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("CNI_PATH", b.dir)
+	t.Setenv("CNI_COMMAND", "ADD")
+	return b
+}
+
+// call gives a command the configuration.
+func (b *bench) call(command func(*skel.CmdArgs) error) error {
+	b.t.Helper()
+	text, err := json.Marshal(b.conf)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return command(&skel.CmdArgs{ContainerID: "c1", StdinData: text})
+}
+
+func (b *bench) plugin() Plugin { return Plugin{Exec: b.exec} }
+
+// told is what the delegates were told, and forgets it.
+func (b *bench) told() []string {
+	calls := b.exec.calls
+	b.exec.calls = nil
+	return calls
+}
+
+const wantBridge = `{"cniVersion":"1.1.0","ipMasq":false,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],[{"subnet":"2001:cafe:42::/64"}]],` +
+	`"routes":[{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"host-local"},"isGateway":true,"mtu":1450,"name":"cbr0","type":"bridge"}`
+
+func TestAddKeepsAndDelForgets(t *testing.T) {
+	b := newBench(t, both)
+	if err := b.call(b.plugin().add); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"bridge ADD " + wantBridge}, b.told()); diff != "" {
+		t.Error(diff)
+	}
+	kept := filepath.Join(b.dir, "data", "c1")
+	if text, err := os.ReadFile(kept); err != nil || string(text) != wantBridge {
+		t.Errorf("kept %s, %v", text, err)
+	}
+	if info, err := os.Stat(kept); err != nil || info.Mode() != 0o600 {
+		t.Errorf("kept as %v, %v", info.Mode(), err)
+	}
+	if info, err := os.Stat(filepath.Dir(kept)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("kept in %v, %v", info.Mode(), err)
+	}
+	// The node has got another subnet since; the container keeps its own.
+	if err := os.Remove(filepath.Join(b.dir, "subnet.env")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.call(b.plugin().check); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time nothing is known any more
+		if err := b.call(b.plugin().del); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"bridge CHECK " + wantBridge, "bridge DEL " + wantBridge}, b.told()); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still kept: %v", err)
+	}
+}
+
+func TestDelegateAndIPAMAreCompleted(t *testing.T) {
+	b := newBench(t, strings.Replace(both, "=true", "=false", 1))
+	b.conf["delegate"] = map[string]any{"type": "macvlan", "mtu": 900, "master": "eth1"}
+	b.conf["ipam"] = map[string]any{"type": "static-ish", "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
+	b.conf["runtimeConfig"] = map[string]any{"mac": "02:00:00:00:00:01"}
+	if err := b.call(b.plugin().add); err != nil {
+		t.Fatal(err)
+	}
+	const want = `macvlan ADD {"cniVersion":"1.1.0","ipMasq":true,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],[{"subnet":"2001:cafe:42::/64"}]],` +
+		`"routes":[{"dst":"0.0.0.0/0"},{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"static-ish"},"master":"eth1","mtu":900,"name":"cbr0",` +
+		`"runtimeConfig":{"mac":"02:00:00:00:00:01"},"type":"macvlan"}`
+	if diff := cmp.Diff([]string{want}, b.told()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDelWithDamagedFileUsesTheSubnetFile(t *testing.T) {
+	for _, damage := range []string{"", "{", "null", `{"name":"x"}`} {
+		b := newBench(t, both)
+		if err := b.call(b.plugin().add); err != nil {
+			t.Fatal(err)
+		}
+		b.told()
+		if err := os.WriteFile(filepath.Join(b.dir, "data", "c1"), []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.call(b.plugin().del); err != nil {
+			t.Errorf("damage %q: %v", damage, err)
+		}
+		if diff := cmp.Diff([]string{"bridge DEL " + wantBridge}, b.told()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestGCForgetsContainersThatAreGone(t *testing.T) {
+	b := newBench(t, both)
+	if err := b.call(b.plugin().add); err != nil {
+		t.Fatal(err)
+	}
+	gone := filepath.Join(b.dir, "data", "gone")
+	if err := os.WriteFile(gone, []byte(wantBridge), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.told()
+	b.conf["cni.dev/valid-attachments"] = []any{map[string]any{"containerID": "c1", "ifname": "eth0"}}
+	if err := b.call(b.plugin().gc); err != nil {
+		t.Fatal(err)
+	}
+	want := "bridge GC " + strings.Replace(wantBridge, `{"cniVersion"`, `{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}],"cniVersion"`, 1)
+	if diff := cmp.Diff([]string{want}, b.told()); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still kept: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "data", "c1")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		env     string
+		member  string
+		value   any
+		command func(Plugin, *skel.CmdArgs) error
+		fail    error // of the delegate
+		code    uint
+		msg     string
+	}{
+		{"delegate with a name", both, "delegate", map[string]any{"name": "x"}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate has a member name: remove it, the network's name is used"},
+		{"delegate with ipam", both, "delegate", map[string]any{"ipam": nil}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate has a member ipam: put it beside delegate, not inside"},
+		{"delegate of no type", both, "delegate", map[string]any{"type": 3}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate.type is 3: want the name of a plugin"},
+		{"delegate is a list", both, "delegate", []any{}, Plugin.add, nil, types.ErrDecodingFailure, "the configuration of plugin flannel"},
+		{"routes are no list", both, "ipam", map[string]any{"routes": 1}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "ipam.routes is not a list"},
+		{"no subnet file, STATUS", "", "", nil, Plugin.status, nil, types.ErrPluginNotAvailable, ""},
+		{"no subnet file, GC", "", "", nil, Plugin.gc, nil, types.ErrTryAgainLater, ""},
+		{"CHECK of a stranger", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer, "container c1 was not added by this plugin"},
+		{"the delegate fails", both, "", nil, Plugin.add, types.NewError(types.ErrInvalidNetNS, "no netns", "x"), types.ErrInvalidNetNS, "delegate plugin bridge, ADD: no netns; x"},
+		{"the delegate is missing", both, "", nil, Plugin.status, errors.New("gone"), types.ErrInternal, "delegate plugin bridge, STATUS: gone"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, c.env)
+			b.exec.err = c.fail
+			if c.member != "" {
+				b.conf[c.member] = c.value
+			}
+			err := b.call(func(a *skel.CmdArgs) error { return c.command(b.plugin(), a) })
+			var e *types.Error
+			if !errors.As(err, &e) || e.Code != c.code || c.msg != "" && e.Msg != c.msg {
+				t.Errorf("got %#v, want code %d, %s", err, c.code, c.msg)
+			}
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package cni_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/flanneld/flannel/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// conflist is what the manifest installs (interop 4.3).
+const conflist = `{"name":"cbr0","cniVersion":"1.1.0","plugins":[
+	{"type":"flannel","subnetFile":%q,"dataDir":%q,"ipam":{"dataDir":%q},"delegate":{"hairpinMode":true,"isDefaultGateway":true}},
+	{"type":"portmap","capabilities":{"portMappings":true}}]}`
+
+// kubelet calls plugins on one node, as a container runtime would.
+type kubelet struct {
+	node *harness.Node
+	cni  *libcni.CNIConfig
+	list *libcni.NetworkConfigList
+	dir  string // what the plugins keep
+}
+
+func newKubelet(t *testing.T, n *harness.Node, bin string) *kubelet {
+	t.Helper()
+	k := &kubelet{node: n, dir: t.TempDir()}
+	k.cni = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(k.dir, "cache"), inside{n.Host})
+	text := fmt.Sprintf(conflist, n.SubnetFile(), filepath.Join(k.dir, "flannel"), filepath.Join(k.dir, "host-local"))
+	var err error
+	if k.list, err = libcni.NetworkConfFromBytes([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// inside starts plugins in a host's network namespace.
+type inside struct{ host *harness.Host }
+
+func (i inside) ExecPlugin(ctx context.Context, plugin string, stdin []byte, env []string) ([]byte, error) {
+	var out, log bytes.Buffer
+	cmd := &exec.Cmd{Path: plugin, Args: []string{plugin}, Env: env, Stdin: bytes.NewReader(stdin), Stdout: &out, Stderr: &log}
+	if err := i.host.Run(ctx, cmd); err != nil {
+		return nil, fmt.Errorf("%w: %s%s", err, &out, &log)
+	}
+	return out.Bytes(), nil
+}
+
+func (inside) FindInPath(plugin string, paths []string) (string, error) {
+	return filepath.Join(paths[0], plugin), nil
+}
+
+func (inside) Decode(text []byte) (version.PluginInfo, error) {
+	return (&version.PluginDecoder{}).Decode(text)
+}
+
+// attachment tells the plugins which pod, and that its port 80 is to be the node's 8080.
+func attachment(pod *harness.Host) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID: pod.Name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), pod.NamespaceFD()),
+		CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}},
+	}
+}
+
+// build puts the plugin and the ones it works with into a folder.
+func build(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	plugins := "github.com/containernetworking/plugins/plugins/"
+	for _, b := range []struct {
+		dir  string
+		args []string
+	}{
+		{"..", []string{"-o", filepath.Join(bin, "flannel"), "./cmd/flannel-cni"}},
+		{"../tools/cni", []string{"-o", bin, plugins + "main/bridge", plugins + "ipam/host-local", plugins + "meta/portmap"}},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-buildvcs=false"}, b.args...)...)
+		cmd.Dir, cmd.Env = b.dir, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %v: %v\n%s", b.args, err, out)
+		}
+	}
+	return bin
+}
+
+func TestPodsOfTwoNodes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	bin := build(t)
+	daemon, err := harness.BuildDaemon(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab, err := harness.New(ctx, harness.Options{Nodes: 2, IPv6: true, Daemon: daemon,
+		Config: `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubelets := []*kubelet{newKubelet(t, lab.Nodes[0], bin), newKubelet(t, lab.Nodes[1], bin)}
+	saysToTryAgain(ctx, t, kubelets[0])
+	for _, n := range lab.Nodes {
+		if err := n.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pods []*harness.Host
+	var addrs [][]netip.Addr
+	for i, k := range kubelets {
+		if err := k.node.WaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+		pod, err := lab.AddHost(fmt.Sprintf("pod%d", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods, addrs = append(pods, pod), append(addrs, k.attach(ctx, t, pod))
+	}
+	for _, a := range addrs[1] {
+		if _, err := pods[0].Ping(ctx, a, harness.PingOptions{Size: 1400, DF: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	servesOnTheNode(ctx, t, pods[0], pods[1], lab.Nodes[0].Underlay(0).Addr(), addrs[0][0])
+	for i, k := range kubelets {
+		k.detach(ctx, t, pods[i])
+	}
+	if _, err := pods[0].Ping(ctx, addrs[1][0], harness.PingOptions{}); err == nil {
+		t.Error("a pod that was detached can still send")
+	}
+}
+
+// saysToTryAgain: without a daemon there is no subnet.
+func saysToTryAgain(ctx context.Context, t *testing.T, k *kubelet) {
+	t.Helper()
+	err := k.cni.GetStatusNetworkList(ctx, k.list)
+	if err == nil || !strings.Contains(err.Error(), "flanneld has not written") {
+		t.Errorf("STATUS without a daemon: %v", err)
+	}
+}
+
+func (k *kubelet) attach(ctx context.Context, t *testing.T, pod *harness.Host) []netip.Addr {
+	t.Helper()
+	if err := k.cni.GetStatusNetworkList(ctx, k.list); err != nil {
+		t.Fatal(err)
+	}
+	result, err := k.cni.AddNetworkList(ctx, k.list, attachment(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.cni.CheckNetworkList(ctx, k.list, attachment(pod)); err != nil {
+		t.Error(err)
+	}
+	full, err := types100.NewResultFromResult(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []netip.Addr
+	for _, ip := range full.IPs {
+		a, ok := netip.AddrFromSlice(ip.Address.IP)
+		if !ok {
+			t.Fatalf("result %v", result)
+		}
+		addrs = append(addrs, a.Unmap())
+	}
+	if len(addrs) != 2 {
+		t.Fatalf("a pod on two families has the addresses %v", addrs)
+	}
+	return addrs
+}
+
+// detach takes a pod away, twice, and looks at what is left.
+func (k *kubelet) detach(ctx context.Context, t *testing.T, pod *harness.Host) {
+	t.Helper()
+	for range 2 {
+		if err := k.cni.DelNetworkList(ctx, k.list, attachment(pod)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := k.cni.GCNetworkList(ctx, k.list, &libcni.GCArgs{}); err != nil {
+		t.Error(err)
+	}
+	links, err := k.node.Netlink().LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if l.Type() == "veth" && l.Attrs().Name != "eth0" {
+			t.Errorf("%s still has %s", k.node.Name, l.Attrs().Name)
+		}
+	}
+	for _, dir := range []string{"flannel", "host-local/cbr0"} {
+		files, err := os.ReadDir(filepath.Join(k.dir, dir))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+		for _, f := range files {
+			if f.Name() != "lock" && !strings.HasPrefix(f.Name(), "last_reserved_ip") {
+				t.Errorf("%s still keeps %s/%s", k.node.Name, dir, f.Name())
+			}
+		}
+	}
+}
+
+// servesOnTheNode: what asks the node's port 8080 is answered by the pod's port 80.
+func servesOnTheNode(ctx context.Context, t *testing.T, server, client *harness.Host, node, pod netip.Addr) {
+	t.Helper()
+	l, err := server.Listen(netip.AddrPortFrom(pod, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Write([]byte("hello"))
+			_ = c.Close()
+		}
+	}()
+	c, err := client.Dial(ctx, "tcp", netip.AddrPortFrom(node, 8080).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	text := make([]byte, 5)
+	if n, err := c.Read(text); err != nil || string(text[:n]) != "hello" {
+		t.Errorf("the pod answers %q, %v", text[:n], err)
+	}
+}

@@ -1,0 +1,127 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// subnetEnv is what a subnet file says (interop 4.1).
+type subnetEnv struct {
+	networks [2][]netip.Prefix // by family
+	subnets  [2]netip.Prefix   // the node's, by family, as written: base and bridge address
+	mtu      int               // bytes
+	ipMasq   bool              // flanneld masquerades, so that the delegate need not
+}
+
+// readSubnetFile reads what flanneld wrote. Without the file the daemon is not
+// up yet, and the runtime is told to try again.
+func readSubnetFile(path string) (subnetEnv, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return subnetEnv{}, types.NewError(types.ErrTryAgainLater, "flanneld has not written "+path+" yet",
+			"is flanneld running on this node, and has it got a subnet? Its log tells; a file elsewhere is named by subnetFile in the CNI configuration")
+	}
+	if err != nil {
+		return subnetEnv{}, types.NewError(types.ErrIOFailure, "read the subnet file", err.Error())
+	}
+	env, err := parseSubnetEnv(string(text))
+	if err != nil {
+		return subnetEnv{}, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("subnet file %s: %v", path, err),
+			"flanneld writes the file anew when it starts")
+	}
+	return env, nil
+}
+
+// parseSubnetEnv reads the file's text. Lines of other names are passed over.
+func parseSubnetEnv(text string) (subnetEnv, error) {
+	if strings.TrimSpace(text) == "" {
+		return subnetEnv{}, errors.New("it is empty")
+	}
+	var env subnetEnv
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !strings.HasPrefix(name, "FLANNEL_") {
+			continue
+		}
+		if !ok {
+			return subnetEnv{}, fmt.Errorf("line %q has no value", line)
+		}
+		if err := env.set(name, value); err != nil {
+			return subnetEnv{}, fmt.Errorf("%s: %w", name, err)
+		}
+		seen[name] = true
+	}
+	return env, env.complete(seen)
+}
+
+func (e *subnetEnv) set(name, value string) (err error) {
+	switch name {
+	case "FLANNEL_NETWORK":
+		return e.addNetworks(cidr.V4, value)
+	case "FLANNEL_IPV6_NETWORK":
+		return e.addNetworks(cidr.V6, value)
+	case "FLANNEL_SUBNET":
+		e.subnets[cidr.V4], err = parsePrefix(cidr.V4, value)
+	case "FLANNEL_IPV6_SUBNET":
+		e.subnets[cidr.V6], err = parsePrefix(cidr.V6, value)
+	case "FLANNEL_MTU":
+		if e.mtu, err = strconv.Atoi(value); err != nil || e.mtu <= 0 {
+			return fmt.Errorf("%q is no MTU", value)
+		}
+	case "FLANNEL_IPMASQ":
+		e.ipMasq = value == "true"
+	}
+	return err
+}
+
+// addNetworks reads a network, or a list of them divided by commas.
+func (e *subnetEnv) addNetworks(f cidr.Family, list string) error {
+	for value := range strings.SplitSeq(list, ",") {
+		p, err := parsePrefix(f, strings.TrimSpace(value))
+		if err != nil {
+			return err
+		}
+		e.networks[f] = append(e.networks[f], p.Masked())
+	}
+	return nil
+}
+
+func parsePrefix(f cidr.Family, value string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(value)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is no address with a prefix length", value)
+	}
+	if cidr.FamilyOf(p.Addr()) != f {
+		return netip.Prefix{}, fmt.Errorf("%s is not %s", p, f)
+	}
+	return p, nil
+}
+
+// complete names the first thing that is missing.
+func (e *subnetEnv) complete(seen map[string]bool) error {
+	switch {
+	case len(e.networks[cidr.V4])+len(e.networks[cidr.V6]) == 0:
+		return errors.New("FLANNEL_NETWORK and FLANNEL_IPV6_NETWORK are missing")
+	case !e.subnets[cidr.V4].IsValid() && !e.subnets[cidr.V6].IsValid():
+		return errors.New("FLANNEL_SUBNET and FLANNEL_IPV6_SUBNET are missing")
+	case !seen["FLANNEL_MTU"]:
+		return errors.New("FLANNEL_MTU is missing")
+	case !seen["FLANNEL_IPMASQ"]:
+		return errors.New("FLANNEL_IPMASQ is missing")
+	}
+	return nil
+}
