@@ -49,18 +49,27 @@ func readFormer(what, path string, log func(node.Event)) []byte {
 func (a *agent) write(writes []node.Write) node.Wrote {
 	errs := make([]error, len(writes))
 	for i, w := range writes {
-		switch w.File {
-		case node.SubnetFile:
-			errs[i] = replaceFile(a.opts.SubnetFile, w.Data, subnetFileMode)
-		case node.StateFile:
-			if a.opts.StateFile != "" {
-				errs[i] = replaceFile(a.opts.StateFile, w.Data, stateFileMode)
-			}
-		default:
-			panic(fmt.Sprintf("agent: unknown file %d", w.File))
-		}
+		errs[i] = a.replace(w)
 	}
 	return node.Wrote{Errs: errs}
+}
+
+func (a *agent) replace(w node.Write) error {
+	path, mode := a.opts.SubnetFile, fs.FileMode(subnetFileMode)
+	switch w.File {
+	case node.SubnetFile:
+	case node.StateFile:
+		if path, mode = a.opts.StateFile, stateFileMode; path == "" {
+			return nil
+		}
+	default:
+		panic(fmt.Sprintf("agent: unknown file %d", w.File))
+	}
+	data, err := w.Content()
+	if err != nil {
+		return err
+	}
+	return replaceFile(path, data, mode)
 }
 
 // replaceFile puts a whole new file in the place of path, with exactly that

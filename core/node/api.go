@@ -123,6 +123,18 @@ const (
 type Write struct {
 	File File
 	Data []byte
+	// Spell, if not nil, returns the data. What is large is spelt out by who
+	// writes it, and where nobody ever reads it perhaps never: it is a pure
+	// function of what the node will not change any more.
+	Spell func() ([]byte, error)
+}
+
+// Content is what the file shall hold.
+func (w Write) Content() ([]byte, error) {
+	if w.Spell != nil {
+		return w.Spell()
+	}
+	return w.Data, nil
 }
 
 // Event is a line for the log. Kind is stable and greppable, such as

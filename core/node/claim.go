@@ -58,7 +58,7 @@ func (n *Node) unfit(own lease.Lease) error {
 	if err := alloc.Compatible(n.network.config, own.Key); err != nil {
 		return err
 	}
-	if older, ok := n.olderOverlap(n.store.snap, own); ok {
+	if older, ok := n.olderOverlap(lease.Compare(nil, n.store.snap.Leases).Added, own); ok {
 		return fmt.Errorf("it overlaps the older %s of %s", older.Key, ownerOf(older.Attrs))
 	}
 	return nil

@@ -24,9 +24,9 @@ type fileState struct {
 }
 
 // saveEvery bounds how often the state file is written: a second, and longer
-// the larger it is (about 150 KB/s).
-func saveEvery(size int) time.Duration {
-	return time.Second + time.Duration(size)*time.Second/150_000
+// the larger it is. A thousand leases are about 150 KB.
+func saveEvery(leases int) time.Duration {
+	return time.Second + time.Duration(leases)*time.Millisecond
 }
 
 func (f *fileState) wake() time.Time {
@@ -54,17 +54,11 @@ func (n *Node) followFiles() {
 	f.retryAt = time.Time{}
 	var writes []Write
 	if data := n.subnetFile(); data != nil && !bytes.Equal(data, f.subnet) {
-		writes = append(writes, Write{SubnetFile, data})
+		writes = append(writes, Write{File: SubnetFile, Data: data})
 	}
 	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
-		f.dirty = false
-		data, err := n.save()
-		if err != nil {
-			n.once(Error, "state-file", err.Error())
-		} else {
-			f.saveDue = n.now.Add(saveEvery(len(data)))
-			writes = append(writes, Write{StateFile, data})
-		}
+		f.dirty, f.saveDue = false, n.now.Add(saveEvery(len(n.store.snap.Leases)))
+		writes = append(writes, Write{File: StateFile, Spell: n.state().spell})
 	}
 	if len(writes) > 0 {
 		f.busy, f.writing = true, writes

@@ -58,7 +58,7 @@ func (n *Node) tookLook(l Looked) {
 		n.lookBy(n.now.Add(n.backoff(h.attempts, n.opts.Debounce, n.opts.Resync)))
 		return
 	}
-	h.facts, h.looked, h.fresh = l.Facts, true, true
+	h.facts, h.looked, h.fresh, h.chosen = l.Facts, true, true, false
 	if h.verified == 0 || l.Have.Generation != h.verified {
 		h.have, h.verified = l.Have, 0
 	}
@@ -69,9 +69,10 @@ func (n *Node) tookLook(l Looked) {
 // because a link is down or an address is being changed, the last one stands.
 func (n *Node) followUplink() {
 	h := &n.host
-	if !h.looked || !n.network.known {
+	if !h.looked || !n.network.known || h.chosen {
 		return
 	}
+	h.chosen = true
 	up, err := uplink.Select(n.opts.Uplink, n.network.config, h.facts)
 	if err != nil {
 		if h.uplink.Link == "" {
@@ -274,7 +275,7 @@ func (n *Node) isSelf(p *lease.Lease) bool {
 	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
 		return true
 	}
-	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(p.Attrs)
+	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(&p.Attrs)
 }
 
 func (n *Node) reportProblems(problems []backend.Problem) {

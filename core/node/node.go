@@ -51,6 +51,7 @@ type hostState struct {
 	facts    driver.Facts
 	have     dataplane.State
 	looked   bool   // facts and have are known
+	chosen   bool   // the uplink follows from these facts and the config in force
 	fresh    bool   // have was read after the last change and not yet compared
 	verified uint64 // generation for which the diff was empty, if a look need not tell more than that it still is the host's
 	uplink   uplink.Uplink

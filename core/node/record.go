@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // ownRecord finds the record that carries our public address: IPv4's, or
@@ -15,21 +16,22 @@ import (
 // or else the oldest counts.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	var best lease.Lease
-	for _, r := range n.store.snap.Leases {
-		if !n.isOurs(r.Attrs) {
+	for i := range n.store.snap.Leases {
+		r := &n.store.snap.Leases[i]
+		if !n.isOurs(&r.Attrs) {
 			continue
 		}
 		if r.Key == n.lease.previous {
-			return r, true
+			return *r, true
 		}
 		if !best.Key.IsValid() || r.CreateRevision < best.CreateRevision {
-			best = r
+			best = *r
 		}
 	}
 	return best, best.Key.IsValid()
 }
 
-func (n *Node) isOurs(a lease.Attrs) bool {
+func (n *Node) isOurs(a *lease.Attrs) bool {
 	f := cidr.V4
 	if !n.network.config.V4.Enabled() {
 		f = cidr.V6
@@ -41,7 +43,7 @@ func (n *Node) isOurs(a lease.Attrs) bool {
 func (n *Node) checkGrant() {
 	l := &n.lease
 	snap := n.store.snap
-	now := agreement{snap, l.grant.Key, l.grant.ModRevision}
+	now := agreement{snap, l.grant.Key, l.grant.ModRevision, n.host.uplink, n.network.doc.Revision}
 	if snap.Revision < l.grant.ModRevision || now == l.agreed {
 		return
 	}
@@ -58,11 +60,12 @@ func (n *Node) checkGrant() {
 	default:
 		n.noticeGarbage(snap)
 	}
+	news := now.news(l.agreed)
 	if l.grant != nil {
-		n.checkOverlaps(snap)
+		n.checkOverlaps(news)
 	}
 	if l.grant != nil {
-		n.checkCopies(snap)
+		n.checkCopies(news)
 	}
 	if l.grant != nil && l.grant.ModRevision == now.modified {
 		l.agreed = now
@@ -75,6 +78,19 @@ type agreement struct {
 	snap     *lease.Snapshot
 	key      lease.Key
 	modified int64
+	uplink   uplink.Uplink
+	config   int64 // the revision of the one in force
+}
+
+// news are the records to compare the grant with: if only the snapshot is
+// another than at the last agreement, those that are new in it.
+func (a agreement) news(last agreement) []*lease.Lease {
+	var old []lease.Lease
+	if same := (agreement{last.snap, a.key, a.modified, a.uplink, a.config}); last.snap != nil && last == same {
+		old = last.snap.Leases
+	}
+	c := lease.Compare(old, a.snap.Leases)
+	return append(c.Added, c.Changed...)
 }
 
 func sameOwner(a, b lease.Attrs) bool {
@@ -145,10 +161,9 @@ func (n *Node) storeWentBack(from, to int64) {
 // checkCopies gives up backend data that an older record of another host has
 // as well: a host that for a while had another's address took over its record,
 // VTEP and all, and now each would refuse the other for good.
-func (n *Node) checkCopies(snap *lease.Snapshot) {
+func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
-	for i := range snap.Leases {
-		r := &snap.Leases[i]
+	for _, r := range news {
 		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
 			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other", r.Key, ownerOf(r.Attrs)))
 			n.lease.copied = true
@@ -165,9 +180,9 @@ func sameData(a, b lease.Attrs) bool {
 
 // checkOverlaps gives way to an older record that covers part of our subnet
 // (interop E7). A reservation stays in the store, for its operator to mend.
-func (n *Node) checkOverlaps(snap *lease.Snapshot) {
+func (n *Node) checkOverlaps(news []*lease.Lease) {
 	g := n.lease.grant
-	older, ok := n.olderOverlap(snap, g.Lease)
+	older, ok := n.olderOverlap(news, g.Lease)
 	if !ok {
 		return
 	}
@@ -180,13 +195,13 @@ func (n *Node) checkOverlaps(snap *lease.Snapshot) {
 
 // olderOverlap finds the record that our own has to give way to. One that lies
 // outside the network is nobody's subnet and drives nobody away.
-func (n *Node) olderOverlap(snap *lease.Snapshot, own lease.Lease) (lease.Lease, bool) {
-	for _, r := range snap.Leases {
+func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lease, bool) {
+	for _, r := range records {
 		if r.Key != own.Key && r.CreateRevision < own.CreateRevision && r.Key.Overlaps(own.Key) && n.inNetwork(r.Key) {
 			return r, true
 		}
 	}
-	return lease.Lease{}, false
+	return nil, false
 }
 
 func (n *Node) inNetwork(key lease.Key) bool {
@@ -199,9 +214,9 @@ func (n *Node) inNetwork(key lease.Key) bool {
 }
 
 func findLease(snap *lease.Snapshot, key lease.Key) (lease.Lease, bool) {
-	for _, l := range snap.Leases {
-		if l.Key == key {
-			return l, true
+	for i := range snap.Leases {
+		if l := &snap.Leases[i]; l.Key == key {
+			return *l, true
 		}
 	}
 	return lease.Lease{}, false

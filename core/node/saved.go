@@ -44,13 +44,18 @@ func (n *Node) savedKey() savedKey {
 	return k
 }
 
-func (n *Node) save() ([]byte, error) {
-	s := saved{
+// state is what there is to save now. It shares nothing with the node that
+// will change.
+func (n *Node) state() saved {
+	return saved{
 		Version: savedVersion, At: n.now, Snapshot: *n.store.snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Expires: n.lease.grant.Expires,
-		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: n.host.networks,
+		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks),
 	}
+}
+
+func (s saved) spell() ([]byte, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("saving the state: %w", err)

@@ -47,7 +47,8 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 			known[q] = true
 		}
 	}
-	if added, changed, gone := compare(old, snap.Leases); added+changed+gone > 0 {
+	c := lease.Compare(old, snap.Leases)
+	if added, changed, gone := len(c.Added), len(c.Changed), len(c.Gone); added+changed+gone > 0 {
 		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, gone))
 	}
 	for _, q := range snap.Quarantined {
@@ -55,27 +56,6 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 			n.event(Warning, "quarantined", fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
 		}
 	}
-}
-
-// compare counts the differences between the leases of two snapshots, which
-// are sorted. Most are the same, so hardly a key has to be spelt out.
-func compare(old, now []lease.Lease) (added, changed, gone int) {
-	for len(old) > 0 && len(now) > 0 {
-		switch o, n := &old[0], &now[0]; {
-		case o.Key == n.Key:
-			if o.ModRevision != n.ModRevision {
-				changed++
-			}
-			old, now = old[1:], now[1:]
-		case o.Key.String() < n.Key.String():
-			gone++
-			old = old[1:]
-		default:
-			added++
-			now = now[1:]
-		}
-	}
-	return added + len(now), changed, gone + len(old)
 }
 
 // synced reports whether the snapshot in force follows the store.
@@ -117,6 +97,7 @@ func (n *Node) followConfig() {
 	}
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
+	n.host.chosen = false
 	n.lookBy(n.now)
 }
 

@@ -121,7 +121,11 @@ func (w *world) perform(r Ready) (in Input, any bool) {
 	if r.Writes != nil {
 		in.Wrote, any = &Wrote{Errs: make([]error, len(r.Writes))}, true
 		for _, f := range r.Writes {
-			w.files[f.File] = string(f.Data)
+			data, err := f.Content()
+			if err != nil {
+				panic(err)
+			}
+			w.files[f.File] = string(data)
 		}
 	}
 	any = w.wall.perform(r, &in) || any

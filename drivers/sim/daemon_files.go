@@ -9,19 +9,19 @@ import (
 
 // daemonFiles is the part of a host's disk that a daemon uses.
 type daemonFiles struct {
-	data map[node.File][]byte
-	fail map[node.File]error // what a write comes to
-	torn map[node.File]bool  // the machine goes down on the next write
+	data map[node.File]node.Write // the last write of each that exists
+	fail map[node.File]error      // what a write comes to
+	torn map[node.File]bool       // the machine goes down on the next write
 }
 
 func newDaemonFiles() daemonFiles {
-	return daemonFiles{data: map[node.File][]byte{}, fail: map[node.File]error{}, torn: map[node.File]bool{}}
+	return daemonFiles{data: map[node.File]node.Write{}, fail: map[node.File]error{}, torn: map[node.File]bool{}}
 }
 
 // File returns what a file holds, and whether it exists.
 func (d *Daemon) File(f node.File) ([]byte, bool) {
-	data, ok := d.files.data[f]
-	return slices.Clone(data), ok
+	w, ok := d.files.data[f]
+	return slices.Clone(content(w)), ok
 }
 
 // SetFile puts something into a file, behind the daemon's back; nil removes it.
@@ -31,7 +31,17 @@ func (d *Daemon) SetFile(f node.File, data []byte) {
 		delete(d.files.data, f)
 		return
 	}
-	d.files.data[f] = slices.Clone(data)
+	d.files.data[f] = node.Write{File: f, Data: slices.Clone(data)}
+}
+
+// content is spelt out when somebody reads the file: thousands of nodes write
+// thousands of leases each time one changes.
+func content(w node.Write) []byte {
+	data, err := w.Content()
+	if err != nil {
+		panic(fmt.Sprintf("sim: %s file: %v", w.File, err)) // a node writes what it can read
+	}
+	return data
 }
 
 // FailWrites lets every write of a file fail with an error, until told nil.
@@ -49,11 +59,13 @@ func (d *Daemon) replace(w node.Write) error {
 	}
 	if d.files.torn[w.File] {
 		delete(d.files.torn, w.File)
-		d.SetFile(w.File, w.Data[:len(w.Data)/2])
+		data := content(w)
+		d.SetFile(w.File, data[:len(data)/2])
 		d.Kill()
 		return nil
 	}
-	d.SetFile(w.File, w.Data)
+	d.host.world.Note(d.host.name+": file "+w.File.String(), string(w.Data))
+	d.files.data[w.File] = w
 	if w.File == node.SubnetFile && d.opts.OnSubnetFile != nil {
 		d.opts.OnSubnetFile(slices.Clone(w.Data))
 	}

@@ -42,15 +42,6 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// noteOp puts an op into the trace.
-func (h *Host) noteOp(op dataplane.Op, err error) {
-	if err != nil {
-		h.world.Note(h.name+": failed", op.String()+": "+err.Error())
-		return
-	}
-	h.world.Note(h.name+":", op.String())
-}
-
 func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Facts{}, err

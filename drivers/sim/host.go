@@ -11,10 +11,11 @@ import (
 
 // Host is a machine: a kernel's tables and what is attached to it.
 type Host struct {
-	world *World
-	name  string
-	stack *stack
-	pods  []*Pod
+	world   *World
+	name    string
+	opLabel string
+	stack   *stack
+	pods    []*Pod
 
 	hinting  *Event      // a hint under way
 	changed  uint64      // counts what may have changed the tables; never 0
@@ -33,7 +34,7 @@ func (w *World) NewHost(name string) *Host {
 	if w.Host(name) != nil {
 		panic(fmt.Sprintf("sim: host %q exists", name))
 	}
-	h := &Host{world: w, name: name, stack: newStack(w, name), hints: make(chan struct{}, 1), changed: 1}
+	h := &Host{world: w, name: name, opLabel: name + ":", stack: newStack(w, name), hints: make(chan struct{}, 1), changed: 1}
 	w.hosts = append(w.hosts, h)
 	return h
 }

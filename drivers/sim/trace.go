@@ -34,8 +34,23 @@ func (w *World) TraceHash() uint64 { return w.trace.hash }
 func (w *World) Note(label, detail string) {
 	h := hashUint64(w.trace.hash, uint64(w.now))
 	h = hashString(h, label)
-	h = hashString(h, detail)
-	w.trace.hash = h
+	w.trace.hash = hashString(h, detail)
+	w.tell(label, detail)
+}
+
+// noteDigest is Note for a detail whose hash is known; it is only made if
+// somebody reads it.
+func (w *World) noteDigest(label string, digest uint64, detail func() string) {
+	h := hashUint64(w.trace.hash, uint64(w.now))
+	h = hashString(h, label)
+	w.trace.hash = mix(h, digest)
+	if w.trace.notes != nil || w.trace.lines != nil {
+		w.tell(label, detail())
+	}
+}
+
+// tell hands what was noted to who listens.
+func (w *World) tell(label, detail string) {
 	if w.trace.notes != nil {
 		w.trace.notes(label, detail)
 	}

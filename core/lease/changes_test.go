@@ -1,15 +1,17 @@
-package node
+package lease
 
 import (
 	"testing"
-
-	"github.com/flanneld/flannel/core/lease"
 )
 
 func TestCompare(t *testing.T) {
-	leases := func(keys ...string) (list []lease.Lease) {
+	leases := func(keys ...string) (list []Lease) {
 		for _, k := range keys {
-			list = append(list, lease.Lease{Key: mustKey(k), ModRevision: 1})
+			key, err := ParseKey(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, Lease{Key: key, ModRevision: 1})
 		}
 		return list
 	}
@@ -18,7 +20,7 @@ func TestCompare(t *testing.T) {
 	now := leases("10.5.1.0-24", "10.5.10.0-24", "10.5.4.0-24", "10.5.7.0-24", "10.5.99.0-24")
 	now[3].ModRevision = 2
 	for _, c := range []struct {
-		old, now []lease.Lease
+		old, now []Lease
 		want     [3]int // added, changed, gone
 	}{
 		{nil, nil, [3]int{}},
@@ -27,8 +29,8 @@ func TestCompare(t *testing.T) {
 		{old, old, [3]int{}},
 		{old, now, [3]int{3, 1, 2}},
 	} {
-		added, changed, gone := compare(c.old, c.now)
-		if got := [3]int{added, changed, gone}; got != c.want {
+		d := Compare(c.old, c.now)
+		if got := [3]int{len(d.Added), len(d.Changed), len(d.Gone)}; got != c.want {
 			t.Errorf("from %d to %d leases: added, changed, gone %v, want %v", len(c.old), len(c.now), got, c.want)
 		}
 	}
