@@ -179,6 +179,7 @@ func (n *Node) reconcile() {
 			Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
 			Prune:    n.synced(),
 			Recreate: h.recreate,
+			Denied:   h.denied,
 		})
 	}
 	if h.verified = h.have.Generation; len(plan.Ops)+plan.Withheld+len(plan.Conflicts) > 0 {
@@ -301,6 +302,10 @@ func (n *Node) appliedPlan(a Applied) {
 		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
 			continue
 		}
+		if s, ok := op.Object.(dataplane.Sysctl); ok && errors.Is(err, driver.ErrDenied) {
+			n.denySetting(s, err)
+			continue
+		}
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace && refused(err) {
 			h.recreate[link.Name] = true
 		}
@@ -319,6 +324,13 @@ func (n *Node) appliedPlan(a Applied) {
 		return
 	}
 	h.lookDue = n.now.Add(n.backoff(h.attempts-eager, n.opts.Debounce, n.opts.Resync))
+}
+
+// denySetting gives up a kernel setting, until the next start: a container sees
+// /proc/sys read-only, and no attempt will change that.
+func (n *Node) denySetting(s dataplane.Sysctl, err error) {
+	n.host.denied[s.Path] = true
+	n.event(Warning, "setting-denied", fmt.Sprintf("%s: %v; going on without: set it on the host, or make /proc/sys writable", s, err))
 }
 
 func refused(err error) bool {

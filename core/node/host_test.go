@@ -281,6 +281,30 @@ func TestOneFailureStopsNothing(t *testing.T) {
 	w.wantReady()
 }
 
+// In a container /proc/sys may be read-only. A setting that cannot be made is
+// told and given up, and keeps nobody from being ready.
+func TestDeniedSetting(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Sysctl); ok {
+			return fmt.Errorf("%s: %w", op, driver.ErrDenied)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	told := 0
+	for _, e := range w.events {
+		if e.Kind == "setting-denied" {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
 // The subnet file says what pods shall use, so it waits for our own part of the
 // host alone: a route that a bridge's old address is in the way of needs it.
 func TestSubnetFileDoesNotWaitForPeers(t *testing.T) {

@@ -23,6 +23,8 @@ type Options struct {
 	Prune bool
 	// Recreate names links whose change in place the kernel refused.
 	Recreate map[string]bool
+	// Denied names, by path, the sysctls that may not be changed.
+	Denied map[string]bool
 }
 
 // Plan is what to do, and what cannot be done.
@@ -117,7 +119,7 @@ func differs(want, have dataplane.Link) bool {
 func (d *differ) sysctls() {
 	for _, path := range sortedKeys(d.want.Sysctls, cmp.Compare[string]) {
 		want := d.want.Sysctls[path]
-		if have, ok := d.have.Sysctls[path]; ok && have.Value == want.Value && !d.flushed[want.Link].all {
+		if have, ok := d.have.Sysctls[path]; d.opts.Denied[path] || ok && have.Value == want.Value && !d.flushed[want.Link].all {
 			continue
 		}
 		d.add(dataplane.Replace, want)
