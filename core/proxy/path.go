@@ -22,7 +22,9 @@ type Verdict struct {
 	Action Action
 	Reason Reason
 	To     netip.Addr // with Transmit: the peer's public address
-	Packet []byte     // what to carry, valid until the next call
+	// Packet is what to carry. It lies in what was asked about; but an error, which
+	// comes with a Reason, in the path's own memory, until the next call.
+	Packet []byte
 }
 
 // Path decides about packets. It belongs to one loop and locks nothing: each

@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // The reference: everything done the slow and obvious way, to compare with.
@@ -96,6 +100,14 @@ func slowError(from []byte, ttl byte, kind []byte, mtu int, about []byte) []byte
 	b = append(append(b, about[12:16]...), icmp...)
 	binary.BigEndian.PutUint16(b[10:], ^slowSum(b[:20]))
 	return b
+}
+
+// diff is cmp.Diff, which is very slow to see that many long packets are equal.
+func diff(want, got [][]byte) string {
+	if slices.EqualFunc(want, got, bytes.Equal) {
+		return ""
+	}
+	return cmp.Diff(want, got)
 }
 
 // slowRoute looks at all peers for the longest prefix that holds an address.

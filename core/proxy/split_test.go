@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -86,7 +85,7 @@ func TestSplitProperty(t *testing.T) {
 		s := drawSuper(rt)
 		packet, v := s.build()
 		want := slowSplit(packet, s.size)
-		if d := cmp.Diff(want, split(t, packet, v)); d != "" {
+		if d := diff(want, split(t, packet, v)); d != "" {
 			rt.Errorf("%+v (-want +got):\n%s", s, d)
 		}
 	})

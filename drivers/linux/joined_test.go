@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,8 +58,8 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 				for len(got) < len(want) {
 					got = append(got, out.read(t)...)
 				}
-				if d := cmp.Diff(want, got); d != "" {
-					t.Errorf("out of %s (-want +got):\n%s", out.name, d)
+				if !slices.EqualFunc(want, got, bytes.Equal) {
+					t.Errorf("out of %s (-want +got):\n%s", out.name, cmp.Diff(want, got))
 				}
 			}
 		})
