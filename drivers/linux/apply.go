@@ -54,16 +54,23 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.fdb(i, op.Verb, o)
 	case dataplane.Route:
 		return a.route(i, op.Verb, o)
+	case dataplane.Peer:
+		return a.d.proxies.applyPeer(op.Verb, o)
 	}
 	a.flush()
 	a.there = [2]map[dataplane.Route]bool{} // links and addresses take routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
+		if o.Type == dataplane.LinkTUN && op.Verb == dataplane.Create {
+			return a.createTUN(o)
+		}
 		return a.links.apply(op.Verb, o)
 	case dataplane.Addr:
 		return a.links.applyAddr(op.Verb, o)
 	case dataplane.Sysctl:
 		return a.d.ns.Do(func() error { return writeSysctl(op.Verb, o) })
+	case dataplane.Proxy:
+		return a.d.ns.Do(func() error { return a.d.proxies.apply(op.Verb, o) })
 	}
 	return fmt.Errorf("object of type %T: %w", op.Object, driver.ErrUnsupported)
 }

@@ -13,11 +13,12 @@ import (
 // Driver is one network namespace. Its sockets belong to that namespace, so
 // that it may be called from any thread; calls are made one at a time.
 type Driver struct {
-	ns    namespace.Namespace
-	bulk  *conn // dumps and batches
-	query *conn // single requests, also while a dump or batch is in work
-	hints *hints
-	peers int // how many routes were seen last, to size maps
+	ns      namespace.Namespace
+	bulk    *conn // dumps and batches
+	query   *conn // single requests, also while a dump or batch is in work
+	hints   *hints
+	proxies *proxies
+	peers   int // how many routes were seen last, to size maps
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -61,12 +62,13 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.proxies = newProxies(d.hints.give)
 	return d, nil
 }
 
-// Close ends the driver's goroutine and releases what it holds.
+// Close ends the driver's goroutines and releases what it holds.
 func (d *Driver) Close() error {
-	return errors.Join(d.hints.stop(), d.bulk.close(), d.query.close(), d.ns.Close())
+	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.close(), d.query.close(), d.ns.Close())
 }
 
 // Hints implements [driver.Driver].

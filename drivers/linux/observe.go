@@ -24,7 +24,7 @@ type observer struct {
 func (d *Driver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
 	o := &observer{d: d, extent: extent, links: newLinks(d.query), owned: map[int]string{}}
 	o.state = dataplane.NewState(d.peers)
-	for _, read := range []func() error{o.readLinks, o.readAddrs, o.readNeighs, o.readFDB, o.readRoutes, o.readSysctls} {
+	for _, read := range []func() error{o.readLinks, o.readAddrs, o.readNeighs, o.readFDB, o.readRoutes, o.readSysctls, o.readProxies} {
 		if err := ctx.Err(); err != nil {
 			return dataplane.State{}, err
 		}
@@ -178,6 +178,13 @@ func (o *observer) readSysctls() error {
 				o.state.AddSysctl(dataplane.Sysctl{Path: s.Path, Value: value, Link: s.Link})
 			}
 		}
+		return nil
+	})
+}
+
+func (o *observer) readProxies() error {
+	return o.eachOwned(func(index int, name string) error {
+		o.d.proxies.observe(name, index, &o.state)
 		return nil
 	})
 }

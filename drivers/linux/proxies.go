@@ -1,0 +1,157 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/drivers/linux/tunnel"
+)
+
+// proxies are the packet paths of this driver. They are all it remembers of
+// what it was told: no one else could say what they go by.
+type proxies struct {
+	byLink  map[string]running
+	changed func() // called when one ends, or carries packets another way
+}
+
+// running is a packet path with what it was made from.
+type running struct {
+	dataplane.Proxy
+	*tunnel.Tunnel
+}
+
+func newProxies(changed func()) *proxies {
+	return &proxies{byLink: map[string]running{}, changed: changed}
+}
+
+// close ends all of them. Their devices stay, with addresses and routes.
+func (ps *proxies) close() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(ps.byLink)) {
+		errs = append(errs, ps.stop(name))
+	}
+	return errors.Join(errs...)
+}
+
+// alive returns a packet path that carries packets.
+func (ps *proxies) alive(link string) (running, bool) {
+	r, ok := ps.byLink[link]
+	return r, ok && r.Alive()
+}
+
+// apply does one op on a proxy, in the network namespace of the thread.
+func (ps *proxies) apply(verb dataplane.Verb, want dataplane.Proxy) error {
+	have, alive := ps.alive(want.Link)
+	switch {
+	case verb == dataplane.Delete && !alive:
+		return unix.ENOENT
+	case verb == dataplane.Delete:
+		return ps.stop(want.Link)
+	case verb == dataplane.Create && alive:
+		return unix.EEXIST
+	}
+	table, err := localTable(want, have, alive)
+	if err != nil {
+		return err
+	}
+	if alive && have.Local == want.Local && have.Offload == want.Offload {
+		have.SetTable(table)
+		ps.byLink[want.Link] = running{want, have.Tunnel}
+		return nil
+	}
+	if err := ps.stop(want.Link); err != nil {
+		return err
+	}
+	t, err := tunnel.Open(want, table, ps.changed)
+	if err == nil {
+		ps.byLink[want.Link] = running{want, t}
+	}
+	return err
+}
+
+// localTable is the table of a proxy that is to run, with the peers of the one
+// that it replaces.
+func localTable(want dataplane.Proxy, have running, alive bool) (*proxy.Table, error) {
+	local := proxy.Local{Addr: want.Subnet.Addr(), Subnet: want.Subnet, MTU: want.MTU}
+	if alive {
+		return have.Table().WithLocal(local)
+	}
+	return proxy.NewTable(local)
+}
+
+// stop ends a packet path, if there is one, dead or alive.
+func (ps *proxies) stop(link string) error {
+	r, ok := ps.byLink[link]
+	if !ok {
+		return nil
+	}
+	delete(ps.byLink, link)
+	return r.Close()
+}
+
+// applyPeer does one op on a peer, which takes effect between two packets.
+func (ps *proxies) applyPeer(verb dataplane.Verb, want dataplane.Peer) error {
+	r, alive := ps.alive(want.Link)
+	if !alive {
+		return fmt.Errorf("nothing carries packets on %s: %w", want.Link, unix.ENODEV)
+	}
+	table := r.Table()
+	_, there := table.Peer(want.Subnet)
+	switch {
+	case verb == dataplane.Delete && !there:
+		return unix.ENOENT
+	case verb == dataplane.Delete:
+		r.SetTable(table.Without(want.Subnet))
+		return nil
+	case verb == dataplane.Create && there:
+		return unix.EEXIST
+	}
+	table, err := table.With(proxy.Peer{Subnet: want.Subnet, PublicIP: want.To})
+	if err == nil {
+		r.SetTable(table)
+	}
+	return err
+}
+
+// observe adds what runs on a link. On a link that was made anew nothing runs
+// any more: what did has lost its device, whether it knows already or not.
+func (ps *proxies) observe(link string, index int, state *dataplane.State) {
+	r, alive := ps.alive(link)
+	if !alive || r.Index() != index {
+		return
+	}
+	state.AddProxy(r.Proxy)
+	if state.Running == nil {
+		state.Running = map[string]dataplane.Running{}
+	}
+	state.Running[link] = r.Running()
+	for _, p := range r.Table().Peers() {
+		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: link, Subnet: p.Subnet}, To: p.PublicIP})
+	}
+}
+
+// createTUN makes a TUN device. The kernel makes none over netlink, so it takes
+// two steps, and a refusal of the second undoes the first.
+func (a *applier) createTUN(want dataplane.Link) error {
+	defer a.links.forget()
+	_, err := a.links.named(want.Name)
+	if err == nil {
+		return a.links.explainExists(want, unix.EEXIST)
+	}
+	if !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	if err := a.d.ns.Do(func() error { return tunnel.CreateDevice(want.Name) }); err != nil {
+		return err
+	}
+	if err := a.links.adjust(want); err != nil {
+		return errors.Join(err, a.links.remove(want.Name))
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/proxy"
+)
+
+// Tier is a way to carry packets.
+type Tier string
+
+// The tiers.
+const (
+	Plain Tier = "plain"
+	GSO   Tier = "gso"
+)
+
+// carrier is a tier with the device and the socket that it was given.
+type carrier struct {
+	*ends
+	index  int
+	tier   Tier
+	reason string
+	carry  tier
+}
+
+func (c *carrier) close() error { return errors.Join(unix.Close(c.device), unix.Close(c.socket)) }
+
+// choose opens the best tier that is allowed and that the kernel has. It tries
+// instead of asking for the kernel's version, which says little: distributions
+// bring features back, and sandboxes take them away.
+func choose(p dataplane.Proxy) (*carrier, error) {
+	switch p.Offload {
+	case dataplane.OffloadOff:
+		return openPlain(p, "Offload is off")
+	case dataplane.OffloadGSO, dataplane.OffloadAuto:
+	default:
+		return nil, fmt.Errorf("Offload %q is none of auto, gso, off: %w", p.Offload, driver.ErrInvalid)
+	}
+	c, err := openGSO(p)
+	var lacks lack
+	switch {
+	case !errors.As(err, &lacks):
+		return c, err
+	case p.Offload == dataplane.OffloadAuto:
+		return openPlain(p, lacks.Error())
+	}
+	return nil, fmt.Errorf("Offload is gso: %w: %w; choose auto or off", lacks, driver.ErrUnsupported)
+}
+
+// lack is a feature that the kernel does not have.
+type lack struct {
+	what string
+	err  error
+}
+
+func (l lack) Error() string { return fmt.Sprintf("the kernel does not have %s (%s)", l.what, l.err) }
+
+func openPlain(p dataplane.Proxy, reason string) (*carrier, error) {
+	c, err := openEnds(p, false)
+	if err != nil {
+		return nil, err
+	}
+	c.tier, c.reason, c.carry = Plain, reason, newPlain(c.ends)
+	return c, nil
+}
+
+func openGSO(p dataplane.Proxy) (*carrier, error) {
+	if err := trySegment(); err != nil {
+		return nil, err
+	}
+	c, err := openEnds(p, true)
+	if err != nil {
+		return nil, err
+	}
+	uso, err := setOffload(c.device)
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	c.tier, c.reason = GSO, "the kernel has all it takes"
+	if err := unix.SetsockoptInt(c.socket, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		c.reason = lack{"UDP_GRO, so that datagrams come one by one", err}.Error()
+	} else if !uso {
+		c.reason = "the kernel has all it takes but segmentation of UDP on TUN devices"
+	}
+	c.carry = newGSO(c.ends, uso)
+	return c, nil
+}
+
+func openEnds(p dataplane.Proxy, vnet bool) (*carrier, error) {
+	device, index, err := openQueue(p.Link, vnet)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := listen(p.Local)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(device))
+	}
+	e := &ends{device: device, socket: socket, vnet: vnet, letter: letter{port: p.Local.Port()}}
+	return &carrier{ends: e, index: index}, nil
+}
+
+// setOffload has the kernel leave to us what devices do: to cut large packets of
+// TCP, and of UDP where it can, and to compute checksums.
+func setOffload(device int) (uso bool, err error) {
+	if err := unix.IoctlSetPointerInt(device, unix.TUNSETVNETHDRSZ, proxy.VnetSize); err != nil {
+		return false, lack{"virtio-net headers on TUN devices", err}
+	}
+	const tcp = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO_ECN
+	const udp = unix.TUN_F_USO4 | unix.TUN_F_USO6 // the kernel wants both or none
+	if unix.IoctlSetInt(device, unix.TUNSETOFFLOAD, tcp|udp) == nil {
+		return true, nil
+	}
+	if err := unix.IoctlSetInt(device, unix.TUNSETOFFLOAD, tcp); err != nil {
+		return false, lack{"TCP segmentation on TUN devices", err}
+	}
+	return false, nil
+}
+
+// trySegment sends a message of two datagrams to itself.
+func trySegment() error {
+	const what = "UDP_SEGMENT"
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return lack{what, err}
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 8); err != nil {
+		return lack{what, err}
+	}
+	loopback := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := unix.Bind(fd, loopback); err != nil {
+		return lack{what, err}
+	}
+	self, err := unix.Getsockname(fd)
+	if err == nil {
+		err = unix.Sendto(fd, make([]byte, 16), 0, self)
+	}
+	if err != nil && !errors.Is(err, unix.ENETUNREACH) { // the loopback device may be down, which says nothing
+		return lack{what, err}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package tunnel
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+)
+
+// drop is a reason for which the kernel did not take a packet, beside those for
+// which package proxy does not offer it.
+type drop uint8
+
+const (
+	deviceRefused drop = iota // the device, most often because it is down
+	socketRefused             // the socket: no route, filtered, no buffer
+	drops         int  = iota
+)
+
+func (d drop) String() string {
+	if d == deviceRefused {
+		return "device_refused"
+	}
+	return "socket_refused"
+}
+
+// outcome is what became of an attempt to carry.
+type outcome uint8
+
+const (
+	dry     outcome = iota // there is nothing left
+	busy                   // there may be more
+	blocked                // the socket is full: nothing is lost, try again when it is not
+	ended                  // the device is gone
+)
+
+// tier carries packets, a batch a call.
+type tier interface {
+	receive(t *proxy.Table) outcome // from the socket to the device
+	send(t *proxy.Table) outcome    // from the device to the socket
+	demotion() string               // what it does not do any more, and why
+}
+
+// ends is what all tiers hold: the device, the socket, and what became of the
+// packets between them.
+type ends struct {
+	device, socket int
+	vnet           bool // the device has virtio-net headers
+	now            time.Time
+
+	path    proxy.Path
+	uncut   proxy.Counters // packets that the path let pass and that could not be cut
+	refused [drops]uint64
+
+	letter letter // for replies
+	whole  [proxy.VnetSize]byte
+
+	iovs [2]unix.Iovec
+}
+
+// begin is called before each batch.
+func (e *ends) begin(now time.Time) {
+	e.now = now
+	e.path.Tick(now)
+}
+
+// deliver writes one finished packet to the device.
+func (e *ends) deliver(packet []byte) outcome {
+	e.iovs[0], e.iovs[1] = iovec(e.whole[:]), iovec(packet)
+	if !e.vnet {
+		return e.written(writev(e.device, e.iovs[1:]))
+	}
+	return e.written(writev(e.device, e.iovs[:]))
+}
+
+// written counts what a write to the device came to.
+func (e *ends) written(errno unix.Errno) outcome {
+	switch errno {
+	case 0:
+	case unix.EBADFD:
+		return ended
+	default:
+		e.refused[deviceRefused]++
+	}
+	return busy
+}
+
+// take does what the path decides about a datagram, but for what is for the
+// device, which it returns.
+func (e *ends) take(t *proxy.Table, from *name, b []byte) []byte {
+	v := e.path.Receive(t, netip.AddrFrom4(from.Addr), b)
+	switch v.Action {
+	case proxy.Deliver:
+		return v.Packet
+	case proxy.Transmit:
+		e.reply(v.To, v.Packet)
+	}
+	return nil
+}
+
+// reply sends an ICMP error to a peer. It is worth no waiting.
+func (e *ends) reply(to netip.Addr, packet []byte) {
+	e.letter.address(to, packet)
+	if e.letter.send(e.socket) != 0 {
+		e.refused[socketRefused]++
+	}
+}

@@ -1,0 +1,16 @@
+package tunnel
+
+import "github.com/flanneld/flannel/core/proxy"
+
+// gso carries what the kernel joined or left whole, in both directions, of a
+// device with virtio-net headers.
+type gso struct {
+	*inbox
+	out *outbox
+}
+
+func newGSO(e *ends, uso bool) *gso { return &gso{inbox: newInbox(e, uso), out: newOutbox(e)} }
+
+func (g *gso) send(t *proxy.Table) outcome { return g.out.send(t) }
+
+func (g *gso) demotion() string { return g.out.post.demotion() }

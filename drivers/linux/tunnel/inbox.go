@@ -1,0 +1,106 @@
+package tunnel
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+)
+
+const (
+	inMessages = 16      // a call, each of up to 64 KiB; more do not pay
+	maxPieces  = 1024    // that writev takes
+	inSize     = 1 << 16 // of a message with UDP_GRO
+)
+
+// inbox takes from the socket what the kernel joined (UDP_GRO), and gives to the
+// device what it joins further.
+type inbox struct {
+	*ends
+	joiner  *proxy.Joiner
+	memory  []byte
+	froms   [inMessages]name
+	iovs    [inMessages]unix.Iovec
+	ctrls   [inMessages]control
+	msgs    [inMessages]unix.Mmsghdr
+	vnet    [proxy.VnetSize]byte
+	outIovs []unix.Iovec
+}
+
+func newInbox(e *ends, uso bool) *inbox {
+	in := &inbox{
+		ends: e, joiner: proxy.NewJoiner(uso),
+		memory:  make([]byte, inMessages*inSize),
+		outIovs: make([]unix.Iovec, 0, maxPieces),
+	}
+	for i := range in.msgs {
+		in.iovs[i] = iovec(in.buffer(i))
+		setIovs(&in.msgs[i].Hdr, in.iovs[i:i+1])
+	}
+	return in
+}
+
+func (in *inbox) buffer(i int) []byte { return in.memory[i*inSize : (i+1)*inSize] }
+
+func (in *inbox) receive(t *proxy.Table) outcome {
+	for i := range in.msgs {
+		h := &in.msgs[i].Hdr
+		setName(h, &in.froms[i])
+		h.Control = (*byte)(unsafe.Pointer(&in.ctrls[i]))
+		h.SetControllen(int(unsafe.Sizeof(in.ctrls[i])))
+	}
+	n, errno := recvmmsg(in.socket, in.msgs[:])
+	if errno != 0 {
+		return dry
+	}
+	for i := range in.msgs[:n] {
+		in.open(t, i)
+	}
+	if in.deliverJoined() == ended {
+		return ended
+	}
+	if n < inMessages {
+		return dry
+	}
+	return busy
+}
+
+// open gives the joiner the packets of a message that are for the device.
+func (in *inbox) open(t *proxy.Table, i int) {
+	m := &in.msgs[i]
+	rest := in.buffer(i)[:m.Len]
+	size := in.ctrls[i].segment(&m.Hdr)
+	if size == 0 {
+		size = len(rest)
+	}
+	for {
+		packet := in.take(t, &in.froms[i], rest[:min(size, len(rest))])
+		if packet != nil {
+			in.joiner.Add(packet)
+		}
+		if len(rest) <= size {
+			return
+		}
+		rest = rest[size:]
+	}
+}
+
+func (in *inbox) deliverJoined() outcome {
+	result := busy
+	for {
+		j, ok := in.joiner.Next()
+		if !ok {
+			return result
+		}
+		if result == ended { // let the joiner come to its end
+			continue
+		}
+		j.Vnet.Put(&in.vnet)
+		in.outIovs = append(in.outIovs[:0], iovec(in.vnet[:]))
+		for _, p := range j.Pieces {
+			in.outIovs = append(in.outIovs, iovec(p))
+		}
+		result = in.written(writev(in.device, in.outIovs))
+	}
+}

@@ -1,0 +1,136 @@
+package tunnel
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+)
+
+const (
+	// outEnough bytes are sent in one call, or less when the device is dry. To
+	// read on would let the first of them wait, and push them out of the cache.
+	outEnough = 120 << 10
+	// outRead is what one read of the device can be, and outMemory holds what is
+	// enough and one more.
+	outRead   = proxy.VnetSize + maxPacket
+	outMemory = outEnough + outRead
+	// outPackets bounds the datagrams of one call, and thereby all tables.
+	outPackets = 1024
+)
+
+// outPacket is one that the path gave to a peer, in one piece or two.
+type outPacket struct {
+	to    netip.Addr
+	size  int
+	iov   int // its first
+	parts int
+}
+
+// outbox takes from the device what the kernel left whole, and cuts it into
+// packets: small headers of our making, and payloads that lie where the device's
+// read put them. What it cut, its post sends.
+type outbox struct {
+	*ends
+	memory   []byte
+	used     int
+	splitter proxy.Splitter
+	to       netip.Addr // of the packet being split
+	more     bool       // the splitter is not done
+	arena    []byte
+	headers  []byte // what is left of the arena
+
+	packets []outPacket
+	iovs    []unix.Iovec
+	post    *post
+}
+
+func newOutbox(e *ends) *outbox {
+	return &outbox{
+		ends:    e,
+		memory:  make([]byte, outMemory),
+		arena:   make([]byte, outPackets*proxy.MaxSegmentHeader),
+		packets: make([]outPacket, 0, outPackets),
+		iovs:    make([]unix.Iovec, 0, 2*outPackets),
+		post:    newPost(e),
+	}
+}
+
+func (o *outbox) send(t *proxy.Table) outcome {
+	if !o.post.flush() {
+		return blocked
+	}
+	result := o.fill(t)
+	o.post.begin(o.packets, o.iovs)
+	if !o.post.flush() {
+		return blocked
+	}
+	return result
+}
+
+// fill collects packets until there are enough, or no more.
+func (o *outbox) fill(t *proxy.Table) outcome {
+	o.packets, o.iovs, o.headers = o.packets[:0], o.iovs[:0], o.arena
+	if !o.more {
+		o.used = 0
+	}
+	for {
+		if !o.split() || o.used >= outEnough {
+			return busy
+		}
+		if result := o.fetch(t); result != busy {
+			return result
+		}
+	}
+}
+
+// fetch reads one packet, whole or still to be cut, and does what the path
+// decides about it, but for what is for a peer, which it leaves to the splitter.
+func (o *outbox) fetch(t *proxy.Table) outcome {
+	b := o.memory[o.used : o.used+outRead]
+	n, errno := read(o.device, b)
+	switch {
+	case errno == unix.EBADFD:
+		return ended
+	case errno != 0 || n < proxy.VnetSize:
+		return dry
+	}
+	vnet := proxy.ParseVnet((*[proxy.VnetSize]byte)(b))
+	switch v := o.path.Send(t, b[proxy.VnetSize:n], vnet); v.Action {
+	case proxy.Deliver:
+		return o.deliver(v.Packet)
+	case proxy.Transmit:
+		if reason := o.splitter.Start(v.Packet, vnet); reason != proxy.Passed {
+			o.uncut[reason]++
+			return busy
+		}
+		o.to, o.more = v.To, true
+		o.used += n
+	}
+	return busy
+}
+
+// split makes packets of what was read, and reports whether there is room for
+// more. Without room it goes on at the next call.
+func (o *outbox) split() bool {
+	for o.more {
+		if len(o.packets) == outPackets {
+			return false
+		}
+		s, ok := o.splitter.Next(o.headers)
+		if !ok {
+			o.more = false
+			break
+		}
+		p := outPacket{to: o.to, size: len(s.Header) + len(s.Payload), iov: len(o.iovs), parts: 1}
+		o.iovs = append(o.iovs, iovec(s.Header))
+		if len(s.Payload) > 0 {
+			o.headers = o.headers[len(s.Header):]
+			o.iovs = append(o.iovs, iovec(s.Payload))
+			p.parts = 2
+		}
+		o.packets = append(o.packets, p)
+	}
+	return true
+}

@@ -1,0 +1,170 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/proxy"
+)
+
+// reportTime is how often a loop that has no rest says how it is.
+const reportTime = 100 * time.Millisecond
+
+// Tunnel is a running packet path.
+type Tunnel struct {
+	index int // of the device
+	stop  int // an eventfd: the loop ends when it is written to
+	done  chan struct{}
+	table atomic.Pointer[proxy.Table]
+
+	// changed is called by the loop when it ends or does something less than
+	// before.
+	changed func()
+
+	mu      sync.Mutex
+	running report
+}
+
+// report is how a loop is.
+type report struct {
+	tier     Tier
+	reason   string
+	demotion string
+	path     proxy.Counters
+	refused  [drops]uint64
+}
+
+// Open starts to carry packets between the TUN device and the socket that p
+// names, by the best tier that p allows and that works. The device must exist.
+func Open(p dataplane.Proxy, table *proxy.Table, changed func()) (*Tunnel, error) {
+	c, err := choose(p)
+	if err != nil {
+		return nil, err
+	}
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make eventfd: %w", err), c.close())
+	}
+	t := &Tunnel{index: c.index, stop: stop, done: make(chan struct{}), changed: changed}
+	t.running = report{tier: c.tier, reason: c.reason}
+	t.table.Store(table)
+	go t.run(c)
+	return t, nil
+}
+
+// Close ends the loop and lets go of the device, which stays, and the socket.
+func (t *Tunnel) Close() error {
+	var one [8]byte
+	one[0] = 1 // anything but zero, in either order of bytes
+	_, err := unix.Write(t.stop, one[:])
+	<-t.done
+	return errors.Join(err, unix.Close(t.stop))
+}
+
+// Index is the device's. Another device of its name is not this tunnel's.
+func (t *Tunnel) Index() int { return t.index }
+
+// Alive reports whether packets are carried. They are not once the device is
+// gone, which ends the tunnel but for closing it.
+func (t *Tunnel) Alive() bool {
+	select {
+	case <-t.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Table returns what the tunnel goes by, and SetTable changes it, from one
+// packet to the next.
+func (t *Tunnel) Table() *proxy.Table { return t.table.Load() }
+
+// SetTable implements what Table says.
+func (t *Tunnel) SetTable(table *proxy.Table) { t.table.Store(table) }
+
+// Running says how the tunnel carries packets and which it did not, as of a
+// moment ago.
+func (t *Tunnel) Running() dataplane.Running {
+	t.mu.Lock()
+	r := t.running
+	t.mu.Unlock()
+	reason := r.reason
+	if r.demotion != "" {
+		reason += "; " + r.demotion
+	}
+	out := dataplane.Running{Tier: string(r.tier), Reason: reason, Drops: map[string]uint64{}}
+	for i, n := range r.path {
+		if why := proxy.Reason(i); n > 0 && why != proxy.Passed {
+			out.Drops[why.String()] = n
+		}
+	}
+	for i, n := range r.refused {
+		if n > 0 {
+			out.Drops[drop(i).String()] = n
+		}
+	}
+	return out
+}
+
+// run is the loop: what has arrived first, so that what the kernel answers to it
+// is read in the same turn.
+func (t *Tunnel) run(c *carrier) {
+	defer t.end(c)
+	w := newWaiter(c.device, c.socket, t.stop)
+	reported := time.Now()
+	for {
+		now := time.Now()
+		if now.Sub(reported) > reportTime {
+			t.report(c)
+			reported = now
+		}
+		c.begin(now)
+		table := t.table.Load()
+		in := c.carry.receive(table)
+		out := c.carry.send(table)
+		if in == ended || out == ended {
+			return
+		}
+		if in == busy || out == busy {
+			continue
+		}
+		w.want(out == blocked)
+		if !w.short() {
+			t.report(c)
+			reported = now
+			if err := w.long(); err != nil {
+				return
+			}
+		}
+		if w.gone() || w.stopped() {
+			return
+		}
+	}
+}
+
+// report tells others how the loop is.
+func (t *Tunnel) report(c *carrier) {
+	demotion := c.carry.demotion()
+	t.mu.Lock()
+	r := &t.running
+	news := r.demotion != demotion
+	r.demotion, r.refused, r.path = demotion, c.refused, c.path.Counters()
+	r.path.Add(c.uncut)
+	t.mu.Unlock()
+	if news {
+		t.changed()
+	}
+}
+
+func (t *Tunnel) end(c *carrier) {
+	t.report(c)
+	_ = c.close() // nothing is lost by descriptors that hold nothing back
+	close(t.done)
+	t.changed()
+}
