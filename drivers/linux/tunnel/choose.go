@@ -133,15 +133,18 @@ func trySegment() error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, 8); err != nil {
 		return lack{what, err}
 	}
-	loopback := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
-	if err := unix.Bind(fd, loopback); err != nil {
-		return lack{what, err}
+	err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // the loopback device is down: there is nothing to try it with
+		return nil
 	}
-	self, err := unix.Getsockname(fd)
+	var self unix.Sockaddr
+	if err == nil {
+		self, err = unix.Getsockname(fd)
+	}
 	if err == nil {
 		err = unix.Sendto(fd, make([]byte, 16), 0, self)
 	}
-	if err != nil && !errors.Is(err, unix.ENETUNREACH) { // the loopback device may be down, which says nothing
+	if err != nil {
 		return lack{what, err}
 	}
 	return nil

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+// options say what to measure.
+type options struct {
+	rounds  int
+	time    time.Duration // of one measurement
+	ways    []string
+	wires   []string
+	paths   []string
+	loads   []string
+	profile string
+	verbose bool
+}
+
+func main() {
+	if len(os.Args) > 1 {
+		if role, ok := roles[os.Args[1]]; ok {
+			exit(role(os.Args[2:]))
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(run(ctx, parse()))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/udp:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func parse() options {
+	var o options
+	list := func(into *[]string, name, all, usage string) {
+		*into = strings.Split(all, ",")
+		flag.Func(name, usage+" (default "+all+")", func(s string) error { *into = strings.Split(s, ","); return nil })
+	}
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
+	flag.DurationVar(&o.time, "time", time.Second, "of one measurement")
+	list(&o.ways, "ways", "raw,vxlan,plain,gso", "ways to carry packets")
+	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
+	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
+	list(&o.loads, "loads", "tcp1,tcp8,small,rtt", "what to carry")
+	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the processes that carry packets")
+	flag.BoolVar(&o.verbose, "v", false, "print each measurement")
+	flag.Parse()
+	return o
+}
+
+// run builds all ways, measures them in turns, and prints.
+func run(ctx context.Context, o options) (err error) {
+	var worlds []*world
+	defer func() {
+		for _, w := range worlds {
+			w.close()
+		}
+	}()
+	for _, way := range o.ways {
+		w, err := build(way, o.profile)
+		if err != nil {
+			return fmt.Errorf("build %s: %w", way, err)
+		}
+		worlds = append(worlds, w)
+	}
+	results := table{}
+	for round := range o.rounds {
+		for _, wire := range o.wires {
+			for _, w := range worlds {
+				if err := w.setOffload(wire == "offload"); err != nil {
+					return err
+				}
+			}
+			for _, path := range o.paths {
+				for _, load := range o.loads {
+					for _, w := range worlds {
+						r, err := w.measure(ctx, path, load, o.time)
+						if err != nil {
+							return fmt.Errorf("round %d: %s over %s, %s, wire %s: %w", round, load, w.way, path, wire, err)
+						}
+						if o.verbose {
+							fmt.Println(wire, path, load, w.way, r)
+						}
+						results.add(key{wire, path, load, w.way}, r)
+					}
+				}
+			}
+		}
+	}
+	for _, w := range worlds {
+		fmt.Printf("%s: %s\n", w.way, w.said)
+	}
+	results.print(os.Stdout, o)
+	return nil
+}
