@@ -51,7 +51,7 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 			packet[6] = c.fragment
 			packets := cut(t, packet, vnet)
 			want := cut(t, lowered(packet), vnet)
-			for _, out := range []tunnel{w.plain, w.offload} {
+			for _, out := range []tunFile{w.plain, w.offload} {
 				w.routeTo(t, out)
 				w.write(t, packets)
 				var got [][]byte
@@ -109,8 +109,8 @@ func cut(t *testing.T, packet []byte, vnet proxy.Vnet) (packets [][]byte) {
 	return packets
 }
 
-// tunnel is a TUN device and its name.
-type tunnel struct {
+// tunFile is a TUN device and its name.
+type tunFile struct {
 	name string
 	*os.File
 	vnet bool
@@ -119,7 +119,7 @@ type tunnel struct {
 // tunnels are a host that routes, with a device to write to and two to read from.
 type tunnels struct {
 	*linuxtest.Host
-	in, plain, offload tunnel
+	in, plain, offload tunFile
 }
 
 func newTunnels(t *testing.T) *tunnels {
@@ -133,14 +133,14 @@ func newTunnels(t *testing.T) *tunnels {
 			t.Error(err)
 		}
 	})
-	w := &tunnels{Host: h, in: tunnel{name: "in", vnet: true}, plain: tunnel{name: "plain"}, offload: tunnel{name: "offload", vnet: true}}
+	w := &tunnels{Host: h, in: tunFile{name: "in", vnet: true}, plain: tunFile{name: "plain"}, offload: tunFile{name: "offload", vnet: true}}
 	var made error
 	done := make(chan struct{})
 	go func() { // the thread is in the host's namespace and ends with the goroutine
 		defer close(done)
 		runtime.LockOSThread()
 		made = errors.Join(netns.Set(h.NS), os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
-		for _, d := range []*tunnel{&w.in, &w.plain, &w.offload} {
+		for _, d := range []*tunFile{&w.in, &w.plain, &w.offload} {
 			if made == nil {
 				made = d.open()
 			}
@@ -153,7 +153,7 @@ func newTunnels(t *testing.T) *tunnels {
 	if made != nil {
 		t.Fatal(made)
 	}
-	for _, d := range []tunnel{w.in, w.plain, w.offload} {
+	for _, d := range []tunFile{w.in, w.plain, w.offload} {
 		t.Cleanup(func() { d.Close() })
 		l, err := h.LinkByName(d.name)
 		if err != nil {
@@ -169,7 +169,7 @@ func newTunnels(t *testing.T) *tunnels {
 }
 
 // open makes the device, in the namespace of the thread.
-func (d *tunnel) open() error {
+func (d *tunFile) open() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -190,9 +190,9 @@ func (d *tunnel) open() error {
 	return err
 }
 
-func (w *tunnels) routeTo(t *testing.T, d tunnel) { w.route(t, "10.5.2.0/24", d) }
+func (w *tunnels) routeTo(t *testing.T, d tunFile) { w.route(t, "10.5.2.0/24", d) }
 
-func (w *tunnels) route(t *testing.T, to string, d tunnel) {
+func (w *tunnels) route(t *testing.T, to string, d tunFile) {
 	t.Helper()
 	l, err := w.LinkByName(d.name)
 	if err != nil {
@@ -227,7 +227,7 @@ func (w *tunnels) write(t *testing.T, packets [][]byte) {
 
 // read returns the next IPv4 packet from the device, cut if the kernel left that
 // to us.
-func (d tunnel) read(t *testing.T) [][]byte {
+func (d tunFile) read(t *testing.T) [][]byte {
 	t.Helper()
 	b := make([]byte, 1<<17)
 	for {
