@@ -34,3 +34,22 @@ func cutOf(ip []byte, header int, v Vnet) (cut, Reason) {
 	}
 	return c, Passed
 }
+
+// checksumFits reports whether the kernel left a checksum to be completed that
+// lies behind the IPv4 header and within the packet.
+func checksumFits(ip []byte, header int, v Vnet) bool {
+	return int(v.CsumStart) >= header && int(v.CsumStart)+int(v.CsumOffset)+2 <= len(ip)
+}
+
+// wireSize checks what the kernel says beside a packet, and returns the size of
+// the largest packet that is to be made of it.
+func wireSize(ip []byte, header int, v Vnet) (int, Reason) {
+	if v.GSOType != VnetGSONone {
+		c, reason := cutOf(ip, header, v)
+		return min(len(ip), c.header+c.size), reason
+	}
+	if v.Flags&VnetNeedsCsum != 0 && !checksumFits(ip, header, v) {
+		return 0, BadOffload
+	}
+	return len(ip), Passed
+}

@@ -51,13 +51,9 @@ func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 	if reason != Passed {
 		return p.drop(reason)
 	}
-	size := len(ip)
-	if vnet.GSOType != VnetGSONone {
-		c, reason := cutOf(ip, header, vnet)
-		if reason != Passed {
-			return p.drop(reason)
-		}
-		size = min(size, c.header+c.size)
+	size, reason := wireSize(ip, header, vnet)
+	if reason != Passed {
+		return p.drop(reason)
 	}
 	if ip[8] <= 1 {
 		return p.deliverError(t, ip, header, TTL, timeExceeded)

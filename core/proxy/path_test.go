@@ -126,6 +126,10 @@ func TestSend(t *testing.T) {
 		{what: "1473 bytes", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255)), reason: TooBig},
 		{what: "1473 bytes, DF", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255), set(6, 0x40, 0)), action: Deliver, reason: TooBig, error: []byte{3, 4}},
 		{what: "a type of no IPv4", packet: datagram(a, b), vnet: Vnet{GSOType: 4, GSOSize: 10}, reason: BadOffload},
+		{what: "a size for another protocol", packet: datagram(a, b), vnet: Vnet{GSOType: VnetGSOTCPv4, GSOSize: 10}, reason: BadOffload},
+		{what: "a checksum in the header", packet: datagram(a, b), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 19, CsumOffset: 6}, reason: BadOffload},
+		{what: "a checksum behind the end", packet: datagram(a, b, pad(5)), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 19}, reason: BadOffload},
+		{what: "a checksum at the end", packet: datagram(a, b, pad(5)), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 18}, action: Transmit, to: nodeB},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			was := append([]byte(nil), c.packet...)

@@ -40,7 +40,8 @@ type Splitter struct {
 }
 
 // Start takes the packet of a verdict to transmit, and what the kernel said with
-// it. A reason other than Passed means that the two do not fit.
+// it. A reason other than Passed means that the two do not fit, which [Path.Send]
+// has seen before: what that let pass, fits.
 func (s *Splitter) Start(packet []byte, v Vnet) Reason {
 	header := int(packet[0]&15) * 4
 	*s = Splitter{packet: packet}
@@ -74,16 +75,15 @@ func (s *Splitter) startWhole(header int, v Vnet) Reason {
 	if v.Flags&VnetNeedsCsum == 0 {
 		return Passed
 	}
-	start, field := int(v.CsumStart), int(v.CsumStart)+int(v.CsumOffset)
-	if start < header || field+2 > len(s.packet) {
+	if !checksumFits(s.packet, header, v) {
 		s.done = true
 		return BadOffload
 	}
-	check := ^sum(s.packet[start:])
+	check := ^sum(s.packet[v.CsumStart:])
 	if check == 0 && s.packet[9] == protoUDP {
 		check = 0xffff // 0 means that there is none
 	}
-	binary.BigEndian.PutUint16(s.packet[field:], check)
+	binary.BigEndian.PutUint16(s.packet[v.CsumStart+v.CsumOffset:], check)
 	return Passed
 }
 
