@@ -95,16 +95,25 @@ func (f *fib) add(r *route, only bool) error {
 	return nil
 }
 
-// replace puts a route in the place of the first of its metric, or adds it. If
-// it stands further behind, it leaves that place.
+// replace puts a route in the place of another of its metric, or adds it. With
+// IPv4 that is the first, and the route leaves the place further behind where
+// it may have stood. With IPv6 it is the first that is of its kind, with a
+// gateway or without, and only in want of that the first.
 func (f *fib) replace(r *route) error {
 	list := f.byDst[r.dst]
-	first := slices.IndexFunc(list, func(o *route) bool { return o.metric == r.metric })
-	if first < 0 {
+	at := slices.IndexFunc(list, func(o *route) bool {
+		return o.metric == r.metric && (f.family == cidr.V4 || o.via.IsValid() == r.via.IsValid())
+	})
+	if at < 0 {
+		at = slices.IndexFunc(list, func(o *route) bool { return o.metric == r.metric })
+	}
+	if at < 0 {
 		return f.add(r, true)
 	}
-	list[first] = r
-	f.removeAt(r.dst, func(o *route) bool { return o != r && o.same(r) })
+	list[at] = r
+	if f.family == cidr.V4 {
+		f.removeAt(r.dst, func(o *route) bool { return o != r && o.same(r) })
+	}
 	return nil
 }
 
