@@ -29,6 +29,8 @@ type Node struct {
 	segment  *segment
 	underlay [2]netip.Prefix   // addresses of the uplink, by family
 	proc     *netspace.Process // the latest; nil before the first Start
+	second   *netspace.Process // one too many; see StartSecond
+	trap     *trap             // see KillAtChange
 	made     int               // pods ever made, for the names of their devices
 }
 
@@ -82,26 +84,33 @@ func (n *Node) args(extra []string) []string {
 }
 
 // Start starts the daemon and does not wait for it. What it logs is added to Log.
-func (n *Node) Start(extra ...string) error {
+func (n *Node) Start(extra ...string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("node %s: start: it runs already", n.Name)
 	}
-	log, err := os.OpenFile(n.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if n.proc, err = n.launch(n.LogFile(), extra); err == nil && n.trap != nil {
+		n.trap.prey.Store(n.proc)
+	}
+	return err
+}
+
+// launch starts a flanneld on the node that writes to the log.
+func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error) {
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", n.Name, err)
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	defer log.Close() // the daemon has its own copy
 	daemon, err := filepath.Abs(n.lab.Options.Daemon)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", n.Name, err)
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	proc, err := n.space.Start(&exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}})
 	if err != nil {
-		return fmt.Errorf("node %s: %w", n.Name, err)
+		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.proc = proc
-	return nil
+	return proc, nil
 }
 
 // Running reports whether the daemon runs, paused or not.
@@ -197,9 +206,13 @@ func (n *Node) Ready(ctx context.Context) (bool, error) {
 
 // Get asks the daemon's health listener for a path.
 func (n *Node) Get(ctx context.Context, path string) (status int, body string, err error) {
+	return n.get(ctx, healthPort, path)
+}
+
+func (n *Node) get(ctx context.Context, port int, path string) (status int, body string, err error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) { return n.Dial(ctx, network, addr) }}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", healthPort, path), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return 0, "", fmt.Errorf("node %s: %w", n.Name, err)
 	}

@@ -33,6 +33,9 @@ func (l *link) addAddr(p netip.Prefix) error {
 	return nil
 }
 
+// isLocal reports whether an address is one of the host's.
+func (s *stack) isLocal(a netip.Addr) bool { return len(s.local[a]) > 0 }
+
 // has reports whether an address is one of the link's.
 func (l *link) has(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs[cidr.FamilyOf(a)], func(o address) bool { return o.prefix.Addr() == a })
@@ -67,7 +70,9 @@ func (l *link) insertAddr(p netip.Prefix) address {
 		}
 	}
 	l.addrs[f] = slices.Insert(list, at, a)
-	l.stack.local[p.Addr()]++
+	if homes := l.stack.local[p.Addr()]; !slices.Contains(homes, l) {
+		l.stack.local[p.Addr()] = append(homes, l)
+	}
 	return a
 }
 
@@ -79,10 +84,15 @@ func (l *link) forgetAddr(p netip.Prefix) {
 	if len(l.addrs[f]) == n {
 		return
 	}
-	s := l.stack
-	if s.local[p.Addr()]--; s.local[p.Addr()] == 0 {
-		delete(s.local, p.Addr())
+	if l.has(p.Addr()) { // with another prefix length
+		return
 	}
+	s := l.stack
+	if len(s.local[p.Addr()]) == 1 {
+		delete(s.local, p.Addr())
+		return
+	}
+	s.local[p.Addr()] = slices.DeleteFunc(s.local[p.Addr()], func(o *link) bool { return o == l })
 }
 
 // delAddr removes an address with what hangs on it. IPv4: its secondaries,

@@ -193,11 +193,9 @@ func (s *stack) behind(o dataplane.Route) (*link, error) {
 	case o.OnLink:
 		return nil, fmt.Errorf("gateway %s for a destination on the link: %w", o.Via, driver.ErrInvalid)
 	}
-	if s.local[o.Via] > 0 {
-		for _, l := range s.links {
-			if l.has(o.Via) && (l.up || f == cidr.V4) { // IPv6 addresses kept on a link that is down are asleep
-				return l, nil
-			}
+	for _, l := range s.local[o.Via] {
+		if l.up || f == cidr.V4 { // IPv6 addresses kept on a link that is down are asleep
+			return l, nil
 		}
 	}
 	l := s.gatewayLink(f, o.Via, nil)
@@ -255,7 +253,7 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 // the link's own addresses, and for a destination on the link nothing else;
 // IPv6 wants even an on-link gateway to be behind no other link.
 func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error {
-	ours := s.local[h.via] > 0
+	ours := s.isLocal(h.via)
 	switch {
 	case ours && (f == cidr.V6 || h.onlink):
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)

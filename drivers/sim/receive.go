@@ -36,7 +36,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 	switch {
 	case !s.fromWhereItMay(l, h.src):
 		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
-	case s.local[h.dst] > 0:
+	case s.isLocal(h.dst):
 		s.deliver(h, payload, p)
 	case !s.forwards(l, h.family()):
 		s.drop(p, DropNotMine, h.dst.String()+" dev "+l.name)

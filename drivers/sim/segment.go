@@ -163,7 +163,7 @@ func (g *Segment) withMAC(mac dataplane.MAC, from *Wire) *Wire {
 func (w *Wire) attached() bool { return w.link.wire == w }
 
 func (l *link) answers(ip netip.Addr) bool {
-	if !l.up || !l.carrier || l.stack.local[ip] == 0 {
+	if !l.up || !l.carrier || !l.stack.isLocal(ip) {
 		return false
 	}
 	return ip.Is4() || l.has(ip)

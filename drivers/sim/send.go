@@ -26,7 +26,7 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 	}
 	s.ipID++
 	h.id = s.ipID
-	if s.local[h.dst] > 0 {
+	if s.isLocal(h.dst) {
 		s.deliver(h, payload, p)
 		return
 	}
@@ -147,7 +147,7 @@ func (s *stack) refuse(why Drop, detail string, m icmpMessage, packet []byte, p 
 		inner, err := parseICMP(&h, payload)
 		quiet = err != nil && !h.more || inner.kind.isError() || inner.kind == icmpOther
 	}
-	if quiet || s.local[h.src] > 0 {
+	if quiet || s.isLocal(h.src) {
 		s.drop(p, why, detail)
 		return
 	}
@@ -168,7 +168,7 @@ func (s *stack) refuse(why Drop, detail string, m icmpMessage, packet []byte, p 
 // sourceFor is the source address of packets of our own to a destination: what
 // the route prefers, an address of its link, or any other global one.
 func (s *stack) sourceFor(dst netip.Addr) netip.Addr {
-	if s.local[dst] > 0 {
+	if s.isLocal(dst) {
 		return dst
 	}
 	r := s.fibs[cidr.FamilyOf(dst)].lookup(dst)

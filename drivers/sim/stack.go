@@ -14,9 +14,9 @@ import (
 type stack struct {
 	world   *World
 	name    string
-	links   []*link // by index
-	lastIdx int     // indexes only grow
-	local   map[netip.Addr]int
+	links   []*link                // by index
+	lastIdx int                    // indexes only grow
+	local   map[netip.Addr][]*link // who has an address, in the order in which they got it
 	fibs    [2]fib
 	sysctls map[string]string
 
@@ -29,7 +29,7 @@ func newStack(w *World, name string) *stack {
 	s := &stack{
 		world:   w,
 		name:    name,
-		local:   map[netip.Addr]int{},
+		local:   map[netip.Addr][]*link{},
 		fibs:    [2]fib{newFIB(cidr.V4), newFIB(cidr.V6)},
 		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", sysctlKeep6: "0", sysctlRPFilter: "0"},
 		pmtu:    map[netip.Addr]pathMTU{},

@@ -32,7 +32,7 @@ func (l *link) encapsulate(frame []byte, p *Probe) {
 	}
 	r := s.fibs[cidr.FamilyOf(entry.dst)].lookup(entry.dst)
 	switch {
-	case s.local[entry.dst] > 0:
+	case s.isLocal(entry.dst):
 	case r == nil || r.link == nil:
 		s.drop(p, noRoute(r), "outer "+entry.dst.String())
 		return
@@ -40,7 +40,7 @@ func (l *link) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropLoop, fmt.Sprintf("outer %s dev %s", entry.dst, l.name))
 		return
 	}
-	if !src.IsValid() || src.Is4() && s.local[src] == 0 {
+	if !src.IsValid() || src.Is4() && !s.isLocal(src) {
 		s.drop(p, DropBadSource, src.String())
 		return
 	}

@@ -28,7 +28,7 @@ func (w *Wire) denies(from *Wire, frame []byte) bool {
 	}
 	h, _, err := parseIP(frame[etherLen:])
 	return slices.ContainsFunc(w.deny, func(s *stack) bool {
-		return from.link.stack == s || err == nil && s.local[h.src] > 0
+		return from.link.stack == s || err == nil && s.isLocal(h.src)
 	})
 }
 

@@ -1,0 +1,54 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// secondHealthPort is where a second daemon serves health: it must say so, or
+// it would end because the first has the port.
+const secondHealthPort = healthPort + 1
+
+// StartSecond starts another daemon on the node with the same files, by
+// mistake, and waits until it is ready: before that it has done nothing yet.
+func (n *Node) StartSecond(ctx context.Context) (err error) {
+	if n.second != nil && n.second.State() == nil {
+		return fmt.Errorf("node %s: start a second daemon: it runs already", n.Name)
+	}
+	if n.second, err = n.launch(n.file("second.log"), []string{fmt.Sprintf("--healthz-port=%d", secondHealthPort)}); err != nil {
+		return err
+	}
+	return n.Await(ctx, "the second daemon to be ready", func() (bool, error) {
+		if state := n.second.State(); state != nil {
+			return false, fmt.Errorf("node %s: the second daemon ended: %v", n.Name, state)
+		}
+		status, _, err := n.get(ctx, secondHealthPort, "/readyz")
+		return err == nil && status == http.StatusOK, nil
+	})
+}
+
+// EndSecond ends the second daemon at once, if there is one, and starts the
+// first anew: it cannot know what the other left in its files.
+func (n *Node) EndSecond() error {
+	if n.second == nil {
+		return nil
+	}
+	if err := n.killSecond(); err != nil || !n.Running() {
+		return err
+	}
+	return errors.Join(n.Kill(), n.Start())
+}
+
+func (n *Node) killSecond() error {
+	if n.second == nil {
+		return nil
+	}
+	second := n.second
+	n.second = nil
+	if err := second.Kill(); err != nil {
+		return fmt.Errorf("node %s: the second daemon: %w", n.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package harness
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/harness/internal/netspace"
+)
+
+// trap kills a daemon in the middle of what it does to its kernel.
+type trap struct {
+	socket *nl.NetlinkSocket // what the kernel tells of its changes
+	prey   atomic.Pointer[netspace.Process]
+}
+
+// changes are the groups of rtnetlink that tell of what flanneld changes.
+var changes = [...]uint{
+	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
+	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+}
+
+// KillAtChange lets the daemon die when the kernel of the node has told of so
+// many changes from now on, if it runs, or else from its next start on. What
+// becomes of neighbours by themselves does not count. The daemon may get some
+// steps further before it is dead. 0 calls it off.
+func (n *Node) KillAtChange(count int) error {
+	if n.trap != nil {
+		n.trap.socket.Close()
+		n.trap = nil
+	}
+	if count == 0 {
+		return nil
+	}
+	t := &trap{}
+	err := n.Do(func() (err error) {
+		t.socket, err = nl.Subscribe(unix.NETLINK_ROUTE, changes[:]...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("node %s: listen to its kernel: %w", n.Name, err)
+	}
+	if n.Running() {
+		t.prey.Store(n.proc)
+	}
+	n.trap = t
+	go t.wait(count)
+	return nil
+}
+
+// wait counts the changes while there is a daemon. It ends with the socket.
+func (t *trap) wait(left int) {
+	defer t.socket.Close()
+	for {
+		messages, _, err := t.socket.Receive()
+		prey := t.prey.Load()
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // more than it can tell of: that is enough
+			left = 0
+		case err != nil: // called off
+			return
+		}
+		for _, m := range messages {
+			if prey != nil && !ofItself(m.Header.Type, m.Data) {
+				left--
+			}
+		}
+		if left <= 0 && prey != nil {
+			_ = prey.Kill() // whoever waits for the end sees that there is none
+			return
+		}
+	}
+}
+
+// ofItself reports whether a change is of a neighbour that nobody has set.
+func ofItself(kind uint16, data []byte) bool {
+	const stateAt = 8 // in struct ndmsg
+	if kind != unix.RTM_NEWNEIGH && kind != unix.RTM_DELNEIGH || len(data) < stateAt+2 {
+		return false
+	}
+	return binary.NativeEndian.Uint16(data[stateAt:])&unix.NUD_PERMANENT == 0
+}

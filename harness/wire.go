@@ -1,0 +1,114 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Disturbance is what a segment does to packets on their way. The kernel
+// decides on each by itself; those that are lost vanish without a word.
+type Disturbance struct {
+	Loss float64 // probability
+	MTU  int     // larger packets vanish; 0: none do
+}
+
+// Disturb sets what becomes of packets on the node's cable, in both directions,
+// in place of what was set before.
+func (n *Node) Disturb(ctx context.Context, d Disturbance) error {
+	cable := []string{"iifname " + quote(n.Name), "oifname " + quote(n.Name)}
+	return n.segment.filter(ctx, "wire-"+n.Name, d.rules(cable))
+}
+
+// DisturbSegment is Disturb for all of a segment, by its number from 0.
+func (l *Lab) DisturbSegment(ctx context.Context, segment int, d Disturbance) error {
+	if segment < 0 || segment >= len(l.segments) {
+		return fmt.Errorf("disturb segment %d: there are %d", segment, len(l.segments))
+	}
+	return l.segments[segment].filter(ctx, "wire", d.rules([]string{""}))
+}
+
+// outOf is in how many parts nftables is told a probability.
+const outOf = 1_000_000
+
+// rules are those that drop what is disturbed of what matches.
+func (d Disturbance) rules(matches []string) []string {
+	var rules []string
+	for _, m := range matches {
+		if d.MTU > 0 {
+			rules = append(rules, fmt.Sprintf("%s meta length > %d drop", m, d.MTU))
+		}
+		if d.Loss > 0 {
+			rules = append(rules, fmt.Sprintf("%s numgen random mod %d < %d drop", m, outOf, int(d.Loss*outOf)))
+		}
+	}
+	return rules
+}
+
+// PartFrom keeps the packets of another node from reaching this one, or ends
+// that. Those to the other still do, and so does what the two need to resolve
+// each other's addresses: a real Ethernet without it would fail both ways.
+func (n *Node) PartFrom(ctx context.Context, other *Node, on bool) error {
+	name := "part-" + other.Name + "-" + n.Name
+	if !on {
+		return n.segment.filter(ctx, name, nil)
+	}
+	port := "oifname " + quote(n.Name)
+	rules := []string{port + " icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"}
+	for _, f := range n.lab.families() {
+		key := [2]string{"ip", "ip6"}[f]
+		rules = append(rules, fmt.Sprintf("%s %s saddr %s drop", port, key, other.Underlay(f).Addr()))
+	}
+	link, err := other.link(uplink)
+	if err != nil {
+		return err
+	}
+	rules = append(rules, fmt.Sprintf("%s ether saddr %s ether type { ip, ip6 } drop", port, link.Attrs().HardwareAddr))
+	return n.segment.filter(ctx, name, rules)
+}
+
+// filter puts rules on what the segment forwards, under a name; without rules
+// it takes away what was there.
+func (s *segment) filter(ctx context.Context, name string, rules []string) error {
+	// That what is deleted exists is seen to first: older kernels have no
+	// "destroy".
+	script := []string{"add table bridge " + name, "delete table bridge " + name}
+	if len(rules) > 0 {
+		script = append(script, "add table bridge "+name,
+			"add chain bridge "+name+" forward { type filter hook forward priority 0; }")
+	}
+	for _, rule := range rules {
+		script = append(script, "add rule bridge "+name+" forward "+rule)
+	}
+	if err := s.sw.nft(ctx, strings.Join(script, "\n")); err != nil {
+		return fmt.Errorf("segment %d: %s: %w", s.index, name, err)
+	}
+	return nil
+}
+
+// nft runs a script of nftables inside the host.
+func (h *Host) nft(ctx context.Context, script string) error {
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		return fmt.Errorf("%w: install the package nftables", err)
+	}
+	var said strings.Builder
+	p, err := h.space.Start(&exec.Cmd{Path: path, Args: []string{"nft", "-f", "-"}, Stdin: strings.NewReader(script + "\n"),
+		Stdout: &said, Stderr: &said})
+	if err != nil {
+		return err
+	}
+	state, err := p.Wait(ctx)
+	if err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	if !state.Success() {
+		return fmt.Errorf("nft: %v: %s", state, said.String())
+	}
+	return nil
+}
+
+// quote is a name as nftables wants it.
+func quote(name string) string { return fmt.Sprintf("%q", name) }
