@@ -147,11 +147,13 @@ func (l *link) refresh(a netip.Addr) {
 }
 
 // prefixRoute is what the kernel takes for the connected route of an address.
-// For IPv6 that is the first without a gateway, whoever made it.
+// For IPv4 that is one as it would make it, for IPv6 the first without a
+// gateway, whoever made it.
 func (l *link) prefixRoute(p netip.Prefix) *route {
 	f := cidr.FamilyOf(p.Addr())
 	for _, r := range l.stack.fibs[f].byDst[p.Masked()] {
-		if r.link == l && !r.via.IsValid() && (f == cidr.V6 || r.proto == dataplane.ProtocolKernel) {
+		asMade := r.proto == dataplane.ProtocolKernel && r.scope == dataplane.ScopeLink && r.src == p.Addr()
+		if r.link == l && !r.via.IsValid() && (f == cidr.V6 || asMade) {
 			return r
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -91,7 +92,7 @@ func (l *link) fact() driver.Link {
 
 func (r *route) fact() driver.Route {
 	out := driver.Route{Dst: r.dst, Metric: r.metric, Src: r.src}
-	for _, h := range append([]hop{r.hop}, r.more...) {
+	for _, h := range r.hops() {
 		out.Hops = append(out.Hops, driver.Hop{Link: h.link.name, Via: h.via})
 	}
 	return out
@@ -176,15 +177,7 @@ func within(dst netip.Prefix, networks []netip.Prefix) bool {
 }
 
 func (r *route) leavesBy(links map[string]bool) bool {
-	if r.link != nil && links[r.link.name] {
-		return true
-	}
-	for _, h := range r.more {
-		if links[h.link.name] {
-			return true
-		}
-	}
-	return false
+	return r.link != nil && slices.ContainsFunc(r.hops(), func(h hop) bool { return links[h.link.name] })
 }
 
 // value is the route in the core's words.
@@ -199,7 +192,7 @@ func (r *route) value() dataplane.Route {
 	switch {
 	case r.link == nil:
 		v.Kind = dataplane.Blackhole
-	case len(r.more) > 0:
+	case len(r.paths) > 0:
 		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
 	default:
 		v.Link = r.link.name

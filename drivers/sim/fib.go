@@ -22,7 +22,7 @@ type route struct {
 	dst    netip.Prefix
 	metric uint32     // as the kernel has it
 	hop               // zero for a blackhole
-	more   []hop      // further paths of an IPv6 route, used when the first is gone
+	paths  []hop      // of an IPv6 route with several, of which hop is the first that is awake
 	src    netip.Addr // of a connected IPv4 route
 	scope  dataplane.Scope
 	proto  uint8
@@ -33,11 +33,12 @@ type hop struct {
 	link   *link
 	via    netip.Addr // zero: the destination is a neighbour
 	onlink bool       // via is a neighbour whatever the addresses say
+	asleep bool       // one of several, whose link is down or without IPv6
 }
 
 // same reports whether two routes differ in nothing.
 func (r *route) same(o *route) bool {
-	return r.dst == o.dst && r.metric == o.metric && r.hop == o.hop && slices.Equal(r.more, o.more) &&
+	return r.dst == o.dst && r.metric == o.metric && r.hop == o.hop && slices.Equal(r.paths, o.paths) &&
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
@@ -46,24 +47,65 @@ func (r *route) same(o *route) bool {
 func (r *route) twin(o *route) bool {
 	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 {
 		same := func(h hop) bool { return h.link == o.link && h.via == o.via }
-		return same(r.hop) || slices.ContainsFunc(r.more, same)
+		return same(r.hop) || slices.ContainsFunc(r.paths, same)
 	}
 	return r.same(o)
+}
+
+// hops are all ways out of the route, those asleep included.
+func (r *route) hops() []hop {
+	if len(r.paths) > 0 {
+		return r.paths
+	}
+	return []hop{r.hop}
 }
 
 // leave takes the paths over a link from the route, and reports whether none
 // is left.
 func (r *route) leave(l *link) bool {
-	gone := func(h hop) bool { return h.link == l }
-	r.more = slices.DeleteFunc(r.more, gone)
-	if !gone(r.hop) {
-		return false
+	rest := slices.DeleteFunc(slices.Clone(r.hops()), func(h hop) bool { return h.link == l })
+	if len(rest) > 0 {
+		r.take(rest)
 	}
-	if len(r.more) == 0 {
-		return true
+	return len(rest) == 0
+}
+
+// sleep puts the paths over a link to sleep, and reports whether none is
+// awake: then the kernel removes the route. A route with a single one goes at
+// once.
+func (r *route) sleep(l *link) bool {
+	paths := slices.Clone(r.paths)
+	for i := range paths {
+		paths[i].asleep = paths[i].asleep || paths[i].link == l
 	}
-	r.hop, r.more = r.more[0], r.more[1:]
+	if !slices.ContainsFunc(paths, func(h hop) bool { return !h.asleep }) {
+		return slices.ContainsFunc(r.hops(), func(h hop) bool { return h.link == l })
+	}
+	r.take(paths)
 	return false
+}
+
+// wake ends the sleep of the paths over a link.
+func (r *route) wake(l *link) {
+	if !slices.ContainsFunc(r.hops(), func(h hop) bool { return h.asleep && h.link == l }) {
+		return
+	}
+	hops := slices.Clone(r.hops())
+	for i := range hops {
+		hops[i].asleep = hops[i].asleep && hops[i].link != l
+	}
+	r.take(hops)
+}
+
+// take makes hops the route's.
+func (r *route) take(hops []hop) {
+	r.hop, r.paths = hops[0], nil
+	if awake := slices.IndexFunc(hops, func(h hop) bool { return !h.asleep }); awake > 0 {
+		r.hop = hops[awake]
+	}
+	if len(hops) > 1 {
+		r.paths = hops
+	}
 }
 
 // fib is the main table of one family: longest prefix first, then lowest
@@ -139,7 +181,7 @@ func (f *fib) appendHop(r *route) bool {
 	}
 	for _, o := range f.byDst[r.dst] {
 		if o.metric == r.metric && o.via.IsValid() && r.via.IsValid() {
-			o.more = append(o.more, r.hop)
+			o.take(append(slices.Clone(o.hops()), r.hop))
 			return true
 		}
 	}

@@ -91,7 +91,7 @@ func (l *link) setUp(up bool) {
 	l.dropNeighs(cidr.V4)
 	maps.DeleteFunc(l.fdb, func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })
 	keep := isOn(l.stack.setting(l, cidr.V6, "keep_addr_on_down")) || isOn(l.stack.sysctls[sysctlKeep6])
-	l.stop6(keep)
+	l.stop6(keep, (*route).sleep)
 }
 
 // setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
@@ -119,7 +119,7 @@ func (l *link) setMTU(mtu int) {
 	switch enough := mtu >= minMTU6; {
 	case l.has6 && !enough:
 		l.has6 = false
-		l.stop6(false)
+		l.stop6(false, (*route).leave)
 		l.stack.dropSysctls("net/ipv6/conf/" + l.name + "/")
 	case !l.has6 && enough:
 		l.has6 = true
@@ -128,7 +128,8 @@ func (l *link) setMTU(mtu int) {
 	}
 }
 
-// start6 gives the link its link-local address, once it can send.
+// start6 gives the link its link-local address, once it can send, and lets the
+// paths over it work again that are some among several.
 func (l *link) start6() {
 	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.kind == loopback {
 		return
@@ -137,13 +138,18 @@ func (l *link) start6() {
 	local := netip.PrefixFrom(linkLocal(l.mac), 64)
 	l.insertAddr(local)
 	l.connectAddr(local)
+	for _, routes := range l.stack.fibs[cidr.V6].byDst {
+		for _, r := range routes {
+			r.wake(l)
+		}
+	}
 }
 
-// stop6 takes the IPv6 routes and neighbours, and the addresses unless they
-// are kept; a link-local address is never kept.
-func (l *link) stop6(keepAddrs bool) {
+// stop6 takes the IPv6 routes as its last argument does, the neighbours, and the
+// addresses unless they are kept; a link-local address is never kept.
+func (l *link) stop6(keepAddrs bool, without func(*route, *link) bool) {
 	l.ready6 = false
-	l.stack.fibs[cidr.V6].remove(func(r *route) bool { return r.leave(l) })
+	l.stack.fibs[cidr.V6].remove(func(r *route) bool { return without(r, l) })
 	l.dropNeighs(cidr.V6)
 	for _, a := range slices.Clone(l.addrs[cidr.V6]) {
 		if keepAddrs && !a.prefix.Addr().IsLinkLocalUnicast() {

@@ -95,6 +95,7 @@ func (s *stack) delLink(l *link) {
 	}
 	l.setUp(false)
 	for _, f := range cidr.Families {
+		s.fibs[f].remove(func(r *route) bool { return r.leave(l) }) // what was but asleep
 		for _, a := range slices.Clone(l.addrs[f]) {
 			l.forgetAddr(a.prefix)
 		}

@@ -77,7 +77,7 @@ func (s *stack) setSysctl(path, value string) error {
 			continue
 		}
 		if isOn(value) {
-			l.stop6(false)
+			l.stop6(false, (*route).sleep)
 		} else {
 			l.start6()
 		}
