@@ -190,12 +190,11 @@ func (a *applier) flush() {
 		return
 	}
 	batch := a.batch
-	var again []int
+	again := map[dataplane.RouteKey]bool{}
 	err := a.d.bulk.exchange(a.first, func(k int, err error) {
 		i := batch[k]
 		if a.hiddenTwin(a.ops[i], err) {
-			again = append(again, i)
-			return
+			again[a.ops[i].Object.(dataplane.Route).RouteKey] = true
 		}
 		a.errs[i] = failed(a.ops[i], err)
 	})
@@ -208,8 +207,15 @@ func (a *applier) flush() {
 		}
 	}
 	a.batch = a.batch[:0]
-	for _, i := range again {
-		a.errs[i] = failed(a.ops[i], a.unhide(a.ops[i].Object.(dataplane.Route)))
+	if len(again) == 0 {
+		return
+	}
+	// With its key all that followed comes again: the last has to stay.
+	for _, i := range batch {
+		r, isRoute := a.ops[i].Object.(dataplane.Route)
+		if isRoute && again[r.RouteKey] && a.ops[i].Verb == dataplane.Replace {
+			a.errs[i] = failed(a.ops[i], a.replace(r))
+		}
 	}
 }
 
@@ -220,19 +226,27 @@ func (a *applier) hiddenTwin(op dataplane.Op, err error) bool {
 	return isRoute && op.Verb == dataplane.Replace && errors.Is(err, unix.EEXIST)
 }
 
-// unhide deletes the hidden route, which carries no packet, and replaces the
-// one that hides it.
-func (a *applier) unhide(r dataplane.Route) error {
+// replace replaces a route by itself. A twin that another route hides carries
+// no packet, and goes first.
+func (a *applier) replace(r dataplane.Route) error {
+	err := a.single(dataplane.Replace, r)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := a.single(dataplane.Delete, r); err != nil {
+		return err
+	}
+	return a.single(dataplane.Replace, r)
+}
+
+// single performs an op on a route, and no other beside it.
+func (a *applier) single(verb dataplane.Verb, r dataplane.Route) error {
 	oif, err := a.outLink(r)
 	if err != nil {
 		return err
 	}
-	for _, verb := range []dataplane.Verb{dataplane.Delete, dataplane.Replace} {
-		kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
-		a.d.query.putRoute(kind, flags, r, oif)
-		if _, err := a.d.query.do(); err != nil {
-			return err
-		}
-	}
-	return nil
+	kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
+	a.d.query.putRoute(kind, flags, r, oif)
+	_, err = a.d.query.do()
+	return err
 }
