@@ -144,12 +144,12 @@ func (f *Firewall) writeIPTables(ctx context.Context, k dataplane.ChainKey, want
 	if err != nil {
 		return err
 	}
-	if err := f.tools.iptables[k.Family].write(ctx, f.ns, text); err != nil {
+	if err := f.tools.iptables[k.Family].write(ctx, f.ns, f.wait, text); err != nil {
 		return err
 	}
 	other := f.tools.other[k.Family]
 	if text, err = script(others); err != nil || other == nil {
 		return err
 	}
-	return other.write(ctx, f.ns, text)
+	return other.write(ctx, f.ns, f.wait, text)
 }

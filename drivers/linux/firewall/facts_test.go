@@ -85,6 +85,7 @@ func TestBars(t *testing.T) {
 				chain := map[variant]string{
 					variantNFT: "chain FORWARD in table {ip} filter", variantLegacy: "chain FORWARD in table filter of {iptables}-legacy",
 				}[v]
+				w := newWorld(t, v)
 				for _, c := range []struct {
 					does   string
 					by     string
@@ -100,8 +101,7 @@ func TestBars(t *testing.T) {
 						"rule 1 of chain through in table inet x, which drops everything", ""},
 					{"nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'", "", ""},
 				} {
-					w := newWorld(t, v)
-					w.sh(t, fill("{iptables} -N FLANNEL-FWD\n"+c.does, f))
+					w.sh(t, fill("nft flush ruleset\n{iptables} -P FORWARD ACCEPT\n{iptables} -F\n{iptables} -X\n{iptables} -N FLANNEL-FWD\n"+c.does, f))
 					var want []driver.Bar
 					if c.by != "" {
 						want = append(want, driver.Bar{Family: f, By: fill(c.by, f), Yields: c.yields})

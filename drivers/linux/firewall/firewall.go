@@ -19,6 +19,7 @@ type Firewall struct {
 	hints *hints
 	tools *toolbox
 	seen  sight
+	wait  int // seconds for the lock of iptables
 }
 
 var _ driver.Firewall = (*Firewall)(nil)
@@ -46,7 +47,7 @@ func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f := &Firewall{ns: ns}
+	f := &Firewall{ns: ns, wait: lockWait}
 	var err error
 	if f.nft, err = openNFTables(ns); err != nil {
 		return nil, fmt.Errorf("open packet filter: %w", err)

@@ -79,35 +79,41 @@ COMMIT
 
 // TestOlderReleases upgrades from each, in both variants and to both flavours.
 func TestOlderReleases(t *testing.T) {
-	for name, left := range releases {
-		t.Run(name, func(t *testing.T) {
-			eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
-				restore := "{iptables}-restore --noflush <<'END'\n"
-				w.sh(t, fill(restore+theirs+"END", f))
-				before := w.sh(t, fill("{iptables}-save", f))
-				w.sh(t, fill(restore+left+"END", f))
-				_, have, err := w.f.Inspect(t.Context())
-				if err != nil || len(have.Chains) == 0 {
-					t.Fatalf("observed no chains, error %v", err)
-				}
-				chains := wanted(t, m.flavour, f)
-				plan := ops(dataplane.Replace, chains)
-				for _, h := range dataplane.Hooks {
-					k := dataplane.ChainKey{Flavour: dataplane.IPTables, Family: f, Hook: h}
-					if c, there := have.Chains[k]; there && m.flavour != k.Flavour {
-						plan = append(plan, dataplane.Op{Verb: dataplane.Delete, Object: c})
-					}
-				}
-				w.apply(t, plan...)
-				w.expect(t, chains...)
-				w.apply(t, ops(dataplane.Delete, chains)...)
-				w.expect(t)
-				if d := cmp.Diff(withoutNotes(before), withoutNotes(w.sh(t, fill("{iptables}-save", f)))); d != "" {
+	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
+		restore := fill("{iptables}-restore --noflush <<'END'\n", f)
+		w.sh(t, restore+fill(theirs, f)+"END")
+		before := withoutNotes(w.sh(t, fill("{iptables}-save", f)))
+		for name, left := range releases {
+			t.Run(name, func(t *testing.T) {
+				w.sh(t, restore+fill(left, f)+"END")
+				w.upgrade(t, m, f)
+				if d := cmp.Diff(before, withoutNotes(w.sh(t, fill("{iptables}-save", f)))); d != "" {
 					t.Errorf("what is left (-before +after):\n%s", d)
 				}
 			})
-		})
+		}
+	})
+}
+
+// upgrade makes our chains where an older release has been, and removes them.
+func (w *world) upgrade(t *testing.T, m making, f cidr.Family) {
+	t.Helper()
+	_, have, err := w.f.Inspect(t.Context())
+	if err != nil || len(have.Chains) == 0 {
+		t.Fatalf("observed no chains, error %v", err)
 	}
+	chains := wanted(t, m.flavour, f)
+	plan := ops(dataplane.Replace, chains)
+	for _, h := range dataplane.Hooks {
+		k := dataplane.ChainKey{Flavour: dataplane.IPTables, Family: f, Hook: h}
+		if c, there := have.Chains[k]; there && m.flavour != k.Flavour {
+			plan = append(plan, dataplane.Op{Verb: dataplane.Delete, Object: c})
+		}
+	}
+	w.apply(t, plan...)
+	w.expect(t, chains...)
+	w.apply(t, ops(dataplane.Delete, chains)...)
+	w.expect(t)
 }
 
 // withoutNotes drops the lines with the time of day.

@@ -120,7 +120,7 @@ func matters(kind uint16, body []byte) bool {
 		return true
 	case unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN:
 		c := parseChain(body[0], body[nfgenLen:])
-		return c.based || isOurs(c.table) || mattersToIPTables(c.table, c.name)
+		return c.based && c.hook == hookForward || isOurs(c.table) || mattersToIPTables(c.table, c.name)
 	case unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE:
 		table, chain := text(a[unix.NFTA_RULE_TABLE]), text(a[unix.NFTA_RULE_CHAIN])
 		return isOurs(table) || mattersToIPTables(table, chain)

@@ -3,6 +3,7 @@ package firewall
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -10,7 +11,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 )
 
-// lockWait is how many seconds iptables-restore waits for its lock.
+// lockWait is how many seconds iptables-restore waits for its lock, which
+// iptables-legacy has.
 const lockWait = 5
 
 // change is what becomes of the chain of one hook in iptables.
@@ -64,18 +66,18 @@ func script(changes []change) (string, error) {
 	return b.String(), nil
 }
 
-// write runs a script in one process.
-func (x *xtables) write(ctx context.Context, ns namespace.Namespace, script string) error {
+// write runs a script in one process, which waits that many seconds for the lock.
+func (x *xtables) write(ctx context.Context, ns namespace.Namespace, wait int, script string) error {
 	if script == "" {
 		return nil
 	}
 	args := []string{"--noflush"}
 	if x.wait {
-		args = append(args, "--wait", fmt.Sprint(lockWait))
+		args = append(args, "--wait", strconv.Itoa(wait))
 	}
 	_, err := run(ctx, ns, script, x.restore, args...)
 	if err != nil && classOf(err) == driver.ErrBusy {
-		return fmt.Errorf("another program holds the lock of iptables for more than %d s, or changes the same tables: %w", lockWait, err)
+		return fmt.Errorf("another program holds the lock of iptables for more than %d s, or changes the same tables: %w", wait, err)
 	}
 	return err
 }

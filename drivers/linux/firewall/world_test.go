@@ -94,6 +94,15 @@ func (p *programs) add(t testing.TB, name, of string) {
 	}
 }
 
+// link has a name be the program itself.
+func (p *programs) link(t testing.TB, name, path string) {
+	t.Helper()
+	file := filepath.Join(p.dir, name)
+	if err := errors.Join(os.Remove(file), os.Symlink(path, file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // started returns what was started since it was asked before.
 func (p *programs) started(t testing.TB) []string {
 	t.Helper()
