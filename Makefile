@@ -70,6 +70,11 @@ bin/sim:
 build: ## bin/flanneld and the CNI plugin bin/flannel-cni, static binaries
 	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/flanneld ./cmd/flannel-cni
 
+.PHONY: manifest
+manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart
+	@cd tools/deploy && $(GO) run . ../../deploy/chart > ../../deploy/kube-flannel.yml.new
+	@mv deploy/kube-flannel.yml.new deploy/kube-flannel.yml
+
 .PHONY: fmt
 fmt: ## format all Go files
 	@gofmt -l -w $(GODIRS)

@@ -80,6 +80,9 @@ func untilSignal() (ctx context.Context, release func()) {
 
 // start runs the daemon if what the flags say is possible.
 func start(ctx context.Context, o *options, flags *flag.FlagSet) node.Exit {
+	if o.installCNI {
+		return installCNI(o.cni)
+	}
 	if err := o.check(); err != nil {
 		return failed(err)
 	}

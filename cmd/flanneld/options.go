@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/flanneld/flannel/cni/install"
 )
 
 // The values that more than one place knows.
@@ -49,6 +51,8 @@ type options struct {
 	healthzIP                              string
 	healthzPort                            int
 	version                                bool
+	installCNI                             bool
+	cni                                    install.Files
 }
 
 // define makes the flag set that fills o in. Parsing it prints nothing: the
@@ -61,6 +65,7 @@ func (o *options) define() *flag.FlagSet {
 	o.defineNode(fs)
 	o.defineLater(fs)
 	o.defineProcess(fs)
+	o.defineInstall(fs)
 	defineLogging(fs)
 	return fs
 }

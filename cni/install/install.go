@@ -1,0 +1,106 @@
+// Package install puts the CNI plugin and its configuration in place on a node,
+// so that an image needs no shell for it. It runs nothing and reads no cluster.
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// The names that the files get (interop 4.3).
+const (
+	PluginName = "flannel"
+	ConfName   = "10-flannel.conflist"
+)
+
+// Files say what goes where.
+type Files struct {
+	Plugin  string // the plugin's executable
+	BinDir  string // becomes BinDir/flannel
+	Conf    string // the network configuration list
+	ConfDir string // becomes ConfDir/10-flannel.conflist
+}
+
+// Install replaces each file atomically, and leaves one alone that is as it
+// shall be. The configuration comes last: with it the runtime starts to use
+// the plugin. It returns the paths that were written.
+func (f Files) Install() (written []string, err error) {
+	conf, err := os.ReadFile(f.Conf)
+	if err != nil {
+		return nil, fmt.Errorf("read the CNI configuration: %w", err)
+	}
+	if err := checkConf(conf); err != nil {
+		return nil, fmt.Errorf("CNI configuration %s: %w", f.Conf, err)
+	}
+	plugin, err := os.ReadFile(f.Plugin)
+	if err != nil {
+		return nil, fmt.Errorf("read the CNI plugin: %w", err)
+	}
+	for _, file := range []struct {
+		path string
+		data []byte
+		mode fs.FileMode
+	}{
+		{filepath.Join(f.BinDir, PluginName), plugin, 0o755},
+		{filepath.Join(f.ConfDir, ConfName), conf, 0o644},
+	} {
+		changed, err := put(file.path, file.data, file.mode)
+		if err != nil {
+			return written, fmt.Errorf("install %s: %w", file.path, err)
+		}
+		if changed {
+			written = append(written, file.path)
+		}
+	}
+	return written, nil
+}
+
+// checkConf refuses what would leave a node without a network: a runtime that
+// meets a broken file passes it over, or stops.
+func checkConf(text []byte) error {
+	var list struct {
+		Name    string
+		Plugins []struct{ Type string }
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if list.Name == "" || len(list.Plugins) == 0 {
+		return errors.New("it needs a name and at least one plugin: see the CNI specification, section 1")
+	}
+	for i, p := range list.Plugins {
+		if p.Type == "" {
+			return fmt.Errorf("plugin %d of the list has no type", i+1)
+		}
+	}
+	return nil
+}
+
+// put writes a file unless it is there already.
+func put(path string, data []byte, mode fs.FileMode) (changed bool, err error) {
+	have, err := os.ReadFile(path)
+	if err == nil && bytes.Equal(have, data) {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == mode {
+			return false, nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return false, err
+	}
+	pending, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return false, err
+	}
+	defer pending.Cleanup()
+	if _, err := pending.Write(data); err != nil {
+		return false, err
+	}
+	return true, pending.CloseAtomicallyReplace()
+}

@@ -1,0 +1,89 @@
+// Command deploy renders the manifest that users apply from the Helm chart, so
+// that there is one source of both:
+//
+//	deploy CHART > kube-flannel.yml
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: deploy CHART")
+		os.Exit(2)
+	}
+	text, err := manifest(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "deploy:", err)
+		os.Exit(1)
+	}
+	fmt.Print(text)
+}
+
+// order is that in which the objects need each other.
+var order = []string{"namespace", "rbac", "configmap", "daemonset"}
+
+const heading = `# The pod network flannel: kubectl apply -f this file. It is made from the Helm
+# chart in deploy/chart with its default values (make manifest).
+# Network in the ConfigMap is the cluster CIDR of the controller manager.
+`
+
+// manifest renders the chart in the namespace kube-flannel, which it makes.
+func manifest(dir string) (string, error) {
+	files, err := render(dir, map[string]any{"namespace": map[string]any{"create": true}})
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(heading)
+	for _, name := range order {
+		text, ok := files[name]
+		if !ok {
+			return "", fmt.Errorf("chart %s has no template %s", dir, name)
+		}
+		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(text))
+		delete(files, name)
+	}
+	for name, text := range files {
+		if strings.TrimSpace(text) != "" {
+			return "", fmt.Errorf("chart %s has a template %s, which has no place in the order %v", dir, name, order)
+		}
+	}
+	return b.String(), nil
+}
+
+// render returns the text of each template, by its name without .yaml.
+func render(dir string, values map[string]any) (map[string]string, error) {
+	chart, err := loader.Load(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load chart %s: %w", dir, err)
+	}
+	release := chartutil.ReleaseOptions{Name: "flannel", Namespace: "kube-flannel", Revision: 1, IsInstall: true}
+	all, err := chartutil.ToRenderValues(chart, values, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, fmt.Errorf("values of chart %s: %w", dir, err)
+	}
+	rendered, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, fmt.Errorf("render chart %s: %w", dir, err)
+	}
+	files := map[string]string{}
+	for path, text := range rendered {
+		base := path[strings.LastIndexByte(path, '/')+1:]
+		if name, ok := strings.CutSuffix(base, ".yaml"); ok {
+			files[name] = text
+		}
+	}
+	if unknown := slices.DeleteFunc(slices.Clone(order), func(n string) bool { _, ok := files[n]; return ok }); len(unknown) > 0 {
+		return nil, fmt.Errorf("chart %s has no templates %v", dir, unknown)
+	}
+	return files, nil
+}
