@@ -37,8 +37,10 @@ type Jump string
 // The places of a jump.
 const (
 	// Placed is the only one that is wanted: one jump, the last rule of the
-	// shared chain, so that what others accept or drop goes first; or the base
-	// chain with the type, hook and priority it should have.
+	// shared chain, so that what others decide goes first; or the base chain
+	// with the type, hook and priority it should have. In FORWARD, rules that
+	// let packets pass may follow: there it makes no difference who is first,
+	// and some programs keep such rules at the end, and would fight for it.
 	Placed  Jump = "placed"
 	Moved   Jump = "moved"   // there, but not where it belongs, or more than once
 	Missing Jump = "missing" // packets do not get here

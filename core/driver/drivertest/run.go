@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -48,7 +49,7 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 	case "host":
 		return r.host(t, d)
 	case "apply":
-		return r.apply(t, d)
+		return apply(t, r.world.Driver().Apply, d)
 	case "observe":
 		return r.observe(t, d)
 	case "facts":
@@ -76,7 +77,8 @@ func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-func (r *runner) apply(t *testing.T, d *datadriven.TestData) string {
+// apply has ops, one a line, performed, and prints what class of error each gave.
+func apply(t *testing.T, do func(context.Context, []dataplane.Op) []error, d *datadriven.TestData) string {
 	var ops []dataplane.Op
 	for line := range lines(d.Input) {
 		op, err := dataplane.ParseOp(line)
@@ -85,7 +87,7 @@ func (r *runner) apply(t *testing.T, d *datadriven.TestData) string {
 		}
 		ops = append(ops, op)
 	}
-	errs := r.world.Driver().Apply(t.Context(), ops)
+	errs := do(t.Context(), ops)
 	if len(errs) != len(ops) {
 		d.Fatalf(t, "%d ops gave %d errors", len(ops), len(errs))
 	}

@@ -1,0 +1,154 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// firewallCases is where the cases of firewalls are, seen from a driver's folder.
+const firewallCases = "core/driver/drivertest/firewall"
+
+// FirewallWorld is one host whose packet filter has no rules, with the driver
+// under test. Its iptables is the one over nf_tables. Closing it is the
+// maker's business (t.Cleanup).
+type FirewallWorld interface {
+	Firewall() driver.Firewall
+
+	// Harm does something to the packet filter behind the driver's back, as an
+	// administrator or another program would.
+	Harm(ctx context.Context, h Harm) error
+}
+
+// Harm is one thing that others do to a packet filter. Which fields are set is
+// said at the verb.
+type Harm struct {
+	Verb   HarmVerb
+	Family cidr.Family    // of Foreign
+	Hook   dataplane.Hook // of Foreign
+	Rule   dataplane.Rule // of Stray and Foreign; its Verdict alone of Policy
+	Name   string         // of Alien
+}
+
+// HarmVerb says what a Harm does.
+type HarmVerb string
+
+// The verbs.
+const (
+	FlushRuleset  HarmVerb = "flush-ruleset"  // nft flush ruleset
+	FlushIPTables HarmVerb = "flush-iptables" // iptables -F and ip6tables -F for both tables
+	// MoveJumps puts the jumps to chains of ours first in iptables, with a rule
+	// behind that accepts packets with the mark 0x1/0x1, and gives those of
+	// nftables another priority.
+	MoveJumps HarmVerb = "move-jumps"
+	Stray     HarmVerb = "stray"   // Rule comes first in each chain of ours, looking like one of ours
+	Foreign   HarmVerb = "foreign" // Family, Hook, Rule: it comes first in the shared chain of iptables
+	Policy    HarmVerb = "policy"  // Rule.Verdict: what FORWARD of iptables does in the end, for both families
+	Alien     HarmVerb = "alien"   // Name of a table inet, with a chain at the hook forward that drops everything in the end
+)
+
+// ParseHarm reads one line: a verb and its arguments, such as "flush-ruleset",
+// "stray to 10.5.9.9/32 drop", "foreign ipv4 forward to 10.5.9.9/32 drop",
+// "policy drop" or "alien firewalld".
+func ParseHarm(line string) (Harm, error) {
+	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	h := Harm{Verb: HarmVerb(verb)}
+	words, err := strings.Fields(rest), error(nil)
+	switch h.Verb {
+	case FlushRuleset, FlushIPTables, MoveJumps:
+		err = wantWords(words, 0)
+	case Stray, Policy:
+		h.Rule, err = dataplane.ParseRule(rest)
+	case Alien:
+		if err = wantWords(words, 1); err == nil {
+			h.Name = words[0]
+		}
+	case Foreign:
+		err = h.parseForeign(rest)
+	default:
+		err = fmt.Errorf("unknown verb %q", verb)
+	}
+	if err != nil {
+		return Harm{}, fmt.Errorf("harm %q: %w", line, err)
+	}
+	return h, nil
+}
+
+func (h *Harm) parseForeign(rest string) error {
+	family, rest, _ := strings.Cut(rest, " ")
+	hook, rest, _ := strings.Cut(rest, " ")
+	i := slices.IndexFunc(cidr.Families[:], func(f cidr.Family) bool { return strings.EqualFold(f.String(), family) })
+	if i < 0 {
+		return fmt.Errorf("unknown family %q", family)
+	}
+	h.Family, h.Hook = cidr.Families[i], dataplane.Hook(hook)
+	if !slices.Contains(dataplane.Hooks[:], h.Hook) {
+		return fmt.Errorf("unknown hook %q", hook)
+	}
+	var err error
+	h.Rule, err = dataplane.ParseRule(rest)
+	return err
+}
+
+// RunFirewall runs every case of firewalls, each file in a fresh world. The
+// path leads from the driver's folder to the repository. The commands of a
+// file are
+//
+//	harm     harms, one a line (see [ParseHarm]), which must succeed
+//	apply    ops on chains, one a line; prints "ok" or the error's class for each
+//	inspect  prints the chains, and what drops packets that nobody accepted
+func RunFirewall(t *testing.T, root string, newWorld func(t *testing.T) FirewallWorld) {
+	datadriven.Walk(t, root+"/"+firewallCases, func(t *testing.T, path string) {
+		w := newWorld(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "harm":
+				return harm(t, w, d)
+			case "apply":
+				return apply(t, w.Firewall().Apply, d)
+			case "inspect":
+				return inspect(t, w, d)
+			}
+			d.Fatalf(t, "unknown command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func harm(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
+	for line := range lines(d.Input) {
+		h, err := ParseHarm(line)
+		if err == nil {
+			err = w.Harm(t.Context(), h)
+		}
+		if err != nil {
+			d.Fatalf(t, "%s: %v", line, err)
+		}
+	}
+	return ""
+}
+
+func inspect(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
+	facts, state, err := w.Firewall().Inspect(t.Context())
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	var b strings.Builder
+	b.WriteString(state.Dump())
+	for _, bar := range facts.Bars {
+		fmt.Fprintf(&b, "bar %s: %s", strings.ToLower(bar.Family.String()), bar.By)
+		if bar.Yields != "" {
+			fmt.Fprintf(&b, ", yields to %s", bar.Yields)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

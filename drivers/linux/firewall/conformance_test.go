@@ -1,0 +1,95 @@
+package firewall
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/driver/drivertest"
+)
+
+// TestConformance is where the suite's expectations are recorded: run it with
+// -rewrite after adding a case, and read what the kernel said.
+func TestConformance(t *testing.T) {
+	drivertest.RunFirewall(t, "../../..", func(t *testing.T) drivertest.FirewallWorld { return newWorld(t, variantNFT) })
+}
+
+// Firewall implements [drivertest.FirewallWorld].
+func (w *world) Firewall() driver.Firewall { return w.f }
+
+// Harm implements [drivertest.FirewallWorld].
+func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
+	var script strings.Builder
+	switch h.Verb {
+	case drivertest.FlushRuleset:
+		script.WriteString("nft flush ruleset")
+	case drivertest.FlushIPTables:
+		script.WriteString("iptables -F\niptables -t nat -F\nip6tables -F\nip6tables -t nat -F")
+	case drivertest.Policy:
+		target := strings.ToUpper(string(h.Rule.Verdict))
+		fmt.Fprintf(&script, "iptables -P FORWARD %s\nip6tables -P FORWARD %s", target, target)
+	case drivertest.Alien:
+		fmt.Fprintf(&script, "nft 'add table inet %s; add chain inet %s forward { type filter hook forward priority 10; policy drop; }'", h.Name, h.Name)
+	case drivertest.Foreign:
+		spec, err := specOf(h.Rule, "foreign")
+		if err != nil {
+			return err
+		}
+		p := placeOf(h.Hook)
+		fmt.Fprintf(&script, "%s -t %s -I %s %s", wordsOf(h.Family).iptables, p.table, p.shared, spec)
+	case drivertest.Stray, drivertest.MoveJumps:
+		_, s, err := w.f.Inspect(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, f := range cidr.Families {
+			for _, flavour := range dataplane.Flavours {
+				for _, hook := range dataplane.Hooks {
+					c, there := s.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
+					if !there {
+						continue
+					}
+					if err := w.harmChain(&script, h, c); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	_, err := w.try(script.String())
+	return err
+}
+
+func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplane.Chain) error {
+	words, p, b := wordsOf(c.Family), placeOf(c.Hook), baseOf(c.Hook)
+	switch {
+	case c.Flavour == dataplane.IPTables && h.Verb == drivertest.Stray:
+		spec, err := specOf(h.Rule, p.comment)
+		fmt.Fprintf(script, "%s -t %s -I %s %s\n", words.iptables, p.table, p.own, spec)
+		return err
+	case h.Verb == drivertest.Stray:
+		text, err := nftRuleText(c.Family, h.Rule)
+		fmt.Fprintf(script, "nft insert rule %s %s %s %s\n", words.ip, words.table, b.name, text)
+		return err
+	case c.Flavour == dataplane.IPTables:
+		for _, act := range []string{"-D " + p.shared + " " + jumpSpec(p), "-I " + p.shared + " " + jumpSpec(p), "-A " + p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT"} {
+			fmt.Fprintf(script, "%s -t %s %s\n", words.iptables, p.table, act)
+		}
+		return nil
+	}
+	rules, err := c.Rules.List()
+	fmt.Fprintf(script, "nft 'flush chain %[1]s %[2]s %[3]s; delete chain %[1]s %[2]s %[3]s; add chain %[1]s %[2]s %[3]s { type %[4]s hook %[5]s priority 77; }'\n",
+		words.ip, words.table, b.name, b.kind, c.Hook)
+	for _, r := range rules {
+		text, ruleErr := nftRuleText(c.Family, r)
+		if ruleErr != nil {
+			return ruleErr
+		}
+		fmt.Fprintf(script, "nft 'add rule %s %s %s %s'\n", words.ip, words.table, b.name, text)
+	}
+	return err
+}
