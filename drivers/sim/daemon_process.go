@@ -24,6 +24,7 @@ type process struct {
 	daemon *Daemon
 	node   Machine
 	driver driver.Driver
+	wall   driver.Firewall
 	client *StoreClient
 	store  Requester     // the client, or something around it
 	clock  time.Duration // what its clock is off by
@@ -34,6 +35,7 @@ type process struct {
 	wake  *Event
 
 	plans  bool // a plan is under way
+	chains bool // a change of the packet filter is under way
 	writes bool // writes are under way
 
 	deaf      func() // hears no hints any more
@@ -47,27 +49,29 @@ type process struct {
 }
 
 // processLabels are made once: they name every event of the process.
-type processLabels struct{ turn, wake, look, plan, write string }
+type processLabels struct{ turn, wake, look, plan, write, wall string }
 
 func newProcess(d *Daemon, opts node.Options) *process {
 	name := d.host.name
 	p := &process{
 		daemon: d, clock: d.offset,
-		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write"},
+		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write", wall: name + ": firewall"},
 	}
 	p.client = d.store.Client(name, StoreClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
-	parts := Parts{Node: node.New(opts), Driver: d.host.Driver(), Client: p.client}
+	parts := Parts{Node: node.New(opts), Driver: d.host.Driver(), Wall: d.host.Firewall(), Client: p.client}
 	if d.opts.Wrap != nil {
 		parts = d.opts.Wrap(parts)
 	}
-	p.node, p.driver, p.store = parts.Node, parts.Driver, parts.Client
+	p.node, p.driver, p.wall, p.store = parts.Node, parts.Driver, parts.Wall, parts.Client
 	return p
 }
 
 // begin connects the process with its surroundings and gives it its first turn.
 func (p *process) begin() {
 	p.client.OnChange(p.viewChanged)
-	p.deaf = p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
+	host := p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
+	wall := p.daemon.host.OnFirewallHint(func() { p.arrive(p.alarmed) })
+	p.deaf = func() { host(); wall() }
 	p.viewChanged()
 }
 
@@ -124,6 +128,7 @@ func (p *process) start(ready node.Ready) {
 		p.plans = true
 		p.after(p.about(planTime), p.label.plan, func() { p.apply(ready.Plan, nil) })
 	}
+	p.startFirewall(ready)
 	if ready.Writes != nil {
 		p.writes = true
 		p.after(p.about(writeTime), p.label.write, func() { p.write(ready.Writes, nil) })
@@ -212,7 +217,7 @@ func (p *process) finished() {
 }
 
 func (p *process) stopIfIdle() {
-	if p.stopping && !p.plans && !p.writes {
+	if p.stopping && !p.plans && !p.chains && !p.writes {
 		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
 	}
 }

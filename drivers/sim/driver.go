@@ -19,7 +19,7 @@ var _ driver.Driver = hostDriver{}
 // Driver is the host as the core sees it.
 func (h *Host) Driver() driver.Driver { return hostDriver{h} }
 
-func (d hostDriver) Hints() <-chan struct{} { return d.h.hints }
+func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
 func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -16,25 +15,23 @@ type Host struct {
 	opLabel string
 	stack   *stack
 	pods    []*Pod
+	wall    *netfilter
 
-	hinting  *Event      // a hint under way
-	changed  uint64      // counts what may have changed the tables; never 0
-	hearers  []*listener // who is told of hints in virtual time
+	hints    hinter
+	changed  uint64 // counts what may have changed the tables; never 0
 	facts    cachedFacts
-	hints    chan struct{} // the same for who asks the driver
 	hintLoss float64
 	refuses  refusals
 }
-
-// listener is told of hints, until it is nobody.
-type listener struct{ hear func() }
 
 // NewHost adds a machine without links, with a name of its own.
 func (w *World) NewHost(name string) *Host {
 	if w.Host(name) != nil {
 		panic(fmt.Sprintf("sim: host %q exists", name))
 	}
-	h := &Host{world: w, name: name, opLabel: name + ":", stack: newStack(w, name), hints: make(chan struct{}, 1), changed: 1}
+	h := &Host{world: w, name: name, opLabel: name + ":", stack: newStack(w, name), hints: newHinter(), changed: 1}
+	h.wall = newNetfilter(h)
+	h.stack.wall = h.wall
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -61,13 +58,10 @@ func (h *Host) Name() string { return h.name }
 // OnHint lets fn happen, as an event of its own, each time the kernel hints
 // that something may have changed. It is the driver's Hints in virtual time.
 // What it returns ends that.
-func (h *Host) OnHint(fn func()) (end func()) {
-	l := &listener{fn}
-	h.hearers = append(h.hearers, l)
-	return func() {
-		h.hearers = slices.DeleteFunc(slices.Clone(h.hearers), func(o *listener) bool { return o == l })
-	}
-}
+func (h *Host) OnHint(fn func()) (end func()) { return h.hints.on(fn) }
+
+// OnFirewallHint is the same for the packet filter.
+func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.wall.hints.on(fn) }
 
 // LoseHints makes the kernel forget to hint with the given probability.
 func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
@@ -79,18 +73,7 @@ func (h *Host) hint() {
 		h.world.Note(h.name+": hint lost", "")
 		return
 	}
-	select {
-	case h.hints <- struct{}{}:
-	default:
-	}
-	if len(h.hearers) == 0 || h.hinting.Pending() {
-		return
-	}
-	h.hinting = h.world.After(0, h.name+": hint", func() {
-		for _, l := range h.hearers {
-			l.hear()
-		}
-	})
+	h.hints.tell(h.world, h.name+": hint")
 }
 
 // AddUplink gives the host an Ethernet link on a segment, that is up, has the

@@ -36,6 +36,7 @@ type ipHeader struct {
 	id     uint32 // of the packet that this is a fragment of
 	offset int    // of the fragment, in bytes
 	more   bool   // fragments follow
+	joined bool   // it came in fragments, and may leave in some
 
 	size int // of the header in bytes, as it was parsed
 }

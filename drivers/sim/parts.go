@@ -16,6 +16,7 @@ import (
 type Parts struct {
 	Node   Machine
 	Driver driver.Driver
+	Wall   driver.Firewall
 	Client Requester
 }
 

@@ -36,6 +36,7 @@ const (
 	DropReassembly   Drop = "reassembly"
 	DropMalformed    Drop = "malformed"
 	DropTimeout      Drop = "timeout"
+	DropFirewall     Drop = "fw_drop"
 )
 
 // PingOptions say what to send.

@@ -14,7 +14,8 @@ func (l *link) receive(frame []byte, p *Probe) {
 		s.drop(p, DropMalformed, err.Error())
 		return
 	}
-	switch f, ok := etherFamily(head.kind); {
+	f, ok := etherFamily(head.kind)
+	switch {
 	case !l.up || !l.carrier:
 		s.drop(p, DropLinkDown, l.name)
 		return
@@ -33,6 +34,18 @@ func (l *link) receive(frame []byte, p *Probe) {
 		s.drop(p, DropMalformed, err.Error())
 		return
 	}
+	packet = packet[:h.size+len(payload)]
+	if s.wall.tracks(h.family()) {
+		if h.fragment() { // connections are followed by whole packets
+			if h, payload, ok = s.reassemble(h, payload, p); !ok {
+				return
+			}
+			h.joined = true
+		}
+		h, payload = s.wall.prerouting(h, payload)
+		packet = h.packet(payload)
+		h.size = len(packet) - len(payload)
+	}
 	switch {
 	case !s.fromWhereItMay(l, h.src):
 		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
@@ -41,7 +54,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 	case !s.forwards(l, h.family()):
 		s.drop(p, DropNotMine, h.dst.String()+" dev "+l.name)
 	default:
-		s.forward(h, packet[:h.size+len(payload)], p)
+		s.forward(h, packet, p)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
 )
 
 // pmtuTime is how long a learnt path MTU counts (Linux
@@ -40,18 +41,40 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 		mtu = min(mtu, learnt.mtu)
 	}
 	packet := h.packet(payload)
+	h.size = len(packet) - len(payload)
+	h, packet, ok := s.leave(h, packet, r, 0, p)
 	switch {
+	case !ok:
 	case len(packet) <= mtu:
 		s.emit(r, h.dst, packet, p)
 	case h.df:
 		p.tooBig(mtu)
 		s.drop(p, DropTooBig, fmt.Sprintf("%d bytes, MTU %d", len(packet), mtu))
 	default:
-		h.size = len(packet) - len(payload)
-		for _, part := range fragments(h, payload, mtu) {
+		for _, part := range fragments(h, packet[h.size:], mtu) {
 			s.emit(r, h.dst, part, p)
 		}
 	}
+}
+
+// leave shows a packet that is about to go out by a route to the chains at the
+// hook postrouting, which may change it. False: it went no further.
+func (s *stack) leave(h ipHeader, packet []byte, r *route, mark uint32, p *Probe) (ipHeader, []byte, bool) {
+	if !s.wall.tracks(h.family()) {
+		return h, packet, true
+	}
+	src := h.src
+	h, payload, ok := s.wall.postrouting(h, packet[h.size:], r, mark)
+	if !ok {
+		s.drop(p, DropFirewall, "no address to masquerade with dev "+r.link.name)
+		return h, nil, false
+	}
+	if h.src != src {
+		p.pass(s, "masquerade", h.src.String())
+	}
+	packet = h.packet(payload)
+	h.size = len(packet) - len(payload)
+	return h, packet, true
 }
 
 // forward sends on a packet of somebody else's.
@@ -67,15 +90,27 @@ func (s *stack) forward(h ipHeader, packet []byte, p *Probe) {
 	}
 	p.pass(s, "forward", r.link.name)
 	packet = h.hopped(packet)
+	h.ttl--
 	mtu := r.link.mtu
-	switch {
-	case len(packet) <= mtu:
-		s.emit(r, h.dst, packet, p)
-	case h.df:
+	if len(packet) > mtu && h.df && !h.joined {
 		why := fmt.Sprintf("%d bytes, MTU %d", len(packet), mtu)
 		s.refuse(DropTooBig, why, icmpMessage{kind: icmpTooBig, mtu: mtu}, packet, p)
+		return
+	}
+	mark := uint32(0)
+	if s.wall != nil {
+		mark = s.wall.mark
+		if by, drops := s.wall.dropsForward(h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark}); drops {
+			s.drop(p, DropFirewall, by)
+			return
+		}
+	}
+	h, packet, ok := s.leave(h, packet, r, mark, p)
+	switch {
+	case !ok:
+	case len(packet) <= mtu:
+		s.emit(r, h.dst, packet, p)
 	default:
-		h.ttl--
 		for _, part := range fragments(h, packet[h.size:], mtu) {
 			s.emit(r, h.dst, part, p)
 		}

@@ -19,6 +19,7 @@ type stack struct {
 	local   map[netip.Addr][]*link // who has an address, in the order in which they got it
 	fibs    [2]fib
 	sysctls map[string]string
+	wall    *netfilter // nil: a pod's, where nobody has rules
 
 	ipID  uint32
 	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for packets of our own

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// hostFirewall is a host's packet filter as the core sees it. Its calls take
+// no virtual time; who waits for a stranger's lock does so before the call.
+type hostFirewall struct{ n *netfilter }
+
+var _ driver.Firewall = hostFirewall{}
+
+// Firewall is the host's packet filter as the core sees it.
+func (h *Host) Firewall() driver.Firewall { return hostFirewall{h.wall} }
+
+func (f hostFirewall) Hints() <-chan struct{} { return f.n.hints.channel }
+
+// Inspect implements [driver.Firewall].
+func (f hostFirewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
+	if err := f.n.host.readable(ctx); err != nil {
+		return driver.FirewallFacts{}, dataplane.State{}, err
+	}
+	facts := driver.FirewallFacts{Tools: f.n.tools, Bars: f.n.bars()}
+	return facts, f.n.state(), nil
+}
+
+// state is flannel's chains as they are.
+func (n *netfilter) state() dataplane.State {
+	s := dataplane.NewState(0)
+	for _, family := range cidr.Families {
+		for _, flavour := range dataplane.Flavours {
+			for _, hook := range dataplane.Hooks {
+				key := dataplane.ChainKey{Flavour: flavour, Family: family, Hook: hook}
+				if c, there := n.chain(key); there && n.tools[family].Of(flavour).Usable {
+					s.AddChain(c)
+				}
+			}
+		}
+	}
+	return s
+}
+
+// Apply implements [driver.Firewall].
+func (f hostFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i := 0; i < len(ops); {
+		end := i + transaction(ops[i:])
+		f.transact(ctx, ops[i:end], errs[i:end])
+		i = end
+	}
+	if len(ops) > 0 {
+		f.n.hint()
+	}
+	return errs
+}
+
+// transaction is how many of the ops, from the first, are done together.
+func transaction(ops []dataplane.Op) int {
+	key := func(op dataplane.Op) (k dataplane.ChainKey) {
+		if c, ok := op.Object.(dataplane.Chain); ok {
+			k.Flavour, k.Family = c.Flavour, c.Family
+		}
+		return k
+	}
+	n := 1
+	for n < len(ops) && key(ops[n]) == key(ops[0]) {
+		n++
+	}
+	return n
+}
+
+// transact performs all of the ops or none.
+func (f hostFirewall) transact(ctx context.Context, ops []dataplane.Op, errs []error) {
+	err := ctx.Err()
+	if err == nil {
+		err = f.n.host.refusal()
+	}
+	for i, op := range ops {
+		if errs[i] = err; err == nil {
+			errs[i] = f.n.apply(op)
+		}
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", op, errs[i])
+		}
+		f.n.host.noteOp(op, errs[i])
+	}
+}
+
+func (n *netfilter) apply(op dataplane.Op) error {
+	c, ok := op.Object.(dataplane.Chain)
+	switch {
+	case !ok:
+		return fmt.Errorf("not a chain: %w", driver.ErrUnsupported)
+	case !n.tools[c.Family].Of(c.Flavour).Usable:
+		return fmt.Errorf("no %s: %w", c.Flavour, driver.ErrUnsupported)
+	case op.Verb == dataplane.Delete:
+		return n.remove(c.ChainKey)
+	case op.Verb == dataplane.Replace && c.Jump == dataplane.Placed && c.Other == "":
+		return n.put(c)
+	}
+	return fmt.Errorf("chains are replaced by ones that may be wanted: %w", driver.ErrInvalid)
+}
+
+// hint tells that rules may have changed, unless that gets lost.
+func (n *netfilter) hint() {
+	h := n.host
+	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
+		h.world.Note(h.name+": firewall hint lost", "")
+		return
+	}
+	n.hints.tell(h.world, h.name+": firewall hint")
+}
+
+// lockedFor is how long a stranger will hold the lock.
+func (n *netfilter) lockedFor() time.Duration {
+	return max(0, n.lockedUntil.Sub(n.host.world.Now()))
+}
