@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
@@ -56,6 +57,15 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 		return nil, fmt.Errorf("publishes %s, has %s", s.owner(lease.Lease{Attrs: self.Attrs}), env.Uplink.IP)
 	}
 	want, _ := b.Render(env, self, peers)
+	if s.top.Blackhole {
+		for _, r := range firewall.Blackhole(self.Key) {
+			want.AddRoute(r)
+		}
+	}
+	rules, err := s.rulesShort(n, network, self.Key)
+	if err != nil {
+		return nil, err
+	}
 	extent, err := s.extent()
 	if err != nil {
 		return nil, err
@@ -68,7 +78,7 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 	for _, l := range extent.Links {
 		own.Links[l] = true
 	}
-	return reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true}).Ops, nil
+	return append(reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true}).Ops, rules...), nil
 }
 
 // announces reports whether a node's subnet file holds a subnet.

@@ -24,6 +24,8 @@ type SimWorld struct {
 	began    time.Time
 	segments []*sim.Segment
 	router   *sim.Host
+	outside  *sim.Host      // nil: nobody needs it
+	outward  []dataplane.Op // what Outward made
 	storage  *sim.Store
 	nodes    map[string]*simNode
 
@@ -44,6 +46,11 @@ func NewSim(top Topology, seed uint64, defects ...Wrap) (*SimWorld, error) {
 		g := w.World.NewSegment(fmt.Sprintf("segment%d", i))
 		w.segments = append(w.segments, g)
 		if err := w.plug(w.router, fmt.Sprintf("eth%d", i), i, routerHost); err != nil {
+			return nil, err
+		}
+	}
+	if top.walled() {
+		if err := w.addOutside(); err != nil {
 			return nil, err
 		}
 	}
@@ -166,17 +173,17 @@ func headerSize(f cidr.Family) int { return [2]int{20 + 8, 40 + 8}[f] }
 
 // Ping implements [World].
 func (w *SimWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
-	a, b, err := w.pods(from, to, o.Family)
+	a, b, err := w.places(from, to, o.Family)
 	if err != nil {
 		return PingResult{}, err
 	}
-	opts := sim.PingOptions{DF: o.DF}
+	opts := sim.PingOptions{Src: o.Source, DF: o.DF}
 	if o.Size > 0 {
 		opts.Size = o.Size - headerSize(o.Family)
 	}
-	p := a.Ping(b.Addr(o.Family), opts)
+	p := a.ping(b.addrs[o.Family], opts)
 	w.World.RunUntil(p.Done, time.Minute)
-	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.Addr(o.Family), Drop: string(p.Drop)}
+	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop)}
 	for _, h := range p.Path {
 		r.Trace = append(r.Trace, h.String())
 	}
@@ -206,7 +213,7 @@ func (w *SimWorld) Transfer(from, to string, f cidr.Family, bytes int64) error {
 // Stream implements [World].
 func (w *SimWorld) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
 	f := w.top.Families[0]
-	a, b, err := w.pods(from, to, f)
+	a, b, err := w.places(from, to, f)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +221,7 @@ func (w *SimWorld) Stream(from, to string, every time.Duration) (func() (int, in
 	var next *sim.Event
 	var send func()
 	send = func() {
-		probes = append(probes, a.Ping(b.Addr(f), sim.PingOptions{}))
+		probes = append(probes, a.ping(b.addrs[f], sim.PingOptions{}))
 		next = w.World.After(every, "stream "+from+" "+to, send)
 	}
 	send()
@@ -281,7 +288,7 @@ func (w *SimWorld) newNode(i int, name string) (*simNode, error) {
 		return nil, err
 	}
 	n.daemon = n.NewDaemon(w.storage, sim.DaemonOptions{
-		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss},
+		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss, Firewall: w.top.rules(), Blackhole: w.top.Blackhole},
 		Reachable: n.reachesStore,
 		OneByOne:  true,
 		Wrap:      w.invariants.watchNode(n, w.defects),

@@ -23,11 +23,13 @@ type Topology struct {
 	MTU        int           // of the underlay, bytes
 	TTL        time.Duration // of leases; 0: the daemon's default
 	ExitOnLoss bool
+	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
+	Blackhole  bool   // --ip-blackhole-route
 }
 
 // parseTopology reads
 //
-//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit]
+//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes]
 //
 // whose input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -47,6 +49,9 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	onLoss := "reacquire"
 	args.text("onloss", &onLoss)
 	t.ExitOnLoss = onLoss == "exit"
+	if err := t.parseFirewall(args, &conf); err != nil {
+		return t, err
+	}
 	if err := args.done(); err != nil {
 		return t, err
 	}
@@ -82,7 +87,10 @@ type configText struct {
 	Network     string `json:",omitempty"`
 	SubnetLen   int    `json:",omitempty"`
 	IPv6Network string `json:",omitempty"`
-	Backend     json.RawMessage
+
+	EnableNFTables bool `json:",omitempty"`
+
+	Backend json.RawMessage
 }
 
 // nodeNames are n1 to nN.

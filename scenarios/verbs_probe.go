@@ -12,7 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// ping n1.pod n2.pod [trace] [drop] | ping all
+// ping n1.pod n2.pod [trace] [drop] | ping all [outside]
+// ping outside n1.pod [via=n2] | ping n1.pod outside | ping n1 n2.pod [underlay]
 //
 // Prints "ok src=preserved", "ok src=<what was seen>" or "lost"; for all pairs
 // "all ok src=preserved", or how many of each kind and which were lost. With drop (sim) the reason is shown,
@@ -21,22 +22,31 @@ func (s *Session) ping(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	trace, drop := a.flag("trace"), a.flag("drop")
 	if a.flag("all") {
+		outward := a.flag("outside")
 		if err := a.done(); err != nil {
 			return "", err
 		}
+		if outward {
+			return s.pingAllOutside()
+		}
 		return s.pingAll()
 	}
+	via, underlay := "", a.flag("underlay")
+	a.text("via", &via)
 	from, to := a.word("from"), a.word("to")
 	if err := a.done(); err != nil {
 		return "", err
 	}
 	var lines []string
 	for _, f := range s.top.Families {
-		r, err := s.world.Ping(from, to, PingOptions{Family: f})
+		r, err := s.pingPlaces(from, to, via, underlay, f)
 		if err != nil {
 			return "", err
 		}
-		line := outcome(r)
+		line, err := s.outcome(r)
+		if err != nil {
+			return "", err
+		}
 		if drop && r.Drop != "" {
 			line += " " + r.Drop
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -22,8 +23,12 @@ type World interface {
 	Node(name string) (Node, error)
 	Store() Store
 
-	// Ping sends one echo request between pods and says what became of it.
+	// Ping sends one echo request between pods, hosts and the host outside,
+	// and says what became of it.
 	Ping(from, to string, o PingOptions) (PingResult, error)
+	// Outward lets the world outside, and whoever asks the router, reach the
+	// overlay's networks by a node; "" takes that back.
+	Outward(node string) error
 	// Transfer moves that many bytes from pod to pod and checks them.
 	Transfer(from, to string, f cidr.Family, bytes int64) error
 	// Stream pings every so often until stopped, and then says how it went.
@@ -39,7 +44,8 @@ const logTail = 40
 // PingOptions say what to send. Size is that of the whole IP packet.
 type PingOptions struct {
 	Family cidr.Family
-	Size   int // bytes; 0: small
+	Source netip.Addr // zero: what the kernel chooses
+	Size   int        // bytes; 0: small
 	DF     bool
 }
 
@@ -82,6 +88,23 @@ type Node interface {
 	Cut(bool) error
 
 	Kernel
+	Wall
+}
+
+// Wall is a host's packet filter, as an operator or a stranger changes it.
+type Wall interface {
+	// Rules are flannel's chains, and what the host can do.
+	Rules() (driver.FirewallFacts, dataplane.State, error)
+	// Strangers is all that others have there, in some form that compares.
+	Strangers() (string, error)
+	// Upset does one of the kinds of harm that upsets lists.
+	Upset(kind string, o UpsetOptions) error
+}
+
+// UpsetOptions are what some kinds of harm need to know.
+type UpsetOptions struct {
+	Mark uint32        // that a stranger sets
+	For  time.Duration // how long a stranger holds the lock
 }
 
 // Kernel is a host's kernel, as an operator or a stranger changes it.

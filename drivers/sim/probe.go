@@ -41,6 +41,7 @@ const (
 
 // PingOptions say what to send.
 type PingOptions struct {
+	Src     netip.Addr    // zero: what the routes say
 	Size    int           // bytes after the ICMP header; 0 means 56, as ping has it
 	DF      bool          // never fragment, neither here nor on the way
 	TTL     uint8         // 0 means 64
@@ -113,7 +114,10 @@ func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
 		o.Timeout = 5 * time.Second
 	}
 	p.end = w.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
-	src := s.sourceFor(dst)
+	src := o.Src
+	if !src.IsValid() {
+		src = s.sourceFor(dst)
+	}
 	if !src.IsValid() {
 		s.drop(p, DropNoRoute, dst.String())
 		return p
