@@ -21,6 +21,7 @@ type Options struct {
 	Daemon     string        // path of flanneld; see BuildDaemon
 	DaemonArgs []string      // for every node, after the lab's own
 	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
+	Outside    bool          // there is a host on the first segment that knows nothing of the overlay
 }
 
 // Lab is a set of machines and the network between them. It is changed by one
@@ -31,6 +32,7 @@ type Lab struct {
 	Nodes   []*Node
 	Store   *Store
 	Router  *Host
+	Outside *Outside // nil unless the options want it
 
 	segments []*segment
 	hosts    []*Host // all there are, in order of making
@@ -68,6 +70,9 @@ func (l *Lab) build(ctx context.Context) (err error) {
 		}
 	}
 	if err := l.addStore(ctx); err != nil {
+		return err
+	}
+	if err := l.addOutside(ctx); err != nil {
 		return err
 	}
 	for i := range l.Options.Nodes {
@@ -108,6 +113,9 @@ func (l *Lab) Close() error {
 	}
 	for _, p := range l.pods {
 		errs = append(errs, p.witness.close())
+	}
+	if l.Outside != nil {
+		errs = append(errs, l.Outside.witness.close())
 	}
 	for _, h := range l.hosts {
 		errs = append(errs, h.close())

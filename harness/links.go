@@ -105,6 +105,14 @@ func (h *Host) AddRoute(dst netip.Prefix, via netip.Addr, dev string) error {
 	})
 }
 
+// DelRoute removes a route.
+func (h *Host) DelRoute(dst netip.Prefix) error {
+	if err := h.nl.RouteDel(&netlink.Route{Dst: ipNet(dst)}); err != nil {
+		return fmt.Errorf("host %s: delete route %s: %w", h.Name, dst, err)
+	}
+	return nil
+}
+
 // FlushRoutes removes all routes of the main table through a device.
 func (h *Host) FlushRoutes(dev string) error {
 	return h.onLink(dev, "flush of routes", func(l netlink.Link) error {

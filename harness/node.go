@@ -76,6 +76,7 @@ func (n *Node) args(extra []string) []string {
 		"--state-file=" + n.StateFile(),
 		"--healthz-ip=127.0.0.1",
 		fmt.Sprintf("--healthz-port=%d", healthPort),
+		"--iptables-forward-rules=false", // unless DaemonArgs want them: most labs have no firewall to overcome
 	}
 	if o.LeaseTTL != 0 {
 		args = append(args, "--subnet-lease-ttl="+o.LeaseTTL.String())

@@ -27,6 +27,7 @@ var (
 
 // PingOptions say what echo requests to send.
 type PingOptions struct {
+	Source  netip.Addr    // of the host; zero: what the kernel chooses
 	Size    int           // of the whole IP packet, in bytes; 0 is 84
 	DF      bool          // do not fragment, and believe no learnt path MTU
 	Count   int           // how many, all of which have to be answered; 0 is 1
@@ -100,6 +101,12 @@ func (h *Host) newPinger(dst netip.Addr, o PingOptions) (*pinger, error) {
 	}
 	p := &pinger{kind: icmpKinds(f), dst: dst, payload: make([]byte, payload), timeout: o.Timeout,
 		id: int(h.lab.pings.Add(1) & 0xffff)}
+	if o.Source.IsValid() {
+		p.kind.any = o.Source.String()
+	}
+	if out := h.lab.Outside; out != nil && out.Addr(f) == dst {
+		p.witness = out.witness
+	}
 	for _, pod := range h.lab.pods {
 		if pod.addrs[f].Addr() == dst {
 			p.witness = pod.witness
@@ -150,6 +157,7 @@ func setFragmenting(conn *icmp.PacketConn, f cidr.Family, df bool) error {
 
 // echo sends one request and waits for what comes of it.
 func (p *pinger) echo(ctx context.Context, seq int) (time.Duration, netip.Addr, error) {
+	echoKey{p.id, seq}.sign(p.payload)
 	msg := icmp.Message{Type: p.kind.request, Body: &icmp.Echo{ID: p.id, Seq: seq, Data: p.payload}}
 	packet, err := msg.Marshal(nil)
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 
 // Host numbers on a segment; nodes have their own number.
 const (
-	maxNodes   = 252
-	routerHost = 253
-	storeHost  = 254
+	maxNodes    = 251
+	outsideHost = 252
+	routerHost  = 253
+	storeHost   = 254
 )
 
 // maxSegments keeps the underlay within 192.168.0.0/16.

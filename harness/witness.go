@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,23 @@ type witness struct {
 
 // echoKey identifies an echo request and its reply.
 type echoKey struct{ id, seq int }
+
+// sign writes the key into the first bytes of a request's data, where there is
+// room: who masquerades may change the id.
+func (k echoKey) sign(data []byte) {
+	if len(data) >= 4 {
+		binary.BigEndian.PutUint16(data, uint16(k.id))
+		binary.BigEndian.PutUint16(data[2:], uint16(k.seq))
+	}
+}
+
+// keyOf is the key of a request as it was sent.
+func keyOf(e *icmp.Echo) echoKey {
+	if len(e.Data) < 4 {
+		return echoKey{e.ID, e.Seq}
+	}
+	return echoKey{int(binary.BigEndian.Uint16(e.Data)), int(binary.BigEndian.Uint16(e.Data[2:]))}
+}
 
 func newWitness(h *Host) (*witness, error) {
 	w := &witness{want: map[echoKey]chan<- netip.Addr{}}
@@ -65,7 +83,7 @@ func (w *witness) watch(conn *icmp.PacketConn, kind icmpKind) {
 			continue
 		}
 		if echo, ok := m.Body.(*icmp.Echo); ok {
-			w.tell(echoKey{echo.ID, echo.Seq}, addrOf(from))
+			w.tell(keyOf(echo), addrOf(from))
 		}
 	}
 }

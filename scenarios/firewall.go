@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/cockroachdb/datadriven"
+
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -144,4 +146,29 @@ func (s *Session) pingAllOutside() (string, error) {
 		return strings.Join(bad, "\n"), nil
 	}
 	return "all ok src=masqueraded", nil
+}
+
+// strangers n1 [remember]: the rules of others are "same" as remembered or "changed"
+func (s *Session) strangers(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	remember := a.flag("remember")
+	name := a.word("node")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	n, err := s.world.Node(name)
+	if err != nil {
+		return "", err
+	}
+	rules, err := n.Strangers()
+	switch {
+	case err != nil:
+		return "", err
+	case remember:
+		s.foreign[name] = rules
+		return "", nil
+	case rules != s.foreign[name]:
+		return "changed", nil
+	}
+	return "same", nil
 }

@@ -16,6 +16,7 @@ import (
 type NetnsWorld struct {
 	Lab *harness.Lab
 
+	top     Topology
 	nodes   map[string]*netnsNode
 	storage *netnsStore
 	family  cidr.Family // of streams
@@ -51,6 +52,8 @@ func NewNetns(top Topology, daemon string) (*NetnsWorld, error) {
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.hasIPv6(), MTU: top.MTU,
 		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL}
+	o.DaemonArgs = top.firewallArgs()
+	o.Outside = top.walled()
 	if top.ExitOnLoss {
 		o.DaemonArgs = append(o.DaemonArgs, "--on-lease-lost=exit")
 	}
@@ -58,7 +61,7 @@ func NewNetns(top Topology, daemon string) (*NetnsWorld, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &NetnsWorld{Lab: lab, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}, family: top.Families[0]}
+	w := &NetnsWorld{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}, family: top.Families[0]}
 	for _, n := range lab.Nodes {
 		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
 	}
@@ -140,14 +143,14 @@ func (w *NetnsWorld) podPair(from, to string, f cidr.Family) (a, b *harness.Pod,
 func (w *NetnsWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
 	w.pods.RLock()
 	defer w.pods.RUnlock()
-	a, b, err := w.podPair(from, to, o.Family)
+	a, b, err := w.places(from, to, o.Family)
 	if err != nil {
 		return PingResult{}, err
 	}
 	ctx, cancel := bounded(stepBound)
 	defer cancel()
-	result, err := a.Ping(ctx, b.Addr(o.Family), harness.PingOptions{Size: o.Size, DF: o.DF, Timeout: echoBound})
-	r := PingResult{OK: err == nil, Source: result.Source, WantSource: a.Addr(o.Family)}
+	result, err := a.host.Ping(ctx, b.addr, harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, Timeout: echoBound})
+	r := PingResult{OK: err == nil, Source: result.Source, WantSource: a.addr}
 	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable} {
 		if errors.Is(err, lost) {
 			r.Drop, err = lost.Error(), nil
@@ -173,7 +176,7 @@ func (w *NetnsWorld) Transfer(from, to string, f cidr.Family, bytes int64) error
 
 // Stream implements [World].
 func (w *NetnsWorld) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
-	if _, _, err := w.podPair(from, to, w.family); err != nil {
+	if _, _, err := w.places(from, to, w.family); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -2,7 +2,9 @@ package scenarios
 
 import (
 	"bufio"
+	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -14,6 +16,18 @@ import (
 // "simulator" is for no real kernel.
 var features = map[string]func() error{
 	"vxlan": func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
+
+	"firewall": hasFirewallTools,
+}
+
+// hasFirewallTools reports whether there is what rules are made and broken with.
+func hasFirewallTools() error {
+	var errs []error
+	for _, tool := range []string{"iptables", "ip6tables", "nft"} {
+		_, err := exec.LookPath(tool)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func tryLink(l netlink.Link) error {

@@ -25,6 +25,7 @@ type Session struct {
 	streams map[string]func() (sent, lost int, err error)
 	undo    map[string]func() error // what heals each fault that lasts
 	kept    map[string][]byte       // files as of the last "keep"
+	foreign map[string]string       // strangers' rules as of the last "strangers n1 remember"
 	doubled map[string]bool         // nodes that were, or went by the name of, two
 	Skipped []string                // blocks for another world
 	rec     *witness                // nil: nobody wants a report
@@ -33,7 +34,7 @@ type Session struct {
 // NewSession returns a session that builds its world at the first topology.
 func NewSession(world string, make func(Topology) (World, error)) *Session {
 	return &Session{make: make, name: world, started: map[string]bool{}, noted: map[string]string{}, moved: map[string]netip.Addr{}, mtus: map[string]int{},
-		streams: map[string]func() (int, int, error){}, undo: map[string]func() error{}, kept: map[string][]byte{}, doubled: map[string]bool{}}
+		streams: map[string]func() (int, int, error){}, undo: map[string]func() error{}, kept: map[string][]byte{}, foreign: map[string]string{}, doubled: map[string]bool{}}
 }
 
 // verb performs one directive and returns what it prints.
@@ -64,6 +65,8 @@ func verbs() map[string]verb {
 		"subnet":   (*Session).subnet,
 		"state":    (*Session).state,
 		"log":      (*Session).log,
+
+		"strangers": (*Session).strangers,
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/core/agent"
-	"github.com/flanneld/flannel/core/firewall"
+	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/firewall"
 )
 
 // daemon opens what a node needs, in the order of interop 1.5, and lives its
@@ -55,11 +56,19 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	}
 	defer func() { closing("kernel", host.Close()) }()
 
-	exit = agent.Run(ctx, agent.Options{
+	options := agent.Options{
 		Node: o.nodeOptions(), Driver: host, Store: store,
 		SubnetFile: o.subnetFile, StateFile: o.statePath(),
 		Health: health, OnReady: tellSystemd,
-	})
+	}
+	// Who wants no rules needs no packet filter; who does is told by readiness.
+	if filter, err := firewall.New(ctx); err != nil {
+		klog.Warningf("going on without a packet filter: %v", err)
+	} else {
+		options.Firewall = filter
+		defer func() { closing("packet filter", filter.Close()) }()
+	}
+	exit = agent.Run(ctx, options)
 	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
 		return failed(died)
 	}
@@ -89,7 +98,9 @@ func (o *options) nodeOptions() node.Options {
 			Ifaces: o.ifaces, Regexes: o.ifaceRegexes, CanReach: o.ifaceCanReach,
 			PublicIP: o.publicIP, PublicIPv6: o.publicIPv6,
 		},
-		Firewall:    firewall.Options{Masquerade: o.ipMasq},
+		Firewall:    rules.Options{Masquerade: o.ipMasq, NoRandom: o.ipMasqNoRandom, Forward: o.forwardRules},
+		Rules:       time.Duration(o.iptablesResync) * time.Second,
+		Blackhole:   o.blackholeRoute,
 		LeaseTTL:    o.leaseTTL,
 		RenewMargin: time.Duration(o.renewMargin) * time.Minute,
 		ExitOnLoss:  o.onLeaseLost.value == onLossExit,

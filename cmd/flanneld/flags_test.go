@@ -181,19 +181,13 @@ func TestChecks(t *testing.T) {
 // The list of what is known and yet to come.
 func TestNotInThisBuild(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                               "",
-		"--kube-subnet-mgr":              "--kube-subnet-mgr is not available in this build",
-		"--ip-masq":                      "--ip-masq is not available in this build",
-		"--ip-blackhole-route":           "--ip-blackhole-route is not available in this build",
-		"--iptables-forward-rules=true":  "--iptables-forward-rules is not available in this build",
-		"--iptables-forward-rules=1":     "--iptables-forward-rules is not available in this build",
-		"--iptables-forward-rules=false": "",
-		"--kube-subnet-mgr=false":        "",
-		"--ip-masq=false":                "",
-		"--ip-blackhole-route=false":     "",
-		"--ip-masq --kube-subnet-mgr":    "--kube-subnet-mgr is not available in this build",
+		"":                            "",
+		"--kube-subnet-mgr":           "--kube-subnet-mgr is not available in this build",
+		"--kube-subnet-mgr=false":     "",
+		"--ip-masq --kube-subnet-mgr": "--kube-subnet-mgr is not available in this build",
+		"--ip-masq --ip-masq-fully-random-disable --iptables-forward-rules --iptables-resync=9 --ip-blackhole-route": "",
 		// What only refines the above asks for nothing.
-		"--ip-masq-fully-random-disable --iptables-resync=9 --kube-api-url=http://k --set-node-network-unavailable=false": "",
+		"--kube-api-url=http://k --set-node-network-unavailable=false": "",
 	} {
 		t.Run(args, func(t *testing.T) {
 			_, fs, err := parse(strings.Fields(args)...)

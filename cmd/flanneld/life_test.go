@@ -163,7 +163,8 @@ func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string
 		t.Fatal(err)
 	}
 	args = append([]string{"--embed-etcd=" + dir + "/etcd", "--net-config-path=" + conf,
-		"--subnet-file=" + dir + "/run/subnet.env", "--iface=127.0.0.1"}, args...)
+		"--subnet-file=" + dir + "/run/subnet.env", "--iface=127.0.0.1",
+		"--iptables-forward-rules=false"}, args...)
 	return launch(t, env, args...), dir
 }
 

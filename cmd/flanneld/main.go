@@ -89,7 +89,6 @@ func start(ctx context.Context, o *options, flags *flag.FlagSet) node.Exit {
 	if err := askedInVain(flags); err != nil {
 		return failed(err)
 	}
-	klog.V(1).Info("forward rules and masquerading are not available in this build and left to the host")
 	return daemon(ctx, o)
 }
 

@@ -63,6 +63,7 @@ func (o *options) define() *flag.FlagSet {
 	fs.SetOutput(io.Discard)
 	o.defineEtcd(fs)
 	o.defineNode(fs)
+	o.defineFirewall(fs)
 	o.defineLater(fs)
 	o.defineProcess(fs)
 	o.defineInstall(fs)
@@ -97,13 +98,16 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 	fs.Var(&o.onLeaseLost, "on-lease-lost", "`what` to do when the lease is lost: reacquire, or exit with status 1")
 }
 
-// defineLater defines what this build takes but has little or no use for yet.
-func (o *options) defineLater(fs *flag.FlagSet) {
+func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.ipMasq, "ip-masq", false, "install masquerade rules")
 	fs.BoolVar(&o.ipMasqNoRandom, "ip-masq-fully-random-disable", false, "never masquerade with fully random source ports")
 	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "`seconds` between two checks of the firewall rules")
 	fs.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "install rules that let forwarded packets pass")
 	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
+}
+
+// defineLater defines what this build takes but has little or no use for yet.
+func (o *options) defineLater(fs *flag.FlagSet) {
 	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false, "take subnets from Kubernetes instead of etcd")
 	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "", "`url` of the Kubernetes API")
 	fs.StringVar(&o.kubeconfig, "kubeconfig-file", "", "kubeconfig `file`")

@@ -54,7 +54,7 @@ func TestDescribeHidesSecrets(t *testing.T) {
 // Whatever becomes of the daemon, its whole output tells no secret.
 func TestOutputHidesSecrets(t *testing.T) {
 	for _, args := range [][]string{
-		{"--etcd-username=root", "--etcd-password=s3cret", "--ip-masq"},
+		{"--etcd-username=root", "--etcd-password=s3cret", "--kube-subnet-mgr"},
 		{"--etcd-endpoints=http://root:s3cret@127.0.0.1:1"},
 		{"--etcd-endpoints=root:s3cret@127.0.0.1:1"},
 		{"--etcd-endpoints=http://root:s3cret/@127.0.0.1:1"},

@@ -9,9 +9,6 @@ import (
 // are known and yet to come.
 var notInThisBuild = [...]struct{ flag, asked string }{
 	{"kube-subnet-mgr", "true"},
-	{"ip-masq", "true"},
-	{"ip-blackhole-route", "true"},
-	{"iptables-forward-rules", "true"}, // only if somebody says so: it is the default
 }
 
 // unavailable tells that a flag's function is not there.

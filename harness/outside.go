@@ -1,0 +1,47 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Outside is a host of the underlay that knows nothing of the overlay: what
+// it does not have on its segment it sends to the router.
+type Outside struct {
+	*Host
+	witness *witness
+}
+
+// Addr is its address of a family.
+func (o *Outside) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, outsideHost).Addr() }
+
+func (l *Lab) addOutside(ctx context.Context) error {
+	if !l.Options.Outside {
+		return nil
+	}
+	// A redirect would have it go round the router long after the way changed.
+	h, err := l.newHost("outside", setting{"ipv4/conf/all/accept_redirects", "0"}, setting{"ipv4/conf/default/accept_redirects", "0"},
+		setting{"ipv6/conf/all/accept_redirects", "0"}, setting{"ipv6/conf/default/accept_redirects", "0"})
+	if err != nil {
+		return err
+	}
+	o := &Outside{Host: h}
+	if o.witness, err = newWitness(h); err != nil {
+		return fmt.Errorf("add the host outside: %w", err)
+	}
+	l.Outside = o
+	return l.plugWithDefault(ctx, l.segments[0], h, outsideHost)
+}
+
+// Outward lets the router, and so whoever is outside, reach a network by a
+// node, or by nobody.
+func (l *Lab) Outward(network netip.Prefix, by *Node) error {
+	if by == nil {
+		return l.Router.DelRoute(network)
+	}
+	dev := fmt.Sprintf("eth%d", by.segment.index)
+	return l.Router.AddRoute(network, by.Underlay(cidr.FamilyOf(network.Addr())).Addr(), dev)
+}
