@@ -97,6 +97,20 @@ run-tests: check build bin/testsum
 	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' -- \
 		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
+# The API server is built from Kubernetes' own module, which takes some minutes
+# the first time. A module of its own keeps it out of ours.
+KUBE_VERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' tools/kube/go.mod)
+
+bin/kube-apiserver: tools/kube/go.mod
+	@echo "building kube-apiserver $(KUBE_VERSION): some minutes, once"
+	@cd tools/kube && CGO_ENABLED=0 $(GO) build -trimpath -o ../../$@ \
+		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' k8s.io/kubernetes/cmd/kube-apiserver
+
+.PHONY: test-kube
+test-kube: build bin/kube-apiserver ## flanneld against a real Kubernetes API server, and what deploy/ holds
+	@cd tools/deploy && $(GO) test -count=1 ./...
+	@FLANNEL_LAB_APISERVER=$(CURDIR)/bin/kube-apiserver $(GO) test -count=1 -timeout 20m ./harness/kubelab -v $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+
 .PHONY: check
 check: fmt-check vet lint ## format, vet and lint only
 

@@ -25,6 +25,7 @@ type Node struct {
 	*Host
 	Number int // from 1
 	Pods   []*Pod
+	Env    []string // more of the daemon's environment, as NAME=value
 
 	segment  *segment
 	underlay [2]netip.Prefix   // addresses of the uplink, by family
@@ -107,7 +108,7 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	proc, err := n.space.Start(&exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
-		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}})
+		Env: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}, n.Env...)})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}

@@ -26,3 +26,13 @@ func (h *Host) Run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	return nil
 }
+
+// Background starts a command inside the host. Stop kills it; so does the end
+// of the lab.
+func (h *Host) Background(cmd *exec.Cmd) (stop func() error, err error) {
+	p, err := h.space.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("host %s: %s: %w", h.Name, cmd.Path, err)
+	}
+	return p.Kill, nil
+}

@@ -1,0 +1,195 @@
+package kubelab_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/harness/kubelab"
+)
+
+const vxlan = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
+
+const annotations = "flannel.alpha.coreos.com/"
+
+// pingAll pings from every pod to every other.
+func (c *cluster) pingAll(ctx context.Context) {
+	GinkgoHelper()
+	for _, from := range c.lab.Pods() {
+		for _, to := range c.lab.Pods() {
+			if from != to {
+				result, err := from.Ping(ctx, to.Addr(cidr.V4), harness.PingOptions{})
+				Expect(err).NotTo(HaveOccurred())
+				Expect(result.Source).To(Equal(from.Addr(cidr.V4)), "the source is preserved")
+			}
+		}
+	}
+}
+
+// routes are the destinations that leave by the overlay's device.
+func routes(ctx context.Context, n *harness.Node) []string {
+	GinkgoHelper()
+	state, err := n.State(ctx, dataplane.Extent{Links: []string{"flannel.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for key, r := range state.Routes {
+		if r.Link == "flannel.1" {
+			out = append(out, key.Dst.String())
+		}
+	}
+	return out
+}
+
+// patch changes a node object as a third party would.
+func (c *cluster) patch(ctx context.Context, name string, change map[string]any) {
+	GinkgoHelper()
+	text, err := json.Marshal(change)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func annotate(name string, value any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotations + name: value}}}
+}
+
+var _ = Describe("The manifest", func() {
+	It("is accepted by the API server, field by field", func(ctx context.Context) {
+		c := newCluster(ctx, 1, vxlan) // applies it
+		objects, err := kubelab.Objects(manifest)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(objects).To(HaveLen(6))
+		for _, o := range objects {
+			Expect(c.Apply(ctx, o, true)).To(Succeed())
+		}
+		objects[5].Object["spec"].(map[string]any)["colour"] = "blue"
+		Expect(c.Apply(ctx, objects[5], true)).To(MatchError(ContainSubstring("colour")))
+	}, limit)
+})
+
+var _ = Describe("flanneld with the rights of the manifest", func() {
+	It("carries packets, and writes what peers read", func(ctx context.Context) {
+		c := newCluster(ctx, 3, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		c.pingAll(ctx)
+		for _, n := range c.lab.Nodes {
+			object := c.node(ctx, n.Name)
+			Expect(object.Annotations).To(HaveKeyWithValue(annotations+"kube-subnet-manager", "true"))
+			Expect(object.Annotations).To(HaveKeyWithValue(annotations+"backend-type", "vxlan"))
+			Expect(object.Annotations).To(HaveKeyWithValue(annotations+"public-ip", n.Underlay(cidr.V4).Addr().String()))
+			Expect(object.Annotations[annotations+"backend-data"]).To(MatchRegexp(`^\{"VNI":1,"VtepMAC":"[0-9a-f:]{17}"\}$`))
+			Eventually(func() []corev1.NodeCondition { return c.node(ctx, n.Name).Status.Conditions }).WithContext(ctx).
+				Should(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse))))
+		}
+	}, limit)
+
+	It("waits for the API server and for its pod CIDR", func(ctx context.Context) {
+		c := newCluster(ctx, 2, vxlan)
+		Expect(c.Stop()).To(Succeed())
+		for _, n := range c.lab.Nodes {
+			Expect(n.Start()).To(Succeed())
+		}
+		Expect(c.Resume(ctx)).To(Succeed())
+		c.register(ctx, "n1", "10.244.1.0/24")
+		c.register(ctx, "n2") // its CIDR comes late
+		Expect(c.lab.Nodes[0].WaitReady(ctx)).To(Succeed())
+		Expect(c.lab.Nodes[1].Running()).To(BeTrue())
+		c.patch(ctx, "n2", map[string]any{"spec": map[string]any{"podCIDR": "10.244.2.0/24", "podCIDRs": []string{"10.244.2.0/24"}}})
+		for _, n := range c.lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			_, err := n.AddPod(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		c.pingAll(ctx)
+	}, limit)
+
+	It("follows nodes that come, go and come back", func(ctx context.Context) {
+		c := newCluster(ctx, 2, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
+		have := func() []string { return routes(ctx, n1) }
+		Eventually(have).WithContext(ctx).Should(ConsistOf("10.244.2.0/24"))
+		Expect(n2.Stop(ctx)).To(Succeed())
+		Expect(c.Client.CoreV1().Nodes().Delete(ctx, "n2", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(have).WithContext(ctx).Should(BeEmpty())
+		c.register(ctx, "n2", "10.244.9.0/24") // another subnet under the same name
+		Expect(n2.Start()).To(Succeed())
+		Eventually(have).WithContext(ctx).Should(ConsistOf("10.244.9.0/24"))
+	}, limit)
+
+	It("keeps the overlay through an outage of the API server", func(ctx context.Context) {
+		c := newCluster(ctx, 2, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		Expect(c.Stop()).To(Succeed())
+		Expect(c.lab.Nodes[0].Stop(ctx)).To(Succeed())
+		Expect(c.lab.Nodes[0].Start()).To(Succeed())
+		c.pingAll(ctx)
+		Expect(c.Resume(ctx)).To(Succeed())
+		for _, n := range c.lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		c.pingAll(ctx)
+	}, limit)
+
+	It("writes again what somebody strips, and follows overrides", func(ctx context.Context) {
+		c := newCluster(ctx, 2, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		value := func(name string) func() string {
+			return func() string { return c.node(ctx, "n2").Annotations[annotations+name] }
+		}
+		for _, name := range []string{"public-ip", "backend-data", "kube-subnet-manager"} {
+			before := value(name)()
+			c.patch(ctx, "n2", annotate(name, nil))
+			Eventually(value(name)).WithContext(ctx).Should(Equal(before))
+		}
+		c.pingAll(ctx)
+		c.patch(ctx, "n2", annotate("public-ip-overwrite", "192.168.64.200"))
+		Eventually(value("public-ip")).WithContext(ctx).Should(Equal("192.168.64.200"))
+		c.patch(ctx, "n2", annotate("public-ip-overwrite", nil))
+		Eventually(value("public-ip")).WithContext(ctx).Should(Equal(c.lab.Nodes[1].Underlay(cidr.V4).Addr().String()))
+	}, limit)
+
+	It("carries both families", func(ctx context.Context) {
+		c := newCluster(ctx, 2, `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`)
+		c.register(ctx, "n1", "10.244.1.0/24", "fd00:10:0:1::/64")
+		c.register(ctx, "n2", "10.244.2.0/24", "fd00:10:0:2::/64")
+		c.startAll(ctx)
+		c.pingAll(ctx)
+		pods := c.lab.Pods()
+		_, err := pods[0].Ping(ctx, pods[1].Addr(cidr.V6), harness.PingOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}, limit)
+
+	It("lets a hostile node hurt itself alone", func(ctx context.Context) {
+		c := newCluster(ctx, 2, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		for i, cidrs := range []string{"10.244.0.0/16", "10.244.1.0/24", "172.16.0.0/24"} {
+			name := []string{"whole", "overlapping", "outside"}[i]
+			c.register(ctx, name, cidrs)
+			c.patch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+				annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
+				annotations + "public-ip": "192.168.64.99", annotations + "backend-data": `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`}}})
+		}
+		c.register(ctx, "good", "10.244.77.0/24")
+		c.patch(ctx, "good", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
+			annotations + "public-ip": "192.168.64.98", annotations + "backend-data": `{"VNI":1,"VtepMAC":"02:00:5e:00:00:01"}`}}})
+		Eventually(func() []string { return routes(ctx, c.lab.Nodes[0]) }).WithContext(ctx).
+			Should(ConsistOf("10.244.2.0/24", "10.244.77.0/24"))
+		c.pingAll(ctx)
+	}, limit)
+})
