@@ -99,7 +99,7 @@ run-tests: check build bin/testsum
 
 # The API server is built from Kubernetes' own module, which takes some minutes
 # the first time. A module of its own keeps it out of ours.
-KUBE_VERSION = $(shell sed -n 's|^require k8s.io/kubernetes ||p' tools/kube/go.mod)
+KUBE_VERSION = $(shell cd tools/kube && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 bin/kube-apiserver: tools/kube/go.mod
 	@echo "building kube-apiserver $(KUBE_VERSION): some minutes, once"
