@@ -70,7 +70,7 @@ func (f *Firewall) refuse(op dataplane.Op) error {
 	if !ok {
 		return fmt.Errorf("object of type %T is not the packet filter's: %w", op.Object, driver.ErrUnsupported)
 	}
-	if tool := f.tools.facts[c.Family].Of(c.Flavour); !tool.Usable {
+	if tool := f.tool(c.Family, c.Flavour); !tool.Usable {
 		return fmt.Errorf("%s: %w", tool.About, driver.ErrUnsupported)
 	}
 	there := f.there(c.ChainKey)

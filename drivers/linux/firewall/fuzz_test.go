@@ -54,7 +54,10 @@ func FuzzParseSave(f *testing.F) {
 	}
 	f.Add(fill(othersRules, cidr.V6))
 	f.Fuzz(func(t *testing.T, out string) {
-		s := parseSave(out)
+		s, err := parseSave(out)
+		if err != nil {
+			return
+		}
 		for _, family := range cidr.Families {
 			for _, h := range dataplane.Hooks {
 				have := s.at(family, h)

@@ -3,6 +3,7 @@ package firewall
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,6 +25,7 @@ type sight struct {
 type tables struct {
 	print imprint
 	saved saved
+	err   error // they cannot be read, for instance since somebody's nft made them
 }
 
 // Inspect implements [driver.Firewall].
@@ -85,31 +87,50 @@ func (f *Firewall) lookIPTables(ctx context.Context, family cidr.Family) error {
 		if x == nil {
 			continue
 		}
-		sum := f.seen.nft.iptables[family]
-		if x.variant == variantLegacy {
-			if err := f.ns.Do(func() (err error) {
-				sum, err = printLegacy(family)
-				return err
-			}); err != nil {
-				return err
-			}
+		sum, err := f.printOf(x)
+		if err != nil {
+			return err
 		}
 		before := f.seen.tables[family][x.variant]
 		switch {
 		case sum == imprint{}:
 			now[x.variant] = &tables{}
-		case before != nil && before.print == sum:
+		case before != nil && before.err == nil && before.print == sum:
 			now[x.variant] = before
 		default:
 			saved, err := x.read(ctx, f.ns)
-			if err != nil {
+			if err != nil && !errors.Is(err, errUnreadable) {
 				return err
 			}
-			now[x.variant] = &tables{sum, saved}
+			now[x.variant] = &tables{sum, saved, err}
 		}
 	}
 	f.seen.tables[family] = now
 	return nil
+}
+
+// printOf sums up the tables of a variant of iptables.
+func (f *Firewall) printOf(x *xtables) (sum imprint, err error) {
+	if x.variant == variantNFT {
+		return f.seen.nft.iptables[x.family], nil
+	}
+	err = f.ns.Do(func() (err error) {
+		sum, err = printLegacy(x.family)
+		return err
+	})
+	return sum, err
+}
+
+// tool is what a family's chains of a flavour can be made with. It is of no use
+// if what it made before cannot be read.
+func (f *Firewall) tool(family cidr.Family, flavour dataplane.Flavour) driver.Tool {
+	tool := f.tools.facts[family].Of(flavour)
+	if x := f.tools.iptables[family]; x != nil && flavour == dataplane.IPTables {
+		if err := f.seen.tables[family][x.variant].err; err != nil {
+			return driver.Tool{About: err.Error()}
+		}
+	}
+	return tool
 }
 
 // found is what there is of a chain of iptables: in the variant that makes
@@ -125,8 +146,10 @@ func (f *Firewall) found(k dataplane.ChainKey) (here, elsewhere found) {
 }
 
 func (f *Firewall) facts() driver.FirewallFacts {
-	facts := driver.FirewallFacts{Tools: f.tools.facts}
+	var facts driver.FirewallFacts
 	for _, family := range cidr.Families {
+		facts.Tools[family].IPTables = f.tool(family, dataplane.IPTables)
+		facts.Tools[family].NFTables = f.tool(family, dataplane.NFTables)
 		_ = f.ns.Do(func() error {
 			_, err := os.Stat(wordsOf(family).bridge)
 			facts.Tools[family].BridgeFilter = err == nil

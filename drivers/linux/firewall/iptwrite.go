@@ -2,7 +2,9 @@ package firewall
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -82,11 +84,22 @@ func (x *xtables) write(ctx context.Context, ns namespace.Namespace, wait int, s
 	return err
 }
 
+// errUnreadable says that iptables-save refuses to read its tables.
+var errUnreadable = errors.New("the tables of iptables cannot be read")
+
 // read runs iptables-save.
 func (x *xtables) read(ctx context.Context, ns namespace.Namespace) (saved, error) {
 	out, err := run(ctx, ns, "", x.save)
+	var refusal *processError
+	if errors.As(err, &refusal) && refusal.status > 0 {
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return parseSave(out), nil
+	s, err := parseSave(out)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errUnreadable, filepath.Base(x.save), err)
+	}
+	return s, nil
 }

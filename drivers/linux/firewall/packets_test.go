@@ -185,6 +185,9 @@ func (s *scene) dial(place string, from netip.Addr, to netip.AddrPort, mark int)
 				if mark != 0 {
 					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark)
 				}
+				if to.Addr().IsMulticast() { // which of the links' routes comes first is chance
+					err = errors.Join(err, unix.BindToDevice(int(fd), "cni0"))
+				}
 			}), err)
 		},
 	}

@@ -1,6 +1,8 @@
 package firewall
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,8 +21,10 @@ type savedChain struct {
 // and own chains of different tables have different names.
 type saved map[string]*savedChain
 
-// parseSave reads the output of iptables-save.
-func parseSave(out string) saved {
+// parseSave reads the output of iptables-save. It fails for a table that
+// iptables-save leaves out, since nft put something into it that iptables has
+// no words for.
+func parseSave(out string) (saved, error) {
 	s := saved{}
 	var table string
 	for line := range strings.Lines(out) {
@@ -29,6 +33,12 @@ func parseSave(out string) saved {
 			continue
 		}
 		switch rest := line[1:]; line[0] {
+		case '#':
+			for _, h := range dataplane.Hooks {
+				if strings.HasPrefix(rest, fmt.Sprintf(" Table `%s' is incompatible", placeOf(h).table)) {
+					return nil, errors.New(strings.TrimSpace(rest))
+				}
+			}
 		case '*':
 			table = rest
 		case ':':
@@ -43,7 +53,7 @@ func parseSave(out string) saved {
 			}
 		}
 	}
-	return s
+	return s, nil
 }
 
 // found is what one variant of iptables has of the chain of one hook.

@@ -157,15 +157,20 @@ func (t *toolbox) findIPTables(ctx context.Context, ns namespace.Namespace, f ci
 		}
 		*fact = driver.Tool{Usable: true, About: about, RandomFully: random}
 		t.iptables[f] = x
+		t.findOther(ctx, ns, x)
 	}
-	for _, v := range []variant{variantNFT, variantLegacy} {
-		if x != nil && x.variant == v {
-			continue
-		}
-		if other, _, err := findXTables(ctx, ns, f, name+"-"+string(v)); err == nil && other.variant == v {
-			other.wait = true
-			t.other[f] = other
-		}
+}
+
+// findOther finds the other variant beside the one that is called iptables.
+func (t *toolbox) findOther(ctx context.Context, ns namespace.Namespace, x *xtables) {
+	v := variantNFT
+	if x.variant == variantNFT {
+		v = variantLegacy
+	}
+	other, _, err := findXTables(ctx, ns, x.family, wordsOf(x.family).iptables+"-"+string(v))
+	if err == nil && other.variant == v {
+		other.wait = true // the variants were parted long after restore could wait
+		t.other[x.family] = other
 	}
 }
 
