@@ -21,6 +21,12 @@ type State struct {
 	// Generation is set by a driver that can tell cheaply whether anything on
 	// the host has changed: as long as nothing has, it stays. 0: it cannot.
 	Generation uint64
+
+	// Changed is set by a driver that read only what has changed since the
+	// generation that the caller knew ([Extent]): of routes, neighbours and FDB
+	// entries only those under these keys are in the state, as far as they still
+	// exist. Nil: the state is whole.
+	Changed *Keys
 }
 
 // NewState returns an empty state whose maps have room for that many peers.
@@ -70,6 +76,7 @@ type Extent struct {
 	Sysctls  []Sysctl // Value is ignored
 
 	// Known is the generation of a state that the caller has read before. If
-	// it still is the host's, the driver may return it and no objects.
+	// it still is the host's, the driver may return it and no objects; if it is
+	// not, only what has changed since.
 	Known uint64
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
@@ -15,16 +16,17 @@ import (
 type Options struct {
 	Uplink      uplink.Options
 	Firewall    firewall.Options
-	Rules       time.Duration // from one look at the packet filter to the next at the latest; default 5 s
-	Blackhole   bool          // keep a blackhole route for the own subnet
-	LeaseTTL    time.Duration // default 24 h
-	RenewMargin time.Duration // renew when this much is left; default 1 h
-	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
-	Resync      time.Duration // full look without a hint; default 30 s, jittered
-	Debounce    time.Duration // from a hint to the look; default 100 ms
-	Rand        *rand.Rand    // the only source of chance
-	Previous    lease.Key     // from the subnet file of a former run; may be invalid
-	Saved       []byte        // from the state file of a former run; may be nil
+	Rules       time.Duration    // from one look at the packet filter to the next at the latest; default 5 s
+	Blackhole   bool             // keep a blackhole route for the own subnet
+	LeaseTTL    time.Duration    // default 24 h
+	RenewMargin time.Duration    // renew when this much is left; default 1 h
+	ExitOnLoss  bool             // exit instead of acquiring anew when the lease is lost
+	Resync      time.Duration    // full look without a hint; default 30 s, jittered
+	Debounce    time.Duration    // from a hint to the look; default 100 ms
+	Rand        *rand.Rand       // the only source of chance
+	Sharing     *backend.Sharing // with other nodes of one thread; nil: nothing is shared
+	Previous    lease.Key        // from the subnet file of a former run; may be invalid
+	Saved       []byte           // from the state file of a former run; may be nil
 }
 
 // Input is what happened since the last Step. Nil members: nothing of that kind.

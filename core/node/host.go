@@ -58,11 +58,29 @@ func (n *Node) tookLook(l Looked) {
 		n.lookBy(n.now.Add(n.backoff(h.attempts, n.opts.Debounce, n.opts.Resync)))
 		return
 	}
-	h.facts, h.looked, h.fresh, h.chosen = l.Facts, true, true, false
-	if h.verified == 0 || l.Have.Generation != h.verified {
-		h.have, h.verified = l.Have, 0
-	}
+	h.facts, h.looked, h.chosen = l.Facts, true, false
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
+	h.fresh = h.tookState(l.Have)
+	if !h.fresh {
+		n.lookBy(n.now)
+	}
+}
+
+// tookState takes what the driver read, and reports whether it was enough. It
+// may be confined to what has changed since a state that we knew then.
+func (h *hostState) tookState(have dataplane.State) bool {
+	same := h.known != 0 && have.Generation == h.known
+	switch {
+	case h.agreed == nil && (same || have.Changed != nil):
+		return false
+	case same: // and what was kept of it stands
+		h.have.Generation = h.known
+	case have.Changed != nil:
+		h.have = have
+	default:
+		h.have, h.agreed = have, nil
+	}
+	return true
 }
 
 // followUplink chooses the uplink anew after each look. While there is none,
@@ -153,10 +171,10 @@ func (n *Node) look() {
 		}
 	}
 	extent.Networks = h.networks
-	if h.want.snap != n.store.snap {
-		h.verified = 0 // there is something new to compare with
+	if h.known = 0; h.agreed != nil {
+		h.known = h.agreed.Generation
 	}
-	extent.Known = h.verified
+	extent.Known = h.known
 	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
 	n.ready.Look = &extent
 }
@@ -168,24 +186,14 @@ func (n *Node) reconcile() {
 	if moved && len(h.failures) == 0 {
 		h.attempts = 0 // another aim, not another attempt
 	}
-	if moved && h.verified != 0 { // while we were looking; what the look left out is needed now
-		h.verified = 0
+	plan, ok := n.diff(want)
+	if !ok {
+		h.agreed = nil
 		n.lookBy(n.now)
 		return
 	}
-	var plan reconcile.Plan
-	if h.verified == 0 { // else it is as empty as it was
-		plan = reconcile.Diff(want, h.have, reconcile.Options{
-			Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
-			Prune:    n.synced(),
-			Recreate: h.recreate,
-			Denied:   h.denied,
-		})
-	}
-	if h.verified = h.have.Generation; len(plan.Ops)+plan.Withheld+len(plan.Conflicts) > 0 {
-		h.verified = 0
-	}
-	h.have = dataplane.State{Links: h.have.Links, Generation: h.have.Generation} // all that is asked for again, of thousands of objects
+	// All that is asked for again, of thousands of objects.
+	h.have.Routes, h.have.Neighs, h.have.FDB, h.have.Changed = nil, nil, nil, nil
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
@@ -207,6 +215,28 @@ func (n *Node) reconcile() {
 	n.ready.Plan = plan.Ops
 }
 
+// diff compares the host with what is wanted, as a whole or, since they agreed
+// last, only in what has changed on either side. It says no if the whole host
+// has to be read for that.
+func (n *Node) diff(want *dataplane.Layers) (plan reconcile.Plan, ok bool) {
+	h := &n.host
+	opts := reconcile.Options{
+		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
+		Prune:    n.synced(),
+		Recreate: h.recreate,
+		Denied:   h.denied,
+	}
+	if h.agreed != nil {
+		plan, h.agreed, ok = h.agreed.Diff(want, h.have, opts, n.opts.Sharing.Unequal)
+		return plan, ok
+	}
+	plan = reconcile.DiffLayers(*want, h.have, opts)
+	if plan.Empty() && h.have.Generation != 0 {
+		h.agreed = reconcile.Agree(want, h.have)
+	}
+	return plan, true
+}
+
 // ownPart reports whether an op is about the node itself, and not about a peer.
 func ownPart(op dataplane.Op) bool {
 	switch op.Object.(type) {
@@ -218,36 +248,48 @@ func ownPart(op dataplane.Op) bool {
 
 // wantCache keeps the last rendering, which is a pure function of its inputs.
 type wantCache struct {
-	valid  bool
-	snap   *lease.Snapshot
-	self   backend.Self
-	uplink uplink.Uplink
-	routes []driver.Route
-	state  dataplane.State
+	state   *dataplane.Layers // nil: nothing yet
+	objects int
+	snap    *lease.Snapshot
+	self    backend.Self
+	uplink  uplink.Uplink
+	routes  []driver.Route
 }
 
 // wanted returns what the host should be, and whether that is something else
 // than it was at the last call.
-func (n *Node) wanted() (want dataplane.State, moved bool) {
+func (n *Node) wanted() (want *dataplane.Layers, moved bool) {
 	h, l := &n.host, &n.lease
 	self := l.self
 	if n.disowned(self.Key) {
 		self.Key = lease.Key{}
 	}
 	c := &h.want
-	if c.valid && c.snap == n.store.snap && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
+	if c.state != nil && c.snap == n.store.snap && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
 		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) {
 		return c.state, false
 	}
-	state, problems := n.network.backend.Render(n.env(), self, n.others())
-	n.reportProblems(problems)
+	state := n.render(self)
 	if n.opts.Blackhole {
 		for _, r := range firewall.Blackhole(self.Key) {
-			state.AddRoute(r)
+			state.Own.AddRoute(r)
 		}
 	}
-	*c = wantCache{true, n.store.snap, self, h.uplink, h.facts.Routes, state}
-	return state, true
+	*c = wantCache{&state, state.Len(), n.store.snap, self, h.uplink, h.facts.Routes}
+	return c.state, true
+}
+
+// render asks the backend, or finds what it would say among what is shared.
+func (n *Node) render(self backend.Self) dataplane.Layers {
+	if g := n.lease.grant; g == nil || g.Key == self.Key { // else two records may be ours
+		if shared, ok := n.opts.Sharing.Render(n.network.backend, n.env(), self, n.store.snap); ok {
+			n.reportProblems(nil)
+			return shared
+		}
+	}
+	state, problems := n.network.backend.Render(n.env(), self, n.others())
+	n.reportProblems(problems)
+	return dataplane.Alone(state)
 }
 
 // disowned reports whether a fenced node's subnet is certainly not its own any

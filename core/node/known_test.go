@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // TestKnownHostIsNotReadAgain follows a driver that numbers what it reads.
@@ -41,10 +42,56 @@ func TestKnownHostIsNotReadAgain(t *testing.T) {
 	w.put(vxlanPeer("10.5.77.0-24", 77))
 	w.n.Step(w.now, Input{View: w.view()})
 	w.n.Ready()
-	if r := looked(dataplane.State{}, 7); r.Plan != nil || r.Look == nil || r.Look.Known != 0 {
-		t.Errorf("what a new peer needs has to be read: %+v", r)
+	plan := looked(dataplane.State{}, 7).Plan
+	if len(plan) != 3 {
+		t.Fatalf("planned %v, want three objects for the new peer", plan)
 	}
-	if r := looked(w.host, 7); len(r.Plan) != 3 {
-		t.Errorf("planned %v, want three objects for the new peer", r.Plan)
+
+	// What has changed since is all there is to read, once they agreed.
+	w.apply(plan[:2])
+	w.n.Step(w.now, Input{Applied: &Applied{Errs: []error{nil, nil, driver.ErrBusy}}})
+	if r := w.n.Ready(); r.Look == nil || r.Look.Known != 7 {
+		t.Fatalf("after a plan: %+v, want a look that knows generation 7", r)
+	}
+	part := dataplane.NewState(0)
+	part.Links, part.Addrs, part.Sysctls = w.host.Links, w.host.Addrs, w.host.Sysctls
+	part.Changed = dataplane.NewKeys()
+	for _, op := range plan[:2] {
+		switch o := op.Object.(type) {
+		case dataplane.Neigh:
+			part.AddNeigh(o)
+			part.Changed.Neighs[o.NeighKey] = struct{}{}
+		case dataplane.FDBEntry:
+			part.AddFDB(o)
+			part.Changed.FDB[o.FDBKey] = struct{}{}
+		}
+	}
+	if r := looked(part, 8); len(r.Plan) != 1 || r.Plan[0] != plan[2] {
+		t.Errorf("planned %v, want the route that failed", r.Plan)
+	}
+}
+
+// TestKnownHostIsReadAnewForALink: whatever a link takes along has to be seen.
+func TestKnownHostIsReadAnewForALink(t *testing.T) {
+	w := readyWorld(t)
+	whole := w.host
+	whole.Generation = 7
+	for _, c := range []struct {
+		have  dataplane.State
+		known uint64 // by the next look
+	}{
+		{whole, 7},
+		{dataplane.State{Generation: 8, Changed: dataplane.NewKeys()}, 0},
+	} {
+		w.now = w.now.Add(time.Minute)
+		w.n.Step(w.now, Input{})
+		w.n.Ready()
+		w.n.Step(w.now, Input{Looked: &Looked{Facts: w.facts, Have: c.have}})
+		if r := w.n.Ready(); r.Plan != nil {
+			t.Errorf("generation %d: planned %v", c.have.Generation, r.Plan)
+		}
+		if w.n.host.agreed == nil != (c.known == 0) {
+			t.Errorf("generation %d: agreement %v, want one of generation %d", c.have.Generation, w.n.host.agreed, c.known)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -50,10 +51,11 @@ type networkState struct {
 type hostState struct {
 	facts    driver.Facts
 	have     dataplane.State
-	looked   bool   // facts and have are known
-	chosen   bool   // the uplink follows from these facts and the config in force
-	fresh    bool   // have was read after the last change and not yet compared
-	verified uint64 // generation for which the diff was empty, if a look need not tell more than that it still is the host's
+	looked   bool              // facts and have are known
+	chosen   bool              // the uplink follows from these facts and the config in force
+	fresh    bool              // have was read after the last change and not yet compared
+	known    uint64            // the generation of which the look under way was told
+	agreed   *reconcile.Agreed // the host for which the diff was empty last; nil: unknown, or it was another host
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 

@@ -54,7 +54,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		Subnet: n.lease.self.Key, Uplink: n.host.uplink, Synced: n.synced(), Stale: n.store.stale,
 		Fenced: n.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
-		Programmed: n.host.programmed, RenewBy: n.lease.renewAt, Objects: n.host.want.state.Len(),
+		Programmed: n.host.programmed, RenewBy: n.lease.renewAt, Objects: n.host.want.objects,
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)

@@ -97,7 +97,7 @@ func (n *Node) followConfig() {
 	}
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
-	n.host.chosen = false
+	n.host.chosen, n.host.agreed = false, nil
 	n.lookBy(n.now)
 }
 

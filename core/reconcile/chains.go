@@ -14,11 +14,11 @@ func Chains(want, have dataplane.State) []dataplane.Op {
 	var make, drop []dataplane.Op
 	var short [2]bool
 	never := func(dataplane.ChainKey) bool { return false }
-	for _, k := range changedKeys(want.Chains, have.Chains, never, compareChains) {
+	for _, k := range changedKeys(dataplane.TableOf(want.Chains), have.Chains, never, compareChains) {
 		make = append(make, dataplane.Op{Verb: dataplane.Replace, Object: want.Chains[k]})
 		short[k.Family] = true
 	}
-	for _, k := range staleKeys(want.Chains, have.Chains, compareChains) {
+	for _, k := range staleKeys(dataplane.TableOf(want.Chains), have.Chains, compareChains) {
 		if !short[k.Family] {
 			drop = append(drop, dataplane.Op{Verb: dataplane.Delete, Object: have.Chains[k]})
 		}

@@ -36,18 +36,29 @@ type Plan struct {
 	Conflicts []error
 }
 
+// Empty reports whether there is nothing to do and nothing that cannot be done.
+func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 }
+
 // Diff returns the plan that turns have into want. Objects in have that are
 // not owned are left alone, unless a wanted object needs their very key.
 func Diff(want, have dataplane.State, opts Options) Plan {
-	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
+	return DiffLayers(dataplane.Alone(want), have, opts)
+}
+
+// DiffLayers is Diff for a layered want.
+func DiffLayers(want dataplane.Layers, have dataplane.State, opts Options) Plan {
+	d := differ{
+		want: want.Own, have: have, opts: opts, flushed: map[string]flush{},
+		routes: want.Routes(), neighs: want.Neighs(), fdb: want.FDB(),
+	}
 	d.links()
 	d.sysctls()
 	d.addrs()
 	d.proxies()
 	d.peers()
-	d.fdb()
-	d.neighs()
-	d.routes()
+	d.diffFDB()
+	d.diffNeighs()
+	d.diffRoutes()
 	return d.plan()
 }
 
@@ -58,7 +69,10 @@ type flush struct {
 }
 
 type differ struct {
-	want, have dataplane.State
+	want, have dataplane.State // of what is wanted, the part that is one host's own
+	routes     dataplane.Table[dataplane.RouteKey, dataplane.Route]
+	neighs     dataplane.Table[dataplane.NeighKey, dataplane.Neigh]
+	fdb        dataplane.Table[dataplane.FDBKey, dataplane.FDBEntry]
 	opts       Options
 	flushed    map[string]flush
 	conflicts  []error
@@ -153,10 +167,10 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 
 func (d *differ) proxies() {
 	gone := func(link string) bool { return d.flushed[link].all }
-	for _, k := range changedKeys(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]) {
+	for _, k := range changedKeys(dataplane.TableOf(d.want.Proxies), d.have.Proxies, gone, cmp.Compare[string]) {
 		d.add(dataplane.Replace, d.want.Proxies[k])
 	}
-	for _, k := range staleKeys(d.want.Proxies, d.have.Proxies, cmp.Compare[string]) {
+	for _, k := range staleKeys(dataplane.TableOf(d.want.Proxies), d.have.Proxies, cmp.Compare[string]) {
 		if d.opts.Own.Links[k] {
 			d.remove(d.have.Proxies[k], k)
 		}
@@ -165,10 +179,10 @@ func (d *differ) proxies() {
 
 func (d *differ) peers() {
 	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
-	for _, k := range changedKeys(d.want.Peers, d.have.Peers, gone, comparePeers) {
+	for _, k := range changedKeys(dataplane.TableOf(d.want.Peers), d.have.Peers, gone, comparePeers) {
 		d.add(dataplane.Replace, d.want.Peers[k])
 	}
-	for _, k := range staleKeys(d.want.Peers, d.have.Peers, comparePeers) {
+	for _, k := range staleKeys(dataplane.TableOf(d.want.Peers), d.have.Peers, comparePeers) {
 		// A proxy that nobody wants takes its peers along.
 		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
 			d.remove(d.have.Peers[k], k.Link)
@@ -176,33 +190,35 @@ func (d *differ) peers() {
 	}
 }
 
-func (d *differ) fdb() {
-	for _, k := range changedKeys(d.want.FDB, d.have.FDB, func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }, compareFDB) {
-		d.add(dataplane.Replace, d.want.FDB[k])
+func (d *differ) diffFDB() {
+	for _, k := range changedKeys(d.fdb, d.have.FDB, func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }, compareFDB) {
+		want, _ := d.fdb.Get(k)
+		d.add(dataplane.Replace, want)
 	}
-	for _, k := range staleKeys(d.want.FDB, d.have.FDB, compareFDB) {
+	for _, k := range staleKeys(d.fdb, d.have.FDB, compareFDB) {
 		if d.opts.Own.Links[k.Link] {
 			d.remove(d.have.FDB[k], k.Link)
 		}
 	}
 }
 
-func (d *differ) neighs() {
+func (d *differ) diffNeighs() {
 	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
-	for _, k := range changedKeys(d.want.Neighs, d.have.Neighs, gone, compareNeighs) {
-		d.add(dataplane.Replace, d.want.Neighs[k])
+	for _, k := range changedKeys(d.neighs, d.have.Neighs, gone, compareNeighs) {
+		want, _ := d.neighs.Get(k)
+		d.add(dataplane.Replace, want)
 	}
-	for _, k := range staleKeys(d.want.Neighs, d.have.Neighs, compareNeighs) {
+	for _, k := range staleKeys(d.neighs, d.have.Neighs, compareNeighs) {
 		if d.opts.Own.Links[k.Link] && !gone(k) {
 			d.remove(d.have.Neighs[k], k.Link)
 		}
 	}
 }
 
-func (d *differ) routes() {
+func (d *differ) diffRoutes() {
 	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
-	for _, k := range changedKeys(d.want.Routes, d.have.Routes, gone, compareRoutes) {
-		want := d.want.Routes[k]
+	for _, k := range changedKeys(d.routes, d.have.Routes, gone, compareRoutes) {
+		want, _ := d.routes.Get(k)
 		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
 			d.conflicts = append(d.conflicts, fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer another subnet",
 				want, have.Link, have))
@@ -213,7 +229,7 @@ func (d *differ) routes() {
 		}
 		d.add(dataplane.Replace, want)
 	}
-	for _, k := range staleKeys(d.want.Routes, d.have.Routes, compareRoutes) {
+	for _, k := range staleKeys(d.routes, d.have.Routes, compareRoutes) {
 		if have := d.have.Routes[k]; d.opts.Own.Route(have) {
 			d.remove(have, have.Link)
 		}

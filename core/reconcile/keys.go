@@ -11,9 +11,9 @@ import (
 
 // changedKeys are the keys, sorted, whose wanted object is missing, different
 // or about to go.
-func changedKeys[K, V comparable](want, have map[K]V, gone func(K) bool, compare func(a, b K) int) []K {
-	keys := make([]K, 0, max(0, len(want)-len(have))) // at least these are missing
-	for k, v := range want {
+func changedKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, gone func(K) bool, compare func(a, b K) int) []K {
+	keys := make([]K, 0, max(0, want.Len()-len(have))) // at least these are missing
+	for k, v := range want.All {
 		if h, ok := have[k]; !ok || h != v || gone(k) {
 			keys = append(keys, k)
 		}
@@ -23,10 +23,10 @@ func changedKeys[K, V comparable](want, have map[K]V, gone func(K) bool, compare
 }
 
 // staleKeys are the keys, sorted, that nobody wants.
-func staleKeys[K, V comparable](want, have map[K]V, compare func(a, b K) int) []K {
+func staleKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, compare func(a, b K) int) []K {
 	var keys []K
 	for k := range have {
-		if _, ok := want[k]; !ok {
+		if _, ok := want.Get(k); !ok {
 			keys = append(keys, k)
 		}
 	}

@@ -38,6 +38,7 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	}
 	if len(ops) > 0 {
 		d.h.changed++
+		d.h.journal.note(d.h.changed-1, d.h.changed, ops)
 		d.h.hint()
 	}
 	return errs
@@ -106,15 +107,22 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 		return dataplane.State{Generation: d.h.changed}, nil
 	}
 	s := d.h.stack
-	state := dataplane.NewState(len(s.fibs[cidr.V4].byDst) + len(s.fibs[cidr.V6].byDst))
-	state.Generation = d.h.changed
+	changed := d.h.journal.since(extent.Known, d.h.changed)
+	peers := changed.Len()
+	if changed == nil {
+		peers = len(s.fibs[cidr.V4].byDst) + len(s.fibs[cidr.V6].byDst)
+	}
+	state := dataplane.NewState(peers)
+	state.Generation, state.Changed = d.h.changed, changed
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
 			l.observe(&state)
 		}
 	}
-	for _, f := range cidr.Families {
-		s.fibs[f].observe(&state, extent)
+	if changed != nil {
+		s.observeOnly(&state, extent, changed)
+	} else {
+		s.observeAll(&state, extent)
 	}
 	for _, c := range extent.Sysctls {
 		if value, ok := s.sysctls[c.Path]; ok {
@@ -134,35 +142,53 @@ func (l *link) observe(state *dataplane.State) {
 			}
 		}
 	}
-	for ip, n := range l.neighs {
-		if n.permanent {
-			state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
+}
+
+// observeAll adds all neighbours, FDB entries and routes within the extent.
+func (s *stack) observeAll(state *dataplane.State, extent dataplane.Extent) {
+	for _, name := range extent.Links {
+		l := s.link(name)
+		if l == nil {
+			continue
+		}
+		for ip := range l.neighs {
+			l.observeNeigh(state, ip)
+		}
+		for mac := range l.fdb {
+			l.observeFDB(state, mac)
 		}
 	}
-	for mac, e := range l.fdb {
-		if e.permanent {
-			state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
+	for _, f := range cidr.Families {
+		for dst := range s.fibs[f].byDst {
+			s.fibs[f].observeAt(state, dst, extent)
 		}
 	}
 }
 
-// observe adds the routes within the extent; of those with one key the one
-// that the kernel would use first. One outside the extent hides none inside.
-func (f *fib) observe(state *dataplane.State, extent dataplane.Extent) {
-	links := map[string]bool{}
-	for _, name := range extent.Links {
-		links[name] = true
+func (l *link) observeNeigh(state *dataplane.State, ip netip.Addr) {
+	if n, ok := l.neighs[ip]; ok && n.permanent {
+		state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
 	}
-	for dst, list := range f.byDst {
-		inside := within(dst, extent.Networks)
-		for _, r := range list {
-			if !inside && r.proto != dataplane.Protocol && !r.leavesBy(links) {
-				continue
-			}
-			v := r.value()
-			if _, second := state.Routes[v.RouteKey]; !second {
-				state.AddRoute(v)
-			}
+}
+
+func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC) {
+	if e, ok := l.fdb[mac]; ok && e.permanent {
+		state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
+	}
+}
+
+// observeAt adds the routes to a destination within the extent; of those with
+// one key the one that the kernel would use first. One outside the extent hides
+// none inside.
+func (f *fib) observeAt(state *dataplane.State, dst netip.Prefix, extent dataplane.Extent) {
+	inside := within(dst, extent.Networks)
+	for _, r := range f.byDst[dst] {
+		if !inside && r.proto != dataplane.Protocol && !r.leavesBy(extent.Links) {
+			continue
+		}
+		v := r.value()
+		if _, second := state.Routes[v.RouteKey]; !second {
+			state.AddRoute(v)
 		}
 	}
 }
@@ -176,8 +202,8 @@ func within(dst netip.Prefix, networks []netip.Prefix) bool {
 	return false
 }
 
-func (r *route) leavesBy(links map[string]bool) bool {
-	return r.link != nil && slices.ContainsFunc(r.hops(), func(h hop) bool { return links[h.link.name] })
+func (r *route) leavesBy(links []string) bool {
+	return r.link != nil && slices.ContainsFunc(r.hops(), func(h hop) bool { return slices.Contains(links, h.link.name) })
 }
 
 // value is the route in the core's words.

@@ -18,7 +18,8 @@ type Host struct {
 	wall    *netfilter
 
 	hints    hinter
-	changed  uint64 // counts what may have changed the tables; never 0
+	changed  uint64  // counts what may have changed the tables; never 0
+	journal  journal // of what changed them lately
 	facts    cachedFacts
 	hintLoss float64
 	refuses  refusals

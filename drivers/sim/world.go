@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/flanneld/flannel/core/backend"
 )
 
 // epoch is when every world begins.
@@ -26,6 +28,7 @@ type World struct {
 	err    error
 
 	hosts    []*Host // in the order of creation
+	sharing  backend.Sharing
 	segments []*Segment
 	probeID  uint16
 }

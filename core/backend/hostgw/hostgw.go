@@ -16,10 +16,16 @@ const Type = "host-gw"
 // Backend renders host-gw. It has no options.
 type Backend struct{}
 
-var _ backend.Backend = Backend{}
+var (
+	_ backend.Backend = Backend{}
+	_ backend.Sharer  = Backend{}
+)
 
 // Type implements [backend.Backend].
 func (Backend) Type() string { return Type }
+
+// Alike implements [backend.Sharer].
+func (Backend) Alike(env backend.Env) (as any, ok bool) { return env.Uplink.Link, true }
 
 // Extent implements [backend.Backend]: it owns routes only.
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }

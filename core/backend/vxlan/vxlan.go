@@ -43,7 +43,10 @@ type Backend struct {
 	devices  [2]string // the links' names (interop 6.0), by family
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Sharer  = (*Backend)(nil)
+)
 
 // New reads the backend's options out of a network config.
 func New(network config.Network) (*Backend, error) {
@@ -72,6 +75,10 @@ func New(network config.Network) (*Backend, error) {
 
 // Type implements [backend.Backend].
 func (b *Backend) Type() string { return Type }
+
+// Alike implements [backend.Sharer]: which peers are reached directly is
+// every node's own affair.
+func (b *Backend) Alike(backend.Env) (as any, ok bool) { return b.opts, !b.opts.DirectRouting }
 
 // Extent implements [backend.Backend].
 func (b *Backend) Extent() dataplane.Extent {
