@@ -43,7 +43,7 @@ func (n *Node) isOurs(a *lease.Attrs) bool {
 func (n *Node) checkGrant() {
 	l := &n.lease
 	snap := n.store.snap
-	now := agreement{snap, l.grant.Key, l.grant.ModRevision, n.host.uplink, n.network.doc.Revision}
+	now := agreement{snap, l.grant.Key, l.grant.ModRevision, l.self.Key, n.host.uplink, n.network.doc.Revision}
 	if snap.Revision < l.grant.ModRevision || now == l.agreed {
 		return
 	}
@@ -78,6 +78,7 @@ type agreement struct {
 	snap     *lease.Snapshot
 	key      lease.Key
 	modified int64
+	self     lease.Key // what the host is programmed for, which tells more records to be ours
 	uplink   uplink.Uplink
 	config   int64 // the revision of the one in force
 }
@@ -86,7 +87,7 @@ type agreement struct {
 // another than at the last agreement, those that are new in it.
 func (a agreement) news(last agreement) []*lease.Lease {
 	var old []lease.Lease
-	if same := (agreement{last.snap, a.key, a.modified, a.uplink, a.config}); last.snap != nil && last == same {
+	if same := (agreement{last.snap, a.key, a.modified, a.self, a.uplink, a.config}); last.snap != nil && last == same {
 		old = last.snap.Leases
 	}
 	c := lease.Compare(old, a.snap.Leases)
