@@ -101,10 +101,13 @@ func (n *netfilter) apply(op dataplane.Op) error {
 		return fmt.Errorf("no %s: %w", c.Flavour, driver.ErrUnsupported)
 	case op.Verb == dataplane.Delete:
 		return n.remove(c.ChainKey)
-	case op.Verb == dataplane.Replace && c.Jump == dataplane.Placed && c.Other == "":
-		return n.put(c)
+	case c.Jump != dataplane.Placed || c.Other != "":
+		return fmt.Errorf("such a chain is read, not made: %w", driver.ErrInvalid)
 	}
-	return fmt.Errorf("chains are replaced by ones that may be wanted: %w", driver.ErrInvalid)
+	if _, there := n.chain(c.ChainKey); there && op.Verb == dataplane.Create {
+		return driver.ErrExists
+	}
+	return n.put(c)
 }
 
 // hint tells that rules may have changed, unless that gets lost.

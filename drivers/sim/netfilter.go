@@ -103,11 +103,13 @@ func (n *netfilter) jump(k dataplane.ChainKey) dataplane.Jump {
 	}
 	rules := n.shared[sharedKey{k.Family, k.Hook}]
 	first := slices.IndexFunc(rules, func(r sharedRule) bool { return r.jump })
-	switch {
-	case first < 0:
+	if first < 0 {
 		return dataplane.Missing
-	case first < len(rules)-1:
-		return dataplane.Moved
+	}
+	for _, r := range rules[first+1:] {
+		if harmless := k.Hook == dataplane.Forward && !r.jump && r.rule.Verdict == dataplane.Accept; !harmless {
+			return dataplane.Moved
+		}
 	}
 	return dataplane.Placed
 }
@@ -151,9 +153,11 @@ func (n *netfilter) bars() (bars []driver.Bar) {
 			table := [...]string{"ip", "ip6"}[f]
 			bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter", Yields: dataplane.IPTables})
 		}
-	}
-	for _, a := range n.alien {
-		bars = append(bars, driver.Bar{Family: a.family, By: "chain inet " + a.name + " forward"})
+		for _, a := range n.alien {
+			if a.family == f {
+				bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain forward in table inet " + a.name})
+			}
+		}
 	}
 	return bars
 }

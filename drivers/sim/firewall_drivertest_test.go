@@ -1,0 +1,42 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/simtest"
+)
+
+func TestFirewallConformance(t *testing.T) {
+	drivertest.RunFirewall(t, "../..", func(*testing.T) drivertest.FirewallWorld { return filtered{simtest.NewHost(1).Host} })
+}
+
+// filtered is a host of which the packet filter is tested.
+type filtered struct{ *sim.Host }
+
+// Harm implements [drivertest.FirewallWorld].
+func (f filtered) Harm(_ context.Context, h drivertest.Harm) error {
+	switch h.Verb {
+	case drivertest.FlushRuleset:
+		f.FlushRuleset()
+	case drivertest.FlushIPTables:
+		f.FlushIPTables()
+	case drivertest.MoveJumps:
+		f.MoveJump()
+	case drivertest.Stray:
+		f.StrayRule(h.Rule)
+	case drivertest.Foreign:
+		f.ForeignRule(h.Family, h.Hook, h.Rule)
+	case drivertest.Policy:
+		f.ForwardPolicy(h.Rule.Verdict)
+	case drivertest.Alien:
+		f.AddAlien(h.Name)
+	default:
+		return fmt.Errorf("no harm %q", h.Verb)
+	}
+	return nil
+}
+
