@@ -39,4 +39,3 @@ func (f filtered) Harm(_ context.Context, h drivertest.Harm) error {
 	}
 	return nil
 }
-
