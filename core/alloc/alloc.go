@@ -35,6 +35,25 @@ func Compatible(network config.Network, key lease.Key) error {
 	return nil
 }
 
+// Inside reports, as an error, why a key that somebody has assigned does not
+// fit the config: a family too many or too few, or a subnet outside its
+// network. Its length is nobody's business.
+func Inside(network config.Network, key lease.Key) error {
+	for _, f := range cidr.Families {
+		r, subnet := network.Of(f), key.Of(f)
+		switch {
+		case !r.Enabled() && !subnet.IsValid():
+		case !r.Enabled():
+			return fmt.Errorf("subnet %s: has an %v part, but %v is off", key, f, f)
+		case !subnet.IsValid():
+			return fmt.Errorf("subnet %s: has no %v part, but %v is on", key, f, f)
+		case !cidr.Contains(r.Network, subnet):
+			return fmt.Errorf("subnet %s: %v is outside the network %v", key, subnet, r.Network)
+		}
+	}
+	return nil
+}
+
 // Free reports whether no record of the snapshot, quarantined ones included,
 // overlaps the key. Records under the key except are ignored.
 func Free(snap *lease.Snapshot, key, except lease.Key) bool {

@@ -14,7 +14,8 @@ type Network struct {
 	Backend        Backend
 }
 
-// Range is the address space of one family and how it is cut.
+// Range is the address space of one family and how it is cut; of a network
+// whose subnets are assigned, only the first is known.
 type Range struct {
 	Network   netip.Prefix // masked
 	SubnetLen int          // prefix length of one node's subnet

@@ -23,7 +23,14 @@ type document struct {
 // Parse reads a network config. Names of members match in either case,
 // unknown ones are ignored, null is as good as absent. An error names the
 // member, its value and what would be right.
-func Parse(data []byte) (Network, error) {
+func Parse(data []byte) (Network, error) { return parse(data, written.complete) }
+
+// ParseAssigned reads the config of a network whose subnets are handed out by
+// somebody else: how it would be cut is not looked at (interop 2.2), and the
+// ranges have no SubnetLen, Min and Max.
+func ParseAssigned(data []byte) (Network, error) { return parse(data, written.uncut) }
+
+func parse(data []byte, complete func(written) (Range, error)) (Network, error) {
 	doc, err := parseDocument(data)
 	if err != nil {
 		return Network{}, err
@@ -56,7 +63,7 @@ func Parse(data []byte) (Network, error) {
 		if !enabled[f] {
 			continue
 		}
-		r, err := w.complete()
+		r, err := complete(w)
 		if err != nil {
 			return Network{}, err
 		}

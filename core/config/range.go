@@ -68,8 +68,8 @@ func (d document) rangeOf(f cidr.Family) (written, error) {
 	return w, nil
 }
 
-// complete derives what is absent and checks the rest (interop 2.1, 2.2).
-func (w written) complete() (Range, error) {
+// uncut checks the network alone.
+func (w written) uncut() (Range, error) {
 	f := w.family
 	network := member(f, "Network")
 	if !w.network.IsValid() {
@@ -82,7 +82,17 @@ func (w written) complete() (Range, error) {
 	if r.Network.Overlaps(mapped) {
 		return Range{}, fmt.Errorf("%s %q: holds the IPv4-mapped addresses %v: want %s", network, w.network, mapped, networkExample[f])
 	}
-	var err error
+	return r, nil
+}
+
+// complete derives what is absent and checks the rest (interop 2.1, 2.2).
+func (w written) complete() (Range, error) {
+	r, err := w.uncut()
+	if err != nil {
+		return Range{}, err
+	}
+	f := w.family
+	network := member(f, "Network")
 	if r.SubnetLen, err = w.subnetLen(r.Network); err != nil {
 		return Range{}, err
 	}

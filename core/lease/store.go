@@ -49,6 +49,11 @@ type View struct {
 	Synced bool
 	// Err says why Synced is false.
 	Err error
+	// Assigned is not nil if the datastore hands the subnets out itself. Then
+	// no node chooses one: Create is given Assigned.Key, and makes the record
+	// say what it is told whatever it said before, which is nobody else's
+	// business. Such leases are reservations.
+	Assigned *Assigned
 }
 
 // Grant is the right to a subnet, as its owner knows it.

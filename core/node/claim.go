@@ -55,7 +55,7 @@ func (n *Node) formerKey() (lease.Key, bool) {
 
 // unfit says why a record of ours cannot be taken over.
 func (n *Node) unfit(own lease.Lease) error {
-	if err := alloc.Compatible(n.network.config, own.Key); err != nil {
+	if err := n.fits(own.Key); err != nil {
 		return err
 	}
 	if older, ok := n.olderOverlap(lease.Compare(nil, n.store.snap.Leases).Added, own); ok {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -91,7 +90,7 @@ func (n *Node) followUplink() {
 		return
 	}
 	h.chosen = true
-	up, err := uplink.Select(n.opts.Uplink, n.network.config, h.facts)
+	up, err := n.selectUplink()
 	if err != nil {
 		if h.uplink.Link == "" {
 			n.exit(1, err.Error())
@@ -298,7 +297,7 @@ func (n *Node) disowned(key lease.Key) bool {
 	if !n.fenced() {
 		return false
 	}
-	return alloc.Compatible(n.network.config, key) != nil || slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
+	return n.fits(key) != nil || slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
 }
 
 // others are all records but our own.
@@ -314,6 +313,9 @@ func (n *Node) others() []lease.Lease {
 
 // isSelf reports whether a record is ours, of this run or a former one.
 func (n *Node) isSelf(p *lease.Lease) bool {
+	if a := n.assigned(); a != nil {
+		return p.Key == a.Key
+	}
 	// Until a changed address is published, the record says what the grant says.
 	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
 		return true

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
@@ -86,6 +85,7 @@ func (n *Node) followLease() {
 	if l.busy || n.store.stale || n.store.snap == nil || n.store.snap.Revision < l.atLeast {
 		return
 	}
+	n.followAssignment()
 	if l.grant != nil {
 		n.checkGrant()
 	}
@@ -107,11 +107,14 @@ func (n *Node) followLease() {
 		}
 		l.attrs, l.source, l.copied = attrs, source, false
 	}
-	if l.grant == nil {
+	switch {
+	case l.grant != nil:
+		n.maintain()
+	case n.assigned() != nil:
+		n.takeAssigned()
+	default:
 		n.acquire()
-		return
 	}
-	n.maintain()
 }
 
 // noticeExpiry fences the node once its lease may belong to somebody else.
@@ -172,7 +175,7 @@ func (n *Node) drop() {
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
 func (n *Node) maintain() {
 	l := &n.lease
-	if err := alloc.Compatible(n.network.config, l.grant.Key); err != nil {
+	if err := n.fits(l.grant.Key); err != nil {
 		n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s does not fit the network any more (%v); asking for another", l.grant.Key, err))
 		if !l.grant.Reserved() {
 			n.request(Request{Verb: Release, Grant: *l.grant})

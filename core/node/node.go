@@ -134,6 +134,9 @@ func (n *Node) absorb(in Input) {
 		if in.View.Synced && !n.store.view.Synced {
 			n.lookBy(n.now)
 		}
+		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
+			n.host.chosen = false
+		}
 		n.store.view = *in.View
 	}
 	if in.Hint {

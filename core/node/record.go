@@ -15,6 +15,9 @@ import (
 // IPv6's where there is no IPv4 (interop E9). Of several, the previous key's
 // or else the oldest counts.
 func (n *Node) ownRecord() (lease.Lease, bool) {
+	if a := n.assigned(); a != nil {
+		return findLease(n.store.snap, a.Key)
+	}
 	var best lease.Lease
 	for i := range n.store.snap.Leases {
 		r := &n.store.snap.Leases[i]
@@ -49,6 +52,8 @@ func (n *Node) checkGrant() {
 	}
 	rec, ok := findLease(snap, l.grant.Key)
 	switch {
+	case n.assigned() != nil:
+		n.checkAssigned(rec, ok)
 	case !ok:
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 	case rec.ModRevision < l.grant.ModRevision:
@@ -154,6 +159,10 @@ func (n *Node) dispute(attrs lease.Attrs) {
 // record is found like that of a former run.
 func (n *Node) storeWentBack(from, to int64) {
 	n.lease.atLeast = 0
+	if n.assigned() != nil {
+		n.drop() // the record is ours whatever its revision, and found again
+		return
+	}
 	if n.lease.grant != nil {
 		n.lost(fmt.Errorf("the datastore went back from revision %d to %d, and with it lease %s", from, to, n.lease.grant.Key))
 	}

@@ -77,7 +77,7 @@ func (n *Node) followConfig() {
 		n.refuseConfig(fmt.Errorf("the datastore holds no network config; put one at <etcd-prefix>/config"))
 		return
 	}
-	network, err := config.Parse(doc.Data)
+	network, err := n.parseConfig(doc.Data)
 	if err != nil {
 		n.refuseConfig(fmt.Errorf("network config: %w", err))
 		return
@@ -110,7 +110,10 @@ func describe(network config.Network) string {
 	text := "backend " + network.Backend.Type
 	for _, f := range cidr.Families {
 		if r := network.Of(f); r.Enabled() {
-			text += fmt.Sprintf(", %s %s in subnets of /%d from %s to %s", f, r.Network, r.SubnetLen, r.Min, r.Max)
+			text += fmt.Sprintf(", %s %s", f, r.Network)
+			if r.SubnetLen != 0 {
+				text += fmt.Sprintf(" in subnets of /%d from %s to %s", r.SubnetLen, r.Min, r.Max)
+			}
 		}
 	}
 	return text

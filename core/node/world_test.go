@@ -31,6 +31,7 @@ type world struct {
 	down  bool // the store does not answer
 	rev   int64
 
+	decorate func(*lease.View)                  // adds to what the store tells
 	answer   func(Request) (lease.Grant, error) // nil: the store does as asked
 	pending  *Request                           // asked for and not yet answered, when held is set
 	held     bool
@@ -82,7 +83,11 @@ func (w *world) view() *lease.View {
 	}
 	snap := w.snap
 	snap.Leases = slices.Clone(w.snap.Leases)
-	return &lease.View{Snapshot: &snap, Synced: true}
+	v := &lease.View{Snapshot: &snap, Synced: true}
+	if w.decorate != nil {
+		w.decorate(v)
+	}
+	return v
 }
 
 // tell hands the store's present content to the node and lets it settle.

@@ -1,0 +1,206 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// assignedWorld is a world whose store hands the subnets out.
+type assignedWorld struct {
+	*world
+	assigned lease.Assigned
+}
+
+func newAssignedWorld(t *testing.T, conf string, a lease.Assigned) *assignedWorld {
+	w := &assignedWorld{world: newWorld(t, conf), assigned: a}
+	w.answer = func(req Request) (lease.Grant, error) {
+		if req.Verb != Create && req.Verb != Update {
+			t.Errorf("request to %s", req.Verb)
+		}
+		return lease.Grant{Lease: w.put(lease.Lease{Key: keyOf(req), Attrs: req.Attrs})}, nil
+	}
+	w.decorate = func(v *lease.View) { a := w.assigned; v.Assigned = &a }
+	return w
+}
+
+var errNoPodCIDR = errors.New("node n1 has no pod CIDR yet")
+
+// A node without a subnet waits, and takes the one that comes, whatever its
+// length and wherever in the network it lies.
+func TestAssignedWaitsAndTakes(t *testing.T) {
+	w := newAssignedWorld(t, `{"Network":"10.5.0.0/29","Backend":{"Type":"vxlan"}}`, lease.Assigned{Err: errNoPodCIDR})
+	w.tell()
+	w.pass(time.Hour)
+	if len(w.requests) != 0 || w.exit != nil || w.count("no-subnet") != 1 {
+		t.Fatalf("requests %v, exit %v, log:\n%s", w.requests, w.exit, w.log())
+	}
+	if reasons := strings.Join(w.status().Reasons, "; "); !strings.Contains(reasons, errNoPodCIDR.Error()) {
+		t.Errorf("reasons: %s", reasons)
+	}
+	w.assigned = lease.Assigned{Key: mustKey("10.5.0.0-30")}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if own := w.own(); own.Key != w.assigned.Key {
+		t.Errorf("own record %v", own)
+	}
+	requests := len(w.requests)
+	w.pass(48 * time.Hour)
+	if len(w.requests) != requests {
+		t.Errorf("requests of an idle node: %v", w.requests[requests:])
+	}
+}
+
+// A record that says already what it shall say needs no request.
+func TestAssignedAdopts(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	requests := len(w.requests)
+	w.start()
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if len(w.requests) != requests {
+		t.Errorf("a restart asked for %v", w.requests[requests:])
+	}
+}
+
+func TestAssignedOutsideTheNetwork(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.6.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	want := "lease: subnet 10.6.7.0-24: 10.6.7.0/24 is outside the network 10.5.0.0/16"
+	if reasons := strings.Join(w.status().Reasons, "; "); len(w.requests) != 0 || !strings.Contains(reasons, want) {
+		t.Errorf("requests %v, reasons %s", w.requests, reasons)
+	}
+}
+
+// Another subnet is moved to, and the host with it.
+func TestAssignedAnew(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.assigned = lease.Assigned{Key: mustKey("10.5.8.0-24")}
+	w.remove(mustKey("10.5.7.0-24"))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if w.count("lease-reassigned") != 1 || w.count("lease-lost") != 0 || !strings.Contains(w.files[SubnetFile], "FLANNEL_SUBNET=10.5.8.1/24\n") {
+		t.Errorf("subnet file %s, log:\n%s", w.files[SubnetFile], w.log())
+	}
+}
+
+// A node whose object is gone keeps its data plane and is not ready; it comes
+// back with the object.
+func TestAssignmentGoes(t *testing.T) {
+	key := mustKey("10.5.7.0-24")
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: key})
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	before := w.host.Dump()
+	w.assigned = lease.Assigned{Err: errors.New("there is no node n1")}
+	w.remove(key)
+	w.tell()
+	w.pass(time.Minute)
+	if s := w.status(); s.Ready || !s.Fenced || w.host.Dump() != before {
+		t.Errorf("ready %v, fenced %v, host:\n%s", s.Ready, s.Fenced, w.host.Dump())
+	}
+	w.assigned = lease.Assigned{Key: key}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+}
+
+// A record that somebody removes or changes is written again, ever more slowly.
+func TestAssignedRecordIsPutRight(t *testing.T) {
+	key := mustKey("10.5.7.0-24")
+	for name, harm := range map[string]func(*assignedWorld){
+		"removed": func(w *assignedWorld) { w.remove(key) },
+		"changed": func(w *assignedWorld) {
+			own := w.own()
+			own.Attrs.PublicIP = netip.MustParseAddr("192.168.64.77")
+			w.put(own)
+		},
+		"garbled": func(w *assignedWorld) {
+			own := w.own()
+			own.Attrs.BackendData = json.RawMessage("7")
+			w.put(own)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: key})
+			w.tell()
+			w.pass(time.Second)
+			attrs, requests := w.own().Attrs, len(w.requests)
+			for i := range 8 {
+				harm(w)
+				w.tell()
+				w.pass(time.Duration(2<<i) * time.Second)
+				if own := w.own(); !own.Attrs.Equal(attrs) {
+					t.Fatalf("record after harm %d: %+v", i, own)
+				}
+			}
+			w.wantReady()
+			if len(w.requests) != requests+8 || w.count("lease-lost") != 0 {
+				t.Errorf("%d requests, log:\n%s", len(w.requests)-requests, w.log())
+			}
+		})
+	}
+}
+
+// What an operator says of the node goes before its options and its host, and
+// is followed while it runs.
+func TestAssignedAddresses(t *testing.T) {
+	nat, inside := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("192.168.64.3")
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	w.assigned.Published = lease.ByFamily{V4: nat}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if rec, _ := findLease(&w.snap, w.assigned.Key); rec.Attrs.PublicIP != nat {
+		t.Errorf("published %s", rec.Attrs.PublicIP)
+	}
+	if link := w.host.Links["flannel.1"]; link.VXLAN.Local != inside {
+		t.Errorf("the device sends from %s", link.VXLAN.Local)
+	}
+	w.assigned.Published = lease.ByFamily{}
+	w.tell()
+	w.pass(time.Second)
+	if own := w.own(); own.Key != w.assigned.Key {
+		t.Errorf("own record %v", own)
+	}
+	w.assigned.Detected = lease.ByFamily{V4: nat} // which is on no link
+	w.tell()
+	w.pass(time.Second)
+	if reasons := strings.Join(w.status().Reasons, "; "); !strings.Contains(reasons, "203.0.113.5") {
+		t.Errorf("reasons: %s", reasons)
+	}
+}
+
+// Revisions that begin anew are no reason to lose anything.
+func TestAssignedStoreWentBack(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	requests := len(w.requests)
+	w.snap.Leases[0].ModRevision, w.snap.Revision, w.rev = 5, 5, 5
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if len(w.requests) != requests || w.count("lease-lost") != 0 {
+		t.Errorf("requests %v, log:\n%s", w.requests[requests:], w.log())
+	}
+}

@@ -1,0 +1,181 @@
+package nodelease
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// MaxValue is how long an annotation may be, in bytes. Of a longer one, a
+// reader need keep only one byte more, by which it is known.
+const MaxValue = 64 << 10
+
+// Node is what is read of a node object. Two of them are equal if nothing has
+// changed that concerns flannel, which is what a heartbeat leaves.
+type Node struct {
+	Name, UID string
+	Created   int64  // seconds since 1970
+	PodCIDRs  string // spec.podCIDRs, or spec.podCIDR where those are missing; separated by commas
+	// Values are our annotations. A missing one is as good as an empty one.
+	Values [annotations]string
+}
+
+// participates reports whether the node is flannel's at all.
+func (n *Node) participates() bool { return n.Values[Marker] == "true" }
+
+// key is the node's subnet, of the families that the network has.
+func (n *Node) key(network config.Network) (lease.Key, error) {
+	if n.PodCIDRs == "" {
+		return lease.Key{}, fmt.Errorf("node %s has no pod CIDR", n.Name)
+	}
+	cidrs := strings.Split(n.PodCIDRs, ",")
+	if len(cidrs) > 2 {
+		return lease.Key{}, fmt.Errorf("node %s has %d pod CIDRs; want one for each family", n.Name, len(cidrs))
+	}
+	var key lease.Key
+	for _, text := range cidrs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
+			return lease.Key{}, fmt.Errorf("node %s: pod CIDR %q is not a CIDR", n.Name, short(text))
+		}
+		f := cidr.FamilyOf(p.Addr())
+		into := [2]*netip.Prefix{&key.V4, &key.V6}[f]
+		if into.IsValid() {
+			return lease.Key{}, fmt.Errorf("node %s: pod CIDRs %s and %s are both %v", n.Name, *into, p, f)
+		}
+		if *into = p; p.IsSingleIP() {
+			return lease.Key{}, fmt.Errorf("node %s: pod CIDR %s has room for no pod", n.Name, p)
+		}
+	}
+	return within(key, network), nil
+}
+
+// within leaves out the families that the network lacks.
+func within(key lease.Key, network config.Network) lease.Key {
+	if !network.V4.Enabled() {
+		key.V4 = netip.Prefix{}
+	}
+	if !network.V6.Enabled() {
+		key.V6 = netip.Prefix{}
+	}
+	return key
+}
+
+// attrs are what the annotations say.
+func (n *Node) attrs() (lease.Attrs, error) {
+	for a := range annotations {
+		if len(n.Values[a]) > MaxValue {
+			return lease.Attrs{}, fmt.Errorf("annotation %s is longer than %d bytes", suffixes[a], MaxValue)
+		}
+	}
+	v := n.Values
+	if v[PublicIP] == "" {
+		v[PublicIP] = "0.0.0.0"
+	}
+	// In the form that leases have in etcd, for which there is a reader that
+	// trusts nobody. Encoding it checks that the data are JSON by themselves.
+	text, err := json.Marshal(struct {
+		PublicIP, PublicIPv6, BackendType any
+		BackendData, BackendV6Data        json.RawMessage
+	}{v[PublicIP], orNull(v[PublicIPv6]), v[BackendType], data(v[BackendData]), data(v[BackendV6Data])})
+	if err != nil {
+		return lease.Attrs{}, fmt.Errorf("backend data %q, %q: not JSON", short(v[BackendData]), short(v[BackendV6Data]))
+	}
+	return lease.DecodeAttrs(text)
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func data(s string) json.RawMessage {
+	if s == "" {
+		return json.RawMessage("null")
+	}
+	return json.RawMessage(s)
+}
+
+// lease is what the node says, of those families that it is complete in: an
+// address without a subnet is nothing, nor is a subnet without an address.
+func (n *Node) lease(network config.Network) (lease.Lease, error) {
+	key, err := n.key(network)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	l := lease.Lease{Key: key}
+	if l.Attrs, err = n.attrs(); err != nil {
+		return l, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	for _, f := range cidr.Families {
+		subnet, ip, whole := key.Of(f), l.Attrs.IP(f), network.Of(f).Network
+		switch {
+		case !subnet.IsValid():
+		case !cidr.Contains(whole, subnet):
+			return l, fmt.Errorf("node %s: pod CIDR %s is outside the network %s", n.Name, subnet, whole)
+		case !ip.IsValid():
+			*[2]*netip.Prefix{&l.Key.V4, &l.Key.V6}[f] = netip.Prefix{}
+		case ip.IsMulticast() || ip.IsLoopback() || whole.Contains(ip):
+			return l, fmt.Errorf("node %s: no node can be reached at its public address %s", n.Name, ip)
+		}
+	}
+	if !l.Key.IsValid() {
+		l.Key = key
+		return l, fmt.Errorf("node %s has no public address in the family of its pod CIDR", n.Name)
+	}
+	return l, nil
+}
+
+// Changes are the annotations to write for the node to say this, by full name;
+// none, if it says so already.
+func (n *Node) Changes(names Names, a lease.Attrs) map[string]string {
+	changes := map[string]string{}
+	set := func(which Annotation, value string) {
+		if n.Values[which] != value {
+			changes[names.Of(which)] = value
+		}
+	}
+	set(Marker, "true")
+	set(BackendType, a.BackendType)
+	// As interop 5.2 has it: IPv4 always but with vxlan, which also writes no
+	// data where it has none; IPv6 where there is an address.
+	if a.PublicIP.IsValid() || a.BackendType != "vxlan" {
+		set(PublicIP, orUnspecified(a.PublicIP).String())
+		set(BackendData, text(a.BackendData))
+	}
+	if a.PublicIPv6.IsValid() {
+		set(PublicIPv6, a.PublicIPv6.String())
+		set(BackendV6Data, text(a.BackendV6Data))
+	}
+	return changes
+}
+
+func orUnspecified(a netip.Addr) netip.Addr {
+	if a.IsValid() {
+		return a
+	}
+	return netip.IPv4Unspecified()
+}
+
+func text(data json.RawMessage) string {
+	if len(data) == 0 {
+		return "null"
+	}
+	return string(data)
+}
+
+// short keeps an error on one line.
+func short(s string) string {
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}

@@ -1,0 +1,59 @@
+package nodelease
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// own is what an operator last said, in a readable way, of our own node.
+type own struct {
+	uid                 string
+	detected, published lease.ByFamily
+}
+
+// assigned is what the cluster holds for our own node.
+func (t *Table) assigned() *lease.Assigned {
+	e := t.nodes[t.self]
+	if e == nil {
+		return &lease.Assigned{Err: fmt.Errorf("there is no node %s", t.self)}
+	}
+	a := &lease.Assigned{}
+	if a.Key, a.Err = e.node.key(t.network); a.Err != nil {
+		if e.node.PodCIDRs == "" {
+			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, if it runs with --allocate-node-cidrs and --cluster-cidr", a.Err)
+		}
+		return a
+	}
+	if !a.Key.IsValid() {
+		a.Err = fmt.Errorf("node %s: pod CIDR %s is of a family that the network config has off", t.self, e.node.PodCIDRs)
+		return a
+	}
+	if t.own.uid != e.node.UID {
+		t.own = own{uid: e.node.UID}
+	}
+	a.Err = errors.Join(
+		e.node.override(PublicIPOverwrite, cidr.V4, &t.own.published), e.node.override(PublicIPv6Overwrite, cidr.V6, &t.own.published),
+		e.node.override(NodePublicIP, cidr.V4, &t.own.detected), e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
+	a.Detected, a.Published = t.own.detected, t.own.published
+	return a
+}
+
+// override reads an address that an operator has annotated. What cannot be
+// read leaves the last one in force (interop K7).
+func (n *Node) override(which Annotation, f cidr.Family, into *lease.ByFamily) error {
+	text := n.Values[which]
+	if text == "" {
+		into.Set(f, netip.Addr{})
+		return nil
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+		return fmt.Errorf("node %s: annotation %s is %q: want an %v address that peers can reach", n.Name, suffixes[which], short(text), f)
+	}
+	into.Set(f, a)
+	return nil
+}
