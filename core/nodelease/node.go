@@ -116,6 +116,9 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 	}
 	for _, f := range cidr.Families {
 		subnet, ip, whole := key.Of(f), l.Attrs.IP(f), network.Of(f).Network
+		if !whole.IsValid() { // what it says there is left over from another config
+			forget(&l.Attrs, f)
+		}
 		switch {
 		case !subnet.IsValid():
 		case !cidr.Contains(whole, subnet):
@@ -131,6 +134,11 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 		return l, fmt.Errorf("node %s has no public address in the family of its pod CIDR", n.Name)
 	}
 	return l, nil
+}
+
+func forget(a *lease.Attrs, f cidr.Family) {
+	*[2]*netip.Addr{&a.PublicIP, &a.PublicIPv6}[f] = netip.Addr{}
+	*[2]*json.RawMessage{&a.BackendData, &a.BackendV6Data}[f] = nil
 }
 
 // Changes are the annotations to write for the node to say this, by full name;

@@ -18,6 +18,7 @@ import (
 // (interop K2).
 type Table struct {
 	self     string
+	doc      lease.Document
 	network  config.Network
 	nodes    map[string]*entry
 	revision int64 // of the last change that concerns flannel
@@ -39,9 +40,10 @@ type view struct {
 	assigned *lease.Assigned
 }
 
-// NewTable returns the empty table of one node, by name, in a network.
-func NewTable(self string, network config.Network) *Table {
-	return &Table{self: self, network: network, nodes: map[string]*entry{}}
+// NewTable returns the empty table of one node, by name, in a network. The
+// config goes into the snapshots as it is.
+func NewTable(self string, doc lease.Document, network config.Network) *Table {
+	return &Table{self: self, doc: doc, network: network, nodes: map[string]*entry{}}
 }
 
 // Set takes a node in as of a revision, and reports whether that is news.
@@ -157,8 +159,9 @@ func (t *Table) Node(name string) (Node, bool) {
 }
 
 func (t *Table) snapshot() *lease.Snapshot {
-	s := &lease.Snapshot{Revision: t.revision, Leases: make([]lease.Lease, 0, len(t.nodes))}
+	s := &lease.Snapshot{Revision: t.revision, Config: t.doc, Leases: make([]lease.Lease, 0, len(t.nodes))}
 	var taken [2]bart.Table[string] // the subnets, by family, and whose they are
+	t.reserve(&taken)
 	for _, e := range t.ranked() {
 		flaw := e.flaw
 		good := e.lease.Key.IsValid()
@@ -186,6 +189,29 @@ func (t *Table) snapshot() *lease.Snapshot {
 	sortLeases(s.Leases)
 	slices.SortFunc(s.Quarantined, func(a, b lease.Quarantined) int { return strings.Compare(a.Raw, b.Raw) })
 	return s
+}
+
+// reserve keeps our own subnet free of others, published or not.
+func (t *Table) reserve(taken *[2]bart.Table[string]) {
+	own := t.nodes[t.self]
+	if own == nil {
+		return
+	}
+	if key, err := own.node.key(t.network); err == nil {
+		for _, f := range cidr.Families {
+			if p := key.Of(f); p.IsValid() {
+				taken[f].Insert(p, t.self)
+			}
+		}
+	}
+}
+
+// Own is the lease that our own node's annotations make.
+func (t *Table) Own() (lease.Lease, bool) {
+	if e := t.nodes[t.self]; e != nil && e.lease.Key.IsValid() {
+		return e.lease, true
+	}
+	return lease.Lease{}, false
 }
 
 // refuse says why a lease that is well-formed is nonsense beside those before it.

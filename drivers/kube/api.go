@@ -1,0 +1,159 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// api is what the store asks of an API server.
+type api interface {
+	// list reads one part of all nodes; token is the last part's next.
+	list(ctx context.Context, token string, each func(item)) (page, error)
+	// watch follows all nodes from a revision on; from the beginning, with
+	// all nodes that there are, if that is 0.
+	watch(ctx context.Context, from int64) (stream, error)
+	get(ctx context.Context, name string) (item, error)
+	// patch changes the status subresource of a node.
+	patch(ctx context.Context, name string, change []byte) (item, error)
+	nodeOfPod(ctx context.Context, namespace, name string) (string, error)
+}
+
+// stream is a watch. Next blocks; an end by the server's will is io.EOF.
+type stream interface {
+	next() (kind string, it item, err error)
+	Close() error
+}
+
+// chunk is how many nodes are asked for at once: so many objects an API server
+// reads without a pause that others would feel.
+const chunk = "500"
+
+// watchTime is how long a watch lasts at least before the server ends it, so
+// that the load spreads over its replicas again; the client ends one that
+// lives on for half of it more.
+const watchTime = 5 * time.Minute
+
+// server is a real API server.
+type server struct {
+	client *rest.RESTClient
+	names  nodelease.Names
+}
+
+func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
+	cfg = rest.CopyConfig(cfg)
+	v1 := schema.GroupVersion{Version: "v1"}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, v1) // errors are to be understood, nothing else
+	cfg.GroupVersion, cfg.APIPath = &v1, "/api"
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.QPS = -1 // one list, one watch and a handful of patches need no limit
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	return &server{client, names}, nil
+}
+
+func (s *server) list(ctx context.Context, token string, each func(item)) (page, error) {
+	req := s.client.Get().Resource("nodes").Param("limit", chunk)
+	if token != "" {
+		req = req.Param("continue", token)
+	}
+	body, err := req.Stream(ctx)
+	if err != nil {
+		return page{}, err
+	}
+	defer body.Close()
+	return decodeList(&reader{from: bufio.NewReader(body)}, s.names, each)
+}
+
+func (s *server) watch(ctx context.Context, from int64) (stream, error) {
+	length := watchTime + time.Duration(rand.Int64N(int64(watchTime)))
+	req := s.client.Get().Resource("nodes").
+		SetHeader("Accept", runtime.ContentTypeProtobuf+";stream=watch").
+		Param("watch", "true").Param("allowWatchBookmarks", "true").
+		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
+	if from > 0 {
+		req = req.Param("resourceVersion", strconv.FormatInt(from, 10))
+	} else {
+		req = req.Param("sendInitialEvents", "true").Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+	ctx, cancel := context.WithTimeout(ctx, length+watchTime/2)
+	body, err := req.Stream(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &serverStream{body, reader{from: bufio.NewReader(body)}, s.names, cancel}, nil
+}
+
+type serverStream struct {
+	body   io.Closer
+	reader reader
+	names  nodelease.Names
+	cancel context.CancelFunc
+}
+
+func (s *serverStream) next() (string, item, error) {
+	frame, err := s.reader.frame()
+	if err != nil {
+		return "", item{}, err
+	}
+	return decodeEvent(frame, s.names)
+}
+
+func (s *serverStream) Close() error {
+	s.cancel()
+	return s.body.Close()
+}
+
+func (s *server) get(ctx context.Context, name string) (item, error) {
+	return s.node(s.client.Get().Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
+}
+
+func (s *server) patch(ctx context.Context, name string, change []byte) (item, error) {
+	return s.node(s.client.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
+}
+
+func (s *server) node(res rest.Result) (item, error) {
+	raw, err := object(res)
+	if err != nil {
+		return item{}, err
+	}
+	return decodeNode(raw, s.names)
+}
+
+func (s *server) nodeOfPod(ctx context.Context, namespace, name string) (string, error) {
+	raw, err := object(s.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx))
+	if err != nil {
+		return "", err
+	}
+	return decodePod(raw)
+}
+
+func object(res rest.Result) ([]byte, error) {
+	body, err := res.Raw()
+	if err != nil {
+		if status := res.Error(); status != nil {
+			err = status
+		}
+		return nil, err
+	}
+	return unwrap(body)
+}

@@ -1,0 +1,267 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// run keeps the store's view following the cluster until the store is closed.
+func (s *Store) run() {
+	var d delay
+	for s.ctx.Err() == nil {
+		synced, err := s.attempt()
+		if synced {
+			d = 0
+		}
+		if err == nil {
+			continue // the server ended the watch in its time
+		}
+		if s.ctx.Err() != nil {
+			err = errClosed
+		}
+		s.lost(err)
+		d.wait(s.ctx)
+	}
+}
+
+// lost notes why the view no longer follows the cluster. Of an outage, only
+// the beginning and each new reason are logged, not every attempt.
+func (s *Store) lost(err error) {
+	s.update(func() bool {
+		news := s.synced || s.err == nil || s.err.Error() != err.Error()
+		s.synced, s.err = false, err
+		return news
+	})
+	if text := err.Error(); text != s.complaint && s.ctx.Err() == nil {
+		s.complaint = text
+		s.o.Log.Warn("not following the API server", "err", err)
+	}
+}
+
+// follows notes that the view follows the cluster.
+func (s *Store) follows() {
+	if s.complaint != "" {
+		s.complaint = ""
+		s.o.Log.Info("following the API server again")
+	}
+	s.update(func() bool {
+		news := !s.synced
+		s.synced, s.err = true, nil
+		return news
+	})
+}
+
+// attempt reads what is not known yet and follows the changes until that
+// fails, or ends: then there is no error. It reports whether it got as far as
+// following.
+func (s *Store) attempt() (synced bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	if err := s.findNode(ctx); err != nil {
+		return false, err
+	}
+	if s.set.network.Backend.Type == "alloc" {
+		return s.poll(ctx)
+	}
+	var listing *nodelease.Listing
+	switch {
+	case s.at > 0:
+	case s.chunked:
+		if err := s.list(ctx); err != nil {
+			return false, fmt.Errorf("list nodes: %w", explain(err, "list nodes"))
+		}
+	default:
+		listing = s.table.List()
+	}
+	st, err := s.api.watch(ctx, s.at)
+	if err == nil {
+		defer st.Close()
+		synced, err = s.follow(st, listing)
+	}
+	if listing != nil && !synced && noStreaming(err) {
+		s.chunked = true
+		return false, nil
+	}
+	if gone(err) {
+		s.at = 0
+	}
+	if err != nil {
+		err = fmt.Errorf("watch nodes: %w", explain(err, "list and watch nodes"))
+	}
+	return synced, err
+}
+
+// findNode finds out who we are, which only a pod has to ask.
+func (s *Store) findNode(ctx context.Context) error {
+	if s.table != nil {
+		return nil
+	}
+	name := s.o.Node
+	if name == "" {
+		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		defer cancel()
+		var err error
+		if name, err = s.api.nodeOfPod(ctx, s.o.PodNamespace, s.o.PodName); err == nil && name == "" {
+			err = errors.New("it is not on a node yet")
+		}
+		if err != nil {
+			return fmt.Errorf("get pod %s/%s, to learn the name of our node: %w", s.o.PodNamespace, s.o.PodName, explain(err, "get pods"))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node, s.table = name, nodelease.NewTable(name, s.set.doc, s.set.network)
+	return nil
+}
+
+// list reads all nodes in parts. The parts are one reading: the server
+// returns them all as of the first, or refuses.
+func (s *Store) list(ctx context.Context) error {
+	listing := s.table.List()
+	for token := ""; ; {
+		p, err := s.part(ctx, listing, token)
+		if err != nil {
+			return err
+		}
+		if token = p.next; token == "" {
+			s.end(listing, p.revision)
+			return nil
+		}
+	}
+}
+
+// partTime bounds the reading of one part.
+const partTime = time.Minute
+
+func (s *Store) part(ctx context.Context, listing *nodelease.Listing, token string) (page, error) {
+	ctx, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	return s.api.list(ctx, token, func(it item) { s.add(listing, it) })
+}
+
+func (s *Store) add(listing *nodelease.Listing, it item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listing.Add(it.node, it.revision)
+}
+
+func (s *Store) end(listing *nodelease.Listing, revision int64) {
+	s.at = revision
+	s.update(func() bool { return listing.End(revision) })
+}
+
+// follow takes the events of a watch in until it ends. With a listing, the
+// watch begins with all nodes there are.
+func (s *Store) follow(st stream, listing *nodelease.Listing) (synced bool, err error) {
+	if listing != nil {
+		if err := s.begin(st, listing); err != nil {
+			return false, err
+		}
+	}
+	s.follows()
+	for {
+		kind, it, err := st.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case err != nil:
+			return true, err
+		}
+		s.at = max(s.at, it.revision)
+		s.update(func() bool {
+			switch kind {
+			case "ADDED", "MODIFIED":
+				return s.table.Set(it.node, it.revision)
+			case "DELETED":
+				return s.table.Delete(it.node.Name, it.revision)
+			}
+			return false // a bookmark, whose revision is all there is to it
+		})
+	}
+}
+
+// begin takes the nodes in with which a streaming list begins.
+func (s *Store) begin(st stream, listing *nodelease.Listing) error {
+	// A server that does not know what it was asked for never says that this is all.
+	late := time.AfterFunc(partTime, func() { _ = st.Close() })
+	defer late.Stop()
+	for {
+		kind, it, err := st.next()
+		switch {
+		case err != nil && (!late.Stop() || errors.Is(err, io.EOF)):
+			return errUnfinished
+		case err != nil:
+			return err
+		case kind == "BOOKMARK" && it.complete:
+			s.end(listing, it.revision)
+			return nil
+		case kind == "ADDED" || kind == "MODIFIED":
+			s.add(listing, it)
+		}
+	}
+}
+
+// errUnfinished is a streaming list that ended too early.
+var errUnfinished = errors.New("the list of nodes broke off")
+
+// pollEvery is how often our own node is looked at where nobody else's matters.
+const pollEvery = 30 * time.Second
+
+// poll reads our own node now and then: alloc has no peers (interop 5.1).
+func (s *Store) poll(ctx context.Context) (synced bool, err error) {
+	for {
+		it, err := s.getOwn(ctx)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return synced, fmt.Errorf("get node %s: %w", s.node, explain(err, "get nodes"))
+		}
+		listing := s.table.List()
+		if err == nil {
+			s.add(listing, it)
+		}
+		s.end(listing, max(it.revision, s.at, 1))
+		s.follows()
+		synced = true
+		if !sleep(ctx, pollEvery) {
+			return true, ctx.Err()
+		}
+	}
+}
+
+func (s *Store) getOwn(ctx context.Context) (item, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	return s.api.get(ctx, s.node)
+}
+
+// gone reports whether the server has forgotten what is asked for, or never knew it.
+func gone(err error) bool {
+	var w *watchError
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || // it was restored from a backup
+		apierrors.IsGone(err) || apierrors.IsResourceExpired(err) || errors.As(err, &w) && w.code == http.StatusGone
+}
+
+// noStreaming reports whether the server cannot do a streaming list: older
+// ones refuse what it is asked with, or take it for something else.
+func noStreaming(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || errors.Is(err, errUnfinished)
+}
+
+// explain adds what to do to an error that does not say.
+func explain(err error, right string) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; the ClusterRole of flannel's service account has to allow: %s", err, right)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w; the token or the certificate is not good at this API server", err)
+	}
+	return err
+}

@@ -1,0 +1,7 @@
+// Package kubetest is as much of a Kubernetes API server as a node daemon gets
+// to see: nodes in chunks, watches with bookmarks and streaming lists, 410
+// Gone, strategic merge patches of the status subresource, in protobuf.
+// client-go's fake has no resource versions and none of these.
+//
+// It is for tests: it asks nobody who he is.
+package kubetest

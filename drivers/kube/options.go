@@ -1,0 +1,79 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// Options say which cluster to use, and who we are there.
+type Options struct {
+	// URL is that of the API server, Kubeconfig a file. With neither, the
+	// cluster that the process runs in as a pod.
+	URL, Kubeconfig string
+	// Node is the name of our node object. Without one, it is that of the pod.
+	Node                  string
+	PodNamespace, PodName string
+	AnnotationPrefix      string
+	ConfigFile            string        // with the network config
+	SetNetworkUnavailable bool          // publish the condition of that name
+	Timeout               time.Duration // of each request; default 10 s
+	Log                   *slog.Logger  // default: nobody
+	UserAgent             string
+}
+
+// setup is what follows from the options.
+type setup struct {
+	names   nodelease.Names
+	doc     lease.Document
+	network config.Network
+}
+
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.AnnotationPrefix = cmp.Or(o.AnnotationPrefix, nodelease.DefaultPrefix)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// setup finds what can be known to be wrong without asking anybody.
+func (o Options) setup() (setup, error) {
+	var s setup
+	var err error
+	if s.names, err = nodelease.ParsePrefix(o.AnnotationPrefix); err != nil {
+		return s, fmt.Errorf("--kube-annotation-prefix: %w", err)
+	}
+	if o.Node == "" && (o.PodName == "" || o.PodNamespace == "") {
+		return s, errors.New("which node is this? set NODE_NAME, or POD_NAME and POD_NAMESPACE, in the environment")
+	}
+	data, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		return s, fmt.Errorf("--net-config-path: %w", err)
+	}
+	if s.network, err = config.ParseAssigned(data); err != nil {
+		return s, fmt.Errorf("--net-config-path %s: %w", o.ConfigFile, err)
+	}
+	s.doc = lease.Document{Data: data, Revision: 1}
+	return s, nil
+}
+
+func (o Options) client() (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags(o.URL, o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: no way to the API server by --kube-api-url and --kubeconfig-file, nor as a pod: %w", err)
+	}
+	cfg.UserAgent = o.UserAgent
+	return cfg, nil
+}

@@ -1,0 +1,139 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// Store is a lease.Store over the nodes of a Kubernetes cluster.
+type Store struct {
+	o   Options
+	set setup
+	api api
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // all goroutines of the store
+
+	changed chan struct{}
+	moved   chan struct{} // there may be a condition to publish
+
+	// These belong to run.
+	at        int64  // where the watch goes on; 0: all has to be read first
+	chunked   bool   // the API server has no streaming list
+	complaint string // what was logged last about the present outage
+
+	mu        sync.Mutex
+	table     *nodelease.Table // nil until the name of our node is known
+	node      string
+	synced    bool
+	err       error  // why not synced
+	available bool   // the node condition is to say so
+	uid       string // of our own node object
+}
+
+var _ lease.Store = (*Store)(nil)
+
+// Why a store is not synced, where the API server does not say it.
+var (
+	errClosed = errors.New("store is closed")
+	errNotYet = errors.New("the API server has not been read yet")
+)
+
+// Open starts a store. It fails at once if the options are wrong, but not if
+// the API server cannot be reached: the store keeps trying, and its View says
+// why it has nothing to show. The store lives until Close, or the end of ctx.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	set, err := o.setup()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	server, err := newServer(cfg, set.names)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, o, set, server), nil
+}
+
+func open(ctx context.Context, o Options, set setup, api api) *Store {
+	s := &Store{
+		o: o, set: set, api: api, err: errNotYet,
+		changed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.work.Go(s.run)
+	s.work.Go(s.publishCondition)
+	return s
+}
+
+// Close ends everything that the store has started and waits for it.
+// Annotations stay.
+func (s *Store) Close() {
+	s.cancel()
+	s.work.Wait()
+}
+
+// View implements lease.Store. Snapshots are made here, not as changes arrive: of a burst
+// of thousands, the reader pays only for those that it looks at.
+func (s *Store) View() lease.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := lease.View{Synced: s.synced, Err: s.err}
+	if s.table == nil || s.table.Revision() == 0 {
+		v.Assigned = &lease.Assigned{Err: s.err}
+		return v
+	}
+	v.Snapshot, v.Assigned = s.table.Snapshot()
+	return v
+}
+
+// Changed implements lease.Store.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// update changes what View returns. The change reports whether it is worth
+// waking anybody.
+func (s *Store) update(change func() bool) {
+	s.mu.Lock()
+	news := change()
+	uid := s.uid
+	if s.table != nil {
+		own, _ := s.table.Node(s.node)
+		s.uid = own.UID
+	}
+	replaced := s.uid != uid
+	s.mu.Unlock()
+	if news {
+		signal(s.changed)
+	}
+	if replaced {
+		signal(s.moved)
+	}
+}
+
+// signal leaves a value for a reader who has not come for the last one yet.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// bounded is a context for one request of a caller.
+func (s *Store) bounded(ctx context.Context) (context.Context, func(), error) {
+	if s.ctx.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errClosed, s.ctx.Err())
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}

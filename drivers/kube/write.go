@@ -1,0 +1,156 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Create implements lease.Store: it makes our node say this.
+func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, _ time.Duration) (lease.Grant, error) {
+	g, err := s.annotate(ctx, key, attrs)
+	if err != nil {
+		return lease.Grant{}, fmt.Errorf("annotate node %s with lease %s: %w", s.node, key, err)
+	}
+	return g, nil
+}
+
+// Update implements lease.Store. What else was written to the node since the
+// grant is no obstacle: nobody but us may write these annotations.
+func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
+	return s.Create(ctx, g.Key, attrs, ttl)
+}
+
+// Renew implements lease.Store: a node's pod CIDRs do not run out.
+func (s *Store) Renew(_ context.Context, g lease.Grant) (lease.Grant, error) { return g, nil }
+
+// Release implements lease.Store: a subnet is the node's for as long as that
+// exists, and not ours to give back.
+func (s *Store) Release(context.Context, lease.Grant) error { return nil }
+
+func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) (lease.Grant, error) {
+	ctx, done, err := s.bounded(ctx)
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	defer done()
+	grant := lease.Grant{Lease: lease.Lease{Key: key, Attrs: attrs}}
+	change, err := s.change(key, attrs, &grant)
+	if change == nil || err != nil {
+		return grant, err
+	}
+	it, err := s.api.patch(ctx, s.node, change)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another of the same name
+		return lease.Grant{}, fmt.Errorf("%w: %w", lease.ErrLost, err)
+	}
+	if err != nil {
+		return lease.Grant{}, explain(err, "patch nodes/status")
+	}
+	s.update(func() bool { return s.table.Set(it.node, it.revision) })
+	grant.ModRevision = it.revision
+	return grant, nil
+}
+
+// change is the patch to send; none, if the node says so already: then the
+// grant is as it stands.
+func (s *Store) change(key lease.Key, attrs lease.Attrs, grant *lease.Grant) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil || s.table.Revision() == 0 {
+		return nil, s.err
+	}
+	own, exists := s.table.Node(s.node)
+	_, assigned := s.table.Snapshot()
+	if !exists || assigned.Key != key {
+		return nil, fmt.Errorf("%w: node %s has pod CIDRs %q", lease.ErrLost, s.node, own.PodCIDRs)
+	}
+	changes := own.Changes(s.set.names, attrs)
+	if len(changes) == 0 {
+		grant.ModRevision = s.table.Revision()
+		return nil, nil
+	}
+	return json.Marshal(nodePatch{Metadata: metadata{own.UID, changes}})
+}
+
+// nodePatch is a strategic merge patch of a node. The UID makes the server
+// refuse it if the node object has been replaced by another of its name.
+type nodePatch struct {
+	Metadata metadata `json:"metadata"`
+	Status   *status  `json:"status,omitempty"`
+}
+
+type metadata struct {
+	UID         string            `json:"uid"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type status struct {
+	Conditions []condition `json:"conditions"`
+}
+
+type condition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	LastHeartbeatTime  string `json:"lastHeartbeatTime"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+// Available publishes that the node's network is up, once and again whenever
+// the node object is another one, until that has worked (interop 5.6, K5). It
+// does not wait.
+func (s *Store) Available() {
+	s.mu.Lock()
+	s.available = s.o.SetNetworkUnavailable
+	s.mu.Unlock()
+	signal(s.moved)
+}
+
+func (s *Store) publishCondition() {
+	var d delay
+	told := ""
+	for {
+		select {
+		case <-s.moved:
+		case <-s.ctx.Done():
+			return
+		}
+		for s.ctx.Err() == nil {
+			s.mu.Lock()
+			uid, wanted := s.uid, s.available
+			s.mu.Unlock()
+			if !wanted || uid == "" || uid == told {
+				break
+			}
+			if err := s.tellCondition(uid); err != nil {
+				if d == 0 {
+					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again", "node", s.node, "err", explain(err, "patch nodes/status"))
+				}
+				d.wait(s.ctx)
+				continue
+			}
+			told, d = uid, 0
+		}
+	}
+}
+
+func (s *Store) tellCondition(uid string) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	patch, err := json.Marshal(nodePatch{metadata{UID: uid}, &status{[]condition{{
+		Type: "NetworkUnavailable", Status: "False", Reason: "FlannelIsUp", Message: "Flannel is running on this node",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
+	defer cancel()
+	_, err = s.api.patch(ctx, s.node, patch)
+	return err
+}
