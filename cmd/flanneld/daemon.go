@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -36,20 +35,11 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		// It closes with the first signal, whatever still has to end.
 		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
 	}
-	endpoints := strings.Split(o.etcdEndpoints, ",")
-	if o.embedEtcd.dir != "" {
-		var end func()
-		var err error
-		if ctx, endpoints, end, err = embedEtcd(ctx, o); err != nil {
-			return interrupted(ctx, err)
-		}
-		defer end()
-	}
-	store, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	ctx, store, err := openStore(ctx, o)
 	if err != nil {
-		return failed(err)
+		return interrupted(ctx, err)
 	}
-	defer store.Close()
+	defer store.close()
 	host, err := linux.New(ctx)
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("open the kernel's network configuration: %w", err))
@@ -57,9 +47,9 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	defer func() { closing("kernel", host.Close()) }()
 
 	options := agent.Options{
-		Node: o.nodeOptions(), Driver: host, Store: store,
+		Node: o.nodeOptions(), Driver: host, Store: store.Store,
 		SubnetFile: o.subnetFile, StateFile: o.statePath(),
-		Health: health, OnReady: tellSystemd,
+		Health: health, OnReady: store.ready,
 	}
 	// Who wants no rules needs no packet filter; who does is told by readiness.
 	if filter, err := firewall.New(ctx); err != nil {

@@ -36,7 +36,10 @@ func TestExitStatus(t *testing.T) {
 		"bad flag before version":     {args: []string{"--nonsense", "--version"}, status: 2, says: "flanneld: unknown flag --nonsense"},
 		"margin":                      {args: []string{"--subnet-lease-renew-margin=1440"}, status: 1, says: "exit status 1: --subnet-lease-renew-margin is 1440 minutes"},
 		"margin from the environment": {env: []string{"FLANNELD_SUBNET_LEASE_RENEW_MARGIN=0"}, status: 1, says: "exit status 1: --subnet-lease-renew-margin is 0 minutes"},
-		"not in this build":           {args: []string{"--kube-subnet-mgr"}, status: 1, says: "exit status 1: --kube-subnet-mgr is not available in this build"},
+		"kubernetes, which node":      {args: []string{"--kube-subnet-mgr"}, status: 1, says: "exit status 1: which node is this? set NODE_NAME"},
+		"kubernetes, bad prefix":      {args: []string{"--kube-subnet-mgr", "--kube-annotation-prefix=org"}, env: []string{"NODE_NAME=n1"}, status: 1, says: `exit status 1: --kube-annotation-prefix: annotation prefix "org"`},
+		"kubernetes, no config":       {args: []string{"--kube-subnet-mgr", "--net-config-path=/nonexistent"}, env: []string{"NODE_NAME=n1"}, status: 1, says: "exit status 1: --net-config-path: open /nonexistent"},
+		"kubernetes, bad config":      {args: []string{"--kube-subnet-mgr", "--net-config-path=" + bad}, env: []string{"NODE_NAME=n1"}, status: 1, says: "exit status 1: --net-config-path " + bad},
 		"health port taken": {
 			args:   []string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)},
 			status: 1, says: fmt.Sprintf("exit status 1: health listener: listen tcp 127.0.0.1:%d: bind: address already in use", port),

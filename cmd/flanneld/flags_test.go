@@ -178,33 +178,6 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// The list of what is known and yet to come.
-func TestNotInThisBuild(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                            "",
-		"--kube-subnet-mgr":           "--kube-subnet-mgr is not available in this build",
-		"--kube-subnet-mgr=false":     "",
-		"--ip-masq --kube-subnet-mgr": "--kube-subnet-mgr is not available in this build",
-		"--ip-masq --ip-masq-fully-random-disable --iptables-forward-rules --iptables-resync=9 --ip-blackhole-route": "",
-		// What only refines the above asks for nothing.
-		"--kube-api-url=http://k --set-node-network-unavailable=false": "",
-	} {
-		t.Run(args, func(t *testing.T) {
-			_, fs, err := parse(strings.Fields(args)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			if err := askedInVain(fs); err != nil {
-				got = err.Error()
-			}
-			if got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-		})
-	}
-}
-
 func TestStatePath(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                 "/run/flannel/subnet.env.state",

@@ -57,9 +57,7 @@ func helpFlag(w io.Writer, f *flag.Flag) {
 	case argument != "":
 		argument = "=" + strings.ReplaceAll(argument, " ", "-")
 	}
-	if later, ok := unavailable(f.Name); ok {
-		usage += " (" + later + ")"
-	} else if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != ":0" {
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != ":0" {
 		usage += " (default " + f.DefValue + ")"
 	}
 	fmt.Fprintf(w, "  --%s%s\n%s\n", f.Name, argument, fold(usage, "        ", 88))

@@ -39,7 +39,7 @@ func main() {
 
 // flanneld runs the daemon and returns its exit status.
 func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
-	var o options
+	o := options{getenv: getenv}
 	flags := o.define()
 	switch err := flags.Parse(args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
@@ -61,7 +61,7 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 
 	ctx, release := untilSignal()
 	defer release()
-	exit := start(ctx, &o, flags)
+	exit := start(ctx, &o)
 	if exit.Status != statusOK {
 		klog.Errorf("exit status %d: %s", exit.Status, exit.Reason)
 		return exit.Status
@@ -79,14 +79,11 @@ func untilSignal() (ctx context.Context, release func()) {
 }
 
 // start runs the daemon if what the flags say is possible.
-func start(ctx context.Context, o *options, flags *flag.FlagSet) node.Exit {
+func start(ctx context.Context, o *options) node.Exit {
 	if o.installCNI {
 		return installCNI(o.cni)
 	}
 	if err := o.check(); err != nil {
-		return failed(err)
-	}
-	if err := askedInVain(flags); err != nil {
 		return failed(err)
 	}
 	return daemon(ctx, o)

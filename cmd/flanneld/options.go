@@ -31,6 +31,8 @@ const (
 
 // options are the values of all flags (interop 1.2).
 type options struct {
+	getenv func(string) string // what has no flag
+
 	etcdEndpoints, etcdPrefix              string
 	etcdKeyFile, etcdCertFile, etcdCAFile  string
 	etcdUsername, etcdPassword             string
@@ -64,7 +66,7 @@ func (o *options) define() *flag.FlagSet {
 	o.defineEtcd(fs)
 	o.defineNode(fs)
 	o.defineFirewall(fs)
-	o.defineLater(fs)
+	o.defineKube(fs)
 	o.defineProcess(fs)
 	o.defineInstall(fs)
 	defineLogging(fs)
@@ -106,10 +108,9 @@ func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
 }
 
-// defineLater defines what this build takes but has little or no use for yet.
-func (o *options) defineLater(fs *flag.FlagSet) {
-	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false, "take subnets from Kubernetes instead of etcd")
-	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "", "`url` of the Kubernetes API")
+func (o *options) defineKube(fs *flag.FlagSet) {
+	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false, "take the subnet from the node object in Kubernetes instead of etcd; NODE_NAME, or POD_NAME and POD_NAMESPACE, say which")
+	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "", "`url` of the Kubernetes API server; with neither this nor --kubeconfig-file, as a pod of the cluster")
 	fs.StringVar(&o.kubeconfig, "kubeconfig-file", "", "kubeconfig `file`")
 	fs.StringVar(&o.kubeAnnotation, "kube-annotation-prefix", defaultAnnotations, "`prefix` of the node annotations")
 	fs.BoolVar(&o.setNetworkUnavailable, "set-node-network-unavailable", true, "publish the node condition NetworkUnavailable")

@@ -311,3 +311,29 @@ func BenchmarkChoose(b *testing.B) {
 		})
 	}
 }
+
+func TestInside(t *testing.T) {
+	network, err := config.ParseAssigned([]byte(`{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"10.5.0.0-17&fd00::-64":   "",
+		"10.5.3.128-31&fd00::-48": "",
+		"10.6.0.0-24&fd00::-64":   "subnet 10.6.0.0-24&fd00::-64: 10.6.0.0/24 is outside the network 10.5.0.0/16",
+		"10.5.0.0-24&fd00::-47":   "subnet 10.5.0.0-24&fd00::-47: fd00::/47 is outside the network fd00::/48",
+		"10.5.3.0-24":             "subnet 10.5.3.0-24: has no IPv6 part, but IPv6 is on",
+	} {
+		key, err := lease.ParseKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := Inside(network, key); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}

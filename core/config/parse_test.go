@@ -190,3 +190,24 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// How a network would be cut does not matter where its subnets are assigned.
+func TestParseAssigned(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"Network":"10.5.3.0/30","SubnetLen":8,"SubnetMin":"1.2.3.4"}`:          "10.5.3.0/30",
+		`{"Network":"10.5.0.0/16"}`:                                              "10.5.0.0/16",
+		`{"Network":"0.0.0.0/0"}`:                                                `Network "0.0.0.0/0": begins at 0.0.0.0: want a CIDR such as "10.5.0.0/16"`,
+		`{"SubnetLen":24}`:                                                       `Network is missing: want a CIDR such as "10.5.0.0/16", or EnableIPv4 false`,
+		`{"Network":"10.5.0.0/16","SubnetLen":"x"}`:                              `SubnetLen "x": want a whole number`,
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10:5::/120"}`: "invalid Prefix",
+	} {
+		n, err := ParseAssigned([]byte(text))
+		got := n.V4.Network.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want || n.V4.SubnetLen != 0 || n.V4.Min.IsValid() {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/etcd"
+)
+
+// datastore is the lease store that the flags choose.
+type datastore struct {
+	lease.Store
+	ready func() // to be told when the node is ready for the first time
+	close func()
+}
+
+// openStore opens it; with --embed-etcd, together with the etcd. The context
+// it returns ends when that does.
+func openStore(ctx context.Context, o *options) (context.Context, datastore, error) {
+	if o.kubeSubnetMgr {
+		store, err := o.openKube(ctx)
+		if err != nil {
+			return ctx, datastore{}, err
+		}
+		return ctx, datastore{store, func() { tellSystemd(); store.Available() }, store.Close}, nil
+	}
+	endpoints, end := strings.Split(o.etcdEndpoints, ","), func() {}
+	if o.embedEtcd.dir != "" {
+		var err error
+		if ctx, endpoints, end, err = embedEtcd(ctx, o); err != nil {
+			return ctx, datastore{}, err
+		}
+	}
+	store, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	if err != nil {
+		end()
+		return ctx, datastore{}, err
+	}
+	return ctx, datastore{store, tellSystemd, func() { store.Close(); end() }}, nil
+}
