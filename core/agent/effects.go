@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -120,6 +121,7 @@ func (a *agent) look(ctx context.Context, extent dataplane.Extent) (l node.Looke
 		return l
 	}
 	l.Have, l.Err = a.opts.Driver.Observe(ctx, extent)
+	l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // unreadable is as good as gone
 	return l
 }
 

@@ -43,11 +43,13 @@ type Input struct {
 	ChainsApplied *Applied   // ends Ready.Chains
 }
 
-// Looked is the result of a look at the host.
+// Looked is the result of a look at the host, and at what it announces: the
+// text of the subnet file, nil if it cannot be read.
 type Looked struct {
-	Facts driver.Facts
-	Have  dataplane.State
-	Err   error
+	SubnetFile []byte
+	Facts      driver.Facts
+	Have       dataplane.State
+	Err        error
 }
 
 // Inspected is the result of a look at the packet filter.

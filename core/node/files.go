@@ -13,7 +13,8 @@ import (
 type fileState struct {
 	busy    bool
 	writing []Write
-	subnet  []byte // as last written
+	subnet  []byte // as last written or seen since
+	seen    bool   // the look that is under way sees what was last written
 	text    subnetText
 	saveDue time.Time // when the state file may be written next
 	dirty   bool      // there is something new to save
@@ -66,6 +67,16 @@ func (n *Node) followFiles() {
 	}
 }
 
+// sawSubnetFile compares the file with what this run has put there: somebody
+// may have removed or overwritten it, and no pod can be added then. What a write
+// overtook is no news.
+func (n *Node) sawSubnetFile(text []byte) {
+	if f := &n.files; f.subnet != nil && f.seen && !f.busy && !bytes.Equal(text, f.subnet) {
+		f.subnet = []byte{} // written, and not there any more
+		n.event(Warning, "subnet-file-gone", "the subnet file is not as it was written; writing it again")
+	}
+}
+
 // subnetFile is the text to announce, or nil as long as there is nothing
 // programmed or nothing that may be announced.
 func (n *Node) subnetFile() []byte {
@@ -89,7 +100,7 @@ type subnetText struct {
 
 func (n *Node) wroteFiles(w Wrote) {
 	f := &n.files
-	f.busy = false
+	f.busy, f.seen = false, false
 	f.errs = map[File]error{}
 	for i, err := range w.Errs {
 		write := f.writing[i]

@@ -58,6 +58,7 @@ func (n *Node) tookLook(l Looked) {
 		return
 	}
 	h.facts, h.looked, h.chosen = l.Facts, true, false
+	n.sawSubnetFile(l.SubnetFile)
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
 	h.fresh = h.tookState(l.Have)
 	if !h.fresh {
@@ -175,6 +176,7 @@ func (n *Node) look() {
 	}
 	extent.Known = h.known
 	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
+	n.files.seen = true
 	n.ready.Look = &extent
 }
 

@@ -281,6 +281,23 @@ func TestOneFailureStopsNothing(t *testing.T) {
 	w.wantReady()
 }
 
+// Somebody removes or overwrites the subnet file: the next look sees it.
+func TestSubnetFileComesBack(t *testing.T) {
+	w := readyWorld(t)
+	want := w.files[SubnetFile]
+	for _, harm := range []func(){
+		func() { delete(w.files, SubnetFile) },
+		func() { w.files[SubnetFile] = "" },
+		func() { w.files[SubnetFile] = want + "FLANNEL_MTU=9000\n" },
+	} {
+		harm()
+		w.pass(time.Minute)
+		if w.files[SubnetFile] != want {
+			t.Errorf("subnet file:\n%s\nwant\n%s", w.files[SubnetFile], want)
+		}
+	}
+}
+
 // In a container /proc/sys may be read-only. A setting that cannot be made is
 // told and given up, and keeps nobody from being ready.
 func TestDeniedSetting(t *testing.T) {

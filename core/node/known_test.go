@@ -23,7 +23,7 @@ func TestKnownHostIsNotReadAgain(t *testing.T) {
 	}
 	looked := func(have dataplane.State, generation uint64) Ready {
 		have.Generation = generation
-		w.n.Step(w.now, Input{Looked: &Looked{Facts: w.facts, Have: have}})
+		w.n.Step(w.now, Input{Looked: &Looked{Facts: w.facts, Have: have, SubnetFile: w.subnetFile()}})
 		return w.n.Ready()
 	}
 	if known := look(Input{}).Known; known != 0 {

@@ -31,7 +31,7 @@ func BenchmarkNoChangePass(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
-			look := Looked{Facts: w.facts, Have: w.host}
+			look := Looked{Facts: w.facts, Have: w.host, SubnetFile: w.subnetFile()}
 			b.ReportAllocs()
 			for b.Loop() {
 				w.now = w.now.Add(time.Minute)
@@ -53,7 +53,7 @@ func BenchmarkFirstPlan(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
-			empty := Looked{Facts: w.facts, Have: dataplane.NewState(0)}
+			empty := Looked{Facts: w.facts, Have: dataplane.NewState(0), SubnetFile: w.subnetFile()}
 			b.ReportAllocs()
 			for b.Loop() {
 				w.now = w.now.Add(time.Minute)

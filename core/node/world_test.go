@@ -113,11 +113,18 @@ func (w *world) run(in Input) {
 	w.t.Fatal("the node does not come to rest")
 }
 
+func (w *world) subnetFile() []byte {
+	if text, ok := w.files[SubnetFile]; ok {
+		return []byte(text)
+	}
+	return nil
+}
+
 func (w *world) perform(r Ready) (in Input, any bool) {
 	if r.Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		facts := driver.Facts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
-		in.Looked, any = &Looked{Facts: facts, Have: have, Err: err}, true
+		in.Looked, any = &Looked{Facts: facts, Have: have, SubnetFile: w.subnetFile(), Err: err}, true
 	}
 	if r.Plan != nil {
 		w.plans = append(w.plans, r.Plan)

@@ -144,6 +144,7 @@ func (p *process) look(extent dataplane.Extent) {
 	ctx := context.Background()
 	if l.Facts, l.Err = p.driver.Facts(ctx); l.Err == nil {
 		l.Have, l.Err = p.driver.Observe(ctx, extent)
+		l.SubnetFile = p.daemon.files.data[node.SubnetFile].Data
 	}
 	p.after(p.about(lookTime), p.label.look, func() {
 		if p.boundary() {
