@@ -70,7 +70,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 	case dataplane.Sysctl:
 		return a.d.ns.Do(func() error { return writeSysctl(op.Verb, o) })
 	case dataplane.Proxy:
-		return a.d.ns.Do(func() error { return a.d.proxies.apply(op.Verb, o) })
+		return a.proxy(op.Verb, o)
 	}
 	return fmt.Errorf("object of type %T: %w", op.Object, driver.ErrUnsupported)
 }

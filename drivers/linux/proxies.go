@@ -136,6 +136,19 @@ func (ps *proxies) observe(link string, index int, state *dataplane.State) {
 	}
 }
 
+// proxy does one op on a proxy. A TUN device has a carrier as long as somebody
+// has it open. The kernel takes note of a new carrier in the background, up to a
+// second later, and drops what is sent until then; to be asked for the link
+// makes it do so at once.
+func (a *applier) proxy(verb dataplane.Verb, want dataplane.Proxy) error {
+	if err := a.d.ns.Do(func() error { return a.d.proxies.apply(verb, want) }); err != nil || verb == dataplane.Delete {
+		return err
+	}
+	a.links.forget()
+	_, err := a.links.named(want.Link)
+	return err
+}
+
 // createTUN makes a TUN device. The kernel makes none over netlink, so it takes
 // two steps, and a refusal of the second undoes the first.
 func (a *applier) createTUN(want dataplane.Link) error {

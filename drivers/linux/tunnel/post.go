@@ -135,5 +135,5 @@ func (p *post) demotion() string {
 	if len(p.narrow) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("single packets to %d peers, since the kernel refused messages of several: %s", len(p.narrow), p.refusal)
+	return fmt.Sprintf("single packets to %d of the peers, since the kernel refused messages of several: %s", len(p.narrow), p.refusal)
 }

@@ -1,0 +1,112 @@
+package tunnel_test
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// wire is an underlay whose ends are TUN devices: all that two nodes send each
+// other passes through this process, packet by packet, and may be lost, held
+// back, answered or read.
+type wire struct {
+	ends [2]*os.File
+
+	mu   sync.Mutex
+	pass func(from int, packet []byte) [][]byte // what comes out at the other end
+	done sync.WaitGroup
+}
+
+// newWired are two nodes with a wire that passes everything.
+func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
+	t.Helper()
+	a, b = newNode(t, 1, mtu), newNode(t, 2, mtu)
+	w = &wire{}
+	for i, n := range []*node{a, b} {
+		if err := n.ns.Do(func() error { return w.attach(i) }); err != nil {
+			t.Fatal(err)
+		}
+		l, err := n.LinkByName("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.LinkSetMTU(l, mtu); err != nil {
+			t.Fatal(err)
+		}
+		n.uplink(t)
+		if err := n.Settle(); err != nil { // let the kernel note that the device has a carrier
+			t.Fatal(err)
+		}
+	}
+	for i := range w.ends {
+		w.done.Go(func() { w.forward(i) })
+	}
+	t.Cleanup(w.close)
+	return a, b, w
+}
+
+func (w *wire) attach(i int) error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	ifr, err := unix.NewIfreq("eth0")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	w.ends[i] = os.NewFile(uintptr(fd), "/dev/net/tun")
+	return nil
+}
+
+func (w *wire) forward(i int) {
+	b := make([]byte, 65536)
+	for {
+		n, err := w.ends[i].Read(b)
+		if err != nil { // closed
+			return
+		}
+		w.mu.Lock()
+		out := [][]byte{b[:n]}
+		if w.pass != nil {
+			out = w.pass(i, b[:n])
+		}
+		w.mu.Unlock()
+		for _, p := range out {
+			w.put(1-i, p)
+		}
+	}
+}
+
+// put lets a packet come out of an end, unless that is closing.
+func (w *wire) put(end int, packet []byte) { _, _ = w.ends[end].Write(packet) }
+
+// set says what the wire does from now on.
+func (w *wire) set(pass func(from int, packet []byte) [][]byte) {
+	w.mu.Lock()
+	w.pass = pass
+	w.mu.Unlock()
+}
+
+func (w *wire) close() {
+	for _, e := range w.ends {
+		e.Close()
+	}
+	w.done.Wait()
+}
+
+// payload is what an UDP datagram to the nodes' port carries, nil of anything else.
+func payload(packet []byte) []byte {
+	const headers = 28
+	if len(packet) < headers || packet[0] != 0x45 || packet[9] != unix.IPPROTO_UDP ||
+		int(packet[22])<<8|int(packet[23]) != port {
+		return nil
+	}
+	return packet[headers:]
+}

@@ -1,0 +1,222 @@
+package tunnel_test
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+const device, port = "flannel0", 8285
+
+var (
+	network = netip.MustParsePrefix("10.5.0.0/16")
+	tiers   = []dataplane.Offload{dataplane.OffloadOff, dataplane.OffloadGSO}
+)
+
+// node is a host with the udp backend's objects on it.
+type node struct {
+	*linuxtest.Host
+	ns  namespace.Namespace
+	d   *linux.Driver
+	i   int
+	mtu int // of the underlay
+}
+
+func (n *node) underlay() netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, byte(n.i)}) }
+func (n *node) subnet() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(n.i), 0}), 24)
+}
+
+// inner is the node's address in the tunnel.
+func (n *node) inner() netip.Addr { return n.subnet().Addr() }
+
+// needTUN skips a test where nobody may make TUN devices.
+func needTUN(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("this user cannot make TUN devices here: %v", err)
+	}
+	f.Close()
+}
+
+func newNode(t testing.TB, i, mtu int) *node {
+	t.Helper()
+	needTUN(t)
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	ns, err := namespace.Keep(h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	n := &node{Host: h, ns: ns, i: i, mtu: mtu}
+	n.start(t)
+	t.Cleanup(func() { n.stop(t) })
+	return n
+}
+
+// start opens a driver, as a daemon that starts does, and stop closes it.
+func (n *node) start(t testing.TB) {
+	t.Helper()
+	d, err := linux.Open(t.Context(), n.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.d = d
+}
+
+func (n *node) stop(t testing.TB) {
+	t.Helper()
+	if n.d == nil {
+		return
+	}
+	if err := n.d.Close(); err != nil {
+		t.Errorf("close driver: %v", err)
+	}
+	n.d = nil
+}
+
+// uplink gives the node's end of the wire its address.
+func (n *node) uplink(t testing.TB) {
+	t.Helper()
+	l, err := n.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.AddrAdd(l, &netlink.Addr{IPNet: linuxtest.IPNet(netip.PrefixFrom(n.underlay(), 24))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.LinkSetUp(l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) link() dataplane.Link {
+	return dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: n.mtu - 28, Up: true}
+}
+
+func (n *node) proxy(o dataplane.Offload) dataplane.Proxy {
+	return dataplane.Proxy{
+		Link: device, Local: netip.AddrPortFrom(n.underlay(), port), Subnet: n.subnet(), MTU: n.mtu - 28, Offload: o,
+	}
+}
+
+func (n *node) peer(of *node) dataplane.Peer {
+	return dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: of.subnet()}, To: of.underlay()}
+}
+
+func (n *node) addr() dataplane.Addr {
+	return dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(n.inner(), 32)}
+}
+
+func (n *node) route() dataplane.Route {
+	return dataplane.Route{RouteKey: dataplane.RouteKey{Dst: network}, Link: device, Protocol: dataplane.Protocol}
+}
+
+// apply does one op on some objects.
+func (n *node) apply(t testing.TB, verb dataplane.Verb, objects ...dataplane.Object) {
+	t.Helper()
+	var ops []dataplane.Op
+	for _, o := range objects {
+		ops = append(ops, dataplane.Op{Verb: verb, Object: o})
+	}
+	for _, err := range n.d.Apply(t.Context(), ops) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refusal is what one op fails with.
+func (n *node) refusal(t testing.TB, verb dataplane.Verb, o dataplane.Object) error {
+	t.Helper()
+	return n.d.Apply(t.Context(), []dataplane.Op{{Verb: verb, Object: o}})[0]
+}
+
+func (n *node) observe(t testing.TB) dataplane.State {
+	t.Helper()
+	s, err := n.d.Observe(t.Context(), dataplane.Extent{Links: []string{device}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// carry makes what the backend wants on two nodes.
+func carry(t testing.TB, a, b *node, tierA, tierB dataplane.Offload) {
+	t.Helper()
+	a.apply(t, dataplane.Create, a.link(), a.addr(), a.route(), a.proxy(tierA), a.peer(b))
+	b.apply(t, dataplane.Create, b.link(), b.addr(), b.route(), b.proxy(tierB), b.peer(a))
+}
+
+// newPair are two nodes with a veth wire, which takes what is dozens of packets.
+func newPair(t testing.TB, mtu int) (a, b *node) {
+	t.Helper()
+	a, b = newNode(t, 1, mtu), newNode(t, 2, mtu)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "eth0", mtu
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(b.NS)}
+	if err := a.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	a.uplink(t)
+	b.uplink(t)
+	return a, b
+}
+
+// listen opens a TCP listener on the node's address in the tunnel.
+func (n *node) listen(t testing.TB) *net.TCPListener {
+	t.Helper()
+	var l *net.TCPListener
+	err := n.ns.Do(func() (err error) {
+		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.inner(), 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// dial connects from the node.
+func (n *node) dial(t testing.TB, to net.Addr) net.Conn {
+	t.Helper()
+	var c net.Conn
+	err := n.ns.Do(func() (err error) {
+		c, err = net.Dial(to.Network(), to.String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// open opens an UDP socket on the node's address in the tunnel.
+func (n *node) open(t testing.TB) *net.UDPConn {
+	t.Helper()
+	var c *net.UDPConn
+	err := n.ns.Do(func() (err error) {
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.inner(), 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
