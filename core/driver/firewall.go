@@ -70,4 +70,7 @@ type Bar struct {
 	// Yields names the flavour whose chain at the hook forward can accept a
 	// packet before the bar drops it; empty: none of ours can.
 	Yields dataplane.Flavour
+	// Accepts are the rules by which strangers let packets pass before the bar
+	// drops them, as far as they go by addresses alone.
+	Accepts dataplane.Rules
 }

@@ -99,7 +99,7 @@ func choose(f cidr.Family, nftables bool, tools driver.Tools) (flavour dataplane
 // or although it does.
 func barred(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, bars []driver.Bar) (problems []error) {
 	for _, b := range bars {
-		if b.Family != f || b.Yields == flavour {
+		if b.Family != f || b.Yields == flavour || acceptsBothWays(b.Accepts, network) {
 			continue
 		}
 		remedy := ""
@@ -110,6 +110,26 @@ func barred(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, bars
 			f, b.By, flavour, network, remedy))
 	}
 	return problems
+}
+
+// acceptsBothWays reports whether rules let pass what comes from a network and
+// what goes to it.
+func acceptsBothWays(rules dataplane.Rules, network netip.Prefix) bool {
+	list, err := rules.List()
+	if err != nil {
+		return false
+	}
+	covers := func(m dataplane.Match) bool {
+		return !m.Prefix.IsValid() || !m.Not && m.Prefix.Bits() <= network.Bits() && m.Prefix.Contains(network.Addr())
+	}
+	var from, to bool
+	for _, r := range list {
+		if r.Verdict == dataplane.Accept && r.Mark == (dataplane.Mark{}) {
+			from = from || covers(r.From) && !r.To.Prefix.IsValid()
+			to = to || covers(r.To) && !r.From.Prefix.IsValid()
+		}
+	}
+	return from && to
 }
 
 // bridgeNote says what to do where iptables does not see bridged packets. It

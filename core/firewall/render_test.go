@@ -115,6 +115,11 @@ func TestBarsNobodyOverrules(t *testing.T) {
 		"nobody does": {Options{Forward: true}, false, []driver.Bar{wall}, []string{
 			"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
 				"accept there what comes from or goes to fd00:10::/48"}},
+		"unless somebody does": {Options{Forward: true}, true, []driver.Bar{accepting(policy, "from 10.5.0.0/16 accept; to 10.0.0.0/8 accept")}, nil},
+		"one way is not enough": {Options{Forward: true}, false, []driver.Bar{
+			accepting(wall, "from fd00:10::/48 accept; to fd00:10:0:1::/64 accept; to !fd00:99::/48 accept; from fd00:99::/48 to fd00:10::/48 accept; mark 0x1/0x1 accept")}, []string{
+			"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
+				"accept there what comes from or goes to fd00:10::/48"}},
 		"not our business": {Options{Masquerade: true}, true, []driver.Bar{policy, wall}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,6 +130,11 @@ func TestBarsNobodyOverrules(t *testing.T) {
 			}
 		})
 	}
+}
+
+func accepting(b driver.Bar, rules dataplane.Rules) driver.Bar {
+	b.Accepts = rules
+	return b
 }
 
 func TestBlackhole(t *testing.T) {

@@ -101,13 +101,8 @@ func (h *Host) ForeignRule(f cidr.Family, hook dataplane.Hook, r dataplane.Rule)
 }
 
 // ForeignRules are those of strangers in a chain that everybody adds to.
-func (h *Host) ForeignRules(f cidr.Family, hook dataplane.Hook) (rules []dataplane.Rule) {
-	for _, r := range h.wall.shared[sharedKey{f, hook}] {
-		if !r.jump {
-			rules = append(rules, r.rule)
-		}
-	}
-	return rules
+func (h *Host) ForeignRules(f cidr.Family, hook dataplane.Hook) []dataplane.Rule {
+	return h.wall.strangers(sharedKey{f, hook})
 }
 
 // RemoveForeignRule takes a stranger's rule away again.

@@ -151,15 +151,33 @@ func (n *netfilter) bars() (bars []driver.Bar) {
 	for _, f := range cidr.Families {
 		if n.policy[f] == dataplane.Drop {
 			table := [...]string{"ip", "ip6"}[f]
-			bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter", Yields: dataplane.IPTables})
+			bars = append(bars, driver.Bar{
+				Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter",
+				Yields: dataplane.IPTables, Accepts: acceptsOf(n.strangers(sharedKey{f, dataplane.Forward})),
+			})
 		}
 		for _, a := range n.alien {
 			if a.family == f {
-				bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain forward in table inet " + a.name})
+				bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain forward in table inet " + a.name, Accepts: acceptsOf(a.accepts)})
 			}
 		}
 	}
 	return bars
+}
+
+// strangers are the rules of others in a chain that everybody adds to.
+func (n *netfilter) strangers(k sharedKey) (rules []dataplane.Rule) {
+	for _, r := range n.shared[k] {
+		if !r.jump {
+			rules = append(rules, r.rule)
+		}
+	}
+	return rules
+}
+
+// acceptsOf are the rules that let packets pass.
+func acceptsOf(rules []dataplane.Rule) dataplane.Rules {
+	return dataplane.MakeRules(slices.DeleteFunc(slices.Clone(rules), func(r dataplane.Rule) bool { return r.Verdict != dataplane.Accept })...)
 }
 
 // dropsForward says who drops a packet on its way through the host, if

@@ -148,6 +148,9 @@ func inspect(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
 		if bar.Yields != "" {
 			fmt.Fprintf(&b, ", yields to %s", bar.Yields)
 		}
+		if bar.Accepts != "" {
+			fmt.Fprintf(&b, ", but { %s }", bar.Accepts)
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()

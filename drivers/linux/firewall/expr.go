@@ -12,10 +12,12 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// The verdicts of an immediate expression (NF_DROP, NF_ACCEPT, NFT_RETURN).
+// The verdicts of an immediate expression (NF_DROP, NF_ACCEPT, NFT_JUMP and so on).
 const (
 	verdictDrop   = 0
 	verdictAccept = 1
+	verdictJump   = ^uint32(2) // -3
+	verdictGoto   = ^uint32(3) // -4
 	verdictReturn = ^uint32(4) // -5
 )
 
@@ -33,6 +35,7 @@ const (
 	source
 	destination
 	packetMark
+	familyOfPacket
 )
 
 // loaded is what a register holds: the bits of a field under a mask.
@@ -46,19 +49,36 @@ type decoder struct {
 	family    cidr.Family
 	registers map[uint32]loaded
 	rule      dataplane.Rule
-	seen      [packetMark + 1]bool
+	seen      [familyOfPacket + 1]bool
+
+	theirs bool   // the rule is a stranger's, who may say things that ours do not
+	into   string // the chain to which it sends packets
 }
 
 // decodeRule reads the expressions of a rule. It returns false unless each of
 // them is understood to the bit.
 func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
-	d := decoder{family: f, registers: map[uint32]loaded{}}
+	d := decoder{family: f}
+	ok := d.decode(exprs)
+	return d.rule, ok && d.rule.Verdict != ""
+}
+
+// decodeTheirs reads a stranger's rule, which may have a comment of
+// iptables-nft, log, ask for the family, and send packets into another chain.
+func decodeTheirs(f cidr.Family, exprs []byte) (r dataplane.Rule, into string, ok bool) {
+	d := decoder{family: f, theirs: true}
+	ok = d.decode(exprs)
+	return d.rule, d.into, ok
+}
+
+func (d *decoder) decode(exprs []byte) bool {
+	d.registers = map[uint32]loaded{}
 	for name, data := range expressions(exprs) {
-		if d.rule.Verdict != "" || !d.expression(name, data) {
-			return dataplane.Rule{}, false
+		if d.rule.Verdict != "" || d.into != "" || !d.expression(name, data) {
+			return false
 		}
 	}
-	return d.rule, d.rule.Verdict != ""
+	return true
 }
 
 // expressions yields the expressions of a rule but for its counters.
@@ -88,8 +108,7 @@ func (d *decoder) expression(name string, data []byte) bool {
 	case "payload":
 		return d.payload(a)
 	case "meta":
-		d.registers[be32(a[unix.NFTA_META_DREG])] = loaded{packetMark, []byte{255, 255, 255, 255}}
-		return a[unix.NFTA_META_DREG] != nil && be32(a[unix.NFTA_META_KEY]) == unix.NFT_META_MARK
+		return d.meta(a)
 	case "bitwise":
 		return d.bitwise(a)
 	case "cmp":
@@ -98,6 +117,10 @@ func (d *decoder) expression(name string, data []byte) bool {
 		return d.immediate(a)
 	case "masq":
 		return d.masquerade(a)
+	case "match": // of iptables-nft
+		return d.theirs && targetName(data) == "comment"
+	case "log":
+		return d.theirs
 	}
 	return false
 }
@@ -109,6 +132,19 @@ func numbered(b []byte) map[uint16][]byte {
 		m[kind] = value
 	}
 	return m
+}
+
+func (d *decoder) meta(a map[uint16][]byte) bool {
+	to, ok := a[unix.NFTA_META_DREG]
+	switch key := be32(a[unix.NFTA_META_KEY]); {
+	case key == unix.NFT_META_MARK:
+		d.registers[be32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
+	case key == unix.NFT_META_NFPROTO && d.theirs:
+		d.registers[be32(to)] = loaded{familyOfPacket, []byte{255}}
+	default:
+		return false
+	}
+	return ok
 }
 
 // payload loads a part of the IP header: of an address, its first bytes.
@@ -160,6 +196,9 @@ func (d *decoder) compare(a map[uint16][]byte) bool {
 		return false
 	}
 	d.seen[l.of] = true
+	if l.of == familyOfPacket {
+		return op == unix.NFT_CMP_EQ && value[0] == afOf(d.family)
+	}
 	if l.of == packetMark {
 		d.rule.Mark = dataplane.Mark{Value: binary.NativeEndian.Uint32(value), Mask: binary.NativeEndian.Uint32(l.mask)}
 		return op == unix.NFT_CMP_EQ && d.rule.Mark.Mask != 0
@@ -205,8 +244,10 @@ func (d *decoder) immediate(a map[uint16][]byte) bool {
 		d.rule.Verdict = dataplane.Drop
 	case code == verdictReturn:
 		d.rule.Verdict = dataplane.Return
+	case d.theirs && (code == verdictJump || code == verdictGoto):
+		d.into = jumpTarget(a)
 	}
-	return d.rule.Verdict != ""
+	return d.rule.Verdict != "" || d.into != ""
 }
 
 // verdictCode is what an immediate expression decides, if it does.
@@ -216,6 +257,12 @@ func verdictCode(a map[uint16][]byte) (uint32, bool) {
 	}
 	code, ok := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])[unix.NFTA_VERDICT_CODE]
 	return be32(code), ok
+}
+
+// jumpTarget is the chain that an immediate expression leads to.
+func jumpTarget(a map[uint16][]byte) string {
+	verdict := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])
+	return text(verdict[unix.NFTA_VERDICT_CHAIN])
 }
 
 func (d *decoder) masquerade(a map[uint16][]byte) bool {
@@ -232,29 +279,6 @@ func (d *decoder) masquerade(a map[uint16][]byte) bool {
 }
 
 func dataValue(b []byte) []byte { return numbered(b)[unix.NFTA_DATA_VALUE] }
-
-// dropsAll reports whether a rule drops or rejects every packet it is asked about.
-func dropsAll(exprs []byte) bool {
-	for name, data := range expressions(exprs) {
-		switch name {
-		case "log":
-		case "reject":
-			return true
-		case "target":
-			return targetName(data) == "REJECT"
-		case "immediate":
-			code, ok := verdictCode(numbered(data))
-			return ok && code == verdictDrop
-		case "match": // of iptables-nft
-			if targetName(data) != "comment" {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return false
-}
 
 // targetName is the name of an iptables extension (NFTA_TARGET_NAME, NFTA_MATCH_NAME).
 func targetName(b []byte) string { return text(numbered(b)[1]) }

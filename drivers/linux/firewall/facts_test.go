@@ -87,24 +87,33 @@ func TestBars(t *testing.T) {
 				}[v]
 				w := newWorld(t, v)
 				for _, c := range []struct {
-					does   string
-					by     string
-					yields dataplane.Flavour
+					does    string
+					by      string
+					yields  dataplane.Flavour
+					accepts dataplane.Rules
 				}{
-					{"{iptables} -P FORWARD DROP", "policy DROP of " + chain, dataplane.IPTables},
-					{"{iptables} -A FORWARD -s {other} -j DROP", "", ""},
-					{"{iptables} -A FORWARD -m comment --comment last -j REJECT", "rule 1 of " + chain + ", which drops everything", ""},
-					{"{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP", "rule 2 of " + chain + ", which drops everything", dataplane.IPTables},
+					{"{iptables} -P FORWARD DROP", "policy DROP of " + chain, dataplane.IPTables, ""},
+					{"{iptables} -A FORWARD -s {other} -j DROP", "", "", ""},
+					{"{iptables} -A FORWARD -m comment --comment last -j REJECT", "rule 1 of " + chain + ", which drops everything", "", ""},
+					{"{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP", "rule 2 of " + chain + ", which drops everything", dataplane.IPTables, ""},
 					{"nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; policy drop; }'",
-						"policy DROP of chain through in table inet x", ""},
+						"policy DROP of chain through in table inet x", "", ""},
 					{"nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule inet x through counter reject'",
-						"rule 1 of chain through in table inet x, which drops everything", ""},
-					{"nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'", "", ""},
+						"rule 1 of chain through in table inet x, which drops everything", "", ""},
+					{"nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'", "", "", ""},
+					{"{iptables} -P FORWARD DROP\n{iptables} -A FORWARD -m comment --comment mine -s {net} -j ACCEPT\n{iptables} -A FORWARD -d {other} -j DROP\n" +
+						"{iptables} -A FORWARD -i lo -d {other} -j ACCEPT\n{iptables} -A FORWARD -d {net} -j ACCEPT",
+						"policy DROP of " + chain, dataplane.IPTables, "from {net} accept; to {net} accept"},
+					{"nft -f - <<'END'\ntable inet x {\nchain zone { iifname lo accept; {ip} saddr {other} accept; }\n" +
+						"chain user { {ip} daddr {net} accept; {ip} saddr {net} counter log accept; tcp dport 80 accept; jump user2; }\n" +
+						"chain user2 { accept; }\n" +
+						"chain through { type filter hook forward priority 5; ct state established accept; jump user; {ip} daddr {own} goto zone; reject; {ip} saddr {own} accept; }\n}\nEND",
+						"rule 4 of chain through in table inet x, which drops everything", "", "to {net} accept; from {net} accept; accept; from {other} to {own} accept"},
 				} {
 					w.sh(t, fill("nft flush ruleset\n{iptables} -P FORWARD ACCEPT\n{iptables} -F\n{iptables} -X\n{iptables} -N FLANNEL-FWD\n"+c.does, f))
 					var want []driver.Bar
 					if c.by != "" {
-						want = append(want, driver.Bar{Family: f, By: fill(c.by, f), Yields: c.yields})
+						want = append(want, driver.Bar{Family: f, By: fill(c.by, f), Yields: c.yields, Accepts: dataplane.Rules(fill(string(c.accepts), f))})
 					}
 					var have []driver.Bar
 					for _, b := range w.facts(t).Bars {

@@ -181,26 +181,3 @@ func (f *Firewall) bars(family cidr.Family) []driver.Bar {
 	slices.SortStableFunc(bars, func(a, b driver.Bar) int { return cmp.Compare(a.By, b.By) })
 	return bars
 }
-
-// bars finds what iptables-legacy drops of what nobody accepted before.
-func (s saved) bars(f cidr.Family) []bar {
-	p := placeOf(dataplane.Forward)
-	shared := s[p.shared]
-	if shared == nil {
-		return nil
-	}
-	b := bar{Bar: driver.Bar{Family: f}, variant: variantLegacy}
-	where := fmt.Sprintf("chain %s in table %s of %s-legacy", p.shared, p.table, wordsOf(f).iptables)
-	for i, r := range shared.rules {
-		b.passed = b.passed || r.target == p.own
-		if r.bare && (r.target == "DROP" || r.target == "REJECT") {
-			b.By = fmt.Sprintf("rule %d of %s, which drops everything", i+1, where)
-			return []bar{b}
-		}
-	}
-	if shared.policy != "DROP" {
-		return nil
-	}
-	b.By, b.passed = "policy DROP of "+where, true
-	return []bar{b}
-}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
 )
 
 // afOf returns the kernel's number of a family.
@@ -25,13 +24,6 @@ type nftView struct {
 	// iptables tells, by family, the state of the chains of iptables-nft that
 	// could hold something of ours.
 	iptables [2]imprint
-}
-
-// bar is a Bar that knows which iptables it belongs to.
-type bar struct {
-	driver.Bar
-	variant variant // none: it is not iptables'
-	passed  bool    // our chain of that iptables is asked first
 }
 
 // look reads everything that matters here. What changes meanwhile makes a view
@@ -59,7 +51,8 @@ func (n *nftables) look() (nftView, error) {
 			return v, err
 		}
 	}
-	return v, n.lookBars(&v, chains)
+	v.bars, err = n.lookBars(chains)
+	return v, err
 }
 
 // lookOurs reads our table of a family.
@@ -169,65 +162,4 @@ func addRule(sum hash.Hash, r nftRule) {
 		sum.Write(data)
 	}
 	fmt.Fprintln(sum)
-}
-
-// lookBars finds what drops forwarded packets that nobody accepted before.
-func (n *nftables) lookBars(v *nftView, chains []nftChain) error {
-	for _, f := range cidr.Families {
-		for _, c := range chains {
-			if c.family != afOf(f) && c.family != unix.NFPROTO_INET || !c.based || c.hook != hookForward || c.table == wordsOf(f).table {
-				continue
-			}
-			b := bar{Bar: driver.Bar{Family: f}}
-			if c.table == placeOf(dataplane.Forward).table && c.name == placeOf(dataplane.Forward).shared && c.family == afOf(f) {
-				b.variant = variantNFT
-			}
-			where := fmt.Sprintf("chain %s in table %s %s", c.name, familyName(c.family), c.table)
-			rules, err := n.rules(c.family, c.table, c.name)
-			if err != nil {
-				return err
-			}
-			ended := false
-			for i, r := range rules {
-				if b.passed = b.passed || jumpsTo(r.exprs, placeOf(dataplane.Forward).own); dropsAll(r.exprs) {
-					b.By, ended = fmt.Sprintf("rule %d of %s, which drops everything", i+1, where), true
-					v.bars = append(v.bars, b)
-					break
-				}
-			}
-			if c.drops && !ended {
-				b.By, b.passed = "policy DROP of "+where, true
-				v.bars = append(v.bars, b)
-			}
-		}
-	}
-	return nil
-}
-
-func familyName(af byte) string {
-	switch af {
-	case unix.AF_INET:
-		return "ip"
-	case unix.AF_INET6:
-		return "ip6"
-	}
-	return "inet"
-}
-
-// jumpsTo reports whether a rule leads every packet into a chain.
-func jumpsTo(exprs []byte, chain string) bool {
-	for name, data := range expressions(exprs) {
-		switch name {
-		case "match":
-			if targetName(data) != "comment" {
-				return false
-			}
-		case "immediate":
-			verdict := numbered(numbered(numbered(data)[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])
-			return text(verdict[unix.NFTA_VERDICT_CHAIN]) == chain
-		default:
-			return false
-		}
-	}
-	return false
 }
