@@ -66,6 +66,7 @@ func (i *invariants) watchNode(sn *simNode, defects []Wrap) func(sim.Parts) sim.
 		n.client = p.Client
 		i.believes(n, lease.Key{}, false)
 		p.Driver = watchedDriver{p.Driver, n}
+		p.Wall = watchedWall{p.Wall, n}
 		for _, plant := range defects {
 			p = plant(n.name, p)
 		}
@@ -93,7 +94,7 @@ func (m watchedMachine) Ready() node.Ready {
 	r := m.Machine.Ready()
 	n := m.n
 	n.all.checkPlan(n, r.Plan)
-	c := counts{ops: len(r.Plan), lines: len(r.Events)}
+	c := counts{ops: len(r.Plan) + len(r.Chains), lines: len(r.Events)}
 	if r.Request != nil {
 		c.requests = 1
 	}

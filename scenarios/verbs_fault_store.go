@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/sim"
 )
@@ -21,7 +23,7 @@ type operation func(s *Session, st Store, a *args, input string) error
 func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(Store.Wipe), "compact": plainly(Store.Compact),
-		"config": storeConfig, "put": storePut, "delete": storeDelete, "take": storeTake,
+		"config": storeConfig, "firewall": storeFirewall, "put": storePut, "delete": storeDelete, "take": storeTake,
 		"expire":  toRecord(func(st Store, name, _ string) error { return st.Expire(name) }),
 		"reserve": toRecord(func(st Store, name, _ string) error { return st.Reserve(name) }),
 		"clobber": toRecord(Store.Put),
@@ -78,8 +80,32 @@ func storeConfig(s *Session, st Store, a *args, input string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
+	if err := st.Put("config", input); err != nil {
+		return err
+	}
 	s.config = input
-	return st.Put("config", input)
+	return nil
+}
+
+// store firewall iptables|nftables: the config in force, but for what rules are made with
+func storeFirewall(s *Session, st Store, a *args, _ string) error {
+	flavour := a.word("iptables or nftables")
+	if err := a.done(); err != nil {
+		return err
+	}
+	if flavour != string(dataplane.IPTables) && flavour != string(dataplane.NFTables) {
+		return fmt.Errorf("store firewall %s: want iptables or nftables", flavour)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(s.config), &fields); err != nil {
+		return fmt.Errorf("the config in force: %w", err)
+	}
+	fields["EnableNFTables"] = flavour == string(dataplane.NFTables)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("the config in force: %w", err)
+	}
+	return storeConfig(s, st, newArgs(&datadriven.TestData{}), string(text))
 }
 
 // store put NAME, with the value as input

@@ -12,6 +12,7 @@ type Options struct {
 	Nodes   int    // 2 to 7 if zero
 	Backend string // vxlan or host-gw
 	Family  string // v4, v6 or dual
+	Wall    string // iptables, nftables or none
 }
 
 // Draw makes the plan of a seed.
@@ -44,11 +45,12 @@ type shape struct {
 	backend  string
 	family   string
 	devices  []string
+	firewall string
 	ttl      time.Duration
 }
 
 func (d *drawing) topology(o Options) {
-	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family}
+	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Wall}
 	if s.nodes == 0 {
 		s.nodes = 2 + d.rng.IntN(6)
 	}
@@ -73,8 +75,17 @@ func (d *drawing) topology(o Options) {
 			input = `{"Type":"vxlan","DirectRouting":true}`
 		}
 	}
+	if s.firewall == "" {
+		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
+	}
 	s.ttl = pick(d.rng, 6*time.Second, 30*time.Second, time.Hour)
 	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s", s.nodes, s.segments, s.backend, s.family, s.ttl)
+	if s.firewall != "none" {
+		line += " firewall=" + s.firewall
+	}
+	if d.rng.IntN(4) == 0 {
+		line += " blackhole=yes"
+	}
 	if s.family != "v6" && d.rng.IntN(3) == 0 {
 		// Few subnets, so that nodes get in each other's way.
 		bits := 0
@@ -83,7 +94,7 @@ func (d *drawing) topology(o Options) {
 		}
 		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
 	}
-	d.top, d.plan.Nodes = s, s.nodes
+	d.top, d.plan.Nodes, d.plan.Outward = s, s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
 }
 

@@ -22,16 +22,21 @@ type Plan struct {
 	Topology Step
 	Steps    []Step
 	Nodes    int
+	Outward  bool // the daemons masquerade
 }
 
 // healed is the end of every plan: the faults end, the world comes to rest,
-// and every pod reaches every pod.
+// and every pod reaches every pod, and whoever is outside under its node's name.
 func (p Plan) healed() []Step {
-	return []Step{
+	steps := []Step{
 		{Line: "heal"},
 		{Line: fmt.Sprintf("settle within=%s", liveness)},
 		{Line: "ping all"},
 	}
+	if p.Outward {
+		steps = append(steps, Step{Line: "ping all outside"})
+	}
+	return steps
 }
 
 // liveness is how long a healed world may take to come to rest: requests back
@@ -46,6 +51,9 @@ func (p Plan) all() []Step {
 
 // reached is what "ping all" prints when all is well.
 const reached = "all ok src=preserved\n"
+
+// hidden is what "ping all outside" prints then.
+const hidden = "all ok src=masqueraded\n"
 
 // directive turns a step into what a session runs.
 func (s Step) directive() (*datadriven.TestData, error) {
@@ -81,8 +89,11 @@ func (p Plan) Scenario(title string) string {
 
 // wanted is the output of a step when all is well.
 func (s Step) wanted() string {
-	if s.Line == "ping all" {
+	switch s.Line {
+	case "ping all":
 		return reached
+	case "ping all outside":
+		return hidden
 	}
 	return "ok\n"
 }
