@@ -43,6 +43,7 @@ func (i *invariants) checkRouteOp(n *watched, verb dataplane.Verb, r, before dat
 	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
 		stranger("without our mark")
 	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol:
+	case before.Protocol == dataplane.ProtocolKernel && !n.connected[before.RouteKey]: // it is new
 	case before.Protocol == dataplane.ProtocolKernel:
 		stranger("where the kernel's own route was: " + before.String())
 	case before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]: // upstream's (interop 6.0)
@@ -74,7 +75,7 @@ func (i *invariants) checkPlan(n *watched, plan []dataplane.Op) {
 	for _, op := range plan {
 		r, ok := op.Object.(dataplane.Route)
 		switch {
-		case !ok:
+		case !ok || r.Kind == dataplane.Blackhole: // which leads to no peer
 		case op.Verb == dataplane.Delete:
 			gone = append(gone, r)
 		default:

@@ -27,6 +27,8 @@ type watched struct {
 	lastAddr netip.Addr // and under which address
 	excused  bool       // it may come to hold something else
 
+	connected map[dataplane.RouteKey]bool // the kernel's own routes, as of the last look
+
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
 	changes int           // of the store, before the minute
@@ -140,6 +142,19 @@ func (n *watched) tally(c counts) {
 type watchedDriver struct {
 	driver.Driver
 	n *watched
+}
+
+// Observe notes what the node can know: a bridge may come up between its look
+// and what it does then.
+func (d watchedDriver) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	s, err := d.Driver.Observe(ctx, e)
+	if err == nil && (e.Known == 0 || s.Generation != e.Known) {
+		d.n.connected = map[dataplane.RouteKey]bool{}
+		for k, r := range s.Routes {
+			d.n.connected[k] = r.Protocol == dataplane.ProtocolKernel
+		}
+	}
+	return s, err
 }
 
 // Apply looks at each object as it is just before and after.

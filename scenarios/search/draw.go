@@ -9,10 +9,10 @@ import (
 
 // Options narrow what is drawn. Zero values leave it to chance.
 type Options struct {
-	Nodes   int    // 2 to 7 if zero
-	Backend string // vxlan or host-gw
-	Family  string // v4, v6 or dual
-	Wall    string // iptables, nftables or none
+	Nodes    int    // 2 to 7 if zero
+	Backend  string // vxlan or host-gw
+	Family   string // v4, v6 or dual
+	Firewall string // iptables, nftables or none
 }
 
 // Draw makes the plan of a seed.
@@ -50,7 +50,7 @@ type shape struct {
 }
 
 func (d *drawing) topology(o Options) {
-	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Wall}
+	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall}
 	if s.nodes == 0 {
 		s.nodes = 2 + d.rng.IntN(6)
 	}

@@ -29,6 +29,7 @@ func TestSeeds(t *testing.T) {
 		"vxlan":   {Backend: "vxlan", Family: "v4"},
 		"host-gw": {Backend: "host-gw", Family: "v4"},
 		"dual":    {Backend: "vxlan", Family: "dual"},
+		"walled":  {Firewall: "iptables"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Hunt{First: 1, Count: seeds(t), Options: o}

@@ -38,6 +38,7 @@ func main() {
 	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
 	flag.StringVar(&o.Backend, "backend", "", "vxlan or host-gw; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
+	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
@@ -179,6 +180,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Family != "" {
 		cmd += " FAMILY=" + o.Family
+	}
+	if o.Firewall != "" {
+		cmd += " FIREWALL=" + o.Firewall
 	}
 	return cmd
 }
