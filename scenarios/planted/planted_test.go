@@ -41,9 +41,22 @@ var defects = []defect{
 	{id: "P8", what: "direct routing is judged once", plant: acting(p8), opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
 	{id: "P15", what: "somebody else's routes are deleted", plant: acting(p15), often: strangers},
+	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
+	{id: "F1", what: "nftables spare what others send to remote pods", plant: guarding(spelt(f1rule4)), opts: nftables},
+	{id: "F1", what: "rules are looked at once", plant: guarding(f1look), opts: iptables},
+	{id: "F1", what: "rules have to be there, in any order and company", plant: guarding(f1presence), opts: iptables},
+	{id: "F2", what: "the other flavour's rules stay", plant: guarding(f2), opts: iptables},
+	{id: "F3", what: "chains are emptied before they are filled", plant: guarding(f3), opts: iptables},
+	{id: "F3", what: "refused rules are taken for made", plant: guarding(f3silent), opts: iptables},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
+
+// The options of a search for defects of rules.
+var (
+	iptables = search.Options{Firewall: "iptables"}
+	nftables = search.Options{Firewall: "nftables"}
+)
 
 // What brings a defect to light when it is drawn often enough: N is a node, M
 // another one, #N the last byte of N's address.

@@ -1,0 +1,194 @@
+package planted
+
+import (
+	"context"
+	"strings"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/scenarios"
+)
+
+// guard lets a process find its packet filter other than it is, and do other
+// things to it than it means to. Nil members do as they should.
+type guard struct {
+	driver.Firewall
+	inspect func(dataplane.State) dataplane.State
+	apply   func(dataplane.Chain, dataplane.Verb) []dataplane.Op // what is done instead, one after the other
+}
+
+func (g *guard) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
+	f, s, err := g.Firewall.Inspect(ctx)
+	if err == nil && g.inspect != nil {
+		s = g.inspect(s)
+	}
+	return f, s, err
+}
+
+func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	if g.apply == nil {
+		return g.Firewall.Apply(ctx, ops)
+	}
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		for _, instead := range g.apply(op.Object.(dataplane.Chain), op.Verb) {
+			errs[i] = g.Firewall.Apply(ctx, []dataplane.Op{instead})[0]
+		}
+	}
+	return errs
+}
+
+// guarding makes a defect of a way to treat a packet filter; each process
+// begins anew.
+func guarding(begin func() *guard) func() scenarios.Wrap {
+	return func() scenarios.Wrap {
+		return func(_ string, p sim.Parts) sim.Parts {
+			g := begin()
+			g.Firewall = p.Wall
+			p.Wall = g
+			return p
+		}
+	}
+}
+
+// spelt writes rules in a way of its own, and takes for right what it wrote.
+func spelt(wrongly func(dataplane.Rules) dataplane.Rules) func() *guard {
+	return func() *guard {
+		meant := map[dataplane.Rules]dataplane.Rules{}
+		return &guard{
+			apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+				if c.Hook == dataplane.Postrouting {
+					wrong := wrongly(c.Rules)
+					meant[wrong] = c.Rules
+					c.Rules = wrong
+				}
+				return []dataplane.Op{{Verb: v, Object: c}}
+			},
+			inspect: func(s dataplane.State) dataplane.State {
+				for k, c := range s.Chains {
+					if right, ok := meant[c.Rules]; ok {
+						c.Rules = right
+						s.Chains[k] = c
+					}
+				}
+				return s
+			},
+		}
+	}
+}
+
+// f1rule1 compares the whole mark (interop 7.2).
+func f1rule1(r dataplane.Rules) dataplane.Rules {
+	return dataplane.Rules(strings.Replace(string(r), "mark 0x4000/0x4000", "mark 0x4000/0xffffffff", 1))
+}
+
+// f1rule4 returns all that does not come from the own subnet (interop 7.2).
+func f1rule4(r dataplane.Rules) dataplane.Rules {
+	list, err := r.List()
+	if err != nil || len(list) != 6 {
+		return r
+	}
+	own, network := list[1].From, list[1].To
+	own.Not = true
+	list[3].From, list[3].To = own, network
+	return dataplane.MakeRules(list...)
+}
+
+// f1look looks once, and from then on remembers what it did.
+func f1look() *guard {
+	var memory *dataplane.State
+	return &guard{
+		inspect: func(s dataplane.State) dataplane.State {
+			if memory == nil {
+				memory = &s
+			}
+			again, err := dataplane.ParseDump(memory.Dump())
+			if err != nil {
+				panic(err)
+			}
+			return again
+		},
+		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+			if delete(memory.Chains, c.ChainKey); v != dataplane.Delete {
+				memory.AddChain(c)
+			}
+			return []dataplane.Op{{Verb: v, Object: c}}
+		},
+	}
+}
+
+// f1presence sees that its rules are there, and neither their order nor what
+// stands among them.
+func f1presence() *guard {
+	made := map[dataplane.ChainKey]dataplane.Chain{}
+	return &guard{
+		inspect: func(s dataplane.State) dataplane.State {
+			for k, c := range s.Chains {
+				if want, ok := made[k]; ok && c.Jump != dataplane.Missing && containsAll(c.Rules, want.Rules) {
+					s.Chains[k] = want
+				}
+			}
+			return s
+		},
+		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+			made[c.ChainKey] = c
+			return []dataplane.Op{{Verb: v, Object: c}}
+		},
+	}
+}
+
+func containsAll(have, want dataplane.Rules) bool {
+	there := map[string]bool{}
+	for _, r := range strings.Split(string(have), "; ") {
+		there[r] = true
+	}
+	for _, r := range strings.Split(string(want), "; ") {
+		if !there[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// f2 takes no chain of the other flavour away.
+func f2() *guard {
+	return &guard{
+		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+			if v == dataplane.Delete {
+				return nil
+			}
+			return []dataplane.Op{{Verb: v, Object: c}}
+		},
+	}
+}
+
+// f3 empties a chain before it fills it.
+func f3() *guard {
+	return &guard{apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+		if v == dataplane.Delete {
+			return []dataplane.Op{{Verb: v, Object: c}}
+		}
+		return []dataplane.Op{{Verb: dataplane.Delete, Object: c}, {Verb: v, Object: c}}
+	}}
+}
+
+// f3silent takes every change for done, and never looks at what it led to.
+func f3silent() *guard {
+	made := dataplane.NewState(0)
+	return &guard{
+		inspect: func(dataplane.State) dataplane.State {
+			s := dataplane.NewState(0)
+			for _, c := range made.Chains {
+				s.AddChain(c)
+			}
+			return s
+		},
+		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
+			if delete(made.Chains, c.ChainKey); v != dataplane.Delete {
+				made.AddChain(c)
+			}
+			return []dataplane.Op{{Verb: v, Object: c}}
+		},
+	}
+}
