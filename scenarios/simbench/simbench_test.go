@@ -14,6 +14,7 @@ func BenchmarkDay(b *testing.B) {
 	for _, d := range []day{
 		{nodes: 100, changes: 20, wave: 1, faults: 50},
 		{nodes: 300, changes: 60, wave: 1, faults: 50},
+		{nodes: 1000, changes: 200, wave: 1, faults: 50},
 	} {
 		b.Run(fmt.Sprintf("nodes=%d/wave=%d", d.nodes, d.wave), func(b *testing.B) {
 			oneCore(b)
