@@ -48,17 +48,40 @@ func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Facts{}, err
 	}
-	if c := &d.h.facts; c.changed != d.h.changed {
-		*c = cachedFacts{d.h.changed, d.h.stack.facts()}
+	c := &d.h.facts
+	if c.changed == d.h.changed {
+		return c.facts, nil
 	}
-	return d.h.facts.facts, nil
+	if c.changed == 0 || !d.h.stack.stillFacts(c.facts, d.h.journal.since(c.changed, d.h.changed)) {
+		c.facts = d.h.stack.facts()
+	}
+	c.changed = d.h.changed
+	return c.facts, nil
 }
 
-// cachedFacts are good as long as nothing has changed.
+// cachedFacts are good as long as nothing has changed but routes of ours,
+// neighbours and FDB entries.
 type cachedFacts struct {
-	changed uint64
+	changed uint64 // 0: never read
 	facts   driver.Facts
 }
+
+// stillFacts reports whether what has changed is none of the facts, nor is now.
+func (s *stack) stillFacts(facts driver.Facts, changed *dataplane.Keys) bool {
+	if changed == nil {
+		return false
+	}
+	for k := range changed.Routes {
+		was := slices.ContainsFunc(facts.Routes, func(r driver.Route) bool { return r.Dst == k.Dst })
+		if was || slices.ContainsFunc(s.fibs[cidr.FamilyOf(k.Dst.Addr())].byDst[k.Dst], (*route).underlay) {
+			return false
+		}
+	}
+	return true
+}
+
+// underlay reports whether the route is among the facts.
+func (r *route) underlay() bool { return r.link != nil && r.proto != dataplane.Protocol }
 
 func (s *stack) facts() driver.Facts {
 	var facts driver.Facts
@@ -66,10 +89,8 @@ func (s *stack) facts() driver.Facts {
 		facts.Links = append(facts.Links, l.fact())
 	}
 	for _, f := range cidr.Families {
-		for _, r := range s.fibs[f].all() {
-			if r.link != nil && r.proto != dataplane.Protocol {
-				facts.Routes = append(facts.Routes, r.fact())
-			}
+		for _, r := range s.fibs[f].list((*route).underlay) {
+			facts.Routes = append(facts.Routes, r.fact())
 		}
 	}
 	return facts

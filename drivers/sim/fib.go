@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -273,10 +272,10 @@ func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
 	return nil
 }
 
-// all lists the routes as the kernel dumps them. IPv4: by address, at one
-// address the longest first. IPv6: the tree from its leaves up, so the
-// default route comes last.
-func (f *fib) all() []*route {
+// list returns the routes that match as the kernel dumps them. IPv4: by
+// address, at one address the longest first. IPv6: the tree from its leaves up,
+// so the default route comes last.
+func (f *fib) list(match func(*route) bool) []*route {
 	order := func(a, b netip.Prefix) int {
 		if f.family == cidr.V6 && a.Overlaps(b) {
 			return cmp.Compare(b.Bits(), a.Bits())
@@ -286,9 +285,20 @@ func (f *fib) all() []*route {
 		}
 		return cmp.Compare(b.Bits(), a.Bits())
 	}
+	var dsts []netip.Prefix
+	for dst, list := range f.byDst {
+		if slices.ContainsFunc(list, match) {
+			dsts = append(dsts, dst)
+		}
+	}
+	slices.SortFunc(dsts, order)
 	var out []*route
-	for _, dst := range slices.SortedFunc(maps.Keys(f.byDst), order) {
-		out = append(out, f.byDst[dst]...)
+	for _, dst := range dsts {
+		for _, r := range f.byDst[dst] {
+			if match(r) {
+				out = append(out, r)
+			}
+		}
 	}
 	return out
 }
