@@ -35,7 +35,7 @@ func serve(args []string) error {
 	if args[0] == "tcp1" || args[0] == "tcp8" {
 		stop, err = c.serveTCP(at)
 	} else {
-		stop, err = c.serveUDP(at, args[0] == "rtt")
+		stop, err = c.serveUDP(at, args[0] == "rtt" || args[0] == "ping")
 	}
 	if err != nil {
 		return err
@@ -135,7 +135,9 @@ func send(args []string) error {
 	case "small":
 		err = sendSmall(at, end)
 	case "rtt":
-		c.Trips, err = trips(at, end)
+		c.Trips, err = trips(at, end, 0)
+	case "ping":
+		c.Trips, err = trips(at, end, time.Millisecond)
 	}
 	if err != nil {
 		return err
@@ -183,8 +185,8 @@ func sendSmall(at string, end time.Time) error {
 	}
 }
 
-// trips are round trips of one packet after the other.
-func trips(at string, end time.Time) ([]time.Duration, error) {
+// trips are round trips of one packet after the other, with a pause between.
+func trips(at string, end time.Time, pause time.Duration) ([]time.Duration, error) {
 	conn, err := net.Dial("udp4", at)
 	if err != nil {
 		return nil, err
@@ -194,6 +196,7 @@ func trips(at string, end time.Time) ([]time.Duration, error) {
 	b := make([]byte, 64-28)
 	var all []time.Duration
 	for time.Now().Before(end) {
+		time.Sleep(pause)
 		start := time.Now()
 		if _, err := conn.Write(b); err != nil {
 			return nil, err

@@ -105,7 +105,7 @@ func figures(load string, got count, trips []time.Duration, cpu time.Duration) r
 	switch load {
 	case "small":
 		return result{"kpps": float64(got.Packets) / seconds / 1e3}
-	case "rtt":
+	case "rtt", "ping":
 		return result{"p50 µs": float64(trips[0].Nanoseconds()) / 1e3, "p99 µs": float64(trips[1].Nanoseconds()) / 1e3}
 	}
 	return result{"Gbit/s": float64(got.Bytes) * 8 / seconds / 1e9, "CPU s/GB": cpu.Seconds() / (float64(got.Bytes) / 1e9)}

@@ -40,7 +40,7 @@ func choose(p dataplane.Proxy) (*carrier, error) {
 		return openPlain(p, "Offload is off")
 	case dataplane.OffloadGSO, dataplane.OffloadAuto:
 	default:
-		return nil, fmt.Errorf("Offload %q is none of auto, gso, off: %w", p.Offload, driver.ErrInvalid)
+		return nil, fmt.Errorf("option Offload: %q is none of auto, gso, off: %w", p.Offload, driver.ErrInvalid)
 	}
 	c, err := openGSO(p)
 	var lacks lack
@@ -50,7 +50,7 @@ func choose(p dataplane.Proxy) (*carrier, error) {
 	case p.Offload == dataplane.OffloadAuto:
 		return openPlain(p, lacks.Error())
 	}
-	return nil, fmt.Errorf("Offload is gso: %w: %w; choose auto or off", lacks, driver.ErrUnsupported)
+	return nil, fmt.Errorf("option Offload is gso: %w: %w; choose auto or off", lacks, driver.ErrUnsupported)
 }
 
 // lack is a feature that the kernel does not have.

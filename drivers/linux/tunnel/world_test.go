@@ -207,11 +207,13 @@ func (n *node) dial(t testing.TB, to net.Addr) net.Conn {
 }
 
 // open opens an UDP socket on the node's address in the tunnel.
-func (n *node) open(t testing.TB) *net.UDPConn {
+func (n *node) open(t testing.TB) *net.UDPConn { t.Helper(); return n.openAt(t, 0) }
+
+func (n *node) openAt(t testing.TB, port uint16) *net.UDPConn {
 	t.Helper()
 	var c *net.UDPConn
 	err := n.ns.Do(func() (err error) {
-		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.inner(), 0)))
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.inner(), port)))
 		return err
 	})
 	if err != nil {

@@ -1,0 +1,133 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+// station is a tier between a socket pair, in the place of a device, and an UDP
+// socket on the loopback device.
+type station struct {
+	*ends
+	tier
+	kernel int // the other end of the device
+	table  *proxy.Table
+}
+
+// TestSteadyStateAllocatesNothing carries packets from one station to another,
+// alone and, where the tier can, what is twenty packets on the wire.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ns, err := namespace.Keep(h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	buf := make([]byte, 1<<16)
+	for _, c := range []struct {
+		what   string
+		vnet   bool
+		packet []byte
+	}{
+		{what: "plain", packet: tcp(1000)},
+		{what: "gso, one packet", vnet: true, packet: append(make([]byte, proxy.VnetSize), tcp(1000)...)},
+		{what: "gso, twenty packets", vnet: true, packet: whole(tcp(20*1000), 1000)},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			var a, b *station
+			if err := ns.Do(func() (err error) {
+				if a, err = newStation(t, 1, c.vnet); err == nil {
+					b, err = newStation(t, 2, c.vnet)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			got := testing.AllocsPerRun(100, func() {
+				if _, err := unix.Write(a.kernel, c.packet); err != nil {
+					t.Fatal(err)
+				}
+				a.begin(time.Now())
+				a.send(a.table)
+				n := 0
+				for n < len(c.packet) { // in one piece or, as it comes, in several
+					b.begin(time.Now())
+					b.receive(b.table)
+					for m, errno := read(b.kernel, buf); errno == 0; m, errno = read(b.kernel, buf) {
+						n += m
+					}
+				}
+			})
+			if got != 0 {
+				t.Errorf("%v allocations", got)
+			}
+			if a.refused != [drops]uint64{} || b.refused != [drops]uint64{} {
+				t.Errorf("refused: %v, %v", a.refused, b.refused)
+			}
+		})
+	}
+}
+
+// newStation is to be called in the namespace, and so may not end the test.
+func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
+	const port = 8285
+	at := func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, i}) }
+	of := func(i byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, i, 0}), 24) }
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
+	socket, err := listen(netip.AddrPortFrom(at(i), port))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { unix.Close(socket) })
+	s := &station{kernel: fds[0], ends: &ends{device: fds[1], socket: socket, vnet: vnet, letter: letter{port: port}}}
+	s.tier = newPlain(s.ends)
+	if vnet {
+		s.tier = newGSO(s.ends, true)
+		err = unix.SetsockoptInt(socket, unix.SOL_UDP, unix.UDP_GRO, 1)
+	}
+	if err == nil {
+		s.table, err = proxy.NewTable(proxy.Local{Addr: of(i).Addr(), Subnet: of(i), MTU: 1472}, proxy.Peer{Subnet: of(3 - i), PublicIP: at(3 - i)})
+	}
+	return s, err
+}
+
+// tcp is a packet from the first station to the second.
+func tcp(payload int) []byte {
+	ip := make([]byte, 40+payload)
+	ip[0], ip[6], ip[8], ip[9] = 0x45, 0x40, 64, unix.IPPROTO_TCP
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
+	copy(ip[12:], []byte{10, 5, 1, 7, 10, 5, 2, 9})
+	ip[32], ip[33] = 0x50, 0x10
+	var sum uint32
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum>>16+sum&0xffff))
+	return ip
+}
+
+// whole is a packet as a kernel leaves it.
+func whole(packet []byte, size int) []byte {
+	var b [proxy.VnetSize]byte
+	proxy.Vnet{
+		Flags: proxy.VnetNeedsCsum, GSOType: proxy.VnetGSOTCPv4, HeaderLen: 40, GSOSize: uint16(size), CsumStart: 20, CsumOffset: 16,
+	}.Put(&b)
+	return append(b[:], packet...)
+}
