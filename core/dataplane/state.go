@@ -41,6 +41,7 @@ func NewState(peers int) State {
 		Chains:  map[ChainKey]Chain{},
 		Proxies: map[string]Proxy{},
 		Peers:   map[PeerKey]Peer{},
+		Running: map[string]Running{},
 	}
 }
 

@@ -26,6 +26,7 @@ type process struct {
 	driver driver.Driver
 	wall   driver.Firewall
 	client *StoreClient
+	paths  *paths        // the packets that it carries itself
 	store  Requester     // the client, or something around it
 	clock  time.Duration // what its clock is off by
 	label  processLabels
@@ -58,7 +59,9 @@ func newProcess(d *Daemon, opts node.Options) *process {
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write", wall: name + ": firewall"},
 	}
 	p.client = d.store.Client(name, StoreClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
-	parts := Parts{Node: node.New(opts), Driver: d.host.Driver(), Wall: d.host.Firewall(), Client: p.client}
+	p.paths = newPaths(d.host.stack)
+	p.paths.attend = p.arrive
+	parts := Parts{Node: node.New(opts), Driver: hostDriver{d.host, p.paths}, Wall: d.host.Firewall(), Client: p.client}
 	if d.opts.Wrap != nil {
 		parts = d.opts.Wrap(parts)
 	}
@@ -276,6 +279,8 @@ func (p *process) resume() {
 // die lets go of everything. What is on its way to the store gets there.
 func (p *process) die() {
 	p.dead = true
+	p.paths.endAll()
+	p.daemon.host.changed++ // a device may have lost its carrier
 	p.client.Close()
 	p.next.Cancel()
 	p.wake.Cancel()

@@ -11,13 +11,18 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// hostDriver is a host as the core sees it. Its calls take no virtual time.
-type hostDriver struct{ h *Host }
+// hostDriver is a host as the core sees it, in one process. Its calls take no
+// virtual time.
+type hostDriver struct {
+	h     *Host
+	paths *paths
+}
 
 var _ driver.Driver = hostDriver{}
 
-// Driver is the host as the core sees it.
-func (h *Host) Driver() driver.Driver { return hostDriver{h} }
+// Driver is the host as the core sees it, in a process that never ends. A
+// daemon's processes have each their own.
+func (h *Host) Driver() driver.Driver { return hostDriver{h, h.paths} }
 
 func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
@@ -29,7 +34,7 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 			err = d.h.refusal()
 		}
 		if err == nil {
-			err = d.h.stack.apply(op)
+			err = d.apply(op)
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("%s: %w", op, err)
@@ -42,6 +47,16 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		d.h.hint()
 	}
 	return errs
+}
+
+func (d hostDriver) apply(op dataplane.Op) error {
+	switch o := op.Object.(type) {
+	case dataplane.Proxy:
+		return d.paths.apply(op.Verb, o)
+	case dataplane.Peer:
+		return d.paths.applyPeer(op.Verb, o)
+	}
+	return d.h.stack.apply(op)
 }
 
 func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
@@ -138,6 +153,7 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
 			l.observe(&state)
+			d.paths.observe(&state, name)
 		}
 	}
 	if changed != nil {

@@ -68,8 +68,11 @@ func (h *Host) Carrier(name string, on bool) error {
 // SetMAC gives a link another address.
 func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 	return h.onLink(name, func(l *link) error {
-		if !validMAC(mac) {
+		switch {
+		case !validMAC(mac):
 			return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound)
+		case l.kind == tun:
+			return fmt.Errorf("a tun link has no MAC: %w", driver.ErrUnsupported)
 		}
 		l.setMAC(mac)
 		return nil

@@ -16,6 +16,7 @@ type Host struct {
 	stack   *stack
 	pods    []*Pod
 	wall    *netfilter
+	paths   *paths // of no daemon's
 
 	hints    hinter
 	changed  uint64  // counts what may have changed the tables; never 0
@@ -33,6 +34,7 @@ func (w *World) NewHost(name string) *Host {
 	h := &Host{world: w, name: name, opLabel: name + ":", stack: newStack(w, name), hints: newHinter(), changed: 1}
 	h.wall = newNetfilter(h)
 	h.stack.wall = h.wall
+	h.paths = newPaths(h.stack)
 	w.hosts = append(w.hosts, h)
 	return h
 }

@@ -17,11 +17,12 @@ const (
 	ethernet      // on a segment
 	bridge        // on a segment of its own, whose other members are pods
 	vxlan
+	tun // a process's
 )
 
 // infoKind is how the kernel names the kinds (IFLA_INFO_KIND).
 func (k kind) infoKind() dataplane.LinkType {
-	return [...]dataplane.LinkType{"none", "veth", "bridge", dataplane.LinkVXLAN}[k]
+	return [...]dataplane.LinkType{"none", "veth", "bridge", dataplane.LinkVXLAN, dataplane.LinkTUN}[k]
 }
 
 // minMTU6 is the least MTU with which a link speaks IPv6 (RFC 8200).
@@ -42,7 +43,8 @@ type link struct {
 	addrs   [2][]address // in the kernel's order
 	neighs  map[netip.Addr]neigh
 
-	wire *Wire // ethernet and bridge
+	wire  *Wire // ethernet and bridge
+	queue *path // who has a tun link open
 
 	vxlan dataplane.VXLAN
 	outer cidr.Family // of a vxlan link's packets, whatever becomes of its local address

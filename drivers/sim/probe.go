@@ -31,6 +31,7 @@ const (
 	DropNoListener   Drop = "no_listener"
 	DropNotMine      Drop = "not_mine"
 	DropRPFilter     Drop = "rp_filter"
+	DropMartian      Drop = "martian"    // came from outside with an address of this host
 	DropBadSource    Drop = "bad_source" // a tunnel's local address is not the host's
 	DropLoop         Drop = "loop"
 	DropReassembly   Drop = "reassembly"

@@ -29,6 +29,12 @@ func (l *link) receive(frame []byte, p *Probe) {
 		s.drop(p, DropNotMine, "IPv6 is disabled dev "+l.name)
 		return
 	}
+	l.receiveIP(packet, p)
+}
+
+// receiveIP takes a packet from the link.
+func (l *link) receiveIP(packet []byte, p *Probe) {
+	s := l.stack
 	h, payload, err := parseIP(packet)
 	if err != nil {
 		s.drop(p, DropMalformed, err.Error())
@@ -37,6 +43,7 @@ func (l *link) receive(frame []byte, p *Probe) {
 	packet = packet[:h.size+len(payload)]
 	if s.wall.tracks(h.family()) {
 		if h.fragment() { // connections are followed by whole packets
+			var ok bool
 			if h, payload, ok = s.reassemble(h, payload, p); !ok {
 				return
 			}
@@ -47,6 +54,8 @@ func (l *link) receive(frame []byte, p *Probe) {
 		h.size = len(packet) - len(payload)
 	}
 	switch {
+	case s.martian(l, h.src):
+		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)
 	case !s.fromWhereItMay(l, h.src):
 		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
 	case s.isLocal(h.dst):
@@ -61,6 +70,12 @@ func (l *link) receive(frame []byte, p *Probe) {
 // forwards reports whether packets that come in by a link are sent on.
 func (s *stack) forwards(l *link, f cidr.Family) bool {
 	return isOn(s.setting(l, f, "forwarding"))
+}
+
+// martian reports whether an IPv4 packet that came in by a link claims to be
+// from this very host.
+func (s *stack) martian(l *link, src netip.Addr) bool {
+	return src.Is4() && s.isLocal(src) && !isOn(s.setting(l, cidr.V4, "accept_local"))
 }
 
 // fromWhereItMay is the reverse path filter: strict wants the packet from the
@@ -142,13 +157,11 @@ func (s *stack) deliverUDP(h ipHeader, payload []byte, p *Probe) {
 		s.drop(p, DropMalformed, err.Error())
 		return
 	}
-	listens := false
-	for _, l := range s.links {
-		if l.kind == vxlan && l.up && l.vxlan.Port == d.dst && l.outer == h.family() {
-			listens = true
-		}
+	if k := s.socketAt(netip.AddrPortFrom(h.dst, d.dst)); k != nil {
+		k.deliver(h, d, p)
+		return
 	}
-	if !listens {
+	if s.vxlanAt(d.dst, h.family()) == nil {
 		s.refuse(DropNoListener, h.dst.String(), icmpMessage{kind: icmpNoPort}, h.packet(payload), p)
 		return
 	}

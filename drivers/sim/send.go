@@ -127,6 +127,10 @@ func noRoute(r *route) Drop {
 
 // emit puts a packet that fits onto the link of a route.
 func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
+	if r.link.kind == tun {
+		r.link.enqueue(packet, p)
+		return
+	}
 	next := dst
 	if r.via.IsValid() {
 		next = r.via

@@ -20,6 +20,7 @@ type stack struct {
 	fibs    [2]fib
 	sysctls map[string]string
 	wall    *netfilter // nil: a pod's, where nobody has rules
+	sockets []*socket
 
 	ipID  uint32
 	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for packets of our own
@@ -46,11 +47,11 @@ func newStack(w *World, name string) *stack {
 // addLink makes a device that is down. The caller has checked the name.
 func (s *stack) addLink(name string, k kind, mtu int, mac dataplane.MAC) *link {
 	s.lastIdx++
-	if mac.IsZero() && k != loopback {
+	if mac.IsZero() && k != loopback && k != tun {
 		mac = s.randomMAC()
 	}
 	l := &link{
-		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: true, has6: mtu >= minMTU6,
+		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: k != tun, has6: mtu >= minMTU6,
 		neighs: map[netip.Addr]neigh{},
 		fdb:    map[dataplane.MAC]fdbEntry{},
 	}
@@ -93,6 +94,9 @@ func (s *stack) delLink(l *link) {
 		if child.kind == vxlan && child.vxlan.Parent == l.name {
 			s.delLink(child)
 		}
+	}
+	if l.queue != nil {
+		l.queue.end()
 	}
 	l.setUp(false)
 	for _, f := range cidr.Families {

@@ -12,7 +12,7 @@ import (
 // perLink lists the settings that come and go with a link, with the values of
 // a fresh kernel. Forwarding follows the setting for all links.
 var perLink = [2][]struct{ name, value string }{
-	{{"forwarding", "0"}, {"rp_filter", "0"}},
+	{{"accept_local", "0"}, {"forwarding", "0"}, {"rp_filter", "0"}},
 	{{"accept_ra", "1"}, {"disable_ipv6", "0"}, {"forwarding", "0"}, {"keep_addr_on_down", "0"}},
 }
 

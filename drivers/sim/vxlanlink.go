@@ -24,6 +24,9 @@ func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 	l := s.link(o.Name)
 	switch verb {
 	case dataplane.Create:
+		if o.Type == dataplane.LinkTUN {
+			return s.createTUN(o)
+		}
 		return s.createVXLAN(o)
 	case dataplane.Replace:
 		if l == nil {
@@ -121,6 +124,9 @@ func (s *stack) listenVXLAN(l *link) error {
 			return fmt.Errorf("port %d is taken by %s: %w", l.vxlan.Port, other.name, driver.ErrBusy)
 		}
 	}
+	if s.vxlanAt(l.vxlan.Port, l.outer) == nil && s.boundAt(l.vxlan.Port, l.outer) {
+		return fmt.Errorf("port %d is taken by a process: %w", l.vxlan.Port, driver.ErrBusy)
+	}
 	return nil
 }
 
@@ -165,8 +171,11 @@ func (l *link) retarget(v dataplane.VXLAN) {
 
 // checkAdjust says what the kernel has against a change, before any is made.
 func (s *stack) checkAdjust(l *link, o dataplane.Link) error {
-	if !o.MAC.IsZero() && !validMAC(o.MAC) {
+	switch {
+	case !o.MAC.IsZero() && !validMAC(o.MAC):
 		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
+	case !o.MAC.IsZero() && l.kind == tun:
+		return fmt.Errorf("a tun link has no MAC: %w", driver.ErrUnsupported)
 	}
 	if l.kind != vxlan {
 		return nil

@@ -59,8 +59,18 @@ func New(network config.Network) (*Backend, error) {
 // Type implements [backend.Backend].
 func (b *Backend) Type() string { return Type }
 
+// acceptLocal lets the host hear the proxy's ICMP errors. They come out of the
+// device with the device's own address as their source, as upstream's do
+// (interop 6.1), and Linux drops what seems to come from itself. No peer can
+// abuse it: the proxy delivers nothing else that has an address of ours.
+func acceptLocal() dataplane.Sysctl {
+	return dataplane.Sysctl{Path: "net/ipv4/conf/" + device + "/accept_local", Value: "1", Link: device}
+}
+
 // Extent implements [backend.Backend].
-func (b *Backend) Extent() dataplane.Extent { return dataplane.Extent{Links: []string{device}} }
+func (b *Backend) Extent() dataplane.Extent {
+	return dataplane.Extent{Links: []string{device}, Sysctls: []dataplane.Sysctl{acceptLocal()}}
+}
 
 // MTU implements [backend.Backend].
 func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
@@ -75,6 +85,7 @@ func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *ra
 func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(0)
 	state.AddLink(dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: b.MTU(env), Up: true})
+	state.AddSysctl(acceptLocal())
 	own := self.Key.Of(cidr.V4)
 	if !own.IsValid() {
 		return state, nil // a proxy without a subnet would have nothing to accept

@@ -52,6 +52,7 @@ func TestRender(t *testing.T) {
 	})
 	want := `link flannel0 type tun mtu 1472 up
 addr 10.5.34.0/32 dev flannel0
+sysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0
 proxy flannel0 local 192.168.64.3:9000 subnet 10.5.34.0/24 mtu 1472 offload gso
 peer 10.5.35.0/24 to 192.168.64.4 dev flannel0
 peer 10.5.36.0/25 to 192.168.64.5 dev flannel0
@@ -79,7 +80,7 @@ route 10.5.0.0/16 dev flannel0
 func TestRenderWithoutSubnet(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
 	state, _ := b.Render(env, backend.Self{}, []lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
-	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\n", state.Dump()); d != "" {
+	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\nsysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n", state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
 	}
 }
