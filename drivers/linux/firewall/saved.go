@@ -152,37 +152,29 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	if shared == nil {
 		return nil
 	}
+	spared := dataplane.Match{Not: true, Prefix: everybody(f)}
 	var networks []netip.Prefix
+	proofs := map[netip.Prefix]int{}
 	for _, r := range shared.rules {
-		n := r.rule.From.Prefix
-		if r.comment == "" && n.IsValid() && r.rule.To == r.rule.From && !r.rule.To.Not && s.hasFormer(shared, n) {
+		from, to, n := r.rule.From, r.rule.To, r.rule.From.Prefix
+		if !r.known || r.comment != "" || r.rule.Mark != (dataplane.Mark{}) || !n.IsValid() {
+			continue
+		}
+		before := proofs[n]
+		switch v := r.rule.Verdict; {
+		case v == dataplane.Return && !from.Not && to == from:
+			proofs[n] |= 1
+		case v != dataplane.Masquerade && v != dataplane.MasqueradeRandom:
+		case !from.Not && to == spared:
+			proofs[n] |= 2
+		case from.Not && to == dataplane.Match{Prefix: n}:
+			proofs[n] |= 4
+		}
+		if proofs[n] == 7 && before != 7 {
 			networks = append(networks, n)
 		}
 	}
 	return networks
-}
-
-func (s saved) hasFormer(shared *savedChain, n netip.Prefix) bool {
-	in, out := dataplane.Match{Prefix: n}, dataplane.Match{Not: true, Prefix: n}
-	missing := []dataplane.Rule{
-		{From: in, To: in, Verdict: dataplane.Return},
-		{From: in, To: dataplane.Match{Not: true, Prefix: everybody(cidr.FamilyOf(n.Addr()))}, Verdict: dataplane.Masquerade},
-		{From: out, To: in, Verdict: dataplane.Masquerade},
-	}
-	for _, r := range shared.rules {
-		if r.known && r.comment == "" {
-			r.rule.Verdict = plain(r.rule.Verdict)
-			missing = slices.DeleteFunc(missing, func(m dataplane.Rule) bool { return m == r.rule })
-		}
-	}
-	return len(missing) == 0
-}
-
-func plain(v dataplane.Verdict) dataplane.Verdict {
-	if v == dataplane.MasqueradeRandom {
-		return dataplane.Masquerade
-	}
-	return v
 }
 
 // neutralIPTables says what a chain of ours in iptables is. The other variant of

@@ -66,6 +66,7 @@ type programs struct {
 func newPrograms(t testing.TB, v variant) *programs {
 	t.Helper()
 	p := &programs{dir: t.TempDir(), real: map[string]string{}}
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // where not everybody looks
 	p.log = filepath.Join(p.dir, "started")
 	for _, name := range []string{"iptables", "ip6tables"} {
 		for _, what := range []string{"", "-save", "-restore"} {
