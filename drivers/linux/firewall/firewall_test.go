@@ -13,7 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// TestReadsBack makes, replaces and deletes chains in every way there is.
+// TestReadsBack makes, replaces and deletes chains in every way there is. What
+// is deleted leaves neither chain nor jump behind (interop F2).
 func TestReadsBack(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.expect(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
@@ -227,7 +228,8 @@ func (s *scene) sourceSeen(t testing.TB, f cidr.Family, from, to string, mark in
 	return seen.Addr().Unmap()
 }
 
-// TestPackets: real packets, and the same sources seen whoever makes the rules.
+// TestPackets: real packets, and the same sources seen whoever makes the rules,
+// as the core says by which the simulator lives.
 func TestPackets(t *testing.T) {
 	cases := []struct {
 		from, to string
@@ -255,8 +257,17 @@ func TestPackets(t *testing.T) {
 				if m.flavour == dataplane.IPTables { // only there can our chain overrule it
 					s.sh(t, fill("{iptables} -P FORWARD DROP", f))
 				}
-				s.apply(t, ops(dataplane.Create, wanted(t, m.flavour, f))...)
+				chains := wanted(t, m.flavour, f)
+				s.apply(t, ops(dataplane.Create, chains)...)
+				masquerade, err := chains[1].Rules.List()
+				if err != nil {
+					t.Fatal(err)
+				}
 				for _, c := range cases {
+					p := rules.Packet{Src: addresses[f][c.from], Dst: addresses[f][c.to], Mark: uint32(c.mark)}
+					if v := rules.Decide(masquerade, p); (v == dataplane.MasqueradeRandom) != (c.from != c.seen) {
+						t.Errorf("%s: %s to %s, mark %#x: the core says %s", f, c.from, c.to, c.mark, v)
+					}
 					if got, want := s.sourceSeen(t, f, c.from, c.to, c.mark), addresses[f][c.seen]; got != want {
 						t.Errorf("%s: %s to %s, mark %#x: seen %s, want %s", f, c.from, c.to, c.mark, got, want)
 					}
@@ -267,7 +278,8 @@ func TestPackets(t *testing.T) {
 }
 
 // TestNoMomentWithout replaces chains and switches flavours while new
-// connections leave all the time: each is masqueraded, and none is lost.
+// connections leave all the time: each is masqueraded, and none is lost
+// (interop F3).
 func TestNoMomentWithout(t *testing.T) {
 	s := newScene(t, variantNFT)
 	f := cidr.V4

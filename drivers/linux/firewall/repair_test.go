@@ -68,7 +68,8 @@ func fill(text string, f cidr.Family) string {
 	).Replace(text)
 }
 
-// TestRepair does each damage, and has Replace of all chains make it good.
+// TestRepair does each damage, sees it, and has Replace of all chains make it
+// good (interop F1).
 func TestRepair(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.others(t, m, f)

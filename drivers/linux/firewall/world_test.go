@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	rules "github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
@@ -179,27 +184,24 @@ func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
 	}
 }
 
-// wanted returns the chains of interop 7 for a network and a node's subnet.
+// wanted returns the chains that a node wants of a flavour and family.
 func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.Chain {
 	t.Helper()
-	n, p, m := "10.5.0.0/16", "10.5.1.0/24", "224.0.0.0/4"
-	if f == cidr.V6 {
-		n, p, m = "fd00:5::/48", "fd00:5:0:1::/64", "ff00::/8"
+	prefix := func(text string, f cidr.Family) netip.Prefix { return netip.MustParsePrefix(fill(text, f)) }
+	network := config.Network{
+		V4: config.Range{Network: prefix("{net}", cidr.V4)}, V6: config.Range{Network: prefix("{net}", cidr.V6)},
+		EnableNFTables: flavour == dataplane.NFTables,
 	}
-	fill := strings.NewReplacer("N", n, "P", p, "M", m)
+	own := lease.Key{V4: prefix("{own}", cidr.V4), V6: prefix("{own}", cidr.V6)}
+	tools := driver.Tools{IPTables: driver.Tool{Usable: true, RandomFully: true}, NFTables: driver.Tool{Usable: true, RandomFully: true}}
+	w := rules.Render(rules.Options{Masquerade: true, Forward: true}, network, own, driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}})
 	var chains []dataplane.Chain
-	for hook, text := range map[dataplane.Hook]string{
-		dataplane.Forward: "from N accept; to N accept",
-		dataplane.Postrouting: "mark 0x4000/0x4000 return; from P to N return; from N to P return; from !N to P return;" +
-			"from N to !M masquerade-random; from !N to N masquerade-random",
-	} {
-		rules, err := dataplane.ParseRules(fill.Replace(text))
-		if err != nil {
-			t.Fatal(err)
+	for _, h := range dataplane.Hooks {
+		c, ok := w.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: h}]
+		if !ok {
+			t.Fatalf("nobody wants a chain of %s at %s", flavour, h)
 		}
-		chains = append(chains, dataplane.Chain{
-			ChainKey: dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}, Jump: dataplane.Placed, Rules: rules,
-		})
+		chains = append(chains, c)
 	}
 	return chains
 }
