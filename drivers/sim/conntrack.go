@@ -98,7 +98,8 @@ func (n *netfilter) untranslateError(h ipHeader, payload []byte, m icmpMessage) 
 	about.src, h.dst = c.orig.src, c.orig.src
 	rest = append([]byte(nil), rest...)
 	rest[4], rest[5] = byte(c.orig.id>>8), byte(c.orig.id)
-	m.body = about.packet(rest)
+	whole := about.packet(rest) // of which it may quote but the beginning
+	m.body = whole[:min(len(whole), len(m.body))]
 	return h, m.payload(&h)
 }
 

@@ -184,6 +184,9 @@ func acceptsOf(rules []dataplane.Rule) dataplane.Rules {
 // anybody does. Every base chain at the hook is asked: what one accepts,
 // another may still drop.
 func (n *netfilter) dropsForward(f cidr.Family, p firewall.Packet) (by string, drops bool) {
+	if n.empty() && n.policy[f] == dataplane.Accept {
+		return "", false
+	}
 	if n.decideShared(sharedKey{f, dataplane.Forward}, p, n.policy[f]) == dataplane.Drop {
 		return "FORWARD", true
 	}
@@ -235,10 +238,16 @@ func (n *netfilter) decideOurs(flavour dataplane.Flavour, f cidr.Family, hook da
 	return firewall.Decide(c.rules, p)
 }
 
+// empty reports whether nobody has a rule, as on most simulated hosts, nor had
+// one lately: what every packet is asked should cost it little.
+func (n *netfilter) empty() bool {
+	return len(n.ours)+len(n.shared)+len(n.alien)+len(n.conns.byOrig) == 0
+}
+
 // tracks reports whether connections are followed: as on Linux only where
 // somebody has rules that need it.
 func (n *netfilter) tracks(f cidr.Family) bool {
-	if n == nil {
+	if n == nil || n.empty() {
 		return false
 	}
 	for _, flavour := range dataplane.Flavours {
