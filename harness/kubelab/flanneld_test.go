@@ -21,16 +21,20 @@ const vxlan = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
 
 const annotations = "flannel.alpha.coreos.com/"
 
-// pingAll pings from every pod to every other.
+// pingAll pings from every pod to every other. A node is ready with the peers it
+// knows; that another has joined takes a moment to get about.
 func (c *cluster) pingAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, from := range c.lab.Pods() {
 		for _, to := range c.lab.Pods() {
-			if from != to {
-				result, err := from.Ping(ctx, to.Addr(cidr.V4), harness.PingOptions{})
-				Expect(err).NotTo(HaveOccurred())
-				Expect(result.Source).To(Equal(from.Addr(cidr.V4)), "the source is preserved")
+			if from == to {
+				continue
 			}
+			source := func() (netip.Addr, error) {
+				result, err := from.Ping(ctx, to.Addr(cidr.V4), harness.PingOptions{})
+				return result.Source, err
+			}
+			Eventually(source).WithContext(ctx).Should(Equal(from.Addr(cidr.V4)), "the source is preserved")
 		}
 	}
 }
@@ -42,7 +46,7 @@ func routes(ctx context.Context, n *harness.Node) []string {
 	Expect(err).NotTo(HaveOccurred())
 	var out []string
 	for key, r := range state.Routes {
-		if r.Link == "flannel.1" {
+		if r.Link == "flannel.1" && key.Dst.Addr().Is4() {
 			out = append(out, key.Dst.String())
 		}
 	}
