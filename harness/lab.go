@@ -22,6 +22,8 @@ type Options struct {
 	DaemonArgs []string      // for every node, after the lab's own
 	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
 	Outside    bool          // there is a host on the first segment that knows nothing of the overlay
+	StoreUsers bool          // the store knows each node as a user of its own
+	StoreProxy bool          // the nodes reach the store through a proxy; see Store.Meet
 }
 
 // Lab is a set of machines and the network between them. It is changed by one
@@ -80,13 +82,29 @@ func (l *Lab) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := l.Store.Start(ctx); err != nil {
+	if err := l.startStore(ctx); err != nil {
 		return err
 	}
 	if l.Options.Config == "" {
 		return nil
 	}
 	return l.Store.SetConfig(ctx, l.Options.Config)
+}
+
+// startStore starts the store, with what the nodes need to talk to it.
+func (l *Lab) startStore(ctx context.Context) error {
+	if err := l.Store.Start(ctx); err != nil {
+		return err
+	}
+	if l.Options.StoreProxy {
+		if err := l.Store.startProxy(); err != nil {
+			return err
+		}
+	}
+	if l.Options.StoreUsers {
+		return l.Store.addUsers(ctx)
+	}
+	return nil
 }
 
 // Node returns the node of that name, nil if there is none.
@@ -106,10 +124,10 @@ func (l *Lab) Pods() []*Pod { return l.pods }
 func (l *Lab) Close() error {
 	var errs []error
 	for _, n := range l.Nodes {
-		errs = append(errs, n.KillAtChange(0), n.killSecond(), n.Kill())
+		errs = append(errs, n.KillAtChange(0), n.killSecond(), n.Kill(), n.takeDisks())
 	}
 	if l.Store != nil {
-		errs = append(errs, l.Store.Kill())
+		errs = append(errs, l.Store.Kill(), l.Store.closeProxy())
 	}
 	for _, p := range l.pods {
 		errs = append(errs, p.witness.close())

@@ -32,6 +32,7 @@ type Node struct {
 	proc     *netspace.Process // the latest; nil before the first Start
 	second   *netspace.Process // one too many; see StartSecond
 	trap     *trap             // see KillAtChange
+	disks    []string          // see FillDisk
 	made     int               // pods ever made, for the names of their devices
 }
 
@@ -45,8 +46,10 @@ func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
 		n.underlay[f] = underlayAddr(f, s.index, number)
 	}
 	l.Nodes = append(l.Nodes, n)
-	if err := os.Mkdir(n.file(), 0o755); err != nil {
-		return fmt.Errorf("node %s: %w", n.Name, err)
+	for _, file := range []string{n.SubnetFile(), n.StateFile()} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
 	}
 	return l.plugWithDefault(ctx, s, h, number)
 }
@@ -61,17 +64,17 @@ func (n *Node) file(parts ...string) string {
 func (n *Node) Underlay(f cidr.Family) netip.Prefix { return n.underlay[f] }
 
 // SubnetFile is the path of the node's subnet file.
-func (n *Node) SubnetFile() string { return n.file("subnet.env") }
+func (n *Node) SubnetFile() string { return n.file("run", "subnet.env") }
 
 // StateFile is the path of the node's saved snapshot.
-func (n *Node) StateFile() string { return n.file("state.json") }
+func (n *Node) StateFile() string { return n.file("lib", "state.json") }
 
 // args is the daemon's command line.
 func (n *Node) args(extra []string) []string {
 	o := n.lab.Options
 	args := []string{
 		n.lab.Options.Daemon,
-		"--etcd-endpoints=" + n.lab.Store.Endpoint(),
+		"--etcd-endpoints=" + n.lab.Store.nodeEndpoint(),
 		"--etcd-prefix=" + Prefix,
 		"--subnet-file=" + n.SubnetFile(),
 		"--state-file=" + n.StateFile(),
@@ -81,6 +84,9 @@ func (n *Node) args(extra []string) []string {
 	}
 	if o.LeaseTTL != 0 {
 		args = append(args, "--subnet-lease-ttl="+o.LeaseTTL.String())
+	}
+	if o.StoreUsers {
+		args = append(args, "--etcd-username="+n.Name, "--etcd-password="+n.Name)
 	}
 	return append(append(args, o.DaemonArgs...), extra...)
 }

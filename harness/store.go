@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 	"github.com/flanneld/flannel/harness/internal/netspace"
+	"github.com/flanneld/flannel/harness/internal/rpcproxy"
 )
 
 // Prefix is the key under which the nodes keep everything.
@@ -33,6 +35,8 @@ type Store struct {
 	*Host
 	proc   *netspace.Process // nil before the first Start and after the end
 	client *clientv3.Client
+	users  bool            // it demands that everybody say who he is
+	proxy  *rpcproxy.Proxy // through which the nodes come, if asked for
 }
 
 func (l *Lab) addStore(ctx context.Context) (err error) {
@@ -70,21 +74,32 @@ func (s *Store) makeRoomForCuts() error {
 // Addr is the store's address on the underlay.
 func (s *Store) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, storeHost).Addr() }
 
-// Endpoint is the URL the nodes are given.
-func (s *Store) Endpoint() string { return s.endpoint(cidr.V4) }
+// Endpoint is where etcd serves.
+func (s *Store) Endpoint() string { return s.endpoint(cidr.V4, storePort) }
 
-func (s *Store) endpoint(f cidr.Family) string {
-	return "http://" + netip.AddrPortFrom(s.Addr(f), storePort).String()
+func (s *Store) endpoint(f cidr.Family, port uint16) string {
+	return "http://" + netip.AddrPortFrom(s.Addr(f), port).String()
+}
+
+// nodeEndpoint is the URL the nodes are given.
+func (s *Store) nodeEndpoint() string {
+	if s.proxy != nil {
+		return s.endpoint(cidr.V4, proxyPort)
+	}
+	return s.Endpoint()
 }
 
 // Start starts etcd, with the data it had before, and waits until it serves.
-func (s *Store) Start(ctx context.Context) error {
+func (s *Store) Start(ctx context.Context) error { return s.start(ctx, false) }
+
+// start starts etcd, if asked to as the only member that its cluster ever had.
+func (s *Store) start(ctx context.Context, alone bool) error {
 	if s.proc != nil {
 		return errors.New("start the store: it runs already")
 	}
-	args := []string{s.lab.path("store")}
+	args := []string{s.lab.path("store"), strconv.FormatBool(alone)}
 	for _, f := range s.lab.families() {
-		args = append(args, s.endpoint(f))
+		args = append(args, s.endpoint(f, storePort))
 	}
 	cmd := childCommand(childStore, args...)
 	ready, told, err := os.Pipe()
@@ -109,7 +124,12 @@ func (s *Store) Start(ctx context.Context) error {
 }
 
 func (s *Store) newClient() (*clientv3.Client, error) {
+	who := ""
+	if s.users {
+		who = rootUser
+	}
 	client, err := clientv3.New(clientv3.Config{
+		Username: who, Password: who,
 		Endpoints: []string{s.Endpoint()},
 		Logger:    zap.NewNop(), // whoever asks gets the error
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -153,6 +173,10 @@ func (s *Store) Kill() error {
 
 func (s *Store) ended() error {
 	s.proc = nil
+	return s.closeClient()
+}
+
+func (s *Store) closeClient() error {
 	if s.client == nil {
 		return nil
 	}
@@ -188,6 +212,7 @@ func (s *Store) Wipe(ctx context.Context) error {
 	if err := os.RemoveAll(s.lab.path("store")); err != nil {
 		return fmt.Errorf("wipe the store: %w", err)
 	}
+	s.users = false
 	return s.Start(ctx)
 }
 
@@ -219,7 +244,7 @@ func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
 func serveStore(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	server, err := embedded.Start(ctx, embedded.Options{Dir: args[0], ListenClient: args[1:], UnsafeNoSync: true})
+	server, err := embedded.Start(ctx, embedded.Options{Dir: args[0], Alone: args[1] == "true", ListenClient: args[2:], UnsafeNoSync: true})
 	if err != nil {
 		return err
 	}

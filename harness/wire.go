@@ -9,7 +9,9 @@ import (
 )
 
 // Disturbance is what a segment does to packets on their way. The kernel
-// decides on each by itself; those that are lost vanish without a word.
+// decides on each by itself; those that are lost vanish without a word. What
+// hosts need to resolve each other's addresses is spared: its loss would last
+// longer than the disturbance.
 type Disturbance struct {
 	Loss float64 // probability
 	MTU  int     // larger packets vanish; 0: none do
@@ -40,7 +42,10 @@ func (d Disturbance) rules(matches []string) []string {
 		if d.MTU > 0 {
 			rules = append(rules, fmt.Sprintf("%s meta length > %d drop", m, d.MTU))
 		}
-		if d.Loss > 0 {
+		switch {
+		case d.Loss >= 1:
+			rules = append(rules, m+" drop")
+		case d.Loss > 0:
 			rules = append(rules, fmt.Sprintf("%s numgen random mod %d < %d drop", m, outOf, int(d.Loss*outOf)))
 		}
 	}
@@ -48,15 +53,14 @@ func (d Disturbance) rules(matches []string) []string {
 }
 
 // PartFrom keeps the packets of another node from reaching this one, or ends
-// that. Those to the other still do, and so does what the two need to resolve
-// each other's addresses: a real Ethernet without it would fail both ways.
+// that. Those to the other still do.
 func (n *Node) PartFrom(ctx context.Context, other *Node, on bool) error {
 	name := "part-" + other.Name + "-" + n.Name
 	if !on {
 		return n.segment.filter(ctx, name, nil)
 	}
 	port := "oifname " + quote(n.Name)
-	rules := []string{port + " icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"}
+	var rules []string
 	for _, f := range n.lab.families() {
 		key := [2]string{"ip", "ip6"}[f]
 		rules = append(rules, fmt.Sprintf("%s %s saddr %s drop", port, key, other.Underlay(f).Addr()))
@@ -65,7 +69,7 @@ func (n *Node) PartFrom(ctx context.Context, other *Node, on bool) error {
 	if err != nil {
 		return err
 	}
-	rules = append(rules, fmt.Sprintf("%s ether saddr %s ether type { ip, ip6 } drop", port, link.Attrs().HardwareAddr))
+	rules = append(rules, fmt.Sprintf("%s ether saddr %s drop", port, link.Attrs().HardwareAddr))
 	return n.segment.filter(ctx, name, rules)
 }
 
@@ -77,7 +81,9 @@ func (s *segment) filter(ctx context.Context, name string, rules []string) error
 	script := []string{"add table bridge " + name, "delete table bridge " + name}
 	if len(rules) > 0 {
 		script = append(script, "add table bridge "+name,
-			"add chain bridge "+name+" forward { type filter hook forward priority 0; }")
+			"add chain bridge "+name+" forward { type filter hook forward priority 0; }",
+			"add rule bridge "+name+" forward ether type arp accept",
+			"add rule bridge "+name+" forward icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept")
 	}
 	for _, rule := range rules {
 		script = append(script, "add rule bridge "+name+" forward "+rule)

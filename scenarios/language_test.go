@@ -38,7 +38,7 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault n1 kill", "error: fault kill: want boundary=N, from 1 on"},
 		{"fault n1 request lost", "error: no daemon runs"},
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
-		{"store burn", "error: store burn: want one of clobber, compact, config, delete, expire, firewall, put, reserve, start, stop, take, wipe, events, leaderless, lose-data, lossy, slow, stale"},
+		{"store burn", "error: store burn: want one of clobber, compact, config, delete, expire, firewall, leaderless, lose-data, lossy, put, reserve, slow, start, stop, take, wipe, events, stale"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
 		{"store expire n1", "error: n1 has no record"},
 	}

@@ -51,7 +51,7 @@ func NewNetns(top Topology, daemon string) (*NetnsWorld, error) {
 	ctx, cancel := bounded(4 * stepBound)
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.hasIPv6(), MTU: top.MTU,
-		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL}
+		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL, StoreUsers: top.Users, StoreProxy: top.Proxy}
 	o.DaemonArgs = top.firewallArgs()
 	o.Outside = top.walled()
 	if top.ExitOnLoss {

@@ -15,7 +15,9 @@ import (
 type netnsStore struct {
 	*harness.Store
 	stopped bool
-	last    []Record // what it held when it was stopped
+	// leaderless is one that runs, but serves as little as one that is stopped.
+	leaderless bool
+	last       []Record // what it held when it was stopped
 }
 
 var errStopped = errors.New("the store is stopped")

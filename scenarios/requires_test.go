@@ -3,6 +3,7 @@ package scenarios
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // "# requires=vxlan". Each is tried, in the tests' own namespace. What requires
 // "simulator" is for no real kernel.
 var features = map[string]func() error{
+	"nft":   tryNft,
 	"vxlan": func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 
 	"firewall": hasFirewallTools,
@@ -28,6 +30,16 @@ func hasFirewallTools() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// tryNft filters what a bridge forwards, which is what the lab's wires want.
+func tryNft() error {
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stdin = strings.NewReader("add table bridge probe\ndelete table bridge probe\n")
+	if said, err := nft.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w: %s", err, said)
+	}
+	return nil
 }
 
 func tryLink(l netlink.Link) error {

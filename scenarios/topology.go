@@ -25,11 +25,15 @@ type Topology struct {
 	ExitOnLoss bool
 	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
 	Blackhole  bool   // --ip-blackhole-route
+	// What the datastore is built with, for faults that need it: users, who have
+	// to say who they are, or a proxy before it, which loses what is said. The
+	// simulator's has both.
+	Users, Proxy bool
 }
 
 // parseTopology reads
 //
-//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes]
+//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy]
 //
 // whose input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -52,6 +56,11 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if err := t.parseFirewall(args, &conf); err != nil {
 		return t, err
 	}
+	store := ""
+	if args.text("store", &store) && store != "users" && store != "proxy" {
+		return t, fmt.Errorf("store=%s: want users or proxy", store)
+	}
+	t.Users, t.Proxy = store == "users", store == "proxy"
 	if err := args.done(); err != nil {
 		return t, err
 	}

@@ -243,6 +243,10 @@ func (s *Session) holds(w waiting) error {
 		if got, ok := n.Exited(); !ok || got != w.status {
 			return fmt.Errorf("%s has not exited with status %d (exited: %t, status %d)", w.node, w.status, ok, got)
 		}
+	case w.what == "killed":
+		if n.Running() {
+			return fmt.Errorf("%s runs", w.node)
+		}
 	default:
 		return nodeIs(n, w.what)
 	}

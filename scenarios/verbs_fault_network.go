@@ -3,9 +3,9 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/flanneld/flannel/drivers/sim"
 )
 
 // fault n2 cut|isolate [heal]: from the store, or from everybody
@@ -27,27 +27,19 @@ func faultPart(s *Session, name string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	from, err := simulated(n)
-	if err != nil {
-		return err
-	}
 	other, err := s.world.Node(peer)
 	if err != nil {
 		return err
 	}
-	to, err := simulated(other)
-	if err != nil {
-		return err
-	}
-	if from == to {
+	if name == peer {
 		return errors.New("a node cannot be parted from itself")
 	}
 	if !oneWay {
-		if err := s.switched(peer+" part "+name, on, func(on bool) error { return to.denyAt(from, on) }); err != nil {
+		if err := s.switched(peer+" part "+name, on, func(on bool) error { return n.PartFrom(peer, on) }); err != nil {
 			return err
 		}
 	}
-	return s.switched(name+" part "+peer, on, func(on bool) error { return from.denyAt(to, on) })
+	return s.switched(name+" part "+peer, on, func(on bool) error { return other.PartFrom(name, on) })
 }
 
 // disturbance is what a wire does to frames. Zero: nothing.
@@ -68,55 +60,26 @@ func (d *disturbance) read(a *args) error {
 	return a.done()
 }
 
-// on does it to a wire, in place of what was before; latency comes on top of
-// the wire's own.
-func (d disturbance) on(w *sim.Wire) {
-	w.Loss, w.Reorder, w.Duplicate = d.loss, d.reorder, d.duplicate
-	w.Jitter, w.MTU = d.jitter, d.mtu
-	w.Latency = sim.UnderlayLatency + d.latency
-}
-
 // fault n2 wire [loss=0.3] [reorder=0.2] [duplicate=0.2] [latency=50ms] [jitter=20ms] [mtu=1200]
 // fault n2 wire heal
 func faultWire(s *Session, name string, n Node, a *args, _ string) error {
-	sn, err := simulated(n)
-	if err != nil {
-		return err
-	}
-	w := sn.Wire("eth0")
-	if w == nil {
-		return fmt.Errorf("%s has no uplink", name)
-	}
-	return s.disturb(name+" wire", []*sim.Wire{w}, a)
+	return s.disturb(name+" wire", a, n.Disturb)
 }
 
 // fault segment0 wire …: the same for all wires of a segment
 func (s *Session) faultSegment(name string, a *args) error {
-	w, ok := s.World().(*SimWorld)
-	if !ok {
-		return errOnlySim
+	i, err := strconv.Atoi(strings.TrimPrefix(name, "segment"))
+	if err != nil {
+		return fmt.Errorf("no %s: want segment0 and so on", name)
 	}
-	for _, g := range w.segments {
-		if g.Name() == name {
-			return s.disturb(name+" wire", g.Wires(), a)
-		}
-	}
-	return fmt.Errorf("no %s; there are segment0 to segment%d", name, len(w.segments)-1)
+	return s.disturb(name+" wire", a, func(d disturbance) error { return s.world.DisturbSegment(i, d) })
 }
 
-// disturb sets what wires do to frames, until the heal.
-func (s *Session) disturb(what string, wires []*sim.Wire, a *args) error {
+// disturb sets what becomes of packets, until the heal.
+func (s *Session) disturb(what string, a *args, set func(disturbance) error) error {
 	var d disturbance
 	if err := d.read(a); err != nil {
 		return err
 	}
-	set := func(d disturbance) func() error {
-		return func() error {
-			for _, w := range wires {
-				d.on(w)
-			}
-			return nil
-		}
-	}
-	return s.lasting(what, d != disturbance{}, set(d), set(disturbance{}))
+	return s.lasting(what, d != disturbance{}, func() error { return set(d) }, func() error { return set(disturbance{}) })
 }

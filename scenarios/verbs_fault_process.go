@@ -19,12 +19,8 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 	if at <= 0 {
 		return errors.New("fault kill: want boundary=N, from 1 on")
 	}
-	sn, err := simulated(n)
-	if err != nil {
-		return err
-	}
 	s.started[name] = false
-	set := func(n int) func() error { return func() error { sn.daemon.KillAtBoundary(n); return nil } }
+	set := func(at int) func() error { return func() error { return n.KillAt(at) } }
 	return s.lasting(name+" kill", true, set(at), set(0))
 }
 
@@ -71,9 +67,6 @@ func faultClock(s *Session, name string, n Node, a *args, _ string) error {
 	return s.lasting(name+" clock", !right, set(ahead-behind), set(0))
 }
 
-// errDiskFull is what a write comes to on a full disk.
-var errDiskFull = errors.New("no space left on device")
-
 // fault n2 file subnet|state WHAT, where WHAT is
 //
 //	gone, garbage   the file is removed, or holds something else
@@ -114,23 +107,9 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 		return s.lasting(name+" tear "+which, true, func() error { return nil },
 			func() error { sn.daemon.TearWrite(file, false); return nil })
 	case "full":
-		return s.fullDisk(name, n, file, on)
+		return s.switched(name+" full "+which, on, func(on bool) error { return n.FullDisk(file, on) })
 	}
 	return fmt.Errorf("fault file %s: want gone, garbage, keep, old, tear or full", what)
-}
-
-func (s *Session) fullDisk(name string, n Node, file node.File, on bool) error {
-	sn, err := simulated(n)
-	if err != nil {
-		return err
-	}
-	return s.switched(name+" full "+file.String(), on, func(on bool) error {
-		sn.daemon.FailWrites(file, nil)
-		if on {
-			sn.daemon.FailWrites(file, errDiskFull)
-		}
-		return nil
-	})
 }
 
 // fault n2 second start|stop: another daemon on the same host, with the same
@@ -143,10 +122,6 @@ func faultSecond(s *Session, name string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	sn, err := simulated(n)
-	if err != nil {
-		return err
-	}
 	s.doubled[name] = true
-	return s.switched(name+" second", on, sn.runSecond)
+	return s.switched(name+" second", on, n.Second)
 }

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -24,6 +23,7 @@ func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(Store.Wipe), "compact": plainly(Store.Compact),
 		"config": storeConfig, "firewall": storeFirewall, "put": storePut, "delete": storeDelete, "take": storeTake,
+		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
 		"expire":  toRecord(func(st Store, name, _ string) error { return st.Expire(name) }),
 		"reserve": toRecord(func(st Store, name, _ string) error { return st.Reserve(name) }),
 		"clobber": toRecord(Store.Put),
@@ -142,6 +142,57 @@ func toRecord(do func(st Store, name, input string) error) operation {
 	}
 }
 
+// store lose-data: the disk is lost; the heal puts the config again
+func storeLoseData(s *Session, st Store, a *args, _ string) error {
+	if err := a.done(); err != nil {
+		return err
+	}
+	return s.lasting("store has no config", true, st.LoseData, func() error { return st.Put("config", s.config) })
+}
+
+// store leaderless [heal]: no request is served, no TTL runs out
+// store leaderless for=10s: in the simulator alone, where it ends by itself
+func storeLeaderless(s *Session, st Store, a *args, _ string) error {
+	var length time.Duration
+	a.duration("for", &length)
+	on := !a.flag("heal")
+	if err := a.done(); err != nil {
+		return err
+	}
+	if length == 0 {
+		return s.switched("leaderless store", on, st.Leaderless)
+	}
+	w, isSim := s.World().(*SimWorld)
+	if !isSim {
+		return errOnlySim
+	}
+	return s.lasting("leaderless store", true, func() error { w.storage.LoseLeader(length); return nil },
+		func() error { return st.Leaderless(false) })
+}
+
+// store slow [chance=1] by=3s: requests and answers take up to that much longer
+func storeSlow(s *Session, st Store, a *args, _ string) error {
+	chance, by := 1.0, time.Duration(0)
+	a.fraction("chance", &chance)
+	a.duration("by", &by)
+	if err := a.done(); err != nil {
+		return err
+	}
+	return s.lasting("store slow", by > 0, func() error { return st.Slow(chance, by) }, func() error { return st.Slow(0, 0) })
+}
+
+// store lossy [requests=0.2] [answers=0.2]: requests, or answers to what was done, are lost
+func storeLossy(s *Session, st Store, a *args, _ string) error {
+	var requests, answers float64
+	a.fraction("requests", &requests)
+	a.fraction("answers", &answers)
+	if err := a.done(); err != nil {
+		return err
+	}
+	return s.lasting("store lossy", requests+answers > 0, func() error { return st.Lossy(requests, answers) },
+		func() error { return st.Lossy(0, 0) })
+}
+
 // strangerHost is the number of a host that is no node.
 const strangerHost = 99
 
@@ -237,10 +288,6 @@ type simStoreFault func(*Session, *sim.Store, *args) error
 
 // simStoreFaults are
 //
-//	leaderless for=10s                       no request is served, no TTL runs out
-//	lose-data                                the disk is lost; the config is put again
-//	slow [chance=1] by=3s                    requests and answers take up to that much longer
-//	lossy [requests=0.2] [answers=0.2]       requests, or answers to what was done, are lost
 //	stale [chance=1]                         a full read gives the state before the last change
 //	events [delay=2s] [lose=0.2] [duplicate=0.2] [reorder=0.2] [break=0.2]
 //
@@ -248,32 +295,6 @@ type simStoreFault func(*Session, *sim.Store, *args) error
 // other values, is in place of what it was.
 func simStoreFaults() map[string]simStoreFault {
 	return map[string]simStoreFault{
-		"leaderless": func(s *Session, st *sim.Store, a *args) error {
-			length := 10 * time.Second
-			a.duration("for", &length)
-			if err := a.done(); err != nil {
-				return err
-			}
-			return s.lasting("leaderless store", true, func() error { st.LoseLeader(length); return nil },
-				func() error { st.ElectLeader(); return nil })
-		},
-		"lose-data": func(s *Session, st *sim.Store, a *args) error {
-			if err := a.done(); err != nil {
-				return err
-			}
-			st.LoseData()
-			return s.lasting("store has no config", true, func() error { return nil }, func() error { return st.Put("config", s.config, 0) })
-		},
-		"slow": chances("slow", func(f *sim.StoreFaults, a *args) {
-			f.Slow, f.SlowBy = 1, 0
-			a.fraction("chance", &f.Slow)
-			a.duration("by", &f.SlowBy)
-		}),
-		"lossy": chances("lossy", func(f *sim.StoreFaults, a *args) {
-			f.LoseRequest, f.LoseAnswer = 0, 0
-			a.fraction("requests", &f.LoseRequest)
-			a.fraction("answers", &f.LoseAnswer)
-		}),
 		"stale": chances("stale", func(f *sim.StoreFaults, a *args) {
 			f.StaleList = 1
 			a.fraction("chance", &f.StaleList)
@@ -302,18 +323,6 @@ func chances(what string, read func(*sim.StoreFaults, *args)) simStoreFault {
 	}
 }
 
-// client is a running node's connection to the store.
-func client(n Node) (*sim.StoreClient, error) {
-	sn, err := simulated(n)
-	if err != nil {
-		return nil, err
-	}
-	if c := sn.daemon.Client(); c != nil {
-		return c, nil
-	}
-	return nil, errNoDaemon
-}
-
 // fault n2 request lost|unanswered|late [count=1]: what becomes of the next
 // requests: never done; done, but the node does not learn it; done after the
 // node has given up
@@ -323,30 +332,19 @@ func faultRequest(_ *Session, _ string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	fate, known := map[string]sim.StoreFate{
-		"lost": sim.FateLoseRequest, "unanswered": sim.FateLoseAnswer, "late": sim.FateLate,
-	}[what]
-	if !known {
-		return fmt.Errorf("fault request %s: want lost, unanswered or late", what)
+	switch f := fate(what); f {
+	case fateLost, fateUnanswered, fateLate:
+		return n.Meet(f, count)
 	}
-	c, err := client(n)
-	if err != nil {
-		return err
-	}
-	for range count {
-		c.Next(fate)
-	}
-	return nil
+	return fmt.Errorf("fault request %s: want lost, unanswered or late", what)
 }
 
 // fault n2 token: the store forgets who the node is; it has to authenticate anew
 func faultToken(_ *Session, _ string, n Node, a *args, _ string) error {
-	c, err := client(n)
-	if err = errors.Join(err, a.done()); err != nil {
+	if err := a.done(); err != nil {
 		return err
 	}
-	c.ExpireToken()
-	return nil
+	return n.ForgetToken()
 }
 
 // fault n2 denied [heal]: the store takes the node's permission away
@@ -355,12 +353,5 @@ func faultDenied(s *Session, name string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	sn, err := simulated(n)
-	if err != nil {
-		return err
-	}
-	return s.switched(name+" denied", on, func(on bool) error {
-		sn.world.storage.Deny(name, on)
-		return nil
-	})
+	return s.switched(name+" denied", on, n.Deny)
 }

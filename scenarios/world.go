@@ -34,6 +34,9 @@ type World interface {
 	// Stream pings every so often until stopped, and then says how it went.
 	Stream(from, to string, every time.Duration) (stop func() (sent, lost int, err error), err error)
 
+	// DisturbSegment sets what a segment, from 0, does to packets.
+	DisturbSegment(segment int, d disturbance) error
+
 	// Logs is what the daemons wrote lately, for whoever reads a failure.
 	Logs() string
 }
@@ -89,6 +92,7 @@ type Node interface {
 
 	Kernel
 	Wall
+	Faults
 }
 
 // Wall is a host's packet filter, as an operator or a stranger changes it.
@@ -154,6 +158,8 @@ type Store interface {
 	// Reserve puts the same value again, without a TTL.
 	Reserve(name string) error
 	Records() ([]Record, error)
+
+	storeFaults
 }
 
 // Record is what is below "subnets/".

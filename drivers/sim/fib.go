@@ -33,6 +33,7 @@ type hop struct {
 	via    netip.Addr // zero: the destination is a neighbour
 	onlink bool       // via is a neighbour whatever the addresses say
 	asleep bool       // one of several, whose link is down or without IPv6
+	proto  uint8      // whose it is of several
 }
 
 // same reports whether two routes differ in nothing.
@@ -56,7 +57,9 @@ func (r *route) hops() []hop {
 	if len(r.paths) > 0 {
 		return r.paths
 	}
-	return []hop{r.hop}
+	only := r.hop
+	only.proto = r.proto
+	return []hop{only}
 }
 
 // leave takes the paths over a link from the route, and reports whether none
@@ -96,12 +99,14 @@ func (r *route) wake(l *link) {
 	r.take(hops)
 }
 
-// take makes hops the route's.
+// take makes hops the route's, which then is whose the first of them is.
 func (r *route) take(hops []hop) {
+	r.proto = hops[0].proto
 	r.hop, r.paths = hops[0], nil
 	if awake := slices.IndexFunc(hops, func(h hop) bool { return !h.asleep }); awake > 0 {
 		r.hop = hops[awake]
 	}
+	r.hop.proto = 0
 	if len(hops) > 1 {
 		r.paths = hops
 	}
@@ -180,7 +185,7 @@ func (f *fib) appendHop(r *route) bool {
 	}
 	for _, o := range f.byDst[r.dst] {
 		if o.metric == r.metric && o.via.IsValid() && r.via.IsValid() {
-			o.take(append(slices.Clone(o.hops()), r.hop))
+			o.take(slices.Concat(o.hops(), r.hops()))
 			return true
 		}
 	}

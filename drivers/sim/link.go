@@ -99,6 +99,9 @@ func (l *link) setUp(up bool) {
 // setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
 // neighbours that were learnt do not.
 func (l *link) setCarrier(on bool) {
+	if l.carrier == on {
+		return
+	}
 	l.carrier = on
 	switch {
 	case on:

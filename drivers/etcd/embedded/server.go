@@ -28,6 +28,9 @@ type Options struct {
 	// UnsafeNoSync leaves it to the kernel when data reaches the disk. It is
 	// for data that a power cut may take, such as a test's.
 	UnsafeNoSync bool
+	// Alone forgets what other members the data speak of: what an operator does
+	// who has lost them for good.
+	Alone bool
 	// Logger receives etcd's own log; default: nobody does.
 	Logger *zap.Logger
 }
@@ -109,7 +112,7 @@ func configure(o Options) (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "flannel" // etcd warns about its own default name
 	cfg.Dir = o.Dir
-	cfg.UnsafeNoFsync = o.UnsafeNoSync
+	cfg.UnsafeNoFsync, cfg.ForceNewCluster = o.UnsafeNoSync, o.Alone
 
 	// There is no second member to talk to. etcd wants to know a peer URL all
 	// the same, but need not listen there.

@@ -1,0 +1,212 @@
+package rpcproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Options say between whom the proxy stands.
+type Options struct {
+	Listener net.Listener                                // of the clients' connections; the proxy closes it
+	Dial     func(ctx context.Context) (net.Conn, error) // to the server
+	// Stream tells, by its full name, a method that is no request and is always
+	// passed on, such as a stream of news. Of any other the client sends one
+	// message and wants one answer.
+	Stream func(method string) bool
+}
+
+// Proxy is one that runs. It is safe for concurrent use.
+type Proxy struct {
+	o      Options
+	server *grpc.Server
+	back   *grpc.ClientConn
+
+	mu     sync.Mutex
+	fates  map[netip.Addr][]Fate // of the next requests, by client
+	chance Chances
+}
+
+// Start lets a proxy serve.
+func Start(o Options) (*Proxy, error) {
+	back, err := grpc.NewClient("passthrough:///server",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxMessage)),
+		// A server that comes back shall not be found only minutes later.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
+	if err != nil {
+		return nil, fmt.Errorf("start a proxy: %w", err)
+	}
+	p := &Proxy{o: o, back: back, fates: map[netip.Addr][]Fate{}}
+	p.server = grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.handle), grpc.MaxRecvMsgSize(maxMessage),
+		// How often clients may ask whether somebody is there is the server's affair.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Millisecond, PermitWithoutStream: true}))
+	go func() { _ = p.server.Serve(o.Listener) }() // it ends with Close, in which the error says so
+	return p, nil
+}
+
+// maxMessage is more than anybody sends.
+const maxMessage = 64 << 20
+
+// Close cuts all connections.
+func (p *Proxy) Close() error {
+	p.server.Stop()
+	return p.back.Close()
+}
+
+// handle serves one call of a client.
+func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(in)
+	ctx := in.Context()
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	}
+	if p.o.Stream(method) {
+		return p.pass(ctx, method, in)
+	}
+	var question message
+	if err := in.RecvMsg(&question); err != nil {
+		return err
+	}
+	fate, before, after := p.draw(clientOf(ctx))
+	if fate == Lost {
+		return givenUp(ctx)
+	}
+	if fate == Late {
+		_ = givenUp(ctx)
+	}
+	if !sleep(ctx, before) && fate == Done {
+		return givenUp(ctx)
+	}
+	asked := ctx
+	if fate != Done { // it is done whether or not the client waits
+		var cancel context.CancelFunc
+		asked, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+	}
+	answer, trailer, err := p.ask(asked, method, question)
+	if fate != Done || !sleep(ctx, after) {
+		return givenUp(ctx)
+	}
+	in.SetTrailer(trailer)
+	if err != nil {
+		return err
+	}
+	return in.SendMsg(&answer)
+}
+
+// ask puts one question to the server.
+func (p *Proxy) ask(ctx context.Context, method string, question message) (answer message, trailer metadata.MD, err error) {
+	out, err := p.back.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := errors.Join(out.SendMsg(&question), out.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	if err = out.RecvMsg(&answer); err != nil {
+		return nil, out.Trailer(), err
+	}
+	for err == nil { // the rest of a stream is nothing but its end
+		var more message
+		err = out.RecvMsg(&more)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return answer, out.Trailer(), err
+}
+
+// pass connects a client's stream with the server.
+func (p *Proxy) pass(ctx context.Context, method string, in grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err := p.back.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			var m message
+			if in.RecvMsg(&m) != nil || out.SendMsg(&m) != nil {
+				_ = out.CloseSend()
+				return
+			}
+		}
+	}()
+	for {
+		var m message
+		if err := out.RecvMsg(&m); err != nil {
+			in.SetTrailer(out.Trailer())
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := in.SendMsg(&m); err != nil {
+			return err
+		}
+	}
+}
+
+// givenUp waits until the client does not wait any more.
+func givenUp(ctx context.Context) error {
+	<-ctx.Done()
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+// sleep lets time pass, and reports whether the client still waits.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// clientOf is the address of who asks.
+func clientOf(ctx context.Context) netip.Addr {
+	who, ok := peer.FromContext(ctx)
+	if !ok {
+		return netip.Addr{}
+	}
+	at, err := netip.ParseAddrPort(who.Addr.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
+
+// message is one as it is on the wire.
+type message []byte
+
+// raw is the codec of messages that nobody looks into.
+type raw struct{}
+
+func (raw) Name() string                  { return "proto" }
+func (raw) Marshal(v any) ([]byte, error) { return *v.(*message), nil }
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*message) = append(message(nil), data...)
+	return nil
+}

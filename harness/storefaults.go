@@ -1,0 +1,173 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness/internal/rpcproxy"
+)
+
+// rootUser may do everything in a store with users; its password is its name,
+// as everybody's.
+const rootUser = "root"
+
+// addUsers gives each node a user of its own and demands one from everybody.
+func (s *Store) addUsers(ctx context.Context) error {
+	names := []string{rootUser}
+	for _, n := range s.lab.Nodes {
+		names = append(names, n.Name)
+	}
+	for _, name := range names {
+		if _, err := s.client.RoleAdd(ctx, name); err != nil {
+			return fmt.Errorf("store: add role %s: %w", name, err)
+		}
+		if _, err := s.client.UserAdd(ctx, name, name); err != nil {
+			return fmt.Errorf("store: add user %s: %w", name, err)
+		}
+		if _, err := s.client.UserGrantRole(ctx, name, name); err != nil {
+			return fmt.Errorf("store: grant role %s: %w", name, err)
+		}
+	}
+	for _, n := range s.lab.Nodes {
+		if err := s.Deny(ctx, n, false); err != nil {
+			return err
+		}
+	}
+	if _, err := s.client.AuthEnable(ctx); err != nil {
+		return fmt.Errorf("store: enable authentication: %w", err)
+	}
+	s.users = true
+	if err := s.closeClient(); err != nil {
+		return err
+	}
+	var err error
+	s.client, err = s.newClient()
+	return err
+}
+
+// errNoUsers and errNoProxy are answers to faults that a lab is not built for.
+var (
+	errNoUsers = errors.New("the lab was built without Options.StoreUsers")
+	errNoProxy = errors.New("the lab was built without Options.StoreProxy")
+)
+
+// Deny takes the permission to anything of flannel's away from a node's user,
+// or gives it back. A watch that runs goes on: etcd asks for permission when it
+// begins.
+func (s *Store) Deny(ctx context.Context, n *Node, on bool) error {
+	if !s.lab.Options.StoreUsers {
+		return errNoUsers
+	}
+	end := clientv3.GetPrefixRangeEnd(Prefix)
+	var err error
+	if on {
+		_, err = s.client.RoleRevokePermission(ctx, n.Name, Prefix, end)
+	} else {
+		_, err = s.client.RoleGrantPermission(ctx, n.Name, Prefix, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	}
+	if err != nil {
+		return fmt.Errorf("store: deny %t to %s: %w", on, n.Name, err)
+	}
+	return nil
+}
+
+// ForgetToken ends the session of a node's user: it has to say again who it is.
+func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
+	if !s.lab.Options.StoreUsers {
+		return errNoUsers
+	}
+	if _, err := s.client.UserChangePassword(ctx, n.Name, n.Name); err != nil {
+		return fmt.Errorf("store: forget the session of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// noMember is where nobody listens.
+const noMember = "http://127.0.0.1:1"
+
+// LoseLeader lets etcd wait for a second member that does not exist: what runs
+// is half of a cluster, elects nobody, and serves nobody.
+func (s *Store) LoseLeader(ctx context.Context) error {
+	if _, err := s.client.MemberAdd(ctx, []string{noMember}); err != nil {
+		return fmt.Errorf("store: add a member: %w", err)
+	}
+	return s.Await(ctx, "etcd to have no leader", func() (bool, error) {
+		status, err := s.client.Status(ctx, s.Endpoint())
+		return err == nil && status.Leader == 0, nil
+	})
+}
+
+// ElectLeader undoes LoseLeader: it starts etcd again as all there is of its cluster.
+func (s *Store) ElectLeader(ctx context.Context) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	return s.start(ctx, true)
+}
+
+// proxyPort is where nodes find the store if there is a proxy.
+const proxyPort = storePort - 1
+
+// startProxy lets a proxy stand before the store, for as long as the lab lives.
+func (s *Store) startProxy() error {
+	l, err := s.Listen(netip.AddrPortFrom(s.Addr(cidr.V4), proxyPort))
+	if err != nil {
+		return fmt.Errorf("store: listen for its proxy: %w", err)
+	}
+	s.proxy, err = rpcproxy.Start(rpcproxy.Options{
+		Listener: l,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return s.Dial(ctx, "tcp", netip.AddrPortFrom(s.Addr(cidr.V4), storePort).String())
+		},
+		Stream: func(method string) bool { return strings.HasSuffix(method, "/Watch") },
+	})
+	return err
+}
+
+func (s *Store) closeProxy() error {
+	if s.proxy == nil {
+		return nil
+	}
+	return s.proxy.Close()
+}
+
+// Fate is what becomes of a request on its way to the store or back.
+type Fate = rpcproxy.Fate
+
+// The fates.
+const (
+	FateLost       = rpcproxy.Lost
+	FateUnanswered = rpcproxy.Unanswered
+	FateLate       = rpcproxy.Late
+)
+
+// Chances are those of what may become of any request.
+type Chances = rpcproxy.Chances
+
+// Meet sets the fate of a node's next requests. News, and all that the lab itself
+// asks for, are not disturbed.
+func (s *Store) Meet(n *Node, fates ...Fate) error {
+	if s.proxy == nil {
+		return errNoProxy
+	}
+	for _, f := range s.lab.families() {
+		s.proxy.Next(n.Underlay(f).Addr(), fates...)
+	}
+	return nil
+}
+
+// Disturb changes the chances of all nodes' requests.
+func (s *Store) Disturb(change func(*Chances)) error {
+	if s.proxy == nil {
+		return errNoProxy
+	}
+	s.proxy.Change(change)
+	return nil
+}
