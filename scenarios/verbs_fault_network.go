@@ -81,5 +81,8 @@ func (s *Session) disturb(what string, a *args, set func(disturbance) error) err
 	if err := d.read(a); err != nil {
 		return err
 	}
-	return s.lasting(what, d != disturbance{}, func() error { return set(d) }, func() error { return set(disturbance{}) })
+	if err := set(d); err != nil {
+		return err // and nothing to undo
+	}
+	return s.lasting(what, d != disturbance{}, func() error { return nil }, func() error { return set(disturbance{}) })
 }
