@@ -93,7 +93,8 @@ func (c *common) own(env Env, self Self) (own *lease.Lease, ok bool) {
 			}
 		}
 	}
-	return own, c.plain && own != nil && own.Key == self.Key && own.Attrs.Equal(self.Attrs)
+	// A record of another backend type is not among what was rendered.
+	return own, c.plain && own != nil && own.Key == self.Key && own.Attrs.Equal(self.Attrs) && own.Attrs.BackendType == c.as.backend
 }
 
 // nobody is an environment that is no peer's.

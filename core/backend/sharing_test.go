@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-const plain = 100 // leases that have nothing to do with each other
+const plain = 70 // leases that have nothing to do with each other
 
 var configs = []string{
 	`{"Network":"10.0.0.0/12","Backend":{"Type":"vxlan"}}`,

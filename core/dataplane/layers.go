@@ -92,6 +92,19 @@ func (t Table[K, V]) Get(k K) (V, bool) {
 	return v, ok
 }
 
+// Has reports whether there is an object under a key.
+func (t Table[K, V]) Has(k K) bool {
+	if _, ok := t.own[k]; ok {
+		return true
+	}
+	if len(t.common) == 0 {
+		return false
+	}
+	_, hidden := t.less[k]
+	_, ok := t.common[k]
+	return ok && !hidden
+}
+
 // All yields all objects, in no order.
 func (t Table[K, V]) All(yield func(K, V) bool) {
 	for k, v := range t.common {

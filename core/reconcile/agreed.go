@@ -36,7 +36,7 @@ func Agree(want *dataplane.Layers, have dataplane.State) *Agreed {
 func unwanted[K, V comparable](want dataplane.Table[K, V], have map[K]V) map[K]V {
 	m := map[K]V{}
 	for k, v := range have {
-		if _, ok := want.Get(k); !ok {
+		if !want.Has(k) {
 			m[k] = v
 		}
 	}
@@ -128,7 +128,7 @@ func remaining[K, V comparable](want dataplane.Table[K, V], others, have map[K]V
 		}
 	}
 	for k, v := range have {
-		if _, wanted := want.Get(k); !wanted {
+		if !want.Has(k) {
 			m[k] = v
 		}
 	}

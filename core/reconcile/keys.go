@@ -26,7 +26,7 @@ func changedKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, gone
 func staleKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, compare func(a, b K) int) []K {
 	var keys []K
 	for k := range have {
-		if _, ok := want.Get(k); !ok {
+		if !want.Has(k) {
 			keys = append(keys, k)
 		}
 	}
