@@ -23,7 +23,8 @@ type Host struct {
 	lab   *Lab
 	space *netspace.Space
 	nl    *netlink.Handle
-	pause *netspace.Process // started by Hold
+	pause *netspace.Process       // started by Hold
+	ports map[uint16]*net.UDPConn // held by TakePort
 }
 
 // String names the host in errors.
@@ -54,7 +55,7 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}
-	h := &Host{Name: name, lab: l, space: space}
+	h := &Host{Name: name, lab: l, space: space, ports: map[uint16]*net.UDPConn{}}
 	l.hosts = append(l.hosts, h)
 	if h.nl, err = netlink.NewHandleAt(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("host %s: open netlink: %w", name, err)
@@ -132,6 +133,9 @@ func (h *Host) close() error {
 	var err error
 	if h.pause != nil {
 		err = h.pause.Kill()
+	}
+	for _, conn := range h.ports {
+		err = errors.Join(err, conn.Close())
 	}
 	if h.nl != nil {
 		h.nl.Close()

@@ -3,6 +3,8 @@ package scenarios
 import (
 	"net/netip"
 
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -26,6 +28,10 @@ func (i *invariants) checkOp(n *watched, op dataplane.Op, before dataplane.Route
 	case dataplane.FDBEntry:
 		link = o.Link
 	case dataplane.Sysctl:
+		link = o.Link
+	case dataplane.Proxy:
+		link = o.Link
+	case dataplane.Peer:
 		link = o.Link
 	case dataplane.Route:
 		i.checkRouteOp(n, op.Verb, o, before, stranger)
@@ -70,29 +76,42 @@ func (i *invariants) leased(n *watched, dst netip.Prefix) bool {
 // checkPlan says when a node may remove a peer: once a complete snapshot, that
 // follows the store, does not hold its record.
 func (i *invariants) checkPlan(n *watched, plan []dataplane.Op) {
-	var gone []dataplane.Route
+	var gone []dataplane.Op
 	kept := map[netip.Prefix]bool{}
 	for _, op := range plan {
-		r, ok := op.Object.(dataplane.Route)
+		subnet := peerSubnet(op.Object)
 		switch {
-		case !ok || r.Kind == dataplane.Blackhole: // which leads to no peer
+		case !subnet.IsValid():
 		case op.Verb == dataplane.Delete:
-			gone = append(gone, r)
+			gone = append(gone, op)
 		default:
-			kept[r.Dst] = true
+			kept[subnet] = true
 		}
 	}
-	for _, r := range gone {
-		if !kept[r.Dst] {
-			i.checkRemoval(n, r)
+	for _, op := range gone {
+		if subnet := peerSubnet(op.Object); !kept[subnet] {
+			i.checkRemoval(n, op.Object, subnet)
 		}
 	}
 }
 
-func (i *invariants) checkRemoval(n *watched, r dataplane.Route) {
+// peerSubnet is the subnet that an object leads to, if there is a peer behind it.
+func peerSubnet(o dataplane.Object) netip.Prefix {
+	switch o := o.(type) {
+	case dataplane.Route:
+		if o.Kind != dataplane.Blackhole {
+			return o.Dst
+		}
+	case dataplane.Peer:
+		return o.Subnet
+	}
+	return netip.Prefix{}
+}
+
+func (i *invariants) checkRemoval(n *watched, o dataplane.Object, subnet netip.Prefix) {
 	view := n.client.View()
 	if !view.Synced {
-		i.broken("peers-stay", "%s is about to delete %q, though it does not know what the store holds (%v)", n.name, r, view.Err)
+		i.broken("peers-stay", "%s is about to delete %q, though it does not know what the store holds (%v)", n.name, o, view.Err)
 		return
 	}
 	if i.bad {
@@ -100,9 +119,9 @@ func (i *invariants) checkRemoval(n *watched, r dataplane.Route) {
 	}
 	for k := range view.Snapshot.Leases {
 		l := &view.Snapshot.Leases[k]
-		if (l.Key.V4 == r.Dst || l.Key.V6 == r.Dst) && i.mustServe(n, l, view.Snapshot) {
+		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && i.mustServe(n, l, view.Snapshot) {
 			i.broken("peers-stay", "%s is about to delete %q, though its snapshot of revision %d holds the record of %s at %s",
-				n.name, r, view.Snapshot.Revision, owner(l.Attrs), l.Key)
+				n.name, o, view.Snapshot.Revision, owner(l.Attrs), l.Key)
 		}
 	}
 }
@@ -110,7 +129,11 @@ func (i *invariants) checkRemoval(n *watched, r dataplane.Route) {
 // mustServe reports whether a record is beyond doubt that of a peer that the
 // node must serve.
 func (i *invariants) mustServe(n *watched, l *lease.Lease, snap *lease.Snapshot) bool {
-	if l.Attrs.BackendType != i.config.Backend.Type || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
+	published := i.config.Backend.Type
+	if published == udp.Type {
+		published = backend.AnyType // which is also what it publishes itself
+	}
+	if l.Attrs.BackendType != published || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
 		return false
 	}
 	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {

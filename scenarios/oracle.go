@@ -74,6 +74,9 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 	if err != nil {
 		return nil, err
 	}
+	if _, sees := s.world.(*SimWorld); !sees {
+		want.Proxies, want.Peers = nil, nil // what a process runs, nobody outside can see
+	}
 	own := reconcile.Ownership{Links: map[string]bool{}, Networks: extent.Networks}
 	for _, l := range extent.Links {
 		own.Links[l] = true

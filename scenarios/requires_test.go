@@ -19,7 +19,17 @@ var features = map[string]func() error{
 	"nft":   tryNft,
 	"vxlan": func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 
+	"tun":      hasTUN,
 	"firewall": hasFirewallTools,
+}
+
+// hasTUN reports whether TUN devices can be made.
+func hasTUN() error {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // hasFirewallTools reports whether there is what rules are made and broken with.

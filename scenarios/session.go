@@ -55,6 +55,8 @@ func verbs() map[string]verb {
 		"pass":     (*Session).pass,
 		"ping":     (*Session).ping,
 		"mtu":      (*Session).mtu,
+		"spoof":    (*Session).spoof,
+		"drops":    (*Session).drops,
 		"transfer": (*Session).transfer,
 		"stream":   (*Session).stream,
 		"fault":    (*Session).fault,

@@ -371,6 +371,7 @@ func (n *simNode) Status() (Status, error) {
 	return Status{
 		Ready: s.Ready, Fenced: s.Fenced, Stale: s.Stale, Synced: s.Synced, Phase: s.Phase.String(), Reasons: s.Reasons,
 		Revision: s.Revision, Programmed: s.Programmed, Peers: s.Peers, Quarantined: s.Quarantined,
+		PacketPaths: s.PacketPaths,
 	}, nil
 }
 
@@ -465,5 +466,5 @@ func (n *simNode) Cut(on bool) error {
 }
 
 func (n *simNode) State(extent dataplane.Extent) (dataplane.State, error) {
-	return n.Driver().Observe(context.Background(), extent)
+	return n.daemon.Driver().Observe(context.Background(), extent)
 }

@@ -117,6 +117,7 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	delete(state.Links, dev)
+	state.Proxies, state.Peers = nil, nil // which the kernel knows nothing of
 	// The kernel gives every device one of these; which of them a node uses
 	// says nothing about flannel.
 	maps.DeleteFunc(state.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().IsLinkLocalUnicast() })

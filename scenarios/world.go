@@ -123,6 +123,11 @@ type Kernel interface {
 	FlushFDB(dev string) error
 	FlushAddrs(dev string) error
 	SetSysctl(path, value string) error
+	// TakePort lets a stranger bind a UDP port at all addresses, LeavePort ends that.
+	TakePort(port uint16) error
+	LeavePort(port uint16) error
+	// SendUDP sends one datagram from the host.
+	SendUDP(to netip.AddrPort, payload []byte) error
 	// ReuseIndex deletes a device and gives its index to a stranger's.
 	ReuseIndex(dev, stranger string) error
 	Add(o dataplane.Object) error
@@ -142,6 +147,7 @@ type Status struct {
 	Programmed  int64
 	Peers       int
 	Quarantined int
+	PacketPaths []node.PacketPath
 }
 
 // Store is the datastore, as an operator or a stranger uses it. Names are what

@@ -60,6 +60,7 @@ func (n *Node) tookLook(l Looked) {
 	h.facts, h.looked, h.chosen = l.Facts, true, false
 	n.sawSubnetFile(l.SubnetFile)
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
+	n.followProxies(l.Have)
 	h.fresh = h.tookState(l.Have)
 	if !h.fresh {
 		n.lookBy(n.now)

@@ -68,6 +68,7 @@ type hostState struct {
 	programmed int64 // revision of the snapshot for which it was
 	conflicts  []error
 	problems   []backend.Problem
+	paths      []PacketPath // that this process runs itself
 	withheld   int
 	failures   []error // of the last plan
 	lookErr    error

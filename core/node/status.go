@@ -41,10 +41,11 @@ type Status struct {
 	Programmed  int64 // of the snapshot that the host was last found to agree with
 	Peers       int
 	Quarantined int
-	Problems    []string  // peers that cannot be served
-	Objects     int       // wanted on the host
-	Withheld    int       // deletes that wait for the store
-	Expires     time.Time // of the lease; zero: never, or none held
+	Problems    []string     // peers that cannot be served
+	PacketPaths []PacketPath // that this process runs itself, as of the last look
+	Objects     int          // wanted on the host
+	Withheld    int          // deletes that wait for the store
+	Expires     time.Time    // of the lease; zero: never, or none held
 	RenewBy     time.Time
 	FailingFor  int // plans or looks in a row that did not lead to an empty diff
 }
@@ -73,6 +74,7 @@ func (n *Node) Status() Status {
 	if g := n.lease.grant; g != nil {
 		s.Expires = g.Expires
 	}
+	s.PacketPaths = n.host.paths
 	for _, p := range n.host.problems {
 		s.Problems = append(s.Problems, p.String())
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
@@ -69,6 +70,15 @@ func (d *Daemon) Host() *Host { return d.host }
 
 // Running reports whether there is a process, paused and stopping ones included.
 func (d *Daemon) Running() bool { return d.process != nil }
+
+// Driver is the host as the running process sees it, with the packet paths that
+// it runs; without one, as anybody does.
+func (d *Daemon) Driver() driver.Driver {
+	if d.process == nil {
+		return d.host.Driver()
+	}
+	return hostDriver{d.host, d.process.paths}
+}
 
 // Node is the running process's node, or nil.
 func (d *Daemon) Node() Machine {

@@ -140,7 +140,11 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 		return dataplane.State{}, err
 	}
 	if extent.Known == d.h.changed {
-		return dataplane.State{Generation: d.h.changed}, nil
+		state := dataplane.State{Generation: d.h.changed, Running: map[string]dataplane.Running{}}
+		for _, name := range extent.Links {
+			d.paths.observeRunning(&state, name)
+		}
+		return state, nil
 	}
 	s := d.h.stack
 	changed := d.h.journal.since(extent.Known, d.h.changed)

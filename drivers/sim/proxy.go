@@ -143,6 +143,14 @@ func (ps *paths) observe(state *dataplane.State, link string) {
 	for _, p := range x.table.Peers() {
 		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: link, Subnet: p.Subnet}, To: p.PublicIP})
 	}
+	ps.observeRunning(state, link)
+}
+
+func (ps *paths) observeRunning(state *dataplane.State, link string) {
+	x := ps.byLink[link]
+	if x == nil {
+		return
+	}
 	r := dataplane.Running{Tier: "plain", Reason: "a simulated kernel has no offloads", Drops: map[string]uint64{}}
 	for i, n := range x.core.Counters() {
 		if reason := proxy.Reason(i); reason != proxy.Passed && n > 0 {

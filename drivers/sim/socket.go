@@ -81,6 +81,18 @@ func (h *Host) TakePort(port uint16) error {
 	return h.deed(err, "take port %d", port)
 }
 
+// SendUDP sends one datagram from a port that nobody has.
+func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
+	s := h.stack
+	outer := ipHeader{src: s.sourceFor(to.Addr()), dst: to.Addr(), proto: protoUDP}
+	if !outer.src.IsValid() {
+		return fmt.Errorf("%s: send to %s: %w", h.name, to, driver.ErrUnreachable)
+	}
+	datagram := udpDatagram{src: 40000, dst: to.Port(), body: payload}
+	s.send(outer, datagram.payload(&outer), nil)
+	return nil
+}
+
 // LeavePort ends that program.
 func (h *Host) LeavePort(port uint16) error {
 	k := h.stack.socketAt(netip.AddrPortFrom(netip.IPv4Unspecified(), port))

@@ -10,7 +10,7 @@ import (
 // Options narrow what is drawn. Zero values leave it to chance.
 type Options struct {
 	Nodes    int    // 2 to 7 if zero
-	Backend  string // vxlan or host-gw
+	Backend  string // vxlan, host-gw or udp
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
 }
@@ -56,6 +56,13 @@ func (d *drawing) topology(o Options) {
 	}
 	if s.backend == "" {
 		s.backend = pick(d.rng, "vxlan", "vxlan", "vxlan", "host-gw")
+	}
+	if s.backend == "udp" {
+		s.family = "v4" // which is all it carries
+		s.devices = []string{"flannel0"}
+		if s.nodes > 2 {
+			s.segments = 1 + d.rng.IntN(2)
+		}
 	}
 	if s.family == "" {
 		s.family = pick(d.rng, "v4", "v4", "dual", "v6")

@@ -58,6 +58,12 @@ func onDevice(f fault) fault {
 	return f
 }
 
+// onUDP is for the backend that needs a port for itself.
+func onUDP(f fault) fault {
+	f.fits = func(s shape) bool { return s.backend == "udp" }
+	return f
+}
+
 // amongPeers is for topologies of more than one node.
 func amongPeers(f fault) fault {
 	f.fits = func(s shape) bool { return s.nodes > 1 }

@@ -36,7 +36,7 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 1, "the first of them")
 	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
 	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
-	flag.StringVar(&o.Backend, "backend", "", "vxlan or host-gw; empty: as the seed draws it")
+	flag.StringVar(&o.Backend, "backend", "", "vxlan, host-gw or udp; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")

@@ -1,0 +1,28 @@
+package scenarios
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// fault n2 port 8285 [heal]: a stranger takes a UDP port, until the heal
+func faultPort(s *Session, name string, n Node, a *args, _ string) error {
+	text, heal := a.word("port"), a.flag("heal")
+	if err := a.done(); err != nil {
+		return err
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return fmt.Errorf("fault port %s: want a number from 1 to 65535", text)
+	}
+	port, what := uint16(number), name+" port "+text
+	leave := func() error { return n.LeavePort(port) }
+	if heal {
+		return s.lasting(what, false, leave, nil)
+	}
+	if err := n.TakePort(port); err != nil { // who has it keeps it
+		return err
+	}
+	s.undo[what] = leave
+	return nil
+}
