@@ -130,6 +130,11 @@ lint: ## staticcheck, in the version go.mod pins
 bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m $(patsubst ./...,./core/... ./drivers/... ./scenarios/simbench ./bench,$(PKG)) | grep -v -e '^ok .*\[no tests' -e '\[no test files\]' -e '^PASS$$'
 
+.PHONY: bench-udp
+bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (ROUNDS=5, UDPFLAGS='-loads tcp1'; as root)
+	@$(GO) build -o bin/bench-udp ./bench/udp
+	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each
 	@FUZZTIME=$(FUZZTIME) GO=$(GO) hack/fuzz

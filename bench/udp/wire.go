@@ -6,7 +6,8 @@ import (
 )
 
 // segmentation are the features by which a wire takes what is dozens of packets
-// as one. Without them the kernel cuts just before the wire.
+// as one. Without them the kernel cuts just before the wire, and joins behind it,
+// which a veth does only if told (gro).
 var segmentation = []string{"tso", "tx-udp-segmentation", "tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"}
 
 // setOffload says whether the wire between the nodes segments.
@@ -16,7 +17,7 @@ func (w *world) setOffload(on bool) error {
 		value = "on"
 	}
 	for i, n := range w.nodes {
-		args := []string{"-K", "eth0"}
+		args := []string{"-K", "eth0", "gro", "on"}
 		for _, f := range segmentation {
 			args = append(args, f, value)
 		}
