@@ -28,6 +28,7 @@ NAME     ?=
 WORLD    ?=
 BENCH    ?= .
 FUZZTIME ?= 10s
+RUNS     ?= 2000
 HOLD     ?=
 
 # The labs run this daemon instead of building one each.
@@ -136,8 +137,8 @@ bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (
 	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (default 10s) each
-	@FUZZTIME=$(FUZZTIME) GO=$(GO) hack/fuzz
+fuzz: ## run every fuzz target for FUZZTIME (default 10s) each, then RUNS (2000) random runs on kernel and simulator
+	@FUZZTIME=$(FUZZTIME) RUNS=$(RUNS) GO=$(GO) hack/fuzz
 
 .PHONY: deps
 deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)

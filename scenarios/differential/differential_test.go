@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,12 +65,15 @@ const atOnce = 6
 func TestWorldsAgree(t *testing.T) {
 	seeds := make(chan uint64)
 	var running sync.WaitGroup
-	var steps atomic.Int64
+	var steps, ops atomic.Int64
 	for range atOnce {
 		running.Go(func() {
 			for seed := range seeds {
 				run := draw(seed)
 				steps.Add(int64(len(run)))
+				for _, step := range run {
+					ops.Add(int64(1 + strings.Count(string(step), "\n")))
+				}
 				agree(t, fmt.Sprintf("seed %d", seed), run)
 			}
 		})
@@ -79,7 +83,7 @@ func TestWorldsAgree(t *testing.T) {
 	}
 	close(seeds)
 	running.Wait()
-	t.Logf("%d runs, %d steps", *runs, steps.Load())
+	t.Logf("%d runs from seed %d, %d steps of %d deeds and ops", *runs, *first, steps.Load(), ops.Load())
 }
 
 // draw makes a run from a seed.
