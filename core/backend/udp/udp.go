@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -102,7 +104,21 @@ func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease
 	})
 	var problems []backend.Problem
 	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers, func(p backend.Problem) { problems = append(problems, p) }) {
+		if intoTunnel(env, p.IP) {
+			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf(
+				"public address %s is inside the network and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
+			continue
+		}
 		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: p.Subnet}, To: p.IP})
 	}
 	return state, problems
+}
+
+// intoTunnel reports whether datagrams to an address would take the route of
+// the network itself: it lies inside, and no route of the underlay is narrower.
+func intoTunnel(env backend.Env, a netip.Addr) bool {
+	network := env.Config.V4.Network
+	return network.Contains(a) && !slices.ContainsFunc(env.Facts.Routes, func(r driver.Route) bool {
+		return r.Dst.Bits() > network.Bits() && r.Dst.Contains(a)
+	})
 }

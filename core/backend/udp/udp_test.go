@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -73,6 +74,21 @@ route 10.5.0.0/16 dev flannel0
 	}
 	if mtu := b.MTU(env); mtu != 1472 {
 		t.Errorf("MTU %d, want 1472", mtu)
+	}
+}
+
+// The route of the whole network must not catch what the tunnel itself sends;
+// a narrower route of the underlay keeps it out.
+func TestPeerInsideTheNetwork(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
+	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("10.240.0.0/16")}}
+	state, problems := b.Render(env, backend.Self{Key: record(t, "10.1.0.0-24", "192.0.2.1", "").Key}, []lease.Lease{
+		record(t, "10.2.0.0-24", "10.240.0.2", ""),
+		record(t, "10.3.0.0-24", "10.250.0.3", ""),
+	})
+	if len(state.Peers) != 1 || len(problems) != 1 || problems[0].String() !=
+		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams to it would come back into the tunnel" {
+		t.Errorf("peers %v, problems %v", state.Peers, problems)
 	}
 }
 
