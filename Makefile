@@ -53,10 +53,10 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node proxy reconcile)
 
 .PHONY: sim
-sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp FAMILY=v4|v6|dual FIREWALL=iptables|nftables REPORT=out.html), or replay one (SEED=8231)
+sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube REPORT=out.html), or replay one (SEED=8231)
 	@counters=$$(mktemp -d); trap 'rm -rf "$$counters"' EXIT; \
 	GOCOVERDIR="$$counters" bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
-		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(REPORT),-report '$(REPORT)'); \
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(REPORT),-report '$(REPORT)'); \
 	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
 
 # With counters of what runs, which cost next to nothing. The command itself

@@ -27,6 +27,7 @@ type invariants struct {
 	networks []netip.Prefix   // every network that a config has ever named
 	overlaps map[pair]overlap // that are going on, and may be excused
 	changes  int              // of records and config
+	podCIDRs map[string]bool  // "NAME CIDRS" that a node object ever had
 }
 
 // pair is two nodes, the one with the lesser name first.
@@ -112,10 +113,14 @@ func (i *invariants) hasAddress(name string, a netip.Addr) bool {
 
 func (i *invariants) wroteConfig(w sim.StoreWrite) {
 	i.bad = true
-	if w.New == nil {
-		return
+	if w.New != nil {
+		i.takeConfig(w.New.Value)
 	}
-	network, err := config.Parse([]byte(w.New.Value))
+}
+
+// takeConfig follows the config that is in force, if it can be.
+func (i *invariants) takeConfig(text string) {
+	network, err := config.Parse([]byte(text))
 	if err != nil {
 		return
 	}

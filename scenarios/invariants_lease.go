@@ -46,6 +46,7 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 	if !holds {
 		return
 	}
+	i.checkAssigned(n, key)
 	h := i.records[key.String()]
 	stale := i.world.storage.Faults().StaleList > 0 // a new process may not be shown what its former one wrote
 	if n.last.IsValid() && n.last != key && !stale && !n.excused && !n.twinned && h != nil && h.addr == n.lastAddr {

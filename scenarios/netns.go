@@ -48,6 +48,9 @@ func bounded(d time.Duration) (context.Context, context.CancelFunc) {
 // NewNetns builds a topology in network namespaces. The program must have
 // begun with [harness.Main] or [harness.Reexec].
 func NewNetns(top Topology, daemon string) (*NetnsWorld, error) {
+	if top.Kube {
+		return nil, fmt.Errorf("topology store=kube: %w", errOnlySim)
+	}
 	ctx, cancel := bounded(4 * stepBound)
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.hasIPv6(), MTU: top.MTU,

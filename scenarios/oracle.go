@@ -137,10 +137,14 @@ func (s *Session) env(name string, network config.Network) backend.Env {
 					Hops: []driver.Hop{{Link: "eth0", Via: underlayAddr(f, s.top.segment(i), routerHost).Addr()}},
 				})
 			ip := s.address(i, f)
+			public, ok := s.published(name, f)
+			if !ok {
+				public = ip
+			}
 			if f == cidr.V4 {
-				env.Uplink.IP, env.Uplink.PublicIP = ip, ip
+				env.Uplink.IP, env.Uplink.PublicIP = ip, public
 			} else {
-				env.Uplink.IPv6, env.Uplink.PublicIPv6 = ip, ip
+				env.Uplink.IPv6, env.Uplink.PublicIPv6 = ip, public
 			}
 		}
 	}

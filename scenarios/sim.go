@@ -29,6 +29,9 @@ type SimWorld struct {
 	storage  *sim.Store
 	nodes    map[string]*simNode
 
+	podCIDR map[string]int // numbers of subnets that nodes were moved to
+	moves   int
+
 	invariants *invariants
 	defects    []Wrap
 }
@@ -54,9 +57,7 @@ func NewSim(top Topology, seed uint64, defects ...Wrap) (*SimWorld, error) {
 			return nil, err
 		}
 	}
-	w.storage = w.World.NewStore(sim.StoreOptions{})
-	w.invariants = w.watch()
-	if err := w.storage.Put("config", top.Config, 0); err != nil {
+	if err := w.newStore(); err != nil {
 		return nil, err
 	}
 	for i, name := range top.nodeNames() {
@@ -254,6 +255,10 @@ func (s simStore) Records() ([]Record, error) {
 	var records []Record
 	snap := s.Snapshot()
 	for _, l := range snap.Leases {
+		if s.Kubernetes() {
+			records = append(records, nodeRecord(l))
+			continue
+		}
 		value, _ := s.Get("subnets/" + l.Key.String())
 		records = append(records, Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(), Created: l.CreateRevision, Modified: l.ModRevision})
 	}

@@ -19,6 +19,7 @@ type Topology struct {
 	Nodes      int
 	Segments   int
 	Config     string // the network config, JSON
+	Kube       bool   // leases are on node objects of Kubernetes
 	Families   []cidr.Family
 	MTU        int           // of the underlay, bytes
 	TTL        time.Duration // of leases; 0: the daemon's default
@@ -33,7 +34,7 @@ type Topology struct {
 
 // parseTopology reads
 //
-//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy]
+//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
 //
 // whose input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -57,10 +58,10 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 		return t, err
 	}
 	store := ""
-	if args.text("store", &store) && store != "users" && store != "proxy" {
-		return t, fmt.Errorf("store=%s: want users or proxy", store)
+	if args.text("store", &store) && store != "users" && store != "proxy" && store != "kube" {
+		return t, fmt.Errorf("store=%s: want users, proxy or kube", store)
 	}
-	t.Users, t.Proxy = store == "users", store == "proxy"
+	t.Users, t.Proxy, t.Kube = store == "users", store == "proxy", store == "kube"
 	if err := args.done(); err != nil {
 		return t, err
 	}

@@ -140,6 +140,9 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	if !own {
 		return errors.New("holds no lease")
 	}
+	if s.top.Kube {
+		newest = 0 // what was changed and changed back while nobody looked is no news
+	}
 	if status.Revision < newest || status.Programmed != status.Revision {
 		return fmt.Errorf("is at revision %d, programmed %d, the store at %d", status.Revision, status.Programmed, newest)
 	}
@@ -174,6 +177,9 @@ func (s *Session) owner(l lease.Lease) string {
 	}
 	for i := range s.top.Nodes {
 		if s.address(i, cidr.FamilyOf(ip)) == ip {
+			return nodeName(i)
+		}
+		if published, ok := s.published(nodeName(i), cidr.FamilyOf(ip)); ok && published == ip {
 			return nodeName(i)
 		}
 	}

@@ -22,8 +22,8 @@ func breakings() map[string]breaking {
 		"cut":  faultParted(Node.Cut, "cut"), "isolate": faultParted(Node.Isolate, "isolate"),
 		"part": faultPart, "wire": faultWire,
 		"kill": faultKill, "suspend": faultSuspend, "clock": faultClock, "file": faultFile, "second": faultSecond,
-		"firewall": faultFirewall,
-		"request":  faultRequest, "token": faultToken, "denied": faultDenied,
+		"firewall": faultFirewall, "node": faultNode,
+		"request": faultRequest, "token": faultToken, "denied": faultDenied,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +31,17 @@ func operations() map[string]operation {
 	}
 }
 
+// kubeOperations are those that make sense with node objects as well.
+var kubeOperations = [...]string{"stop", "start", "compact", "leaderless", "lose-data", "slow", "lossy"}
+
 // store WHAT …: see the functions that operations and simStoreFaults name.
 func (s *Session) store(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	what := a.word("what to do")
 	if do, ok := operations()[what]; ok {
+		if s.top.Kube && !slices.Contains(kubeOperations[:], what) {
+			return "", fmt.Errorf("store %s: there are no such records with store=kube; see fault n1 node", what)
+		}
 		return "", do(s, s.world.Store(), a, d.Input)
 	}
 	do, ok := simStoreFaults()[what]
@@ -146,6 +153,9 @@ func toRecord(do func(st Store, name, input string) error) operation {
 func storeLoseData(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
+	}
+	if w, isSim := s.World().(*SimWorld); isSim && s.top.Kube {
+		return s.lasting("store has no nodes", true, st.LoseData, w.registerNodes)
 	}
 	return s.lasting("store has no config", true, st.LoseData, func() error { return st.Put("config", s.config) })
 }

@@ -59,6 +59,12 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	return up, nil
 }
 
+// overridden reports whether an operator says in the store how peers reach the
+// node. If that cannot be, it is mended there: there is no reason to end.
+func (n *Node) overridden() bool {
+	return !n.assigned().SameAddresses(nil)
+}
+
 // takeAssigned takes the subnet that the store has for us. Without one, the
 // next view is what to wait for.
 func (n *Node) takeAssigned() {

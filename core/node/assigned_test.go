@@ -204,3 +204,26 @@ func TestAssignedStoreWentBack(t *testing.T) {
 		t.Errorf("requests %v, log:\n%s", w.requests[requests:], w.log())
 	}
 }
+
+// An operator's address that cannot be used is waited out, from the start on.
+func TestAssignedAddressThatCannotBe(t *testing.T) {
+	nowhere := lease.ByFamily{V4: netip.MustParseAddr("203.0.113.5")}
+	for name, a := range map[string]lease.Assigned{
+		"on no link":           {Detected: nowhere},
+		"not good for host-gw": {Published: nowhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a.Key = mustKey("10.5.7.0-24")
+			w := newAssignedWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`, a)
+			w.tell()
+			w.pass(time.Hour)
+			if reasons := strings.Join(w.status().Reasons, "; "); w.exit != nil || len(w.requests) != 0 || !strings.Contains(reasons, "203.0.113.5") {
+				t.Fatalf("exit %v, requests %v, reasons %s", w.exit, w.requests, reasons)
+			}
+			w.assigned.Detected, w.assigned.Published = lease.ByFamily{}, lease.ByFamily{}
+			w.tell()
+			w.pass(time.Minute)
+			w.wantReady()
+		})
+	}
+}

@@ -94,7 +94,9 @@ func (n *Node) followUplink() {
 	h.chosen = true
 	up, err := n.selectUplink()
 	if err != nil {
-		if h.uplink.Link == "" {
+		if h.uplink.Link == "" && n.overridden() {
+			n.once(Error, "assignment", err.Error())
+		} else if h.uplink.Link == "" {
 			n.exit(1, err.Error())
 		} else if h.noUplink == nil {
 			n.event(Warning, "uplink-lost", fmt.Sprintf("%v; keeping %s", err, describeUplink(h.uplink)))

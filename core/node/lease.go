@@ -129,7 +129,7 @@ func (n *Node) noticeExpiry() {
 }
 
 func (n *Node) noAttrs(err error) {
-	if n.lease.self.Key.IsValid() {
+	if n.lease.self.Key.IsValid() || n.overridden() {
 		n.lease.trouble = err
 		return
 	}

@@ -66,14 +66,21 @@ func within(key lease.Key, network config.Network) lease.Key {
 	return key
 }
 
-// attrs are what the annotations say.
-func (n *Node) attrs() (lease.Attrs, error) {
+// attrs are what the annotations say of the families that the network has;
+// what they say of another is left over from another config.
+func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
 	for a := range annotations {
 		if len(n.Values[a]) > MaxValue {
 			return lease.Attrs{}, fmt.Errorf("annotation %s is longer than %d bytes", suffixes[a], MaxValue)
 		}
 	}
 	v := n.Values
+	if !network.V4.Enabled() {
+		v[PublicIP], v[BackendData] = "", ""
+	}
+	if !network.V6.Enabled() {
+		v[PublicIPv6], v[BackendV6Data] = "", ""
+	}
 	if v[PublicIP] == "" {
 		v[PublicIP] = "0.0.0.0"
 	}
@@ -111,14 +118,11 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 		return lease.Lease{}, err
 	}
 	l := lease.Lease{Key: key}
-	if l.Attrs, err = n.attrs(); err != nil {
+	if l.Attrs, err = n.attrs(network); err != nil {
 		return l, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	for _, f := range cidr.Families {
 		subnet, ip, whole := key.Of(f), l.Attrs.IP(f), network.Of(f).Network
-		if !whole.IsValid() { // what it says there is left over from another config
-			forget(&l.Attrs, f)
-		}
 		switch {
 		case !subnet.IsValid():
 		case !cidr.Contains(whole, subnet):
@@ -134,11 +138,6 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 		return l, fmt.Errorf("node %s has no public address in the family of its pod CIDR", n.Name)
 	}
 	return l, nil
-}
-
-func forget(a *lease.Attrs, f cidr.Family) {
-	*[2]*netip.Addr{&a.PublicIP, &a.PublicIPv6}[f] = netip.Addr{}
-	*[2]*json.RawMessage{&a.BackendData, &a.BackendV6Data}[f] = nil
 }
 
 // Changes are the annotations to write for the node to say this, by full name;

@@ -22,6 +22,7 @@ type Table struct {
 	network  config.Network
 	nodes    map[string]*entry
 	revision int64 // of the last change that concerns flannel
+	turn     int   // counts what was set
 	view     *view // what follows from nodes; nil: to be made
 	own      own
 }
@@ -30,6 +31,7 @@ type Table struct {
 type entry struct {
 	node     Node
 	seen     int64       // revision of the last thing heard of it
+	turn     int         // when that was, by the table's count; 0: in a listing
 	lease    lease.Lease // good, unless its key is invalid; of an earlier value, if flaw says so
 	flaw     string      // why the present value is no lease
 	modified int64       // revision of the present value
@@ -49,15 +51,17 @@ func NewTable(self string, doc lease.Document, network config.Network) *Table {
 // Set takes a node in as of a revision, and reports whether that is news.
 func (t *Table) Set(n Node, revision int64) bool {
 	old := t.nodes[n.Name]
+	t.turn++
 	if old != nil {
 		if revision <= old.seen {
 			return false // overtaken by the answer to a request of ours
 		}
-		if old.seen = revision; old.node == n {
+		if old.seen, old.turn = revision, t.turn; old.node == n {
 			return false
 		}
 	}
-	t.nodes[n.Name] = t.read(n, revision, old)
+	e := t.read(n, revision, old)
+	t.nodes[n.Name], e.turn = e, t.turn
 	t.changed(max(t.revision, revision))
 	return true
 }
@@ -78,11 +82,12 @@ type Listing struct {
 	table *Table
 	nodes map[string]*entry
 	news  bool
+	since int // the table's turn at the beginning
 }
 
 // List begins a complete reading. The table stays as it is until the end.
 func (t *Table) List() *Listing {
-	return &Listing{table: t, nodes: make(map[string]*entry, len(t.nodes))}
+	return &Listing{table: t, nodes: make(map[string]*entry, len(t.nodes)), since: t.turn}
 }
 
 // Add takes a node of the reading in.
@@ -91,7 +96,7 @@ func (l *Listing) Add(n Node, revision int64) {
 	if old != nil && old.node == n {
 		// Not its revision: that may have begun anew.
 		e := *old
-		e.seen = revision
+		e.seen, e.turn = revision, 0
 		l.nodes[n.Name] = &e
 		return
 	}
@@ -105,8 +110,9 @@ func (l *Listing) End(revision int64) bool {
 	first := t.revision == 0
 	news := first || l.news || len(l.nodes) != len(t.nodes) || revision < t.revision
 	for name, e := range t.nodes {
-		// The answer to a request of ours may be newer than the first part.
-		if now := l.nodes[name]; now != nil && e.seen > now.seen && e.seen <= revision {
+		// The answer to a request of ours may be newer than what was read. What was
+		// known before the reading is not: revisions may have begun anew.
+		if now := l.nodes[name]; now != nil && e.turn > l.since && e.seen > now.seen {
 			l.nodes[name] = e
 		}
 	}

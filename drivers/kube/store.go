@@ -62,18 +62,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, o, set, server), nil
+	s := newStore(ctx, o, set, server)
+	s.start()
+	return s, nil
 }
 
-func open(ctx context.Context, o Options, set setup, api api) *Store {
+func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 	s := &Store{
 		o: o, set: set, api: api, err: errNotYet,
 		changed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+func (s *Store) start() {
 	s.work.Go(s.run)
 	s.work.Go(s.publishCondition)
-	return s
 }
 
 // Close ends everything that the store has started and waits for it.

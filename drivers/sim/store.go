@@ -15,6 +15,7 @@ type StoreOptions struct {
 	Prefix  string        // default /coreos.com/network
 	Latency time.Duration // typical one-way delay between a client and the server; default 1 ms
 	Timeout time.Duration // how long a client waits for an answer; default 5 s
+	Nodes   string        // the network config of a Kubernetes cluster: leases are on node objects; "": they are records
 	Ping    time.Duration // how often a client makes sure that its stream lives; default 5 s
 }
 
@@ -39,6 +40,9 @@ type Store struct {
 	version *storeVersion // what the records say
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
+
+	nodes       *nodeStore // nil: leases are records
+	nodeWritten func(NodeWrite)
 
 	written  func(StoreWrite)
 	writer   string // the client whose request is being served
@@ -69,6 +73,7 @@ func (s *Store) clear() {
 	s.records, s.order, s.ttls = map[string]*storeRecord{}, nil, map[int64]*storeTTL{}
 	s.version = &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: s.revision}}
 	s.former = s.version
+	s.clearNodes()
 }
 
 // Snapshot is the truth: what the store holds now.
@@ -144,6 +149,9 @@ func (s *Store) remove(keys ...string) {
 // clients. Only what lies below the subnets moves a snapshot's revision, and
 // what is neither there nor the config moves nothing.
 func (s *Store) publish(keys ...string) {
+	if s.nodes != nil {
+		return // there is nothing of interest beside the nodes
+	}
 	revision, seen := s.version.snap.Revision, false
 	for _, key := range keys {
 		if strings.HasPrefix(key, s.full("subnets/")) {

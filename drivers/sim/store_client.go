@@ -35,6 +35,7 @@ type StoreClient struct {
 	changed  chan struct{}
 	onChange func()
 
+	nodes nodeClient    // of a store of nodes
 	known *storeVersion // the newest version taken
 	first int64         // the revision of the first one
 
@@ -81,6 +82,8 @@ func (s *Store) Client(name string, opts StoreClientOptions) *StoreClient {
 	c := &StoreClient{store: s, name: name, opts: opts, changed: make(chan struct{}, 1)}
 	c.label = newClientLabels(name + ": store ")
 	c.rng = newClientChances(s.world, "store/"+name+"/")
+	c.nodes = s.newNodeClient(name)
+	c.view.Assigned = c.nodes.assigned
 	c.schedulePing()
 	c.connect()
 	return c
@@ -137,6 +140,9 @@ func (c *StoreClient) call(ctx context.Context, req node.Request) (lease.Grant, 
 	}
 	if !c.reachable() {
 		return lease.Grant{}, storeError(req, errStoreUnreachable)
+	}
+	if c.nodes.table != nil {
+		return c.callNodes(req)
 	}
 	x := exchange{client: c, req: req, began: c.now()}
 	if req.Verb == node.Create {

@@ -59,6 +59,7 @@ func (r *storeRecord) decode(subnets string, old *storeRecord) {
 type storeVersion struct {
 	epoch int
 	snap  *lease.Snapshot
+	nodes []nodeObject        // sorted by name; of a store of nodes
 	past  map[lease.Key]int64 // leases that stand in for a flaw, and the flaw's revision
 }
 

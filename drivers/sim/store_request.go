@@ -25,6 +25,10 @@ type exchange struct {
 // answer, or with an error when none has come in time. A request may be
 // carried out although, or even after, its client was told of a failure.
 func (c *StoreClient) Do(req node.Request, done func(node.Requested)) {
+	if c.nodes.table != nil {
+		c.doNodes(req, done)
+		return
+	}
 	x := c.exchange(req, done)
 	if req.Verb == node.Create {
 		x.grant()

@@ -114,15 +114,20 @@ func (c *StoreClient) take(st *storeStream, seq uint64, v *storeVersion) {
 // accept takes a version over, unless a newer one is known already.
 func (c *StoreClient) accept(v *storeVersion) {
 	if c.known == nil || c.known.epoch != v.epoch {
-		c.first = v.snap.Revision
-	} else if v.snap.Revision < c.known.snap.Revision {
+		c.first, c.nodes.written = v.snap.Revision, 0
+	} else if v.snap.Revision < max(c.known.snap.Revision, c.nodes.written) {
 		return // a stale read: the stream brings the rest
 	}
 	c.known = v
-	c.setView(lease.View{Snapshot: v.seenFrom(c.first), Synced: c.view.Synced, Err: c.view.Err})
+	snap := v.seenFrom(c.first)
+	if c.nodes.table != nil {
+		snap = c.acceptNodes(v)
+	}
+	c.setView(lease.View{Snapshot: snap, Synced: c.view.Synced, Err: c.view.Err})
 }
 
 func (c *StoreClient) setView(v lease.View) {
+	v.Assigned = c.nodes.assigned
 	if v == c.view {
 		return
 	}

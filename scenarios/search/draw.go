@@ -13,6 +13,7 @@ type Options struct {
 	Backend  string // vxlan, host-gw or udp
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
+	Store    string // etcd or kube; etcd if empty
 }
 
 // Draw makes the plan of a seed.
@@ -47,10 +48,11 @@ type shape struct {
 	devices  []string
 	firewall string
 	ttl      time.Duration
+	kube     bool
 }
 
 func (d *drawing) topology(o Options) {
-	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall}
+	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall, kube: o.Store == "kube"}
 	if s.nodes == 0 {
 		s.nodes = 2 + d.rng.IntN(6)
 	}
@@ -93,7 +95,9 @@ func (d *drawing) topology(o Options) {
 	if d.rng.IntN(4) == 0 {
 		line += " blackhole=yes"
 	}
-	if s.family != "v6" && d.rng.IntN(3) == 0 {
+	if s.kube {
+		line += " store=kube"
+	} else if s.family != "v6" && d.rng.IntN(3) == 0 {
 		// Few subnets, so that nodes get in each other's way.
 		bits := 0
 		for 1<<bits < s.nodes+2 {

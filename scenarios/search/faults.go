@@ -17,7 +17,7 @@ type fault struct {
 // faults is the vocabulary that schedules are drawn from.
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{endings(), kernelFaults(), storeFaults(), leaseFaults(), processFaults(), networkFaults(), firewallFaults()} {
+	for _, some := range [][]fault{endings(), kernelFaults(), storeFaults(), notKube(leaseFaults()), processFaults(), networkFaults(), firewallFaults(), nodeFaults()} {
 		all = append(all, some...)
 	}
 	return all

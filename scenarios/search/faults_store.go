@@ -13,8 +13,8 @@ func storeFaults() []fault {
 			return []Step{{Line: "store leaderless for=" + d.within(time.Second, 10*time.Second, time.Minute)}}
 		}},
 		one("compacted", "store compact"),
-		several("compacted-past-watcher", at(0, "fault N cut"), at(0, "store expire P"), at(10*time.Second, "store compact"), at(0, "fault N cut heal")),
-		often(1, one("wiped", "store wipe")),
+		notKube([]fault{several("compacted-past-watcher", at(0, "fault N cut"), at(0, "store expire P"), at(10*time.Second, "store compact"), at(0, "fault N cut heal"))})[0],
+		notKube([]fault{often(1, one("wiped", "store wipe"))})[0],
 		often(1, one("data-lost", "store lose-data")),
 		{name: "answers-slow", weight: 2, draw: func(d *drawing) []Step {
 			return []Step{{Line: "store slow chance=" + d.chance() + " by=" + d.within(100*time.Millisecond, time.Second, 10*time.Second)}}
@@ -43,7 +43,11 @@ func fated(name, fate string) fault {
 	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
 		steps := []Step{at(0, fmt.Sprintf("fault N request %s count=%d", fate, 1+d.rng.IntN(3)))}
 		if d.rng.IntN(2) == 0 {
-			steps = append(steps, at(0, "store expire N"))
+			after := "store expire N"
+			if d.top.kube {
+				after = "fault N node strip"
+			}
+			steps = append(steps, at(0, after))
 		}
 		return d.fillAll(steps)
 	}}

@@ -34,7 +34,6 @@ type Server struct {
 	fail      func(*http.Request) *metav1.Status
 	requests  []string
 	patches   []string
-	lists     map[string][]byte // what is to come of lists, by token
 }
 
 type event struct {

@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&o.Backend, "backend", "", "vxlan, host-gw or udp; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
+	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
@@ -91,7 +92,7 @@ func hunt(ctx context.Context, o options) int {
 	if r := h.Failure(); r != nil {
 		return tell(ctx, o, *r)
 	}
-	coverage(h.Totals())
+	coverage(h.Totals(), o.Options)
 	if ctx.Err() != nil {
 		fmt.Println("interrupted")
 		return 1
@@ -111,12 +112,12 @@ func progress(t search.Totals, of uint64, took time.Duration) {
 
 // coverage prints how often each fault was injected and what the nodes
 // reported, and names what no seed reached.
-func coverage(t search.Totals) {
+func coverage(t search.Totals, o search.Options) {
 	fmt.Println("faults injected:")
 	list(t.Faults)
 	fmt.Println("what nodes reported:")
 	list(t.Events)
-	if missing := t.Unreached(); len(missing) > 0 {
+	if missing := t.Unreached(o); len(missing) > 0 {
 		fmt.Println("never injected:", strings.Join(missing, ", "))
 	}
 }
@@ -177,6 +178,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Backend != "" {
 		cmd += " BACKEND=" + o.Backend
+	}
+	if o.Store != "" {
+		cmd += " STORE=" + o.Store
 	}
 	if o.Family != "" {
 		cmd += " FAMILY=" + o.Family

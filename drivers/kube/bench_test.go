@@ -1,0 +1,320 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
+)
+
+// crowd is how many nodes a large cluster has.
+const crowd = 5000
+
+// asServer makes the test binary the API server of the benchmarks, so that
+// what is measured is the store alone.
+const asServer = "TEST_BINARY_IS_API_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		serveCrowd()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// realistic is a node as kubelets make them: some 15 kB, of which 300 bytes matter.
+func realistic(i int) *corev1.Node {
+	n := &corev1.Node{}
+	n.Name = fmt.Sprintf("ip-10-%d-%d.eu-central-1.compute.internal", i/250, i%250)
+	n.CreationTimestamp = metav1.NewTime(time.Unix(1_700_000_000, 0))
+	a := attrs(i % 250)
+	a.PublicIP = a.PublicIP.Next()
+	n.Annotations = annotationsOf(a)
+	n.Annotations[annotationPrefix+"public-ip"] = fmt.Sprintf("192.168.%d.%d", i/250, i%250)
+	n.Annotations[annotationPrefix+"backend-data"] = fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}`, i/256, i%256)
+	n.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"] = "true"
+	n.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 64+i/256, i%256)
+	n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
+	n.Labels = map[string]string{}
+	for k := range 20 {
+		n.Labels[fmt.Sprintf("topology.kubernetes.io/label-%d", k)] = fmt.Sprintf("value-%d-%d", i%7, k)
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.%d.%d.%d", k, i/250, i%250)})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(fmt.Sprintf("Condition%d", k)), Status: corev1.ConditionFalse,
+			LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: n.CreationTimestamp,
+			Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available, as far as it can tell",
+		})
+	}
+	for k := range 30 {
+		image := fmt.Sprintf("registry.example.com/team-%d/some-application-or-other", k)
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{
+			Names:     []string{image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), image + ":v1.2.3"},
+			SizeBytes: 123_456_789,
+		})
+	}
+	return n
+}
+
+// serveCrowd serves until the process is killed. It prints its address, and
+// does what it is asked under /do/.
+func serveCrowd() {
+	api := kubetest.New()
+	for i := range crowd {
+		api.Put(realistic(i))
+	}
+	if os.Getenv(asServer) == "older" {
+		api.WithoutStreaming()
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	times := 0
+	each := func(change func(i int, n *corev1.Node)) http.HandlerFunc {
+		return func(http.ResponseWriter, *http.Request) {
+			times++
+			for i := range crowd {
+				api.Change(realistic(i).Name, func(n *corev1.Node) { change(i, n) })
+			}
+		}
+	}
+	mux.HandleFunc("/do/roll", each(func(i int, n *corev1.Node) {
+		n.Annotations[annotationPrefix+"backend-data"] = fmt.Sprintf(`{"VNI":1,"VtepMAC":"%02x:d2:32:6f:%02x:%02x"}`, 4*(times%64), i/256, i%256)
+	}))
+	mux.HandleFunc("/do/heartbeat", each(func(_ int, n *corev1.Node) {
+		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[0].LastHeartbeatTime.Add(5 * time.Minute))
+	}))
+	mux.HandleFunc("/do/last", func(http.ResponseWriter, *http.Request) {
+		n := plain("last", "10.99.0.0/24")
+		n.Annotations = annotationsOf(attrs(99))
+		api.Put(n)
+	})
+	fmt.Println(httptest.NewServer(mux).URL)
+	select {}
+}
+
+// crowded starts such a server and returns its address.
+func crowded(b *testing.B, kind string) string {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asServer+"="+kind)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(url)
+}
+
+func ask(b *testing.B, url string) {
+	r, err := http.Get(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Body.Close()
+}
+
+func openCrowd(b *testing.B, url string) *Store {
+	path := filepath.Join(b.TempDir(), "net-conf.json")
+	if err := os.WriteFile(path, []byte(`{"Network":"10.64.0.0/10","Backend":{"Type":"vxlan"}}`), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	s, err := Open(context.Background(), Options{URL: url, Node: realistic(0).Name, ConfigFile: path})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Close)
+	return s
+}
+
+// until waits for changes of the view until it pleases, and counts them.
+func until(s *Store, pleases func() bool) (changes int) {
+	for !pleases() {
+		<-s.Changed()
+		changes++
+	}
+	return changes
+}
+
+// usage is the CPU time of this process so far.
+func usage(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// peak is the largest resident set of this process since the last call.
+func peak(b *testing.B) float64 {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "VmHWM:")
+	kb, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		b.Fatal(err)
+	}
+	return float64(kb) / 1024
+}
+
+// BenchmarkStart is the time from nothing to all leases of 5,000 nodes.
+func BenchmarkStart(b *testing.B) {
+	for _, kind := range []string{"streaming", "older"} {
+		b.Run(kind, func(b *testing.B) {
+			url := crowded(b, kind)
+			peak(b)
+			began := usage(b)
+			for b.Loop() {
+				s := openCrowd(b, url)
+				until(s, func() bool { v := s.View(); return v.Synced && len(v.Snapshot.Leases) == crowd })
+				s.Close()
+			}
+			b.ReportMetric(peak(b), "MB-peak")
+			b.ReportMetric(float64((usage(b)-began).Milliseconds())/float64(b.N), "ms-cpu/op")
+		})
+	}
+}
+
+// BenchmarkRoll is a change of all nodes' annotations, one after the other.
+func BenchmarkRoll(b *testing.B) {
+	url := crowded(b, "streaming")
+	s := openCrowd(b, url)
+	until(s, func() bool { return s.View().Synced })
+	began, wakes := usage(b), 0
+	for b.Loop() {
+		before := lastData(s)
+		ask(b, url+"/do/roll")
+		wakes += until(s, func() bool { return lastData(s) != before })
+	}
+	b.ReportMetric(float64(wakes)/float64(b.N), "wakes/op")
+	b.ReportMetric(float64((usage(b)-began).Microseconds())/float64(b.N*crowd), "us-cpu/node")
+}
+
+// lastData is what the last node publishes.
+func lastData(s *Store) string {
+	for _, l := range s.View().Snapshot.Leases {
+		if l.Key.V4.String() == realistic(crowd-1).Spec.PodCIDR {
+			return string(l.Attrs.BackendData)
+		}
+	}
+	return ""
+}
+
+// BenchmarkHeartbeatsOfAnHour has every node write its status every five
+// minutes, as kubelets do. It may wake nobody.
+func BenchmarkHeartbeatsOfAnHour(b *testing.B) {
+	url := crowded(b, "streaming")
+	s := openCrowd(b, url)
+	until(s, func() bool { return s.View().Synced })
+	drain(s)
+	began, wakes := usage(b), 0
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-s.Changed():
+				wakes++
+			case <-stop:
+				return
+			}
+		}
+	}()
+	for b.Loop() {
+		for range 12 {
+			ask(b, url+"/do/heartbeat")
+		}
+	}
+	ask(b, url+"/do/last") // which is seen after all of them
+	for len(s.View().Snapshot.Leases) == crowd {
+		sleep(context.Background(), time.Millisecond)
+	}
+	close(stop)
+	<-done
+	if wakes > 1 {
+		b.Errorf("%d wakes for heartbeats", wakes-1)
+	}
+	b.ReportMetric(float64((usage(b)-began).Milliseconds())/float64(b.N), "ms-cpu/op")
+}
+
+// BenchmarkDecode compares ways to read a node.
+func BenchmarkDecode(b *testing.B) {
+	names, err := nodelease.ParsePrefix(nodelease.DefaultPrefix)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := realistic(7)
+	n.ResourceVersion, n.UID = "12345", "b0a4c1de-0000-0000-0000-000000000000"
+	proto, err := n.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("slim-protobuf", func(b *testing.B) {
+		b.SetBytes(int64(len(proto)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if it, err := decodeNode(proto, names); err != nil || it.node.PodCIDRs == "" {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("slim-json", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var slim struct {
+				Metadata struct {
+					Name, UID, ResourceVersion string
+					Annotations                map[string]string
+				}
+				Spec struct {
+					PodCIDR  string
+					PodCIDRs []string
+				}
+			}
+			if err := json.Unmarshal(text, &slim); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("whole-protobuf", func(b *testing.B) {
+		b.SetBytes(int64(len(proto)))
+		b.ReportAllocs()
+		for b.Loop() {
+			var whole corev1.Node
+			if err := whole.Unmarshal(proto); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
