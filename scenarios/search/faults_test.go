@@ -14,7 +14,11 @@ func TestEveryFaultCanHappen(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(4) {
 				d := &drawing{rng: rand.New(rand.NewPCG(seed, 1)), plan: Plan{Seed: seed}}
-				d.topology(Options{Nodes: 3, Backend: "vxlan", Firewall: "iptables"})
+				o := Options{Nodes: 3, Backend: "vxlan", Firewall: "iptables"}
+				if f.fits != nil && !f.fits(shape{nodes: 3, devices: []string{"flannel.1"}, firewall: o.Firewall}) {
+					o.Store = "kube"
+				}
+				d.topology(o)
 				p := d.plan
 				p.Steps = []Step{{Line: "start all"}, {Line: "settle"}}
 				p.Steps = append(p.Steps, f.draw(d)...)
