@@ -123,6 +123,7 @@ func (w *world) subnetFile() []byte {
 func (w *world) perform(r Ready) (in Input, any bool) {
 	if r.Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
+		have.Running = w.host.Running // which is in no dump
 		facts := driver.Facts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
 		in.Looked, any = &Looked{Facts: facts, Have: have, SubnetFile: w.subnetFile(), Err: err}, true
 	}

@@ -30,6 +30,7 @@ func TestSeeds(t *testing.T) {
 		"host-gw": {Backend: "host-gw", Family: "v4"},
 		"dual":    {Backend: "vxlan", Family: "dual"},
 		"walled":  {Firewall: "iptables"},
+		"udp":     {Backend: "udp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Hunt{First: 1, Count: seeds(t), Options: o}
