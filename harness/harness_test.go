@@ -48,7 +48,7 @@ func stub() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	flags := flag.NewFlagSet(stubName, flag.ContinueOnError)
-	for _, name := range []string{"etcd-endpoints", "etcd-prefix", "state-file", "healthz-ip", "subnet-lease-ttl"} {
+	for _, name := range []string{"etcd-endpoints", "etcd-prefix", "state-file", "healthz-ip", "subnet-lease-ttl", "iptables-forward-rules"} {
 		flags.String(name, "", "")
 	}
 	subnetFile, port := flags.String("subnet-file", "", ""), flags.Int("healthz-port", 0, "")
