@@ -16,9 +16,12 @@ type watchedWall struct {
 
 // Apply looks at the packet filter as it is just before and after.
 func (w watchedWall) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	before := w.n.masquerades()
+	before, _ := w.n.masquerades()
 	errs := w.Firewall.Apply(ctx, ops)
-	after := w.n.masquerades()
+	after, err := w.n.masquerades()
+	if err != nil {
+		return errs // a fault that lets looks fail blinds this one as well
+	}
 	for _, f := range cidr.Families {
 		if before[f] && !after[f] && w.n.world.top.walled() {
 			w.n.all.broken("masquerade-stays", "%s did %q, and now nothing masquerades %s", w.n.name, texts(ops), f)
@@ -29,15 +32,15 @@ func (w watchedWall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 // masquerades reports for which families connections to the outside leave
 // under the host's name, by whichever chain.
-func (n *watched) masquerades() (by [2]bool) {
+func (n *watched) masquerades() (by [2]bool, err error) {
 	_, have, err := n.Rules()
 	if err != nil {
-		return by
+		return by, err
 	}
 	for k, c := range have.Chains {
 		if k.Hook == dataplane.Postrouting && c.Jump != dataplane.Missing && c.Rules != "" {
 			by[k.Family] = true
 		}
 	}
-	return by
+	return by, nil
 }

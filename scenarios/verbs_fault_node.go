@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
@@ -89,10 +90,19 @@ func (s *Session) overwrite(w *SimWorld, name string, n Node, text string) error
 	}
 	alias := dataplane.Addr{Link: "eth0", Prefix: netip.PrefixFrom(ip, bits)}
 	return s.lasting("the public address of "+name, true, func() error {
-		return errors.Join(n.Add(alias), annotate(text))
+		return errors.Join(unless(driver.ErrExists, n.Add(alias)), annotate(text))
 	}, func() error {
-		return errors.Join(annotate(""), n.Remove(alias))
+		// An IPv6 address may have gone with its link.
+		return errors.Join(annotate(""), unless(driver.ErrNotFound, n.Remove(alias)))
 	})
+}
+
+// unless returns an error that is not the one expected.
+func unless(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
 }
 
 // published is what an operator has annotated as a node's address, if anything.
