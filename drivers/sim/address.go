@@ -151,7 +151,7 @@ func (l *link) refresh(a netip.Addr) {
 // gateway, whoever made it.
 func (l *link) prefixRoute(p netip.Prefix) *route {
 	f := cidr.FamilyOf(p.Addr())
-	for _, r := range l.stack.fibs[f].byDst[p.Masked()] {
+	for _, r := range l.stack.fibs[f].at(p.Masked()) {
 		asMade := r.proto == dataplane.ProtocolKernel && r.scope == dataplane.ScopeLink && r.src == p.Addr()
 		if r.link == l && !r.via.IsValid() && (f == cidr.V6 || asMade) {
 			return r
@@ -173,7 +173,7 @@ func (l *link) connectAddr(p netip.Prefix) {
 	} else {
 		r.metric = metricConnected6
 	}
-	if slices.ContainsFunc(l.stack.fibs[f].byDst[r.dst], func(o *route) bool { return o.same(r) }) {
+	if slices.ContainsFunc(l.stack.fibs[f].at(r.dst), func(o *route) bool { return o.same(r) }) {
 		return
 	}
 	_ = l.stack.fibs[f].add(r, false) // fails only for the only one

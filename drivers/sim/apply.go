@@ -65,17 +65,17 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.IP) == cidr.V6 && (!l.has6 || l.disabled6()) {
 		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
 	}
-	_, there := l.neighs[o.IP]
+	_, there := l.neighs.get(o.IP)
 	switch {
 	case verb == dataplane.Delete && !there:
 		return driver.ErrNotFound
 	case verb == dataplane.Delete:
-		delete(l.neighs, o.IP)
+		l.neighs.delete(o.IP)
 		return nil
 	case verb == dataplane.Create && there:
 		return driver.ErrExists
 	}
-	l.neighs[o.IP] = neigh{o.MAC, true}
+	l.neighs.set(o.IP, neigh{o.MAC, true})
 	return nil
 }
 
@@ -90,22 +90,22 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.outer {
 		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
 	}
-	have, there := l.fdb[o.MAC]
+	have, there := l.fdb.get(o.MAC)
 	switch {
 	case verb == dataplane.Replace && !validMAC(o.MAC):
 		if there { // an entry that was learnt is kept all the same
-			l.fdb[o.MAC] = fdbEntry{have.dst, true}
+			l.fdb.set(o.MAC, fdbEntry{have.dst, true})
 		}
 		return fmt.Errorf("entries for all frames or a group's are added, not replaced: %w", driver.ErrUnsupported)
 	case verb == dataplane.Delete && !there:
 		return driver.ErrNotFound
 	case verb == dataplane.Delete:
-		delete(l.fdb, o.MAC)
+		l.fdb.delete(o.MAC)
 		return nil
 	case verb == dataplane.Create && there:
 		return driver.ErrExists
 	}
-	l.fdb[o.MAC] = fdbEntry{o.Dst, true}
+	l.fdb.set(o.MAC, fdbEntry{o.Dst, true})
 	return nil
 }
 

@@ -88,7 +88,7 @@ func (s *stack) stillFacts(facts driver.Facts, changed *dataplane.Keys) bool {
 	}
 	for k := range changed.Routes {
 		was := slices.ContainsFunc(facts.Routes, func(r driver.Route) bool { return r.Dst == k.Dst })
-		if was || slices.ContainsFunc(s.fibs[cidr.FamilyOf(k.Dst.Addr())].byDst[k.Dst], (*route).underlay) {
+		if was || slices.ContainsFunc(s.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst), (*route).underlay) {
 			return false
 		}
 	}
@@ -150,7 +150,7 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 	changed := d.h.journal.since(extent.Known, d.h.changed)
 	peers := changed.Len()
 	if changed == nil {
-		peers = len(s.fibs[cidr.V4].byDst) + len(s.fibs[cidr.V6].byDst)
+		peers = s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len()
 	}
 	state := dataplane.NewState(peers)
 	state.Generation, state.Changed = d.h.changed, changed
@@ -192,28 +192,32 @@ func (s *stack) observeAll(state *dataplane.State, extent dataplane.Extent) {
 		if l == nil {
 			continue
 		}
-		for ip := range l.neighs {
-			l.observeNeigh(state, ip)
+		for ip, n := range l.neighs.all {
+			l.observeNeigh(state, ip, n)
 		}
-		for mac := range l.fdb {
-			l.observeFDB(state, mac)
+		for mac, e := range l.fdb.all {
+			l.observeFDB(state, mac, e)
 		}
 	}
 	for _, f := range cidr.Families {
-		for dst := range s.fibs[f].byDst {
+		for dst := range s.fibs[f].lists {
 			s.fibs[f].observeAt(state, dst, extent)
+		}
+		for _, number := range s.fibs[f].plain {
+			r := s.fibs[f].open(number)
+			r.observe(state, extent)
 		}
 	}
 }
 
-func (l *link) observeNeigh(state *dataplane.State, ip netip.Addr) {
-	if n, ok := l.neighs[ip]; ok && n.permanent {
+func (l *link) observeNeigh(state *dataplane.State, ip netip.Addr, n neigh) {
+	if n.permanent {
 		state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
 	}
 }
 
-func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC) {
-	if e, ok := l.fdb[mac]; ok && e.permanent {
+func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC, e fdbEntry) {
+	if e.permanent {
 		state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
 	}
 }
@@ -222,15 +226,19 @@ func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC) {
 // one key the one that the kernel would use first. One outside the extent hides
 // none inside.
 func (f *fib) observeAt(state *dataplane.State, dst netip.Prefix, extent dataplane.Extent) {
-	inside := within(dst, extent.Networks)
-	for _, r := range f.byDst[dst] {
-		if !inside && r.proto != dataplane.Protocol && !r.leavesBy(extent.Links) {
-			continue
-		}
-		v := r.value()
-		if _, second := state.Routes[v.RouteKey]; !second {
-			state.AddRoute(v)
-		}
+	for _, r := range f.at(dst) {
+		r.observe(state, extent)
+	}
+}
+
+// observe adds the route if it is within the extent and the first of its key.
+func (r *route) observe(state *dataplane.State, extent dataplane.Extent) {
+	if r.proto != dataplane.Protocol && !within(r.dst, extent.Networks) && !r.leavesBy(extent.Links) {
+		return
+	}
+	v := r.value()
+	if _, second := state.Routes[v.RouteKey]; !second {
+		state.AddRoute(v)
 	}
 }
 

@@ -126,12 +126,12 @@ func (h *Host) FlushRoutes(name string) error {
 
 // FlushNeigh deletes all neighbours of a link.
 func (h *Host) FlushNeigh(name string) error {
-	return h.onLink(name, func(l *link) error { clear(l.neighs); return nil }, "flush neighbours")
+	return h.onLink(name, func(l *link) error { l.neighs.clear(); return nil }, "flush neighbours")
 }
 
 // FlushFDB deletes all forwarding entries of a vxlan link.
 func (h *Host) FlushFDB(name string) error {
-	return h.onLink(name, func(l *link) error { clear(l.fdb); return nil }, "flush fdb")
+	return h.onLink(name, func(l *link) error { l.fdb.clear(); return nil }, "flush fdb")
 }
 
 // RouteAdd adds a route of anybody's.
@@ -168,7 +168,7 @@ func (h *Host) Add(o dataplane.Object) error {
 func (h *Host) Remove(o dataplane.Object) error {
 	if e, ok := o.(dataplane.FDBEntry); ok {
 		if l := h.stack.link(e.Link); l != nil {
-			if have, there := l.fdb[e.MAC]; there && have.dst != e.Dst {
+			if have, there := l.fdb.get(e.MAC); there && have.dst != e.Dst {
 				return h.deed(nil, "delete %s", o)
 			}
 		}
@@ -185,9 +185,9 @@ func (h *Host) Learn(o dataplane.Object) error {
 		}
 		switch o := o.(type) {
 		case dataplane.Neigh:
-			h.stack.link(o.Link).neighs[o.IP] = neigh{o.MAC, false}
+			h.stack.link(o.Link).neighs.set(o.IP, neigh{o.MAC, false})
 		case dataplane.FDBEntry:
-			h.stack.link(o.Link).fdb[o.MAC] = fdbEntry{o.Dst, false}
+			h.stack.link(o.Link).fdb.set(o.MAC, fdbEntry{o.Dst, false})
 		default:
 			panic(fmt.Sprintf("sim: the kernel learns no %T", o))
 		}

@@ -115,17 +115,21 @@ func (r *route) take(hops []hop) {
 // fib is the main table of one family: longest prefix first, then lowest
 // metric, then the order in which routes were added.
 type fib struct {
+	stack  *stack
 	family cidr.Family
-	byDst  map[netip.Prefix][]*route
-	ofLen  [129]int // how many destinations have that prefix length
+	lists  map[netip.Prefix][]*route
+	plain  map[uint32]uint32 // destinations with nothing but one plain route; see [plainRoute]
+	ofLen  [129]int          // how many destinations have that prefix length
 }
 
-func newFIB(f cidr.Family) fib { return fib{family: f, byDst: map[netip.Prefix][]*route{}} }
+func newFIB(s *stack, f cidr.Family) fib {
+	return fib{stack: s, family: f, lists: map[netip.Prefix][]*route{}, plain: map[uint32]uint32{}}
+}
 
 // add puts a route behind those of its metric. It refuses if there is one and
 // the caller asked for the only one, or if the very route is there.
 func (f *fib) add(r *route, only bool) error {
-	list := f.byDst[r.dst]
+	list := f.at(r.dst)
 	taken := func(o *route) bool { return o.metric == r.metric && (only || o.twin(r)) }
 	if slices.ContainsFunc(list, taken) {
 		return driver.ErrExists
@@ -134,10 +138,7 @@ func (f *fib) add(r *route, only bool) error {
 	for at < len(list) && list[at].metric <= r.metric {
 		at++
 	}
-	if len(list) == 0 {
-		f.ofLen[r.dst.Bits()]++
-	}
-	f.byDst[r.dst] = slices.Insert(list, at, r)
+	f.set(r.dst, slices.Insert(list, at, r))
 	return nil
 }
 
@@ -146,7 +147,7 @@ func (f *fib) add(r *route, only bool) error {
 // it may have stood. With IPv6 it is the first that is of its kind, with a
 // gateway or without, and only in want of that the first.
 func (f *fib) replace(r *route) error {
-	list := f.byDst[r.dst]
+	list := f.at(r.dst)
 	at := slices.IndexFunc(list, func(o *route) bool {
 		return o.metric == r.metric && (f.family == cidr.V4 || o.via.IsValid() == r.via.IsValid())
 	})
@@ -158,34 +159,36 @@ func (f *fib) replace(r *route) error {
 	}
 	list[at] = r
 	if f.family == cidr.V4 {
-		f.removeAt(r.dst, func(o *route) bool { return o != r && o.same(r) })
+		list = slices.DeleteFunc(list, func(o *route) bool { return o != r && o.same(r) })
 	}
+	f.set(r.dst, list)
 	return nil
 }
 
 // delete removes the very route given.
 func (f *fib) delete(want dataplane.Route) error {
-	list := f.byDst[want.Dst]
+	list := f.at(want.Dst)
 	at := slices.IndexFunc(list, func(r *route) bool { return r.value() == want })
 	if at < 0 {
 		return driver.ErrNotFound
 	}
-	r := list[at]
-	f.removeAt(want.Dst, func(o *route) bool { return o == r })
+	f.set(want.Dst, slices.Delete(list, at, at+1))
 	return nil
 }
 
 // appendHop makes a route a further path of the first of its metric that can
 // have several, as the kernel does for IPv6, and reports whether there is one.
 func (f *fib) appendHop(r *route) bool {
-	for _, o := range f.byDst[r.dst] {
+	list := f.at(r.dst)
+	for _, o := range list {
 		if o.metric == r.metric && o.twin(r) {
 			return false // to be refused
 		}
 	}
-	for _, o := range f.byDst[r.dst] {
+	for _, o := range list {
 		if o.metric == r.metric && o.via.IsValid() && r.via.IsValid() {
 			o.take(slices.Concat(o.hops(), r.hops()))
+			f.set(r.dst, list)
 			return true
 		}
 	}
@@ -194,40 +197,36 @@ func (f *fib) appendHop(r *route) bool {
 
 // remove deletes the routes that match.
 func (f *fib) remove(match func(*route) bool) {
-	for dst := range f.byDst {
+	for _, dst := range slices.Collect(f.dsts) {
 		f.removeAt(dst, match)
 	}
 }
 
 // removeAt deletes the routes to one destination that match.
 func (f *fib) removeAt(dst netip.Prefix, match func(*route) bool) {
-	list := f.byDst[dst]
-	if len(list) == 0 {
-		return
-	}
-	if list = slices.DeleteFunc(list, match); len(list) > 0 {
-		f.byDst[dst] = list
-		return
-	}
-	delete(f.byDst, dst)
-	f.ofLen[dst.Bits()]--
+	f.set(dst, slices.DeleteFunc(f.at(dst), match))
 }
 
 // lookup returns the route for a destination, or nil.
 func (f *fib) lookup(dst netip.Addr) *route {
 	for bits := f.family.Bits(); bits >= 0; bits-- {
-		if f.ofLen[bits] == 0 {
-			continue
-		}
-		p, err := dst.Prefix(bits)
-		if err != nil {
-			continue
-		}
-		if list := f.byDst[p]; len(list) > 0 {
+		if list := f.covering(dst, bits); len(list) > 0 {
 			return list[0]
 		}
 	}
 	return nil
+}
+
+// covering lists the routes to the prefix of that length around an address.
+func (f *fib) covering(a netip.Addr, bits int) []*route {
+	if f.ofLen[bits] == 0 {
+		return nil
+	}
+	p, err := a.Prefix(bits)
+	if err != nil {
+		return nil
+	}
+	return f.at(p)
 }
 
 // bars reports whether a route to an IPv6 gateway keeps it from being on-link
@@ -243,7 +242,7 @@ func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
 	if best == nil {
 		return nil
 	}
-	for _, r := range f.byDst[best.dst] {
+	for _, r := range f.at(best.dst) {
 		if r.metric == best.metric && r.link == via {
 			return r
 		}
@@ -256,14 +255,7 @@ func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
 // alone, IPv6 takes the first that matches.
 func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
 	for bits := f.family.Bits(); bits >= 0; bits-- {
-		if f.ofLen[bits] == 0 {
-			continue
-		}
-		p, err := gateway.Prefix(bits)
-		if err != nil {
-			continue
-		}
-		for _, r := range f.byDst[p] {
+		for _, r := range f.covering(gateway, bits) {
 			switch {
 			case want != nil && r.link != want:
 			case f.family == cidr.V4 && r.scope != dataplane.ScopeLink:
@@ -291,15 +283,15 @@ func (f *fib) list(match func(*route) bool) []*route {
 		return cmp.Compare(b.Bits(), a.Bits())
 	}
 	var dsts []netip.Prefix
-	for dst, list := range f.byDst {
-		if slices.ContainsFunc(list, match) {
+	for dst := range f.dsts {
+		if slices.ContainsFunc(f.at(dst), match) {
 			dsts = append(dsts, dst)
 		}
 	}
 	slices.SortFunc(dsts, order)
 	var out []*route
 	for _, dst := range dsts {
-		for _, r := range f.byDst[dst] {
+		for _, r := range f.at(dst) {
 			if match(r) {
 				out = append(out, r)
 			}

@@ -69,12 +69,16 @@ func (j *journal) since(known, now uint64) *dataplane.Keys {
 func (s *stack) observeOnly(state *dataplane.State, extent dataplane.Extent, keys *dataplane.Keys) {
 	for k := range keys.Neighs {
 		if l := s.link(k.Link); l != nil && slices.Contains(extent.Links, k.Link) {
-			l.observeNeigh(state, k.IP)
+			if n, ok := l.neighs.get(k.IP); ok {
+				l.observeNeigh(state, k.IP, n)
+			}
 		}
 	}
 	for k := range keys.FDB {
 		if l := s.link(k.Link); l != nil && slices.Contains(extent.Links, k.Link) {
-			l.observeFDB(state, k.MAC)
+			if e, ok := l.fdb.get(k.MAC); ok {
+				l.observeFDB(state, k.MAC, e)
+			}
 		}
 	}
 	for k := range keys.Routes {

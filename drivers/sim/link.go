@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -32,7 +31,7 @@ const minMTU6 = 1280
 type link struct {
 	stack   *stack
 	name    string
-	index   int
+	index   int // which stays as long as there are routes over the link
 	kind    kind
 	mtu     int
 	mac     dataplane.MAC
@@ -41,26 +40,14 @@ type link struct {
 	has6    bool         // the kernel keeps IPv6 state for the link at all
 	ready6  bool         // IPv6 was started since the link came up
 	addrs   [2][]address // in the kernel's order
-	neighs  map[netip.Addr]neigh
+	neighs  neighs
 
 	wire  *Wire // ethernet and bridge
 	queue *path // who has a tun link open
 
 	vxlan dataplane.VXLAN
 	outer cidr.Family // of a vxlan link's packets, whatever becomes of its local address
-	fdb   map[dataplane.MAC]fdbEntry
-}
-
-// neigh is a neighbour's link address, set for good or learnt.
-type neigh struct {
-	mac       dataplane.MAC
-	permanent bool
-}
-
-// fdbEntry says behind which host a MAC is, set for good or learnt.
-type fdbEntry struct {
-	dst       netip.Addr
-	permanent bool
+	fdb   fdb
 }
 
 // address is one of a link's. A secondary IPv4 address shares the subnet of
@@ -91,7 +78,7 @@ func (l *link) setUp(up bool) {
 	}
 	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V4)
-	maps.DeleteFunc(l.fdb, func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })
+	l.fdb.remove(func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })
 	keep := isOn(l.stack.setting(l, cidr.V6, "keep_addr_on_down")) || isOn(l.stack.sysctls[sysctlKeep6])
 	l.stop6(keep, (*route).sleep)
 }
@@ -107,7 +94,7 @@ func (l *link) setCarrier(on bool) {
 	case on:
 		l.start6()
 	case l.up:
-		maps.DeleteFunc(l.neighs, func(_ netip.Addr, n neigh) bool { return !n.permanent })
+		l.neighs.remove(func(_ netip.Addr, n neigh) bool { return !n.permanent })
 	}
 }
 
@@ -115,7 +102,7 @@ func (l *link) setCarrier(on bool) {
 // permanent ones too, even if it had the address before.
 func (l *link) setMAC(mac dataplane.MAC) {
 	l.mac = mac
-	clear(l.neighs)
+	l.neighs.clear()
 }
 
 // setMTU changes the MTU; IPv6 comes and goes with the least it needs.
@@ -143,7 +130,7 @@ func (l *link) start6() {
 	local := netip.PrefixFrom(linkLocal(l.mac), 64)
 	l.insertAddr(local)
 	l.connectAddr(local)
-	for _, routes := range l.stack.fibs[cidr.V6].byDst {
+	for _, routes := range l.stack.fibs[cidr.V6].lists {
 		for _, r := range routes {
 			r.wake(l)
 		}
@@ -165,9 +152,5 @@ func (l *link) stop6(keepAddrs bool, without func(*route, *link) bool) {
 }
 
 func (l *link) dropNeighs(f cidr.Family) {
-	for ip := range l.neighs {
-		if cidr.FamilyOf(ip) == f {
-			delete(l.neighs, ip)
-		}
-	}
+	l.neighs.remove(func(ip netip.Addr, _ neigh) bool { return cidr.FamilyOf(ip) == f })
 }

@@ -108,7 +108,7 @@ func (c *StoreClient) Overwrite(req node.Request, done func(node.Requested)) {
 
 // Route is what the main table holds under a key; of several, the first.
 func (h *Host) Route(k dataplane.RouteKey) (dataplane.Route, bool) {
-	for _, r := range h.stack.fibs[cidr.FamilyOf(k.Dst.Addr())].byDst[k.Dst] {
+	for _, r := range h.stack.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst) {
 		if v := r.value(); v.RouteKey == k {
 			return v, true
 		}

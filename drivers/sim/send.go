@@ -151,7 +151,7 @@ func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
 // resolve finds a neighbour's link address. A vxlan link has nobody to ask:
 // what is not in its table is missing.
 func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
-	if n, ok := l.neighs[ip]; ok {
+	if n, ok := l.neighs.get(ip); ok {
 		return n.mac, ""
 	}
 	switch {

@@ -32,10 +32,12 @@ func newStack(w *World, name string) *stack {
 		world:   w,
 		name:    name,
 		local:   map[netip.Addr][]*link{},
-		fibs:    [2]fib{newFIB(cidr.V4), newFIB(cidr.V6)},
 		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", sysctlKeep6: "0", sysctlRPFilter: "0"},
 		pmtu:    map[netip.Addr]pathMTU{},
 		parts:   map[fragKey]*reassembly{},
+	}
+	for _, f := range cidr.Families {
+		s.fibs[f] = newFIB(s, f)
 	}
 	lo := s.addLink("lo", loopback, 65536, dataplane.MAC{})
 	lo.insertAddr(netip.MustParsePrefix("127.0.0.1/8"))
@@ -52,8 +54,8 @@ func (s *stack) addLink(name string, k kind, mtu int, mac dataplane.MAC) *link {
 	}
 	l := &link{
 		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: k != tun, has6: mtu >= minMTU6,
-		neighs: map[netip.Addr]neigh{},
-		fdb:    map[dataplane.MAC]fdbEntry{},
+		neighs: newNeighs(s.world.values),
+		fdb:    newFDB(s.world.values),
 	}
 	s.links = append(s.links, l)
 	s.makeSysctls4(name)
@@ -73,6 +75,16 @@ func (s *stack) randomMAC() dataplane.MAC {
 func (s *stack) link(name string) *link {
 	for _, l := range s.links {
 		if l.name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// linkAt returns the device of that index, or nil.
+func (s *stack) linkAt(index int) *link {
+	for _, l := range s.links {
+		if l.index == index {
 			return l
 		}
 	}

@@ -18,9 +18,9 @@ func (l *link) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropMalformed, err.Error())
 		return
 	}
-	entry, ok := l.fdb[head.dst]
+	entry, ok := l.fdb.get(head.dst)
 	if !ok {
-		entry, ok = l.fdb[dataplane.MAC{}] // who gets what nobody has
+		entry, ok = l.fdb.get(dataplane.MAC{}) // who gets what nobody has
 	}
 	if !ok {
 		s.drop(p, DropFDBMissing, head.dst.String()+" dev "+l.name)
@@ -83,10 +83,10 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 // learn notes behind which host a MAC is, and reports whether that may be: a
 // permanent entry for another host wins over what arrives.
 func (l *link) learn(mac dataplane.MAC, from netip.Addr) bool {
-	e, ok := l.fdb[mac]
+	e, ok := l.fdb.get(mac)
 	if ok && e.permanent {
 		return e.dst == from
 	}
-	l.fdb[mac] = fdbEntry{from, false}
+	l.fdb.set(mac, fdbEntry{from, false})
 	return true
 }

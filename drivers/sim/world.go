@@ -29,6 +29,7 @@ type World struct {
 
 	hosts    []*Host // in the order of creation
 	sharing  backend.Sharing
+	values   *values
 	segments []*Segment
 	probeID  uint16
 }
@@ -43,9 +44,10 @@ type invariant struct {
 // follows from the seed.
 func NewWorld(seed uint64) *World {
 	return &World{
-		seed:  seed,
-		rands: map[string]*rand.Rand{},
-		trace: newTrace(),
+		seed:   seed,
+		rands:  map[string]*rand.Rand{},
+		trace:  newTrace(),
+		values: newValues(),
 	}
 }
 
