@@ -24,23 +24,33 @@ type journalEntry struct {
 }
 
 // note takes a plan that was applied to a host of one generation and made it
-// another.
+// another. To make room it forgets the oldest plans.
 func (j *journal) note(before, after uint64, ops []dataplane.Op) {
 	if j.to != before {
 		*j = journal{from: before, entries: j.entries[:0]}
 	}
 	j.to = after
-	for _, op := range ops {
-		switch op.Object.(type) {
-		case dataplane.Route, dataplane.Neigh, dataplane.FDBEntry:
-			if len(j.entries) < journalled {
-				j.entries = append(j.entries, journalEntry{before, op.Object})
-				continue
-			}
-		}
+	if len(ops) > journalled || slices.ContainsFunc(ops, unjournalled) {
 		*j = journal{from: after, to: after, entries: j.entries[:0]}
 		return
 	}
+	for _, op := range ops {
+		j.entries = append(j.entries, journalEntry{before, op.Object})
+	}
+	if over := len(j.entries) - journalled; over > 0 {
+		oldest := j.entries[over-1].after
+		j.entries = slices.DeleteFunc(j.entries, func(e journalEntry) bool { return e.after <= oldest })
+		j.from = oldest + 1
+	}
+}
+
+// unjournalled reports whether an op may change more than the object it names.
+func unjournalled(op dataplane.Op) bool {
+	switch op.Object.(type) {
+	case dataplane.Route, dataplane.Neigh, dataplane.FDBEntry:
+		return false
+	}
+	return true
 }
 
 // since names what may have changed since a generation; nil: perhaps anything.
