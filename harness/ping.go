@@ -23,6 +23,7 @@ var (
 	ErrNoReply     = errors.New("no reply")
 	ErrTooBig      = errors.New("packet too big")
 	ErrUnreachable = errors.New("destination unreachable")
+	ErrExpired     = errors.New("time to live exceeded")
 )
 
 // PingOptions say what echo requests to send.
@@ -30,6 +31,7 @@ type PingOptions struct {
 	Source  netip.Addr    // of the host; zero: what the kernel chooses
 	Size    int           // of the whole IP packet, in bytes; 0 is 84
 	DF      bool          // do not fragment, and believe no learnt path MTU
+	TTL     int           // hops; 0 is the kernel's default
 	Count   int           // how many, all of which have to be answered; 0 is 1
 	Timeout time.Duration // for each reply; 0 is 3s, since a neighbour is asked once a second
 }
@@ -54,7 +56,7 @@ func icmpKinds(f cidr.Family) icmpKind {
 func ipHeader(f cidr.Family) int { return [2]int{20, 40}[f] }
 
 // Ping sends echo requests and waits for the reply to each. Its error wraps
-// ErrNoReply, ErrTooBig or ErrUnreachable if it is the network's.
+// ErrNoReply, ErrTooBig, ErrUnreachable or ErrExpired if it is the network's.
 func (h *Host) Ping(ctx context.Context, dst netip.Addr, o PingOptions) (PingResult, error) {
 	var result PingResult
 	if o.Size == 0 {
@@ -119,8 +121,21 @@ func (h *Host) newPinger(dst netip.Addr, o PingOptions) (*pinger, error) {
 		if err := setFragmenting(p.conn, f, o.DF); err != nil {
 			return errors.Join(err, p.conn.Close())
 		}
+		if o.TTL == 0 {
+			return nil
+		}
+		if err := setTTL(p.conn, f, o.TTL); err != nil {
+			return errors.Join(fmt.Errorf("set the TTL: %w", err), p.conn.Close())
+		}
 		return nil
 	})
+}
+
+func setTTL(conn *icmp.PacketConn, f cidr.Family, ttl int) error {
+	if f == cidr.V4 {
+		return conn.IPv4PacketConn().SetTTL(ttl)
+	}
+	return conn.IPv6PacketConn().SetHopLimit(ttl)
 }
 
 // setFragmenting says whether the kernel may fragment what it sends. With df
@@ -216,6 +231,10 @@ func (p *pinger) await(seq int) error {
 				return fmt.Errorf("%w, says %s", ErrTooBig, from)
 			}
 			return fmt.Errorf("%w, says %s (code %d)", ErrUnreachable, from, m.Code)
+		case *icmp.TimeExceeded:
+			if p.quotes(body.Data, seq) {
+				return fmt.Errorf("%w, says %s", ErrExpired, from)
+			}
 		case *icmp.PacketTooBig:
 			if p.quotes(body.Data, seq) {
 				return fmt.Errorf("%w, says %s, at most %d", ErrTooBig, from, body.MTU)

@@ -62,10 +62,9 @@ func (s *Session) rulesShort(n Node, network config.Network, own lease.Key) ([]d
 
 // pingPlaces pings between pods, hosts and the host outside. Who is outside
 // reaches the overlay by the node that via names, by default that of the pod.
-func (s *Session) pingPlaces(from, to, via string, underlay bool, f cidr.Family) (PingResult, error) {
-	o := PingOptions{Family: f}
+func (s *Session) pingPlaces(from, to, via string, underlay bool, o PingOptions) (PingResult, error) {
 	if i := s.nodeIndex(from); underlay && i >= 0 {
-		o.Source = s.address(i, f)
+		o.Source = s.address(i, o.Family)
 	}
 	if from != outsideName && to != outsideName {
 		return s.world.Ping(from, to, o)
@@ -129,7 +128,7 @@ func (s *Session) pingAllOutside() (string, error) {
 	var bad []string
 	for _, node := range s.running() {
 		for _, f := range s.top.Families {
-			r, err := s.pingPlaces(node+".pod", outsideName, "", false, f)
+			r, err := s.pingPlaces(node+".pod", outsideName, "", false, PingOptions{Family: f})
 			if err != nil {
 				return "", err
 			}

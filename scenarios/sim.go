@@ -178,13 +178,13 @@ func (w *SimWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
 	if err != nil {
 		return PingResult{}, err
 	}
-	opts := sim.PingOptions{Src: o.Source, DF: o.DF}
+	opts := sim.PingOptions{Src: o.Source, DF: o.DF, TTL: uint8(o.TTL)}
 	if o.Size > 0 {
 		opts.Size = o.Size - headerSize(o.Family)
 	}
 	p := a.ping(b.addrs[o.Family], opts)
 	w.World.RunUntil(p.Done, time.Minute)
-	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop)}
+	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop), Expired: p.Drop == sim.DropTTL}
 	for _, h := range p.Path {
 		r.Trace = append(r.Trace, h.String())
 	}

@@ -31,15 +31,16 @@ func (s *Session) ping(d *datadriven.TestData) (string, error) {
 		}
 		return s.pingAll()
 	}
-	via, underlay := "", a.flag("underlay")
+	via, underlay, ttl := "", a.flag("underlay"), 0
 	a.text("via", &via)
+	a.integer("ttl", &ttl)
 	from, to := a.word("from"), a.word("to")
 	if err := a.done(); err != nil {
 		return "", err
 	}
 	var lines []string
 	for _, f := range s.top.Families {
-		r, err := s.pingPlaces(from, to, via, underlay, f)
+		r, err := s.pingPlaces(from, to, via, underlay, PingOptions{Family: f, TTL: ttl})
 		if err != nil {
 			return "", err
 		}
@@ -63,6 +64,8 @@ func (s *Session) ping(d *datadriven.TestData) (string, error) {
 
 func outcome(r PingResult) string {
 	switch {
+	case r.Expired:
+		return "expired"
 	case !r.OK:
 		return "lost"
 	case !r.Source.IsValid():

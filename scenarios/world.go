@@ -50,6 +50,7 @@ type PingOptions struct {
 	Source netip.Addr // zero: what the kernel chooses
 	Size   int        // bytes; 0: small
 	DF     bool
+	TTL    int // hops; 0: as many as the kernel gives
 }
 
 // PingResult is what became of an echo request.
@@ -59,6 +60,7 @@ type PingResult struct {
 	WantSource netip.Addr // the sender's own address
 	Trace      []string   // the way it took, where the world can tell
 	Drop       string     // why it was lost, where the world can tell
+	Expired    bool       // it was lost because its TTL ended
 }
 
 // Node is a host with its daemon, kernel and uplink.
