@@ -11,6 +11,8 @@ import (
 const (
 	childStore = "flannel-lab-store"
 	childPause = "flannel-lab-pause"
+
+	childConfined = "flannel-lab-confined"
 )
 
 // child is the program behind one of those names, nil for any other.
@@ -20,6 +22,8 @@ func child(name string) func(args []string) error {
 		return serveStore
 	case childPause:
 		return pause
+	case childConfined:
+		return confine
 	}
 	return nil
 }

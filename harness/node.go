@@ -27,6 +27,10 @@ type Node struct {
 	Pods   []*Pod
 	Env    []string // more of the daemon's environment, as NAME=value
 
+	// Confined says that the daemon gets no more rights than its container has
+	// by the manifest.
+	Confined bool
+
 	segment  *segment
 	underlay [2]netip.Prefix   // addresses of the uplink, by family
 	proc     *netspace.Process // the latest; nil before the first Start
@@ -113,8 +117,12 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	proc, err := n.space.Start(&exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
-		Env: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}, n.Env...)})
+	cmd := &exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
+		Env: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}, n.Env...)}
+	if n.Confined {
+		cmd = confined(cmd)
+	}
+	proc, err := n.space.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}

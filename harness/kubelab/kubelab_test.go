@@ -95,6 +95,8 @@ func (c *cluster) registerAll(ctx context.Context) {
 
 func podCIDR(n *harness.Node) string { return fmt.Sprintf("10.244.%d.0/24", n.Number) }
 
+func podCIDR6(n *harness.Node) string { return fmt.Sprintf("fd00:10:0:%d::/64", n.Number) }
+
 // startAll starts all daemons and gives each node a pod.
 func (c *cluster) startAll(ctx context.Context) {
 	GinkgoHelper()
