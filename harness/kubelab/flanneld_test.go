@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"os"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -136,6 +137,12 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c := newCluster(ctx, 2, vxlan)
 		c.registerAll(ctx)
 		c.startAll(ctx)
+		c.pingAll(ctx)
+		// What a restart without the API server knows is what was saved.
+		Eventually(func() (string, error) {
+			saved, err := os.ReadFile(c.lab.Nodes[0].StateFile())
+			return string(saved), err
+		}).WithContext(ctx).Should(ContainSubstring("10.244.2.0"))
 		Expect(c.Stop()).To(Succeed())
 		Expect(c.lab.Nodes[0].Stop(ctx)).To(Succeed())
 		Expect(c.lab.Nodes[0].Start()).To(Succeed())
