@@ -21,11 +21,7 @@ func (p Plugin) Funcs() skel.CNIFuncs {
 }
 
 func (p Plugin) add(args *skel.CmdArgs) error {
-	c, err := parseConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	delegated, err := c.current()
+	c, delegated, err := current(args)
 	if err != nil {
 		return err
 	}
@@ -86,11 +82,7 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 }
 
 func (p Plugin) gc(args *skel.CmdArgs) error {
-	c, err := parseConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	delegated, err := c.current()
+	c, delegated, err := current(args)
 	if err != nil {
 		return err
 	}
@@ -103,11 +95,7 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 
 // status tells whether an ADD could succeed.
 func (p Plugin) status(args *skel.CmdArgs) error {
-	c, err := parseConf(args.StdinData)
-	if err != nil {
-		return err
-	}
-	delegated, err := c.current()
+	_, delegated, err := current(args)
 	if err != nil {
 		var e *types.Error
 		if errors.As(err, &e) && e.Code == types.ErrTryAgainLater {
@@ -116,6 +104,16 @@ func (p Plugin) status(args *skel.CmdArgs) error {
 		return err
 	}
 	return p.delegate(invoke.DelegateStatus, "STATUS", delegated)
+}
+
+// current is what the runtime says, and what the subnet file makes of it now.
+func current(args *skel.CmdArgs) (conf, map[string]any, error) {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return conf{}, nil, err
+	}
+	delegated, err := c.current()
+	return c, delegated, err
 }
 
 // current is the delegate's configuration as the subnet file makes it now.

@@ -49,6 +49,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a misspelt value":    {"podCIDR": "10.0.0.0/8"},
 		"no CIDR":             {"podCidr": "10.244.0.0"},
 		"an unknown backend":  {"backend": map[string]any{"Type": "carrier-pigeon"}},
+		"what needs a device": {"backend": map[string]any{"Type": "udp"}},
 		"a flag without dash": {"args": []any{"iface=eth1"}},
 		"port 0":              {"healthzPort": 0},
 	} {
