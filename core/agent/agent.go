@@ -57,7 +57,7 @@ func Run(ctx context.Context, opts Options) node.Exit {
 func run(ctx context.Context, opts Options, m machine) node.Exit {
 	a := newAgent(ctx, opts, m)
 	exit := a.loop(ctx)
-	a.drain()
+	a.end()
 	return exit
 }
 

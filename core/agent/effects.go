@@ -142,25 +142,61 @@ func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested 
 	return done
 }
 
-// drain ends what is under way: looks and requests at once, a plan or a write
-// when it is done or has had its time.
-func (a *agent) drain() {
+// end brings what is under way to an end, and lets the node save what it has
+// learnt since it last did.
+func (a *agent) end() {
 	defer a.giveUp()
+	var in node.Input
+	if !a.drain(&in) {
+		return
+	}
+	view := a.opts.Store.View()
+	in.View, in.Stop = &view, true
+	if writes := a.last(in); writes != nil {
+		in = node.Input{Stop: true}
+		a.start(node.Ready{Writes: writes})
+		a.drain(&in)
+		a.last(in) // which logs what has failed
+	}
+}
+
+// last is a turn of a node that is ending: all that it may still do is write.
+func (a *agent) last(in node.Input) []node.Write {
+	ready := a.step(in)
+	for _, e := range ready.Events {
+		a.opts.Log(e)
+	}
+	return ready.Writes
+}
+
+// drain ends what is under way: looks and requests at once, a plan or a write
+// when it is done or has had its time. It reports whether files can be written:
+// if the last write hangs, so would another.
+func (a *agent) drain(in *node.Input) bool {
 	deadline := time.NewTimer(planGrace)
 	defer deadline.Stop()
 	for insist := true; len(a.running()) > 0; {
 		select {
 		case o := <-a.outcomes:
-			a.lanes[o.lane] = effect{}
+			a.finish(o, in)
 		case <-deadline.C:
 			if !insist {
-				a.opts.Log(node.Event{Kind: "abandoned", Level: node.Warning,
-					Text: fmt.Sprintf("%s did not end in time", a.running()[0].what)})
-				return
+				return a.abandon()
 			}
 			insist = false
 			a.giveUp()
 			deadline.Reset(endGrace)
 		}
 	}
+	return true
+}
+
+// abandon waits no longer for what is under way. Like drain, it reports
+// whether files can be written.
+func (a *agent) abandon() bool {
+	a.opts.Log(node.Event{Kind: "abandoned", Level: node.Warning,
+		Text: fmt.Sprintf("%s did not end in time", a.running()[0].what)})
+	hangs := a.lanes[fileLane] != (effect{})
+	a.lanes = [lanes]effect{}
+	return !hangs
 }

@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -85,6 +87,53 @@ func TestShutdown(t *testing.T) {
 				if said != c.says {
 					t.Errorf("log says %q, want %q", said, c.says)
 				}
+			})
+		})
+	}
+}
+
+// What a node asks to be written when told that it is to end is written before
+// the run returns, whatever else hangs; and it learns what became of it.
+func TestShutdownSaves(t *testing.T) {
+	deaf := func(context.Context, []dataplane.Op) []error { time.Sleep(time.Hour); return nil }
+	for name, c := range map[string]struct {
+		plan func(context.Context, []dataplane.Op) []error
+		done bool // the outcome of the plan is known at the end
+	}{
+		"idle host":          {},
+		"plan that succeeds": {plan: func(context.Context, []dataplane.Op) []error { return make([]error, 1) }, done: true},
+		"plan that is deaf":  {plan: deaf},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.host.apply = c.plan
+				r.store.view = lease.View{Snapshot: &lease.Snapshot{Revision: 7}}
+				r.node.react = func(turn int, in node.Input) node.Ready {
+					switch {
+					case turn == 0 && c.plan != nil:
+						return node.Ready{Plan: oneOp}
+					case in.Stop && in.Wrote == nil:
+						return node.Ready{Plan: oneOp, Look: &dataplane.Extent{}, Writes: []node.Write{{File: node.StateFile, Data: []byte("last")}}}
+					}
+					return node.Ready{}
+				}
+				r.start()
+				r.stop()
+				if text, err := os.ReadFile(r.opts.StateFile); string(text) != "last" {
+					t.Errorf("the state file holds %q (%v)", text, err)
+				}
+				turns := r.node.turns()
+				stop, after := turns[len(turns)-2], turns[len(turns)-1]
+				if !stop.Stop || stop.View == nil || stop.View.Snapshot.Revision != 7 {
+					t.Errorf("told %+v at the end, want the last view", stop)
+				}
+				if after.Wrote == nil || after.Wrote.Errs[0] != nil {
+					t.Errorf("told %+v after the write", after)
+				}
+				if c.done && turns[1].Applied == nil && stop.Applied == nil {
+					t.Error("not told what became of the plan")
+				}
+				time.Sleep(time.Hour) // for the deaf
 			})
 		})
 	}

@@ -41,6 +41,10 @@ type Input struct {
 	FirewallHint  bool       // the firewall hinted
 	Inspected     *Inspected // ends Ready.Inspect
 	ChainsApplied *Applied   // ends Ready.Chains
+
+	// Stop says that the process is to end: nothing is begun any more but the
+	// writing of what is not in the files yet.
+	Stop bool
 }
 
 // Looked is the result of a look at the host, and at what it announces: the

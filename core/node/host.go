@@ -318,7 +318,7 @@ func (n *Node) others() []lease.Lease {
 
 // isSelf reports whether a record is ours, of this run or a former one.
 func (n *Node) isSelf(p *lease.Lease) bool {
-	if a := n.assigned(); a != nil {
+	if a := n.assigned(); a != nil && a.Key.IsValid() {
 		return p.Key == a.Key
 	}
 	// Until a changed address is published, the record says what the grant says.

@@ -120,6 +120,11 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	n.absorb(in)
 	n.chooseSnapshot()
+	if in.Stop {
+		n.files.saveDue, n.files.retryAt = time.Time{}, time.Time{}
+		n.followFiles()
+		return
+	}
 	n.followConfig()
 	n.followUplink()
 	n.followLease()

@@ -46,6 +46,7 @@ type process struct {
 	restart   *Event   // what ends the halt
 	inbox     []func() // what arrived while halted
 	stopping  bool
+	saved     bool // the last turn of a process that is stopping has been
 	dead      bool
 }
 
@@ -220,10 +221,28 @@ func (p *process) finished() {
 	p.poke()
 }
 
+// stopIfIdle ends the process once nothing is under way that a stop waits for,
+// and what is not in the files yet has been written.
 func (p *process) stopIfIdle() {
-	if p.stopping && !p.plans && !p.chains && !p.writes {
+	switch {
+	case !p.stopping || p.plans || p.chains || p.writes:
+	case p.saved || !p.save():
 		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
 	}
+}
+
+// save is the last turn of a node. It reports whether there is something to write.
+func (p *process) save() bool {
+	p.saved = true
+	in, view := p.input, p.store.View()
+	in.View, in.Stop = &view, true
+	p.node.Step(p.now(), in)
+	ready := p.node.Ready()
+	for _, e := range ready.Events {
+		p.daemon.note(e.Kind, e.Text)
+	}
+	p.start(node.Ready{Writes: ready.Writes})
+	return p.writes
 }
 
 // boundary counts, and reports whether the process outlives it.
