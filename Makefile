@@ -95,22 +95,29 @@ test: ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenar
 
 .PHONY: run-tests
 run-tests: check build bin/testsum
-	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' -- \
+	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' $(if $(RESULTS),-more -results '$(RESULTS)') -- \
 		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
-# The API server is built from Kubernetes' own module, which takes some minutes
-# the first time. A module of its own keeps it out of ours.
+# Kubernetes' programs are built from its own module, which takes some minutes
+# the first time; go keeps what it compiled. A module of its own keeps it out of ours.
+KUBE         = bin/kube-apiserver bin/kube-proxy
 KUBE_VERSION = $(shell cd tools/kube && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
-bin/kube-apiserver: tools/kube/go.mod
-	@echo "building kube-apiserver $(KUBE_VERSION): some minutes, once"
-	@cd tools/kube && CGO_ENABLED=0 $(GO) build -trimpath -o ../../$@ \
-		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' k8s.io/kubernetes/cmd/kube-apiserver
+$(KUBE): bin/%: tools/kube/go.mod
+	@echo "building $* $(KUBE_VERSION): minutes the first time, seconds from then on"
+	@cd tools/kube && CGO_ENABLED=0 $(GO) build -v -trimpath -o ../../$@ \
+		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' k8s.io/kubernetes/cmd/$* 2>&1 | ../../hack/compiling
 
+# The last of several runs that count into RESULTS: it prints the summary.
 .PHONY: test-kube
-test-kube: build bin/kube-apiserver ## flanneld against a real Kubernetes API server, and what deploy/ holds
-	@cd tools/deploy && $(GO) test -count=1 ./...
-	@FLANNEL_LAB_APISERVER=$(CURDIR)/bin/kube-apiserver $(GO) test -count=1 -timeout 20m ./harness/kubelab -v $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
+test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
+test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds (FOCUS='words of a spec')
+	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
+	bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
+	bin/testsum -note "Kubernetes $(KUBE_VERSION)" -results '$(RESULTS)' -- $(RACE) -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
+	exit $$status
 
 .PHONY: check
 check: fmt-check vet lint ## format, vet and lint only

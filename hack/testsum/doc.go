@@ -4,6 +4,10 @@
 //
 // The last line is always "N passed, N failed, N skipped". A test with
 // subtests is counted through its subtests only, a ginkgo suite through its specs.
+//
+// Several runs can close with one summary: each adds its results to the same
+// file (-results), and those before the last say so (-more). What an earlier run
+// skipped for want of something, and a later one ran, is counted as it ran.
 // A scenario is a subtest of a package whose path ends in "scenarios"; its
 // world is the element "sim" or "netns" of the test's name.
 package main

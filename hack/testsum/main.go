@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -9,23 +10,38 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"gotest.tools/gotestsum/testjson"
 )
 
 func main() {
-	var notes notes
-	flag.Var(&notes, "note", "a line for the summary (repeatable)")
+	var o options
+	flag.StringVar(&o.dir, "C", "", "run go test in this directory")
+	flag.Var(&o.notes, "note", "a line for the summary (repeatable)")
+	flag.StringVar(&o.results, "results", "", "a file that carries results from run to run")
+	flag.BoolVar(&o.more, "more", false, "another run follows with the same -results: leave the summary to it")
 	flag.Parse()
+	if o.more && o.results == "" {
+		fmt.Fprintln(os.Stderr, "testsum: -more needs -results")
+		os.Exit(2)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	status, err := run(ctx, os.Stdout, notes, flag.Args())
+	status, err := run(ctx, os.Stdout, o, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 	}
 	os.Exit(status)
+}
+
+type options struct {
+	dir     string
+	notes   notes
+	results string
+	more    bool
 }
 
 // notes is a repeatable string flag.
@@ -36,8 +52,9 @@ func (n *notes) Set(s string) error { *n = append(*n, s); return nil }
 
 // run returns the exit status: that of go test, or 1 if it could not be run
 // or its output shows a failure that its status hides.
-func run(ctx context.Context, out io.Writer, notes, args []string) (int, error) {
+func run(ctx context.Context, out io.Writer, o options, args []string) (int, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Dir = o.dir
 	cmd.Env = append(os.Environ(), "GINKGO_NO_COLOR=TRUE") // colours would be kept in the recorded output
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stdout, err := cmd.StdoutPipe()
@@ -62,13 +79,42 @@ func run(ctx context.Context, out io.Writer, notes, args []string) (int, error) 
 		return 1, errors.Join(fmt.Errorf("reading the output of go test: %w", err), cmd.Wait())
 	}
 	status := exitStatus(cmd.Wait())
-	sum := summarise(execution)
-	testjson.PrintSummary(out, execution, testjson.SummarizeFailed|testjson.SummarizeErrors|testjson.SummarizeOutput)
-	sum.write(out, notes)
-	if status == 0 && sum.total.failed > 0 {
+	printFailures(out, execution)
+	sum := summarise(execution, o.notes)
+	if status == 0 && sum.total().failed > 0 {
 		status = 1
 	}
-	return status, nil
+	return status, sum.close(out, o)
+}
+
+// printFailures prints what failed tests said, without the library's own
+// closing line: it counts suites as one test.
+func printFailures(out io.Writer, execution *testjson.Execution) {
+	var text bytes.Buffer
+	testjson.PrintSummary(&text, execution, testjson.SummarizeFailed|testjson.SummarizeErrors|testjson.SummarizeOutput)
+	failures := text.String()
+	if end := strings.LastIndex(failures, "\nDONE "); end >= 0 {
+		failures = failures[:end]
+	}
+	fmt.Fprint(out, failures)
+}
+
+// close writes the summary, or leaves it to the run that follows.
+func (s *summary) close(out io.Writer, o options) error {
+	if o.results != "" {
+		earlier, err := load(o.results)
+		if err != nil {
+			return err
+		}
+		s.follow(earlier)
+		if err := s.save(o.results); err != nil {
+			return err
+		}
+	}
+	if !o.more {
+		s.write(out)
+	}
+	return nil
 }
 
 // stop ends go test when its output can no longer be read, lest it block on a full pipe.

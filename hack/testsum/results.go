@@ -14,7 +14,8 @@ import (
 // result is one test without subtests, or one spec of a ginkgo suite.
 type result struct {
 	outcome.Outcome
-	pkg string // relative to the module
+	Pkg  string // relative to the module
+	Test string // that ran it: the suite's, if it is a spec
 }
 
 // resultsOf lists what a package ran, in the order in which it ended.
@@ -54,14 +55,14 @@ func expand(state string, test testjson.TestCase, pkg *testjson.Package) []resul
 	failed := false
 	for _, key := range slices.Sorted(maps.Keys(test.Attributes)) {
 		if o, ok := outcome.Decode(key, test.Attributes[key]); ok {
-			specs = append(specs, result{o, name})
+			specs = append(specs, result{o, name, test.Test.Name()})
 			failed = failed || o.State == outcome.Failed
 		}
 	}
 	if len(specs) > 0 && (state != outcome.Failed || failed) {
 		return specs
 	}
-	self := result{outcome.Outcome{State: state, Name: test.Test.Name()}, name}
+	self := result{outcome.Outcome{State: state, Name: test.Test.Name()}, name, test.Test.Name()}
 	if state == outcome.Skipped {
 		self.Reason = skipReason(pkg.OutputLines(test))
 	}
@@ -90,7 +91,7 @@ var worlds = [...]string{"sim", "netns"}
 
 // world returns where a scenario ran; empty if the result is not of a scenario.
 func (r result) world() string {
-	if r.pkg != "scenarios" && !strings.HasSuffix(r.pkg, "/scenarios") {
+	if r.Pkg != "scenarios" && !strings.HasSuffix(r.Pkg, "/scenarios") {
 		return ""
 	}
 	for _, part := range strings.FieldsFunc(r.Name, func(c rune) bool { return c == '/' || c == ' ' }) {

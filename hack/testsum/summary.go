@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,67 +32,105 @@ func (t tally) String() string {
 
 // summary is what a whole run comes to.
 type summary struct {
-	total    tally
-	packages int      // with at least one test
-	untested []string // packages without any
-	broken   []string // packages that failed beside their tests: not compiled, or died
-	byWorld  map[string]*tally
-	skips    []result
-	elapsed  time.Duration
+	Notes    []string
+	Elapsed  time.Duration
+	Packages []string // with at least one test
+	Untested []string // without any
+	Broken   []string // failed beside their tests: not compiled, or died
+	Results  []result
 }
 
-func summarise(execution *testjson.Execution) *summary {
-	s := &summary{byWorld: map[string]*tally{}, elapsed: execution.Elapsed()}
-	for _, world := range worlds {
-		s.byWorld[world] = &tally{}
-	}
+func summarise(execution *testjson.Execution, notes []string) *summary {
+	s := &summary{Notes: notes, Elapsed: execution.Elapsed()}
 	for _, path := range execution.Packages() {
 		pkg, name := execution.Package(path), testjson.RelativePackagePath(path)
 		results := resultsOf(pkg)
 		switch {
 		case pkg.Result() == testjson.ActionFail && len(pkg.Failed) == 0:
-			s.broken = append(s.broken, name)
-			s.total.failed++
+			s.Broken = append(s.Broken, name)
 		case len(results) == 0:
-			s.untested = append(s.untested, name)
+			s.Untested = append(s.Untested, name)
 			continue
 		}
-		s.packages++
-		for _, r := range results {
-			s.add(r)
-		}
+		s.Packages = append(s.Packages, name)
+		s.Results = append(s.Results, results...)
 	}
 	return s
 }
 
-func (s *summary) add(r result) {
-	s.total.add(r.State)
-	if world := r.world(); world != "" {
-		s.byWorld[world].add(r.State)
+// follow puts the results of an earlier run before these. A test that was
+// skipped there and has run here counts once.
+func (s *summary) follow(earlier *summary) {
+	type test struct{ pkg, name string }
+	ran := map[test]bool{}
+	for _, r := range s.Results {
+		ran[test{r.Pkg, r.Test}] = true
 	}
-	if r.State == outcome.Skipped {
-		s.skips = append(s.skips, r)
+	before := slices.DeleteFunc(earlier.Results, func(r result) bool {
+		return r.State == outcome.Skipped && ran[test{r.Pkg, r.Test}]
+	})
+	s.Notes = append(earlier.Notes, s.Notes...)
+	s.Elapsed += earlier.Elapsed
+	s.Packages = union(earlier.Packages, s.Packages)
+	s.Untested = union(earlier.Untested, s.Untested)
+	s.Broken = union(earlier.Broken, s.Broken)
+	s.Results = append(before, s.Results...)
+}
+
+// union returns what is in a or b, each once and sorted.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// tally counts the results that match; a broken package is a failure besides.
+func (s *summary) tally(match func(result) bool) tally {
+	var t tally
+	for _, r := range s.Results {
+		if match(r) {
+			t.add(r.State)
+		}
 	}
+	return t
+}
+
+func (s *summary) total() tally {
+	t := s.tally(func(result) bool { return true })
+	t.failed += len(s.Broken)
+	return t
 }
 
 // write says what ran and what did not.
-func (s *summary) write(out io.Writer, notes []string) {
-	fmt.Fprintf(out, "\nWhat ran, in %s:\n", s.elapsed.Round(time.Second))
-	for _, note := range notes {
+func (s *summary) write(out io.Writer) {
+	fmt.Fprintf(out, "\nWhat ran, in %s:\n", s.Elapsed.Round(time.Second))
+	for _, note := range s.Notes {
 		fmt.Fprintf(out, "  %s\n", note)
 	}
-	fmt.Fprintf(out, "  %d packages with tests; %d without\n", s.packages, len(s.untested))
+	fmt.Fprintf(out, "  %d packages with tests; %d without\n", len(s.Packages), len(s.Untested))
 	for _, world := range worlds {
-		fmt.Fprintf(out, "  scenarios on %s: %v\n", world, *s.byWorld[world])
+		if t := s.tally(func(r result) bool { return r.world() == world }); t != (tally{}) {
+			fmt.Fprintf(out, "  scenarios on %s: %v\n", world, t)
+		}
 	}
-	if len(s.broken) > 0 {
-		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n", strings.Join(s.broken, " "))
+	if len(s.Broken) > 0 {
+		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n", strings.Join(s.Broken, " "))
 	}
-	if len(s.skips) > 0 {
-		fmt.Fprintln(out, "\nSkipped, and why:")
+	s.list(out, outcome.Failed, "Failed; what they said is above:")
+	s.list(out, outcome.Skipped, "Skipped, and why:")
+	fmt.Fprintf(out, "\n%v\n", s.total())
+}
+
+// list names the results of one state, if there are any.
+func (s *summary) list(out io.Writer, state, heading string) {
+	for _, r := range s.Results {
+		if r.State != state {
+			continue
+		}
+		if heading != "" {
+			fmt.Fprintf(out, "\n%s\n", heading)
+			heading = ""
+		}
+		fmt.Fprintf(out, "  %s\n", strings.TrimSuffix(fmt.Sprintf("%s %s: %s", r.Pkg, r.Name, r.Reason), ": "))
 	}
-	for _, r := range s.skips {
-		fmt.Fprintf(out, "  %s %s: %s\n", r.pkg, r.Name, r.Reason)
-	}
-	fmt.Fprintf(out, "\n%v\n", s.total)
 }

@@ -27,10 +27,10 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sum := summarise(execution)
-	sum.elapsed = 0
+	sum := summarise(execution, []string{"race detector: on"})
+	sum.Elapsed = 0
 	var got bytes.Buffer
-	sum.write(&got, []string{"race detector: on"})
+	sum.write(&got)
 
 	if *update {
 		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
@@ -60,7 +60,7 @@ func TestRunStatus(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			got, err := run(t.Context(), &out, nil, tt.args)
+			got, err := run(t.Context(), &out, options{}, tt.args)
 			if err != nil {
 				t.Fatal(err)
 			}

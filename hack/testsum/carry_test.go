@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/internal/suite/outcome"
+)
+
+// The second run has what a suite was skipped for in the first.
+func TestRunsCloseWithOneSummary(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	ran := func(state, test, name string) result {
+		return result{outcome.Outcome{State: state, Name: name}, "harness/kubelab", test}
+	}
+	first := &summary{Packages: []string{"core", "harness/kubelab"}, Broken: []string{"bench"}, Results: []result{
+		ran(outcome.Passed, "TestA", "TestA"),
+		ran(outcome.Failed, "TestB", "TestB"),
+		ran(outcome.Skipped, "TestC", "TestC"),
+		ran(outcome.Skipped, "TestKubelab", "TestKubelab"),
+	}}
+	second := &summary{Packages: []string{"harness/kubelab"}, Results: []result{
+		ran(outcome.Passed, "TestKubelab", "a node joins"),
+		ran(outcome.Passed, "TestKubelab", "a node leaves"),
+		ran(outcome.Skipped, "TestKubelab", "udp"),
+	}}
+	var got bytes.Buffer
+	if err := first.close(&got, options{results: file, more: true}); err != nil || got.Len() > 0 {
+		t.Fatalf("the first of two runs: %v, and it says\n%s", err, &got)
+	}
+	if err := second.close(&got, options{results: file}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n\n3 passed, 2 failed, 2 skipped\n"; !strings.HasSuffix(got.String(), want) {
+		t.Errorf("the end is not %q:\n%s", want, &got)
+	}
+	if want := "2 packages with tests"; !strings.Contains(got.String(), want) {
+		t.Errorf("no %q in\n%s", want, &got)
+	}
+}
+
+func TestBadResultsOfEarlierRunsAreAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	if err := os.WriteFile(file, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := (&summary{}).close(&bytes.Buffer{}, options{results: file})
+	if want := "results of earlier runs in " + file + ": unexpected end of JSON input"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
