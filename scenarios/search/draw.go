@@ -57,7 +57,7 @@ func (d *drawing) topology(o Options) {
 		s.nodes = 2 + d.rng.IntN(6)
 	}
 	if s.backend == "" {
-		s.backend = pick(d.rng, "vxlan", "vxlan", "vxlan", "host-gw")
+		s.backend = pick(d.rng, backends(s.family)...)
 	}
 	if s.backend == "udp" {
 		s.family = "v4" // which is all it carries
@@ -107,6 +107,15 @@ func (d *drawing) topology(o Options) {
 	}
 	d.top, d.plan.Nodes, d.plan.Outward = s, s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
+}
+
+// backends are those that carry a family, "" for any, as often as they are drawn.
+func backends(family string) []string {
+	all := []string{"vxlan", "vxlan", "vxlan", "host-gw"}
+	if family == "" || family == "v4" {
+		all = append(all, "udp")
+	}
+	return all
 }
 
 // joins start the nodes: all at once, or one after the other.

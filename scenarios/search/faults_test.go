@@ -14,11 +14,9 @@ func TestEveryFaultCanHappen(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(4) {
 				d := &drawing{rng: rand.New(rand.NewPCG(seed, 1)), plan: Plan{Seed: seed}}
-				o := Options{Nodes: 3, Backend: "vxlan", Firewall: "iptables"}
-				if f.fits != nil && !f.fits(shape{nodes: 3, devices: []string{"flannel.1"}, firewall: o.Firewall}) {
-					o.Store = "kube"
+				if !d.place(f) {
+					t.Fatal("no topology has room for it")
 				}
-				d.topology(o)
 				p := d.plan
 				p.Steps = []Step{{Line: "start all"}, {Line: "settle"}}
 				p.Steps = append(p.Steps, f.draw(d)...)
@@ -28,6 +26,21 @@ func TestEveryFaultCanHappen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// place draws a topology that has room for a fault.
+func (d *drawing) place(f fault) bool {
+	for _, backend := range []string{"vxlan", "udp"} {
+		for _, store := range []string{"etcd", "kube"} {
+			o := Options{Nodes: 3, Backend: backend, Firewall: "iptables", Store: store}
+			there := shape{nodes: 3, devices: []string{"a device"}, firewall: o.Firewall, backend: backend, kube: store == "kube"}
+			if f.fits == nil || f.fits(there) {
+				d.topology(o)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func describe(p Plan) string {

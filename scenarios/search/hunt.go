@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -88,10 +89,13 @@ func (h *Hunt) Failure() *Result {
 }
 
 // Unreached lists the faults that no seed has drawn, of those there are with
-// the store of the options.
+// the store and the backends of the options.
 func (t Totals) Unreached(o Options) []string {
 	var names []string
-	there := shape{nodes: 2, segments: 1, devices: []string{"flannel.1"}, kube: o.Store == "kube"}
+	there := shape{nodes: 2, segments: 1, devices: []string{"a device"}, kube: o.Store == "kube", backend: o.Backend}
+	if o.Backend == "" && slices.Contains(backends(o.Family), "udp") {
+		there.backend = "udp" // which has more to break than others
+	}
 	for _, f := range faults() {
 		if f.fits != nil && !f.fits(there) {
 			continue
