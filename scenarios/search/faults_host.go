@@ -19,7 +19,7 @@ func kernelFaults() []fault {
 		onDevice(one("addr-flushed", "fault N flush addr D")),
 		onDevice(one("routes-flushed", "fault N flush routes D")),
 		onDevice(often(1, one("ifindex-reused", "fault N index D"))),
-		onUDP(one("port-taken", "fault N port 8285")),
+		onUDP(several("port-taken", at(0, "fault N link D delete"), at(0, "fault N port 8285"))),
 		onUDP(several("started-without-port", at(0, "stop N"), at(0, "fault N port 8285"), at(0, "start N"))),
 		amongPeers(one("route-deleted", "fault N unroute P")),
 		amongPeers(one("route-shadowed", "fault N shadow P")),
