@@ -54,7 +54,7 @@ func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
 	n := &inline{node.New(node.Options{Rand: rand.New(rand.NewPCG(1, 2))}), d, time.Now()}
 	snap := &lease.Snapshot{Revision: many, Config: lease.Document{Data: []byte(network), Revision: 1}}
 	for i := range many {
-		snap.Leases = append(snap.Leases, peer(i))
+		snap.Leases = append(snap.Leases, new(peer(i)))
 	}
 	n.Step(n.now, node.Input{View: &lease.View{Snapshot: snap, Synced: true}})
 	for !n.Status().Ready {
@@ -88,7 +88,7 @@ func (n *inline) perform(ctx context.Context, ready node.Ready, snap *lease.Snap
 		own := lease.Lease{Key: r.Key, Attrs: r.Attrs, CreateRevision: snap.Revision, ModRevision: snap.Revision}
 		in.Requested = &node.Requested{Grant: lease.Grant{Lease: own, TTL: r.TTL, Expires: n.now.Add(r.TTL)}}
 		next := *snap
-		next.Leases = append(next.Leases[:len(next.Leases):len(next.Leases)], own)
+		next.Leases = append(next.Leases[:len(next.Leases):len(next.Leases)], &own)
 		in.View = &lease.View{Snapshot: &next, Synced: true}
 	}
 	if ready.Writes != nil {

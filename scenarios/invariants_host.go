@@ -65,8 +65,8 @@ func (i *invariants) leased(n *watched, dst netip.Prefix) bool {
 	if snap == nil {
 		return true // of what a former run saved nothing is known here
 	}
-	for k := range snap.Leases {
-		if key := snap.Leases[k].Key; key.V4 == dst || key.V6 == dst {
+	for _, l := range snap.Leases {
+		if key := l.Key; key.V4 == dst || key.V6 == dst {
 			return true
 		}
 	}
@@ -117,8 +117,7 @@ func (i *invariants) checkRemoval(n *watched, o dataplane.Object, subnet netip.P
 	if i.bad {
 		return
 	}
-	for k := range view.Snapshot.Leases {
-		l := &view.Snapshot.Leases[k]
+	for _, l := range view.Snapshot.Leases {
 		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && i.mustServe(n, l, view.Snapshot) {
 			i.broken("peers-stay", "%s is about to delete %q, though its snapshot of revision %d holds the record of %s at %s",
 				n.name, o, view.Snapshot.Revision, owner(l.Attrs), l.Key)
@@ -146,8 +145,8 @@ func (i *invariants) mustServe(n *watched, l *lease.Lease, snap *lease.Snapshot)
 			return false
 		}
 	}
-	for k := range snap.Leases {
-		if o := &snap.Leases[k]; o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
+	for _, o := range snap.Leases {
+		if o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
 			return false
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 	}
 	env := s.env(name, network)
 	var self backend.Self
-	var peers []lease.Lease
+	var peers []*lease.Lease
 	for _, r := range records {
 		l, ok := r.lease()
 		switch {
@@ -50,7 +50,7 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 				self = backend.Self{Key: l.Key, Attrs: l.Attrs}
 			}
 		default:
-			peers = append(peers, l)
+			peers = append(peers, &l)
 		}
 	}
 	if self.Attrs.IP(s.top.Families[0]) != env.Uplink.Public(s.top.Families[0]) {

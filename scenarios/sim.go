@@ -256,7 +256,7 @@ func (s simStore) Records() ([]Record, error) {
 	snap := s.Snapshot()
 	for _, l := range snap.Leases {
 		if s.Kubernetes() {
-			records = append(records, nodeRecord(l))
+			records = append(records, nodeRecord(*l))
 			continue
 		}
 		value, _ := s.Get("subnets/" + l.Key.String())

@@ -43,7 +43,7 @@ func holding(t testing.TB, keys ...string) *lease.Snapshot {
 	t.Helper()
 	snap := new(lease.Snapshot)
 	for _, k := range keys {
-		snap.Leases = append(snap.Leases, lease.Lease{Key: key(t, k)})
+		snap.Leases = append(snap.Leases, &lease.Lease{Key: key(t, k)})
 	}
 	return snap
 }
@@ -124,7 +124,7 @@ func TestChooseFillsARangeToTheLast(t *testing.T) {
 			if err := Compatible(n, k); err != nil || !Free(snap, k, lease.Key{}) {
 				t.Fatalf("seed %d, subnet %d: chose %v, which is taken or unfit: %v", seed, i, k, err)
 			}
-			snap.Leases = append(snap.Leases, lease.Lease{Key: k})
+			snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
 		}
 		_, err := Choose(n, snap, rng)
 		const want = "no subnet is free: all 32 of length /24 from 10.5.0.0 to 10.5.31.0 are taken"
@@ -255,7 +255,7 @@ func TestChooseSpreadsOverHugeRanges(t *testing.T) {
 				if err := Compatible(n, k); err != nil || !Free(snap, k, lease.Key{}) {
 					t.Fatalf("chose %v, which is taken or unfit: %v", k, err)
 				}
-				snap.Leases = append(snap.Leases, lease.Lease{Key: k})
+				snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
 				if !k.Of(f).Addr().Less(upper) {
 					above++
 				}
@@ -276,7 +276,7 @@ func TestChooseAgreesWithASearch(t *testing.T) {
 		for range rapid.IntRange(0, 20).Draw(t, "records") {
 			addr := netip.AddrFrom4([4]byte{10, 5, 0, rapid.Byte().Draw(t, "octet")})
 			p := netip.PrefixFrom(addr, rapid.IntRange(27, 31).Draw(t, "length")).Masked()
-			snap.Leases = append(snap.Leases, lease.Lease{Key: lease.Key{V4: p}})
+			snap.Leases = append(snap.Leases, &lease.Lease{Key: lease.Key{V4: p}})
 		}
 		free := map[lease.Key]bool{}
 		for i := range uint64(15) {
@@ -301,7 +301,7 @@ func BenchmarkChoose(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				snap.Leases = append(snap.Leases, lease.Lease{Key: k})
+				snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
 			}
 			for b.Loop() {
 				if _, err := Choose(n, snap, rng); err != nil {

@@ -30,7 +30,7 @@ type Backend interface {
 	// Render returns all objects the backend wants on the host, for itself
 	// and its peers, and one Problem for each peer it cannot serve. Own
 	// records among the peers have been left out.
-	Render(env Env, self Self, peers []lease.Lease) (dataplane.State, []Problem)
+	Render(env Env, self Self, peers []*lease.Lease) (dataplane.State, []Problem)
 }
 
 // Env is what a node knows of its surroundings.

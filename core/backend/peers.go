@@ -29,14 +29,13 @@ const AnyType = ""
 //
 // Peer data is untrusted. A subnet outside the network, or one that overlaps
 // ours or an older peer's, would draw somebody else's packets, so it is refused.
-func Peers(env Env, self Self, backendType string, f cidr.Family, peers []lease.Lease, problem func(Problem)) []Peer {
+func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease.Lease, problem func(Problem)) []Peer {
 	rng := env.Config.Of(f)
 	if !rng.Enabled() {
 		return nil
 	}
 	out := make([]Peer, 0, len(peers))
-	for i := range peers {
-		l := &peers[i]
+	for _, l := range peers {
 		subnet := l.Key.Of(f)
 		if backendType != AnyType && l.Attrs.BackendType != backendType || !subnet.IsValid() {
 			continue

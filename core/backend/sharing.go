@@ -73,7 +73,7 @@ func (s *Sharing) Render(b Backend, env Env, self Self, snap *lease.Snapshot) (d
 		return dataplane.Layers{}, false
 	}
 	alone, problems := b.Render(env, self, nil)
-	theirs, _ := b.Render(nobody(env), Self{}, []lease.Lease{*own})
+	theirs, _ := b.Render(nobody(env), Self{}, []*lease.Lease{own})
 	less := dataplane.NewKeys()
 	less.AddState(theirs)
 	return dataplane.Layers{Common: &c.state, Less: less, Own: alone}, len(problems) == 0
@@ -111,8 +111,7 @@ func (s *Sharing) common(b Backend, env Env, snap *lease.Snapshot, as alike) *co
 	}
 	state, problems := b.Render(nobody(env), Self{}, snap.Leases)
 	c := &common{snap: snap, as: as, state: state, owner: map[netip.Addr]*lease.Lease{}, plain: len(problems) == 0}
-	for i := range snap.Leases {
-		l := &snap.Leases[i]
+	for _, l := range snap.Leases {
 		for _, f := range cidr.Families {
 			a := l.Attrs.IP(f)
 			if !a.IsValid() {

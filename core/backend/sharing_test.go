@@ -47,10 +47,10 @@ func mac(family, i int) []byte {
 }
 
 // spoil makes records that have to do with others, or are refused.
-func spoil(t *rapid.T, leases []lease.Lease) {
+func spoil(t *rapid.T, leases []*lease.Lease) {
 	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "spoilt") {
 		i, o := rapid.IntRange(0, 3).Draw(t, "which"), rapid.IntRange(0, 3).Draw(t, "like")
-		l := &leases[i]
+		l := leases[i]
 		switch rapid.IntRange(0, 7).Draw(t, "how") {
 		case 0:
 			l.Attrs.PublicIP = leases[o].Attrs.PublicIP
@@ -87,12 +87,12 @@ func TestSharingIsRender(t *testing.T) {
 		}
 		snap := &lease.Snapshot{Revision: 1}
 		for i := range plain {
-			snap.Leases = append(snap.Leases, record(i, b.Type()))
+			snap.Leases = append(snap.Leases, new(record(i, b.Type())))
 		}
 		spoil(t, snap.Leases)
 		var s backend.Sharing
 		for _, own := range []int{0, 1, 2, 3, 50} {
-			env, self := at(network, snap.Leases[own])
+			env, self := at(network, *snap.Leases[own])
 			if rapid.IntRange(0, 9).Draw(t, "translated") == 0 {
 				env.Uplink.IP = address(rapid.IntRange(0, 3).Draw(t, "behind"))
 			}
@@ -127,7 +127,7 @@ func at(network config.Network, l lease.Lease) (backend.Env, backend.Self) {
 }
 
 // others are the records that a node takes for those of peers.
-func others(snap *lease.Snapshot, env backend.Env, self backend.Self) (peers []lease.Lease) {
+func others(snap *lease.Snapshot, env backend.Env, self backend.Self) (peers []*lease.Lease) {
 	for _, l := range snap.Leases {
 		own := l.Key == self.Key && l.Attrs.PublicIP == self.Attrs.PublicIP
 		if !own && l.Attrs.PublicIP != env.Uplink.PublicIP {

@@ -1,7 +1,7 @@
 package lease
 
-// Changes are the differences between two sets of leases. They point into the
-// sets and are in their order.
+// Changes are the differences between two sets of leases. They are in the
+// order of the sets.
 type Changes struct {
 	Added, Changed []*Lease // as they are now
 	Gone           []*Lease // as they were
@@ -9,10 +9,12 @@ type Changes struct {
 
 // Compare tells what led from one snapshot's leases to another's, which are
 // sorted. Most are the same, so hardly a key has to be spelt out.
-func Compare(old, now []Lease) Changes {
+func Compare(old, now []*Lease) Changes {
 	var c Changes
 	for len(old) > 0 && len(now) > 0 {
-		switch o, n := &old[0], &now[0]; {
+		switch o, n := old[0], now[0]; {
+		case o == n:
+			old, now = old[1:], now[1:]
 		case o.Key == n.Key:
 			if o.ModRevision != n.ModRevision || o.CreateRevision != n.CreateRevision {
 				c.Changed = append(c.Changed, n)
@@ -26,11 +28,7 @@ func Compare(old, now []Lease) Changes {
 			now = now[1:]
 		}
 	}
-	for i := range now {
-		c.Added = append(c.Added, &now[i])
-	}
-	for i := range old {
-		c.Gone = append(c.Gone, &old[i])
-	}
+	c.Added = append(c.Added, now...)
+	c.Gone = append(c.Gone, old...)
 	return c
 }

@@ -5,13 +5,13 @@ import (
 )
 
 func TestCompare(t *testing.T) {
-	leases := func(keys ...string) (list []Lease) {
+	leases := func(keys ...string) (list []*Lease) {
 		for _, k := range keys {
 			key, err := ParseKey(k)
 			if err != nil {
 				t.Fatal(err)
 			}
-			list = append(list, Lease{Key: key, ModRevision: 1})
+			list = append(list, &Lease{Key: key, ModRevision: 1})
 		}
 		return list
 	}
@@ -20,7 +20,7 @@ func TestCompare(t *testing.T) {
 	now := leases("10.5.1.0-24", "10.5.10.0-24", "10.5.4.0-24", "10.5.7.0-24", "10.5.99.0-24")
 	now[3].ModRevision = 2
 	for _, c := range []struct {
-		old, now []Lease
+		old, now []*Lease
 		want     [3]int // added, changed, gone
 	}{
 		{nil, nil, [3]int{}},

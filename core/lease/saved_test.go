@@ -35,7 +35,7 @@ func TestSavedReadsBack(t *testing.T) {
 		},
 	}
 	for i, c := range wire {
-		saved.Snapshot.Leases = append(saved.Snapshot.Leases, Lease{
+		saved.Snapshot.Leases = append(saved.Snapshot.Leases, &Lease{
 			Key:   Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(i), 0}), 24)},
 			Attrs: c.attrs, CreateRevision: 5, ModRevision: int64(i),
 		})

@@ -4,7 +4,7 @@ package lease
 type Snapshot struct {
 	Revision    int64
 	Config      Document
-	Leases      []Lease // sorted by Key.String()
+	Leases      []*Lease // sorted by Key.String(); what stays is the same lease in the next snapshot
 	Quarantined []Quarantined
 }
 

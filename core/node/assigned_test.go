@@ -196,7 +196,9 @@ func TestAssignedStoreWentBack(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	requests := len(w.requests)
-	w.snap.Leases[0].ModRevision, w.snap.Revision, w.rev = 5, 5, 5
+	old := *w.snap.Leases[0]
+	old.ModRevision, w.snap.Revision, w.rev = 5, 5, 5
+	w.snap.Leases = []*lease.Lease{&old}
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()

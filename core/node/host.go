@@ -302,15 +302,15 @@ func (n *Node) disowned(key lease.Key) bool {
 	if !n.fenced() {
 		return false
 	}
-	return n.fits(key) != nil || slices.ContainsFunc(n.others(), func(p lease.Lease) bool { return p.Key.Overlaps(key) })
+	return n.fits(key) != nil || slices.ContainsFunc(n.others(), func(p *lease.Lease) bool { return p.Key.Overlaps(key) })
 }
 
 // others are all records but our own.
-func (n *Node) others() []lease.Lease {
-	peers := make([]lease.Lease, 0, len(n.store.snap.Leases))
-	for i := range n.store.snap.Leases {
-		if p := &n.store.snap.Leases[i]; !n.isSelf(p) {
-			peers = append(peers, *p)
+func (n *Node) others() []*lease.Lease {
+	peers := make([]*lease.Lease, 0, len(n.store.snap.Leases))
+	for _, p := range n.store.snap.Leases {
+		if !n.isSelf(p) {
+			peers = append(peers, p)
 		}
 	}
 	return peers

@@ -19,8 +19,7 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 		return findLease(n.store.snap, a.Key)
 	}
 	var best lease.Lease
-	for i := range n.store.snap.Leases {
-		r := &n.store.snap.Leases[i]
+	for _, r := range n.store.snap.Leases {
 		if !n.isOurs(&r.Attrs) {
 			continue
 		}
@@ -91,7 +90,7 @@ type agreement struct {
 // news are the records to compare the grant with: if only the snapshot is
 // another than at the last agreement, those that are new in it.
 func (a agreement) news(last agreement) []*lease.Lease {
-	var old []lease.Lease
+	var old []*lease.Lease
 	if same := (agreement{last.snap, a.key, a.modified, a.self, a.uplink, a.config}); last.snap != nil && last == same {
 		old = last.snap.Leases
 	}
@@ -224,8 +223,8 @@ func (n *Node) inNetwork(key lease.Key) bool {
 }
 
 func findLease(snap *lease.Snapshot, key lease.Key) (lease.Lease, bool) {
-	for i := range snap.Leases {
-		if l := &snap.Leases[i]; l.Key == key {
+	for _, l := range snap.Leases {
+		if l.Key == key {
 			return *l, true
 		}
 	}

@@ -74,6 +74,9 @@ func (n *Node) load(data []byte) {
 	if err == nil && s.Version != savedVersion {
 		err = fmt.Errorf("version %d, want %d", s.Version, savedVersion)
 	}
+	if err == nil && slices.Contains(s.Snapshot.Leases, nil) {
+		err = fmt.Errorf("a lease is null")
+	}
 	if err != nil {
 		n.event(Warning, "state-unreadable", fmt.Sprintf("state file of the last run is ignored: %v", err))
 		return

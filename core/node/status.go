@@ -59,8 +59,8 @@ func (n *Node) Status() Status {
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)
-		for i := range snap.Leases { // Status is asked for each turn, so without a copy
-			if !n.isSelf(&snap.Leases[i]) {
+		for _, l := range snap.Leases {
+			if !n.isSelf(l) {
 				s.Peers++
 			}
 		}

@@ -39,7 +39,7 @@ func (n *Node) chooseSnapshot() {
 // reportChange logs one line a snapshot, whatever the number of peers, and one
 // for each newly quarantined record.
 func (n *Node) reportChange(snap *lease.Snapshot) {
-	var old []lease.Lease
+	var old []*lease.Lease
 	known := map[lease.Quarantined]bool{}
 	if before := n.store.snap; before != nil {
 		old = before.Leases

@@ -212,7 +212,7 @@ func (w *world) store(req Request) (lease.Grant, error) {
 	if w.down {
 		return lease.Grant{}, fmt.Errorf("connection refused")
 	}
-	i := slices.IndexFunc(w.snap.Leases, func(l lease.Lease) bool { return l.Key == keyOf(req) })
+	i := slices.IndexFunc(w.snap.Leases, func(l *lease.Lease) bool { return l.Key == keyOf(req) })
 	if req.Verb == Create {
 		if i >= 0 {
 			return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: w.rev}
@@ -223,7 +223,7 @@ func (w *world) store(req Request) (lease.Grant, error) {
 	if i < 0 {
 		return lease.Grant{}, lease.ErrLost
 	}
-	rec := w.snap.Leases[i]
+	rec := *w.snap.Leases[i]
 	if req.Verb == Renew {
 		return lease.Grant{Lease: req.Grant.Lease, TTL: 24 * time.Hour}, nil
 	}
@@ -250,13 +250,13 @@ func (w *world) put(l lease.Lease) lease.Lease {
 	if l.ModRevision = w.rev; l.CreateRevision == 0 {
 		l.CreateRevision = w.rev
 	}
-	i, found := slices.BinarySearchFunc(w.snap.Leases, l, func(a, b lease.Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	i, found := slices.BinarySearchFunc(w.snap.Leases, &l, func(a, b *lease.Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	leases := slices.Clone(w.snap.Leases)
 	if found {
 		l.CreateRevision = min(l.CreateRevision, leases[i].CreateRevision)
-		leases[i] = l
+		leases[i] = &l
 	} else {
-		leases = slices.Insert(leases, i, l)
+		leases = slices.Insert(leases, i, &l)
 	}
 	w.snap.Leases = leases
 	return l
@@ -265,7 +265,7 @@ func (w *world) put(l lease.Lease) lease.Lease {
 func (w *world) remove(key lease.Key) {
 	w.rev++
 	w.snap.Revision = w.rev
-	w.snap.Leases = slices.DeleteFunc(slices.Clone(w.snap.Leases), func(l lease.Lease) bool { return l.Key == key })
+	w.snap.Leases = slices.DeleteFunc(slices.Clone(w.snap.Leases), func(l *lease.Lease) bool { return l.Key == key })
 }
 
 // pass lets time go by, stepping whenever the node asked to be.
@@ -316,7 +316,7 @@ func (w *world) own() lease.Lease {
 	w.t.Helper()
 	for _, l := range w.snap.Leases {
 		if l.Attrs.PublicIP == netip.MustParseAddr("192.168.64.3") {
-			return l
+			return *l
 		}
 	}
 	w.t.Fatalf("no own record among %v", w.snap.Leases)

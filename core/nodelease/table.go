@@ -165,7 +165,7 @@ func (t *Table) Node(name string) (Node, bool) {
 }
 
 func (t *Table) snapshot() *lease.Snapshot {
-	s := &lease.Snapshot{Revision: t.revision, Config: t.doc, Leases: make([]lease.Lease, 0, len(t.nodes))}
+	s := &lease.Snapshot{Revision: t.revision, Config: t.doc, Leases: make([]*lease.Lease, 0, len(t.nodes))}
 	var taken [2]bart.Table[string] // the subnets, by family, and whose they are
 	t.reserve(&taken)
 	for _, e := range t.ranked() {
@@ -177,7 +177,7 @@ func (t *Table) snapshot() *lease.Snapshot {
 			}
 		}
 		if good {
-			s.Leases = append(s.Leases, e.lease)
+			s.Leases = append(s.Leases, &e.lease)
 			for _, f := range cidr.Families {
 				if p := e.lease.Key.Of(f); p.IsValid() {
 					taken[f].Insert(p, e.node.Name)
@@ -273,10 +273,10 @@ func (t *Table) ranked() []*entry {
 func sizeOf(k lease.Key) [2]int { return [2]int{k.V4.Bits(), k.V6.Bits()} }
 
 // sortLeases orders by Key.String(), each spelt out but once.
-func sortLeases(leases []lease.Lease) {
+func sortLeases(leases []*lease.Lease) {
 	type named struct {
 		name  string
-		lease lease.Lease
+		lease *lease.Lease
 	}
 	all := make([]named, len(leases))
 	for i, l := range leases {

@@ -51,7 +51,7 @@ var _ = Describe("a grant", func() {
 		Expect(g.TTL).To(Equal(lifetime))
 		Expect(g.Expires).To(Equal(epoch.Add(lifetime)))
 		Eventually(subnets(s)).Should(HaveLen(1))
-		Expect(s.View().Snapshot.Leases[0]).To(Equal(g.Lease))
+		Expect(*s.View().Snapshot.Leases[0]).To(Equal(g.Lease))
 	})
 
 	It("is refused if somebody has the key, and leaves no TTL handle behind", func(ctx SpecContext) {

@@ -27,7 +27,7 @@ var _ = Describe("what a store shows", func() {
 		Expect(*s.View().Snapshot).To(Equal(lease.Snapshot{
 			Revision: first,
 			Config:   lease.Document{Data: []byte(`{"Network":"10.5.0.0/16"}`), Revision: config},
-			Leases: []lease.Lease{
+			Leases: []*lease.Lease{
 				{Key: key("10.5.10.0-24"), Attrs: attrs("192.0.2.10"), CreateRevision: first, ModRevision: first},
 				{
 					Key: key("10.5.9.0-24"), Attrs: attrs("192.0.2.9"), CreateRevision: second, ModRevision: second,

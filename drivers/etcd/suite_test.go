@@ -112,7 +112,7 @@ func leaseOf(s *Store, k string) lease.Lease {
 	GinkgoHelper()
 	for _, l := range s.View().Snapshot.Leases {
 		if l.Key == key(k) {
-			return l
+			return *l
 		}
 	}
 	Fail("no lease of " + k)

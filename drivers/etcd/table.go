@@ -172,7 +172,7 @@ func compareBool(a, b bool) int {
 // were not reported before.
 func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 	s := &lease.Snapshot{Revision: t.revision, Config: t.config}
-	s.Leases = make([]lease.Lease, 0, len(t.records))
+	s.Leases = make([]*lease.Lease, 0, len(t.records))
 	var fresh []lease.Quarantined
 	var taken *record // whose lease was taken last
 	for _, r := range t.records {
@@ -180,7 +180,7 @@ func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 		switch {
 		case !r.good:
 		case taken == nil || taken.name != r.name:
-			s.Leases = append(s.Leases, r.lease)
+			s.Leases = append(s.Leases, &r.lease)
 			taken = r
 		case reason == "":
 			reason = fmt.Sprintf("subnet %s is recorded under %s already", r.name, taken.raw)

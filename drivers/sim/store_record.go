@@ -65,7 +65,7 @@ type storeVersion struct {
 
 // newVersion sums the records up.
 func (s *Store) newVersion(revision int64) *storeVersion {
-	v := &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: revision, Leases: make([]lease.Lease, 0, len(s.order))}}
+	v := &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}}
 	if r := s.records[s.configKey()]; r != nil {
 		v.snap.Config = lease.Document{Data: r.value, Revision: r.mod}
 	}
@@ -79,7 +79,7 @@ func (s *Store) newVersion(revision int64) *storeVersion {
 				flaw = fmt.Sprintf("subnet %s is recorded under another spelling already", r.name)
 			}
 		default:
-			v.snap.Leases = append(v.snap.Leases, r.lease)
+			v.snap.Leases = append(v.snap.Leases, &r.lease)
 			taken = r.name
 			if flaw != "" {
 				v.standIn(r)
@@ -128,7 +128,7 @@ func (v *storeVersion) standIn(r *storeRecord) {
 // seenFrom is the version for a reader whose first look was at a revision:
 // what a flaw had hidden by then, the reader never saw.
 func (v *storeVersion) seenFrom(first int64) *lease.Snapshot {
-	hidden := func(l lease.Lease) bool {
+	hidden := func(l *lease.Lease) bool {
 		since, ok := v.past[l.Key]
 		return ok && since <= first
 	}

@@ -87,7 +87,7 @@ func (p planted) put(key lease.Key, req node.Request) (node.Requested, bool) {
 	}
 	for _, l := range p.store.Snapshot().Leases {
 		if l.Key == key {
-			return node.Requested{Grant: lease.Grant{Lease: l, TTL: req.TTL}}, true
+			return node.Requested{Grant: lease.Grant{Lease: *l, TTL: req.TTL}}, true
 		}
 	}
 	panic(fmt.Sprintf("%s was put and is not there", key))

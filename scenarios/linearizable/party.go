@@ -64,7 +64,7 @@ func (p *party) own(snap *lease.Snapshot, key lease.Key) (lease.Grant, bool) {
 	}
 	for _, l := range snap.Leases {
 		if l.Key == key && l.Attrs.PublicIP.As4()[1] == byte(p.id) {
-			return lease.Grant{Lease: l, TTL: p.ttl}, true
+			return lease.Grant{Lease: *l, TTL: p.ttl}, true
 		}
 	}
 	return lease.Grant{}, false

@@ -74,7 +74,7 @@ func (p *play) look(key lease.Key) {
 	done := p.history.Call(clients, Input{Key: key})
 	for _, l := range p.store.Snapshot().Leases {
 		if l.Key == key {
-			done(lease.Grant{Lease: l}, nil)
+			done(lease.Grant{Lease: *l}, nil)
 			return
 		}
 	}

@@ -26,12 +26,21 @@ func (e *eyes) View() lease.View {
 	}
 	if v.Snapshot != e.of {
 		seen := *v.Snapshot
-		seen.Leases = slices.Clone(seen.Leases)
+		seen.Leases = ownCopies(seen.Leases)
 		seen = e.see(seen)
 		e.of, e.out = v.Snapshot, &seen
 	}
 	v.Snapshot = e.out
 	return v
+}
+
+// ownCopies are leases that may be changed.
+func ownCopies(leases []*lease.Lease) []*lease.Lease {
+	var out []*lease.Lease
+	for _, l := range leases {
+		out = append(out, new(*l))
+	}
+	return out
 }
 
 // seeing makes a defect of a way to see; each process begins anew.
@@ -59,8 +68,7 @@ func e11() func(lease.Snapshot) lease.Snapshot {
 	known := map[lease.Key]lease.Attrs{}
 	return func(s lease.Snapshot) lease.Snapshot {
 		now := map[lease.Key]lease.Attrs{}
-		for i := range s.Leases {
-			l := &s.Leases[i]
+		for _, l := range s.Leases {
 			if a, ok := known[l.Key]; ok {
 				l.Attrs = a
 			}
@@ -125,7 +133,7 @@ func e7(n sim.Machine) sim.Machine {
 	return machine{n, func(in node.Input) node.Input {
 		if in.View != nil && in.View.Snapshot != nil {
 			view, snap := *in.View, *in.View.Snapshot
-			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l lease.Lease) bool {
+			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool {
 				return l.Key != own && l.Key.Overlaps(own)
 			})
 			view.Snapshot = &snap
@@ -145,7 +153,7 @@ func e11own(n sim.Machine) sim.Machine {
 	return machine{n, func(in node.Input) node.Input {
 		if own, ok := n.Holding(); ok && in.View != nil && in.View.Snapshot != nil {
 			view, snap := *in.View, *in.View.Snapshot
-			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l lease.Lease) bool { return l.Key == own })
+			snap.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return l.Key == own })
 			view.Snapshot = &snap
 			in.View = &view
 		}
@@ -161,13 +169,12 @@ func forgetful(n sim.Machine) sim.Machine {
 			return in
 		}
 		view, snap := *in.View, *in.View.Snapshot
-		snap.Leases = slices.Clone(snap.Leases)
+		snap.Leases = ownCopies(snap.Leases)
 		first := former == nil
 		if first {
 			former = map[lease.Key]bool{}
 		}
-		for i := range snap.Leases {
-			l := &snap.Leases[i]
+		for _, l := range snap.Leases {
 			if former[l.Key] = former[l.Key] || first; former[l.Key] {
 				l.Attrs.PublicIP = netip.MustParseAddr("192.168.64.99")
 			}
@@ -245,9 +252,9 @@ const noTTL = -1
 
 // e4 takes a reservation for a lease that is about to end.
 func e4(s lease.Snapshot) lease.Snapshot {
-	for i := range s.Leases {
-		if s.Leases[i].Reserved() {
-			s.Leases[i].ID = noTTL
+	for _, l := range s.Leases {
+		if l.Reserved() {
+			l.ID = noTTL
 		}
 	}
 	return s

@@ -31,6 +31,6 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.
 }
 
 // Render implements [backend.Backend].
-func (Backend) Render(backend.Env, backend.Self, []lease.Lease) (dataplane.State, []backend.Problem) {
+func (Backend) Render(backend.Env, backend.Self, []*lease.Lease) (dataplane.State, []backend.Problem) {
 	return dataplane.NewState(0), nil
 }

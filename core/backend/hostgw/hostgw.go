@@ -47,7 +47,7 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.
 }
 
 // Render implements [backend.Backend].
-func (Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers))
 	var problems []backend.Problem
 	for _, f := range cidr.Families {

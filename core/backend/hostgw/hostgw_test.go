@@ -23,13 +23,13 @@ func testEnv(t *testing.T) backend.Env {
 	return backend.Env{Config: network, Uplink: uplink.Uplink{Link: "eth0", MTU: 1500, IP: v4, PublicIP: v4, IPv6: v6, PublicIPv6: v6}}
 }
 
-func record(t *testing.T, key, ip, ip6 string) lease.Lease {
+func record(t *testing.T, key, ip, ip6 string) *lease.Lease {
 	t.Helper()
 	k, err := lease.ParseKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), PublicIPv6: netip.MustParseAddr(ip6), BackendType: Type}}
+	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), PublicIPv6: netip.MustParseAddr(ip6), BackendType: Type}}
 }
 
 // interop P9: the wanted routes are all there is to it; who else changed the
@@ -39,7 +39,7 @@ func TestRender(t *testing.T) {
 	self := backend.Self{Key: record(t, "10.5.34.0-24&fd00:10:0:34::-64", "192.168.64.3", "fd00:a::3").Key}
 	other := record(t, "10.5.37.0-24", "192.168.64.9", "fd00:a::9")
 	other.Attrs.BackendType = "vxlan"
-	state, problems := Backend{}.Render(env, self, []lease.Lease{
+	state, problems := Backend{}.Render(env, self, []*lease.Lease{
 		record(t, "10.5.35.0-24&fd00:10:0:35::-64", "192.168.64.4", "fd00:a::4"),
 		record(t, "10.5.36.0-24", "192.168.64.3", "fd00:a::5"),
 		other,

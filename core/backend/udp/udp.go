@@ -84,7 +84,7 @@ func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *ra
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(0)
 	state.AddLink(dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: b.MTU(env), Up: true})
 	state.AddSysctl(acceptLocal())

@@ -31,13 +31,13 @@ func newBackend(t *testing.T, conf string) (*Backend, backend.Env) {
 	}}
 }
 
-func record(t *testing.T, key, ip, backendType string) lease.Lease {
+func record(t *testing.T, key, ip, backendType string) *lease.Lease {
 	t.Helper()
 	k, err := lease.ParseKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
+	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
 }
 
 // The socket has the interface's address even where the public one is another
@@ -45,7 +45,7 @@ func record(t *testing.T, key, ip, backendType string) lease.Lease {
 func TestRender(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"UDP","Port":9000,"Offload":"gso"}}`)
 	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
-	state, problems := b.Render(env, self, []lease.Lease{
+	state, problems := b.Render(env, self, []*lease.Lease{
 		record(t, "10.5.35.0-24", "192.168.64.4", ""),
 		record(t, "10.5.36.0-25", "192.168.64.5", "vxlan"),
 		record(t, "10.5.37.0-24", "203.0.113.3", ""),
@@ -82,7 +82,7 @@ route 10.5.0.0/16 dev flannel0
 func TestPeerInsideTheNetwork(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
 	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("10.240.0.0/16")}}
-	state, problems := b.Render(env, backend.Self{Key: record(t, "10.1.0.0-24", "192.0.2.1", "").Key}, []lease.Lease{
+	state, problems := b.Render(env, backend.Self{Key: record(t, "10.1.0.0-24", "192.0.2.1", "").Key}, []*lease.Lease{
 		record(t, "10.2.0.0-24", "10.240.0.2", ""),
 		record(t, "10.3.0.0-24", "10.250.0.3", ""),
 	})
@@ -95,7 +95,7 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 // A node whose subnet is certainly not its own any more keeps the device.
 func TestRenderWithoutSubnet(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
-	state, _ := b.Render(env, backend.Self{}, []lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
+	state, _ := b.Render(env, backend.Self{}, []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
 	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\nsysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n", state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
 	}

@@ -191,7 +191,7 @@ func randomMAC(rng *rand.Rand) dataplane.MAC {
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []lease.Lease) (dataplane.State, []backend.Problem) {
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers) * len(b.families))
 	var problems []backend.Problem
 	problem := func(p backend.Problem) { problems = append(problems, p) }

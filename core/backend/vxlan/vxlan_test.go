@@ -51,8 +51,8 @@ func key(s string) lease.Key {
 	return k
 }
 
-func peer(k, ip, ip6, mac, mac6 string) lease.Lease {
-	l := lease.Lease{Key: key(k), ID: 1, CreateRevision: 10, Attrs: lease.Attrs{
+func peer(k, ip, ip6, mac, mac6 string) *lease.Lease {
+	l := &lease.Lease{Key: key(k), ID: 1, CreateRevision: 10, Attrs: lease.Attrs{
 		PublicIP: netip.MustParseAddr(ip), BackendType: Type,
 		BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"` + mac + `"}`),
 	}}
@@ -151,7 +151,7 @@ func TestRender(t *testing.T) {
 		Attrs: peer("10.5.34.0-24", "192.168.64.3", "fd00:a::3", "c6:d2:32:6f:8f:44", "3e:0b:11:22:33:44").Attrs}
 	far := peer("10.5.35.0-24&fd00:10:0:35::-64", "192.168.99.4", "fd00:b::4", "c6:00:00:00:00:04", "c6:00:00:00:00:64")
 	near := peer("10.5.36.0-24", "192.168.64.5", "", "c6:00:00:00:00:05", "")
-	state, problems := b.Render(env, self, []lease.Lease{far, near})
+	state, problems := b.Render(env, self, []*lease.Lease{far, near})
 	if len(problems) > 0 {
 		t.Errorf("problems: %v", problems)
 	}
@@ -194,11 +194,11 @@ func TestRenderRefuses(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	self := backend.Self{Key: key("10.5.34.0-24"), Attrs: peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs}
 	good := peer("10.5.35.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", "")
-	younger := func(l lease.Lease) lease.Lease { l.CreateRevision = 20; return l }
-	data := func(l lease.Lease, d string) lease.Lease { l.Attrs.BackendData = json.RawMessage(d); return l }
+	younger := func(l *lease.Lease) *lease.Lease { l.CreateRevision = 20; return l }
+	data := func(l *lease.Lease, d string) *lease.Lease { l.Attrs.BackendData = json.RawMessage(d); return l }
 	for _, c := range []struct {
 		name string
-		bad  lease.Lease
+		bad  *lease.Lease
 		want string
 	}{
 		{"outside", peer("10.6.1.0-24", "192.168.64.9", "", "c6:00:00:00:00:09", ""),
@@ -227,8 +227,8 @@ func TestRenderRefuses(t *testing.T) {
 			"peer 10.5.36.0-24: VtepMAC c6:d2:32:6f:8f:44 is our own"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want, _ := b.Render(env, self, []lease.Lease{good})
-			got, problems := b.Render(env, self, []lease.Lease{c.bad, good})
+			want, _ := b.Render(env, self, []*lease.Lease{good})
+			got, problems := b.Render(env, self, []*lease.Lease{c.bad, good})
 			if len(problems) != 1 || problems[0].String() != c.want {
 				t.Errorf("problems %v\nwant %s", problems, c.want)
 			}
@@ -243,7 +243,7 @@ func TestRenderRefuses(t *testing.T) {
 // share its device.
 func TestTwoRecordsOfOneHost(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
-	state, problems := b.Render(env, backend.Self{Key: key("10.5.34.0-24")}, []lease.Lease{
+	state, problems := b.Render(env, backend.Self{Key: key("10.5.34.0-24")}, []*lease.Lease{
 		peer("10.5.35.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
 		peer("10.5.36.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
 	})
@@ -260,7 +260,7 @@ func TestRenderAccepts(t *testing.T) {
 	other.Attrs.BackendType = "host-gw"
 	old := peer("10.5.35.0-24", "192.168.64.4", "", "", "")
 	old.Attrs.BackendData = json.RawMessage(`{"VtepMAC":"c6:00:00:00:00:04"}`)
-	state, problems := b.Render(env, self, []lease.Lease{other, old})
+	state, problems := b.Render(env, self, []*lease.Lease{other, old})
 	if len(problems) > 0 || len(state.Routes) != 1 || len(state.FDB) != 1 || len(state.Neighs) != 1 {
 		t.Errorf("problems %v, state:\n%s", problems, state.Dump())
 	}

@@ -111,7 +111,7 @@ var renewCases = []kase{
 	{"a former run's lease is renewed", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.awaitLeases(t, g.Lease)
-		renewed, err := s.other.Renew(context.Background(), lease.Grant{Lease: s.other.View().Snapshot.Leases[0]})
+		renewed, err := s.other.Renew(context.Background(), lease.Grant{Lease: *s.other.View().Snapshot.Leases[0]})
 		if err != nil {
 			t.Fatal(err)
 		}

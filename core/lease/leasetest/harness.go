@@ -108,6 +108,10 @@ func (s *suite) create(t *testing.T, st lease.Store, k, ip string, ttl time.Dura
 // awaitLeases waits until both stores show exactly these leases.
 func (s *suite) awaitLeases(t *testing.T, want ...lease.Lease) {
 	t.Helper()
+	var all []*lease.Lease
+	for i := range want {
+		all = append(all, &want[i])
+	}
 	for _, st := range []lease.Store{s.own, s.other} {
 		var diff string
 		s.await(t, func() bool {
@@ -115,7 +119,7 @@ func (s *suite) awaitLeases(t *testing.T, want ...lease.Lease) {
 			if !v.Synced || v.Snapshot == nil {
 				return false
 			}
-			diff = cmp.Diff(want, v.Snapshot.Leases, sameValues, cmpopts.EquateEmpty())
+			diff = cmp.Diff(all, v.Snapshot.Leases, sameValues, cmpopts.EquateEmpty())
 			return diff == ""
 		}, "the leases", &diff)
 	}
@@ -190,7 +194,7 @@ func (s *suite) wantConflict(t *testing.T, err error, k lease.Key) {
 	snap := s.awaitSnapshot(t, s.own, "a snapshot that explains the conflict", func(snap *lease.Snapshot) bool {
 		return snap.Revision >= conflict.Revision
 	})
-	has := func(l lease.Lease) bool { return l.Key == k }
+	has := func(l *lease.Lease) bool { return l.Key == k }
 	if !slices.ContainsFunc(snap.Leases, has) && !slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool { return q.Key == k }) {
 		t.Errorf("snapshot %d does not show who has %s, though the conflict was at %d", snap.Revision, k, conflict.Revision)
 	}

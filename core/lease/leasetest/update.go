@@ -45,7 +45,7 @@ var updateCases = []kase{
 	{"update of a former run's lease", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", short)
 		s.awaitLeases(t, g.Lease)
-		adopted := lease.Grant{Lease: s.own.View().Snapshot.Leases[0]}
+		adopted := lease.Grant{Lease: *s.own.View().Snapshot.Leases[0]}
 		updated := s.updateFor(t, adopted, long)
 		if updated.TTL != long || updated.CreateRevision != g.CreateRevision {
 			t.Errorf("grant %+v, want one for %s", updated, long)
@@ -147,7 +147,7 @@ func (s *suite) updateFor(t *testing.T, g lease.Grant, ttl time.Duration) lease.
 // reservation waits for the only lease of the store to be a reservation.
 func (s *suite) reservation(t *testing.T) lease.Lease {
 	t.Helper()
-	return s.awaitSnapshot(t, s.own, "a reservation", func(snap *lease.Snapshot) bool {
+	return *s.awaitSnapshot(t, s.own, "a reservation", func(snap *lease.Snapshot) bool {
 		return len(snap.Leases) == 1 && snap.Leases[0].Reserved()
 	}).Leases[0]
 }

@@ -88,7 +88,10 @@ var viewCases = []kase{
 		s.create(t, s.own, "10.5.3.0-24", "192.168.64.3", long)
 		snap := s.awaitSnapshot(t, s.other, "both", func(snap *lease.Snapshot) bool { return len(snap.Leases) == 2 })
 		before := *snap
-		before.Leases, before.Quarantined = slices.Clone(snap.Leases), slices.Clone(snap.Quarantined)
+		before.Leases, before.Quarantined = nil, slices.Clone(snap.Quarantined)
+		for _, l := range snap.Leases {
+			before.Leases = append(before.Leases, new(*l))
+		}
 		if _, err := s.own.Update(context.Background(), g, attrs("192.168.64.7"), long); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +117,7 @@ var viewCases = []kase{
 					return false
 				}
 				snap := s.other.View().Snapshot
-				return slices.ContainsFunc(snap.Leases, func(l lease.Lease) bool { return l.Key == key(k) })
+				return slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool { return l.Key == key(k) })
 			})
 		}
 	}},
