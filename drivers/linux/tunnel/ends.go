@@ -30,8 +30,8 @@ func (d drop) String() string {
 type outcome uint8
 
 const (
-	dry     outcome = iota // there is nothing left
-	busy                   // there may be more
+	dry     outcome = iota // there was nothing, or one packet, and it is carried
+	busy                   // there were more, and so may be answers to them, or still are
 	blocked                // the socket is full: nothing is lost, try again when it is not
 	ended                  // the device is gone
 )

@@ -54,20 +54,22 @@ func (in *inbox) receive(t *proxy.Table) outcome {
 	if errno != 0 {
 		return dry
 	}
+	packets := 0
 	for i := range in.msgs[:n] {
-		in.open(t, i)
+		packets += in.open(t, i)
 	}
 	if in.deliverJoined() == ended {
 		return ended
 	}
-	if n < inMessages {
+	if packets <= 1 {
 		return dry
 	}
 	return busy
 }
 
-// open gives the joiner the packets of a message that are for the device.
-func (in *inbox) open(t *proxy.Table, i int) {
+// open gives the joiner the packets of a message that are for the device, and
+// returns how many it had.
+func (in *inbox) open(t *proxy.Table, i int) (packets int) {
 	m := &in.msgs[i]
 	rest := in.buffer(i)[:m.Len]
 	size := in.ctrls[i].segment(&m.Hdr)
@@ -75,12 +77,13 @@ func (in *inbox) open(t *proxy.Table, i int) {
 		size = len(rest)
 	}
 	for {
+		packets++
 		packet := in.take(t, &in.froms[i], rest[:min(size, len(rest))])
 		if packet != nil {
 			in.joiner.Add(packet)
 		}
 		if len(rest) <= size {
-			return
+			return packets
 		}
 		rest = rest[size:]
 	}

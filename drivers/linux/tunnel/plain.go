@@ -34,9 +34,12 @@ func newPlain(e *ends) *plain {
 }
 
 func (p *plain) receive(t *proxy.Table) outcome {
-	for range turn {
+	for i := range turn {
 		setName(&p.msg[0].Hdr, &p.from)
 		if _, errno := recvmmsg(p.socket, p.msg[:]); errno != 0 {
+			if i > 1 {
+				break
+			}
 			return dry
 		}
 		packet := p.take(t, &p.from, p.in[:p.msg[0].Len])

@@ -112,40 +112,47 @@ func (t *Tunnel) Running() dataplane.Running {
 	return out
 }
 
-// run is the loop: what has arrived first, so that what the kernel answers to it
-// is read in the same turn.
+// run is the loop. Each turn serves the sides that are ready and waits for the
+// next, which costs a lone packet no call that finds nothing.
 func (t *Tunnel) run(c *carrier) {
 	defer t.end(c)
 	w := newWaiter(c.device, c.socket, t.stop)
 	reported := time.Now()
 	for {
+		ready := w.short()
 		now := time.Now()
-		if now.Sub(reported) > reportTime {
+		if !ready || now.Sub(reported) > reportTime {
 			t.report(c)
 			reported = now
 		}
-		c.begin(now)
-		table := t.table.Load()
-		in := c.carry.receive(table)
-		out := c.carry.send(table)
-		if in == ended || out == ended {
+		if !ready && w.long() != nil {
 			return
-		}
-		if in == busy || out == busy {
-			continue
-		}
-		w.want(out == blocked)
-		if !w.short() {
-			t.report(c)
-			reported = now
-			if err := w.long(); err != nil {
-				return
-			}
 		}
 		if w.gone() || w.stopped() {
 			return
 		}
+		c.begin(now)
+		if t.turn(c, w) == ended {
+			return
+		}
 	}
+}
+
+// turn carries what is ready: what has arrived first, so that what the kernel
+// answers to it leaves in the same turn. A lone packet is not worth looking for
+// an answer.
+func (t *Tunnel) turn(c *carrier, w *waiter) outcome {
+	table := t.table.Load()
+	in := dry
+	if w.arrived() {
+		in = c.carry.receive(table)
+	}
+	if in == ended || in == dry && !w.leaving() {
+		return in
+	}
+	out := c.carry.send(table)
+	w.want(out == blocked)
+	return out
 }
 
 // report tells others how the loop is.
