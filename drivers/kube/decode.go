@@ -64,6 +64,9 @@ type item struct {
 	node     nodelease.Node
 	revision int64
 	complete bool // a bookmark: all that was to be listed has been
+	// status is not read but where it is our own node's. It lies in the buffer
+	// of whoever has decoded the item, and is good until the next one is.
+	status []byte
 }
 
 // fields calls each for every field of a message: with its content, or of a
@@ -112,7 +115,7 @@ func unwrap(b []byte) ([]byte, error) {
 	return raw, err
 }
 
-// decodeNode reads a node. Nothing of b is kept.
+// decodeNode reads a node. Nothing of b is kept but the status, as it is.
 func decodeNode(b []byte, names nodelease.Names) (item, error) {
 	var it item
 	var one string
@@ -130,6 +133,8 @@ func decodeNode(b []byte, names nodelease.Names) (item, error) {
 				}
 				return nil
 			})
+		case nodeStatus:
+			it.status = content
 		}
 		return nil
 	})

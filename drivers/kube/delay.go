@@ -15,8 +15,10 @@ const (
 	mostDelay  = 15 * time.Second
 )
 
-func (d *delay) wait(ctx context.Context) {
-	*d = min(max(2**d, delay(leastDelay)), delay(mostDelay))
+func (d *delay) wait(ctx context.Context) { d.waitAtMost(ctx, mostDelay) }
+
+func (d *delay) waitAtMost(ctx context.Context, most time.Duration) {
+	*d = min(max(2**d, delay(leastDelay)), delay(most))
 	sleep(ctx, time.Duration(*d)/2+time.Duration(rand.Int64N(int64(*d))))
 }
 

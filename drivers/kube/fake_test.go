@@ -172,6 +172,14 @@ var _ = Describe("a store on client-go's fake", func() {
 		Eventually(func() []corev1.NodeCondition { return node().Status.Conditions }).Should(ConsistOf(
 			HaveField("Type", corev1.NodeReady),
 			And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "FlannelIsUp"))))
+		reset := node().DeepCopy()
+		for i := range reset.Status.Conditions {
+			reset.Status.Conditions[i].Status = corev1.ConditionTrue
+		}
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, reset, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() []corev1.NodeCondition { return node().Status.Conditions }).Should(ContainElement(
+			And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse))))
 		want := annotationsOf(attrs(1))
 		want["someone"] = "else's"
 		Expect(node().Annotations).To(Equal(want))

@@ -149,14 +149,22 @@ func (s *Store) part(ctx context.Context, listing *nodelease.Listing, token stri
 }
 
 func (s *Store) add(listing *nodelease.Listing, it item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	listing.Add(it.node, it.revision)
+	s.update(func() bool {
+		s.saw(it, true)
+		listing.Add(it.node, it.revision)
+		return false
+	})
 }
 
 func (s *Store) end(listing *nodelease.Listing, revision int64) {
 	s.at = revision
-	s.update(func() bool { return listing.End(revision) })
+	s.update(func() bool {
+		news := listing.End(revision)
+		if _, exists := s.table.Node(s.node); !exists {
+			s.own = standing{}
+		}
+		return news
+	})
 }
 
 // follow takes the events of a watch in until it ends. With a listing, the
@@ -177,15 +185,12 @@ func (s *Store) follow(st stream, listing *nodelease.Listing) (synced bool, err 
 			return true, err
 		}
 		s.at = max(s.at, it.revision)
-		s.update(func() bool {
-			switch kind {
-			case "ADDED", "MODIFIED":
-				return s.table.Set(it.node, it.revision)
-			case "DELETED":
-				return s.table.Delete(it.node.Name, it.revision)
-			}
-			return false // a bookmark, whose revision is all there is to it
-		})
+		switch kind {
+		case "ADDED", "MODIFIED":
+			s.take(it)
+		case "DELETED":
+			s.remove(it)
+		} // or a bookmark, whose revision is all there is to it
 	}
 }
 

@@ -32,9 +32,9 @@ type Store struct {
 	table     *nodelease.Table // nil until the name of our node is known
 	node      string
 	synced    bool
-	err       error  // why not synced
-	available bool   // the node condition is to say so
-	uid       string // of our own node object
+	err       error // why not synced
+	available bool  // the node condition is to say so
+	own       standing
 }
 
 var _ lease.Store = (*Store)(nil)
@@ -109,20 +109,34 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 // waking anybody.
 func (s *Store) update(change func() bool) {
 	s.mu.Lock()
+	own := s.own
 	news := change()
-	uid := s.uid
-	if s.table != nil {
-		own, _ := s.table.Node(s.node)
-		s.uid = own.UID
-	}
-	replaced := s.uid != uid
+	moved := s.own.uid != own.uid || s.own.status != own.status
 	s.mu.Unlock()
 	if news {
 		signal(s.changed)
 	}
-	if replaced {
+	if moved {
 		signal(s.moved)
 	}
+}
+
+// take takes a node in as it is now.
+func (s *Store) take(it item) {
+	s.update(func() bool {
+		s.saw(it, false)
+		return s.table.Set(it.node, it.revision)
+	})
+}
+
+// remove takes the end of a node in.
+func (s *Store) remove(it item) {
+	s.update(func() bool {
+		if it.node.Name == s.node && it.revision >= s.own.revision {
+			s.own = standing{revision: it.revision}
+		}
+		return s.table.Delete(it.node.Name, it.revision)
+	})
 }
 
 // signal leaves a value for a reader who has not come for the last one yet.

@@ -241,45 +241,6 @@ var _ = Describe("a store on an API server", func() {
 		Expect(before).To(Equal(snap.Revision))
 	})
 
-	It("publishes the condition until it worked, and on a new node object again (K5)", func() {
-		api, url := serve()
-		api.Put(plain("n1", "10.244.1.0/24"))
-		var refused atomic.Int32
-		api.Fail(func(r *http.Request) *metav1.Status {
-			if r.Method == http.MethodPatch && refused.Add(1) <= 3 {
-				return kubetest.Unavailable()
-			}
-			return nil
-		})
-		s := start(url, vxlanConfig)
-		synced(s)
-		s.Available()
-		condition := func() corev1.NodeCondition {
-			if n := api.Node("n1"); n != nil && len(n.Status.Conditions) == 1 {
-				return n.Status.Conditions[0]
-			}
-			return corev1.NodeCondition{}
-		}
-		want := And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse),
-			HaveField("Reason", "FlannelIsUp"), HaveField("Message", "Flannel is running on this node"))
-		Eventually(condition).Should(want)
-		api.Delete("n1")
-		api.Put(plain("n1", "10.244.1.0/24"))
-		Eventually(condition).Should(want)
-	})
-
-	It("publishes no condition if it shall not", func() {
-		api, url := serve()
-		api.Put(plain("n1", "10.244.1.0/24"))
-		s := start(url, vxlanConfig, func(o *Options) { o.SetNetworkUnavailable = false })
-		synced(s)
-		s.Available()
-		_, err := s.Create(ctx, keyOf(1), attrs(1), 0)
-		Expect(err).NotTo(HaveOccurred())
-		s.Close()
-		Expect(api.Patches()).To(HaveLen(1))
-	})
-
 	It("watches nothing for alloc", func() {
 		api, url := serve()
 		api.Put(plain("n1", "10.244.1.0/24"))

@@ -51,7 +51,7 @@ func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) 
 	if err != nil {
 		return lease.Grant{}, explain(err, "patch nodes/status")
 	}
-	s.update(func() bool { return s.table.Set(it.node, it.revision) })
+	s.take(it)
 	grant.ModRevision = it.revision
 	return grant, nil
 }
@@ -90,67 +90,5 @@ type metadata struct {
 }
 
 type status struct {
-	Conditions []condition `json:"conditions"`
-}
-
-type condition struct {
-	Type               string `json:"type"`
-	Status             string `json:"status"`
-	Reason             string `json:"reason"`
-	Message            string `json:"message"`
-	LastHeartbeatTime  string `json:"lastHeartbeatTime"`
-	LastTransitionTime string `json:"lastTransitionTime"`
-}
-
-// Available publishes that the node's network is up, once and again whenever
-// the node object is another one, until that has worked (interop 5.6, K5). It
-// does not wait.
-func (s *Store) Available() {
-	s.mu.Lock()
-	s.available = s.o.SetNetworkUnavailable
-	s.mu.Unlock()
-	signal(s.moved)
-}
-
-func (s *Store) publishCondition() {
-	var d delay
-	told := ""
-	for {
-		select {
-		case <-s.moved:
-		case <-s.ctx.Done():
-			return
-		}
-		for s.ctx.Err() == nil {
-			s.mu.Lock()
-			uid, wanted := s.uid, s.available
-			s.mu.Unlock()
-			if !wanted || uid == "" || uid == told {
-				break
-			}
-			if err := s.tellCondition(uid); err != nil {
-				if d == 0 {
-					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again", "node", s.node, "err", explain(err, "patch nodes/status"))
-				}
-				d.wait(s.ctx)
-				continue
-			}
-			told, d = uid, 0
-		}
-	}
-}
-
-func (s *Store) tellCondition(uid string) error {
-	now := time.Now().UTC().Format(time.RFC3339)
-	patch, err := json.Marshal(nodePatch{metadata{UID: uid}, &status{[]condition{{
-		Type: "NetworkUnavailable", Status: "False", Reason: "FlannelIsUp", Message: "Flannel is running on this node",
-		LastHeartbeatTime: now, LastTransitionTime: now,
-	}}}})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
-	defer cancel()
-	_, err = s.api.patch(ctx, s.node, patch)
-	return err
+	Conditions []nodeCondition `json:"conditions"`
 }

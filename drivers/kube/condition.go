@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The node condition NetworkUnavailable keeps the scheduler off a node until
+// flannel says that the network is up (interop 5.6). It is the one thing that
+// the store reads and writes of a node's status, and of our own node alone.
+
+const (
+	nodeStatus protowire.Number = 3 // v1.Node
+
+	statusConditions protowire.Number = 4 // v1.NodeStatus
+	conditionType    protowire.Number = 1 // v1.NodeCondition
+	conditionStatus  protowire.Number = 2
+
+	networkUnavailable = "NetworkUnavailable"
+)
+
+// standing is what our own node object last said of its network.
+type standing struct {
+	uid      string // "": there is no such object, as far as is known
+	status   string // of the condition; "": it has none
+	revision int64
+}
+
+// standingOf reads the condition of a node. A status that cannot be read has none.
+func standingOf(it item) standing {
+	at := standing{it.node.UID, "", it.revision}
+	_ = fields(it.status, func(n protowire.Number, content []byte, _ uint64) error {
+		if n != statusConditions {
+			return nil
+		}
+		var kind, status []byte
+		err := fields(content, func(n protowire.Number, content []byte, _ uint64) error {
+			switch n {
+			case conditionType:
+				kind = content
+			case conditionStatus:
+				status = content
+			}
+			return nil
+		})
+		if string(kind) == networkUnavailable {
+			at.status = string(status)
+		}
+		return err
+	})
+	return at
+}
+
+// saw takes note of our own node. What is part of a listing counts whatever its
+// revision: those may have begun anew. The caller holds mu.
+func (s *Store) saw(it item, listed bool) {
+	if it.node.Name == s.node && (listed || it.revision > s.own.revision) {
+		s.own = standingOf(it)
+	}
+}
+
+// Available publishes that the node's network is up: until that has worked,
+// and again whenever the node object is another one or somebody else has taken
+// it back (interop K5). It does not wait.
+func (s *Store) Available() {
+	s.mu.Lock()
+	s.available = s.o.SetNetworkUnavailable
+	s.mu.Unlock()
+	signal(s.moved)
+}
+
+// lacking returns the state of our node if the condition has to be written.
+func (s *Store) lacking() (standing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own, s.available && s.own.uid != "" && s.own.status != "False"
+}
+
+// mostDispute is how seldom the condition is written in the end if somebody
+// takes it back over and over: each write wakes all who watch nodes.
+const mostDispute = 5 * time.Minute
+
+func (s *Store) publishCondition() {
+	var d, dispute delay
+	var told standing // when the condition was written last
+	var at time.Time
+	for {
+		select {
+		case <-s.moved:
+		case <-s.ctx.Done():
+			return
+		}
+		for s.ctx.Err() == nil {
+			own, lacks := s.lacking()
+			if !lacks {
+				break
+			}
+			if own.uid == told.uid {
+				if time.Since(at) > mostDispute {
+					dispute = 0
+				}
+				s.o.Log.Warn("somebody else took back the node condition NetworkUnavailable; writing it again", "node", s.node, "status", own.status)
+				dispute.waitAtMost(s.ctx, mostDispute)
+			}
+			if err := s.tellCondition(own.uid); err != nil {
+				if d == 0 {
+					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again", "node", s.node, "err", explain(err, "patch nodes/status"))
+				}
+				d.wait(s.ctx)
+				continue
+			}
+			told, at, d = own, time.Now(), 0
+		}
+	}
+}
+
+// nodeCondition is one condition in a patch.
+type nodeCondition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	LastHeartbeatTime  string `json:"lastHeartbeatTime"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+func (s *Store) tellCondition(uid string) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	patch, err := json.Marshal(nodePatch{metadata{UID: uid}, &status{[]nodeCondition{{
+		Type: networkUnavailable, Status: "False", Reason: "FlannelIsUp", Message: "Flannel is running on this node",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
+	defer cancel()
+	it, err := s.api.patch(ctx, s.node, patch)
+	if err == nil {
+		s.take(it)
+	}
+	return err
+}
