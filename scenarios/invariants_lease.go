@@ -39,9 +39,6 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 	if holds == n.holds && key == n.key {
 		return
 	}
-	if n.key != key {
-		n.robbedAt = 0
-	}
 	n.key, n.holds = key, holds
 	if !holds {
 		return
@@ -97,13 +94,13 @@ func (i *invariants) checkOverlaps() error {
 			continue
 		}
 		loser := a
-		if a.robbedAt == 0 || b.robbedAt > 0 && a.knows() {
+		if a.robbedAt() == 0 || b.robbedAt() > 0 && a.knows() {
 			loser = b
 		}
 		o.twins = o.twins || a.sharesAddress(b)
 		switch now := i.world.Elapsed(); {
 		case o.twins:
-		case loser.robbedAt == 0:
+		case loser.robbedAt() == 0:
 			return fmt.Errorf("%s and %s both hold %s since %s, though nobody took either's record away", a.name, b.name, a.key, o.since)
 		case !loser.knows():
 			o.known = 0
@@ -122,25 +119,31 @@ func (n *watched) sharesAddress(o *watched) bool {
 	return slices.ContainsFunc(n.addresses(), func(a netip.Addr) bool { return a.IsGlobalUnicast() && slices.Contains(others, a) })
 }
 
-// rob notes that a record went on which a node's belief rests, other than by
-// the end of the TTL that the node was granted.
+// rob notes that a record went on which a node's belief rests, or will when
+// its snapshot shows the record, other than by the end of the TTL that the node
+// was granted.
 func (i *invariants) rob(w sim.StoreWrite, h *history) {
 	for name, n := range i.nodes {
 		switch {
-		case w.Key != n.key.String() || w.New != nil && w.New.Flaw != "":
-		case w.Client == name:
-			n.robbedAt = 0
+		case w.New != nil && w.New.Flaw != "":
+		case w.Client == name, w.New != nil && n.robbed[w.Key] > 0 && i.hasAddress(name, owner(w.New.Lease.Attrs)):
+			delete(n.robbed, w.Key)
 		case w.New == nil && w.Expired && h.writer == name:
+		case w.Key != n.key.String() && h.writer != name:
 		case w.New == nil, owner(w.New.Lease.Attrs) != h.addr:
-			n.robbedAt = i.world.storage.Revision()
+			n.robbed[w.Key] = i.world.storage.Revision()
 		}
 	}
 }
 
+// robbedAt is the revision at which the record of what the node holds went; 0:
+// it did not.
+func (n *watched) robbedAt() int64 { return n.robbed[n.key.String()] }
+
 // knows reports whether the node's client has told it that it was robbed.
 func (n *watched) knows() bool {
 	view := n.client.View()
-	return view.Synced && view.Snapshot.Revision >= n.robbedAt
+	return view.Synced && view.Snapshot.Revision >= n.robbedAt()
 }
 
 // exited follows the end of a process by itself. There are few reasons for it:

@@ -22,10 +22,11 @@ type watched struct {
 
 	key      lease.Key // what it holds, as of its last turn
 	holds    bool
-	robbedAt int64      // the revision at which the record of key went; 0: it did not
 	last     lease.Key  // what it held last, over all restarts
 	lastAddr netip.Addr // and under which address
 	excused  bool       // it may come to hold something else
+
+	robbed map[string]int64 // the revisions at which records went that it wrote or held, by name
 
 	connected map[dataplane.RouteKey]bool // the kernel's own routes, as of the last look
 
@@ -62,7 +63,7 @@ type Wrap func(node string, p sim.Parts) sim.Parts
 // in: host and store are watched as they are, the node as whatever
 // defects there are between let it appear.
 func (i *invariants) watchNode(sn *simNode, defects []Wrap) func(sim.Parts) sim.Parts {
-	n := &watched{simNode: sn, name: sn.Name(), all: i}
+	n := &watched{simNode: sn, name: sn.Name(), all: i, robbed: map[string]int64{}}
 	i.nodes[n.name] = n
 	return func(p sim.Parts) sim.Parts {
 		n.client = p.Client
