@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/drivers/sim"
 )
@@ -46,7 +47,11 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 	i.checkAssigned(n, key)
 	h := i.records[key.String()]
 	stale := i.world.storage.Faults().StaleList > 0 // a new process may not be shown what its former one wrote
-	if n.last.IsValid() && n.last != key && !stale && !n.excused && !n.twinned && h != nil && h.addr == n.lastAddr {
+	moved := n.last.IsValid() && n.last != key && !n.excused && !n.twinned && h != nil && h.addr == n.lastAddr
+	switch {
+	case moved && stale:
+		n.mislaid = append(n.mislaid, n.last)
+	case moved && !n.finds(key):
 		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken", n.name, n.last, key)
 	}
 	n.last, n.excused = key, false
@@ -59,6 +64,13 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 			i.overlap(n, other)
 		}
 	}
+}
+
+// finds reports whether a node may come back to a subnet: a stale read hid its
+// record when it moved on, so that it has two now, and its subnet file does not
+// name the one it held since: no pod can get an address in that.
+func (n *watched) finds(key lease.Key) bool {
+	return slices.Contains(n.mislaid, key) && subnetfile.Previous([]byte(n.SubnetFile())) != n.last
 }
 
 // overlap is two live nodes that hold one subnet. Nobody can help it for the

@@ -26,7 +26,8 @@ type watched struct {
 	lastAddr netip.Addr // and under which address
 	excused  bool       // it may come to hold something else
 
-	robbed map[string]int64 // the revisions at which records went that it wrote or held, by name
+	robbed  map[string]int64 // the revisions at which records went that it wrote or held, by name
+	mislaid []lease.Key      // held, until a stale read hid the record
 
 	connected map[dataplane.RouteKey]bool // the kernel's own routes, as of the last look
 

@@ -38,14 +38,19 @@ func (n *Node) acquire() {
 	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 }
 
-// formerKey is a subnet that was ours, fits and is free: this run's or the
-// subnet file's, or the state file's, where the subnet file is damaged.
-func (n *Node) formerKey() (lease.Key, bool) {
+// formerKeys are subnets that were ours: this run's or the subnet file's, then
+// the state file's, where the subnet file is damaged.
+func (n *Node) formerKeys() []lease.Key {
 	keys := []lease.Key{n.lease.previous}
 	if n.store.saved != nil {
 		keys = append(keys, n.store.saved.Self.Key)
 	}
-	for _, k := range keys {
+	return keys
+}
+
+// formerKey is a subnet that was ours, fits and is free.
+func (n *Node) formerKey() (lease.Key, bool) {
+	for _, k := range n.formerKeys() {
 		if k.IsValid() && alloc.Compatible(n.network.config, k) == nil && alloc.Free(n.store.snap, k, lease.Key{}) {
 			return k, true
 		}

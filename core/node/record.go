@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,25 +13,27 @@ import (
 )
 
 // ownRecord finds the record that carries our public address: IPv4's, or
-// IPv6's where there is no IPv4 (interop E9). Of several, the previous key's
+// IPv6's where there is no IPv4 (interop E9). Of several, that of a former key
 // or else the oldest counts.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	if a := n.assigned(); a != nil {
 		return findLease(n.store.snap, a.Key)
 	}
-	var best lease.Lease
+	var own []lease.Lease
 	for _, r := range n.store.snap.Leases {
-		if !n.isOurs(&r.Attrs) {
-			continue
-		}
-		if r.Key == n.lease.previous {
-			return *r, true
-		}
-		if !best.Key.IsValid() || r.CreateRevision < best.CreateRevision {
-			best = *r
+		if n.isOurs(&r.Attrs) {
+			own = append(own, *r)
 		}
 	}
-	return best, best.Key.IsValid()
+	for _, former := range n.formerKeys() {
+		if i := slices.IndexFunc(own, func(r lease.Lease) bool { return r.Key == former }); i >= 0 {
+			return own[i], true
+		}
+	}
+	if len(own) == 0 {
+		return lease.Lease{}, false
+	}
+	return slices.MinFunc(own, func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }), true
 }
 
 func (n *Node) isOurs(a *lease.Attrs) bool {
