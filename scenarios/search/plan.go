@@ -31,12 +31,31 @@ func (p Plan) healed() []Step {
 	steps := []Step{
 		{Line: "heal"},
 		{Line: fmt.Sprintf("settle within=%s", liveness)},
-		{Line: "ping all"},
 	}
-	if p.Outward {
+	pods := p.started()
+	if pods > 1 {
+		steps = append(steps, Step{Line: "ping all"})
+	}
+	if pods > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"})
 	}
 	return steps
+}
+
+// started counts the nodes that are ever started, and so come to have a pod.
+// What is left of a plan that was made smaller may need none.
+func (p Plan) started() int {
+	names := map[string]bool{}
+	for _, s := range p.Steps {
+		switch args := strings.Fields(s.Line); args[0] {
+		case "start", "restart":
+			names[args[1]] = true
+		}
+	}
+	if names["all"] {
+		return p.Nodes
+	}
+	return len(names)
 }
 
 // liveness is how long a healed world may take to come to rest: requests back
