@@ -19,6 +19,8 @@ func TestMistakesInAFile(t *testing.T) {
 		{"wait n1", "error: condition is missing"},
 		{"wait leases=many", "error: leases=many: want a number"},
 		{"ping n1.pod n2.pod n1.pod", `error: unexpected word "n1.pod"`},
+		{"ping n1.pod n2.pod size=28", "error: size=28: want 29 to 65535"},
+		{"ping n1.pod n2.pod size=65536 df", "error: size=65536: want 29 to 65535"},
 		{"ping n7 n2.pod", `error: no pod "n7": want n1.pod`},
 		{"ping outside n2.pod", `error: no pod "outside": want n1.pod`},
 		{"fault n1 firewall burn", "error: fault firewall burn: want one of " + strings.Join(sortedKeys(upsets()), ", ")},

@@ -184,7 +184,8 @@ func (w *SimWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
 	}
 	p := a.ping(b.addrs[o.Family], opts)
 	w.World.RunUntil(p.Done, time.Minute)
-	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop), Expired: p.Drop == sim.DropTTL}
+	r := PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop),
+		Expired: p.Drop == sim.DropTTL, TooBig: p.Drop == sim.DropTooBig}
 	for _, h := range p.Path {
 		r.Trace = append(r.Trace, h.String())
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// ping n1.pod n2.pod [trace] [drop] | ping all [outside]
+// ping n1.pod n2.pod [size=84] [df] [ttl=64] [trace] [drop] | ping all [outside]
 // ping outside n1.pod [via=n2] | ping n1.pod outside | ping n1 n2.pod [underlay]
 //
 // Prints "ok src=preserved", "ok src=<what was seen>" or "lost"; for all pairs
@@ -31,16 +31,22 @@ func (s *Session) ping(d *datadriven.TestData) (string, error) {
 		}
 		return s.pingAll()
 	}
-	via, underlay, ttl := "", a.flag("underlay"), 0
+	via, underlay := "", a.flag("underlay")
 	a.text("via", &via)
-	a.integer("ttl", &ttl)
+	o := PingOptions{DF: a.flag("df")}
+	a.integer("ttl", &o.TTL)
+	a.integer("size", &o.Size)
 	from, to := a.word("from"), a.word("to")
 	if err := a.done(); err != nil {
 		return "", err
 	}
 	var lines []string
 	for _, f := range s.top.Families {
-		r, err := s.pingPlaces(from, to, via, underlay, PingOptions{Family: f, TTL: ttl})
+		if least := headerSize(f) + 1; o.Size != 0 && (o.Size < least || o.Size > 65535) {
+			return "", fmt.Errorf("size=%d: want %d to 65535", o.Size, least)
+		}
+		o.Family = f
+		r, err := s.pingPlaces(from, to, via, underlay, o)
 		if err != nil {
 			return "", err
 		}
@@ -66,6 +72,8 @@ func outcome(r PingResult) string {
 	switch {
 	case r.Expired:
 		return "expired"
+	case r.TooBig:
+		return "too big"
 	case !r.OK:
 		return "lost"
 	case !r.Source.IsValid():

@@ -61,6 +61,7 @@ type PingResult struct {
 	Trace      []string   // the way it took, where the world can tell
 	Drop       string     // why it was lost, where the world can tell
 	Expired    bool       // it was lost because its TTL ended
+	TooBig     bool       // it was lost because it did not fit and was not to be fragmented
 }
 
 // Node is a host with its daemon, kernel and uplink.
