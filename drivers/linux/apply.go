@@ -26,7 +26,7 @@ type applier struct {
 
 	// there holds the routes that exist, read when a delete needs to know and
 	// dropped when something else may have changed them.
-	there [2]map[dataplane.Route]bool
+	there [2]*routeList
 }
 
 // Apply implements [driver.Driver].
@@ -58,7 +58,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.d.proxies.applyPeer(op.Verb, o)
 	}
 	a.flush()
-	a.there = [2]map[dataplane.Route]bool{} // links and addresses take routes along
+	a.there = [2]*routeList{} // links and addresses take routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
 		if o.Type == dataplane.LinkTUN && op.Verb == dataplane.Create {
@@ -131,46 +131,6 @@ func (a *applier) outLink(r dataplane.Route) (int, error) {
 	}
 	l, err := a.links.named(r.Link)
 	return l.index, err
-}
-
-// mustBeThere makes sure that the very route to delete exists. The kernel is
-// not as exact: it takes a missing gateway, and for IPv4 a metric of 0, to
-// mean any.
-func (a *applier) mustBeThere(r dataplane.Route) error {
-	family := cidr.FamilyOf(r.Dst.Addr())
-	if a.there[family] == nil {
-		a.flush()
-		there, err := a.readRoutes(family)
-		if err != nil {
-			return err
-		}
-		a.there[family] = there
-	}
-	if !a.there[family][r] {
-		return unix.ESRCH
-	}
-	delete(a.there[family], r) // a second delete must not meet another's route
-	return nil
-}
-
-func (a *applier) readRoutes(family cidr.Family) (map[dataplane.Route]bool, error) {
-	b, err := a.d.bulk.dumpRoutes(family)
-	if err != nil {
-		return nil, err
-	}
-	there := make(map[dataplane.Route]bool, a.d.peers)
-	var r route
-	for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
-		if !parseRoute(body, &r) {
-			continue
-		}
-		v, err := r.value(a.links)
-		if err != nil {
-			return nil, err
-		}
-		there[v] = true
-	}
-	return there, nil
 }
 
 // add makes room for the message of an op, which the caller writes next.

@@ -13,6 +13,9 @@ import (
 // defaultMetric6 is what the kernel gives an IPv6 route without a metric.
 const defaultMetric6 = 1024
 
+// loopbackIndex is that of lo, in every namespace.
+const loopbackIndex = 1
+
 // rtaNhID is RTA_NH_ID: the route's hops are in a nexthop object.
 const rtaNhID = 0x1e
 
@@ -197,8 +200,16 @@ func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
 	if r.Kind == dataplane.Blackhole {
 		rtype = unix.RTN_BLACKHOLE
 	}
-	if r.Other != "" { // only to delete: whatever has this key and protocol
+	switch {
+	case r.Other != "": // only to delete: whatever has this key and protocol
 		rtype, oif, r.Via = unix.RTN_UNSPEC, 0, netip.Addr{}
+	case kind == unix.RTM_DELROUTE && family == cidr.V6 && !r.Via.IsValid():
+		// A missing gateway would mean any, and a missing link, which is
+		// what a blackhole has for us and not for the kernel.
+		r.Via = netip.IPv6Unspecified()
+		if r.Kind == dataplane.Blackhole {
+			oif = loopbackIndex
+		}
 	}
 	var nexthop uint32
 	if r.OnLink {

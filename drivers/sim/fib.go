@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -165,15 +166,36 @@ func (f *fib) replace(r *route) error {
 	return nil
 }
 
-// delete removes the very route given.
+// delete removes the very route given. The kernel finds it by less, and a
+// driver that notices that it would find another refuses.
 func (f *fib) delete(want dataplane.Route) error {
 	list := f.at(want.Dst)
 	at := slices.IndexFunc(list, func(r *route) bool { return r.value() == want })
 	if at < 0 {
 		return driver.ErrNotFound
 	}
+	for _, r := range list[:at] {
+		if o := r.value(); mistaken(o, want) {
+			return fmt.Errorf("the kernel would delete %q, which stands before it: %w", o, driver.ErrUnsupported)
+		}
+	}
 	f.set(want.Dst, slices.Delete(list, at, at+1))
 	return nil
+}
+
+// mistaken reports whether the kernel takes a route for another to the same
+// destination that is to be deleted: it minds no onlink, with IPv4 it takes a
+// missing gateway to mean any, and it is told of no hop if there are several.
+func mistaken(o, want dataplane.Route) bool {
+	switch {
+	case o.RouteKey != want.RouteKey || o.Protocol != want.Protocol || o.Scope != want.Scope:
+		return false
+	case want.Other != "":
+		return true
+	case o.Other != "" || o.Kind != want.Kind || o.Link != want.Link:
+		return false
+	}
+	return o.Via == want.Via || want.Dst.Addr().Is4() && !want.Via.IsValid()
 }
 
 // appendHop makes a route a further path of the first of its metric that can

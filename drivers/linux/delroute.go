@@ -1,0 +1,110 @@
+package linux
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// routeList is what a table holds, in the kernel's order, in which the routes
+// of a key stand side by side.
+type routeList struct {
+	routes []dataplane.Route
+	gone   []bool
+	first  map[dataplane.RouteKey]int
+}
+
+func newRouteList(room int) *routeList {
+	return &routeList{
+		routes: make([]dataplane.Route, 0, room), gone: make([]bool, 0, room),
+		first: make(map[dataplane.RouteKey]int, room),
+	}
+}
+
+func (l *routeList) add(r dataplane.Route) {
+	if _, ok := l.first[r.RouteKey]; !ok {
+		l.first[r.RouteKey] = len(l.routes)
+	}
+	l.routes, l.gone = append(l.routes, r), append(l.gone, false)
+}
+
+// take removes the very route given, which has to be there, and to be the one
+// that the kernel will take when it is asked for it.
+func (l *routeList) take(r dataplane.Route) error {
+	i, ok := l.first[r.RouteKey]
+	if !ok {
+		return unix.ESRCH
+	}
+	var other *dataplane.Route
+	for ; i < len(l.routes) && l.routes[i].RouteKey == r.RouteKey; i++ {
+		switch at := &l.routes[i]; {
+		case l.gone[i]:
+		case *at != r:
+			if other == nil && mistaken(*at, r) {
+				other = at
+			}
+		case other != nil:
+			return fmt.Errorf("the kernel would delete %q, which stands before it: %w", *other, driver.ErrUnsupported)
+		default:
+			l.gone[i] = true // a second delete must not meet another's route
+			return nil
+		}
+	}
+	return unix.ESRCH
+}
+
+// mistaken reports whether the kernel takes a route for another of its key that
+// it is asked to delete. It minds no onlink; IPv4 takes a missing gateway to
+// mean any, which putRoute can keep IPv6 from; and of a form of which we know
+// no more than that it is odd we can tell no more than key and protocol.
+func mistaken(at, asked dataplane.Route) bool {
+	switch {
+	case at.Protocol != asked.Protocol:
+		return false
+	case asked.Other != "":
+		return at.Scope == asked.Scope
+	case at.Other != "" || at.Kind != asked.Kind || at.Link != asked.Link || at.Scope != asked.Scope:
+		return false
+	}
+	v4 := cidr.FamilyOf(asked.Dst.Addr()) == cidr.V4
+	return at.Via == asked.Via || v4 && !asked.Via.IsValid()
+}
+
+// mustBeThere makes sure that the very route to delete exists, and that no
+// other will go in its place.
+func (a *applier) mustBeThere(r dataplane.Route) error {
+	family := cidr.FamilyOf(r.Dst.Addr())
+	if a.there[family] == nil {
+		a.flush()
+		there, err := a.readRoutes(family)
+		if err != nil {
+			return err
+		}
+		a.there[family] = there
+	}
+	return a.there[family].take(r)
+}
+
+func (a *applier) readRoutes(family cidr.Family) (*routeList, error) {
+	b, err := a.d.bulk.dumpRoutes(family)
+	if err != nil {
+		return nil, err
+	}
+	there := newRouteList(a.d.peers)
+	var r route
+	for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+		if !parseRoute(body, &r) {
+			continue
+		}
+		v, err := r.value(a.links)
+		if err != nil {
+			return nil, err
+		}
+		there.add(v)
+	}
+	return there, nil
+}
