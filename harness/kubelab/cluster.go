@@ -34,6 +34,7 @@ const (
 	securePort  = 6443
 	adminToken  = "admin-of-the-lab"
 	daemonToken = "flannel-of-the-lab"
+	proxyToken  = "proxy-of-the-lab"
 )
 
 // Cluster is an API server in the lab's store host.
@@ -76,7 +77,7 @@ func Start(ctx context.Context, lab *harness.Lab, dir string) (*Cluster, error) 
 	if err := c.await(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
-	return c, c.writeKubeconfig()
+	return c, errors.Join(c.writeKubeconfig(c.Kubeconfig(), daemonToken), c.writeKubeconfig(c.proxyKubeconfig(), proxyToken))
 }
 
 // addr is where the nodes find the server.
@@ -137,7 +138,8 @@ func (c *Cluster) writeFiles() error {
 	}
 	sa := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	tokens := adminToken + ",admin,admin,system:masters\n" +
-		daemonToken + "," + ServiceAccount + ",flannel,\"system:serviceaccounts,system:serviceaccounts:kube-flannel\"\n"
+		daemonToken + "," + ServiceAccount + ",flannel,\"system:serviceaccounts,system:serviceaccounts:kube-flannel\"\n" +
+		proxyToken + ",system:kube-proxy,kube-proxy\n"
 	host := c.addr().Addr().String()
 	chain, tlsKey, err := cert.GenerateSelfSignedCertKey(host, []net.IP{c.addr().Addr().AsSlice()}, nil)
 	if err != nil {
@@ -164,8 +166,10 @@ func (c *Cluster) await(ctx context.Context) error {
 }
 
 // LogTail is the end of the server's log.
-func (c *Cluster) LogTail() string {
-	text, err := os.ReadFile(c.path("apiserver.log"))
+func (c *Cluster) LogTail() string { return tail(c.path("apiserver.log")) }
+
+func tail(log string) string {
+	text, err := os.ReadFile(log)
 	if err != nil {
 		return err.Error()
 	}
@@ -176,11 +180,12 @@ func (c *Cluster) LogTail() string {
 // ServiceAccount, and nobody more.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
-func (c *Cluster) writeKubeconfig() error {
+// writeKubeconfig writes a file that makes its reader the user of that token.
+func (c *Cluster) writeKubeconfig(path, token string) error {
 	config := api.NewConfig()
 	config.Clusters["lab"] = &api.Cluster{Server: "https://" + c.addr().String(), CertificateAuthority: c.path("tls.crt")}
-	config.AuthInfos["flannel"] = &api.AuthInfo{Token: daemonToken}
-	config.Contexts["lab"] = &api.Context{Cluster: "lab", AuthInfo: "flannel"}
+	config.AuthInfos["user"] = &api.AuthInfo{Token: token}
+	config.Contexts["lab"] = &api.Context{Cluster: "lab", AuthInfo: "user"}
 	config.CurrentContext = "lab"
-	return clientcmd.WriteToFile(*config, c.Kubeconfig())
+	return clientcmd.WriteToFile(*config, path)
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/harness/kubelab"
 	"github.com/flanneld/flannel/internal/suite"
@@ -48,7 +49,7 @@ func newCluster(ctx context.Context, nodes int, netconf string, args ...string) 
 	conf := filepath.Join(dir, "net-conf.json")
 	Expect(os.WriteFile(conf, []byte(netconf), 0o644)).To(Succeed())
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	lab, err := harness.New(ctx, harness.Options{Nodes: nodes, IPv6: true, Daemon: daemon,
+	lab, err := harness.New(ctx, harness.Options{Nodes: nodes, IPv6: true, Outside: true, Daemon: daemon,
 		DaemonArgs: append([]string{"--kube-subnet-mgr", "--kubeconfig-file=" + kubeconfig, "--net-config-path=" + conf}, args...)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(lab.Close)
@@ -80,6 +81,9 @@ func (c *cluster) register(ctx context.Context, name string, podCIDRs ...string)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}}
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR = podCIDRs[0]
+	}
+	if n := c.lab.Node(name); n != nil {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Underlay(cidr.V4).Addr().String()}}
 	}
 	_, err := c.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
