@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/kube"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// member is a whole node of a Kubernetes cluster: an agent on a simulated host,
+// with the real store, on an API server that is good enough for it.
+type member struct {
+	t     *testing.T
+	api   *kubetest.Server
+	host  countedHost
+	store countedStore
+	opts  Options
+}
+
+// countedHost counts how often it is looked at. It gives no hints, which would
+// depend on the time.
+type countedHost struct {
+	driver.Driver
+	looks atomic.Int32
+}
+
+func (h *countedHost) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	h.looks.Add(1)
+	return h.Driver.Observe(ctx, e)
+}
+
+func (h *countedHost) Hints() <-chan struct{} { return nil }
+
+// countedStore counts how often it is looked at, which it is when it has woken the node.
+type countedStore struct {
+	*kube.Store
+	views atomic.Int32
+}
+
+func (s *countedStore) View() lease.View {
+	s.views.Add(1)
+	return s.Store.View()
+}
+
+// join starts a daemon of node n1, with a network config and an annotation prefix.
+func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member {
+	t.Helper()
+	m := &member{t: t, api: kubetest.New()}
+	for _, n := range objects {
+		m.api.Put(n)
+	}
+	server := httptest.NewServer(m.api)
+	t.Cleanup(server.Close)
+	t.Cleanup(m.api.Break)
+	host := sim.NewWorld(1).NewHost("n1")
+	_, err := host.AddUplink("eth0", host.World().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"), netip.MustParsePrefix("fd00:64::1/64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gateway := range []string{"192.168.64.254", "fd00:64::fe"} {
+		if err := host.DefaultRoute(netip.MustParseAddr(gateway)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.host.Driver = host.Driver()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/net-conf.json", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if m.store.Store, err = kube.Open(t.Context(), kube.Options{URL: server.URL, Node: "n1", ConfigFile: dir + "/net-conf.json", AnnotationPrefix: prefix}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.store.Close)
+	m.opts = Options{
+		Node:   node.Options{Rand: rand.New(rand.NewPCG(1, 1)), Resync: time.Hour},
+		Driver: &m.host, Store: &m.store, SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
+		Health: &Health{}, Log: func(e node.Event) { t.Logf("%s: %s", e.Kind, e.Text) },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); Run(ctx, m.opts) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	m.until("the node to be ready", m.ready)
+	return m
+}
+
+func (m *member) until(what string, holds func() bool) {
+	m.t.Helper()
+	end := time.NewTimer(30 * time.Second)
+	defer end.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			m.t.Fatalf("waited for %s in vain; %v", what, m.opts.Health.verdict(time.Now()).unready())
+		}
+	}
+}
+
+func (m *member) ready() bool { return len(m.opts.Health.verdict(time.Now()).unready()) == 0 }
+
+func (m *member) read(file string) string {
+	m.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// state is what the host holds of a device.
+func (m *member) state(device string) dataplane.State {
+	m.t.Helper()
+	s, err := m.host.Driver.Observe(m.t.Context(), dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return s
+}
+
+// object is a node with pod CIDRs and annotations, spelt out.
+func object(name string, cidrs []string, annotations map[string]string) *corev1.Node {
+	n := &corev1.Node{}
+	n.Name, n.Annotations = name, annotations
+	n.Spec.PodCIDRs = cidrs
+	return n
+}
+
+// peerObject is the node with the i-th subnet, as it is in a vxlan network.
+func peerObject(i int) *corev1.Node {
+	const prefix = "flannel.alpha.coreos.com/"
+	return object(fmt.Sprintf("n%d", i), []string{fmt.Sprintf("10.244.%d.0/24", i)}, map[string]string{
+		prefix + "kube-subnet-manager": "true", prefix + "backend-type": "vxlan", prefix + "public-ip": fmt.Sprintf("192.168.64.%d", i),
+		prefix + "backend-data": fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:%02x"}`, i),
+	})
+}
+
+const kubeVXLAN = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
+
+// A stored MAC is found under the prefix as it really is, and in JSON of
+// whatever look; the annotation is then in the look that upstream can read
+// (interop K4).
+func TestStoredMACOfANode(t *testing.T) {
+	const mac = "c6:d2:32:6f:8f:01"
+	for given, prefix := range map[string]string{
+		"": "flannel.alpha.coreos.com/", "flannel.alpha.coreos.com/": "flannel.alpha.coreos.com/",
+		"example.com/lab": "example.com/lab-", "example.com/lab-": "example.com/lab-",
+	} {
+		t.Run(given, func(t *testing.T) {
+			m := join(t, kubeVXLAN, given, object("n1", []string{"10.244.1.0/24"}, map[string]string{
+				prefix + "kube-subnet-manager": "true", prefix + "backend-type": "vxlan", prefix + "public-ip": "192.168.64.1",
+				prefix + "backend-data":                   "{ \"VtepMAC\" : \"" + mac + "\",\n \"VNI\": 1 }",
+				"flannel.alpha.coreos.com0/backend-data": `{"VNI":1,"VtepMAC":"c6:ff:ff:ff:ff:ff"}`,
+			}))
+			if link := m.state("flannel.1").Links["flannel.1"]; link.MAC.String() != mac {
+				t.Errorf("the device has MAC %s, want the stored %s", link.MAC, mac)
+			}
+			m.until("the annotation in upstream's form", func() bool {
+				return m.api.Node("n1").Annotations[prefix+"backend-data"] == `{"VNI":1,"VtepMAC":"`+mac+`"}`
+			})
+		})
+	}
+}
+
+// A backend that carries nothing serves both families all the same: the node
+// is ready, pods get addresses of both, and what it publishes is whole for
+// those who ask both families of a peer (interop K8).
+func TestAllocWithBothFamilies(t *testing.T) {
+	m := join(t, `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48","Backend":{"Type":"alloc"}}`, "",
+		object("n1", []string{"10.244.1.0/24", "fd00:10:244:1::/64"}, nil), peerObject(2))
+	file := m.read(m.opts.SubnetFile)
+	for _, line := range []string{"FLANNEL_SUBNET=10.244.1.1/24\n", "FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\n", "FLANNEL_MTU=1500\n"} {
+		if !strings.Contains(file, line) {
+			t.Errorf("the subnet file lacks %q:\n%s", line, file)
+		}
+	}
+	for suffix, want := range map[string]string{"kube-subnet-manager": "true", "public-ip": "192.168.64.1", "public-ipv6": "fd00:64::1"} {
+		if got := m.api.Node("n1").Annotations["flannel.alpha.coreos.com/"+suffix]; got != want {
+			t.Errorf("annotation %s is %q, want %q", suffix, got, want)
+		}
+	}
+	if routes := m.state("flannel.1").Routes; len(routes) > 0 {
+		t.Errorf("routes %v of a backend that makes none", routes)
+	}
+}
+
+// Heartbeats of a whole cluster lead nowhere: the store wakes no node, and no
+// node looks at its host.
+func TestHeartbeats(t *testing.T) {
+	const peers, rounds = 50, 12
+	objects := []*corev1.Node{object("n1", []string{"10.244.1.0/24"}, nil)}
+	for i := range peers {
+		objects = append(objects, peerObject(2+i))
+	}
+	m := join(t, kubeVXLAN, "", objects...)
+	// marker is a change that does concern the node, and is over when this returns.
+	marker := func(i int) {
+		t.Helper()
+		m.api.Put(peerObject(i))
+		revision := m.api.Node(peerObject(i).Name).ResourceVersion
+		m.until("a new peer", func() bool {
+			return fmt.Sprint(m.opts.Health.verdict(time.Now()).status.Programmed) == revision
+		})
+	}
+	marker(101)
+	looks, views := m.host.looks.Load(), m.store.views.Load()
+	for range rounds {
+		for _, n := range objects {
+			m.api.Change(n.Name, func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+				n.Labels = map[string]string{"heartbeat": metav1.Now().String()}
+			})
+		}
+	}
+	marker(102) // which is seen after all those
+	if n := m.store.views.Load() - views; n != 1 {
+		t.Errorf("the node was woken %d times for %d heartbeats and one new peer, want 1", n, rounds*len(objects))
+	}
+	if n := m.host.looks.Load() - looks; n != 2 {
+		t.Errorf("the host was looked at %d times, want 2: before and after the new peer", n)
+	}
+}
