@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,18 +33,56 @@ type member struct {
 	host  countedHost
 	store countedStore
 	opts  Options
+
+	mu     sync.Mutex
+	events []node.Event
 }
 
+func (m *member) log(e node.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, e)
+}
+
+// said counts the events of a level above Info that have a text in them.
+func (m *member) said(text string) (count int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.events {
+		if e.Level > node.Info && strings.Contains(e.Text, text) {
+			count++
+		}
+	}
+	return count
+}
+
+func (m *member) status() node.Status { return m.opts.Health.verdict(time.Now()).status }
+
 // countedHost counts how often it is looked at. It gives no hints, which would
-// depend on the time.
+// depend on the time. A simulated host is made for one thread.
 type countedHost struct {
 	driver.Driver
+	one   sync.Mutex
 	looks atomic.Int32
 }
 
+func (h *countedHost) Facts(ctx context.Context) (driver.Facts, error) {
+	h.one.Lock()
+	defer h.one.Unlock()
+	return h.Driver.Facts(ctx)
+}
+
 func (h *countedHost) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	h.one.Lock()
+	defer h.one.Unlock()
 	h.looks.Add(1)
 	return h.Driver.Observe(ctx, e)
+}
+
+func (h *countedHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	h.one.Lock()
+	defer h.one.Unlock()
+	return h.Driver.Apply(ctx, ops)
 }
 
 func (h *countedHost) Hints() <-chan struct{} { return nil }
@@ -91,7 +130,7 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	m.opts = Options{
 		Node:   node.Options{Rand: rand.New(rand.NewPCG(1, 1)), Resync: time.Hour},
 		Driver: &m.host, Store: &m.store, SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
-		Health: &Health{}, Log: func(e node.Event) { t.Logf("%s: %s", e.Kind, e.Text) },
+		Health: &Health{}, Log: m.log,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -111,7 +150,7 @@ func (m *member) until(what string, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-end.C:
-			m.t.Fatalf("waited for %s in vain; %v", what, m.opts.Health.verdict(time.Now()).unready())
+			m.t.Fatalf("waited for %s in vain; %v, log %v", what, m.opts.Health.verdict(time.Now()).unready(), m.events)
 		}
 	}
 }
@@ -130,6 +169,8 @@ func (m *member) read(file string) string {
 // state is what the host holds of a device.
 func (m *member) state(device string) dataplane.State {
 	m.t.Helper()
+	m.host.one.Lock()
+	defer m.host.one.Unlock()
 	s, err := m.host.Driver.Observe(m.t.Context(), dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
 	if err != nil {
 		m.t.Fatal(err)
@@ -168,7 +209,7 @@ func TestStoredMACOfANode(t *testing.T) {
 		t.Run(given, func(t *testing.T) {
 			m := join(t, kubeVXLAN, given, object("n1", []string{"10.244.1.0/24"}, map[string]string{
 				prefix + "kube-subnet-manager": "true", prefix + "backend-type": "vxlan", prefix + "public-ip": "192.168.64.1",
-				prefix + "backend-data":                   "{ \"VtepMAC\" : \"" + mac + "\",\n \"VNI\": 1 }",
+				prefix + "backend-data":                  "{ \"VtepMAC\" : \"" + mac + "\",\n \"VNI\": 1 }",
 				"flannel.alpha.coreos.com0/backend-data": `{"VNI":1,"VtepMAC":"c6:ff:ff:ff:ff:ff"}`,
 			}))
 			if link := m.state("flannel.1").Links["flannel.1"]; link.MAC.String() != mac {
@@ -218,7 +259,7 @@ func TestHeartbeats(t *testing.T) {
 		m.api.Put(peerObject(i))
 		revision := m.api.Node(peerObject(i).Name).ResourceVersion
 		m.until("a new peer", func() bool {
-			return fmt.Sprint(m.opts.Health.verdict(time.Now()).status.Programmed) == revision
+			return fmt.Sprint(m.status().Programmed) == revision
 		})
 	}
 	marker(101)
@@ -238,4 +279,78 @@ func TestHeartbeats(t *testing.T) {
 	if n := m.host.looks.Load() - looks; n != 2 {
 		t.Errorf("the host was looked at %d times, want 2: before and after the new peer", n)
 	}
+}
+
+// A node that says something impossible is left out, counted, and named once
+// however often it says it; nobody else is touched, and it is a peer again as
+// soon as it speaks sense.
+func TestBadNode(t *testing.T) {
+	const prefix = "flannel.alpha.coreos.com/"
+	says := func(suffix, value string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Annotations[prefix+suffix] = value }
+	}
+	has := func(cidrs ...string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.PodCIDRs = cidrs }
+	}
+	for name, c := range map[string]struct {
+		spoil func(*corev1.Node)
+		names string // in the log
+	}{
+		"no pod CIDR":          {has(), "node n4 has no pod CIDR"},
+		"a malformed pod CIDR": {has("10.244.4.0"), `pod CIDR "10.244.4.0" is not a CIDR`},
+		"too many pod CIDRs":   {has("10.244.4.0/24", "fd00::/64", "fd00:1::/64"), "node n4 has 3 pod CIDRs"},
+		"another's pod CIDR":   {has("10.244.2.0/24"), "10.244.2.0/24 overlaps that of node n2"},
+		"part of another's":    {has("10.244.2.128/25"), "10.244.2.128/25 overlaps that of node n2"},
+		"our pod CIDR":         {has("10.244.1.0/24"), "10.244.1.0/24 overlaps that of node n1"},
+		"the whole network":    {has("10.244.0.0/16"), "10.244.0.0/16 overlaps that of node n1"},
+		"everything":           {has("0.0.0.0/0"), "0.0.0.0/0 is outside the network"},
+		"outside the network":  {has("10.245.4.0/24"), "10.245.4.0/24 is outside the network"},
+		"no public address":    {says("public-ip", ""), "node n4 has no public address"},
+		"a malformed address":  {says("public-ip", "x"), "want an IPv4 address"},
+		"our public address":   {says("public-ip", "192.168.64.1"), "its public address 192.168.64.1 is our own"},
+		"a multicast address":  {says("public-ip", "224.0.0.1"), "no node can be reached at its public address 224.0.0.1"},
+		"an overlay address":   {says("public-ip", "10.244.2.1"), "no node can be reached at its public address 10.244.2.1"},
+		"malformed data":       {says("backend-data", "{"), "not JSON"},
+		"data of another kind": {says("backend-data", "[7]"), "cannot unmarshal array"},
+		"no data":              {says("backend-data", "null"), "10.244.4.0-24"},
+		"oversized data":       {says("backend-data", `"`+strings.Repeat("x", 200_000)+`"`), "longer than 65536 bytes"},
+		"a multicast MAC":      {says("backend-data", `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`), "VtepMAC 01:00:5e:00:00:01 is not a unicast address"},
+		"another's MAC":        {says("backend-data", `{"VNI":1,"VtepMAC":"c6:00:00:00:00:02"}`), "10.244.4.0-24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := peerObject(4)
+			c.spoil(bad)
+			m := join(t, kubeVXLAN, "", object("n1", []string{"10.244.1.0/24"}, nil), peerObject(2), peerObject(3), bad)
+			for i := range 20 {
+				m.api.Change("n4", says("backend-v6-data", fmt.Sprint(i))) // of a family that is off
+				if i%5 == 0 {
+					m.api.Put(peerObject(50 + i)) // so that there is a new snapshot
+				}
+			}
+			revision := m.api.Node("n4").ResourceVersion
+			m.until("the last change", func() bool { return fmt.Sprint(m.status().Programmed) == revision && m.ready() })
+			if n := m.said(c.names); n != 1 {
+				t.Errorf("named %d times, want once: %v", n, m.events)
+			}
+			if s := m.status(); s.Quarantined+len(s.Problems) != 1 {
+				t.Errorf("%d quarantined, problems %q, want one of them", s.Quarantined, s.Problems)
+			}
+			if s := m.state("flannel.1"); routes(s) != 6 || len(s.Neighs) != 6 || len(s.FDB) != 6 {
+				t.Errorf("not what 6 peers need:\n%s", s.Dump())
+			}
+			m.api.Put(peerObject(4))
+			m.until("the peer that speaks sense", func() bool { return routes(m.state("flannel.1")) == 7 })
+			m.until("the end of the count", func() bool { s := m.status(); return s.Quarantined+len(s.Problems) == 0 })
+		})
+	}
+}
+
+// routes are those to peers, which have a gateway.
+func routes(s dataplane.State) (count int) {
+	for _, r := range s.Routes {
+		if r.Via.IsValid() {
+			count++
+		}
+	}
+	return count
 }

@@ -40,11 +40,11 @@ func (n *Node) chooseSnapshot() {
 // for each newly quarantined record.
 func (n *Node) reportChange(snap *lease.Snapshot) {
 	var old []*lease.Lease
-	known := map[lease.Quarantined]bool{}
+	known := map[[2]string]bool{}
 	if before := n.store.snap; before != nil {
 		old = before.Leases
 		for _, q := range before.Quarantined {
-			known[q] = true
+			known[[2]string{q.Raw, q.Reason}] = true
 		}
 	}
 	c := lease.Compare(old, snap.Leases)
@@ -52,7 +52,7 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, gone))
 	}
 	for _, q := range snap.Quarantined {
-		if !known[q] {
+		if !known[[2]string{q.Raw, q.Reason}] {
 			n.event(Warning, "quarantined", fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
 		}
 	}

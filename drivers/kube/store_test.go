@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -239,6 +240,39 @@ var _ = Describe("a store on an API server", func() {
 		Eventually(keys(s)).Should(HaveLen(29))
 		Expect(s.View().Snapshot.Revision).To(BeNumerically(">", before+500))
 		Expect(before).To(Equal(snap.Revision))
+	})
+
+	It("keeps of thousands of changes that nobody has looked at the last, and one signal (K3)", func() {
+		api, url := serve()
+		for i := 2; i < 12; i++ {
+			api.Put(peer(i))
+		}
+		s := start(url, vxlanConfig)
+		synced(s)
+		drain(s)
+		for i := range 500 {
+			for j := 2; j < 12; j++ {
+				api.Change(peer(j).Name, func(n *corev1.Node) { n.Annotations[annotationPrefix+"backend-data"] = strconv.Itoa(i) })
+			}
+		}
+		api.Delete("n11")
+		api.Put(peer(11)) // deleted and back: in no other order
+		last, err := strconv.ParseInt(api.Node("n11").ResourceVersion, 10, 64)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() int64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.table.Revision()
+		}).Should(Equal(last))
+		Expect(s.Changed()).To(HaveLen(1))
+		for _, l := range s.View().Snapshot.Leases {
+			if l.Key == keyOf(11) {
+				Expect(l.Attrs).To(Equal(attrs(11)))
+			} else {
+				Expect(string(l.Attrs.BackendData)).To(Equal("499"))
+			}
+		}
+		Expect(keys(s)()).To(HaveLen(10))
 	})
 
 	It("watches nothing for alloc", func() {

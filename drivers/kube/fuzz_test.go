@@ -1,0 +1,53 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// FuzzDecode holds that whatever a server sends, reading it ends, and what is
+// a node to the generated code is the same node here.
+func FuzzDecode(f *testing.F) {
+	names, err := nodelease.ParsePrefix(nodelease.DefaultPrefix)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, n := range []*corev1.Node{{}, peer(2), plain("n3", "10.244.3.0/24", "fd00:10:244:3::/64"), realistic(7)} {
+		n.UID, n.ResourceVersion = "u", "7"
+		raw, err := n.Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...))
+		f.Add(append([]byte(magic), raw...))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := reader{from: bytes.NewReader(raw)}
+		if frame, err := r.frame(); err == nil {
+			_, _, _ = decodeEvent(frame, names)
+		}
+		_, _ = decodeList(&reader{from: bytes.NewReader(raw)}, names, func(item) {})
+		_, _ = decodePod(raw)
+		it, err := decodeNode(raw, names)
+		var whole corev1.Node
+		if err != nil || whole.Unmarshal(raw) != nil || slices.Contains(whole.Spec.PodCIDRs, "") {
+			return
+		}
+		_ = standingOf(it)
+		cidrs := strings.Join(whole.Spec.PodCIDRs, ",")
+		if cidrs == "" {
+			cidrs = whole.Spec.PodCIDR
+		}
+		if it.node.Name != whole.Name || it.node.UID != string(whole.UID) || it.node.PodCIDRs != cidrs {
+			t.Errorf("read as %+v, is %q %q %q", it.node, whole.Name, whole.UID, cidrs)
+		}
+	})
+}
