@@ -3,12 +3,18 @@ package bench
 import (
 	"flag"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/flanneld/flannel/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(compared{m}) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(asServer); addr != "" {
+		serveCluster(addr)
+	}
+	harness.Main(compared{m})
+}
 
 // compared prints behind the benchmarks what to hold them against.
 type compared struct{ *testing.M }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/core/nodelease"
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
@@ -38,72 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// realistic is a node as kubelets make them: some 15 kB, of which 300 bytes matter.
-func realistic(i int) *corev1.Node {
-	n := &corev1.Node{}
-	n.Name = fmt.Sprintf("ip-10-%d-%d.eu-central-1.compute.internal", i/250, i%250)
-	n.CreationTimestamp = metav1.NewTime(time.Unix(1_700_000_000, 0))
-	a := attrs(i % 250)
-	a.PublicIP = a.PublicIP.Next()
-	n.Annotations = annotationsOf(a)
-	n.Annotations[annotationPrefix+"public-ip"] = fmt.Sprintf("192.168.%d.%d", i/250, i%250)
-	n.Annotations[annotationPrefix+"backend-data"] = fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}`, i/256, i%256)
-	n.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"] = "true"
-	n.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 64+i/256, i%256)
-	n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
-	n.Labels = map[string]string{}
-	for k := range 20 {
-		n.Labels[fmt.Sprintf("topology.kubernetes.io/label-%d", k)] = fmt.Sprintf("value-%d-%d", i%7, k)
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.%d.%d.%d", k, i/250, i%250)})
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
-			Type: corev1.NodeConditionType(fmt.Sprintf("Condition%d", k)), Status: corev1.ConditionFalse,
-			LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: n.CreationTimestamp,
-			Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available, as far as it can tell",
-		})
-	}
-	for k := range 30 {
-		image := fmt.Sprintf("registry.example.com/team-%d/some-application-or-other", k)
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{
-			Names:     []string{image + "@sha256:" + strings.Repeat("0123456789abcdef", 4), image + ":v1.2.3"},
-			SizeBytes: 123_456_789,
-		})
-	}
-	return n
-}
-
-// serveCrowd serves until the process is killed. It prints its address, and
-// does what it is asked under /do/.
+// serveCrowd serves until the process is killed. It prints its address.
 func serveCrowd() {
-	api := kubetest.New()
-	for i := range crowd {
-		api.Put(realistic(i))
-	}
-	if os.Getenv(asServer) == "older" {
-		api.WithoutStreaming()
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", api)
-	times := 0
-	each := func(change func(i int, n *corev1.Node)) http.HandlerFunc {
-		return func(http.ResponseWriter, *http.Request) {
-			times++
-			for i := range crowd {
-				api.Change(realistic(i).Name, func(n *corev1.Node) { change(i, n) })
-			}
-		}
-	}
-	mux.HandleFunc("/do/roll", each(func(i int, n *corev1.Node) {
-		n.Annotations[annotationPrefix+"backend-data"] = fmt.Sprintf(`{"VNI":1,"VtepMAC":"%02x:d2:32:6f:%02x:%02x"}`, 4*(times%64), i/256, i%256)
-	}))
-	mux.HandleFunc("/do/heartbeat", each(func(_ int, n *corev1.Node) {
-		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[0].LastHeartbeatTime.Add(5 * time.Minute))
-	}))
-	mux.HandleFunc("/do/last", func(http.ResponseWriter, *http.Request) {
-		n := plain("last", "10.99.0.0/24")
-		n.Annotations = annotationsOf(attrs(99))
-		api.Put(n)
-	})
-	fmt.Println(httptest.NewServer(mux).URL)
+	fmt.Println(httptest.NewServer(kubetest.Crowd(crowd, os.Getenv(asServer) == "older")).URL)
 	select {}
 }
 
@@ -140,7 +76,7 @@ func openCrowd(b *testing.B, url string) *Store {
 	if err := os.WriteFile(path, []byte(`{"Network":"10.64.0.0/10","Backend":{"Type":"vxlan"}}`), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	s, err := Open(context.Background(), Options{URL: url, Node: realistic(0).Name, ConfigFile: path})
+	s, err := Open(context.Background(), Options{URL: url, Node: kubetest.Realistic(0).Name, ConfigFile: path})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -219,7 +155,7 @@ func BenchmarkRoll(b *testing.B) {
 // lastData is what the last node publishes.
 func lastData(s *Store) string {
 	for _, l := range s.View().Snapshot.Leases {
-		if l.Key.V4.String() == realistic(crowd-1).Spec.PodCIDR {
+		if l.Key.V4.String() == kubetest.Realistic(crowd-1).Spec.PodCIDR {
 			return string(l.Attrs.BackendData)
 		}
 	}
@@ -269,7 +205,7 @@ func BenchmarkDecode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := realistic(7)
+	n := kubetest.Realistic(7)
 	n.ResourceVersion, n.UID = "12345", "b0a4c1de-0000-0000-0000-000000000000"
 	proto, err := n.Marshal()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
 )
 
 // FuzzDecode holds that whatever a server sends, reading it ends, and what is
@@ -19,7 +20,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, n := range []*corev1.Node{{}, peer(2), plain("n3", "10.244.3.0/24", "fd00:10:244:3::/64"), realistic(7)} {
+	for _, n := range []*corev1.Node{{}, peer(2), plain("n3", "10.244.3.0/24", "fd00:10:244:3::/64"), kubetest.Realistic(7)} {
 		n.UID, n.ResourceVersion = "u", "7"
 		raw, err := n.Marshal()
 		if err != nil {

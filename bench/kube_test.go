@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
+	"github.com/flanneld/flannel/harness"
+)
+
+const (
+	kubeNetwork = `{"Network":"10.64.0.0/10","Backend":{"Type":"vxlan"}}`
+	kubeNodes   = 5000
+	kubePort    = 8080
+
+	// asServer makes the test binary an API server of kubeNodes nodes, which
+	// listens where the variable says. What is measured is the daemon alone.
+	asServer = "TEST_BINARY_IS_API_SERVER"
+)
+
+// serveCluster serves until the process is killed.
+func serveCluster(addr string) {
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, kubetest.Crowd(kubeNodes, false)))
+	os.Exit(1)
+}
+
+// cluster is a lab of one node, whose object is one of an API server's.
+type cluster struct {
+	lab    *harness.Lab
+	n      *harness.Node
+	url    string
+	client *http.Client
+}
+
+func newCluster(b *testing.B) (context.Context, *cluster) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), limit)
+	b.Cleanup(cancel)
+	daemon, err := harness.BuildDaemon(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	conf := b.TempDir() + "/net-conf.json"
+	if err := os.WriteFile(conf, []byte(kubeNetwork), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	lab, err := harness.New(ctx, harness.Options{Nodes: 1, Daemon: daemon})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	c := &cluster{lab: lab, n: lab.Nodes[0]}
+	addr := netip.AddrPortFrom(lab.Store.Addr(cidr.V4), kubePort).String()
+	c.url = "http://" + addr
+	c.client = &http.Client{Transport: &http.Transport{DialContext: lab.Store.Dial}}
+	lab.Options.DaemonArgs = []string{"--kube-subnet-mgr", "--kube-api-url=" + c.url, "--net-config-path=" + conf}
+	c.n.Env = []string{"NODE_NAME=" + kubetest.Realistic(0).Name}
+	stop, err := lab.Store.Background(&exec.Cmd{Path: "/proc/self/exe", Args: os.Args[:1], Env: append(os.Environ(), asServer+"="+addr), Stderr: os.Stderr})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = stop() })
+	until(ctx, b, "the API server", func() bool { return c.ask(ctx, "/api/v1/nodes/"+kubetest.Realistic(0).Name) == nil })
+	return ctx, c
+}
+
+// ask lets the API server do something.
+func (c *cluster) ask(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	if err != nil {
+		return err
+	}
+	r, err := c.client.Do(req)
+	if err == nil {
+		err = r.Body.Close()
+	}
+	return err
+}
+
+func (c *cluster) do(ctx context.Context, b *testing.B, path string) {
+	b.Helper()
+	if err := c.ask(ctx, path); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// received is how many bytes came in by the node's uplink so far.
+func (c *cluster) received(b *testing.B) int64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", c.n.PID()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var count int64
+	_, rest, _ := bytes.Cut(text, []byte("eth0:"))
+	if _, err := fmt.Sscan(string(rest), &count); err != nil {
+		b.Fatal(err)
+	}
+	return count
+}
+
+// BenchmarkKubernetesStart is BenchmarkStart where the leases are on 5,000
+// realistic node objects.
+func BenchmarkKubernetesStart(b *testing.B) {
+	ctx, c := newCluster(b)
+	var cpu time.Duration
+	var memory int64
+	logged := len(c.n.Log())
+	for b.Loop() {
+		start(ctx, b, c.n, kubeNodes-1)
+		b.StopTimer()
+		cpu += cpuTime(b, c.n.PID())
+		memory = max(memory, peakMemory(b, c.n.PID()))
+		c.forget(ctx, b)
+		b.StartTimer()
+	}
+	b.ReportMetric(milliseconds(cpu)/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(megabytes(memory), "peak-MB")
+	b.ReportMetric(float64(len(c.n.Log())-logged)/float64(b.N), "log-B/op")
+}
+
+// forget ends the daemon and removes all that it left on the host.
+func (c *cluster) forget(ctx context.Context, b *testing.B) {
+	b.Helper()
+	for _, err := range []error{c.n.Stop(ctx), c.n.DeleteLink(device), os.Remove(c.n.SubnetFile()), os.Remove(c.n.StateFile())} {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkKubernetesRoll lets all 5,000 nodes publish another MAC, one right
+// after the other, until the host holds what they say.
+func BenchmarkKubernetesRoll(b *testing.B) {
+	ctx, c := newCluster(b)
+	start(ctx, b, c.n, kubeNodes-1)
+	last := kubetest.Realistic(kubeNodes - 1).Spec.PodCIDR
+	began, bytesBefore := cpuTime(b, c.n.PID()), c.received(b)
+	for b.Loop() {
+		before := c.macOf(ctx, b, last)
+		mark := cpuTime(b, c.n.PID())
+		c.do(ctx, b, "/do/roll")
+		until(ctx, b, "the last node's MAC", func() bool { return c.macOf(ctx, b, last) != before })
+		rest(ctx, b, c.n.PID(), mark)
+	}
+	b.ReportMetric(float64((cpuTime(b, c.n.PID())-began).Microseconds())/float64(b.N*kubeNodes), "cpu-us/node")
+	b.ReportMetric(float64(c.received(b)-bytesBefore)/float64(b.N*kubeNodes), "rx-B/node")
+	b.ReportMetric(megabytes(peakMemory(b, c.n.PID())), "peak-MB")
+}
+
+// macOf is the MAC that the host sends to for a subnet.
+func (c *cluster) macOf(ctx context.Context, b *testing.B, subnet string) string {
+	b.Helper()
+	state, err := c.n.State(ctx, extent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for key, n := range state.Neighs {
+		if key.IP == netip.MustParsePrefix(subnet).Addr() {
+			return n.MAC.String()
+		}
+	}
+	return ""
+}
+
+// BenchmarkKubernetesHeartbeats has every node write its status every five
+// minutes of an hour. The daemon reads it all, and does nothing about it.
+func BenchmarkKubernetesHeartbeats(b *testing.B) {
+	ctx, c := newCluster(b)
+	start(ctx, b, c.n, kubeNodes-1)
+	logged, used, before := len(c.n.Log()), cpuTime(b, c.n.PID()), c.received(b)
+	for b.Loop() {
+		for range 12 {
+			c.do(ctx, b, "/do/heartbeat")
+		}
+	}
+	c.do(ctx, b, "/do/last") // which is seen after all of them
+	until(ctx, b, "the last node", func() bool { return c.macOf(ctx, b, kubetest.Last) != "" })
+	b.ReportMetric(milliseconds(cpuTime(b, c.n.PID())-used)/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64(c.received(b)-before)/float64(b.N)/1e6, "rx-MB/op")
+	if lines := strings.Count(string(c.n.Log()[logged:]), "applied: "); lines != 1 {
+		b.Errorf("the host was changed %d times, want once, for the last node", lines)
+	}
+}
