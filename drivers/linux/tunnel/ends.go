@@ -40,7 +40,14 @@ const (
 type tier interface {
 	receive(t *proxy.Table) outcome // from the socket to the device
 	send(t *proxy.Table) outcome    // from the device to the socket
-	demotion() string               // what it does not do any more, and why
+	demotion() demotion             // what it does not do for the time being
+}
+
+// demotion is what a tier does not do, and why; "" if it does all. It ends by
+// itself.
+type demotion struct {
+	what  string
+	until time.Time
 }
 
 // ends is what all tiers hold: the device, the socket, and what became of the

@@ -13,4 +13,4 @@ func newGSO(e *ends, uso bool) *gso { return &gso{inbox: newInbox(e, uso), out: 
 
 func (g *gso) send(t *proxy.Table) outcome { return g.out.send(t) }
 
-func (g *gso) demotion() string { return g.out.post.demotion() }
+func (g *gso) demotion() demotion { return g.out.post.demotion() }

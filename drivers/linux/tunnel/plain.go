@@ -98,4 +98,4 @@ func (p *plain) post() bool {
 }
 
 // demotion implements tier: there is nothing below.
-func (p *plain) demotion() string { return "" }
+func (p *plain) demotion() demotion { return demotion{} }

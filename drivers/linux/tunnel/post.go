@@ -12,9 +12,10 @@ import (
 
 // narrowTime is for how long a peer gets single packets after the kernel refused
 // a message of several: because the path to it takes less than such a packet
-// (EMSGSIZE, in older kernels EINVAL), or because the device that leads to it
-// computes no checksums (EIO). The former may pass: the kernel itself forgets
-// what it learnt of a path after ten minutes.
+// (EMSGSIZE, in older kernels EINVAL), or because of the device that leads to it
+// (EIO): in older kernels one that computes no checksums, in all a way that IPsec
+// takes. The former may pass: the kernel itself forgets what it learnt of a path
+// after ten minutes.
 const narrowTime = 30 * time.Second
 
 // post sends the packets of one batch, in as few messages as the kernel takes.
@@ -130,10 +131,18 @@ func (p *post) isNarrow(to netip.Addr) bool {
 	return ok
 }
 
-// demotion says who gets single packets, if anybody does.
-func (p *post) demotion() string {
-	if len(p.narrow) == 0 {
-		return ""
+// demotion says how many get single packets, if anybody does.
+func (p *post) demotion() demotion {
+	var d demotion
+	for to, until := range p.narrow {
+		if p.now.After(until) { // nothing was sent to it since
+			delete(p.narrow, to)
+		} else if until.After(d.until) {
+			d.until = until
+		}
 	}
-	return fmt.Sprintf("single packets to %d of the peers, since the kernel refused messages of several: %s", len(p.narrow), p.refusal)
+	if n := len(p.narrow); n > 0 {
+		d.what = fmt.Sprintf("single packets to %d of the peers, since the kernel refused messages of several: %s", n, p.refusal)
+	}
+	return d
 }

@@ -35,7 +35,7 @@ type Tunnel struct {
 type report struct {
 	tier     Tier
 	reason   string
-	demotion string
+	demotion demotion
 	path     proxy.Counters
 	refused  [drops]uint64
 }
@@ -95,8 +95,8 @@ func (t *Tunnel) Running() dataplane.Running {
 	r := t.running
 	t.mu.Unlock()
 	reason := r.reason
-	if r.demotion != "" {
-		reason += "; " + r.demotion
+	if d := r.demotion; d.what != "" && time.Now().Before(d.until) {
+		reason += "; " + d.what
 	}
 	out := dataplane.Running{Tier: string(r.tier), Reason: reason, Drops: map[string]uint64{}}
 	for i, n := range r.path {
@@ -160,7 +160,7 @@ func (t *Tunnel) report(c *carrier) {
 	demotion := c.carry.demotion()
 	t.mu.Lock()
 	r := &t.running
-	news := r.demotion != demotion
+	news := r.demotion.what != demotion.what
 	r.demotion, r.refused, r.path = demotion, c.refused, c.path.Counters()
 	r.path.Add(c.uncut)
 	t.mu.Unlock()

@@ -1,0 +1,200 @@
+package tunnel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+// refusals are ways to have the kernel take single packets and refuse messages of
+// several, and to have it take them again. Of what a device refuses, EIO, newer
+// kernels have left only what no device can do; UDP-Lite is among that.
+var refusals = []struct {
+	errno        unix.Errno
+	refuse, take func(h *loopback, s *station) error
+}{
+	{unix.EIO, protocol(unix.IPPROTO_UDPLITE), protocol(unix.IPPROTO_UDP)},
+	{unix.EINVAL, noChecksums(1), noChecksums(0)},
+	{unix.EMSGSIZE, pathMTU(900), pathMTU(0)},
+}
+
+// TestDemotion has the kernel refuse a message in the middle of what is sent: not
+// one packet of it is lost, it is said why there are single ones now, and for how
+// long, and then all is as it was.
+func TestDemotion(t *testing.T) {
+	for _, c := range refusals {
+		t.Run(c.errno.Error(), func(t *testing.T) {
+			h, a, b := newStations(t)
+			both := func(do func(*loopback, *station) error) {
+				t.Helper()
+				if err := errors.Join(do(h, a), do(h, b)); errors.Is(err, unix.EPROTONOSUPPORT) {
+					t.Skipf("this kernel has no UDP-Lite, and takes all other messages of several: %v", err)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			const several, single = 1, 20
+			now := time.Now()
+			check := func(after time.Duration, messages int, demoted bool) {
+				t.Helper()
+				now = now.Add(after)
+				if got := a.pass(t, b, now); got != messages {
+					t.Errorf("%d messages, want %d", got, messages)
+				}
+				d := a.demotion()
+				what := "single packets to 1 of the peers, since the kernel refused messages of several: " + c.errno.Error()
+				if !demoted {
+					what = ""
+				}
+				if d.what != what {
+					t.Errorf("demotion %q, want %q", d.what, what)
+				}
+				if left := d.until.Sub(now); demoted && (left < 0 || left > narrowTime) {
+					t.Errorf("demoted for %s", left)
+				}
+				if a.refused != [drops]uint64{} || b.refused != [drops]uint64{} {
+					t.Errorf("refused: %v, %v", a.refused, b.refused)
+				}
+			}
+			check(0, several, false)
+			both(c.refuse)
+			check(time.Second, single, true)
+			check(narrowTime, single, true)       // not tried again
+			check(time.Millisecond, single, true) // tried, and refused
+			both(c.take)
+			check(narrowTime, single, true)
+			check(time.Millisecond, several, false)
+
+			both(c.refuse)
+			check(time.Second, single, true)
+			a.begin(now.Add(narrowTime + time.Millisecond)) // and nothing is sent to that peer any more
+			if d := a.demotion(); d != (demotion{}) {
+				t.Errorf("demotion %q of a peer that gets nothing", d.what)
+			}
+		})
+	}
+}
+
+// loopback is a host on which stations talk with each other.
+type loopback struct {
+	*linuxtest.Host
+	namespace.Namespace
+}
+
+// newStations are two with all offloads.
+func newStations(t *testing.T) (h *loopback, a, b *station) {
+	t.Helper()
+	host, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	ns, err := namespace.Keep(host.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	err = ns.Do(func() (err error) {
+		if a, err = newStation(t, 1, true); err == nil {
+			b, err = newStation(t, 2, true)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &loopback{host, ns}, a, b
+}
+
+// pass sends what is twenty packets on the wire, compares what arrives, and
+// returns in how many messages the last of it went.
+func (s *station) pass(t *testing.T, to *station, now time.Time) int {
+	t.Helper()
+	const size, count = 1000, 20
+	sent := tcp(size * count)
+	for i := range size * count {
+		sent[40+i] = byte(i / 7)
+	}
+	if _, err := unix.Write(s.kernel, whole(sent, size)); err != nil {
+		t.Fatal(err)
+	}
+	s.begin(now)
+	if o := s.send(s.table); o != dry {
+		t.Fatalf("outcome %d of sending", o)
+	}
+	got := make([]byte, 0, size*count)
+	buf := make([]byte, 1<<16)
+	for reads := 0; len(got) < size*count; reads++ { // in one piece or, as it comes, in several
+		to.begin(now)
+		to.receive(to.table)
+		for n, errno := read(to.kernel, buf); errno == 0; n, errno = read(to.kernel, buf) {
+			ip := buf[proxy.VnetSize:n]
+			if at := int(binary.BigEndian.Uint32(ip[24:])); at != len(got) {
+				t.Fatalf("a packet at %d after %d bytes", at, len(got))
+			}
+			got = append(got, ip[40:]...)
+		}
+		if reads == 1000 {
+			t.Fatalf("%d of %d bytes arrived", len(got), size*count)
+		}
+	}
+	if !bytes.Equal(got, sent[40:]) {
+		t.Error("other bytes arrived")
+	}
+	return len(s.tier.(*gso).out.post.msgs)
+}
+
+// protocol gives a station a socket of another protocol at the same address:
+// UDP-Lite takes no message of several.
+func protocol(number int) func(*loopback, *station) error {
+	return func(h *loopback, s *station) error {
+		at, err := unix.Getsockname(s.socket)
+		if err != nil {
+			return err
+		}
+		return h.Namespace.Do(func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, number)
+			if err != nil {
+				return err
+			}
+			return errors.Join(unix.Dup3(fd, s.socket, unix.O_CLOEXEC), unix.Bind(s.socket, at), unix.Close(fd))
+		})
+	}
+}
+
+// noChecksums takes the outer checksums away, without which there are no
+// messages of several, or gives them back.
+func noChecksums(no int) func(*loopback, *station) error {
+	return func(_ *loopback, s *station) error {
+		return unix.SetsockoptInt(s.socket, unix.SOL_SOCKET, unix.SO_NO_CHECK, no)
+	}
+}
+
+// pathMTU is that of the way to a station; 0: the device's.
+func pathMTU(mtu int) func(*loopback, *station) error {
+	return func(h *loopback, s *station) error {
+		at, err := unix.Getsockname(s.socket)
+		if err != nil {
+			return err
+		}
+		lo, err := h.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		ip := at.(*unix.SockaddrInet4).Addr
+		return h.RouteReplace(&netlink.Route{
+			Dst: linuxtest.IPNet(netip.PrefixFrom(netip.AddrFrom4(ip), 32)), LinkIndex: lo.Attrs().Index,
+			Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, MTU: mtu,
+		})
+	}
+}
