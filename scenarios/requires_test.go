@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 // features are what a scenario may require of a real kernel, by a comment line
@@ -19,17 +21,8 @@ var features = map[string]func() error{
 	"nft":   tryNft,
 	"vxlan": func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 
-	"tun":      hasTUN,
+	"tun":      linuxtest.TryTUN,
 	"firewall": hasFirewallTools,
-}
-
-// hasTUN reports whether TUN devices can be made.
-func hasTUN() error {
-	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // hasFirewallTools reports whether there is what rules are made and broken with.

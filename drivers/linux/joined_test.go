@@ -124,6 +124,7 @@ type tunnels struct {
 
 func newTunnels(t *testing.T) *tunnels {
 	t.Helper()
+	needTUN(t)
 	h, err := linuxtest.NewHost()
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package tunnel_test
 import (
 	"net"
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -41,11 +40,9 @@ func (n *node) inner() netip.Addr { return n.subnet().Addr() }
 // needTUN skips a test where nobody may make TUN devices.
 func needTUN(t testing.TB) {
 	t.Helper()
-	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
-	if err != nil {
+	if err := linuxtest.TryTUN(); err != nil {
 		t.Skipf("this user cannot make TUN devices here: %v", err)
 	}
-	f.Close()
 }
 
 func newNode(t testing.TB, i, mtu int) *node {
