@@ -61,12 +61,16 @@ func (o *outbox) send(t *proxy.Table) outcome {
 	if !o.post.flush() {
 		return blocked
 	}
-	result := o.fill(t)
-	o.post.begin(o.packets, o.iovs)
-	if !o.post.flush() {
-		return blocked
+	for {
+		result := o.fill(t)
+		o.post.begin(o.packets, o.iovs)
+		if !o.post.flush() {
+			return blocked
+		}
+		if !o.more { // else the device may be dry, and nobody would call again
+			return result
+		}
 	}
-	return result
 }
 
 // fill collects packets until there are enough, or no more.

@@ -25,16 +25,7 @@ type station struct {
 // TestSteadyStateAllocatesNothing carries packets from one station to another,
 // alone and, where the tier can, what is twenty packets on the wire.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	ns, err := namespace.Keep(h.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	ns := newNamespace(t)
 	buf := make([]byte, 1<<16)
 	for _, c := range []struct {
 		what   string
@@ -78,6 +69,56 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSendsAllOfAPacket has the kernel leave one packet that is more datagrams
+// than fit into one batch. All of them leave at once, since nothing else might
+// ever wake the loop.
+func TestSendsAllOfAPacket(t *testing.T) {
+	const size = 3 * outPackets
+	ns := newNamespace(t)
+	var a, b *station
+	if err := ns.Do(func() (err error) {
+		if a, err = newStation(t, 1, true); err == nil {
+			b, err = newStation(t, 2, true)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(a.kernel, whole(tcp(size), 1)); err != nil {
+		t.Fatal(err)
+	}
+	a.begin(time.Now())
+	a.send(a.table)
+	got := 0
+	buf := make([]byte, 1<<16)
+	for outcome := busy; outcome == busy; {
+		b.begin(time.Now())
+		outcome = b.receive(b.table)
+		for n, errno := read(b.kernel, buf); errno == 0; n, errno = read(b.kernel, buf) {
+			got += n - proxy.VnetSize - 40
+		}
+	}
+	if got != size {
+		t.Errorf("%d of %d bytes arrived", got, size)
+	}
+}
+
+// newNamespace makes a host and returns its namespace.
+func newNamespace(t *testing.T) namespace.Namespace {
+	t.Helper()
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	ns, err := namespace.Keep(h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
 }
 
 // newStation is to be called in the namespace, and so may not end the test.
