@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // roles are what a process started by this one is.
@@ -129,9 +132,9 @@ func send(args []string) error {
 	var c count
 	switch args[0] {
 	case "tcp1":
-		err = sendTCP(at, 1, end)
+		err = sendTCP(at, args[3], 1, end)
 	case "tcp8":
-		err = sendTCP(at, 8, end)
+		err = sendTCP(at, args[3], 8, end)
 	case "small":
 		err = sendSmall(at, end)
 	case "rtt":
@@ -145,11 +148,20 @@ func send(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(c)
 }
 
-func sendTCP(at string, streams int, end time.Time) error {
+func sendTCP(at, congestion string, streams int, end time.Time) error {
 	errs := make(chan error)
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if congestion == "host" {
+			return nil
+		}
+		set := func(fd uintptr) {
+			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion)
+		}
+		return errors.Join(raw.Control(set), err)
+	}}
 	for range streams {
 		go func() {
-			conn, err := net.Dial("tcp4", at)
+			conn, err := dialer.Dial("tcp4", at)
 			if err != nil {
 				errs <- err
 				return

@@ -19,6 +19,7 @@ type options struct {
 	paths   []string
 	loads   []string
 	profile string
+	tcp     string
 	verbose bool
 }
 
@@ -53,6 +54,7 @@ func parse() options {
 	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
 	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
 	list(&o.loads, "loads", "tcp1,tcp8,small,rtt,ping", "what to carry: TCP in one stream and in eight, packets of 64 bytes, round trips one after the other and one a millisecond")
+	flag.StringVar(&o.tcp, "tcp", "cubic", "congestion control of the streams; host: the host's own default")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the processes that carry packets")
 	flag.BoolVar(&o.verbose, "v", false, "print each measurement")
 	flag.Parse()
@@ -85,7 +87,7 @@ func run(ctx context.Context, o options) (err error) {
 			for _, path := range o.paths {
 				for _, load := range o.loads {
 					for _, w := range worlds {
-						r, err := w.measure(ctx, path, load, o.time)
+						r, err := w.measure(ctx, path, load, o)
 						if err != nil {
 							return fmt.Errorf("round %d: %s over %s, %s, wire %s: %w", round, load, w.way, path, wire, err)
 						}

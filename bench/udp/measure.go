@@ -25,7 +25,7 @@ type key struct{ wire, path, load, way string }
 type result map[string]float64
 
 // measure loads the second node, or its pod, from the first.
-func (w *world) measure(ctx context.Context, path, load string, d time.Duration) (result, error) {
+func (w *world) measure(ctx context.Context, path, load string, o options) (result, error) {
 	from, to, at := w.nodes[0].ns, w.nodes[1].ns, nodeAddr(w.way)
 	if path == "pod" {
 		from, to, at = w.nodes[0].pod, w.nodes[1].pod, pod(1)
@@ -51,7 +51,7 @@ func (w *world) measure(ctx context.Context, path, load string, d time.Duration)
 	if _, err := lines.ReadString('\n'); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	client := exec.CommandContext(ctx, "/proc/self/exe", "send", load, at.String(), d.String())
+	client := exec.CommandContext(ctx, "/proc/self/exe", "send", load, at.String(), o.time.String(), o.tcp)
 	sent, err := output(from, client)
 	stdin.Close()
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *world) measure(ctx context.Context, path, load string, d time.Duration)
 	for _, c := range []*exec.Cmd{server, client} {
 		cpu += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
-	got.Time = max(got.Time, d) // what comes in one burst at the end took the whole time
+	got.Time = max(got.Time, o.time) // what comes in one burst at the end took the whole time
 	return figures(load, got, sent.Trips, cpu), nil
 }
 
