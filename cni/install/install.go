@@ -24,7 +24,7 @@ const (
 type Files struct {
 	Plugin  string // the plugin's executable
 	BinDir  string // becomes BinDir/flannel
-	Conf    string // the network configuration list
+	Conf    string // the network configuration list; empty leaves the node's to somebody else
 	ConfDir string // becomes ConfDir/10-flannel.conflist
 }
 
@@ -32,25 +32,11 @@ type Files struct {
 // shall be. The configuration comes last: with it the runtime starts to use
 // the plugin. It returns the paths that were written.
 func (f Files) Install() (written []string, err error) {
-	conf, err := os.ReadFile(f.Conf)
+	files, err := f.read()
 	if err != nil {
-		return nil, fmt.Errorf("read the CNI configuration: %w", err)
+		return nil, err
 	}
-	if err := checkConf(conf); err != nil {
-		return nil, fmt.Errorf("CNI configuration %s: %w", f.Conf, err)
-	}
-	plugin, err := os.ReadFile(f.Plugin)
-	if err != nil {
-		return nil, fmt.Errorf("read the CNI plugin: %w", err)
-	}
-	for _, file := range []struct {
-		path string
-		data []byte
-		mode fs.FileMode
-	}{
-		{filepath.Join(f.BinDir, PluginName), plugin, 0o755},
-		{filepath.Join(f.ConfDir, ConfName), conf, 0o644},
-	} {
+	for _, file := range files {
 		changed, err := put(file.path, file.data, file.mode)
 		if err != nil {
 			return written, fmt.Errorf("install %s: %w", file.path, err)
@@ -60,6 +46,33 @@ func (f Files) Install() (written []string, err error) {
 		}
 	}
 	return written, nil
+}
+
+// file is what shall be at a path.
+type file struct {
+	path string
+	data []byte
+	mode fs.FileMode
+}
+
+// read returns the files in the order of their installation.
+func (f Files) read() ([]file, error) {
+	plugin, err := os.ReadFile(f.Plugin)
+	if err != nil {
+		return nil, fmt.Errorf("read the CNI plugin: %w", err)
+	}
+	files := []file{{filepath.Join(f.BinDir, PluginName), plugin, 0o755}}
+	if f.Conf == "" {
+		return files, nil
+	}
+	conf, err := os.ReadFile(f.Conf)
+	if err != nil {
+		return nil, fmt.Errorf("read the CNI configuration: %w", err)
+	}
+	if err := checkConf(conf); err != nil {
+		return nil, fmt.Errorf("CNI configuration %s: %w", f.Conf, err)
+	}
+	return append(files, file{filepath.Join(f.ConfDir, ConfName), conf, 0o644}), nil
 }
 
 // checkConf refuses what would leave a node without a network: a runtime that

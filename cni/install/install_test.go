@@ -92,3 +92,18 @@ func TestMissingFilesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutConfThePluginAlone(t *testing.T) {
+	f := newFiles(t, list)
+	f.Conf = ""
+	written, err := f.Install()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{filepath.Join(f.BinDir, "flannel")}, written); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(f.ConfDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of configurations: %v, want none", err)
+	}
+}

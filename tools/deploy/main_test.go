@@ -23,6 +23,9 @@ func TestManifestIsTheChart(t *testing.T) {
 	}
 }
 
+// flannel puts values where most of them are.
+func flannel(values map[string]any) map[string]any { return map[string]any{"flannel": values} }
+
 func TestValues(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -32,9 +35,18 @@ func TestValues(t *testing.T) {
 	}{
 		{"dual stack", map[string]any{"podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv6": true`},
 		{"IPv6 alone", map[string]any{"podCidr": "", "podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv4": false`},
-		{"another backend", map[string]any{"backend": map[string]any{"Type": "host-gw"}}, "configmap", `"Type": "host-gw"`},
-		{"a flag", map[string]any{"args": []any{"--iface=eth1"}}, "daemonset", `- "--iface=eth1"`},
-		{"an image", map[string]any{"image": map[string]any{"tag": "v9"}}, "daemonset", "image: ghcr.io/flanneld/flannel:v9"},
+		{"another backend", flannel(map[string]any{"backend": "host-gw", "vni": 7}), "configmap", "\"Backend\": {\n        \"Type\": \"host-gw\"\n      }"},
+		{"options of vxlan", flannel(map[string]any{"vni": 4096, "backendPort": 4789, "mtu": 1400, "directRouting": true, "GBP": true}), "configmap",
+			"\"DirectRouting\": true,\n        \"GBP\": true,\n        \"MTU\": 1400,\n        \"Port\": 4789,\n        \"Type\": \"vxlan\",\n        \"VNI\": 4096\n"},
+		{"iptables", flannel(map[string]any{"enableNFTables": false}), "configmap", `"EnableNFTables": false`},
+		{"a flag", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "--iface=eth1"}}), "daemonset",
+			"args:\n            - \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
+		{"an image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel", "tag": "v9"}}), "daemonset", "image: registry.local/flannel:v9"},
+		{"a pull secret", map[string]any{"global": map[string]any{"imagePullSecrets": []any{map[string]any{"name": "key"}}}}, "daemonset", "imagePullSecrets:\n        - name: key"},
+		{"directories", flannel(map[string]any{"cniBinDir": "/usr/libexec/cni"}), "daemonset", "path: /usr/libexec/cni"},
+		{"somebody else's CNI configuration", flannel(map[string]any{"skipCNIConfigInstallation": true}), "daemonset", "args: [--install-cni, --cni-conf=]"},
+		{"fewer tolerations", flannel(map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists"}}}), "daemonset", "tolerations:\n        - key: a\n          operator: Exists\n      sec"},
+		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
 	} {
 		files, err := render(chartDir, c.values)
 		if err != nil || !strings.Contains(files[c.in], c.want) {
@@ -44,17 +56,32 @@ func TestValues(t *testing.T) {
 }
 
 func TestBadValuesAreRefused(t *testing.T) {
-	for name, values := range map[string]map[string]any{
-		"no network":          {"podCidr": ""},
-		"a misspelt value":    {"podCIDR": "10.0.0.0/8"},
-		"no CIDR":             {"podCidr": "10.244.0.0"},
-		"an unknown backend":  {"backend": map[string]any{"Type": "carrier-pigeon"}},
-		"what needs a device": {"backend": map[string]any{"Type": "udp"}},
-		"a flag without dash": {"args": []any{"iface=eth1"}},
-		"port 0":              {"healthzPort": 0},
+	for _, c := range []struct {
+		name   string
+		values map[string]any
+		want   string // part of the error
+	}{
+		{"no network", map[string]any{"podCidr": ""}, "podCidr"},
+		{"a misspelt value", map[string]any{"podCIDR": "10.0.0.0/8"}, "podCIDR"},
+		{"no CIDR", map[string]any{"podCidr": "10.244.0.0"}, "podCidr"},
+		{"no address", map[string]any{"podCidr": "10.244.0.256/16"}, "podCidr"},
+		{"no length", map[string]any{"podCidr": "10.244.0.0/33"}, "podCidr"},
+		{"the wrong family", map[string]any{"podCidrv6": "10.244.0.0/16"}, "podCidrv6"},
+		{"an unknown backend", flannel(map[string]any{"backend": "carrier-pigeon"}), `flannel.backend is "carrier-pigeon"`},
+		{"what needs a device", flannel(map[string]any{"backend": "udp"}), `flannel.backend is "udp"`},
+		{"an option of wireguard", flannel(map[string]any{"tunnelMode": "auto"}), "tunnelMode"},
+		{"a VNI of 25 bits", flannel(map[string]any{"vni": 1 << 24}), "vni"},
+		{"an MTU for nobody", flannel(map[string]any{"mtu": 68}), "mtu"},
+		{"a flag without dash", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "iface=eth1"}}), "args"},
+		{"leases in etcd", flannel(map[string]any{"args": []any{"--ip-masq"}}), "no --kube-subnet-mgr"},
+		{"port 0", flannel(map[string]any{"healthzPort": 0}), "healthzPort"},
+		{"nobody at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
+		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel"}}), "upstream's image"},
+		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), "the CNI plugin is in flannel.image"},
+		{"network policies", map[string]any{"netpol": map[string]any{"enabled": true}}, "netpol.enabled"},
 	} {
-		if _, err := render(chartDir, values); err == nil {
-			t.Errorf("%s is accepted", name)
+		if _, err := render(chartDir, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %s in it", c.name, err, c.want)
 		}
 	}
 }
