@@ -26,9 +26,7 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 	a, b = newNode(t, 1, mtu), newNode(t, 2, mtu)
 	w = &wire{}
 	for i, n := range []*node{a, b} {
-		if err := n.ns.Do(func() error { return w.attach(i) }); err != nil {
-			t.Fatal(err)
-		}
+		w.ends[i] = n.openTUN(t, "eth0")
 		l, err := n.LinkByName("eth0")
 		if err != nil {
 			t.Fatal(err)
@@ -48,21 +46,29 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 	return a, b, w
 }
 
-func (w *wire) attach(i int) error {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+// openTUN opens a TUN device, which the kernel makes if it is not there.
+func (n *node) openTUN(t testing.TB, name string) (f *os.File) {
+	t.Helper()
+	err := n.ns.Do(func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		ifr, err := unix.NewIfreq(name)
+		if err != nil {
+			return err
+		}
+		ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+			return errors.Join(err, unix.Close(fd))
+		}
+		f = os.NewFile(uintptr(fd), "/dev/net/tun")
+		return nil
+	})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	ifr, err := unix.NewIfreq("eth0")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
-		return errors.Join(err, unix.Close(fd))
-	}
-	w.ends[i] = os.NewFile(uintptr(fd), "/dev/net/tun")
-	return nil
+	return f
 }
 
 func (w *wire) forward(i int) {

@@ -27,6 +27,8 @@ type node struct {
 	d   *linux.Driver
 	i   int
 	mtu int // of the underlay
+
+	foreign bool // what carries its packets is not ours
 }
 
 func (n *node) underlay() netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, byte(n.i)}) }
@@ -154,8 +156,18 @@ func (n *node) observe(t testing.TB) dataplane.State {
 // carry makes what the backend wants on two nodes.
 func carry(t testing.TB, a, b *node, tierA, tierB dataplane.Offload) {
 	t.Helper()
-	a.apply(t, dataplane.Create, a.link(), a.addr(), a.route(), a.proxy(tierA), a.peer(b))
-	b.apply(t, dataplane.Create, b.link(), b.addr(), b.route(), b.proxy(tierB), b.peer(a))
+	a.carry(t, tierA, b)
+	b.carry(t, tierB, a)
+}
+
+func (n *node) carry(t testing.TB, tier dataplane.Offload, peer *node) {
+	t.Helper()
+	n.apply(t, dataplane.Create, n.link(), n.addr(), n.route())
+	if n.foreign = tier == upstream; n.foreign {
+		n.runUpstream(t, peer)
+		return
+	}
+	n.apply(t, dataplane.Create, n.proxy(tier), n.peer(peer))
 }
 
 // newPair are two nodes with a veth wire, which takes what is dozens of packets.
