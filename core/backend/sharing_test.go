@@ -3,6 +3,7 @@ package backend_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,9 +90,13 @@ func TestSharingIsRender(t *testing.T) {
 		for i := range plain {
 			snap.Leases = append(snap.Leases, new(record(i, b.Type())))
 		}
-		spoil(t, snap.Leases)
+		healthy := snap.Leases
 		var s backend.Sharing
-		for _, own := range []int{0, 1, 2, 3, 50} {
+		for turn := range 5 * rapid.IntRange(1, 3).Draw(t, "snapshots") {
+			if turn%5 == 0 {
+				snap = follow(t, snap, healthy)
+			}
+			own := []int{0, 1, 2, 3, 50}[turn%5]
 			env, self := at(network, *snap.Leases[own])
 			if rapid.IntRange(0, 9).Draw(t, "translated") == 0 {
 				env.Uplink.IP = address(rapid.IntRange(0, 3).Draw(t, "behind"))
@@ -116,6 +121,30 @@ func TestSharingIsRender(t *testing.T) {
 	if shared == 0 {
 		t.Error("nothing was ever shared")
 	}
+}
+
+// follow is a snapshot that may come after another: with leases of its own or
+// shared ones, some changed for good or bad, some mended, some gone.
+func follow(t *rapid.T, before *lease.Snapshot, healthy []*lease.Lease) *lease.Snapshot {
+	snap := &lease.Snapshot{Revision: before.Revision + 1, Leases: slices.Clone(before.Leases)}
+	touch := rapid.SampledFrom([]string{"none", "copy", "renew"}).Draw(t, "all leases")
+	for i, l := range snap.Leases {
+		if i < 4 && rapid.Bool().Draw(t, "mended") {
+			l = healthy[i]
+		}
+		l = new(*l)
+		if touch == "renew" {
+			l.ModRevision = 1000 + snap.Revision
+		}
+		if i < 4 || touch != "none" {
+			snap.Leases[i] = l
+		}
+	}
+	spoil(t, snap.Leases)
+	if rapid.Bool().Draw(t, "the last is gone") {
+		snap.Leases = snap.Leases[:len(snap.Leases)-1]
+	}
+	return snap
 }
 
 // at is the node that a record belongs to.

@@ -1,6 +1,10 @@
 package dataplane
 
-import "maps"
+import (
+	"bytes"
+	"cmp"
+	"maps"
+)
 
 // Keys names objects of the kinds of which a host has some for every peer.
 // Nil names none.
@@ -29,6 +33,16 @@ func (k *Keys) Add(o *Keys) {
 		maps.Copy(k.Routes, o.Routes)
 		maps.Copy(k.Neighs, o.Neighs)
 		maps.Copy(k.FDB, o.FDB)
+	}
+}
+
+// AddCommon names all objects of a choice; nil is none.
+func (k *Keys) AddCommon(c *Common) {
+	if c == nil {
+		return
+	}
+	for g := range c.Groups {
+		k.AddGroup(c.pool, g)
 	}
 }
 
@@ -63,4 +77,19 @@ func unequal[K, V comparable](a, b map[K]V) map[K]struct{} {
 		}
 	}
 	return out
+}
+
+// Compare orders routes by destination.
+func (k RouteKey) Compare(o RouteKey) int {
+	return cmp.Or(k.Dst.Addr().Compare(o.Dst.Addr()), k.Dst.Bits()-o.Dst.Bits(), cmp.Compare(k.Metric, o.Metric))
+}
+
+// Compare orders neighbours by link and address.
+func (k NeighKey) Compare(o NeighKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), k.IP.Compare(o.IP))
+}
+
+// Compare orders FDB entries by link and MAC.
+func (k FDBKey) Compare(o FDBKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), bytes.Compare(k.MAC[:], o.MAC[:]))
 }

@@ -4,9 +4,8 @@ package dataplane
 // all of them, and what one of them wants of its own. A state by itself is one
 // with nothing in common.
 type Layers struct {
-	Common *State // routes, neighbours and FDB entries; shared, never changed; may be nil
-	Less   *Keys  // what of Common does not hold here
-	Own    State  // everything else; takes the place of what Common has under a key
+	Common *Common // routes, neighbours and FDB entries; may be nil
+	Own    State   // everything else; takes the place of what Common has under a key
 }
 
 // Alone is a state that has nothing in common with others.
@@ -14,38 +13,26 @@ func Alone(s State) Layers { return Layers{Own: s} }
 
 // Routes, Neighs and FDB are the layered tables.
 func (l Layers) Routes() Table[RouteKey, Route] {
-	t := Table[RouteKey, Route]{own: l.Own.Routes}
-	if l.Common != nil {
-		t.common = l.Common.Routes
+	if l.Common == nil {
+		return TableOf(l.Own.Routes)
 	}
-	if l.Less != nil {
-		t.less = l.Less.Routes
-	}
-	return t
+	return tableOf(l.Common, &l.Common.pool.routes, l.Common.len[0], l.Own.Routes)
 }
 
 // Neighs: see Routes.
 func (l Layers) Neighs() Table[NeighKey, Neigh] {
-	t := Table[NeighKey, Neigh]{own: l.Own.Neighs}
-	if l.Common != nil {
-		t.common = l.Common.Neighs
+	if l.Common == nil {
+		return TableOf(l.Own.Neighs)
 	}
-	if l.Less != nil {
-		t.less = l.Less.Neighs
-	}
-	return t
+	return tableOf(l.Common, &l.Common.pool.neighs, l.Common.len[1], l.Own.Neighs)
 }
 
 // FDB: see Routes.
 func (l Layers) FDB() Table[FDBKey, FDBEntry] {
-	t := Table[FDBKey, FDBEntry]{own: l.Own.FDB}
-	if l.Common != nil {
-		t.common = l.Common.FDB
+	if l.Common == nil {
+		return TableOf(l.Own.FDB)
 	}
-	if l.Less != nil {
-		t.less = l.Less.FDB
-	}
-	return t
+	return tableOf(l.Common, &l.Common.pool.fdb, l.Common.len[2], l.Own.FDB)
 }
 
 // Len is the number of objects.
@@ -72,24 +59,49 @@ func (l Layers) Whole() State {
 
 // Table is one kind of object of a layered state.
 type Table[K, V comparable] struct {
-	common, own map[K]V
-	less        map[K]struct{}
+	own    map[K]V
+	common *column[K, V] // nil: nothing is
+	chosen groupSet
+	len    int
+	hidden []*Item[K, V] // those of common in whose place own has something
 }
 
 // TableOf is a table with nothing in common.
-func TableOf[K, V comparable](m map[K]V) Table[K, V] { return Table[K, V]{own: m} }
+func TableOf[K, V comparable](m map[K]V) Table[K, V] { return Table[K, V]{own: m, len: len(m)} }
+
+func tableOf[K, V comparable](c *Common, column *column[K, V], length int, own map[K]V) Table[K, V] {
+	t := Table[K, V]{own: own, common: column, chosen: c.chosen, len: length + len(own)}
+	for k := range own {
+		if i := t.shared(k); i != nil {
+			t.hidden = append(t.hidden, i)
+			t.len--
+		}
+	}
+	return t
+}
+
+// shared is what is common under a key, or nil.
+func (t Table[K, V]) shared(k K) *Item[K, V] {
+	if t.common != nil {
+		for _, i := range t.common.byKey[k] {
+			if t.chosen.has(i.group) {
+				return i
+			}
+		}
+	}
+	return nil
+}
 
 // Get returns the object under a key.
 func (t Table[K, V]) Get(k K) (V, bool) {
 	if v, ok := t.own[k]; ok {
 		return v, true
 	}
-	if _, hidden := t.less[k]; hidden {
-		var none V
-		return none, false
+	if i := t.shared(k); i != nil {
+		return i.Value, true
 	}
-	v, ok := t.common[k]
-	return v, ok
+	var none V
+	return none, false
 }
 
 // Has reports whether there is an object under a key.
@@ -97,58 +109,45 @@ func (t Table[K, V]) Has(k K) bool {
 	if _, ok := t.own[k]; ok {
 		return true
 	}
-	if len(t.common) == 0 {
-		return false
-	}
-	_, hidden := t.less[k]
-	_, ok := t.common[k]
-	return ok && !hidden
+	return t.shared(k) != nil
 }
 
-// All yields all objects, in no order.
-func (t Table[K, V]) All(yield func(K, V) bool) {
-	for k, v := range t.common {
-		if !t.covered(k) && !yield(k, v) {
-			return
-		}
+// Common yields what is common, by key.
+func (t Table[K, V]) Common(yield func(*Item[K, V]) bool) {
+	if t.common == nil {
+		return
 	}
-	for k, v := range t.own {
-		if !yield(k, v) {
+	for _, i := range t.common.sorted {
+		if t.chosen.has(i.group) && !t.hides(i) && !yield(i) {
 			return
 		}
 	}
 }
 
-// covered reports whether what is common under the key does not hold here.
-func (t Table[K, V]) covered(k K) bool {
-	_, hidden := t.less[k]
-	_, replaced := t.own[k]
-	return hidden || replaced
+func (t Table[K, V]) hides(i *Item[K, V]) bool {
+	for _, h := range t.hidden {
+		if h == i {
+			return true
+		}
+	}
+	return false
 }
+
+// Own is what is not common.
+func (t Table[K, V]) Own() map[K]V { return t.own }
 
 // Len is the number of objects.
-func (t Table[K, V]) Len() int {
-	n := len(t.common) + len(t.own)
-	for k := range t.less {
-		if _, ok := t.common[k]; ok {
-			n--
-		}
-	}
-	for k := range t.own {
-		_, hidden := t.less[k]
-		if _, ok := t.common[k]; ok && !hidden {
-			n--
-		}
-	}
-	return n
-}
+func (t Table[K, V]) Len() int { return t.len }
 
 func (t Table[K, V]) whole() map[K]V {
-	if len(t.common) == 0 {
+	if t.common == nil {
 		return t.own
 	}
-	m := make(map[K]V, t.Len())
-	for k, v := range t.All {
+	m := make(map[K]V, t.len)
+	for i := range t.Common {
+		m[i.Key] = i.Value
+	}
+	for k, v := range t.own {
 		m[k] = v
 	}
 	return m

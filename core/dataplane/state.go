@@ -27,6 +27,10 @@ type State struct {
 	// entries only those under these keys are in the state, as far as they still
 	// exist. Nil: the state is whole.
 	Changed *Keys
+
+	// Against is set by a driver that compared what it read with what was
+	// expected ([Extent]): Changed then names what is different from that.
+	Against *Layers
 }
 
 // NewState returns an empty state whose maps have room for that many peers.
@@ -80,4 +84,9 @@ type Extent struct {
 	// it still is the host's, the driver may return it and no objects; if it is
 	// not, only what has changed since.
 	Known uint64
+
+	// Expect is what the caller has just tried to bring about; may be nil. A
+	// driver for which it is cheaper than to hand out all objects may read them,
+	// compare them with these, and return only what is different.
+	Expect *Layers
 }

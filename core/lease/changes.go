@@ -8,7 +8,7 @@ type Changes struct {
 }
 
 // Compare tells what led from one snapshot's leases to another's, which are
-// sorted. Most are the same, so hardly a key has to be spelt out.
+// sorted. Most are the very same.
 func Compare(old, now []*Lease) Changes {
 	var c Changes
 	for len(old) > 0 && len(now) > 0 {
@@ -20,7 +20,7 @@ func Compare(old, now []*Lease) Changes {
 				c.Changed = append(c.Changed, n)
 			}
 			old, now = old[1:], now[1:]
-		case o.Key.String() < n.Key.String():
+		case o.Key.Compare(n.Key) < 0:
 			c.Gone = append(c.Gone, o)
 			old = old[1:]
 		default:

@@ -1,10 +1,12 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // subnetKey is the grammar of interop 3.2. It is anchored at the end only, so
@@ -26,6 +28,39 @@ func (k Key) String() string {
 		s += "&" + k.V6.Addr().String() + "-" + strconv.Itoa(k.V6.Bits())
 	}
 	return s
+}
+
+// Compare orders keys as their texts.
+func (k Key) Compare(o Key) int {
+	a, b := k.V4.Addr(), o.V4.Addr()
+	if a.Is4() && b.Is4() && a != b {
+		return compareText4(a.As4(), b.As4())
+	}
+	return strings.Compare(k.String(), o.String())
+}
+
+// compareText4 orders addresses as their texts. An octet that is the beginning
+// of another comes first, since what follows it comes before all digits.
+func compareText4(a, b [4]byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return cmp.Compare(textRank(a[i]), textRank(b[i]))
+		}
+	}
+	return 0
+}
+
+// textRank grows with the text of an octet: as if it had blanks for the digits
+// that it lacks.
+func textRank(o byte) int {
+	switch n := int(o); {
+	case n >= 100:
+		return (n/100+1)<<8 | (n/10%10+1)<<4 | (n%10 + 1)
+	case n >= 10:
+		return (n/10+1)<<8 | (n%10+1)<<4
+	default:
+		return (n + 1) << 8
+	}
 }
 
 // ParseKey reads the last element of a store's key. Bits beyond the prefix

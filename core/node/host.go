@@ -72,6 +72,8 @@ func (n *Node) tookLook(l Looked) {
 func (h *hostState) tookState(have dataplane.State) bool {
 	same := h.known != 0 && have.Generation == h.known
 	switch {
+	case have.Against != nil:
+		h.have, h.agreed = have, reconcile.Assume(have.Against)
 	case h.agreed == nil && (same || have.Changed != nil):
 		return false
 	case same: // and what was kept of it stands
@@ -177,7 +179,7 @@ func (n *Node) look() {
 	if h.known = 0; h.agreed != nil {
 		h.known = h.agreed.Generation
 	}
-	extent.Known = h.known
+	extent.Known, extent.Expect = h.known, h.tried
 	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
 	n.files.seen = true
 	n.ready.Look = &extent
@@ -191,13 +193,13 @@ func (n *Node) reconcile() {
 		h.attempts = 0 // another aim, not another attempt
 	}
 	plan, ok := n.diff(want)
-	if !ok {
+	if h.tried = nil; !ok {
 		h.agreed = nil
 		n.lookBy(n.now)
 		return
 	}
 	// All that is asked for again, of thousands of objects.
-	h.have.Routes, h.have.Neighs, h.have.FDB, h.have.Changed = nil, nil, nil, nil
+	h.have.Routes, h.have.Neighs, h.have.FDB, h.have.Changed, h.have.Against = nil, nil, nil, nil, nil
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
@@ -215,7 +217,7 @@ func (n *Node) reconcile() {
 		n.forgetOld()
 		return
 	}
-	h.busy, h.plan = true, plan.Ops
+	h.busy, h.plan, h.tried = true, plan.Ops, want
 	n.ready.Plan = plan.Ops
 }
 
@@ -231,7 +233,7 @@ func (n *Node) diff(want *dataplane.Layers) (plan reconcile.Plan, ok bool) {
 		Denied:   h.denied,
 	}
 	if h.agreed != nil {
-		plan, h.agreed, ok = h.agreed.Diff(want, h.have, opts, n.opts.Sharing.Unequal)
+		plan, h.agreed, ok = h.agreed.Diff(want, h.have, opts)
 		return plan, ok
 	}
 	plan = reconcile.DiffLayers(*want, h.have, opts)

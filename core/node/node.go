@@ -56,6 +56,7 @@ type hostState struct {
 	fresh    bool              // have was read after the last change and not yet compared
 	known    uint64            // the generation of which the look under way was told
 	agreed   *reconcile.Agreed // the host for which the diff was empty last; nil: unknown, or it was another host
+	tried    *dataplane.Layers // what the last plan shall have brought about; nil: read the host without expectations
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 

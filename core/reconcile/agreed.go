@@ -18,11 +18,8 @@ type Agreed struct {
 	Generation uint64 // the driver's for the host as it was
 	want       *dataplane.Layers
 	others     dataplane.State // what else was there
+	assumed    bool            // it was the driver that compared
 }
-
-// Unequal is [dataplane.Unequal] for what many hosts have in common, so that it
-// pays to remember the answer.
-type Unequal func(a, b *dataplane.State) *dataplane.Keys
 
 // Agree takes note of a whole host for which the plan was empty.
 func Agree(want *dataplane.Layers, have dataplane.State) *Agreed {
@@ -43,24 +40,35 @@ func unwanted[K, V comparable](want dataplane.Table[K, V], have map[K]V) map[K]V
 	return m
 }
 
+// Assume is the agreement of a host of which a driver says that it is as wanted
+// but for what has changed, as it names what it compared ([dataplane.Extent]).
+// It holds for this one look.
+func Assume(want *dataplane.Layers) *Agreed { return &Agreed{want: want, assumed: true} }
+
 // Diff returns the plan for a host of which have holds what has changed since
-// the agreement, and the agreement from then on. It says no if the host has to
-// be read as a whole.
-func (a *Agreed) Diff(want *dataplane.Layers, have dataplane.State, opts Options, unequal Unequal) (Plan, *Agreed, bool) {
+// the agreement, and the agreement from then on; nil if there is none. It says
+// no if the host has to be read as a whole.
+func (a *Agreed) Diff(want *dataplane.Layers, have dataplane.State, opts Options) (Plan, *Agreed, bool) {
 	if want == a.want && have.Generation == a.Generation {
 		return Plan{}, a, true // as empty as it was
 	}
 	touched := dataplane.NewKeys()
 	touched.Add(have.Changed)
+	part := dataplane.Layers{}
 	if want != a.want {
-		touched.Add(moved(a.want, want, unequal))
+		part.Common = a.moved(want, touched)
 	}
 	have = a.complete(have, touched)
-	plan := Diff(want.Only(touched), have, opts)
+	part.Own = want.Only(touched)
+	plan := DiffLayers(part, have, opts)
 	if slices.ContainsFunc(plan.Ops, func(op dataplane.Op) bool { _, is := op.Object.(dataplane.Link); return is }) {
 		return Plan{}, nil, false
 	}
-	if !plan.Empty() {
+	switch {
+	case plan.Empty():
+	case a.assumed:
+		return plan, nil, true
+	default:
 		return plan, a, true // what is touched only grows until they agree again
 	}
 	return plan, &Agreed{Generation: have.Generation, want: want, others: dataplane.State{
@@ -70,24 +78,31 @@ func (a *Agreed) Diff(want *dataplane.Layers, have dataplane.State, opts Options
 	}}, true
 }
 
-// moved names at least what differs between two layered states.
-func moved(a, b *dataplane.Layers, unequal Unequal) *dataplane.Keys {
-	if a.Common == nil && b.Common == nil {
-		return dataplane.Unequal(a.Own, b.Own)
+// moved names in touched what may differ between what was wanted and what is
+// now, but for what has only come in addition and meets nothing that is
+// touched or there: that it returns, may it be thousands of objects.
+func (a *Agreed) moved(want *dataplane.Layers, touched *dataplane.Keys) (came *dataplane.Common) {
+	touched.AddState(a.want.Own)
+	touched.AddState(want.Own)
+	before, now := a.want.Common, want.Common
+	if before == nil || now == nil || before.Pool() != now.Pool() {
+		touched.AddCommon(before)
+		touched.AddCommon(now)
+		return nil
 	}
-	k := dataplane.NewKeys()
-	for _, l := range []*dataplane.Layers{a, b} {
-		k.Add(l.Less)
-		k.AddState(l.Own)
-		if l.Common == nil || a.Common != nil && b.Common != nil {
-			continue
+	touched.AddCommon(before.Beyond(now))
+	came = now.Beyond(before)
+	others := dataplane.NewKeys()
+	others.AddState(a.others)
+	for _, k := range []*dataplane.Keys{touched, others} {
+		for g := range now.Pool().With(k) {
+			came = came.But(g)
 		}
-		k.AddState(*l.Common)
 	}
-	if a.Common != b.Common && a.Common != nil && b.Common != nil {
-		k.Add(unequal(a.Common, b.Common))
+	for g := range now.Beyond(before).Beyond(came).Groups {
+		touched.AddGroup(now.Pool(), g)
 	}
-	return k
+	return came
 }
 
 // complete adds to what has changed on the host what else was touched.

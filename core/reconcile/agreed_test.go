@@ -24,16 +24,22 @@ func TestAgreedIsDiff(t *testing.T) {
 			Own:   Ownership{Links: map[string]bool{dev: true}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}},
 			Prune: true,
 		}
-		l := life{t: t, want: dataplane.Alone(draw(t, "want")), host: draw(t, "host")}
+		l := life{t: t, want: dataplane.Alone(draw(t, "want")), host: draw(t, "host"), pool: dataplane.NewPool()}
 		l.host.Generation = 1
 		var agreed *Agreed
 		want := new(l.want)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			before := want
 			if l.step() {
 				want = new(l.want)
 			}
 			opts.Prune = rapid.IntRange(0, 3).Draw(t, "synced") > 0
 			full := Diff(want.Whole(), l.host, opts)
+			part := l.part
+			if agreed == nil && rapid.Bool().Draw(t, "expected") {
+				expected := rapid.SampledFrom([]*dataplane.Layers{want, before}).Draw(t, "what")
+				agreed, part = Assume(expected), func() dataplane.State { return l.unlike(expected) }
+			}
 			if agreed == nil {
 				if full.Empty() {
 					agreed, l.changed = Agree(want, l.host), dataplane.NewKeys()
@@ -41,7 +47,7 @@ func TestAgreedIsDiff(t *testing.T) {
 				l.apply(full)
 				continue
 			}
-			plan, next, ok := agreed.Diff(want, l.part(), opts, unequalStates)
+			plan, next, ok := agreed.Diff(want, part(), opts)
 			if !ok {
 				if !slices.ContainsFunc(full.Ops, func(op dataplane.Op) bool { _, is := op.Object.(dataplane.Link); return is }) {
 					t.Fatalf("wants the whole host for %v", full.Ops)
@@ -61,29 +67,24 @@ func TestAgreedIsDiff(t *testing.T) {
 	})
 }
 
-func unequalStates(a, b *dataplane.State) *dataplane.Keys { return dataplane.Unequal(*a, *b) }
-
 // life is a want and a host that change.
 type life struct {
 	t       *rapid.T
 	want    dataplane.Layers
 	host    dataplane.State
 	changed *dataplane.Keys // of the host, since they agreed
+	pool    *dataplane.Pool
 }
 
 // step changes one of the two, and reports whether it was the want.
 func (l *life) step() bool {
 	t := l.t
-	switch rapid.SampledFrom([]string{"nothing", "want", "share", "host", "link"}).Draw(t, "step") {
+	switch rapid.SampledFrom([]string{"nothing", "want", "share", "share", "share", "host", "link"}).Draw(t, "step") {
 	case "want":
 		l.want = dataplane.Alone(draw(t, "want"))
 		return true
 	case "share":
-		common := draw(t, "common")
-		less := dataplane.NewKeys()
-		less.AddState(draw(t, "less"))
-		own := draw(t, "own")
-		l.want = dataplane.Layers{Common: &common, Less: less, Own: own}
+		l.want = dataplane.Layers{Common: l.choose(), Own: draw(t, "own", rapid.IntRange(0, 5).Draw(t, "own peer"))}
 		return true
 	case "host":
 		other := draw(t, "host")
@@ -95,6 +96,42 @@ func (l *life) step() bool {
 		}
 	}
 	return false
+}
+
+// choose draws groups from a pool, new ones among them, of which no two have an
+// object under one key.
+func (l *life) choose() *dataplane.Common {
+	if rapid.IntRange(0, 9).Draw(l.t, "another pool") == 0 {
+		l.pool = dataplane.NewPool()
+	}
+	var groups []int
+	taken := dataplane.NewKeys()
+	for g := range l.pool.Groups() + 2 {
+		keys := dataplane.NewKeys()
+		if g < l.pool.Groups() {
+			keys.AddGroup(l.pool, g)
+		} else {
+			s := draw(l.t, "group", rapid.IntRange(0, 5).Draw(l.t, "peer"))
+			keys.AddState(s)
+			l.pool.Add(s)
+		}
+		both := dataplane.NewKeys()
+		both.Add(taken)
+		both.Add(keys)
+		if both.Len() == taken.Len()+keys.Len() && rapid.IntRange(0, 2).Draw(l.t, "chosen") > 0 {
+			groups, taken = append(groups, g), both
+		}
+	}
+	return l.pool.Choose(slices.Values(groups))
+}
+
+// unlike is what a driver reads that compares the host with what is expected.
+func (l *life) unlike(expected *dataplane.Layers) dataplane.State {
+	keys := dataplane.Unequal(expected.Whole(), l.host)
+	keys.Add(dataplane.Unequal(draw(l.t, "noise"), dataplane.State{}))
+	s := dataplane.Alone(l.host).Only(keys)
+	s.Changed, s.Against = keys, expected
+	return s
 }
 
 // move makes the host another one, and notes where it differs.
@@ -146,10 +183,13 @@ func (l *life) part() dataplane.State {
 }
 
 // draw makes a state of few objects, so that two of them often meet.
-func draw(t *rapid.T, label string) dataplane.State {
+func draw(t *rapid.T, label string, peers ...int) dataplane.State {
+	if len(peers) == 0 {
+		peers = []int{0, 1, 2, 3, 4, 5}
+	}
 	s := dataplane.NewState(0)
 	s.AddLink(dataplane.Link{Name: dev, Type: dataplane.LinkVXLAN, Up: true})
-	for i := range 6 {
+	for _, i := range peers {
 		kind := rapid.IntRange(0, 15).Draw(t, label)
 		peer := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", i))
 		mac := dataplane.MAC{2, 0, 0, 0, 0, byte(i)}

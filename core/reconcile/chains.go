@@ -14,9 +14,9 @@ func Chains(want, have dataplane.State) []dataplane.Op {
 	var make, drop []dataplane.Op
 	var short [2]bool
 	never := func(dataplane.ChainKey) bool { return false }
-	for _, k := range changedKeys(dataplane.TableOf(want.Chains), have.Chains, never, compareChains) {
-		make = append(make, dataplane.Op{Verb: dataplane.Replace, Object: want.Chains[k]})
-		short[k.Family] = true
+	for _, c := range changed(dataplane.TableOf(want.Chains), have.Chains, never, compareChains) {
+		make = append(make, dataplane.Op{Verb: dataplane.Replace, Object: c.object})
+		short[c.key.Family] = true
 	}
 	for _, k := range staleKeys(dataplane.TableOf(want.Chains), have.Chains, compareChains) {
 		if !short[k.Family] {

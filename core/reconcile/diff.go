@@ -89,7 +89,9 @@ func (d *differ) plan() Plan {
 		d.drop = nil
 	}
 	slices.Reverse(d.drop)
-	p.Ops = slices.Concat(d.early, d.make, d.drop)
+	if p.Ops = d.make; len(d.early)+len(d.drop) > 0 {
+		p.Ops = slices.Concat(d.early, d.make, d.drop)
+	}
 	return p
 }
 
@@ -167,9 +169,7 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 
 func (d *differ) proxies() {
 	gone := func(link string) bool { return d.flushed[link].all }
-	for _, k := range changedKeys(dataplane.TableOf(d.want.Proxies), d.have.Proxies, gone, cmp.Compare[string]) {
-		d.add(dataplane.Replace, d.want.Proxies[k])
-	}
+	d.make = replaceAll(d.make, changed(dataplane.TableOf(d.want.Proxies), d.have.Proxies, gone, cmp.Compare[string]))
 	for _, k := range staleKeys(dataplane.TableOf(d.want.Proxies), d.have.Proxies, cmp.Compare[string]) {
 		if d.opts.Own.Links[k] {
 			d.remove(d.have.Proxies[k], k)
@@ -179,9 +179,7 @@ func (d *differ) proxies() {
 
 func (d *differ) peers() {
 	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
-	for _, k := range changedKeys(dataplane.TableOf(d.want.Peers), d.have.Peers, gone, comparePeers) {
-		d.add(dataplane.Replace, d.want.Peers[k])
-	}
+	d.make = replaceAll(d.make, changed(dataplane.TableOf(d.want.Peers), d.have.Peers, gone, comparePeers))
 	for _, k := range staleKeys(dataplane.TableOf(d.want.Peers), d.have.Peers, comparePeers) {
 		// A proxy that nobody wants takes its peers along.
 		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
@@ -191,11 +189,9 @@ func (d *differ) peers() {
 }
 
 func (d *differ) diffFDB() {
-	for _, k := range changedKeys(d.fdb, d.have.FDB, func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }, compareFDB) {
-		want, _ := d.fdb.Get(k)
-		d.add(dataplane.Replace, want)
-	}
-	for _, k := range staleKeys(d.fdb, d.have.FDB, compareFDB) {
+	gone := func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }
+	d.make = replaceAll(d.make, changed(d.fdb, d.have.FDB, gone, dataplane.FDBKey.Compare))
+	for _, k := range staleKeys(d.fdb, d.have.FDB, dataplane.FDBKey.Compare) {
 		if d.opts.Own.Links[k.Link] {
 			d.remove(d.have.FDB[k], k.Link)
 		}
@@ -204,11 +200,8 @@ func (d *differ) diffFDB() {
 
 func (d *differ) diffNeighs() {
 	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
-	for _, k := range changedKeys(d.neighs, d.have.Neighs, gone, compareNeighs) {
-		want, _ := d.neighs.Get(k)
-		d.add(dataplane.Replace, want)
-	}
-	for _, k := range staleKeys(d.neighs, d.have.Neighs, compareNeighs) {
+	d.make = replaceAll(d.make, changed(d.neighs, d.have.Neighs, gone, dataplane.NeighKey.Compare))
+	for _, k := range staleKeys(d.neighs, d.have.Neighs, dataplane.NeighKey.Compare) {
 		if d.opts.Own.Links[k.Link] && !gone(k) {
 			d.remove(d.have.Neighs[k], k.Link)
 		}
@@ -217,8 +210,10 @@ func (d *differ) diffNeighs() {
 
 func (d *differ) diffRoutes() {
 	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
-	for _, k := range changedKeys(d.routes, d.have.Routes, gone, compareRoutes) {
-		want, _ := d.routes.Get(k)
+	list := changed(d.routes, d.have.Routes, gone, dataplane.RouteKey.Compare)
+	d.make = slices.Grow(d.make, len(list))
+	for _, c := range list {
+		k, want := c.key, c.object.(dataplane.Route)
 		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
 			d.conflicts = append(d.conflicts, fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer another subnet",
 				want, have.Link, have))
@@ -227,9 +222,9 @@ func (d *differ) diffRoutes() {
 		if d.mustMakeWay(want, k, gone(k)) {
 			d.add(dataplane.Delete, d.have.Routes[k])
 		}
-		d.add(dataplane.Replace, want)
+		d.add(dataplane.Replace, c.object)
 	}
-	for _, k := range staleKeys(d.routes, d.have.Routes, compareRoutes) {
+	for _, k := range staleKeys(d.routes, d.have.Routes, dataplane.RouteKey.Compare) {
 		if have := d.have.Routes[k]; d.opts.Own.Route(have) {
 			d.remove(have, have.Link)
 		}
@@ -262,6 +257,15 @@ func (o Ownership) inNetworks(p netip.Prefix) bool {
 	return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool {
 		return n.Bits() <= p.Bits() && n.Contains(p.Addr())
 	})
+}
+
+// replaceAll adds the ops that put objects in place.
+func replaceAll[K comparable](ops []dataplane.Op, list []keyed[K]) []dataplane.Op {
+	ops = slices.Grow(ops, len(list))
+	for _, k := range list {
+		ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: k.object})
+	}
+	return ops
 }
 
 func (d *differ) add(v dataplane.Verb, o dataplane.Object) {

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -9,17 +8,35 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// changedKeys are the keys, sorted, whose wanted object is missing, different
-// or about to go.
-func changedKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, gone func(K) bool, compare func(a, b K) int) []K {
-	keys := make([]K, 0, max(0, want.Len()-len(have))) // at least these are missing
-	for k, v := range want.All {
-		if h, ok := have[k]; !ok || h != v || gone(k) {
-			keys = append(keys, k)
+// keyed is an object with its key.
+type keyed[K comparable] struct {
+	key    K
+	object dataplane.Object
+}
+
+// changed are the wanted objects, sorted, that are missing, different or about
+// to go.
+func changed[K, V comparable](want dataplane.Table[K, V], have map[K]V, gone func(K) bool, compare func(a, b K) int) []keyed[K] {
+	list := make([]keyed[K], 0, max(0, want.Len()-len(have))) // at least these are missing
+	stands := func(k K, v V) bool {
+		h, ok := have[k]
+		return ok && h == v && !gone(k)
+	}
+	for i := range want.Common {
+		if len(have) == 0 || !stands(i.Key, i.Value) {
+			list = append(list, keyed[K]{i.Key, i.Object()})
 		}
 	}
-	slices.SortFunc(keys, compare)
-	return keys
+	for k, v := range want.Own() {
+		if !stands(k, v) {
+			list = append(list, keyed[K]{k, any(v).(dataplane.Object)})
+		}
+	}
+	byKey := func(a, b keyed[K]) int { return compare(a.key, b.key) }
+	if !slices.IsSortedFunc(list, byKey) { // what is common comes sorted
+		slices.SortFunc(list, byKey)
+	}
+	return list
 }
 
 // staleKeys are the keys, sorted, that nobody wants.
@@ -44,16 +61,4 @@ func compareAddrs(a, b dataplane.Addr) int {
 
 func comparePeers(a, b dataplane.PeerKey) int {
 	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits())
-}
-
-func compareFDB(a, b dataplane.FDBKey) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), bytes.Compare(a.MAC[:], b.MAC[:]))
-}
-
-func compareNeighs(a, b dataplane.NeighKey) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), a.IP.Compare(b.IP))
-}
-
-func compareRoutes(a, b dataplane.RouteKey) int {
-	return cmp.Or(a.Dst.Addr().Compare(b.Dst.Addr()), a.Dst.Bits()-b.Dst.Bits(), cmp.Compare(a.Metric, b.Metric))
 }

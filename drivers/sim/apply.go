@@ -224,7 +224,7 @@ func (s *stack) gatewayLink(f cidr.Family, gateway netip.Addr, want *link) *link
 // checkHop says what the kernel has against a way out, in its order.
 func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	l := h.link
-	down := fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
+	down := func() error { return fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown) }
 	switch {
 	case h.via.IsValid() && cidr.FamilyOf(h.via) != f:
 		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
@@ -233,7 +233,7 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	case f == cidr.V4 && h.onlink && scope >= dataplane.ScopeLink:
 		return fmt.Errorf("gateway %s for a destination on the link: %w", h.via, driver.ErrInvalid)
 	case h.onlink && !l.up:
-		return down
+		return down()
 	}
 	if h.via.IsValid() {
 		if err := s.checkGateway(f, h, scope); err != nil {
@@ -244,7 +244,7 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	case f == cidr.V6 && l.disabled6():
 		return fmt.Errorf("IPv6 is disabled on link %s: %w", l.name, driver.ErrDenied)
 	case !l.up:
-		return down
+		return down()
 	}
 	return nil
 }
@@ -259,7 +259,10 @@ func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error 
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
 	case h.link.has(h.via), f == cidr.V6 && h.via.IsLinkLocalUnicast():
 	case h.onlink:
-		if other := s.fibs[f].lookupVia(h.via, h.link); f == cidr.V6 && other.bars(h.link) {
+		if f == cidr.V4 {
+			break
+		}
+		if other := s.fibs[f].lookupVia(h.via, h.link); other.bars(h.link) {
 			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, other.link.name, driver.ErrInvalid)
 		}
 	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.gatewayLink(f, h.via, h.link) == nil:

@@ -276,7 +276,7 @@ func TestDaemonStop(t *testing.T) {
 	if n := len(c.store.streams); n != 0 {
 		t.Errorf("%d streams are left", n)
 	}
-	if len(c.hosts[0].stack.link("flannel.1").fdb.byMAC) != 0 || c.hosts[0].stack.link("flannel.1") == nil {
+	if c.hosts[0].stack.link("flannel.1").fdb.byMAC.used != 0 || c.hosts[0].stack.link("flannel.1") == nil {
 		t.Error("the plan was not finished")
 	}
 }

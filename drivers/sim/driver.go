@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -104,7 +105,8 @@ func (s *stack) facts() driver.Facts {
 		facts.Links = append(facts.Links, l.fact())
 	}
 	for _, f := range cidr.Families {
-		for _, r := range s.fibs[f].list((*route).underlay) {
+		// Plain routes are flannel's own.
+		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), (*route).underlay) {
 			facts.Routes = append(facts.Routes, r.fact())
 		}
 	}
@@ -148,12 +150,18 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 	}
 	s := d.h.stack
 	changed := d.h.journal.since(extent.Known, d.h.changed)
+	var against *dataplane.Layers
+	if changed == nil {
+		if changed = s.unexpected(extent); changed != nil {
+			against = extent.Expect
+		}
+	}
 	peers := changed.Len()
 	if changed == nil {
 		peers = s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len()
 	}
 	state := dataplane.NewState(peers)
-	state.Generation, state.Changed = d.h.changed, changed
+	state.Generation, state.Changed, state.Against = d.h.changed, changed, against
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
 			l.observe(&state)
@@ -203,7 +211,7 @@ func (s *stack) observeAll(state *dataplane.State, extent dataplane.Extent) {
 		for dst := range s.fibs[f].lists {
 			s.fibs[f].observeAt(state, dst, extent)
 		}
-		for _, number := range s.fibs[f].plain {
+		for _, number := range s.fibs[f].plain.all {
 			r := s.fibs[f].open(number)
 			r.observe(state, extent)
 		}

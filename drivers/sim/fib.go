@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -119,12 +120,12 @@ type fib struct {
 	stack  *stack
 	family cidr.Family
 	lists  map[netip.Prefix][]*route
-	plain  map[uint32]uint32 // destinations with nothing but one plain route; see [plainRoute]
-	ofLen  [129]int          // how many destinations have that prefix length
+	plain  slots    // destinations with nothing but one plain route; see [plainRoute]
+	ofLen  [129]int // how many destinations have that prefix length
 }
 
 func newFIB(s *stack, f cidr.Family) fib {
-	return fib{stack: s, family: f, lists: map[netip.Prefix][]*route{}, plain: map[uint32]uint32{}}
+	return fib{stack: s, family: f, lists: map[netip.Prefix][]*route{}}
 }
 
 // add puts a route behind those of its metric. It refuses if there is one and
@@ -148,6 +149,9 @@ func (f *fib) add(r *route, only bool) error {
 // it may have stood. With IPv6 it is the first that is of its kind, with a
 // gateway or without, and only in want of that the first.
 func (f *fib) replace(r *route) error {
+	if f.replacePlain(r) {
+		return nil
+	}
 	list := f.at(r.dst)
 	at := slices.IndexFunc(list, func(o *route) bool {
 		return o.metric == r.metric && (f.family == cidr.V4 || o.via.IsValid() == r.via.IsValid())
@@ -291,10 +295,10 @@ func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
 	return nil
 }
 
-// list returns the routes that match as the kernel dumps them. IPv4: by
+// list returns the routes to destinations that match as the kernel dumps them. IPv4: by
 // address, at one address the longest first. IPv6: the tree from its leaves up,
 // so the default route comes last.
-func (f *fib) list(match func(*route) bool) []*route {
+func (f *fib) list(to iter.Seq[netip.Prefix], match func(*route) bool) []*route {
 	order := func(a, b netip.Prefix) int {
 		if f.family == cidr.V6 && a.Overlaps(b) {
 			return cmp.Compare(b.Bits(), a.Bits())
@@ -305,7 +309,7 @@ func (f *fib) list(match func(*route) bool) []*route {
 		return cmp.Compare(b.Bits(), a.Bits())
 	}
 	var dsts []netip.Prefix
-	for dst := range f.dsts {
+	for dst := range to {
 		if slices.ContainsFunc(f.at(dst), match) {
 			dsts = append(dsts, dst)
 		}

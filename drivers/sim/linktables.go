@@ -15,42 +15,55 @@ type neigh struct {
 // neighs are the neighbours of a link.
 type neighs struct {
 	values *values
-	byAddr map[uint32]neigh
+	byAddr slots
 }
 
-func newNeighs(v *values) neighs { return neighs{v, map[uint32]neigh{}} }
+func newNeighs(v *values) neighs { return neighs{values: v} }
 
-func (t neighs) get(ip netip.Addr) (neigh, bool) {
-	if number, ok := t.values.addrs.find(ip); ok {
-		n, ok := t.byAddr[number]
-		return n, ok
+// packed is a number and a flag in one.
+func packed(number uint32, permanent bool) uint32 {
+	if permanent {
+		return number<<1 | 1
+	}
+	return number << 1
+}
+
+func (t *neighs) open(p uint32) neigh { return neigh{t.values.macs.values[p>>1], p&1 != 0} }
+
+func (t *neighs) get(ip netip.Addr) (neigh, bool) {
+	if at, ok := t.values.neighs.find(ip); ok {
+		if p, ok := t.byAddr.get(at); ok {
+			return t.open(p), true
+		}
 	}
 	return neigh{}, false
 }
 
-func (t neighs) set(ip netip.Addr, n neigh) { t.byAddr[t.values.addrs.number(ip)] = n }
+func (t *neighs) set(ip netip.Addr, n neigh) {
+	t.byAddr.set(t.values.neighs.number(ip), packed(t.values.macs.number(n.mac), n.permanent))
+}
 
 // remove deletes the entries that match.
-func (t neighs) remove(match func(netip.Addr, neigh) bool) {
-	for number, n := range t.byAddr {
-		if match(t.values.addrs.values[number], n) {
-			delete(t.byAddr, number)
+func (t *neighs) remove(match func(netip.Addr, neigh) bool) {
+	for at, p := range t.byAddr.all {
+		if match(t.values.neighs.values[at], t.open(p)) {
+			t.byAddr.delete(at)
 		}
 	}
 }
 
-func (t neighs) delete(ip netip.Addr) {
-	if number, ok := t.values.addrs.find(ip); ok {
-		delete(t.byAddr, number)
+func (t *neighs) delete(ip netip.Addr) {
+	if at, ok := t.values.neighs.find(ip); ok {
+		t.byAddr.delete(at)
 	}
 }
 
-func (t neighs) clear() { clear(t.byAddr) }
+func (t *neighs) clear() { t.byAddr.clear() }
 
-// all yields the entries in no order.
-func (t neighs) all(yield func(netip.Addr, neigh) bool) {
-	for number, n := range t.byAddr {
-		if !yield(t.values.addrs.values[number], n) {
+// all yields the entries.
+func (t *neighs) all(yield func(netip.Addr, neigh) bool) {
+	for at, p := range t.byAddr.all {
+		if !yield(t.values.neighs.values[at], t.open(p)) {
 			return
 		}
 	}
@@ -65,46 +78,47 @@ type fdbEntry struct {
 // fdb is where a vxlan link sends frames.
 type fdb struct {
 	values *values
-	byMAC  map[dataplane.MAC]packedFDB
+	byMAC  slots
 }
 
-type packedFDB struct {
-	dst       uint32
-	permanent bool
-}
+func newFDB(v *values) fdb { return fdb{values: v} }
 
-func newFDB(v *values) fdb { return fdb{v, map[dataplane.MAC]packedFDB{}} }
+func (t *fdb) open(p uint32) fdbEntry { return fdbEntry{t.values.hosts.values[p>>1], p&1 != 0} }
 
-func (t fdb) open(p packedFDB) fdbEntry { return fdbEntry{t.values.addrs.values[p.dst], p.permanent} }
-
-func (t fdb) get(mac dataplane.MAC) (fdbEntry, bool) {
-	if p, ok := t.byMAC[mac]; ok {
-		return t.open(p), true
+func (t *fdb) get(mac dataplane.MAC) (fdbEntry, bool) {
+	if at, ok := t.values.macs.find(mac); ok {
+		if p, ok := t.byMAC.get(at); ok {
+			return t.open(p), true
+		}
 	}
 	return fdbEntry{}, false
 }
 
-func (t fdb) set(mac dataplane.MAC, e fdbEntry) {
-	t.byMAC[mac] = packedFDB{t.values.addrs.number(e.dst), e.permanent}
+func (t *fdb) set(mac dataplane.MAC, e fdbEntry) {
+	t.byMAC.set(t.values.macs.number(mac), packed(t.values.hosts.number(e.dst), e.permanent))
 }
 
 // remove deletes the entries that match.
-func (t fdb) remove(match func(dataplane.MAC, fdbEntry) bool) {
-	for mac, p := range t.byMAC {
-		if match(mac, t.open(p)) {
-			delete(t.byMAC, mac)
+func (t *fdb) remove(match func(dataplane.MAC, fdbEntry) bool) {
+	for at, p := range t.byMAC.all {
+		if match(t.values.macs.values[at], t.open(p)) {
+			t.byMAC.delete(at)
 		}
 	}
 }
 
-func (t fdb) delete(mac dataplane.MAC) { delete(t.byMAC, mac) }
+func (t *fdb) delete(mac dataplane.MAC) {
+	if at, ok := t.values.macs.find(mac); ok {
+		t.byMAC.delete(at)
+	}
+}
 
-func (t fdb) clear() { clear(t.byMAC) }
+func (t *fdb) clear() { t.byMAC.clear() }
 
-// all yields the entries in no order.
-func (t fdb) all(yield func(dataplane.MAC, fdbEntry) bool) {
-	for mac, p := range t.byMAC {
-		if !yield(mac, t.open(p)) {
+// all yields the entries.
+func (t *fdb) all(yield func(dataplane.MAC, fdbEntry) bool) {
+	for at, p := range t.byMAC.all {
+		if !yield(t.values.macs.values[at], t.open(p)) {
 			return
 		}
 	}

@@ -44,7 +44,7 @@ func (f *fib) at(dst netip.Prefix) []*route {
 		return list
 	}
 	if at, ok := f.stack.world.values.prefixes.find(dst); ok {
-		if number, ok := f.plain[at]; ok {
+		if number, ok := f.plain.get(at); ok {
 			r := f.open(number)
 			return []*route{&r}
 		}
@@ -62,9 +62,9 @@ func (f *fib) set(dst netip.Prefix, list []*route) {
 		p, plain = list[0].plain()
 	}
 	if plain {
-		f.plain[v.prefixes.number(dst)] = v.routes.number(p)
+		f.plain.set(v.prefixes.number(dst), v.routes.number(p))
 	} else if at, ok := v.prefixes.find(dst); ok {
-		delete(f.plain, at)
+		f.plain.delete(at)
 	}
 	if !plain && len(list) > 0 {
 		f.lists[dst] = list
@@ -72,8 +72,26 @@ func (f *fib) set(dst netip.Prefix, list []*route) {
 	f.ofLen[dst.Bits()] += f.len() - before
 }
 
+// replacePlain is replace where a plain route comes to nothing or in the place
+// of another, which it says.
+func (f *fib) replacePlain(r *route) bool {
+	p, ok := r.plain()
+	if _, listed := f.lists[r.dst]; listed || !ok {
+		return false
+	}
+	v := f.stack.world.values
+	at := v.prefixes.number(r.dst)
+	if old, there := f.plain.get(at); !there {
+		f.ofLen[r.dst.Bits()]++
+	} else if v.routes.values[old].metric != r.metric {
+		return false
+	}
+	f.plain.set(at, v.routes.number(p))
+	return true
+}
+
 // len is the number of destinations.
-func (f *fib) len() int { return len(f.lists) + len(f.plain) }
+func (f *fib) len() int { return len(f.lists) + f.plain.used }
 
 // dsts yields the destinations in no order.
 func (f *fib) dsts(yield func(netip.Prefix) bool) {
@@ -82,7 +100,7 @@ func (f *fib) dsts(yield func(netip.Prefix) bool) {
 			return
 		}
 	}
-	for at := range f.plain {
+	for at := range f.plain.all {
 		if !yield(f.stack.world.values.prefixes.values[at]) {
 			return
 		}

@@ -30,6 +30,7 @@ type World struct {
 	hosts    []*Host // in the order of creation
 	sharing  backend.Sharing
 	values   *values
+	marks    map[markKey]*marks
 	segments []*Segment
 	probeID  uint16
 }
@@ -48,6 +49,7 @@ func NewWorld(seed uint64) *World {
 		rands:  map[string]*rand.Rand{},
 		trace:  newTrace(),
 		values: newValues(),
+		marks:  map[markKey]*marks{},
 	}
 }
 
