@@ -50,6 +50,23 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, wrap("NodeList", l))
 }
 
+// added is a node as a streaming list has it. Like a real server, this one
+// spells an object out once and not for everybody who reads it.
+func (s *Server) added(name string) []byte {
+	n := s.nodes[name]
+	if f, known := s.spelt[name]; known && f.of == n {
+		return f.frame
+	}
+	f := spelt{n, frame("ADDED", n)}
+	s.spelt[name] = f
+	return f.frame
+}
+
+type spelt struct {
+	of    *corev1.Node // which nobody changes: another takes its place
+	frame []byte
+}
+
 func (s *Server) names() []string {
 	names := make([]string, 0, len(s.nodes))
 	for name := range s.nodes {
@@ -80,7 +97,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	case initial:
 		from = s.revision
 		for _, name := range s.names() {
-			frames = append(frames, frame("ADDED", s.nodes[name]))
+			frames = append(frames, s.added(name))
 		}
 		frames = append(frames, frame("BOOKMARK", bookmark(from, true)))
 	case from < s.compacted:

@@ -28,6 +28,7 @@ type Server struct {
 	nodes     map[string]*corev1.Node
 	pods      map[string]string // "namespace/name" to node
 	events    []event
+	spelt     map[string]spelt
 	epoch     int // raised to end all watches
 	uids      int
 	plain     bool // without streaming lists
@@ -43,7 +44,7 @@ type event struct {
 
 // New returns a server without nodes.
 func New() *Server {
-	s := &Server{mux: http.NewServeMux(), revision: 1, nodes: map[string]*corev1.Node{}, pods: map[string]string{}}
+	s := &Server{mux: http.NewServeMux(), revision: 1, nodes: map[string]*corev1.Node{}, pods: map[string]string{}, spelt: map[string]spelt{}}
 	s.news = sync.NewCond(&s.mu)
 	s.mux.HandleFunc("GET /api/v1/nodes", s.collection)
 	s.mux.HandleFunc("GET /api/v1/nodes/{name}", s.get)
