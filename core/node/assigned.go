@@ -79,7 +79,7 @@ func (n *Node) takeAssigned() {
 	}
 	if err != nil {
 		l.trouble = err
-		n.once(Error, "no-subnet", err.Error())
+		n.once(Warning, "no-subnet", err.Error())
 		return
 	}
 	delete(n.said, "no-subnet")

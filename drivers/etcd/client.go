@@ -13,10 +13,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/status"
+
+	"github.com/flanneld/flannel/internal/orphans"
 )
 
 // clientConfig is the library's configuration for these options.
-func (o Options) clientConfig() (clientv3.Config, error) {
+func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 	secrets, err := o.tlsConfig()
 	if err != nil {
 		return clientv3.Config{}, err
@@ -44,6 +46,7 @@ func (o Options) clientConfig() (clientv3.Config, error) {
 	if o.secure() {
 		cfg.TLS = secrets
 	}
+	cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(keeping(conns, cfg.TLS)))
 	return cfg, nil
 }
 

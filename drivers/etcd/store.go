@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/orphans"
 )
 
 // Store is a lease.Store over etcd.
@@ -23,6 +24,7 @@ type Store struct {
 
 	connected chan struct{}    // closed once client is set
 	client    *clientv3.Client // read only after connected
+	conns     orphans.Conns    // the client's
 
 	changed chan struct{}
 
@@ -46,10 +48,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	cfg, err := o.clientConfig()
-	if err != nil {
-		return nil, err
-	}
 	s := &Store{
 		o:         o,
 		configKey: path.Join(o.Prefix, "config"),
@@ -57,6 +55,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		connected: make(chan struct{}),
 		changed:   make(chan struct{}, 1),
 		err:       errNotYet,
+	}
+	cfg, err := o.clientConfig(&s.conns)
+	if err != nil {
+		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.start(func() { s.run(cfg) })
@@ -127,6 +129,7 @@ func (s *Store) do(ctx context.Context, call func(context.Context, *clientv3.Cli
 	stop := context.AfterFunc(s.ctx, cancel)
 	defer stop()
 	ctx, why := withReason(ctx)
+	s.conns.Cut() // what is asked for may be to tell that our address has changed
 
 	select {
 	case <-s.connected:

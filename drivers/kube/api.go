@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/orphans"
 )
 
 // api is what the store asks of an API server.
@@ -42,6 +44,10 @@ type stream interface {
 // reads without a pause that others would feel.
 const chunk = "500"
 
+// dialTime bounds the making of a connection; idle ones are asked as often
+// whether they still are.
+const dialTime = 30 * time.Second
+
 // watchTime is how long a watch lasts at least before the server ends it, so
 // that the load spreads over its replicas again; the client ends one that
 // lives on for half of it more.
@@ -51,6 +57,7 @@ const watchTime = 5 * time.Minute
 type server struct {
 	client *rest.RESTClient
 	names  nodelease.Names
+	conns  orphans.Conns
 }
 
 func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
@@ -63,15 +70,32 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.QPS = -1 // one list, one watch and a handful of patches need no limit
-	client, err := rest.RESTClientFor(cfg)
-	if err != nil {
+	s := &server{names: names}
+	cfg.Dial = s.dial
+	var err error
+	if s.client, err = rest.RESTClientFor(cfg); err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
-	return &server{client, names}, nil
+	return s, nil
+}
+
+func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := (&net.Dialer{Timeout: dialTime, KeepAlive: dialTime}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return s.conns.Keep(raw), nil
+}
+
+// request is the client, for one request: that may be to tell that our address
+// has changed, so it shall not wait for a connection from the old one.
+func (s *server) request() *rest.RESTClient {
+	s.conns.Cut()
+	return s.client
 }
 
 func (s *server) list(ctx context.Context, token string, each func(item)) (page, error) {
-	req := s.client.Get().Resource("nodes").Param("limit", chunk)
+	req := s.request().Get().Resource("nodes").Param("limit", chunk)
 	if token != "" {
 		req = req.Param("continue", token)
 	}
@@ -85,7 +109,7 @@ func (s *server) list(ctx context.Context, token string, each func(item)) (page,
 
 func (s *server) watch(ctx context.Context, from int64) (stream, error) {
 	length := watchTime + time.Duration(rand.Int64N(int64(watchTime)))
-	req := s.client.Get().Resource("nodes").
+	req := s.request().Get().Resource("nodes").
 		SetHeader("Accept", runtime.ContentTypeProtobuf+";stream=watch").
 		Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
@@ -124,11 +148,11 @@ func (s *serverStream) Close() error {
 }
 
 func (s *server) get(ctx context.Context, name string) (item, error) {
-	return s.node(s.client.Get().Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
+	return s.node(s.request().Get().Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
 }
 
 func (s *server) patch(ctx context.Context, name string, change []byte) (item, error) {
-	return s.node(s.client.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
+	return s.node(s.request().Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
 }
 
 func (s *server) node(res rest.Result) (item, error) {
@@ -140,7 +164,7 @@ func (s *server) node(res rest.Result) (item, error) {
 }
 
 func (s *server) nodeOfPod(ctx context.Context, namespace, name string) (string, error) {
-	raw, err := object(s.client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx))
+	raw, err := object(s.request().Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx))
 	if err != nil {
 		return "", err
 	}

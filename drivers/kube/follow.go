@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,15 +38,31 @@ func (s *Store) run() {
 // lost notes why the view no longer follows the cluster. Of an outage, only
 // the beginning and each new reason are logged, not every attempt.
 func (s *Store) lost(err error) {
+	reason := reasonOf(err)
 	s.update(func() bool {
-		news := s.synced || s.err == nil || s.err.Error() != err.Error()
+		news := s.synced || s.err == nil || reasonOf(s.err) != reason
 		s.synced, s.err = false, err
 		return news
 	})
-	if text := err.Error(); text != s.complaint && s.ctx.Err() == nil {
-		s.complaint = text
+	switch {
+	case s.ctx.Err() != nil || reason == s.complaint:
+	case gone(err): // which is how it goes after a while without a connection
+		s.o.Log.Info("reading all nodes anew", "because", err)
+	default:
+		s.complaint = reason
 		s.o.Log.Warn("not following the API server", "err", err)
 	}
+}
+
+// reasonOf is what an error says but for its ports, revisions and the like,
+// which make no new reason.
+func reasonOf(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
 
 // follows notes that the view follows the cluster.
@@ -262,6 +280,9 @@ func noStreaming(err error) bool {
 
 // explain adds what to do to an error that does not say.
 func explain(err error, right string) error {
+	if request := new(url.Error); errors.As(err, &request) {
+		err = request.Err // without the URL, which says nothing that is not known
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; the ClusterRole of flannel's service account has to allow: %s", err, right)

@@ -1,0 +1,92 @@
+package orphans
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Conns are the open connections of one client. The zero value has none.
+type Conns struct {
+	// Addrs lists the host's addresses; nil: net.InterfaceAddrs does.
+	Addrs func() ([]net.Addr, error)
+
+	mu   sync.Mutex
+	open map[*conn]struct{}
+}
+
+// conn is a connection that is in the set until it is closed.
+type conn struct {
+	net.Conn
+	set *Conns
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.set.mu.Lock()
+	delete(c.set.open, c)
+	c.set.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Keep takes a connection into the set, and returns it as it is to be used.
+func (s *Conns) Keep(raw net.Conn) net.Conn {
+	c := &conn{raw, s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*conn]struct{}{}
+	}
+	s.open[c] = struct{}{}
+	return c
+}
+
+// Cut closes those connections whose own address the host has no more, and
+// returns how many. If the addresses cannot be read, none is.
+func (s *Conns) Cut() int {
+	local := s.Addrs
+	if local == nil {
+		local = net.InterfaceAddrs
+	}
+	addrs, err := local()
+	if err != nil {
+		return 0
+	}
+	cut := s.lost(addrs)
+	for _, c := range cut {
+		_ = c.Close() // whoever uses it learns of it
+	}
+	return len(cut)
+}
+
+// lost are the connections from an address that is none of these.
+func (s *Conns) lost(addrs []net.Addr) (cs []*conn) {
+	here := map[netip.Addr]bool{}
+	loopback := false // of which every address is the host's
+	for _, a := range addrs {
+		ip := addrOf(a)
+		here[ip] = true
+		loopback = loopback || ip.IsLoopback()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if a := addrOf(c.LocalAddr()); a.IsValid() && !here[a] && !(loopback && a.IsLoopback()) {
+			cs = append(cs, c)
+		}
+	}
+	return cs
+}
+
+// addrOf is the IP address in an address, if it has one.
+func addrOf(a net.Addr) netip.Addr {
+	var ip net.IP
+	switch a := a.(type) {
+	case *net.IPNet:
+		ip = a.IP
+	case *net.TCPAddr:
+		ip = a.IP
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
