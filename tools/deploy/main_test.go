@@ -46,6 +46,8 @@ func TestValues(t *testing.T) {
 		{"directories", flannel(map[string]any{"cniBinDir": "/usr/libexec/cni"}), "daemonset", "path: /usr/libexec/cni"},
 		{"somebody else's CNI configuration", flannel(map[string]any{"skipCNIConfigInstallation": true}), "daemonset", "args: [--install-cni, --cni-conf=]"},
 		{"fewer tolerations", flannel(map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists"}}}), "daemonset", "tolerations:\n        - key: a\n          operator: Exists\n      sec"},
+		{"nothing global", map[string]any{"global": nil}, "daemonset", "priorityClassName: system-node-critical\n      nodeSelector:"},
+		{"a copy of the image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel/flannel"}}), "daemonset", "image: registry.local/flannel/flannel:v0.1.0"},
 		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
 	} {
 		files, err := render(chartDir, c.values)
@@ -77,6 +79,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"port 0", flannel(map[string]any{"healthzPort": 0}), "healthzPort"},
 		{"nobody at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
 		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel"}}), "upstream's image"},
+		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}), "upstream's image"},
 		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), "the CNI plugin is in flannel.image"},
 		{"network policies", map[string]any{"netpol": map[string]any{"enabled": true}}, "netpol.enabled"},
 	} {

@@ -14,7 +14,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{- if not (has .backend (list "vxlan" "host-gw" "alloc")) -}}
 {{- fail (printf "flannel.backend is %q: this flannel has vxlan, host-gw and alloc in a container; see docs/kubernetes.md" .backend) -}}
 {{- end -}}
-{{- if contains "flannel-io/flannel" .image.repository -}}
+{{- if regexMatch "(flannel-io|coreos|flannelcni)/flannel$|^(docker\\.io/)?flannel/flannel$" .image.repository -}}
 {{- fail (printf "flannel.image.repository is %s, which is upstream's image: leave flannel.image out, or name a copy of this one's" .image.repository) -}}
 {{- end -}}
 {{- if .image_cni -}}
