@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -194,7 +195,8 @@ func (s *stack) behind(o dataplane.Route) (*link, error) {
 		return nil, fmt.Errorf("gateway %s for a destination on the link: %w", o.Via, driver.ErrInvalid)
 	}
 	for _, l := range s.local[o.Via] {
-		if l.up || f == cidr.V4 { // IPv6 addresses kept on a link that is down are asleep
+		awake := func(a address) bool { return a.prefix.Addr() == o.Via && !a.asleep }
+		if slices.ContainsFunc(l.addrs[f], awake) {
 			return l, nil
 		}
 	}

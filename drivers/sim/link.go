@@ -55,6 +55,7 @@ type link struct {
 type address struct {
 	prefix    netip.Prefix
 	secondary bool
+	asleep    bool // IPv6: kept since the link went down, until it comes up
 }
 
 // disabled6 reports whether IPv6 was switched off on the link.
@@ -73,6 +74,7 @@ func (l *link) setUp(up bool) {
 		l.connect(cidr.V4)
 		l.setMTU(l.mtu) // which may have shrunk unnoticed
 		l.connect(cidr.V6)
+		l.sleepAddrs(false)
 		l.start6()
 		return
 	}
@@ -148,6 +150,13 @@ func (l *link) stop6(keepAddrs bool, without func(*route, *link) bool) {
 			continue
 		}
 		l.forgetAddr(a.prefix)
+	}
+	l.sleepAddrs(true)
+}
+
+func (l *link) sleepAddrs(asleep bool) {
+	for i := range l.addrs[cidr.V6] {
+		l.addrs[cidr.V6][i].asleep = asleep
 	}
 }
 
