@@ -34,12 +34,15 @@ type PingOptions struct {
 	TTL     int           // hops; 0 is the kernel's default
 	Count   int           // how many, all of which have to be answered; 0 is 1
 	Timeout time.Duration // for each reply; 0 is 3s, since a neighbour is asked once a second
+	Follow  bool          // the first one, through all devices of the lab
 }
 
-// PingResult is what became of echo requests that were all answered.
+// PingResult is what became of echo requests.
 type PingResult struct {
 	RTT    time.Duration // the shortest
 	Source netip.Addr    // whom the destination saw, if it is a pod of the lab
+	Way    []Sighting    // of the first one, if it was followed
+	Loss   *Loss         // of the first one, if it was followed and not answered
 }
 
 // echoHeader is the length of an ICMP echo's header, the same in both families.
@@ -71,7 +74,14 @@ func (h *Host) Ping(ctx context.Context, dst netip.Addr, o PingOptions) (PingRes
 	}
 	defer p.conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = p.conn.Close() })()
-	for seq := range max(o.Count, 1) {
+	first := 0
+	if o.Follow {
+		if err := p.trace(ctx, h, &result); err != nil {
+			return result, fmt.Errorf("ping %s from %s, %d bytes: %w", dst, h.Name, o.Size, err)
+		}
+		first = 1
+	}
+	for seq := first; seq < max(o.Count, 1); seq++ {
 		rtt, source, err := p.echo(ctx, seq)
 		if err != nil {
 			return result, fmt.Errorf("ping %s from %s, %d bytes, request %d: %w", dst, h.Name, o.Size, seq+1, err)

@@ -34,13 +34,21 @@ type witness struct {
 // echoKey identifies an echo request and its reply.
 type echoKey struct{ id, seq int }
 
+// mark follows the key in a request's data, by which it is known among all
+// that passes a device.
+const mark = "flannel lab"
+
+const keyLength = 4 + len(mark)
+
 // sign writes the key into the first bytes of a request's data, where there is
 // room: who masquerades may change the id.
-func (k echoKey) sign(data []byte) {
+func (k echoKey) sign(data []byte) []byte {
 	if len(data) >= 4 {
 		binary.BigEndian.PutUint16(data, uint16(k.id))
 		binary.BigEndian.PutUint16(data[2:], uint16(k.seq))
+		copy(data[4:], mark)
 	}
+	return data
 }
 
 // keyOf is the key of a request as it was sent.

@@ -152,13 +152,19 @@ func (w *NetnsWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
 	}
 	ctx, cancel := bounded(stepBound)
 	defer cancel()
-	result, err := a.host.Ping(ctx, b.addr, harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, TTL: o.TTL, Timeout: echoBound})
+	result, err := a.host.Ping(ctx, b.addr, harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, TTL: o.TTL, Timeout: echoBound, Follow: o.Follow})
 	r := PingResult{OK: err == nil, Source: result.Source, WantSource: a.addr,
 		Expired: errors.Is(err, harness.ErrExpired), TooBig: errors.Is(err, harness.ErrTooBig)}
 	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable, harness.ErrExpired} {
 		if errors.Is(err, lost) {
 			r.Drop, err = lost.Error(), nil
 		}
+	}
+	if o.Follow {
+		r.Way = wayOf(b.host.Name, result.Way, result.Loss)
+	}
+	if loss := result.Loss; loss != nil {
+		r.Where, r.Drop, r.Detail = loss.Host, loss.Reason, loss.Detail
 	}
 	return r, err
 }

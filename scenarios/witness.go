@@ -216,46 +216,6 @@ func texts(ops []dataplane.Op) []string {
 	return lines
 }
 
-// tellProbe tells what became of a packet between pods, by their names.
-func (r *witness) tellProbe(at time.Duration, from, to string, p PingResult, path []report.Hop) {
-	probe := report.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK, Drop: p.Drop}
-	if p.OK && p.Source.IsValid() && p.Source != p.WantSource {
-		probe.Source = p.Source.String()
-	}
-	r.Probe(at, probe, path)
-}
-
-// watchedWorld is a real world that is looked at whenever it is waited for.
-type watchedWorld struct {
-	World
-	rec *witness
-}
-
-// lookPause is how often at most: a look asks every daemon and kernel.
-const lookPause = 100 * time.Millisecond
-
-// Until implements [World].
-func (w *watchedWorld) Until(within time.Duration, cond func() error) error {
-	return w.World.Until(within, func() error {
-		if now := time.Now(); now.Sub(w.rec.looked) > lookPause {
-			w.rec.look(w.rec.now())
-			w.rec.tellLogs()
-			w.rec.looked = time.Now()
-		}
-		return cond()
-	})
-}
-
-// Ping implements [World].
-func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
-	at := w.rec.now()
-	r, err := w.World.Ping(from, to, o)
-	if err == nil {
-		w.rec.tellProbe(at, from, to, r, nil)
-	}
-	return r, err
-}
-
 // tellLogs tells what real daemons logged since the last time. When they did,
 // by the clock of this world, is known only to about the time between two looks.
 func (r *witness) tellLogs() {

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // World is a set of hosts with a datastore, in which a scenario happens. Nodes
@@ -51,17 +52,22 @@ type PingOptions struct {
 	Size   int        // bytes; 0: small
 	DF     bool
 	TTL    int // hops; 0: as many as the kernel gives
+
+	Follow bool // in a real world: see which way it takes
 }
 
 // PingResult is what became of an echo request.
 type PingResult struct {
 	OK         bool
-	Source     netip.Addr // whom the destination saw, if it saw anybody
-	WantSource netip.Addr // the sender's own address
-	Trace      []string   // the way it took, where the world can tell
-	Drop       string     // why it was lost, where the world can tell
-	Expired    bool       // it was lost because its TTL ended
-	TooBig     bool       // it was lost because it did not fit and was not to be fragmented
+	Source     netip.Addr   // whom the destination saw, if it saw anybody
+	WantSource netip.Addr   // the sender's own address
+	Trace      []string     // the way it took, where the world can tell
+	Drop       string       // why it was lost, where the world can tell
+	Where      string       // of a packet that was followed: where it was lost …
+	Detail     string       // … what more there is to say of that …
+	Way        []report.Hop // … and who saw it
+	Expired    bool         // it was lost because its TTL ended
+	TooBig     bool         // it was lost because it did not fit and was not to be fragmented
 }
 
 // Node is a host with its daemon, kernel and uplink.

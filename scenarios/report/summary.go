@@ -34,6 +34,7 @@ func reasons() map[string]string {
 		"reassembly":    "fragments of it are missing",
 		"malformed":     "it is damaged",
 		"timeout":       "no answer came in time",
+		"unknown":       "the kernel does not tell why",
 	}
 }
 
@@ -53,7 +54,7 @@ func (rec *Recording) summarize(failure string) {
 	}
 	if rec.Packet = rec.lost(); rec.Packet >= 0 {
 		p := rec.Probes[rec.Packet]
-		rec.say("%s", lostSentence(p))
+		rec.say("%s", rec.lostSentence(p))
 		rec.FocusOn = p.From
 	}
 	if s := rec.shortSentence(); s != "" {
@@ -126,11 +127,15 @@ func (rec *Recording) repaired(lost Probe) bool {
 	})
 }
 
-func lostSentence(p Probe) string {
-	s := fmt.Sprintf("A packet from the pod on %s to the pod on %s was lost", p.From, p.To)
-	if p.After {
-		s = fmt.Sprintf("Right after, a packet from the pod on %s to the pod on %s was lost", p.From, p.To)
+func (rec *Recording) lostSentence(p Probe) string {
+	s := fmt.Sprintf("a packet from the pod on %s to the pod on %s", p.From, p.To)
+	if rec.arrived(p) {
+		s = "the answer to " + s + ", which had arrived,"
 	}
+	if p.After {
+		s = "right after, " + s
+	}
+	s = upper(s) + " was lost"
 	if p.Where != "" {
 		s += " at " + place(p.Where)
 	}
@@ -143,10 +148,18 @@ func lostSentence(p Probe) string {
 	return s + "."
 }
 
+// arrived reports whether what was lost is not the packet but the answer to it.
+func (rec *Recording) arrived(p Probe) bool {
+	return p.Path >= 0 && slices.ContainsFunc(rec.Paths[p.Path], func(h Hop) bool { return h.What == "arrive" })
+}
+
 // place says where a hop is: "n1.n1.pod" is the pod on n1.
 func place(where string) string {
 	if node, _, ok := strings.Cut(where, "."); ok {
 		return "the pod on " + node
+	}
+	if number, ok := strings.CutPrefix(where, "segment"); ok {
+		return "the wires of segment " + number
 	}
 	return where
 }
