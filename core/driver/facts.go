@@ -50,6 +50,17 @@ type Hop struct {
 }
 
 // Equal compares by value.
+func (f Facts) Equal(o Facts) bool {
+	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal)
+}
+
+// Equal compares by value.
+func (l Link) Equal(o Link) bool {
+	return l.Name == o.Name && l.Index == o.Index && l.MTU == o.MTU && l.Up == o.Up && l.Loopback == o.Loopback &&
+		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs)
+}
+
+// Equal compares by value.
 func (r Route) Equal(o Route) bool {
 	return r.Dst == o.Dst && r.Metric == o.Metric && r.Src == o.Src && slices.Equal(r.Hops, o.Hops)
 }

@@ -57,7 +57,9 @@ func (n *Node) tookLook(l Looked) {
 		n.lookBy(n.now.Add(n.backoff(h.attempts, n.opts.Debounce, n.opts.Resync)))
 		return
 	}
-	h.facts, h.looked, h.chosen = l.Facts, true, false
+	// The choice of an uplink that fails is told again; another follows from the facts.
+	h.chosen = h.chosen && h.noUplink == nil && h.facts.Equal(l.Facts)
+	h.facts, h.looked = l.Facts, true
 	n.sawSubnetFile(l.SubnetFile)
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
 	n.followProxies(l.Have)
@@ -86,7 +88,7 @@ func (h *hostState) tookState(have dataplane.State) bool {
 	return true
 }
 
-// followUplink chooses the uplink anew after each look. While there is none,
+// followUplink chooses the uplink anew when a look shows other facts. While there is none,
 // because a link is down or an address is being changed, the last one stands.
 func (n *Node) followUplink() {
 	h := &n.host
@@ -170,11 +172,14 @@ func (n *Node) programmable() bool {
 func (n *Node) look() {
 	h := &n.host
 	extent := n.network.backend.Extent()
-	for _, name := range slices.Sorted(maps.Keys(h.links)) {
+	var former []string
+	for name := range h.links {
 		if !slices.Contains(extent.Links, name) {
-			extent.Links = append(extent.Links, name)
+			former = append(former, name)
 		}
 	}
+	slices.Sort(former)
+	extent.Links = append(extent.Links, former...)
 	extent.Networks = h.networks
 	if h.known = 0; h.agreed != nil {
 		h.known = h.agreed.Generation
@@ -395,7 +400,7 @@ func (n *Node) reportPlan(plan []dataplane.Op) {
 	if len(plan) == 1 {
 		text = plan[0].String()
 	} else {
-		counts := map[dataplane.Verb]int{}
+		var counts [dataplane.Delete + 1]int
 		for _, op := range plan {
 			counts[op.Verb]++
 		}

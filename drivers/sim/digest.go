@@ -14,7 +14,7 @@ func (h *Host) noteOp(op dataplane.Op, err error) {
 		h.world.Note(h.name+": failed", op.String()+": "+err.Error())
 		return
 	}
-	h.world.noteDigest(h.opLabel, opDigest(op), op.String)
+	h.world.foldDigest(h.opLabel, opDigest(op), op.String)
 }
 
 // opDigest is a hash of an op.

@@ -29,6 +29,7 @@ func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
 func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
+	d.h.world.fold([]byte(d.h.opLabel)) // whose ops follow; when, the event has told
 	for i, op := range ops {
 		err := ctx.Err()
 		if err == nil {

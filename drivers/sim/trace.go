@@ -38,12 +38,11 @@ func (w *World) Note(label, detail string) {
 	w.tell(label, detail)
 }
 
-// noteDigest is Note for a detail whose hash is known; it is only made if
+// foldDigest is Note for one of many things that happen at once, when and to
+// whom was folded in before, and whose hash is known. The detail is only made if
 // somebody reads it.
-func (w *World) noteDigest(label string, digest uint64, detail func() string) {
-	h := hashUint64(w.trace.hash, uint64(w.now))
-	h = hashString(h, label)
-	w.trace.hash = mix(h, digest)
+func (w *World) foldDigest(label string, digest uint64, detail func() string) {
+	w.trace.hash = mix(w.trace.hash, digest)
 	if w.trace.notes != nil || w.trace.lines != nil {
 		w.tell(label, detail())
 	}
