@@ -66,15 +66,17 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.IP) == cidr.V6 && (!l.has6 || l.disabled6()) {
 		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
 	}
-	_, there := l.neighs.get(o.IP)
-	switch {
-	case verb == dataplane.Delete && !there:
-		return driver.ErrNotFound
-	case verb == dataplane.Delete:
-		l.neighs.delete(o.IP)
-		return nil
-	case verb == dataplane.Create && there:
-		return driver.ErrExists
+	if verb != dataplane.Replace {
+		_, there := l.neighs.get(o.IP)
+		switch {
+		case verb == dataplane.Delete && !there:
+			return driver.ErrNotFound
+		case verb == dataplane.Delete:
+			l.neighs.delete(o.IP)
+			return nil
+		case there:
+			return driver.ErrExists
+		}
 	}
 	l.neighs.set(o.IP, neigh{o.MAC, true})
 	return nil
@@ -91,9 +93,13 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.outer {
 		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
 	}
+	if verb == dataplane.Replace && validMAC(o.MAC) {
+		l.fdb.set(o.MAC, fdbEntry{o.Dst, true})
+		return nil
+	}
 	have, there := l.fdb.get(o.MAC)
 	switch {
-	case verb == dataplane.Replace && !validMAC(o.MAC):
+	case verb == dataplane.Replace:
 		if there { // an entry that was learnt is kept all the same
 			l.fdb.set(o.MAC, fdbEntry{have.dst, true})
 		}
