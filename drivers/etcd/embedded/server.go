@@ -25,8 +25,9 @@ type Options struct {
 	// CertFile and KeyFile serve https URLs; a ClientCAFile demands a
 	// certificate of every client.
 	CertFile, KeyFile, ClientCAFile string
-	// UnsafeNoSync leaves it to the kernel when data reaches the disk. It is
-	// for data that a power cut may take, such as a test's.
+	// UnsafeNoSync leaves it to the kernel when data reaches the disk, and makes
+	// passwords quick to check. It is for data that a power cut may take, such as
+	// a test's.
 	UnsafeNoSync bool
 	// Alone forgets what other members the data speak of: what an operator does
 	// who has lost them for good.
@@ -113,6 +114,9 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.Name = "flannel" // etcd warns about its own default name
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync, cfg.ForceNewCluster = o.UnsafeNoSync, o.Alone
+	if o.UnsafeNoSync {
+		cfg.BcryptCost = 4 // the least; at the default the race detector on a busy machine takes two seconds
+	}
 
 	// There is no second member to talk to. etcd wants to know a peer URL all
 	// the same, but need not listen there.
