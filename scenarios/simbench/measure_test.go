@@ -11,11 +11,17 @@ import (
 	"time"
 )
 
-// oneCore keeps a benchmark, its garbage collector included, to one core. A
-// world allocates little that stays, so the collector may wait for more of it.
+// oneCore keeps a benchmark, its garbage collector included, to one core.
 func oneCore(b *testing.B) {
-	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(400)
-	b.Cleanup(func() { runtime.GOMAXPROCS(procs); debug.SetGCPercent(percent) })
+	before := runtime.GOMAXPROCS(1)
+	b.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+// patientCollector lets the garbage of a world pile up to twice what it holds,
+// as long as both together are no more than 3 GB.
+func patientCollector(b *testing.B) {
+	percent, limit := debug.SetGCPercent(200), debug.SetMemoryLimit(3<<30)
+	b.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
 }
 
 // meter measures what a stretch of virtual time costs.

@@ -18,6 +18,7 @@ func BenchmarkDay(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("nodes=%d/wave=%d", d.nodes, d.wave), func(b *testing.B) {
 			oneCore(b)
+			patientCollector(b)
 			for b.Loop() {
 				d.live(b)
 			}
@@ -72,6 +73,7 @@ func (d day) live(b *testing.B) {
 func BenchmarkCold(b *testing.B) {
 	for _, nodes := range []int{100, 1000, 5000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			patientCollector(b)
 			for b.Loop() {
 				c := newCluster(b, nodes)
 				m := measure(c)
