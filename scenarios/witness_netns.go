@@ -56,9 +56,13 @@ func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
 		return nil
 	}
 	var hops []report.Hop
+	frame := ""
 	after := func(at time.Time) int64 { return at.Sub(way[0].At).Microseconds() }
 	for _, s := range way {
-		h := report.Hop{After: after(s.At), Where: s.Host, What: "in " + s.Device, Detail: s.Frame}
+		h := report.Hop{After: after(s.At), Where: s.Host, What: "in " + s.Device}
+		if s.Frame != frame {
+			frame, h.Detail = s.Frame, s.Frame // else as it was
+		}
 		switch {
 		case s.Out:
 			h.What = "out " + s.Device
@@ -66,7 +70,7 @@ func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
 			h.What = "not for " + s.Device
 		}
 		if s.Answer != "" {
-			h.Detail = s.Answer + ", " + h.Detail
+			h.What = s.Answer + " " + h.What
 		}
 		hops = append(hops, h)
 		if s.Host == to && s.Answer == "" && !s.Out {

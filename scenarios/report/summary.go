@@ -57,8 +57,9 @@ func (rec *Recording) summarize(failure string) {
 		rec.say("%s", rec.lostSentence(p))
 		rec.FocusOn = p.From
 	}
-	if s := rec.shortSentence(); s != "" {
+	if s, worst := rec.shortSentence(); s != "" {
 		rec.say("%s", s)
+		rec.FocusOn = worst // what is wrong there is to be seen
 	}
 	if s := rec.lastFault(); s != "" {
 		rec.say("%s", s)
@@ -164,8 +165,9 @@ func place(where string) string {
 	return where
 }
 
-// shortSentence names the nodes that were not what the leases demand.
-func (rec *Recording) shortSentence() string {
+// shortSentence names the nodes that were not what the leases demand, and the
+// one that was most of all.
+func (rec *Recording) shortSentence() (sentence, node string) {
 	var out []string
 	worst, most := "", 0
 	for _, n := range rec.Nodes {
@@ -188,17 +190,15 @@ func (rec *Recording) shortSentence() string {
 		case len(state.Why) > 0:
 			worst += "; it said of itself: " + rec.Texts[state.Why[len(state.Why)-1]]
 		}
-		if rec.FocusOn == "" {
-			rec.FocusOn = n.Name
-		}
+		node = n.Name
 	}
 	switch {
 	case len(out) == 0:
-		return ""
+		return "", ""
 	case len(out) == 1:
-		return worst + "."
+		return worst + ".", node
 	}
-	return fmt.Sprintf("%d nodes were not what the leases demand (%s). %s.", len(out), listed(out, 5), upper(worst))
+	return fmt.Sprintf("%d nodes were not what the leases demand (%s). %s.", len(out), listed(out, 5), upper(worst)), node
 }
 
 // lastFault is the last thing that was done to the world before.

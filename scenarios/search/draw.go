@@ -80,9 +80,7 @@ func (d *drawing) topology(o Options) {
 		if s.nodes > 2 {
 			s.segments = 1 + d.rng.IntN(2)
 		}
-		if d.rng.IntN(3) == 0 {
-			input = `{"Type":"vxlan","DirectRouting":true}`
-		}
+		input = pick(d.rng, "", "", "", `{"Type":"vxlan","MTU":1400}`, `{"Type":"vxlan","DirectRouting":true}`, `{"Type":"vxlan","DirectRouting":true}`)
 	}
 	if s.firewall == "" {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")

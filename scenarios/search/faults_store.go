@@ -53,6 +53,18 @@ func fated(name, fate string) fault {
 	}}
 }
 
+// oddRecords decode, and are of no use.
+func oddRecords() []string {
+	return []string{
+		`{"PublicIP":"224.0.0.7","BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:07"}}`,
+		`{"PublicIP":"192.168.64.99","BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"01:00:00:00:00:07"}}`,
+		`{"PublicIP":"192.168.64.99","BackendType":"vxlan","BackendData":"?"}`,
+		`{"PublicIP":"192.168.64.99","BackendType":"vxlan"}`,
+		`{"PublicIP":"0.0.0.0","BackendType":"host-gw","PublicIPv6":"ff02::1"}`,
+		`{"PublicIP":"127.0.0.1","BackendType":"host-gw"}`,
+	}
+}
+
 // leaseFaults are what befalls records.
 func leaseFaults() []fault {
 	return []fault{
@@ -72,6 +84,9 @@ func leaseFaults() []fault {
 		{name: "garbage-key", weight: 2, draw: func(d *drawing) []Step {
 			return []Step{{Line: fmt.Sprintf("store put subnets/garbage-%d", d.rng.IntN(100)), Input: "?"}}
 		}},
+		notKube([]fault{{name: "record-odd", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: "store put subnets/" + pick(d.rng, "10.5.250.0-24", "172.31.5.0-24"), Input: pick(d.rng, oddRecords()...)}}
+		}}})[0],
 		// The first two nodes are always on one segment.
 		amongPeers(fault{name: "address-doubled", weight: 1, draw: func(d *drawing) []Step {
 			return []Step{{Line: pick(d.rng, "fault n1 uplink twin=n2", "fault n2 uplink twin=n1")}}

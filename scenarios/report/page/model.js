@@ -92,7 +92,7 @@ function clock(us) {
   return s >= 60 ? Math.floor(s / 60) + "m" + (s % 60).toFixed(2).padStart(5, "0") + "s" : s.toFixed(4) + "s";
 }
 const short = us => us < 1000 ? us + "µs" : us < 1e6 ? +(us / 1e3).toPrecision(3) + "ms" : us < 6e7 ? +(us / 1e6).toPrecision(4) + "s" : clock(us);
-const placeOf = where => where.includes(".") ? "pod on " + where.split(".")[0] : where;
+const placeOf = where => where.includes(".") ? "pod on " + where.split(".")[0] : where.replace(/^segment/, "wires of segment ");
 
 // make builds an element; text children are never parsed.
 function make(tag, attrs = {}, ...children) {

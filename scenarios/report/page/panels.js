@@ -44,7 +44,7 @@ function drawPacket(t) {
   $("pathnote").textContent = p && p.Path >= 0 ? `The line is the way of the packet from ${p.From} to ${p.To}, sent ${p.After ? "after the end" : "at " + clock(p.At)}.` : "";
   if (!p) return $("path").replaceChildren(make("p", { class: "hint" }, "No packet had been sent by then."));
   const hops = p.Path >= 0 ? rec.Paths[p.Path] : [];
-  const words = p.OK ? `✓ arrived${p.Source ? ", but seen as " + p.Source : ""}` : `✕ lost${p.Where ? " at " + placeOf(p.Where) : ""}: ${reasons[p.Drop] || p.Drop || "no answer"} (${[p.Drop, p.Detail].filter(Boolean).join(" ")})`;
+  const words = p.OK ? `✓ arrived${p.Source ? ", but seen as " + p.Source : ""}` : `✕ ${hops.some(h => h.What === "arrive") ? "it arrived, and the answer was lost" : "lost"}${p.Where ? " at " + placeOf(p.Where) : ""}: ${reasons[p.Drop] || p.Drop || "no answer"} (${[p.Drop, p.Detail].filter(Boolean).join(" ")})`;
   const unknown = hops.length ? null : make("p", { class: "hint" }, "Its way is not known: of very many packets only some are kept.");
   $("path").replaceChildren(
     make("h3", {}, `${p.From} → ${p.To}, sent ${p.After ? "after the end, to see who reaches whom" : "at " + clock(p.At)}${p.Count > 1 ? `, and ${p.Count - 1} more alike until ${clock(p.Last)}` : ""}`),

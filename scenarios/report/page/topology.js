@@ -89,14 +89,16 @@ function drawTile(n, t, l, broken) {
   return g;
 }
 
-// drawPath is a packet's request: from its pod to where it arrived or was lost.
+// drawPath is a packet from its pod to where it arrived or was lost, and of one
+// that arrived the answer, if that was lost.
 function drawPath(hops, l, router) {
   const stops = [];
   let lost = false;
+  const answerLost = hops.some(h => h.What === "drop");
   for (const h of hops) {
     const name = h.Where.split(".")[0];
     if (stops[stops.length - 1] !== name) stops.push(name);
-    if (h.What === "arrive") break;
+    if (h.What === "arrive" && !answerLost) break;
     if (h.What === "drop") { lost = true; break; }
   }
   const points = [];
