@@ -3,10 +3,13 @@ package planted
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/scenarios"
 	"github.com/flanneld/flannel/scenarios/search"
@@ -141,6 +144,27 @@ func (c caught) by() string {
 	}
 	verb, _, _ := strings.Cut(c.how, " ")
 	return strings.TrimSuffix(verb, ":") + " after the heal"
+}
+
+// TestManualNamesEveryDefect: docs/simulation.md lists those there are.
+func TestManualNamesEveryDefect(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/simulation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, d := range defects {
+		want = append(want, fmt.Sprintf("| %s | %s |", d.id, d.what))
+	}
+	_, table, _ := strings.Cut(string(manual), "| Defect | What is broken | Caught by |\n|---|---|---|\n")
+	for line := range strings.Lines(table) {
+		if cells := strings.SplitAfter(line, "|"); len(cells) > 3 {
+			got = append(got, strings.Join(cells[:3], ""))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the table of docs/simulation.md (-want +got):\n%s", diff)
+	}
 }
 
 // TestPlanted: the search finds every defect.
