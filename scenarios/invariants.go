@@ -53,6 +53,7 @@ func (i *invariants) broken(name, format string, args ...any) {
 type history struct {
 	writer string     // the node that wrote it last; "" for somebody else
 	addr   netip.Addr // its owner's
+	flawed bool       // nobody can read it
 }
 
 // owner is the public address by which a record's owner is known (interop 3.2).
@@ -80,6 +81,7 @@ func (i *invariants) wrote(w sim.StoreWrite) {
 	}
 	i.excuse(w)
 	i.rob(w, h)
+	h.flawed = w.New != nil && w.New.Flaw != ""
 	if w.New == nil || w.New.Flaw != "" {
 		return // whose it was, it still is, as far as anybody can tell
 	}

@@ -24,8 +24,8 @@ func (i *invariants) excuse(w sim.StoreWrite) {
 	}
 	for name, n := range i.nodes {
 		switch {
-		case w.Client == name && w.Key == n.last.String() && w.New != nil && w.New.Flaw == "":
-			n.excused = false // what was wrong with its record, it has put right
+		case w.Client == name && w.Key == n.last.String() && n.holds && w.Old != nil && w.Old.Flaw != "":
+			n.excused = false // its record is put right
 		case !n.last.IsValid() || n.excused:
 		case w.Key != n.last.String():
 			n.excused = key.IsValid() && key.Overlaps(n.last)
@@ -56,9 +56,7 @@ func (i *invariants) believes(n *watched, key lease.Key, holds bool) {
 	case moved && !n.finds(key):
 		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken", n.name, n.last, key)
 	}
-	if n.last != key {
-		n.last, n.excused = key, false
-	}
+	n.last, n.excused = key, h != nil && h.flawed // a renewal does not ask what the record says
 	if h != nil {
 		n.lastAddr = h.addr
 	}
