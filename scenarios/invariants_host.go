@@ -1,10 +1,13 @@
 package scenarios
 
 import (
+	"net"
 	"net/netip"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/udp"
+	"github.com/flanneld/flannel/core/backend/vxlan"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -132,7 +135,7 @@ func (i *invariants) mustServe(n *watched, l *lease.Lease, snap *lease.Snapshot)
 	if published == udp.Type {
 		published = backend.AnyType // which is also what it publishes itself
 	}
-	if l.Attrs.BackendType != published || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
+	if l.Attrs.BackendType != published || !usable(l) || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
 		return false
 	}
 	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {
@@ -147,6 +150,24 @@ func (i *invariants) mustServe(n *watched, l *lease.Lease, snap *lease.Snapshot)
 	}
 	for _, o := range snap.Leases {
 		if o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
+			return false
+		}
+	}
+	return true
+}
+
+// usable reports whether a record says where packets are to be sent. What led to
+// a peer goes when another takes over its record and says less.
+func usable(l *lease.Lease) bool {
+	for _, f := range cidr.Families {
+		if !l.Key.Of(f).IsValid() {
+			continue
+		}
+		if !l.Attrs.IP(f).IsGlobalUnicast() {
+			return false
+		}
+		mac, err := net.ParseMAC(vtepMAC(*l, f))
+		if l.Attrs.BackendType == vxlan.Type && (err != nil || mac[0]&1 != 0) {
 			return false
 		}
 	}
