@@ -52,10 +52,11 @@ func (s *Store) addUsers(ctx context.Context) error {
 	return err
 }
 
-// errNoUsers and errNoProxy are answers to faults that a lab is not built for.
+// ErrNoProxy and errNoUsers are answers to faults that a lab is not built for.
+// Nothing has been done then.
 var (
 	errNoUsers = errors.New("the lab was built without Options.StoreUsers")
-	errNoProxy = errors.New("the lab was built without Options.StoreProxy")
+	ErrNoProxy = errors.New("the lab was built without Options.StoreProxy")
 )
 
 // Deny takes the permission to anything of flannel's away from a node's user,
@@ -155,7 +156,7 @@ type Chances = rpcproxy.Chances
 // asks for, are not disturbed.
 func (s *Store) Meet(n *Node, fates ...Fate) error {
 	if s.proxy == nil {
-		return errNoProxy
+		return ErrNoProxy
 	}
 	for _, f := range s.lab.families() {
 		s.proxy.Next(n.Underlay(f).Addr(), fates...)
@@ -166,7 +167,7 @@ func (s *Store) Meet(n *Node, fates ...Fate) error {
 // Disturb changes the chances of all nodes' requests.
 func (s *Store) Disturb(change func(*Chances)) error {
 	if s.proxy == nil {
-		return errNoProxy
+		return ErrNoProxy
 	}
 	s.proxy.Change(change)
 	return nil

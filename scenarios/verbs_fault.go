@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/harness"
 )
 
 // breaking does one kind of fault to a node. What is said to it comes as
@@ -52,7 +54,11 @@ func (s *Session) lasting(what string, on bool, do, undo func() error) error {
 	if delete(s.undo, what); on {
 		s.undo[what] = undo
 	}
-	return do()
+	err := do()
+	if errors.Is(err, harness.ErrNoProxy) {
+		delete(s.undo, what) // nothing has been done
+	}
+	return err
 }
 
 // switched is the same for what is but on or off.

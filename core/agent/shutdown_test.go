@@ -12,9 +12,16 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// A shutdown ends in time whatever is under way. That nothing is left running
-// is for the bubble to find out.
-func TestShutdown(t *testing.T) {
+// shutdown is what is under way when a run is to end, and what comes of it.
+type shutdown struct {
+	ready node.Ready
+	world func(context.Context) error
+	took  time.Duration
+	err   error  // of the effect
+	says  string // in the log
+}
+
+func shutdowns() map[string]shutdown {
 	look := node.Ready{Look: &dataplane.Extent{}}
 	plan := node.Ready{Plan: oneOp}
 	request := node.Ready{Request: &node.Request{Verb: node.Create}}
@@ -28,13 +35,7 @@ func TestShutdown(t *testing.T) {
 		}
 	}
 	deaf := func(context.Context) error { time.Sleep(time.Hour); return nil }
-	for name, c := range map[string]struct {
-		ready node.Ready
-		world func(context.Context) error
-		took  time.Duration
-		err   error  // of the effect
-		says  string // in the log
-	}{
+	return map[string]shutdown{
 		"idle":                          {},
 		"look":                          {ready: look, world: untilCancelled, err: context.Canceled},
 		"look that would end soon":      {ready: look, world: brief, err: context.Canceled},
@@ -47,7 +48,13 @@ func TestShutdown(t *testing.T) {
 		"request and plan, both brief":  {ready: node.Ready{Plan: oneOp, Request: request.Request}, world: brief, took: planGrace / 2},
 		"writes end by themselves":      {ready: node.Ready{Writes: []node.Write{{File: node.SubnetFile}}}},
 		"a node that is due to do more": {ready: node.Ready{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
-	} {
+	}
+}
+
+// A shutdown ends in time whatever is under way. That nothing is left running
+// is for the bubble to find out.
+func TestShutdown(t *testing.T) {
+	for name, c := range shutdowns() {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				var err error

@@ -36,16 +36,7 @@ func standingOf(it item) standing {
 		if n != statusConditions {
 			return nil
 		}
-		var kind, status []byte
-		err := fields(content, func(n protowire.Number, content []byte, _ uint64) error {
-			switch n {
-			case conditionType:
-				kind = content
-			case conditionStatus:
-				status = content
-			}
-			return nil
-		})
+		kind, status, err := pair(content, conditionType, conditionStatus)
 		if string(kind) == networkUnavailable {
 			at.status = string(status)
 		}

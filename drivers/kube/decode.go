@@ -170,17 +170,22 @@ func (it *item) decodeMeta(b []byte, names nodelease.Names) error {
 	})
 }
 
-func (it *item) decodeAnnotation(b []byte, names nodelease.Names) error {
-	var key, value []byte
-	err := fields(b, func(n protowire.Number, content []byte, _ uint64) error {
+// pair is what a message holds in two of its fields.
+func pair(b []byte, first, second protowire.Number) (x, y []byte, err error) {
+	err = fields(b, func(n protowire.Number, content []byte, _ uint64) error {
 		switch n {
-		case mapKey:
-			key = content
-		case mapValue:
-			value = content
+		case first:
+			x = content
+		case second:
+			y = content
 		}
 		return nil
 	})
+	return x, y, err
+}
+
+func (it *item) decodeAnnotation(b []byte, names nodelease.Names) error {
+	key, value, err := pair(b, mapKey, mapValue)
 	if string(key) == initialEventsEnd {
 		it.complete = string(value) == "true"
 	}
