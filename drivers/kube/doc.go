@@ -10,6 +10,6 @@
 // reading all nodes, and until that is done the last snapshot stands.
 //
 // Of its own node the store writes annotations and one condition, in patches of the
-// status subresource that hold only what differs. What is on a node means
+// status subresource that hold only what differs. What an annotation means
 // is package nodelease's business, who takes which subnet is nobody's here.
 package kube
