@@ -50,7 +50,7 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
 # The parts of the core that decide. What a search never reached of them is listed.
-DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node proxy reconcile)
+DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
 
 .PHONY: sim
 sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube REPORT=out.html), or replay one (SEED=8231)

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
@@ -67,11 +67,11 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 }
 
 // leftWhole is a packet as a kernel leaves it, but for its header checksum.
-func leftWhole(proto, flags byte, size, all int) ([]byte, proxy.Vnet) {
-	vnet := proxy.Vnet{GSOType: proxy.VnetGSOTCPv4, GSOSize: uint16(size)}
+func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
+	vnet := udppath.Vnet{GSOType: udppath.VnetGSOTCPv4, GSOSize: uint16(size)}
 	header := 40
 	if proto == unix.IPPROTO_UDP {
-		vnet.GSOType, header = proxy.VnetGSOUDP, 28
+		vnet.GSOType, header = udppath.VnetGSOUDP, 28
 	}
 	b := make([]byte, header+all)
 	for i := range b {
@@ -96,13 +96,13 @@ func lowered(packet []byte) []byte {
 }
 
 // cut returns the packets of one that was left whole.
-func cut(t *testing.T, packet []byte, vnet proxy.Vnet) (packets [][]byte) {
+func cut(t *testing.T, packet []byte, vnet udppath.Vnet) (packets [][]byte) {
 	t.Helper()
-	var s proxy.Splitter
-	if reason := s.Start(bytes.Clone(packet), vnet); reason != proxy.Passed {
+	var s udppath.Splitter
+	if reason := s.Start(bytes.Clone(packet), vnet); reason != udppath.Passed {
 		t.Fatalf("cannot be cut: %s", reason)
 	}
-	arena := make([]byte, proxy.MaxSegmentHeader)
+	arena := make([]byte, udppath.MaxSegmentHeader)
 	for seg, ok := s.Next(arena); ok; seg, ok = s.Next(arena) {
 		packets = append(packets, bytes.Join([][]byte{seg.Header, seg.Payload}, nil))
 	}
@@ -211,7 +211,7 @@ func (w *tunnels) route(t *testing.T, to string, d tunFile) {
 // write joins packets, which must become one, and writes that.
 func (w *tunnels) write(t *testing.T, packets [][]byte) {
 	t.Helper()
-	j := proxy.NewJoiner(true)
+	j := udppath.NewJoiner(true)
 	for _, p := range packets {
 		j.Add(bytes.Clone(p))
 	}
@@ -219,7 +219,7 @@ func (w *tunnels) write(t *testing.T, packets [][]byte) {
 	if len(joined.Pieces) != len(packets) {
 		t.Fatalf("%d packets of %d were joined", len(joined.Pieces), len(packets))
 	}
-	var vnet [proxy.VnetSize]byte
+	var vnet [udppath.VnetSize]byte
 	joined.Vnet.Put(&vnet)
 	if _, err := w.in.Write(bytes.Join(append([][]byte{vnet[:]}, joined.Pieces...), nil)); err != nil {
 		t.Fatalf("write %+v: %v", joined.Vnet, err)
@@ -239,15 +239,15 @@ func (d tunFile) read(t *testing.T) [][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		packet, vnet := b[:n], proxy.Vnet{}
+		packet, vnet := b[:n], udppath.Vnet{}
 		if d.vnet {
-			vnet = proxy.ParseVnet((*[proxy.VnetSize]byte)(packet))
-			packet = packet[proxy.VnetSize:]
+			vnet = udppath.ParseVnet((*[udppath.VnetSize]byte)(packet))
+			packet = packet[udppath.VnetSize:]
 		}
 		if packet[0]>>4 != 4 {
 			continue // the kernel greets its neighbours by IPv6
 		}
-		if d.vnet && vnet.GSOType == proxy.VnetGSONone {
+		if d.vnet && vnet.GSOType == udppath.VnetGSONone {
 			t.Fatal("the kernel cut what it was to leave whole")
 		}
 		return cut(t, packet, vnet)

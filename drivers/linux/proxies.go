@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 	"github.com/flanneld/flannel/drivers/linux/tunnel"
 )
 
@@ -77,12 +77,12 @@ func (ps *proxies) apply(verb dataplane.Verb, want dataplane.Proxy) error {
 
 // localTable is the table of a proxy that is to run, with the peers of the one
 // that it replaces.
-func localTable(want dataplane.Proxy, have running, alive bool) (*proxy.Table, error) {
-	local := proxy.Local{Addr: want.Subnet.Addr(), Subnet: want.Subnet, MTU: want.MTU}
+func localTable(want dataplane.Proxy, have running, alive bool) (*udppath.Table, error) {
+	local := udppath.Local{Addr: want.Subnet.Addr(), Subnet: want.Subnet, MTU: want.MTU}
 	if alive {
 		return have.Table().WithLocal(local)
 	}
-	return proxy.NewTable(local)
+	return udppath.NewTable(local)
 }
 
 // stop ends a packet path, if there is one, dead or alive.
@@ -112,7 +112,7 @@ func (ps *proxies) applyPeer(verb dataplane.Verb, want dataplane.Peer) error {
 	case verb == dataplane.Create && there:
 		return unix.EEXIST
 	}
-	table, err := table.With(proxy.Peer{Subnet: want.Subnet, PublicIP: want.To})
+	table, err := table.With(udppath.Peer{Subnet: want.Subnet, PublicIP: want.To})
 	if err == nil {
 		r.SetTable(table)
 	}
@@ -136,7 +136,7 @@ func (ps *proxies) observe(link string, index int, state *dataplane.State) {
 	}
 }
 
-// proxy does one op on a proxy. A TUN device has a carrier as long as somebody
+// proxy does one op on a udppath. A TUN device has a carrier as long as somebody
 // has it open. The kernel takes note of a new carrier in the background, up to a
 // second later, and drops what is sent until then; to be asked for the link
 // makes it do so at once.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 // path is a packet path that a process runs: the decisions of package proxy,
@@ -17,8 +17,8 @@ type path struct {
 	link  *link
 	want  dataplane.Proxy
 	sock  *socket
-	table *proxy.Table
-	core  proxy.Path
+	table *udppath.Table
+	core  udppath.Path
 	ended bool
 }
 
@@ -57,9 +57,9 @@ func (ps *paths) apply(verb dataplane.Verb, o dataplane.Proxy) error {
 	case verb == dataplane.Create && x != nil:
 		return driver.ErrExists
 	}
-	local := proxy.Local{Addr: o.Subnet.Addr(), Subnet: o.Subnet, MTU: o.MTU}
+	local := udppath.Local{Addr: o.Subnet.Addr(), Subnet: o.Subnet, MTU: o.MTU}
 	if x == nil {
-		table, err := proxy.NewTable(local)
+		table, err := udppath.NewTable(local)
 		if err != nil {
 			return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 		}
@@ -78,7 +78,7 @@ func (ps *paths) apply(verb dataplane.Verb, o dataplane.Proxy) error {
 }
 
 // start begins a path, wholly or not at all.
-func (ps *paths) start(o dataplane.Proxy, table *proxy.Table) error {
+func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 	l, err := ps.stack.find(o.Link)
 	switch {
 	case o.Offload == dataplane.OffloadGSO:
@@ -125,7 +125,7 @@ func (ps *paths) applyPeer(verb dataplane.Verb, o dataplane.Peer) error {
 	case verb == dataplane.Create && there:
 		return driver.ErrExists
 	}
-	table, err := x.table.With(proxy.Peer{Subnet: o.Subnet, PublicIP: o.To})
+	table, err := x.table.With(udppath.Peer{Subnet: o.Subnet, PublicIP: o.To})
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	}
@@ -153,7 +153,7 @@ func (ps *paths) observeRunning(state *dataplane.State, link string) {
 	}
 	r := dataplane.Running{Tier: "plain", Reason: "a simulated kernel has no offloads", Drops: map[string]uint64{}}
 	for i, n := range x.core.Counters() {
-		if reason := proxy.Reason(i); reason != proxy.Passed && n > 0 {
+		if reason := udppath.Reason(i); reason != udppath.Passed && n > 0 {
 			r.Drops[reason.String()] = n
 		}
 	}
@@ -181,7 +181,7 @@ func (x *path) arrive(h ipHeader, d udpDatagram, p *Probe) {
 
 func (x *path) fromKernel(packet []byte, p *Probe) {
 	x.core.Tick(x.paths.stack.world.Now())
-	x.carry(x.core.Send(x.table, bytes.Clone(packet), proxy.Vnet{}), "from "+x.link.name, p)
+	x.carry(x.core.Send(x.table, bytes.Clone(packet), udppath.Vnet{}), "from "+x.link.name, p)
 }
 
 func (x *path) fromPeer(from netip.Addr, body []byte, p *Probe) {
@@ -190,19 +190,19 @@ func (x *path) fromPeer(from netip.Addr, body []byte, p *Probe) {
 }
 
 // carry does what was decided about a packet.
-func (x *path) carry(v proxy.Verdict, detail string, p *Probe) {
+func (x *path) carry(v udppath.Verdict, detail string, p *Probe) {
 	s := x.paths.stack
 	why := Drop(v.Reason.String())
-	if v.Action == proxy.Drop {
+	if v.Action == udppath.Drop {
 		s.drop(p, why, detail)
 		return
 	}
-	if v.Reason != proxy.Passed { // the verdict is about an ICMP error
+	if v.Reason != udppath.Passed { // the verdict is about an ICMP error
 		p.refused(s, why, detail)
 		s.noteDrop(why, detail)
 	}
 	packet := bytes.Clone(v.Packet)
-	if v.Action == proxy.Deliver {
+	if v.Action == udppath.Deliver {
 		p.pass(s, "decap", x.link.name)
 		x.deliver(packet, p)
 		return

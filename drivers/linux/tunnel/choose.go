@@ -8,7 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 // Tier is a way to carry packets.
@@ -108,7 +108,7 @@ func openEnds(p dataplane.Proxy, vnet bool) (*carrier, error) {
 // setOffload has the kernel leave to us what devices do: to cut large packets of
 // TCP, and of UDP where it can, and to compute checksums.
 func setOffload(device int) (uso bool, err error) {
-	if err := unix.IoctlSetPointerInt(device, unix.TUNSETVNETHDRSZ, proxy.VnetSize); err != nil {
+	if err := unix.IoctlSetPointerInt(device, unix.TUNSETVNETHDRSZ, udppath.VnetSize); err != nil {
 		return false, lack{"virtio-net headers on TUN devices", err}
 	}
 	const tcp = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO_ECN

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
@@ -138,7 +138,7 @@ func (s *station) pass(t *testing.T, to *station, now time.Time) int {
 		to.begin(now)
 		to.receive(to.table)
 		for n, errno := read(to.kernel, buf); errno == 0; n, errno = read(to.kernel, buf) {
-			ip := buf[proxy.VnetSize:n]
+			ip := buf[udppath.VnetSize:n]
 			if at := int(binary.BigEndian.Uint32(ip[24:])); at != len(got) {
 				t.Fatalf("a packet at %d after %d bytes", at, len(got))
 			}

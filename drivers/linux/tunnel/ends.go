@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 // drop is a reason for which the kernel did not take a packet, beside those for
@@ -38,8 +38,8 @@ const (
 
 // tier carries packets, a batch a call.
 type tier interface {
-	receive(t *proxy.Table) outcome // from the socket to the device
-	send(t *proxy.Table) outcome    // from the device to the socket
+	receive(t *udppath.Table) outcome // from the socket to the device
+	send(t *udppath.Table) outcome    // from the device to the socket
 	demotion() demotion             // what it does not do for the time being
 }
 
@@ -57,12 +57,12 @@ type ends struct {
 	vnet           bool // the device has virtio-net headers
 	now            time.Time
 
-	path    proxy.Path
-	uncut   proxy.Counters // packets that the path let pass and that could not be cut
+	path    udppath.Path
+	uncut   udppath.Counters // packets that the path let pass and that could not be cut
 	refused [drops]uint64
 
 	letter letter // for replies
-	whole  [proxy.VnetSize]byte
+	whole  [udppath.VnetSize]byte
 
 	iovs [2]unix.Iovec
 }
@@ -96,12 +96,12 @@ func (e *ends) written(errno unix.Errno) outcome {
 
 // take does what the path decides about a datagram, but for what is for the
 // device, which it returns.
-func (e *ends) take(t *proxy.Table, from *name, b []byte) []byte {
+func (e *ends) take(t *udppath.Table, from *name, b []byte) []byte {
 	v := e.path.Receive(t, netip.AddrFrom4(from.Addr), b)
 	switch v.Action {
-	case proxy.Deliver:
+	case udppath.Deliver:
 		return v.Packet
-	case proxy.Transmit:
+	case udppath.Transmit:
 		e.reply(v.To, v.Packet)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 const (
@@ -18,19 +18,19 @@ const (
 // device what it joins further.
 type inbox struct {
 	*ends
-	joiner  *proxy.Joiner
+	joiner  *udppath.Joiner
 	memory  []byte
 	froms   [inMessages]name
 	iovs    [inMessages]unix.Iovec
 	ctrls   [inMessages]control
 	msgs    [inMessages]unix.Mmsghdr
-	vnet    [proxy.VnetSize]byte
+	vnet    [udppath.VnetSize]byte
 	outIovs []unix.Iovec
 }
 
 func newInbox(e *ends, uso bool) *inbox {
 	in := &inbox{
-		ends: e, joiner: proxy.NewJoiner(uso),
+		ends: e, joiner: udppath.NewJoiner(uso),
 		memory:  make([]byte, inMessages*inSize),
 		outIovs: make([]unix.Iovec, 0, maxPieces),
 	}
@@ -43,7 +43,7 @@ func newInbox(e *ends, uso bool) *inbox {
 
 func (in *inbox) buffer(i int) []byte { return in.memory[i*inSize : (i+1)*inSize] }
 
-func (in *inbox) receive(t *proxy.Table) outcome {
+func (in *inbox) receive(t *udppath.Table) outcome {
 	for i := range in.msgs {
 		h := &in.msgs[i].Hdr
 		setName(h, &in.froms[i])
@@ -69,7 +69,7 @@ func (in *inbox) receive(t *proxy.Table) outcome {
 
 // open gives the joiner the packets of a message that are for the device, and
 // returns how many it had.
-func (in *inbox) open(t *proxy.Table, i int) (packets int) {
+func (in *inbox) open(t *udppath.Table, i int) (packets int) {
 	m := &in.msgs[i]
 	rest := in.buffer(i)[:m.Len]
 	size := in.ctrls[i].segment(&m.Hdr)

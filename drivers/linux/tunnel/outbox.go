@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 const (
@@ -14,7 +14,7 @@ const (
 	outEnough = 120 << 10
 	// outRead is what one read of the device can be, and outMemory holds what is
 	// enough and one more.
-	outRead   = proxy.VnetSize + maxPacket
+	outRead   = udppath.VnetSize + maxPacket
 	outMemory = outEnough + outRead
 	// outPackets bounds the datagrams of one call, and thereby all tables.
 	outPackets = 1024
@@ -35,7 +35,7 @@ type outbox struct {
 	*ends
 	memory   []byte
 	used     int
-	splitter proxy.Splitter
+	splitter udppath.Splitter
 	to       netip.Addr // of the packet being split
 	more     bool       // the splitter is not done
 	arena    []byte
@@ -50,14 +50,14 @@ func newOutbox(e *ends) *outbox {
 	return &outbox{
 		ends:    e,
 		memory:  make([]byte, outMemory),
-		arena:   make([]byte, outPackets*proxy.MaxSegmentHeader),
+		arena:   make([]byte, outPackets*udppath.MaxSegmentHeader),
 		packets: make([]outPacket, 0, outPackets),
 		iovs:    make([]unix.Iovec, 0, 2*outPackets),
 		post:    newPost(e),
 	}
 }
 
-func (o *outbox) send(t *proxy.Table) outcome {
+func (o *outbox) send(t *udppath.Table) outcome {
 	if !o.post.flush() {
 		return blocked
 	}
@@ -74,7 +74,7 @@ func (o *outbox) send(t *proxy.Table) outcome {
 }
 
 // fill collects packets until there are enough, or no more.
-func (o *outbox) fill(t *proxy.Table) outcome {
+func (o *outbox) fill(t *udppath.Table) outcome {
 	o.packets, o.iovs, o.headers = o.packets[:0], o.iovs[:0], o.arena
 	if !o.more {
 		o.used = 0
@@ -91,21 +91,21 @@ func (o *outbox) fill(t *proxy.Table) outcome {
 
 // fetch reads one packet, whole or still to be cut, and does what the path
 // decides about it, but for what is for a peer, which it leaves to the splitter.
-func (o *outbox) fetch(t *proxy.Table) outcome {
+func (o *outbox) fetch(t *udppath.Table) outcome {
 	b := o.memory[o.used : o.used+outRead]
 	n, errno := read(o.device, b)
 	switch {
 	case errno == unix.EBADFD:
 		return ended
-	case errno != 0 || n < proxy.VnetSize:
+	case errno != 0 || n < udppath.VnetSize:
 		return dry
 	}
-	vnet := proxy.ParseVnet((*[proxy.VnetSize]byte)(b))
-	switch v := o.path.Send(t, b[proxy.VnetSize:n], vnet); v.Action {
-	case proxy.Deliver:
+	vnet := udppath.ParseVnet((*[udppath.VnetSize]byte)(b))
+	switch v := o.path.Send(t, b[udppath.VnetSize:n], vnet); v.Action {
+	case udppath.Deliver:
 		return o.deliver(v.Packet)
-	case proxy.Transmit:
-		if reason := o.splitter.Start(v.Packet, vnet); reason != proxy.Passed {
+	case udppath.Transmit:
+		if reason := o.splitter.Start(v.Packet, vnet); reason != udppath.Passed {
 			o.uncut[reason]++
 			return busy
 		}

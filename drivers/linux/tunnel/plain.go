@@ -3,7 +3,7 @@ package tunnel
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 const (
@@ -33,7 +33,7 @@ func newPlain(e *ends) *plain {
 	return p
 }
 
-func (p *plain) receive(t *proxy.Table) outcome {
+func (p *plain) receive(t *udppath.Table) outcome {
 	for i := range turn {
 		setName(&p.msg[0].Hdr, &p.from)
 		if _, errno := recvmmsg(p.socket, p.msg[:]); errno != 0 {
@@ -50,7 +50,7 @@ func (p *plain) receive(t *proxy.Table) outcome {
 	return busy
 }
 
-func (p *plain) send(t *proxy.Table) outcome {
+func (p *plain) send(t *udppath.Table) outcome {
 	for range turn {
 		if !p.waiting {
 			if o := p.fetch(t); o != busy {
@@ -66,7 +66,7 @@ func (p *plain) send(t *proxy.Table) outcome {
 
 // fetch reads a packet and does what the path decides about it, but for what is
 // for a peer, which it leaves to post.
-func (p *plain) fetch(t *proxy.Table) outcome {
+func (p *plain) fetch(t *udppath.Table) outcome {
 	n, errno := read(p.device, p.out)
 	switch {
 	case errno == unix.EBADFD:
@@ -74,10 +74,10 @@ func (p *plain) fetch(t *proxy.Table) outcome {
 	case errno != 0:
 		return dry
 	}
-	switch v := p.path.Send(t, p.out[:n], proxy.Vnet{}); v.Action {
-	case proxy.Deliver:
+	switch v := p.path.Send(t, p.out[:n], udppath.Vnet{}); v.Action {
+	case udppath.Deliver:
 		return p.deliver(v.Packet)
-	case proxy.Transmit:
+	case udppath.Transmit:
 		p.outgoing.address(v.To, v.Packet)
 		p.waiting = true
 	}

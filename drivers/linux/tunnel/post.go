@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 // narrowTime is for how long a peer gets single packets after the kernel refused
@@ -57,7 +57,7 @@ func (p *post) begin(packets []outPacket, iovs []unix.Iovec) {
 func (p *post) pack() {
 	p.msgs, p.lasts, p.sent = p.msgs[:0], p.lasts[:0], 0
 	for first := p.done; first < len(p.packets); {
-		shape := proxy.Message{}
+		shape := udppath.Message{}
 		last := first
 		single := p.isNarrow(p.packets[first].to)
 		for last < len(p.packets) && shape.Add(p.packets[last].to, p.packets[last].size) {
@@ -72,7 +72,7 @@ func (p *post) pack() {
 }
 
 // add makes one message of the packets from first until last.
-func (p *post) add(first, last int, shape proxy.Message) {
+func (p *post) add(first, last int, shape udppath.Message) {
 	i := len(p.msgs)
 	p.msgs = append(p.msgs, unix.Mmsghdr{})
 	p.lasts = append(p.lasts, last)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
@@ -19,7 +19,7 @@ type station struct {
 	*ends
 	tier
 	kernel int // the other end of the device
-	table  *proxy.Table
+	table  *udppath.Table
 }
 
 // TestSteadyStateAllocatesNothing carries packets from one station to another,
@@ -33,7 +33,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		packet []byte
 	}{
 		{what: "plain", packet: tcp(1000)},
-		{what: "gso, one packet", vnet: true, packet: append(make([]byte, proxy.VnetSize), tcp(1000)...)},
+		{what: "gso, one packet", vnet: true, packet: append(make([]byte, udppath.VnetSize), tcp(1000)...)},
 		{what: "gso, twenty packets", vnet: true, packet: whole(tcp(20*1000), 1000)},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSendsAllOfAPacket(t *testing.T) {
 		b.begin(time.Now())
 		outcome = b.receive(b.table)
 		for n, errno := read(b.kernel, buf); errno == 0; n, errno = read(b.kernel, buf) {
-			got += n - proxy.VnetSize - 40
+			got += n - udppath.VnetSize - 40
 		}
 	}
 	if got != size {
@@ -143,7 +143,7 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 		err = unix.SetsockoptInt(socket, unix.SOL_UDP, unix.UDP_GRO, 1)
 	}
 	if err == nil {
-		s.table, err = proxy.NewTable(proxy.Local{Addr: of(i).Addr(), Subnet: of(i), MTU: 1472}, proxy.Peer{Subnet: of(3 - i), PublicIP: at(3 - i)})
+		s.table, err = udppath.NewTable(udppath.Local{Addr: of(i).Addr(), Subnet: of(i), MTU: 1472}, udppath.Peer{Subnet: of(3 - i), PublicIP: at(3 - i)})
 	}
 	return s, err
 }
@@ -166,9 +166,9 @@ func tcp(payload int) []byte {
 
 // whole is a packet as a kernel leaves it.
 func whole(packet []byte, size int) []byte {
-	var b [proxy.VnetSize]byte
-	proxy.Vnet{
-		Flags: proxy.VnetNeedsCsum, GSOType: proxy.VnetGSOTCPv4, HeaderLen: 40, GSOSize: uint16(size), CsumStart: 20, CsumOffset: 16,
+	var b [udppath.VnetSize]byte
+	udppath.Vnet{
+		Flags: udppath.VnetNeedsCsum, GSOType: udppath.VnetGSOTCPv4, HeaderLen: 40, GSOSize: uint16(size), CsumStart: 20, CsumOffset: 16,
 	}.Put(&b)
 	return append(b[:], packet...)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/proxy"
+	"github.com/flanneld/flannel/core/udppath"
 )
 
 // reportTime is how often a loop that has no rest says how it is.
@@ -21,7 +21,7 @@ type Tunnel struct {
 	index int // of the device
 	stop  int // an eventfd: the loop ends when it is written to
 	done  chan struct{}
-	table atomic.Pointer[proxy.Table]
+	table atomic.Pointer[udppath.Table]
 
 	// changed is called by the loop when it ends or does something less than
 	// before.
@@ -36,13 +36,13 @@ type report struct {
 	tier     Tier
 	reason   string
 	demotion demotion
-	path     proxy.Counters
+	path     udppath.Counters
 	refused  [drops]uint64
 }
 
 // Open starts to carry packets between the TUN device and the socket that p
 // names, by the best tier that p allows and that works. The device must exist.
-func Open(p dataplane.Proxy, table *proxy.Table, changed func()) (*Tunnel, error) {
+func Open(p dataplane.Proxy, table *udppath.Table, changed func()) (*Tunnel, error) {
 	c, err := choose(p)
 	if err != nil {
 		return nil, err
@@ -83,10 +83,10 @@ func (t *Tunnel) Alive() bool {
 
 // Table returns what the tunnel goes by, and SetTable changes it, from one
 // packet to the next.
-func (t *Tunnel) Table() *proxy.Table { return t.table.Load() }
+func (t *Tunnel) Table() *udppath.Table { return t.table.Load() }
 
 // SetTable implements what Table says.
-func (t *Tunnel) SetTable(table *proxy.Table) { t.table.Store(table) }
+func (t *Tunnel) SetTable(table *udppath.Table) { t.table.Store(table) }
 
 // Running says how the tunnel carries packets and which it did not, as of a
 // moment ago.
@@ -100,7 +100,7 @@ func (t *Tunnel) Running() dataplane.Running {
 	}
 	out := dataplane.Running{Tier: string(r.tier), Reason: reason, Drops: map[string]uint64{}}
 	for i, n := range r.path {
-		if why := proxy.Reason(i); n > 0 && why != proxy.Passed {
+		if why := udppath.Reason(i); n > 0 && why != udppath.Passed {
 			out.Drops[why.String()] = n
 		}
 	}

@@ -1,4 +1,4 @@
-package proxy
+package udppath
 
 import "encoding/binary"
 

@@ -1,4 +1,4 @@
-package proxy
+package udppath
 
 const (
 	maxJoined    = 512 // well below the 1024 pieces that writev takes

@@ -1,4 +1,4 @@
-package proxy
+package udppath
 
 // cut says how a packet that the kernel left whole becomes several: one header
 // before each piece of the payload.

@@ -1,4 +1,4 @@
-// Package proxy is the packet path of the udp backend: what happens to a packet
+// Package udppath is the packet path of the udp backend: what happens to a packet
 // between the TUN device and the UDP socket, in both directions, decided on its
 // bytes (interop 6.1). It knows neither of the two. Whoever carries the packets,
 // one a call or many, asks it about each, so that every way to carry them, and
@@ -52,4 +52,4 @@
 //
 //	TUN ─► Path.Send ─► Splitter ─► Message ─► socket
 //	TUN ◄─ Joiner ◄──────────── Path.Receive ◄─ socket
-package proxy
+package udppath

@@ -1,4 +1,4 @@
-package proxy
+package udppath
 
 // Reason says why a packet went no further. The zero value, Passed, says that
 // it did.
