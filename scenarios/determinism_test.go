@@ -25,7 +25,7 @@ func TestSeedFixesTheRun(t *testing.T) {
 
 func traceHash(t *testing.T, file string, seed uint64) uint64 {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile("cases/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// TestScenarios replays the .txt files of this folder on both worlds.
+// TestScenarios replays the files of cases/ and regressions/ on both worlds.
 //
 //	SCENARIO=vxlan-*   only the files that match, by name without .txt
 //	WORLD=sim          only that world
@@ -137,9 +137,9 @@ func finish(t *testing.T, s *Session) {
 	}
 }
 
-// scenarioFiles are those of this folder and the regressions.
+// scenarioFiles lists the cases and the regressions.
 func scenarioFiles() ([]string, error) {
-	files, err := filepath.Glob("*.txt")
+	files, err := filepath.Glob("cases/*.txt")
 	if err != nil {
 		return nil, err
 	}
