@@ -40,7 +40,7 @@ const (
 type tier interface {
 	receive(t *udppath.Table) outcome // from the socket to the device
 	send(t *udppath.Table) outcome    // from the device to the socket
-	demotion() demotion             // what it does not do for the time being
+	demotion() demotion               // what it does not do for the time being
 }
 
 // demotion is what a tier does not do, and why; "" if it does all. It ends by
