@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Where things are when the configuration does not say.
+// The paths that a configuration without subnetFile and dataDir means.
 const (
 	defaultSubnetFile = "/run/flannel/subnet.env"
 	defaultDataDir    = "/var/lib/cni/flannel"
@@ -44,7 +44,7 @@ func parseConf(stdin []byte) (conf, error) {
 	return c, nil
 }
 
-// check refuses what this plugin sets itself.
+// check refuses members of delegate that this plugin sets itself.
 func (c conf) check() error {
 	if _, ok := c.Delegate["name"]; ok {
 		return errors.New("delegate has a member name: remove it, the network's name is used")
@@ -60,8 +60,8 @@ func (c conf) check() error {
 	return nil
 }
 
-// delegated is the configuration of the plugin that does the work: the
-// delegate's own, completed by what the subnet file says.
+// delegated returns the delegate's configuration: the member delegate, completed
+// from the subnet file.
 func (c conf) delegated(env subnetEnv) (map[string]any, error) {
 	d := map[string]any{"type": "bridge", "ipMasq": !env.ipMasq, "mtu": env.mtu}
 	for member, value := range c.Delegate {
@@ -82,7 +82,8 @@ func (c conf) delegated(env subnetEnv) (map[string]any, error) {
 	return d, err
 }
 
-// ipam gives addresses out of the node's subnet, and routes to the networks.
+// ipam returns the member ipam: addresses from the node's subnet, and routes to
+// the networks.
 func (c conf) ipam(env subnetEnv) (map[string]any, error) {
 	ipam := map[string]any{"type": "host-local"}
 	for member, value := range c.IPAM {
@@ -116,7 +117,7 @@ func givenRoutes(given any) ([]any, error) {
 	return routes, nil
 }
 
-// encode is what is kept, and what the delegate gets to read.
+// encode returns the text that is kept, and that the delegate reads.
 func encode(delegated map[string]any) ([]byte, error) {
 	text, err := json.Marshal(delegated)
 	if err != nil {

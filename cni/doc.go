@@ -1,17 +1,18 @@
 // Package cni is the CNI plugin "flannel" (CNI spec 1.1, interop 4.2). It makes
 // no interface itself: it reads the subnet file that flanneld writes, completes
-// the configuration of another plugin with the node's subnet, network and MTU,
-// and lets that one, bridge by default, do the work.
+// the configuration of another plugin, the delegate, with the node's subnet,
+// network and MTU, and calls the delegate, which is bridge by default.
 //
-// One container, step by step:
+// The commands, for one attachment (an interface of a container in a network):
 //
-//	ADD     subnet file → configuration of the delegate → kept as
-//	        <dataDir>/<container id> → delegate ADD → its result is ours
-//	CHECK   delegate CHECK with what was kept
-//	DEL     delegate DEL with what was kept, then the file goes. The subnet file
-//	        may have changed or gone since: what was kept counts
-//	GC      delegate GC, then what was kept for containers that are gone goes
-//	STATUS  is the subnet file there and whole, can the delegate work
+//	ADD     make the delegate's configuration from the subnet file, keep it below
+//	        dataDir, call the delegate's ADD, return its result
+//	CHECK   call the delegate's CHECK with the kept configuration
+//	DEL     call the delegate's DEL with the kept configuration, then remove it. The
+//	        subnet file may have changed or gone since the ADD
+//	GC      call the delegate's GC, then remove the kept configurations of this
+//	        network's attachments that are gone
+//	STATUS  check that the subnet file is complete and the delegate is able to work
 //
 // The package knows the subnet file and the plugin protocol. It knows no kernel
 // and talks to no daemon.

@@ -10,12 +10,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// Plugin answers the runtime.
+// Plugin answers the container runtime's commands.
 type Plugin struct {
 	Exec invoke.Exec // starts the delegate; nil: found in CNI_PATH
 }
 
-// Funcs are the plugin's commands.
+// Funcs returns the plugin's commands.
 func (p Plugin) Funcs() skel.CNIFuncs {
 	return skel.CNIFuncs{Add: p.add, Check: p.check, Del: p.del, GC: p.gc, Status: p.status}
 }
@@ -30,7 +30,7 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 		return err
 	}
 	// Before the delegate runs: should it fail half-way, DEL can clean up.
-	if err := c.keep(args.ContainerID, text); err != nil {
+	if err := c.attachment(args).keep(text); err != nil {
 		return err
 	}
 	result, err := invoke.DelegateAdd(context.Background(), pluginOf(delegated), text, p.Exec)
@@ -45,12 +45,13 @@ func (p Plugin) check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	delegated, err := c.kept(args.ContainerID)
+	delegated, _, err := c.attachment(args).kept()
 	if err != nil {
 		return err
 	}
 	if delegated == nil {
-		return types.NewError(types.ErrUnknownContainer, "container "+args.ContainerID+" was not added by this plugin", "nothing is kept of it in "+c.DataDir)
+		return types.NewError(types.ErrUnknownContainer, "container "+args.ContainerID+" was not added by this plugin",
+			"nothing is kept of it in "+c.DataDir)
 	}
 	if c.PrevResult != nil {
 		delegated["prevResult"] = c.PrevResult
@@ -58,15 +59,16 @@ func (p Plugin) check(args *skel.CmdArgs) error {
 	return p.delegate(invoke.DelegateCheck, "CHECK", delegated)
 }
 
-// del succeeds for a container that is not known: it may be told twice.
+// del succeeds for an attachment that is not known: a runtime may repeat it.
 func (p Plugin) del(args *skel.CmdArgs) error {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
 		return err
 	}
-	delegated, err := c.kept(args.ContainerID)
+	a := c.attachment(args)
+	delegated, path, err := a.kept()
 	if errors.Is(err, errDamaged) {
-		// As good as what was kept, unless the node's subnet has changed since.
+		// The same as what was kept, unless the node's subnet has changed since.
 		delegated, err = c.current()
 	}
 	if err != nil || delegated == nil {
@@ -78,7 +80,7 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	if err := p.delegate(invoke.DelegateDel, "DEL", delegated); err != nil {
 		return err
 	}
-	return c.forget(args.ContainerID)
+	return a.forget(path)
 }
 
 func (p Plugin) gc(args *skel.CmdArgs) error {
@@ -93,7 +95,7 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 	return c.forgetOthers(c.ValidAttachments)
 }
 
-// status tells whether an ADD could succeed.
+// status returns an error if an ADD could not succeed now.
 func (p Plugin) status(args *skel.CmdArgs) error {
 	_, delegated, err := current(args)
 	if err != nil {
@@ -106,7 +108,8 @@ func (p Plugin) status(args *skel.CmdArgs) error {
 	return p.delegate(invoke.DelegateStatus, "STATUS", delegated)
 }
 
-// current is what the runtime says, and what the subnet file makes of it now.
+// current returns the plugin's configuration, and the delegate's as the subnet
+// file makes it now.
 func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
@@ -116,7 +119,7 @@ func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	return c, delegated, err
 }
 
-// current is the delegate's configuration as the subnet file makes it now.
+// current returns the delegate's configuration as the subnet file makes it now.
 func (c conf) current() (map[string]any, error) {
 	env, err := readSubnetFile(c.SubnetFile)
 	if err != nil {
@@ -138,7 +141,7 @@ func (p Plugin) delegate(do command, name string, delegated map[string]any) erro
 	return nil
 }
 
-// explain keeps the delegate's code and says who failed at what.
+// explain adds the delegate and the command to an error, and keeps its code.
 func explain(delegated map[string]any, command string, err error) error {
 	code, details := types.ErrInternal, ""
 	var e *types.Error

@@ -44,10 +44,12 @@ type bench struct {
 	exec *recorder
 	dir  string
 	conf map[string]any
+
+	container, ifname string // the attachment that calls are about
 }
 
 func newBench(t *testing.T, subnetEnv string) *bench {
-	b := &bench{t: t, exec: &recorder{}, dir: t.TempDir()}
+	b := &bench{t: t, exec: &recorder{}, dir: t.TempDir(), container: "c1", ifname: "eth0"}
 	b.conf = map[string]any{"cniVersion": "1.1.0", "name": "cbr0", "type": "flannel",
 		"subnetFile": filepath.Join(b.dir, "subnet.env"), "dataDir": filepath.Join(b.dir, "data")}
 	if subnetEnv != "" {
@@ -67,7 +69,7 @@ func (b *bench) call(command func(*skel.CmdArgs) error) error {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return command(&skel.CmdArgs{ContainerID: "c1", StdinData: text})
+	return command(&skel.CmdArgs{ContainerID: b.container, IfName: b.ifname, StdinData: text})
 }
 
 func (b *bench) plugin() Plugin { return Plugin{Exec: b.exec} }

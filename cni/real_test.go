@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -147,7 +148,7 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// saysToTryAgain: without a daemon there is no subnet.
+// saysToTryAgain checks the answer on a node without a daemon, and so without a subnet.
 func saysToTryAgain(ctx context.Context, t *testing.T, k *kubelet) {
 	t.Helper()
 	err := k.cni.GetStatusNetworkList(ctx, k.list)
@@ -186,7 +187,7 @@ func (k *kubelet) attach(ctx context.Context, t *testing.T, pod *harness.Host) [
 	return addrs
 }
 
-// detach takes a pod away, twice, and looks at what is left.
+// detach takes a pod away, twice, and checks that nothing of it is left.
 func (k *kubelet) detach(ctx context.Context, t *testing.T, pod *harness.Host) {
 	t.Helper()
 	for range 2 {
@@ -207,19 +208,19 @@ func (k *kubelet) detach(ctx context.Context, t *testing.T, pod *harness.Host) {
 		}
 	}
 	for _, dir := range []string{"flannel", "host-local/cbr0"} {
-		files, err := os.ReadDir(filepath.Join(k.dir, dir))
+		err := filepath.WalkDir(filepath.Join(k.dir, dir), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
+				t.Errorf("%s still keeps %s", k.node.Name, path)
+			}
+			return err
+		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
-		}
-		for _, f := range files {
-			if f.Name() != "lock" && !strings.HasPrefix(f.Name(), "last_reserved_ip") {
-				t.Errorf("%s still keeps %s/%s", k.node.Name, dir, f.Name())
-			}
 		}
 	}
 }
 
-// servesOnTheNode: what asks the node's port 8080 is answered by the pod's port 80.
+// servesOnTheNode checks that the pod's port 80 answers at the node's port 8080.
 func servesOnTheNode(ctx context.Context, t *testing.T, server, client *harness.Host, node, pod netip.Addr) {
 	t.Helper()
 	l, err := server.Listen(netip.AddrPortFrom(pod, 80))

@@ -7,71 +7,171 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/renameio/v2"
 )
 
-// keep stores the delegate's configuration of a container, for its DEL.
-func (c conf) keep(container string, text []byte) error {
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return types.NewError(types.ErrIOFailure, "make the directory dataDir", err.Error())
+// attachment is one interface of one container in one network. Its ADD keeps
+// the delegate's configuration for its DEL, which may come when the subnet file
+// has changed or gone. Below dataDir there are:
+//
+//	.<network>/<container id>:<ifname>   a file for each attachment
+//	<container id>                       a symbolic link to that of the container's first
+//
+// Upstream's plugin, and this one before, keep one file a container, under the
+// container's id (interop 4.2). The link lets upstream's DEL find it after a way
+// back. A plain file of that name serves the attachments of its network that have
+// no file of their own. The protocol allows no slash, no colon and no leading dot
+// in an id, no leading dot in a network, and no slash and no colon in an ifname.
+type attachment struct {
+	dataDir, network, container, ifname string
+}
+
+func (c conf) attachment(args *skel.CmdArgs) attachment {
+	return attachment{dataDir: c.DataDir, network: c.Name, container: args.ContainerID, ifname: args.IfName}
+}
+
+// networkDir holds the files of one network's attachments.
+func networkDir(network string) string { return "." + network }
+
+// file names the attachment's own file, below dataDir.
+func (a attachment) file() string {
+	return filepath.Join(networkDir(a.network), a.container+":"+a.ifname)
+}
+
+func (a attachment) path() string { return filepath.Join(a.dataDir, a.file()) }
+
+// byContainer is the path under which upstream's plugin looks.
+func (a attachment) byContainer() string { return filepath.Join(a.dataDir, a.container) }
+
+// keep stores the delegate's configuration.
+func (a attachment) keep(text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(a.path()), 0o700); err != nil {
+		return types.NewError(types.ErrIOFailure, "make a directory in dataDir", err.Error())
 	}
-	if err := renameio.WriteFile(c.file(container), text, 0o600); err != nil {
+	if err := renameio.WriteFile(a.path(), text, 0o600); err != nil {
 		return types.NewError(types.ErrIOFailure, "keep the delegate's configuration", err.Error())
+	}
+	_, err := os.Stat(a.byContainer())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil // another attachment of the container was first
+	}
+	if err := renameio.Symlink(a.file(), a.byContainer()); err != nil {
+		return types.NewError(types.ErrIOFailure, "link the kept configuration to the container's id", err.Error())
 	}
 	return nil
 }
 
-// kept is what keep stored; nil if there is nothing.
-func (c conf) kept(container string) (map[string]any, error) {
-	text, err := os.ReadFile(c.file(container))
+// errDamaged marks a kept file that names no plugin.
+var errDamaged = errors.New("no delegate's configuration")
+
+// kept returns what keep stored and where it lies; nil if nothing is stored. A
+// damaged file is an error that wraps errDamaged.
+func (a attachment) kept() (delegated map[string]any, path string, err error) {
+	delegated, err = readKept(a.path())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return delegated, a.path(), err
+	}
+	if info, err := os.Lstat(a.byContainer()); err != nil || !info.Mode().IsRegular() {
+		return nil, "", nil
+	}
+	delegated, err = readKept(a.byContainer())
+	if err == nil && delegated["name"] != a.network {
+		return nil, "", nil
+	}
+	return delegated, a.byContainer(), err
+}
+
+func readKept(path string) (map[string]any, error) {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, err
 	}
 	if err != nil {
 		return nil, types.NewError(types.ErrIOFailure, "read what was kept of the container", err.Error())
 	}
 	var delegated map[string]any
 	if err := json.Unmarshal(text, &delegated); err != nil || pluginOf(delegated) == "" {
-		return nil, fmt.Errorf("%s is damaged: %w", c.file(container), errors.Join(err, errDamaged))
+		return nil, fmt.Errorf("%s is damaged: %w", path, errors.Join(err, errDamaged))
 	}
 	return delegated, nil
 }
 
-// errDamaged is what a kept file is that names no plugin.
-var errDamaged = errors.New("no delegate's configuration")
+// forget removes the file that kept found, and the container's link to it.
+func (a attachment) forget(path string) error {
+	if target, err := os.Readlink(a.byContainer()); err == nil && target == a.file() {
+		if err := remove(a.byContainer()); err != nil {
+			return err
+		}
+	}
+	return remove(path)
+}
 
-// forget removes what was kept.
-func (c conf) forget(container string) error {
-	if err := os.Remove(c.file(container)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return types.NewError(types.ErrIOFailure, "remove what was kept of the container", err.Error())
 	}
 	return nil
 }
 
-// forgetOthers removes what was kept of containers that are gone.
+// forgetOthers removes what was kept of attachments to this network that are gone.
 func (c conf) forgetOthers(valid []types.GCAttachment) error {
-	entries, err := os.ReadDir(c.DataDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return types.NewError(types.ErrIOFailure, "list dataDir", err.Error())
+	return errors.Join(c.forgetAttachments(valid), c.forgetContainers(valid))
+}
+
+func (c conf) forgetAttachments(valid []types.GCAttachment) error {
+	live := map[attachment]bool{}
+	for _, v := range valid {
+		live[attachment{c.DataDir, c.Name, v.ContainerID, v.IfName}] = true
 	}
-	live := map[string]bool{}
-	for _, a := range valid {
-		live[a.ContainerID] = true
-	}
-	var errs []error
-	for _, e := range entries {
-		if e.Type().IsRegular() && !live[e.Name()] {
-			errs = append(errs, c.forget(e.Name()))
+	files, err := plainFiles(filepath.Join(c.DataDir, networkDir(c.Name)))
+	errs := []error{err}
+	for _, name := range files {
+		container, ifname, _ := strings.Cut(name, ":")
+		a := attachment{c.DataDir, c.Name, container, ifname}
+		if !live[a] {
+			errs = append(errs, a.forget(a.path()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// file is where a container's is kept. The protocol allows no slash and no
-// leading dot in a container's id.
-func (c conf) file(container string) string { return filepath.Join(c.DataDir, container) }
+// forgetContainers removes files of the older form: they name their network, and
+// not their interface. A damaged one may be another network's and stays.
+func (c conf) forgetContainers(valid []types.GCAttachment) error {
+	live := map[string]bool{}
+	for _, v := range valid {
+		live[v.ContainerID] = true
+	}
+	files, err := plainFiles(c.DataDir)
+	errs := []error{err}
+	for _, container := range files {
+		path := filepath.Join(c.DataDir, container)
+		delegated, err := readKept(path)
+		if err == nil && delegated["name"] == c.Name && !live[container] {
+			errs = append(errs, remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// plainFiles lists the names of the plain files in a directory, which may be missing.
+func plainFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, types.NewError(types.ErrIOFailure, "list "+dir, err.Error())
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
 
 func pluginOf(delegated map[string]any) string {
 	name, _ := delegated["type"].(string)

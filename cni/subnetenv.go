@@ -14,21 +14,22 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// subnetEnv is what a subnet file says (interop 4.1).
+// subnetEnv holds the values of a subnet file (interop 4.1).
 type subnetEnv struct {
 	networks [2][]netip.Prefix // by family
 	subnets  [2]netip.Prefix   // the node's, by family, as written: base and bridge address
 	mtu      int               // bytes
-	ipMasq   bool              // flanneld masquerades, so that the delegate need not
+	ipMasq   bool              // flanneld masquerades, so the delegate need not
 }
 
-// readSubnetFile reads what flanneld wrote. Without the file the daemon is not
-// up yet, and the runtime is told to try again.
+// readSubnetFile reads the file that flanneld writes. If it is missing, the daemon
+// is not up yet: the error asks the runtime to try again.
 func readSubnetFile(path string) (subnetEnv, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return subnetEnv{}, types.NewError(types.ErrTryAgainLater, "flanneld has not written "+path+" yet",
-			"is flanneld running on this node, and has it got a subnet? Its log tells; a file elsewhere is named by subnetFile in the CNI configuration")
+			"is flanneld running on this node, and does it hold a subnet? See its log. "+
+				"If the file is elsewhere, set subnetFile in the CNI configuration")
 	}
 	if err != nil {
 		return subnetEnv{}, types.NewError(types.ErrIOFailure, "read the subnet file", err.Error())
@@ -41,7 +42,7 @@ func readSubnetFile(path string) (subnetEnv, error) {
 	return env, nil
 }
 
-// parseSubnetEnv reads the file's text. Lines of other names are passed over.
+// parseSubnetEnv reads the file's text. It skips lines of other names.
 func parseSubnetEnv(text string) (subnetEnv, error) {
 	if strings.TrimSpace(text) == "" {
 		return subnetEnv{}, errors.New("it is empty")
@@ -111,7 +112,7 @@ func parsePrefix(f cidr.Family, value string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// complete names the first thing that is missing.
+// complete returns an error that names the first missing value.
 func (e *subnetEnv) complete(seen map[string]bool) error {
 	switch {
 	case len(e.networks[cidr.V4])+len(e.networks[cidr.V6]) == 0:
