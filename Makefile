@@ -9,15 +9,24 @@ MAKEFLAGS   += --no-print-directory
 
 GO       ?= go
 
-# The version is what git says, where git says anything: it refuses to look at
-# a clone of somebody else's.
+# The version comes from git, except in a clone of another user, which git
+# refuses to read.
 STAMP    := $(if $(shell git status >/dev/null 2>&1 && echo yes || true),true,false)
 
+# Every build has these flags. With -trimpath the build cache does not depend on
+# folders: another clone, or another module cache, reuses what is compiled.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=$(STAMP))
+
 # The race detector needs cgo, which needs a C compiler and the C library's
-# headers. Without them the tests run all the same, and say so.
+# headers. Without them the tests run without it, and the summary says so.
 HAVE_CC  := $(shell $$($(GO) env CC) -E -include pthread.h -x c /dev/null >/dev/null 2>&1 && echo yes || true)
 RACE     := $(if $(HAVE_CC),-race)
 RACENOTE := race detector: $(if $(HAVE_CC),on,OFF - no C compiler or C headers here (make deps))
+
+# Two builds of each package are enough: STATIC for programs, CHECKED for the
+# tests and for what vet and staticcheck need to know of the imports.
+STATIC   := CGO_ENABLED=0 $(GO) build
+CHECKED  := CGO_ENABLED=$(if $(HAVE_CC),1,0)
 
 # Two packages at a time: the suites with real kernels are bound by CPU, and
 # more of them at once only make each other miss their deadlines.
@@ -31,17 +40,18 @@ FUZZTIME ?= 10s
 RUNS     ?= 2000
 HOLD     ?=
 
-# The labs run this daemon instead of building one each.
+# The labs run these programs. No test builds or downloads one.
 export FLANNEL_LAB_DAEMON := $(CURDIR)/bin/flanneld
+export FLANNEL_LAB_PLUGINS := $(CURDIR)/bin/cni
 
 .DEFAULT_GOAL := help
 
 ##@ See it work
 
-# Not by go run, which would call the Ctrl-C that ends a demo an error.
+# Not with go run, which reports the Ctrl-C that ends a demo as an error.
 .PHONY: demo
 demo: build ## three nodes in namespaces: ping all pods, break a device, watch it heal (HOLD=1 keeps it up)
-	@$(GO) build -buildvcs=$(STAMP) -o bin/demo ./harness/cmd/demo
+	@$(STATIC) -o bin/demo ./harness/cmd/demo
 	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
@@ -49,7 +59,7 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
 		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
 
-# The parts of the core that decide. What a search never reached of them is listed.
+# The parts of the core that decide. A search lists the blocks of them that it never reached.
 DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
 
 .PHONY: sim
@@ -59,17 +69,33 @@ sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxl
 		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(REPORT),-report '$(REPORT)'); \
 	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
 
-# With counters of what runs, which cost next to nothing. The command itself
-# has to be among what is counted, or nothing is written at its end.
+# With coverage counters, which cost next to nothing. -coverpkg must name the
+# command itself, or it writes no counters at its end.
 .PHONY: bin/sim
 bin/sim:
-	@$(GO) build -buildvcs=$(STAMP) -cover -coverpkg=./core/...,./scenarios/cmd/sim -o bin/sim ./scenarios/cmd/sim
+	@$(STATIC) -cover -coverpkg=./core/...,./scenarios/cmd/sim -o bin/sim ./scenarios/cmd/sim
 
 ##@ Build
 
 .PHONY: build
 build: ## bin/flanneld and the CNI plugin bin/flannel-cni, static binaries
-	@CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/flanneld ./cmd/flannel-cni
+	@$(STATIC) -o bin/ ./cmd/flanneld ./cmd/flannel-cni
+
+# flannel-cni under its installed name, beside the plugins that it works with.
+# Those come from a module of their own, as nothing else needs their versions.
+.PHONY: plugins
+plugins: build
+	@mkdir -p bin/cni && cp -u bin/flannel-cni bin/cni/flannel
+	@cd tools/cni && $(STATIC) -o ../../bin/cni/ tool
+
+# After this step everything here works with GOPROXY=off.
+.PHONY: modules
+modules: ## download all modules that builds and tests need
+	@$(GO) list -deps -test ./... >/dev/null
+	@$(GO) list -deps tool >/dev/null
+	@cd tools/cni && $(GO) list -deps tool >/dev/null
+	@cd tools/kube && $(GO) list -deps tool >/dev/null
+	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart
@@ -86,26 +112,27 @@ clean: ## remove bin/
 
 ##@ Check
 
-# What the tests can use is installed first, in a make of its own: the compiler
-# that the race detector needs may be among it.
+# hack/deps runs before a second make: it may install the compiler that the
+# race detector needs.
 .PHONY: test
 test: ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenarios on both worlds
 	@hack/deps || true
 	@$(MAKE) run-tests
 
+# vet has run already, so go test does without its own.
 .PHONY: run-tests
-run-tests: check build bin/testsum
-	@bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' $(if $(RESULTS),-more -results '$(RESULTS)') -- \
-		$(RACE) -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
+run-tests: check plugins bin/testsum
+	@$(CHECKED) bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' $(if $(RESULTS),-more -results '$(RESULTS)') -- \
+		$(RACE) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
-# Kubernetes' programs are built from its own module, which takes some minutes
-# the first time; go keeps what it compiled. A module of its own keeps it out of ours.
+# Kubernetes' programs are built from a module of their own, which keeps its
+# dependencies out of ours. It takes minutes the first time; go keeps the result.
 KUBE         = bin/kube-apiserver bin/kube-proxy
 KUBE_VERSION = $(shell cd tools/kube && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 $(KUBE): bin/%: tools/kube/go.mod
 	@echo "building $* $(KUBE_VERSION): minutes the first time, seconds from then on"
-	@cd tools/kube && CGO_ENABLED=0 $(GO) build -v -trimpath -o ../../$@ \
+	@cd tools/kube && $(STATIC) -v -o ../../$@ \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' k8s.io/kubernetes/cmd/$* 2>&1 | ../../hack/compiling
 
 # The last of several runs that count into RESULTS: it prints the summary.
@@ -115,8 +142,8 @@ test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
 test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds (FOCUS='words of a spec')
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
-	bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
-	bin/testsum -note "Kubernetes $(KUBE_VERSION)" -results '$(RESULTS)' -- $(RACE) -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
+	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
+	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
 	exit $$status
 
 .PHONY: check
@@ -126,13 +153,22 @@ check: fmt-check vet lint ## format, vet and lint only
 fmt-check:
 	@bad=$$(gofmt -l $(GODIRS)); [ -z "$$bad" ] || { echo "not formatted (make fmt):" $$bad; exit 1; }
 
+# With the flags of the tests, so that each package is compiled once for all
+# three. Compiling comes first, to show that it goes on.
 .PHONY: vet
-vet: ## go vet
-	@$(GO) vet ./...
+vet: compiled ## go vet
+	@$(CHECKED) $(GO) vet $(RACE) ./...
 
 .PHONY: lint
-lint: ## staticcheck, in the version go.mod pins
-	@$(GO) tool staticcheck ./...
+lint: compiled bin/staticcheck ## staticcheck, in the version go.mod pins
+	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/staticcheck ./...
+
+.PHONY: compiled
+compiled:
+	@$(CHECKED) $(GO) build -v $(RACE) ./... 2>&1 | hack/compiling
+
+bin/staticcheck: go.mod
+	@$(STATIC) -o $@ honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: bench
 bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
@@ -140,7 +176,7 @@ bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md 
 
 .PHONY: bench-udp
 bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (ROUNDS=5, UDPFLAGS='-loads tcp1'; as root)
-	@$(GO) build -o bin/bench-udp ./bench/udp
+	@$(STATIC) -o bin/bench-udp ./bench/udp
 	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
 
 .PHONY: fuzz
@@ -152,9 +188,9 @@ deps: ## install what the tests can use and this machine lacks (Debian; says so 
 	@hack/deps
 
 bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
-	@$(GO) build -o $@ ./hack/testsum
+	@$(STATIC) -o $@ ./hack/testsum
 
-# The directories with Go files of ours.
+# The folders with Go files of this repository.
 GODIRS = $(wildcard bench cmd cni core docs drivers harness hack internal scenarios)
 
 ##@ Help

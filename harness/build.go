@@ -12,19 +12,20 @@ import (
 const DaemonEnv = "FLANNEL_LAB_DAEMON"
 
 // BuildDaemon returns the path of a flanneld: the one that DaemonEnv names, or
-// one built here from the module the program is run in. What it built is gone
-// with the program.
+// one that it builds from the module of the working directory. That one is
+// removed with the program's scratch file system. The build downloads nothing:
+// the namespaces of a lab have no network.
 func BuildDaemon(ctx context.Context) (string, error) {
 	if path := os.Getenv(DaemonEnv); path != "" {
 		return path, nil
 	}
 	path := filepath.Join(scratch, "flanneld")
-	// The version stamp would need git to trust a tree that, from inside a
-	// user namespace, may belong to somebody else.
+	// No version stamp: in a user namespace the tree may belong to another
+	// user, and git refuses to read it.
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "github.com/flanneld/flannel/cmd/flanneld")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build flanneld: %w\n%s", err, out)
+		return "", fmt.Errorf("build flanneld (make build builds it outside, and %s names it): %w\n%s", DaemonEnv, err, out)
 	}
 	return path, nil
 }

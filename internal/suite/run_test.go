@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
-// sampleEnv marks the run that is observed by [TestRun].
+// sampleEnv marks the run that [TestRun] observes.
 const sampleEnv = "FLANNEL_SUITE_SAMPLE"
 
 // The sample fails on purpose, so it exists only in the observed run.
@@ -25,20 +25,22 @@ var _ = Describe("a sample", Ordered, ContinueOnFailure, func() {
 	It("is skipped", func() { Skip("there is\nno kernel") })
 	PIt("is pending", func() {})
 	It("fails", func() { Expect(1).To(Equal(2)) })
-	// The last one leaves a dot with no end of line behind it, which must not matter.
+	// The last one leaves a dot without an end of line in the output, which must not matter.
 	It("passes", func() { Expect(1).To(Equal(1)) })
 })
 
 func TestSample(t *testing.T) {
 	if os.Getenv(sampleEnv) == "" {
-		return // TestRun runs it
+		return // only TestRun runs it
 	}
 	suite.Run(t, "sample")
 }
 
-// TestRun looks at the sample as the test driver sees it.
+// TestRun runs the sample in this test binary, and reads its output as the test
+// driver does.
 func TestRun(t *testing.T) {
-	cmd := exec.Command("go", "test", "-json", "-count=1", "-run", "^TestSample$", ".")
+	cmd := exec.Command("go", "tool", "test2json", "-p", "suite",
+		os.Args[0], "-test.v=test2json", "-test.run=^TestSample$")
 	cmd.Env = append(os.Environ(), sampleEnv+"=1")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
