@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -22,7 +23,7 @@ import (
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	out  *bytes.Buffer // not to be read before ended
+	out  *bytes.Buffer // may be read only after it has ended
 	done chan struct{} // closed when it has ended
 	url  string        // of its health listener
 }
@@ -37,7 +38,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // whoever waits looks at ProcessState
+		_ = p.cmd.Wait() // tests read the result from ProcessState
 	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
@@ -46,26 +47,41 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// await asks until the answer begins as wanted.
+// await asks until the answer begins as wanted, for patience at most.
 func (p *process) await(path, want string) {
 	p.t.Helper()
-	var got string
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
 	for {
-		if resp, err := http.Get(p.url + path); err != nil {
+		got, err := ask(ctx, p.url+path)
+		if err != nil {
 			got = err.Error()
-		} else {
-			body, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if got = string(body); strings.HasPrefix(got, want) {
-				return
-			}
+		} else if strings.HasPrefix(got, want) {
+			return
 		}
 		select {
 		case <-p.done:
-			p.t.Fatalf("it ended; %s answered last %q\n%s", path, got, p.out)
+			p.t.Fatalf("the daemon ended; %s answered last %q\n%s", path, got, p.out)
+		case <-ctx.Done():
+			p.t.Fatalf("after %v %s still answers %q, want %q", patience, path, got, want)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// ask returns the body of the answer.
+func ask(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
 }
 
 // ended waits for the end and returns the exit status and the output.
@@ -74,7 +90,7 @@ func (p *process) ended() (int, string) {
 	return p.cmd.ProcessState.ExitCode(), p.out.String()
 }
 
-// freePort is one that nobody uses a moment later, as a rule.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,8 +101,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// While there is nothing to go by the daemon is alive, says once what it
-// waits for, and goes when it is told to.
+// A daemon that waits for its datastore or config is alive, says once what it
+// waits for, and ends on a signal.
 func TestSignalWhileWaiting(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		for name, c := range map[string]struct {
@@ -111,7 +127,7 @@ func TestSignalWhileWaiting(t *testing.T) {
 					t.Errorf("status %d\n%s", status, out)
 				}
 				if n := strings.Count(out, c.once); c.once != "" && n != 1 {
-					t.Errorf("said %d times what it waits for\n%s", n, out)
+					t.Errorf("it said %d times what it waits for\n%s", n, out)
 				}
 			})
 		}
@@ -135,7 +151,7 @@ func TestSecondSignalKills(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It hears the first signal a moment before it gives up the handler.
+	// The daemon sees the first signal a moment before it removes its handler.
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	dead := make(chan error, 1)
@@ -153,7 +169,7 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 }
 
-// oneHost starts a daemon with an etcd of its own and the alloc backend on
+// oneHost starts a daemon with its own etcd and the alloc backend on
 // loopback, which changes nothing on the host.
 func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string) {
 	t.Helper()
@@ -168,7 +184,7 @@ func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string
 	return launch(t, env, args...), dir
 }
 
-// The whole way from nothing to a subnet, as systemd and CNI plugins see it.
+// From nothing to a subnet, as systemd and CNI plugins see it.
 func TestLifeOfOneHost(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -207,8 +223,24 @@ func TestLifeOfOneHost(t *testing.T) {
 	}
 }
 
-// A lost lease ends the daemon only where somebody asked for that, and then
-// so that an on-failure supervisor starts it again.
+// awaitLease waits until the store holds one lease, for patience at most.
+func awaitLease(t *testing.T, etcd *clientv3.Client, subnets string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		now, err := etcd.Get(ctx, subnets, clientv3.WithPrefix())
+		if err != nil {
+			t.Fatalf("wait for the new lease: %v", err)
+		}
+		if len(now.Kvs) == 1 {
+			return
+		}
+	}
+}
+
+// A lost lease ends the daemon only with --on-lease-lost=exit, and then with a
+// status that makes an on-failure supervisor start it again.
 func TestLostLease(t *testing.T) {
 	for policy, ends := range map[string]bool{onLossReacquire: false, onLossExit: true} {
 		t.Run(policy, func(t *testing.T) {
@@ -222,7 +254,7 @@ func TestLostLease(t *testing.T) {
 			defer etcd.Close()
 			subnets := defaultEtcdPrefix + "/subnets/"
 			gone, err := etcd.Delete(t.Context(), subnets, clientv3.WithPrefix())
-			// A daemon that ends takes its etcd along, perhaps before the answer.
+			// A daemon that ends takes its etcd with it, perhaps before the answer.
 			if !ends && (err != nil || gone.Deleted != 1) {
 				t.Fatalf("deleted %v, %v", gone, err)
 			}
@@ -232,13 +264,7 @@ func TestLostLease(t *testing.T) {
 				}
 				return
 			}
-			for back := false; !back; {
-				now, err := etcd.Get(t.Context(), subnets, clientv3.WithPrefix())
-				if err != nil {
-					t.Fatal(err)
-				}
-				back = len(now.Kvs) == 1
-			}
+			awaitLease(t, etcd, subnets)
 			p.await("/readyz", "flanneld is ready")
 		})
 	}
