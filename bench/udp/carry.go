@@ -80,8 +80,8 @@ func wanted(way string, i int) []dataplane.Object {
 	case "vxlan":
 		toPeer.Link, toPeer.Via, toPeer.OnLink = vxlanDevice, other.Addr(), true
 		return []dataplane.Object{
-			dataplane.Link{Name: vxlanDevice, Type: dataplane.LinkVXLAN, MTU: underlayMTU - overheads[way], MAC: mac(i), Up: true,
-				VXLAN: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: underlay(i), Port: 8472}},
+			dataplane.Link{Name: vxlanDevice, MTU: underlayMTU - overheads[way], MAC: mac(i), Up: true,
+				Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: underlay(i), Port: 8472}},
 			dataplane.Addr{Link: vxlanDevice, Prefix: netip.PrefixFrom(own.Addr(), 32)},
 			dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: vxlanDevice, MAC: mac(1 - i)}, Dst: underlay(1 - i)},
 			dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: vxlanDevice, IP: other.Addr()}, MAC: mac(1 - i)},
@@ -92,7 +92,7 @@ func wanted(way string, i int) []dataplane.Object {
 	mtu := underlayMTU - overheads[way]
 	toPeer.Link = tunDevice
 	return []dataplane.Object{
-		dataplane.Link{Name: tunDevice, Type: dataplane.LinkTUN, MTU: mtu, Up: true},
+		dataplane.Link{Name: tunDevice, MTU: mtu, Up: true, Params: dataplane.TUN{}},
 		dataplane.Addr{Link: tunDevice, Prefix: netip.PrefixFrom(own.Addr(), 32)},
 		dataplane.Proxy{Link: tunDevice, Local: netip.AddrPortFrom(underlay(i), 8285), Subnet: own, MTU: mtu, Offload: offload},
 		dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tunDevice, Subnet: other}, To: underlay(1 - i)},

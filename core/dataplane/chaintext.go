@@ -142,34 +142,46 @@ func (f *fields) match() Match {
 	return Match{Not: not, Prefix: f.prefix()}
 }
 
-// parseChain reads the canonical form of a chain, without its first word.
-func parseChain(line string) (Chain, error) {
+func (c Chain) putIn(s *State) { s.AddChain(c) }
+
+var chainKind = kind{
+	word:  "chain",
+	parse: parseChain,
+	each:  func(s State, do func(Object)) { eachOf(s.Chains, do) },
+}
+
+// parseChain reads the words of a chain. Its last part is a quoted text, in
+// which blanks count, so it works on the whole text.
+func parseChain(f *fields) Object {
 	var c Chain
-	line, other, odd := strings.Cut(line, otherMark)
-	head, rest, opened := strings.Cut(line, "{")
+	text, other, odd := strings.Cut(f.text, otherMark)
+	head, rest, opened := strings.Cut(text, "{")
 	rules, tail, closed := strings.Cut(rest, "}")
+	f.words = strings.Fields(head)
 	if !opened || !closed || strings.TrimSpace(tail) != "" {
-		return Chain{}, fmt.Errorf("want rules in braces, and nothing behind them")
+		f.fail("want rules in braces, and nothing behind them")
 	}
-	f := &fields{words: strings.Fields(head)}
 	c.ChainKey = f.chainKey()
 	c.Jump = oneOf(f, f.after("jump"), Placed, Moved, Missing)
-	if f.err == nil && len(f.words) > 0 {
-		f.fail("unexpected %q", f.words[0])
-	}
+	f.end()
+	f.words = nil
 	if f.err != nil {
-		return Chain{}, f.err
+		return c
 	}
-	var err error
-	if c.Rules, err = ParseRules(rules); err != nil {
-		return Chain{}, err
+	c.Rules, f.err = ParseRules(rules)
+	if odd && f.err == nil {
+		c.Other = f.quoted(other)
 	}
-	if odd {
-		if c.Other, err = strconv.Unquote(strings.TrimSpace(other)); err != nil {
-			return Chain{}, fmt.Errorf("other %s: want a quoted text", other)
-		}
+	return c
+}
+
+// quoted returns the text between quotes.
+func (f *fields) quoted(s string) string {
+	text, err := strconv.Unquote(strings.TrimSpace(s))
+	if err != nil {
+		f.fail("other %s: want a quoted text", s)
 	}
-	return c, nil
+	return text
 }
 
 func (f *fields) chainKey() ChainKey {

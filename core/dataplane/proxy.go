@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Proxy is a packet path that runs between a TUN device and a UDP socket, in
-// whoever applied it: it ends with that process, and with its device. Replace
-// starts it, or changes what runs in place and keeps its peers. Create fails
-// with ErrExists if one runs. Where the socket's port is taken, both fail with
-// ErrBusy.
+// Proxy is a packet path between a TUN device and a UDP socket. It runs in the
+// process that applied it, and ends with that process and with its device.
+// Replace starts it, or changes it in place and keeps its peers. Create fails
+// with ErrExists if one runs. Both fail with ErrBusy if another program has the
+// socket's port.
 type Proxy struct {
 	Link    string         // the TUN device, which is the key
 	Local   netip.AddrPort // of the socket: the uplink's address, and the port of all nodes
-	Subnet  netip.Prefix   // the own one, to which packets are accepted; its base is the device's address
+	Subnet  netip.Prefix   // our own: packets to it are accepted, and its base is the device's address
 	MTU     int            // bytes of the largest packet that fits into a datagram
 	Offload Offload
 }
 
-// Offload says what may be asked of the kernel for the sake of speed.
+// Offload says which of the kernel's offloads a Proxy may use.
 type Offload string
 
 // The choices. A Proxy with another one is refused with ErrInvalid.
 const (
-	OffloadAuto Offload = "auto" // whatever the kernel turns out to have
-	OffloadGSO  Offload = "gso"  // segmentation, or nothing runs (ErrUnsupported)
+	OffloadAuto Offload = "auto" // use those that the kernel has
+	OffloadGSO  Offload = "gso"  // use segmentation, or fail with ErrUnsupported
 	OffloadOff  Offload = "off"  // one packet at a time
 )
 
@@ -35,18 +35,18 @@ type PeerKey struct {
 	Subnet netip.Prefix
 }
 
-// Peer is where a Proxy sends the packets for a subnet, and from whom alone it
-// believes packets from there. A Proxy that ends takes its peers along.
+// Peer is the host to which a Proxy sends the packets for a subnet. The Proxy
+// accepts packets from that subnet only from this host. The peers of a Proxy end with it.
 type Peer struct {
 	PeerKey
 	To netip.Addr
 }
 
-// Running is what a driver tells of a [Proxy] that runs, beside what can be
-// wanted of it. It is never compared and not part of a dump.
+// Running is what a driver reports about a running [Proxy] beyond the Proxy's
+// own fields. It is never compared and not part of a dump.
 type Running struct {
 	Tier   string            // how packets are carried at present
-	Reason string            // why so, and no faster
+	Reason string            // why no faster tier is in use
 	Drops  map[string]uint64 // packets that were not carried, by reason
 }
 
@@ -74,7 +74,23 @@ func (p Peer) String() string {
 	return fmt.Sprintf("peer %s to %s dev %s", p.Subnet, p.To, p.Link)
 }
 
-func (f *fields) proxy() Proxy {
+func (p Proxy) putIn(s *State) { s.AddProxy(p) }
+
+func (p Peer) putIn(s *State) { s.AddPeer(p) }
+
+var proxyKind = kind{
+	word:  "proxy",
+	parse: parseProxy,
+	each:  func(s State, do func(Object)) { eachOf(s.Proxies, do) },
+}
+
+var peerKind = kind{
+	word:  "peer",
+	parse: parsePeer,
+	each:  func(s State, do func(Object)) { eachOf(s.Peers, do) },
+}
+
+func parseProxy(f *fields) Object {
 	p := Proxy{Link: f.next()}
 	for len(f.words) > 0 && f.err == nil {
 		switch word := f.next(); word {
@@ -93,7 +109,7 @@ func (f *fields) proxy() Proxy {
 	return p
 }
 
-func (f *fields) peer() Peer {
+func parsePeer(f *fields) Object {
 	p := Peer{PeerKey: PeerKey{Subnet: f.prefix()}}
 	p.To = f.addr(f.after("to"))
 	p.Link = f.after("dev")

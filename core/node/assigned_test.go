@@ -173,8 +173,8 @@ func TestAssignedAddresses(t *testing.T) {
 	if rec, _ := findLease(&w.snap, w.assigned.Key); rec.Attrs.PublicIP != nat {
 		t.Errorf("published %s", rec.Attrs.PublicIP)
 	}
-	if link := w.host.Links["flannel.1"]; link.VXLAN.Local != inside {
-		t.Errorf("the device sends from %s", link.VXLAN.Local)
+	if link := w.host.Links["flannel.1"]; vxlanOf(link).Local != inside {
+		t.Errorf("the device sends from %s", vxlanOf(link).Local)
 	}
 	w.assigned.Published = lease.ByFamily{}
 	w.tell()

@@ -169,7 +169,7 @@ func TestUplinkChange(t *testing.T) {
 	w.facts.Links[0].Addrs = nil
 	w.run(Input{Hint: true})
 	w.pass(2 * time.Second)
-	if s := w.status(); s.Ready || w.host.Links["flannel.1"].VXLAN.Local != netip.MustParseAddr("192.168.64.3") {
+	if s := w.status(); s.Ready || vxlanOf(w.host.Links["flannel.1"]).Local != netip.MustParseAddr("192.168.64.3") {
 		t.Errorf("without an address: %+v", s)
 	}
 	addrs[0].Prefix = netip.MustParsePrefix("192.168.64.33/24")
@@ -182,7 +182,7 @@ func TestUplinkChange(t *testing.T) {
 	if w.count("peer-refused") != 0 {
 		t.Errorf("took its own record for a peer's:\n%s", w.log())
 	}
-	if l := w.host.Links["flannel.1"]; l.VXLAN.Local.String() != "192.168.64.33" || l.MTU != 1350 {
+	if l := w.host.Links["flannel.1"]; vxlanOf(l).Local.String() != "192.168.64.33" || l.MTU != 1350 {
 		t.Errorf("device %s", l)
 	}
 	if l, _ := findLease(&w.snap, key); l.Attrs.PublicIP.String() != "192.168.64.33" || len(w.snap.Leases) != 3 {
@@ -235,14 +235,14 @@ func TestRecreatedDevice(t *testing.T) {
 func TestAdjustsAnExistingDevice(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.put(vxlanPeer("10.5.7.0-24", 3))
-	left := dataplane.Link{Name: "flannel.1", Type: dataplane.LinkVXLAN, MTU: 1400, Up: true, MAC: dataplane.MAC{2, 1, 1, 1, 1, 1},
-		VXLAN: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3"), Port: 8472, Learning: true}}
+	left := dataplane.Link{Name: "flannel.1", MTU: 1400, Up: true, MAC: dataplane.MAC{2, 1, 1, 1, 1, 1},
+		Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3"), Port: 8472, Learning: true}}
 	w.host.AddLink(left)
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
 	got := w.host.Links["flannel.1"]
-	if got.MTU != 1450 || got.VXLAN.Learning || got.MAC.String() != "c6:00:00:00:00:03" {
+	if got.MTU != 1450 || vxlanOf(got).Learning || got.MAC.String() != "c6:00:00:00:00:03" {
 		t.Errorf("device %s", got)
 	}
 	for _, plan := range w.plans {

@@ -338,3 +338,6 @@ func vxlanPeer(key string, n byte) lease.Lease {
 		BackendData: json.RawMessage(fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:%02x"}`, n)),
 	}}
 }
+
+// vxlanOf returns the parameters of a vxlan device.
+func vxlanOf(l dataplane.Link) dataplane.VXLAN { return l.Params.(dataplane.VXLAN) }

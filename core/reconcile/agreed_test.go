@@ -188,7 +188,7 @@ func draw(t *rapid.T, label string, peers ...int) dataplane.State {
 		peers = []int{0, 1, 2, 3, 4, 5}
 	}
 	s := dataplane.NewState(0)
-	s.AddLink(dataplane.Link{Name: dev, Type: dataplane.LinkVXLAN, Up: true})
+	s.AddLink(dataplane.Link{Name: dev, Up: true, Params: dataplane.VXLAN{}})
 	for _, i := range peers {
 		kind := rapid.IntRange(0, 15).Draw(t, label)
 		peer := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", i))

@@ -107,7 +107,7 @@ func (d *differ) links() {
 		switch {
 		case !exists:
 			d.add(dataplane.Create, want)
-		case d.mustRecreate(want, have):
+		case d.opts.Recreate[name] || have.Become(want) != nil:
 			d.early = append(d.early, dataplane.Op{Verb: dataplane.Delete, Object: have})
 			d.flushed[name] = flush{all: true}
 			d.add(dataplane.Create, want)
@@ -116,13 +116,6 @@ func (d *differ) links() {
 			d.add(dataplane.Replace, want)
 		}
 	}
-}
-
-// mustRecreate reports what Linux cannot change on a vxlan device
-// (drivers/net/vxlan/vxlan_core.c, vxlan_nl2conf).
-func (d *differ) mustRecreate(want, have dataplane.Link) bool {
-	return d.opts.Recreate[want.Name] || want.Type != have.Type || want.VXLAN.VNI != have.VXLAN.VNI ||
-		want.VXLAN.Port != have.VXLAN.Port || want.VXLAN.GBP != have.VXLAN.GBP
 }
 
 func differs(want, have dataplane.Link) bool {

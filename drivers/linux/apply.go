@@ -61,10 +61,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 	a.there = [2]*routeList{} // links and addresses take routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
-		if o.Type == dataplane.LinkTUN && op.Verb == dataplane.Create {
-			return a.createTUN(o)
-		}
-		return a.links.apply(op.Verb, o)
+		return a.link(op.Verb, o)
 	case dataplane.Addr:
 		return a.links.applyAddr(op.Verb, o)
 	case dataplane.Sysctl:

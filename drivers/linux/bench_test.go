@@ -30,8 +30,8 @@ func overlay(t testing.TB, w *world, verb dataplane.Verb, peers int) []dataplane
 		t.Fatal(err)
 	}
 	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Create, Object: dataplane.Link{
-		Name: benchLink, Type: dataplane.LinkVXLAN, MTU: 1450, Up: true,
-		VXLAN: dataplane.VXLAN{VNI: 1, Port: 8472, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3")},
+		Name: benchLink, MTU: 1450, Up: true,
+		Params: dataplane.VXLAN{VNI: 1, Port: 8472, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3")},
 	}}})
 	return peerOps(verb, peers)
 }

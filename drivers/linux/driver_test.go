@@ -82,7 +82,7 @@ func TestErrorTexts(t *testing.T) {
 		{
 			"replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 4789",
 			"replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 4789: " +
-				"port is 8472 and cannot become 4789, delete and create the link: not supported by kernel",
+				"port is 8472 and cannot become 4789; delete and create the link: not supported by kernel",
 		},
 		{
 			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1",

@@ -1,115 +1,69 @@
 package linux
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// apply does one op on a link.
-func (ls *links) apply(verb dataplane.Verb, want dataplane.Link) error {
-	defer ls.forget()
+// link performs an op on a link.
+func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
+	defer a.links.forget()
 	if want.MAC[0]&1 != 0 { // the kernel says EADDRNOTAVAIL, as if something were missing
 		return fmt.Errorf("MAC is a multicast address: %w", driver.ErrInvalid)
 	}
 	switch verb {
 	case dataplane.Create:
-		return ls.create(want)
+		return kindOf(want.Kind()).create(a, want)
 	case dataplane.Replace:
-		return ls.adjust(want)
+		return a.links.adjust(want)
 	default:
-		return ls.remove(want.Name)
+		return a.links.remove(want.Name)
 	}
 }
 
-// create makes a link in one request, so that a refusal leaves nothing behind.
-func (ls *links) create(want dataplane.Link) error {
-	if want.Type != dataplane.LinkVXLAN {
-		return fmt.Errorf("type %s: %w", want.Type, driver.ErrUnsupported)
-	}
-	parent, err := ls.parentIndex(want)
-	if err != nil {
-		return err
-	}
-	c := ls.c
-	var up uint32
-	if want.Up {
-		up = unix.IFF_UP
-	}
-	c.begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	c.putIfinfo(0, up, up)
-	c.out.attrString(unix.IFLA_IFNAME, want.Name)
-	c.putLinkAttrs(want, dataplane.Link{})
-	info, data := c.beginVXLAN()
-	c.out.attrU32(nl.IFLA_VXLAN_ID, want.VXLAN.VNI)
-	if parent != 0 {
-		c.out.attrU32(nl.IFLA_VXLAN_LINK, uint32(parent))
-	}
-	if a := want.VXLAN.Local; a.IsValid() {
-		c.out.attrAddr(localAttr(a), a)
-	}
-	if p := want.VXLAN.Port; p != 0 {
-		c.out.attr(nl.IFLA_VXLAN_PORT, []byte{byte(p >> 8), byte(p)})
-	}
-	c.out.attrFlag(nl.IFLA_VXLAN_LEARNING, want.VXLAN.Learning) // the kernel's default is on
-	if want.VXLAN.GBP {
-		c.out.attr(nl.IFLA_VXLAN_GBP, nil)
-	}
-	c.endVXLAN(info, data)
-	c.out.end()
-	if _, err = c.do(); errors.Is(err, unix.EEXIST) {
-		return ls.explainExists(want, err)
-	}
-	return err
-}
-
-// explainExists says what is in the way of a link: one of its name, or
-// another vxlan with its VNI and port, which the kernel does not tell apart.
-func (ls *links) explainExists(want dataplane.Link, cause error) error {
+// explainExists says which link is in the way of a new one: a link of its name,
+// or one that sameKey says the kernel cannot tell apart from it.
+func (ls *links) explainExists(want dataplane.Link, cause error, sameKey func(link) error) error {
 	all, err := ls.all()
 	if err != nil {
 		return cause
 	}
 	for _, l := range all {
 		if l.Name == want.Name {
-			return fmt.Errorf("a link of this name, type %s, is there: %w", l.Type, cause)
+			return fmt.Errorf("a link of this name, type %s, is there: %w", l.Kind(), cause)
 		}
 	}
 	for _, l := range all {
-		if l.Type == dataplane.LinkVXLAN && l.VXLAN.VNI == want.VXLAN.VNI && l.VXLAN.Port == want.VXLAN.Port &&
-			l.VXLAN.Local.Is6() == want.VXLAN.Local.Is6() {
-			return fmt.Errorf("link %s has VNI %d and port %d already; delete it or choose another VNI or port: %w",
-				l.Name, l.VXLAN.VNI, l.VXLAN.Port, cause)
+		if err := sameKey(l); err != nil {
+			return fmt.Errorf("%w: %w", err, cause)
 		}
 	}
 	return cause
 }
 
 // adjust changes an existing link in place, with requests that hold only what
-// differs. The kernel refuses a vxlan's parameters and MTU in one; a parameter
-// may shrink the MTU, so the MTU is the second. The kernel handles "up" last.
+// differs. The kernel refuses parameters and MTU in one request. A parameter may
+// shrink the MTU, so the MTU is in the second. The kernel handles "up" last.
 func (ls *links) adjust(want dataplane.Link) error {
 	have, err := ls.named(want.Name)
 	if err != nil {
 		return err
 	}
-	if err := changeable(have, want); err != nil {
+	if err := ls.nameParent(&have); err != nil {
 		return err
 	}
-	parent, err := ls.parentIndex(want)
+	if err := have.Become(want); err != nil {
+		return fmt.Errorf("%w; delete and create the link: %w", err, driver.ErrUnsupported)
+	}
+	changed, err := kindOf(want.Kind()).adjust(ls, have, want)
 	if err != nil {
 		return err
 	}
-	if vxlanDiffers(want.VXLAN, have, parent) {
-		if err := ls.adjustVXLAN(want.VXLAN, have, parent); err != nil {
-			return err
-		}
+	if changed {
 		have.MTU = 0 // unknown now
 	}
 	var flags, change uint32
@@ -128,56 +82,14 @@ func (ls *links) adjust(want dataplane.Link) error {
 	return err
 }
 
-// changeable reports what of a link the kernel cannot change.
-func changeable(have link, want dataplane.Link) error {
-	if have.parent != 0 && want.VXLAN.Parent == "" { // it would say yes and do nothing
-		return fmt.Errorf("parent cannot be taken away, delete and create the link: %w", driver.ErrUnsupported)
+// nameParent puts the name of the underlay link into the parameters.
+func (ls *links) nameParent(l *link) error {
+	name, err := ls.nameOf(l.parent)
+	if err != nil {
+		return err
 	}
-	for _, fixed := range []struct {
-		what       string
-		have, want any
-	}{
-		{"type", have.Type, want.Type},
-		{"VNI", have.VXLAN.VNI, want.VXLAN.VNI},
-		{"port", have.VXLAN.Port, want.VXLAN.Port},
-		{"GBP", have.VXLAN.GBP, want.VXLAN.GBP},
-	} {
-		if fixed.have != fixed.want {
-			return fmt.Errorf("%s is %v and cannot become %v, delete and create the link: %w",
-				fixed.what, fixed.have, fixed.want, driver.ErrUnsupported)
-		}
-	}
+	l.Params = kindOf(l.Kind()).nameParent(l.Params, name)
 	return nil
-}
-
-// vxlanDiffers reports whether a parameter that can change must.
-func vxlanDiffers(want dataplane.VXLAN, have link, parent int) bool {
-	return want.Local != have.VXLAN.Local || want.Learning != have.VXLAN.Learning || parent != have.parent
-}
-
-// adjustVXLAN changes the parameters that differ; no attribute, no change.
-func (ls *links) adjustVXLAN(want dataplane.VXLAN, have link, parent int) error {
-	c := ls.c
-	c.begin(unix.RTM_NEWLINK, 0)
-	c.putIfinfo(have.index, 0, 0)
-	info, data := c.beginVXLAN()
-	if parent != have.parent {
-		c.out.attrU32(nl.IFLA_VXLAN_LINK, uint32(parent))
-	}
-	if want.Local != have.VXLAN.Local {
-		local := want.Local
-		if !local.IsValid() {
-			local = unspecified(have.VXLAN.Local)
-		}
-		c.out.attrAddr(localAttr(local), local)
-	}
-	if want.Learning != have.VXLAN.Learning {
-		c.out.attrFlag(nl.IFLA_VXLAN_LEARNING, want.Learning)
-	}
-	c.endVXLAN(info, data)
-	c.out.end()
-	_, err := c.do()
-	return err
 }
 
 func (ls *links) remove(name string) error {
@@ -192,27 +104,6 @@ func (ls *links) remove(name string) error {
 	return err
 }
 
-// parentIndex returns the index of a vxlan's underlay link, 0 for none.
-func (ls *links) parentIndex(want dataplane.Link) (int, error) {
-	if want.VXLAN.Parent == "" {
-		return 0, nil
-	}
-	l, err := ls.named(want.VXLAN.Parent)
-	return l.index, err
-}
-
-// beginVXLAN opens the nested attributes that hold a vxlan's parameters.
-func (c *conn) beginVXLAN() (info, data int) {
-	info = c.out.nest(unix.IFLA_LINKINFO)
-	c.out.attr(unix.IFLA_INFO_KIND, []byte(dataplane.LinkVXLAN))
-	return info, c.out.nest(unix.IFLA_INFO_DATA)
-}
-
-func (c *conn) endVXLAN(info, data int) {
-	c.out.unnest(data)
-	c.out.unnest(info)
-}
-
 // putLinkAttrs writes MTU and MAC where they are wanted and differ.
 func (c *conn) putLinkAttrs(want, have dataplane.Link) {
 	if want.MTU != 0 && want.MTU != have.MTU {
@@ -221,12 +112,4 @@ func (c *conn) putLinkAttrs(want, have dataplane.Link) {
 	if !want.MAC.IsZero() && want.MAC != have.MAC {
 		c.out.attr(unix.IFLA_ADDRESS, want.MAC[:])
 	}
-}
-
-// unspecified returns 0.0.0.0 or ::, by the family of a.
-func unspecified(a netip.Addr) netip.Addr {
-	if a.Is4() {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }

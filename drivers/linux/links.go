@@ -2,17 +2,16 @@ package linux
 
 import (
 	"fmt"
-	"net/netip"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
-// noKind is the type of a link that has none, such as a physical one: the
-// text form of a link must name something.
-const noKind dataplane.LinkType = "none"
+// noKind is the kind of a link for which the kernel names none, such as a
+// physical one: the text form of a link must name something.
+const noKind = dataplane.OtherLink("none")
 
 // skipStats is RTEXT_FILTER_SKIP_STATS: counters are most of a link's answer.
 const skipStats = 1 << 3
@@ -21,9 +20,53 @@ const skipStats = 1 << 3
 type link struct {
 	dataplane.Link
 	index    int
-	parent   int // index of the vxlan's underlay link, 0 for none
+	parent   int // index of the underlay link that Params should name, 0 for none
 	loopback bool
 }
+
+// linkKind is what this driver must know of one kind of link. The file of a kind
+// is link_<kind>.go; [plainLink] serves the kinds that flannel never makes.
+type linkKind interface {
+	// parse reads the kind's parameters (IFLA_INFO_DATA) into the link. A
+	// parent is left as an index.
+	parse(data []byte, into *link)
+
+	// nameParent puts the name of the underlay link into the parameters.
+	nameParent(params dataplane.LinkParams, name string) dataplane.LinkParams
+
+	// create makes a device.
+	create(a *applier, want dataplane.Link) error
+
+	// adjust changes those of the kind's parameters that differ, and reports
+	// whether it changed any.
+	adjust(ls *links, have link, want dataplane.Link) (changed bool, err error)
+}
+
+// kindOf returns what is special to a kind. A new kind is a file and a line here.
+func kindOf(kind dataplane.LinkKind) linkKind {
+	switch kind {
+	case dataplane.LinkVXLAN:
+		return vxlanLink{}
+	case dataplane.LinkTUN:
+		return tunLink{}
+	}
+	return plainLink{}
+}
+
+// plainLink is a link without parameters that flannel knows of.
+type plainLink struct{}
+
+func (plainLink) parse([]byte, *link) {}
+
+func (plainLink) nameParent(params dataplane.LinkParams, _ string) dataplane.LinkParams {
+	return params
+}
+
+func (plainLink) create(_ *applier, want dataplane.Link) error {
+	return fmt.Errorf("type %s: %w", want.Kind(), driver.ErrUnsupported)
+}
+
+func (plainLink) adjust(*links, link, dataplane.Link) (changed bool, err error) { return false, nil }
 
 // links finds links by name or index and remembers them for one call.
 type links struct {
@@ -136,7 +179,7 @@ func parseLink(body []byte) (link, error) {
 	flags := native.Uint32(body[8:])
 	l := link{index: int(int32(native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
 	l.Up = flags&unix.IFF_UP != 0
-	l.Type = noKind
+	l.Params = noKind
 	for kind, value := range attrs(body[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
@@ -159,41 +202,10 @@ func (l *link) parseInfo(info []byte) {
 	for kind, value := range attrs(info) {
 		switch kind {
 		case unix.IFLA_INFO_KIND:
-			l.Type = dataplane.LinkType(text(value))
+			l.Params = dataplane.NoParams(dataplane.LinkKind(text(value)))
 		case unix.IFLA_INFO_DATA:
 			data = value
 		}
 	}
-	if l.Type != dataplane.LinkVXLAN {
-		return
-	}
-	v := &l.VXLAN
-	for kind, value := range attrs(data) {
-		switch kind {
-		case nl.IFLA_VXLAN_ID:
-			v.VNI = u32(value)
-		case nl.IFLA_VXLAN_LINK:
-			l.parent = int(u32(value))
-		case nl.IFLA_VXLAN_LOCAL, nl.IFLA_VXLAN_LOCAL6:
-			if a := addr(value); a.IsValid() && !a.IsUnspecified() {
-				v.Local = a
-			}
-		case nl.IFLA_VXLAN_PORT:
-			if len(value) >= 2 {
-				v.Port = uint16(value[0])<<8 | uint16(value[1])
-			}
-		case nl.IFLA_VXLAN_LEARNING:
-			v.Learning = len(value) > 0 && value[0] != 0
-		case nl.IFLA_VXLAN_GBP:
-			v.GBP = true
-		}
-	}
-}
-
-// localAttr is the attribute that holds a vxlan's local address.
-func localAttr(a netip.Addr) uint16 {
-	if a.Is4() {
-		return nl.IFLA_VXLAN_LOCAL
-	}
-	return nl.IFLA_VXLAN_LOCAL6
+	kindOf(l.Kind()).parse(data, l)
 }

@@ -46,7 +46,7 @@ func (o *observer) readLinks() error {
 		if err != nil {
 			return err
 		}
-		if l.VXLAN.Parent, err = o.links.nameOf(l.parent); err != nil {
+		if err := o.links.nameParent(&l); err != nil {
 			return err
 		}
 		o.owned[l.index] = name

@@ -148,23 +148,3 @@ func (a *applier) proxy(verb dataplane.Verb, want dataplane.Proxy) error {
 	_, err := a.links.named(want.Link)
 	return err
 }
-
-// createTUN makes a TUN device. The kernel makes none over netlink, so it takes
-// two steps, and a refusal of the second undoes the first.
-func (a *applier) createTUN(want dataplane.Link) error {
-	defer a.links.forget()
-	_, err := a.links.named(want.Name)
-	if err == nil {
-		return a.links.explainExists(want, unix.EEXIST)
-	}
-	if !errors.Is(err, unix.ENODEV) {
-		return err
-	}
-	if err := a.d.ns.Do(func() error { return tunnel.CreateDevice(want.Name) }); err != nil {
-		return err
-	}
-	if err := a.links.adjust(want); err != nil {
-		return errors.Join(err, a.links.remove(want.Name))
-	}
-	return nil
-}

@@ -87,10 +87,11 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	if err != nil {
 		return err
 	}
-	if l.kind != vxlan {
+	v, ok := l.device.(*vxlanDevice)
+	if !ok {
 		return fmt.Errorf("not a vxlan link: %w", driver.ErrUnsupported)
 	}
-	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != l.outer {
+	if verb != dataplane.Delete && cidr.FamilyOf(o.Dst) != v.outer {
 		return fmt.Errorf("destination of another family than the link: %w", driver.ErrUnsupported)
 	}
 	if verb == dataplane.Replace && validMAC(o.MAC) {
@@ -277,12 +278,6 @@ func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error 
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)
 	}
 	return nil
-}
-
-// overhead is what a vxlan link adds to a packet: the inner Ethernet header,
-// VXLAN, UDP and the outer header.
-func (l *link) overhead() int {
-	return 14 + 8 + 8 + [...]int{20, 40}[l.outer]
 }
 
 // validName is the kernel's dev_valid_name.

@@ -117,7 +117,7 @@ func (s *stack) facts() driver.Facts {
 func (l *link) fact() driver.Link {
 	out := driver.Link{
 		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
-		Loopback: l.kind == loopback, MAC: l.mac,
+		Loopback: l.device == loopback, MAC: l.mac,
 	}
 	for _, f := range cidr.Families {
 		for _, a := range l.addrs[f] {
@@ -184,10 +184,10 @@ func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (datap
 }
 
 func (l *link) observe(state *dataplane.State) {
-	state.AddLink(dataplane.Link{Name: l.name, Type: l.kind.infoKind(), MTU: l.mtu, MAC: l.mac, Up: l.up, VXLAN: l.vxlan})
+	state.AddLink(dataplane.Link{Name: l.name, MTU: l.mtu, MAC: l.mac, Up: l.up, Params: l.device.params()})
 	for _, f := range cidr.Families {
 		for _, a := range l.addrs[f] {
-			if !linkScope(a.prefix.Addr()) && l.kind != loopback {
+			if !linkScope(a.prefix.Addr()) && l.device != loopback {
 				state.AddAddr(dataplane.Addr{Link: l.name, Prefix: a.prefix})
 			}
 		}

@@ -26,9 +26,9 @@ func TestAgainstExpected(t *testing.T) {
 		}
 		d := h.Driver()
 		devices := []string{"flannel.1", "flannel-v6.1"}
-		apply(t, d, dataplane.Op{Verb: dataplane.Create, Object: vxlanDevice(devices[0], "192.168.0.1")})
+		apply(t, d, dataplane.Op{Verb: dataplane.Create, Object: vxlanLink(devices[0], "192.168.0.1")})
 		if rapid.IntRange(0, 9).Draw(t, "second device") > 0 {
-			apply(t, d, dataplane.Op{Verb: dataplane.Create, Object: vxlanDevice(devices[1], "fd01::1")})
+			apply(t, d, dataplane.Op{Verb: dataplane.Create, Object: vxlanLink(devices[1], "fd01::1")})
 		}
 		extent := dataplane.Extent{Links: devices, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/16")}}
 		pool := dataplane.NewPool()
@@ -75,13 +75,13 @@ func TestAgainstExpected(t *testing.T) {
 	}
 }
 
-func vxlanDevice(name, local string) dataplane.Link {
+func vxlanLink(name, local string) dataplane.Link {
 	a := netip.MustParseAddr(local)
 	vni := uint32(1)
 	if a.Is6() {
 		vni = 2
 	}
-	return dataplane.Link{Name: name, Type: dataplane.LinkVXLAN, Up: true, MTU: 1400, VXLAN: dataplane.VXLAN{VNI: vni, Parent: "eth0", Local: a, Port: 8472}}
+	return dataplane.Link{Name: name, Up: true, MTU: 1400, Params: dataplane.VXLAN{VNI: vni, Parent: "eth0", Local: a, Port: 8472}}
 }
 
 // peerState is what follows from the n-th peer's lease.

@@ -38,10 +38,8 @@ func (h *Host) onLink(name string, do func(*link) error, format string, args ...
 // LinkUp sets a link up.
 func (h *Host) LinkUp(name string) error {
 	return h.onLink(name, func(l *link) error {
-		if l.kind == vxlan && !l.up {
-			if err := h.stack.listenVXLAN(l); err != nil {
-				return err
-			}
+		if err := l.mayComeUp(); err != nil {
+			return err
 		}
 		l.setUp(true)
 		return nil
@@ -71,7 +69,7 @@ func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 		switch {
 		case !validMAC(mac):
 			return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound)
-		case l.kind == tun:
+		case !l.device.hasMAC():
 			return fmt.Errorf("a tun link has no MAC: %w", driver.ErrUnsupported)
 		}
 		l.setMAC(mac)

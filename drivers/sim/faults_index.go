@@ -13,7 +13,7 @@ func (h *Host) ReuseIndex(name, stranger string) error {
 	s := h.stack
 	return h.onLink(name, func(l *link) error {
 		switch {
-		case l.kind == loopback || !validName(stranger):
+		case l.device == loopback || !validName(stranger):
 			return driver.ErrInvalid
 		case s.link(stranger) != nil:
 			return driver.ErrExists

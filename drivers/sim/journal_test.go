@@ -26,8 +26,8 @@ func TestPartOfAHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := h.Driver()
-		dev := dataplane.Link{Name: "flannel.1", Type: dataplane.LinkVXLAN, Up: true, MTU: 1450,
-			VXLAN: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.0.1"), Port: 8472}}
+		dev := dataplane.Link{Name: "flannel.1", Up: true, MTU: 1450,
+			Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.0.1"), Port: 8472}}
 		apply(t, d, dataplane.Op{Verb: dataplane.Create, Object: dev})
 		extent := dataplane.Extent{Links: []string{dev.Name}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/16")}}
 		known := observe(ctx, t, d, extent)

@@ -8,22 +8,6 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// kind is what a link does with a frame.
-type kind uint8
-
-const (
-	loopback kind = iota
-	ethernet      // on a segment
-	bridge        // on a segment of its own, whose other members are pods
-	vxlan
-	tun // a process's
-)
-
-// infoKind is how the kernel names the kinds (IFLA_INFO_KIND).
-func (k kind) infoKind() dataplane.LinkType {
-	return [...]dataplane.LinkType{"none", "veth", "bridge", dataplane.LinkVXLAN, dataplane.LinkTUN}[k]
-}
-
 // minMTU6 is the least MTU with which a link speaks IPv6 (RFC 8200).
 const minMTU6 = 1280
 
@@ -32,7 +16,7 @@ type link struct {
 	stack   *stack
 	name    string
 	index   int // which stays as long as there are routes over the link
-	kind    kind
+	device  device
 	mtu     int
 	mac     dataplane.MAC
 	up      bool
@@ -43,10 +27,7 @@ type link struct {
 	neighs  neighs
 
 	wire  *Wire // ethernet and bridge
-	queue *path // who has a tun link open
-
-	vxlan dataplane.VXLAN
-	outer cidr.Family // of a vxlan link's packets, whatever becomes of its local address
+	queue *path // the process's path that has a TUN link open
 	fdb   fdb
 }
 
@@ -125,7 +106,7 @@ func (l *link) setMTU(mtu int) {
 // start6 gives the link its link-local address, once it can send, and lets the
 // paths over it work again that are some among several.
 func (l *link) start6() {
-	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.kind == loopback {
+	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.device == loopback {
 		return
 	}
 	l.ready6 = true

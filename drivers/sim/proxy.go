@@ -87,7 +87,7 @@ func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 		return fmt.Errorf("offload %q: %w", o.Offload, driver.ErrInvalid)
 	case err != nil:
 		return err
-	case l.kind != tun:
+	case l.device.params().Kind() != dataplane.LinkTUN:
 		return fmt.Errorf("%s is no tun link: %w", l.name, driver.ErrInvalid)
 	case l.queue != nil:
 		return fmt.Errorf("%s is open in another process: %w", l.name, driver.ErrBusy)

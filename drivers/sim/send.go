@@ -127,8 +127,7 @@ func noRoute(r *route) Drop {
 
 // emit puts a packet that fits onto the link of a route.
 func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
-	if r.link.kind == tun {
-		r.link.enqueue(packet, p)
+	if r.link.device.carryPacket(packet, p) {
 		return
 	}
 	next := dst
@@ -155,7 +154,7 @@ func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 		return n.mac, ""
 	}
 	switch {
-	case l.kind == vxlan:
+	case !l.device.asksNeighbours():
 		return dataplane.MAC{}, DropNeighMissing
 	case l.wire == nil || !l.carrier:
 		return dataplane.MAC{}, DropNoCarrier
@@ -165,16 +164,18 @@ func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 
 // transmit sends a frame out of the link.
 func (l *link) transmit(frame []byte, p *Probe) {
-	switch {
-	case !l.up:
+	if !l.up {
 		l.stack.drop(p, DropLinkDown, l.name)
-	case l.kind == vxlan:
-		l.encapsulate(frame, p)
-	case l.wire == nil || !l.carrier:
-		l.stack.drop(p, DropNoCarrier, l.name)
-	default:
-		l.wire.send(frame, p)
+		return
 	}
+	if l.device.carryFrame(frame, p) {
+		return
+	}
+	if l.wire == nil || !l.carrier {
+		l.stack.drop(p, DropNoCarrier, l.name)
+		return
+	}
+	l.wire.send(frame, p)
 }
 
 // refuse drops a packet and tells its sender why, if ICMP may: never about an
@@ -225,7 +226,7 @@ func (s *stack) sourceFor(dst netip.Addr) netip.Addr {
 		return a
 	}
 	for _, l := range s.links {
-		if a := l.sourceFor(next); a.IsValid() && l.kind != loopback {
+		if a := l.sourceFor(next); a.IsValid() && l.device != loopback {
 			return a
 		}
 	}

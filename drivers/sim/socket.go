@@ -64,7 +64,7 @@ func (s *stack) boundAt(port uint16, f cidr.Family) bool {
 // family, or nil.
 func (s *stack) vxlanAt(port uint16, f cidr.Family) *link {
 	for _, l := range s.links {
-		if l.kind == vxlan && l.up && l.vxlan.Port == port && l.outer == f {
+		if v, ok := l.device.(*vxlanDevice); ok && l.up && v.Port == port && v.outer == f {
 			return l
 		}
 	}

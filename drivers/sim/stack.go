@@ -47,13 +47,13 @@ func newStack(w *World, name string) *stack {
 }
 
 // addLink makes a device that is down. The caller has checked the name.
-func (s *stack) addLink(name string, k kind, mtu int, mac dataplane.MAC) *link {
+func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link {
 	s.lastIdx++
-	if mac.IsZero() && k != loopback && k != tun {
+	if mac.IsZero() && d != loopback && d.hasMAC() {
 		mac = s.randomMAC()
 	}
 	l := &link{
-		stack: s, name: name, index: s.lastIdx, kind: k, mtu: mtu, mac: mac, carrier: k != tun, has6: mtu >= minMTU6,
+		stack: s, name: name, index: s.lastIdx, device: d, mtu: mtu, mac: mac, carrier: true, has6: mtu >= minMTU6,
 		neighs: newNeighs(s.world.values),
 		fdb:    newFDB(s.world.values),
 	}
@@ -103,7 +103,7 @@ func (s *stack) find(name string) (*link, error) {
 // their parent.
 func (s *stack) delLink(l *link) {
 	for _, child := range slices.Clone(s.links) {
-		if child.kind == vxlan && child.vxlan.Parent == l.name {
+		if child.device.parent() == l.name {
 			s.delLink(child)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // encapsulate sends a frame out of a vxlan link: its forwarding entry says to
 // which host, an ordinary route of ours says how. An outer IPv4 packet may be
 // fragmented on its way, as it is on Linux.
-func (l *link) encapsulate(frame []byte, p *Probe) {
-	s := l.stack
+func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
+	l, s := v.link, v.link.stack
 	head, packet, err := parseEther(frame)
 	if err != nil {
 		s.drop(p, DropMalformed, err.Error())
@@ -26,7 +26,7 @@ func (l *link) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropFDBMissing, head.dst.String()+" dev "+l.name)
 		return
 	}
-	src := l.vxlan.Local
+	src := v.Local
 	if !src.IsValid() {
 		src = s.sourceFor(entry.dst)
 	}
@@ -44,9 +44,9 @@ func (l *link) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropBadSource, src.String())
 		return
 	}
-	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, l.vxlan.VNI, entry.dst))
+	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.dst))
 	outer := ipHeader{src: src, dst: entry.dst, proto: protoUDP}
-	datagram := udpDatagram{src: flowPort(packet), dst: l.vxlan.Port, body: vxlanFrame(l.vxlan.VNI, frame)}
+	datagram := udpDatagram{src: flowPort(packet), dst: v.Port, body: vxlanFrame(v.VNI, frame)}
 	s.send(outer, datagram.payload(&outer), p)
 }
 
@@ -58,7 +58,8 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 		return
 	}
 	for _, l := range s.links {
-		if l.kind != vxlan || !l.up || l.vxlan.Port != d.dst || l.outer != outer.family() || l.vxlan.VNI != vni {
+		v, ok := l.device.(*vxlanDevice)
+		if !ok || !l.up || v.Port != d.dst || v.outer != outer.family() || v.VNI != vni {
 			continue
 		}
 		head, _, err := parseEther(frame)
@@ -69,7 +70,7 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 		case head.src == l.mac:
 			s.drop(p, DropLoop, "our own MAC dev "+l.name)
 			return
-		case l.vxlan.Learning && !l.learn(head.src, outer.src):
+		case v.Learning && !l.learn(head.src, outer.src):
 			s.drop(p, DropFDBConflict, fmt.Sprintf("%s from %s dev %s", head.src, outer.src, l.name))
 			return
 		}

@@ -86,7 +86,7 @@ func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *ra
 // Render implements [backend.Backend].
 func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(0)
-	state.AddLink(dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: b.MTU(env), Up: true})
+	state.AddLink(dataplane.Link{Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
 	state.AddSysctl(acceptLocal())
 	own := self.Key.Of(cidr.V4)
 	if !own.IsValid() {

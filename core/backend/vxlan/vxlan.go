@@ -159,7 +159,7 @@ func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have dataplane.Stat
 		mac, err := parseMAC(stored.Data(f))
 		if err != nil {
 			mac = dataplane.MAC{}
-			if l, ok := have.Links[b.devices[f]]; ok && l.Type == dataplane.LinkVXLAN {
+			if l, ok := have.Links[b.devices[f]]; ok && l.Kind() == dataplane.LinkVXLAN {
 				mac = l.MAC
 			}
 		}
@@ -211,8 +211,8 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 	// then keeps whatever it has.
 	mac, _ := parseMAC(self.Attrs.Data(f))
 	s.AddLink(dataplane.Link{
-		Name: b.devices[f], Type: dataplane.LinkVXLAN, MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
-		VXLAN: dataplane.VXLAN{
+		Name: b.devices[f], MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
+		Params: dataplane.VXLAN{
 			VNI: b.opts.VNI, Parent: env.Uplink.Link, Local: env.Uplink.Addr(f), Port: b.opts.Port,
 			Learning: b.opts.Learning, GBP: b.opts.GBP,
 		},

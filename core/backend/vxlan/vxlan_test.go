@@ -115,7 +115,7 @@ func TestAttrsText(t *testing.T) {
 func TestAttrsMAC(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	have := dataplane.NewState(0)
-	have.AddLink(dataplane.Link{Name: "flannel.1", Type: dataplane.LinkVXLAN, MAC: dataplane.MAC{2, 0, 0, 0, 0, 7}})
+	have.AddLink(dataplane.Link{Name: "flannel.1", MAC: dataplane.MAC{2, 0, 0, 0, 0, 7}, Params: dataplane.VXLAN{}})
 	stored := peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs
 	mac := func(stored lease.Attrs, have dataplane.State) string {
 		a, err := b.Attrs(env, stored, have, rand.New(rand.NewPCG(1, 1)))
@@ -184,7 +184,7 @@ func TestPublicAddressIsNotLocal(t *testing.T) {
 		t.Errorf("published %s, %v", a.PublicIP, err)
 	}
 	state, _ := b.Render(env, backend.Self{Key: key("10.5.34.0-24"), Attrs: a}, nil)
-	if got := state.Links["flannel.1"].VXLAN.Local; got != env.Uplink.IP {
+	if got := state.Links["flannel.1"].Params.(dataplane.VXLAN).Local; got != env.Uplink.IP {
 		t.Errorf("local address %s, want %s", got, env.Uplink.IP)
 	}
 }

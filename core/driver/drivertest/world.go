@@ -59,7 +59,7 @@ const (
 
 // Ethernet is the type of a host's own link, such as its uplink. Drivers read
 // it back as whatever kind the implementation makes.
-const Ethernet dataplane.LinkType = "ethernet"
+const Ethernet dataplane.LinkKind = "ethernet"
 
 // ParseDeed reads one line: a verb, then an object in canonical form or a link
 // with its argument, such as "add addr 192.168.64.3/24 dev eth0",

@@ -103,7 +103,7 @@ func (n *node) uplink(t testing.TB) {
 }
 
 func (n *node) link() dataplane.Link {
-	return dataplane.Link{Name: device, Type: dataplane.LinkTUN, MTU: n.mtu - 28, Up: true}
+	return dataplane.Link{Name: device, MTU: n.mtu - 28, Up: true, Params: dataplane.TUN{}}
 }
 
 func (n *node) proxy(o dataplane.Offload) dataplane.Proxy {

@@ -12,8 +12,30 @@ import (
 // read, on a TUN device or a socket.
 const readTime = 20 * time.Microsecond
 
-// createTUN makes a TUN device that stays when nobody has it open. Until
-// somebody has, it is without carrier, and swallows what is sent into it.
+// tunDevice implements [device] for [dataplane.TUN].
+type tunDevice struct {
+	plainDevice
+	link *link
+}
+
+func (*tunDevice) params() dataplane.LinkParams { return dataplane.TUN{} }
+
+func (*tunDevice) check(want dataplane.Link) error {
+	if !want.MAC.IsZero() {
+		return fmt.Errorf("a tun link has no MAC: %w", driver.ErrUnsupported)
+	}
+	return nil
+}
+
+func (*tunDevice) hasMAC() bool { return false }
+
+func (d *tunDevice) carryPacket(packet []byte, p *Probe) bool {
+	d.link.enqueue(packet, p)
+	return true
+}
+
+// createTUN makes a TUN device that stays when no process has it open. Until a
+// process opens it, the device has no carrier and drops what is sent into it.
 func (s *stack) createTUN(o dataplane.Link) error {
 	mtu := o.MTU
 	if mtu == 0 {
@@ -27,7 +49,10 @@ func (s *stack) createTUN(o dataplane.Link) error {
 	case s.link(o.Name) != nil:
 		return driver.ErrExists
 	}
-	s.addLink(o.Name, tun, mtu, dataplane.MAC{}).setUp(o.Up)
+	d := &tunDevice{plainDevice: plainDevice(dataplane.LinkTUN)}
+	d.link = s.addLink(o.Name, d, mtu, dataplane.MAC{})
+	d.link.carrier = false
+	d.link.setUp(o.Up)
 	return nil
 }
 

@@ -1,0 +1,38 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// FDBKey identifies a forwarding entry of a vxlan device.
+type FDBKey struct {
+	Link string
+	MAC  MAC
+}
+
+// FDBEntry is a permanent "self" entry: frames to MAC leave in packets to Dst.
+type FDBEntry struct {
+	FDBKey
+	Dst netip.Addr
+}
+
+// String returns the canonical form, such as
+// "fdb c6:d2:32:6f:8f:44 dst 192.168.64.3 dev flannel.1".
+func (e FDBEntry) String() string { return fmt.Sprintf("fdb %s dst %s dev %s", e.MAC, e.Dst, e.Link) }
+
+func (e FDBEntry) putIn(s *State) { s.AddFDB(e) }
+
+var fdbKind = kind{
+	word:  "fdb",
+	parse: parseFDB,
+	each:  func(s State, do func(Object)) { eachOf(s.FDB, do) },
+}
+
+func parseFDB(f *fields) Object {
+	var e FDBEntry
+	e.MAC = f.mac(f.next())
+	e.Dst = f.addr(f.after("dst"))
+	e.Link = f.after("dev")
+	return e
+}

@@ -1,0 +1,29 @@
+package dataplane
+
+import "fmt"
+
+// Object is one kernel object. Its kind is one of those that the table kinds lists.
+type Object interface {
+	fmt.Stringer
+	putIn(s *State) // adds the object under its key
+}
+
+// kind is what this package must know of a kind of object.
+type kind struct {
+	word  string                         // the first word of the text form
+	parse func(f *fields) Object         // reads the words after the first
+	each  func(s State, do func(Object)) // calls do with every object of the kind, in any order
+}
+
+// kinds lists the kinds of objects in the order of a dump. A new kind is one
+// file beside this one, a map in [State], and a line here.
+var kinds = [...]kind{
+	linkKind, addrKind, sysctlKind, proxyKind, peerKind, neighKind, fdbKind, routeKind, chainKind,
+}
+
+// eachOf calls do with every value of a map.
+func eachOf[K comparable, V Object](m map[K]V, do func(Object)) {
+	for _, o := range m {
+		do(o)
+	}
+}

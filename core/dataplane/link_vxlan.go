@@ -1,0 +1,78 @@
+package dataplane
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// LinkVXLAN is the kernel's name for the kind of [VXLAN].
+const LinkVXLAN LinkKind = "vxlan"
+
+// VXLAN holds the parameters of a vxlan device (Linux drivers/net/vxlan).
+type VXLAN struct {
+	VNI      uint32
+	Parent   string     // name of the underlay link
+	Local    netip.Addr // outer source address
+	Port     uint16     // outer UDP destination port
+	Learning bool
+	GBP      bool
+}
+
+// Kind implements [LinkParams].
+func (VXLAN) Kind() LinkKind { return LinkVXLAN }
+
+func (v VXLAN) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, " id %d", v.VNI)
+	if v.Parent != "" {
+		fmt.Fprintf(&b, " dev %s", v.Parent)
+	}
+	if v.Local.IsValid() {
+		fmt.Fprintf(&b, " local %s", v.Local)
+	}
+	fmt.Fprintf(&b, " port %d", v.Port)
+	if v.Learning {
+		b.WriteString(" learning")
+	}
+	if v.GBP {
+		b.WriteString(" gbp")
+	}
+	return b.String()
+}
+
+func (v VXLAN) withWord(word string, f *fields) (LinkParams, bool) {
+	switch word {
+	case "id":
+		v.VNI = uint32(f.number(24))
+	case "dev":
+		v.Parent = f.next()
+	case "local":
+		v.Local = f.addr(f.next())
+	case "port":
+		v.Port = uint16(f.number(16))
+	case "learning":
+		v.Learning = true
+	case "gbp":
+		v.GBP = true
+	default:
+		return v, false
+	}
+	return v, true
+}
+
+// become names what Linux cannot change (drivers/net/vxlan/vxlan_core.c,
+// vxlan_nl2conf). Linux accepts the removal of a parent and ignores it.
+func (v VXLAN) become(params LinkParams) error {
+	want := params.(VXLAN)
+	if v.Parent != "" && want.Parent == "" {
+		return errors.New("the parent cannot be taken away")
+	}
+	return cmp.Or(
+		fixed("VNI", v.VNI, want.VNI),
+		fixed("port", v.Port, want.Port),
+		fixed("GBP", v.GBP, want.GBP),
+	)
+}

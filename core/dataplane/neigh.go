@@ -1,0 +1,38 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// NeighKey identifies a neighbour entry (ARP or NDP).
+type NeighKey struct {
+	Link string
+	IP   netip.Addr
+}
+
+// Neigh is a permanent neighbour entry.
+type Neigh struct {
+	NeighKey
+	MAC MAC
+}
+
+// String returns the canonical form, such as
+// "neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:44 dev flannel.1".
+func (n Neigh) String() string { return fmt.Sprintf("neigh %s lladdr %s dev %s", n.IP, n.MAC, n.Link) }
+
+func (n Neigh) putIn(s *State) { s.AddNeigh(n) }
+
+var neighKind = kind{
+	word:  "neigh",
+	parse: parseNeigh,
+	each:  func(s State, do func(Object)) { eachOf(s.Neighs, do) },
+}
+
+func parseNeigh(f *fields) Object {
+	var n Neigh
+	n.IP = f.addr(f.next())
+	n.MAC = f.mac(f.after("lladdr"))
+	n.Link = f.after("dev")
+	return n
+}

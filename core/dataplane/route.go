@@ -1,0 +1,129 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// The route protocols that matter to flannel (rtm_protocol).
+const (
+	// ProtocolKernel marks routes that the kernel made itself, for example for a
+	// connected subnet (RTPROT_KERNEL).
+	ProtocolKernel = 2
+
+	// ProtocolBoot marks routes that were made without a protocol (RTPROT_BOOT);
+	// upstream flannel makes its routes this way (interop 6.0).
+	ProtocolBoot = 3
+
+	// Protocol marks our routes, so that a restart without memory recognises
+	// them. The number is free in iproute2's rt_protos.
+	Protocol = 102
+)
+
+// Scope is how far a route's destination is (rtm_scope).
+type Scope uint8
+
+// The scopes flannel uses. IPv6 routes always read back as ScopeGlobal.
+const (
+	ScopeGlobal Scope = 0
+	ScopeLink   Scope = 253
+)
+
+// RouteKey identifies a route of the main table. The metric is the kernel's,
+// with an IPv6 route's default of 1024 written as 0.
+type RouteKey struct {
+	Dst    netip.Prefix
+	Metric uint32
+}
+
+// RouteKind is what a route does with packets (rtm_type).
+type RouteKind string
+
+// The kinds flannel uses.
+const (
+	Unicast   RouteKind = ""          // packets go to the next hop
+	Blackhole RouteKind = "blackhole" // packets vanish; the route has neither link nor gateway
+)
+
+// Route is a route of the main table with at most one next hop.
+type Route struct {
+	RouteKey
+	Kind     RouteKind
+	Link     string
+	Via      netip.Addr // zero: directly connected
+	OnLink   bool       // the gateway is reachable on Link whatever the addresses say
+	Scope    Scope
+	Protocol uint8
+	// Other is set by a driver that read a route which the fields above do not
+	// describe, such as a multipath route. It is never wanted.
+	Other string
+}
+
+// String returns the canonical form, such as
+// "route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink". The protocol is
+// shown unless it is ours.
+func (r Route) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "route %s", r.Dst)
+	if r.Kind != Unicast {
+		fmt.Fprintf(&b, " %s", r.Kind)
+	}
+	if r.Via.IsValid() {
+		fmt.Fprintf(&b, " via %s", r.Via)
+	}
+	if r.Link != "" {
+		fmt.Fprintf(&b, " dev %s", r.Link)
+	}
+	if r.OnLink {
+		b.WriteString(" onlink")
+	}
+	if r.Scope != ScopeGlobal {
+		fmt.Fprintf(&b, " scope %d", r.Scope)
+	}
+	if r.Metric != 0 {
+		fmt.Fprintf(&b, " metric %d", r.Metric)
+	}
+	if r.Protocol != Protocol {
+		fmt.Fprintf(&b, " proto %d", r.Protocol)
+	}
+	if r.Other != "" {
+		fmt.Fprintf(&b, " other %s", r.Other)
+	}
+	return b.String()
+}
+
+func (r Route) putIn(s *State) { s.AddRoute(r) }
+
+var routeKind = kind{
+	word:  "route",
+	parse: parseRoute,
+	each:  func(s State, do func(Object)) { eachOf(s.Routes, do) },
+}
+
+func parseRoute(f *fields) Object {
+	r := Route{RouteKey: RouteKey{Dst: f.prefix()}, Protocol: Protocol}
+	for len(f.words) > 0 && f.err == nil {
+		switch word := f.next(); word {
+		case string(Blackhole):
+			r.Kind = Blackhole
+		case "via":
+			r.Via = f.addr(f.next())
+		case "dev":
+			r.Link = f.next()
+		case "onlink":
+			r.OnLink = true
+		case "scope":
+			r.Scope = Scope(f.number(8))
+		case "metric":
+			r.Metric = uint32(f.number(32))
+		case "proto":
+			r.Protocol = uint8(f.number(8))
+		case "other":
+			r.Other = f.next()
+		default:
+			f.fail("unexpected %q", word)
+		}
+	}
+	return r
+}

@@ -1,0 +1,37 @@
+package dataplane
+
+import "fmt"
+
+// Sysctl is a kernel setting by its path below /proc/sys, such as
+// "net/ipv6/conf/flannel.1/accept_ra".
+type Sysctl struct {
+	Path  string
+	Value string
+	Link  string // the device that the setting belongs to and that must exist first
+}
+
+// String returns the canonical form, such as
+// "sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1".
+func (c Sysctl) String() string {
+	s := fmt.Sprintf("sysctl %s = %s", c.Path, c.Value)
+	if c.Link != "" {
+		s += " dev " + c.Link
+	}
+	return s
+}
+
+func (c Sysctl) putIn(s *State) { s.AddSysctl(c) }
+
+var sysctlKind = kind{
+	word:  "sysctl",
+	parse: parseSysctl,
+	each:  func(s State, do func(Object)) { eachOf(s.Sysctls, do) },
+}
+
+func parseSysctl(f *fields) Object {
+	c := Sysctl{Path: f.next(), Value: f.after("=")}
+	if len(f.words) > 0 {
+		c.Link = f.after("dev")
+	}
+	return c
+}
