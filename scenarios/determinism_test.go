@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // A seed fixes everything: the same one gives the same run, another gives
@@ -32,5 +33,5 @@ func traceHash(t *testing.T, file string, seed uint64) uint64 {
 	s := simSession(seed)
 	defer finish(t, s)
 	datadriven.RunTestFromString(t, string(text), func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
-	return s.World().(*SimWorld).World.TraceHash()
+	return s.World().(*simworld.World).World.TraceHash()
 }

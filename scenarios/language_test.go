@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestMistakesInAFile(t *testing.T) {
 	tests := []struct{ directive, want string }{
 		{"topology", "error: there is a topology already"},
-		{"fly n1", "error: unknown verb \"fly\"; known are " + strings.Join(sortedKeys(verbs()), ", ")},
+		{"fly n1", "error: unknown verb \"fly\"; known are " + strings.Join(lang.VerbNames(), ", ")},
 		{"start n9", `error: no node "n9"; there are n1 to n2`},
 		{"settle within=soon", "error: within=soon: want a duration such as 30s"},
 		{"settle n1 for=ever", "error: unexpected argument for=ever"},
@@ -23,7 +24,7 @@ func TestMistakesInAFile(t *testing.T) {
 		{"ping n1.pod n2.pod size=65536 df", "error: size=65536: want 29 to 65535"},
 		{"ping n7 n2.pod", `error: no pod "n7": want n1.pod`},
 		{"ping outside n2.pod", `error: no pod "outside": want n1.pod`},
-		{"fault n1 firewall burn", "error: fault firewall burn: want one of " + strings.Join(sortedKeys(upsets()), ", ")},
+		{"fault n1 firewall burn", "error: fault firewall burn: want one of " + strings.Join(lang.FirewallHarmNames(), ", ")},
 		{"fault n1 firewall mark=red", "error: mark=red: want a number of 32 bits"},
 		{"topology firewall=thick", "error: there is a topology already"},
 		{"ping n1.pod n2.pod", "error: n1.pod does not exist: its node has not settled yet"},
@@ -31,7 +32,7 @@ func TestMistakesInAFile(t *testing.T) {
 		{"stream stop n1.pod n2.pod", "error: no stream from n1.pod to n2.pod"},
 		{"stream pause n1.pod n2.pod", "error: stream pause: want start or stop"},
 		{"fault n3 cut", `error: no node "n3"`},
-		{"fault n1 burn", "error: fault burn: want one of " + strings.Join(sortedKeys(breakings()), ", ")},
+		{"fault n1 burn", "error: fault burn: want one of " + strings.Join(lang.FaultNames(), ", ")},
 		{"fault n1 wire loss=2", "error: loss=2: want a number from 0 to 1"},
 		{"fault n1 part n1", "error: a node cannot be parted from itself"},
 		{"fault n1 ops ESRCH", "error: fault ops ESRCH: want ENOBUFS, EBUSY, EEXIST, ENOENT or heal"},
@@ -40,7 +41,7 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault n1 kill", "error: fault kill: want boundary=N, from 1 on"},
 		{"fault n1 request lost", "error: no daemon runs"},
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
-		{"store burn", "error: store burn: want one of clobber, compact, config, delete, expire, firewall, leaderless, lose-data, lossy, put, reserve, slow, start, stop, take, wipe, events, stale"},
+		{"store burn", "error: store burn: want one of clobber, compact, config, delete, events, expire, firewall, leaderless, lose-data, lossy, put, reserve, slow, stale, start, stop, take, wipe"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
 		{"store expire n1", "error: n1 has no record"},
 	}
@@ -90,7 +91,7 @@ func TestRequired(t *testing.T) {
 }
 
 // run performs directives without input and returns what the last one answers.
-func run(t *testing.T, s *Session, directives ...string) (last string) {
+func run(t *testing.T, s *lang.Session, directives ...string) (last string) {
 	t.Helper()
 	for _, d := range directives {
 		datadriven.RunTestFromString(t, d+"\n----\n", func(t *testing.T, d *datadriven.TestData) string {

@@ -10,23 +10,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // reportOn records a session if REPORT asks for it, and returns what writes the
 // page, and the captures beside it.
-func reportOn(t *testing.T, s *Session, scenario string) (finish func()) {
+func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 	t.Helper()
 	page := os.Getenv("REPORT")
 	if page == "" {
 		return func() {}
 	}
-	if os.Getenv("SCENARIO") != scenario || os.Getenv("WORLD") != s.name {
-		page = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(page, ".html"), scenario, s.name)
+	if os.Getenv("SCENARIO") != scenario || os.Getenv("WORLD") != s.WorldName {
+		page = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(page, ".html"), scenario, s.WorldName)
 	}
 	captures := strings.TrimSuffix(page, ".html") + ".pcap"
-	about := report.About{Scenario: scenario, Commit: commit(), Replay: fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.name)}
-	if s.name == "sim" {
+	about := report.About{Scenario: scenario, Commit: commit(), Replay: fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.WorldName)}
+	if s.WorldName == "sim" {
 		about.Replay += " SEED=" + cmp.Or(os.Getenv("SEED"), "1")
 	}
 	s.Record(func(node string) (io.Writer, error) {

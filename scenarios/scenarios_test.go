@@ -16,6 +16,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/scenarios/labworld"
+	"github.com/flanneld/flannel/scenarios/lang"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
@@ -98,28 +101,28 @@ func choose(t *testing.T) choice {
 func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // maker returns a session for a world that is built at the first topology.
-func (c choice) maker(t *testing.T, world string) *Session {
+func (c choice) maker(t *testing.T, world string) *lang.Session {
 	if world == "sim" {
 		return simSession(c.seed)
 	}
-	return NewSession(world, func(top Topology) (World, error) {
+	return lang.NewSession(world, func(top lang.Topology) (lang.World, error) {
 		daemon, err := c.daemon()
 		if err != nil {
 			return nil, err
 		}
-		return NewNetns(top, daemon)
+		return labworld.New(top, daemon)
 	})
 }
 
-func simSession(seed uint64) *Session {
-	return NewSession("sim", func(top Topology) (World, error) { return NewSim(top, seed) })
+func simSession(seed uint64) *lang.Session {
+	return lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, seed) })
 }
 
 // replay runs a file in a session and adds how it went to the results.
-func replay(t *testing.T, s *Session, file string, results *table) {
+func replay(t *testing.T, s *lang.Session, file string, results *table) {
 	started := time.Now()
 	defer func() { results.add(t, s, scenarioName(file), time.Since(started)) }()
-	if s.name == "netns" {
+	if s.WorldName == "netns" {
 		skipWithout(t, file)
 	}
 	defer finish(t, s)
@@ -128,7 +131,7 @@ func replay(t *testing.T, s *Session, file string, results *table) {
 }
 
 // finish ends a session, and shows the logs of one that failed.
-func finish(t *testing.T, s *Session) {
+func finish(t *testing.T, s *lang.Session) {
 	if t.Failed() && s.World() != nil {
 		t.Log("the daemons' logs:\n" + s.World().Logs())
 	}

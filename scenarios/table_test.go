@@ -2,6 +2,8 @@ package scenarios
 
 import (
 	"fmt"
+	"github.com/flanneld/flannel/scenarios/lang"
+	"github.com/flanneld/flannel/scenarios/simworld"
 	"io"
 	"strings"
 	"sync"
@@ -23,7 +25,7 @@ func newTable(out io.Writer) *table { return &table{out: out, started: time.Now(
 
 const rowFormat = "%-32s %-6s %-8s %8s %10s %8s\n"
 
-func (r *table) add(t *testing.T, s *Session, scenario string, wall time.Duration) {
+func (r *table) add(t *testing.T, s *lang.Session, scenario string, wall time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ok+r.failed+r.not == 0 {
@@ -41,7 +43,7 @@ func (r *table) add(t *testing.T, s *Session, scenario string, wall time.Duratio
 		r.ok++
 	}
 	virtual := "-"
-	if w, ok := s.World().(*SimWorld); ok {
+	if w, ok := s.World().(*simworld.World); ok {
 		virtual = w.Elapsed().Round(100 * time.Millisecond).String()
 	}
 	blocks := "-"
@@ -49,7 +51,7 @@ func (r *table) add(t *testing.T, s *Session, scenario string, wall time.Duratio
 		blocks = fmt.Sprintf("%d", n)
 		r.skippedBlocks = append(r.skippedBlocks, s.Skipped...)
 	}
-	fmt.Fprintf(r.out, rowFormat, scenario, s.name, result, wall.Round(10*time.Millisecond), virtual, blocks)
+	fmt.Fprintf(r.out, rowFormat, scenario, s.WorldName, result, wall.Round(10*time.Millisecond), virtual, blocks)
 }
 
 func (r *table) total() {

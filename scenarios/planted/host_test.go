@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/sim"
-	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // body lets a process find its host other than it is, and do other things to
@@ -56,8 +56,8 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 }
 
 // acting makes a defect of a way to treat a host; each process begins anew.
-func acting(begin func() *body) func() scenarios.Wrap {
-	return func() scenarios.Wrap {
+func acting(begin func() *body) func() simworld.Wrap {
+	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			b := begin()
 			b.Driver = p.Driver

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flanneld/flannel/scenarios"
 	"github.com/flanneld/flannel/scenarios/search"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // most is how many seeds a defect may hide from.
@@ -21,7 +21,7 @@ const most = 150
 // defect is a broken variant of the daemon.
 type defect struct {
 	id, what string
-	plant    func() scenarios.Wrap // for one run
+	plant    func() simworld.Wrap // for one run
 	opts     search.Options
 	often    []search.Step // what brings it to light, drawn besides all else
 	last     []search.Step // what ends that

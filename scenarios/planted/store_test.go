@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim"
-	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // eyes lets a process see other snapshots than there are.
@@ -44,8 +44,8 @@ func ownCopies(leases []*lease.Lease) []*lease.Lease {
 }
 
 // seeing makes a defect of a way to see; each process begins anew.
-func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() scenarios.Wrap {
-	return func() scenarios.Wrap {
+func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() simworld.Wrap {
+	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			p.Client = &eyes{Requester: p.Client, see: begin()}
 			return p
@@ -102,8 +102,8 @@ func (m machine) Ready() node.Ready {
 }
 
 // living makes a defect of a way to be a node.
-func living(around func(sim.Machine) sim.Machine) func() scenarios.Wrap {
-	return func() scenarios.Wrap {
+func living(around func(sim.Machine) sim.Machine) func() simworld.Wrap {
+	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			p.Node = around(p.Node)
 			return p
@@ -231,8 +231,8 @@ func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 }
 
 // asking makes a defect of a way to ask, with what it does not see.
-func asking(see func(lease.Snapshot) lease.Snapshot, do func(hands, node.Request, func(node.Requested)) bool) func() scenarios.Wrap {
-	return func() scenarios.Wrap {
+func asking(see func(lease.Snapshot) lease.Snapshot, do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
+	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			p.Client = hands{&eyes{Requester: p.Client, see: see}, p.Client.(*sim.StoreClient), do}
 			return p
@@ -281,7 +281,7 @@ func (d *deaf) View() lease.View {
 	return v
 }
 
-func e10() scenarios.Wrap {
+func e10() simworld.Wrap {
 	return func(_ string, p sim.Parts) sim.Parts {
 		p.Client = &deaf{Requester: p.Client}
 		return p

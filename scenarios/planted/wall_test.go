@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/sim"
-	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // guard lets a process find its packet filter other than it is, and do other
@@ -41,8 +41,8 @@ func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 // guarding makes a defect of a way to treat a packet filter; each process
 // begins anew.
-func guarding(begin func() *guard) func() scenarios.Wrap {
-	return func() scenarios.Wrap {
+func guarding(begin func() *guard) func() simworld.Wrap {
+	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			g := begin()
 			g.Firewall = p.Wall

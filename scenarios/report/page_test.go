@@ -9,8 +9,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // mostBytes is how large a page may be.
@@ -78,7 +79,7 @@ ok src=preserved
 // that goes wrong, as a scenario does.
 func play(t *testing.T, name, text string) report.Recording {
 	t.Helper()
-	s := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) { return scenarios.NewSim(top, 1) })
+	s := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, 1) })
 	s.Record(nil)
 	failed := false
 	datadriven.RunTestFromString(t, text, func(_ *testing.T, d *datadriven.TestData) string {
@@ -156,7 +157,7 @@ func TestSummaryOfARunThatPassed(t *testing.T) {
 func TestWitnessLeavesNoTrace(t *testing.T) {
 	run := func(record bool) string {
 		var hash string
-		s := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) { return scenarios.NewSim(top, 1) })
+		s := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, 1) })
 		if record {
 			s.Record(nil)
 		}

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/scenarios"
+	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // Result is what a run came to.
@@ -23,7 +24,7 @@ type Result struct {
 
 // Run replays a plan in the simulator, with all invariants watched; the daemons
 // have the defects that somebody plants.
-func Run(p Plan, defects ...scenarios.Wrap) Result {
+func Run(p Plan, defects ...simworld.Wrap) Result {
 	r, _ := run(p, false, defects)
 	return r
 }
@@ -34,12 +35,12 @@ func Record(p Plan, about report.About) report.Recording {
 	return session.Recording(about, r.Failed)
 }
 
-func run(p Plan, record bool, defects []scenarios.Wrap) (Result, *scenarios.Session) {
+func run(p Plan, record bool, defects []simworld.Wrap) (Result, *lang.Session) {
 	r := Result{Plan: p, Faults: map[string]int{}}
-	var world *scenarios.SimWorld
-	session := scenarios.NewSession("sim", func(top scenarios.Topology) (scenarios.World, error) {
+	var world *simworld.World
+	session := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) {
 		var err error
-		world, err = scenarios.NewSim(top, p.Seed, defects...)
+		world, err = simworld.New(top, p.Seed, defects...)
 		return world, err
 	})
 	if record {
@@ -67,7 +68,7 @@ func run(p Plan, record bool, defects []scenarios.Wrap) (Result, *scenarios.Sess
 }
 
 // perform does one step and returns what is wrong afterwards.
-func perform(session *scenarios.Session, world *scenarios.SimWorld, step Step) string {
+func perform(session *lang.Session, world *simworld.World, step Step) string {
 	if step.After > 0 {
 		if bad := perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {
 			return bad

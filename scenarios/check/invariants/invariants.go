@@ -1,0 +1,171 @@
+package invariants
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// invariants watch a simulated world. What must hold after every event is
+// checked where it can break: as a record is written, an op applied, a plan
+// made, a subnet taken to be held. Only what ends by the passing of time alone
+// is looked at after every event. A violation ends the world.
+type Invariants struct {
+	about    Options
+	began    time.Time
+	nodes    map[string]*Node
+	order    []string // names of nodes, in the order in which they were made
+	records  map[string]*history
+	config   config.Network
+	bad      bool             // the config in the store cannot be used
+	links    map[string]bool  // every device that a config has ever named
+	networks []netip.Prefix   // every network that a config has ever named
+	overlaps map[pair]overlap // that are going on, and may be excused
+	changes  int              // of records and config
+	podCIDRs map[string]bool  // "NAME CIDRS" that a node object ever had
+}
+
+// pair is two nodes, the one with the lesser name first.
+type pair [2]string
+
+// invariantOptions name the world to watch, and what its daemons are told.
+type Options struct {
+	World      *sim.World
+	Store      *sim.Store
+	Config     string // the network config of daemons on node objects of Kubernetes, "" with an etcd
+	ExitOnLoss bool
+	Masquerade bool
+}
+
+// watch begins to watch. Call it before the first write to the store.
+func Watch(o Options) *Invariants {
+	i := &Invariants{
+		about: o, began: o.World.Now(), nodes: map[string]*Node{}, records: map[string]*history{}, bad: true,
+		links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
+	}
+	o.Store.OnWrite(i.wrote)
+	o.World.Always("overlap", i.checkOverlaps)
+	if o.Config != "" {
+		i.takeConfig(o.Config)
+		o.Store.OnNodeWrite(i.wroteNode)
+	}
+	return i
+}
+
+// broken ends the world.
+func (i *Invariants) broken(name, format string, args ...any) {
+	i.about.World.Fail(fmt.Errorf("invariant %q: %s", name, fmt.Sprintf(format, args...)))
+}
+
+// history is what became of a record.
+type history struct {
+	writer string     // the node that wrote it last; "" for somebody else
+	addr   netip.Addr // its owner's
+	flawed bool       // nobody can read it
+}
+
+// owner is the public address by which a record's owner is known (interop 3.2).
+func owner(a lease.Attrs) netip.Addr {
+	if a.PublicIP.IsValid() {
+		return a.PublicIP
+	}
+	return a.PublicIPv6
+}
+
+// wrote follows a change of the store.
+func (i *Invariants) wrote(w sim.StoreWrite) {
+	i.changes++
+	if w.Key == "config" {
+		i.wroteConfig(w)
+		return
+	}
+	h := i.records[w.Key]
+	if h == nil {
+		h = &history{}
+		i.records[w.Key] = h
+	}
+	if w.Client != "" {
+		i.checkWrite(w, h)
+	}
+	i.excuse(w)
+	i.rob(w, h)
+	h.flawed = w.New != nil && w.New.Flaw != ""
+	if w.New == nil || w.New.Flaw != "" {
+		return // whose it was, it still is, as far as anybody can tell
+	}
+	if addr := owner(w.New.Lease.Attrs); w.Client != "" || addr != h.addr {
+		*h = history{writer: w.Client, addr: addr}
+	}
+}
+
+// checkWrite says what a node may do to a record.
+func (i *Invariants) checkWrite(w sim.StoreWrite, h *history) {
+	if w.Old == nil {
+		return
+	}
+	same := w.New != nil && owner(w.New.Lease.Attrs) == h.addr || w.New == nil && i.hasAddress(w.Client, h.addr)
+	if w.Client != h.writer && !same && !i.nodes[w.Client].Twinned {
+		what := "overwrites"
+		if w.New == nil {
+			what = "deletes"
+		}
+		i.broken("own-records-only", "%s %s subnets/%s, which belongs to %s (%s)", w.Client, what, w.Key, h.addr, w.Old.Value)
+	}
+	if w.New != nil && w.Old.Flaw == "" && !w.Old.Expiring && w.New.Expiring {
+		i.broken("reservations-stay", "%s gives the reservation subnets/%s a TTL", w.Client, w.Key)
+	}
+}
+
+func (i *Invariants) hasAddress(name string, a netip.Addr) bool {
+	n := i.nodes[name]
+	return n != nil && slices.Contains(n.addresses(), a)
+}
+
+func (i *Invariants) wroteConfig(w sim.StoreWrite) {
+	i.bad = true
+	if w.New != nil {
+		i.takeConfig(w.New.Value)
+	}
+}
+
+// takeConfig follows the config that is in force, if it can be.
+func (i *Invariants) takeConfig(text string) {
+	network, err := config.Parse([]byte(text))
+	if err != nil {
+		return
+	}
+	b, err := all.New(network)
+	if err != nil {
+		return
+	}
+	i.config, i.bad = network, false
+	for _, l := range b.Extent().Links {
+		i.links[l] = true
+	}
+	for _, f := range cidr.Families {
+		if p := network.Of(f).Network; p.IsValid() {
+			i.networks = append(i.networks, p)
+		}
+	}
+	for _, n := range i.nodes {
+		if n.last.IsValid() && alloc.Compatible(network, n.last) != nil {
+			n.excused = true
+		}
+	}
+}
+
+// inNetworks reports whether an address range is the overlay's.
+func (i *Invariants) inNetworks(p netip.Prefix) bool {
+	return slices.ContainsFunc(i.networks, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+}
+
+// elapsed is the time since the world began.
+func (i *Invariants) elapsed() time.Duration { return i.about.World.Now().Sub(i.began) }

@@ -1,0 +1,31 @@
+package invariants
+
+import (
+	"strings"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// wroteNode follows a change of a node object: a daemon writes its own and no
+// other, and in it no more than annotations.
+func (i *Invariants) wroteNode(w sim.NodeWrite) {
+	i.changes++
+	if w.New != nil {
+		i.podCIDRs[w.Name+" "+w.New.PodCIDRs] = true
+	}
+	switch {
+	case w.Client == "":
+	case w.Name != w.Client:
+		i.broken("own-records-only", "%s writes to the node object of %s", w.Client, w.Name)
+	case w.Old == nil || w.New == nil || w.Old.PodCIDRs != w.New.PodCIDRs || w.Old.UID != w.New.UID:
+		i.broken("own-records-only", "%s changes more of its node object than annotations", w.Client)
+	}
+}
+
+// checkAssigned holds a node to the subnets that it was assigned.
+func (i *Invariants) checkAssigned(n *Node, key lease.Key) {
+	if i.about.Config != "" && !i.podCIDRs[n.name+" "+sim.NodeCIDRs(key)] {
+		i.broken("subnet-assigned", "%s takes %s, which never was its pod CIDR", n.name, strings.ReplaceAll(key.String(), "&", " and "))
+	}
+}

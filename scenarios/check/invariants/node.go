@@ -1,0 +1,191 @@
+package invariants
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim"
+)
+
+// watched is what the invariants know of a node.
+type Node struct {
+	*sim.Host
+	// Daemon is the node's own. It is set as soon as it is made.
+	Daemon *sim.Daemon
+	// Twinned is set once another daemon or host has gone by this node's name,
+	// so that a record does not tell which of the two holds a subnet.
+	Twinned bool
+
+	name   string
+	all    *Invariants
+	client sim.Requester // of the last process, as it is under any defect
+
+	key      lease.Key // what it holds, as of its last turn
+	holds    bool
+	last     lease.Key  // what it held last, over all restarts
+	lastAddr netip.Addr // and under which address
+	excused  bool       // it may come to hold something else
+
+	robbed  map[string]int64 // the revisions at which records went that it wrote or held, by name
+	mislaid []lease.Key      // held, until a stale read hid the record
+
+	connected map[dataplane.RouteKey]bool // the kernel's own routes, as of the last look
+
+	minute  time.Duration // when the present minute began
+	count   counts        // since then
+	changes int           // of the store, before the minute
+}
+
+// live: a process that stands still can neither know nor do anything.
+func (n *Node) live() bool { return n.holds && n.Daemon.Running() && !n.Daemon.Halted() }
+
+func (n *Node) facts() driver.Facts {
+	facts, err := n.Driver().Facts(context.Background())
+	if err != nil {
+		panic(fmt.Sprintf("a simulated host has facts: %v", err))
+	}
+	return facts
+}
+
+func (n *Node) addresses() []netip.Addr {
+	var addrs []netip.Addr
+	for _, l := range n.facts().Links {
+		for _, a := range l.Addrs {
+			addrs = append(addrs, a.Prefix.Addr())
+		}
+	}
+	return addrs
+}
+
+// addNode adds a node.
+func (i *Invariants) AddNode(h *sim.Host) *Node {
+	n := &Node{Host: h, name: h.Name(), all: i, robbed: map[string]int64{}}
+	i.nodes[n.name] = n
+	i.order = append(i.order, n.name)
+	return n
+}
+
+// Wrap returns what to wrap every process of the node in: host and store are
+// watched as they are, the node as the defect that plant puts between lets it
+// appear.
+func (n *Node) Wrap(plant func(sim.Parts) sim.Parts) func(sim.Parts) sim.Parts {
+	return func(p sim.Parts) sim.Parts {
+		n.client = p.Client
+		n.all.believes(n, lease.Key{}, false)
+		p.Driver = watchedDriver{p.Driver, n}
+		p.Wall = watchedWall{p.Wall, n}
+		p = plant(p)
+		p.Node = watchedMachine{p.Node, n}
+		return p
+	}
+}
+
+// announced is the subnet that the node's subnet file names.
+func (n *Node) announced() lease.Key {
+	text, _ := n.Daemon.File(node.SubnetFile)
+	return subnetfile.Previous(text)
+}
+
+// watchedMachine follows the turns of a process.
+type watchedMachine struct {
+	sim.Machine
+	n *Node
+}
+
+// Step follows what the node believes.
+func (m watchedMachine) Step(now time.Time, in node.Input) {
+	m.Machine.Step(now, in)
+	key, holds := m.Holding()
+	m.n.all.believes(m.n, key, holds)
+	m.n.tally(counts{turns: 1})
+}
+
+// Ready follows what the node is about to do.
+func (m watchedMachine) Ready() node.Ready {
+	r := m.Machine.Ready()
+	n := m.n
+	n.all.checkPlan(n, r.Plan)
+	c := counts{ops: len(r.Plan) + len(r.Chains), lines: len(r.Events)}
+	if r.Request != nil {
+		c.requests = 1
+	}
+	n.tally(c)
+	if r.Exit != nil {
+		n.all.exited(n, *r.Exit)
+	}
+	return r
+}
+
+// counts are what a daemon that is beside itself does too often.
+type counts struct{ turns, ops, requests, lines int }
+
+// tally counts, and bounds what a node does in a minute. A busy minute has a
+// reason: records that change, each of which may cost every node a look and a
+// few ops, or a fault. The bound is several times what a thousand seeds need.
+func (n *Node) tally(c counts) {
+	i := n.all
+	if now := i.elapsed(); now-n.minute >= time.Minute {
+		n.minute, n.count, n.changes = now, counts{}, i.changes
+	}
+	n.count.turns += c.turns
+	n.count.ops += c.ops
+	n.count.requests += c.requests
+	n.count.lines += c.lines
+	news := i.changes - n.changes
+	for _, b := range []struct {
+		what      string
+		did, most int
+	}{
+		{"turns", n.count.turns, 3000 + 50*news},
+		{"changes of the host", n.count.ops, 2000 + 50*news + 50*len(i.records)},
+		{"requests to the store", n.count.requests, 300 + 10*news},
+		{"lines of its log", n.count.lines, 1000 + 20*news},
+	} {
+		if b.did > b.most {
+			i.broken("no-hot-loop", "%s needs %d %s within %s; %d would be plenty", n.name, b.did, b.what, i.elapsed()-n.minute, b.most)
+		}
+	}
+}
+
+// watchedDriver follows what is done to a host.
+type watchedDriver struct {
+	driver.Driver
+	n *Node
+}
+
+// Observe notes what the node can know: a bridge may come up between its look
+// and what it does then.
+func (d watchedDriver) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+	s, err := d.Driver.Observe(ctx, e)
+	if err == nil && (e.Known == 0 || s.Generation != e.Known) {
+		d.n.connected = map[dataplane.RouteKey]bool{}
+		for k, r := range s.Routes {
+			d.n.connected[k] = r.Protocol == dataplane.ProtocolKernel
+		}
+	}
+	return s, err
+}
+
+// Apply looks at each object as it is just before and after.
+func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, 0, len(ops))
+	for _, op := range ops {
+		var before dataplane.Route
+		if r, ok := op.Object.(dataplane.Route); ok {
+			before, _ = d.n.Route(r.RouteKey)
+		}
+		err := d.Driver.Apply(ctx, []dataplane.Op{op})[0]
+		if err == nil {
+			d.n.all.checkOp(d.n, op, before)
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}

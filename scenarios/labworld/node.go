@@ -1,0 +1,208 @@
+package labworld
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// netnsNode is a host of the lab with its daemon.
+type netnsNode struct {
+	*harness.Host
+	node   *harness.Node
+	world  *World
+	subnet string // the subnet file that the pod was made from
+}
+
+func (n *netnsNode) Start(flags []string) error { return n.node.Start(flags...) }
+
+func (n *netnsNode) Stop() error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.Stop(ctx)
+}
+
+func (n *netnsNode) Kill() error   { return n.node.Kill() }
+func (n *netnsNode) Pause() error  { return n.node.Pause() }
+func (n *netnsNode) Running() bool { return n.node.Running() }
+func (n *netnsNode) Log() string   { return n.node.Log() }
+
+// Resume does nothing to a daemon that does not run.
+func (n *netnsNode) Resume() error {
+	if !n.node.Running() {
+		return nil
+	}
+	return n.node.Resume()
+}
+
+func (n *netnsNode) Exited() (int, bool) {
+	s := n.node.ExitStatus()
+	if s == nil || !s.Exited() {
+		return 0, false
+	}
+	return s.ExitCode(), true
+}
+
+// Status asks the daemon as an operator would.
+func (n *netnsNode) Status() (lang.Status, error) {
+	if !n.node.Running() {
+		return lang.Status{}, lang.ErrNoDaemon
+	}
+	ctx, cancel := bounded(statusBound)
+	defer cancel()
+	code, body, err := n.node.Get(ctx, "/status")
+	if err != nil {
+		return lang.Status{}, err
+	}
+	if code != http.StatusOK {
+		return lang.Status{}, fmt.Errorf("node %s: /status: %d %s", n.Name, code, body)
+	}
+	var s lang.Status
+	if err := json.Unmarshal([]byte(body), &s); err != nil {
+		return lang.Status{}, fmt.Errorf("node %s: /status: %w", n.Name, err)
+	}
+	return s, nil
+}
+
+// SubnetFile is empty while there is none.
+func (n *netnsNode) SubnetFile() string {
+	text, err := os.ReadFile(n.node.SubnetFile())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (n *netnsNode) SyncPods() error {
+	text := n.SubnetFile()
+	if text == n.subnet && len(n.node.Pods) > 0 {
+		return nil
+	}
+	n.world.pods.Lock()
+	defer n.world.pods.Unlock()
+	n.subnet = text
+	if len(n.node.Pods) > 0 {
+		return n.node.SyncPods()
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	_, err := n.node.AddPod(ctx)
+	return err
+}
+
+func (n *netnsNode) UplinkDown() error         { return n.node.UplinkDown() }
+func (n *netnsNode) UplinkMTU(mtu int) error   { return n.node.SetUnderlayMTU(mtu) }
+func (n *netnsNode) LinkDelete(d string) error { return n.DeleteLink(d) }
+func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
+func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
+func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
+
+func (n *netnsNode) UplinkUp() error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.UplinkUp(ctx)
+}
+
+func (n *netnsNode) Carrier(on bool) error {
+	if !on {
+		return n.node.PullCable()
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.PlugCable(ctx)
+}
+
+// file is the path of one of the daemon's files.
+func (n *netnsNode) file(f node.File) string {
+	if f == node.StateFile {
+		return n.node.StateFile()
+	}
+	return n.node.SubnetFile()
+}
+
+func (n *netnsNode) File(f node.File) ([]byte, error) {
+	data, err := os.ReadFile(n.file(f))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func (n *netnsNode) SetFile(f node.File, data []byte) error {
+	if data != nil {
+		return os.WriteFile(n.file(f), data, 0o600)
+	}
+	if err := os.Remove(n.file(f)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ReuseIndex makes the stranger's device a bridge, which every kernel has.
+func (n *netnsNode) ReuseIndex(dev, stranger string) error {
+	l, err := n.Netlink().LinkByName(dev)
+	if err != nil {
+		return fmt.Errorf("node %s: link %s: %w", n.Name, dev, err)
+	}
+	if err := n.LinkDelete(dev); err != nil {
+		return err
+	}
+	o := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: stranger, Index: l.Attrs().Index}}
+	if err := n.Netlink().LinkAdd(o); err != nil {
+		return fmt.Errorf("node %s: give index %d to %s: %w", n.Name, o.Index, stranger, err)
+	}
+	return nil
+}
+
+func (n *netnsNode) UplinkAddress(ip netip.Addr) error {
+	return n.node.SetUplinkAddr(netip.PrefixFrom(ip, n.node.Underlay(cidr.FamilyOf(ip)).Bits()))
+}
+
+func (n *netnsNode) Isolate(on bool) error {
+	if on {
+		return n.node.Isolate()
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.Rejoin(ctx)
+}
+
+func (n *netnsNode) Cut(on bool) error {
+	if on {
+		return n.world.Lab.Store.CutFrom(n.node)
+	}
+	return n.world.Lab.Store.RestoreTo(n.node)
+}
+
+// SetSysctl takes the path below /proc/sys, the lab that below /proc/sys/net.
+func (n *netnsNode) SetSysctl(path, value string) error {
+	return n.Sysctl(strings.TrimPrefix(path, "net/"), value)
+}
+
+func (n *netnsNode) Add(o dataplane.Object) error { return n.apply(dataplane.Create, o) }
+
+func (n *netnsNode) Remove(o dataplane.Object) error { return n.apply(dataplane.Delete, o) }
+
+func (n *netnsNode) apply(v dataplane.Verb, o dataplane.Object) error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.Apply(ctx, dataplane.Op{Verb: v, Object: o})
+}
+
+func (n *netnsNode) State(extent dataplane.Extent) (dataplane.State, error) {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.Host.State(ctx, extent)
+}

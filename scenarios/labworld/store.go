@@ -1,0 +1,116 @@
+package labworld
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// netnsStore is the etcd of a lab.
+type netnsStore struct {
+	*harness.Store
+	stopped bool
+	// leaderless is one that runs, but serves as little as one that is stopped.
+	leaderless bool
+	last       []lang.Record // what it held when it was stopped
+}
+
+var errStopped = errors.New("the store is stopped")
+
+// do performs one command on a store that runs.
+func (s *netnsStore) do(command func(context.Context) error) error {
+	if s.stopped {
+		return errStopped
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return command(ctx)
+}
+
+// key is the whole key of a name below the prefix.
+func key(name string) string { return path.Join(harness.Prefix, name) }
+
+func (s *netnsStore) Stop() error {
+	return s.do(func(ctx context.Context) (err error) {
+		if s.last, err = s.Records(); err != nil {
+			return err
+		}
+		s.stopped = true
+		return s.Store.Stop(ctx)
+	})
+}
+
+func (s *netnsStore) Start() error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	if err := s.Store.Start(ctx); err != nil {
+		return err
+	}
+	s.stopped = false
+	return nil
+}
+
+// Wipe removes all subnets, reservations included, in one revision.
+func (s *netnsStore) Wipe() error {
+	return s.do(func(ctx context.Context) error {
+		_, err := s.Client().Delete(ctx, key("subnets")+"/", clientv3.WithPrefix())
+		return err
+	})
+}
+
+func (s *netnsStore) Compact() error { return s.do(s.Store.Compact) }
+
+func (s *netnsStore) Put(name, value string) error {
+	return s.do(func(ctx context.Context) error { return s.PutRaw(ctx, key(name), value) })
+}
+
+// Delete removes a name, if it exists.
+func (s *netnsStore) Delete(name string) error {
+	return s.do(func(ctx context.Context) error {
+		_, err := s.Client().Delete(ctx, key(name))
+		return err
+	})
+}
+
+func (s *netnsStore) Expire(name string) error {
+	return s.do(func(ctx context.Context) error { return s.RevokeLease(ctx, key(name)) })
+}
+
+func (s *netnsStore) Reserve(name string) error {
+	return s.do(func(ctx context.Context) error {
+		records, err := s.ListLeases(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(records, func(r harness.Record) bool { return r.Key == key(name) })
+		if i < 0 {
+			return errors.New("reserve " + name + ": not found")
+		}
+		return s.PutRaw(ctx, key(name), records[i].Value)
+	})
+}
+
+// Records is what the store holds, or held when it was stopped: nothing
+// changes meanwhile.
+func (s *netnsStore) Records() ([]lang.Record, error) {
+	if s.stopped {
+		return s.last, nil
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	list, err := s.ListLeases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]lang.Record, len(list))
+	for i, r := range list {
+		records[i] = lang.Record{Name: path.Base(r.Key), Value: r.Value, Reserved: r.Lease == 0, Created: r.CreateRev, Modified: r.ModRevision}
+	}
+	return records, nil
+}

@@ -1,0 +1,230 @@
+package labworld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// World is a topology in network namespaces, with real daemons.
+type World struct {
+	Lab *harness.Lab
+
+	top     lang.Topology
+	nodes   map[string]*netnsNode
+	storage *netnsStore
+	family  cidr.Family // of streams
+
+	// Streams read the list of pods from goroutines of their own.
+	pods sync.RWMutex
+}
+
+var _ lang.World = (*World)(nil)
+
+const (
+	// stepBound is how long one command may take: reached only if it hangs.
+	stepBound = 30 * time.Second
+	// statusBound is how long a daemon may take to say how it is. One that is
+	// paused never does.
+	statusBound = 2 * time.Second
+	// echoBound is how long to wait for a reply before a packet counts as lost:
+	// longer than a packet may wait for a neighbour, who is asked once a second.
+	echoBound = 3 * time.Second
+	// lookEvery is how often a condition is looked at that nothing announces.
+	lookEvery = 20 * time.Millisecond
+)
+
+// bounded is the context of one command.
+func bounded(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// New builds a topology in network namespaces. The program must have
+// begun with [harness.Main] or [harness.Reexec].
+func New(top lang.Topology, daemon string) (*World, error) {
+	if top.Kube {
+		return nil, errors.New("topology store=kube: world netns has no NodeObjects")
+	}
+	ctx, cancel := bounded(4 * stepBound)
+	defer cancel()
+	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.HasIPv6(), MTU: top.MTU,
+		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL, StoreUsers: top.Users, StoreProxy: top.Proxy}
+	o.DaemonArgs = firewallArgs(top)
+	o.Outside = top.Firewalled()
+	if top.ExitOnLoss {
+		o.DaemonArgs = append(o.DaemonArgs, "--on-lease-lost=exit")
+	}
+	lab, err := harness.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}, family: top.Families[0]}
+	for _, n := range lab.Nodes {
+		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
+	}
+	return w, nil
+}
+
+// Name implements [World].
+func (w *World) Name() string { return "netns" }
+
+// Close implements [World].
+func (w *World) Close() error { return w.Lab.Close() }
+
+// Until implements [World]: it looks again and again.
+func (w *World) Until(within time.Duration, cond func() error) error {
+	ctx, cancel := bounded(within)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := cond()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Node implements [World].
+func (w *World) Node(name string) (lang.Node, error) {
+	n, ok := w.nodes[name]
+	if !ok {
+		return nil, fmt.Errorf("no node %q", name)
+	}
+	return n, nil
+}
+
+// Store implements [World].
+func (w *World) Store() lang.Store { return w.storage }
+
+// Logs implements [World].
+func (w *World) Logs() string {
+	var all strings.Builder
+	for _, n := range w.Lab.Nodes {
+		fmt.Fprintf(&all, "%s:\n%s\n", n.Name, n.LogTail(lang.LogTail))
+	}
+	return all.String()
+}
+
+// pod finds "n1.pod".
+func (w *World) pod(name string) (*harness.Pod, error) {
+	n, ok := w.nodes[strings.TrimSuffix(name, ".pod")]
+	if !ok || !strings.HasSuffix(name, ".pod") {
+		return nil, fmt.Errorf("no pod %q: want n1.pod", name)
+	}
+	if len(n.node.Pods) == 0 {
+		return nil, fmt.Errorf("%s does not exist: its node has not settled yet", name)
+	}
+	return n.node.Pods[0], nil
+}
+
+func (w *World) podPair(from, to string, f cidr.Family) (a, b *harness.Pod, err error) {
+	if a, err = w.pod(from); err != nil {
+		return nil, nil, err
+	}
+	if b, err = w.pod(to); err != nil {
+		return nil, nil, err
+	}
+	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
+		return nil, nil, fmt.Errorf("%s or %s has no %s address", from, to, f)
+	}
+	return a, b, nil
+}
+
+// Ping implements [World].
+func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, error) {
+	w.pods.RLock()
+	defer w.pods.RUnlock()
+	a, b, err := w.places(from, to, o.Family)
+	if err != nil {
+		return lang.PingResult{}, err
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	result, err := a.host.Ping(ctx, b.addr, harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, TTL: o.TTL, Timeout: echoBound, Follow: o.Follow})
+	r := lang.PingResult{OK: err == nil, Source: result.Source, WantSource: a.addr,
+		Expired: errors.Is(err, harness.ErrExpired), TooBig: errors.Is(err, harness.ErrTooBig)}
+	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable, harness.ErrExpired} {
+		if errors.Is(err, lost) {
+			r.Drop, err = lost.Error(), nil
+		}
+	}
+	if o.Follow {
+		r.Way = wayOf(b.host.Name, result.Way, result.Loss)
+	}
+	if loss := result.Loss; loss != nil {
+		r.Where, r.Drop, r.Detail = loss.Host, loss.Reason, loss.Detail
+	}
+	return r, err
+}
+
+// Transfer implements [Streamer].
+func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
+	a, b, err := w.podPair(from, to, f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	r, err := a.Transfer(ctx, b, f, bytes)
+	if err == nil && r.Source != a.Addr(f) {
+		err = fmt.Errorf("%s was seen as %s", a.Addr(f), r.Source)
+	}
+	return err
+}
+
+// Stream implements [Streamer].
+func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
+	if _, _, err := w.places(from, to, w.family); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan streamed, 1)
+	go func() { done <- w.stream(ctx, from, to, every) }()
+	return func() (sent, lost int, err error) {
+		stop()
+		r := <-done
+		return r.sent, r.lost, r.err
+	}, nil
+}
+
+// streamed is how a stream went.
+type streamed struct {
+	sent, lost int
+	err        error
+}
+
+// stream pings until told to stop. While a reply is outstanding it sends
+// nothing: one loss is as good as many.
+func (w *World) stream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for ; ; s.sent++ {
+		r, err := w.Ping(from, to, lang.PingOptions{Family: w.family})
+		if err != nil {
+			s.err = err
+			return s
+		}
+		if !r.OK {
+			s.lost++
+		}
+		select {
+		case <-ctx.Done():
+			s.sent++
+			return s
+		case <-tick.C:
+		}
+	}
+}

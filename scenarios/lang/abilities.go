@@ -1,0 +1,295 @@
+package lang
+
+import (
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// Interfaces of a world.
+
+// OutsideRouter lets the outside host, and every user of the router, reach the
+// overlay through a node; "" takes that route back.
+type OutsideRouter interface {
+	Outward(node string) error
+}
+
+// Streamer carries more than one packet.
+type Streamer interface {
+	// Transfer moves that many bytes from pod to pod and checks them.
+	Transfer(from, to string, f cidr.Family, bytes int64) error
+	// Stream pings at an interval until stopped; stop returns the counts.
+	Stream(from, to string, every time.Duration) (stop func() (sent, lost int, err error), err error)
+}
+
+// SegmentDisturber sets what a segment, counted from 0, does to packets.
+type SegmentDisturber interface {
+	DisturbSegment(segment int, d Disturbance) error
+}
+
+// SegmentDelayer sets how a segment, counted from 0, changes the order of
+// packets.
+type SegmentDelayer interface {
+	DelaySegment(segment int, d Delay) error
+}
+
+// PacketCapturer writes the traffic of each node's uplink to a pcap file that
+// create opens.
+type PacketCapturer interface {
+	Capture(create func(node string) (io.Writer, error)) error
+}
+
+// VirtualClock is the clock of a world whose time is not ours.
+type VirtualClock interface {
+	Elapsed() time.Duration // since the world began
+}
+
+// NodeObjects are the Kubernetes nodes of a world with topology store=kube.
+type NodeObjects interface {
+	// RegisterNode registers a kubelet, with the pod CIDR assigned to it.
+	RegisterNode(name string) error
+	// RegisterWithoutPodCIDR registers a kubelet that has no pod CIDR yet.
+	RegisterWithoutPodCIDR(name string) error
+	// MovePodCIDR assigns an unused pod CIDR, from the next registration on.
+	MovePodCIDR(name string)
+	DeleteNode(name string) error
+	AnnotateNode(name string, change func(*nodelease.Node)) error
+	NodeObject(name string) (n nodelease.Node, exists bool)
+}
+
+// Interfaces of a node.
+
+// Process is the process of a daemon, as signals and accidents treat it.
+type Process interface {
+	Pause() error
+	Resume() error
+	// Exited returns the status with which the last daemon ended by itself, or false.
+	Exited() (status int, ok bool)
+	// KillAt kills the daemon in the middle of its work: at that effect on
+	// host, files or store, counted from now. 0 calls it off.
+	KillAt(effect int) error
+	// Second starts a second daemon on the host, or ends it.
+	Second(on bool) error
+}
+
+// Sleeper is a machine that can sleep, and whose clock can be wrong.
+type Sleeper interface {
+	// Suspend halts the machine with its clock for that long.
+	Suspend(length time.Duration)
+	// SetClock sets the error of the clock that daemons started later read.
+	SetClock(offset time.Duration)
+}
+
+// PodHost makes the node's bridge and pod follow the subnet file.
+type PodHost interface {
+	SyncPods() error
+}
+
+// LeaseHolder knows which subnet the node uses.
+type LeaseHolder interface {
+	Holds() lease.Key
+}
+
+// FileEditor changes the daemon's files behind its back; nil is no file.
+type FileEditor interface {
+	File(node.File) ([]byte, error)
+	SetFile(node.File, []byte) error
+	// FullDisk makes every write to the file fail.
+	FullDisk(f node.File, on bool) error
+}
+
+// WriteTearer crashes the machine at the next write to a file, which leaves
+// half of the text.
+type WriteTearer interface {
+	TearWrite(f node.File, on bool)
+}
+
+// Uplink is the node's interface to the underlay.
+type Uplink interface {
+	UplinkDown() error
+	UplinkUp() error
+	UplinkAddress(netip.Addr) error
+	UplinkMTU(int) error
+	// Carrier plugs the cable in, or pulls it.
+	Carrier(on bool) error
+}
+
+// Partitioner cuts connections of a node.
+type Partitioner interface {
+	// Isolate cuts all connections, Cut only those to the store.
+	Isolate(bool) error
+	Cut(bool) error
+	// PartFrom drops packets from another node.
+	PartFrom(other string, on bool) error
+}
+
+// Disturber sets what the uplink does to packets, in both directions.
+type Disturber interface {
+	Disturb(Disturbance) error
+}
+
+// Disturbance is what a wire does to packets. Zero: nothing.
+type Disturbance struct {
+	Loss float64 // probability
+	MTU  int     // larger packets vanish; 0: no bound
+}
+
+// Delayer sets how the uplink changes the order of packets.
+type Delayer interface {
+	Delay(Delay) error
+}
+
+// Delay is how a wire changes the order of packets. Zero: not at all.
+type Delay struct {
+	Reorder, Duplicate float64 // probabilities
+	Latency, Jitter    time.Duration
+}
+
+// LinkEditor changes a host's devices, as an operator would.
+type LinkEditor interface {
+	LinkDelete(dev string) error
+	LinkDown(dev string) error
+	LinkUp(dev string) error
+	SetMAC(dev string, mac dataplane.MAC) error
+	SetMTU(dev string, mtu int) error
+	// ReuseIndex deletes a device and gives its index to a new device.
+	ReuseIndex(dev, other string) error
+}
+
+// TableFlusher empties a host's tables, one device at a time.
+type TableFlusher interface {
+	FlushRoutes(dev string) error
+	FlushNeigh(dev string) error
+	FlushFDB(dev string) error
+	FlushAddrs(dev string) error
+}
+
+// Kernel reads and changes single objects of a host, as an operator would.
+type Kernel interface {
+	State(extent dataplane.Extent) (dataplane.State, error)
+	Add(o dataplane.Object) error
+	Remove(o dataplane.Object) error
+	SetSysctl(path, value string) error
+}
+
+// ProcessState marks a node whose State shows what the daemon's process holds:
+// proxies and their peers, which a kernel knows nothing of.
+type ProcessState interface {
+	ShowsProcess()
+}
+
+// KernelRefuser makes a kernel refuse work, each time with some probability.
+type KernelRefuser interface {
+	RefuseChanges(with Refusal, probability float64)
+	RefuseNextChanges(with Refusal, count int)
+	RefuseLooks(probability float64)
+	LoseHints(probability float64)
+}
+
+// Refusal is an error number of a kernel.
+type Refusal string
+
+// Refusals are those that a kernel may be told to answer with.
+var Refusals = [...]Refusal{"ENOBUFS", "EBUSY", "EEXIST", "ENOENT"}
+
+// PortUser uses UDP ports of the host.
+type PortUser interface {
+	// TakePort binds a port at all addresses for another program; LeavePort ends that.
+	TakePort(port uint16) error
+	LeavePort(port uint16) error
+	SendUDP(to netip.AddrPort, payload []byte) error
+}
+
+// Firewall is a host's packet filter, as an operator or another program changes it.
+type Firewall interface {
+	// Rules returns flannel's chains, and what the host can do.
+	Rules() (driver.FirewallFacts, dataplane.State, error)
+	// ForeignRules returns all rules of other programs, as text to compare.
+	ForeignRules() (string, error)
+	// Harm does one of the kinds of harm that FirewallHarms names. Mark is the
+	// packet mark of the kind "mark".
+	Harm(kind string, mark uint32) error
+}
+
+// FirewallLocker holds the lock of iptables for another program.
+type FirewallLocker interface {
+	LockFirewall(length time.Duration)
+}
+
+// StoreClient is the node's connection to the datastore.
+type StoreClient interface {
+	// Meet sets the fate of the next requests.
+	Meet(f Fate, count int) error
+	// ForgetToken makes the datastore forget the node's token, Deny takes the
+	// node's permission away.
+	ForgetToken() error
+	Deny(on bool) error
+}
+
+// Fate is what becomes of a request to the datastore.
+type Fate string
+
+// The fates of requests.
+const (
+	FateLost       Fate = "lost"       // it is never done
+	FateUnanswered Fate = "unanswered" // it is done, but the node does not learn it
+	FateLate       Fate = "late"       // it is done after the node has given up
+)
+
+// Twin is told when another host or daemon goes by the node's name, so that a
+// record no longer tells which of them holds a subnet.
+type Twin interface {
+	GoByOneName()
+}
+
+// Interfaces of a datastore.
+
+// RecordEditor does to records and history what only a datastore with TTLs has.
+type RecordEditor interface {
+	// Expire ends a record's TTL now.
+	Expire(name string) error
+	// Reserve puts the same value again, without a TTL.
+	Reserve(name string) error
+	// Wipe deletes all records below "subnets/".
+	Wipe() error
+	Compact() error
+}
+
+// FaultyStore is a datastore that loses data, leader or messages.
+type FaultyStore interface {
+	LoseData() error
+	// Leaderless makes the datastore serve no request and end no lease.
+	Leaderless(on bool) error
+	// Slow delays requests and answers by up to that time, with that
+	// probability. Lossy loses some of them. Zero ends it.
+	Slow(probability float64, by time.Duration) error
+	Lossy(requests, answers float64) error
+}
+
+// TimedElection is a datastore that elects a new leader after some time.
+type TimedElection interface {
+	LoseLeader(length time.Duration)
+}
+
+// FaultyStreams is a datastore whose reads and event streams go wrong.
+type FaultyStreams interface {
+	// StaleReads sets how likely a full read misses the last change.
+	StaleReads(probability float64)
+	DisturbEvents(EventFaults)
+	// CalmStreams ends both, and all else that goes wrong by chance.
+	CalmStreams()
+}
+
+// EventFaults are what goes wrong with streams of events, with their
+// probabilities.
+type EventFaults struct {
+	Delay                           time.Duration
+	Lose, Duplicate, Reorder, Break float64
+}

@@ -1,0 +1,51 @@
+package lang
+
+import (
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/scenarios/report"
+)
+
+// watchedWorld is a world without a [Telling]: the witness looks at it during
+// every wait.
+type watchedWorld struct {
+	World
+	rec *Witness
+}
+
+// lookPause is how often at most: a look asks every daemon and kernel.
+const lookPause = 100 * time.Millisecond
+
+// Until implements [World].
+func (w *watchedWorld) Until(within time.Duration, cond func() error) error {
+	return w.World.Until(within, func() error {
+		if now := time.Now(); now.Sub(w.rec.looked) > lookPause {
+			w.rec.look(w.rec.now())
+			w.rec.tellLogs()
+			w.rec.looked = time.Now()
+		}
+		return cond()
+	})
+}
+
+// Ping implements [World]. The packet is followed through all devices.
+func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
+	at := w.rec.now()
+	o.Follow = true
+	r, err := w.World.Ping(from, to, o)
+	if err == nil {
+		w.rec.tellProbe(at, from, to, r)
+	}
+	return r, err
+}
+
+// tellProbe tells what became of a packet between pods, by their names.
+func (r *Witness) tellProbe(at time.Duration, from, to string, p PingResult) {
+	probe := report.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK,
+		Drop: p.Drop, Where: p.Where, Detail: p.Detail}
+	if p.OK && p.Source.IsValid() && p.Source != p.WantSource {
+		probe.Source = p.Source.String()
+	}
+	r.Probe(at, probe, p.Way)
+}

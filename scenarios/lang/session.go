@@ -1,0 +1,195 @@
+package lang
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// Session replays one scenario on one world.
+type Session struct {
+	make      func(Topology) (World, error)
+	WorldName string
+	top       Topology
+	world     World
+	started   map[string]bool
+	noted     map[string]string     // subnets as of the last "remember"
+	moved     map[string]netip.Addr // underlay addresses that were changed
+	mtus      map[string]int        // and underlay MTUs
+	config    string                // the network config in force, if it is a good one
+	streams   map[string]func() (sent, lost int, err error)
+	undo      map[string]func() error // what heals each fault that lasts
+	kept      map[string][]byte       // files as of the last "keep"
+	foreign   map[string]string       // other programs' rules as of the last "foreign-rules n1 remember"
+	doubled   map[string]bool         // nodes that were, or went by the name of, two
+	Skipped   []string                // blocks for another world
+	rec       *Witness                // nil: no report is wanted
+}
+
+// NewSession returns a session that builds its world at the first topology.
+func NewSession(world string, make func(Topology) (World, error)) *Session {
+	return &Session{make: make, WorldName: world, started: map[string]bool{}, noted: map[string]string{}, moved: map[string]netip.Addr{}, mtus: map[string]int{},
+		streams: map[string]func() (int, int, error){}, undo: map[string]func() error{}, kept: map[string][]byte{}, foreign: map[string]string{}, doubled: map[string]bool{}}
+}
+
+// verb performs one directive and returns what it prints.
+type verb func(*Session, *datadriven.TestData) (string, error)
+
+// verbs is the vocabulary.
+func verbs() map[string]verb {
+	return map[string]verb{
+		"topology": (*Session).topology,
+		"start":    (*Session).start,
+		"stop":     daemonVerb(func(_ *Session, n Node) error { return n.Stop() }, true),
+		"kill":     daemonVerb(func(_ *Session, n Node) error { return n.Kill() }, true),
+		"pause":    daemonVerb(pause, true),
+		"resume":   daemonVerb(resume, false),
+		"restart":  (*Session).restart,
+		"settle":   (*Session).settle,
+		"wait":     (*Session).wait,
+		"pass":     (*Session).pass,
+		"ping":     (*Session).ping,
+		"mtu":      (*Session).mtu,
+		"spoof":    (*Session).spoof,
+		"drops":    (*Session).drops,
+		"transfer": (*Session).transfer,
+		"stream":   (*Session).stream,
+		"fault":    (*Session).fault,
+		"heal":     (*Session).heal,
+		"store":    (*Session).store,
+		"leases":   (*Session).leases,
+		"remember": (*Session).remember,
+		"subnet":   (*Session).subnet,
+		"state":    (*Session).state,
+		"log":      (*Session).log,
+
+		"foreign-rules": (*Session).foreignRules,
+	}
+}
+
+// VerbNames lists the vocabulary.
+func VerbNames() []string { return sortedKeys(verbs()) }
+
+// Run performs one directive. Errors become output: a scenario may expect them.
+func (s *Session) Run(d *datadriven.TestData) string {
+	if s.rec != nil {
+		return s.rec.step(d)
+	}
+	return s.run(d)
+}
+
+func (s *Session) run(d *datadriven.TestData) string {
+	if only, ok := onlyFor(d); ok && only != s.WorldName {
+		s.Skipped = append(s.Skipped, fmt.Sprintf("%s: %s is for %s only", d.Pos, d.Cmd, only))
+		return d.Expected
+	}
+	v, known := verbs()[d.Cmd]
+	if !known {
+		return fmt.Sprintf("error: unknown verb %q; known are %s\n", d.Cmd, strings.Join(sortedKeys(verbs()), ", "))
+	}
+	if s.world == nil && d.Cmd != "topology" {
+		return "error: a scenario begins with a topology\n"
+	}
+	out, err := v(s, d)
+	if err != nil && mayFail(d) {
+		return "ok\n"
+	}
+	if err != nil {
+		return fmt.Sprintf("error: %v\n", err)
+	}
+	if out == "" {
+		return "ok\n"
+	}
+	return strings.TrimRight(out, "\n") + "\n"
+}
+
+func onlyFor(d *datadriven.TestData) (world string, ok bool) {
+	for _, a := range d.CmdArgs {
+		if a.Key == "only" && len(a.Vals) == 1 {
+			return a.Vals[0], true
+		}
+	}
+	return "", false
+}
+
+// mayFail reports whether a directive is marked so: a fault drawn at random may
+// find nothing to break.
+func mayFail(d *datadriven.TestData) bool {
+	return slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "may-fail" })
+}
+
+// World is what the session built, nil before the topology.
+func (s *Session) World() World {
+	if w, ok := s.world.(*watchedWorld); ok {
+		return w.World
+	}
+	return s.world
+}
+
+// Close ends streams and the world.
+func (s *Session) Close() error {
+	for _, name := range sortedKeys(s.streams) {
+		if _, _, err := s.streams[name](); err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	if s.world == nil {
+		return nil
+	}
+	return s.world.Close()
+}
+
+func (s *Session) topology(d *datadriven.TestData) (string, error) {
+	if s.world != nil {
+		return "", fmt.Errorf("there is a topology already")
+	}
+	top, err := parseTopology(d)
+	if err != nil {
+		return "", err
+	}
+	s.top, s.config = top, top.Config
+	s.world, err = s.make(top)
+	return "", err
+}
+
+// nodes expands "all" and checks the names.
+func (s *Session) nodes(names []string) ([]string, error) {
+	all := s.top.NodeNames()
+	if len(names) == 0 || len(names) == 1 && names[0] == "all" {
+		return all, nil
+	}
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("no node %q; there are n1 to n%d", n, s.top.Nodes)
+		}
+	}
+	return names, nil
+}
+
+// each does something to the nodes that the words name.
+func (s *Session) each(words []string, do func(name string, n Node) error) error {
+	names, err := s.nodes(words)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		n, err := s.world.Node(name)
+		if err != nil {
+			return err
+		}
+		if err := do(name, n); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// settleBound is how long a world has to come to rest if nothing else is said.
+const settleBound = 30 * time.Second
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,136 @@
+package lang
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// Topology is what a scenario begins with.
+type Topology struct {
+	Nodes      int
+	Segments   int
+	Config     string // the network config, JSON
+	Kube       bool   // leases are on node objects of Kubernetes
+	Families   []cidr.Family
+	MTU        int           // of the underlay, bytes
+	TTL        time.Duration // of leases; 0: the daemon's default
+	ExitOnLoss bool
+	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
+	Blackhole  bool   // --ip-blackhole-route
+	// What the datastore is built with, for faults that need it: users, who have
+	// to say who they are, or a proxy before it, which loses what is said. The
+	// simulator's has both.
+	Users, Proxy bool
+}
+
+// parseTopology reads
+//
+//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
+//
+// whose input, if there is one, is the network config's Backend object.
+func parseTopology(d *datadriven.TestData) (Topology, error) {
+	t := Topology{Nodes: 2, Segments: 1, MTU: 1500, Families: []cidr.Family{cidr.V4}}
+	conf := configText{Network: "10.5.0.0/16"}
+	backend := "vxlan"
+	args := newArgs(d)
+	args.integer("nodes", &t.Nodes)
+	args.integer("segments", &t.Segments)
+	args.integer("mtu", &t.MTU)
+	args.duration("ttl", &t.TTL)
+	args.text("backend", &backend)
+	args.text("network", &conf.Network)
+	args.integer("subnetlen", &conf.SubnetLen)
+	families := "v4"
+	args.text("families", &families)
+	onLoss := "reacquire"
+	args.text("onloss", &onLoss)
+	t.ExitOnLoss = onLoss == "exit"
+	if err := t.parseFirewall(args, &conf); err != nil {
+		return t, err
+	}
+	store := ""
+	if args.text("store", &store) && store != "users" && store != "proxy" && store != "kube" {
+		return t, fmt.Errorf("store=%s: want users, proxy or kube", store)
+	}
+	t.Users, t.Proxy, t.Kube = store == "users", store == "proxy", store == "kube"
+	if err := args.done(); err != nil {
+		return t, err
+	}
+	switch families {
+	case "v4":
+	case "v6":
+		off := false
+		t.Families = []cidr.Family{cidr.V6}
+		conf.EnableIPv4, conf.Network, conf.SubnetLen = &off, "", 0
+		conf.EnableIPv6, conf.IPv6Network = true, "fd00:10:5::/48"
+	case "dual":
+		t.Families = []cidr.Family{cidr.V4, cidr.V6}
+		conf.EnableIPv6, conf.IPv6Network = true, "fd00:10:5::/48"
+	default:
+		return t, fmt.Errorf("families=%s: want v4, v6 or dual", families)
+	}
+	conf.Backend = json.RawMessage(fmt.Sprintf(`{"Type":%q}`, backend))
+	if in := strings.TrimSpace(d.Input); in != "" {
+		conf.Backend = json.RawMessage(in)
+	}
+	text, err := json.Marshal(conf)
+	if err != nil {
+		return t, fmt.Errorf("network config: %w", err)
+	}
+	t.Config = string(text)
+	return t, nil
+}
+
+// configText is a network config as an operator writes it.
+type configText struct {
+	EnableIPv4  *bool  `json:",omitempty"`
+	EnableIPv6  bool   `json:",omitempty"`
+	Network     string `json:",omitempty"`
+	SubnetLen   int    `json:",omitempty"`
+	IPv6Network string `json:",omitempty"`
+
+	EnableNFTables bool `json:",omitempty"`
+
+	Backend json.RawMessage
+}
+
+// nodeNames are n1 to nN.
+func (t Topology) NodeNames() []string {
+	names := make([]string, t.Nodes)
+	for i := range names {
+		names[i] = nodeName(i)
+	}
+	return names
+}
+
+// nodeName is that of the i-th node, from 0.
+func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
+
+// segment is where the i-th node (from 0) stands: nodes fill the segments in order.
+func (t Topology) Segment(i int) int { return i * t.Segments / t.Nodes }
+
+// Host numbers on every segment, as the lab has them; nodes have their own.
+const (
+	RouterHost = 253
+	storeHost  = 254
+)
+
+// underlayAddr is the address of a host on a segment, with the segment's length.
+func UnderlayAddr(f cidr.Family, segment, host int) netip.Prefix {
+	if f == cidr.V4 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(64 + segment), byte(host)}), 24)
+	}
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:%d::%d/64", 64+segment, host))
+}
+
+// hasIPv6 reports whether the underlay has IPv6 beside IPv4.
+func (t Topology) HasIPv6() bool { return slices.Contains(t.Families, cidr.V6) }

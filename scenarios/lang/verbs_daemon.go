@@ -1,0 +1,349 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// start n1 n2|all
+func (s *Session) start(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	words := a.rest()
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	return "", s.each(words, func(name string, n Node) error {
+		s.started[name] = true
+		return n.Start(nil)
+	})
+}
+
+// daemonVerb does one thing to the daemons named. Afterwards settle waits for
+// them unless they are away.
+func daemonVerb(do func(*Session, Node) error, away bool) verb {
+	return func(s *Session, d *datadriven.TestData) (string, error) {
+		a := newArgs(d)
+		words := a.rest()
+		if err := a.done(); err != nil {
+			return "", err
+		}
+		return "", s.each(words, func(name string, n Node) error {
+			s.started[name] = !away
+			return do(s, n)
+		})
+	}
+}
+
+// restart n1|all [kill]
+func (s *Session) restart(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	kill := a.flag("kill")
+	words := a.rest()
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	return "", s.each(words, func(name string, n Node) error {
+		end := n.Stop
+		if kill {
+			end = n.Kill
+		}
+		if err := end(); err != nil {
+			return err
+		}
+		s.started[name] = true
+		return n.Start(nil)
+	})
+}
+
+// settle [n1 n2] [within=30s]: every started node, or those named, is ready,
+// knows all the others, and its pods are what its subnet file says.
+func (s *Session) settle(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	within := settleBound
+	a.duration("within", &within)
+	names := a.rest()
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	if len(names) == 0 {
+		names = s.running()
+	}
+	if err := s.world.Until(within, func() error { return s.settled(names) }); err != nil {
+		return "", fmt.Errorf("not settled within %s: %w", within, err)
+	}
+	return "", nil
+}
+
+func (s *Session) running() []string {
+	var names []string
+	for _, name := range s.top.NodeNames() {
+		if s.started[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *Session) settled(names []string) error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		if err := s.nodeSettled(name, records); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Session) nodeSettled(name string, records []Record) error {
+	n, err := s.world.Node(name)
+	if err != nil {
+		return err
+	}
+	// A changed subnet file moves the pods, which may be what readiness waits for.
+	file := n.SubnetFile()
+	if file != "" {
+		if err := s.syncPods(n); err != nil {
+			return err
+		}
+	}
+	status, err := n.Status()
+	if err != nil {
+		return err
+	}
+	if !status.Ready {
+		return fmt.Errorf("%s: %s", status.Phase, strings.Join(status.Reasons, "; "))
+	}
+	own, newest, others := false, int64(0), 0
+	for _, r := range records {
+		newest = max(newest, r.Modified)
+		l, ok := r.lease()
+		switch {
+		case !ok:
+		case s.owner(l) == name:
+			own = true
+		default:
+			others++
+		}
+	}
+	if !own {
+		return errors.New("holds no lease")
+	}
+	if s.top.Kube {
+		newest = 0 // what was changed and changed back while nobody looked is no news
+	}
+	if status.Revision < newest || status.Programmed != status.Revision {
+		return fmt.Errorf("is at revision %d, programmed %d, the store at %d", status.Revision, status.Programmed, newest)
+	}
+	if status.Peers != others {
+		return fmt.Errorf("knows %d of %d peers", status.Peers, others)
+	}
+	if n.SubnetFile() != file {
+		return errors.New("has just changed its subnet file")
+	}
+	return s.converged(name, n, records)
+}
+
+// syncPods makes the node's pod follow its subnet file.
+func (s *Session) syncPods(n Node) error {
+	h, err := able[PodHost](s, n)
+	if err != nil {
+		return err
+	}
+	return h.SyncPods()
+}
+
+// lease decodes a record; false if it is not one.
+func (r Record) lease() (lease.Lease, bool) {
+	key, err := lease.ParseKey(r.Name)
+	if err != nil {
+		return lease.Lease{}, false
+	}
+	attrs, err := lease.DecodeAttrs([]byte(r.Value))
+	if err != nil {
+		return lease.Lease{}, false
+	}
+	return lease.Lease{Key: key, Attrs: attrs, CreateRevision: r.Created, ModRevision: r.Modified}, true
+}
+
+// owner names the node whose public address a lease carries, or the address
+// itself if it is nobody's here.
+func (s *Session) owner(l lease.Lease) string {
+	ip := l.Attrs.PublicIP
+	if !ip.IsValid() {
+		ip = l.Attrs.PublicIPv6
+	}
+	for i := range s.top.Nodes {
+		if s.address(i, cidr.FamilyOf(ip)) == ip {
+			return nodeName(i)
+		}
+		if published, ok := s.published(nodeName(i), cidr.FamilyOf(ip)); ok && published == ip {
+			return nodeName(i)
+		}
+	}
+	return ip.String()
+}
+
+// address is the present underlay address of the i-th node.
+func (s *Session) address(i int, f cidr.Family) netip.Addr {
+	if moved, ok := s.moved[nodeName(i)]; ok && f == cidr.FamilyOf(moved) {
+		return moved
+	}
+	return UnderlayAddr(f, s.top.Segment(i), i+1).Addr()
+}
+
+// wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
+// wait n1 exited [status=1]
+// wait n1 mtu=1350: the subnet file says so
+// wait n1 log=lease-lost [count=1]: the daemon has logged that kind as often
+// wait leases=3: the store holds as many records
+func (s *Session) wait(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	w := waiting{count: 1, leases: -1}
+	within := settleBound
+	a.duration("within", &within)
+	a.integer("leases", &w.leases)
+	a.integer("status", &w.status)
+	a.integer("mtu", &w.mtu)
+	a.integer("count", &w.count)
+	a.text("log", &w.log)
+	if w.leases < 0 {
+		w.node = a.word("node")
+		if w.mtu == 0 && w.log == "" {
+			w.what = a.word("condition")
+		}
+	}
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	return "", s.world.Until(within, func() error { return s.holds(w) })
+}
+
+// waiting is a condition to wait for.
+type waiting struct {
+	node, what, log string
+	leases, status  int
+	mtu, count      int
+}
+
+func (s *Session) holds(w waiting) error {
+	if w.leases >= 0 {
+		return s.haveLeases(w.leases)
+	}
+	n, err := s.world.Node(w.node)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.mtu > 0:
+		if !strings.Contains(n.SubnetFile(), fmt.Sprintf("FLANNEL_MTU=%d\n", w.mtu)) {
+			return fmt.Errorf("the subnet file says\n%s", n.SubnetFile())
+		}
+	case w.log != "":
+		if got := logged(n, w.log); got < w.count {
+			return fmt.Errorf("%s logged %d times", w.log, got)
+		}
+	case w.what == "exited":
+		p, err := able[Process](s, n)
+		if err != nil {
+			return err
+		}
+		if got, ok := p.Exited(); !ok || got != w.status {
+			return fmt.Errorf("%s has not exited with status %d (exited: %t, status %d)", w.node, w.status, ok, got)
+		}
+	case w.what == "killed":
+		if n.Running() {
+			return fmt.Errorf("%s runs", w.node)
+		}
+	default:
+		return nodeIs(n, w.what)
+	}
+	return nil
+}
+
+// logged counts the events of a kind in a daemon's log.
+func logged(n Node, kind string) int { return strings.Count(n.Log(), " "+kind+": ") }
+
+func (s *Session) haveLeases(want int) error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	if len(records) != want {
+		return fmt.Errorf("the store holds %d leases", len(records))
+	}
+	return nil
+}
+
+func nodeIs(n Node, what string) error {
+	st, err := n.Status()
+	if err != nil {
+		return err
+	}
+	is, known := map[string]bool{
+		"ready": st.Ready, "not-ready": !st.Ready, "fenced": st.Fenced, "stale": st.Stale, "synced": st.Synced,
+		"quarantined": st.Quarantined > 0, "programmed": st.Programmed > 0 && st.Programmed == st.Revision,
+	}[what]
+	if !known {
+		return fmt.Errorf("unknown condition %q", what)
+	}
+	if !is {
+		return fmt.Errorf("not %s: phase %s, %s", what, st.Phase, strings.Join(st.Reasons, "; "))
+	}
+	return nil
+}
+
+// pass 10s: time goes by. For outages that must last longer than something.
+func (s *Session) pass(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	length, err := time.ParseDuration(a.word("duration"))
+	if err = errors.Join(err, a.done()); err != nil {
+		return "", err
+	}
+	// A condition that never holds: what is waited for is the time itself.
+	_ = s.world.Until(length, func() error { return errors.New("time has not passed yet") })
+	return "", nil
+}
+
+// log n1 kind: how often the daemon logged events of that kind.
+func (s *Session) log(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	name, kind := a.word("node"), a.word("kind")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	n, err := s.world.Node(name)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: %d", kind, logged(n, kind)), nil
+}
+
+// pause n1|all
+func pause(s *Session, n Node) error {
+	p, err := able[Process](s, n)
+	if err != nil {
+		return err
+	}
+	return p.Pause()
+}
+
+// resume n1|all
+func resume(s *Session, n Node) error {
+	p, err := able[Process](s, n)
+	if err != nil {
+		return err
+	}
+	return p.Resume()
+}

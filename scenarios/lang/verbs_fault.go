@@ -1,0 +1,146 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// breaking does one kind of fault to a node. What is said to it comes as
+// arguments, all of which it must take, and as input.
+type breaking func(s *Session, name string, n Node, a *args, input string) error
+
+// breakings are the kinds of faults, by the word that follows the node's name.
+func breakings() map[string]breaking {
+	return map[string]breaking{
+		"link": faultLink, "flush": faultFlush, "uplink": faultUplink, "carrier": faultCarrier, "sysctl": faultSysctl,
+		"add": faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow, "unroute": faultUnroute,
+		"index": faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,
+		"port": faultPort,
+		"cut":  faultParted(Partitioner.Cut, "cut"), "isolate": faultParted(Partitioner.Isolate, "isolate"),
+		"part": faultPart, "wire": faultWire,
+		"kill": faultKill, "suspend": faultSuspend, "clock": faultClock, "file": faultFile, "second": faultSecond,
+		"firewall": faultFirewall, "node": faultNode,
+		"request": faultRequest, "token": faultToken, "denied": faultDenied,
+	}
+}
+
+// FaultNames lists the kinds of faults to a node.
+func FaultNames() []string { return sortedKeys(breakings()) }
+
+// fault n2 KIND …: see the functions that breakings names.
+// fault segment0 wire …: to all that is attached there.
+func (s *Session) fault(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	name, kind := a.word("node"), a.word("kind of fault")
+	if kind == "wire" && strings.HasPrefix(name, "segment") {
+		return "", s.faultSegment(name, a)
+	}
+	n, err := s.world.Node(name)
+	if err != nil {
+		return "", err
+	}
+	do, known := breakings()[kind]
+	if !known {
+		return "", fmt.Errorf("fault %s: want one of %s", kind, strings.Join(sortedKeys(breakings()), ", "))
+	}
+	return "", do(s, name, n, a, d.Input)
+}
+
+// lasting does something whose effect stays until it is undone, and takes note
+// of how; or undoes it.
+func (s *Session) lasting(what string, on bool, do, undo func() error) error {
+	if delete(s.undo, what); on {
+		s.undo[what] = undo
+	}
+	err := do()
+	if errors.Is(err, ErrNothingDone) {
+		delete(s.undo, what) // nothing has been done
+	}
+	return err
+}
+
+// switched is the same for what is but on or off.
+func (s *Session) switched(what string, on bool, set func(bool) error) error {
+	return s.lasting(what, on, func() error { return set(on) }, func() error { return set(false) })
+}
+
+// ErrNothingDone is the error of a world that could not do what it was told,
+// so that there is nothing to undo.
+var ErrNothingDone = errors.New("nothing was done")
+
+// heal undoes every fault that lasts and starts every daemon that has been
+// started before: cut and isolated nodes, uplinks, the store, paused and killed
+// daemons. As an operator would, it deletes records that do not decode, and
+// those that are left of a daemon or an address that was one too many. What
+// faults did to the hosts is for flanneld to put right.
+func (s *Session) heal(d *datadriven.TestData) (string, error) {
+	if err := newArgs(d).done(); err != nil {
+		return "", err
+	}
+	for _, what := range sortedKeys(s.undo) {
+		if err := s.undo[what](); err != nil {
+			return "", fmt.Errorf("undo %s: %w", what, err)
+		}
+		delete(s.undo, what)
+	}
+	if err := errors.Join(s.sweep(), s.sweepDoubled()); err != nil {
+		return "", err
+	}
+	return "", s.each(sortedKeys(s.started), func(name string, n Node) error {
+		s.started[name] = true
+		if err := resume(s, n); err != nil || n.Running() {
+			return err
+		}
+		return n.Start(nil)
+	})
+}
+
+// sweep deletes all records that nobody can read.
+func (s *Session) sweep() error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if _, ok := r.lease(); !ok {
+			if err := s.world.Store().Delete("subnets/" + r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweepDoubled deletes the records in the name of a node that is one machine
+// again, but for the one it holds. Until their TTL ends nobody else would: a
+// node takes what carries its address for its own, of a former run.
+func (s *Session) sweepDoubled() error {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		l, ok := r.lease()
+		if name := s.owner(l); ok && s.doubled[name] {
+			n, err := s.world.Node(name)
+			if err != nil {
+				return err
+			}
+			holder, err := able[LeaseHolder](s, n)
+			if err != nil {
+				return err
+			}
+			if holder.Holds() == l.Key {
+				continue
+			}
+			if err := s.world.Store().Delete("subnets/" + r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	clear(s.doubled)
+	return nil
+}

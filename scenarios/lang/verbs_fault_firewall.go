@@ -1,0 +1,67 @@
+package lang
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FirewallHarms are the kinds of harm to a host's packet filter that every
+// world can do, each with the kind that ends it; "" for one that does not last.
+var FirewallHarms = map[string]string{
+	"flush-ruleset":  "",
+	"flush-iptables": "",
+	"jump-moved":     "",
+	"stray-rule":     "",
+	"policy-drop":    "policy-accept",
+	"policy-accept":  "",
+	"foreign-rule":   "",
+	"firewalld":      "policy-accept",
+	"mark":           "no-mark",
+	"no-mark":        "",
+}
+
+// FirewallHarmNames lists the kinds of harm to a packet filter.
+func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "locked") }
+
+// fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept|foreign-rule|firewalld|mark=0xc000|locked for=3s
+func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
+	length, mark, kind := time.Duration(0), "", ""
+	bits := uint64(0)
+	a.duration("for", &length)
+	if a.text("mark", &mark) {
+		var err error
+		bits, err = strconv.ParseUint(mark, 0, 32)
+		if err != nil {
+			return fmt.Errorf("mark=%s: want a number of 32 bits", mark)
+		}
+		kind = "mark"
+	} else {
+		kind = a.word("what to do to it")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	if kind == "locked" {
+		locker, err := able[FirewallLocker](s, n)
+		if err != nil {
+			return err
+		}
+		locker.LockFirewall(length)
+		return nil
+	}
+	undo, known := FirewallHarms[kind]
+	if !known {
+		return fmt.Errorf("fault firewall %s: want one of %s", kind, strings.Join(FirewallHarmNames(), ", "))
+	}
+	filter, err := able[Firewall](s, n)
+	if err != nil {
+		return err
+	}
+	do := func() error { return filter.Harm(kind, uint32(bits)) }
+	if undo == "" {
+		return do()
+	}
+	return s.lasting(name+" firewall "+undo, true, do, func() error { return filter.Harm(undo, 0) })
+}

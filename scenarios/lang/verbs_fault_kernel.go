@@ -1,0 +1,392 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// foreignMAC is what a fault puts in the place of our MAC address.
+var foreignMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
+
+// fault n2 link flannel.1 delete|down|up|down-up|mac|mtu=1200|address=198.51.100.7/32
+func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
+	dev := a.word("device")
+	mtu, addr, what := 0, "", ""
+	a.integer("mtu", &mtu)
+	moved := a.text("address", &addr)
+	if mtu == 0 && !moved {
+		what = a.word("what to do to " + dev)
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	links, err := able[LinkEditor](s, n)
+	if err != nil {
+		return err
+	}
+	switch {
+	case mtu != 0:
+		return links.SetMTU(dev, mtu)
+	case moved:
+		return s.readdress(n, dev, addr)
+	}
+	switch what {
+	case "delete":
+		return links.LinkDelete(dev)
+	case "down":
+		return links.LinkDown(dev)
+	case "up":
+		return links.LinkUp(dev)
+	case "down-up":
+		if err := links.LinkDown(dev); err != nil {
+			return err
+		}
+		return links.LinkUp(dev)
+	case "mac":
+		return links.SetMAC(dev, foreignMAC)
+	}
+	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, mtu=N or address=IP/N", what)
+}
+
+// readdress replaces all addresses of a device by a foreign one.
+func (s *Session) readdress(n Node, dev, addr string) error {
+	p, err := netip.ParsePrefix(addr)
+	if err != nil {
+		return fmt.Errorf("address=%s: %w", addr, err)
+	}
+	tables, err := able[TableFlusher](s, n)
+	if err != nil {
+		return err
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	if err := tables.FlushAddrs(dev); err != nil {
+		return err
+	}
+	return k.Add(dataplane.Addr{Link: dev, Prefix: p})
+}
+
+// fault n2 flush routes|neigh|fdb|addr flannel.1
+func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
+	what, dev := a.word("what to flush"), a.word("device")
+	if err := a.done(); err != nil {
+		return err
+	}
+	t, err := able[TableFlusher](s, n)
+	if err != nil {
+		return err
+	}
+	flush, known := map[string]func(string) error{
+		"routes": t.FlushRoutes, "neigh": t.FlushNeigh, "fdb": t.FlushFDB, "addr": t.FlushAddrs,
+	}[what]
+	if !known {
+		return fmt.Errorf("fault flush %s: want routes, neigh, fdb or addr", what)
+	}
+	return flush(dev)
+}
+
+// fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
+// fault n2 uplink twin=n1: n2 gets the address that n1 has, until the heal
+func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
+	var addr, twin string
+	mtu := 0
+	a.integer("mtu", &mtu)
+	moved, doubled := a.text("address", &addr), a.text("twin", &twin)
+	down, up, bounce := a.flag("down"), a.flag("up"), a.flag("down-up")
+	if err := a.done(); err != nil {
+		return err
+	}
+	u, err := able[Uplink](s, n)
+	if err != nil {
+		return err
+	}
+	switch {
+	case down || up:
+		do := u.UplinkUp
+		if down {
+			do = u.UplinkDown
+		}
+		return s.lasting(name+" uplink", down, do, u.UplinkUp)
+	case bounce:
+		if err := u.UplinkDown(); err != nil {
+			return err
+		}
+		return u.UplinkUp()
+	case mtu > 0:
+		s.mtus[name] = mtu
+		return u.UplinkMTU(mtu)
+	case doubled:
+		return s.doubleAddress(name, u, twin)
+	case moved:
+		ip, err := netip.ParseAddr(addr)
+		if err != nil {
+			return err
+		}
+		s.moved[name] = ip
+		return u.UplinkAddress(ip)
+	}
+	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE or mtu=N")
+}
+
+// doubleAddress gives a node the address of another until the heal. The address
+// tells whose record it is, so meanwhile both nodes go by the name of the other.
+func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
+	own, other, err := s.indexes(name, twin)
+	if err != nil {
+		return err
+	}
+	f := s.top.Families[0]
+	if _, already := s.moved[name]; already || own == other {
+		return fmt.Errorf("%s has another address than its own already", name)
+	}
+	before := s.address(own, f)
+	theirs := s.address(other, f)
+	s.moved[name] = theirs
+	s.doubled[twin] = true
+	for _, which := range []string{name, twin} {
+		n, err := s.world.Node(which)
+		if err != nil {
+			return err
+		}
+		if t, ok := n.(Twin); ok {
+			t.GoByOneName()
+		}
+	}
+	return s.lasting(name+" twin", true, func() error { return u.UplinkAddress(theirs) }, func() error {
+		delete(s.moved, name)
+		return u.UplinkAddress(before)
+	})
+}
+
+// indexes finds two nodes' numbers, from 0.
+func (s *Session) indexes(a, b string) (i, j int, err error) {
+	i, j = -1, -1
+	for k, name := range s.top.NodeNames() {
+		if name == a {
+			i = k
+		}
+		if name == b {
+			j = k
+		}
+	}
+	if i < 0 || j < 0 {
+		return 0, 0, fmt.Errorf("no node %q or %q", a, b)
+	}
+	return i, j, nil
+}
+
+// fault n2 carrier off|on
+func faultCarrier(s *Session, name string, n Node, a *args, _ string) error {
+	off := a.flag("off")
+	if !off && !a.flag("on") {
+		return errors.New("fault carrier: want off or on")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	u, err := able[Uplink](s, n)
+	if err != nil {
+		return err
+	}
+	return s.switched(name+" carrier", off, func(off bool) error { return u.Carrier(!off) })
+}
+
+// fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1
+func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	for _, path := range sortedKeys(a.pairs) {
+		value := a.pairs[path]
+		delete(a.pairs, path)
+		if err := k.SetSysctl(path, value); err != nil {
+			return err
+		}
+	}
+	return a.done()
+}
+
+// fault n2 add|remove, with objects in canonical form as input
+func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
+	return func(s *Session, _ string, n Node, a *args, input string) error {
+		if err := a.done(); err != nil {
+			return err
+		}
+		k, err := able[Kernel](s, n)
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(input, "\n") {
+			o, err := dataplane.ParseObject(line)
+			if err != nil {
+				return err
+			}
+			if err := do(k, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// fault n2 shadow n3 via=192.168.64.253: a foreign route to n3's subnet takes
+// the place of ours; without via= it leads to the router of n2's segment
+func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
+	peer, via := a.word("peer"), ""
+	given := a.text("via", &via)
+	if err := a.done(); err != nil {
+		return err
+	}
+	i, _, err := s.indexes(name, peer)
+	if err != nil {
+		return err
+	}
+	f := s.top.Families[0]
+	gateway := UnderlayAddr(f, s.top.Segment(i), RouterHost).Addr()
+	if given {
+		if gateway, err = netip.ParseAddr(via); err != nil {
+			return fmt.Errorf("via=%s: %w", via, err)
+		}
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	key, err := s.unroute(k, peer, f)
+	if err != nil {
+		return err
+	}
+	route := dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot}
+	// Ours takes its place, unless the subnet has become the node's own
+	// meanwhile: then the route stays in the way of the bridge's.
+	return s.lasting(fmt.Sprintf("%s shadow %s", name, key.Dst), true,
+		func() error { return k.Add(route) },
+		func() error {
+			if err := k.Remove(route); !errors.Is(err, driver.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
+}
+
+// fault n2 unroute n3: n2's routes to n3 go
+func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
+	peer := a.word("peer")
+	if err := a.done(); err != nil {
+		return err
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	for _, f := range s.top.Families {
+		if _, err := s.unroute(k, peer, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unroute removes a node's route to a peer's subnet, if it has one, and
+// returns what it was known by.
+func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.RouteKey, error) {
+	r, err := s.recordOf(peer)
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	extent, err := s.extent()
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	state, err := k.State(extent)
+	if err != nil {
+		return dataplane.RouteKey{}, err
+	}
+	l, _ := r.lease()
+	key := dataplane.RouteKey{Dst: l.Key.Of(f)}
+	if ours, ok := state.Routes[key]; ok {
+		return key, k.Remove(ours)
+	}
+	return key, nil
+}
+
+// fault n2 index flannel.1: the device goes, and another program's device gets its index
+func faultIndex(s *Session, name string, n Node, a *args, _ string) error {
+	dev := a.word("device")
+	if err := a.done(); err != nil {
+		return err
+	}
+	links, err := able[LinkEditor](s, n)
+	if err != nil {
+		return err
+	}
+	other := "foreign0"
+	return s.lasting(name+" "+other, true, func() error { return links.ReuseIndex(dev, other) }, func() error {
+		if err := links.LinkDelete(other); !errors.Is(err, driver.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// fault n2 ops ENOBUFS|EBUSY|EEXIST|ENOENT [chance=0.3|next=5]|heal: the
+// kernel refuses changes, each with that probability or the next five
+func faultOps(s *Session, name string, n Node, a *args, _ string) error {
+	what, odds, next := a.word("error"), 1.0, 0
+	a.fraction("chance", &odds)
+	a.integer("next", &next)
+	if err := a.done(); err != nil {
+		return err
+	}
+	refuser, err := able[KernelRefuser](s, n)
+	if err != nil {
+		return err
+	}
+	with, heal := Refusal(what), what == "heal"
+	switch {
+	case !heal && !slices.Contains(Refusals[:], with):
+		return fmt.Errorf("fault ops %s: want ENOBUFS, EBUSY, EEXIST, ENOENT or heal", what)
+	case next > 0:
+		refuser.RefuseNextChanges(with, next)
+		return nil
+	case heal:
+		odds = 0
+	}
+	set := func(p float64) func() error { return func() error { refuser.RefuseChanges(with, p); return nil } }
+	return s.lasting(name+" ops", odds > 0, set(odds), set(0))
+}
+
+// fault n2 looks [chance=0.5]: the kernel's tables cannot be read
+func faultLooks(s *Session, name string, n Node, a *args, _ string) error {
+	return s.chancy(name+" looks", n, a, KernelRefuser.RefuseLooks)
+}
+
+// fault n2 hints [chance=0.5]: the kernel's hints are lost
+func faultHints(s *Session, name string, n Node, a *args, _ string) error {
+	return s.chancy(name+" hints", n, a, KernelRefuser.LoseHints)
+}
+
+// chancy sets a probability that stays until the heal; 1 if none is given.
+func (s *Session) chancy(what string, n Node, a *args, set func(KernelRefuser, float64)) error {
+	odds := 1.0
+	a.fraction("chance", &odds)
+	if err := a.done(); err != nil {
+		return err
+	}
+	refuser, err := able[KernelRefuser](s, n)
+	if err != nil {
+		return err
+	}
+	to := func(p float64) func() error { return func() error { set(refuser, p); return nil } }
+	return s.lasting(what, odds > 0, to(odds), to(0))
+}

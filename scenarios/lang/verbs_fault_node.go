@@ -1,0 +1,120 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/nodelease"
+)
+
+// errNotKube is the error of a topology without node objects.
+var errNotKube = errors.New("only with topology store=kube")
+
+// fault n2 node delete: the object goes, until the heal registers it again
+// fault n2 node late: it comes anew, without a pod CIDR until the heal
+// fault n2 node replace: it comes anew, with the same pod CIDR and no annotation
+// fault n2 node move: it comes anew, with a pod CIDR that nobody had before
+// fault n2 node strip: somebody removes our annotations
+// fault n2 node garble: somebody overwrites the backend data
+// fault n2 node heartbeat: the object is written, and nothing of ours changes
+// fault n2 node overwrite=192.168.64.202: the address to publish, until the
+// heal; the uplink gets it as well, so that packets to it arrive
+func faultNode(s *Session, name string, n Node, a *args, _ string) error {
+	overwrite := ""
+	var what string
+	if !a.text("overwrite", &overwrite) {
+		what = a.word("what to do to the node object")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	if !s.top.Kube {
+		return errNotKube
+	}
+	objects, err := able[NodeObjects](s, s.World())
+	if err != nil {
+		return err
+	}
+	if overwrite != "" {
+		return s.overwrite(objects, name, n, overwrite)
+	}
+	gone := func() error { return objects.DeleteNode(name) }
+	back := func() error { return objects.RegisterNode(name) }
+	// In the order of such names it is undone after an outage of the store.
+	lasts := "the node object of " + name
+	switch what {
+	case "delete":
+		return s.lasting(lasts, true, gone, back)
+	case "late":
+		return s.lasting(lasts, true, func() error { return errors.Join(gone(), objects.RegisterWithoutPodCIDR(name)) }, back)
+	case "replace":
+		return s.lasting(lasts, true, func() error { return errors.Join(gone(), back()) }, back)
+	case "move":
+		return s.lasting(lasts, true, func() error {
+			err := gone()
+			objects.MovePodCIDR(name)
+			return errors.Join(err, back())
+		}, back)
+	case "strip":
+		return objects.AnnotateNode(name, func(n *nodelease.Node) {
+			*n = nodelease.Node{Name: n.Name, UID: n.UID, Created: n.Created, PodCIDRs: n.PodCIDRs}
+		})
+	case "garble":
+		return objects.AnnotateNode(name, func(n *nodelease.Node) { n.Values[nodelease.BackendData] = "}garbage{" })
+	case "heartbeat":
+		return objects.AnnotateNode(name, func(*nodelease.Node) {})
+	}
+	return fmt.Errorf("fault node %s: want delete, late, replace, move, strip, garble, heartbeat or overwrite=", what)
+}
+
+func (s *Session) overwrite(objects NodeObjects, name string, n Node, text string) error {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("overwrite=%s: %w", text, err)
+	}
+	which, bits := nodelease.PublicIPOverwrite, 24
+	if cidr.FamilyOf(ip) == cidr.V6 {
+		which, bits = nodelease.PublicIPv6Overwrite, 64
+	}
+	annotate := func(text string) error {
+		err := objects.AnnotateNode(name, func(n *nodelease.Node) { n.Values[which] = text })
+		if _, exists := objects.NodeObject(name); !exists {
+			return nil // and the annotation with it
+		}
+		return err
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	alias := dataplane.Addr{Link: "eth0", Prefix: netip.PrefixFrom(ip, bits)}
+	return s.lasting("the public address of "+name, true, func() error {
+		return errors.Join(unless(driver.ErrExists, k.Add(alias)), annotate(text))
+	}, func() error {
+		// An IPv6 address may have gone with its link.
+		return errors.Join(annotate(""), unless(driver.ErrNotFound, k.Remove(alias)))
+	})
+}
+
+// unless returns an error that is not the one expected.
+func unless(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// published is what an operator has annotated as a node's address, if anything.
+func (s *Session) published(name string, f cidr.Family) (netip.Addr, bool) {
+	objects, ok := s.World().(NodeObjects)
+	if !ok || !s.top.Kube {
+		return netip.Addr{}, false
+	}
+	n, _ := objects.NodeObject(name)
+	ip, err := netip.ParseAddr(n.Values[[2]nodelease.Annotation{nodelease.PublicIPOverwrite, nodelease.PublicIPv6Overwrite}[f]])
+	return ip, err == nil
+}

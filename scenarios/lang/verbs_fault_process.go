@@ -1,0 +1,139 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+// fault n2 kill boundary=7: the daemon dies at the seventh effect from now on
+// that leaves the host, its files or the store in a state of its own
+func faultKill(s *Session, name string, n Node, a *args, _ string) error {
+	at := 0
+	a.integer("boundary", &at)
+	if err := a.done(); err != nil {
+		return err
+	}
+	if at <= 0 {
+		return errors.New("fault kill: want boundary=N, from 1 on")
+	}
+	p, err := able[Process](s, n)
+	if err != nil {
+		return err
+	}
+	s.started[name] = false
+	set := func(at int) func() error { return func() error { return p.KillAt(at) } }
+	return s.lasting(name+" kill", true, set(at), set(0))
+}
+
+// fault n2 suspend for=1h: the machine sleeps, its clock with it, and does not
+// know for how long; the kernel goes on
+func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
+	length := time.Duration(0)
+	a.duration("for", &length)
+	if err := a.done(); err != nil {
+		return err
+	}
+	sleeper, err := able[Sleeper](s, n)
+	if err != nil {
+		return err
+	}
+	if length <= 0 {
+		return errors.New("fault suspend: want for=DURATION")
+	}
+	s.started[name] = false
+	sleeper.Suspend(length)
+	return nil
+}
+
+// fault n2 clock ahead=10h|behind=10h|right: what the node takes for the time,
+// from the daemon's next start on; a running one measures by another clock
+func faultClock(s *Session, name string, n Node, a *args, _ string) error {
+	var ahead, behind time.Duration
+	a.duration("ahead", &ahead)
+	a.duration("behind", &behind)
+	right := a.flag("right")
+	if err := a.done(); err != nil {
+		return err
+	}
+	if right == (ahead != behind) {
+		return errors.New("fault clock: want ahead=DURATION, behind=DURATION or right")
+	}
+	sleeper, err := able[Sleeper](s, n)
+	if err != nil {
+		return err
+	}
+	set := func(offset time.Duration) func() error {
+		return func() error { sleeper.SetClock(offset); return nil }
+	}
+	return s.lasting(name+" clock", !right, set(ahead-behind), set(0))
+}
+
+// fault n2 file subnet|state WHAT, where WHAT is
+//
+//	gone, garbage   the file is removed, or holds something else
+//	keep, old       takes a copy of what it holds; puts the copy back
+//	tear            the machine goes down on the next write, and half of the text remains
+//	full [heal]     the disk is full
+func faultFile(s *Session, name string, n Node, a *args, _ string) error {
+	which, what, on := a.word("file"), a.word("what to do"), !a.flag("heal")
+	if err := a.done(); err != nil {
+		return err
+	}
+	file, known := map[string]node.File{"subnet": node.SubnetFile, "state": node.StateFile}[which]
+	if !known {
+		return fmt.Errorf("fault file %s: want subnet or state", which)
+	}
+	files, err := able[FileEditor](s, n)
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "gone":
+		return files.SetFile(file, nil)
+	case "garbage":
+		return files.SetFile(file, []byte("\x00}garbage{ FLANNEL_SUBNET=\n"))
+	case "keep":
+		data, err := files.File(file)
+		s.kept[name+" "+which] = data
+		return err
+	case "old":
+		data, ok := s.kept[name+" "+which]
+		if !ok {
+			return fmt.Errorf("no %s file of %s was kept", which, name)
+		}
+		return files.SetFile(file, data)
+	case "tear":
+		tearer, err := able[WriteTearer](s, n)
+		if err != nil {
+			return err
+		}
+		s.started[name] = false
+		tearer.TearWrite(file, true)
+		return s.lasting(name+" tear "+which, true, func() error { return nil },
+			func() error { tearer.TearWrite(file, false); return nil })
+	case "full":
+		return s.switched(name+" full "+which, on, func(on bool) error { return files.FullDisk(file, on) })
+	}
+	return fmt.Errorf("fault file %s: want gone, garbage, keep, old, tear or full", what)
+}
+
+// fault n2 second start|stop: another daemon on the same host, with the same
+// files, by mistake
+func faultSecond(s *Session, name string, n Node, a *args, _ string) error {
+	on := a.flag("start")
+	if !on && !a.flag("stop") {
+		return errors.New("fault second: want start or stop")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	p, err := able[Process](s, n)
+	if err != nil {
+		return err
+	}
+	s.doubled[name] = true
+	return s.switched(name+" second", on, p.Second)
+}

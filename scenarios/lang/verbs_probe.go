@@ -1,0 +1,219 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// ping n1.pod n2.pod [size=84] [df] [ttl=64] [trace] [drop] | ping all [outside]
+// ping outside n1.pod [via=n2] | ping n1.pod outside | ping n1 n2.pod [underlay]
+//
+// Prints "ok src=preserved", "ok src=<what was seen>" or "lost"; for all pairs
+// "all ok src=preserved", or how many of each kind and which were lost. With drop (sim) the reason is shown,
+// with trace (sim) the way.
+func (s *Session) ping(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	trace, drop := a.flag("trace"), a.flag("drop")
+	if a.flag("all") {
+		outward := a.flag("outside")
+		if err := a.done(); err != nil {
+			return "", err
+		}
+		if outward {
+			return s.pingAllOutside()
+		}
+		return s.pingAll()
+	}
+	via, underlay := "", a.flag("underlay")
+	a.text("via", &via)
+	o := PingOptions{DF: a.flag("df")}
+	a.integer("ttl", &o.TTL)
+	a.integer("size", &o.Size)
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, f := range s.top.Families {
+		if least := HeaderSize(f) + 1; o.Size != 0 && (o.Size < least || o.Size > 65535) {
+			return "", fmt.Errorf("size=%d: want %d to 65535", o.Size, least)
+		}
+		o.Family = f
+		r, err := s.pingPlaces(from, to, via, underlay, o)
+		if err != nil {
+			return "", err
+		}
+		line, err := s.outcome(r)
+		if err != nil {
+			return "", err
+		}
+		if drop && r.Drop != "" {
+			line += " " + r.Drop
+		}
+		lines = append(lines, line)
+		if trace {
+			lines = append(lines, r.Trace...)
+		}
+	}
+	if !trace {
+		lines = slices.Compact(lines)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func Outcome(r PingResult) string {
+	switch {
+	case r.Expired:
+		return "expired"
+	case r.TooBig:
+		return "too big"
+	case !r.OK:
+		return "lost"
+	case !r.Source.IsValid():
+		return "ok"
+	case r.Source == r.WantSource:
+		return "ok src=preserved"
+	}
+	return "ok src=" + r.Source.String()
+}
+
+func (s *Session) pingAll() (string, error) {
+	counts := map[string]int{}
+	var bad []string
+	for _, from := range s.running() {
+		for _, to := range s.running() {
+			if from == to {
+				continue
+			}
+			for _, f := range s.top.Families {
+				r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: f})
+				if err != nil {
+					return "", err
+				}
+				if counts[Outcome(r)]++; !r.OK {
+					bad = append(bad, fmt.Sprintf("%s to %s: lost %s", from, to, r.Drop))
+				}
+			}
+		}
+	}
+	if len(counts) == 1 && len(bad) == 0 {
+		for o := range counts {
+			return "all " + o, nil
+		}
+	}
+	var lines []string
+	for _, o := range sortedKeys(counts) {
+		lines = append(lines, fmt.Sprintf("%d %s", counts[o], o))
+	}
+	if len(lines) == 0 {
+		return "", errors.New("there are no two pods")
+	}
+	return strings.Join(append(lines, bad...), "\n"), nil
+}
+
+// mtu n1.pod n2.pod: the largest packet that passes unfragmented, in bytes.
+func (s *Session) mtu(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, f := range s.top.Families {
+		size, err := s.pathMTU(from, to, f)
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, fmt.Sprint(size))
+	}
+	return strings.Join(slices.Compact(lines), "\n"), nil
+}
+
+// pathMTU narrows the size down until size passes and size+1 does not.
+func (s *Session) pathMTU(from, to string, f cidr.Family) (int, error) {
+	passes, fails := 100, 9217
+	for fails-passes > 1 {
+		size := (passes + fails) / 2
+		r, err := s.world.Ping(from, to, PingOptions{Family: f, Size: size, DF: true})
+		if err != nil {
+			return 0, err
+		}
+		if r.OK {
+			passes = size
+		} else {
+			fails = size
+		}
+	}
+	if passes == 100 {
+		return 0, errors.New("not even 101 bytes pass")
+	}
+	return passes, nil
+}
+
+// transfer n1.pod n2.pod [size=1048576]
+func (s *Session) transfer(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	size := 1 << 20
+	a.integer("size", &size)
+	from, to := a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	streamer, err := able[Streamer](s, s.World())
+	if err != nil {
+		return "", err
+	}
+	for _, f := range s.top.Families {
+		if err := streamer.Transfer(from, to, f, int64(size)); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// stream start n1.pod n2.pod [every=20ms] | stream stop n1.pod n2.pod
+func (s *Session) stream(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	every := 20 * time.Millisecond
+	a.duration("every", &every)
+	what, from, to := a.word("start or stop"), a.word("from"), a.word("to")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	name := from + " " + to
+	switch what {
+	case "start":
+		streamer, err := able[Streamer](s, s.World())
+		if err != nil {
+			return "", err
+		}
+		stop, err := streamer.Stream(from, to, every)
+		if err != nil {
+			return "", err
+		}
+		s.streams[name] = stop
+		return "", nil
+	case "stop":
+		stop, ok := s.streams[name]
+		if !ok {
+			return "", fmt.Errorf("no stream from %s to %s", from, to)
+		}
+		delete(s.streams, name)
+		sent, lost, err := stop()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("sent=%t lost=%d", sent > 0, lost), nil
+	}
+	return "", fmt.Errorf("stream %s: want start or stop", what)
+}
+
+// headerSize is the size of the IP and ICMP echo headers, in bytes.
+func HeaderSize(f cidr.Family) int { return [2]int{20 + 8, 40 + 8}[f] }

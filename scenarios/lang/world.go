@@ -1,0 +1,107 @@
+package lang
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/scenarios/report"
+)
+
+// World is a set of hosts with a datastore, in which a scenario happens. Nodes
+// are named n1, n2, …; each has one pod, from its first SyncPods on.
+//
+// World, Node and Store hold only what every scenario needs. All else is an
+// interface of its own below, which a verb asks for with [able].
+type World interface {
+	Name() string // "sim" or "netns"
+	Close() error
+
+	// Until lets time pass until cond returns nil. If it still fails after
+	// within, Until returns its last error.
+	Until(within time.Duration, cond func() error) error
+
+	Node(name string) (Node, error)
+	Store() Store
+
+	// Ping sends one echo request between pods, hosts and the outside host, and
+	// reports its fate.
+	Ping(from, to string, o PingOptions) (PingResult, error)
+
+	// Logs returns the last lines of all daemons' logs, to explain a failure.
+	Logs() string
+}
+
+// Node is a host with its daemon.
+type Node interface {
+	Start(flags []string) error
+	Stop() error
+	Kill() error
+	Running() bool
+	Status() (Status, error)
+	Log() string
+	SubnetFile() string // "" if there is none
+}
+
+// Store is the datastore, as an operator uses it. Names are what follows the
+// prefix: "config", "subnets/10.5.3.0-24".
+type Store interface {
+	Stop() error
+	Start() error
+	Put(name, value string) error
+	Delete(name string) error
+	Records() ([]Record, error)
+}
+
+// Record is one key below "subnets/".
+type Record struct {
+	Name     string // the last part of the key
+	Value    string
+	Reserved bool
+	Created  int64 // revision
+	Modified int64 // revision
+}
+
+// PingOptions say what to send. Size is that of the whole IP packet.
+type PingOptions struct {
+	Family cidr.Family
+	Source netip.Addr // zero: the kernel's choice
+	Size   int        // bytes; 0: small
+	DF     bool
+	TTL    int // hops; 0: the kernel's default
+
+	Follow bool // in a real world: record the packet's path
+}
+
+// PingResult is the fate of an echo request.
+type PingResult struct {
+	OK         bool
+	Source     netip.Addr   // the sender as the destination saw it; zero if it saw nothing
+	WantSource netip.Addr   // the sender's own address
+	Trace      []string     // the packet's path, where the world can tell
+	Drop       string       // why it was lost, where the world can tell
+	Where      string       // of a followed packet: the host that lost it
+	Detail     string       // of a followed packet: details of the loss
+	Way        []report.Hop // of a followed packet: the devices that saw it
+	Expired    bool         // its TTL ended
+	TooBig     bool         // it did not fit and was not to be fragmented
+}
+
+// Status is a daemon's account of itself.
+type Status struct {
+	Ready       bool
+	Fenced      bool
+	Stale       bool
+	Synced      bool
+	Phase       string
+	Reasons     []string
+	Revision    int64
+	Programmed  int64
+	Peers       int
+	Quarantined int
+	PacketPaths []node.PacketPath
+}
+
+// logTail is how many lines of each daemon's log a failure shows.
+const LogTail = 40

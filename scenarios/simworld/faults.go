@@ -1,0 +1,252 @@
+package simworld
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// Carrier implements [Uplink].
+func (n *simNode) Carrier(on bool) error { return n.Host.Carrier("eth0", on) }
+
+// File implements [FileEditor].
+func (n *simNode) File(f node.File) ([]byte, error) {
+	data, _ := n.daemon.File(f)
+	return data, nil
+}
+
+// SetFile implements [FileEditor].
+func (n *simNode) SetFile(f node.File, data []byte) error {
+	n.daemon.SetFile(f, data)
+	return nil
+}
+
+// refusals are the errors of the simulated kernel.
+var refusals = map[lang.Refusal]error{
+	"ENOBUFS": sim.ErrNoBuffers, "EBUSY": sim.ErrBusy, "EEXIST": sim.ErrExists, "ENOENT": sim.ErrNotFound,
+}
+
+// RefuseChanges implements [KernelRefuser].
+func (n *simNode) RefuseChanges(with lang.Refusal, probability float64) {
+	n.RefuseOps(refusals[with], probability)
+}
+
+// RefuseNextChanges implements [KernelRefuser].
+func (n *simNode) RefuseNextChanges(with lang.Refusal, count int) {
+	n.RefuseNextOps(refusals[with], count)
+}
+
+// Suspend implements [Sleeper].
+func (n *simNode) Suspend(length time.Duration) { n.daemon.Suspend(length) }
+
+// SetClock implements [Sleeper].
+func (n *simNode) SetClock(offset time.Duration) { n.daemon.SetClock(offset) }
+
+// TearWrite implements [WriteTearer].
+func (n *simNode) TearWrite(f node.File, on bool) { n.daemon.TearWrite(f, on) }
+
+// PartFrom implements [Partitioner].
+func (n *simNode) PartFrom(other string, on bool) error {
+	o, ok := n.world.nodes[other]
+	if !ok {
+		return fmt.Errorf("no node %q", other)
+	}
+	if w := n.Wire("eth0"); w != nil {
+		w.Deny(o.Host, on)
+	}
+	return nil
+}
+
+// Disturb implements [Disturber].
+func (n *simNode) Disturb(d lang.Disturbance) error {
+	w, err := n.wire()
+	if err == nil {
+		w.Loss, w.MTU = d.Loss, d.MTU
+	}
+	return err
+}
+
+// Delay implements [Delayer].
+func (n *simNode) Delay(d lang.Delay) error {
+	w, err := n.wire()
+	if err == nil {
+		delay(w, d)
+	}
+	return err
+}
+
+// wire is the wire of the uplink.
+func (n *simNode) wire() (*sim.Wire, error) {
+	w := n.Wire("eth0")
+	if w == nil {
+		return nil, fmt.Errorf("%s has no uplink", n.Name())
+	}
+	return w, nil
+}
+
+// DisturbSegment implements [SegmentDisturber].
+func (w *World) DisturbSegment(i int, d lang.Disturbance) error {
+	wires, err := w.wires(i)
+	for _, wire := range wires {
+		wire.Loss, wire.MTU = d.Loss, d.MTU
+	}
+	return err
+}
+
+// DelaySegment implements [SegmentDelayer].
+func (w *World) DelaySegment(i int, d lang.Delay) error {
+	wires, err := w.wires(i)
+	for _, wire := range wires {
+		delay(wire, d)
+	}
+	return err
+}
+
+// wires are those of a segment.
+func (w *World) wires(segment int) ([]*sim.Wire, error) {
+	if segment < 0 || segment >= len(w.segments) {
+		return nil, fmt.Errorf("no segment%d; there are segment0 to segment%d", segment, len(w.segments)-1)
+	}
+	return w.segments[segment].Wires(), nil
+}
+
+// delay replaces what a wire did before. The latency adds to the wire's own.
+func delay(w *sim.Wire, d lang.Delay) {
+	w.Reorder, w.Duplicate, w.Jitter = d.Reorder, d.Duplicate, d.Jitter
+	w.Latency = sim.UnderlayLatency + d.Latency
+}
+
+// Holds implements [LeaseHolder].
+func (n *simNode) Holds() lease.Key {
+	if key := n.daemon.Status().Subnet; key.IsValid() {
+		return key
+	}
+	return subnetfile.Previous([]byte(n.SubnetFile()))
+}
+
+// Second implements [Process]. When the second daemon ends, the node's own
+// daemon starts again, since its files may have changed.
+func (n *simNode) Second(on bool) error {
+	if !on {
+		if n.second != nil {
+			n.second.Kill()
+			if n.daemon.Running() {
+				n.daemon.Kill()
+				n.daemon.Start()
+			}
+		}
+		return nil
+	}
+	n.GoByOneName()
+	if n.second == nil {
+		n.second = n.daemon.Second()
+	}
+	n.second.Start()
+	return nil
+}
+
+// KillAt implements [Process].
+func (n *simNode) KillAt(boundary int) error {
+	n.daemon.KillAtBoundary(boundary)
+	return nil
+}
+
+// errDiskFull is what a write comes to on a full disk.
+var errDiskFull = errors.New("no space left on device")
+
+// FullDisk implements [FileEditor].
+func (n *simNode) FullDisk(f node.File, on bool) error {
+	n.daemon.FailWrites(f, nil)
+	if on {
+		n.daemon.FailWrites(f, errDiskFull)
+	}
+	return nil
+}
+
+// client is the running daemon's connection to the store.
+func (n *simNode) client() (*sim.StoreClient, error) {
+	if c := n.daemon.Client(); c != nil {
+		return c, nil
+	}
+	return nil, lang.ErrNoDaemon
+}
+
+// Meet implements [StoreClient].
+func (n *simNode) Meet(f lang.Fate, count int) error {
+	c, err := n.client()
+	if err != nil {
+		return err
+	}
+	known := map[lang.Fate]sim.StoreFate{lang.FateLost: sim.FateLoseRequest, lang.FateUnanswered: sim.FateLoseAnswer, lang.FateLate: sim.FateLate}
+	c.Next(slices.Repeat([]sim.StoreFate{known[f]}, count)...)
+	return nil
+}
+
+// ForgetToken implements [StoreClient].
+func (n *simNode) ForgetToken() error {
+	c, err := n.client()
+	if err == nil {
+		c.ExpireToken()
+	}
+	return err
+}
+
+// Deny implements [StoreClient].
+func (n *simNode) Deny(on bool) error {
+	n.world.storage.Deny(n.Name(), on)
+	return nil
+}
+
+// LoseData implements [FaultyStore].
+func (s simStore) LoseData() error { s.Store.LoseData(); return nil }
+
+// Leaderless implements [FaultyStore].
+func (s simStore) Leaderless(on bool) error {
+	if on {
+		s.LoseLeader(forever)
+	} else {
+		s.ElectLeader()
+	}
+	return nil
+}
+
+// Slow implements [FaultyStore].
+func (s simStore) Slow(chance float64, by time.Duration) error {
+	f := s.Faults()
+	f.Slow, f.SlowBy = chance, by
+	s.SetFaults(f)
+	return nil
+}
+
+// Lossy implements [FaultyStore].
+func (s simStore) Lossy(requests, answers float64) error {
+	f := s.Faults()
+	f.LoseRequest, f.LoseAnswer = requests, answers
+	s.SetFaults(f)
+	return nil
+}
+
+// StaleReads implements [FaultyStreams].
+func (s simStore) StaleReads(probability float64) {
+	f := s.Faults()
+	f.StaleList = probability
+	s.SetFaults(f)
+}
+
+// DisturbEvents implements [FaultyStreams].
+func (s simStore) DisturbEvents(e lang.EventFaults) {
+	f := s.Faults()
+	f.WatchDelay, f.WatchLose, f.WatchDuplicate = e.Delay, e.Lose, e.Duplicate
+	f.WatchReorder, f.WatchBreak = e.Reorder, e.Break
+	s.SetFaults(f)
+}
+
+// CalmStreams implements [FaultyStreams].
+func (s simStore) CalmStreams() { s.SetFaults(sim.StoreFaults{}) }

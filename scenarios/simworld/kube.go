@@ -1,0 +1,95 @@
+package simworld
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/scenarios/check/invariants"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// newStore makes the datastore of the topology, watched from its first write.
+func (w *World) newStore() error {
+	kubeConfig := ""
+	if w.top.Kube {
+		kubeConfig = w.top.Config
+	}
+	w.storage = w.World.NewStore(sim.StoreOptions{Nodes: kubeConfig})
+	w.invariants = invariants.Watch(invariants.Options{
+		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
+	})
+	if !w.top.Kube {
+		return w.storage.Put("config", w.top.Config, 0)
+	}
+	return w.registerNodes()
+}
+
+// registerNodes registers all kubelets, each with the pod CIDR of the controller
+// manager.
+func (w *World) registerNodes() error {
+	for _, name := range w.top.NodeNames() {
+		if err := w.RegisterNode(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RegisterNode implements [NodeObjects].
+func (w *World) RegisterNode(name string) error {
+	if n, exists := w.storage.Node(name); exists && n.PodCIDRs != "" {
+		return nil
+	}
+	return w.storage.PutNode(name, w.podCIDRs(name))
+}
+
+// podCIDRs are those that the controller manager has for a node.
+func (w *World) podCIDRs(name string) string {
+	number := slices.Index(w.top.NodeNames(), name) + 1
+	if moved, ok := w.podCIDR[name]; ok {
+		number = moved
+	}
+	var key lease.Key
+	for _, f := range w.top.Families {
+		if f == cidr.V4 {
+			key.V4 = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(number), 0}), 24)
+		} else {
+			key.V6 = netip.MustParsePrefix(fmt.Sprintf("fd00:10:5:%x::/64", number))
+		}
+	}
+	return sim.NodeCIDRs(key)
+}
+
+// RegisterWithoutPodCIDR implements [NodeObjects].
+func (w *World) RegisterWithoutPodCIDR(name string) error { return w.storage.PutNode(name, "") }
+
+// DeleteNode implements [NodeObjects].
+func (w *World) DeleteNode(name string) error { return w.storage.DeleteNode(name) }
+
+// AnnotateNode implements [NodeObjects].
+func (w *World) AnnotateNode(name string, change func(*nodelease.Node)) error {
+	return w.storage.AnnotateNode(name, change)
+}
+
+// NodeObject implements [NodeObjects].
+func (w *World) NodeObject(name string) (nodelease.Node, bool) { return w.storage.Node(name) }
+
+// MovePodCIDR implements [NodeObjects].
+func (w *World) MovePodCIDR(name string) {
+	if w.podCIDR == nil {
+		w.podCIDR = map[string]int{}
+	}
+	w.moves++
+	w.podCIDR[name] = w.top.Nodes + w.moves
+}
+
+// nodeRecord is a lease of a node object as scenarios see records. That it
+// never expires needs no mention.
+func nodeRecord(l lease.Lease) lang.Record {
+	return lang.Record{Name: l.Key.String(), Value: string(lease.EncodeAttrs(l.Attrs)), Modified: l.ModRevision}
+}
