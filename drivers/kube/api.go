@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -57,6 +58,7 @@ const watchTime = 5 * time.Minute
 type server struct {
 	client *rest.RESTClient
 	names  nodelease.Names
+	base   func(ctx context.Context, network, address string) (net.Conn, error)
 	conns  orphans.Conns
 }
 
@@ -69,8 +71,11 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf
 	cfg.ContentType = runtime.ContentTypeProtobuf
-	cfg.QPS = -1 // one list, one watch and a handful of patches need no limit
-	s := &server{names: names}
+	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
+	s := &server{names: names, base: cfg.Dial}
+	if s.base == nil {
+		s.base = (&net.Dialer{Timeout: dialTime, KeepAlive: dialTime}).DialContext
+	}
 	cfg.Dial = s.dial
 	var err error
 	if s.client, err = rest.RESTClientFor(cfg); err != nil {
@@ -80,22 +85,30 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 }
 
 func (s *server) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	raw, err := (&net.Dialer{Timeout: dialTime, KeepAlive: dialTime}).DialContext(ctx, network, address)
+	raw, err := s.base(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	return s.conns.Keep(raw), nil
 }
 
-// request is the client, for one request: that may be to tell that our address
-// has changed, so it shall not wait for a connection from the old one.
-func (s *server) request() *rest.RESTClient {
+// The most requests that one node makes, whatever goes wrong: client-go's own
+// defaults. A cluster of 5,000 nodes is read in ten requests at most.
+const (
+	requestsPerSecond = 5
+	requestsAtOnce    = 10
+)
+
+// request begins a request. It closes connections from addresses that the host
+// has lost first: the request may be there to tell the new one. client-go is
+// not to repeat it: its callers do, with a delay that grows.
+func (s *server) request(verb string) *rest.Request {
 	s.conns.Cut()
-	return s.client
+	return s.client.Verb(verb).MaxRetries(0)
 }
 
 func (s *server) list(ctx context.Context, token string, each func(item)) (page, error) {
-	req := s.request().Get().Resource("nodes").Param("limit", chunk)
+	req := s.request(http.MethodGet).Resource("nodes").Param("limit", chunk)
 	if token != "" {
 		req = req.Param("continue", token)
 	}
@@ -109,7 +122,7 @@ func (s *server) list(ctx context.Context, token string, each func(item)) (page,
 
 func (s *server) watch(ctx context.Context, from int64) (stream, error) {
 	length := watchTime + time.Duration(rand.Int64N(int64(watchTime)))
-	req := s.request().Get().Resource("nodes").
+	req := s.request(http.MethodGet).Resource("nodes").
 		SetHeader("Accept", runtime.ContentTypeProtobuf+";stream=watch").
 		Param("watch", "true").Param("allowWatchBookmarks", "true").
 		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
@@ -148,11 +161,11 @@ func (s *serverStream) Close() error {
 }
 
 func (s *server) get(ctx context.Context, name string) (item, error) {
-	return s.node(s.request().Get().Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
+	return s.node(s.request(http.MethodGet).Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
 }
 
 func (s *server) patch(ctx context.Context, name string, change []byte) (item, error) {
-	return s.node(s.request().Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
+	return s.node(s.request(http.MethodPatch).SetHeader("Content-Type", string(types.StrategicMergePatchType)).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
 }
 
 func (s *server) node(res rest.Result) (item, error) {
@@ -164,7 +177,7 @@ func (s *server) node(res rest.Result) (item, error) {
 }
 
 func (s *server) nodeOfPod(ctx context.Context, namespace, name string) (string, error) {
-	raw, err := object(s.request().Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx))
+	raw, err := object(s.request(http.MethodGet).Namespace(namespace).Resource("pods").Name(name).Do(ctx))
 	if err != nil {
 		return "", err
 	}

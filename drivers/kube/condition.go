@@ -94,13 +94,13 @@ func (s *Store) publishCondition() {
 					dispute = 0
 				}
 				s.o.Log.Warn("somebody else took back the node condition NetworkUnavailable; writing it again", "node", s.node, "status", own.status)
-				dispute.waitAtMost(s.ctx, mostDispute)
+				sleep(s.ctx, dispute.next(mostDispute))
 			}
 			if err := s.tellCondition(own.uid); err != nil {
 				if d == 0 {
 					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again", "node", s.node, "err", explain(err, "patch nodes/status"))
 				}
-				d.wait(s.ctx)
+				sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
 				continue
 			}
 			told, at, d = own, time.Now(), 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// delay is a wait that doubles each time, jittered so that the nodes of a
-// cluster drift apart.
+// delay is a wait that doubles each time. It is jittered, so that the nodes of
+// a cluster drift apart.
 type delay time.Duration
 
 const (
@@ -15,14 +15,18 @@ const (
 	mostDelay  = 15 * time.Second
 )
 
-func (d *delay) wait(ctx context.Context) { d.waitAtMost(ctx, mostDelay) }
+// steady is how long a watch has to live for its end to be no failure. Only
+// then is the next wait short again, so that a server that ends watches early,
+// in whatever way, sees at most a few requests a minute from each node.
+const steady = time.Minute
 
-func (d *delay) waitAtMost(ctx context.Context, most time.Duration) {
+// next returns how long to wait this time: the delay, more or less by half.
+func (d *delay) next(most time.Duration) time.Duration {
 	*d = min(max(2**d, delay(leastDelay)), delay(most))
-	sleep(ctx, time.Duration(*d)/2+time.Duration(rand.Int64N(int64(*d))))
+	return time.Duration(*d)/2 + time.Duration(rand.Int64N(int64(*d)))
 }
 
-// sleep reports whether it was left in peace.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -16,23 +16,43 @@ import (
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
-// run keeps the store's view following the cluster until the store is closed.
+// run keeps the store's view following the cluster until the store is closed. A
+// server ends each watch in order after some minutes, to spread its load; that
+// alone is followed by another watch at once.
 func (s *Store) run() {
 	var d delay
 	for s.ctx.Err() == nil {
-		synced, err := s.attempt()
-		if synced {
+		followed, err := s.attempt()
+		lived := followed >= s.o.steady
+		if lived {
 			d = 0
 		}
-		if err == nil {
-			continue // the server ended the watch in its time
+		switch {
+		case s.ctx.Err() != nil:
+			s.lost(errClosed)
+		case err != nil:
+			s.lost(err)
+			sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
+		case !lived:
+			if d > 0 { // one alone is a server that restarts, and no outage
+				s.lost(errEnded)
+			}
+			sleep(s.ctx, d.next(mostDelay))
 		}
-		if s.ctx.Err() != nil {
-			err = errClosed
-		}
-		s.lost(err)
-		d.wait(s.ctx)
 	}
+}
+
+// errEnded is the end of a watch that the server ended too early, but in order.
+var errEnded = errors.New("watch nodes: the API server ended the watch soon after its beginning")
+
+// mostRetryAfter bounds the wait that a server may ask for.
+const mostRetryAfter = time.Minute
+
+// retryAfter returns how long the server wants to be left alone, by the
+// Retry-After of its answer.
+func retryAfter(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return min(time.Duration(seconds)*time.Second, mostRetryAfter)
 }
 
 // lost notes why the view no longer follows the cluster. Of an outage, only
@@ -79,35 +99,39 @@ func (s *Store) follows() {
 }
 
 // attempt reads what is not known yet and follows the changes until that
-// fails, or ends: then there is no error. It reports whether it got as far as
-// following.
-func (s *Store) attempt() (synced bool, err error) {
+// fails, or until the server ends the watch in order: then err is nil. It
+// returns for how long the view followed the cluster.
+func (s *Store) attempt() (followed time.Duration, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	if err := s.findNode(ctx); err != nil {
-		return false, err
+		return 0, err
 	}
 	if s.set.network.Backend.Type == "alloc" {
 		return s.poll(ctx)
 	}
-	var listing *nodelease.Listing
-	switch {
-	case s.at > 0:
-	case s.chunked:
-		if err := s.list(ctx); err != nil {
-			return false, fmt.Errorf("list nodes: %w", explain(err, "list nodes"))
+	if s.at == 0 && !s.chunked {
+		followed, err = s.watch(ctx, s.begin())
+		if !noStreaming(err) {
+			return followed, err
 		}
-	default:
-		listing = s.table.List()
+		s.chunked = true
 	}
+	if s.at == 0 {
+		if err := s.list(ctx); err != nil {
+			return 0, fmt.Errorf("list nodes: %w", explain(err, "list nodes"))
+		}
+	}
+	return s.watch(ctx, nil)
+}
+
+// watch opens a watch where the view stands and follows it. With a listing,
+// the watch begins with all nodes.
+func (s *Store) watch(ctx context.Context, listing *nodelease.Listing) (followed time.Duration, err error) {
 	st, err := s.api.watch(ctx, s.at)
 	if err == nil {
 		defer st.Close()
-		synced, err = s.follow(st, listing)
-	}
-	if listing != nil && !synced && noStreaming(err) {
-		s.chunked = true
-		return false, nil
+		followed, err = s.follow(st, listing)
 	}
 	if gone(err) {
 		s.at = 0
@@ -115,7 +139,15 @@ func (s *Store) attempt() (synced bool, err error) {
 	if err != nil {
 		err = fmt.Errorf("watch nodes: %w", explain(err, "list and watch nodes"))
 	}
-	return synced, err
+	return followed, err
+}
+
+// begin starts a complete reading. The table may change at the same time: our
+// own requests change it.
+func (s *Store) begin() *nodelease.Listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.List()
 }
 
 // findNode finds out who we are, which only a pod has to ask.
@@ -144,7 +176,7 @@ func (s *Store) findNode(ctx context.Context) error {
 // list reads all nodes in parts. The parts are one reading: the server
 // returns them all as of the first, or refuses.
 func (s *Store) list(ctx context.Context) error {
-	listing := s.table.List()
+	listing := s.begin()
 	for token := ""; ; {
 		p, err := s.part(ctx, listing, token)
 		if err != nil {
@@ -185,22 +217,23 @@ func (s *Store) end(listing *nodelease.Listing, revision int64) {
 	})
 }
 
-// follow takes the events of a watch in until it ends. With a listing, the
-// watch begins with all nodes there are.
-func (s *Store) follow(st stream, listing *nodelease.Listing) (synced bool, err error) {
+// follow applies the events of a watch until it ends, and returns how long it
+// did. With a listing, the watch begins with all nodes.
+func (s *Store) follow(st stream, listing *nodelease.Listing) (followed time.Duration, err error) {
 	if listing != nil {
-		if err := s.begin(st, listing); err != nil {
-			return false, err
+		if err := s.initial(st, listing); err != nil {
+			return 0, err
 		}
 	}
 	s.follows()
+	began := time.Now()
 	for {
 		kind, it, err := st.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return true, nil
+			return time.Since(began), nil
 		case err != nil:
-			return true, err
+			return time.Since(began), err
 		}
 		s.at = max(s.at, it.revision)
 		switch kind {
@@ -208,12 +241,12 @@ func (s *Store) follow(st stream, listing *nodelease.Listing) (synced bool, err 
 			s.take(it)
 		case "DELETED":
 			s.remove(it)
-		} // or a bookmark, whose revision is all there is to it
+		} // or a bookmark, which has a revision and nothing else
 	}
 }
 
-// begin takes the nodes in with which a streaming list begins.
-func (s *Store) begin(st stream, listing *nodelease.Listing) error {
+// initial reads the nodes with which a streaming list begins.
+func (s *Store) initial(st stream, listing *nodelease.Listing) error {
 	// A server that does not know what it was asked for never says that this is all.
 	late := time.AfterFunc(partTime, func() { _ = st.Close() })
 	defer late.Stop()
@@ -239,22 +272,30 @@ var errUnfinished = errors.New("the list of nodes broke off")
 // pollEvery is how often our own node is looked at where nobody else's matters.
 const pollEvery = 30 * time.Second
 
-// poll reads our own node now and then: alloc has no peers (interop 5.1).
-func (s *Store) poll(ctx context.Context) (synced bool, err error) {
+// poll reads our own node at intervals: alloc has no peers (interop 5.1). It
+// returns for how long that has worked.
+func (s *Store) poll(ctx context.Context) (followed time.Duration, err error) {
+	var began time.Time // of the first success
 	for {
 		it, err := s.getOwn(ctx)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return synced, fmt.Errorf("get node %s: %w", s.node, explain(err, "get nodes"))
+			err = fmt.Errorf("get node %s: %w", s.node, explain(err, "get nodes"))
+			if !began.IsZero() {
+				followed = time.Since(began)
+			}
+			return followed, err
 		}
-		listing := s.table.List()
+		listing := s.begin()
 		if err == nil {
 			s.add(listing, it)
 		}
 		s.end(listing, max(it.revision, s.at, 1))
 		s.follows()
-		synced = true
+		if began.IsZero() {
+			began = time.Now()
+		}
 		if !sleep(ctx, pollEvery) {
-			return true, ctx.Err()
+			return time.Since(began), ctx.Err()
 		}
 	}
 }

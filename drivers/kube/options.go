@@ -30,6 +30,8 @@ type Options struct {
 	Timeout               time.Duration // of each request; default 10 s
 	Log                   *slog.Logger  // default: nobody
 	UserAgent             string
+
+	steady time.Duration // default: the constant of that name
 }
 
 // setup is what follows from the options.
@@ -41,6 +43,7 @@ type setup struct {
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.steady = cmp.Or(o.steady, steady)
 	o.AnnotationPrefix = cmp.Or(o.AnnotationPrefix, nodelease.DefaultPrefix)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +131,9 @@ func keys(s *Store) func() []string {
 		}
 		return ks
 	}
+}
+
+// isList reports whether a request reads all nodes, in either way.
+func isList(request string) bool {
+	return strings.Contains(request, "limit=") || strings.Contains(request, "sendInitialEvents")
 }

@@ -101,8 +101,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		frames = append(frames, frame("BOOKMARK", bookmark(from, true)))
 	case from < s.compacted:
-		st := expired()
-		frames = append(frames, frame("ERROR", &st))
+		frames = append(frames, Gone())
 		epoch = -1
 	}
 	at := len(s.events)

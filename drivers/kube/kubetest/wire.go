@@ -73,6 +73,12 @@ func expired() metav1.Status {
 	return status(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 }
 
+// Gone returns the event by which a watch learns that its revision is too old.
+func Gone() []byte {
+	st := expired()
+	return frame("ERROR", &st)
+}
+
 func tooLarge() metav1.Status {
 	st := status(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Too large resource version")
 	st.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}
