@@ -32,11 +32,11 @@ type Firewall interface {
 // have it do with packets that flannel wants to pass. Equal hosts give equal
 // facts.
 type FirewallFacts struct {
-	Tools [2]Tools // by family
-	Bars  []Bar    // in a fixed order
+	Tools  [2]Tools       // by family
+	Blocks []ForwardBlock // in a fixed order
 }
 
-// Tools is what a family's chains can be made with.
+// Tools says what a family's chains can be made with.
 type Tools struct {
 	IPTables Tool // iptables or ip6tables
 	NFTables Tool // nft
@@ -45,7 +45,7 @@ type Tools struct {
 	BridgeFilter bool
 }
 
-// Of is the tool for a flavour's chains.
+// Of returns the tool for a flavour's chains.
 func (t Tools) Of(f dataplane.Flavour) Tool {
 	if f == dataplane.NFTables {
 		return t.NFTables
@@ -53,7 +53,7 @@ func (t Tools) Of(f dataplane.Flavour) Tool {
 	return t.IPTables
 }
 
-// Tool is what makes the chains of one flavour and family.
+// Tool makes the chains of one flavour and family.
 type Tool struct {
 	Usable bool
 	// About is its version, such as "iptables v1.8.11 (nf_tables)", or why it
@@ -62,15 +62,15 @@ type Tool struct {
 	RandomFully bool // it can choose source ports at random
 }
 
-// Bar is something of somebody else's that drops forwarded packets which
-// nobody accepted before, such as the policy DROP of the chain FORWARD.
-type Bar struct {
+// ForwardBlock is a policy or a rule of another program that drops forwarded
+// packets, such as the policy DROP of the chain FORWARD.
+type ForwardBlock struct {
 	Family cidr.Family
 	By     string // names it: "policy DROP of chain FORWARD in table ip filter"
-	// Yields names the flavour whose chain at the hook forward can accept a
-	// packet before the bar drops it; empty: none of ours can.
-	Yields dataplane.Flavour
-	// Accepts are the rules by which strangers let packets pass before the bar
-	// drops them, as far as they go by addresses alone.
-	Accepts dataplane.Rules
+	// OverriddenBy names the flavour whose chain can accept a packet before the
+	// block drops it; empty: no chain of flannel can.
+	OverriddenBy dataplane.Flavour
+	// Doubtful: a rule of another program in front of the block may accept
+	// packets, so nobody can say which ones the block drops.
+	Doubtful bool
 }

@@ -1,8 +1,7 @@
-// Package firewall says which chains of the packet filter a node wants:
-// [Render] makes them from one template for both families and both flavours,
-// [Decide] tells what they do with a packet.
+// Package firewall says which chains of the packet filter a node wants.
+// [Render] makes them from one template for both families and both flavours;
+// [Decide] says what they do with a packet.
 //
-// The package is pure. How a chain is spelt for iptables or nftables, and how
-// it gets into a kernel, is a driver's business; that both spellings mean the
-// same follows from there being only one.
+// The package is pure. A driver spells a chain for iptables or nftables and
+// writes it into a kernel.
 package firewall

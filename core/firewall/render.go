@@ -21,17 +21,17 @@ type Options struct {
 // Any reports whether there is anything to want.
 func (o Options) Any() bool { return o.Masquerade || o.Forward }
 
-// Wanted is what a node wants of the packet filter.
+// Wanted says what a node wants of the packet filter.
 type Wanted struct {
 	Chains dataplane.State
-	// Notes tell what an operator may wonder about.
+	// Notes may matter to an operator. They keep no node from being ready.
 	Notes []string
-	// Problems are reasons why the chains wanted cannot be had, or will not do.
+	// Problems say why the wanted chains cannot be made, or do not help.
 	Problems []error
 }
 
-// Render returns the chains for the families that are configured and that the
-// node has a subnet of.
+// Render returns the chains of each family that is configured and in which the
+// node has a subnet.
 func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallFacts) Wanted {
 	w := Wanted{Chains: dataplane.NewState(0)}
 	if !o.Any() {
@@ -55,8 +55,10 @@ func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallF
 	return w
 }
 
-// add puts the chains of one family in.
-func (w *Wanted) add(o Options, flavour dataplane.Flavour, f cidr.Family, network, own netip.Prefix, facts driver.FirewallFacts) {
+// add adds the chains of one family.
+func (w *Wanted) add(
+	o Options, flavour dataplane.Flavour, f cidr.Family, network, own netip.Prefix, facts driver.FirewallFacts,
+) {
 	tools := facts.Tools[f]
 	put := func(hook dataplane.Hook, rules []dataplane.Rule) {
 		key := dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}
@@ -64,7 +66,8 @@ func (w *Wanted) add(o Options, flavour dataplane.Flavour, f cidr.Family, networ
 	}
 	if o.Forward {
 		put(dataplane.Forward, forward(network))
-		w.Problems = append(w.Problems, barred(flavour, f, network, facts.Bars)...)
+		problems, notes := blocked(flavour, f, network, facts.Blocks)
+		w.Problems, w.Notes = append(w.Problems, problems...), append(w.Notes, notes...)
 	}
 	if o.Masquerade {
 		verdict := dataplane.Masquerade
@@ -85,64 +88,54 @@ func choose(f cidr.Family, nftables bool, tools driver.Tools) (flavour dataplane
 	case nftables && tools.NFTables.Usable:
 		return dataplane.NFTables, "", nil
 	case nftables:
-		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; install nftables", f, tools.NFTables.About)
+		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; install nftables",
+			f, tools.NFTables.About)
 	case tools.IPTables.Usable:
 		return dataplane.IPTables, "", nil
 	case tools.NFTables.Usable:
-		return dataplane.NFTables, fmt.Sprintf("%s rules are made with nftables, since iptables cannot be used: %s", f, tools.IPTables.About), nil
+		note = fmt.Sprintf("%s rules are made with nftables, since iptables cannot be used: %s", f, tools.IPTables.About)
+		return dataplane.NFTables, note, nil
 	}
-	return "", "", fmt.Errorf("%s: neither iptables nor nft can be used: %s; %s; install one of them, or turn off --ip-masq and --iptables-forward-rules",
-		f, tools.IPTables.About, tools.NFTables.About)
+	return "", "", fmt.Errorf("%s: neither iptables nor nft can be used: %s; %s; "+
+		"install one of them, or turn off --ip-masq and --iptables-forward-rules", f, tools.IPTables.About, tools.NFTables.About)
 }
 
-// barred names what drops forwarded packets before our chain can accept them,
-// or although it does.
-func barred(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, bars []driver.Bar) (problems []error) {
-	for _, b := range bars {
-		if b.Family != f || b.Yields == flavour || acceptsBothWays(b.Accepts, network) {
+// blocked returns a problem for each block that certainly drops flannel's
+// packets, and a note for each that perhaps does.
+func blocked(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, blocks []driver.ForwardBlock) (
+	problems []error, notes []string,
+) {
+	for _, b := range blocks {
+		switch {
+		case b.Family != f || b.OverriddenBy == flavour:
+			continue
+		case b.Doubtful:
+			notes = append(notes, fmt.Sprintf("%s packets to be forwarded are dropped by %s unless a rule before it accepts them; "+
+				"if pods cannot reach each other, accept there what comes from or goes to %s", f, b.By, network))
 			continue
 		}
 		remedy := ""
-		if b.Yields == dataplane.IPTables {
+		if b.OverriddenBy == dataplane.IPTables {
 			remedy = ", or unset EnableNFTables, since a chain of iptables can"
 		}
-		problems = append(problems, fmt.Errorf("%s packets to be forwarded are dropped by %s, which no chain of %s can overrule; accept there what comes from or goes to %s%s",
-			f, b.By, flavour, network, remedy))
+		problems = append(problems, fmt.Errorf("%s packets to be forwarded are dropped by %s, which no chain of %s can overrule; "+
+			"accept there what comes from or goes to %s%s", f, b.By, flavour, network, remedy))
 	}
-	return problems
+	return problems, notes
 }
 
-// acceptsBothWays reports whether rules let pass what comes from a network and
-// what goes to it.
-func acceptsBothWays(rules dataplane.Rules, network netip.Prefix) bool {
-	list, err := rules.List()
-	if err != nil {
-		return false
-	}
-	covers := func(m dataplane.Match) bool {
-		return !m.Prefix.IsValid() || !m.Not && m.Prefix.Bits() <= network.Bits() && m.Prefix.Contains(network.Addr())
-	}
-	var from, to bool
-	for _, r := range list {
-		if r.Verdict == dataplane.Accept && r.Mark == (dataplane.Mark{}) {
-			from = from || covers(r.From) && !r.To.Prefix.IsValid()
-			to = to || covers(r.To) && !r.From.Prefix.IsValid()
-		}
-	}
-	return from && to
-}
-
-// bridgeNote says what to do where iptables does not see bridged packets. It
-// matters to kube-proxy's services, and not to the chains themselves: packets
-// that are routed come by in any case.
+// bridgeNote says what to do where iptables does not see bridged packets. This
+// matters to kube-proxy's services and not to flannel's chains, which see every
+// routed packet.
 func bridgeNote(f cidr.Family) string {
 	program := [...]string{"iptables", "ip6tables"}[f]
-	return fmt.Sprintf("%s packets between two pods of this host do not pass through %s, so services of kube-proxy may not work between them; run: modprobe br_netfilter", f, program)
+	return fmt.Sprintf("%s packets between two pods of this host do not pass through %s, "+
+		"so services of kube-proxy may not work between them; run: modprobe br_netfilter", f, program)
 }
 
 // Blackhole returns the routes that swallow packets to addresses of the own
-// subnet that no pod has. Unlike upstream's they never win over a bridge's
-// route to the whole of it: theirs is the worst metric.
+// subnet that no pod has. Their metric is the worst there is, so unlike
+// upstream's they never win over a bridge's route to the whole subnet.
 func Blackhole(own lease.Key) []dataplane.Route {
 	var routes []dataplane.Route
 	for _, f := range cidr.Families {
@@ -156,5 +149,5 @@ func Blackhole(own lease.Key) []dataplane.Route {
 	return routes
 }
 
-// worstMetric is that of a route which all others go before.
+// worstMetric makes a route the last choice.
 const worstMetric = 1<<32 - 1

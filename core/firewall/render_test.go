@@ -25,7 +25,7 @@ const (
 	forward6 = "chain FLAVOUR ipv6 forward jump placed { from fd00:10::/48 accept; to fd00:10::/48 accept }\n"
 )
 
-// spelt fills a flavour and a verdict in, and brings the lines into order.
+// spelt fills in a flavour and a verdict and sorts the lines.
 func spelt(t *testing.T, text, flavour, verdict string) string {
 	t.Helper()
 	s, err := dataplane.ParseDump(strings.NewReplacer("FLAVOUR", flavour, "MASQ", verdict).Replace(text))
@@ -71,7 +71,7 @@ func TestRender(t *testing.T) {
 			masq4 + masq6, "iptables", "masquerade", nil, nil},
 		"no iptables": {both, only4, own(), without(noIPTables), masq4 + forward4, "nftables", "masquerade-random",
 			[]string{"IPv4 rules are made with nftables, since iptables cannot be used: no iptables in $PATH"}, nil},
-		"no nft, and nobody asks for it": {both, only4, own(), without(noNFT), masq4 + forward4, "iptables", "masquerade-random", nil, nil},
+		"no nft, and the config does not want it": {both, only4, own(), without(noNFT), masq4 + forward4, "iptables", "masquerade-random", nil, nil},
 		"no nft, and the config wants it": {both, config.Network{V4: only4.V4, EnableNFTables: true}, own(), without(noNFT), "", "nftables", "", nil,
 			[]string{"IPv4: EnableNFTables is set in the network config, but nft cannot be used: no nft in $PATH; install nftables"}},
 		"neither": {both, only4, own(), without(func(t *driver.Tools) { noIPTables(t); noNFT(t) }), "", "iptables", "", nil,
@@ -99,42 +99,56 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestBarsNobodyOverrules(t *testing.T) {
-	policy := driver.Bar{Family: cidr.V4, By: "policy DROP of chain FORWARD in table ip filter", Yields: dataplane.IPTables}
-	wall := driver.Bar{Family: cidr.V6, By: "chain inet strict forward"}
+func TestForwardBlocks(t *testing.T) {
+	policy := driver.ForwardBlock{
+		Family: cidr.V4, By: "policy DROP of chain FORWARD in table ip filter", OverriddenBy: dataplane.IPTables,
+	}
+	strict := driver.ForwardBlock{Family: cidr.V6, By: "chain inet strict forward"}
+	doubtful := func(b driver.ForwardBlock) driver.ForwardBlock {
+		b.Doubtful = true
+		return b
+	}
+	const policyDrops = "IPv4 packets to be forwarded are dropped by policy DROP of chain FORWARD in table ip filter"
 	for name, c := range map[string]struct {
-		opts Options
-		nft  bool
-		bars []driver.Bar
-		want []string
+		opts            Options
+		nft             bool
+		blocks          []driver.ForwardBlock
+		problems, notes []string
 	}{
-		"iptables overrules its own policy": {Options{Forward: true}, false, []driver.Bar{policy}, nil},
-		"nftables does not": {Options{Forward: true}, true, []driver.Bar{policy}, []string{
-			"IPv4 packets to be forwarded are dropped by policy DROP of chain FORWARD in table ip filter, which no chain of nftables can overrule; " +
-				"accept there what comes from or goes to 10.5.0.0/16, or unset EnableNFTables, since a chain of iptables can"}},
-		"nobody does": {Options{Forward: true}, false, []driver.Bar{wall}, []string{
-			"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
-				"accept there what comes from or goes to fd00:10::/48"}},
-		"unless somebody does": {Options{Forward: true}, true, []driver.Bar{accepting(policy, "from 10.5.0.0/16 accept; to 10.0.0.0/8 accept")}, nil},
-		"one way is not enough": {Options{Forward: true}, false, []driver.Bar{
-			accepting(wall, "from fd00:10::/48 accept; to fd00:10:0:1::/64 accept; to !fd00:99::/48 accept; from fd00:99::/48 to fd00:10::/48 accept; mark 0x1/0x1 accept")}, []string{
-			"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
-				"accept there what comes from or goes to fd00:10::/48"}},
-		"not our business": {Options{Masquerade: true}, true, []driver.Bar{policy, wall}, nil},
+		"iptables overrules its own policy": {
+			opts: Options{Forward: true}, blocks: []driver.ForwardBlock{policy, doubtful(policy)},
+		},
+		"nftables does not": {
+			opts: Options{Forward: true}, nft: true, blocks: []driver.ForwardBlock{policy},
+			problems: []string{policyDrops + ", which no chain of nftables can overrule; " +
+				"accept there what comes from or goes to 10.5.0.0/16, or unset EnableNFTables, since a chain of iptables can"},
+		},
+		"no flavour does": {
+			opts: Options{Forward: true}, blocks: []driver.ForwardBlock{strict},
+			problems: []string{"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
+				"accept there what comes from or goes to fd00:10::/48"},
+		},
+		"a doubt is a note": {
+			opts: Options{Forward: true}, nft: true, blocks: []driver.ForwardBlock{doubtful(policy)},
+			notes: []string{policyDrops + " unless a rule before it accepts them; " +
+				"if pods cannot reach each other, accept there what comes from or goes to 10.5.0.0/16"},
+		},
+		"without forward rules, blocks do not matter": {
+			opts: Options{Masquerade: true}, nft: true, blocks: []driver.ForwardBlock{policy, strict, doubtful(strict)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := everything()
-			facts.Bars = c.bars
-			if d := cmp.Diff(c.want, texts(Render(c.opts, dual(c.nft), own(), facts).Problems)); d != "" {
+			facts.Blocks = c.blocks
+			got := Render(c.opts, dual(c.nft), own(), facts)
+			if d := cmp.Diff(c.problems, texts(got.Problems)); d != "" {
 				t.Errorf("problems (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.notes, got.Notes); d != "" {
+				t.Errorf("notes (-want +got):\n%s", d)
 			}
 		})
 	}
-}
-
-func accepting(b driver.Bar, rules dataplane.Rules) driver.Bar {
-	b.Accepts = rules
-	return b
 }
 
 func TestBlackhole(t *testing.T) {

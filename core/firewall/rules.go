@@ -8,25 +8,26 @@ import (
 )
 
 // ProxyMark is the bit by which kube-proxy marks the packets that it will
-// masquerade itself. The other bits of a mark are anybody's.
+// masquerade itself. Other programs use the other bits of a mark.
 const ProxyMark = 0x4000
 
-// multicast is where nobody could answer a masqueraded packet to.
+// multicast holds the destinations whose answers could not find their way back
+// through masquerading.
 var multicast = [2]netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("ff00::/8")}
 
-// masquerade is the template of the chain at the hook postrouting: rules 1 to
-// 6 of interop 7.1, for connections that leave this host.
+// masquerade returns the rules of the chain at the hook postrouting (rules 1 to
+// 6 of interop 7.1), for connections that leave this host.
 func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verdict) []dataplane.Rule {
 	return []dataplane.Rule{
-		// kube-proxy masquerades these, and twice would be once too often.
+		// kube-proxy masquerades these itself.
 		{Mark: dataplane.Mark{Value: ProxyMark, Mask: ProxyMark}, Verdict: dataplane.Return},
 		// Between pods, and between pods and hosts, the source stays.
 		{From: within(own), To: within(network), Verdict: dataplane.Return},
 		{From: within(network), To: within(own), Verdict: dataplane.Return},
-		// So does that of a client outside who talks to a pod of this host:
-		// the answer comes back this way. To a pod elsewhere it would not.
+		// A client outside that talks to a pod of this host keeps its source, too:
+		// the answer comes back this way. From a pod elsewhere it would not.
 		{From: outside(network), To: within(own), Verdict: dataplane.Return},
-		// From a pod to the world: nobody out there knows the overlay.
+		// From a pod to the world: no host out there has a route to the overlay.
 		{From: within(network), To: outside(multicast[f]), Verdict: verdict},
 		// From the world, or this host, to a pod elsewhere: the answer has to
 		// come back through this host.
@@ -34,8 +35,8 @@ func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verd
 	}
 }
 
-// forward is the template of the chain at the hook forward: what comes from
-// the overlay or goes there passes.
+// forward returns the rules of the chain at the hook forward: they accept
+// packets from the overlay and to it.
 func forward(network netip.Prefix) []dataplane.Rule {
 	return []dataplane.Rule{
 		{From: within(network), Verdict: dataplane.Accept},
@@ -47,14 +48,14 @@ func within(p netip.Prefix) dataplane.Match { return dataplane.Match{Prefix: p} 
 
 func outside(p netip.Prefix) dataplane.Match { return dataplane.Match{Not: true, Prefix: p} }
 
-// Packet is what rules see of a packet.
+// Packet holds the parts of a packet that rules match.
 type Packet struct {
 	Src, Dst netip.Addr
 	Mark     uint32
 }
 
-// Decide asks the rules in order and returns the verdict of the first that
-// matches, or Return if none does: the packet goes on to the next chain.
+// Decide returns the verdict of the first rule that matches, or Return if none
+// does: the packet goes on to the next chain.
 func Decide(rules []dataplane.Rule, p Packet) dataplane.Verdict {
 	for _, r := range rules {
 		if r.Matches(p.Src, p.Dst, p.Mark) {

@@ -33,8 +33,9 @@ type wallState struct {
 	lastLook time.Time
 	attempts int // in a row that did not lead to an empty diff
 	lookErr  error
-	problems []error // why what is wanted cannot be had, or will not do
-	failures []error // of the last plan
+	problems []error  // why the wanted chains cannot be made, or do not help
+	notes    []string // that may matter to an operator
+	failures []error  // of the last plan
 
 	aim aim // what the last comparison was with
 }
@@ -126,8 +127,10 @@ func (n *Node) followFirewall() {
 func (n *Node) reconcileChains() {
 	w := &n.wall
 	wanted := firewall.Render(n.opts.Firewall, w.aim.net, w.aim.own, w.facts)
-	for _, note := range wanted.Notes {
-		n.once(Info, "firewall-note", note)
+	if w.notes = wanted.Notes; len(w.notes) > 0 {
+		n.once(Info, "firewall-note", strings.Join(w.notes, "; "))
+	} else {
+		delete(n.said, "firewall-note")
 	}
 	if w.problems = wanted.Problems; len(w.problems) > 0 {
 		n.once(Error, "firewall-problem", errors.Join(w.problems...).Error())

@@ -212,7 +212,7 @@ func TestReadinessTellsOfTheFirewall(t *testing.T) {
 
 func TestForeignDropIsNamed(t *testing.T) {
 	w := walled(t)
-	w.wall.facts.Bars = []driver.Bar{{Family: cidr.V4, By: "chain inet strict forward"}}
+	w.wall.facts.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
 	w.pass(5 * time.Second)
 	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept there what comes from or goes to 10.5.0.0/16"
 	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, want) {
@@ -221,7 +221,7 @@ func TestForeignDropIsNamed(t *testing.T) {
 	if !strings.Contains(w.log(), "chain inet strict forward") {
 		t.Errorf("not in the log:\n%s", w.log())
 	}
-	w.wall.facts.Bars = nil
+	w.wall.facts.Blocks = nil
 	w.pass(5 * time.Second)
 	w.wantReady()
 }

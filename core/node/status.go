@@ -47,7 +47,8 @@ type Status struct {
 	Withheld    int          // deletes that wait for the store
 	Expires     time.Time    // of the lease; zero: never, or none held
 	RenewBy     time.Time
-	FailingFor  int // plans or looks in a row that did not lead to an empty diff
+	Notes       []string // that may matter to an operator; they keep no node from being ready
+	FailingFor  int      // plans or looks in a row that did not lead to an empty diff
 }
 
 // Status describes the node as of the last Step.
@@ -75,6 +76,7 @@ func (n *Node) Status() Status {
 		s.Expires = g.Expires
 	}
 	s.PacketPaths = n.host.paths
+	s.Notes = n.wall.notes
 	for _, p := range n.host.problems {
 		s.Problems = append(s.Problems, p.String())
 	}

@@ -26,7 +26,7 @@ func (f hostFirewall) Inspect(ctx context.Context) (driver.FirewallFacts, datapl
 	if err := f.n.host.readable(ctx); err != nil {
 		return driver.FirewallFacts{}, dataplane.State{}, err
 	}
-	facts := driver.FirewallFacts{Tools: f.n.tools, Bars: f.n.bars()}
+	facts := driver.FirewallFacts{Tools: f.n.tools, Blocks: f.n.blocks()}
 	return facts, f.n.state(), nil
 }
 

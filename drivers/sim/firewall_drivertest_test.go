@@ -34,6 +34,8 @@ func (f filtered) Harm(_ context.Context, h drivertest.Harm) error {
 		f.ForwardPolicy(h.Rule.Verdict)
 	case drivertest.Alien:
 		f.AddAlien(h.Name)
+	case drivertest.Zones:
+		f.AddZones(h.Name, "cni0")
 	default:
 		return fmt.Errorf("no harm %q", h.Verb)
 	}

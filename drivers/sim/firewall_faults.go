@@ -77,17 +77,29 @@ func (h *Host) ForwardPolicy(v dataplane.Verdict) {
 	h.wall.upset("policy %s", v)
 }
 
-// AddAlien adds a base chain of a stranger's that drops forwarded packets, but
-// for what the rules accept; RemoveAlien takes it away.
-func (h *Host) AddAlien(name string, accepts ...dataplane.Rule) {
-	h.RemoveAlien(name)
-	for _, f := range cidr.Families {
-		h.wall.alien = append(h.wall.alien, alienChain{f, name, accepts})
-	}
-	h.wall.upset("chain %s", name)
+// AddAlien adds a base chain of another program that drops every forwarded
+// packet; RemoveAlien takes it away.
+func (h *Host) AddAlien(name string) {
+	h.addAlien(alienChain{name: name, by: "policy DROP of chain forward in table inet " + name})
 }
 
-// RemoveAlien takes away what AddAlien made.
+// AddZones adds firewalld's chains under that table name: they accept packets
+// that come in by the trusted links and reject all others. RemoveAlien takes
+// them away.
+func (h *Host) AddZones(name string, trusted ...string) {
+	by := "rule 6 of chain filter_FORWARD in table inet " + name + ", which drops everything"
+	h.addAlien(alienChain{name: name, by: by, trusted: trusted})
+}
+
+func (h *Host) addAlien(a alienChain) {
+	h.RemoveAlien(a.name)
+	for _, a.family = range cidr.Families {
+		h.wall.alien = append(h.wall.alien, a)
+	}
+	h.wall.upset("chain %s", a.name)
+}
+
+// RemoveAlien takes away the chains of AddAlien and AddZones.
 func (h *Host) RemoveAlien(name string) {
 	h.wall.alien = slices.DeleteFunc(slices.Clone(h.wall.alien), func(a alienChain) bool { return a.name == name })
 	h.wall.upset("no chain %s", name)

@@ -48,12 +48,13 @@ type sharedRule struct {
 	rule dataplane.Rule
 }
 
-// alienChain is a base chain of nftables that a stranger has at the hook
-// forward, and that drops whatever it does not accept.
+// alienChain is a base chain of nftables that another program has at the hook
+// forward. It drops every packet that it does not accept.
 type alienChain struct {
 	family  cidr.Family
-	name    string
-	accepts []dataplane.Rule
+	name    string   // of the table
+	by      string   // names the policy or rule that drops
+	trusted []string // links; packets that come in by them are accepted
 }
 
 // everyTool is what a host has by itself.
@@ -146,23 +147,31 @@ func (n *netfilter) unjump(k dataplane.ChainKey) {
 	}
 }
 
-// bars lists what drops forwarded packets that nobody accepted.
-func (n *netfilter) bars() (bars []driver.Bar) {
+// blocks lists the policies and rules of other programs that drop forwarded
+// packets.
+func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 	for _, f := range cidr.Families {
 		if n.policy[f] == dataplane.Drop {
 			table := [...]string{"ip", "ip6"}[f]
-			bars = append(bars, driver.Bar{
+			blocks = append(blocks, driver.ForwardBlock{
 				Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter",
-				Yields: dataplane.IPTables, Accepts: acceptsOf(n.strangers(sharedKey{f, dataplane.Forward})),
+				OverriddenBy: dataplane.IPTables,
+				Doubtful:     slices.ContainsFunc(n.strangers(sharedKey{f, dataplane.Forward}), mayAccept),
 			})
 		}
 		for _, a := range n.alien {
 			if a.family == f {
-				bars = append(bars, driver.Bar{Family: f, By: "policy DROP of chain forward in table inet " + a.name, Accepts: acceptsOf(a.accepts)})
+				blocks = append(blocks, driver.ForwardBlock{Family: f, By: a.by, Doubtful: a.trusted != nil})
 			}
 		}
 	}
-	return bars
+	return blocks
+}
+
+// mayAccept reports whether a rule keeps packets from the block behind it, or
+// leads them to a policy.
+func mayAccept(r dataplane.Rule) bool {
+	return r.Verdict == dataplane.Accept || r.Verdict == dataplane.Return
 }
 
 // strangers are the rules of others in a chain that everybody adds to.
@@ -175,15 +184,10 @@ func (n *netfilter) strangers(k sharedKey) (rules []dataplane.Rule) {
 	return rules
 }
 
-// acceptsOf are the rules that let packets pass.
-func acceptsOf(rules []dataplane.Rule) dataplane.Rules {
-	return dataplane.MakeRules(slices.DeleteFunc(slices.Clone(rules), func(r dataplane.Rule) bool { return r.Verdict != dataplane.Accept })...)
-}
-
-// dropsForward says who drops a packet on its way through the host, if
-// anybody does. Every base chain at the hook is asked: what one accepts,
-// another may still drop.
-func (n *netfilter) dropsForward(f cidr.Family, p firewall.Packet) (by string, drops bool) {
+// dropsForward reports whether a packet that came in by a link is dropped on
+// its way through the host, and by which chain. Every base chain at the hook is
+// asked: one may drop what another accepts.
+func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (by string, drops bool) {
 	if n.empty() && n.policy[f] == dataplane.Accept {
 		return "", false
 	}
@@ -194,7 +198,7 @@ func (n *netfilter) dropsForward(f cidr.Family, p firewall.Packet) (by string, d
 		return "forward", true
 	}
 	for _, a := range n.alien {
-		if a.family == f && firewall.Decide(a.accepts, p) != dataplane.Accept {
+		if a.family == f && !slices.Contains(a.trusted, in) {
 			return a.name, true
 		}
 	}

@@ -153,6 +153,11 @@ func TestForwardDrop(t *testing.T) {
 		h.AddAlien("strict")
 		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
 		h.RemoveAlien("strict")
+		h.AddZones("zones", "eth0")
+		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1") // it comes in from the pod
+		h.AddZones("zones", "eth0", bridgeName, "flannel.1", "flannel-v6.1")
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+		h.RemoveAlien("zones")
 		h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop})
 		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
 		h.FlushRuleset()

@@ -63,7 +63,7 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 	case !s.forwards(l, h.family()):
 		s.drop(p, DropNotMine, h.dst.String()+" dev "+l.name)
 	default:
-		s.forward(h, packet, p)
+		s.forward(l, h, packet, p)
 	}
 }
 

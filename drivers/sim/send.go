@@ -77,8 +77,8 @@ func (s *stack) leave(h ipHeader, packet []byte, r *route, mark uint32, p *Probe
 	return h, packet, true
 }
 
-// forward sends on a packet of somebody else's.
-func (s *stack) forward(h ipHeader, packet []byte, p *Probe) {
+// forward sends on a packet that came in by a link.
+func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
 	if h.ttl <= 1 {
 		s.refuse(DropTTL, "", icmpMessage{kind: icmpTimeExceeded}, packet, p)
 		return
@@ -100,7 +100,8 @@ func (s *stack) forward(h ipHeader, packet []byte, p *Probe) {
 	mark := uint32(0)
 	if s.wall != nil {
 		mark = s.wall.mark
-		if by, drops := s.wall.dropsForward(h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark}); drops {
+		by, drops := s.wall.dropsForward(in.name, h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark})
+		if drops {
 			s.drop(p, DropFirewall, by)
 			return
 		}

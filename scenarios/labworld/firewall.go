@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/driver/drivertest"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
@@ -119,9 +120,11 @@ func firewallHarms() map[string]string {
 		"policy-accept":  bothFamilies("$TABLES -P FORWARD ACCEPT"),
 		"foreign-rule": "iptables -I FORWARD -d 203.0.113.77 -j RETURN; " +
 			"iptables -t nat -I POSTROUTING -d 203.0.113.77 -j RETURN",
-		"firewalld": bothFamilies("$TABLES -F FORWARD; $TABLES -t nat -F POSTROUTING; $TABLES -P FORWARD DROP"),
-		"mark":      "nft '" + markRules + "'",
-		"no-mark":   "nft delete table inet foreign",
+		"firewalld":       bothFamilies("$TABLES -F FORWARD; $TABLES -t nat -F POSTROUTING; $TABLES -P FORWARD DROP"),
+		"firewalld-zones": "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", lang.TrustedLinks()) + "END",
+		"no-zones":        "nft delete table inet firewalld",
+		"mark":            "nft '" + markRules + "'",
+		"no-mark":         "nft delete table inet foreign",
 	}
 }
 

@@ -18,14 +18,21 @@ var FirewallHarms = map[string]string{
 	"policy-accept":  "",
 	"foreign-rule":   "",
 	"firewalld":      "policy-accept",
-	"mark":           "no-mark",
-	"no-mark":        "",
+	// The rules of firewalld, with [TrustedLinks] in the zone "trusted".
+	"firewalld-zones": "no-zones",
+	"no-zones":        "",
+	"mark":            "no-mark",
+	"no-mark":         "",
 }
+
+// TrustedLinks returns the links that an administrator puts into firewalld's
+// zone "trusted": the pods' bridge and flannel's devices.
+func TrustedLinks() []string { return []string{"cni0", "flannel.1", "flannel-v6.1", "flannel0"} }
 
 // FirewallHarmNames lists the kinds of harm to a packet filter.
 func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "locked") }
 
-// fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept|foreign-rule|firewalld|mark=0xc000|locked for=3s
+// fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept|foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
 func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
 	length, mark, kind := time.Duration(0), "", ""
 	bits := uint64(0)

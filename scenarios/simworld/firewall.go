@@ -135,16 +135,18 @@ func firewallHarms() map[string]func(h *sim.Host, mark uint32) {
 		return func(h *sim.Host, _ uint32) { h.ForwardPolicy(v) }
 	}
 	return map[string]func(*sim.Host, uint32){
-		"flush-ruleset":  func(h *sim.Host, _ uint32) { h.FlushRuleset() },
-		"flush-iptables": func(h *sim.Host, _ uint32) { h.FlushIPTables() },
-		"jump-moved":     func(h *sim.Host, _ uint32) { h.MoveJump() },
-		"stray-rule":     func(h *sim.Host, _ uint32) { h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop}) },
-		"policy-drop":    policy(dataplane.Drop),
-		"policy-accept":  policy(dataplane.Accept),
-		"foreign-rule":   func(h *sim.Host, _ uint32) { addForeignRule(h) },
-		"firewalld":      func(h *sim.Host, _ uint32) { h.RestartFirewalld() },
-		"mark":           func(h *sim.Host, mark uint32) { h.MarkPackets(mark) },
-		"no-mark":        func(h *sim.Host, _ uint32) { h.MarkPackets(0) },
+		"flush-ruleset":   func(h *sim.Host, _ uint32) { h.FlushRuleset() },
+		"flush-iptables":  func(h *sim.Host, _ uint32) { h.FlushIPTables() },
+		"jump-moved":      func(h *sim.Host, _ uint32) { h.MoveJump() },
+		"stray-rule":      func(h *sim.Host, _ uint32) { h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop}) },
+		"policy-drop":     policy(dataplane.Drop),
+		"policy-accept":   policy(dataplane.Accept),
+		"foreign-rule":    func(h *sim.Host, _ uint32) { addForeignRule(h) },
+		"firewalld":       func(h *sim.Host, _ uint32) { h.RestartFirewalld() },
+		"firewalld-zones": func(h *sim.Host, _ uint32) { h.AddZones("firewalld", lang.TrustedLinks()...) },
+		"no-zones":        func(h *sim.Host, _ uint32) { h.RemoveAlien("firewalld") },
+		"mark":            func(h *sim.Host, mark uint32) { h.MarkPackets(mark) },
+		"no-mark":         func(h *sim.Host, _ uint32) { h.MarkPackets(0) },
 	}
 }
 

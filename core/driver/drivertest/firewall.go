@@ -35,7 +35,7 @@ type Harm struct {
 	Family cidr.Family    // of Foreign
 	Hook   dataplane.Hook // of Foreign
 	Rule   dataplane.Rule // of Stray and Foreign; its Verdict alone of Policy
-	Name   string         // of Alien
+	Name   string         // of Alien and Zones
 }
 
 // HarmVerb says what a Harm does.
@@ -53,6 +53,7 @@ const (
 	Foreign   HarmVerb = "foreign" // Family, Hook, Rule: it comes first in the shared chain of iptables
 	Policy    HarmVerb = "policy"  // Rule.Verdict: what FORWARD of iptables does in the end, for both families
 	Alien     HarmVerb = "alien"   // Name of a table inet, with a chain at the hook forward that drops everything in the end
+	Zones     HarmVerb = "zones"   // Name of a table inet with the rules of [FirewalldZones]
 )
 
 // ParseHarm reads one line: a verb and its arguments, such as "flush-ruleset",
@@ -67,7 +68,7 @@ func ParseHarm(line string) (Harm, error) {
 		err = wantWords(words, 0)
 	case Stray, Policy:
 		h.Rule, err = dataplane.ParseRule(rest)
-	case Alien:
+	case Alien, Zones:
 		if err = wantWords(words, 1); err == nil {
 			h.Name = words[0]
 		}
@@ -104,7 +105,7 @@ func (h *Harm) parseForeign(rest string) error {
 //
 //	harm     harms, one a line (see [ParseHarm]), which must succeed
 //	apply    ops on chains, one a line; prints "ok" or the error's class for each
-//	inspect  prints the chains, and what drops packets that nobody accepted
+//	inspect  prints flannel's chains, and the rules of others that block forwarded packets
 func RunFirewall(t *testing.T, root string, newWorld func(t *testing.T) FirewallWorld) {
 	datadriven.Walk(t, root+"/"+firewallCases, func(t *testing.T, path string) {
 		w := newWorld(t)
@@ -143,13 +144,13 @@ func inspect(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
 	}
 	var b strings.Builder
 	b.WriteString(state.Dump())
-	for _, bar := range facts.Bars {
-		fmt.Fprintf(&b, "bar %s: %s", strings.ToLower(bar.Family.String()), bar.By)
-		if bar.Yields != "" {
-			fmt.Fprintf(&b, ", yields to %s", bar.Yields)
+	for _, block := range facts.Blocks {
+		fmt.Fprintf(&b, "block %s: %s", strings.ToLower(block.Family.String()), block.By)
+		if block.OverriddenBy != "" {
+			fmt.Fprintf(&b, ", overridden by %s", block.OverriddenBy)
 		}
-		if bar.Accepts != "" {
-			fmt.Fprintf(&b, ", but { %s }", bar.Accepts)
+		if block.Doubtful {
+			b.WriteString(", doubtful")
 		}
 		b.WriteByte('\n')
 	}

@@ -19,6 +19,7 @@ func TestParseHarm(t *testing.T) {
 		{"foreign ipv6 forward to 10.5.9.9/32 drop", Harm{Verb: Foreign, Family: cidr.V6, Hook: dataplane.Forward, Rule: stray}},
 		{"policy accept", Harm{Verb: Policy, Rule: dataplane.Rule{Verdict: dataplane.Accept}}},
 		{"alien firewalld", Harm{Verb: Alien, Name: "firewalld"}},
+		{"zones firewalld", Harm{Verb: Zones, Name: "firewalld"}},
 	} {
 		if got, err := ParseHarm(c.line); err != nil || got != c.want {
 			t.Errorf("ParseHarm(%q) = %+v, %v, want %+v", c.line, got, err, c.want)

@@ -33,7 +33,7 @@ func BenchmarkInspect(b *testing.B) {
 					start := cpuTime(b)
 					for b.Loop() {
 						if changed {
-							w.f.seen = sight{}
+							w.f.seen = cache{}
 						}
 						if _, _, err := w.f.Inspect(b.Context()); err != nil {
 							b.Fatal(err)

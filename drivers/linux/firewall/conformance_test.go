@@ -34,6 +34,8 @@ func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
 		fmt.Fprintf(&script, "iptables -P FORWARD %s\nip6tables -P FORWARD %s", target, target)
 	case drivertest.Alien:
 		fmt.Fprintf(&script, "nft 'add table inet %s; add chain inet %s forward { type filter hook forward priority 10; policy drop; }'", h.Name, h.Name)
+	case drivertest.Zones:
+		script.WriteString("nft -f - <<'END'\n" + drivertest.FirewalldZones(h.Name, []string{"cni0"}) + "END")
 	case drivertest.Foreign:
 		spec, err := specOf(h.Rule, "foreign")
 		if err != nil {

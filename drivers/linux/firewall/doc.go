@@ -14,12 +14,13 @@
 // # Reading
 //
 // What the kernel has is compared, never what was written before. nftables are
-// read over netlink, expression by expression; one that is not understood makes
-// a chain that nobody wants. iptables are read by iptables-save, which is the
-// only authority on how its rules are stored, but only if the kernel's tables
-// have changed since: the generation of nftables and the bytes of the tables
-// without their counters tell. A look at a host where nothing changed starts no
-// process.
+// read over netlink, expression by expression; a chain with an unknown one
+// differs from every wanted chain. iptables are read by iptables-save, which is
+// the only authority on how its rules are stored. For iptables-nft it runs only
+// if the rules of a chain that matters have changed. iptables-legacy does not
+// tell whether its tables have changed, so on a host that has such tables each
+// look starts one process a family; on all others a look at unchanged rules
+// starts none.
 //
 // # Writing
 //

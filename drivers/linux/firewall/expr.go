@@ -17,7 +17,6 @@ const (
 	verdictDrop   = 0
 	verdictAccept = 1
 	verdictJump   = ^uint32(2) // -3
-	verdictGoto   = ^uint32(3) // -4
 	verdictReturn = ^uint32(4) // -5
 )
 
@@ -35,53 +34,36 @@ const (
 	source
 	destination
 	packetMark
-	familyOfPacket
+	fields
 )
 
-// loaded is what a register holds: the bits of a field under a mask.
+// loaded is the content of a register: the bits of a field under a mask.
 type loaded struct {
 	of   field
 	mask []byte
 }
 
-// decoder reads the expressions of one rule as a rule of ours.
+// decoder reads the expressions of one rule.
 type decoder struct {
 	family    cidr.Family
 	registers map[uint32]loaded
 	rule      dataplane.Rule
-	seen      [familyOfPacket + 1]bool
-
-	theirs bool   // the rule is a stranger's, who may say things that ours do not
-	into   string // the chain to which it sends packets
+	seen      [fields]bool
 }
 
-// decodeRule reads the expressions of a rule. It returns false unless each of
-// them is understood to the bit.
+// decodeRule reads the expressions of a rule. It returns false unless it
+// understands every bit of them.
 func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
-	d := decoder{family: f}
-	ok := d.decode(exprs)
-	return d.rule, ok && d.rule.Verdict != ""
-}
-
-// decodeTheirs reads a stranger's rule, which may have a comment of
-// iptables-nft, log, ask for the family, and send packets into another chain.
-func decodeTheirs(f cidr.Family, exprs []byte) (r dataplane.Rule, into string, ok bool) {
-	d := decoder{family: f, theirs: true}
-	ok = d.decode(exprs)
-	return d.rule, d.into, ok
-}
-
-func (d *decoder) decode(exprs []byte) bool {
-	d.registers = map[uint32]loaded{}
+	d := decoder{family: f, registers: map[uint32]loaded{}}
 	for name, data := range expressions(exprs) {
-		if d.rule.Verdict != "" || d.into != "" || !d.expression(name, data) {
-			return false
+		if d.rule.Verdict != "" || !d.expression(name, data) {
+			return dataplane.Rule{}, false
 		}
 	}
-	return true
+	return d.rule, d.rule.Verdict != ""
 }
 
-// expressions yields the expressions of a rule but for its counters.
+// expressions yields the expressions of a rule, except counters.
 func expressions(b []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for _, element := range attrs(b) {
@@ -117,15 +99,11 @@ func (d *decoder) expression(name string, data []byte) bool {
 		return d.immediate(a)
 	case "masq":
 		return d.masquerade(a)
-	case "match": // of iptables-nft
-		return d.theirs && targetName(data) == "comment"
-	case "log":
-		return d.theirs
 	}
 	return false
 }
 
-// numbered returns attributes by kind.
+// numbered returns attributes by their kind.
 func numbered(b []byte) map[uint16][]byte {
 	m := map[uint16][]byte{}
 	for kind, value := range attrs(b) {
@@ -136,18 +114,14 @@ func numbered(b []byte) map[uint16][]byte {
 
 func (d *decoder) meta(a map[uint16][]byte) bool {
 	to, ok := a[unix.NFTA_META_DREG]
-	switch key := be32(a[unix.NFTA_META_KEY]); {
-	case key == unix.NFT_META_MARK:
-		d.registers[be32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
-	case key == unix.NFT_META_NFPROTO && d.theirs:
-		d.registers[be32(to)] = loaded{familyOfPacket, []byte{255}}
-	default:
+	if be32(a[unix.NFTA_META_KEY]) != unix.NFT_META_MARK {
 		return false
 	}
+	d.registers[be32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
 	return ok
 }
 
-// payload loads a part of the IP header: of an address, its first bytes.
+// payload loads the first bytes of an address in the IP header.
 func (d *decoder) payload(a map[uint16][]byte) bool {
 	size := uint32(d.family.Bits() / 8)
 	from := [...]uint32{12, 8}[d.family] // offset of the source; the destination follows
@@ -196,9 +170,6 @@ func (d *decoder) compare(a map[uint16][]byte) bool {
 		return false
 	}
 	d.seen[l.of] = true
-	if l.of == familyOfPacket {
-		return op == unix.NFT_CMP_EQ && value[0] == afOf(d.family)
-	}
 	if l.of == packetMark {
 		d.rule.Mark = dataplane.Mark{Value: binary.NativeEndian.Uint32(value), Mask: binary.NativeEndian.Uint32(l.mask)}
 		return op == unix.NFT_CMP_EQ && d.rule.Mark.Mask != 0
@@ -213,7 +184,7 @@ func (d *decoder) compare(a map[uint16][]byte) bool {
 	return ok
 }
 
-// prefix is the one whose first bytes and mask are given.
+// prefix returns the prefix with these first bytes and this mask.
 func (d *decoder) prefix(value, mask []byte) (netip.Prefix, bool) {
 	whole := make([]byte, d.family.Bits()/8)
 	copy(whole, value)
@@ -244,13 +215,17 @@ func (d *decoder) immediate(a map[uint16][]byte) bool {
 		d.rule.Verdict = dataplane.Drop
 	case code == verdictReturn:
 		d.rule.Verdict = dataplane.Return
-	case d.theirs && (code == verdictJump || code == verdictGoto):
-		d.into = jumpTarget(a)
 	}
-	return d.rule.Verdict != "" || d.into != ""
+	return d.rule.Verdict != ""
 }
 
-// verdictCode is what an immediate expression decides, if it does.
+// isVerdict reports whether an immediate expression decides about the packet.
+func isVerdict(a map[uint16][]byte) bool {
+	_, ok := verdictCode(a)
+	return ok
+}
+
+// verdictCode returns the verdict of an immediate expression, if it has one.
 func verdictCode(a map[uint16][]byte) (uint32, bool) {
 	if register, ok := a[unix.NFTA_IMMEDIATE_DREG]; !ok || be32(register) != unix.NFT_REG_VERDICT {
 		return 0, false
@@ -259,7 +234,7 @@ func verdictCode(a map[uint16][]byte) (uint32, bool) {
 	return be32(code), ok
 }
 
-// jumpTarget is the chain that an immediate expression leads to.
+// jumpTarget returns the chain that an immediate expression leads to.
 func jumpTarget(a map[uint16][]byte) string {
 	verdict := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])
 	return text(verdict[unix.NFTA_VERDICT_CHAIN])
@@ -280,5 +255,5 @@ func (d *decoder) masquerade(a map[uint16][]byte) bool {
 
 func dataValue(b []byte) []byte { return numbered(b)[unix.NFTA_DATA_VALUE] }
 
-// targetName is the name of an iptables extension (NFTA_TARGET_NAME, NFTA_MATCH_NAME).
+// targetName returns the name of an iptables extension (NFTA_TARGET_NAME, NFTA_MATCH_NAME).
 func targetName(b []byte) string { return text(numbered(b)[1]) }

@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/driver/drivertest"
 )
 
 func (w *world) facts(t testing.TB) driver.FirewallFacts {
@@ -79,64 +80,106 @@ func TestProgramThatFails(t *testing.T) {
 	}
 }
 
-func TestBars(t *testing.T) {
+// TestForwardBlocks: a block is certain only behind rules that accept nothing.
+func TestForwardBlocks(t *testing.T) {
+	const everything = ", which drops everything"
 	for _, v := range []variant{variantNFT, variantLegacy} {
 		for _, f := range cidr.Families {
-			t.Run(fmt.Sprintf("%s/%s", v, f), func(t *testing.T) {
-				chain := map[variant]string{
-					variantNFT: "chain FORWARD in table {ip} filter", variantLegacy: "chain FORWARD in table filter of {iptables}-legacy",
-				}[v]
-				w := newWorld(t, v)
-				for _, c := range []struct {
-					does    string
-					by      string
-					yields  dataplane.Flavour
-					accepts dataplane.Rules
-				}{
-					{"{iptables} -P FORWARD DROP", "policy DROP of " + chain, dataplane.IPTables, ""},
-					{"{iptables} -A FORWARD -s {other} -j DROP", "", "", ""},
-					{"{iptables} -A FORWARD -m comment --comment last -j REJECT", "rule 1 of " + chain + ", which drops everything", "", ""},
-					{"{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP", "rule 2 of " + chain + ", which drops everything", dataplane.IPTables, ""},
-					{"nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; policy drop; }'",
-						"policy DROP of chain through in table inet x", "", ""},
-					{"nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule inet x through counter reject'",
-						"rule 1 of chain through in table inet x, which drops everything", "", ""},
-					{"nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'", "", "", ""},
-					{"{iptables} -P FORWARD DROP\n{iptables} -A FORWARD -m comment --comment mine -s {net} -j ACCEPT\n{iptables} -A FORWARD -d {other} -j DROP\n" +
-						"{iptables} -A FORWARD -i lo -d {other} -j ACCEPT\n{iptables} -A FORWARD -d {net} -j ACCEPT",
-						"policy DROP of " + chain, dataplane.IPTables, "from {net} accept; to {net} accept"},
-					{"nft -f - <<'END'\ntable inet x {\nchain zone { iifname lo accept; {ip} saddr {other} accept; }\n" +
-						"chain user { {ip} daddr {net} accept; {ip} saddr {net} counter log accept; tcp dport 80 accept; jump user2; }\n" +
-						"chain user2 { accept; }\n" +
-						"chain through { type filter hook forward priority 5; ct state established accept; jump user; {ip} daddr {own} goto zone; reject; {ip} saddr {own} accept; }\n}\nEND",
-						"rule 4 of chain through in table inet x, which drops everything", "", "to {net} accept; from {net} accept; accept; from {other} to {own} accept"},
-				} {
-					w.sh(t, fill("nft flush ruleset\n{iptables} -P FORWARD ACCEPT\n{iptables} -F\n{iptables} -X\n{iptables} -N FLANNEL-FWD\n"+c.does, f))
-					var want []driver.Bar
+			chain := map[variant]string{
+				variantNFT:    "chain FORWARD in table {ip} filter",
+				variantLegacy: "chain FORWARD in table filter of {iptables}-legacy",
+			}[v]
+			for name, c := range map[string]struct {
+				script       string
+				by           string
+				overriddenBy dataplane.Flavour
+				doubtful     bool
+			}{
+				"policy":   {script: "{iptables} -P FORWARD DROP", by: "policy DROP of " + chain, overriddenBy: dataplane.IPTables},
+				"one drop": {script: "{iptables} -A FORWARD -s {other} -j DROP"},
+				"final reject": {
+					script: "{iptables} -A FORWARD -m comment --comment last -j REJECT",
+					by:     "rule 1 of " + chain + everything,
+				},
+				"final drop behind our jump": {
+					script: "{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP",
+					by:     "rule 2 of " + chain + everything, overriddenBy: dataplane.IPTables,
+				},
+				"rules that accept nothing": {
+					script: "{iptables} -A FORWARD -d {other} -j DROP\n{iptables} -A FORWARD -i eth9 -j LOG\n{iptables} -A FORWARD -s {other}\n" +
+						"{iptables} -A FORWARD -p tcp -j REJECT\n{iptables} -A FORWARD -j DROP",
+					by: "rule 5 of " + chain + everything,
+				},
+				"accepts by interface": {
+					script: "{iptables} -A FORWARD -i eth9 -j ACCEPT\n{iptables} -A FORWARD -j DROP",
+					by:     "rule 2 of " + chain + everything, doubtful: true,
+				},
+				"another chain": {
+					script: "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n{iptables} -A FORWARD -j DROP",
+					by:     "rule 2 of " + chain + everything, doubtful: true,
+				},
+				"another chain for good": {
+					script: "{iptables} -N USER\n{iptables} -A FORWARD -s {other} -g USER\n{iptables} -P FORWARD DROP",
+					by:     "policy DROP of " + chain, overriddenBy: dataplane.IPTables, doubtful: true,
+				},
+				"return to the policy": {
+					script: "{iptables} -A FORWARD -s {other} -j RETURN\n{iptables} -A FORWARD -j DROP",
+					by:     "rule 2 of " + chain + everything, doubtful: true,
+				},
+				"nft policy": {
+					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; policy drop; }'",
+					by:     "policy DROP of chain through in table inet x",
+				},
+				"nft reject": {
+					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule inet x through counter reject'",
+					by:     "rule 1 of chain through in table inet x" + everything,
+				},
+				"another hook": {
+					script: "nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'",
+				},
+				"nft rules that accept nothing": {
+					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state invalid drop; " +
+						"iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
+					by: "rule 5 of chain through in table inet x" + everything,
+				},
+				"nft map with verdicts": {
+					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { eth9 : accept }; drop; }\n}\nEND",
+					by:     "rule 2 of chain through in table inet x" + everything, doubtful: true,
+				},
+				"firewalld by zones": {
+					script: "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", []string{"cni0", "flannel.1"}) + "END",
+					by:     "rule 6 of chain filter_FORWARD in table inet firewalld" + everything, doubtful: true,
+				},
+			} {
+				t.Run(fmt.Sprintf("%s/%s/%s", v, f, name), func(t *testing.T) {
+					w := newWorld(t, v)
+					w.sh(t, fill("{iptables} -N FLANNEL-FWD\n"+c.script, f))
+					var want, have []driver.ForwardBlock
 					if c.by != "" {
-						want = append(want, driver.Bar{Family: f, By: fill(c.by, f), Yields: c.yields, Accepts: dataplane.Rules(fill(string(c.accepts), f))})
+						want = append(want, driver.ForwardBlock{
+							Family: f, By: fill(c.by, f), OverriddenBy: c.overriddenBy, Doubtful: c.doubtful,
+						})
 					}
-					var have []driver.Bar
-					for _, b := range w.facts(t).Bars {
-						if b.Family == f { // a table of both families bars both
+					for _, b := range w.facts(t).Blocks {
+						if b.Family == f { // a table of both families blocks both
 							have = append(have, b)
 						}
 					}
 					if d := cmp.Diff(want, have); d != "" {
-						t.Errorf("%s (-want +have):\n%s", c.does, d)
+						t.Errorf("%s (-want +have):\n%s", c.script, d)
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
 
-// TestPolicyOfOtherVariant cannot be overruled by our chains.
+// TestPolicyOfOtherVariant: our chains cannot override it.
 func TestPolicyOfOtherVariant(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.sh(t, "iptables-legacy -P FORWARD DROP")
-	want := []driver.Bar{{By: "policy DROP of chain FORWARD in table filter of iptables-legacy"}}
-	if d := cmp.Diff(want, w.facts(t).Bars); d != "" {
-		t.Errorf("bars (-want +have):\n%s", d)
+	want := []driver.ForwardBlock{{By: "policy DROP of chain FORWARD in table filter of iptables-legacy"}}
+	if d := cmp.Diff(want, w.facts(t).Blocks); d != "" {
+		t.Errorf("blocks (-want +have):\n%s", d)
 	}
 }

@@ -18,7 +18,7 @@ type Firewall struct {
 	nft   *nftables
 	hints *hints
 	tools *toolbox
-	seen  sight
+	seen  cache
 	wait  int // seconds for the lock of iptables
 }
 

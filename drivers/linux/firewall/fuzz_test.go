@@ -63,7 +63,7 @@ func FuzzParseSave(f *testing.F) {
 				have := s.at(family, h)
 				neutralIPTables(dataplane.ChainKey{Flavour: dataplane.IPTables, Family: family, Hook: h}, have, have)
 			}
-			s.bars(family)
+			s.blocks(family)
 		}
 		for _, c := range s {
 			for _, r := range c.rules {
@@ -91,11 +91,7 @@ func FuzzDecodeRule(f *testing.F) {
 				}
 			}
 		}
-		dropsAll(b)
-		jumpsTo(b, "x")
+		effectOf(b, "x")
 		anyMatters(b)
-		for _, l := range []cidr.Family{cidr.V4, cidr.V6} {
-			withoutCounters(b, layoutOf(l))
-		}
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -14,18 +16,18 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// sight is what was read last, and by what to tell whether it is true still.
-type sight struct {
-	generation uint32 // 0: look again
+// cache holds the last reading, and what shows that it is still valid.
+type cache struct {
+	generation uint32 // of nft; 0: read again
 	nft        nftView
 	tables     [2]map[variant]*tables // by family
 }
 
-// tables is what a variant of iptables has stored.
+// tables holds the tables of a variant of iptables.
 type tables struct {
-	print imprint
+	print imprint // of iptables-nft
 	saved saved
-	err   error // they cannot be read, for instance since somebody's nft made them
+	err   error // iptables-save cannot read them, for instance because nft made them
 }
 
 // Inspect implements [driver.Firewall].
@@ -34,8 +36,8 @@ func (f *Firewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane
 		return driver.FirewallFacts{}, dataplane.State{}, fmt.Errorf("look at packet filter: %w", err)
 	}
 	state := dataplane.NewState(0)
-	for _, c := range f.seen.nft.chains {
-		if f.tools.nft != nil { // what cannot be changed is not reported
+	if f.tools.nft != nil { // otherwise we could not change them
+		for _, c := range f.seen.nft.chains {
 			state.AddChain(c)
 		}
 	}
@@ -50,8 +52,9 @@ func (f *Firewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane
 	return f.facts(), state, nil
 }
 
-// look brings the sight up to date. It starts a process only for tables of
-// iptables that have changed.
+// look brings the cache up to date. It starts a process only for tables of
+// iptables-nft that have changed, and for those of iptables-legacy, which do
+// not tell whether they have.
 func (f *Firewall) look(ctx context.Context) error {
 	f.tools = f.tools.current(ctx, f.ns, time.Now())
 	generation, err := f.nft.generation()
@@ -69,7 +72,7 @@ func (f *Firewall) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if after == generation { // otherwise the parts of the view may not fit together
+		if after == generation { // otherwise the view may mix two generations
 			f.seen.generation = generation
 		}
 	}
@@ -87,42 +90,62 @@ func (f *Firewall) lookIPTables(ctx context.Context, family cidr.Family) error {
 		if x == nil {
 			continue
 		}
-		sum, err := f.printOf(x)
-		if err != nil {
+		var err error
+		if now[x.variant], err = f.tablesOf(ctx, x); err != nil {
 			return err
-		}
-		before := f.seen.tables[family][x.variant]
-		switch {
-		case sum == imprint{}:
-			now[x.variant] = &tables{}
-		case before != nil && before.err == nil && before.print == sum:
-			now[x.variant] = before
-		default:
-			saved, err := x.read(ctx, f.ns)
-			if err != nil && !errors.Is(err, errUnreadable) {
-				return err
-			}
-			now[x.variant] = &tables{sum, saved, err}
 		}
 	}
 	f.seen.tables[family] = now
 	return nil
 }
 
-// printOf sums up the tables of a variant of iptables.
-func (f *Firewall) printOf(x *xtables) (sum imprint, err error) {
-	if x.variant == variantNFT {
-		return f.seen.nft.iptables[x.family], nil
+// tablesOf returns the tables of a variant of iptables, read anew unless they
+// are known to be unchanged.
+func (f *Firewall) tablesOf(ctx context.Context, x *xtables) (*tables, error) {
+	var sum imprint
+	switch before := f.seen.tables[x.family][x.variant]; x.variant {
+	case variantNFT:
+		sum = f.seen.nft.iptables[x.family]
+		if sum == (imprint{}) {
+			return &tables{}, nil
+		}
+		if before != nil && before.err == nil && before.print == sum {
+			return before, nil
+		}
+	case variantLegacy:
+		if there, err := f.legacyTables(x.family); !there {
+			return &tables{}, err
+		}
 	}
-	err = f.ns.Do(func() (err error) {
-		sum, err = printLegacy(x.family)
-		return err
-	})
-	return sum, err
+	saved, err := x.read(ctx, f.ns)
+	if err != nil && !errors.Is(err, errUnreadable) {
+		return nil, err
+	}
+	return &tables{sum, saved, err}, nil
 }
 
-// tool is what a family's chains of a flavour can be made with. It is of no use
-// if what it made before cannot be read.
+// legacyTables reports whether iptables-legacy has one of the tables that
+// matter. Asking it for a table that does not exist would create it.
+func (f *Firewall) legacyTables(family cidr.Family) (there bool, err error) {
+	var names []byte
+	err = f.ns.Do(func() (err error) {
+		names, err = os.ReadFile(wordsOf(family).procNames)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list tables of iptables-legacy: %w", err)
+	}
+	for _, h := range dataplane.Hooks {
+		there = there || slices.Contains(strings.Fields(string(names)), placeOf(h).table)
+	}
+	return there, nil
+}
+
+// tool returns the tool for a family's chains of a flavour. It is not usable if
+// it cannot read the chains that exist.
 func (f *Firewall) tool(family cidr.Family, flavour dataplane.Flavour) driver.Tool {
 	tool := f.tools.facts[family].Of(flavour)
 	if x := f.tools.iptables[family]; x != nil && flavour == dataplane.IPTables {
@@ -133,8 +156,8 @@ func (f *Firewall) tool(family cidr.Family, flavour dataplane.Flavour) driver.To
 	return tool
 }
 
-// found is what there is of a chain of iptables: in the variant that makes
-// chains here, and in the other.
+// found returns our rules of a chain of iptables: those of the variant that
+// makes chains here, and those of the other.
 func (f *Firewall) found(k dataplane.ChainKey) (here, elsewhere found) {
 	in := func(x *xtables) found {
 		if x == nil {
@@ -155,29 +178,23 @@ func (f *Firewall) facts() driver.FirewallFacts {
 			facts.Tools[family].BridgeFilter = err == nil
 			return nil
 		})
-		facts.Bars = append(facts.Bars, f.bars(family)...)
+		facts.Blocks = append(facts.Blocks, f.blocks(family)...)
 	}
 	return facts
 }
 
-func (f *Firewall) bars(family cidr.Family) []driver.Bar {
-	var bars []driver.Bar
-	add := func(b bar) {
-		if x := f.tools.iptables[family]; x != nil && b.variant == x.variant && b.passed {
-			b.Yields = dataplane.IPTables
-		}
-		bars = append(bars, b.Bar)
-	}
-	for _, b := range f.seen.nft.bars {
-		if b.Family == family {
-			add(b)
-		}
-	}
+func (f *Firewall) blocks(family cidr.Family) []driver.ForwardBlock {
+	all := slices.DeleteFunc(slices.Clone(f.seen.nft.blocks), func(b block) bool { return b.Family != family })
 	if t := f.seen.tables[family][variantLegacy]; t != nil {
-		for _, b := range t.saved.bars(family) {
-			add(b)
-		}
+		all = append(all, t.saved.blocks(family)...)
 	}
-	slices.SortStableFunc(bars, func(a, b driver.Bar) int { return cmp.Compare(a.By, b.By) })
-	return bars
+	var blocks []driver.ForwardBlock
+	for _, b := range all {
+		if x := f.tools.iptables[family]; x != nil && b.variant == x.variant && b.passed {
+			b.OverriddenBy = dataplane.IPTables
+		}
+		blocks = append(blocks, b.ForwardBlock)
+	}
+	slices.SortStableFunc(blocks, func(a, b driver.ForwardBlock) int { return cmp.Compare(a.By, b.By) })
+	return blocks
 }

@@ -14,20 +14,20 @@ import (
 // afOf returns the kernel's number of a family.
 func afOf(f cidr.Family) byte { return [...]byte{unix.AF_INET, unix.AF_INET6}[f] }
 
-// imprint tells whether stored rules have changed. The zero value: there are none.
+// imprint is a hash that shows whether rules have changed. Zero: there are none.
 type imprint [sha256.Size]byte
 
 // nftView is one look at the kernel's nftables.
 type nftView struct {
 	chains []dataplane.Chain // ours
-	bars   []bar             // of others
-	// iptables tells, by family, the state of the chains of iptables-nft that
-	// could hold something of ours.
+	blocks []block
+	// iptables sums up, by family, the chains of iptables-nft that may hold
+	// rules of ours.
 	iptables [2]imprint
 }
 
-// look reads everything that matters here. What changes meanwhile makes a view
-// of which some part is older than another; the generation tells the caller.
+// look reads everything that matters here. A change meanwhile leads to a view
+// that mixes old and new; the caller compares the generations.
 func (n *nftables) look() (nftView, error) {
 	var v nftView
 	tables, err := n.tables()
@@ -51,7 +51,7 @@ func (n *nftables) look() (nftView, error) {
 			return v, err
 		}
 	}
-	v.bars, err = n.lookBars(chains)
+	v.blocks, err = n.blocks(chains)
 	return v, err
 }
 
@@ -126,12 +126,12 @@ func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules [
 
 // printIPTables sums up what iptables-nft has in the chains that matter.
 func (n *nftables) printIPTables(f cidr.Family, chains []nftChain) (imprint, error) {
-	sum, any := sha256.New(), false
+	sum, found := sha256.New(), false
 	for _, c := range chains {
 		if c.family != afOf(f) || !mattersToIPTables(c.table, c.name) {
 			continue
 		}
-		any = true
+		found = true
 		fmt.Fprintln(sum, c)
 		rules, err := n.rules(c.family, c.table, c.name)
 		if err != nil {
@@ -141,7 +141,7 @@ func (n *nftables) printIPTables(f cidr.Family, chains []nftChain) (imprint, err
 			addRule(sum, r)
 		}
 	}
-	if !any {
+	if !found {
 		return imprint{}, nil
 	}
 	return imprint(sum.Sum(nil)), nil

@@ -122,7 +122,11 @@ func (p *programs) started(t testing.TB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Split(strings.TrimSpace(string(b)), "\n")
+	var commands []string
+	for line := range strings.Lines(string(b)) {
+		commands = append(commands, strings.TrimSpace(line))
+	}
+	return commands
 }
 
 // sh runs a line in the namespace, as somebody else would, and returns what it writes.
