@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux"
@@ -75,11 +76,11 @@ func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
 // it asks of the store is granted, whatever it writes is lost.
 func (n *inline) perform(ctx context.Context, ready node.Ready, snap *lease.Snapshot) (in node.Input) {
 	if ready.Look != nil {
-		in.Looked = &node.Looked{}
-		var err error
-		in.Looked.Facts, in.Looked.Err = n.driver.Facts(ctx)
-		in.Looked.Have, err = n.driver.Observe(ctx, *ready.Look)
-		in.Looked.Err = errors.Join(in.Looked.Err, err)
+		seen, err := n.driver.Look(ctx, *ready.Look)
+		in.Looked = &node.Looked{Have: seen.State, Err: err}
+		if err == nil {
+			in.Looked.Facts = seen.Facts.(driver.HostFacts)
+		}
 	}
 	if ready.Plan != nil {
 		in.Applied = &node.Applied{Errs: n.driver.Apply(ctx, ready.Plan)}

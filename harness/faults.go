@@ -96,9 +96,11 @@ func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) err
 // State reads what is on the host, within the extent.
 func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state dataplane.State, err error) {
 	err = h.withDriver(ctx, func(d *linux.Driver) error {
-		if state, err = d.Observe(ctx, extent); err != nil {
-			return fmt.Errorf("host %s: observe: %w", h.Name, err)
+		seen, err := d.Look(ctx, extent)
+		if err != nil {
+			return fmt.Errorf("host %s: look: %w", h.Name, err)
 		}
+		state = seen.State
 		return nil
 	})
 	return state, err

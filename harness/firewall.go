@@ -20,7 +20,10 @@ func (h *Host) Rules(ctx context.Context) (facts driver.FirewallFacts, state dat
 	if err != nil {
 		return facts, state, fmt.Errorf("host %s: open its packet filter: %w", h.Name, err)
 	}
-	facts, state, err = f.Inspect(ctx)
+	seen, err := f.Look(ctx, dataplane.Extent{})
+	if err == nil {
+		facts, state = seen.Facts.(driver.FirewallFacts), seen.State
+	}
 	return facts, state, errors.Join(err, f.Close())
 }
 

@@ -44,11 +44,11 @@ func carry(args []string) error {
 		defer pprof.StopCPUProfile()
 	}
 	said := "no process"
-	have, err := d.Observe(ctx, dataplane.Extent{Links: []string{tunDevice}})
+	seen, err := d.Look(ctx, dataplane.Extent{Links: []string{tunDevice}})
 	if err != nil {
 		return err
 	}
-	if r, ok := have.Running[tunDevice]; ok {
+	if r, ok := seen.State.Running[tunDevice]; ok {
 		said = fmt.Sprintf("tier %s: %s", r.Tier, r.Reason)
 	}
 	fmt.Println(said)

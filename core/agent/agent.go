@@ -15,10 +15,10 @@ type Options struct {
 	// Node fixes the node's behaviour. Run fills Previous and Saved in from
 	// the files below.
 	Node   node.Options
-	Driver driver.Driver
+	Driver driver.Lane
 	Store  lease.Store
-	// Firewall is the host's packet filter; nil: it has none that could be used.
-	Firewall driver.Firewall
+	// Firewall is the host's firewall; nil: it has none that could be used.
+	Firewall driver.Lane
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
@@ -116,13 +117,13 @@ func (a *agent) running() []effect {
 	return es
 }
 
-func (a *agent) look(ctx context.Context, extent dataplane.Extent) (l node.Looked) {
-	if l.Facts, l.Err = a.opts.Driver.Facts(ctx); l.Err != nil {
-		return l
+func (a *agent) look(ctx context.Context, extent dataplane.Extent) node.Looked {
+	seen, err := a.opts.Driver.Look(ctx, extent)
+	if err != nil {
+		return node.Looked{Err: err}
 	}
-	l.Have, l.Err = a.opts.Driver.Observe(ctx, extent)
-	l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // unreadable is as good as gone
-	return l
+	text, _ := os.ReadFile(a.opts.SubnetFile) // unreadable is as good as gone
+	return node.Looked{SubnetFile: text, Facts: seen.Facts.(driver.HostFacts), Have: seen.State}
 }
 
 func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested {

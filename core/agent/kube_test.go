@@ -61,28 +61,22 @@ func (m *member) status() node.Status { return m.opts.Health.verdict(time.Now())
 // countedHost counts how often it is looked at. It gives no hints, which would
 // depend on the time. A simulated host is made for one thread.
 type countedHost struct {
-	driver.Driver
+	driver.Lane
 	one   sync.Mutex
 	looks atomic.Int32
 }
 
-func (h *countedHost) Facts(ctx context.Context) (driver.Facts, error) {
-	h.one.Lock()
-	defer h.one.Unlock()
-	return h.Driver.Facts(ctx)
-}
-
-func (h *countedHost) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
+func (h *countedHost) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	h.one.Lock()
 	defer h.one.Unlock()
 	h.looks.Add(1)
-	return h.Driver.Observe(ctx, e)
+	return h.Lane.Look(ctx, e)
 }
 
 func (h *countedHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	h.one.Lock()
 	defer h.one.Unlock()
-	return h.Driver.Apply(ctx, ops)
+	return h.Lane.Apply(ctx, ops)
 }
 
 func (h *countedHost) Hints() <-chan struct{} { return nil }
@@ -118,7 +112,7 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 			t.Fatal(err)
 		}
 	}
-	m.host.Driver = host.Driver()
+	m.host.Lane = host.Driver()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/net-conf.json", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -171,11 +165,14 @@ func (m *member) state(device string) dataplane.State {
 	m.t.Helper()
 	m.host.one.Lock()
 	defer m.host.one.Unlock()
-	s, err := m.host.Driver.Observe(m.t.Context(), dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
+	seen, err := m.host.Lane.Look(m.t.Context(), dataplane.Extent{
+		Links:    []string{device},
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+	})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return s
+	return seen.State
 }
 
 // object is a node with pod CIDRs and annotations, spelt out.

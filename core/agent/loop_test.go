@@ -53,7 +53,7 @@ func TestEffectsComeBack(t *testing.T) {
 	}{
 		"look": {
 			node.Ready{Look: &dataplane.Extent{Links: []string{"flannel.1"}}},
-			node.Input{Looked: &node.Looked{Facts: driver.Facts{Links: []driver.Link{{Name: "eth0"}}}, Have: have}},
+			node.Input{Looked: &node.Looked{Facts: driver.HostFacts{Links: []driver.Link{{Name: "eth0"}}}, Have: have}},
 		},
 		"plan": {
 			node.Ready{Plan: oneOp},
@@ -198,7 +198,7 @@ func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 // A host that takes its time holds up neither the lease nor the files.
 func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.host.observe = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
+		r.host.look = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
 		r.node.react = onTurn(0, node.Ready{
 			Look:    &dataplane.Extent{},
 			Request: &node.Request{Verb: node.Renew},
@@ -247,7 +247,7 @@ func TestHangingEffectsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				r.host.observe, r.store.call = hang, hang
+				r.host.look, r.store.call = hang, hang
 				r.host.apply = func(ctx context.Context, _ []dataplane.Op) []error { return []error{hang(ctx)} }
 				r.node.react = onTurn(0, c.ready)
 				r.start()

@@ -67,7 +67,7 @@ func TestShutdown(t *testing.T) {
 					ended <- struct{}{}
 					return e
 				}
-				r.host.observe, r.store.call = world, c.world
+				r.host.look, r.store.call = world, c.world
 				r.host.apply = func(ctx context.Context, _ []dataplane.Op) []error { return []error{world(ctx)} }
 				if c.ready.Plan == nil {
 					r.store.call = world

@@ -37,7 +37,7 @@ type Backend interface {
 type Env struct {
 	Config config.Network
 	Uplink uplink.Uplink
-	Facts  driver.Facts
+	Facts  driver.HostFacts
 }
 
 // Self is the node's own lease.

@@ -7,26 +7,41 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Driver reads and changes one host. Calls are made one at a time.
-type Driver interface {
-	// Facts reads the parts of the host flannel depends on but does not own.
-	Facts(ctx context.Context) (Facts, error)
+// Lane reads and changes one part of a host, such as the kernel's network
+// tables or the firewall. No object belongs to two lanes, so each lane works at
+// a pace of its own, and a lane that waits for a lock holds up no other.
+//
+// The calls to one lane are made one at a time.
+type Lane interface {
+	// Look reads this part of the host once: the objects within the extent,
+	// and the facts of the same moment. See [dataplane.Extent] for which
+	// objects these are.
+	Look(ctx context.Context, extent dataplane.Extent) (Observation, error)
 
-	// Observe reads what is really there, within the extent. See
-	// [dataplane.Extent] for what that is.
-	Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error)
-
-	// Apply performs the ops in order and returns one error for each, nil
-	// where it was done. A failed op does not stop the ones behind it.
+	// Apply performs the ops in order and returns one error for each op, nil
+	// for a success. The ops after a failed one are performed all the same.
 	// Errors wrap one of the classes below where one fits, and name the object.
 	Apply(ctx context.Context, ops []dataplane.Op) []error
 
-	// Hints receives a value when something on the host may have changed.
-	// It is lossy and coalesced: a reason to look again, never information.
+	// Hints receives a value when this part of the host may have changed.
+	// Hints are lossy and coalesced: a reason to look again, never information.
 	Hints() <-chan struct{}
 }
 
-// The classes of errors Apply returns, by what the caller can do about them.
+// Observation is the result of one look.
+type Observation struct {
+	State dataplane.State // the objects within the extent
+	Facts Facts           // nil if the lane has none
+}
+
+// Facts are what a lane tells about its part of the host besides the objects
+// that flannel owns: [HostFacts] or [FirewallFacts].
+type Facts interface{ laneFacts() }
+
+func (HostFacts) laneFacts()     {}
+func (FirewallFacts) laneFacts() {}
+
+// The classes of errors that Apply returns, by what the caller can do about them.
 var (
 	ErrExists      = errors.New("already exists")          // EEXIST
 	ErrNotFound    = errors.New("not found")               // ENOENT, ESRCH, ENODEV, ENXIO, EADDRNOTAVAIL

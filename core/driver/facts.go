@@ -7,14 +7,14 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Facts is what a driver reports of a host beside the objects flannel owns.
-// Slices are ordered as the kernel orders them, so equal hosts give equal Facts.
-type Facts struct {
+// HostFacts are the links and underlay routes of a host. Slices are ordered as
+// the kernel orders them, so equal hosts give equal facts.
+type HostFacts struct {
 	Links  []Link  // by index
 	Routes []Route // of the main table, IPv4 first, each family in the kernel's order
 }
 
-// Link is a device as far as the choice of an uplink needs it.
+// Link is what the choice of an uplink needs to know of a device.
 type Link struct {
 	Name     string
 	Index    int // valid until the link is recreated; for ordering, not for reference
@@ -29,7 +29,7 @@ type Link struct {
 type LinkAddr struct {
 	Prefix     netip.Prefix
 	LinkLocal  bool // scope link or an fe80::/10 or 169.254.0.0/16 address
-	Permanent  bool // not learnt from a router or DHCP with a lifetime
+	Permanent  bool // without a lifetime, unlike addresses from a router or DHCP
 	Temporary  bool // RFC 8981 privacy address
 	Deprecated bool // preferred lifetime has ended
 }
@@ -39,7 +39,7 @@ type LinkAddr struct {
 type Route struct {
 	Dst    netip.Prefix // 0.0.0.0/0 or ::/0 for the default route
 	Metric uint32       // as the kernel has it
-	Hops   []Hop        // one, or more for a multipath route
+	Hops   []Hop        // one, or several of a multipath route
 	Src    netip.Addr   // preferred source, zero if none
 }
 
@@ -49,18 +49,18 @@ type Hop struct {
 	Via  netip.Addr // zero: on-link
 }
 
-// Equal compares by value.
-func (f Facts) Equal(o Facts) bool {
+// Equal reports whether the facts are the same.
+func (f HostFacts) Equal(o HostFacts) bool {
 	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal)
 }
 
-// Equal compares by value.
+// Equal reports whether all fields are the same.
 func (l Link) Equal(o Link) bool {
 	return l.Name == o.Name && l.Index == o.Index && l.MTU == o.MTU && l.Up == o.Up && l.Loopback == o.Loopback &&
 		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs)
 }
 
-// Equal compares by value.
+// Equal reports whether all fields are the same.
 func (r Route) Equal(o Route) bool {
 	return r.Dst == o.Dst && r.Metric == o.Metric && r.Src == o.Src && slices.Equal(r.Hops, o.Hops)
 }

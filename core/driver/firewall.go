@@ -1,36 +1,17 @@
 package driver
 
 import (
-	"context"
-
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Firewall reads and changes the packet filter of one host. Its calls are made
-// one at a time, but beside those of the host's [Driver]: a packet filter may
-// keep its callers waiting for a lock that somebody else holds, and routes
-// shall not wait with them.
-type Firewall interface {
-	// Inspect reads which chains of ours there are, of both flavours and
-	// whoever made them, and what the host's packet filter is like. Of a
-	// flavour that the host does not have, there are none. The state holds
-	// nothing but chains.
-	Inspect(ctx context.Context) (FirewallFacts, dataplane.State, error)
-
-	// Apply performs ops on chains as [Driver] does. Chains of one flavour and
-	// family that follow one another are changed in one transaction, so either
-	// all of them are, or each op has the error.
-	Apply(ctx context.Context, ops []dataplane.Op) []error
-
-	// Hints receives a value when the packet filter may have changed. Like
-	// Driver.Hints it is lossy, and may stay silent for good.
-	Hints() <-chan struct{}
-}
-
-// FirewallFacts is what the packet filter of a host can do, and what others
-// have it do with packets that flannel wants to pass. Equal hosts give equal
-// facts.
+// FirewallFacts are what the firewall of a host can do, and what foreign rules
+// do with packets that flannel wants to pass. Equal hosts give equal facts.
+//
+// The lane that reports them holds chains only. Its looks ignore the extent and
+// return every chain of flannel's, of both flavours, whichever program made it.
+// It applies ops on chains of one flavour and family that follow one another in
+// one transaction: either all are performed, or each of them has the error.
 type FirewallFacts struct {
 	Tools  [2]Tools       // by family
 	Blocks []ForwardBlock // in a fixed order

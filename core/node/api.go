@@ -51,7 +51,7 @@ type Input struct {
 // text of the subnet file, nil if it cannot be read.
 type Looked struct {
 	SubnetFile []byte
-	Facts      driver.Facts
+	Facts      driver.HostFacts
 	Have       dataplane.State
 	Err        error
 }

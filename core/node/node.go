@@ -49,7 +49,7 @@ type networkState struct {
 
 // hostState is what the driver told, and what is under way there.
 type hostState struct {
-	facts    driver.Facts
+	facts    driver.HostFacts
 	have     dataplane.State
 	looked   bool              // facts and have are known
 	chosen   bool              // the uplink follows from these facts and the config in force

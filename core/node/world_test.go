@@ -25,7 +25,7 @@ type world struct {
 	n     *Node
 	now   time.Time
 	host  dataplane.State
-	facts driver.Facts
+	facts driver.HostFacts
 	files map[File]string
 	snap  lease.Snapshot
 	down  bool // the store does not answer
@@ -47,7 +47,7 @@ type world struct {
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
-	w.facts = driver.Facts{
+	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
 			{Prefix: netip.MustParsePrefix("192.168.64.3/24"), Permanent: true},
 			{Prefix: netip.MustParsePrefix("fd00:a::3/64"), Permanent: true},
@@ -124,7 +124,7 @@ func (w *world) perform(r Ready) (in Input, any bool) {
 	if r.Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
-		facts := driver.Facts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
+		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
 		in.Looked, any = &Looked{Facts: facts, Have: have, SubnetFile: w.subnetFile(), Err: err}, true
 	}
 	if r.Plan != nil {

@@ -12,7 +12,7 @@ import (
 
 // host is what the selectors choose from.
 type host struct {
-	facts    driver.Facts
+	facts    driver.HostFacts
 	families []cidr.Family // those the network has on
 }
 

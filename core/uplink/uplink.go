@@ -51,7 +51,7 @@ func (u Uplink) Public(f cidr.Family) netip.Addr {
 
 // Select chooses the uplink for the families the network has on. The error
 // says for each selector that was tried why it failed.
-func Select(opts Options, network config.Network, facts driver.Facts) (Uplink, error) {
+func Select(opts Options, network config.Network, facts driver.HostFacts) (Uplink, error) {
 	public, err := opts.public()
 	if err != nil {
 		return Uplink{}, err

@@ -38,8 +38,8 @@ func on(link string) driver.Hop { return driver.Hop{Link: link} }
 
 // facts of a host with two dual-stack links, one link of each family alone,
 // and some that cannot serve.
-func facts() driver.Facts {
-	return driver.Facts{
+func facts() driver.HostFacts {
+	return driver.HostFacts{
 		Links: []driver.Link{
 			{Name: "lo", Index: 1, MTU: 65536, Up: true, Loopback: true, Addrs: []driver.LinkAddr{permanent("127.0.0.1/8"), permanent("::1/128")}},
 			{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
@@ -240,7 +240,7 @@ func TestSelectByRouteErrors(t *testing.T) {
 	for _, c := range []struct {
 		opts    Options
 		network config.Network
-		facts   driver.Facts
+		facts   driver.HostFacts
 		want    string
 	}{
 		{Options{}, v4, none, `no usable interface: default route: there is no IPv4 default route`},
@@ -280,7 +280,7 @@ func TestBestAddress(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := driver.Facts{Links: []driver.Link{{Name: "eth0", MTU: 1500, Addrs: c.addrs}}}
+			f := driver.HostFacts{Links: []driver.Link{{Name: "eth0", MTU: 1500, Addrs: c.addrs}}}
 			u, err := Select(Options{Ifaces: []string{"eth0"}}, v6, f)
 			if text(u.IPv6) != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %v, %v, want %s", u.IPv6, err, c.want)

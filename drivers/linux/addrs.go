@@ -23,11 +23,11 @@ func (a address) permanentGlobal() bool {
 	return a.scope == unix.RT_SCOPE_UNIVERSE && a.flags&unix.IFA_F_PERMANENT != 0
 }
 
-// dumpAddrs reads the addresses of one family, of one link unless index is 0.
-func (c *conn) dumpAddrs(f cidr.Family, index int) ([]byte, error) {
+// dumpAddrs reads the addresses of one family, of all links.
+func (c *conn) dumpAddrs(f cidr.Family) ([]byte, error) {
 	c.begin(unix.RTM_GETADDR, unix.NLM_F_DUMP)
 	c.out.u8(afOf(f), 0, 0, 0)
-	c.out.u32(uint32(index))
+	c.out.u32(0)
 	c.out.end()
 	b, err := c.dump()
 	if err != nil {

@@ -29,7 +29,7 @@ type applier struct {
 	there [2]*routeList
 }
 
-// Apply implements [driver.Driver].
+// Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	a := &applier{d: d, links: newLinks(d.query), ops: ops, errs: make([]error, len(ops))}
 	for i, op := range ops {

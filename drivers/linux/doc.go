@@ -1,4 +1,4 @@
-// Package linux is the [driver.Driver] of the Linux kernel: it reads and
+// Package linux is the [driver.Lane] of the Linux kernel: it reads and
 // changes links, addresses, routes, neighbours and FDB entries over rtnetlink,
 // and settings below /proc/sys, and runs the packet paths of the udp backend
 // (package tunnel).
@@ -11,5 +11,5 @@
 //
 // Messages are written and parsed here instead of by the netlink package,
 // which takes three times the time and eight times the memory to read the
-// tables of 5,000 peers (BenchmarkObserveByLibrary) and cannot batch.
+// tables of 5,000 peers (BenchmarkLookByLibrary) and cannot batch.
 package linux

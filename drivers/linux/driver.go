@@ -21,7 +21,7 @@ type Driver struct {
 	peers   int // how many routes were seen last, to size maps
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ driver.Lane = (*Driver)(nil)
 
 // New opens the driver of the network namespace that the process is in.
 func New(ctx context.Context) (*Driver, error) {
@@ -71,5 +71,5 @@ func (d *Driver) Close() error {
 	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.close(), d.query.close(), d.ns.Close())
 }
 
-// Hints implements [driver.Driver].
+// Hints implements [driver.Lane].
 func (d *Driver) Hints() <-chan struct{} { return d.hints.out }

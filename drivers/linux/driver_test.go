@@ -29,10 +29,7 @@ func TestManyPeers(t *testing.T) {
 	for _, op := range add {
 		want.Put(op.Object)
 	}
-	have, err := w.d.Observe(t.Context(), benchExtent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	have := w.look(t, benchExtent)
 	same := cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 	for key := range have.Routes {
 		if key.Dst.Addr().IsLinkLocalUnicast() { // the kernel's own, on any link that is up
@@ -124,9 +121,9 @@ func TestOddFDBEntry(t *testing.T) {
 	}
 	for _, want := range []string{"0.0.0.0", "192.168.64.4"} {
 		entry := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: benchLink, MAC: mac}, Dst: netip.MustParseAddr(want)}
-		s, err := w.d.Observe(t.Context(), benchExtent)
-		if got := s.FDB[entry.FDBKey]; err != nil || got != entry {
-			t.Errorf("observed %s, error %v, want %s", got, err, entry)
+		s := w.look(t, benchExtent)
+		if got := s.FDB[entry.FDBKey]; got != entry {
+			t.Errorf("observed %s, want %s", got, entry)
 		}
 		apply(t, w.d, ops(t, "replace fdb 02:00:00:00:00:03 dst 192.168.64.4 dev flannel.1"))
 	}
@@ -147,14 +144,14 @@ func TestMultipath(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.3.0/24")}
-	s, err := w.d.Observe(t.Context(), dataplane.Extent{Links: []string{"eth0"}})
-	if got, want := s.Routes[key].String(), "route 10.5.3.0/24 other multipath"; err != nil || got != want {
-		t.Fatalf("observed %s, error %v, want %s", got, err, want)
+	s := w.look(t, dataplane.Extent{Links: []string{"eth0"}})
+	if got, want := s.Routes[key].String(), "route 10.5.3.0/24 other multipath"; got != want {
+		t.Fatalf("observed %s, want %s", got, want)
 	}
 	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Delete, Object: s.Routes[key]}})
-	s, err = w.d.Observe(t.Context(), dataplane.Extent{Links: []string{"eth0"}})
-	if _, there := s.Routes[key]; err != nil || there {
-		t.Errorf("it is there still: %v, error %v", there, err)
+	s = w.look(t, dataplane.Extent{Links: []string{"eth0"}})
+	if got, there := s.Routes[key]; there {
+		t.Errorf("%s is still there", got)
 	}
 }
 
@@ -174,9 +171,9 @@ func TestAddressDetails(t *testing.T) {
 	if err := w.host.AddrAdd(l, &netlink.Addr{IPNet: linuxtest.IPNet(ours), Peer: linuxtest.IPNet(theirs)}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := w.d.Observe(t.Context(), benchExtent)
-	if _, ok := s.Addrs[dataplane.Addr{Link: benchLink, Prefix: ours}]; err != nil || !ok {
-		t.Errorf("observed addresses %v, error %v, want %s among them", s.Addrs, err, ours)
+	s := w.look(t, benchExtent)
+	if _, ok := s.Addrs[dataplane.Addr{Link: benchLink, Prefix: ours}]; !ok {
+		t.Errorf("observed addresses %v, want %s among them", s.Addrs, ours)
 	}
 }
 
@@ -207,8 +204,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 	// What still lies in the socket is nobody's answer.
 	apply(t, w.d, ops(t, "add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"))
-	if s, err := w.d.Observe(t.Context(), benchExtent); err != nil || len(s.Neighs) != 1 {
-		t.Errorf("observed %d neighbours, error %v", len(s.Neighs), err)
+	if s := w.look(t, benchExtent); len(s.Neighs) != 1 {
+		t.Errorf("observed %d neighbours, want 1", len(s.Neighs))
 	}
 }
 
@@ -219,11 +216,8 @@ func TestCancelled(t *testing.T) {
 	if err := w.d.Apply(ctx, ops(t, "del addr 127.0.0.1/8 dev lo"))[0]; !errors.Is(err, context.Canceled) {
 		t.Errorf("Apply: error %v", err)
 	}
-	if _, err := w.d.Observe(ctx, benchExtent); !errors.Is(err, context.Canceled) {
-		t.Errorf("Observe: error %v", err)
-	}
-	if _, err := w.d.Facts(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Facts: error %v", err)
+	if _, err := w.d.Look(ctx, benchExtent); !errors.Is(err, context.Canceled) {
+		t.Errorf("Look: error %v", err)
 	}
 	if _, err := New(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("New: error %v", err)
@@ -237,16 +231,19 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	facts, err := d.Facts(t.Context())
+	seen, err := d.Look(t.Context(), dataplane.Extent{Sysctls: []dataplane.Sysctl{
+		{Path: "net/ipv4/ip_forward"},
+		{Path: "net/no/such"},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(facts.Links) == 0 || !facts.Links[0].Loopback {
-		t.Errorf("first link is not the loopback: %+v", facts.Links)
+	links := seen.Facts.(driver.HostFacts).Links
+	if len(links) == 0 || !links[0].Loopback {
+		t.Errorf("first link is not the loopback: %+v", links)
 	}
-	s, err := d.Observe(t.Context(), dataplane.Extent{Sysctls: []dataplane.Sysctl{{Path: "net/ipv4/ip_forward"}, {Path: "net/no/such"}}})
-	if err != nil || len(s.Sysctls) != 1 {
-		t.Errorf("observed sysctls %v, error %v", s.Sysctls, err)
+	if sysctls := seen.State.Sysctls; len(sysctls) != 1 {
+		t.Errorf("observed sysctls %v, want one", sysctls)
 	}
 }
 

@@ -47,9 +47,7 @@ func (w *world) withOverlay(t testing.TB) {
 	t.Helper()
 	w.do(t, "add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up", "add addr 192.168.64.3/24 dev eth0")
 	apply(t, w.d, ops(t, "add link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.3 port 8472"))
-	if _, err := w.d.Observe(t.Context(), benchExtent); err != nil {
-		t.Fatal(err)
-	}
+	w.look(t, benchExtent)
 }
 
 func TestHintFilter(t *testing.T) {

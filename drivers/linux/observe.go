@@ -9,42 +9,58 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
-// observer reads one State.
+// observer reads one [driver.Observation]. It reads each table once, for both
+// the facts and the state.
 type observer struct {
 	d      *Driver
 	extent dataplane.Extent
 	links  *links
 	owned  map[int]string // the extent's links that exist, by index
 	state  dataplane.State
+	facts  driver.HostFacts
 }
 
-// Observe implements [driver.Driver].
-func (d *Driver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
+// Look implements [driver.Lane].
+func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
 	o := &observer{d: d, extent: extent, links: newLinks(d.query), owned: map[int]string{}}
 	o.state = dataplane.NewState(d.peers)
-	for _, read := range []func() error{o.readLinks, o.readAddrs, o.readNeighs, o.readFDB, o.readRoutes, o.readSysctls, o.readProxies} {
+	reads := []func() error{
+		o.readLinks,
+		o.readAddrs,
+		o.readNeighs,
+		o.readFDB,
+		o.readRoutes,
+		o.readSysctls,
+		o.readProxies,
+	}
+	for _, read := range reads {
 		if err := ctx.Err(); err != nil {
-			return dataplane.State{}, err
+			return driver.Observation{}, err
 		}
 		if err := read(); err != nil {
-			return dataplane.State{}, fmt.Errorf("observe host: %w", err)
+			return driver.Observation{}, fmt.Errorf("observe host: %w", err)
 		}
 	}
 	d.peers = len(o.state.Routes)
 	d.hints.watch(o.owned)
-	return o.state, nil
+	return driver.Observation{State: o.state, Facts: o.facts}, nil
 }
 
 func (o *observer) readLinks() error {
+	all, err := o.links.all()
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		o.facts.Links = append(o.facts.Links, l.fact())
+	}
 	for _, name := range o.extent.Links {
-		l, err := o.links.named(name)
-		if isGone(err) {
+		l, ok := o.links.byName[name]
+		if !ok {
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		if err := o.links.nameParent(&l); err != nil {
 			return err
@@ -70,20 +86,29 @@ func (o *observer) eachOwned(read func(index int, name string) error) error {
 }
 
 func (o *observer) readAddrs() error {
-	return o.eachOwned(func(index int, name string) error {
-		for _, family := range cidr.Families {
-			b, err := o.d.bulk.dumpAddrs(family, index)
-			if err != nil {
-				return err
+	at := make(map[string]*driver.Link, len(o.facts.Links))
+	for i := range o.facts.Links {
+		at[o.facts.Links[i].Name] = &o.facts.Links[i]
+	}
+	for _, family := range cidr.Families {
+		b, err := o.d.bulk.dumpAddrs(family)
+		if err != nil {
+			return err
+		}
+		for body := range answers(b, unix.RTM_NEWADDR, afOf(family)) {
+			a, ok := parseAddr(body)
+			if !ok {
+				continue
 			}
-			for body := range answers(b, unix.RTM_NEWADDR, afOf(family)) {
-				if a, ok := parseAddr(body); ok && a.index == index && a.permanentGlobal() {
-					o.state.AddAddr(dataplane.Addr{Link: name, Prefix: a.prefix})
-				}
+			if l := at[o.links.byIndex[a.index]]; l != nil {
+				l.Addrs = append(l.Addrs, a.fact())
+			}
+			if name, owned := o.owned[a.index]; owned && a.permanentGlobal() {
+				o.state.AddAddr(dataplane.Addr{Link: name, Prefix: a.prefix})
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (o *observer) readNeighs() error {
@@ -135,18 +160,36 @@ func (o *observer) readRoutes() error {
 		}
 		var r route
 		for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
-			if !parseRoute(body, &r) || !o.inExtent(&r) {
+			if !parseRoute(body, &r) {
 				continue
 			}
-			v, err := r.value(o.links)
-			if err != nil {
+			if err := o.addRoute(&r); err != nil {
 				return err
 			}
-			// The kernel lists routes of one key in the order in which it uses them.
-			if _, second := o.state.Routes[v.RouteKey]; !second {
-				o.state.AddRoute(v)
-			}
 		}
+	}
+	return nil
+}
+
+// addRoute adds a route to the facts, to the state, to both or to neither.
+func (o *observer) addRoute(r *route) error {
+	if r.underlay() {
+		fact, err := r.fact(o.links)
+		if err != nil {
+			return err
+		}
+		o.facts.Routes = append(o.facts.Routes, fact)
+	}
+	if !o.inExtent(r) {
+		return nil
+	}
+	v, err := r.value(o.links)
+	if err != nil {
+		return err
+	}
+	// The kernel lists routes of one key in the order in which it uses them.
+	if _, second := o.state.Routes[v.RouteKey]; !second {
+		o.state.AddRoute(v)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
@@ -50,4 +51,14 @@ func must[T any](v T, err error) T {
 }
 
 // Driver implements [drivertest.World].
-func (w *world) Driver() driver.Driver { return w.d }
+func (w *world) Driver() driver.Lane { return w.d }
+
+// look returns the state that the driver reads.
+func (w *world) look(t testing.TB, extent dataplane.Extent) dataplane.State {
+	t.Helper()
+	seen, err := w.d.Look(t.Context(), extent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen.State
+}

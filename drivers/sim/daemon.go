@@ -71,9 +71,9 @@ func (d *Daemon) Host() *Host { return d.host }
 // Running reports whether there is a process, paused and stopping ones included.
 func (d *Daemon) Running() bool { return d.process != nil }
 
-// Driver is the host as the running process sees it, with the packet paths that
-// it runs; without one, as anybody does.
-func (d *Daemon) Driver() driver.Driver {
+// Driver returns the host's lane as the running process sees it, with the packet
+// paths that it runs; without a process, as every other program sees it.
+func (d *Daemon) Driver() driver.Lane {
 	if d.process == nil {
 		return d.host.Driver()
 	}

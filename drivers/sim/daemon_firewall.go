@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -42,8 +43,11 @@ func (p *process) unlocked(fn func()) {
 }
 
 func (p *process) inspect() {
-	var i node.Inspected
-	i.Facts, i.Have, i.Err = p.wall.Inspect(context.Background())
+	seen, err := p.wall.Look(context.Background(), dataplane.Extent{})
+	i := node.Inspected{Have: seen.State, Err: err}
+	if err == nil {
+		i.Facts = seen.Facts.(driver.FirewallFacts)
+	}
 	p.after(p.about(wallTime), p.label.wall, func() {
 		if p.boundary() {
 			p.input.Inspected = &i

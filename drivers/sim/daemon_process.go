@@ -23,8 +23,8 @@ const (
 type process struct {
 	daemon *Daemon
 	node   Machine
-	driver driver.Driver
-	wall   driver.Firewall
+	driver driver.Lane
+	wall   driver.Lane
 	client *StoreClient
 	paths  *paths        // the packets that it carries itself
 	store  Requester     // the client, or something around it
@@ -144,11 +144,10 @@ func (p *process) start(ready node.Ready) {
 
 // look reads the host. What it saw may be old by the time the node hears of it.
 func (p *process) look(extent dataplane.Extent) {
-	var l node.Looked
-	ctx := context.Background()
-	if l.Facts, l.Err = p.driver.Facts(ctx); l.Err == nil {
-		l.Have, l.Err = p.driver.Observe(ctx, extent)
-		l.SubnetFile = p.daemon.files.data[node.SubnetFile].Data
+	seen, err := p.driver.Look(context.Background(), extent)
+	l := node.Looked{SubnetFile: p.daemon.files.data[node.SubnetFile].Data, Have: seen.State, Err: err}
+	if err == nil {
+		l.Facts = seen.Facts.(driver.HostFacts)
 	}
 	p.after(p.about(lookTime), p.label.look, func() {
 		if p.boundary() {

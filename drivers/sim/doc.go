@@ -7,7 +7,7 @@
 // by label. So the same seed gives the same run, and [World.TraceHash] tells
 // whether it did.
 //
-// A [Host] implements core/driver.Driver; it passes the same conformance cases
+// A [Host] implements core/driver.Lane; it passes the same conformance cases
 // as the driver for Linux, with expectations recorded from Linux.
 //
 // The package imports nothing of flannel but core, reads no clock, starts no

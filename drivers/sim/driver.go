@@ -12,18 +12,18 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// hostDriver is a host as the core sees it, in one process. Its calls take no
-// virtual time.
+// hostDriver is the lane of a host's kernel, as one process sees it. Its calls
+// take no virtual time.
 type hostDriver struct {
 	h     *Host
 	paths *paths
 }
 
-var _ driver.Driver = hostDriver{}
+var _ driver.Lane = hostDriver{}
 
-// Driver is the host as the core sees it, in a process that never ends. A
-// daemon's processes have each their own.
-func (h *Host) Driver() driver.Driver { return hostDriver{h, h.paths} }
+// Driver returns the lane of the host's kernel, as a process sees it that never
+// ends. Each process of a daemon has a lane of its own.
+func (h *Host) Driver() driver.Lane { return hostDriver{h, h.paths} }
 
 func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
@@ -61,30 +61,37 @@ func (d hostDriver) apply(op dataplane.Op) error {
 	return d.h.stack.apply(op)
 }
 
-func (d hostDriver) Facts(ctx context.Context) (driver.Facts, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Facts{}, err
+// Look implements [driver.Lane].
+func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+	state, err := d.observe(ctx, extent)
+	if err != nil {
+		return driver.Observation{}, err
 	}
-	c := &d.h.facts
-	if c.changed == d.h.changed {
-		return c.facts, nil
+	return driver.Observation{State: state, Facts: d.h.Facts()}, nil
+}
+
+// Facts returns what the kernel's lane tells as its facts.
+func (h *Host) Facts() driver.HostFacts {
+	c := &h.facts
+	if c.changed == h.changed {
+		return c.facts
 	}
-	if c.changed == 0 || !d.h.stack.stillFacts(c.facts, d.h.journal.since(c.changed, d.h.changed)) {
-		c.facts = d.h.stack.facts()
+	if c.changed == 0 || !h.stack.stillFacts(c.facts, h.journal.since(c.changed, h.changed)) {
+		c.facts = h.stack.facts()
 	}
-	c.changed = d.h.changed
-	return c.facts, nil
+	c.changed = h.changed
+	return c.facts
 }
 
 // cachedFacts are good as long as nothing has changed but routes of ours,
 // neighbours and FDB entries.
 type cachedFacts struct {
 	changed uint64 // 0: never read
-	facts   driver.Facts
+	facts   driver.HostFacts
 }
 
 // stillFacts reports whether what has changed is none of the facts, nor is now.
-func (s *stack) stillFacts(facts driver.Facts, changed *dataplane.Keys) bool {
+func (s *stack) stillFacts(facts driver.HostFacts, changed *dataplane.Keys) bool {
 	if changed == nil {
 		return false
 	}
@@ -100,8 +107,8 @@ func (s *stack) stillFacts(facts driver.Facts, changed *dataplane.Keys) bool {
 // underlay reports whether the route is among the facts.
 func (r *route) underlay() bool { return r.link != nil && r.proto != dataplane.Protocol }
 
-func (s *stack) facts() driver.Facts {
-	var facts driver.Facts
+func (s *stack) facts() driver.HostFacts {
+	var facts driver.HostFacts
 	for _, l := range s.links {
 		facts.Links = append(facts.Links, l.fact())
 	}
@@ -138,7 +145,7 @@ func (r *route) fact() driver.Route {
 	return out
 }
 
-func (d hostDriver) Observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
+func (d hostDriver) observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
 	if err := d.h.readable(ctx); err != nil {
 		return dataplane.State{}, err
 	}

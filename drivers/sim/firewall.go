@@ -10,24 +10,30 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// hostFirewall is a host's packet filter as the core sees it. Its calls take
-// no virtual time; who waits for a stranger's lock does so before the call.
+// hostFirewall is the lane of a host's firewall. Its calls take no virtual time:
+// a caller that has to wait for another program's lock does so before the call.
 type hostFirewall struct{ n *netfilter }
 
-var _ driver.Firewall = hostFirewall{}
+var _ driver.Lane = hostFirewall{}
 
-// Firewall is the host's packet filter as the core sees it.
-func (h *Host) Firewall() driver.Firewall { return hostFirewall{h.wall} }
+// Firewall returns the lane of the host's firewall.
+func (h *Host) Firewall() driver.Lane { return hostFirewall{h.wall} }
 
 func (f hostFirewall) Hints() <-chan struct{} { return f.n.hints.channel }
 
-// Inspect implements [driver.Firewall].
-func (f hostFirewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
+// Look implements [driver.Lane].
+func (f hostFirewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observation, error) {
 	if err := f.n.host.readable(ctx); err != nil {
-		return driver.FirewallFacts{}, dataplane.State{}, err
+		return driver.Observation{}, err
 	}
-	facts := driver.FirewallFacts{Tools: f.n.tools, Blocks: f.n.blocks()}
-	return facts, f.n.state(), nil
+	return driver.Observation{State: f.n.state(), Facts: f.n.facts()}, nil
+}
+
+// FirewallFacts returns what the firewall's lane tells as its facts.
+func (h *Host) FirewallFacts() driver.FirewallFacts { return h.wall.facts() }
+
+func (n *netfilter) facts() driver.FirewallFacts {
+	return driver.FirewallFacts{Tools: n.tools, Blocks: n.blocks()}
 }
 
 // state is flannel's chains as they are.
@@ -46,7 +52,7 @@ func (n *netfilter) state() dataplane.State {
 	return s
 }
 
-// Apply implements [driver.Firewall].
+// Apply implements [driver.Lane].
 func (f hostFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i := 0; i < len(ops); {

@@ -68,8 +68,9 @@ func TestFailedOpChangesNothing(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", ops[i], errs[i], want)
 		}
 	}
-	have, err := d.Observe(context.Background(), dataplane.Extent{Links: []string{"flannel.1", "flannel.9"}})
+	seen, err := d.Look(context.Background(), dataplane.Extent{Links: []string{"flannel.1", "flannel.9"}})
 	must(t, err)
+	have := seen.State
 	want := "link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:04:01 id 1 dev eth0 local 192.168.64.1 port 8472\n" +
 		"addr 10.5.1.0/32 dev flannel.1\n"
 	if have.Dump() != want {
@@ -88,8 +89,7 @@ func TestIndexesGrow(t *testing.T) {
 	h := l.hosts[0]
 	index := func() int {
 		program(t, h, "add link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.1 port 8472")
-		facts, err := h.Driver().Facts(context.Background())
-		must(t, err)
+		facts := h.Facts()
 		must(t, h.LinkDelete("flannel.1"))
 		return facts.Links[len(facts.Links)-1].Index
 	}
@@ -105,8 +105,7 @@ func TestSecondaryFallsWithPrimary(t *testing.T) {
 	must(t, h.AddrAdd("eth0", v4("192.168.64.200/24")))
 	must(t, h.AddrAdd("eth0", v4("10.1.0.1/24")))
 	must(t, h.AddrDel("eth0", v4("192.168.64.1/24")))
-	facts, err := h.Driver().Facts(context.Background())
-	must(t, err)
+	facts := h.Facts()
 	var got []netip.Prefix
 	for _, a := range facts.Links[1].Addrs {
 		if a.Prefix.Addr().Is4() {
@@ -173,8 +172,7 @@ func TestOneLinkLocalAddress(t *testing.T) {
 	must(t, h.LinkUp("eth0"))
 	must(t, h.Carrier("eth0", false))
 	must(t, h.Carrier("eth0", true))
-	facts, err := h.Driver().Facts(context.Background())
-	must(t, err)
+	facts := h.Facts()
 	n := 0
 	for _, a := range facts.Links[1].Addrs {
 		if a.LinkLocal {

@@ -52,11 +52,7 @@ func TestPartOfAHost(t *testing.T) {
 				parts++
 			}
 			wantSame(t, "the host", whole, complete(known, part))
-			facts, err := d.Facts(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantSame(t, "facts", h.stack.facts(), facts)
+			wantSame(t, "facts", h.stack.facts(), h.Facts())
 			known = whole
 		}
 	})
@@ -65,15 +61,15 @@ func TestPartOfAHost(t *testing.T) {
 	}
 }
 
-func observe(ctx context.Context, t *rapid.T, d driver.Driver, extent dataplane.Extent) dataplane.State {
-	s, err := d.Observe(ctx, extent)
+func observe(ctx context.Context, t *rapid.T, d driver.Lane, extent dataplane.Extent) dataplane.State {
+	seen, err := d.Look(ctx, extent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return seen.State
 }
 
-func apply(t *rapid.T, d driver.Driver, op dataplane.Op) {
+func apply(t *rapid.T, d driver.Lane, op dataplane.Op) {
 	if err := d.Apply(context.Background(), []dataplane.Op{op})[0]; err != nil {
 		t.Fatal(err)
 	}

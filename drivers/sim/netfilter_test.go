@@ -39,8 +39,7 @@ func (l *lab) wall(t *testing.T, flavour dataplane.Flavour, change func(*datapla
 	network := config.Network{V4: config.Range{Network: v4("10.5.0.0/16")}, V6: config.Range{Network: v4("fd05::/48")}, EnableNFTables: flavour == dataplane.NFTables}
 	for i, h := range l.hosts {
 		own := lease.Key{V4: v4("10.5.%d.0/24", i+1), V6: v4("fd05:0:0:%d::/64", i+1)}
-		facts, _, err := h.Firewall().Inspect(context.Background())
-		must(t, err)
+		facts := h.FirewallFacts()
 		for _, c := range firewall.Render(firewall.Options{Masquerade: true, Forward: true}, network, own, facts).Chains.Chains {
 			if change != nil {
 				change(&c)

@@ -15,8 +15,8 @@ import (
 // closely, or to plant a defect in it, puts something around them.
 type Parts struct {
 	Node   Machine
-	Driver driver.Driver
-	Wall   driver.Firewall
+	Driver driver.Lane
+	Wall   driver.Lane
 	Client Requester
 }
 

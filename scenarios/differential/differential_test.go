@@ -48,7 +48,7 @@ func newKernel() (differential.World, error) {
 	return kernel{h, d}, nil
 }
 
-func (k kernel) Driver() driver.Driver { return k.driver }
+func (k kernel) Driver() driver.Lane { return k.driver }
 
 func (k kernel) Close() error { return errors.Join(k.driver.Close(), k.Host.Close()) }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/driver/drivertest"
 )
 
@@ -74,15 +75,11 @@ func (p *player) play(ctx context.Context, step Step) (page [3]string, err error
 	if page[0], err = p.do(ctx, step); err != nil {
 		return page, err
 	}
-	s, err := p.Driver().Observe(ctx, p.extent)
+	seen, err := p.Driver().Look(ctx, p.extent)
 	if err != nil {
 		return page, err
 	}
-	f, err := p.Driver().Facts(ctx)
-	if err != nil {
-		return page, err
-	}
-	page[1], page[2] = p.State(s), p.Facts(f)
+	page[1], page[2] = p.State(seen.State), p.Facts(seen.Facts.(driver.HostFacts))
 	return page, nil
 }
 

@@ -14,28 +14,23 @@ import (
 // body lets a process find its host other than it is, and do other things to
 // it than it means to. Nil members do as they should.
 type body struct {
-	driver.Driver
-	facts   func(driver.Facts) driver.Facts
+	driver.Lane
+	facts   func(driver.HostFacts) driver.HostFacts
 	observe func(dataplane.State) dataplane.State
 	// apply returns the op to perform instead, or false if it is taken for done.
 	apply func(op dataplane.Op) (dataplane.Op, bool)
 	done  func(dataplane.Op) // after a success
 }
 
-func (b *body) Facts(ctx context.Context) (driver.Facts, error) {
-	f, err := b.Driver.Facts(ctx)
+func (b *body) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	seen, err := b.Lane.Look(ctx, e)
 	if err == nil && b.facts != nil {
-		f = b.facts(f)
+		seen.Facts = b.facts(seen.Facts.(driver.HostFacts))
 	}
-	return f, err
-}
-
-func (b *body) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
-	s, err := b.Driver.Observe(ctx, e)
 	if err == nil && b.observe != nil {
-		s = b.observe(s)
+		seen.State = b.observe(seen.State)
 	}
-	return s, err
+	return seen, err
 }
 
 func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
@@ -46,7 +41,7 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 			op, do = b.apply(op)
 		}
 		if do {
-			errs[i] = b.Driver.Apply(ctx, []dataplane.Op{op})[0]
+			errs[i] = b.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		}
 		if b.done != nil && errs[i] == nil {
 			b.done(op)
@@ -60,7 +55,7 @@ func acting(begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			b := begin()
-			b.Driver = p.Driver
+			b.Lane = p.Driver
 			p.Driver = b
 			return p
 		}
@@ -209,7 +204,7 @@ func p7() *body {
 // p8 asks once how the underlay reaches its peers.
 func p8() *body {
 	var first []driver.Route
-	return &body{facts: func(f driver.Facts) driver.Facts {
+	return &body{facts: func(f driver.HostFacts) driver.HostFacts {
 		if first == nil {
 			first = slices.Clone(f.Routes)
 		}

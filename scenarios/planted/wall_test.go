@@ -13,27 +13,27 @@ import (
 // guard lets a process find its packet filter other than it is, and do other
 // things to it than it means to. Nil members do as they should.
 type guard struct {
-	driver.Firewall
+	driver.Lane
 	inspect func(dataplane.State) dataplane.State
 	apply   func(dataplane.Chain, dataplane.Verb) []dataplane.Op // what is done instead, one after the other
 }
 
-func (g *guard) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
-	f, s, err := g.Firewall.Inspect(ctx)
+func (g *guard) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	seen, err := g.Lane.Look(ctx, e)
 	if err == nil && g.inspect != nil {
-		s = g.inspect(s)
+		seen.State = g.inspect(seen.State)
 	}
-	return f, s, err
+	return seen, err
 }
 
 func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	if g.apply == nil {
-		return g.Firewall.Apply(ctx, ops)
+		return g.Lane.Apply(ctx, ops)
 	}
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		for _, instead := range g.apply(op.Object.(dataplane.Chain), op.Verb) {
-			errs[i] = g.Firewall.Apply(ctx, []dataplane.Op{instead})[0]
+			errs[i] = g.Lane.Apply(ctx, []dataplane.Op{instead})[0]
 		}
 	}
 	return errs
@@ -45,7 +45,7 @@ func guarding(begin func() *guard) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			g := begin()
-			g.Firewall = p.Wall
+			g.Lane = p.Wall
 			p.Wall = g
 			return p
 		}

@@ -121,8 +121,9 @@ func (c *cluster) verify() {
 	var pods []*sim.Pod
 	for _, i := range c.rng.Perm(len(c.daemons))[:5] {
 		d := c.daemons[i]
-		state, err := d.Host().Driver().Observe(context.Background(), extent)
+		seen, err := d.Host().Driver().Look(context.Background(), extent)
 		c.must(err)
+		state := seen.State
 		maps.DeleteFunc(state.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
 		if n := len(c.daemons) - 1; len(state.Routes) != n || len(state.Neighs) != n || len(state.FDB) != n {
 			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(), len(state.Routes), len(state.Neighs), len(state.FDB), n)

@@ -100,7 +100,11 @@ func (w *World) places(from, to string, f cidr.Family) (a, b simPlace, err error
 
 // Rules implements [Firewall].
 func (n *simNode) Rules() (driver.FirewallFacts, dataplane.State, error) {
-	return n.Host.Firewall().Inspect(context.Background())
+	seen, err := n.Host.Firewall().Look(context.Background(), dataplane.Extent{})
+	if err != nil {
+		return driver.FirewallFacts{}, dataplane.State{}, err
+	}
+	return seen.Facts.(driver.FirewallFacts), seen.State, nil
 }
 
 // ForeignRules implements [Firewall].

@@ -336,11 +336,7 @@ func (n *simNode) reachesStore() bool {
 }
 
 func (n *simNode) uplinkUp() bool {
-	facts, err := n.Driver().Facts(context.Background())
-	if err != nil {
-		return false
-	}
-	for _, l := range facts.Links {
+	for _, l := range n.Facts().Links {
 		if l.Name == "eth0" {
 			return l.Up
 		}
@@ -487,5 +483,6 @@ func (n *simNode) Cut(on bool) error {
 }
 
 func (n *simNode) State(extent dataplane.Extent) (dataplane.State, error) {
-	return n.daemon.Driver().Observe(context.Background(), extent)
+	seen, err := n.daemon.Driver().Look(context.Background(), extent)
+	return seen.State, err
 }

@@ -1,5 +1,5 @@
-// Package drivertest is the conformance suite that every [driver.Driver]
-// passes. Its cases are files under testdata; what they expect was recorded
+// Package drivertest is the conformance suite that every [driver.Lane] passes.
+// Its cases are files under testdata; what they expect was recorded
 // from the Linux kernel and is never edited to suit an implementation.
 //
 // A driver's own test calls [Run] with a function that makes a fresh [World],

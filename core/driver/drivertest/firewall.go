@@ -21,7 +21,7 @@ const firewallCases = "core/driver/drivertest/firewall"
 // under test. Its iptables is the one over nf_tables. Closing it is the
 // maker's business (t.Cleanup).
 type FirewallWorld interface {
-	Firewall() driver.Firewall
+	Firewall() driver.Lane
 
 	// Harm does something to the packet filter behind the driver's back, as an
 	// administrator or another program would.
@@ -138,13 +138,13 @@ func harm(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
 }
 
 func inspect(t *testing.T, w FirewallWorld, d *datadriven.TestData) string {
-	facts, state, err := w.Firewall().Inspect(t.Context())
+	seen, err := w.Firewall().Look(t.Context(), dataplane.Extent{})
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
 	var b strings.Builder
-	b.WriteString(state.Dump())
-	for _, block := range facts.Blocks {
+	b.WriteString(seen.State.Dump())
+	for _, block := range seen.Facts.(driver.FirewallFacts).Blocks {
 		fmt.Fprintf(&b, "block %s: %s", strings.ToLower(block.Family.String()), block.By)
 		if block.OverriddenBy != "" {
 			fmt.Fprintf(&b, ", overridden by %s", block.OverriddenBy)

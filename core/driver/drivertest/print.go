@@ -27,7 +27,7 @@ func (p *Printer) State(s dataplane.State) string {
 }
 
 // Facts prints a driver's facts.
-func (p *Printer) Facts(f driver.Facts) string {
+func (p *Printer) Facts(f driver.HostFacts) string {
 	var b strings.Builder
 	for _, l := range f.Links {
 		fmt.Fprintf(&b, "link %s mtu %d mac %s%s%s\n", l.Name, l.MTU, l.MAC,

@@ -24,7 +24,7 @@ const testdata = "../../core/driver/drivertest/testdata"
 //	apply                 ops, one a line; prints "ok" or the error's class for each
 //	observe links=(…) networks=(…) sysctls=(…)
 //	                      prints the State
-//	facts                 prints the Facts
+//	facts                 prints the facts of a look at nothing
 //
 // An address that a test did not set is printed as "random". What the kernel
 // does by itself for IPv6 link-local addresses is left out everywhere.
@@ -53,11 +53,7 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 	case "observe":
 		return r.observe(t, d)
 	case "facts":
-		f, err := r.world.Driver().Facts(t.Context())
-		if err != nil {
-			d.Fatalf(t, "%v", err)
-		}
-		return r.Facts(f)
+		return r.Facts(r.look(t, d, dataplane.Extent{}).Facts.(driver.HostFacts))
 	}
 	d.Fatalf(t, "unknown command %q", d.Cmd)
 	return ""
@@ -123,11 +119,15 @@ func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	s, err := r.world.Driver().Observe(t.Context(), extent)
+	return r.State(r.look(t, d, extent).State)
+}
+
+func (r *runner) look(t *testing.T, d *datadriven.TestData, extent dataplane.Extent) driver.Observation {
+	seen, err := r.world.Driver().Look(t.Context(), extent)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return r.State(s)
+	return seen
 }
 
 func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {

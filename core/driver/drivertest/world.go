@@ -14,7 +14,7 @@ import (
 // World is one host with nothing on it but a loopback link that is up, and
 // the driver under test. Closing it is the maker's business (t.Cleanup).
 type World interface {
-	Driver() driver.Driver
+	Driver() driver.Lane
 
 	// Do performs a deed on the host behind the driver's back, as an
 	// administrator or another program would. It returns when the deed and

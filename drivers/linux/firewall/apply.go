@@ -14,7 +14,7 @@ type group struct {
 	family  int
 }
 
-// Apply implements [driver.Firewall].
+// Apply implements [driver.Lane].
 func (f *Firewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for first := 0; first < len(ops); {

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 }
 
 // Firewall implements [drivertest.FirewallWorld].
-func (w *world) Firewall() driver.Firewall { return w.f }
+func (w *world) Firewall() driver.Lane { return w.f }
 
 // Harm implements [drivertest.FirewallWorld].
 func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
@@ -44,14 +44,14 @@ func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
 		p := placeOf(h.Hook)
 		fmt.Fprintf(&script, "%s -t %s -I %s %s", wordsOf(h.Family).iptables, p.table, p.shared, spec)
 	case drivertest.Stray, drivertest.MoveJumps:
-		_, s, err := w.f.Inspect(context.Background())
+		seen, err := w.f.Look(context.Background(), dataplane.Extent{})
 		if err != nil {
 			return err
 		}
 		for _, f := range cidr.Families {
 			for _, flavour := range dataplane.Flavours {
 				for _, hook := range dataplane.Hooks {
-					c, there := s.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
+					c, there := seen.State.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
 					if !there {
 						continue
 					}

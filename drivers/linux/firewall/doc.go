@@ -1,4 +1,4 @@
-// Package firewall is the [driver.Firewall] of the Linux kernel: it reads and
+// Package firewall is the [driver.Lane] of the Linux kernel: it reads and
 // writes the chains by which flannel masquerades and forwards, as nftables and
 // as iptables of either variant, for both address families.
 //

@@ -17,11 +17,7 @@ import (
 
 func (w *world) facts(t testing.TB) driver.FirewallFacts {
 	t.Helper()
-	facts, _, err := w.f.Inspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return facts
+	return w.look(t).Facts.(driver.FirewallFacts)
 }
 
 func TestTools(t *testing.T) {

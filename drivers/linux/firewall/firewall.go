@@ -22,7 +22,7 @@ type Firewall struct {
 	wait  int // seconds for the lock of iptables
 }
 
-var _ driver.Firewall = (*Firewall)(nil)
+var _ driver.Lane = (*Firewall)(nil)
 
 // New opens the packet filter of the network namespace that the process is in.
 func New(ctx context.Context) (*Firewall, error) {
@@ -66,6 +66,6 @@ func (f *Firewall) Close() error {
 	return errors.Join(f.hints.stop(), f.ns.Close())
 }
 
-// Hints implements [driver.Firewall]. Nobody announces a change of
+// Hints implements [driver.Lane]. Nobody announces a change of
 // iptables-legacy.
 func (f *Firewall) Hints() <-chan struct{} { return f.hints.out }

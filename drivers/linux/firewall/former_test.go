@@ -98,9 +98,9 @@ func TestOlderReleases(t *testing.T) {
 // upgrade makes our chains where an older release has been, and removes them.
 func (w *world) upgrade(t *testing.T, m making, f cidr.Family) {
 	t.Helper()
-	_, have, err := w.f.Inspect(t.Context())
-	if err != nil || len(have.Chains) == 0 {
-		t.Fatalf("observed no chains, error %v", err)
+	have := w.look(t).State
+	if len(have.Chains) == 0 {
+		t.Fatal("observed no chains")
 	}
 	chains := wanted(t, m.flavour, f)
 	plan := ops(dataplane.Replace, chains)

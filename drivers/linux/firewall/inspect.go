@@ -30,10 +30,11 @@ type tables struct {
 	err   error // iptables-save cannot read them, for instance because nft made them
 }
 
-// Inspect implements [driver.Firewall].
-func (f *Firewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane.State, error) {
+// Look implements [driver.Lane]. It reads all chains of flannel, whatever the
+// extent.
+func (f *Firewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observation, error) {
 	if err := f.look(ctx); err != nil {
-		return driver.FirewallFacts{}, dataplane.State{}, fmt.Errorf("look at packet filter: %w", err)
+		return driver.Observation{}, fmt.Errorf("look at packet filter: %w", err)
 	}
 	state := dataplane.NewState(0)
 	if f.tools.nft != nil { // otherwise we could not change them
@@ -49,7 +50,7 @@ func (f *Firewall) Inspect(ctx context.Context) (driver.FirewallFacts, dataplane
 			}
 		}
 	}
-	return f.facts(), state, nil
+	return driver.Observation{State: state, Facts: f.facts()}, nil
 }
 
 // look brings the cache up to date. It starts a process only for tables of

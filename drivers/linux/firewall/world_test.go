@@ -166,14 +166,20 @@ func (w *world) apply(t testing.TB, ops ...dataplane.Op) {
 	}
 }
 
-// inspect returns the chains there are.
-func (w *world) inspect(t testing.TB) string {
+// look returns what the driver reads.
+func (w *world) look(t testing.TB) driver.Observation {
 	t.Helper()
-	_, s, err := w.f.Inspect(t.Context())
+	seen, err := w.f.Look(t.Context(), dataplane.Extent{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Dump()
+	return seen
+}
+
+// inspect returns the chains there are.
+func (w *world) inspect(t testing.TB) string {
+	t.Helper()
+	return w.look(t).State.Dump()
 }
 
 // expect compares the chains there are.

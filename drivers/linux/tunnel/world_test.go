@@ -146,11 +146,11 @@ func (n *node) refusal(t testing.TB, verb dataplane.Verb, o dataplane.Object) er
 
 func (n *node) observe(t testing.TB) dataplane.State {
 	t.Helper()
-	s, err := n.d.Observe(t.Context(), dataplane.Extent{Links: []string{device}})
+	seen, err := n.d.Look(t.Context(), dataplane.Extent{Links: []string{device}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return seen.State
 }
 
 // carry makes what the backend wants on two nodes.

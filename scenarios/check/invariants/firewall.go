@@ -10,14 +10,14 @@ import (
 
 // watchedWall follows what is done to a host's packet filter.
 type watchedWall struct {
-	driver.Firewall
+	driver.Lane
 	n *Node
 }
 
 // Apply looks at the packet filter as it is just before and after.
 func (w watchedWall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	before, _ := w.n.masquerades()
-	errs := w.Firewall.Apply(ctx, ops)
+	errs := w.Lane.Apply(ctx, ops)
 	after, err := w.n.masquerades()
 	if err != nil {
 		return errs // a fault that lets looks fail blinds this one as well
@@ -33,11 +33,11 @@ func (w watchedWall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 // masquerades reports for which families connections to the outside leave
 // under the host's name, by whichever chain.
 func (n *Node) masquerades() (by [2]bool, err error) {
-	_, have, err := n.Firewall().Inspect(context.Background())
+	seen, err := n.Firewall().Look(context.Background(), dataplane.Extent{})
 	if err != nil {
 		return by, err
 	}
-	for k, c := range have.Chains {
+	for k, c := range seen.State.Chains {
 		if k.Hook == dataplane.Postrouting && c.Jump != dataplane.Missing && c.Rules != "" {
 			by[k.Family] = true
 		}

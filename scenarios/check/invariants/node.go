@@ -2,7 +2,6 @@ package invariants
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -46,17 +45,9 @@ type Node struct {
 // live: a process that stands still can neither know nor do anything.
 func (n *Node) live() bool { return n.holds && n.Daemon.Running() && !n.Daemon.Halted() }
 
-func (n *Node) facts() driver.Facts {
-	facts, err := n.Driver().Facts(context.Background())
-	if err != nil {
-		panic(fmt.Sprintf("a simulated host has facts: %v", err))
-	}
-	return facts
-}
-
 func (n *Node) addresses() []netip.Addr {
 	var addrs []netip.Addr
-	for _, l := range n.facts().Links {
+	for _, l := range n.Facts().Links {
 		for _, a := range l.Addrs {
 			addrs = append(addrs, a.Prefix.Addr())
 		}
@@ -156,21 +147,21 @@ func (n *Node) tally(c counts) {
 
 // watchedDriver follows what is done to a host.
 type watchedDriver struct {
-	driver.Driver
+	driver.Lane
 	n *Node
 }
 
-// Observe notes what the node can know: a bridge may come up between its look
+// Look notes what the node can know: a bridge may come up between its look
 // and what it does then.
-func (d watchedDriver) Observe(ctx context.Context, e dataplane.Extent) (dataplane.State, error) {
-	s, err := d.Driver.Observe(ctx, e)
-	if err == nil && (e.Known == 0 || s.Generation != e.Known) {
+func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	seen, err := d.Lane.Look(ctx, e)
+	if err == nil && (e.Known == 0 || seen.State.Generation != e.Known) {
 		d.n.connected = map[dataplane.RouteKey]bool{}
-		for k, r := range s.Routes {
+		for k, r := range seen.State.Routes {
 			d.n.connected[k] = r.Protocol == dataplane.ProtocolKernel
 		}
 	}
-	return s, err
+	return seen, err
 }
 
 // Apply looks at each object as it is just before and after.
@@ -181,7 +172,7 @@ func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		if r, ok := op.Object.(dataplane.Route); ok {
 			before, _ = d.n.Route(r.RouteKey)
 		}
-		err := d.Driver.Apply(ctx, []dataplane.Op{op})[0]
+		err := d.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		if err == nil {
 			d.n.all.checkOp(d.n, op, before)
 		}
