@@ -160,8 +160,16 @@ vet: compiled ## go vet
 	@$(CHECKED) $(GO) vet $(RACE) ./...
 
 .PHONY: lint
-lint: compiled bin/staticcheck ## staticcheck, in the version go.mod pins
+lint: compiled bin/staticcheck bin/style ## staticcheck, in the version go.mod pins, and our own rules
 	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/staticcheck ./...
+	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/style -held $(HELD)
+
+# Rules of style that the tree keeps: no new finding gets in.
+HELD = long-file
+
+.PHONY: style
+style: bin/style ## count what breaks the rules of CONTRIBUTING.md, by package (LIST=core/node prints each)
+	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/style $(if $(LIST),-list $(LIST))
 
 .PHONY: compiled
 compiled:
@@ -169,6 +177,9 @@ compiled:
 
 bin/staticcheck: go.mod
 	@$(STATIC) -o $@ honnef.co/go/tools/cmd/staticcheck
+
+bin/style: $(wildcard hack/style/*.go) go.mod
+	@$(STATIC) -o $@ ./hack/style
 
 .PHONY: bench
 bench: build ## benchmarks, one at a time, whole nodes last: docs/benchmarks.md (BENCH=regexp, PKG=./bench)
