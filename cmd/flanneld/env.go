@@ -1,18 +1,19 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
 )
 
-// envName is the variable that stands in for a flag (interop 1.3).
+// envName returns the variable that a flag may come from (interop 1.3).
 func envName(flagName string) string {
 	return "FLANNELD_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// fromEnv sets the flags that the command line left alone. An empty variable
-// counts as unset; one that does not parse is complained about and skipped.
+// fromEnv sets the flags that the command line does not set. An empty variable
+// counts as unset; for one that does not parse it returns a complaint.
 func fromEnv(fs *flag.FlagSet, getenv func(string) string) []error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -24,7 +25,8 @@ func fromEnv(fs *flag.FlagSet, getenv func(string) string) []error {
 		}
 		before := f.Value.String()
 		if err := fs.Set(f.Name, value); err != nil {
-			complaints = append(complaints, fmt.Errorf("environment variable %s is ignored: invalid value %q: %w", envName(f.Name), value, err))
+			text := fmt.Sprintf("environment variable %s is ignored: invalid value %q: %v", envName(f.Name), value, err)
+			complaints = append(complaints, errors.New(hideRefused(text, value)))
 			// Package flag's numbers become 0 when they fail to parse.
 			if f.Value.String() != before {
 				_ = f.Value.Set(before)

@@ -8,8 +8,8 @@ import (
 
 const redacted = "REDACTED"
 
-// describe lists the flags that differ from their defaults, for the log: fit
-// to be seen by anybody (interop F6).
+// describe lists the flags that differ from their defaults, for the log. It
+// shows no credential (interop F6).
 func describe(fs *flag.FlagSet) string {
 	var given []string
 	fs.VisitAll(func(f *flag.Flag) {
@@ -23,7 +23,7 @@ func describe(fs *flag.FlagSet) string {
 	return "options: " + strings.Join(given, " ")
 }
 
-// harmless hides the secrets in the value of a flag.
+// harmless hides the credentials in the value of a flag.
 func harmless(name, value string) string {
 	switch name {
 	case "etcd-password":
@@ -34,22 +34,37 @@ func harmless(name, value string) string {
 	return value
 }
 
-// hideCredentials replaces what comes before the @ in each of the URLs. It
-// does not parse them: a malformed URL shows no more than a good one.
+// hideCredentials returns a list of URLs without credentials. It neither parses
+// the URLs nor splits the list: a password may hold commas and slashes, and a
+// malformed URL must show no more than a good one. So everything up to the last @
+// goes, and everything from the first ? or #.
 func hideCredentials(urls string) string {
-	parts := strings.Split(urls, ",")
-	for i, u := range parts {
-		at := strings.LastIndex(u, "@")
-		if at < 0 {
-			continue
+	scheme := ""
+	for _, known := range []string{"http://", "https://"} {
+		if strings.HasPrefix(urls, known) {
+			scheme = known
 		}
-		scheme := ""
-		if s, _, ok := strings.Cut(u[:at], "://"); ok {
-			scheme = s + "://"
-		}
-		parts[i] = scheme + redacted + u[at:]
 	}
-	return strings.Join(parts, ",")
+	at := strings.LastIndex(urls, "@")
+	query := strings.IndexAny(urls, "?#")
+	switch {
+	case at >= 0 && query >= 0: // which of them is part of a password?
+		return scheme + redacted
+	case at >= 0:
+		return scheme + redacted + urls[at:]
+	case query >= 0:
+		return urls[:query+1] + redacted
+	}
+	return urls
+}
+
+// hideRefused hides a refused value in the error that quotes it, if it may hold a
+// credential: a URL with a user, or a misplaced --etcd-password.
+func hideRefused(text, value string) string {
+	if strings.Contains(value, "@") || strings.Contains(strings.ToLower(value), "password") {
+		return strings.ReplaceAll(text, strconv.Quote(value), redacted)
+	}
+	return text
 }
 
 // quote makes a value with spaces or control characters readable.

@@ -20,11 +20,15 @@ func TestDescribeHidesSecrets(t *testing.T) {
 		},
 		"credentials in endpoints": {
 			[]string{"--etcd-endpoints=https://root:s3cret@a:1,https://b:2,https://s3cret@c:3"},
-			"options: --etcd-endpoints=https://REDACTED@a:1,https://b:2,https://REDACTED@c:3",
+			"options: --etcd-endpoints=https://REDACTED@c:3",
 		},
 		"credentials in malformed endpoints": {
 			[]string{"--etcd-endpoints=root:s3cret@a:1,https://root:s3/c@r#e?t@b:2,://s3cret@c"},
-			"options: --etcd-endpoints=REDACTED@a:1,https://REDACTED@b:2,://REDACTED@c",
+			"options: --etcd-endpoints=REDACTED",
+		},
+		"a comma in the password": {
+			[]string{"--etcd-endpoints=https://root:s3c,ret@a:1,https://b:2"},
+			"options: --etcd-endpoints=https://REDACTED@a:1,https://b:2",
 		},
 		"credentials in the API's URL": {
 			[]string{"--kube-api-url=https://admin:s3cret@k8s:6443"},
@@ -45,13 +49,13 @@ func TestDescribeHidesSecrets(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			if strings.Contains(got, "s3c") {
-				t.Error("it tells a secret")
+				t.Error("it shows a credential")
 			}
 		})
 	}
 }
 
-// Whatever becomes of the daemon, its whole output tells no secret.
+// The whole output of the daemon shows no credential.
 func TestOutputHidesSecrets(t *testing.T) {
 	for _, args := range [][]string{
 		{"--etcd-username=root", "--etcd-password=s3cret", "--kube-subnet-mgr"},
@@ -59,6 +63,7 @@ func TestOutputHidesSecrets(t *testing.T) {
 		{"--etcd-endpoints=root:s3cret@127.0.0.1:1"},
 		{"--etcd-endpoints=http://root:s3cret/@127.0.0.1:1"},
 		{"--etcd-endpoints=http://root:s3cret@127.0.0.1:1", "--embed-etcd=/nonexistent"},
+		{"--etcd-endpoints=http://root:s3c,s3cret@127.0.0.1:1"},
 		{"--etcd-password=s3cret", "--v=6"},
 	} {
 		out, status := runToEnd(t, []string{"FLANNELD_ETCD_PASSWORD=s3cret"}, args...)

@@ -1,9 +1,12 @@
 package main
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
-// removed tells for flags of older releases (interop 1.7) what does their job
-// now. The flags themselves are as unknown as in upstream's later releases.
+// removed returns the replacement of a flag of older releases (interop 1.7). The
+// flags themselves are unknown, as in upstream's later releases.
 func removed(flagName string) string {
 	switch {
 	case flagName == "etcd-endpoint":
@@ -18,13 +21,23 @@ func removed(flagName string) string {
 	return ""
 }
 
-// parseError explains an error of flag.FlagSet.Parse.
+// parseError explains an error of flag.FlagSet.Parse, and shows no credential.
 func parseError(err error) string {
 	text := err.Error()
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
 		text = "unknown flag --" + name
 		if hint := removed(name); hint != "" {
 			text += " (" + hint + ")"
+		}
+		return text
+	}
+	if value := strings.IndexByte(text, '=') + 1; value > 0 && strings.HasPrefix(text, "bad flag syntax: ") {
+		return text[:value]
+	}
+	if at := strings.IndexByte(text, '"'); at >= 0 {
+		if quoted, err := strconv.QuotedPrefix(text[at:]); err == nil {
+			value, _ := strconv.Unquote(quoted)
+			text = hideRefused(text, value)
 		}
 	}
 	return text

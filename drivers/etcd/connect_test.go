@@ -51,7 +51,7 @@ var _ = Describe("wrong options", func() {
 		Entry("two schemes", Options{Endpoints: []string{"http://a:1", "https://a:1"}},
 			`--etcd-endpoints: "https://a:1": cannot be mixed with http endpoints`),
 		Entry("a secret in the URL", Options{Endpoints: []string{"http://me:secret@a:1"}},
-			"--etcd-endpoints: entry 1: holds a user; give it as --etcd-username and --etcd-password"),
+			"--etcd-endpoints: a URL holds a user; give it as --etcd-username and --etcd-password"),
 		Entry("user without password", Options{Username: "me"},
 			"--etcd-password: missing, though --etcd-username is given"),
 		Entry("password without user", Options{Password: "secret"},

@@ -72,13 +72,13 @@ func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
 		return errors.New("none given")
 	}
+	// This check comes first, for all: a malformed URL may hold a password too, a
+	// comma in a password makes entries of its parts, and the other errors quote them.
+	if strings.Contains(strings.Join(endpoints, ","), "@") {
+		return errors.New("a URL holds a user; give it as --etcd-username and --etcd-password")
+	}
 	var scheme string
 	for i, e := range endpoints {
-		// Looked for first: a malformed URL holds a password no less, and the
-		// other errors quote what is wrong.
-		if strings.Contains(e, "@") {
-			return fmt.Errorf("entry %d: holds a user; give it as --etcd-username and --etcd-password", i+1)
-		}
 		u, err := url.Parse(e)
 		if err != nil {
 			var ue *url.Error // quotes the whole string again

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -72,11 +74,29 @@ func (o Options) setup() (setup, error) {
 	return s, nil
 }
 
+// client returns the client library's configuration.
 func (o Options) client() (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags(o.URL, o.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: no way to the API server by --kube-api-url and --kubeconfig-file, nor as a pod: %w", err)
 	}
 	cfg.UserAgent = o.UserAgent
-	return cfg, nil
+	return cfg, takeUser(cfg)
+}
+
+// takeUser moves a user and password out of the URL, which the client library
+// shows in errors and logs.
+func takeUser(cfg *rest.Config) error {
+	if !strings.Contains(cfg.Host, "@") {
+		return nil
+	}
+	u, err := url.Parse(cfg.Host)
+	if err != nil || u.User == nil || u.Host == "" {
+		return errors.New("the URL of the API server holds an @, and no user before it that could be used")
+	}
+	cfg.Username = u.User.Username()
+	cfg.Password, _ = u.User.Password()
+	u.User = nil
+	cfg.Host = u.String()
+	return nil
 }
