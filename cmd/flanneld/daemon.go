@@ -28,7 +28,11 @@ import (
 func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	health := &agent.Health{}
 	if o.healthzPort > 0 {
-		server, err := agent.Serve(ctx, net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)), health)
+		listen := agent.Listen{
+			Addr:       net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)),
+			OpenStatus: o.healthzStatus,
+		}
+		server, err := agent.Serve(ctx, listen, health)
 		if err != nil {
 			return failed(err)
 		}

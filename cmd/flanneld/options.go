@@ -52,6 +52,7 @@ type options struct {
 	netConfigPath                          string
 	healthzIP                              string
 	healthzPort                            int
+	healthzStatus                          bool
 	version                                bool
 	installCNI                             bool
 	cni                                    install.Files
@@ -120,6 +121,7 @@ func (o *options) defineProcess(fs *flag.FlagSet) {
 	fs.StringVar(&o.netConfigPath, "net-config-path", defaultNetConfig, "network config `file`, for --kube-subnet-mgr and --embed-etcd")
 	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
 	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
+	fs.BoolVar(&o.healthzStatus, "healthz-status", false, "answer /status to other hosts and to pods too, not only to requests from loopback")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 

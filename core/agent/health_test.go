@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,10 +13,10 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// ask returns the status and the lines of one answer.
+// get returns the status and the lines of one answer.
 func get(h *Health, path string) (int, []string) {
 	w := httptest.NewRecorder()
-	h.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	Listen{}.handler(h).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w.Code, strings.Split(w.Body.String(), "\n")
 }
 
@@ -168,50 +165,4 @@ func TestHealthFollowsTheLoop(t *testing.T) {
 		}
 		r.stop()
 	})
-}
-
-func TestStatusPage(t *testing.T) {
-	h := &Health{}
-	h.turn(time.Now(), time.Time{}, nil, node.Status{Phase: node.Live, Ready: true, Subnet: subnet, Peers: 3})
-	w := httptest.NewRecorder()
-	h.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status", nil))
-	var got struct {
-		Phase, Subnet string
-		Ready         bool
-		Peers         int
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Phase != "ready" || got.Subnet != "10.5.3.0-24" || !got.Ready || got.Peers != 3 {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestServer(t *testing.T) {
-	ctx := context.Background()
-	s, err := Serve(ctx, "127.0.0.1:0", &Health{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := s.Addr().String()
-	if _, err := Serve(ctx, addr, &Health{}); err == nil ||
-		err.Error() != "health listener: listen tcp "+addr+": bind: address already in use" {
-		t.Errorf("a taken port gives %v", err)
-	}
-	resp, err := http.Get("http://" + addr + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	if string(body) != "flanneld is running" || err != nil {
-		t.Errorf("body %q, %v", body, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if resp, err := http.Get("http://" + addr + "/healthz"); err == nil {
-		resp.Body.Close()
-		t.Error("it still answers after Close")
-	}
 }

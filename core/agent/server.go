@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -15,8 +16,24 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// closeGrace is how long requests that are being answered may hold up an end.
-const closeGrace = 500 * time.Millisecond
+// The limits of the server. Its clients are supervisors, which ask a few times a
+// minute, and whoever else reaches the port.
+const (
+	maxConns     = 64
+	maxHeader    = 8 << 10 // bytes
+	readTimeout  = 5 * time.Second
+	writeTimeout = 10 * time.Second
+	idleTimeout  = 30 * time.Second
+
+	// closeGrace is how long requests that are being answered may delay Close.
+	closeGrace = 500 * time.Millisecond
+)
+
+// Listen says where to answer, and what to whom.
+type Listen struct {
+	Addr       string // of TCP
+	OpenStatus bool   // answer /status to every client, not only to this host's
+}
 
 // Server answers the health requests of supervisors.
 type Server struct {
@@ -24,16 +41,22 @@ type Server struct {
 	addr net.Addr
 }
 
-// Serve answers at a TCP address from what h knows, until Close.
-func Serve(ctx context.Context, addr string, h *Health) (*Server, error) {
+// Serve answers from what h knows, until Close. It holds a bounded number of
+// connections, whatever clients do.
+func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
+	l, err := lc.Listen(ctx, "tcp", listen.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
 	s := &Server{addr: l.Addr(), http: &http.Server{
-		Handler:           h.handler(),
-		ReadHeaderTimeout: 5 * time.Second,
+		Handler:           listen.handler(h),
+		ConnState:         newCrowd(maxConns).follow,
+		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
 	}}
 	go func() {
 		if err := s.http.Serve(l); err != nil && err != http.ErrServerClosed {
@@ -43,7 +66,7 @@ func Serve(ctx context.Context, addr string, h *Health) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address at which the server listens.
 func (s *Server) Addr() net.Addr { return s.addr }
 
 // Close stops listening at once and cuts off slow requests soon after.
@@ -56,7 +79,7 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
-func (h *Health) handler() http.Handler {
+func (listen Listen) handler(h *Health) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		v := h.verdict(time.Now())
@@ -66,17 +89,27 @@ func (h *Health) handler() http.Handler {
 		v := h.verdict(time.Now())
 		answer(w, "flanneld is ready", "flanneld is not ready yet", v.unready())
 	})
-	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/status", func(w http.ResponseWriter, r *http.Request) {
+		if !listen.OpenStatus && !fromThisHost(r) {
+			http.Error(w, "/status answers requests from loopback; --healthz-status opens it to others", http.StatusForbidden)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		// The client is gone if this fails; there is nobody to tell.
+		// If this fails, the client is gone.
 		_ = enc.Encode(h.verdict(time.Now()).page())
 	})
 	return mux
 }
 
-// answer says good with status 200, or bad and why with 503.
+// fromThisHost reports whether the client's address is a loopback address.
+func fromThisHost(r *http.Request) bool {
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && client.Addr().Unmap().IsLoopback()
+}
+
+// answer writes good with status 200, or bad and the reasons with 503.
 func answer(w http.ResponseWriter, good, bad string, reasons []string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	text := good
@@ -87,7 +120,7 @@ func answer(w http.ResponseWriter, good, bad string, reasons []string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// unready lists why the node is not ready; empty: it is.
+// unready lists the reasons why the node is not ready; empty if it is.
 func (v verdict) unready() []string {
 	reasons := v.stalled
 	switch {
@@ -101,7 +134,7 @@ func (v verdict) unready() []string {
 	return reasons
 }
 
-// page is the status as JSON, with the values of the core spelt for people.
+// page is the status as JSON, with some values of the core as text.
 type page struct {
 	Phase  string
 	Subnet string

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// crowd holds the open connections of a server, and closes the oldest when there
+// are too many: any pod can open connections, and the supervisor's must still get
+// in. The zero crowd is not usable; see newCrowd.
+type crowd struct {
+	limit int
+
+	mu     sync.Mutex
+	oldest *list.List // of net.Conn, in the order in which they came
+	places map[net.Conn]*list.Element
+}
+
+func newCrowd(limit int) *crowd {
+	return &crowd{limit: limit, oldest: list.New(), places: map[net.Conn]*list.Element{}}
+}
+
+// follow is the server's ConnState.
+func (c *crowd) follow(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if first := c.join(conn); first != nil {
+			_ = first.Close() // its client has no claim to an answer
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.leave(conn)
+	}
+}
+
+// join adds a connection, and returns the one that has to go for it, or nil.
+func (c *crowd) join(conn net.Conn) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places[conn] = c.oldest.PushBack(conn)
+	if len(c.places) <= c.limit {
+		return nil
+	}
+	first := c.oldest.Remove(c.oldest.Front()).(net.Conn)
+	delete(c.places, first)
+	return first
+}
+
+func (c *crowd) leave(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if place, ok := c.places[conn]; ok {
+		c.oldest.Remove(place)
+		delete(c.places, conn)
+	}
+}

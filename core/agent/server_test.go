@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+func serve(t *testing.T) *Server {
+	t.Helper()
+	s, err := Serve(t.Context(), Listen{Addr: "127.0.0.1:0"}, &Health{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+// Connections that ask for nothing cost a bounded number of descriptors, and shut nobody out.
+func TestServerBearsACrowd(t *testing.T) {
+	s := serve(t)
+	before := descriptors(t)
+	const crowd = 5 * maxConns
+	var clients []net.Conn
+	for range crowd {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	resp, err := http.Get("http://" + s.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("healthz answers %d in a crowd", resp.StatusCode)
+	}
+	// The server has accepted the request's connection, so it has accepted all before.
+	const others = 2 // the request's own descriptors
+	if open := descriptors(t) - before - crowd; open > maxConns+others {
+		t.Errorf("%d connections hold %d descriptors of the server, want at most %d", crowd, open, maxConns)
+	}
+	_ = clients[0].SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := clients[0].Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the oldest connection: %v, want its end", err)
+	}
+}
+
+// Each stage of a request has an end.
+func TestServerHasTimeouts(t *testing.T) {
+	h := serve(t).http
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= 0 || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 {
+		t.Errorf("no limit in %v %v %v %v %d", h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout, h.MaxHeaderBytes)
+	}
+}
+
+// status asks for /status as a client at that address.
+func status(listen Listen, h *Health, remote string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/status", nil)
+	r.RemoteAddr = remote
+	listen.handler(h).ServeHTTP(w, r)
+	return w
+}
+
+func TestStatusPage(t *testing.T) {
+	h := &Health{}
+	h.turn(time.Now(), time.Time{}, nil, node.Status{Phase: node.Live, Ready: true, Subnet: subnet, Peers: 3})
+	w := status(Listen{}, h, "127.0.0.1:4711")
+	var got struct {
+		Phase, Subnet string
+		Ready         bool
+		Peers         int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Phase != "ready" || got.Subnet != "10.5.3.0-24" || !got.Ready || got.Peers != 3 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The status names leases and errors: other hosts and pods get it only if a flag says so.
+func TestStatusIsForTheHost(t *testing.T) {
+	for remote, want := range map[string]int{
+		"127.0.0.1:1": http.StatusOK, "[::1]:1": http.StatusOK, "[::ffff:127.0.0.1]:1": http.StatusOK,
+		"10.5.3.2:1": http.StatusForbidden, "[fe80::1%eth0]:1": http.StatusForbidden, "": http.StatusForbidden,
+	} {
+		if code := status(Listen{}, &Health{}, remote).Code; code != want {
+			t.Errorf("%q gets %d, want %d", remote, code, want)
+		}
+		if code := status(Listen{OpenStatus: true}, &Health{}, remote).Code; code != http.StatusOK {
+			t.Errorf("%q gets %d though the status is open", remote, code)
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	ctx := context.Background()
+	s, err := Serve(ctx, Listen{Addr: "127.0.0.1:0"}, &Health{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := s.Addr().String()
+	if _, err := Serve(ctx, Listen{Addr: addr}, &Health{}); err == nil ||
+		err.Error() != "health listener: listen tcp "+addr+": bind: address already in use" {
+		t.Errorf("a taken port gives %v", err)
+	}
+	resp, err := http.Get("http://" + addr + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if string(body) != "flanneld is running" || err != nil {
+		t.Errorf("body %q, %v", body, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if resp, err := http.Get("http://" + addr + "/healthz"); err == nil {
+		resp.Body.Close()
+		t.Error("it still answers after Close")
+	}
+}
