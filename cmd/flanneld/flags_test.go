@@ -47,6 +47,7 @@ func TestDefaults(t *testing.T) {
 		"set-node-network-unavailable": "true",
 		"healthz-ip":                   "0.0.0.0",
 		"healthz-port":                 "0",
+		"healthz-status":               "false",
 		"version":                      "false",
 		"v":                            "0",
 		"vmodule":                      "",
