@@ -12,10 +12,11 @@ type Network struct {
 	V4, V6         Range // the zero Range: the family is off
 	EnableNFTables bool
 	Backend        Backend
+	Warnings       []string // a sentence for each member of the document that has no effect
 }
 
-// Range is the address space of one family and how it is cut; of a network
-// whose subnets are assigned, only the first is known.
+// Range is the address space of one family and how it is cut into subnets. Only
+// Network is known if another program assigns the subnets.
 type Range struct {
 	Network   netip.Prefix // masked
 	SubnetLen int          // prefix length of one node's subnet
@@ -35,6 +36,6 @@ func (n Network) Of(f cidr.Family) Range {
 
 // Backend says which backend carries the packets, and with which options.
 type Backend struct {
-	Type    string          // lowercase
+	Type    string          // in lower case; "" if the config has no Backend member
 	Options json.RawMessage // the whole Backend object
 }

@@ -20,14 +20,14 @@ type document struct {
 	Backend json.RawMessage
 }
 
-// Parse reads a network config. Names of members match in either case,
-// unknown ones are ignored, null is as good as absent. An error names the
-// member, its value and what would be right.
+// Parse reads a network config. Names of members match in either case, and null
+// is as good as absent. An error names the member, its value and what would be
+// right. Unknown and duplicate members lead to a warning each.
 func Parse(data []byte) (Network, error) { return parse(data, written.complete) }
 
-// ParseAssigned reads the config of a network whose subnets are handed out by
-// somebody else: how it would be cut is not looked at (interop 2.2), and the
-// ranges have no SubnetLen, Min and Max.
+// ParseAssigned reads the config of a network whose subnets another program
+// assigns. It ignores how the network would be cut (interop 2.2), and the ranges
+// have no SubnetLen, Min and Max.
 func ParseAssigned(data []byte) (Network, error) { return parse(data, written.uncut) }
 
 func parse(data []byte, complete func(written) (Range, error)) (Network, error) {
@@ -67,10 +67,17 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 		if err != nil {
 			return Network{}, err
 		}
-		*[2]*Range{&n.V4, &n.V6}[f] = r
+		if f == cidr.V4 {
+			n.V4 = r
+		} else {
+			n.V6 = r
+		}
 	}
-	n.Backend, err = parseBackend(doc.Backend)
-	return n, err
+	if n.Backend, err = parseBackend(doc.Backend); err != nil {
+		return Network{}, err
+	}
+	n.Warnings = warnings(data, n.Backend)
+	return n, nil
 }
 
 func parseDocument(data []byte) (document, error) {
@@ -111,7 +118,7 @@ func excerpt(raw []byte) string {
 
 func parseBackend(raw json.RawMessage) (Backend, error) {
 	if raw == nil {
-		return Backend{Type: "udp"}, nil
+		return Backend{}, nil
 	}
 	b := Backend{Options: raw}
 	var object *struct{ Type json.RawMessage }

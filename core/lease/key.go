@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -30,42 +29,12 @@ func (k Key) String() string {
 	return s
 }
 
-// Compare orders keys as their texts.
-func (k Key) Compare(o Key) int {
-	a, b := k.V4.Addr(), o.V4.Addr()
-	if a.Is4() && b.Is4() && a != b {
-		return compareText4(a.As4(), b.As4())
-	}
-	return strings.Compare(k.String(), o.String())
-}
+// Compare orders keys by their texts.
+func (k Key) Compare(o Key) int { return strings.Compare(k.String(), o.String()) }
 
-// compareText4 orders addresses as their texts. An octet that is the beginning
-// of another comes first, since what follows it comes before all digits.
-func compareText4(a, b [4]byte) int {
-	for i := range a {
-		if a[i] != b[i] {
-			return cmp.Compare(textRank(a[i]), textRank(b[i]))
-		}
-	}
-	return 0
-}
-
-// textRank grows with the text of an octet: as if it had blanks for the digits
-// that it lacks.
-func textRank(o byte) int {
-	switch n := int(o); {
-	case n >= 100:
-		return (n/100+1)<<8 | (n/10%10+1)<<4 | (n%10 + 1)
-	case n >= 10:
-		return (n/10+1)<<8 | (n%10+1)<<4
-	default:
-		return (n + 1) << 8
-	}
-}
-
-// ParseKey reads the last element of a store's key. Bits beyond the prefix
-// length are cleared, so a key of somebody else's making may not be what
-// String returns for it.
+// ParseKey reads the last element of a store's key. It clears the bits beyond
+// the prefix length, so String may return another text for a key that another
+// program wrote.
 func ParseKey(s string) (Key, error) {
 	m := subnetKey.FindStringSubmatch(s)
 	if m == nil {

@@ -84,7 +84,7 @@ func (n *Node) subnetFile() []byte {
 		return nil
 	}
 	t := &n.files.text
-	if subnet, mtu := n.lease.self.Key, n.network.backend.MTU(n.env()); subnet != t.subnet || mtu != t.mtu {
+	if subnet, mtu := n.lease.self.Key, n.mtu(); subnet != t.subnet || mtu != t.mtu {
 		file := subnetfile.File{Network: n.network.config, Subnet: subnet, MTU: mtu, IPMasq: n.opts.Firewall.Masquerade}
 		*t = subnetText{subnet, mtu, file.Format()}
 	}

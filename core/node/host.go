@@ -114,6 +114,8 @@ func (n *Node) followUplink() {
 		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
 	}
 	h.uplink, h.noUplink = up, nil
+	clear(h.keepMTU) // the uplink may carry more now
+	n.tellNotes()
 }
 
 func describeUplink(u uplink.Uplink) string {
@@ -235,6 +237,7 @@ func (n *Node) diff(want *dataplane.Layers) (plan reconcile.Plan, ok bool) {
 		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
 		Prune:    n.synced(),
 		Recreate: h.recreate,
+		KeepMTU:  h.keepMTU,
 		Denied:   h.denied,
 	}
 	if h.agreed != nil {
@@ -363,6 +366,9 @@ func (n *Node) appliedPlan(a Applied) {
 			continue
 		}
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace && refused(err) {
+			if n.keepsMTU(link, err) {
+				continue
+			}
 			h.recreate[link.Name] = true
 		}
 		h.failures = append(h.failures, fmt.Errorf("%s: %w", op, err))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -349,11 +350,46 @@ func TestRefusedChangeRecreates(t *testing.T) {
 		}
 		return nil
 	}
-	w.facts.Links[0].MTU = 1400
+	moved := netip.MustParseAddr("192.168.64.33")
+	addrs := slices.Clone(w.facts.Links[0].Addrs)
+	addrs[0].Prefix = netip.PrefixFrom(moved, 24)
+	w.facts.Links[0].Addrs = addrs
+	w.pass(time.Minute)
+	w.tell()
 	w.pass(time.Minute)
 	w.wantReady()
-	if w.host.Links["flannel.1"].MTU != 1350 {
+	if vxlanOf(w.host.Links["flannel.1"]).Local != moved {
 		t.Errorf("host:\n%s", w.host.Dump())
+	}
+}
+
+// A kernel that refuses an MTU keeps its device, and the subnet file says what the device has.
+func TestRefusedMTUIsKept(t *testing.T) {
+	w := readyWorld(t)
+	created := 0
+	w.applyErr = func(op dataplane.Op) error {
+		link, ok := op.Object.(dataplane.Link)
+		switch {
+		case ok && op.Verb == dataplane.Replace && link.MTU > 1450:
+			return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
+		case ok && op.Verb != dataplane.Replace:
+			created++
+		}
+		return nil
+	}
+	w.facts.Links[0].MTU = 9000
+	w.pass(time.Minute)
+	w.wantReady()
+	if created > 0 || w.count("mtu-refused") != 1 {
+		t.Errorf("%d devices deleted or created\n%s", created, w.log())
+	}
+	if file := w.files[SubnetFile]; !strings.Contains(file, "FLANNEL_MTU=1450\n") {
+		t.Errorf("subnet file: %s", file)
+	}
+	w.facts.Links[0].MTU, w.applyErr = 8000, nil
+	w.pass(time.Minute)
+	if got := w.host.Links["flannel.1"].MTU; got != 7950 {
+		t.Errorf("MTU %d after the uplink changed", got)
 	}
 }
 
@@ -382,9 +418,9 @@ func TestConfigChange(t *testing.T) {
 
 func TestFirstConfig(t *testing.T) {
 	for _, c := range []struct{ conf, want string }{
-		{`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`, `network config: backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp and alloc`},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`, `network config: backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp, alloc`},
 		{`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`,
-			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, alloc, ipip, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
+			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, alloc, wireguard, ipip, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
 	} {
 		w := newWorld(t, c.conf)
 		w.tell()

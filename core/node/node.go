@@ -75,6 +75,8 @@ type hostState struct {
 	lookErr    error
 	attempts   int             // plans in a row that did not lead to an empty diff
 	recreate   map[string]bool // links that refused a change in place
+	keepMTU    map[string]int  // links whose kernel refused this MTU
+	notes      []string        // the backend's, about this host
 	denied     map[string]bool // kernel settings that we may not change
 	links      map[string]bool // devices ever ours, in this run or a former one
 	networks   []netip.Prefix  // overlay networks ever ours
@@ -87,6 +89,7 @@ func New(opts Options) *Node {
 	n.said = map[string]string{}
 	n.host.links = map[string]bool{}
 	n.host.recreate = map[string]bool{}
+	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
 	n.lease.previous = opts.Previous
 	n.load(opts.Saved)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -69,14 +70,14 @@ func (n *Node) Status() Status {
 	if n.network.known {
 		s.Backend = n.network.backend.Type()
 		if n.host.uplink.Link != "" {
-			s.MTU = n.network.backend.MTU(n.env())
+			s.MTU = n.mtu()
 		}
 	}
 	if g := n.lease.grant; g != nil {
 		s.Expires = g.Expires
 	}
 	s.PacketPaths = n.host.paths
-	s.Notes = n.wall.notes
+	s.Notes = slices.Concat(n.host.notes, n.wall.notes)
 	for _, p := range n.host.problems {
 		s.Problems = append(s.Problems, p.String())
 	}

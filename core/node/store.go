@@ -90,7 +90,10 @@ func (n *Node) followConfig() {
 		}
 		return
 	}
-	n.event(Info, "config", fmt.Sprintf("network config in force: %s", describe(network)))
+	n.event(Info, "config", fmt.Sprintf("network config in force: backend %s%s", b.Type(), describe(network)))
+	for _, warning := range all.Warnings(network) {
+		n.event(Warning, "config-warning", "network config: "+warning)
+	}
 	s.known, s.config, s.backend, s.err = true, network, b, nil
 	for _, link := range b.Extent().Links {
 		n.host.links[link] = true
@@ -107,7 +110,7 @@ func (n *Node) refuseConfig(err error) {
 }
 
 func describe(network config.Network) string {
-	text := "backend " + network.Backend.Type
+	text := ""
 	for _, f := range cidr.Families {
 		if r := network.Of(f); r.Enabled() {
 			text += fmt.Sprintf(", %s %s", f, r.Network)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -151,9 +152,10 @@ func (n *Node) Changes(names Names, a lease.Attrs) map[string]string {
 	}
 	set(Marker, "true")
 	set(BackendType, a.BackendType)
-	// As interop 5.2 has it: IPv4 always but with vxlan, which also writes no
-	// data where it has none; IPv6 where there is an address.
-	if a.PublicIP.IsValid() || a.BackendType != "vxlan" {
+	// Interop 5.2: IPv4 always, except backends that omit an absent IPv4
+	// address; IPv6 if there is an address.
+	spec, _ := all.Find(a.BackendType)
+	if a.PublicIP.IsValid() || !spec.OmitsIPv4 {
 		set(PublicIP, orUnspecified(a.PublicIP).String())
 		set(BackendData, text(a.BackendData))
 	}

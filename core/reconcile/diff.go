@@ -23,6 +23,8 @@ type Options struct {
 	Prune bool
 	// Recreate names links whose change in place the kernel refused.
 	Recreate map[string]bool
+	// KeepMTU holds, by link, an MTU that the kernel refused: the link stays with the one it has.
+	KeepMTU map[string]int
 	// Denied names, by path, the sysctls that may not be changed.
 	Denied map[string]bool
 }
@@ -104,6 +106,9 @@ func (d *differ) links() {
 	for _, name := range sortedKeys(d.want.Links, cmp.Compare[string]) {
 		want := d.want.Links[name]
 		have, exists := d.have.Links[name]
+		if refused, ok := d.opts.KeepMTU[name]; ok && exists && refused == want.MTU {
+			want.MTU = have.MTU
+		}
 		switch {
 		case !exists:
 			d.add(dataplane.Create, want)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
@@ -107,7 +108,7 @@ func (s *Store) attempt() (followed time.Duration, err error) {
 	if err := s.findNode(ctx); err != nil {
 		return 0, err
 	}
-	if s.set.network.Backend.Type == "alloc" {
+	if spec, known := all.Find(s.set.network.Backend.Type); known && spec.IgnoresPeers {
 		return s.poll(ctx)
 	}
 	if s.at == 0 && !s.chunked {

@@ -13,23 +13,77 @@ import (
 	"github.com/flanneld/flannel/core/config"
 )
 
-// unavailable are the types of the contract that this build does not serve.
-var unavailable = []string{"ipip", "wireguard", "ipsec", "extension", "gce", "aws-vpc", "ali-vpc", "tencent-vpc"}
+// Default is the type of a config that names none (interop 2.3).
+const Default = udp.Type
 
-// New returns the backend a network config asks for.
-func New(network config.Network) (backend.Backend, error) {
-	switch t := network.Backend.Type; {
-	case t == vxlan.Type:
-		return vxlan.New(network)
-	case t == hostgw.Type:
-		return hostgw.Backend{}, nil
-	case t == udp.Type:
-		return udp.New(network)
-	case t == alloc.Type:
-		return alloc.Backend{}, nil
-	case slices.Contains(unavailable, t):
-		return nil, fmt.Errorf("backend type %q is not available in this build; it serves vxlan, host-gw, udp and alloc", t)
-	default:
-		return nil, fmt.Errorf("unknown backend type %q; known are vxlan, host-gw, udp, alloc, %s", t, strings.Join(unavailable, ", "))
+// Specs returns every type of backend that a config may name. Those without a
+// constructor are part of the contract (interop 6) and not available yet: to add
+// one, put its package beside the others and its Spec here.
+func Specs() []backend.Spec {
+	v4 := []backend.Families{backend.IPv4Only}
+	return []backend.Spec{
+		vxlan.Spec(),
+		hostgw.Spec(),
+		udp.Spec(),
+		alloc.Spec(),
+		{Type: "wireguard", Summary: "encrypted tunnels of the kernel's WireGuard", Carries: backend.EveryFamily},
+		{Type: "ipip", Summary: "IP in IP tunnels of the kernel", Carries: v4},
+		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
+		{Type: "extension", Summary: "commands of the operator's", Carries: v4},
+		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},
+		{Type: "aws-vpc", Summary: "routes of Amazon's cloud", Carries: v4, IgnoresPeers: true},
+		{Type: "ali-vpc", Summary: "routes of Alibaba's cloud", Carries: v4, IgnoresPeers: true},
+		{Type: "tencent-vpc", Summary: "routes of Tencent's cloud", Carries: v4, IgnoresPeers: true},
 	}
+}
+
+// Find returns the spec of a type; "" stands for [Default].
+func Find(name string) (backend.Spec, bool) {
+	if name == "" {
+		name = Default
+	}
+	specs := Specs()
+	i := slices.IndexFunc(specs, func(s backend.Spec) bool { return s.Type == name })
+	if i < 0 {
+		return backend.Spec{}, false
+	}
+	return specs[i], true
+}
+
+// New returns the backend that a network config asks for.
+func New(network config.Network) (backend.Backend, error) {
+	name, families := network.Backend.Type, backend.FamiliesOf(network)
+	spec, known := Find(name)
+	switch {
+	case !known:
+		return nil, fmt.Errorf("unknown backend type %q; known are %s", name, types(func(backend.Spec) bool { return true }))
+	case !spec.Available():
+		return nil, fmt.Errorf("backend type %q is not available in this build; it serves %s", name, types(backend.Spec.Available))
+	case !slices.Contains(spec.Carries, families):
+		fits := func(s backend.Spec) bool { return s.Available() && slices.Contains(s.Carries, families) }
+		return nil, fmt.Errorf("backend type %q does not carry the families of this network (EnableIPv4 %t, EnableIPv6 %t); change them, or choose one of %s",
+			spec.Type, network.V4.Enabled(), network.V6.Enabled(), types(fits))
+	}
+	return spec.Open(network)
+}
+
+// Warnings returns a sentence for each member of a config that has no effect.
+func Warnings(network config.Network) []string {
+	warnings := slices.Clone(network.Warnings)
+	spec, _ := Find(network.Backend.Type)
+	for _, name := range spec.Unknown(network.Backend) {
+		warnings = append(warnings, fmt.Sprintf("Backend member %q is unknown to %s and ignored", name, spec.Type))
+	}
+	return warnings
+}
+
+// types lists the types that fit, such as "vxlan, host-gw".
+func types(fits func(backend.Spec) bool) string {
+	var names []string
+	for _, s := range Specs() {
+		if fits(s) {
+			names = append(names, s.Type)
+		}
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,3 +1,4 @@
-// Package all chooses a backend by the type a network config names. It is the
-// only place that lists them.
+// Package all is the registry of backends: the only place that lists them. A
+// backend describes itself in a [backend.Spec]; errors, help, manual, chart and
+// search derive from these, so no other package names a backend.
 package all

@@ -4,12 +4,21 @@ import (
 	"math/rand/v2"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
 
 // Type is the backend's name in configs. Leases carry none (interop 3.3).
 const Type = "alloc"
+
+// Spec describes the backend, which has no options (interop 6.7).
+func Spec() backend.Spec {
+	return backend.Spec{
+		Type: Type, Summary: "a lease and the subnet file; another program carries the packets", Carries: backend.EveryFamily,
+		New: func(config.Network) (backend.Backend, error) { return Backend{}, nil }, IgnoresPeers: true,
+	}
+}
 
 // Backend renders nothing.
 type Backend struct{}

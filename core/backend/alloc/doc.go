@@ -1,3 +1,3 @@
-// Package alloc takes a lease and writes the subnet file; carrying packets is
-// somebody else's job (interop 6.7).
+// Package alloc takes a lease and writes the subnet file; another
+// program carries the packets (interop 6.7).
 package alloc

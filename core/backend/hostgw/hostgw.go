@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -13,7 +14,15 @@ import (
 // Type is the backend's name in configs and leases.
 const Type = "host-gw"
 
-// Backend renders host-gw. It has no options.
+// Spec describes the backend, which has no options (interop 6.3).
+func Spec() backend.Spec {
+	return backend.Spec{
+		Type: Type, Summary: "plain routes, among hosts on one segment", Carries: backend.EveryFamily,
+		New: func(config.Network) (backend.Backend, error) { return Backend{}, nil },
+	}
+}
+
+// Backend renders host-gw.
 type Backend struct{}
 
 var (

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -26,6 +27,20 @@ const device = "flannel0"
 // overhead is what the outer IPv4 header and UDP add, in bytes.
 const overhead = 20 + 8
 
+// Spec describes the backend and its options (interop 6.1).
+func Spec() backend.Spec {
+	return backend.Spec{
+		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
+		New: open, Needs: "/dev/net/tun",
+		Options: []backend.Option{
+			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Help: "UDP port of all nodes"},
+			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
+				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},
+				Help:    "offloads of the kernel to use: those it has, segmentation or nothing, or none"},
+		},
+	}
+}
+
 // options are the members of the config's Backend object.
 type options struct {
 	Port    int
@@ -37,23 +52,10 @@ type Backend struct{ opts options }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New reads the backend's options out of a network config.
-func New(network config.Network) (*Backend, error) {
-	b := &Backend{opts: options{Port: DefaultPort, Offload: dataplane.OffloadAuto}}
+func open(network config.Network) (backend.Backend, error) {
+	b := &Backend{}
 	if err := network.Backend.Decode(&b.opts); err != nil {
 		return nil, err
-	}
-	if b.opts.Port < 1 || b.opts.Port > 65535 {
-		return nil, fmt.Errorf("Backend Port %d is out of range: want 1 to 65535", b.opts.Port)
-	}
-	switch b.opts.Offload {
-	case dataplane.OffloadAuto, dataplane.OffloadGSO, dataplane.OffloadOff:
-	default:
-		return nil, fmt.Errorf("Backend Offload %.40q is not known: want %q, %q or %q",
-			b.opts.Offload, dataplane.OffloadAuto, dataplane.OffloadGSO, dataplane.OffloadOff)
-	}
-	if !network.V4.Enabled() || network.V6.Enabled() {
-		return nil, fmt.Errorf("backend type %q carries IPv4 alone; set EnableIPv4 and leave EnableIPv6 off, or choose vxlan", Type)
 	}
 	return b, nil
 }

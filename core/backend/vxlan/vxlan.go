@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -26,7 +25,29 @@ const KernelPort = 8472
 // VXLAN (8) and the inner Ethernet header (14).
 var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
 
-// options are the members of the config's Backend object (interop 6.2).
+// Spec describes the backend and its options (interop 6.2).
+func Spec() backend.Spec {
+	return backend.Spec{
+		Type: Type, Summary: "VXLAN tunnels of the kernel", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
+		Options: []backend.Option{
+			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni",
+				Help: "network identifier, and the number in the device's name"},
+			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort",
+				Zero: fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
+			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, ChartValue: "mtu", Example: "1400",
+				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. An uplink with a smaller MTU overrides it"},
+			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
+				Help: "reach peers on the own segment by plain routes"},
+			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn where a MAC is"},
+			{Name: "GBP", Kind: backend.Switch, Default: "false", ChartValue: "GBP", Help: "group policy extension"},
+			{Name: "MacPrefix", Kind: backend.Text, ChartValue: "macPrefix", Pattern: "^$|^[0-9A-Fa-f]{2}-[0-9A-Fa-f]{2}$",
+				Ignored: true, Help: "for nodes with Windows"},
+			{Name: "Name", Kind: backend.Text, Ignored: true, Help: "for nodes with Windows"},
+		},
+	}
+}
+
+// options are the members of the config's Backend object.
 type options struct {
 	VNI           uint32
 	Port          uint16
@@ -48,17 +69,10 @@ var (
 	_ backend.Sharer  = (*Backend)(nil)
 )
 
-// New reads the backend's options out of a network config.
-func New(network config.Network) (*Backend, error) {
-	b := &Backend{opts: options{VNI: 1}}
+func open(network config.Network) (backend.Backend, error) {
+	b := &Backend{}
 	if err := network.Backend.Decode(&b.opts); err != nil {
 		return nil, err
-	}
-	if b.opts.VNI == 0 || b.opts.VNI >= 1<<24 {
-		return nil, fmt.Errorf("Backend VNI %d is out of range: want 1 to 16777215", b.opts.VNI)
-	}
-	if b.opts.MTU < 0 {
-		return nil, fmt.Errorf("Backend MTU %d is negative", b.opts.MTU)
 	}
 	if b.opts.Port == 0 {
 		b.opts.Port = KernelPort
@@ -97,12 +111,23 @@ func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
 	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
 }
 
+// deviceMTU returns the MTU of a family's device. The kernel gives no device more
+// than its uplink carries, so a larger MTU in the config has no effect.
 func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
 	mtu := env.Uplink.MTU
 	if b.opts.MTU > 0 {
-		mtu = b.opts.MTU
+		mtu = min(mtu, b.opts.MTU)
 	}
 	return mtu - overhead[f]
+}
+
+// Notes implements [backend.Noter].
+func (b *Backend) Notes(env backend.Env) []string {
+	if b.opts.MTU <= env.Uplink.MTU {
+		return nil
+	}
+	return []string{fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
+		b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env))}
 }
 
 // MTU implements [backend.Backend]: what fits through every device (interop P5).
@@ -121,24 +146,12 @@ type data struct {
 	VtepMAC string
 }
 
-// plainMAC reads the form that [data] has, which is that of nearly every
-// record: of thousands of peers, JSON would take most of a rendering's time.
-func plainMAC(raw json.RawMessage) (text string, ok bool) {
-	rest, ok := strings.CutPrefix(string(raw), `{"VNI":`)
-	vni, mac, ok2 := strings.Cut(rest, `,"VtepMAC":"`)
-	mac, ok3 := strings.CutSuffix(mac, `"}`)
-	_, err := strconv.ParseUint(vni, 10, 32)
-	return mac, ok && ok2 && ok3 && err == nil && !strings.ContainsAny(mac, `"\\`)
-}
-
 func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
-	var d struct{ VtepMAC string }
 	if len(raw) == 0 {
 		return dataplane.MAC{}, fmt.Errorf("record has no VtepMAC")
 	}
-	if text, ok := plainMAC(raw); ok {
-		d.VtepMAC = text
-	} else if err := json.Unmarshal(raw, &d); err != nil {
+	var d struct{ VtepMAC string }
+	if err := json.Unmarshal(raw, &d); err != nil {
 		return dataplane.MAC{}, fmt.Errorf("vxlan data %.100q: %w", raw, err)
 	}
 	mac, err := dataplane.ParseMAC(d.VtepMAC)

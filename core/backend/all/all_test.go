@@ -1,0 +1,119 @@
+package all
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+)
+
+func network(t *testing.T, text string) config.Network {
+	t.Helper()
+	n, err := config.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestSpecs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Specs() {
+		if s.Type == "" || s.Type != strings.ToLower(s.Type) || s.Summary == "" || len(s.Carries) == 0 || seen[s.Type] {
+			t.Errorf("spec is incomplete or a duplicate: %+v", s)
+		}
+		seen[s.Type] = true
+		for _, o := range s.Options {
+			if o.Name == "" || o.Help == "" || o.Ignored != (o.Default == "") {
+				t.Errorf("%s: option is incomplete: %+v", s.Type, o)
+			}
+		}
+	}
+	if s, ok := Find(""); !ok || !s.Available() || s.Type != Default {
+		t.Errorf("default is %+v", s)
+	}
+}
+
+// TestOpenEveryBackend opens each backend with its defaults and with the examples of its options.
+func TestOpenEveryBackend(t *testing.T) {
+	for _, s := range Specs() {
+		if !s.Available() {
+			continue
+		}
+		configs := []string{`{"Type":"` + s.Type + `"}`}
+		for _, o := range s.Options {
+			if o.Example != "" {
+				configs = append(configs, `{"Type":"`+s.Type+`","`+o.Name+`":`+o.Example+`}`)
+			}
+		}
+		for _, c := range configs {
+			b, err := New(network(t, `{"Network":"10.5.0.0/16","Backend":`+c+`}`))
+			if err != nil || b.Type() != s.Type {
+				t.Errorf("%s: %v, %v", c, b, err)
+			}
+		}
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	const dual = `"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48"`
+	for text, want := range map[string]string{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
+			`vxlan, host-gw, udp, alloc, wireguard, ipip, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`: `backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp, alloc`,
+		// interop K8: a family that the backend does not carry is refused at once
+		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 true); ` +
+			`change them, or choose one of vxlan, host-gw, alloc`,
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"}`: `backend type "udp" does not carry the families of this network ` +
+			`(EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, alloc`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","vni":0}}`:        `Backend VNI 0: want a whole number from 1 to 16777215`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","GBP":"on"}}`:     `Backend GBP "on": want true or false`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MTU":100}}`:      `Backend MTU 100: want 0 or a whole number from 576 to 65535`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Name":{"a":1}}}`: ``,
+	} {
+		got := ""
+		if _, err := New(network(t, text)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MacPrefix":"0E-2A"}}`: nil,
+		`{"Network":"10.5.0.0/16","network":"10.6.0.0/16","Colour":"red","Backend":{"Type":"vxlan","VNI":1,"vni":2,"VNI":3,"Prot":1}}`: {
+			`member "network" is given more than once, and only the last value counts`,
+			`Backend member "vni" is given more than once, and only the last value counts`,
+			`member "Colour" is unknown and ignored`,
+			`Backend member "Prot" is unknown to vxlan and ignored`,
+		},
+	} {
+		if d := cmp.Diff(want, Warnings(network(t, text))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", text, d)
+		}
+	}
+}
+
+// TestLastValueCounts holds that defaults give way to the config, and the first of two members to the second.
+func TestLastValueCounts(t *testing.T) {
+	b, err := New(network(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":5,"vni":7}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if links := b.Extent().Links; !slices.Equal(links, []string{"flannel.7"}) {
+		t.Errorf("links %v", links)
+	}
+}
+
+func TestWants(t *testing.T) {
+	if got := (backend.Option{Kind: backend.Text}).Wants(); got != "a text" {
+		t.Error(got)
+	}
+}

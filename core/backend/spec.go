@@ -1,0 +1,174 @@
+package backend
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/config"
+)
+
+// Spec describes a type of backend. Package all lists every Spec; errors, the
+// daemon's help, the manual, the random search and the chart derive from them.
+type Spec struct {
+	Type    string // in lower case, as a config names it
+	Summary string // what it does, for people: a few words
+	Carries []Families
+	Options []Option
+
+	// New makes the backend. Its options are complete and within their limits.
+	// A nil New means that this build does not have the backend.
+	New func(config.Network) (Backend, error)
+
+	// Needs names a device of the host that an ordinary container lacks, or is "".
+	Needs string
+
+	// IgnoresPeers is set if the backend carries no packets and reads no other node's lease.
+	IgnoresPeers bool
+
+	// OmitsIPv4 is set if a record without IPv4 address carries no IPv4 members on
+	// Kubernetes, where others write 0.0.0.0 (interop 5.2).
+	OmitsIPv4 bool
+}
+
+// Families is a combination of address families that a network can have.
+type Families string
+
+// The combinations.
+const (
+	IPv4Only Families = "IPv4"
+	IPv6Only Families = "IPv6"
+	Both     Families = "both"
+)
+
+// EveryFamily lists all combinations.
+var EveryFamily = []Families{IPv4Only, IPv6Only, Both}
+
+// FamiliesOf returns the combination that a network has.
+func FamiliesOf(network config.Network) Families {
+	switch {
+	case !network.V6.Enabled():
+		return IPv4Only
+	case !network.V4.Enabled():
+		return IPv6Only
+	}
+	return Both
+}
+
+// OptionKind is the kind of value that an option takes.
+type OptionKind string
+
+// The kinds.
+const (
+	Whole  OptionKind = "whole number"
+	Switch OptionKind = "true or false"
+	Text   OptionKind = "text"
+)
+
+// Option is a member of the config's Backend object.
+type Option struct {
+	Name    string
+	Kind    OptionKind
+	Default string // in JSON
+	Help    string // what it sets, for people: a few words
+
+	Min, Max int64    // of a Whole
+	Zero     string   // what 0 means beside Min to Max, "" if 0 is not allowed
+	Choices  []string // of a Text; nil: any
+
+	// Ignored options are read by other programs that share the config, and not by this one.
+	Ignored bool
+
+	// Example is a typical value other than the default, in JSON. The random
+	// search draws it; "" if the search leaves the option alone.
+	Example string
+
+	// ChartValue is the name of the option in the chart's values, "" if it is not there.
+	ChartValue string
+	// Pattern is what the chart's schema demands of a Text, "" if nothing.
+	Pattern string
+}
+
+// Available reports whether this build has the backend.
+func (s Spec) Available() bool { return s.New != nil }
+
+// Open makes the backend that a network config asks for.
+func (s Spec) Open(network config.Network) (Backend, error) {
+	members, err := network.Backend.Members()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if err := s.check(m); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range slices.Backward(s.Options) {
+		if !o.Ignored {
+			network.Backend = network.Backend.WithDefault(o.Name, o.Default)
+		}
+	}
+	return s.New(network)
+}
+
+// Unknown returns the members of a config's Backend object that no option names.
+func (s Spec) Unknown(b config.Backend) []string {
+	var names []string
+	members, _ := b.Members() // Open reports the error
+	for _, m := range members {
+		_, known := s.option(m.Name)
+		if !known && !strings.EqualFold(m.Name, "Type") {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// option finds an option by its name, in either case.
+func (s Spec) option(name string) (Option, bool) {
+	i := slices.IndexFunc(s.Options, func(o Option) bool { return strings.EqualFold(o.Name, name) })
+	if i < 0 {
+		return Option{}, false
+	}
+	return s.Options[i], true
+}
+
+// check returns an error if a member has a value that its option does not take.
+func (s Spec) check(m config.Member) error {
+	o, known := s.option(m.Name)
+	if !known || o.Ignored || m.IsNull() || o.takes(m.Value) {
+		return nil
+	}
+	return fmt.Errorf("Backend %s %s: want %s", o.Name, m.Excerpt(), o.Wants())
+}
+
+func (o Option) takes(value json.RawMessage) bool {
+	switch o.Kind {
+	case Whole:
+		var n int64
+		err := json.Unmarshal(value, &n)
+		return err == nil && (n >= o.Min && n <= o.Max || n == 0 && o.Zero != "")
+	case Switch:
+		var on bool
+		return json.Unmarshal(value, &on) == nil
+	}
+	var text string
+	err := json.Unmarshal(value, &text)
+	return err == nil && (o.Choices == nil || slices.Contains(o.Choices, text))
+}
+
+// Wants returns the values that the option takes, such as "a whole number from 1 to 65535".
+func (o Option) Wants() string {
+	switch {
+	case o.Kind == Whole && o.Zero != "":
+		return fmt.Sprintf("0 or a whole number from %d to %d", o.Min, o.Max)
+	case o.Kind == Whole:
+		return fmt.Sprintf("a whole number from %d to %d", o.Min, o.Max)
+	case o.Kind == Switch:
+		return "true or false"
+	case o.Choices != nil:
+		return "one of " + strings.Join(o.Choices, ", ")
+	}
+	return "a text"
+}

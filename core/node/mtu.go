@@ -1,0 +1,57 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// mtu returns what pods may use: what the backend says, unless the kernel
+// refused to give a device that much.
+func (n *Node) mtu() int {
+	mtu := n.network.backend.MTU(n.env())
+	for name := range n.host.keepMTU {
+		if have, ok := n.host.have.Links[name]; ok {
+			mtu = min(mtu, have.MTU)
+		}
+	}
+	return mtu
+}
+
+// keepsMTU reports whether a kernel refused nothing but the MTU of a device that
+// exists. Then the device stays as it is: a new one would have no larger MTU.
+func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
+	have, exists := n.host.have.Links[want.Name]
+	if !exists || !errors.Is(err, driver.ErrInvalid) || have.Become(want) != nil || want.MTU <= have.MTU {
+		return false
+	}
+	if want.MAC.IsZero() {
+		want.MAC = have.MAC
+	}
+	mtu := want.MTU
+	want.MTU = have.MTU
+	if want != have {
+		return false
+	}
+	n.host.keepMTU[want.Name] = mtu
+	n.event(Warning, "mtu-refused", fmt.Sprintf("%s: the kernel refuses MTU %d (%v); the device keeps %d, and pods get no more: "+
+		"lower the MTU of the network config, or raise that of the uplink", want.Name, mtu, err, have.MTU))
+	return true
+}
+
+// tellNotes logs what the backend has to say about this host.
+func (n *Node) tellNotes() {
+	n.host.notes = nil
+	if b, ok := n.network.backend.(backend.Noter); ok {
+		n.host.notes = b.Notes(n.env())
+	}
+	for _, note := range n.host.notes {
+		n.once(Warning, "backend-note", note)
+	}
+	if len(n.host.notes) == 0 {
+		delete(n.said, "backend-note")
+	}
+}
