@@ -365,6 +365,11 @@ func (n *Node) appliedPlan(a Applied) {
 			n.denySetting(s, err)
 			continue
 		}
+		if s, ok := op.Object.(dataplane.Sysctl); ok && errors.Is(err, driver.ErrNotFound) {
+			// If the device is missing, too, its own op says why.
+			n.once(Info, "setting-absent", fmt.Sprintf("%s: this host has no such setting, as without IPv6 or with an MTU below 1280", s))
+			continue
+		}
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace && refused(err) {
 			if n.keepsMTU(link, err) {
 				continue

@@ -299,6 +299,26 @@ func TestSubnetFileComesBack(t *testing.T) {
 	}
 }
 
+// A host without IPv6 has no setting accept_ra. The node says so once, does not
+// ask for it again, and is ready.
+func TestAbsentSetting(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	tries := 0
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Sysctl); ok {
+			tries++
+			return fmt.Errorf("%s: %w", op, driver.ErrNotFound)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if n := w.count("setting-absent"); n != 1 || tries != 1 {
+		t.Errorf("tried %d times and said so %d times, want once each", tries, n)
+	}
+}
+
 // In a container /proc/sys may be read-only. A setting that cannot be made is
 // told and given up, and keeps nobody from being ready.
 func TestDeniedSetting(t *testing.T) {

@@ -133,11 +133,25 @@ func differs(want, have dataplane.Link) bool {
 func (d *differ) sysctls() {
 	for _, path := range sortedKeys(d.want.Sysctls, cmp.Compare[string]) {
 		want := d.want.Sysctls[path]
-		if have, ok := d.have.Sysctls[path]; d.opts.Denied[path] || ok && have.Value == want.Value && !d.flushed[want.Link].all {
-			continue
+		if !d.opts.Denied[path] && !d.settled(want) {
+			d.add(dataplane.Replace, want)
 		}
-		d.add(dataplane.Replace, want)
 	}
+}
+
+// settled reports whether a setting needs no change: it has the wanted value, or
+// it does not exist although its device does. A host without IPv6 has none of
+// IPv6's settings, nor has a device with an MTU below 1280 (Linux
+// net/ipv6/addrconf.c, addrconf_notify).
+func (d *differ) settled(want dataplane.Sysctl) bool {
+	if d.flushed[want.Link].all {
+		return false
+	}
+	if have, exists := d.have.Sysctls[want.Path]; exists {
+		return have.Value == want.Value
+	}
+	_, device := d.have.Links[want.Link]
+	return device
 }
 
 func (d *differ) addrs() {

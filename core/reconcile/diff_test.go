@@ -74,6 +74,10 @@ replace link flannel.1 type vxlan mtu 1400 mac c6:00:00:00:00:01 up id 1 dev eth
 			want: strings.Replace(self, ":01", ":11", 1) + peer, have: self + peer, ops: `
 replace link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:11 up id 1 dev eth0 local 192.168.64.3 port 8472
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1`},
+		{name: "a setting with another value", want: self, have: strings.Replace(self, "= 0", "= 1", 1), ops: `
+replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1`},
+		{name: "a setting that does not exist has nothing to be set", want: self,
+			have: device + "addr 10.5.1.0/32 dev flannel.1\n"},
 		{name: "an unset MAC takes any", want: strings.Replace(self, " mac c6:00:00:00:00:01", "", 1), have: self},
 		{name: "an old device of ours goes with all that is on it", want: self,
 			have: self + strings.ReplaceAll(device+peer, "flannel.1", "flannel.9"), ops: `

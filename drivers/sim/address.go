@@ -12,7 +12,10 @@ import (
 // addAddr assigns an address.
 func (l *link) addAddr(p netip.Prefix) error {
 	f := cidr.FamilyOf(p.Addr())
-	if f == cidr.V6 && !l.has6 {
+	switch {
+	case f == cidr.V6 && l.stack.no6:
+		return driver.ErrUnsupported
+	case f == cidr.V6 && !l.has6:
 		return driver.ErrInvalid
 	}
 	if f == cidr.V6 && l.disabled6() {

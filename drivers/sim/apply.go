@@ -63,6 +63,9 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	if err != nil {
 		return err
 	}
+	if cidr.FamilyOf(o.IP) == cidr.V6 && s.no6 {
+		return fmt.Errorf("the kernel has no IPv6: %w", driver.ErrUnsupported)
+	}
 	if verb != dataplane.Delete && cidr.FamilyOf(o.IP) == cidr.V6 && (!l.has6 || l.disabled6()) {
 		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
 	}
@@ -237,6 +240,8 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	switch {
 	case h.via.IsValid() && cidr.FamilyOf(h.via) != f:
 		return fmt.Errorf("gateway %s of the other family: %w", h.via, driver.ErrInvalid)
+	case f == cidr.V6 && s.no6:
+		return fmt.Errorf("the kernel has no IPv6: %w", driver.ErrUnsupported)
 	case f == cidr.V6 && !l.has6:
 		return fmt.Errorf("link %s has no IPv6: %w", l.name, driver.ErrNotFound)
 	case f == cidr.V4 && h.onlink && scope >= dataplane.ScopeLink:

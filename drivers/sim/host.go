@@ -52,6 +52,9 @@ func (w *World) Host(name string) *Host {
 // Hosts lists the machines in the order in which they were made.
 func (w *World) Hosts() []*Host { return w.hosts }
 
+// WithoutIPv6 makes the host's kernel one without IPv6, as ipv6.disable=1 does.
+func (h *Host) WithoutIPv6() { h.stack.removeIPv6() }
+
 // World is where the host is.
 func (h *Host) World() *World { return h.world }
 

@@ -91,7 +91,7 @@ func (l *link) setMAC(mac dataplane.MAC) {
 // setMTU changes the MTU; IPv6 comes and goes with the least it needs.
 func (l *link) setMTU(mtu int) {
 	l.mtu = mtu
-	switch enough := mtu >= minMTU6; {
+	switch enough := l.stack.enough6(mtu); {
 	case l.has6 && !enough:
 		l.has6 = false
 		l.stop6(false, (*route).leave)

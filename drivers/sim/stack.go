@@ -19,6 +19,7 @@ type stack struct {
 	local   map[netip.Addr][]*link // who has an address, in the order in which they got it
 	fibs    [2]fib
 	sysctls map[string]string
+	no6     bool       // the kernel has no IPv6
 	wall    *netfilter // nil: a pod's, where nobody has rules
 	sockets []*socket
 
@@ -53,7 +54,7 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 		mac = s.randomMAC()
 	}
 	l := &link{
-		stack: s, name: name, index: s.lastIdx, device: d, mtu: mtu, mac: mac, carrier: true, has6: mtu >= minMTU6,
+		stack: s, name: name, index: s.lastIdx, device: d, mtu: mtu, mac: mac, carrier: true, has6: s.enough6(mtu),
 		neighs: newNeighs(s.world.values),
 		fdb:    newFDB(s.world.values),
 	}
@@ -63,6 +64,19 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 		s.makeSysctls6(name)
 	}
 	return l
+}
+
+// enough6 reports whether a link of that MTU speaks IPv6.
+func (s *stack) enough6(mtu int) bool { return !s.no6 && mtu >= minMTU6 }
+
+// removeIPv6 makes the kernel one without IPv6, such as one booted with
+// ipv6.disable=1.
+func (s *stack) removeIPv6() {
+	s.no6 = true
+	for _, l := range s.links {
+		l.setMTU(l.mtu)
+	}
+	s.dropSysctls("net/ipv6/")
 }
 
 // randomMAC draws a local unicast address.

@@ -22,6 +22,7 @@ type Topology struct {
 	Kube       bool   // leases are on node objects of Kubernetes
 	Families   []cidr.Family
 	MTU        int           // of the underlay, bytes
+	NoIPv6     []string      // nodes whose kernel has no IPv6
 	TTL        time.Duration // of leases; 0: the daemon's default
 	ExitOnLoss bool
 	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
@@ -34,7 +35,8 @@ type Topology struct {
 
 // parseTopology reads
 //
-//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
+//	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
+//		[noipv6=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
 //
 // whose input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -45,6 +47,10 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	args.integer("nodes", &t.Nodes)
 	args.integer("segments", &t.Segments)
 	args.integer("mtu", &t.MTU)
+	noIPv6 := ""
+	if args.text("noipv6", &noIPv6) {
+		t.NoIPv6 = strings.Split(noIPv6, ",")
+	}
 	args.duration("ttl", &t.TTL)
 	args.text("backend", &backend)
 	args.text("network", &conf.Network)
@@ -64,6 +70,9 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	t.Users, t.Proxy, t.Kube = store == "users", store == "proxy", store == "kube"
 	if err := args.done(); err != nil {
 		return t, err
+	}
+	if unknown := slices.DeleteFunc(slices.Clone(t.NoIPv6), t.hasNode); len(unknown) > 0 || t.NoIPv6 != nil && families != "v4" {
+		return t, fmt.Errorf("noipv6=%s: want nodes of a topology with families=v4", noIPv6)
 	}
 	switch families {
 	case "v4":
@@ -111,6 +120,8 @@ func (t Topology) NodeNames() []string {
 	}
 	return names
 }
+
+func (t Topology) hasNode(name string) bool { return slices.Contains(t.NodeNames(), name) }
 
 // nodeName is that of the i-th node, from 0.
 func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }

@@ -256,7 +256,8 @@ func storeTake(s *Session, st Store, a *args, _ string) error {
 		}
 	}
 	name, value := "subnets/"+r.Name, string(lease.EncodeAttrs(attrs))
-	return s.lasting("foreign record at "+r.Name, true, func() error { return st.Put(name, value) }, func() error {
+	// In the order of such names it is undone after an outage of the store.
+	return s.lasting("the foreign record at "+r.Name, true, func() error { return st.Put(name, value) }, func() error {
 		records, err := st.Records()
 		if err != nil {
 			return err

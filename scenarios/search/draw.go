@@ -49,6 +49,8 @@ type shape struct {
 	firewall string
 	ttl      time.Duration
 	kube     bool
+	mtu      int  // of the uplinks
+	direct   bool // some packets travel without a tunnel
 }
 
 func (d *drawing) topology(o Options) {
@@ -82,6 +84,8 @@ func (d *drawing) topology(o Options) {
 		}
 		input = pick(d.rng, "", "", "", `{"Type":"vxlan","MTU":1400}`, `{"Type":"vxlan","DirectRouting":true}`, `{"Type":"vxlan","DirectRouting":true}`)
 	}
+	s.mtu = 1500
+	s.direct = s.backend == "host-gw" || strings.Contains(input, "DirectRouting")
 	if s.firewall == "" {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
 	}
@@ -92,6 +96,13 @@ func (d *drawing) topology(o Options) {
 	}
 	if d.rng.IntN(4) == 0 {
 		line += " blackhole=yes"
+	}
+	if s.family == "v4" {
+		if d.rng.IntN(5) == 0 {
+			s.mtu = 1280
+			line += " mtu=1280"
+		}
+		line += d.withoutIPv6(s.nodes)
 	}
 	if s.kube {
 		line += " store=kube"
@@ -105,6 +116,22 @@ func (d *drawing) topology(o Options) {
 	}
 	d.top, d.plan.Nodes, d.plan.Outward = s, s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
+}
+
+// withoutIPv6 makes some clusters with nodes whose kernel has no IPv6.
+func (d *drawing) withoutIPv6(nodes int) string {
+	var without []string
+	if d.rng.IntN(4) == 0 {
+		for i := range nodes {
+			if d.rng.IntN(2) == 0 {
+				without = append(without, fmt.Sprintf("n%d", i+1))
+			}
+		}
+	}
+	if len(without) == 0 {
+		return ""
+	}
+	return " noipv6=" + strings.Join(without, ",")
 }
 
 // backends are those that carry a family, "" for any, as often as they are drawn.

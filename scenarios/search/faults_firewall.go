@@ -14,6 +14,7 @@ func firewallFaults() []fault {
 		one("stray-rule", "fault N firewall stray-rule"),
 		one("forward-policy-drop", "fault N firewall policy-drop"),
 		one("firewalld-restarted", "fault N firewall firewalld"),
+		often(1, one("firewalld-zones", "fault N firewall firewalld-zones")),
 		often(1, one("foreign-rule", "fault N firewall foreign-rule")),
 		often(1, one("packets-marked", "fault N firewall mark=0xc000")),
 		{name: "firewall-locked", weight: 2, draw: func(d *drawing) []Step {
@@ -24,7 +25,8 @@ func firewallFaults() []fault {
 		}},
 	}
 	for i := range all {
-		all[i].fits = func(s shape) bool { return s.firewall != "none" }
+		tunnelled := all[i].name == "firewalld-zones" // its zone trusts no uplink
+		all[i].fits = func(s shape) bool { return s.firewall != "none" && !(tunnelled && s.direct) }
 	}
 	return all
 }

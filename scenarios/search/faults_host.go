@@ -12,7 +12,9 @@ func kernelFaults() []fault {
 		onDevice(one("link-down", "fault N link D down")),
 		onDevice(one("link-down-up", "fault N link D down-up")),
 		onDevice(one("mac-rewritten", "fault N link D mac")),
-		onDevice(one("mtu-changed", "fault N link D mtu=1300")),
+		onDevice(fault{name: "mtu-changed", weight: 2, draw: func(d *drawing) []Step {
+			return []Step{{Line: fmt.Sprintf("%s%d", d.fill("fault N link D mtu="), d.top.mtu-200)}}
+		}}),
 		onDevice(one("address-changed", "fault N link D address=10.5.255.7/32")),
 		onDevice(one("neigh-flushed", "fault N flush neigh D")),
 		onDevice(one("fdb-flushed", "fault N flush fdb D")),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -289,6 +290,9 @@ type simNode struct {
 func (w *World) newNode(i int, name string) (*simNode, error) {
 	n := &simNode{Host: w.World.NewHost(name), world: w, index: i}
 	n.Forward()
+	if slices.Contains(w.top.NoIPv6, name) {
+		n.WithoutIPv6()
+	}
 	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
 		return nil, err
 	}
