@@ -65,8 +65,11 @@ func (a Attrs) Equal(o Attrs) bool {
 
 // Lease is one record of the store.
 type Lease struct {
-	Key            Key
-	Attrs          Attrs
+	Key   Key
+	Attrs Attrs
+	// CreateRevision orders the records of a store by age: of two that cannot
+	// both be served, the smaller one counts. It is the revision of creation,
+	// except where the store assigns the subnets: node objects have none.
 	CreateRevision int64
 	ModRevision    int64
 	ID             int64 // the store's handle for the TTL; 0: a reservation, which never expires

@@ -156,7 +156,10 @@ func (n *Node) followHost() {
 // shown that nobody older claims part of it.
 func (n *Node) settleSelf() {
 	l := &n.lease
-	if l.grant == nil || l.expired || n.store.stale || n.store.snap.Revision < l.grant.CreateRevision {
+	if l.grant == nil || l.expired || n.store.stale {
+		return
+	}
+	if n.assigned() == nil && n.store.snap.Revision < l.grant.CreateRevision {
 		return
 	}
 	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}

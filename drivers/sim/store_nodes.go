@@ -225,7 +225,9 @@ func (c *StoreClient) prepare(req node.Request) (*patch, error) {
 		return nil, fmt.Errorf("%w: node %s has pod CIDRs %q", lease.ErrLost, c.name, own.PodCIDRs)
 	}
 	p := &patch{client: c, uid: own.UID, changes: own.Changes(nodeNames, req.Attrs)}
-	p.grant.Lease = lease.Lease{Key: key, Attrs: req.Attrs, ModRevision: c.nodes.table.Revision()}
+	p.grant.Lease = lease.Lease{
+		Key: key, Attrs: req.Attrs, CreateRevision: own.CreateRevision(), ModRevision: c.nodes.table.Revision(),
+	}
 	return p, nil
 }
 

@@ -20,13 +20,13 @@ var errNotKube = errors.New("only with topology store=kube")
 // fault n2 node move: it comes anew, with a pod CIDR that nobody had before
 // fault n2 node strip: somebody removes our annotations
 // fault n2 node garble: somebody overwrites the backend data
+// fault n2 node copy=n1: it says n1's backend data, as a clone of n1's disk would
 // fault n2 node heartbeat: the object is written, and nothing of ours changes
 // fault n2 node overwrite=192.168.64.202: the address to publish, until the
 // heal; the uplink gets it as well, so that packets to it arrive
 func faultNode(s *Session, name string, n Node, a *args, _ string) error {
-	overwrite := ""
-	var what string
-	if !a.text("overwrite", &overwrite) {
+	var what, overwrite, original string
+	if !a.text("overwrite", &overwrite) && !a.text("copy", &original) {
 		what = a.word("what to do to the node object")
 	}
 	if err := a.done(); err != nil {
@@ -41,6 +41,9 @@ func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	}
 	if overwrite != "" {
 		return s.overwrite(objects, name, n, overwrite)
+	}
+	if original != "" {
+		return copyData(objects, original, name)
 	}
 	gone := func() error { return objects.DeleteNode(name) }
 	back := func() error { return objects.RegisterNode(name) }
@@ -68,7 +71,20 @@ func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	case "heartbeat":
 		return objects.AnnotateNode(name, func(*nodelease.Node) {})
 	}
-	return fmt.Errorf("fault node %s: want delete, late, replace, move, strip, garble, heartbeat or overwrite=", what)
+	return fmt.Errorf("fault node %s: want delete, late, replace, move, strip, garble, heartbeat, copy= or overwrite=", what)
+}
+
+// copyData makes a node object say the backend data of another.
+func copyData(objects NodeObjects, from, to string) error {
+	original, exists := objects.NodeObject(from)
+	if !exists {
+		return fmt.Errorf("copy=%s: there is no such node object", from)
+	}
+	return objects.AnnotateNode(to, func(n *nodelease.Node) {
+		for _, a := range []nodelease.Annotation{nodelease.BackendData, nodelease.BackendV6Data} {
+			n.Values[a] = original.Values[a]
+		}
+	})
 }
 
 func (s *Session) overwrite(objects NodeObjects, name string, n Node, text string) error {

@@ -153,8 +153,22 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 		if o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
 			return false
 		}
+		// Of two records with one VTEP the older is served; our own counts whatever its age.
+		if o != l && sameVTEP(o, l) && (o.CreateRevision < l.CreateRevision || o.Key == n.key) {
+			return false
+		}
 	}
 	return true
+}
+
+// sameVTEP reports whether two records have a VTEP's MAC in common.
+func sameVTEP(a, b *lease.Lease) bool {
+	for _, f := range cidr.Families {
+		if mac := oracle.VTEPMAC(*a, f); mac != "" && mac == oracle.VTEPMAC(*b, f) {
+			return true
+		}
+	}
+	return false
 }
 
 // usable reports whether a record says where packets are to be sent. What led to
