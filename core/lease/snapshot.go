@@ -2,7 +2,11 @@ package lease
 
 // Snapshot is all a store holds, at one revision. It is immutable once handed out.
 type Snapshot struct {
-	Revision    int64
+	Revision int64
+	// History tells the datastore apart from others, by an id that etcd calls
+	// its cluster's; 0: unknown. Revisions of two histories do not compare: a
+	// restore from a backup begins another one.
+	History     uint64
 	Config      Document
 	Leases      []*Lease // sorted by Key.String(); what stays is the same lease in the next snapshot
 	Quarantined []Quarantined

@@ -116,6 +116,8 @@ func (n *Node) followAssignment() {
 func (n *Node) checkAssigned(rec lease.Lease, exists bool) {
 	l := &n.lease
 	switch {
+	case exists && rec.ModRevision < l.grant.ModRevision && !rec.Attrs.Equal(l.grant.Attrs):
+		n.startOver(n.store.snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d", n.store.snap.Revision, l.grant.ModRevision))
 	case exists && rec.ModRevision <= l.grant.ModRevision:
 	case !exists && l.grant.Attrs.Equal(lease.Attrs{}): // known, and waiting for its time
 	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent)):

@@ -31,6 +31,7 @@ type leaseState struct {
 	retryAt  time.Time // after a failure
 	attempts int
 	renewAt  time.Time
+	asked    bool // the grant's TTL is the store's answer to ours
 	expired  bool
 	trouble  error       // why there is no lease, or what is wrong with it
 	copied   bool        // an older record of another host has our backend data
@@ -169,7 +170,7 @@ func (n *Node) lost(reason error) {
 // drop forgets the grant; what is programmed stays until another is held.
 func (n *Node) drop() {
 	l := &n.lease
-	l.grant, l.expired, l.renewAt = nil, false, time.Time{}
+	l.grant, l.expired, l.asked, l.renewAt = nil, false, false, time.Time{}
 }
 
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
@@ -184,13 +185,21 @@ func (n *Node) maintain() {
 		return
 	}
 	switch {
-	case !l.attrs.Equal(l.grant.Attrs):
+	case !l.attrs.Equal(l.grant.Attrs) || n.otherTTL():
 		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 	case !l.renewAt.IsZero() && !n.now.Before(l.renewAt):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
 	default: // whatever failed before, there is nothing left to do
 		l.trouble, l.attempts = nil, 0
 	}
+}
+
+// otherTTL reports whether the lease has a TTL for which this run has not
+// asked: a former run did, with another option. The store may have a shortest
+// or a longest TTL, so its answer counts.
+func (n *Node) otherTTL() bool {
+	l := &n.lease
+	return !l.asked && !l.grant.Reserved() && l.grant.TTL > 0 && l.grant.TTL != n.opts.LeaseTTL
 }
 
 func (n *Node) request(r Request) {
@@ -226,6 +235,7 @@ func (n *Node) finishedRequest(done Requested) {
 		l.attempts++
 	default:
 		n.hold(done.Grant)
+		l.asked = l.asked || req.Verb != Renew
 	}
 }
 

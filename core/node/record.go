@@ -59,7 +59,7 @@ func (n *Node) checkGrant() {
 	case !ok:
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 	case rec.ModRevision < l.grant.ModRevision:
-		// A snapshot merged from an older read; wait for a newer one.
+		n.noticeOlderRecord(snap, rec)
 	case !sameOwner(rec.Attrs, l.grant.Attrs) && !rec.Attrs.Equal(l.sent):
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
@@ -146,6 +146,11 @@ func (n *Node) noticeGarbage(snap *lease.Snapshot) {
 	}
 }
 
+// garbled reports whether a record stands for one that does not decode.
+func garbled(snap *lease.Snapshot, key lease.Key) bool {
+	return slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool { return q.Key == key && q.OverwroteAt != 0 })
+}
+
 // dispute takes note of what our record says instead, and sets the time for
 // the update that will put it right.
 func (n *Node) dispute(attrs lease.Attrs) {
@@ -156,18 +161,57 @@ func (n *Node) dispute(attrs lease.Attrs) {
 	l.disputes++
 }
 
-// storeWentBack follows a datastore that was wiped or restored from a backup:
-// its revisions no longer compare with those we know. What is left of our
-// record is found like that of a former run.
-func (n *Node) storeWentBack(from, to int64) {
-	n.lease.atLeast = 0
-	if n.assigned() != nil {
-		n.drop() // the record is ours whatever its revision, and found again
+// noticeRestore compares two snapshots. A datastore that was wiped or restored
+// from a backup has another history, in which our revisions mean nothing. Its
+// revision may have passed ours by the time we see it.
+func (n *Node) noticeRestore(before, now *lease.Snapshot) {
+	switch {
+	case now.Revision < before.Revision:
+		n.startOver(now, fmt.Sprintf("the datastore went back from revision %d to %d", before.Revision, now.Revision))
+	case now.History != before.History && before.History != 0:
+		n.startOver(now, fmt.Sprintf("the datastore is another one, with id %x instead of %x", now.History, before.History))
+	}
+}
+
+// noticeOlderRecord follows a snapshot that is newer than our last write, while
+// our record in it is older. Either the record stands for one that does not
+// decode, which noticeGarbage has seen, or the write was never made in this history.
+func (n *Node) noticeOlderRecord(snap *lease.Snapshot, rec lease.Lease) {
+	if !garbled(snap, rec.Key) {
+		n.startOver(snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d", snap.Revision, n.lease.grant.ModRevision))
+	}
+}
+
+// startOver follows a datastore with another history. Our record as an earlier
+// revision of it counts, and is brought up to date; anything else under our key
+// is not ours.
+func (n *Node) startOver(snap *lease.Snapshot, why string) {
+	l := &n.lease
+	l.atLeast, l.agreed = 0, agreement{}
+	n.event(Warning, "store-restored", why)
+	if l.grant == nil {
 		return
 	}
-	if n.lease.grant != nil {
-		n.lost(fmt.Errorf("the datastore went back from revision %d to %d, and with it lease %s", from, to, n.lease.grant.Key))
+	rec, ok := findLease(snap, l.grant.Key)
+	switch {
+	case n.assigned() != nil:
+		n.drop() // the record is ours whatever its revision, and found again
+	case ok && n.earlier(rec):
+		l.grant.Lease = rec
+		l.renewAt = n.now // which tells when it ends
+		if rec.Reserved() {
+			l.grant.TTL, l.grant.Expires, l.renewAt = 0, time.Time{}, time.Time{}
+		}
+	default:
+		n.lost(fmt.Errorf("%s, and with it lease %s", why, l.grant.Key))
 	}
+}
+
+// earlier reports whether a record is our own as it once was. The revision of
+// creation alone does not prove it: an empty datastore gives the same ones again.
+func (n *Node) earlier(rec lease.Lease) bool {
+	g := n.lease.grant
+	return rec.CreateRevision == g.CreateRevision && (sameOwner(rec.Attrs, g.Attrs) || sameData(rec.Attrs, g.Attrs))
 }
 
 // checkCopies gives up backend data that an older record of another host has

@@ -23,8 +23,8 @@ func (n *Node) chooseSnapshot() {
 		if s.stale {
 			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
-		if s.snap != nil && !s.stale && snap.Revision < s.snap.Revision {
-			n.storeWentBack(s.snap.Revision, snap.Revision)
+		if s.snap != nil && !s.stale {
+			n.noticeRestore(s.snap, snap)
 		}
 		n.reportChange(snap)
 		s.snap, s.stale, s.changed = snap, false, true
