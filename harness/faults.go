@@ -94,7 +94,7 @@ func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) err
 }
 
 // State reads what is on the host, within the extent.
-func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state dataplane.State, err error) {
+func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state *dataplane.State, err error) {
 	err = h.withDriver(ctx, func(d *linux.Driver) error {
 		seen, err := d.Look(ctx, extent)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Rules reads flannel's chains of the host's packet filter.
-func (h *Host) Rules(ctx context.Context) (facts driver.FirewallFacts, state dataplane.State, err error) {
+func (h *Host) Rules(ctx context.Context) (facts driver.FirewallFacts, state *dataplane.State, err error) {
 	f, err := firewall.Open(ctx, netns.NsHandle(h.space.FD()))
 	if err != nil {
 		return facts, state, fmt.Errorf("host %s: open its packet filter: %w", h.Name, err)

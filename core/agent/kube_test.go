@@ -161,7 +161,7 @@ func (m *member) read(file string) string {
 }
 
 // state is what the host holds of a device.
-func (m *member) state(device string) dataplane.State {
+func (m *member) state(device string) *dataplane.State {
 	m.t.Helper()
 	m.host.one.Lock()
 	defer m.host.one.Unlock()
@@ -343,7 +343,7 @@ func TestBadNode(t *testing.T) {
 }
 
 // routes are those to peers, which have a gateway.
-func routes(s dataplane.State) (count int) {
+func routes(s *dataplane.State) (count int) {
 	for _, r := range s.Routes {
 		if r.Via.IsValid() {
 			count++

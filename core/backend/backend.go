@@ -25,12 +25,12 @@ type Backend interface {
 	// Attrs is what the node shall publish. Stored is its last known record,
 	// have what its host holds: what they fix (a MAC) is kept, the rest is
 	// drawn from rng.
-	Attrs(env Env, stored lease.Attrs, have dataplane.State, rng *rand.Rand) (lease.Attrs, error)
+	Attrs(env Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand) (lease.Attrs, error)
 
 	// Render returns all objects the backend wants on the host, for itself
 	// and its peers, and one Problem for each peer it cannot serve. Own
 	// records among the peers have been left out.
-	Render(env Env, self Self, peers []*lease.Lease) (dataplane.State, []Problem)
+	Render(env Env, self Self, peers []*lease.Lease) (*dataplane.State, []Problem)
 }
 
 // Env is what a node knows of its surroundings.

@@ -19,7 +19,7 @@ func (a Addr) putIn(s *State) { s.AddAddr(a) }
 var addrKind = kind{
 	word:  "addr",
 	parse: func(f *fields) Object { return Addr{Prefix: f.prefix(), Link: f.after("dev")} },
-	each: func(s State, do func(Object)) {
+	each: func(s *State, do func(Object)) {
 		for a := range s.Addrs {
 			do(a)
 		}

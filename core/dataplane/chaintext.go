@@ -147,7 +147,7 @@ func (c Chain) putIn(s *State) { s.AddChain(c) }
 var chainKind = kind{
 	word:  "chain",
 	parse: parseChain,
-	each:  func(s State, do func(Object)) { eachOf(s.Chains, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Chains, do) },
 }
 
 // parseChain reads the words of a chain. Its last part is a quoted text, in

@@ -6,8 +6,5 @@
 // [Op] is one change to one object. Links are named, never numbered: an ifindex
 // changes when a link is recreated, a name does not.
 //
-// [Layers] is a state of which a part is shared by many hosts of one process, as
-// in a simulation: a choice of what a [Pool] holds once.
-//
 // The package computes nothing about flannel and touches no kernel.
 package dataplane

@@ -26,7 +26,7 @@ func (e FDBEntry) putIn(s *State) { s.AddFDB(e) }
 var fdbKind = kind{
 	word:  "fdb",
 	parse: parseFDB,
-	each:  func(s State, do func(Object)) { eachOf(s.FDB, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.FDB, do) },
 }
 
 func parseFDB(f *fields) Object {

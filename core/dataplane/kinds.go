@@ -10,9 +10,9 @@ type Object interface {
 
 // kind is what this package must know of a kind of object.
 type kind struct {
-	word  string                         // the first word of the text form
-	parse func(f *fields) Object         // reads the words after the first
-	each  func(s State, do func(Object)) // calls do with every object of the kind, in any order
+	word  string                          // the first word of the text form
+	parse func(f *fields) Object          // reads the words after the first
+	each  func(s *State, do func(Object)) // calls do with every object of the kind, in any order
 }
 
 // kinds lists the kinds of objects in the order of a dump. A new kind is one

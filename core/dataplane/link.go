@@ -112,7 +112,7 @@ func (l Link) putIn(s *State) { s.AddLink(l) }
 var linkKind = kind{
 	word:  "link",
 	parse: parseLink,
-	each:  func(s State, do func(Object)) { eachOf(s.Links, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Links, do) },
 }
 
 func parseLink(f *fields) Object {

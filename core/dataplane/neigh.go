@@ -26,7 +26,7 @@ func (n Neigh) putIn(s *State) { s.AddNeigh(n) }
 var neighKind = kind{
 	word:  "neigh",
 	parse: parseNeigh,
-	each:  func(s State, do func(Object)) { eachOf(s.Neighs, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Neighs, do) },
 }
 
 func parseNeigh(f *fields) Object {

@@ -81,13 +81,13 @@ func (p Peer) putIn(s *State) { s.AddPeer(p) }
 var proxyKind = kind{
 	word:  "proxy",
 	parse: parseProxy,
-	each:  func(s State, do func(Object)) { eachOf(s.Proxies, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Proxies, do) },
 }
 
 var peerKind = kind{
 	word:  "peer",
 	parse: parsePeer,
-	each:  func(s State, do func(Object)) { eachOf(s.Peers, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Peers, do) },
 }
 
 func parseProxy(f *fields) Object {

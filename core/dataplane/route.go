@@ -98,7 +98,7 @@ func (r Route) putIn(s *State) { s.AddRoute(r) }
 var routeKind = kind{
 	word:  "route",
 	parse: parseRoute,
-	each:  func(s State, do func(Object)) { eachOf(s.Routes, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Routes, do) },
 }
 
 func parseRoute(f *fields) Object {

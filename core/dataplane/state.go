@@ -1,9 +1,15 @@
 package dataplane
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+)
 
 // State is a set of objects on one host. Two states with equal contents mean
 // the same host; a nil map equals an empty one.
+//
+// A State is immutable once its maker has handed it over. A maker with nothing
+// new hands over the same pointer again, and a reader may stop at equal pointers.
 type State struct {
 	Links   map[string]Link
 	Addrs   map[Addr]struct{}
@@ -17,25 +23,11 @@ type State struct {
 
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
-
-	// Generation is set by a driver that can tell cheaply whether anything on
-	// the host has changed: as long as nothing has, it stays. 0: it cannot.
-	Generation uint64
-
-	// Changed is set by a driver that read only what has changed since the
-	// generation that the caller knew ([Extent]): of routes, neighbours and FDB
-	// entries only those under these keys are in the state, as far as they still
-	// exist. Nil: the state is whole.
-	Changed *Keys
-
-	// Against is set by a driver that compared what it read with what was
-	// expected ([Extent]): Changed then names what is different from that.
-	Against *Layers
 }
 
 // NewState returns an empty state whose maps have room for that many peers.
-func NewState(peers int) State {
-	return State{
+func NewState(peers int) *State {
+	return &State{
 		Links:   map[string]Link{},
 		Addrs:   map[Addr]struct{}{},
 		Routes:  make(map[RouteKey]Route, peers),
@@ -49,7 +41,23 @@ func NewState(peers int) State {
 	}
 }
 
-// AddLink and its like put an object under its key, replacing one that is there.
+// Clone returns a copy that its maker may change until it hands it over.
+func (s *State) Clone() *State {
+	return &State{
+		Links:   maps.Clone(s.Links),
+		Addrs:   maps.Clone(s.Addrs),
+		Routes:  maps.Clone(s.Routes),
+		Neighs:  maps.Clone(s.Neighs),
+		FDB:     maps.Clone(s.FDB),
+		Sysctls: maps.Clone(s.Sysctls),
+		Chains:  maps.Clone(s.Chains),
+		Proxies: maps.Clone(s.Proxies),
+		Peers:   maps.Clone(s.Peers),
+		Running: maps.Clone(s.Running),
+	}
+}
+
+// AddLink and the methods below put an object under its key and replace the one that is there.
 func (s *State) AddLink(l Link)     { s.Links[l.Name] = l }
 func (s *State) AddAddr(a Addr)     { s.Addrs[a] = struct{}{} }
 func (s *State) AddRoute(r Route)   { s.Routes[r.RouteKey] = r }
@@ -61,8 +69,9 @@ func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
 func (s *State) AddPeer(p Peer)     { s.Peers[p.PeerKey] = p }
 
 // Len is the number of objects.
-func (s State) Len() int {
-	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) + len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + len(s.Peers)
+func (s *State) Len() int {
+	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) +
+		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + len(s.Peers)
 }
 
 // Extent says which part of a host a driver shall read.
@@ -79,14 +88,4 @@ type Extent struct {
 	Links    []string
 	Networks []netip.Prefix
 	Sysctls  []Sysctl // Value is ignored
-
-	// Known is the generation of a state that the caller has read before. If
-	// it still is the host's, the driver may return it and no objects; if it is
-	// not, only what has changed since.
-	Known uint64
-
-	// Expect is what the caller has just tried to bring about; may be nil. A
-	// driver for which it is cheaper than to hand out all objects may read them,
-	// compare them with these, and return only what is different.
-	Expect *Layers
 }

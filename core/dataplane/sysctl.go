@@ -25,7 +25,7 @@ func (c Sysctl) putIn(s *State) { s.AddSysctl(c) }
 var sysctlKind = kind{
 	word:  "sysctl",
 	parse: parseSysctl,
-	each:  func(s State, do func(Object)) { eachOf(s.Sysctls, do) },
+	each:  func(s *State, do func(Object)) { eachOf(s.Sysctls, do) },
 }
 
 func parseSysctl(f *fields) Object {

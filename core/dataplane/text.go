@@ -10,7 +10,7 @@ import (
 
 // Dump returns one line an object, sorted by kind and key: equal states give
 // equal text.
-func (s State) Dump() string {
+func (s *State) Dump() string {
 	var b strings.Builder
 	for _, k := range kinds {
 		var lines []string
@@ -24,7 +24,7 @@ func (s State) Dump() string {
 }
 
 // ParseDump reads what Dump wrote.
-func ParseDump(text string) (State, error) {
+func ParseDump(text string) (*State, error) {
 	s := NewState(0)
 	for i, line := range strings.Split(text, "\n") {
 		if strings.TrimSpace(line) == "" {
@@ -32,7 +32,7 @@ func ParseDump(text string) (State, error) {
 		}
 		o, err := ParseObject(line)
 		if err != nil {
-			return State{}, fmt.Errorf("line %d: %w", i+1, err)
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		s.Put(o)
 	}

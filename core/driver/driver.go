@@ -30,8 +30,8 @@ type Lane interface {
 
 // Observation is the result of one look.
 type Observation struct {
-	State dataplane.State // the objects within the extent
-	Facts Facts           // nil if the lane has none
+	State *dataplane.State // the objects within the extent
+	Facts Facts            // nil if the lane has none
 }
 
 // Facts are what a lane tells about its part of the host besides the objects

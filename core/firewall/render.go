@@ -23,7 +23,7 @@ func (o Options) Any() bool { return o.Masquerade || o.Forward }
 
 // Wanted says what a node wants of the packet filter.
 type Wanted struct {
-	Chains dataplane.State
+	Chains *dataplane.State
 	// Notes may matter to an operator. They keep no node from being ready.
 	Notes []string
 	// Problems say why the wanted chains cannot be made, or do not help.

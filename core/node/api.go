@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
@@ -16,17 +15,16 @@ import (
 type Options struct {
 	Uplink      uplink.Options
 	Firewall    firewall.Options
-	Rules       time.Duration    // from one look at the packet filter to the next at the latest; default 5 s
-	Blackhole   bool             // keep a blackhole route for the own subnet
-	LeaseTTL    time.Duration    // default 24 h
-	RenewMargin time.Duration    // renew when this much is left; default 1 h
-	ExitOnLoss  bool             // exit instead of acquiring anew when the lease is lost
-	Resync      time.Duration    // full look without a hint; default 30 s, jittered
-	Debounce    time.Duration    // from a hint to the look; default 100 ms
-	Rand        *rand.Rand       // the only source of chance
-	Sharing     *backend.Sharing // with other nodes of one thread; nil: nothing is shared
-	Previous    lease.Key        // from the subnet file of a former run; may be invalid
-	Saved       []byte           // from the state file of a former run; may be nil
+	Rules       time.Duration // from one look at the packet filter to the next at the latest; default 5 s
+	Blackhole   bool          // keep a blackhole route for the own subnet
+	LeaseTTL    time.Duration // default 24 h
+	RenewMargin time.Duration // renew when this much is left; default 1 h
+	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
+	Resync      time.Duration // full look without a hint; default 30 s, jittered
+	Debounce    time.Duration // from a hint to the look; default 100 ms
+	Rand        *rand.Rand    // the only source of chance
+	Previous    lease.Key     // from the subnet file of a former run; may be invalid
+	Saved       []byte        // from the state file of a former run; may be nil
 }
 
 // Input is what happened since the last Step. Nil members: nothing of that kind.
@@ -52,14 +50,14 @@ type Input struct {
 type Looked struct {
 	SubnetFile []byte
 	Facts      driver.HostFacts
-	Have       dataplane.State
+	Have       *dataplane.State
 	Err        error
 }
 
 // Inspected is the result of a look at the packet filter.
 type Inspected struct {
 	Facts driver.FirewallFacts
-	Have  dataplane.State // chains alone
+	Have  *dataplane.State // chains alone
 	Err   error
 }
 
@@ -131,16 +129,16 @@ const (
 type Write struct {
 	File File
 	Data []byte
-	// Spell, if not nil, returns the data. What is large is spelt out by who
-	// writes it, and where nobody ever reads it perhaps never: it is a pure
-	// function of what the node will not change any more.
-	Spell func() ([]byte, error)
+	// Encode returns the data if it is not nil. The state file of a large
+	// cluster takes milliseconds to encode, which the writer spends, not the
+	// node's turn. Encode is a pure function of values that never change.
+	Encode func() ([]byte, error)
 }
 
-// Content is what the file shall hold.
+// Content returns the text to write.
 func (w Write) Content() ([]byte, error) {
-	if w.Spell != nil {
-		return w.Spell()
+	if w.Encode != nil {
+		return w.Encode()
 	}
 	return w.Data, nil
 }

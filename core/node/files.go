@@ -59,7 +59,7 @@ func (n *Node) followFiles() {
 	}
 	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
 		f.dirty, f.saveDue = false, n.now.Add(saveEvery(len(n.store.snap.Leases)))
-		writes = append(writes, Write{File: StateFile, Spell: n.state().spell})
+		writes = append(writes, Write{File: StateFile, Encode: n.state().encode})
 	}
 	if len(writes) > 0 {
 		f.busy, f.writing = true, writes

@@ -23,7 +23,7 @@ const ruleGap = time.Second
 // somebody else and routes shall not wait for it.
 type wallState struct {
 	facts driver.FirewallFacts
-	have  dataplane.State
+	have  *dataplane.State
 	fresh bool // have was read after the last change and not yet compared
 	clean bool // the last diff was empty
 
@@ -138,7 +138,7 @@ func (n *Node) reconcileChains() {
 		delete(n.said, "firewall-problem")
 	}
 	plan := reconcile.Chains(wanted.Chains, w.have)
-	w.fresh, w.have = false, dataplane.State{}
+	w.fresh, w.have = false, nil
 	if w.clean = len(plan) == 0; w.clean {
 		if w.attempts > 0 {
 			n.event(Info, "firewall", fmt.Sprintf("the rules are as they should be: %d chains", wanted.Chains.Len()))

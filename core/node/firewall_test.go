@@ -16,7 +16,7 @@ import (
 // wall is a packet filter that does what it is told.
 type wall struct {
 	facts  driver.FirewallFacts
-	chains dataplane.State
+	chains *dataplane.State
 	err    error                    // of looks
 	refuse func(dataplane.Op) error // of changes
 	busy   bool                     // it does not answer
@@ -55,9 +55,6 @@ func (f *wall) apply(ops []dataplane.Op) []error {
 		case op.Verb == dataplane.Delete:
 			delete(f.chains.Chains, c.ChainKey)
 		default:
-			if f.chains.Chains == nil {
-				f.chains = dataplane.NewState(0)
-			}
 			f.chains.AddChain(c)
 		}
 	}

@@ -63,29 +63,7 @@ func (n *Node) tookLook(l Looked) {
 	n.sawSubnetFile(l.SubnetFile)
 	n.lookBy(n.now.Add(n.jitter(n.opts.Resync)))
 	n.followProxies(l.Have)
-	h.fresh = h.tookState(l.Have)
-	if !h.fresh {
-		n.lookBy(n.now)
-	}
-}
-
-// tookState takes what the driver read, and reports whether it was enough. It
-// may be confined to what has changed since a state that we knew then.
-func (h *hostState) tookState(have dataplane.State) bool {
-	same := h.known != 0 && have.Generation == h.known
-	switch {
-	case have.Against != nil:
-		h.have, h.agreed = have, reconcile.Assume(have.Against)
-	case h.agreed == nil && (same || have.Changed != nil):
-		return false
-	case same: // and what was kept of it stands
-		h.have.Generation = h.known
-	case have.Changed != nil:
-		h.have = have
-	default:
-		h.have, h.agreed = have, nil
-	}
-	return true
+	h.have, h.fresh = l.Have, true
 }
 
 // followUplink chooses the uplink anew when a look shows other facts. While there is none,
@@ -186,10 +164,6 @@ func (n *Node) look() {
 	slices.Sort(former)
 	extent.Links = append(extent.Links, former...)
 	extent.Networks = h.networks
-	if h.known = 0; h.agreed != nil {
-		h.known = h.agreed.Generation
-	}
-	extent.Known, extent.Expect = h.known, h.tried
 	h.busy, h.fresh, h.lookDue = true, false, time.Time{}
 	n.files.seen = true
 	n.ready.Look = &extent
@@ -202,14 +176,7 @@ func (n *Node) reconcile() {
 	if moved && len(h.failures) == 0 {
 		h.attempts = 0 // another aim, not another attempt
 	}
-	plan, ok := n.diff(want)
-	if h.tried = nil; !ok {
-		h.agreed = nil
-		n.lookBy(n.now)
-		return
-	}
-	// All that is asked for again, of thousands of objects.
-	h.have.Routes, h.have.Neighs, h.have.FDB, h.have.Changed, h.have.Against = nil, nil, nil, nil, nil
+	plan := n.diff(want)
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
@@ -227,31 +194,29 @@ func (n *Node) reconcile() {
 		n.forgetOld()
 		return
 	}
-	h.busy, h.plan, h.tried = true, plan.Ops, want
+	h.busy, h.plan = true, plan.Ops
 	n.ready.Plan = plan.Ops
 }
 
-// diff compares the host with what is wanted, as a whole or, since they agreed
-// last, only in what has changed on either side. It says no if the whole host
-// has to be read for that.
-func (n *Node) diff(want *dataplane.Layers) (plan reconcile.Plan, ok bool) {
+// diff compares the host with the desired state. If neither has changed since
+// they were found equal, it does not compare them again.
+func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 	h := &n.host
-	opts := reconcile.Options{
+	if h.settled == (settled{want, h.have}) {
+		return reconcile.Plan{}
+	}
+	plan := reconcile.Diff(want, h.have, reconcile.Options{
 		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
 		Prune:    n.synced(),
 		Recreate: h.recreate,
 		KeepMTU:  h.keepMTU,
 		Denied:   h.denied,
+	})
+	h.settled = settled{}
+	if plan.Empty() {
+		h.settled = settled{want, h.have}
 	}
-	if h.agreed != nil {
-		plan, h.agreed, ok = h.agreed.Diff(want, h.have, opts)
-		return plan, ok
-	}
-	plan = reconcile.DiffLayers(*want, h.have, opts)
-	if plan.Empty() && h.have.Generation != 0 {
-		h.agreed = reconcile.Agree(want, h.have)
-	}
-	return plan, true
+	return plan
 }
 
 // ownPart reports whether an op is about the node itself, and not about a peer.
@@ -265,17 +230,16 @@ func ownPart(op dataplane.Op) bool {
 
 // wantCache keeps the last rendering, which is a pure function of its inputs.
 type wantCache struct {
-	state   *dataplane.Layers // nil: nothing yet
-	objects int
-	snap    *lease.Snapshot
-	self    backend.Self
-	uplink  uplink.Uplink
-	routes  []driver.Route
+	state  *dataplane.State // nil: nothing yet
+	snap   *lease.Snapshot
+	self   backend.Self
+	uplink uplink.Uplink
+	routes []driver.Route
 }
 
 // wanted returns what the host should be, and whether that is something else
 // than it was at the last call.
-func (n *Node) wanted() (want *dataplane.Layers, moved bool) {
+func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	h, l := &n.host, &n.lease
 	self := l.self
 	if n.disowned(self.Key) {
@@ -286,27 +250,15 @@ func (n *Node) wanted() (want *dataplane.Layers, moved bool) {
 		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) {
 		return c.state, false
 	}
-	state := n.render(self)
-	if n.opts.Blackhole {
-		for _, r := range firewall.Blackhole(self.Key) {
-			state.Own.AddRoute(r)
-		}
-	}
-	*c = wantCache{&state, state.Len(), n.store.snap, self, h.uplink, h.facts.Routes}
-	return c.state, true
-}
-
-// render asks the backend, or finds what it would say among what is shared.
-func (n *Node) render(self backend.Self) dataplane.Layers {
-	if g := n.lease.grant; g == nil || g.Key == self.Key { // else two records may be ours
-		if shared, ok := n.opts.Sharing.Render(n.network.backend, n.env(), self, n.store.snap); ok {
-			n.reportProblems(nil)
-			return shared
-		}
-	}
 	state, problems := n.network.backend.Render(n.env(), self, n.others())
 	n.reportProblems(problems)
-	return dataplane.Alone(state)
+	if n.opts.Blackhole {
+		for _, r := range firewall.Blackhole(self.Key) {
+			state.AddRoute(r)
+		}
+	}
+	*c = wantCache{state, n.store.snap, self, h.uplink, h.facts.Routes}
+	return c.state, true
 }
 
 // disowned reports whether a fenced node's subnet is certainly not its own any

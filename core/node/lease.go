@@ -99,7 +99,7 @@ func (n *Node) followLease() {
 	if stored := n.stored(); l.copied || source != l.source || !l.attrs.Equal(stored) {
 		have := n.host.have
 		if l.copied {
-			stored, have = lease.Attrs{}, dataplane.State{}
+			stored, have = lease.Attrs{}, &dataplane.State{}
 		}
 		attrs, err := n.network.backend.Attrs(n.env(), stored, have, n.opts.Rand)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -50,13 +49,11 @@ type networkState struct {
 // hostState is what the driver told, and what is under way there.
 type hostState struct {
 	facts    driver.HostFacts
-	have     dataplane.State
-	looked   bool              // facts and have are known
-	chosen   bool              // the uplink follows from these facts and the config in force
-	fresh    bool              // have was read after the last change and not yet compared
-	known    uint64            // the generation of which the look under way was told
-	agreed   *reconcile.Agreed // the host for which the diff was empty last; nil: unknown, or it was another host
-	tried    *dataplane.Layers // what the last plan shall have brought about; nil: read the host without expectations
+	have     *dataplane.State
+	looked   bool    // facts and have are known
+	chosen   bool    // the uplink follows from these facts and the config in force
+	fresh    bool    // have was read after the last change and not yet compared
+	settled  settled // the last two states whose diff was empty; zero: none
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 
@@ -82,6 +79,9 @@ type hostState struct {
 	networks   []netip.Prefix  // overlay networks ever ours
 	want       wantCache
 }
+
+// settled is a desired and an observed state that were found equal.
+type settled struct{ want, have *dataplane.State }
 
 // New returns the node before its first Step.
 func New(opts Options) *Node {

@@ -17,7 +17,7 @@ type PacketPath struct {
 // followProxies takes note of what a look told of the packet paths that this
 // process runs itself. What they go by was found out by trying, and may change
 // while they run.
-func (n *Node) followProxies(have dataplane.State) {
+func (n *Node) followProxies(have *dataplane.State) {
 	if have.Running == nil { // the driver has none to tell of
 		return
 	}

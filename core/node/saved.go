@@ -55,7 +55,7 @@ func (n *Node) state() saved {
 	}
 }
 
-func (s saved) spell() ([]byte, error) {
+func (s saved) encode() ([]byte, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("saving the state: %w", err)

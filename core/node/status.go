@@ -57,7 +57,10 @@ func (n *Node) Status() Status {
 	s := Status{
 		Subnet: n.lease.self.Key, Uplink: n.host.uplink, Synced: n.synced(), Stale: n.store.stale,
 		Fenced: n.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
-		Programmed: n.host.programmed, RenewBy: n.lease.renewAt, Objects: n.host.want.objects,
+		Programmed: n.host.programmed, RenewBy: n.lease.renewAt,
+	}
+	if want := n.host.want.state; want != nil {
+		s.Objects = want.Len()
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)

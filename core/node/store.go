@@ -100,7 +100,7 @@ func (n *Node) followConfig() {
 	}
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
-	n.host.chosen, n.host.agreed = false, nil
+	n.host.chosen = false
 	n.lookBy(n.now)
 }
 

@@ -24,7 +24,7 @@ type world struct {
 	t     testing.TB
 	n     *Node
 	now   time.Time
-	host  dataplane.State
+	host  *dataplane.State
 	facts driver.HostFacts
 	files map[File]string
 	snap  lease.Snapshot
@@ -45,7 +45,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
-	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), files: map[File]string{}, rev: 100}
+	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), wall: wall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{

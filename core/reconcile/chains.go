@@ -10,15 +10,15 @@ import (
 // chain that differs in anything is replaced as a whole. What is not wanted
 // goes, but of each family not before all that is wanted is in place: when the
 // flavour changes, the old rules stand until somebody has read the new ones.
-func Chains(want, have dataplane.State) []dataplane.Op {
+func Chains(want, have *dataplane.State) []dataplane.Op {
 	var make, drop []dataplane.Op
 	var short [2]bool
 	never := func(dataplane.ChainKey) bool { return false }
-	for _, c := range changed(dataplane.TableOf(want.Chains), have.Chains, never, compareChains) {
+	for _, c := range changed(want.Chains, have.Chains, never, compareChains) {
 		make = append(make, dataplane.Op{Verb: dataplane.Replace, Object: c.object})
 		short[c.key.Family] = true
 	}
-	for _, k := range staleKeys(dataplane.TableOf(want.Chains), have.Chains, compareChains) {
+	for _, k := range staleKeys(want.Chains, have.Chains, compareChains) {
 		if !short[k.Family] {
 			drop = append(drop, dataplane.Op{Verb: dataplane.Delete, Object: have.Chains[k]})
 		}

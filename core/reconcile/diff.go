@@ -43,16 +43,8 @@ func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 
 
 // Diff returns the plan that turns have into want. Objects in have that are
 // not owned are left alone, unless a wanted object needs their very key.
-func Diff(want, have dataplane.State, opts Options) Plan {
-	return DiffLayers(dataplane.Alone(want), have, opts)
-}
-
-// DiffLayers is Diff for a layered want.
-func DiffLayers(want dataplane.Layers, have dataplane.State, opts Options) Plan {
-	d := differ{
-		want: want.Own, have: have, opts: opts, flushed: map[string]flush{},
-		routes: want.Routes(), neighs: want.Neighs(), fdb: want.FDB(),
-	}
+func Diff(want, have *dataplane.State, opts Options) Plan {
+	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
 	d.links()
 	d.sysctls()
 	d.addrs()
@@ -71,10 +63,7 @@ type flush struct {
 }
 
 type differ struct {
-	want, have dataplane.State // of what is wanted, the part that is one host's own
-	routes     dataplane.Table[dataplane.RouteKey, dataplane.Route]
-	neighs     dataplane.Table[dataplane.NeighKey, dataplane.Neigh]
-	fdb        dataplane.Table[dataplane.FDBKey, dataplane.FDBEntry]
+	want, have *dataplane.State
 	opts       Options
 	flushed    map[string]flush
 	conflicts  []error
@@ -181,8 +170,8 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 
 func (d *differ) proxies() {
 	gone := func(link string) bool { return d.flushed[link].all }
-	d.make = replaceAll(d.make, changed(dataplane.TableOf(d.want.Proxies), d.have.Proxies, gone, cmp.Compare[string]))
-	for _, k := range staleKeys(dataplane.TableOf(d.want.Proxies), d.have.Proxies, cmp.Compare[string]) {
+	d.make = replaceAll(d.make, changed(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]))
+	for _, k := range staleKeys(d.want.Proxies, d.have.Proxies, cmp.Compare[string]) {
 		if d.opts.Own.Links[k] {
 			d.remove(d.have.Proxies[k], k)
 		}
@@ -191,8 +180,8 @@ func (d *differ) proxies() {
 
 func (d *differ) peers() {
 	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
-	d.make = replaceAll(d.make, changed(dataplane.TableOf(d.want.Peers), d.have.Peers, gone, comparePeers))
-	for _, k := range staleKeys(dataplane.TableOf(d.want.Peers), d.have.Peers, comparePeers) {
+	d.make = replaceAll(d.make, changed(d.want.Peers, d.have.Peers, gone, comparePeers))
+	for _, k := range staleKeys(d.want.Peers, d.have.Peers, comparePeers) {
 		// A proxy that nobody wants takes its peers along.
 		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
 			d.remove(d.have.Peers[k], k.Link)
@@ -202,8 +191,8 @@ func (d *differ) peers() {
 
 func (d *differ) diffFDB() {
 	gone := func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }
-	d.make = replaceAll(d.make, changed(d.fdb, d.have.FDB, gone, dataplane.FDBKey.Compare))
-	for _, k := range staleKeys(d.fdb, d.have.FDB, dataplane.FDBKey.Compare) {
+	d.make = replaceAll(d.make, changed(d.want.FDB, d.have.FDB, gone, compareFDB))
+	for _, k := range staleKeys(d.want.FDB, d.have.FDB, compareFDB) {
 		if d.opts.Own.Links[k.Link] {
 			d.remove(d.have.FDB[k], k.Link)
 		}
@@ -212,8 +201,8 @@ func (d *differ) diffFDB() {
 
 func (d *differ) diffNeighs() {
 	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
-	d.make = replaceAll(d.make, changed(d.neighs, d.have.Neighs, gone, dataplane.NeighKey.Compare))
-	for _, k := range staleKeys(d.neighs, d.have.Neighs, dataplane.NeighKey.Compare) {
+	d.make = replaceAll(d.make, changed(d.want.Neighs, d.have.Neighs, gone, compareNeighs))
+	for _, k := range staleKeys(d.want.Neighs, d.have.Neighs, compareNeighs) {
 		if d.opts.Own.Links[k.Link] && !gone(k) {
 			d.remove(d.have.Neighs[k], k.Link)
 		}
@@ -222,7 +211,7 @@ func (d *differ) diffNeighs() {
 
 func (d *differ) diffRoutes() {
 	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
-	list := changed(d.routes, d.have.Routes, gone, dataplane.RouteKey.Compare)
+	list := changed(d.want.Routes, d.have.Routes, gone, compareRoutes)
 	d.make = slices.Grow(d.make, len(list))
 	for _, c := range list {
 		k, want := c.key, c.object.(dataplane.Route)
@@ -236,7 +225,7 @@ func (d *differ) diffRoutes() {
 		}
 		d.add(dataplane.Replace, c.object)
 	}
-	for _, k := range staleKeys(d.routes, d.have.Routes, dataplane.RouteKey.Compare) {
+	for _, k := range staleKeys(d.want.Routes, d.have.Routes, compareRoutes) {
 		if have := d.have.Routes[k]; d.opts.Own.Route(have) {
 			d.remove(have, have.Link)
 		}

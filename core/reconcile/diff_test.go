@@ -23,7 +23,7 @@ func own() Ownership {
 	return Ownership{Links: map[string]bool{"flannel.1": true, "flannel.9": true}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
 }
 
-func parse(t *testing.T, text string) dataplane.State {
+func parse(t *testing.T, text string) *dataplane.State {
 	t.Helper()
 	s, err := dataplane.ParseDump(text)
 	if err != nil {

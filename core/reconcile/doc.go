@@ -1,7 +1,5 @@
 // Package reconcile closes the difference between what should be on a host and
 // what is there: [Diff] is a pure function from two states to an ordered plan.
-// [Agreed] is the same for a host that is known to have been as wanted, and
-// compares only what has changed on either side since.
 //
 // The order of a plan keeps packets flowing. Objects come before the objects
 // that need them (link, sysctl, address, proxy and its peers, FDB entry,

@@ -1,8 +1,10 @@
 package reconcile
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -14,36 +16,23 @@ type keyed[K comparable] struct {
 	object dataplane.Object
 }
 
-// changed are the wanted objects, sorted, that are missing, different or about
-// to go.
-func changed[K, V comparable](want dataplane.Table[K, V], have map[K]V, gone func(K) bool, compare func(a, b K) int) []keyed[K] {
-	list := make([]keyed[K], 0, max(0, want.Len()-len(have))) // at least these are missing
-	stands := func(k K, v V) bool {
-		h, ok := have[k]
-		return ok && h == v && !gone(k)
-	}
-	for i := range want.Common {
-		if len(have) == 0 || !stands(i.Key, i.Value) {
-			list = append(list, keyed[K]{i.Key, i.Object()})
-		}
-	}
-	for k, v := range want.Own() {
-		if !stands(k, v) {
+// changed returns the wanted objects, sorted, that are missing, different or about to go.
+func changed[K, V comparable](want, have map[K]V, gone func(K) bool, compare func(a, b K) int) []keyed[K] {
+	list := make([]keyed[K], 0, max(0, len(want)-len(have))) // at least these are missing
+	for k, v := range want {
+		if h, ok := have[k]; !ok || h != v || gone(k) {
 			list = append(list, keyed[K]{k, any(v).(dataplane.Object)})
 		}
 	}
-	byKey := func(a, b keyed[K]) int { return compare(a.key, b.key) }
-	if !slices.IsSortedFunc(list, byKey) { // what is common comes sorted
-		slices.SortFunc(list, byKey)
-	}
+	slices.SortFunc(list, func(a, b keyed[K]) int { return compare(a.key, b.key) })
 	return list
 }
 
-// staleKeys are the keys, sorted, that nobody wants.
-func staleKeys[K, V comparable](want dataplane.Table[K, V], have map[K]V, compare func(a, b K) int) []K {
+// staleKeys returns the keys, sorted, of objects that are not wanted.
+func staleKeys[K, V comparable](want, have map[K]V, compare func(a, b K) int) []K {
 	var keys []K
 	for k := range have {
-		if !want.Has(k) {
+		if _, wanted := want[k]; !wanted {
 			keys = append(keys, k)
 		}
 	}
@@ -56,9 +45,26 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 }
 
 func compareAddrs(a, b dataplane.Addr) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits())
+	return cmp.Or(cmp.Compare(a.Link, b.Link), comparePrefixes(a.Prefix, b.Prefix))
 }
 
 func comparePeers(a, b dataplane.PeerKey) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits())
+	return cmp.Or(cmp.Compare(a.Link, b.Link), comparePrefixes(a.Subnet, b.Subnet))
+}
+
+func compareRoutes(a, b dataplane.RouteKey) int {
+	return cmp.Or(comparePrefixes(a.Dst, b.Dst), cmp.Compare(a.Metric, b.Metric))
+}
+
+func compareNeighs(a, b dataplane.NeighKey) int {
+	return cmp.Or(cmp.Compare(a.Link, b.Link), a.IP.Compare(b.IP))
+}
+
+func compareFDB(a, b dataplane.FDBKey) int {
+	return cmp.Or(cmp.Compare(a.Link, b.Link), bytes.Compare(a.MAC[:], b.MAC[:]))
+}
+
+// comparePrefixes orders by address, and a wider prefix before a narrower one.
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
 }

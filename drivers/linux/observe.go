@@ -19,7 +19,7 @@ type observer struct {
 	extent dataplane.Extent
 	links  *links
 	owned  map[int]string // the extent's links that exist, by index
-	state  dataplane.State
+	state  *dataplane.State
 	facts  driver.HostFacts
 }
 
@@ -227,7 +227,7 @@ func (o *observer) readSysctls() error {
 
 func (o *observer) readProxies() error {
 	return o.eachOwned(func(index int, name string) error {
-		o.d.proxies.observe(name, index, &o.state)
+		o.d.proxies.observe(name, index, o.state)
 		return nil
 	})
 }

@@ -54,7 +54,7 @@ func must[T any](v T, err error) T {
 func (w *world) Driver() driver.Lane { return w.d }
 
 // look returns the state that the driver reads.
-func (w *world) look(t testing.TB, extent dataplane.Extent) dataplane.State {
+func (w *world) look(t testing.TB, extent dataplane.Extent) *dataplane.State {
 	t.Helper()
 	seen, err := w.d.Look(t.Context(), extent)
 	if err != nil {

@@ -122,7 +122,6 @@ func (d *Daemon) Start() {
 	d.exit = nil
 	d.note("start", "")
 	opts := d.opts.Node
-	opts.Sharing = &d.host.world.sharing
 	opts.Rand = d.host.world.Rand("node/" + d.host.name)
 	opts.Previous, opts.Saved = lease.Key{}, nil
 	if text, ok := d.File(node.SubnetFile); ok {

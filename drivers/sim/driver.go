@@ -45,7 +45,6 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	}
 	if len(ops) > 0 {
 		d.h.changed++
-		d.h.journal.note(d.h.changed-1, d.h.changed, ops)
 		d.h.hint()
 	}
 	return errs
@@ -61,47 +60,63 @@ func (d hostDriver) apply(op dataplane.Op) error {
 	return d.h.stack.apply(op)
 }
 
-// Look implements [driver.Lane].
+// Look implements [driver.Lane]. It hands over the same state again as long as
+// nothing has changed.
 func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
-	state, err := d.observe(ctx, extent)
-	if err != nil {
+	if err := d.h.readable(ctx); err != nil {
 		return driver.Observation{}, err
 	}
-	return driver.Observation{State: state, Facts: d.h.Facts()}, nil
+	seen := &d.h.seen
+	if !seen.holds(d, extent) {
+		*seen = sight{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
+	}
+	seen.state = d.running(seen.state, extent)
+	return driver.Observation{State: seen.state, Facts: d.h.Facts()}, nil
+}
+
+// sight is the last state that a driver read from a host, and the conditions
+// under which it is still true.
+type sight struct {
+	paths   *paths
+	extent  dataplane.Extent
+	changed uint64 // 0: nothing was read yet
+	state   *dataplane.State
+}
+
+func (s *sight) holds(d hostDriver, extent dataplane.Extent) bool {
+	return s.changed == d.h.changed && s.paths == d.paths &&
+		slices.Equal(s.extent.Links, extent.Links) &&
+		slices.Equal(s.extent.Networks, extent.Networks) &&
+		slices.Equal(s.extent.Sysctls, extent.Sysctls)
+}
+
+// running returns the state with the counters of the packet paths as they are
+// now; they count without a change of the host.
+func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
+	if len(state.Proxies) == 0 {
+		return state
+	}
+	now := *state
+	now.Running = map[string]dataplane.Running{}
+	for _, name := range extent.Links {
+		d.paths.observeRunning(&now, name)
+	}
+	return &now
 }
 
 // Facts returns what the kernel's lane tells as its facts.
 func (h *Host) Facts() driver.HostFacts {
 	c := &h.facts
-	if c.changed == h.changed {
-		return c.facts
+	if c.changed != h.changed {
+		*c = cachedFacts{h.changed, h.stack.facts()}
 	}
-	if c.changed == 0 || !h.stack.stillFacts(c.facts, h.journal.since(c.changed, h.changed)) {
-		c.facts = h.stack.facts()
-	}
-	c.changed = h.changed
 	return c.facts
 }
 
-// cachedFacts are good as long as nothing has changed but routes of ours,
-// neighbours and FDB entries.
+// cachedFacts are good as long as nothing on the host has changed.
 type cachedFacts struct {
 	changed uint64 // 0: never read
 	facts   driver.HostFacts
-}
-
-// stillFacts reports whether what has changed is none of the facts, nor is now.
-func (s *stack) stillFacts(facts driver.HostFacts, changed *dataplane.Keys) bool {
-	if changed == nil {
-		return false
-	}
-	for k := range changed.Routes {
-		was := slices.ContainsFunc(facts.Routes, func(r driver.Route) bool { return r.Dst == k.Dst })
-		if was || slices.ContainsFunc(s.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst), (*route).underlay) {
-			return false
-		}
-	}
-	return true
 }
 
 // underlay reports whether the route is among the facts.
@@ -145,49 +160,23 @@ func (r *route) fact() driver.Route {
 	return out
 }
 
-func (d hostDriver) observe(ctx context.Context, extent dataplane.Extent) (dataplane.State, error) {
-	if err := d.h.readable(ctx); err != nil {
-		return dataplane.State{}, err
-	}
-	if extent.Known == d.h.changed {
-		state := dataplane.State{Generation: d.h.changed, Running: map[string]dataplane.Running{}}
-		for _, name := range extent.Links {
-			d.paths.observeRunning(&state, name)
-		}
-		return state, nil
-	}
+func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 	s := d.h.stack
-	changed := d.h.journal.since(extent.Known, d.h.changed)
-	var against *dataplane.Layers
-	if changed == nil {
-		if changed = s.unexpected(extent); changed != nil {
-			against = extent.Expect
-		}
-	}
-	peers := changed.Len()
-	if changed == nil {
-		peers = s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len()
-	}
-	state := dataplane.NewState(peers)
-	state.Generation, state.Changed, state.Against = d.h.changed, changed, against
+	state := dataplane.NewState(s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len())
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
-			l.observe(&state)
-			d.paths.observe(&state, name)
+			l.observe(state)
+			d.paths.observe(state, name)
 		}
 	}
-	if changed != nil {
-		s.observeOnly(&state, extent, changed)
-	} else {
-		s.observeAll(&state, extent)
-	}
+	s.observeAll(state, extent)
 	for _, c := range extent.Sysctls {
 		if value, ok := s.sysctls[c.Path]; ok {
 			c.Value = value
 			state.AddSysctl(c)
 		}
 	}
-	return state, nil
+	return state
 }
 
 func (l *link) observe(state *dataplane.State) {

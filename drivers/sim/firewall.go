@@ -37,7 +37,7 @@ func (n *netfilter) facts() driver.FirewallFacts {
 }
 
 // state is flannel's chains as they are.
-func (n *netfilter) state() dataplane.State {
+func (n *netfilter) state() *dataplane.State {
 	s := dataplane.NewState(0)
 	for _, family := range cidr.Families {
 		for _, flavour := range dataplane.Flavours {

@@ -19,9 +19,9 @@ type Host struct {
 	paths   *paths // of no daemon's
 
 	hints    hinter
-	changed  uint64  // counts what may have changed the tables; never 0
-	journal  journal // of what changed them lately
+	changed  uint64 // counts what may have changed the tables; never 0
 	facts    cachedFacts
+	seen     sight
 	hintLoss float64
 	refuses  refusals
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/flanneld/flannel/core/backend"
 )
 
 // epoch is when every world begins.
@@ -28,9 +26,7 @@ type World struct {
 	err    error
 
 	hosts    []*Host // in the order of creation
-	sharing  backend.Sharing
 	values   *values
-	marks    map[markKey]*marks
 	segments []*Segment
 	probeID  uint16
 }
@@ -49,7 +45,6 @@ func NewWorld(seed uint64) *World {
 		rands:  map[string]*rand.Rand{},
 		trace:  newTrace(),
 		values: newValues(),
-		marks:  map[markKey]*marks{},
 	}
 }
 

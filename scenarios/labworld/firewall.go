@@ -71,7 +71,7 @@ func (w *World) places(from, to string, f cidr.Family) (a, b netnsPlace, err err
 	return a, b, nil
 }
 
-func (n *netnsNode) Rules() (driver.FirewallFacts, dataplane.State, error) {
+func (n *netnsNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {
 	ctx, cancel := bounded(stepBound)
 	defer cancel()
 	return n.Host.Rules(ctx)

@@ -201,7 +201,7 @@ func (n *netnsNode) apply(v dataplane.Verb, o dataplane.Object) error {
 	return n.Apply(ctx, dataplane.Op{Verb: v, Object: o})
 }
 
-func (n *netnsNode) State(extent dataplane.Extent) (dataplane.State, error) {
+func (n *netnsNode) State(extent dataplane.Extent) (*dataplane.State, error) {
 	ctx, cancel := bounded(stepBound)
 	defer cancel()
 	return n.Host.State(ctx, extent)

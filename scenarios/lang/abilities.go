@@ -173,7 +173,7 @@ type TableFlusher interface {
 
 // Kernel reads and changes single objects of a host, as an operator would.
 type Kernel interface {
-	State(extent dataplane.Extent) (dataplane.State, error)
+	State(extent dataplane.Extent) (*dataplane.State, error)
 	Add(o dataplane.Object) error
 	Remove(o dataplane.Object) error
 	SetSysctl(path, value string) error
@@ -210,7 +210,7 @@ type PortUser interface {
 // Firewall is a host's packet filter, as an operator or another program changes it.
 type Firewall interface {
 	// Rules returns flannel's chains, and what the host can do.
-	Rules() (driver.FirewallFacts, dataplane.State, error)
+	Rules() (driver.FirewallFacts, *dataplane.State, error)
 	// ForeignRules returns all rules of other programs, as text to compare.
 	ForeignRules() (string, error)
 	// Harm does one of the kinds of harm that FirewallHarms names. Mark is the

@@ -123,6 +123,8 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	state.Proxies, state.Peers = nil, nil // which the kernel knows nothing of
 	// The kernel gives every device one of these; which of them a node uses
 	// says nothing about flannel.
+	state = state.Clone()
+	state = state.Clone()
 	maps.DeleteFunc(state.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().IsLinkLocalUnicast() })
 	names, err := s.names()
 	if err != nil {
@@ -158,7 +160,7 @@ func (s *Session) names() (*strings.Replacer, error) {
 }
 
 // substitute prints a state with names, sorted anew within each kind.
-func substitute(state dataplane.State, names *strings.Replacer) string {
+func substitute(state *dataplane.State, names *strings.Replacer) string {
 	lines := strings.Split(strings.TrimSpace(state.Dump()), "\n")
 	kinds := map[string]int{}
 	for i, l := range lines {

@@ -16,7 +16,7 @@ import (
 type body struct {
 	driver.Lane
 	facts   func(driver.HostFacts) driver.HostFacts
-	observe func(dataplane.State) dataplane.State
+	observe func(*dataplane.State) *dataplane.State
 	// apply returns the op to perform instead, or false if it is taken for done.
 	apply func(op dataplane.Op) (dataplane.Op, bool)
 	done  func(dataplane.Op) // after a success
@@ -28,7 +28,7 @@ func (b *body) Look(ctx context.Context, e dataplane.Extent) (driver.Observation
 		seen.Facts = b.facts(seen.Facts.(driver.HostFacts))
 	}
 	if err == nil && b.observe != nil {
-		seen.State = b.observe(seen.State)
+		seen.State = b.observe(seen.State.Clone())
 	}
 	return seen, err
 }
@@ -66,20 +66,13 @@ func acting(begin func() *body) func() simworld.Wrap {
 func p1() *body {
 	var memory *dataplane.State
 	return &body{
-		observe: func(s dataplane.State) dataplane.State {
+		observe: func(s *dataplane.State) *dataplane.State {
 			if memory == nil {
-				memory = &s
+				memory = s
 			}
-			return clone(*memory)
+			return memory.Clone()
 		},
 		done: func(op dataplane.Op) { remember(memory, op) },
-	}
-}
-
-func clone(s dataplane.State) dataplane.State {
-	return dataplane.State{
-		Links: maps.Clone(s.Links), Addrs: maps.Clone(s.Addrs), Routes: maps.Clone(s.Routes),
-		Neighs: maps.Clone(s.Neighs), FDB: maps.Clone(s.FDB), Sysctls: maps.Clone(s.Sysctls),
 	}
 }
 
@@ -106,13 +99,13 @@ func remember(s *dataplane.State, op dataplane.Op) {
 func p2() *body {
 	mine := dataplane.NewState(0)
 	return &body{
-		observe: func(s dataplane.State) dataplane.State {
+		observe: func(s *dataplane.State) *dataplane.State {
 			maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { _, ok := mine.Routes[k]; return !ok })
 			maps.DeleteFunc(s.Neighs, func(k dataplane.NeighKey, _ dataplane.Neigh) bool { _, ok := mine.Neighs[k]; return !ok })
 			maps.DeleteFunc(s.FDB, func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { _, ok := mine.FDB[k]; return !ok })
 			return s
 		},
-		done: func(op dataplane.Op) { remember(&mine, op) },
+		done: func(op dataplane.Op) { remember(mine, op) },
 	}
 }
 
@@ -135,7 +128,7 @@ func p3() *body {
 			}
 			return dataplane.Op{Verb: op.Verb, Object: l}, true
 		},
-		observe: func(s dataplane.State) dataplane.State {
+		observe: func(s *dataplane.State) *dataplane.State {
 			for name, mac := range wrong {
 				if l, ok := s.Links[name]; ok {
 					l.MAC = mac
@@ -151,7 +144,7 @@ func p3() *body {
 func p4() *body {
 	want, real := map[string]int{}, map[string]int{}
 	return &body{
-		observe: func(s dataplane.State) dataplane.State {
+		observe: func(s *dataplane.State) *dataplane.State {
 			for name, l := range s.Links {
 				real[name] = l.MTU
 				if mtu, ok := want[name]; ok {
@@ -174,11 +167,11 @@ func p4() *body {
 
 // p7 leaves a peer's forwarding entry to where the peer was.
 func p7() *body {
-	var real dataplane.State
+	var real *dataplane.State
 	told := map[dataplane.FDBKey]dataplane.FDBEntry{}
 	return &body{
-		observe: func(s dataplane.State) dataplane.State {
-			real = clone(s)
+		observe: func(s *dataplane.State) *dataplane.State {
+			real = s.Clone()
 			for k, e := range told {
 				if _, ok := s.FDB[k]; ok {
 					s.FDB[k] = e
@@ -225,10 +218,10 @@ func p9() *body {
 
 // p15 takes every route in the overlay's network for its own.
 func p15() *body {
-	var real dataplane.State
+	var real *dataplane.State
 	return &body{
-		observe: func(s dataplane.State) dataplane.State {
-			real = clone(s)
+		observe: func(s *dataplane.State) *dataplane.State {
+			real = s.Clone()
 			for k, r := range s.Routes {
 				if r.Protocol == dataplane.ProtocolKernel {
 					continue

@@ -14,14 +14,14 @@ import (
 // things to it than it means to. Nil members do as they should.
 type guard struct {
 	driver.Lane
-	inspect func(dataplane.State) dataplane.State
+	inspect func(*dataplane.State) *dataplane.State
 	apply   func(dataplane.Chain, dataplane.Verb) []dataplane.Op // what is done instead, one after the other
 }
 
 func (g *guard) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	seen, err := g.Lane.Look(ctx, e)
 	if err == nil && g.inspect != nil {
-		seen.State = g.inspect(seen.State)
+		seen.State = g.inspect(seen.State.Clone())
 	}
 	return seen, err
 }
@@ -65,7 +65,7 @@ func spelt(wrongly func(dataplane.Rules) dataplane.Rules) func() *guard {
 				}
 				return []dataplane.Op{{Verb: v, Object: c}}
 			},
-			inspect: func(s dataplane.State) dataplane.State {
+			inspect: func(s *dataplane.State) *dataplane.State {
 				for k, c := range s.Chains {
 					if right, ok := meant[c.Rules]; ok {
 						c.Rules = right
@@ -99,9 +99,9 @@ func f1rule4(r dataplane.Rules) dataplane.Rules {
 func f1look() *guard {
 	var memory *dataplane.State
 	return &guard{
-		inspect: func(s dataplane.State) dataplane.State {
+		inspect: func(s *dataplane.State) *dataplane.State {
 			if memory == nil {
-				memory = &s
+				memory = s
 			}
 			again, err := dataplane.ParseDump(memory.Dump())
 			if err != nil {
@@ -123,7 +123,7 @@ func f1look() *guard {
 func f1presence() *guard {
 	made := map[dataplane.ChainKey]dataplane.Chain{}
 	return &guard{
-		inspect: func(s dataplane.State) dataplane.State {
+		inspect: func(s *dataplane.State) *dataplane.State {
 			for k, c := range s.Chains {
 				if want, ok := made[k]; ok && c.Jump != dataplane.Missing && containsAll(c.Rules, want.Rules) {
 					s.Chains[k] = want
@@ -177,7 +177,7 @@ func f3() *guard {
 func f3silent() *guard {
 	made := dataplane.NewState(0)
 	return &guard{
-		inspect: func(dataplane.State) dataplane.State {
+		inspect: func(*dataplane.State) *dataplane.State {
 			s := dataplane.NewState(0)
 			for _, c := range made.Chains {
 				s.AddChain(c)

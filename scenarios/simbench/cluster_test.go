@@ -124,6 +124,7 @@ func (c *cluster) verify() {
 		seen, err := d.Host().Driver().Look(context.Background(), extent)
 		c.must(err)
 		state := seen.State
+		state = state.Clone()
 		maps.DeleteFunc(state.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
 		if n := len(c.daemons) - 1; len(state.Routes) != n || len(state.Neighs) != n || len(state.FDB) != n {
 			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(), len(state.Routes), len(state.Neighs), len(state.FDB), n)

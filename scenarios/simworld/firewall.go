@@ -99,10 +99,10 @@ func (w *World) places(from, to string, f cidr.Family) (a, b simPlace, err error
 }
 
 // Rules implements [Firewall].
-func (n *simNode) Rules() (driver.FirewallFacts, dataplane.State, error) {
+func (n *simNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {
 	seen, err := n.Host.Firewall().Look(context.Background(), dataplane.Extent{})
 	if err != nil {
-		return driver.FirewallFacts{}, dataplane.State{}, err
+		return driver.FirewallFacts{}, nil, err
 	}
 	return seen.Facts.(driver.FirewallFacts), seen.State, nil
 }

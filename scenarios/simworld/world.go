@@ -486,7 +486,7 @@ func (n *simNode) Cut(on bool) error {
 	return nil
 }
 
-func (n *simNode) State(extent dataplane.Extent) (dataplane.State, error) {
+func (n *simNode) State(extent dataplane.Extent) (*dataplane.State, error) {
 	seen, err := n.daemon.Driver().Look(context.Background(), extent)
 	return seen.State, err
 }

@@ -35,11 +35,11 @@ func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
 func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 
 // Attrs implements [backend.Backend].
-func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
+func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	return lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6}, nil
 }
 
 // Render implements [backend.Backend].
-func (Backend) Render(backend.Env, backend.Self, []*lease.Lease) (dataplane.State, []backend.Problem) {
+func (Backend) Render(backend.Env, backend.Self, []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	return dataplane.NewState(0), nil
 }

@@ -25,16 +25,10 @@ func Spec() backend.Spec {
 // Backend renders host-gw.
 type Backend struct{}
 
-var (
-	_ backend.Backend = Backend{}
-	_ backend.Sharer  = Backend{}
-)
+var _ backend.Backend = Backend{}
 
 // Type implements [backend.Backend].
 func (Backend) Type() string { return Type }
-
-// Alike implements [backend.Sharer].
-func (Backend) Alike(env backend.Env) (as any, ok bool) { return env.Uplink.Link, true }
 
 // Extent implements [backend.Backend]: it owns routes only.
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
@@ -45,7 +39,7 @@ func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 // Attrs implements [backend.Backend]. Peers use the public address as a
 // gateway, so it must be one they can resolve on the segment: behind NAT the
 // backend cannot work, in either family (interop F8).
-func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
+func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	for _, f := range cidr.Families {
 		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
 			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; peers could not use it as a gateway",
@@ -56,7 +50,7 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.
 }
 
 // Render implements [backend.Backend].
-func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
+func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers))
 	var problems []backend.Problem
 	for _, f := range cidr.Families {

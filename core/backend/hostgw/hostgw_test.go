@@ -66,7 +66,7 @@ func TestRefusesNAT(t *testing.T) {
 	} {
 		env := testEnv(t)
 		c.change(&env.Uplink)
-		if _, err := (Backend{}).Attrs(env, lease.Attrs{}, dataplane.State{}, nil); err == nil || err.Error() != c.want {
+		if _, err := (Backend{}).Attrs(env, lease.Attrs{}, &dataplane.State{}, nil); err == nil || err.Error() != c.want {
 			t.Errorf("error %v, want %s", err, c.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestRefusesNAT(t *testing.T) {
 
 func TestAttrsText(t *testing.T) {
 	env := testEnv(t)
-	a, err := Backend{}.Attrs(env, lease.Attrs{}, dataplane.State{}, nil)
+	a, err := Backend{}.Attrs(env, lease.Attrs{}, &dataplane.State{}, nil)
 	want := `{"PublicIP":"192.168.64.3","PublicIPv6":"fd00:a::3","BackendType":"host-gw"}`
 	if got := string(lease.EncodeAttrs(a)); err != nil || got != want {
 		t.Errorf("record %s, %v, want %s", got, err, want)

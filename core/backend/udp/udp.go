@@ -81,12 +81,12 @@ func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
 
 // Attrs implements [backend.Backend]: a public address is all there is to say,
 // and upstream says not even a type (interop 3.3).
-func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
+func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	return lease.Attrs{PublicIP: env.Uplink.PublicIP}, nil
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(0)
 	state.AddLink(dataplane.Link{Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
 	state.AddSysctl(acceptLocal())

@@ -104,7 +104,7 @@ func TestRenderWithoutSubnet(t *testing.T) {
 
 func TestAttrsText(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
-	a, err := b.Attrs(env, lease.Attrs{BackendType: "vxlan"}, dataplane.State{}, nil)
+	a, err := b.Attrs(env, lease.Attrs{BackendType: "vxlan"}, &dataplane.State{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

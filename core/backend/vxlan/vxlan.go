@@ -64,10 +64,7 @@ type Backend struct {
 	devices  [2]string // the links' names (interop 6.0), by family
 }
 
-var (
-	_ backend.Backend = (*Backend)(nil)
-	_ backend.Sharer  = (*Backend)(nil)
-)
+var _ backend.Backend = (*Backend)(nil)
 
 func open(network config.Network) (backend.Backend, error) {
 	b := &Backend{}
@@ -89,10 +86,6 @@ func open(network config.Network) (backend.Backend, error) {
 
 // Type implements [backend.Backend].
 func (b *Backend) Type() string { return Type }
-
-// Alike implements [backend.Sharer]: which peers are reached directly is
-// every node's own affair.
-func (b *Backend) Alike(backend.Env) (as any, ok bool) { return b.opts, !b.opts.DirectRouting }
 
 // Extent implements [backend.Backend].
 func (b *Backend) Extent() dataplane.Extent {
@@ -166,7 +159,7 @@ func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
 
 // Attrs implements [backend.Backend]. A published MAC is kept, because every
 // peer has it in its tables; next comes the one an existing device has.
-func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have dataplane.State, rng *rand.Rand) (lease.Attrs, error) {
+func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand) (lease.Attrs, error) {
 	a := lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}
 	for _, f := range b.families {
 		mac, err := parseMAC(stored.Data(f))
@@ -204,14 +197,14 @@ func randomMAC(rng *rand.Rand) dataplane.MAC {
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (dataplane.State, []backend.Problem) {
+func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers) * len(b.families))
 	var problems []backend.Problem
 	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range b.families {
-		b.renderSelf(&state, env, self, f)
+		b.renderSelf(state, env, self, f)
 		for _, p := range backend.Peers(env, self, Type, f, peers, problem) {
-			if err := b.renderPeer(&state, env, p); err != nil {
+			if err := b.renderPeer(state, env, p); err != nil {
 				problem(backend.Problem{Key: p.Key, Err: err})
 			}
 		}

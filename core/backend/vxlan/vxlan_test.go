@@ -101,7 +101,7 @@ func TestMTU(t *testing.T) {
 func TestAttrsText(t *testing.T) {
 	b, env := newBackend(t, dual(""))
 	stored := peer("10.5.34.0-24", "192.168.64.3", "fd00:a::3", "c6:d2:32:6f:8f:44", "3e:0b:11:22:33:44").Attrs
-	a, err := b.Attrs(env, stored, dataplane.State{}, rand.New(rand.NewPCG(1, 1)))
+	a, err := b.Attrs(env, stored, &dataplane.State{}, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAttrsMAC(t *testing.T) {
 	have := dataplane.NewState(0)
 	have.AddLink(dataplane.Link{Name: "flannel.1", MAC: dataplane.MAC{2, 0, 0, 0, 0, 7}, Params: dataplane.VXLAN{}})
 	stored := peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs
-	mac := func(stored lease.Attrs, have dataplane.State) string {
+	mac := func(stored lease.Attrs, have *dataplane.State) string {
 		a, err := b.Attrs(env, stored, have, rand.New(rand.NewPCG(1, 1)))
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestAttrsMAC(t *testing.T) {
 	if got := mac(lease.Attrs{}, have); got != "02:00:00:00:00:07" {
 		t.Errorf("with a device: MAC %s", got)
 	}
-	drawn, _ := dataplane.ParseMAC(mac(lease.Attrs{}, dataplane.State{}))
+	drawn, _ := dataplane.ParseMAC(mac(lease.Attrs{}, &dataplane.State{}))
 	if drawn[0]&3 != 2 {
 		t.Errorf("drawn MAC %s is not a local unicast address", drawn)
 	}
@@ -180,7 +180,7 @@ route fd00:10:0:35::/64 via fd00:10:0:35:: dev flannel-v6.1 onlink
 func TestPublicAddressIsNotLocal(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.7")
-	a, err := b.Attrs(env, lease.Attrs{}, dataplane.State{}, rand.New(rand.NewPCG(1, 1)))
+	a, err := b.Attrs(env, lease.Attrs{}, &dataplane.State{}, rand.New(rand.NewPCG(1, 1)))
 	if err != nil || a.PublicIP != env.Uplink.PublicIP {
 		t.Errorf("published %s, %v", a.PublicIP, err)
 	}

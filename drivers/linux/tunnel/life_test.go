@@ -75,7 +75,7 @@ func withOffload(p dataplane.Proxy, o dataplane.Offload) dataplane.Proxy {
 }
 
 // withoutLinkLocal takes away what the kernel made itself.
-func withoutLinkLocal(s dataplane.State) dataplane.State {
+func withoutLinkLocal(s *dataplane.State) *dataplane.State {
 	for k := range s.Routes {
 		if k.Dst.Addr().Is6() {
 			delete(s.Routes, k)

@@ -144,7 +144,7 @@ func (n *node) refusal(t testing.TB, verb dataplane.Verb, o dataplane.Object) er
 	return n.d.Apply(t.Context(), []dataplane.Op{{Verb: verb, Object: o}})[0]
 }
 
-func (n *node) observe(t testing.TB) dataplane.State {
+func (n *node) observe(t testing.TB) *dataplane.State {
 	t.Helper()
 	seen, err := n.d.Look(t.Context(), dataplane.Extent{Links: []string{device}})
 	if err != nil {

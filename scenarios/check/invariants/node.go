@@ -35,7 +35,8 @@ type Node struct {
 	robbed  map[string]int64 // the revisions at which records went that it wrote or held, by name
 	mislaid []lease.Key      // held, until a stale read hid the record
 
-	connected map[dataplane.RouteKey]bool // the kernel's own routes, as of the last look
+	observed  *dataplane.State            // by the last look
+	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
@@ -155,7 +156,8 @@ type watchedDriver struct {
 // and what it does then.
 func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	seen, err := d.Lane.Look(ctx, e)
-	if err == nil && (e.Known == 0 || seen.State.Generation != e.Known) {
+	if err == nil && seen.State != d.n.observed {
+		d.n.observed = seen.State
 		d.n.connected = map[dataplane.RouteKey]bool{}
 		for k, r := range seen.State.Routes {
 			d.n.connected[k] = r.Protocol == dataplane.ProtocolKernel
