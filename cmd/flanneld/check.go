@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 )
 
 // check refuses values that parse but make no sense.
@@ -25,11 +26,17 @@ func (o *options) check() error {
 	return nil
 }
 
-// statePath is where the state file lies; empty: nowhere. Beside the subnet
-// file, two daemons on one host do not meet.
-func (o *options) statePath() string {
-	if o.stateFile == besideSubnetFile {
-		return o.subnetFile + ".state"
+// statePaths returns where the state file lies, and where the one of a release
+// before may lie: beside the subnet file. Each is empty if there is none. The
+// path of the subnet file is part of both, so two daemons on one host do not meet.
+func (o *options) statePaths() (path, former string) {
+	if o.stateFile != defaultStateFile {
+		return o.stateFile, ""
 	}
-	return o.stateFile
+	former = o.subnetFile + ".state"
+	absolute, err := filepath.Abs(former)
+	if err != nil { // the working directory is gone
+		return former, ""
+	}
+	return filepath.Join(stateDir, absolute), former
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	sd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
@@ -50,12 +49,13 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	}
 	defer func() { closing("kernel", host.Close()) }()
 
+	state, former := o.statePaths()
 	options := agent.Options{
 		Node: o.nodeOptions(), Driver: host, Store: store.Store,
-		SubnetFile: o.subnetFile, StateFile: o.statePath(),
-		Health: health, OnReady: store.ready,
+		SubnetFile: o.subnetFile, StateFile: state, FormerStateFile: former,
+		Health: health, OnReady: store.ready, OnStatus: new(systemd).report,
 	}
-	// Who wants no rules needs no packet filter; who does is told by readiness.
+	// Without a packet filter the node runs on. If it wants rules, it is not ready.
 	if filter, err := firewall.New(ctx); err != nil {
 		klog.Warningf("going on without a packet filter: %v", err)
 	} else {
@@ -102,14 +102,7 @@ func (o *options) nodeOptions() node.Options {
 	}
 }
 
-// tellSystemd reports readiness, if systemd wants to know.
-func tellSystemd() {
-	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
-		klog.Warningf("sd_notify: %v", err)
-	}
-}
-
-// closing logs what went wrong at an end that nobody waits for.
+// closing logs the error of a Close at the end of the run.
 func closing(what string, err error) {
 	if err != nil {
 		klog.Warningf("close %s: %v", what, err)

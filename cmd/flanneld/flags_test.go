@@ -57,7 +57,7 @@ func TestDefaults(t *testing.T) {
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d", "cni-conf": "/etc/kube-flannel/cni-conf.json",
 		"subnet-lease-ttl": "24h0m0s",
 		"on-lease-lost":    "reacquire",
-		"state-file":       "<subnet-file>.state",
+		"state-file":       "/var/lib/flannel<subnet-file>.state",
 	}
 	got := map[string]string{}
 	_, fs, err := parse()
@@ -179,20 +179,21 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-func TestStatePath(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                                 "/run/flannel/subnet.env.state",
-		"--subnet-file=/run/f/b.env":       "/run/f/b.env.state",
-		"--state-file=/var/lib/flannel/s":  "/var/lib/flannel/s",
-		"--state-file=":                    "",
-		"--subnet-file=/x/y --state-file=": "",
+// The state outlives a reboot, which empties /run, and each daemon of a host has its own.
+func TestStatePaths(t *testing.T) {
+	for args, want := range map[string][2]string{
+		"":                                 {"/var/lib/flannel/run/flannel/subnet.env.state", "/run/flannel/subnet.env.state"},
+		"--subnet-file=/run/f/b.env":       {"/var/lib/flannel/run/f/b.env.state", "/run/f/b.env.state"},
+		"--state-file=/var/lib/flannel/s":  {"/var/lib/flannel/s", ""},
+		"--state-file=":                    {"", ""},
+		"--subnet-file=/x/y --state-file=": {"", ""},
 	} {
 		o, _, err := parse(strings.Fields(args)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := o.statePath(); got != want {
-			t.Errorf("%s: state file %q, want %q", args, got, want)
+		if path, former := o.statePaths(); path != want[0] || former != want[1] {
+			t.Errorf("%s: state files %q and %q, want %q", args, path, former, want)
 		}
 	}
 }

@@ -112,7 +112,8 @@ func TestSignalWhileWaiting(t *testing.T) {
 			"for the config": {"--embed-etcd=" + t.TempDir(), "the datastore holds no network config", "the datastore holds no network config"},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, sig), func(t *testing.T) {
-				args := []string{c.etcd, "--subnet-file=" + t.TempDir() + "/subnet.env"}
+				dir := t.TempDir()
+				args := []string{c.etcd, "--subnet-file=" + dir + "/subnet.env", "--state-file=" + dir + "/state"}
 				if c.once != "" {
 					args = append(args, "--etcd-endpoints=http://127.0.0.1:0")
 				}
@@ -179,27 +180,19 @@ func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string
 		t.Fatal(err)
 	}
 	args = append([]string{"--embed-etcd=" + dir + "/etcd", "--net-config-path=" + conf,
-		"--subnet-file=" + dir + "/run/subnet.env", "--iface=127.0.0.1",
+		"--subnet-file=" + dir + "/run/subnet.env", "--state-file=" + dir + "/state", "--iface=127.0.0.1",
 		"--iptables-forward-rules=false"}, args...)
 	return launch(t, env, args...), dir
 }
 
 // From nothing to a subnet, as systemd and CNI plugins see it.
 func TestLifeOfOneHost(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "notify")
-	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer notify.Close()
-	if err := notify.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	p, dir := oneHost(t, []string{"NOTIFY_SOCKET=" + socket}, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
+	systemd := newNotified(t)
+	p, dir := oneHost(t, systemd.env(), fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
 	p.await("/readyz", "flanneld is ready")
-	buf := make([]byte, 100)
-	if n, err := notify.Read(buf); string(buf[:n]) != "READY=1" || err != nil {
-		t.Errorf("systemd was told %q (%v)", buf[:n], err)
+	before := systemd.await("READY=1\n")
+	if len(before) == 0 || !strings.HasPrefix(before[0], "STATUS=not ready: the datastore has not answered yet") {
+		t.Errorf("before READY=1 systemd was told %q", before)
 	}
 	text, err := os.ReadFile(dir + "/run/subnet.env")
 	if err != nil || !strings.HasPrefix(string(text), "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.") ||
@@ -215,12 +208,29 @@ func TestLifeOfOneHost(t *testing.T) {
 	if _, err := os.Stat(dir + "/run/subnet.env"); err != nil {
 		t.Errorf("the subnet file must stay: %v", err)
 	}
-	if err := notify.SetReadDeadline(time.Now()); err != nil {
+	for _, message := range systemd.rest() {
+		if strings.Contains(message, "READY=") {
+			t.Errorf("systemd was told again: %q", message)
+		}
+	}
+}
+
+// A start without the datastore is a start: systemd would kill a unit that never
+// notifies. The status tells what is missing.
+func TestStaleStartNotifies(t *testing.T) {
+	p, dir := oneHost(t, nil, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
+	p.await("/readyz", "flanneld is ready")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := notify.Read(buf); err == nil {
-		t.Errorf("systemd was told more: %q", buf[:n])
+	if status, out := p.ended(); status != 0 {
+		t.Fatalf("status %d\n%s", status, out)
 	}
+	systemd := newNotified(t)
+	launch(t, systemd.env(), "--etcd-endpoints=http://127.0.0.1:1", "--subnet-file="+dir+"/run/subnet.env",
+		"--state-file="+dir+"/state", "--iface=127.0.0.1", "--iptables-forward-rules=false")
+	systemd.await("READY=1\nSTATUS=not ready, subnet 10.5.", "stale: working from saved leases")
+	systemd.await("STATUS=not ready, subnet 10.5.", "the datastore does not answer: ", "connection refused")
 }
 
 // awaitLease waits until the store holds one lease, for patience at most.

@@ -15,7 +15,8 @@ const (
 	defaultEndpoints   = "http://127.0.0.1:4001,http://127.0.0.1:2379"
 	defaultEmbedDir    = "/var/lib/flannel/etcd"
 	embeddedEndpoint   = "http://127.0.0.1:2379"
-	besideSubnetFile   = "<subnet-file>.state"
+	stateDir           = "/var/lib/flannel" // unlike /run, it outlives a reboot
+	defaultStateFile   = stateDir + "<subnet-file>.state"
 	onLossReacquire    = "reacquire"
 	onLossExit         = "exit"
 	minRenewMargin     = 1    // minutes
@@ -94,7 +95,8 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 	fs.StringVar(&o.publicIP, "public-ip", "", "IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
 	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")
 	fs.StringVar(&o.subnetFile, "subnet-file", defaultSubnetFile, "`file` that announces the subnet to CNI plugins and Docker")
-	fs.StringVar(&o.stateFile, "state-file", besideSubnetFile, "`file` that keeps the last good state, for a restart while etcd is away; empty: none")
+	fs.StringVar(&o.stateFile, "state-file", defaultStateFile,
+		"`file` that keeps the last good state, for a start while the datastore is away; empty: none")
 	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60, "`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
 	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL, "`time` after which the lease ends unless renewed, 5s or more")
 	o.onLeaseLost = choice{value: onLossReacquire, among: []string{onLossReacquire, onLossExit}}

@@ -11,7 +11,7 @@ import (
 // datastore is the lease store that the flags choose.
 type datastore struct {
 	lease.Store
-	ready func() // to be told when the node is ready for the first time
+	ready func() // called when the node is ready for the first time; may be nil
 	close func()
 }
 
@@ -23,7 +23,7 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		if err != nil {
 			return ctx, datastore{}, err
 		}
-		return ctx, datastore{store, func() { tellSystemd(); store.Available() }, store.Close}, nil
+		return ctx, datastore{store, store.Available, store.Close}, nil
 	}
 	endpoints, end := strings.Split(o.etcdEndpoints, ","), func() {}
 	if o.embedEtcd.dir != "" {
@@ -37,5 +37,5 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		end()
 		return ctx, datastore{}, err
 	}
-	return ctx, datastore{store, tellSystemd, func() { store.Close(); end() }}, nil
+	return ctx, datastore{store, nil, func() { store.Close(); end() }}, nil
 }

@@ -22,10 +22,14 @@ type Options struct {
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
+	// FormerStateFile is read instead if there is no StateFile yet: a release
+	// before kept it there.
+	FormerStateFile string
 
-	Health  *Health          // answers from what Run reports; nil: nobody asks
-	OnReady func()           // called once, when the node is ready for the first time; may be nil
-	Log     func(node.Event) // nil: klog
+	Health   *Health           // answers from what Run reports; nil: no health listener
+	OnReady  func()            // called once, when the node is ready for the first time; may be nil
+	OnStatus func(node.Status) // called each turn of the loop, which waits for it; may be nil
+	Log      func(node.Event)  // nil: klog
 }
 
 // machine is what the loop needs of a node.
@@ -50,7 +54,7 @@ func Run(ctx context.Context, opts Options) node.Exit {
 		opts.Health = &Health{}
 	}
 	opts.Node.Previous = readPrevious(opts.SubnetFile, opts.Log)
-	opts.Node.Saved = readSaved(opts.StateFile, opts.Log)
+	opts.Node.Saved = readSaved([]string{opts.StateFile, opts.FormerStateFile}, opts.Log)
 	return run(ctx, opts, node.New(opts.Node))
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/subnetfile"
 )
 
-// Everybody may read the subnet; the state file is for the daemon alone.
+// The subnet file is for every program on the host, the state file for the daemon alone.
 const (
 	subnetFileMode = 0o644
 	stateFileMode  = 0o600
@@ -26,16 +26,22 @@ func readPrevious(path string, log func(node.Event)) lease.Key {
 	return subnetfile.Previous(readFormer("subnet file", path, log))
 }
 
-// readSaved reads what a former run knew of the store.
-func readSaved(path string, log func(node.Event)) []byte {
-	if path == "" {
-		return nil
+// readSaved reads what a former run knew of the store, from the first of the
+// paths at which there is a file.
+func readSaved(paths []string, log func(node.Event)) []byte {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if data := readFormer("state file", path, log); data != nil {
+			return data
+		}
 	}
-	return readFormer("state file", path, log)
+	return nil
 }
 
-// readFormer reads a file of a former run. What cannot be read is as good as
-// absent: it would only have spared the node some work.
+// readFormer reads a file of a former run. A file that cannot be read counts as
+// absent, with a warning: it would only have spared the node some work.
 func readFormer(what, path string, log func(node.Event)) []byte {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -62,7 +62,7 @@ func TestStateFileIsOptional(t *testing.T) {
 	if wrote := a.write([]node.Write{{File: node.StateFile, Data: []byte("x")}}); wrote.Errs[0] != nil {
 		t.Error(wrote.Errs[0])
 	}
-	if got := readSaved("", nil); got != nil {
+	if got := readSaved([]string{"", ""}, nil); got != nil {
 		t.Errorf("read %q from nowhere", got)
 	}
 }
@@ -91,5 +91,23 @@ func TestFormerFiles(t *testing.T) {
 				t.Errorf("%d events, want %d", events, c.events)
 			}
 		})
+	}
+}
+
+// A state file of a release before is read while there is none at the new place.
+func TestFormerStateFile(t *testing.T) {
+	dir := t.TempDir()
+	paths := []string{filepath.Join(dir, "var"), filepath.Join(dir, "run")}
+	log := func(e node.Event) { t.Errorf("%s: %s", e.Kind, e.Text) }
+	if got := readSaved(paths, log); got != nil {
+		t.Errorf("without a file: %q", got)
+	}
+	for _, path := range []string{paths[1], paths[0]} {
+		if err := os.WriteFile(path, []byte(path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := readSaved(paths, log); string(got) != path {
+			t.Errorf("got %q, want that of %s", got, path)
+		}
 	}
 }

@@ -143,10 +143,13 @@ func (a *agent) changed(now time.Time, in *node.Input) {
 	in.View = &view
 }
 
-// report publishes what the health endpoints tell, and calls OnReady.
+// report publishes the node's status: to the health endpoints, OnStatus and OnReady.
 func (a *agent) report(wake time.Time) {
 	status := a.node.Status()
 	a.opts.Health.waiting(wake, a.running(), status)
+	if a.opts.OnStatus != nil {
+		a.opts.OnStatus(status)
+	}
 	if status.Ready && !a.ready {
 		a.ready = true
 		if a.opts.OnReady != nil {

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// notified is systemd's end of the notify socket.
+type notified struct {
+	t      *testing.T
+	socket *net.UnixConn
+	path   string
+}
+
+func newNotified(t *testing.T) *notified {
+	t.Helper()
+	n := &notified{t: t, path: filepath.Join(t.TempDir(), "notify")}
+	var err error
+	n.socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: n.path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.socket.Close() })
+	return n
+}
+
+func (n *notified) env() []string { return []string{"NOTIFY_SOCKET=" + n.path} }
+
+// await reads until a message begins with start and holds all parts, and returns those before it.
+func (n *notified) await(start string, parts ...string) (before []string) {
+	n.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		message, err := n.read(deadline)
+		if err != nil {
+			n.t.Fatalf("no message %q %q: %v; systemd was told %q", start, parts, err, before)
+		}
+		found := strings.HasPrefix(message, start)
+		for _, part := range parts {
+			found = found && strings.Contains(message, part)
+		}
+		if found {
+			return before
+		}
+		before = append(before, message)
+	}
+}
+
+// rest returns the messages that have arrived and were not read.
+func (n *notified) rest() (messages []string) {
+	for {
+		message, err := n.read(time.Now())
+		if err != nil {
+			return messages
+		}
+		messages = append(messages, message)
+	}
+}
+
+func (n *notified) read(deadline time.Time) (string, error) {
+	if err := n.socket.SetReadDeadline(deadline); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 4096)
+	size, err := n.socket.Read(buf)
+	return string(buf[:size]), err
+}
