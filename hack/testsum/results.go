@@ -69,21 +69,29 @@ func expand(state string, test testjson.TestCase, pkg *testjson.Package) []resul
 	return append(specs, self)
 }
 
-// logLine is what t.Log and t.Skip put before their text.
+// logLine matches the place that t.Log and t.Skip put before their text.
 var logLine = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// skipReason is what the test said, in one line.
+// continued begins the further lines of a text that t.Log or t.Skip prints.
+const continued = "        "
+
+// skipReason returns the last text that the test logged, in one line: a test
+// ends with its t.Skip.
 func skipReason(output []string) string {
-	var said []string
+	reason := "no reason given"
+	logged := false
 	for _, line := range output {
-		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "=== ") && !strings.HasPrefix(text, "--- ") {
-			said = append(said, logLine.ReplaceAllString(text, ""))
+		place := logLine.FindString(line)
+		switch {
+		case place != "":
+			reason, logged = strings.TrimSpace(line[len(place):]), true
+		case logged && strings.HasPrefix(line, continued):
+			reason += " " + strings.TrimSpace(line)
+		default:
+			logged = false
 		}
 	}
-	if len(said) == 0 {
-		return "no reason given"
-	}
-	return strings.Join(said, " ")
+	return reason
 }
 
 // worlds are the places where a scenario runs.
