@@ -201,7 +201,7 @@ deps: ## install what the tests can use and this machine lacks (Debian; says so 
 bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/testsum
 
-# The folders with Go files of this repository.
+# The folders with Go files.
 GODIRS = $(wildcard bench cmd cni core docs drivers harness hack internal scenarios)
 
 ##@ Help

@@ -23,7 +23,8 @@ const (
 	kubePort    = 8080
 
 	// asServer makes the test binary an API server of kubeNodes nodes, which
-	// listens where the variable says. What is measured is the daemon alone.
+	// listens where the variable says, so that the benchmark's own process does
+	// not add to the daemon's figures.
 	asServer = "TEST_BINARY_IS_API_SERVER"
 )
 
@@ -33,7 +34,7 @@ func serveCluster(addr string) {
 	os.Exit(1)
 }
 
-// cluster is a lab of one node, whose object is one of an API server's.
+// cluster is a lab of one node and an API server that has its node object.
 type cluster struct {
 	lab    *harness.Lab
 	n      *harness.Node
@@ -68,7 +69,9 @@ func newCluster(b *testing.B) (context.Context, *cluster) {
 	c.client = &http.Client{Transport: &http.Transport{DialContext: lab.Store.Dial}}
 	lab.Options.DaemonArgs = []string{"--kube-subnet-mgr", "--kube-api-url=" + c.url, "--net-config-path=" + conf}
 	c.n.Env = []string{"NODE_NAME=" + kubetest.Realistic(0).Name}
-	stop, err := lab.Store.Background(&exec.Cmd{Path: "/proc/self/exe", Args: os.Args[:1], Env: append(os.Environ(), asServer+"="+addr), Stderr: os.Stderr})
+	server := &exec.Cmd{Path: "/proc/self/exe", Args: os.Args[:1], Stderr: os.Stderr}
+	server.Env = append(os.Environ(), asServer+"="+addr)
+	stop, err := lab.Store.Background(server)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func newCluster(b *testing.B) (context.Context, *cluster) {
 	return ctx, c
 }
 
-// ask lets the API server do something.
+// ask sends a request to the API server.
 func (c *cluster) ask(ctx context.Context, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {
@@ -97,7 +100,7 @@ func (c *cluster) do(ctx context.Context, b *testing.B, path string) {
 	}
 }
 
-// received is how many bytes came in by the node's uplink so far.
+// received returns how many bytes have arrived on the node's uplink.
 func (c *cluster) received(b *testing.B) int64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", c.n.PID()))
@@ -135,7 +138,10 @@ func BenchmarkKubernetesStart(b *testing.B) {
 // forget ends the daemon and removes all that it left on the host.
 func (c *cluster) forget(ctx context.Context, b *testing.B) {
 	b.Helper()
-	for _, err := range []error{c.n.Stop(ctx), c.n.DeleteLink(device), os.Remove(c.n.SubnetFile()), os.Remove(c.n.StateFile())} {
+	for _, err := range []error{
+		c.n.Stop(ctx), c.n.DeleteLink(device),
+		os.Remove(c.n.SubnetFile()), os.Remove(c.n.StateFile()),
+	} {
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -143,7 +149,7 @@ func (c *cluster) forget(ctx context.Context, b *testing.B) {
 }
 
 // BenchmarkKubernetesRoll lets all 5,000 nodes publish another MAC, one right
-// after the other, until the host holds what they say.
+// after the other, and waits until the host holds all of them.
 func BenchmarkKubernetesRoll(b *testing.B) {
 	ctx, c := newCluster(b)
 	start(ctx, b, c.n, kubeNodes-1)
@@ -161,7 +167,7 @@ func BenchmarkKubernetesRoll(b *testing.B) {
 	b.ReportMetric(megabytes(peakMemory(b, c.n.PID())), "peak-MB")
 }
 
-// macOf is the MAC that the host sends to for a subnet.
+// macOf returns the MAC to which the host sends packets for a subnet.
 func (c *cluster) macOf(ctx context.Context, b *testing.B, subnet string) string {
 	b.Helper()
 	state, err := c.n.State(ctx, extent)
@@ -177,17 +183,19 @@ func (c *cluster) macOf(ctx context.Context, b *testing.B, subnet string) string
 }
 
 // BenchmarkKubernetesHeartbeats has every node write its status every five
-// minutes of an hour. The daemon reads it all, and does nothing about it.
+// minutes of an hour. The daemon reads all of it and changes nothing.
 func BenchmarkKubernetesHeartbeats(b *testing.B) {
 	ctx, c := newCluster(b)
 	start(ctx, b, c.n, kubeNodes-1)
-	logged, used, before := len(c.n.Log()), cpuTime(b, c.n.PID()), c.received(b)
+	logged := len(c.n.Log())
+	used := cpuTime(b, c.n.PID())
+	before := c.received(b)
 	for b.Loop() {
 		for range 12 {
 			c.do(ctx, b, "/do/heartbeat")
 		}
 	}
-	c.do(ctx, b, "/do/last") // which is seen after all of them
+	c.do(ctx, b, "/do/last") // the daemon sees it after all of them
 	until(ctx, b, "the last node", func() bool { return c.macOf(ctx, b, kubetest.Last) != "" })
 	b.ReportMetric(milliseconds(cpuTime(b, c.n.PID())-used)/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(c.received(b)-before)/float64(b.N)/1e6, "rx-MB/op")

@@ -16,10 +16,10 @@ func TestMain(m *testing.M) {
 	harness.Main(compared{m})
 }
 
-// compared prints behind the benchmarks what to hold them against.
+// compared prints the figures to compare with after the benchmarks.
 type compared struct{ *testing.M }
 
-// Run implements what [harness.Main] wants.
+// Run implements the interface of [harness.Main].
 func (c compared) Run() int {
 	status := c.M.Run()
 	if flag.Lookup("test.bench").Value.String() != "" {
@@ -28,8 +28,8 @@ func (c compared) Run() int {
 	return status
 }
 
-// comparison are upstream's figures, measured on this kind of machine (2
-// cores) with v0.28.9 and the same records, and what this flannel aims at.
+// comparison lists upstream's figures, measured on this kind of machine (2
+// cores) with v0.28.9 and the same records, and our aims.
 const comparison = `
 For comparison (upstream: flannel v0.28.9 on the same kind of machine, 2 cores)
                                      upstream        aim

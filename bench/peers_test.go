@@ -18,14 +18,14 @@ import (
 const (
 	network = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
 	device  = "flannel.1"
-	limit   = 3 * time.Minute // for whatever a benchmark waits for
+	limit   = 3 * time.Minute // of each wait of a benchmark
 )
 
-// extent is where all of the overlay is on a host.
+// extent covers all of the overlay on a host.
 var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
-// peer is the record of a node that does not exist. Its public address is far
-// away, so that no packet of the lab is ever meant for it.
+// peer returns the record of a node that does not exist. Its public address is
+// outside of the lab, so no packet of the lab goes to it.
 func peer(i int) lease.Lease {
 	return lease.Lease{
 		Key: lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + i>>8), byte(i), 0}), 24)},
@@ -54,8 +54,8 @@ func preload(ctx context.Context, b *testing.B, store *harness.Store, peers int)
 	}
 }
 
-// newLab makes a lab that ends with the benchmark, whose store holds that many
-// peers, and a context for all that is done in it.
+// newLab makes a lab whose store holds that many peers, and a context for all
+// work in it. Both end with the benchmark.
 func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), limit)
@@ -88,7 +88,7 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 		if !n.Running() {
 			b.Fatalf("the daemon has ended (%v):\n%s", n.ExitStatus(), n.LogTail(20))
 		}
-		// The subnet file comes just before, and costs the daemon no answer.
+		// The daemon writes the subnet file just before; looking costs it nothing.
 		if _, err := os.Stat(n.SubnetFile()); err != nil {
 			return false
 		}
@@ -99,7 +99,8 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if r, h, f := len(state.Routes), len(state.Neighs), len(state.FDB); r < peers || h < peers || f < peers {
-		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers", r, h, f, peers)
+	if min(len(state.Routes), len(state.Neighs), len(state.FDB)) < peers {
+		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers",
+			len(state.Routes), len(state.Neighs), len(state.FDB), peers)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time, of user and kernel, that a process has used with
-// all its threads, also those that ended.
+// cpuTime returns the CPU time, user and kernel, that a process has used with
+// all its threads, including those that ended.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	const schedClock = 2 // CPUCLOCK_SCHED of the kernel's posix-timers.h
@@ -23,9 +23,9 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// peakMemory is the most memory a process ever had resident, in bytes, with
-// the pages of its program file. The process itself is what VmHWM counts;
-// rusage would begin with the memory of whoever started it.
+// peakMemory returns the most memory that a process ever had resident, in bytes,
+// with the pages of its program file. VmHWM counts the process alone; rusage
+// would begin with the memory of its parent.
 func peakMemory(b *testing.B, pid int) int64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -40,8 +40,8 @@ func peakMemory(b *testing.B, pid int) int64 {
 	return kilobytes << 10
 }
 
-// rest waits until a process has used CPU time beyond a mark and then stood
-// still, and returns what it has used by then.
+// rest waits until a process has used CPU time beyond a mark and then used no
+// more, and returns the CPU time used by then.
 func rest(ctx context.Context, b *testing.B, pid int, mark time.Duration) time.Duration {
 	b.Helper()
 	const (
@@ -53,7 +53,8 @@ func rest(ctx context.Context, b *testing.B, pid int, mark time.Duration) time.D
 	until(ctx, b, "the daemon to rest", func() bool {
 		now := cpuTime(b, pid)
 		if now-used > still || now-mark < pass {
-			used, since = now, time.Now()
+			used = now
+			since = time.Now()
 		}
 		return time.Since(since) >= quiet
 	})

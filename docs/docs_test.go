@@ -1,5 +1,5 @@
-// Package docs_test holds the documentation to its word: links lead somewhere,
-// the sections that code refers to exist, each dependency has its reason.
+// Package docs_test checks that the documentation is true: every link has its
+// target, the sections that code refers to exist, each dependency has a reason.
 package docs_test
 
 import (
@@ -48,7 +48,7 @@ var (
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// anchors are the fragments by which the headings of a page can be linked to.
+// anchors returns the fragments that link to the headings of a page.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
@@ -80,9 +80,11 @@ func TestLinks(t *testing.T) {
 }
 
 var (
-	contractRef = regexp.MustCompile(`\b[Ii]nterop (?:sections? )?((?:\d+(?:\.\d+)?|[EKPF]\d+)(?:(?:, | and |-)(?:\d+\.\d+|[EKPF]\d+))*)`)
-	refSplit    = regexp.MustCompile(`, | and |-`)
-	adrRef      = regexp.MustCompile(`(?:docs/adr|ADR) (\d{4})`)
+	contractRef = regexp.MustCompile(`\b[Ii]nterop (?:sections? )?` +
+		`((?:\d+(?:\.\d+)?|[EKPF]\d+)(?:(?:, | and |-)(?:\d+\.\d+|[EKPF]\d+))*)`)
+	contractItem = regexp.MustCompile(`(?m)^(?:#+ (\d+(?:\.\d+)?)\b|\| ([EKPF]\d+) )`)
+	refSplit     = regexp.MustCompile(`, | and |-`)
+	adrRef       = regexp.MustCompile(`(?:docs/adr|ADR) (\d{4})`)
 )
 
 func TestReferences(t *testing.T) {
@@ -91,7 +93,7 @@ func TestReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^(?:#+ (\d+(?:\.\d+)?)\b|\| ([EKPF]\d+) )`).FindAllStringSubmatch(string(contract), -1) {
+	for _, m := range contractItem.FindAllStringSubmatch(string(contract), -1) {
 		known[m[1]+m[2]] = true
 	}
 	records, err := filepath.Glob("adr/????-*.md")
@@ -134,7 +136,7 @@ func TestRecordsAreListed(t *testing.T) {
 	}
 }
 
-// eventKind is how the node and the agent name what they log.
+// eventKind matches the kind of a log line, where node and agent name it.
 var eventKind = regexp.MustCompile(`(?:\b(?:event|once)\((?:Info|Warning|Error), |Kind: )"([a-z-]+)"`)
 
 func TestLogKindsAreExplained(t *testing.T) {
@@ -144,7 +146,8 @@ func TestLogKindsAreExplained(t *testing.T) {
 	}
 	said := map[string]bool{}
 	for path, text := range sources(t, ".go") {
-		if strings.HasSuffix(path, "_test.go") || !strings.HasPrefix(path, "../core/node/") && !strings.HasPrefix(path, "../core/agent/") {
+		logs := strings.HasPrefix(path, "../core/node/") || strings.HasPrefix(path, "../core/agent/")
+		if !logs || strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		for _, m := range eventKind.FindAllStringSubmatch(text, -1) {
@@ -161,7 +164,7 @@ func TestLogKindsAreExplained(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(table, -1) {
 		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(row[1], -1) {
 			if !said[m[1]] {
-				t.Errorf("operations.md explains %s, which nobody logs", m[1])
+				t.Errorf("operations.md explains %s, which neither node nor agent logs", m[1])
 			}
 		}
 	}

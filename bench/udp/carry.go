@@ -56,7 +56,7 @@ func carry(args []string) error {
 	return err
 }
 
-// create makes what the backend would want.
+// create makes the objects that the backend would want.
 func create(ctx context.Context, d *linux.Driver, way string, i int) error {
 	var ops []dataplane.Op
 	for _, o := range wanted(way, i) {
@@ -72,15 +72,17 @@ func create(ctx context.Context, d *linux.Driver, way string, i int) error {
 
 func wanted(way string, i int) []dataplane.Object {
 	own, other := subnet(i), subnet(1-i)
+	mtu := underlayMTU - overheads[way]
 	toPeer := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: other}, Protocol: dataplane.Protocol}
 	switch way {
 	case "raw":
 		toPeer.Link, toPeer.Via = "eth0", underlay(1-i)
 		return []dataplane.Object{toPeer}
 	case "vxlan":
-		toPeer.Link, toPeer.Via, toPeer.OnLink = vxlanDevice, other.Addr(), true
+		toPeer.Link, toPeer.Via = vxlanDevice, other.Addr()
+		toPeer.OnLink = true
 		return []dataplane.Object{
-			dataplane.Link{Name: vxlanDevice, MTU: underlayMTU - overheads[way], MAC: mac(i), Up: true,
+			dataplane.Link{Name: vxlanDevice, MTU: mtu, MAC: mac(i), Up: true,
 				Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: underlay(i), Port: 8472}},
 			dataplane.Addr{Link: vxlanDevice, Prefix: netip.PrefixFrom(own.Addr(), 32)},
 			dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: vxlanDevice, MAC: mac(1 - i)}, Dst: underlay(1 - i)},
@@ -89,7 +91,6 @@ func wanted(way string, i int) []dataplane.Object {
 		}
 	}
 	offload := map[string]dataplane.Offload{"plain": dataplane.OffloadOff, "gso": dataplane.OffloadGSO}[way]
-	mtu := underlayMTU - overheads[way]
 	toPeer.Link = tunDevice
 	return []dataplane.Object{
 		dataplane.Link{Name: tunDevice, MTU: mtu, Up: true, Params: dataplane.TUN{}},

@@ -3,9 +3,9 @@
 //
 // Each way has two nodes of its own, network namespaces with a wire between
 // them, and a pod behind a bridge on each. The ways take turns in short rounds,
-// so that whatever else the machine does slows all of them, and what is printed
-// are medians and their ratios to vxlan. Nothing is asserted. The load, and the
-// process that carries packets, share the machine's processors.
+// so that other work on the machine slows all of them alike. The command prints
+// medians and their ratios to vxlan, and asserts nothing. The load and the
+// process that carries packets share the machine's processors.
 //
 // It needs root. `make bench-udp` runs it; docs/udp.md keeps a table.
 package main

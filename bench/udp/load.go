@@ -17,19 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what a process started by this one is.
+// roles are the jobs of the processes that this command starts.
 var roles = map[string]func(args []string) error{"carry": carry, "serve": serve, "send": send}
 
 const port = 9000
 
-// count is what a server has received within the time that it was loaded.
+// count says how much a server received while the client sent.
 type count struct {
 	Bytes, Packets uint64
 	Time           time.Duration
 	Trips          []time.Duration // of the client
 }
 
-// serve receives what send sends, until its input ends, and says how much.
+// serve receives until its input ends, and prints how much.
 func serve(args []string) error {
 	at := net.JoinHostPort(args[1], strconv.Itoa(port))
 	var c counter
@@ -49,7 +49,7 @@ func serve(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(c.count())
 }
 
-// counter counts between the first and the last thing received.
+// counter counts between the first and the last packet.
 type counter struct {
 	bytes, packets, first, last atomic.Int64
 }
@@ -121,7 +121,7 @@ func (c *counter) serveUDP(at string, echo bool) (io.Closer, error) {
 	return conn, nil
 }
 
-// send loads a server for some time.
+// send sends to a server for some time.
 func send(args []string) error {
 	at := net.JoinHostPort(args[1], strconv.Itoa(port))
 	d, err := time.ParseDuration(args[2])
@@ -197,7 +197,8 @@ func sendSmall(at string, end time.Time) error {
 	}
 }
 
-// trips are round trips of one packet after the other, with a pause between.
+// trips measures round trips of one packet at a time, with a pause between them,
+// and returns their median and 99th percentile.
 func trips(at string, end time.Time, pause time.Duration) ([]time.Duration, error) {
 	conn, err := net.Dial("udp4", at)
 	if err != nil {

@@ -53,7 +53,8 @@ func parse() options {
 	list(&o.ways, "ways", "raw,vxlan,plain,gso", "ways to carry packets")
 	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
 	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
-	list(&o.loads, "loads", "tcp1,tcp8,small,rtt,ping", "what to carry: TCP in one stream and in eight, packets of 64 bytes, round trips one after the other and one a millisecond")
+	list(&o.loads, "loads", "tcp1,tcp8,small,rtt,ping", "what to carry: TCP in one stream and in eight, packets of 64 bytes, "+
+		"round trips one after the other and one a millisecond")
 	flag.StringVar(&o.tcp, "tcp", "cubic", "congestion control of the streams; host: the host's own default")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the processes that carry packets")
 	flag.BoolVar(&o.verbose, "v", false, "print each measurement")
@@ -62,7 +63,7 @@ func parse() options {
 }
 
 // run builds all ways, measures them in turns, and prints.
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options) error {
 	var worlds []*world
 	defer func() {
 		for _, w := range worlds {
@@ -79,24 +80,8 @@ func run(ctx context.Context, o options) (err error) {
 	results := table{}
 	for round := range o.rounds {
 		for _, wire := range o.wires {
-			for _, w := range worlds {
-				if err := w.setOffload(wire == "offload"); err != nil {
-					return err
-				}
-			}
-			for _, path := range o.paths {
-				for _, load := range o.loads {
-					for _, w := range worlds {
-						r, err := w.measure(ctx, path, load, o)
-						if err != nil {
-							return fmt.Errorf("round %d: %s over %s, %s, wire %s: %w", round, load, w.way, path, wire, err)
-						}
-						if o.verbose {
-							fmt.Println(wire, path, load, w.way, r)
-						}
-						results.add(key{wire, path, load, w.way}, r)
-					}
-				}
+			if err := results.measure(ctx, worlds, wire, o); err != nil {
+				return fmt.Errorf("round %d, wire %s: %w", round, wire, err)
 			}
 		}
 	}
@@ -104,5 +89,29 @@ func run(ctx context.Context, o options) (err error) {
 		fmt.Printf("%s: %s\n", w.way, w.said)
 	}
 	results.print(os.Stdout, o)
+	return nil
+}
+
+// measure adds one measurement of each path, load and way to the table.
+func (t table) measure(ctx context.Context, worlds []*world, wire string, o options) error {
+	for _, w := range worlds {
+		if err := w.setOffload(wire == "offload"); err != nil {
+			return err
+		}
+	}
+	for _, path := range o.paths {
+		for _, load := range o.loads {
+			for _, w := range worlds {
+				r, err := w.measure(ctx, path, load, o)
+				if err != nil {
+					return fmt.Errorf("%s over %s, %s: %w", load, w.way, path, err)
+				}
+				if o.verbose {
+					fmt.Println(wire, path, load, w.way, r)
+				}
+				t.add(key{wire, path, load, w.way}, r)
+			}
+		}
+	}
 	return nil
 }

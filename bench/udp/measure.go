@@ -18,17 +18,19 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// key is what was measured.
+// key names a measurement.
 type key struct{ wire, path, load, way string }
 
-// result is what one measurement gave, by unit.
+// result holds the values of one measurement, by unit.
 type result map[string]float64
 
 // measure loads the second node, or its pod, from the first.
 func (w *world) measure(ctx context.Context, path, load string, o options) (result, error) {
-	from, to, at := w.nodes[0].ns, w.nodes[1].ns, nodeAddr(w.way)
+	from, to := w.nodes[0].ns, w.nodes[1].ns
+	at := nodeAddr(w.way)
 	if path == "pod" {
-		from, to, at = w.nodes[0].pod, w.nodes[1].pod, pod(1)
+		from, to = w.nodes[0].pod, w.nodes[1].pod
+		at = pod(1)
 	}
 	before, err := w.cpu()
 	if err != nil {
@@ -72,7 +74,7 @@ func (w *world) measure(ctx context.Context, path, load string, o options) (resu
 	for _, c := range []*exec.Cmd{server, client} {
 		cpu += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
-	got.Time = max(got.Time, o.time) // what comes in one burst at the end took the whole time
+	got.Time = max(got.Time, o.time) // a single burst at the end took the whole time
 	return figures(load, got, sent.Trips, cpu), nil
 }
 
@@ -129,7 +131,8 @@ func (t table) median(k key, unit string) float64 {
 	return (all[len(all)/2] + all[(len(all)-1)/2]) / 2
 }
 
-// ratio is the median of the rounds' own ratios: what slowed a round slowed both.
+// ratio returns the median of the ratios within each round, because other work
+// on the machine slows both measurements of a round.
 func (t table) ratio(k, to key, unit string) float64 {
 	rs := table{}
 	for i, r := range t[k] {

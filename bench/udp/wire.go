@@ -5,12 +5,12 @@ import (
 	"os/exec"
 )
 
-// segmentation are the features by which a wire takes what is dozens of packets
-// as one. Without them the kernel cuts just before the wire, and joins behind it,
-// which a veth does only if told (gro).
+// segmentation lists the features with which a wire takes dozens of packets as
+// one. Without them the kernel cuts packets just before the wire, and joins them
+// behind it, which a veth does only with gro on.
 var segmentation = []string{"tso", "tx-udp-segmentation", "tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"}
 
-// setOffload says whether the wire between the nodes segments.
+// setOffload switches segmentation on the wire between the nodes.
 func (w *world) setOffload(on bool) error {
 	value := "off"
 	if on {

@@ -19,14 +19,14 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// underlayMTU is Ethernet's.
+// underlayMTU is the MTU of Ethernet.
 const underlayMTU = 1500
 
 // world is one way to carry packets: two nodes, and a pod on each.
 type world struct {
 	way   string
 	nodes [2]*node
-	said  string // by the first node, about how it carries
+	said  string // by the last node, about how it carries
 }
 
 // node is a namespace, with a process that carries packets, and one behind it.
@@ -48,11 +48,7 @@ func build(way, profile string) (*world, error) {
 	for i := range w.nodes {
 		n := &node{ns: netns.None(), pod: netns.None()}
 		w.nodes[i] = n
-		var err error
-		if n.ns, err = newNamespace(); err == nil {
-			n.pod, err = newNamespace()
-		}
-		if err != nil {
+		if err := n.addNamespaces(); err != nil {
 			return w, err
 		}
 	}
@@ -73,7 +69,18 @@ func build(way, profile string) (*world, error) {
 	return w, nil
 }
 
-// connect makes the wire and returns the MTU of what goes through the tunnel.
+// addNamespaces makes the namespaces of the node and of its pod.
+func (n *node) addNamespaces() error {
+	var err error
+	n.ns, err = newNamespace()
+	if err != nil {
+		return err
+	}
+	n.pod, err = newNamespace()
+	return err
+}
+
+// connect makes the wire and returns the MTU of packets in the tunnel.
 func (w *world) connect() (int, error) {
 	h, err := netlink.NewHandleAt(w.nodes[0].ns)
 	if err != nil {
@@ -82,7 +89,8 @@ func (w *world) connect() (int, error) {
 	defer h.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = "eth0", underlayMTU
-	if err := h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(w.nodes[1].ns)}); err != nil {
+	wire := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(w.nodes[1].ns)}
+	if err := h.LinkAdd(wire); err != nil {
 		return 0, fmt.Errorf("add wire: %w", err)
 	}
 	for i, n := range w.nodes {
@@ -93,7 +101,7 @@ func (w *world) connect() (int, error) {
 	return underlayMTU - overheads[w.way], nil
 }
 
-// overheads are what the ways take of the wire's MTU.
+// overheads are the bytes that each way takes from the wire's MTU.
 var overheads = map[string]int{"raw": 0, "vxlan": 50, "plain": 28, "gso": 28}
 
 // addPod makes a bridge and a pod behind it.
@@ -110,7 +118,8 @@ func (n *node) addPod(i, mtu int) error {
 	}
 	port := netlink.NewLinkAttrs()
 	port.Name, port.MTU = "pod", mtu
-	if err := h.LinkAdd(&netlink.Veth{LinkAttrs: port, PeerName: "eth0", PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(n.pod)}); err != nil {
+	veth := &netlink.Veth{LinkAttrs: port, PeerName: "eth0", PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(n.pod)}
+	if err := h.LinkAdd(veth); err != nil {
 		return err
 	}
 	master, err := h.LinkByName("cni0")
@@ -148,8 +157,8 @@ func configure(ns netns.NsHandle, link string, addr netip.Prefix, via netip.Addr
 	return h.RouteAdd(&netlink.Route{Gw: via.AsSlice()})
 }
 
-// carry starts the process that carries packets, and returns what it says once
-// it does.
+// carry starts the process that carries packets, and returns its first line,
+// which it prints when it is ready.
 func (n *node) carry(way string, i int, profile string) (string, error) {
 	cmd := exec.Command("/proc/self/exe", "carry", way, strconv.Itoa(i), profile)
 	cmd.Stderr = os.Stderr
@@ -189,7 +198,7 @@ func (w *world) close() {
 	}
 }
 
-// cpu is what the processes that carry packets have used.
+// cpu returns the CPU time of the processes that carry packets.
 func (w *world) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, n := range w.nodes {
@@ -216,7 +225,8 @@ func newNamespace() (netns.NsHandle, error) {
 	go func() { // the thread ends with the goroutine
 		runtime.LockOSThread()
 		var err error
-		if ns, err = netns.New(); err == nil {
+		ns, err = netns.New()
+		if err == nil {
 			err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 		}
 		made <- err
@@ -224,7 +234,7 @@ func newNamespace() (netns.NsHandle, error) {
 	return ns, <-made
 }
 
-// inside runs f on a thread of a namespace, which ends with it.
+// inside runs f in a namespace, on a thread that ends with f.
 func inside(ns netns.NsHandle, f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -238,7 +248,7 @@ func inside(ns netns.NsHandle, f func() error) error {
 	return <-done
 }
 
-// startIn starts a process in a namespace. It does not outlive this one: its
+// startIn starts a process in a namespace. It ends with this one, when its
 // standard input ends.
 func startIn(ns netns.NsHandle, cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

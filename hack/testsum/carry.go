@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// load reads what earlier runs left; without a file there were none.
+// load reads the results of earlier runs; without a file there were none.
 func load(path string) (*summary, error) {
 	text, err := os.ReadFile(path)
 	switch {

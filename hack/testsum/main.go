@@ -50,12 +50,12 @@ type notes []string
 func (n *notes) String() string     { return fmt.Sprint(*n) }
 func (n *notes) Set(s string) error { *n = append(*n, s); return nil }
 
-// run returns the exit status: that of go test, or 1 if it could not be run
-// or its output shows a failure that its status hides.
+// run returns the exit status of go test, or 1 if it could not be run or its
+// output shows a failure that its status hides.
 func run(ctx context.Context, out io.Writer, o options, args []string) (int, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir = o.dir
-	cmd.Env = append(os.Environ(), "GINKGO_NO_COLOR=TRUE") // colours would be kept in the recorded output
+	cmd.Env = append(os.Environ(), "GINKGO_NO_COLOR=TRUE") // the recorded output would keep colours
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -71,7 +71,7 @@ func run(ctx context.Context, out io.Writer, o options, args []string) (int, err
 	execution, err := testjson.ScanTestOutput(testjson.ScanConfig{
 		Stdout:                   stdout,
 		Stderr:                   stderr,
-		Handler:                  progress{out, testjson.NewEventFormatter(out, "pkgname", testjson.FormatOptions{HideEmptyPackages: true})},
+		Handler:                  newProgress(out),
 		IgnoreNonJSONOutputLines: true,
 		Stop:                     stop(cmd),
 	})
@@ -87,7 +87,7 @@ func run(ctx context.Context, out io.Writer, o options, args []string) (int, err
 	return status, sum.close(out, o)
 }
 
-// printFailures prints what failed tests said, without the library's own
+// printFailures prints the output of failed tests, without the library's own
 // closing line: it counts suites as one test.
 func printFailures(out io.Writer, execution *testjson.Execution) {
 	var text bytes.Buffer
@@ -117,7 +117,8 @@ func (s *summary) close(out io.Writer, o options) error {
 	return nil
 }
 
-// stop ends go test when its output can no longer be read, lest it block on a full pipe.
+// stop ends go test when its output can no longer be read: it would block on a
+// full pipe.
 func stop(cmd *exec.Cmd) func() {
 	return func() { _ = cmd.Process.Kill() }
 }
@@ -134,11 +135,16 @@ func exitStatus(err error) int {
 	}
 }
 
-// progress prints a line for each package as it ends, and whatever go test
-// says beside its events.
+// progress prints a line for each package as it ends, and everything that go
+// test prints besides its events.
 type progress struct {
 	out    io.Writer
 	format testjson.EventFormatter
+}
+
+func newProgress(out io.Writer) progress {
+	format := testjson.NewEventFormatter(out, "pkgname", testjson.FormatOptions{HideEmptyPackages: true})
+	return progress{out, format}
 }
 
 func (p progress) Event(event testjson.TestEvent, execution *testjson.Execution) error {

@@ -30,13 +30,13 @@ func (t tally) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", t.passed, t.failed, t.skipped)
 }
 
-// summary is what a whole run comes to.
+// summary holds the results of a whole run.
 type summary struct {
 	Notes    []string
 	Elapsed  time.Duration
 	Packages []string // with at least one test
 	Untested []string // without any
-	Broken   []string // failed beside their tests: not compiled, or died
+	Broken   []string // failed outside of their tests: not compiled, or died
 	Results  []result
 }
 
@@ -58,8 +58,8 @@ func summarise(execution *testjson.Execution, notes []string) *summary {
 	return s
 }
 
-// follow puts the results of an earlier run before these. A test that was
-// skipped there and has run here counts once.
+// follow puts the results of an earlier run before these. A test that the
+// earlier run skipped and this one ran counts once.
 func (s *summary) follow(earlier *summary) {
 	type test struct{ pkg, name string }
 	ran := map[test]bool{}
@@ -77,14 +77,14 @@ func (s *summary) follow(earlier *summary) {
 	s.Results = append(before, s.Results...)
 }
 
-// union returns what is in a or b, each once and sorted.
+// union returns the elements of a and b, each once and sorted.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// tally counts the results that match; a broken package is a failure besides.
+// tally counts the results that match.
 func (s *summary) tally(match func(result) bool) tally {
 	var t tally
 	for _, r := range s.Results {
@@ -101,7 +101,7 @@ func (s *summary) total() tally {
 	return t
 }
 
-// write says what ran and what did not.
+// write prints what ran and what did not.
 func (s *summary) write(out io.Writer) {
 	fmt.Fprintf(out, "\nWhat ran, in %s:\n", s.Elapsed.Round(time.Second))
 	for _, note := range s.Notes {

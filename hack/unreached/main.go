@@ -3,9 +3,9 @@
 //
 //	unreached DIR PACKAGE...
 //
-// DIR is what GOCOVERDIR was, and a package is named by its folder, such as
-// core/node. One line a block: where it is, and how it begins. A search that
-// passed says nothing of these.
+// DIR is the value of GOCOVERDIR, and a package is named by its folder, such as
+// core/node. Each block has a line with its place and its beginning. A search
+// that passed proves nothing about these blocks.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// read converts what the program left behind.
+// read converts the counters that the program left in dir.
 func read(dir string) ([]*cover.Profile, error) {
 	profile := filepath.Join(dir, "profile.txt")
 	out, err := exec.Command("go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile).CombinedOutput()
@@ -79,7 +79,7 @@ func tell(w io.Writer, profiles []*cover.Profile, folder string) error {
 		}
 	}
 	if all == 0 {
-		_, err := fmt.Fprintf(w, "          %s is no part of the program\n", folder)
+		_, err := fmt.Fprintf(w, "          %s is not part of the program\n", folder)
 		return err
 	}
 	_, err := fmt.Fprintf(w, "  %5.1f %% of %s\n%s", 100*float64(ran)/float64(all), folder, join(lines))
@@ -93,8 +93,8 @@ func join(lines []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// beginning is the line that leads into a block: the condition, or the
-// statement itself where the block begins without one.
+// beginning returns the line that leads into a block: its condition, or its
+// first statement.
 func beginning(source []string, b cover.ProfileBlock) string {
 	for n := b.StartLine; n <= min(b.EndLine, len(source)); n++ {
 		if line := strings.TrimSpace(source[n-1]); line != "" {

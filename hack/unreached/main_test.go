@@ -30,7 +30,7 @@ func TestTell(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = "   75.0 % of core/node\n    core/node/f.go:4: if odd {\n          core/gone is no part of the program\n"
+	const want = "   75.0 % of core/node\n    core/node/f.go:4: if odd {\n          core/gone is not part of the program\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}

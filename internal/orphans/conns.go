@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Conns are the open connections of one client. The zero value has none.
+// Conns holds the open connections of one client. The zero value has none.
 type Conns struct {
-	// Addrs lists the host's addresses; nil: net.InterfaceAddrs does.
+	// Addrs lists the host's addresses; if nil, net.InterfaceAddrs does.
 	Addrs func() ([]net.Addr, error)
 
 	mu   sync.Mutex
@@ -29,7 +29,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Keep takes a connection into the set, and returns it as it is to be used.
+// Keep adds a connection to the set, and returns the one to use in its place.
 func (s *Conns) Keep(raw net.Conn) net.Conn {
 	c := &conn{raw, s}
 	s.mu.Lock()
@@ -41,8 +41,8 @@ func (s *Conns) Keep(raw net.Conn) net.Conn {
 	return c
 }
 
-// Cut closes those connections whose own address the host has no more, and
-// returns how many. If the addresses cannot be read, none is.
+// Cut closes the connections whose local address the host no longer has, and
+// returns how many. If the addresses cannot be read, it closes none.
 func (s *Conns) Cut() int {
 	local := s.Addrs
 	if local == nil {
@@ -54,12 +54,12 @@ func (s *Conns) Cut() int {
 	}
 	cut := s.lost(addrs)
 	for _, c := range cut {
-		_ = c.Close() // whoever uses it learns of it
+		_ = c.Close() // its user gets an error
 	}
 	return len(cut)
 }
 
-// lost are the connections from an address that is none of these.
+// lost returns the connections from an address that is not in addrs.
 func (s *Conns) lost(addrs []net.Addr) (cs []*conn) {
 	here := map[netip.Addr]bool{}
 	loopback := false // of which every address is the host's

@@ -56,7 +56,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// What is closed by who uses it is forgotten.
+// A connection that its user closed leaves the set.
 func TestClosed(t *testing.T) {
 	s := &Conns{Addrs: func() ([]net.Addr, error) { return nil, nil }}
 	raw := &fakeConn{local: tcp("192.168.64.2")}
@@ -68,10 +68,10 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// The addresses of this very host are read if nobody says otherwise.
+// Without Addrs, Cut reads the addresses of this host.
 func TestHostAddresses(t *testing.T) {
 	s := &Conns{}
-	s.Keep(&fakeConn{local: tcp("203.0.113.77")}) // nobody's
+	s.Keep(&fakeConn{local: tcp("203.0.113.77")}) // on no host
 	s.Keep(&fakeConn{local: tcp("::1")})
 	if n := s.Cut(); n != 1 {
 		t.Errorf("%d cut, want 1", n)

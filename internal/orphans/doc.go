@@ -1,7 +1,7 @@
-// Package orphans finds out connections that can never be answered again,
-// because they come from an address that the host has lost. The kernel keeps
-// such a connection and goes on sending until a timeout of many seconds, and
-// whoever has news of the address's change to tell waits as long.
+// Package orphans closes connections that no peer can answer any more, because
+// they come from an address that the host has lost. The kernel keeps such a
+// connection and goes on sending until a timeout of many seconds. A daemon that
+// has to publish its new address would wait as long.
 //
-// It looks when it is asked to, and knows nothing of what the connections carry.
+// It looks only when it is called, and does not know what the connections carry.
 package orphans

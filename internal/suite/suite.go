@@ -1,7 +1,7 @@
-// Package suite runs ginkgo specs under go test such that the outcome of each
-// spec reaches the output of "go test -json", where hack/testsum counts it.
-// Without it a suite of fifty specs is one test there, and a skipped spec is
-// nothing but a letter.
+// Package suite runs ginkgo specs under go test and puts the outcome of each
+// spec into the output of "go test -json", where hack/testsum counts it. Without
+// it a suite of fifty specs counts as one test, and a skipped spec is a letter
+// in its output.
 package suite
 
 import (

@@ -30,7 +30,8 @@ func TestOutcome(t *testing.T) {
 		{spec(types.SpecStateTimedout, "late"), outcome.Outcome{State: outcome.Failed, Name: name}},
 		{spec(types.SpecStatePending, ""), outcome.Outcome{State: outcome.Skipped, Name: name, Reason: "pending"}},
 		{spec(types.SpecStateSkipped, "no kernel"), outcome.Outcome{State: outcome.Skipped, Name: name, Reason: "no kernel"}},
-		{spec(types.SpecStateSkipped, ""), outcome.Outcome{State: outcome.Skipped, Name: name, Reason: "filtered out, or an earlier spec of its container failed"}},
+		{spec(types.SpecStateSkipped, ""), outcome.Outcome{State: outcome.Skipped, Name: name,
+			Reason: "filtered out, or an earlier spec of its container failed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.spec.State.String(), func(t *testing.T) {

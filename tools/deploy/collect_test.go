@@ -12,13 +12,14 @@ import (
 
 const collect = "../../deploy/collect"
 
-// What the image gets of nft runs where there is nothing else.
+// The files of nft that the image gets are enough to run it.
 func TestCollectedProgramRunsAlone(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
 		t.Skip("no nft here: apt-get install nftables")
 	}
-	if nft, err = filepath.EvalSymlinks(nft); err != nil {
+	nft, err = filepath.EvalSymlinks(nft)
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

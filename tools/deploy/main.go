@@ -1,5 +1,5 @@
-// Command deploy renders the manifest that users apply from the Helm chart, so
-// that there is one source of both:
+// Command deploy renders the manifest that users apply from the Helm chart, which
+// is the one source of both:
 //
 //	deploy CHART > kube-flannel.yml
 package main
@@ -28,7 +28,7 @@ func main() {
 	fmt.Print(text)
 }
 
-// order is that in which the objects need each other.
+// order is the order in which the objects need each other.
 var order = []string{"namespace", "rbac", "configmap", "daemonset"}
 
 const heading = `# The pod network flannel: kubectl apply -f this file. It is made from the Helm
@@ -36,7 +36,7 @@ const heading = `# The pod network flannel: kubectl apply -f this file. It is ma
 # Network in the ConfigMap is the cluster CIDR of the controller manager.
 `
 
-// manifest renders the chart in the namespace kube-flannel, which it makes.
+// manifest renders the chart with its namespace, kube-flannel.
 func manifest(dir string) (string, error) {
 	files, err := render(dir, map[string]any{"namespace": map[string]any{"create": true}})
 	if err != nil {
@@ -82,8 +82,12 @@ func render(dir string, values map[string]any) (map[string]string, error) {
 			files[name] = text
 		}
 	}
-	if unknown := slices.DeleteFunc(slices.Clone(order), func(n string) bool { _, ok := files[n]; return ok }); len(unknown) > 0 {
-		return nil, fmt.Errorf("chart %s has no templates %v", dir, unknown)
+	missing := slices.DeleteFunc(slices.Clone(order), func(name string) bool {
+		_, ok := files[name]
+		return ok
+	})
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("chart %s has no templates %v", dir, missing)
 	}
 	return files, nil
 }

@@ -8,7 +8,7 @@ import (
 
 const chartDir = "../../deploy/chart"
 
-// What users apply is what the chart makes.
+// The manifest that users apply equals the rendered chart.
 func TestManifestIsTheChart(t *testing.T) {
 	want, err := manifest(chartDir)
 	if err != nil {
@@ -19,11 +19,11 @@ func TestManifestIsTheChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != want {
-		t.Error("deploy/kube-flannel.yml is not what deploy/chart makes: run make manifest")
+		t.Error("deploy/kube-flannel.yml differs from deploy/chart: run make manifest")
 	}
 }
 
-// flannel puts values where most of them are.
+// flannel puts values under the key that most of them have.
 func flannel(values map[string]any) map[string]any { return map[string]any{"flannel": values} }
 
 func TestValues(t *testing.T) {
@@ -35,19 +35,27 @@ func TestValues(t *testing.T) {
 	}{
 		{"dual stack", map[string]any{"podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv6": true`},
 		{"IPv6 alone", map[string]any{"podCidr": "", "podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv4": false`},
-		{"another backend", flannel(map[string]any{"backend": "host-gw", "vni": 7}), "configmap", "\"Backend\": {\n        \"Type\": \"host-gw\"\n      }"},
-		{"options of vxlan", flannel(map[string]any{"vni": 4096, "backendPort": 4789, "mtu": 1400, "directRouting": true, "GBP": true}), "configmap",
+		{"another backend", flannel(map[string]any{"backend": "host-gw", "vni": 7}), "configmap",
+			"\"Backend\": {\n        \"Type\": \"host-gw\"\n      }"},
+		{"options of vxlan", flannel(map[string]any{"vni": 4096, "backendPort": 4789, "mtu": 1400, "directRouting": true, "GBP": true}),
+			"configmap",
 			"\"DirectRouting\": true,\n        \"GBP\": true,\n        \"MTU\": 1400,\n        \"Port\": 4789,\n        \"Type\": \"vxlan\",\n        \"VNI\": 4096\n"},
 		{"iptables", flannel(map[string]any{"enableNFTables": false}), "configmap", `"EnableNFTables": false`},
 		{"a flag", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "--iface=eth1"}}), "daemonset",
 			"args:\n            - \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
-		{"an image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel", "tag": "v9"}}), "daemonset", "image: registry.local/flannel:v9"},
-		{"a pull secret", map[string]any{"global": map[string]any{"imagePullSecrets": []any{map[string]any{"name": "key"}}}}, "daemonset", "imagePullSecrets:\n        - name: key"},
+		{"an image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel", "tag": "v9"}}), "daemonset",
+			"image: registry.local/flannel:v9"},
+		{"a pull secret", map[string]any{"global": map[string]any{"imagePullSecrets": []any{map[string]any{"name": "key"}}}}, "daemonset",
+			"imagePullSecrets:\n        - name: key"},
 		{"directories", flannel(map[string]any{"cniBinDir": "/usr/libexec/cni"}), "daemonset", "path: /usr/libexec/cni"},
-		{"somebody else's CNI configuration", flannel(map[string]any{"skipCNIConfigInstallation": true}), "daemonset", "args: [--install-cni, --cni-conf=]"},
-		{"fewer tolerations", flannel(map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists"}}}), "daemonset", "tolerations:\n        - key: a\n          operator: Exists\n      sec"},
-		{"nothing global", map[string]any{"global": nil}, "daemonset", "priorityClassName: system-node-critical\n      nodeSelector:"},
-		{"a copy of the image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel/flannel"}}), "daemonset", "image: registry.local/flannel/flannel:v0.1.0"},
+		{"foreign CNI configuration", flannel(map[string]any{"skipCNIConfigInstallation": true}), "daemonset",
+			"args: [--install-cni, --cni-conf=]"},
+		{"fewer tolerations", flannel(map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists"}}}), "daemonset",
+			"tolerations:\n        - key: a\n          operator: Exists\n      sec"},
+		{"nothing global", map[string]any{"global": nil}, "daemonset",
+			"priorityClassName: system-node-critical\n      nodeSelector:"},
+		{"a copy of the image", flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel/flannel"}}), "daemonset",
+			"image: registry.local/flannel/flannel:v0.1.0"},
 		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
 	} {
 		files, err := render(chartDir, c.values)
@@ -73,14 +81,17 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"what needs a device", flannel(map[string]any{"backend": "udp"}), `flannel.backend is "udp"`},
 		{"an option of wireguard", flannel(map[string]any{"tunnelMode": "auto"}), "tunnelMode"},
 		{"a VNI of 25 bits", flannel(map[string]any{"vni": 1 << 24}), "vni"},
-		{"an MTU for nobody", flannel(map[string]any{"mtu": 68}), "mtu"},
+		{"an MTU that is too small", flannel(map[string]any{"mtu": 68}), "mtu"},
 		{"a flag without dash", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "iface=eth1"}}), "args"},
 		{"leases in etcd", flannel(map[string]any{"args": []any{"--ip-masq"}}), "no --kube-subnet-mgr"},
 		{"port 0", flannel(map[string]any{"healthzPort": 0}), "healthzPort"},
-		{"nobody at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
-		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel"}}), "upstream's image"},
-		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}), "upstream's image"},
-		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), "the CNI plugin is in flannel.image"},
+		{"no node at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
+		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel"}}),
+			"upstream's image"},
+		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}),
+			"upstream's image"},
+		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}),
+			"the CNI plugin is in flannel.image"},
 		{"network policies", map[string]any{"netpol": map[string]any{"enabled": true}}, "netpol.enabled"},
 	} {
 		if _, err := render(chartDir, c.values); err == nil || !strings.Contains(err.Error(), c.want) {

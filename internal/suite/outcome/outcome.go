@@ -1,6 +1,6 @@
-// Package outcome is what package suite writes into the output of "go test
-// -json" and hack/testsum reads there: how one spec ended, as an attribute of
-// the test that ran the suite. It runs nothing itself.
+// Package outcome defines how a spec's result travels through the output of "go
+// test -json": package suite writes it as an attribute of the test that ran the
+// suite, and hack/testsum reads it. The package runs nothing itself.
 package outcome
 
 import "strings"
@@ -15,7 +15,7 @@ const (
 	Skipped = "skipped"
 )
 
-// Outcome is how one spec ended.
+// Outcome says how one spec ended.
 type Outcome struct {
 	State  string // Passed, Failed or Skipped
 	Name   string
@@ -23,7 +23,7 @@ type Outcome struct {
 }
 
 // Encode returns one line, as an attribute must be. It has no blanks at its
-// end, where go test would remove them.
+// end, because go test would remove them.
 func (o Outcome) Encode() string {
 	return strings.TrimSpace(strings.Join([]string{o.State, words(o.Name), words(o.Reason)}, "\t"))
 }
