@@ -9,11 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/firewall"
-	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/reconcile"
 )
 
 // outsideName is the host that is on the first segment and knows nothing of
@@ -40,28 +36,6 @@ func (t *Topology) parseFirewall(a *args, conf *configText) error {
 // firewalled reports whether the daemons make rules.
 func (t Topology) Firewalled() bool {
 	return t.Firewall == string(dataplane.IPTables) || t.Firewall == string(dataplane.NFTables)
-}
-
-// rules are what daemons are told to make.
-func (t Topology) Rules() firewall.Options {
-	return firewall.Options{Masquerade: t.Firewalled(), Forward: t.Firewalled()}
-}
-
-// rulesShort is what would make a node's packet filter what its lease demands.
-func (s *Session) rulesShort(n Node, network config.Network, own lease.Key) ([]dataplane.Op, error) {
-	if !s.top.Firewalled() {
-		return nil, nil
-	}
-	filter, err := able[Firewall](s, n)
-	if err != nil {
-		return nil, err
-	}
-	facts, have, err := filter.Rules()
-	if err != nil {
-		return nil, err
-	}
-	want := firewall.Render(s.top.Rules(), network, own, facts)
-	return reconcile.Chains(want.Chains, have), errors.Join(want.Problems...)
 }
 
 // pingPlaces pings between pods, hosts and the host outside. Who is outside

@@ -2,7 +2,7 @@ package lang
 
 import (
 	"fmt"
-	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -10,63 +10,49 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/reconcile"
-	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
-// converged says what still parts a node's kernel from what the records in the
-// store demand. It asks neither the daemon nor its memory: a daemon that has
-// not noticed a fault yet believes that all is well.
+// converged returns an error while a node's kernel differs from what the
+// records in the store demand. It does not ask the daemon, which believes that
+// all is well until it has noticed a fault.
 func (s *Session) converged(name string, n Node, records []Record) error {
-	ops, err := s.shortage(name, n, records)
+	short, err := s.shortage(name, n, records)
 	if err != nil {
 		return err
 	}
-	if len(ops) > 0 {
-		return fmt.Errorf("%d changes short, first: %s", len(ops), ops[0])
+	if len(short) > 0 {
+		return fmt.Errorf("%d objects differ, first: %s", len(short), short[0])
 	}
 	return nil
 }
 
-// shortage is what would make a node's kernel what the records demand.
-func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.Op, error) {
-	b, network, err := s.backend()
+// shortage names the objects in which a node's kernel differs from what the
+// records demand.
+func (s *Session) shortage(name string, n Node, records []Record) ([]string, error) {
+	host, err := s.host(name, n)
 	if err != nil {
 		return nil, err
 	}
-	env := s.env(name, network)
-	var self backend.Self
-	var peers []*lease.Lease
-	for _, r := range records {
-		l, ok := r.lease()
-		switch {
-		case !ok:
-		case s.owner(l) == name:
-			// Of two, such as a reservation that it cannot use, the one it announces.
-			if !self.Key.IsValid() || s.announces(n, l.Key) {
-				self = backend.Self{Key: l.Key, Attrs: l.Attrs}
-			}
-		default:
-			peers = append(peers, &l)
+	own, others := s.split(name, n, records)
+	f := s.top.Families[0]
+	if own.Attrs.IP(f) != host.Uplink.Public[f] {
+		return nil, fmt.Errorf("publishes %s, has %s", s.owner(own), host.Uplink.Public[f])
+	}
+	chains := dataplane.NewState(0)
+	if s.top.Firewalled() {
+		filter, err := able[Firewall](s, n)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if self.Attrs.IP(s.top.Families[0]) != env.Uplink.Public(s.top.Families[0]) {
-		return nil, fmt.Errorf("publishes %s, has %s", s.owner(lease.Lease{Attrs: self.Attrs}), env.Uplink.IP)
-	}
-	want, _ := b.Render(env, self, peers)
-	if s.top.Blackhole {
-		for _, r := range firewall.Blackhole(self.Key) {
-			want.AddRoute(r)
+		facts, have, err := filter.Rules()
+		if err != nil {
+			return nil, err
 		}
+		chains, host.Tools = have, facts.Tools
 	}
-	rules, err := s.rulesShort(n, network, self.Key)
-	if err != nil {
-		return nil, err
-	}
-	extent, err := s.extent()
+	demand, err := oracle.Demanded(host, own, others)
 	if err != nil {
 		return nil, err
 	}
@@ -74,18 +60,28 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]dataplane.O
 	if err != nil {
 		return nil, err
 	}
-	have, err := k.State(extent)
+	have, err := k.State(demand.Extent())
 	if err != nil {
 		return nil, err
 	}
-	if _, shows := n.(ProcessState); !shows {
-		want.Proxies, want.Peers = nil, nil // a kernel shows nothing of what a process runs
+	return demand.Short(have, chains), nil
+}
+
+// split returns a node's own record and those of all others. If a node has two
+// records, such as a reservation that it cannot use, the announced one counts.
+func (s *Session) split(name string, n Node, records []Record) (own lease.Lease, others []lease.Lease) {
+	for _, r := range records {
+		l, ok := r.lease()
+		switch {
+		case !ok:
+			continue
+		case s.owner(l) != name:
+			others = append(others, l)
+		case !own.Key.IsValid() || s.announces(n, l.Key):
+			own = l
+		}
 	}
-	own := reconcile.Ownership{Links: map[string]bool{}, Networks: extent.Networks}
-	for _, l := range extent.Links {
-		own.Links[l] = true
-	}
-	return append(reconcile.Diff(want, have, reconcile.Options{Own: own, Prune: true}).Ops, rules...), nil
+	return own, others
 }
 
 // announces reports whether a node's subnet file holds a subnet.
@@ -97,6 +93,32 @@ func (s *Session) announces(n Node, key lease.Key) bool {
 		}
 	}
 	return true
+}
+
+// host is what the topology, and the faults so far, have made of a node's host.
+func (s *Session) host(name string, n Node) (oracle.Host, error) {
+	i := s.nodeIndex(name)
+	if i < 0 {
+		return oracle.Host{}, fmt.Errorf("no node %q", name)
+	}
+	h := oracle.Host{
+		Config: s.config, Blackhole: s.top.Blackhole, Masquerade: s.top.Firewalled(), Forward: s.top.Firewalled(),
+		Uplink: oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
+	}
+	if mtu, ok := s.mtus[name]; ok {
+		h.Uplink.MTU = mtu
+	}
+	_, shows := n.(ProcessState)
+	h.NoProcess = !shows
+	for _, f := range s.top.Families {
+		h.Uplink.Segment[f] = UnderlayAddr(f, s.top.Segment(i), 0).Masked()
+		h.Uplink.Addr[f] = s.address(i, f)
+		h.Uplink.Public[f] = h.Uplink.Addr[f]
+		if public, ok := s.published(name, f); ok {
+			h.Uplink.Public[f] = public
+		}
+	}
+	return h, nil
 }
 
 // backend is that of the config in force.
@@ -116,41 +138,10 @@ func (s *Session) extent() (dataplane.Extent, error) {
 		return dataplane.Extent{}, err
 	}
 	e := b.Extent()
-	for _, f := range s.top.Families {
-		e.Networks = append(e.Networks, network.Of(f).Network)
+	for _, f := range cidr.Families {
+		if p := network.Of(f).Network; p.IsValid() {
+			e.Networks = append(e.Networks, p)
+		}
 	}
 	return e, nil
-}
-
-// env is what the topology and the faults so far have made of a node's surroundings.
-func (s *Session) env(name string, network config.Network) backend.Env {
-	env := backend.Env{Config: network, Uplink: uplink.Uplink{Link: "eth0", MTU: s.top.MTU}}
-	if mtu, ok := s.mtus[name]; ok {
-		env.Uplink.MTU = mtu
-	}
-	for i, other := range s.top.NodeNames() {
-		if other != name {
-			continue
-		}
-		for _, f := range s.top.Families {
-			segment := UnderlayAddr(f, s.top.Segment(i), 0).Masked()
-			env.Facts.Routes = append(env.Facts.Routes,
-				driver.Route{Dst: segment, Hops: []driver.Hop{{Link: "eth0"}}},
-				driver.Route{
-					Dst:  netip.PrefixFrom([]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f], 0),
-					Hops: []driver.Hop{{Link: "eth0", Via: UnderlayAddr(f, s.top.Segment(i), RouterHost).Addr()}},
-				})
-			ip := s.address(i, f)
-			public, ok := s.published(name, f)
-			if !ok {
-				public = ip
-			}
-			if f == cidr.V4 {
-				env.Uplink.IP, env.Uplink.PublicIP = ip, public
-			} else {
-				env.Uplink.IPv6, env.Uplink.PublicIPv6 = ip, public
-			}
-		}
-	}
-	return env
 }

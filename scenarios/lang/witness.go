@@ -8,7 +8,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
@@ -223,19 +222,11 @@ func (r *Witness) TellShortage(at time.Duration, name string, records []Record) 
 	if err != nil {
 		return
 	}
-	ops, err := r.session.shortage(name, n, records)
+	short, err := r.session.shortage(name, n, records)
 	if err != nil {
 		return // without a lease nothing is wanted yet
 	}
-	r.Short(at, name, texts(ops))
-}
-
-func texts(ops []dataplane.Op) []string {
-	var lines []string
-	for _, op := range ops {
-		lines = append(lines, op.String())
-	}
-	return lines
+	r.Short(at, name, short)
 }
 
 // tellLogs tells what real daemons logged since the last time, as precisely in

@@ -125,7 +125,7 @@ func TestSummarySaysWhatWentWrong(t *testing.T) {
 		"Step 7 of 7, `ping n7.pod n13.pod`, went wrong",
 		"it should have answered `ok src=preserved`, but answered `lost`",
 		"A packet from the pod on n7 to the pod on n13 was lost at n7: the tunnel device knows no neighbour for the next hop (`neigh_missing",
-		"n7 was 19 changes short of what the leases demand, the first: `replace neigh ",
+		"n7 was 19 changes short of what the leases demand, the first: `missing neigh ",
 		"; it took itself for ready",
 		"The last thing done to the world before was `fault n7 flush neigh flannel.1`",
 	} {

@@ -77,7 +77,7 @@ func (s State) equal(o State) bool {
 		s.Synced == o.Synced && s.Subnet == o.Subnet && s.Peers == o.Peers && s.Revision == o.Revision && slices.Equal(s.Why, o.Why)
 }
 
-// Short tells which changes would make a node's host what the leases demand.
+// Short tells in which objects a node's host differs from what the leases demand.
 func (r *Recorder) Short(at time.Duration, node string, ops []string) {
 	n := r.nodes[node]
 	if n == nil {

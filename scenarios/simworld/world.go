@@ -12,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/sim"
@@ -298,7 +299,7 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	}
 	n.watched = w.invariants.AddNode(n.Host)
 	n.daemon = n.NewDaemon(w.storage, sim.DaemonOptions{
-		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss, Firewall: w.top.Rules(), Blackhole: w.top.Blackhole},
+		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss, Firewall: firewall.Options{Masquerade: w.top.Firewalled(), Forward: w.top.Firewalled()}, Blackhole: w.top.Blackhole},
 		Reachable: n.reachesStore,
 		OneByOne:  true,
 		Wrap:      n.watched.Wrap(n.plant),

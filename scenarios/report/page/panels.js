@@ -12,14 +12,14 @@ function drawInspector(t) {
   if (faults.length) rows.push(["fault", faults.map(b => b.What.split(" ").slice(1).join(" ")).join(", ")]);
   const diff = shortage.Total
     ? make("ul", { class: "diff" }, ...shortage.Ops.map(i => {
-      const [verb, ...rest] = rec.Texts[i].split(" ");
-      const sign = { add: "+", replace: "+", del: "−" }[verb];
-      return make("li", { class: verb }, sign ? `${sign} ${rest.join(" ")}` : rec.Texts[i]);
+      const [, how, object] = /^(missing|wrong|left over) (.*)$/.exec(rec.Texts[i]) || [];
+      const [sign, color] = { missing: ["+", "add"], wrong: ["≠", "replace"], "left over": ["−", "del"] }[how] || [];
+      return make("li", { class: color || "" }, sign ? `${sign} ${object}` : rec.Texts[i]);
     }), shortage.Total > shortage.Ops.length ? make("li", {}, `… and ${shortage.Total - shortage.Ops.length} more`) : null)
     : make("p", { class: "allgood" }, s.Subnet ? "✓ Nothing: the host has exactly what the leases demand." : "Nothing known yet: it has no lease.");
   $("inspector").replaceChildren(
     make("dl", {}, ...rows.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, v)])),
-    make("h3", {}, shortage.Total ? `Wanted and actual differ in ${shortage.Total} (+ is missing or wrong, − is too much)` : "Wanted and actual differ in"), diff);
+    make("h3", {}, shortage.Total ? `Wanted and actual differ in ${shortage.Total} (+ is missing, ≠ is wrong, − is left over)` : "Wanted and actual differ in"), diff);
   $("node").value = n.name;
 }
 

@@ -1,0 +1,115 @@
+package oracle
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// Extent is the part of the host that [Demand.Short] needs to see.
+func (d Demand) Extent() dataplane.Extent {
+	e := dataplane.Extent{Networks: d.networks}
+	for name := range d.devices {
+		e.Links = append(e.Links, name)
+	}
+	slices.Sort(e.Links)
+	for _, s := range d.want.Sysctls {
+		e.Sysctls = append(e.Sysctls, s)
+	}
+	return e
+}
+
+// Short names each object that the host lacks, that differs, or that is left
+// over, in the order of their text. Chains are the host's, read separately.
+func (d Demand) Short(have, chains *dataplane.State) []string {
+	var s []string
+	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
+	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
+	s = append(s, d.addrs(have)...)
+	s = append(s, compare(d.want.Neighs, have.Neighs, equal, func(n dataplane.Neigh) bool { return d.devices[n.Link] })...)
+	s = append(s, compare(d.want.FDB, have.FDB, equal, func(e dataplane.FDBEntry) bool { return d.devices[e.Link] })...)
+	s = append(s, compare(d.want.Routes, have.Routes, equal, d.ours)...)
+	if !d.host.NoProcess {
+		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
+		s = append(s, compare(d.want.Peers, have.Peers, equal, always)...)
+	}
+	if d.host.Masquerade || d.host.Forward {
+		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)
+	}
+	slices.Sort(s)
+	return s
+}
+
+// compare names the objects that are missing or wrong, and those left over that
+// are flannel's.
+func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, have V) bool, ours func(V) bool) []string {
+	var short []string
+	for k, w := range want {
+		h, ok := have[k]
+		switch {
+		case !ok:
+			short = append(short, "missing "+w.String())
+		case !same(w, h):
+			short = append(short, fmt.Sprintf("wrong %s, want %s", h, w))
+		}
+	}
+	for k, h := range have {
+		if _, wanted := want[k]; !wanted && ours(h) {
+			short = append(short, "left over "+h.String())
+		}
+	}
+	return short
+}
+
+func equal[V comparable](want, have V) bool { return want == have }
+func always[V any](V) bool                  { return true }
+func never[V any](V) bool                   { return false }
+
+// sameLink: a TUN device has no MAC address.
+func sameLink(want, have dataplane.Link) bool {
+	if want.MAC == (dataplane.MAC{}) {
+		have.MAC = want.MAC
+	}
+	return want == have
+}
+
+func sameSysctl(want, have dataplane.Sysctl) bool { return want.Value == have.Value }
+
+// addrs compares addresses. On flannel's devices all IPv4 addresses inside the
+// Network and all IPv6 addresses except link-local ones are flannel's (interop 6.0).
+func (d Demand) addrs(have *dataplane.State) []string {
+	var short []string
+	for a := range d.want.Addrs {
+		if _, ok := have.Addrs[a]; !ok {
+			short = append(short, "missing "+a.String())
+		}
+	}
+	for a := range have.Addrs {
+		ip := a.Prefix.Addr()
+		foreign := ip.Is4() && !d.inNetworks(a.Prefix) || ip.IsLinkLocalUnicast()
+		if _, wanted := d.want.Addrs[a]; !wanted && !foreign && d.devices[a.Link] {
+			short = append(short, "left over "+a.String())
+		}
+	}
+	return short
+}
+
+// ours reports whether a route is flannel's: by its protocol number, or as one
+// of upstream's, which have none (interop 6.0).
+func (d Demand) ours(r dataplane.Route) bool {
+	switch r.Protocol {
+	case dataplane.Protocol:
+		return d.devices[r.Link] || d.inNetworks(r.Dst)
+	case dataplane.ProtocolBoot:
+		return d.devices[r.Link] && d.inNetworks(r.Dst)
+	}
+	return false
+}
+
+func (d Demand) inNetworks(p netip.Prefix) bool {
+	return slices.ContainsFunc(d.networks, func(n netip.Prefix) bool {
+		return n.Bits() <= p.Bits() && n.Contains(p.Addr())
+	})
+}

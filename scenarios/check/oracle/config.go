@@ -1,0 +1,67 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// network is the part of a network config (interop 2) that decides what a host
+// must hold.
+type network struct {
+	of       [2]netip.Prefix // the Network of each family; zero: the family is off
+	nftables bool
+	backend  string
+	options  options
+}
+
+// options are the members of the Backend object (interop 6.1, 6.2, 6.3).
+type options struct {
+	Type          string
+	VNI           uint32
+	Port          uint16
+	MTU           int
+	GBP           bool
+	Learning      bool
+	DirectRouting bool
+	Offload       dataplane.Offload
+}
+
+func parse(text string) (network, error) {
+	var c struct {
+		Network, IPv6Network       string
+		EnableIPv4                 *bool
+		EnableIPv6, EnableNFTables bool
+		Backend                    options
+	}
+	c.Backend = options{Type: "udp", VNI: 1, Offload: dataplane.OffloadAuto}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return network{}, fmt.Errorf("network config: %w", err)
+	}
+	n := network{nftables: c.EnableNFTables, backend: strings.ToLower(c.Backend.Type), options: c.Backend}
+	for f, text := range [2]string{cidr.V4: c.Network, cidr.V6: c.IPv6Network} {
+		on := c.EnableIPv6
+		if cidr.Family(f) == cidr.V4 {
+			on = c.EnableIPv4 == nil || *c.EnableIPv4
+		}
+		if !on {
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return network{}, fmt.Errorf("network config: %w", err)
+		}
+		n.of[f] = p.Masked()
+	}
+	if n.options.Port == 0 {
+		n.options.Port = defaultPort[n.backend]
+	}
+	return n, nil
+}
+
+// defaultPort is each backend's UDP port; for vxlan that of the Linux kernel.
+var defaultPort = map[string]uint16{"udp": 8285, "vxlan": 8472}

@@ -1,0 +1,175 @@
+package oracle
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Demand is what a host must hold.
+type Demand struct {
+	want     *dataplane.State
+	host     Host
+	networks []netip.Prefix
+	devices  map[string]bool // all of flannel's that the host may have
+}
+
+// derivation is a Demand being derived.
+type derivation struct {
+	Demand
+	net network
+	own lease.Lease
+}
+
+// Demanded derives what a host must hold from its own record and all others.
+func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
+	n, err := parse(h.Config)
+	if err != nil {
+		return Demand{}, err
+	}
+	d := derivation{Demand: Demand{want: dataplane.NewState(len(others)), host: h}, net: n, own: own}
+	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true}
+	for _, f := range cidr.Families {
+		if d.net.of[f].IsValid() {
+			d.networks = append(d.networks, d.net.of[f])
+			d.family(f, others)
+			d.blackhole(f)
+			d.firewall(f)
+		}
+	}
+	return d.Demand, nil
+}
+
+// family derives what one family needs.
+func (d *derivation) family(f cidr.Family, others []lease.Lease) {
+	switch d.net.backend {
+	case "vxlan":
+		d.vxlan(f, d.peers(f, others))
+	case "host-gw":
+		d.hostGW(f, d.peers(f, others))
+	case "udp":
+		d.udp(d.peers(cidr.V4, others))
+	}
+}
+
+// device is the name of the VXLAN device (interop 6.0).
+func device(f cidr.Family, vni uint32) string {
+	if f == cidr.V6 {
+		return fmt.Sprintf("flannel-v6.%d", vni)
+	}
+	return fmt.Sprintf("flannel.%d", vni)
+}
+
+// tun is the name of the udp backend's device (interop 6.0).
+const tun = "flannel0"
+
+// base is the first address of a subnet, as a prefix of one address: the
+// address of flannel's device (interop 6.0).
+func base(subnet netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(subnet.Addr(), subnet.Addr().BitLen())
+}
+
+// vxlan derives what interop 6.2 demands.
+func (d *derivation) vxlan(f cidr.Family, peers []peer) {
+	o, up := d.net.options, d.host.Uplink
+	// Per packet: outer IP header, UDP 8, VXLAN 8, inner Ethernet 14.
+	header := [2]int{cidr.V4: 20 + 8 + 8 + 14, cidr.V6: 40 + 8 + 8 + 14}[f]
+	mtu := up.MTU
+	if o.MTU > 0 {
+		mtu = min(o.MTU, up.MTU) // what the uplink can carry
+	}
+	mtu -= header
+	dev := device(f, o.VNI)
+	mac, _ := vtepMAC(d.own, f)
+	d.want.AddLink(dataplane.Link{
+		Name: dev, MTU: mtu, MAC: mac, Up: true,
+		Params: dataplane.VXLAN{
+			VNI: o.VNI, Parent: up.Link, Local: up.Addr[f], Port: o.Port, Learning: o.Learning, GBP: o.GBP,
+		},
+	})
+	if own := d.own.Key.Of(f); own.IsValid() {
+		d.want.AddAddr(dataplane.Addr{Link: dev, Prefix: base(own)})
+	}
+	// A kernel makes no IPv6 settings for a device below IPv6's least MTU.
+	if !d.host.NoIPv6 && mtu >= 1280 {
+		d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev})
+	}
+	for _, p := range peers {
+		d.vxlanPeer(f, dev, mac, p)
+	}
+}
+
+// vxlanPeer derives neighbour, FDB entry and route of a peer, or the route
+// alone if DirectRouting applies.
+func (d *derivation) vxlanPeer(f cidr.Family, dev string, ownMAC dataplane.MAC, p peer) {
+	if d.net.options.DirectRouting && d.host.Uplink.direct(int(f), p.to) {
+		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: p.to, Link: d.host.Uplink.Link})
+		return
+	}
+	fdb := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: p.mac}, Dst: p.to}
+	if older, taken := d.want.FDB[fdb.FDBKey]; taken && older != fdb {
+		return // one MAC address leads to one host: that of the older record
+	}
+	if !p.hasMAC || p.mac == ownMAC {
+		return
+	}
+	gateway := p.subnet.Addr()
+	d.want.AddFDB(fdb)
+	d.want.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: dev, IP: gateway}, MAC: p.mac})
+	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: gateway, Link: dev, OnLink: true})
+}
+
+// hostGW derives what interop 6.3 demands: a route to each peer.
+func (d *derivation) hostGW(f cidr.Family, peers []peer) {
+	for _, p := range peers {
+		if d.host.Uplink.direct(int(f), p.to) {
+			d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: p.to, Link: d.host.Uplink.Link})
+		}
+	}
+}
+
+// udp derives what interop 6.1 demands: a device, a route for the whole
+// Network, and a process that knows the way to each peer.
+func (d *derivation) udp(peers []peer) {
+	own, up := d.own.Key.V4, d.host.Uplink
+	mtu := up.MTU - 20 - 8 // outer IPv4 header and UDP
+	d.want.AddLink(dataplane.Link{Name: tun, MTU: mtu, Up: true, Params: dataplane.TUN{}})
+	// The ICMP errors of the packet path carry the device's own address, and a
+	// kernel drops packets from itself unless told otherwise.
+	d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv4/conf/" + tun + "/accept_local", Value: "1", Link: tun})
+	if !own.IsValid() {
+		return
+	}
+	d.want.AddAddr(dataplane.Addr{Link: tun, Prefix: base(own)})
+	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[cidr.V4]}, Link: tun})
+	if d.host.NoProcess {
+		return
+	}
+	d.want.AddProxy(dataplane.Proxy{
+		Link: tun, Local: netip.AddrPortFrom(up.Addr[cidr.V4], d.net.options.Port),
+		Subnet: own, MTU: mtu, Offload: d.net.options.Offload,
+	})
+	for _, p := range peers {
+		// Datagrams to an address inside the Network would come back.
+		if !d.net.of[cidr.V4].Contains(p.to) || up.direct(int(cidr.V4), p.to) {
+			d.want.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tun, Subnet: p.subnet}, To: p.to})
+		}
+	}
+}
+
+// route demands a route that carries our protocol number.
+func (d *derivation) route(r dataplane.Route) {
+	r.Protocol = dataplane.Protocol
+	d.want.AddRoute(r)
+}
+
+// blackhole demands the route that drops packets to unused addresses (interop
+// 7.4). Its metric is the worst, so that the bridge's route goes first.
+func (d *derivation) blackhole(f cidr.Family) {
+	if own := d.own.Key.Of(f); d.host.Blackhole && own.IsValid() {
+		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: own, Metric: 1<<32 - 1}, Kind: dataplane.Blackhole})
+	}
+}

@@ -1,0 +1,41 @@
+package oracle
+
+import (
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// Host is what the topology, and the faults so far, have made of a host.
+type Host struct {
+	Config string // the network config in force, JSON
+	Uplink Uplink
+
+	// NoIPv6 says that the kernel has no IPv6, and so no setting of it.
+	NoIPv6 bool
+	// NoProcess says that the state to judge does not show what the daemon's
+	// process holds: proxies and their peers.
+	NoProcess bool
+
+	// The daemon's flags.
+	Blackhole  bool // --ip-blackhole-route
+	Masquerade bool // --ip-masq
+	Forward    bool // --iptables-forward-rules
+
+	// Tools are those of the host to make rules with, by family.
+	Tools [2]driver.Tools
+}
+
+// Uplink is a host's interface to the underlay.
+type Uplink struct {
+	Link    string
+	MTU     int             // bytes
+	Addr    [2]netip.Addr   // by family
+	Public  [2]netip.Addr   // the addresses to publish
+	Segment [2]netip.Prefix // the networks without a gateway between
+}
+
+// direct reports whether an address is reached without a gateway.
+func (u Uplink) direct(f int, a netip.Addr) bool {
+	return u.Segment[f].IsValid() && u.Segment[f].Contains(a)
+}

@@ -1,0 +1,83 @@
+package oracle
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// peer is one family of another node's record.
+type peer struct {
+	subnet  netip.Prefix
+	to      netip.Addr
+	created int64 // revision
+	mac     dataplane.MAC
+	hasMAC  bool // the record has a unicast MAC address
+}
+
+// peers returns the peers to serve in a family, oldest record first. Where two
+// records name overlapping subnets, the older one counts (interop E7).
+func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
+	var all []peer
+	for _, r := range records {
+		// udp publishes no type, and serves every record (interop 6.0).
+		if d.net.backend != "udp" && r.Attrs.BackendType != d.net.backend {
+			continue
+		}
+		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision}
+		p.mac, p.hasMAC = vtepMAC(r, f)
+		if d.serves(f, p) {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b peer) int {
+		return cmp.Or(cmp.Compare(a.created, b.created), a.subnet.Addr().Compare(b.subnet.Addr()))
+	})
+	var kept []peer
+	for _, p := range all {
+		if !slices.ContainsFunc(kept, func(k peer) bool { return k.subnet.Overlaps(p.subnet) }) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// serves reports whether a record may draw packets: its subnet lies in the
+// Network and not in ours, and its address is that of another host.
+func (d *derivation) serves(f cidr.Family, p peer) bool {
+	network, own := d.net.of[f], d.own.Key.Of(f)
+	if !network.IsValid() || !p.subnet.IsValid() || !p.to.IsValid() {
+		return false
+	}
+	if p.subnet.Bits() < network.Bits() || !network.Contains(p.subnet.Addr()) {
+		return false
+	}
+	if own.IsValid() && own.Overlaps(p.subnet) {
+		return false
+	}
+	if !p.to.IsGlobalUnicast() || cidr.FamilyOf(p.to) != f {
+		return false
+	}
+	return p.to != d.host.Uplink.Addr[f] && p.to != d.host.Uplink.Public[f]
+}
+
+// vtepMAC reads the MAC address of the VXLAN device in a record.
+func vtepMAC(r lease.Lease, f cidr.Family) (mac dataplane.MAC, ok bool) {
+	mac, err := dataplane.ParseMAC(VTEPMAC(r, f))
+	return mac, err == nil && mac != dataplane.MAC{} && mac[0]&1 == 0
+}
+
+// VTEPMAC returns the text of the MAC address of the VXLAN device in a record,
+// or "" if the record has none.
+func VTEPMAC(r lease.Lease, f cidr.Family) string {
+	var data struct{ VtepMAC string }
+	if err := json.Unmarshal(r.Attrs.Data(f), &data); err != nil {
+		return ""
+	}
+	return data.VtepMAC
+}
