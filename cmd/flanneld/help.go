@@ -46,6 +46,7 @@ func help(w io.Writer, program string, fs *flag.FlagSet) {
 			helpFlag(w, fs.Lookup(name))
 		}
 	}
+	helpBackends(w)
 }
 
 func helpFlag(w io.Writer, f *flag.Flag) {

@@ -3,8 +3,12 @@ package search
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/all"
 )
 
 // Options narrow what is drawn. Zero values leave it to chance.
@@ -82,7 +86,9 @@ func (d *drawing) topology(o Options) {
 		if s.nodes > 2 {
 			s.segments = 1 + d.rng.IntN(2)
 		}
-		input = pick(d.rng, "", "", "", `{"Type":"vxlan","MTU":1400}`, `{"Type":"vxlan","DirectRouting":true}`, `{"Type":"vxlan","DirectRouting":true}`)
+	}
+	if inputs := examples(s.backend); len(inputs) > 0 {
+		input = pick(d.rng, append(inputs, "", "", "")...)
 	}
 	s.mtu = 1500
 	s.direct = s.backend == "host-gw" || strings.Contains(input, "DirectRouting")
@@ -134,13 +140,34 @@ func (d *drawing) withoutIPv6(nodes int) string {
 	return " noipv6=" + strings.Join(without, ",")
 }
 
-// backends are those that carry a family, "" for any, as often as they are drawn.
+// familyWords are the registry's combinations of families, by the words of a scenario.
+var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}
+
+// backends returns the available backends that carry packets of a family, or of
+// any for "". A backend with several drawn options is there more often.
 func backends(family string) []string {
-	all := []string{"vxlan", "vxlan", "vxlan", "host-gw"}
-	if family == "" || family == "v4" {
-		all = append(all, "udp")
+	var names []string
+	for _, s := range all.Specs() {
+		if !s.Available() || s.IgnoresPeers || family != "" && !slices.Contains(s.Carries, familyWords[family]) {
+			continue
+		}
+		for range 1 + len(examples(s.Type)) {
+			names = append(names, s.Type)
+		}
 	}
-	return all
+	return names
+}
+
+// examples returns a Backend object for each option of a type that the search draws.
+func examples(backendType string) []string {
+	var inputs []string
+	spec, _ := all.Find(backendType)
+	for _, o := range spec.Options {
+		if o.Example != "" {
+			inputs = append(inputs, fmt.Sprintf(`{"Type":%q,%q:%s}`, spec.Type, o.Name, o.Example))
+		}
+	}
+	return inputs
 }
 
 // joins start the nodes: all at once, or one after the other.

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/all"
+)
+
+// helpBackends prints the backends and their options as the registry has them.
+func helpBackends(w io.Writer) {
+	fmt.Fprintf(w, "\nBackends, by the Type in the network config's Backend object (default %s)\n", all.Default)
+	var missing []string
+	for _, s := range all.Specs() {
+		if !s.Available() {
+			missing = append(missing, s.Type)
+			continue
+		}
+		fmt.Fprintf(w, "  %s\n%s\n", s.Type, fold(s.Summary, "        ", 88))
+		for _, o := range s.Options {
+			if !o.Ignored {
+				fmt.Fprintf(w, "    %s\n%s\n", o.Name, fold(describeOption(o), "        ", 88))
+			}
+		}
+	}
+	fmt.Fprintf(w, "  Not available in this build:\n%s\n", fold(strings.Join(missing, ", "), "        ", 88))
+}
+
+func describeOption(o backend.Option) string {
+	text := o.Help + ": " + o.Wants()
+	if o.Zero != "" {
+		text += "; 0 is " + o.Zero
+	}
+	return text + " (default " + o.Default + ")"
+}
