@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 )
 
-// Default is the type of a config that names none (interop 2.3).
+// Default is the type of a config that names none (interop 2).
 const Default = udp.Type
 
 // Specs returns every type of backend that a config may name. Those without a
