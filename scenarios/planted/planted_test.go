@@ -43,7 +43,7 @@ var defects = []defect{
 	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"}, often: moves},
 	{id: "P8", what: "direct routing is judged once", plant: acting(p8), opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
-	{id: "P15", what: "somebody else's routes are deleted", plant: acting(p15), often: strangers},
+	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: strangers},
 	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
 	{id: "F1", what: "nftables spare what others send to remote pods", plant: guarding(spelt(f1rule4)), opts: nftables},
 	{id: "F1", what: "rules are looked at once", plant: guarding(f1look), opts: iptables},
