@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // address is an address of a link as the kernel tells it.
@@ -24,12 +25,12 @@ func (a address) permanentGlobal() bool {
 }
 
 // dumpAddrs reads the addresses of one family, of all links.
-func (c *conn) dumpAddrs(f cidr.Family) ([]byte, error) {
-	c.begin(unix.RTM_GETADDR, unix.NLM_F_DUMP)
-	c.out.u8(afOf(f), 0, 0, 0)
-	c.out.u32(0)
-	c.out.end()
-	b, err := c.dump()
+func dumpAddrs(c *nl.Conn, f cidr.Family) ([]byte, error) {
+	c.Begin(unix.RTM_GETADDR, unix.NLM_F_DUMP)
+	c.Out.U8(nl.AF(f), 0, 0, 0)
+	c.Out.U32(0)
+	c.Out.End()
+	b, err := c.Dump()
 	if err != nil {
 		return nil, fmt.Errorf("dump %s addresses: %w", f, err)
 	}
@@ -41,16 +42,16 @@ func parseAddr(body []byte) (address, bool) {
 	if len(body) < unix.SizeofIfAddrmsg {
 		return address{}, false
 	}
-	a := address{flags: uint32(body[2]), scope: body[3], index: int(native.Uint32(body[4:]))}
+	a := address{flags: uint32(body[2]), scope: body[3], index: int(nl.Native.Uint32(body[4:]))}
 	var ip, local netip.Addr
-	for kind, value := range attrs(body[unix.SizeofIfAddrmsg:]) {
+	for kind, value := range nl.Attrs(body[unix.SizeofIfAddrmsg:]) {
 		switch kind {
 		case unix.IFA_ADDRESS:
-			ip = addr(value)
+			ip = nl.Addr(value)
 		case unix.IFA_LOCAL:
-			local = addr(value)
+			local = nl.Addr(value)
 		case unix.IFA_FLAGS:
-			a.flags = u32(value)
+			a.flags = nl.U32(value)
 		}
 	}
 	if local.IsValid() { // of a point-to-point pair, ours
@@ -68,17 +69,17 @@ func (ls *links) applyAddr(verb dataplane.Verb, want dataplane.Addr) error {
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWADDR)
 	c, ip := ls.c, want.Prefix.Addr()
-	c.begin(kind, flags)
-	c.out.u8(afOf(cidr.FamilyOf(ip)), byte(want.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE)
-	c.out.u32(uint32(l.index))
-	c.out.attrAddr(unix.IFA_LOCAL, ip)
-	c.out.attrAddr(unix.IFA_ADDRESS, ip)
+	c.Begin(kind, flags)
+	c.Out.U8(nl.AF(cidr.FamilyOf(ip)), byte(want.Prefix.Bits()), 0, unix.RT_SCOPE_UNIVERSE)
+	c.Out.U32(uint32(l.index))
+	c.Out.AttrAddr(unix.IFA_LOCAL, ip)
+	c.Out.AttrAddr(unix.IFA_ADDRESS, ip)
 	if ip.Is6() {
 		// The lease made it unique; looking for duplicates only delays its use.
-		c.out.attrU32(unix.IFA_FLAGS, unix.IFA_F_NODAD)
+		c.Out.AttrU32(unix.IFA_FLAGS, unix.IFA_F_NODAD)
 	}
-	c.out.end()
-	_, err = c.do()
+	c.Out.End()
+	_, err = c.Do()
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // applier performs the ops of one Apply. Runs of neighbours, FDB entries and
@@ -34,11 +35,11 @@ func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	a := &applier{d: d, links: newLinks(d.query), ops: ops, errs: make([]error, len(ops))}
 	for i, op := range ops {
 		if err := ctx.Err(); err != nil {
-			a.errs[i] = failed(op, err)
+			a.errs[i] = nl.Failed(op, err)
 			continue
 		}
 		if err := a.one(i, op); err != nil {
-			a.errs[i] = failed(op, err)
+			a.errs[i] = nl.Failed(op, err)
 		}
 	}
 	a.flush()
@@ -79,7 +80,7 @@ func (a *applier) neigh(i int, verb dataplane.Verb, n dataplane.Neigh) error {
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
 	a.add(i)
-	a.d.bulk.putNeigh(kind, flags, n, l.index)
+	putNeigh(a.d.bulk, kind, flags, n, l.index)
 	return nil
 }
 
@@ -90,7 +91,7 @@ func (a *applier) fdb(i int, verb dataplane.Verb, f dataplane.FDBEntry) error {
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
 	a.add(i)
-	a.d.bulk.putFDB(kind, flags, f, l.index)
+	putFDB(a.d.bulk, kind, flags, f, l.index)
 	return nil
 }
 
@@ -117,7 +118,7 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 		a.there[cidr.FamilyOf(r.Dst.Addr())] = nil
 	}
 	a.add(i)
-	a.d.bulk.putRoute(kind, flags, r, oif)
+	putRoute(a.d.bulk, kind, flags, r, oif)
 	return nil
 }
 
@@ -132,11 +133,11 @@ func (a *applier) outLink(r dataplane.Route) (int, error) {
 
 // add makes room for the message of an op, which the caller writes next.
 func (a *applier) add(i int) {
-	if len(a.batch) == a.d.bulk.batch {
+	if len(a.batch) == a.d.bulk.Batch() {
 		a.flush()
 	}
 	if len(a.batch) == 0 {
-		a.first = a.d.bulk.seq + 1
+		a.first = a.d.bulk.Seq() + 1
 	}
 	a.batch = append(a.batch, i)
 }
@@ -148,18 +149,18 @@ func (a *applier) flush() {
 	}
 	batch := a.batch
 	again := map[dataplane.RouteKey]bool{}
-	err := a.d.bulk.exchange(a.first, func(k int, err error) {
+	err := a.d.bulk.Exchange(a.first, func(k int, err error) {
 		i := batch[k]
 		if a.hiddenTwin(a.ops[i], err) {
 			again[a.ops[i].Object.(dataplane.Route).RouteKey] = true
 		}
-		a.errs[i] = failed(a.ops[i], err)
+		a.errs[i] = nl.Failed(a.ops[i], err)
 	})
 	if err != nil { // whatever was not refused may or may not have been done
 		err = fmt.Errorf("the kernel's answer was lost: %w", err)
 		for _, i := range batch {
 			if a.errs[i] == nil {
-				a.errs[i] = failed(a.ops[i], err)
+				a.errs[i] = nl.Failed(a.ops[i], err)
 			}
 		}
 	}
@@ -171,7 +172,7 @@ func (a *applier) flush() {
 	for _, i := range batch {
 		r, isRoute := a.ops[i].Object.(dataplane.Route)
 		if isRoute && again[r.RouteKey] && a.ops[i].Verb == dataplane.Replace {
-			a.errs[i] = failed(a.ops[i], a.replace(r))
+			a.errs[i] = nl.Failed(a.ops[i], a.replace(r))
 		}
 	}
 }
@@ -203,7 +204,7 @@ func (a *applier) single(verb dataplane.Verb, r dataplane.Route) error {
 		return err
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWROUTE)
-	a.d.query.putRoute(kind, flags, r, oif)
-	_, err = a.d.query.do()
+	putRoute(a.d.query, kind, flags, r, oif)
+	_, err = a.d.query.Do()
 	return err
 }

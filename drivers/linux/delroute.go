@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // routeList is what a table holds, in the kernel's order, in which the routes
@@ -90,13 +91,13 @@ func (a *applier) mustBeThere(r dataplane.Route) error {
 }
 
 func (a *applier) readRoutes(family cidr.Family) (*routeList, error) {
-	b, err := a.d.bulk.dumpRoutes(family)
+	b, err := dumpRoutes(a.d.bulk, family)
 	if err != nil {
 		return nil, err
 	}
 	there := newRouteList(a.d.peers)
 	var r route
-	for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+	for body := range nl.Answers(b, unix.RTM_NEWROUTE, nl.AF(family)) {
 		if !parseRoute(body, &r) {
 			continue
 		}

@@ -5,17 +5,19 @@ import (
 	"errors"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // Driver is one network namespace. Its sockets belong to that namespace, so
 // that it may be called from any thread; calls are made one at a time.
 type Driver struct {
 	ns      namespace.Namespace
-	bulk    *conn // dumps and batches
-	query   *conn // single requests, also while a dump or batch is in work
+	bulk    *nl.Conn // dumps and batches
+	query   *nl.Conn // single requests, also while a dump or batch is in work
 	hints   *hints
 	proxies *proxies
 	peers   int // how many routes were seen last, to size maps
@@ -48,14 +50,14 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 	}
 	d := &Driver{ns: ns}
 	err := ns.Do(func() (err error) {
-		if d.bulk, err = openConn(); err != nil {
+		if d.bulk, err = nl.Open(unix.NETLINK_ROUTE); err != nil {
 			return err
 		}
-		if d.query, err = openConn(); err != nil {
-			return errors.Join(err, d.bulk.close())
+		if d.query, err = nl.Open(unix.NETLINK_ROUTE); err != nil {
+			return errors.Join(err, d.bulk.Close())
 		}
-		if d.hints, err = startHints(d.bulk.port, d.query.port); err != nil {
-			return errors.Join(err, d.bulk.close(), d.query.close())
+		if d.hints, err = startHints(d.bulk.Port(), d.query.Port()); err != nil {
+			return errors.Join(err, d.bulk.Close(), d.query.Close())
 		}
 		return nil
 	})
@@ -68,7 +70,7 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 
 // Close ends the driver's goroutines and releases what it holds.
 func (d *Driver) Close() error {
-	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.close(), d.query.close(), d.ns.Close())
+	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.Close(), d.query.Close(), d.ns.Close())
 }
 
 // Hints implements [driver.Lane].

@@ -12,6 +12,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // do performs deeds given as text.
@@ -55,7 +56,7 @@ func TestHintFilter(t *testing.T) {
 	w.withOverlay(t)
 	var h *hints // hears what the driver's own listener hears, one message at a time
 	if err := w.d.ns.Do(func() (err error) {
-		h, err = newHints(w.d.bulk.port, w.d.query.port)
+		h, err = newHints(w.d.bulk.Port(), w.d.query.Port())
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -106,15 +107,15 @@ func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 	if err := w.host.LinkSetAlias(must(w.host.LinkByName("lo")), fence); err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, readSize)
+	buf := make([]byte, nl.ReadSize)
 	matters := false
 	for {
 		n, err := h.file.Read(buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for m := range messages(buf[:n]) {
-			if bytes.Contains(m.body, []byte(fence)) {
+		for m := range nl.Messages(buf[:n]) {
+			if bytes.Contains(m.Body, []byte(fence)) {
 				return matters
 			}
 			matters = matters || h.matters(m)
@@ -136,7 +137,7 @@ func TestHintAfterOverflow(t *testing.T) {
 	w := newWorld(t)
 	var h *hints
 	if err := w.d.ns.Do(func() (err error) {
-		h, err = newHints(w.d.bulk.port, w.d.query.port)
+		h, err = newHints(w.d.bulk.Port(), w.d.query.Port())
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/vishvananda/netlink/nl"
+	vnl "github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // vxlanLink implements [linkKind] for [dataplane.VXLAN].
@@ -16,23 +17,23 @@ type vxlanLink struct{}
 
 func (vxlanLink) parse(data []byte, into *link) {
 	var v dataplane.VXLAN
-	for kind, value := range attrs(data) {
+	for kind, value := range nl.Attrs(data) {
 		switch kind {
-		case nl.IFLA_VXLAN_ID:
-			v.VNI = u32(value)
-		case nl.IFLA_VXLAN_LINK:
-			into.parent = int(u32(value))
-		case nl.IFLA_VXLAN_LOCAL, nl.IFLA_VXLAN_LOCAL6:
-			if a := addr(value); a.IsValid() && !a.IsUnspecified() {
+		case vnl.IFLA_VXLAN_ID:
+			v.VNI = nl.U32(value)
+		case vnl.IFLA_VXLAN_LINK:
+			into.parent = int(nl.U32(value))
+		case vnl.IFLA_VXLAN_LOCAL, vnl.IFLA_VXLAN_LOCAL6:
+			if a := nl.Addr(value); a.IsValid() && !a.IsUnspecified() {
 				v.Local = a
 			}
-		case nl.IFLA_VXLAN_PORT:
+		case vnl.IFLA_VXLAN_PORT:
 			if len(value) >= 2 {
 				v.Port = uint16(value[0])<<8 | uint16(value[1])
 			}
-		case nl.IFLA_VXLAN_LEARNING:
+		case vnl.IFLA_VXLAN_LEARNING:
 			v.Learning = len(value) > 0 && value[0] != 0
-		case nl.IFLA_VXLAN_GBP:
+		case vnl.IFLA_VXLAN_GBP:
 			v.GBP = true
 		}
 	}
@@ -57,28 +58,28 @@ func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	if want.Up {
 		up = unix.IFF_UP
 	}
-	c.begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	c.putIfinfo(0, up, up)
-	c.out.attrString(unix.IFLA_IFNAME, want.Name)
-	c.putLinkAttrs(want, dataplane.Link{})
-	info, data := c.beginVXLAN()
-	c.out.attrU32(nl.IFLA_VXLAN_ID, v.VNI)
+	c.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	putIfinfo(c, 0, up, up)
+	c.Out.AttrString(unix.IFLA_IFNAME, want.Name)
+	putLinkAttrs(c, want, dataplane.Link{})
+	info, data := beginVXLAN(c)
+	c.Out.AttrU32(vnl.IFLA_VXLAN_ID, v.VNI)
 	if parent != 0 {
-		c.out.attrU32(nl.IFLA_VXLAN_LINK, uint32(parent))
+		c.Out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
 	}
 	if v.Local.IsValid() {
-		c.out.attrAddr(localAttr(v.Local), v.Local)
+		c.Out.AttrAddr(localAttr(v.Local), v.Local)
 	}
 	if v.Port != 0 {
-		c.out.attr(nl.IFLA_VXLAN_PORT, []byte{byte(v.Port >> 8), byte(v.Port)})
+		c.Out.Attr(vnl.IFLA_VXLAN_PORT, []byte{byte(v.Port >> 8), byte(v.Port)})
 	}
-	c.out.attrFlag(nl.IFLA_VXLAN_LEARNING, v.Learning) // the kernel's default is on
+	c.Out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, v.Learning) // the kernel's default is on
 	if v.GBP {
-		c.out.attr(nl.IFLA_VXLAN_GBP, nil)
+		c.Out.Attr(vnl.IFLA_VXLAN_GBP, nil)
 	}
-	c.endVXLAN(info, data)
-	c.out.end()
-	if _, err = c.do(); errors.Is(err, unix.EEXIST) {
+	endVXLAN(c, info, data)
+	c.Out.End()
+	if _, err = c.Do(); errors.Is(err, unix.EEXIST) {
 		return ls.explainExists(want, err, func(other link) error { return sameVXLAN(other, v) })
 	}
 	return err
@@ -104,25 +105,25 @@ func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bo
 		return false, nil
 	}
 	c := ls.c
-	c.begin(unix.RTM_NEWLINK, 0)
-	c.putIfinfo(have.index, 0, 0)
-	info, data := c.beginVXLAN()
+	c.Begin(unix.RTM_NEWLINK, 0)
+	putIfinfo(c, have.index, 0, 0)
+	info, data := beginVXLAN(c)
 	if parent != have.parent {
-		c.out.attrU32(nl.IFLA_VXLAN_LINK, uint32(parent))
+		c.Out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
 	}
 	if want.Local != now.Local {
 		local := want.Local
 		if !local.IsValid() {
 			local = unspecified(now.Local)
 		}
-		c.out.attrAddr(localAttr(local), local)
+		c.Out.AttrAddr(localAttr(local), local)
 	}
 	if want.Learning != now.Learning {
-		c.out.attrFlag(nl.IFLA_VXLAN_LEARNING, want.Learning)
+		c.Out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, want.Learning)
 	}
-	c.endVXLAN(info, data)
-	c.out.end()
-	_, err = c.do()
+	endVXLAN(c, info, data)
+	c.Out.End()
+	_, err = c.Do()
 	return err == nil, err
 }
 
@@ -136,23 +137,23 @@ func (ls *links) vxlanParent(v dataplane.VXLAN) (int, error) {
 }
 
 // beginVXLAN opens the nested attributes that hold a vxlan's parameters.
-func (c *conn) beginVXLAN() (info, data int) {
-	info = c.out.nest(unix.IFLA_LINKINFO)
-	c.out.attr(unix.IFLA_INFO_KIND, []byte(dataplane.LinkVXLAN))
-	return info, c.out.nest(unix.IFLA_INFO_DATA)
+func beginVXLAN(c *nl.Conn) (info, data int) {
+	info = c.Out.Nest(unix.IFLA_LINKINFO)
+	c.Out.Attr(unix.IFLA_INFO_KIND, []byte(dataplane.LinkVXLAN))
+	return info, c.Out.Nest(unix.IFLA_INFO_DATA)
 }
 
-func (c *conn) endVXLAN(info, data int) {
-	c.out.unnest(data)
-	c.out.unnest(info)
+func endVXLAN(c *nl.Conn, info, data int) {
+	c.Out.Unnest(data)
+	c.Out.Unnest(info)
 }
 
 // localAttr returns the attribute that holds a vxlan's local address.
 func localAttr(a netip.Addr) uint16 {
 	if a.Is4() {
-		return nl.IFLA_VXLAN_LOCAL
+		return vnl.IFLA_VXLAN_LOCAL
 	}
-	return nl.IFLA_VXLAN_LOCAL6
+	return vnl.IFLA_VXLAN_LOCAL6
 }
 
 // unspecified returns 0.0.0.0 or ::, by the family of a.

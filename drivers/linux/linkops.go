@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // link performs an op on a link.
@@ -74,11 +75,11 @@ func (ls *links) adjust(want dataplane.Link) error {
 		flags = change
 	}
 	c := ls.c
-	c.begin(unix.RTM_NEWLINK, 0)
-	c.putIfinfo(have.index, flags, change)
-	c.putLinkAttrs(want, have.Link)
-	c.out.end()
-	_, err = c.do()
+	c.Begin(unix.RTM_NEWLINK, 0)
+	putIfinfo(c, have.index, flags, change)
+	putLinkAttrs(c, want, have.Link)
+	c.Out.End()
+	_, err = c.Do()
 	return err
 }
 
@@ -97,19 +98,19 @@ func (ls *links) remove(name string) error {
 	if err != nil {
 		return err
 	}
-	ls.c.begin(unix.RTM_DELLINK, 0)
-	ls.c.putIfinfo(have.index, 0, 0)
-	ls.c.out.end()
-	_, err = ls.c.do()
+	ls.c.Begin(unix.RTM_DELLINK, 0)
+	putIfinfo(ls.c, have.index, 0, 0)
+	ls.c.Out.End()
+	_, err = ls.c.Do()
 	return err
 }
 
 // putLinkAttrs writes MTU and MAC where they are wanted and differ.
-func (c *conn) putLinkAttrs(want, have dataplane.Link) {
+func putLinkAttrs(c *nl.Conn, want, have dataplane.Link) {
 	if want.MTU != 0 && want.MTU != have.MTU {
-		c.out.attrU32(unix.IFLA_MTU, uint32(want.MTU))
+		c.Out.AttrU32(unix.IFLA_MTU, uint32(want.MTU))
 	}
 	if !want.MAC.IsZero() && want.MAC != have.MAC {
-		c.out.attr(unix.IFLA_ADDRESS, want.MAC[:])
+		c.Out.Attr(unix.IFLA_ADDRESS, want.MAC[:])
 	}
 }

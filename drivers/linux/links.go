@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // noKind is the kind of a link for which the kernel names none, such as a
@@ -70,12 +71,12 @@ func (plainLink) adjust(*links, link, dataplane.Link) (changed bool, err error) 
 
 // links finds links by name or index and remembers them for one call.
 type links struct {
-	c       *conn
+	c       *nl.Conn
 	byName  map[string]link
 	byIndex map[int]string
 }
 
-func newLinks(c *conn) *links {
+func newLinks(c *nl.Conn) *links {
 	return &links{c: c, byName: map[string]link{}, byIndex: map[int]string{}}
 }
 
@@ -87,8 +88,8 @@ func (ls *links) named(name string) (link, error) {
 	if name == "" || len(name) >= unix.IFNAMSIZ {
 		return link{}, fmt.Errorf("link %q: %w", name, unix.ENODEV)
 	}
-	ls.c.beginGetLink(0)
-	ls.c.out.attrString(unix.IFLA_IFNAME, name)
+	beginGetLink(ls.c, 0)
+	ls.c.Out.AttrString(unix.IFLA_IFNAME, name)
 	l, err := ls.fetch()
 	if err == nil && l.Name != name { // the kernel looks at alternative names, too
 		err = unix.ENODEV
@@ -106,10 +107,10 @@ func (ls *links) nameOf(index int) (string, error) {
 	if name, ok := ls.byIndex[index]; ok || index == 0 {
 		return name, nil
 	}
-	ls.c.beginGetLink(index)
+	beginGetLink(ls.c, index)
 	l, err := ls.fetch()
 	switch {
-	case isGone(err):
+	case nl.IsGone(err):
 		l.Name = fmt.Sprintf("if%d", index)
 	case err != nil:
 		return "", fmt.Errorf("link with index %d: %w", index, err)
@@ -125,8 +126,8 @@ func (ls *links) forget() {
 }
 
 func (ls *links) fetch() (link, error) {
-	ls.c.out.end()
-	body, err := ls.c.do()
+	ls.c.Out.End()
+	body, err := ls.c.Do()
 	if err != nil {
 		return link{}, err
 	}
@@ -136,16 +137,16 @@ func (ls *links) fetch() (link, error) {
 // all reads every link of the host, by index.
 func (ls *links) all() ([]link, error) {
 	c := ls.c
-	c.begin(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	c.putIfinfo(0, 0, 0)
-	c.out.attrU32(unix.IFLA_EXT_MASK, skipStats)
-	c.out.end()
-	b, err := c.dump()
+	c.Begin(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	putIfinfo(c, 0, 0, 0)
+	c.Out.AttrU32(unix.IFLA_EXT_MASK, skipStats)
+	c.Out.End()
+	b, err := c.Dump()
 	if err != nil {
 		return nil, fmt.Errorf("dump links: %w", err)
 	}
 	var all []link
-	for body := range answers(b, unix.RTM_NEWLINK, unix.AF_UNSPEC) {
+	for body := range nl.Answers(b, unix.RTM_NEWLINK, unix.AF_UNSPEC) {
 		l, err := parseLink(body)
 		if err != nil {
 			return nil, err
@@ -156,19 +157,19 @@ func (ls *links) all() ([]link, error) {
 	return all, nil
 }
 
-func (c *conn) beginGetLink(index int) {
-	c.begin(unix.RTM_GETLINK, 0)
-	c.putIfinfo(index, 0, 0)
-	c.out.attrU32(unix.IFLA_EXT_MASK, skipStats)
+func beginGetLink(c *nl.Conn, index int) {
+	c.Begin(unix.RTM_GETLINK, 0)
+	putIfinfo(c, index, 0, 0)
+	c.Out.AttrU32(unix.IFLA_EXT_MASK, skipStats)
 }
 
 // putIfinfo writes struct ifinfomsg.
-func (c *conn) putIfinfo(index int, flags, change uint32) {
-	c.out.u8(unix.AF_UNSPEC, 0)
-	c.out.u16(0)
-	c.out.u32(uint32(index))
-	c.out.u32(flags)
-	c.out.u32(change)
+func putIfinfo(c *nl.Conn, index int, flags, change uint32) {
+	c.Out.U8(unix.AF_UNSPEC, 0)
+	c.Out.U16(0)
+	c.Out.U32(uint32(index))
+	c.Out.U32(flags)
+	c.Out.U32(change)
 }
 
 // parseLink reads an RTM_NEWLINK. The parent is left as an index.
@@ -176,16 +177,16 @@ func parseLink(body []byte) (link, error) {
 	if len(body) < unix.SizeofIfInfomsg {
 		return link{}, fmt.Errorf("link message of %d bytes is too short", len(body))
 	}
-	flags := native.Uint32(body[8:])
-	l := link{index: int(int32(native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
+	flags := nl.Native.Uint32(body[8:])
+	l := link{index: int(int32(nl.Native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
 	l.Up = flags&unix.IFF_UP != 0
 	l.Params = noKind
-	for kind, value := range attrs(body[unix.SizeofIfInfomsg:]) {
+	for kind, value := range nl.Attrs(body[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
-			l.Name = text(value)
+			l.Name = nl.Text(value)
 		case unix.IFLA_MTU:
-			l.MTU = int(u32(value))
+			l.MTU = int(nl.U32(value))
 		case unix.IFLA_ADDRESS:
 			if len(value) == len(l.MAC) {
 				l.MAC = dataplane.MAC(value)
@@ -199,10 +200,10 @@ func parseLink(body []byte) (link, error) {
 
 func (l *link) parseInfo(info []byte) {
 	var data []byte
-	for kind, value := range attrs(info) {
+	for kind, value := range nl.Attrs(info) {
 		switch kind {
 		case unix.IFLA_INFO_KIND:
-			l.Params = dataplane.NoParams(dataplane.LinkKind(text(value)))
+			l.Params = dataplane.NoParams(dataplane.LinkKind(nl.Text(value)))
 		case unix.IFLA_INFO_DATA:
 			data = value
 		}

@@ -7,50 +7,51 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // ndaNhID is NDA_NH_ID: the entry's destination is a nexthop object.
 const ndaNhID = 0xd
 
 // putNdmsg writes struct ndmsg.
-func (c *conn) putNdmsg(family byte, index int, state uint16, flags byte) {
-	c.out.u8(family, 0)
-	c.out.u16(0)
-	c.out.u32(uint32(index))
-	c.out.u16(state)
-	c.out.u8(flags, 0)
+func putNdmsg(c *nl.Conn, family byte, index int, state uint16, flags byte) {
+	c.Out.U8(family, 0)
+	c.Out.U16(0)
+	c.Out.U32(uint32(index))
+	c.Out.U16(state)
+	c.Out.U8(flags, 0)
 }
 
 // putNeigh writes a message about a neighbour. The key alone is deleted.
-func (c *conn) putNeigh(kind, flags uint16, n dataplane.Neigh, index int) {
-	c.begin(kind, flags)
-	c.putNdmsg(afOf(cidr.FamilyOf(n.IP)), index, unix.NUD_PERMANENT, 0)
-	c.out.attrAddr(unix.NDA_DST, n.IP)
+func putNeigh(c *nl.Conn, kind, flags uint16, n dataplane.Neigh, index int) {
+	c.Begin(kind, flags)
+	putNdmsg(c, nl.AF(cidr.FamilyOf(n.IP)), index, unix.NUD_PERMANENT, 0)
+	c.Out.AttrAddr(unix.NDA_DST, n.IP)
 	if kind == unix.RTM_NEWNEIGH {
-		c.out.attr(unix.NDA_LLADDR, n.MAC[:])
+		c.Out.Attr(unix.NDA_LLADDR, n.MAC[:])
 	}
-	c.out.end()
+	c.Out.End()
 }
 
 // putFDB writes a message about an FDB entry. The key alone is deleted, with
 // all destinations it may have.
-func (c *conn) putFDB(kind, flags uint16, f dataplane.FDBEntry, index int) {
-	c.begin(kind, flags)
-	c.putNdmsg(unix.AF_BRIDGE, index, unix.NUD_PERMANENT, unix.NTF_SELF)
-	c.out.attr(unix.NDA_LLADDR, f.MAC[:])
+func putFDB(c *nl.Conn, kind, flags uint16, f dataplane.FDBEntry, index int) {
+	c.Begin(kind, flags)
+	putNdmsg(c, unix.AF_BRIDGE, index, unix.NUD_PERMANENT, unix.NTF_SELF)
+	c.Out.Attr(unix.NDA_LLADDR, f.MAC[:])
 	if kind == unix.RTM_NEWNEIGH {
-		c.out.attrAddr(unix.NDA_DST, f.Dst)
+		c.Out.AttrAddr(unix.NDA_DST, f.Dst)
 	}
-	c.out.end()
+	c.Out.End()
 }
 
 // dumpNeighs reads the neighbours of one family on one link.
-func (c *conn) dumpNeighs(f cidr.Family, index int) ([]byte, error) {
-	c.begin(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-	c.putNdmsg(afOf(f), 0, 0, 0)
-	c.out.attrU32(unix.NDA_IFINDEX, uint32(index))
-	c.out.end()
-	b, err := c.dump()
+func dumpNeighs(c *nl.Conn, f cidr.Family, index int) ([]byte, error) {
+	c.Begin(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+	putNdmsg(c, nl.AF(f), 0, 0, 0)
+	c.Out.AttrU32(unix.NDA_IFINDEX, uint32(index))
+	c.Out.End()
+	b, err := c.Dump()
 	if err != nil {
 		return nil, fmt.Errorf("dump %s neighbours: %w", f, err)
 	}
@@ -58,11 +59,11 @@ func (c *conn) dumpNeighs(f cidr.Family, index int) ([]byte, error) {
 }
 
 // dumpFDB reads the forwarding entries of one link.
-func (c *conn) dumpFDB(index int) ([]byte, error) {
-	c.begin(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
-	c.putNdmsg(unix.AF_BRIDGE, index, 0, 0)
-	c.out.end()
-	b, err := c.dump()
+func dumpFDB(c *nl.Conn, index int) ([]byte, error) {
+	c.Begin(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+	putNdmsg(c, unix.AF_BRIDGE, index, 0, 0)
+	c.Out.End()
+	b, err := c.Dump()
 	if err != nil {
 		return nil, fmt.Errorf("dump FDB: %w", err)
 	}
@@ -86,10 +87,10 @@ func parseEntry(body []byte) (entry, bool) {
 		return entry{}, false
 	}
 	e := entry{
-		family: body[0], index: int(native.Uint32(body[4:])),
-		state: native.Uint16(body[8:]), flags: body[10],
+		family: body[0], index: int(nl.Native.Uint32(body[4:])),
+		state: nl.Native.Uint16(body[8:]), flags: body[10],
 	}
-	for kind, value := range attrs(body[unix.SizeofNdMsg:]) {
+	for kind, value := range nl.Attrs(body[unix.SizeofNdMsg:]) {
 		switch kind {
 		case unix.NDA_DST:
 			e.dst = value
@@ -104,7 +105,7 @@ func parseEntry(body []byte) (entry, bool) {
 
 // neigh returns the permanent neighbour that the entry is, if it is one.
 func (e entry) neigh(link string) (dataplane.Neigh, bool) {
-	ip := addr(e.dst)
+	ip := nl.Addr(e.dst)
 	if e.state&unix.NUD_PERMANENT == 0 || len(e.mac) != 6 || !ip.IsValid() {
 		return dataplane.Neigh{}, false
 	}
@@ -116,7 +117,7 @@ func (e entry) neigh(link string) (dataplane.Neigh, bool) {
 // in the core's language; its destination reads as unspecified, which nobody
 // wants, so that it is replaced or removed.
 func (e entry) fdb(link string) (dataplane.FDBEntry, bool) {
-	dst := addr(e.dst)
+	dst := nl.Addr(e.dst)
 	if e.state&unix.NUD_PERMANENT == 0 || e.flags&unix.NTF_SELF == 0 || len(e.mac) != 6 || !dst.IsValid() {
 		return dataplane.FDBEntry{}, false
 	}

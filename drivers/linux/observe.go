@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // observer reads one [driver.Observation]. It reads each table once, for both
@@ -78,7 +79,7 @@ func (o *observer) eachOwned(read func(index int, name string) error) error {
 		if !ok {
 			continue
 		}
-		if err := read(l.index, name); err != nil && !isGone(err) {
+		if err := read(l.index, name); err != nil && !nl.IsGone(err) {
 			return fmt.Errorf("link %s: %w", name, err)
 		}
 	}
@@ -91,11 +92,11 @@ func (o *observer) readAddrs() error {
 		at[o.facts.Links[i].Name] = &o.facts.Links[i]
 	}
 	for _, family := range cidr.Families {
-		b, err := o.d.bulk.dumpAddrs(family)
+		b, err := dumpAddrs(o.d.bulk, family)
 		if err != nil {
 			return err
 		}
-		for body := range answers(b, unix.RTM_NEWADDR, afOf(family)) {
+		for body := range nl.Answers(b, unix.RTM_NEWADDR, nl.AF(family)) {
 			a, ok := parseAddr(body)
 			if !ok {
 				continue
@@ -114,11 +115,11 @@ func (o *observer) readAddrs() error {
 func (o *observer) readNeighs() error {
 	return o.eachOwned(func(index int, name string) error {
 		for _, family := range cidr.Families {
-			b, err := o.d.bulk.dumpNeighs(family, index)
+			b, err := dumpNeighs(o.d.bulk, family, index)
 			if err != nil {
 				return err
 			}
-			for body := range answers(b, unix.RTM_NEWNEIGH, afOf(family)) {
+			for body := range nl.Answers(b, unix.RTM_NEWNEIGH, nl.AF(family)) {
 				e, ok := parseEntry(body)
 				if !ok || e.index != index {
 					continue
@@ -134,11 +135,11 @@ func (o *observer) readNeighs() error {
 
 func (o *observer) readFDB() error {
 	return o.eachOwned(func(index int, name string) error {
-		b, err := o.d.bulk.dumpFDB(index)
+		b, err := dumpFDB(o.d.bulk, index)
 		if err != nil {
 			return err
 		}
-		for body := range answers(b, unix.RTM_NEWNEIGH, unix.AF_BRIDGE) {
+		for body := range nl.Answers(b, unix.RTM_NEWNEIGH, unix.AF_BRIDGE) {
 			e, ok := parseEntry(body)
 			if !ok || e.index != index {
 				continue
@@ -154,12 +155,12 @@ func (o *observer) readFDB() error {
 
 func (o *observer) readRoutes() error {
 	for _, family := range cidr.Families {
-		b, err := o.d.bulk.dumpRoutes(family)
+		b, err := dumpRoutes(o.d.bulk, family)
 		if err != nil {
 			return err
 		}
 		var r route
-		for body := range answers(b, unix.RTM_NEWROUTE, afOf(family)) {
+		for body := range nl.Answers(b, unix.RTM_NEWROUTE, nl.AF(family)) {
 			if !parseRoute(body, &r) {
 				continue
 			}

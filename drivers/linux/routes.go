@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // defaultMetric6 is what the kernel gives an IPv6 route without a metric.
@@ -18,9 +19,6 @@ const loopbackIndex = 1
 
 // rtaNhID is RTA_NH_ID: the route's hops are in a nexthop object.
 const rtaNhID = 0x1e
-
-// afOf returns the kernel's number of a family.
-func afOf(f cidr.Family) byte { return [2]byte{unix.AF_INET, unix.AF_INET6}[f] }
 
 // hop is one way of a route.
 type hop struct {
@@ -45,14 +43,14 @@ type route struct {
 }
 
 // dumpRoutes reads the main table of a family.
-func (c *conn) dumpRoutes(f cidr.Family) ([]byte, error) {
-	c.begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
-	c.out.u8(afOf(f), 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, 0)
-	c.out.u32(0)
-	c.out.attrU32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
-	c.out.end()
-	b, err := c.dump()
-	if isGone(err) { // the kernel has no such table yet
+func dumpRoutes(c *nl.Conn, f cidr.Family) ([]byte, error) {
+	c.Begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
+	c.Out.U8(nl.AF(f), 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, 0)
+	c.Out.U32(0)
+	c.Out.AttrU32(unix.RTA_TABLE, unix.RT_TABLE_MAIN)
+	c.Out.End()
+	b, err := c.Dump()
+	if nl.IsGone(err) { // the kernel has no such table yet
 		return nil, nil
 	}
 	if err != nil {
@@ -67,7 +65,7 @@ func parseRoute(body []byte, r *route) bool {
 	if len(body) < unix.SizeofRtMsg {
 		return false
 	}
-	flags := native.Uint32(body[8:])
+	flags := nl.Native.Uint32(body[8:])
 	if flags&unix.RTM_F_CLONED != 0 {
 		return false
 	}
@@ -78,18 +76,18 @@ func parseRoute(body []byte, r *route) bool {
 	if body[0] == unix.AF_INET {
 		r.dst = netip.PrefixFrom(netip.IPv4Unspecified(), int(body[1]))
 	}
-	for kind, value := range attrs(body[unix.SizeofRtMsg:]) {
+	for kind, value := range nl.Attrs(body[unix.SizeofRtMsg:]) {
 		switch kind {
 		case unix.RTA_DST:
-			r.dst = netip.PrefixFrom(addr(value), int(body[1]))
+			r.dst = netip.PrefixFrom(nl.Addr(value), int(body[1]))
 		case unix.RTA_PRIORITY:
-			r.metric = u32(value)
+			r.metric = nl.U32(value)
 		case unix.RTA_TABLE:
-			table = u32(value)
+			table = nl.U32(value)
 		case unix.RTA_SRC:
 			r.hasSrc = true
 		case unix.RTA_PREFSRC:
-			r.src = addr(value)
+			r.src = nl.Addr(value)
 		case unix.RTA_MULTIPATH:
 			r.parseHops(value)
 		case rtaNhID:
@@ -107,12 +105,12 @@ func parseRoute(body []byte, r *route) bool {
 func (h *hop) parse(kind uint16, value []byte) {
 	switch kind {
 	case unix.RTA_OIF:
-		h.oif = int(u32(value))
+		h.oif = int(nl.U32(value))
 	case unix.RTA_GATEWAY:
-		h.via = addr(value)
+		h.via = nl.Addr(value)
 	case unix.RTA_VIA: // a gateway of the other family
 		if len(value) > 2 {
-			h.via, h.odd = addr(value[2:]), "via-other-family"
+			h.via, h.odd = nl.Addr(value[2:]), "via-other-family"
 		}
 	case unix.RTA_ENCAP:
 		h.odd = "encapsulated"
@@ -122,16 +120,16 @@ func (h *hop) parse(kind uint16, value []byte) {
 // parseHops reads the struct rtnexthop list of a multipath route.
 func (r *route) parseHops(b []byte) {
 	for len(b) >= unix.SizeofRtNexthop {
-		n := int(native.Uint16(b))
+		n := int(nl.Native.Uint16(b))
 		if n < unix.SizeofRtNexthop || n > len(b) {
 			return
 		}
-		h := hop{oif: int(native.Uint32(b[4:])), onlink: b[2]&unix.RTNH_F_ONLINK != 0}
-		for kind, value := range attrs(b[unix.SizeofRtNexthop:n]) {
+		h := hop{oif: int(nl.Native.Uint32(b[4:])), onlink: b[2]&unix.RTNH_F_ONLINK != 0}
+		for kind, value := range nl.Attrs(b[unix.SizeofRtNexthop:n]) {
 			h.parse(kind, value)
 		}
 		r.hops = append(r.hops, h)
-		b = b[min(align4(n), len(b)):]
+		b = b[min(nl.Align(n), len(b)):]
 	}
 }
 
@@ -195,7 +193,7 @@ func routeType(kind uint8) string {
 }
 
 // putRoute writes a message about a route through the link with that index.
-func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
+func putRoute(c *nl.Conn, kind, flags uint16, r dataplane.Route, oif int) {
 	family, rtype := cidr.FamilyOf(r.Dst.Addr()), byte(unix.RTN_UNICAST)
 	if r.Kind == dataplane.Blackhole {
 		rtype = unix.RTN_BLACKHOLE
@@ -219,18 +217,18 @@ func (c *conn) putRoute(kind, flags uint16, r dataplane.Route, oif int) {
 	if family == cidr.V6 && metric == 0 {
 		metric = defaultMetric6
 	}
-	c.begin(kind, flags)
-	c.out.u8(afOf(family), byte(r.Dst.Bits()), 0, 0, unix.RT_TABLE_MAIN, r.Protocol, byte(r.Scope), rtype)
-	c.out.u32(nexthop)
-	c.out.attrAddr(unix.RTA_DST, r.Dst.Addr())
+	c.Begin(kind, flags)
+	c.Out.U8(nl.AF(family), byte(r.Dst.Bits()), 0, 0, unix.RT_TABLE_MAIN, r.Protocol, byte(r.Scope), rtype)
+	c.Out.U32(nexthop)
+	c.Out.AttrAddr(unix.RTA_DST, r.Dst.Addr())
 	if r.Via.IsValid() {
-		c.out.attrAddr(unix.RTA_GATEWAY, r.Via)
+		c.Out.AttrAddr(unix.RTA_GATEWAY, r.Via)
 	}
 	if oif != 0 {
-		c.out.attrU32(unix.RTA_OIF, uint32(oif))
+		c.Out.AttrU32(unix.RTA_OIF, uint32(oif))
 	}
 	if metric != 0 {
-		c.out.attrU32(unix.RTA_PRIORITY, metric)
+		c.Out.AttrU32(unix.RTA_PRIORITY, metric)
 	}
-	c.out.end()
+	c.Out.End()
 }

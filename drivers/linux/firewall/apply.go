@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // group is what one transaction covers.
@@ -59,7 +60,7 @@ func (f *Firewall) applyGroup(ctx context.Context, ops []dataplane.Op, errs []er
 			errs[i] = err
 		}
 		if errs[i] != nil {
-			errs[i] = failed(op, errs[i])
+			errs[i] = nl.FailedAs(op, errs[i], classOf(errs[i]))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // block is a ForwardBlock in a base chain at the hook forward.
@@ -54,7 +55,7 @@ func (n *nftables) blocks(chains []nftChain) ([]block, error) {
 	var all []block
 	for _, f := range cidr.Families {
 		for _, c := range chains {
-			here := c.family == afOf(f) || c.family == unix.NFPROTO_INET
+			here := c.family == nl.AF(f) || c.family == unix.NFPROTO_INET
 			if !here || !c.based || c.hook != hookForward || c.table == wordsOf(f).table {
 				continue
 			}
@@ -73,7 +74,7 @@ func (n *nftables) blocks(chains []nftChain) ([]block, error) {
 func blockOf(f cidr.Family, c nftChain, rules []nftRule) (block, bool) {
 	b := block{ForwardBlock: driver.ForwardBlock{Family: f}}
 	p := placeOf(dataplane.Forward)
-	if c.family == afOf(f) && c.table == p.table && c.name == p.shared {
+	if c.family == nl.AF(f) && c.table == p.table && c.name == p.shared {
 		b.variant = variantNFT
 	}
 	var effects []effect
@@ -119,7 +120,7 @@ func effectOf(exprs []byte, own string) effect {
 			return goesOn
 		case name == "immediate" && isVerdict(a):
 			return verdictEffect(a, own, every, drops)
-		case name == "lookup" && be32(a[unix.NFTA_LOOKUP_DREG]) == unix.NFT_REG_VERDICT && a[unix.NFTA_LOOKUP_DREG] != nil:
+		case name == "lookup" && nl.BE32(a[unix.NFTA_LOOKUP_DREG]) == unix.NFT_REG_VERDICT && a[unix.NFTA_LOOKUP_DREG] != nil:
 			return mayAccept // a map with verdicts
 		case name == "immediate", slices.Contains(conditions, name):
 			every = false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // The verdicts of an immediate expression (NF_DROP, NF_ACCEPT, NFT_JUMP and so on).
@@ -66,13 +67,13 @@ func decodeRule(f cidr.Family, exprs []byte) (dataplane.Rule, bool) {
 // expressions yields the expressions of a rule, except counters.
 func expressions(b []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		for _, element := range attrs(b) {
+		for _, element := range nl.Attrs(b) {
 			var name string
 			var data []byte
-			for kind, value := range attrs(element) {
+			for kind, value := range nl.Attrs(element) {
 				switch kind {
 				case unix.NFTA_EXPR_NAME:
-					name = text(value)
+					name = nl.Text(value)
 				case unix.NFTA_EXPR_DATA:
 					data = value
 				}
@@ -106,7 +107,7 @@ func (d *decoder) expression(name string, data []byte) bool {
 // numbered returns attributes by their kind.
 func numbered(b []byte) map[uint16][]byte {
 	m := map[uint16][]byte{}
-	for kind, value := range attrs(b) {
+	for kind, value := range nl.Attrs(b) {
 		m[kind] = value
 	}
 	return m
@@ -114,10 +115,10 @@ func numbered(b []byte) map[uint16][]byte {
 
 func (d *decoder) meta(a map[uint16][]byte) bool {
 	to, ok := a[unix.NFTA_META_DREG]
-	if be32(a[unix.NFTA_META_KEY]) != unix.NFT_META_MARK {
+	if nl.BE32(a[unix.NFTA_META_KEY]) != unix.NFT_META_MARK {
 		return false
 	}
-	d.registers[be32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
+	d.registers[nl.BE32(to)] = loaded{packetMark, []byte{255, 255, 255, 255}}
 	return ok
 }
 
@@ -125,9 +126,9 @@ func (d *decoder) meta(a map[uint16][]byte) bool {
 func (d *decoder) payload(a map[uint16][]byte) bool {
 	size := uint32(d.family.Bits() / 8)
 	from := [...]uint32{12, 8}[d.family] // offset of the source; the destination follows
-	offset, length := be32(a[unix.NFTA_PAYLOAD_OFFSET]), be32(a[unix.NFTA_PAYLOAD_LEN])
+	offset, length := nl.BE32(a[unix.NFTA_PAYLOAD_OFFSET]), nl.BE32(a[unix.NFTA_PAYLOAD_LEN])
 	to, ok := a[unix.NFTA_PAYLOAD_DREG]
-	if !ok || be32(a[unix.NFTA_PAYLOAD_BASE]) != unix.NFT_PAYLOAD_NETWORK_HEADER || length == 0 || length > size {
+	if !ok || nl.BE32(a[unix.NFTA_PAYLOAD_BASE]) != unix.NFT_PAYLOAD_NETWORK_HEADER || length == 0 || length > size {
 		return false
 	}
 	l := loaded{mask: make([]byte, length)}
@@ -142,14 +143,14 @@ func (d *decoder) payload(a map[uint16][]byte) bool {
 	default:
 		return false
 	}
-	d.registers[be32(to)] = l
+	d.registers[nl.BE32(to)] = l
 	return true
 }
 
 func (d *decoder) bitwise(a map[uint16][]byte) bool {
-	l := d.registers[be32(a[unix.NFTA_BITWISE_SREG])]
+	l := d.registers[nl.BE32(a[unix.NFTA_BITWISE_SREG])]
 	mask, xor := dataValue(a[unix.NFTA_BITWISE_MASK]), dataValue(a[unix.NFTA_BITWISE_XOR])
-	if l.of == none || be32(a[bitwiseOp]) != 0 || len(mask) != len(l.mask) || len(xor) != len(mask) {
+	if l.of == none || nl.BE32(a[bitwiseOp]) != 0 || len(mask) != len(l.mask) || len(xor) != len(mask) {
 		return false
 	}
 	out := loaded{l.of, make([]byte, len(mask))}
@@ -159,13 +160,13 @@ func (d *decoder) bitwise(a map[uint16][]byte) bool {
 		}
 		out.mask[i] = l.mask[i] & mask[i]
 	}
-	d.registers[be32(a[unix.NFTA_BITWISE_DREG])] = out
+	d.registers[nl.BE32(a[unix.NFTA_BITWISE_DREG])] = out
 	return true
 }
 
 func (d *decoder) compare(a map[uint16][]byte) bool {
-	l := d.registers[be32(a[unix.NFTA_CMP_SREG])]
-	value, op := dataValue(a[unix.NFTA_CMP_DATA]), be32(a[unix.NFTA_CMP_OP])
+	l := d.registers[nl.BE32(a[unix.NFTA_CMP_SREG])]
+	value, op := dataValue(a[unix.NFTA_CMP_DATA]), nl.BE32(a[unix.NFTA_CMP_OP])
 	if l.of == none || d.seen[l.of] || len(value) != len(l.mask) || op > unix.NFT_CMP_NEQ {
 		return false
 	}
@@ -227,22 +228,22 @@ func isVerdict(a map[uint16][]byte) bool {
 
 // verdictCode returns the verdict of an immediate expression, if it has one.
 func verdictCode(a map[uint16][]byte) (uint32, bool) {
-	if register, ok := a[unix.NFTA_IMMEDIATE_DREG]; !ok || be32(register) != unix.NFT_REG_VERDICT {
+	if register, ok := a[unix.NFTA_IMMEDIATE_DREG]; !ok || nl.BE32(register) != unix.NFT_REG_VERDICT {
 		return 0, false
 	}
 	code, ok := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])[unix.NFTA_VERDICT_CODE]
-	return be32(code), ok
+	return nl.BE32(code), ok
 }
 
 // jumpTarget returns the chain that an immediate expression leads to.
 func jumpTarget(a map[uint16][]byte) string {
 	verdict := numbered(numbered(a[unix.NFTA_IMMEDIATE_DATA])[unix.NFTA_DATA_VERDICT])
-	return text(verdict[unix.NFTA_VERDICT_CHAIN])
+	return nl.Text(verdict[unix.NFTA_VERDICT_CHAIN])
 }
 
 func (d *decoder) masquerade(a map[uint16][]byte) bool {
 	_, ports := a[unix.NFTA_MASQ_REG_PROTO_MIN]
-	switch be32(a[unix.NFTA_MASQ_FLAGS]) {
+	switch nl.BE32(a[unix.NFTA_MASQ_FLAGS]) {
 	case 0:
 		d.rule.Verdict = dataplane.Masquerade
 	case randomFully:
@@ -256,4 +257,4 @@ func (d *decoder) masquerade(a map[uint16][]byte) bool {
 func dataValue(b []byte) []byte { return numbered(b)[unix.NFTA_DATA_VALUE] }
 
 // targetName returns the name of an iptables extension (NFTA_TARGET_NAME, NFTA_MATCH_NAME).
-func targetName(b []byte) string { return text(numbered(b)[1]) }
+func targetName(b []byte) string { return nl.Text(numbered(b)[1]) }

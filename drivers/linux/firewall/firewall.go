@@ -53,8 +53,7 @@ func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
 		return nil, fmt.Errorf("open packet filter: %w", err)
 	}
 	if f.hints, err = startHints(ns); err != nil {
-		f.nft.close()
-		return nil, fmt.Errorf("open packet filter: %w", err)
+		return nil, errors.Join(fmt.Errorf("open packet filter: %w", err), f.nft.close())
 	}
 	return f, nil
 }
@@ -62,8 +61,7 @@ func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
 // Close ends the goroutine of the hints and releases what is held. What was
 // made stays.
 func (f *Firewall) Close() error {
-	f.nft.close()
-	return errors.Join(f.hints.stop(), f.ns.Close())
+	return errors.Join(f.nft.close(), f.hints.stop(), f.ns.Close())
 }
 
 // Hints implements [driver.Lane]. Nobody announces a change of

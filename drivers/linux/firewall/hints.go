@@ -1,7 +1,6 @@
 package firewall
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,13 +9,14 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// hints listens to what nf_tables announces and says when to look again. It
-// owns the package's one goroutine.
+// hints listens to the announcements of nf_tables and says when to look again.
+// It owns the package's one goroutine.
 type hints struct {
 	out  chan struct{}
-	file *os.File // the listening socket, in the runtime's poller; nil: nobody announces anything
+	file *os.File // the listening socket; nil: the kernel has no nf_tables
 	done chan struct{}
 }
 
@@ -39,20 +39,10 @@ func startHints(ns namespace.Namespace) (*hints, error) {
 
 func newHints(ns namespace.Namespace) (*hints, error) {
 	h := &hints{out: make(chan struct{}, 1), done: make(chan struct{})}
-	err := ns.Do(func() error {
-		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
-		if err != nil {
-			return err
-		}
-		h.file = os.NewFile(uintptr(fd), "nfnetlink")
-		return errors.Join(
-			unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
-			unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_NFTABLES),
-		)
+	err := ns.Do(func() (err error) {
+		h.file, err = nl.Listen(unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES})
+		return err
 	})
-	if err != nil && h.file != nil {
-		err = errors.Join(err, h.file.Close())
-	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for changes of nftables: %w", err)
 	}
@@ -92,24 +82,19 @@ func (h *hints) give() {
 	}
 }
 
-// anyMatters tells whether one of the messages is a reason to look.
+// anyMatters reports whether one of the messages is a reason to look.
 func anyMatters(b []byte) bool {
-	for len(b) >= unix.NLMSG_HDRLEN {
-		n := int(binary.NativeEndian.Uint32(b))
-		if n < unix.NLMSG_HDRLEN+nfgenLen || n > len(b) {
-			return false
-		}
-		if matters(binary.NativeEndian.Uint16(b[4:]), b[unix.NLMSG_HDRLEN:n]) {
+	for m := range nl.Messages(b) {
+		if len(m.Body) >= nfgenLen && matters(m.Kind, m.Body) {
 			return true
 		}
-		b = b[min((n+3)&^3, len(b)):]
 	}
 	return false
 }
 
-// matters tells whether an announcement can be about something of ours, or
-// about who drops forwarded packets. On a host with kube-proxy most are not:
-// they are about chains and maps of its own.
+// matters reports whether an announcement may be about one of our chains, or one
+// that drops forwarded packets. On a host with kube-proxy most are about chains
+// and maps of kube-proxy.
 func matters(kind uint16, body []byte) bool {
 	if kind>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false
@@ -122,7 +107,7 @@ func matters(kind uint16, body []byte) bool {
 		c := parseChain(body[0], body[nfgenLen:])
 		return c.based && c.hook == hookForward || isOurs(c.table) || mattersToIPTables(c.table, c.name)
 	case unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE:
-		table, chain := text(a[unix.NFTA_RULE_TABLE]), text(a[unix.NFTA_RULE_CHAIN])
+		table, chain := nl.Text(a[unix.NFTA_RULE_TABLE]), nl.Text(a[unix.NFTA_RULE_CHAIN])
 		return isOurs(table) || mattersToIPTables(table, chain)
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // TestHintFilter tells what others do apart by whether it is a reason to look.
@@ -70,8 +71,8 @@ func (h *hints) matters(t *testing.T, w *world, fence string) (any bool) {
 
 // isFence looks for the table in an announcement.
 func isFence(b []byte, fence string) bool {
-	for _, value := range attrs(b[min(len(b), unix.NLMSG_HDRLEN+nfgenLen):]) {
-		if text(value) == fence {
+	for _, value := range nl.Attrs(b[min(len(b), unix.NLMSG_HDRLEN+nfgenLen):]) {
+		if nl.Text(value) == fence {
 			return true
 		}
 	}

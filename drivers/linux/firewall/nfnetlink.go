@@ -1,107 +1,85 @@
 package firewall
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
 
-	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// nftables is a socket to the kernel's nf_tables, which only reads. Numbers in
-// its messages are in network order.
+// nftables reads the kernel's nf_tables. Numbers in its messages are in network
+// order.
 type nftables struct {
-	sockets map[int]*nl.SocketHandle // nil: the kernel has no netfilter to talk to
+	conn *nl.Conn // nil: the kernel has no netfilter
 }
 
-const (
-	// patience bounds a wait for an answer that the kernel gives at once, in seconds.
-	patience = 30
-	// dumpTries is how often a dump is started over when the kernel says that
-	// something changed meanwhile.
-	dumpTries = 10
-	// nfgenLen is the size of struct nfgenmsg, which begins with the family.
-	nfgenLen = 4
-)
+// nfgenLen is the size of struct nfgenmsg, which begins with the family.
+const nfgenLen = 4
 
 func openNFTables(ns namespace.Namespace) (*nftables, error) {
-	var socket *nl.NetlinkSocket
+	n := &nftables{}
 	err := ns.Do(func() (err error) {
-		if socket, err = nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_NETFILTER); err != nil {
-			return err
-		}
-		return socket.SetReceiveTimeout(&unix.Timeval{Sec: patience})
+		n.conn, err = nl.Open(unix.NETLINK_NETFILTER)
+		return err
 	})
 	if lacking(err) {
 		return &nftables{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open netlink socket to netfilter: %w", err)
+		return nil, fmt.Errorf("connect to netfilter: %w", err)
 	}
-	return &nftables{sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}}, nil
+	return n, nil
 }
 
-func (n *nftables) close() {
-	if s := n.sockets[unix.NETLINK_NETFILTER]; s != nil {
-		s.Close()
+func (n *nftables) close() error {
+	if n.conn == nil {
+		return nil
 	}
+	return n.conn.Close()
 }
 
-// request asks for something of a family and returns the answers.
-func (n *nftables) request(kind, flags int, family byte, given ...*nl.RtAttr) ([][]byte, error) {
-	for range dumpTries {
-		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags)
-		req.Sockets = n.sockets
-		req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: unix.NFNETLINK_V0})
-		for _, attr := range given {
-			req.AddData(attr)
-		}
-		answers, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-		if !errors.Is(err, nl.ErrDumpInterrupted) {
-			return answers, err
-		}
-	}
-	return nil, fmt.Errorf("nftables kept changing while they were read: %w", unix.EAGAIN)
+// begin starts a request about objects of a family.
+func (n *nftables) begin(kind, flags uint16, family byte) *nl.Encoder {
+	n.conn.Begin(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags)
+	n.conn.Out.U8(family, unix.NFNETLINK_V0, 0, 0)
+	return &n.conn.Out
 }
 
-// dump yields family and attributes of all objects of a kind.
-func (n *nftables) dump(kind int, family byte, given ...*nl.RtAttr) (iter.Seq2[byte, []byte], error) {
-	answers, err := n.request(kind, unix.NLM_F_DUMP, family, given...)
+// dump sends the request that begin started. It yields family and attributes of
+// each object in the answer, valid until the next request.
+func (n *nftables) dump() (iter.Seq2[byte, []byte], error) {
+	n.conn.Out.End()
+	b, err := n.conn.Dump()
 	return func(yield func(byte, []byte) bool) {
-		for _, b := range answers {
-			if len(b) >= nfgenLen && !yield(b[0], b[nfgenLen:]) {
+		for m := range nl.Messages(b) {
+			ours := m.Kind>>8 == unix.NFNL_SUBSYS_NFTABLES && len(m.Body) >= nfgenLen
+			if ours && !yield(m.Body[0], m.Body[nfgenLen:]) {
 				return
 			}
 		}
 	}, err
 }
 
-// generation is a number that every change of nftables increases, those made
-// by iptables-nft among them. 0: the kernel has no nftables.
+// generation returns a number that every change of nftables increases, those by
+// iptables-nft included. 0: the kernel has no nftables.
 func (n *nftables) generation() (uint32, error) {
-	if n.sockets == nil {
+	if n.conn == nil {
 		return 0, nil
 	}
-	answers, err := n.request(unix.NFT_MSG_GETGEN, 0, unix.AF_UNSPEC)
+	n.begin(unix.NFT_MSG_GETGEN, 0, unix.AF_UNSPEC).End()
+	b, err := n.conn.Do()
 	if lacking(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask for the generation of nftables: %w", err)
 	}
-	for _, b := range answers {
-		for kind, value := range attrs(b[min(nfgenLen, len(b)):]) {
-			if kind == unix.NFTA_GEN_ID {
-				return be32(value), nil
-			}
-		}
-	}
-	return 0, nil
+	return nl.BE32(numbered(b[min(nfgenLen, len(b)):])[unix.NFTA_GEN_ID]), nil
 }
 
 // lacking reports whether an error says that the kernel has no such interface.
@@ -114,27 +92,28 @@ func lacking(err error) bool {
 	return false
 }
 
-// nftTable is a table as the kernel tells it.
+// nftTable is a table as the kernel describes it.
 type nftTable struct {
 	family  byte
 	name    string
-	dormant bool // nobody asks its chains
+	dormant bool // no packet meets its chains
 }
 
 func (n *nftables) tables() ([]nftTable, error) {
-	answers, err := n.dump(unix.NFT_MSG_GETTABLE, unix.AF_UNSPEC)
+	n.begin(unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, unix.AF_UNSPEC)
+	answers, err := n.dump()
 	if err != nil {
 		return nil, fmt.Errorf("list tables of nftables: %w", err)
 	}
 	var all []nftTable
 	for family, b := range answers {
 		t := nftTable{family: family}
-		for kind, value := range attrs(b) {
+		for kind, value := range nl.Attrs(b) {
 			switch kind {
 			case unix.NFTA_TABLE_NAME:
-				t.name = text(value)
+				t.name = nl.Text(value)
 			case unix.NFTA_TABLE_FLAGS:
-				t.dormant = be32(value)&unix.NFT_TABLE_F_DORMANT != 0
+				t.dormant = nl.BE32(value)&unix.NFT_TABLE_F_DORMANT != 0
 			}
 		}
 		all = append(all, t)
@@ -142,7 +121,7 @@ func (n *nftables) tables() ([]nftTable, error) {
 	return all, nil
 }
 
-// nftChain is a chain as the kernel tells it.
+// nftChain is a chain as the kernel describes it.
 type nftChain struct {
 	family   byte
 	table    string
@@ -151,11 +130,12 @@ type nftChain struct {
 	kind     string
 	hook     uint32
 	priority int32
-	drops    bool // what nobody decided
+	drops    bool // its policy: packets that no rule decides about
 }
 
 func (n *nftables) chains() ([]nftChain, error) {
-	answers, err := n.dump(unix.NFT_MSG_GETCHAIN, unix.AF_UNSPEC)
+	n.begin(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, unix.AF_UNSPEC)
+	answers, err := n.dump()
 	if err != nil {
 		return nil, fmt.Errorf("list chains of nftables: %w", err)
 	}
@@ -168,24 +148,24 @@ func (n *nftables) chains() ([]nftChain, error) {
 
 func parseChain(family byte, b []byte) nftChain {
 	c := nftChain{family: family}
-	for kind, value := range attrs(b) {
+	for kind, value := range nl.Attrs(b) {
 		switch kind {
 		case unix.NFTA_CHAIN_TABLE:
-			c.table = text(value)
+			c.table = nl.Text(value)
 		case unix.NFTA_CHAIN_NAME:
-			c.name = text(value)
+			c.name = nl.Text(value)
 		case unix.NFTA_CHAIN_TYPE:
-			c.kind = text(value)
+			c.kind = nl.Text(value)
 		case unix.NFTA_CHAIN_POLICY:
-			c.drops = be32(value) == verdictDrop
+			c.drops = nl.BE32(value) == verdictDrop
 		case unix.NFTA_CHAIN_HOOK:
 			c.based = true
-			for kind, value := range attrs(value) {
+			for kind, value := range nl.Attrs(value) {
 				switch kind {
 				case unix.NFTA_HOOK_HOOKNUM:
-					c.hook = be32(value)
+					c.hook = nl.BE32(value)
 				case unix.NFTA_HOOK_PRIORITY:
-					c.priority = int32(be32(value))
+					c.priority = int32(nl.BE32(value))
 				}
 			}
 		}
@@ -193,19 +173,21 @@ func parseChain(family byte, b []byte) nftChain {
 	return c
 }
 
-// nftRule is a rule as the kernel tells it: the expressions, one by one.
+// nftRule is a rule as the kernel describes it: its expressions in order.
 type nftRule struct {
 	chain string
 	exprs []byte
 }
 
-// rules lists the rules of a chain in order, or of all chains of a table.
+// rules lists the rules of a chain in order, or of all chains of a table if chain
+// is empty.
 func (n *nftables) rules(family byte, table, chain string) ([]nftRule, error) {
-	given := []*nl.RtAttr{nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(table))}
+	request := n.begin(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, family)
+	request.AttrString(unix.NFTA_RULE_TABLE, table)
 	if chain != "" {
-		given = append(given, nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(chain)))
+		request.AttrString(unix.NFTA_RULE_CHAIN, chain)
 	}
-	answers, err := n.dump(unix.NFT_MSG_GETRULE, family, given...)
+	answers, err := n.dump()
 	if errors.Is(err, unix.ENOENT) { // gone since it was listed
 		return nil, nil
 	}
@@ -216,47 +198,20 @@ func (n *nftables) rules(family byte, table, chain string) ([]nftRule, error) {
 	for f, b := range answers {
 		var r nftRule
 		var of string
-		for kind, value := range attrs(b) {
+		for kind, value := range nl.Attrs(b) {
 			switch kind {
 			case unix.NFTA_RULE_TABLE:
-				of = text(value)
+				of = nl.Text(value)
 			case unix.NFTA_RULE_CHAIN:
-				r.chain = text(value)
+				r.chain = nl.Text(value)
 			case unix.NFTA_RULE_EXPRESSIONS:
-				r.exprs = value
+				r.exprs = bytes.Clone(value)
 			}
 		}
-		// A kernel that does not filter gives more than was asked for.
+		// A kernel that does not filter returns more than was asked for.
 		if f == family && of == table && (chain == "" || chain == r.chain) {
 			all = append(all, r)
 		}
 	}
 	return all, nil
 }
-
-// attrs walks over netlink attributes and stops at the first thing that is none.
-func attrs(b []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= unix.SizeofNlAttr {
-			n := int(binary.NativeEndian.Uint16(b))
-			if n < unix.SizeofNlAttr || n > len(b) {
-				return
-			}
-			kind := binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
-			if !yield(kind, b[unix.SizeofNlAttr:n]) {
-				return
-			}
-			b = b[min((n+3)&^3, len(b)):]
-		}
-	}
-}
-
-// be32 reads a number, 0 if it is none.
-func be32(b []byte) uint32 {
-	if len(b) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(b)
-}
-
-func text(b []byte) string { return unix.ByteSliceToString(b) }

@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"hash"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
-
-// afOf returns the kernel's number of a family.
-func afOf(f cidr.Family) byte { return [...]byte{unix.AF_INET, unix.AF_INET6}[f] }
 
 // imprint is a hash that shows whether rules have changed. Zero: there are none.
 type imprint [sha256.Size]byte
@@ -40,7 +36,7 @@ func (n *nftables) look() (nftView, error) {
 	}
 	for _, f := range cidr.Families {
 		for _, t := range tables {
-			if t.family != afOf(f) || t.name != wordsOf(f).table {
+			if t.family != nl.AF(f) || t.name != wordsOf(f).table {
 				continue
 			}
 			if err := n.lookOurs(&v, f, t, chains); err != nil {
@@ -128,7 +124,7 @@ func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules [
 func (n *nftables) printIPTables(f cidr.Family, chains []nftChain) (imprint, error) {
 	sum, found := sha256.New(), false
 	for _, c := range chains {
-		if c.family != afOf(f) || !mattersToIPTables(c.table, c.name) {
+		if c.family != nl.AF(f) || !mattersToIPTables(c.table, c.name) {
 			continue
 		}
 		found = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
 // longest bounds a process, which ends long before unless the machine is in trouble.
@@ -67,33 +68,38 @@ func oneLine(text string) string {
 // lockBusy is the exit status of iptables when it did not get its lock.
 const lockBusy = 4
 
-// classOf returns the class of an error of nft or iptables, which they put in words.
+// said are the classes of the errors that nft and iptables put in words.
+var said = []struct {
+	errno unix.Errno
+	class error
+}{
+	{unix.EPERM, driver.ErrDenied},
+	{unix.EACCES, driver.ErrDenied},
+	{unix.EAGAIN, driver.ErrBusy},
+	{unix.EBUSY, driver.ErrBusy},
+	{unix.ENOMEM, driver.ErrBusy},
+	{unix.ENOBUFS, driver.ErrBusy},
+	{unix.EOPNOTSUPP, driver.ErrUnsupported},
+	{unix.EAFNOSUPPORT, driver.ErrUnsupported},
+}
+
+// classOf returns the class of an error of nft or iptables.
 func classOf(err error) error {
-	for errno, class := range map[unix.Errno]error{
-		unix.EPERM: driver.ErrDenied, unix.EACCES: driver.ErrDenied,
-		unix.EAGAIN: driver.ErrBusy, unix.EBUSY: driver.ErrBusy, unix.ENOMEM: driver.ErrBusy, unix.ENOBUFS: driver.ErrBusy,
-		unix.EOPNOTSUPP: driver.ErrUnsupported, unix.EAFNOSUPPORT: driver.ErrUnsupported,
-	} {
-		if errors.Is(err, errno) || strings.Contains(strings.ToLower(err.Error()), errno.Error()) {
-			return class
+	if err == nil {
+		return nil
+	}
+	if class := nl.NamedClass(err); class != nil {
+		return class
+	}
+	for _, e := range said {
+		if errors.Is(err, e.errno) || strings.Contains(strings.ToLower(err.Error()), e.errno.Error()) {
+			return e.class
 		}
 	}
 	var failure *processError
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return driver.ErrBusy
-	case errors.As(err, &failure) && failure.status == lockBusy && strings.Contains(failure.said, "xtables lock"):
+	locked := errors.As(err, &failure) && failure.status == lockBusy && strings.Contains(failure.said, "xtables lock")
+	if locked || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return driver.ErrBusy
 	}
 	return driver.ErrInvalid
-}
-
-// failed names the object and wraps the class beside the cause.
-func failed(doing fmt.Stringer, err error) error {
-	for _, class := range []error{driver.ErrExists, driver.ErrNotFound, driver.ErrUnsupported, driver.ErrBusy, driver.ErrDenied, driver.ErrInvalid} {
-		if errors.Is(err, class) {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-	}
-	return fmt.Errorf("%s: %w: %w", doing, classOf(err), err)
 }

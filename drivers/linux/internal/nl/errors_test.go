@@ -1,4 +1,4 @@
-package linux
+package nl
 
 import (
 	"errors"
@@ -22,17 +22,17 @@ func TestClassOf(t *testing.T) {
 		driver.ErrDenied:      {unix.EPERM, unix.EACCES, unix.EROFS},
 	} {
 		for _, errno := range errnos {
-			err := failed(dataplane.Addr{Link: "x"}, kernelError{errno: errno, note: "because"})
+			err := Failed(dataplane.Addr{Link: "x"}, kernelError{errno: errno, note: "because"})
 			if !errors.Is(err, class) || !errors.Is(err, errno) {
 				t.Errorf("%v is not of class %q, or hides its cause", err, class)
 			}
 		}
 	}
-	if class := classOf(unix.EPIPE); class != nil {
+	if class := ClassOf(unix.EPIPE); class != nil {
 		t.Errorf("EPIPE has class %q", class)
 	}
 	// A cause that names its class already is not told twice.
-	err := failed(dataplane.Addr{Link: "x"}, driver.ErrInvalid)
+	err := Failed(dataplane.Addr{Link: "x"}, driver.ErrInvalid)
 	if got, want := err.Error(), "addr invalid Prefix dev x: invalid"; got != want {
 		t.Errorf("error %q, want %q", got, want)
 	}
