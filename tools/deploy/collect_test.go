@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,36 +10,102 @@ import (
 	"testing"
 )
 
-const collect = "../../deploy/collect"
+const (
+	collect       = "../../deploy/collect"
+	firewallTools = "../../deploy/firewall-tools"
+)
 
-// The files of nft that the image gets are enough to run it.
-func TestCollectedProgramRunsAlone(t *testing.T) {
-	nft, err := exec.LookPath("nft")
-	if err != nil {
-		t.Skip("no nft here: apt-get install nftables")
-	}
-	nft, err = filepath.EvalSymlinks(nft)
-	if err != nil {
-		t.Fatal(err)
+// image returns a directory with what the image gets of firewall tools.
+func image(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"nft", "xtables-nft-multi", "xtables-legacy-multi"} {
+		if _, err := os.Stat("/usr/sbin/" + program); err != nil {
+			t.Skip("needs the tools that the image gets: apt-get install nftables iptables")
+		}
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(collect, nft, dir).CombinedOutput(); err != nil {
-		t.Fatalf("collect: %v: %s", err, out)
+	if out, err := exec.Command(firewallTools, dir).CombinedOutput(); err != nil {
+		t.Fatalf("firewall-tools: %v: %s", err, out)
 	}
-	var out bytes.Buffer
-	alone := exec.Cmd{Path: nft, Args: []string{"nft", "--version"}, Env: []string{}, Dir: "/", Stdout: &out, Stderr: &out,
-		SysProcAttr: &syscall.SysProcAttr{Chroot: dir}}
+	return dir
+}
+
+// alone runs a program of the image where there is nothing else, in a network of its own.
+func alone(dir, stdin, program string, args ...string) (string, error) {
+	cmd := exec.Cmd{
+		Path: "/usr/sbin/" + program, Args: append([]string{program}, args...), Env: []string{}, Dir: "/",
+		Stdin: strings.NewReader(stdin), SysProcAttr: &syscall.SysProcAttr{Chroot: dir, Cloneflags: syscall.CLONE_NEWNET},
+	}
 	if os.Getuid() != 0 { // only root of some namespace may change its root
-		alone.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		alone.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		alone.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	if err := alone.Run(); err != nil || !strings.HasPrefix(out.String(), "nftables v") {
-		t.Errorf("nft --version: %v: %s", err, &out)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The image holds nft and iptables of both kinds, under each name that the daemon
+// looks for, and they run where there is nothing else.
+func TestFirewallToolsRunAlone(t *testing.T) {
+	dir := image(t)
+	want := map[string]string{"nft": "nftables v", "iptables": "nf_tables", "ip6tables": "nf_tables"}
+	for _, program := range []string{"iptables", "ip6tables"} {
+		want[program+"-nft"], want[program+"-legacy"] = "nf_tables", "legacy"
+	}
+	for program, about := range want {
+		names := []string{program}
+		if program != "nft" {
+			names = append(names, program+"-save", program+"-restore")
+		}
+		for _, name := range names {
+			if out, err := alone(dir, "", name, "--version"); err != nil || !strings.Contains(out, about) {
+				t.Errorf("%s --version: %v: %s", name, err, out)
+			}
+		}
 	}
 }
 
-func TestCollectWantsAProgram(t *testing.T) {
+// The extensions that flannel's rules use are there too.
+func TestImageMakesTheRules(t *testing.T) {
+	dir := image(t)
+	const rules = "*nat\n-A POSTROUTING -m mark --mark 0x4000/0x4000 -m comment --comment flanneld -j RETURN\n" +
+		"-A POSTROUTING ! -d 224.0.0.0/4 -m addrtype --src-type LOCAL -m comment --comment flanneld -j MASQUERADE --random-fully\nCOMMIT\n" +
+		"*filter\n-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
+	if out, err := alone(dir, rules, "iptables-restore", "--test"); err != nil {
+		t.Errorf("iptables-restore: %v: %s", err, out)
+	}
+	v6 := strings.Replace(rules, "224.0.0.0/4", "ff00::/8", 1)
+	if out, err := alone(dir, v6, "ip6tables-restore", "--test"); err != nil {
+		t.Errorf("ip6tables-restore: %v: %s", err, out)
+	}
+}
+
+// There is no shell, and the tools leave the image within 60 MB: the binaries are some 40.
+func TestImageIsSmall(t *testing.T) {
+	size := int64(0)
+	err := filepath.WalkDir(image(t), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		if name := e.Name(); name == "sh" || name == "bash" || name == "dash" || name == "busybox" {
+			t.Errorf("the image holds %s", path)
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("firewall tools: %d KB", size>>10); size > 15<<20 {
+		t.Errorf("the firewall tools take %d bytes", size)
+	}
+}
+
+func TestCollectWantsAFile(t *testing.T) {
 	out, err := exec.Command(collect, "/no/such/program", t.TempDir()).CombinedOutput()
 	if want := "collect: /no/such/program is not there\n"; err == nil || string(out) != want {
 		t.Errorf("%v, %q, want %q", err, out, want)
