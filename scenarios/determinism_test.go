@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 

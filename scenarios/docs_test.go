@@ -1,11 +1,12 @@
 package scenarios
 
 import (
-	"github.com/flanneld/flannel/scenarios/lang"
 	"os"
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/flanneld/flannel/scenarios/lang"
 )
 
 // commandRow is the first cell of a row in the manual's tables of commands.

@@ -5,8 +5,9 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/scenarios/lang"
 )
 
 // A mistake in a file is told as one, and never passes for something else.

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 func TestScenarios(t *testing.T) {
 	c := choose(t)
 	results := newTable(os.Stdout)
-	t.Cleanup(results.total)
+	t.Cleanup(func() { results.total(t, c.worlds) })
 	for _, world := range c.worlds {
 		t.Run(world, func(t *testing.T) {
 			for _, file := range c.files {

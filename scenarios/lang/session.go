@@ -28,7 +28,9 @@ type Session struct {
 	foreign   map[string]string       // other programs' rules as of the last "foreign-rules n1 remember"
 	doubled   map[string]bool         // nodes that were, or went by the name of, two
 	Skipped   []string                // blocks for another world
-	rec       *Witness                // nil: no report is wanted
+	// Performed counts the directives that this world was given.
+	Performed int
+	rec       *Witness // nil: no report is wanted
 }
 
 // NewSession returns a session that builds its world at the first topology.
@@ -88,6 +90,7 @@ func (s *Session) run(d *datadriven.TestData) string {
 		s.Skipped = append(s.Skipped, fmt.Sprintf("%s: %s is for %s only", d.Pos, d.Cmd, only))
 		return d.Expected
 	}
+	s.Performed++
 	v, known := verbs()[d.Cmd]
 	if !known {
 		return fmt.Sprintf("error: unknown verb %q; known are %s\n", d.Cmd, strings.Join(sortedKeys(verbs()), ", "))
