@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
@@ -42,6 +43,7 @@ type Daemon struct {
 
 	process *process // nil: not running
 	files   daemonFiles
+	secrets *diskSecrets
 	offset  time.Duration // of the host's clock
 	log     []string
 	exit    *node.Exit // how the last process ended, if by itself or by Stop
@@ -54,7 +56,8 @@ type Daemon struct {
 
 // NewDaemon installs flanneld on the host, not yet started.
 func (h *Host) NewDaemon(s *Store, opts DaemonOptions) *Daemon {
-	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles()}
+	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]driver.Secret{}}
+	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets}
 }
 
 // Second installs flanneld on the host once more, by mistake: with the same
@@ -62,7 +65,7 @@ func (h *Host) NewDaemon(s *Store, opts DaemonOptions) *Daemon {
 func (d *Daemon) Second() *Daemon {
 	opts := d.opts
 	opts.Wrap, opts.OnExit = nil, nil // which are about the one that should be there
-	return &Daemon{host: d.host, store: d.store, opts: opts, files: d.files}
+	return &Daemon{host: d.host, store: d.store, opts: opts, files: d.files, secrets: d.secrets}
 }
 
 // Host is where the daemon runs.

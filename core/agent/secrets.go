@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// secretFileMode lets root alone read a secret.
+const secretFileMode = 0o400
+
+// FileSecrets keeps each secret in a file of its own, beside the state file.
+type FileSecrets struct {
+	Dir    string
+	Random io.Reader // crypto/rand's Reader in production
+}
+
+var _ driver.Secrets = FileSecrets{}
+
+// Secret implements [driver.Secrets]. It uses no file that others could have
+// read or that is damaged: an operator has to remove it, since a new secret
+// makes peers lose this node until they have learnt it.
+func (s FileSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
+	if !name.Valid() {
+		return driver.Secret{}, fmt.Errorf("secret %q: not a name", name)
+	}
+	path := filepath.Join(s.Dir, string(name)+".secret")
+	secret, err := readSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.draw(path)
+	}
+	return secret, err
+}
+
+func readSecret(path string) (driver.Secret, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+	}
+	if mode := info.Mode(); mode != secretFileMode {
+		return driver.Secret{}, fmt.Errorf("secret file %s has mode %v, so others may have read it: "+
+			"remove it and let the daemon draw another, or set mode %04o if you know that nobody did", path, mode, secretFileMode)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, driver.SecretSize+1))
+	if err != nil {
+		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+	}
+	secret, err := driver.ParseSecret(data)
+	if err != nil {
+		return driver.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and let the daemon draw another", path, err)
+	}
+	return secret, nil
+}
+
+// draw makes a secret, and keeps it before anything uses it.
+func (s FileSecrets) draw(path string) (driver.Secret, error) {
+	secret, err := driver.DrawSecret(s.Random)
+	if err != nil {
+		return driver.Secret{}, err
+	}
+	if err := os.MkdirAll(s.Dir, dirMode); err != nil {
+		return driver.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
+	}
+	if err := renameio.WriteFile(path, secret.Bytes(), secretFileMode, renameio.IgnoreUmask()); err != nil {
+		return driver.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
+	}
+	return secret, nil
+}
