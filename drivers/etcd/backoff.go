@@ -16,10 +16,15 @@ const (
 // delay doubles from attempt to attempt. The zero value starts anew.
 type delay time.Duration
 
-// wait sleeps for the next delay. It reports false if ctx ended first.
+// wait sleeps for the next delay. It returns false if ctx ended first.
 func (d *delay) wait(ctx context.Context) bool {
 	*d = min(max(*d*2, delay(firstDelay)), delay(lastDelay))
-	t := time.NewTimer(time.Duration(float64(*d) * (1 + jitter*(2*rand.Float64()-1))))
+	return sleep(ctx, time.Duration(float64(*d)*(1+jitter*(2*rand.Float64()-1))))
+}
+
+// sleep waits for d. It returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -2,17 +2,21 @@
 // [Store] is a [lease.Store]; who takes which subnet is decided elsewhere.
 //
 // The store reads everything with one request, then follows the changes on one
-// watch stream. Whatever ends the stream (a lost connection, a compaction, no
-// leader, silence) leads back to that one request, so that no event can be
-// missed: what the store hands out is always a whole snapshot.
+// watch stream. When the stream ends, one small request tells whether the next
+// one can go on at the same revision. It cannot if that revision has been
+// compacted, or if etcd holds another history: it was wiped, restored from a
+// backup, or replaced. Then the store reads everything again, so that no event
+// can be missed: the store always hands out a whole snapshot. Nodes that have to
+// do so together spread over a time that grows with their number.
 //
-// It drives the watch stream itself instead of using the client library's
-// Watcher. That one hides a lost connection and resumes at the revision it saw
-// last. A datastore that lost its data meanwhile has not reached that revision
-// yet, so the watch would wait there in silence, and nobody would ever learn
-// that the leases are gone, nor that the store was unreachable in between.
+// The store drives the watch stream itself instead of using the client library's
+// Watcher, which hides a lost connection and resumes at the last revision. A
+// datastore that lost its data meanwhile has not reached that revision yet, so
+// the watch would wait there in silence, and the store would learn neither of
+// the lost leases nor of the outage in between.
 //
-// Records are data from strangers. One that does not decode is set aside with
-// the reason and touches no other (interop E1). The package never writes what
-// it could not read back, and never changes a record but by compare-and-swap.
+// Records are foreign data. One that does not decode is set aside with the
+// reason and touches no other record (interop E1: one such record makes every
+// upstream node drop all peers). The package never writes a value that it could
+// not read back, and changes a record by compare-and-swap only.
 package etcd

@@ -23,16 +23,19 @@ var (
 	errOlder     = errors.New("etcd is at an older revision than what was read from it")
 )
 
+// steady is how long a watch has to live for the next wait to be short again.
+const steady = 10 * time.Second
+
 // run keeps the store's view following etcd until the store is closed.
 func (s *Store) run(cfg clientv3.Config) {
 	var d delay
 	for s.ctx.Err() == nil {
-		synced, err := s.attempt(cfg)
+		followed, err := s.attempt(cfg)
 		if s.ctx.Err() != nil {
 			err = errClosed
 		}
 		s.lost(err)
-		if synced {
+		if followed >= steady {
 			d = 0
 		}
 		d.wait(s.ctx)
@@ -59,26 +62,25 @@ func (s *Store) lost(err error) {
 	s.complaint = reason
 }
 
-// attempt connects if need be, reads everything and follows the changes until
-// that fails. It reports whether it got as far as following.
-func (s *Store) attempt(cfg clientv3.Config) (synced bool, err error) {
-	// Whatever belongs to this attempt ends with it (interop E16).
+// attempt connects if need be, finds out where to go on, and follows the
+// changes until that fails. It returns for how long the view followed etcd.
+func (s *Store) attempt(cfg clientv3.Config) (followed time.Duration, err error) {
+	// Everything that belongs to this attempt ends with it (interop E16).
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 
 	if s.client == nil {
 		if err := s.connect(cfg); err != nil {
-			return false, fmt.Errorf("etcd: connect: %w", err)
+			return 0, fmt.Errorf("etcd: connect: %w", err)
 		}
 	}
-	revision, err := s.list(ctx)
-	if err != nil {
-		return false, fmt.Errorf("etcd: read %s and %s: %w", s.configKey, s.subnets, err)
+	if err := s.catchUp(ctx); err != nil {
+		return 0, fmt.Errorf("etcd: read %s and %s: %w", s.configKey, s.subnets, err)
 	}
-	if synced, err = s.watch(ctx, cancel, revision); err != nil {
+	if followed, err = s.watch(ctx, cancel); err != nil {
 		err = fmt.Errorf("etcd: watch %s: %w", s.subnets, err)
 	}
-	return synced, err
+	return followed, err
 }
 
 // connect makes the client. With a password that means to fetch a token, so
@@ -95,81 +97,68 @@ func (s *Store) connect(cfg clientv3.Config) error {
 	return nil
 }
 
-// list reads the config and all leases with one request (interop E2), at one
-// revision, and replaces what the store knew.
-//
-// The read is linearizable: it shows at least whatever any watch has shown
-// before, so the revision cannot go back but in one way, which is that the
-// datastore itself was wiped or restored from an older backup. Then the older
-// revision is the truth, and it is taken.
-func (s *Store) list(ctx context.Context) (revision int64, err error) {
-	var resp *clientv3.TxnResponse
-	err = s.do(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
-		resp, err = c.Txn(ctx).Then(
-			clientv3.OpGet(s.configKey),
-			clientv3.OpGet(s.subnets, clientv3.WithPrefix()),
-		).Commit()
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	config := resp.Responses[0].GetResponseRange().Kvs
-	leases := resp.Responses[1].GetResponseRange().Kvs
-	revision = resp.Header.Revision
-
-	var before int64
-	s.update(func() {
-		if s.table != nil {
-			before = s.table.revision
-		}
-		s.table = newTable(s.subnets, revision, config, leases, s.table)
-		s.stale, s.err = true, errStarting
-	})
-	if revision < before {
-		s.o.Log.Warn("etcd was wiped or restored: its revision went back", "from", before, "to", revision)
-	}
-	return revision, nil
-}
-
-// watch follows the changes since a revision until the stream ends, and says
-// why it ended. It calls cancel when it has waited too long.
-func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc, revision int64) (synced bool, err error) {
-	// Silence is noticed by a timer that every message winds up again.
+// watch follows the changes since the store's position until the stream ends,
+// and returns why it ended. It calls cancel after too long a silence. Without a
+// fresh list the view counts as following once a heartbeat is answered: etcd
+// answers none before all changes since the position are on their way.
+func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (followed time.Duration, err error) {
+	// Every message winds up the timer that notices silence.
 	alive := time.AfterFunc(s.o.Timeout, func() { cancel(errSilent) })
 	defer alive.Stop()
+	var began time.Time
+	defer func() {
+		if !began.IsZero() {
+			followed = time.Since(began)
+		}
+	}()
 
-	// Events of this very revision come once more and are skipped. A watch from
-	// the next one would get no answer to its heartbeats until somebody writes
-	// something somewhere: etcd gives none for a revision that it has not reached.
-	stream, err := s.openWatch(ctx, revision)
+	at, caughtUp := s.position(), s.fresh
+	s.fresh = false
+	follow := func() {
+		began = time.Now()
+		s.follows(at)
+	}
+	stream, err := s.openWatch(ctx, at)
 	if err != nil {
-		return false, s.watchError(ctx, err)
+		return 0, s.watchError(ctx, err)
 	}
 	for created := 0; ; {
 		resp, err := stream.Recv()
 		if err != nil {
-			return synced, s.watchError(ctx, err)
+			return 0, s.watchError(ctx, err)
 		}
 		alive.Reset(s.o.Heartbeat + s.o.Timeout)
 		switch {
 		case resp.CompactRevision != 0:
-			return synced, errCompacted
+			s.reread = errCompacted
+			return 0, errCompacted
 		case resp.Canceled:
-			return synced, fmt.Errorf("refused: %s", resp.CancelReason)
+			return 0, fmt.Errorf("refused: %s", resp.CancelReason)
 		case resp.Created:
 			if created++; created == len(s.watched()) {
-				synced, s.complaint = true, ""
-				s.update(func() { s.synced, s.err = true, nil })
-				s.o.Log.Info("following etcd", "revision", revision)
+				if caughtUp {
+					follow()
+				}
 				s.start(func() { s.heartbeat(ctx, stream) })
 			}
 		case len(resp.Events) > 0:
 			s.fold(resp.Events)
 		case s.behind(resp.Header.Revision):
-			return synced, errOlder
+			return 0, errOlder
+		case resp.WatchId == clientv3.InvalidWatchID: // an answer to a heartbeat
+			s.progressed(resp.Header.Revision)
+			if began.IsZero() {
+				follow()
+			}
 		}
 	}
+}
+
+// follows notes that the view follows etcd.
+func (s *Store) follows(at position) {
+	s.complaint = ""
+	s.update(func() { s.synced, s.err = true, nil })
+	s.o.Log.Info("following etcd", "revision", at.leases)
 }
 
 // watched are the ranges to watch, as key and end. Everything from the config
@@ -183,7 +172,12 @@ func (s *Store) watched() [2][2]string {
 }
 
 // openWatch opens a stream with all watches on it.
-func (s *Store) openWatch(ctx context.Context, from int64) (pb.Watch_WatchClient, error) {
+//
+// Each begins at the revision that is known already; events of that very
+// revision come once more and are skipped. A watch from the next revision would
+// get no answer to its heartbeats until something is written somewhere: etcd
+// gives none for a revision that it has not reached.
+func (s *Store) openWatch(ctx context.Context, at position) (pb.Watch_WatchClient, error) {
 	// A member that lost its leader would keep the stream open and see nothing.
 	ctx = clientv3.WithRequireLeader(ctx)
 	stream, err := pb.NewWatchClient(s.client.ActiveConnection()).
@@ -191,10 +185,10 @@ func (s *Store) openWatch(ctx context.Context, from int64) (pb.Watch_WatchClient
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range s.watched() {
+	for i, r := range s.watched() {
 		err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 			CreateRequest: &pb.WatchCreateRequest{
-				Key: []byte(r[0]), RangeEnd: []byte(r[1]), StartRevision: from,
+				Key: []byte(r[0]), RangeEnd: []byte(r[1]), StartRevision: [...]int64{at.config, at.leases}[i],
 			},
 		}})
 		if err != nil {
@@ -204,14 +198,18 @@ func (s *Store) openWatch(ctx context.Context, from int64) (pb.Watch_WatchClient
 	return stream, nil
 }
 
-// heartbeat asks for a sign of life from time to time, until ctx ends.
+// catchUpHeartbeat is how often a sign of life is asked for until the view has
+// caught up: etcd drops such a request while changes are still to be sent.
+const catchUpHeartbeat = 50 * time.Millisecond
+
+// heartbeat asks for a sign of life at intervals, until ctx ends.
 func (s *Store) heartbeat(ctx context.Context, stream pb.Watch_WatchClient) {
-	t := time.NewTicker(s.o.Heartbeat)
-	defer t.Stop()
 	for {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
+		wait := s.o.Heartbeat
+		if !s.isSynced() {
+			wait = min(wait, catchUpHeartbeat)
+		}
+		if !sleep(ctx, wait) {
 			return
 		}
 		err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{

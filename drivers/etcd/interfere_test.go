@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 )
 
@@ -125,6 +126,7 @@ func (p *proxy) pass(c net.Conn) bool {
 type meter struct {
 	mu      sync.Mutex
 	calls   map[string]int
+	listed  int // requests for all leases
 	streams []context.Context
 }
 
@@ -136,6 +138,7 @@ func (o Options) metered() (Options, *meter) {
 			conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
 			m.note(method)
+			m.noteList(req)
 			return invoke(ctx, method, req, reply, conn, opts...)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc,
@@ -154,6 +157,28 @@ func (m *meter) note(method string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls[method[strings.LastIndex(method, "/")+1:]]++
+}
+
+// noteList counts a request for all leases, with their values.
+func (m *meter) noteList(req any) {
+	txn, ok := req.(*pb.TxnRequest)
+	if !ok {
+		return
+	}
+	for _, op := range txn.Success {
+		if r := op.GetRequestRange(); r != nil && len(r.RangeEnd) > 0 && !r.CountOnly {
+			m.mu.Lock()
+			m.listed++
+			m.mu.Unlock()
+		}
+	}
+}
+
+// lists returns how often all leases were asked for.
+func (m *meter) lists() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.listed
 }
 
 // counts returns how often each method was called.

@@ -24,9 +24,10 @@ var _ = Describe("what a store shows", func() {
 		first := put(shared, o.Prefix+"/subnets/10.5.10.0-24", value("192.0.2.10"))
 		s := openSynced(o)
 
+		Expect(s.View().Snapshot.History).NotTo(BeZero())
 		Expect(*s.View().Snapshot).To(Equal(lease.Snapshot{
-			Revision: first,
-			Config:   lease.Document{Data: []byte(`{"Network":"10.5.0.0/16"}`), Revision: config},
+			Revision: first, History: s.View().Snapshot.History,
+			Config: lease.Document{Data: []byte(`{"Network":"10.5.0.0/16"}`), Revision: config},
 			Leases: []*lease.Lease{
 				{Key: key("10.5.10.0-24"), Attrs: attrs("192.0.2.10"), CreateRevision: first, ModRevision: first},
 				{

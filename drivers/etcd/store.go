@@ -28,14 +28,19 @@ type Store struct {
 
 	changed chan struct{}
 
-	complaint string // what run logged last about the present outage
+	// These belong to run.
+	complaint string // what was logged last about the present outage
+	reread    error  // why everything has to be read again; nil: it need not
+	fresh     bool   // everything has just been read
 
-	mu     sync.Mutex
-	table  *table // nil until the first list
-	snap   *lease.Snapshot
-	stale  bool // the table is newer than snap
-	synced bool
-	err    error // why not synced
+	mu       sync.Mutex
+	table    *table // nil until the first list; replaced by run alone
+	snap     *lease.Snapshot
+	stale    bool // the table is newer than snap
+	synced   bool
+	err      error // why not synced
+	progress int64 // what the last answer to a heartbeat said
+	proven   int64 // no change up to here is missing
 }
 
 var _ lease.Store = (*Store)(nil)
@@ -93,6 +98,12 @@ func (s *Store) View() lease.View {
 		s.o.Log.Debug("record set aside", "key", q.Raw, "reason", q.Reason)
 	}
 	return v
+}
+
+func (s *Store) isSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced
 }
 
 // Changed implements lease.Store.

@@ -17,7 +17,8 @@ import (
 // that a snapshot of it is one walk. Unlike snapshots it changes, so it stays
 // inside the store.
 type table struct {
-	dir string
+	dir     string
+	history uint64 // the cluster's id
 	// revision is that of the list or of the last event of a lease. A message's
 	// own revision is no use: while a watch catches up it is ahead of the events.
 	revision int64
@@ -43,21 +44,28 @@ type record struct {
 	reported bool   // that it was set aside
 }
 
+// listed is what a list returned.
+type listed struct {
+	history        uint64
+	revision       int64
+	config, leases []*mvccpb.KeyValue
+}
+
 // newTable holds what a list returned. From the table before, it takes the
 // last good values of keys whose present value does not decode.
-func newTable(dir string, revision int64, config, leases []*mvccpb.KeyValue, before *table) *table {
+func newTable(dir string, l listed, before *table) *table {
 	t := &table{
-		dir: dir, revision: revision, configRevision: revision,
-		records: make([]*record, 0, len(leases)),
-		byRaw:   make(map[string]*record, len(leases)),
+		dir: dir, history: l.history, revision: l.revision, configRevision: l.revision,
+		records: make([]*record, 0, len(l.leases)),
+		byRaw:   make(map[string]*record, len(l.leases)),
 	}
-	for _, kv := range config {
+	for _, kv := range l.config {
 		t.config = lease.Document{Data: kv.Value, Revision: kv.ModRevision}
 	}
-	for _, kv := range leases {
+	for _, kv := range l.leases {
 		var old *record
-		// In a datastore whose revision went back, nothing is what it was.
-		if before != nil && before.revision <= revision {
+		// In a datastore with another history, no record is what it was.
+		if before != nil && before.history == l.history && before.revision <= l.revision {
 			old = before.byRaw[string(kv.Key)]
 		}
 		r := t.decode(kv, old)
@@ -171,7 +179,7 @@ func compareBool(a, b bool) int {
 // snapshot returns the table as it stands, and those records set aside that
 // were not reported before.
 func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
-	s := &lease.Snapshot{Revision: t.revision, Config: t.config}
+	s := &lease.Snapshot{Revision: t.revision, History: t.history, Config: t.config}
 	s.Leases = make([]*lease.Lease, 0, len(t.records))
 	var fresh []lease.Quarantined
 	var taken *record // whose lease was taken last
@@ -200,6 +208,18 @@ func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 	}
 	slices.SortFunc(s.Quarantined, func(a, b lease.Quarantined) int { return strings.Compare(a.Raw, b.Raw) })
 	return s, fresh
+}
+
+// newest returns the key that changed last, and when; without records one that
+// no record has, and 0.
+func (t *table) newest() (raw string, modified int64) {
+	raw = t.dir
+	for _, r := range t.records {
+		if r.modified > modified {
+			raw, modified = r.raw, r.modified
+		}
+	}
+	return raw, modified
 }
 
 // rawKey returns the store's key of a lease. It is the canonical one unless

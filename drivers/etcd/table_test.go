@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -70,7 +71,7 @@ func TestWatchingIsListing(t *testing.T) {
 	values := []string{value("192.0.2.1"), value("192.0.2.2"), "{}", "not JSON", ""}
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{now: map[string]*mvccpb.KeyValue{}}
-		watched := newTable(testDir, 0, nil, nil, nil)
+		watched := newTable(testDir, listed{}, nil)
 		var seen int
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			k := testDir + rapid.SampledFrom(keys).Draw(t, "key")
@@ -87,7 +88,7 @@ func TestWatchingIsListing(t *testing.T) {
 				again := rapid.IntRange(0, seen).Draw(t, "again")
 				watched.apply(h.events[again:seen])
 			case 2: // lose the stream
-				watched = newTable(testDir, h.revision, nil, h.list(), watched)
+				watched = newTable(testDir, listed{revision: h.revision, leases: h.list()}, watched)
 				seen = len(h.events)
 			}
 		}
@@ -96,7 +97,7 @@ func TestWatchingIsListing(t *testing.T) {
 
 		// A list knows no former values, so those that stand in for a bad one
 		// are left out of the comparison.
-		want, _ := newTable(testDir, h.revision, nil, h.list(), nil).snapshot()
+		want, _ := newTable(testDir, listed{revision: h.revision, leases: h.list()}, nil).snapshot()
 		if diff := cmp.Diff(current(h, want), current(h, got), comparers()); diff != "" {
 			t.Fatalf("watched (-listed +watched):\n%s", diff)
 		}
@@ -116,7 +117,7 @@ func TestWatchingIsListing(t *testing.T) {
 func TestWipedDataLendsNothing(t *testing.T) {
 	old := &history{now: map[string]*mvccpb.KeyValue{}}
 	old.put(testDir+"10.5.1.0-24", value("192.0.2.1"), 1)
-	before := newTable(testDir, 100, nil, old.list(), nil)
+	before := newTable(testDir, listed{revision: 100, leases: old.list()}, nil)
 	wiped := &history{now: map[string]*mvccpb.KeyValue{}}
 	wiped.put(testDir+"10.5.1.0-24", "not JSON", 0)
 
@@ -124,7 +125,7 @@ func TestWipedDataLendsNothing(t *testing.T) {
 		revision int64
 		want     int
 	}{{100, 1}, {99, 0}} {
-		s, _ := newTable(testDir, tt.revision, nil, wiped.list(), before).snapshot()
+		s, _ := newTable(testDir, listed{revision: tt.revision, leases: wiped.list()}, before).snapshot()
 		if len(s.Leases) != tt.want || len(s.Quarantined) != 1 || (s.Quarantined[0].OverwroteAt > 0) != (tt.want > 0) {
 			t.Errorf("at revision %d: %v, %v, want %d leases", tt.revision, s.Leases, s.Quarantined, tt.want)
 		}
@@ -178,7 +179,7 @@ func BenchmarkList(b *testing.B) {
 	kvs := records(many).list()
 	b.ReportAllocs()
 	for b.Loop() {
-		t := newTable(testDir, many, nil, kvs, nil)
+		t := newTable(testDir, listed{revision: many, leases: kvs}, nil)
 		if s, _ := t.snapshot(); len(s.Leases) != many {
 			b.Fatal(len(s.Leases))
 		}
@@ -190,7 +191,7 @@ func BenchmarkBurst(b *testing.B) {
 	h := records(many)
 	b.ReportAllocs()
 	for b.Loop() {
-		t := newTable(testDir, 0, nil, nil, nil)
+		t := newTable(testDir, listed{}, nil)
 		for i := range h.events {
 			t.apply(h.events[i : i+1])
 		}
@@ -203,7 +204,7 @@ func BenchmarkBurst(b *testing.B) {
 // One of many leases changes, and somebody looks.
 func BenchmarkChange(b *testing.B) {
 	h := records(many)
-	t := newTable(testDir, many, nil, h.list(), nil)
+	t := newTable(testDir, listed{revision: many, leases: h.list()}, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		h.put(testDir+"10.7.7.0-24", value("192.0.2.1"), 1)
@@ -219,7 +220,7 @@ func BenchmarkMemory(b *testing.B) {
 	kvs := records(many).list()
 	for b.Loop() {
 		before := heap()
-		t := newTable(testDir, many, nil, kvs, nil)
+		t := newTable(testDir, listed{revision: many, leases: kvs}, nil)
 		s, _ := t.snapshot()
 		b.ReportMetric(float64(heap()-before)/many, "B/lease")
 		runtime.KeepAlive(t)
@@ -233,4 +234,15 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestSpread: lists are spread over seconds that grow with the number of nodes.
+func TestSpread(t *testing.T) {
+	for peers, want := range map[int]time.Duration{
+		0: 0, 3: 30 * time.Millisecond, 1000: 10 * time.Second, 5000: 50 * time.Second, 50_000: time.Minute,
+	} {
+		if got := spreadOf(peers); got != want {
+			t.Errorf("%d peers: %s, want %s", peers, got, want)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 )
 
@@ -251,6 +252,120 @@ var _ = Describe("a server", func() {
 		put(server, o.Prefix+"/subnets/10.5.78.0-24", value("192.0.2.78"))
 		Eventually(subnets(s)).Should(Equal([]string{"10.5.77.0-24", "10.5.78.0-24"}))
 		eventuallySynced(s)
+	})
+})
+
+var _ = Describe("a watch that ended", func() {
+	// many puts so many records, each with a revision of its own.
+	many := func(server *embedded.Server, o Options, n int) {
+		GinkgoHelper()
+		for i := range n {
+			put(server, fmt.Sprintf("%s/subnets/10.%d.%d.0-24", o.Prefix, i/250, i%250), value("192.0.2.1"))
+		}
+	}
+
+	It("goes on where it was after a member's restart, without another list", func(ctx SpecContext) {
+		eo := embedded.Options{Dir: GinkgoT().TempDir(), UnsafeNoSync: true}
+		server, err := embedded.Start(ctx, eo)
+		Expect(err).NotTo(HaveOccurred())
+		o, m := options(server).metered()
+		put(server, o.Prefix+"/config", "{}")
+		many(server, o, 50)
+		s := openSynced(o)
+		Expect(m.lists()).To(Equal(1))
+		put(server, o.Prefix+"/subnets/10.0.7.0-24", value("192.0.2.7"))
+		Eventually(func() lease.Attrs { return leaseOf(s, "10.0.7.0-24").Attrs }).Should(Equal(attrs("192.0.2.7")))
+
+		eo.ListenClient = server.Endpoints()
+		Expect(server.Close()).To(Succeed())
+		Eventually(s.View).Should(HaveField("Synced", false))
+		server = startServer(ctx, eo)
+		put(server, o.Prefix+"/subnets/10.0.99.0-24", value("192.0.2.99"))
+		remove(server, o.Prefix+"/subnets/10.0.1.0-24")
+		put(server, o.Prefix+"/config", `{"a":1}`)
+		eventuallySynced(s)
+		Eventually(subnets(s)).Should(And(ContainElement("10.0.99.0-24"), Not(ContainElement("10.0.1.0-24")), HaveLen(50)))
+		Eventually(func() string { return string(s.View().Snapshot.Config.Data) }).Should(Equal(`{"a":1}`))
+		Expect(m.lists()).To(Equal(1))
+	})
+
+	It("goes on after a compaction of what it has seen, though no lease has changed for long", func(ctx SpecContext) {
+		o, m := options(shared).metered()
+		p := newProxy(shared.Endpoints()[0])
+		o.Endpoints, o.Heartbeat = []string{p.endpoint()}, 20*ms
+		many(shared, o, 20)
+		s := openSynced(o)
+		last := put(shared, "/elsewhere", "x")
+		Eventually(func() int64 { return s.position().leases }).Should(BeNumerically(">=", last))
+		_, err := shared.Client().Compact(ctx, last)
+		Expect(err).NotTo(HaveOccurred())
+		p.cut()
+		Eventually(s.View).Should(HaveField("Synced", false))
+		p.heal()
+		eventuallySynced(s)
+		Expect(m.lists()).To(Equal(1))
+	})
+
+	It("leads to one more list after a compaction of what it has not seen", func(ctx SpecContext) {
+		o, m := options(shared).metered()
+		p := newProxy(shared.Endpoints()[0])
+		o.Endpoints = []string{p.endpoint()}
+		many(shared, o, 20)
+		s := openSynced(o)
+		p.cut()
+		Eventually(s.View).Should(HaveField("Synced", false))
+		last := put(shared, o.Prefix+"/subnets/10.0.99.0-24", value("192.0.2.99"))
+		_, err := shared.Client().Compact(ctx, last)
+		Expect(err).NotTo(HaveOccurred())
+		p.heal()
+		eventuallySynced(s)
+		Expect(subnets(s)()).To(ContainElement("10.0.99.0-24"))
+		Expect(m.lists()).To(Equal(2))
+	})
+
+	It("leads to a list in a history in which other changes have passed its revision", func(ctx SpecContext) {
+		for name, change := range map[string]func(*embedded.Server, string){
+			"another record":  func(e *embedded.Server, dir string) { put(e, dir+"10.0.77.0-24", value("192.0.2.77")) },
+			"another value":   func(e *embedded.Server, dir string) { put(e, dir+"10.0.1.0-24", value("192.0.2.77")) },
+			"a lost deletion": func(*embedded.Server, string) {},
+		} {
+			By(name)
+			dir := GinkgoT().TempDir()
+			eo := embedded.Options{Dir: filepath.Join(dir, "data"), UnsafeNoSync: true}
+			server, err := embedded.Start(ctx, eo)
+			Expect(err).NotTo(HaveOccurred())
+			o, m := options(server).metered()
+			many(server, o, 20)
+			eo.ListenClient = server.Endpoints()
+			Expect(server.Close()).To(Succeed())
+			Expect(os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(eo.Dir))).To(Succeed())
+
+			server, err = embedded.Start(ctx, eo)
+			Expect(err).NotTo(HaveOccurred())
+			s := openSynced(o)
+			put(server, o.Prefix+"/subnets/10.0.1.0-24", value("192.0.2.5"))
+			remove(server, o.Prefix+"/subnets/10.0.2.0-24")
+			Eventually(subnets(s)).Should(HaveLen(19))
+			Expect(server.Close()).To(Succeed())
+			Eventually(s.View).Should(HaveField("Synced", false))
+
+			restored := eo
+			restored.Dir = filepath.Join(dir, "backup")
+			restored.ListenClient = nil
+			server, err = embedded.Start(ctx, restored)
+			Expect(err).NotTo(HaveOccurred())
+			change(server, o.Prefix+"/subnets/")
+			for range 30 {
+				put(server, "/elsewhere", "x")
+			}
+			Expect(server.Close()).To(Succeed())
+			restored.ListenClient = eo.ListenClient
+			startServer(ctx, restored)
+			eventuallySynced(s)
+			Expect(m.lists()).To(Equal(2), name)
+			Expect(subnets(s)()).To(ContainElement("10.0.2.0-24"))
+			s.Close()
+		}
 	})
 })
 
