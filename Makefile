@@ -165,7 +165,7 @@ lint: compiled bin/staticcheck bin/style ## staticcheck, in the version go.mod p
 	@$(CHECKED) GOFLAGS='$(GOFLAGS) $(RACE)' bin/style -held $(HELD)
 
 # Rules of style that the tree keeps: no new finding gets in.
-HELD = long-file
+HELD = map-order
 
 .PHONY: style
 style: bin/style ## count what breaks the rules of CONTRIBUTING.md, by package (LIST=core/node prints each)
