@@ -88,7 +88,7 @@ func (l *Lab) autopsy(from *Host, dst netip.Addr, way []Sighting) Loss {
 	case h.switches() && last.Out:
 		return loss.with("wire_loss", fmt.Sprintf("it was put on the wire to %s, and did not get there", last.Device))
 	case h.switches():
-		return loss.with("wire_loss", fmt.Sprintf("it came by the wire of %s and was passed on to nobody", last.Device))
+		return loss.with("wire_loss", fmt.Sprintf("it came by the wire of %s and was not passed on", last.Device))
 	case err != nil:
 		return loss.with("link_down", last.Device+" is gone")
 	case last.Other:
@@ -135,7 +135,7 @@ func (l *Lab) afterSending(h *Host, link netlink.Link, s Sighting) (reason, deta
 	if s.packet.to != nil && !l.anyMAC(s.packet.to) {
 		return "mac_unknown", fmt.Sprintf("%s sent it to %s, which no device has", name, s.packet.to)
 	}
-	return "wire_loss", fmt.Sprintf("%s sent it, and nobody got it", name)
+	return "wire_loss", fmt.Sprintf("%s sent it, and no host received it", name)
 }
 
 // unusable says why a device sends nothing.
@@ -230,7 +230,7 @@ func (h *Host) wouldSend(dst, src netip.Addr, index, size int) (reason, detail s
 		return "", err.Error()
 	}
 	if route.Type == unix.RTN_LOCAL {
-		return "", fmt.Sprintf("%s is the host's own: it arrived, and nobody answered", dst)
+		return "", fmt.Sprintf("%s is the host's own: it arrived, and no answer followed", dst)
 	}
 	if reason, detail := unusable(link); reason != "" {
 		return reason, detail

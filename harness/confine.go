@@ -83,7 +83,7 @@ func readOnly(path string) error {
 }
 
 func confineRights() error {
-	// What is not in the bounding set nobody gets, not even root by exec.
+	// No process gets a capability outside the bounding set, not even root by exec.
 	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
 		if slices.Contains(podCapabilities, c) {
 			continue

@@ -116,7 +116,7 @@ var _ = Describe("a node's daemon", func() {
 		Eventually(ctx, n.Running).Should(BeFalse())
 		Expect(n.Start()).To(Succeed())
 		Expect(n.WaitReady(ctx)).To(Succeed())
-		change() // nobody counts any more
+		change() // the count does not matter any more
 		Expect(n.WaitReady(ctx)).To(Succeed())
 	}, limit)
 

@@ -106,7 +106,7 @@ func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state *datap
 	return state, err
 }
 
-// Apply performs ops on the host, as a stranger who puts things there or takes
+// Apply performs ops on the host, as another program that puts things there or takes
 // them away.
 func (h *Host) Apply(ctx context.Context, ops ...dataplane.Op) error {
 	return h.withDriver(ctx, func(d *linux.Driver) error {

@@ -97,7 +97,7 @@ func (h *Host) DelAddr(dev string, addr netip.Prefix) error {
 	})
 }
 
-// AddRoute adds or replaces a route that is somebody else's: it carries no
+// AddRoute adds or replaces a foreign route: it carries no
 // mark of flannel. Without a gateway it is connected.
 func (h *Host) AddRoute(dst netip.Prefix, via netip.Addr, dev string) error {
 	return h.onLink(dev, "route "+dst.String(), func(l netlink.Link) error {

@@ -101,7 +101,7 @@ func (n *Node) Start(extra ...string) (err error) {
 		return fmt.Errorf("node %s: start: it runs already", n.Name)
 	}
 	if n.proc, err = n.launch(n.LogFile(), extra); err == nil && n.trap != nil {
-		n.trap.prey.Store(n.proc)
+		n.trap.target.Store(n.proc)
 	}
 	return err
 }

@@ -36,8 +36,8 @@ func (l *Lab) addOutside(ctx context.Context) error {
 	return l.plugWithDefault(ctx, l.segments[0], h, outsideHost)
 }
 
-// Outward lets the router, and so whoever is outside, reach a network by a
-// node, or by nobody.
+// Outward lets the router, and so the outside host, reach a network through a
+// node; nil takes the route away.
 func (l *Lab) Outward(network netip.Prefix, by *Node) error {
 	if by == nil {
 		return l.Router.DelRoute(network)

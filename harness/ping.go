@@ -253,7 +253,7 @@ func (p *pinger) await(seq int) error {
 	}
 }
 
-// quotes reports whether an ICMP error quotes that request of ours.
+// quotes reports whether an ICMP error quotes our request.
 func (p *pinger) quotes(packet []byte, seq int) bool {
 	header := ipHeader(cidr.FamilyOf(p.dst))
 	if len(packet) < header+echoHeader {

@@ -131,7 +131,7 @@ func (s *Store) newClient() (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Username: who, Password: who,
 		Endpoints: []string{s.Endpoint()},
-		Logger:    zap.NewNop(), // whoever asks gets the error
+		Logger:    zap.NewNop(), // the caller gets the error
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return s.Dial(ctx, "tcp", addr)
 		})},

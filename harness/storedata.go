@@ -76,7 +76,7 @@ func (s *Store) RevokeLease(ctx context.Context, key string) error {
 	return nil
 }
 
-// Compact forgets all history but the present, so that whoever was away cannot
+// Compact forgets all history except the present, so that an absent client cannot
 // catch up by events.
 func (s *Store) Compact(ctx context.Context) error {
 	resp, err := s.client.Get(ctx, Prefix)

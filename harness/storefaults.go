@@ -90,11 +90,11 @@ func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// noMember is where nobody listens.
+// noMember is an address without a listener.
 const noMember = "http://127.0.0.1:1"
 
 // LoseLeader lets etcd wait for a second member that does not exist: what runs
-// is half of a cluster, elects nobody, and serves nobody.
+// is half of a cluster, elects no leader, and serves no request.
 func (s *Store) LoseLeader(ctx context.Context) error {
 	if _, err := s.client.MemberAdd(ctx, []string{noMember}); err != nil {
 		return fmt.Errorf("store: add a member: %w", err)

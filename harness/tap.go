@@ -19,7 +19,7 @@ type Sighting struct {
 	Host   string
 	Device string
 	Out    bool   // sent, not received
-	Other  bool   // received, but its MAC is somebody else's
+	Other  bool   // received, but with another host's MAC
 	Answer string // "": the request itself; "reply", or "error" that quotes the request
 	Frame  string // who to whom, from the outside in
 
@@ -72,7 +72,7 @@ func stampedSocket(domain, kind, protocol int) (int, error) {
 }
 
 // awaitStamps returns once the kernel notes the time of every packet. It begins
-// to a while after somebody has asked for it, which is who holds the socket;
+// to a while after the holder of the socket has asked for it;
 // until then a packet gets the time at which it is read, which says nothing of
 // the order.
 func (t *tap) awaitStamps() error {

@@ -42,7 +42,7 @@ var _ = Describe("a packet that is followed", func() {
 		}))
 
 		for _, n := range lab.Nodes {
-			Expect(n.Pause()).To(Succeed()) // nobody repairs what follows
+			Expect(n.Pause()).To(Succeed()) // no daemon repairs what follows
 		}
 		lost := func(host, answer, reason string) {
 			GinkgoHelper()

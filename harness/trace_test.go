@@ -102,7 +102,7 @@ var _ = Describe("a lab leaves nothing behind", func() {
 		space, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", lab.Nodes[0].NamespaceFD()))
 		Expect(err).NotTo(HaveOccurred())
 		found := traces{PIDs: []int{lab.Nodes[0].PID()}, Spaces: []string{space}}
-		Expect(len(found.left())).To(BeNumerically(">", 2)) // a thread of ours, threads of the daemon, and the daemon
+		Expect(len(found.left())).To(BeNumerically(">", 2)) // our thread, the daemon's threads, and the daemon
 		Expect(lab.Close()).To(Succeed())
 		Eventually(found.left).WithContext(ctx).Should(BeEmpty())
 		Expect(devices()).To(Equal(links))

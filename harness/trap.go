@@ -15,7 +15,7 @@ import (
 // trap kills a daemon in the middle of what it does to its kernel.
 type trap struct {
 	socket *nl.NetlinkSocket // what the kernel tells of its changes
-	prey   atomic.Pointer[netspace.Process]
+	target atomic.Pointer[netspace.Process]
 }
 
 // changes are the groups of rtnetlink that tell of what flanneld changes.
@@ -45,7 +45,7 @@ func (n *Node) KillAtChange(count int) error {
 		return fmt.Errorf("node %s: listen to its kernel: %w", n.Name, err)
 	}
 	if n.Running() {
-		t.prey.Store(n.proc)
+		t.target.Store(n.proc)
 	}
 	n.trap = t
 	go t.wait(count)
@@ -57,7 +57,7 @@ func (t *trap) wait(left int) {
 	defer t.socket.Close()
 	for {
 		messages, _, err := t.socket.Receive()
-		prey := t.prey.Load()
+		target := t.target.Load()
 		switch {
 		case errors.Is(err, unix.ENOBUFS): // more than it can tell of: that is enough
 			left = 0
@@ -65,18 +65,18 @@ func (t *trap) wait(left int) {
 			return
 		}
 		for _, m := range messages {
-			if prey != nil && !ofItself(m.Header.Type, m.Data) {
+			if target != nil && !ofItself(m.Header.Type, m.Data) {
 				left--
 			}
 		}
-		if left <= 0 && prey != nil {
-			_ = prey.Kill() // whoever waits for the end sees that there is none
+		if left <= 0 && target != nil {
+			_ = target.Kill() // the end follows, and Wait reports it
 			return
 		}
 	}
 }
 
-// ofItself reports whether a change is of a neighbour that nobody has set.
+// ofItself reports whether a change is of a neighbour that the kernel made itself.
 func ofItself(kind uint16, data []byte) bool {
 	const stateAt = 8 // in struct ndmsg
 	if kind != unix.RTM_NEWNEIGH && kind != unix.RTM_DELNEIGH || len(data) < stateAt+2 {

@@ -84,7 +84,7 @@ func (w *witness) watch(conn *icmp.PacketConn, kind icmpKind) {
 			return
 		}
 		if err != nil {
-			continue // what an earlier packet of ours met; not the socket's end
+			continue // an earlier packet's error, which does not end the socket
 		}
 		m, err := icmp.ParseMessage(kind.protocol, buf[:n])
 		if err != nil || m.Type != kind.request {

@@ -1,4 +1,4 @@
-// Package demo shows flannel at work to somebody who has never seen it: three
+// Package demo shows flannel at work to a newcomer: three
 // nodes, a pod on each, every pod pinged from every pod, a device broken and
 // healed, and a table of it all.
 //

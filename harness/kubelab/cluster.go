@@ -177,7 +177,7 @@ func tail(log string) string {
 }
 
 // Kubeconfig is the path of a file that makes its reader the manifest's
-// ServiceAccount, and nobody more.
+// ServiceAccount, and no other subject.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
 // writeKubeconfig writes a file that makes its reader the user of that token.

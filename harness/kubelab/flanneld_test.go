@@ -154,7 +154,7 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c.pingAll(ctx)
 	}, limit)
 
-	It("writes again what somebody strips, and follows overrides", func(ctx context.Context) {
+	It("restores stripped annotations, and follows overrides", func(ctx context.Context) {
 		c := newCluster(ctx, 2, vxlan)
 		c.registerAll(ctx)
 		c.startAll(ctx)

@@ -34,7 +34,7 @@ const (
 // full size and offloads take part.
 const answerSize = 256 << 10
 
-// serve answers whoever connects to the host with whom it sees.
+// serve answers each connection to the host with the address it came from.
 func serve(h *harness.Host, addr netip.Addr) {
 	GinkgoHelper()
 	listener, err := h.Listen(netip.AddrPortFrom(addr, serverPort))

@@ -21,7 +21,7 @@ const (
 )
 
 // upstreamDevice is what upstream leaves on n1 (interop 6.2), with a peer that
-// has left while nobody looked. %[1]s is n2's MAC.
+// has left unnoticed. %[1]s is n2's MAC.
 const upstreamDevice = `
 ip link add flannel.1 address ` + keptMAC + ` mtu 1450 type vxlan id 1 dev eth0 local 192.168.64.1 dstport 8472 nolearning
 echo 0 > /proc/sys/net/ipv6/conf/flannel.1/accept_ra

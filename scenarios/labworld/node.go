@@ -150,8 +150,9 @@ func (n *netnsNode) SetFile(f node.File, data []byte) error {
 	return nil
 }
 
-// ReuseIndex makes the stranger's device a bridge, which every kernel has.
-func (n *netnsNode) ReuseIndex(dev, stranger string) error {
+// ReuseIndex implements [lang.LinkEditor]. The new device is a bridge, which
+// every kernel has.
+func (n *netnsNode) ReuseIndex(dev, other string) error {
 	l, err := n.Netlink().LinkByName(dev)
 	if err != nil {
 		return fmt.Errorf("node %s: link %s: %w", n.Name, dev, err)
@@ -159,9 +160,9 @@ func (n *netnsNode) ReuseIndex(dev, stranger string) error {
 	if err := n.LinkDelete(dev); err != nil {
 		return err
 	}
-	o := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: stranger, Index: l.Attrs().Index}}
+	o := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: other, Index: l.Attrs().Index}}
 	if err := n.Netlink().LinkAdd(o); err != nil {
-		return fmt.Errorf("node %s: give index %d to %s: %w", n.Name, o.Index, stranger, err)
+		return fmt.Errorf("node %s: give index %d to %s: %w", n.Name, o.Index, other, err)
 	}
 	return nil
 }

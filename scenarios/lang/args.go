@@ -11,7 +11,7 @@ import (
 )
 
 // args reads a directive's arguments: bare words in order, and key=value pairs
-// by key. What nobody asked for is an error.
+// by key. An argument that the verb does not read is an error.
 type args struct {
 	words []string
 	pairs map[string]string

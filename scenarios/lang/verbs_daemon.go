@@ -141,7 +141,7 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 		return errors.New("holds no lease")
 	}
 	if s.top.Kube {
-		newest = 0 // what was changed and changed back while nobody looked is no news
+		newest = 0 // a change that was undone between two looks is not seen
 	}
 	if status.Revision < newest || status.Programmed != status.Revision {
 		return fmt.Errorf("is at revision %d, programmed %d, the store at %d", status.Revision, status.Programmed, newest)
@@ -178,7 +178,7 @@ func (r Record) lease() (lease.Lease, bool) {
 }
 
 // owner names the node whose public address a lease carries, or the address
-// itself if it is nobody's here.
+// itself if no node here has it.
 func (s *Session) owner(l lease.Lease) string {
 	ip := l.Attrs.PublicIP
 	if !ip.IsValid() {

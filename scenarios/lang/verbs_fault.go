@@ -98,7 +98,7 @@ func (s *Session) heal(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// sweep deletes all records that nobody can read.
+// sweep deletes all records that do not decode.
 func (s *Session) sweep() error {
 	records, err := s.world.Store().Records()
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *Session) sweep() error {
 }
 
 // sweepDoubled deletes the records in the name of a node that is one machine
-// again, but for the one it holds. Until their TTL ends nobody else would: a
-// node takes what carries its address for its own, of a former run.
+// again, except the one it holds. No node would before their TTL ends: a node
+// takes a record with its address for its own, from an earlier run.
 func (s *Session) sweepDoubled() error {
 	records, err := s.world.Store().Records()
 	if err != nil {

@@ -17,11 +17,11 @@ var errNotKube = errors.New("only with topology store=kube")
 // fault n2 node delete: the object goes, until the heal registers it again
 // fault n2 node late: it comes anew, without a pod CIDR until the heal
 // fault n2 node replace: it comes anew, with the same pod CIDR and no annotation
-// fault n2 node move: it comes anew, with a pod CIDR that nobody had before
-// fault n2 node strip: somebody removes our annotations
-// fault n2 node garble: somebody overwrites the backend data
+// fault n2 node move: it comes anew, with a pod CIDR that no node had before
+// fault n2 node strip: our annotations are removed
+// fault n2 node garble: the backend data is overwritten
 // fault n2 node copy=n1: it says n1's backend data, as a clone of n1's disk would
-// fault n2 node heartbeat: the object is written, and nothing of ours changes
+// fault n2 node heartbeat: the object is written, and our annotations stay as they are
 // fault n2 node overwrite=192.168.64.202: the address to publish, until the
 // heal; the uplink gets it as well, so that packets to it arrive
 func faultNode(s *Session, name string, n Node, a *args, _ string) error {

@@ -91,7 +91,7 @@ func storeConfig(s *Session, st Store, a *args, input string) error {
 	return nil
 }
 
-// store firewall iptables|nftables: the config in force, but for what rules are made with
+// store firewall iptables|nftables: the config in force, with another tool for the rules
 func storeFirewall(s *Session, st Store, a *args, _ string) error {
 	flavour := a.word("iptables or nftables")
 	if err := a.done(); err != nil {

@@ -4,7 +4,7 @@
 //
 // [Model] is a lease store without network, clients or concurrency. A request
 // that got no answer has an unknown outcome: it may take effect at any later
-// time, or never. A lease that nobody renewed may end once its time to live is
+// time, or never. A lease that is not renewed may end once its time to live is
 // over, and not before. A [History] records calls and returns; porcupine looks
 // for an order.
 package linearizable

@@ -51,7 +51,7 @@ func TestEtcdStore(t *testing.T) {
 		}
 		asking.Wait()
 		NewWithT(t).Eventually(func() int { return lookAll(t, h, server.Client()) }, time.Minute, 100*time.Millisecond).
-			Should(BeZero(), "leases that nobody renews")
+			Should(BeZero(), "leases that are not renewed")
 	}
 	if got, why := h.Check(patience); got != porcupine.Ok {
 		t.Errorf("%s\n%s", got, why)

@@ -37,13 +37,13 @@ type state struct {
 	// since is when the record can have been there at the earliest, where that
 	// is not known from the request which made it.
 	since time.Duration
-	// Revisions and handle are 0 while nobody has been told them.
+	// Revisions and handle are 0 until an answer has told them.
 	create, mod, id int64
 	// ends is when the record may end by itself. It is known to have done so
 	// only when an answer cannot be explained otherwise.
 	ends time.Duration
 	// doomed is a record whose creator does not know of it and revokes it: it
-	// may end at any time, whoever adopts it.
+	// may end at any time, even if another client adopts it.
 	doomed bool
 	newest int64   // the highest revision seen
 	dead   []int64 // handles that have run out
@@ -224,9 +224,8 @@ func (s state) look(out Output) (state, bool) {
 	return next, ok && s.there && s.value == out.Lease.Attrs.PublicIP
 }
 
-// mayDo is what a request does, at some moment, of which nobody knows the
-// outcome. That it may do nothing needs no word: then its moment is the end of
-// the history.
+// mayDo returns the state after a request whose outcome is not known, done at
+// some moment. A request that did nothing counts as done after the history.
 func (s state) mayDo(req node.Request) state {
 	switch req.Verb {
 	case node.Create:
@@ -240,7 +239,7 @@ func (s state) mayDo(req node.Request) state {
 	case node.Release:
 		return s.released(req.Grant)
 	}
-	return s // a renewal may have put the end off, which nobody may rely on
+	return s // a renewal may have put the end off, on which no client may rely
 }
 
 func describe(in Input, out Output) string {

@@ -53,7 +53,7 @@ func TestModel(t *testing.T) {
 			s.update(g, "10.1.0.2", 6, nil)
 			s.update(g, "10.1.0.3", 7, nil)
 		}, porcupine.Illegal},
-		"conflict with nobody": {func(s *tale) {
+		"conflict with no record": {func(s *tale) {
 			s.create("10.1.0.1", 5, &lease.ConflictError{Revision: 4})
 		}, porcupine.Illegal},
 		"conflict with a request of unknown outcome": {func(s *tale) {

@@ -50,7 +50,7 @@ func (p *party) draw(view lease.View) node.Request {
 	}
 }
 
-// value is one that nobody wrote before.
+// value returns a value that was never written before.
 func (p *party) value() lease.Attrs {
 	p.values++
 	return lease.Attrs{PublicIP: netip.AddrFrom4([4]byte{10, byte(p.id), byte(p.values >> 8), byte(p.values)})}

@@ -68,7 +68,7 @@ func open(t *testing.T, path string, width int64) *browser {
 	return b
 }
 
-// hear takes note of what no page of ours does.
+// hear records errors and requests, of which our pages make none.
 func (b *browser) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,7 +3,7 @@
 // scrub, the topology, the lost packet's way and what parted each node from
 // what it should have been.
 //
-// A [Recorder] takes observations from whoever has them, simulated or real,
+// A [Recorder] takes observations from either world, simulated or real,
 // and keeps changes only; [Recorder.Finish] makes them a [Recording], and
 // [Write] a page of it. The page is self-contained and asks the network for
 // nothing.

@@ -116,7 +116,7 @@ func (r *Recorder) Faults(at time.Duration, what []string) {
 	}
 }
 
-// Event tells of a line in somebody's log, or of a deed.
+// Event tells of a line in a log, or of an action.
 func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 	if len(r.rec.Events) >= mostEvents {
 		r.rec.Omitted++

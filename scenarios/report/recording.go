@@ -119,7 +119,7 @@ type Band struct {
 	Step     int // the directive that began it
 }
 
-// Event is a line of somebody's log, or a deed.
+// Event is a line in a log, or an action.
 type Event struct {
 	At   int64
 	Who  string

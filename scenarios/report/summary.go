@@ -13,7 +13,7 @@ func reasons() map[string]string {
 		"no_route":      "no route leads to its destination",
 		"blackhole":     "a blackhole route swallowed it",
 		"neigh_missing": "the tunnel device knows no neighbour for the next hop",
-		"neigh_failed":  "nobody on the segment answered for the next hop",
+		"neigh_failed":  "no host on the segment answered for the next hop",
 		"fdb_missing":   "the tunnel device does not know on which host that neighbour is",
 		"fdb_conflict":  "it came from another host than the forwarding entry says",
 		"vni_mismatch":  "no tunnel device with its network number is there",

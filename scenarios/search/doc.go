@@ -5,5 +5,5 @@
 //
 // A run is a scenario like any other: a list of directives in the language of
 // package scenarios. So a failing run, once minimised, is a .txt file that
-// fails, and stays as a regression test when the bug is mended.
+// fails, and stays as a regression test when the bug is fixed.
 package search

@@ -95,7 +95,7 @@ func leaseFaults() []fault {
 }
 
 // expired lets a lease run out by itself while its node can do nothing, and
-// leaves the subnet free or gives it to a stranger.
+// leaves the subnet free or gives it to a foreign host.
 func expired(name, away, back string, taken bool) fault {
 	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
 		steps := []Step{at(0, "remember"), at(0, away)}

@@ -26,7 +26,7 @@ type Plan struct {
 }
 
 // healed is the end of every plan: the faults end, the world comes to rest,
-// and every pod reaches every pod, and whoever is outside under its node's name.
+// and every pod reaches every pod, and the outside host under its node's name.
 func (p Plan) healed() []Step {
 	steps := []Step{
 		{Line: "heal"},

@@ -23,7 +23,7 @@ type Result struct {
 }
 
 // Run replays a plan in the simulator, with all invariants watched; the daemons
-// have the defects that somebody plants.
+// have the planted defects.
 func Run(p Plan, defects ...simworld.Wrap) Result {
 	r, _ := run(p, false, defects)
 	return r

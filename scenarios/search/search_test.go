@@ -25,12 +25,12 @@ func seeds(t *testing.T) uint64 {
 
 func TestSeeds(t *testing.T) {
 	for name, o := range map[string]Options{
-		"any":     {},
-		"vxlan":   {Backend: "vxlan", Family: "v4"},
-		"host-gw": {Backend: "host-gw", Family: "v4"},
-		"dual":    {Backend: "vxlan", Family: "dual"},
-		"walled":  {Firewall: "iptables"},
-		"udp":     {Backend: "udp"},
+		"any":        {},
+		"vxlan":      {Backend: "vxlan", Family: "v4"},
+		"host-gw":    {Backend: "host-gw", Family: "v4"},
+		"dual":       {Backend: "vxlan", Family: "dual"},
+		"firewalled": {Firewall: "iptables"},
+		"udp":        {Backend: "udp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Hunt{First: 1, Count: seeds(t), Options: o}

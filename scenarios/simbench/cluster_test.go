@@ -24,7 +24,7 @@ const (
 // extent is where all of the overlay is on a host.
 var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
-// gateway is where all hosts send what is not for their segment. Nobody is there.
+// gateway is where all hosts send what is not for their segment. No host has it.
 var gateway = netip.MustParseAddr("172.31.255.254")
 
 // cluster is a world of hosts on one segment, each with its flanneld.

@@ -21,7 +21,7 @@ type Space struct {
 	close sync.Once
 }
 
-// New makes a namespace that is empty but for the loopback device, down.
+// New makes a namespace that is empty except for the loopback device, down.
 func New() (*Space, error) {
 	s := &Space{ns: netns.None(), calls: make(chan func()), ended: make(chan struct{})}
 	ready := make(chan error)
@@ -84,7 +84,7 @@ func (s *Space) Do(fn func() error) (err error) {
 	defer func() {
 		if back := netns.Set(before); back != nil {
 			// The thread stays locked, so it ends with the goroutine and
-			// nobody else finds himself in the wrong namespace.
+			// no other goroutine runs in the wrong namespace.
 			err = errors.Join(err, fmt.Errorf("return from a network namespace: %w", back))
 		} else {
 			runtime.UnlockOSThread()

@@ -17,7 +17,7 @@ const (
 )
 
 // Chances are the probabilities of what may become of any request. The zero
-// value is a proxy that nobody notices.
+// value is a proxy without effect.
 type Chances struct {
 	Request, Answer float64 // that it is lost
 	Slow            float64

@@ -46,7 +46,7 @@ func Start(o Options) (*Proxy, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxMessage)),
-		// A server that comes back shall not be found only minutes later.
+		// Find a server that comes back within seconds, not minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
 	if err != nil {
@@ -54,7 +54,7 @@ func Start(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{o: o, back: back, fates: map[netip.Addr][]Fate{}}
 	p.server = grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.handle), grpc.MaxRecvMsgSize(maxMessage),
-		// How often clients may ask whether somebody is there is the server's affair.
+		// The server decides how often clients may ask whether it is there.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Millisecond, PermitWithoutStream: true}))
 	go func() { _ = p.server.Serve(o.Listener) }() // it ends with Close, in which the error says so
 	return p, nil
@@ -201,7 +201,7 @@ func clientOf(ctx context.Context) netip.Addr {
 // message is one as it is on the wire.
 type message []byte
 
-// raw is the codec of messages that nobody looks into.
+// raw is the codec of messages that are passed on unread.
 type raw struct{}
 
 func (raw) Name() string                  { return "proto" }

@@ -93,7 +93,7 @@ func TestFates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p, client := newProxy(t)
-			p.Next(netip.MustParseAddr("192.0.2.1"), rpcproxy.Lost) // of somebody else
+			p.Next(netip.MustParseAddr("192.0.2.1"), rpcproxy.Lost) // of another client
 			p.Next(loopback, tt.fate)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

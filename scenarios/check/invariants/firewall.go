@@ -8,14 +8,14 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// watchedWall follows what is done to a host's packet filter.
-type watchedWall struct {
+// watchedFirewall follows what is done to a host's packet filter.
+type watchedFirewall struct {
 	driver.Lane
 	n *Node
 }
 
 // Apply looks at the packet filter as it is just before and after.
-func (w watchedWall) Apply(ctx context.Context, ops []dataplane.Op) []error {
+func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	before, _ := w.n.masquerades()
 	errs := w.Lane.Apply(ctx, ops)
 	after, err := w.n.masquerades()

@@ -17,7 +17,7 @@ import (
 // on them, and routes in the overlay's networks. Before is the route that stood
 // under the op's key.
 func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
-	stranger := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
+	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
 	link := ""
 	switch o := op.Object.(type) {
 	case dataplane.Link:
@@ -25,7 +25,7 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	case dataplane.Addr:
 		link = o.Link
 		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) {
-			stranger("an address outside the overlay")
+			foreign("an address outside the overlay")
 		}
 	case dataplane.Neigh:
 		link = o.Link
@@ -38,27 +38,27 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	case dataplane.Peer:
 		link = o.Link
 	case dataplane.Route:
-		i.checkRouteOp(n, op.Verb, o, before, stranger)
+		i.checkRouteOp(n, op.Verb, o, before, foreign)
 		return
 	}
 	if !i.links[link] {
-		stranger("on a device that is not flannel's")
+		foreign("on a device that is not flannel's")
 	}
 }
 
-func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before dataplane.Route, stranger func(string)) {
+func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before dataplane.Route, foreign func(string)) {
 	switch {
 	case !i.inNetworks(r.Dst):
-		stranger("outside the overlay")
+		foreign("outside the overlay")
 	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
-		stranger("without our mark")
+		foreign("without our mark")
 	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol:
 	case before.Protocol == dataplane.ProtocolKernel && !n.connected[before.RouteKey]: // it is new
 	case before.Protocol == dataplane.ProtocolKernel:
-		stranger("where the kernel's own route was: " + before.String())
+		foreign("where the kernel's own route was: " + before.String())
 	case before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]: // upstream's (interop 6.0)
 	case !i.leased(n, r.Dst):
-		stranger("where somebody else's route was, and no peer's subnet: " + before.String())
+		foreign("in the place of a foreign route, for no peer's subnet: " + before.String())
 	}
 }
 

@@ -67,9 +67,9 @@ func (i *Invariants) broken(name, format string, args ...any) {
 
 // history is what became of a record.
 type history struct {
-	writer string     // the node that wrote it last; "" for somebody else
+	writer string     // the node that wrote it last; "" for an operator
 	addr   netip.Addr // its owner's
-	flawed bool       // nobody can read it
+	flawed bool       // it does not decode
 }
 
 // owner is the public address by which a record's owner is known (interop 3.2).

@@ -15,7 +15,7 @@ import (
 )
 
 // excuse notes why a node may come to have another subnet than it had: the
-// record of it went, was put by somebody else, or an older one covers it.
+// record of it went, was put by another client, or an older one covers it.
 func (i *Invariants) excuse(w sim.StoreWrite) {
 	var key lease.Key
 	if w.New != nil {
@@ -51,12 +51,12 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	moved := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil && h.addr == n.lastAddr
 	switch {
 	case moved && stale:
-		n.mislaid = append(n.mislaid, n.last)
+		n.hidden = append(n.hidden, n.last)
 	case moved && !n.finds(key):
 		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken", n.name, n.last, key)
 	}
 	// A renewal does not ask what the record says, and a grant may be answered when the record is gone.
-	n.last, n.excused = key, h != nil && h.flawed || n.robbed[key.String()] > 0
+	n.last, n.excused = key, h != nil && h.flawed || n.lostAt[key.String()] > 0
 	if h != nil {
 		n.lastAddr = h.addr
 	}
@@ -72,12 +72,12 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 // record when it moved on, so that it has two now, and its subnet file does not
 // name the one it held since: no pod can get an address in that.
 func (n *Node) finds(key lease.Key) bool {
-	return slices.Contains(n.mislaid, key) && n.announced() != n.last
+	return slices.Contains(n.hidden, key) && n.announced() != n.last
 }
 
-// overlap is two live nodes that hold one subnet. Nobody can help it for the
-// time that the news takes that somebody has deleted or overwritten a record;
-// where nothing but time and the nodes themselves were at work, it must not be.
+// overlap is two live nodes that hold one subnet. It is excused until a node can
+// know that its record was deleted or overwritten from outside. If only time and
+// the nodes themselves were at work, it must not happen.
 type overlap struct {
 	since time.Duration
 	known time.Duration // since when the one that lost its record could know; 0: not yet
@@ -108,14 +108,14 @@ func (i *Invariants) checkOverlaps() error {
 			continue
 		}
 		loser := a
-		if a.robbedAt() == 0 || b.robbedAt() > 0 && a.knows() {
+		if a.recordLostAt() == 0 || b.recordLostAt() > 0 && a.knows() {
 			loser = b
 		}
 		o.twins = o.twins || a.sharesAddress(b)
 		switch now := i.elapsed(); {
 		case o.twins:
-		case loser.robbedAt() == 0:
-			return fmt.Errorf("%s and %s both hold %s since %s, though nobody took either's record away", a.name, b.name, a.key, o.since)
+		case loser.recordLostAt() == 0:
+			return fmt.Errorf("%s and %s both hold %s since %s, though neither lost its record", a.name, b.name, a.key, o.since)
 		case !loser.knows():
 			o.known = 0
 		case o.known == 0:
@@ -140,28 +140,28 @@ func (i *Invariants) rob(w sim.StoreWrite, h *history) {
 	for name, n := range i.nodes {
 		switch {
 		case w.New != nil && w.New.Flaw != "":
-		case w.Client == name, w.New != nil && n.robbed[w.Key] > 0 && i.hasAddress(name, owner(w.New.Lease.Attrs)):
-			delete(n.robbed, w.Key)
+		case w.Client == name, w.New != nil && n.lostAt[w.Key] > 0 && i.hasAddress(name, owner(w.New.Lease.Attrs)):
+			delete(n.lostAt, w.Key)
 		case w.New == nil && w.Expired && h.writer == name:
 		case w.Key != n.key.String() && h.writer != name:
 		case w.New == nil, owner(w.New.Lease.Attrs) != h.addr:
-			n.robbed[w.Key] = i.about.Store.Revision()
+			n.lostAt[w.Key] = i.about.Store.Revision()
 		}
 	}
 }
 
-// robbedAt is the revision at which the record of what the node holds went; 0:
+// recordLostAt is the revision at which the record of what the node holds went; 0:
 // it did not.
-func (n *Node) robbedAt() int64 { return n.robbed[n.key.String()] }
+func (n *Node) recordLostAt() int64 { return n.lostAt[n.key.String()] }
 
-// knows reports whether the node's client has told it that it was robbed.
+// knows reports whether the node's client has shown it the loss of its record.
 func (n *Node) knows() bool {
 	view := n.client.View()
-	return view.Synced && view.Snapshot.Revision >= n.robbedAt()
+	return view.Synced && view.Snapshot.Revision >= n.recordLostAt()
 }
 
 // exited follows the end of a process by itself. There are few reasons for it:
-// a host without an uplink, a config that nobody can use, and what -X asks for.
+// a host without an uplink, a config that cannot be used, and what -X asks for.
 func (i *Invariants) exited(n *Node, exit node.Exit) {
 	if exit.Status == 0 || i.bad || i.about.ExitOnLoss {
 		return

@@ -32,8 +32,8 @@ type Node struct {
 	lastAddr netip.Addr // and under which address
 	excused  bool       // it may come to hold something else
 
-	robbed  map[string]int64 // the revisions at which records went that it wrote or held, by name
-	mislaid []lease.Key      // held, until a stale read hid the record
+	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
+	hidden []lease.Key      // subnets held until a stale read hid their record
 
 	observed  *dataplane.State            // by the last look
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
@@ -58,7 +58,7 @@ func (n *Node) addresses() []netip.Addr {
 
 // addNode adds a node.
 func (i *Invariants) AddNode(h *sim.Host) *Node {
-	n := &Node{Host: h, name: h.Name(), all: i, robbed: map[string]int64{}}
+	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
 	return n
@@ -72,7 +72,7 @@ func (n *Node) Wrap(plant func(sim.Parts) sim.Parts) func(sim.Parts) sim.Parts {
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		p.Driver = watchedDriver{p.Driver, n}
-		p.Wall = watchedWall{p.Wall, n}
+		p.Wall = watchedFirewall{p.Wall, n}
 		p = plant(p)
 		p.Node = watchedMachine{p.Node, n}
 		return p
@@ -115,7 +115,7 @@ func (m watchedMachine) Ready() node.Ready {
 	return r
 }
 
-// counts are what a daemon that is beside itself does too often.
+// counts are actions of a daemon that a hot loop repeats too often.
 type counts struct{ turns, ops, requests, lines int }
 
 // tally counts, and bounds what a node does in a minute. A busy minute has a
