@@ -232,33 +232,54 @@ func ownPart(op dataplane.Op) bool {
 type wantCache struct {
 	state  *dataplane.State // nil: nothing yet
 	snap   *lease.Snapshot
+	peers  []*lease.Lease // the leases of snap that were rendered
 	self   backend.Self
 	uplink uplink.Uplink
 	routes []driver.Route
 }
 
-// wanted returns what the host should be, and whether that is something else
-// than it was at the last call.
+// holds reports whether the cache was rendered for this node as it is now,
+// apart from its peers.
+func (c *wantCache) holds(self backend.Self, h *hostState) bool {
+	return c.state != nil && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
+		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal)
+}
+
+// wanted returns the desired state of the host, and whether it is another one
+// than at the last call.
 func (n *Node) wanted() (want *dataplane.State, moved bool) {
-	h, l := &n.host, &n.lease
-	self := l.self
+	h := &n.host
+	self := n.lease.self
 	if n.disowned(self.Key) {
 		self.Key = lease.Key{}
 	}
-	c := &h.want
-	if c.state != nil && c.snap == n.store.snap && c.self.Key == self.Key && c.self.Attrs.Equal(self.Attrs) &&
-		c.uplink == h.uplink && slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) {
-		return c.state, false
+	same := h.want.holds(self, h)
+	if same && h.want.snap == n.store.snap {
+		return h.want.state, false
 	}
-	state, problems := n.network.backend.Render(n.env(), self, n.others())
+	next := wantCache{snap: n.store.snap, peers: n.others(), self: self, uplink: h.uplink, routes: h.facts.Routes}
+	if same && len(h.problems) == 0 {
+		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
+	} else {
+		same = false
+	}
+	if !same {
+		next.state = n.render(self, next.peers)
+	}
+	h.want = next
+	return next.state, true
+}
+
+// render asks the backend for everything, and reports the peers that it refuses.
+func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State {
+	state, problems := n.network.backend.Render(n.env(), self, peers)
 	n.reportProblems(problems)
 	if n.opts.Blackhole {
 		for _, r := range firewall.Blackhole(self.Key) {
 			state.AddRoute(r)
 		}
 	}
-	*c = wantCache{state, n.store.snap, self, h.uplink, h.facts.Routes}
-	return c.state, true
+	return state
 }
 
 // disowned reports whether a fenced node's subnet is certainly not its own any

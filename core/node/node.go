@@ -85,7 +85,7 @@ type settled struct{ want, have *dataplane.State }
 
 // New returns the node before its first Step.
 func New(opts Options) *Node {
-	n := &Node{opts: opts.withDefaults()}
+	n := &Node{opts: opts.WithDefaults()}
 	n.said = map[string]string{}
 	n.host.links = map[string]bool{}
 	n.host.recreate = map[string]bool{}
@@ -96,7 +96,9 @@ func New(opts Options) *Node {
 	return n
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options as a node takes them: each zero duration
+// replaced by its default.
+func (o Options) WithDefaults() Options {
 	set := func(d *time.Duration, to time.Duration) {
 		if *d <= 0 {
 			*d = to

@@ -44,6 +44,7 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		d.h.noteOp(op, err)
 	}
 	if len(ops) > 0 {
+		d.h.seen.follow(d.h.changed, ops)
 		d.h.changed++
 		d.h.hint()
 	}
@@ -69,25 +70,12 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 	seen := &d.h.seen
 	if !seen.holds(d, extent) {
 		*seen = sight{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
+	} else if len(seen.ops) > 0 {
+		seen.state = d.h.stack.observeAgain(seen.state, extent, seen.ops)
+		seen.ops = nil
 	}
 	seen.state = d.running(seen.state, extent)
 	return driver.Observation{State: seen.state, Facts: d.h.Facts()}, nil
-}
-
-// sight is the last state that a driver read from a host, and the conditions
-// under which it is still true.
-type sight struct {
-	paths   *paths
-	extent  dataplane.Extent
-	changed uint64 // 0: nothing was read yet
-	state   *dataplane.State
-}
-
-func (s *sight) holds(d hostDriver, extent dataplane.Extent) bool {
-	return s.changed == d.h.changed && s.paths == d.paths &&
-		slices.Equal(s.extent.Links, extent.Links) &&
-		slices.Equal(s.extent.Networks, extent.Networks) &&
-		slices.Equal(s.extent.Sysctls, extent.Sysctls)
 }
 
 // running returns the state with the counters of the packet paths as they are

@@ -299,13 +299,24 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	}
 	n.watched = w.invariants.AddNode(n.Host)
 	n.daemon = n.NewDaemon(w.storage, sim.DaemonOptions{
-		Node:      node.Options{LeaseTTL: w.top.TTL, ExitOnLoss: w.top.ExitOnLoss, Firewall: firewall.Options{Masquerade: w.top.Firewalled(), Forward: w.top.Firewalled()}, Blackhole: w.top.Blackhole},
+		Node:      NodeOptions(w.top),
 		Reachable: n.reachesStore,
 		OneByOne:  true,
 		Wrap:      n.watched.Wrap(n.plant),
 	})
 	n.watched.Daemon = n.daemon
 	return n, n.defaultRoutes()
+}
+
+// NodeOptions returns the options of every node of a topology, as the flags
+// that a lab gives to its daemons make them.
+func NodeOptions(top lang.Topology) node.Options {
+	return node.Options{
+		LeaseTTL:   top.TTL,
+		ExitOnLoss: top.ExitOnLoss,
+		Firewall:   firewall.Options{Masquerade: top.Firewalled(), Forward: top.Firewalled()},
+		Blackhole:  top.Blackhole,
+	}
 }
 
 // plant puts the world's defects into a process.

@@ -1,0 +1,114 @@
+package backend
+
+import (
+	"maps"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// fewChanges bounds how many changed leases Update handles one by one.
+const fewChanges = 16
+
+// Update returns b.Render(env, self, now), made from last = b.Render(env, self,
+// before) in time that depends on the changed leases. It returns false if it
+// cannot tell the result: then the caller has to render.
+//
+// The rendering of before must have had no problems, and last may hold further
+// objects. A lease counts as unchanged if both lists hold the same pointer.
+// Update relies on a property of every backend: what it renders is the sum of
+// what it renders for each peer alone, unless it refuses a peer, or two peers
+// overlap, share a public address or want an object under the same key.
+func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []*lease.Lease) (*dataplane.State, bool) {
+	gone, came, kept := compareLeases(before, now)
+	if len(gone)+len(came) > fewChanges || entangled(gone, kept) || entangled(came, kept) {
+		return nil, false
+	}
+	own, _ := b.Render(env, self, nil)
+	removed, refused := b.Render(env, self, gone)
+	if len(refused) > 0 {
+		return nil, false
+	}
+	added, refused := b.Render(env, self, came)
+	if len(refused) > 0 {
+		return nil, false
+	}
+	next := last.Clone()
+	ok := exchange(next.Routes, removed.Routes, added.Routes, own.Routes)
+	ok = exchange(next.Neighs, removed.Neighs, added.Neighs, own.Neighs) && ok
+	ok = exchange(next.FDB, removed.FDB, added.FDB, own.FDB) && ok
+	ok = exchange(next.Peers, removed.Peers, added.Peers, own.Peers) && ok
+	return next, ok
+}
+
+// compareLeases returns the leases that only before or only now holds, and
+// those that both hold.
+func compareLeases(before, now []*lease.Lease) (gone, came, kept []*lease.Lease) {
+	start := 0
+	for start < min(len(before), len(now)) && before[start] == now[start] {
+		start++
+	}
+	known := make(map[*lease.Lease]bool, len(before)-start)
+	for _, l := range before[start:] {
+		known[l] = true
+	}
+	kept = append(kept, before[:start]...)
+	for _, l := range now[start:] {
+		if known[l] {
+			kept = append(kept, l)
+			delete(known, l)
+		} else {
+			came = append(came, l)
+		}
+	}
+	for _, l := range before[start:] { // in order
+		if known[l] {
+			gone = append(gone, l)
+		}
+	}
+	return gone, came, kept
+}
+
+// entangled reports whether one of the changed leases overlaps one of the
+// others or shares a public address with it.
+func entangled(changed, others []*lease.Lease) bool {
+	for _, c := range changed {
+		for _, o := range others {
+			if c.Key.Overlaps(o.Key) || sameAddress(c, o) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func sameAddress(a, b *lease.Lease) bool {
+	for _, f := range cidr.Families {
+		if ip := a.Attrs.IP(f); ip.IsValid() && ip == b.Attrs.IP(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// exchange takes the removed objects out of m and puts the added ones in, all
+// except a node's own. It returns false if an object would replace another.
+func exchange[K, V comparable](m, removed, added, own map[K]V) bool {
+	peers := func(k K) bool { _, is := own[k]; return !is }
+	for k, v := range removed {
+		if peers(k) {
+			if m[k] != v {
+				return false
+			}
+			delete(m, k)
+		}
+	}
+	for k := range added {
+		if _, taken := m[k]; taken && peers(k) {
+			return false
+		}
+	}
+	maps.Copy(m, added)
+	return true
+}

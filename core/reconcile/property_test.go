@@ -1,0 +1,129 @@
+package reconcile
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// TestPlanMakesWant draws two states of a host, carries the plan out on the
+// observed one and expects the desired one: on the objects that flannel owns
+// nothing less and nothing more, and all other objects as they were.
+func TestPlanMakesWant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want, have := drawState(t, "want", true), drawState(t, "have", false)
+		opts := Options{Own: own(), Prune: true}
+		plan := Diff(want, have, opts)
+		got := have.Clone()
+		for _, op := range plan.Ops {
+			perform(got, op)
+		}
+		if again := Diff(want, got, opts); len(again.Ops) > 0 {
+			t.Fatalf("after the plan\n%v\nthere is more to do:\n%v", plan.Ops, again.Ops)
+		}
+		if diff := cmp.Diff(expected(want, have, plan), got.Dump()); diff != "" {
+			t.Fatalf("after the plan\n%v\nthe host (-expected +is):\n%s", plan.Ops, diff)
+		}
+	})
+}
+
+// TestWithheldPlanDeletesNothing: without Prune no object goes except to make
+// way for a desired one.
+func TestWithheldPlanDeletesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want, have := drawState(t, "want", true), drawState(t, "have", false)
+		whole := Diff(want, have, Options{Own: own(), Prune: true})
+		held := Diff(want, have, Options{Own: own()})
+		if n := len(whole.Ops) - len(held.Ops); n != held.Withheld {
+			t.Fatalf("%d deletes withheld, and %d ops less", held.Withheld, n)
+		}
+		if diff := cmp.Diff(whole.Ops[:len(held.Ops)], held.Ops, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// expected is the host after a plan: what is wanted, and of what was there the
+// objects that are not flannel's.
+func expected(want, have *dataplane.State, plan Plan) string {
+	s := want.Clone()
+	if len(plan.Conflicts) > 0 {
+		for k, r := range have.Routes {
+			if r.Protocol == dataplane.ProtocolKernel {
+				s.Routes[k] = r
+			}
+		}
+	}
+	for k, r := range have.Routes {
+		if _, taken := s.Routes[k]; !taken && !own().Route(r) {
+			s.Routes[k] = r
+		}
+	}
+	for k, n := range have.Neighs {
+		if k.Link == foreignLink {
+			s.Neighs[k] = n
+		}
+	}
+	for k, e := range have.FDB {
+		if k.Link == foreignLink {
+			s.FDB[k] = e
+		}
+	}
+	return s.Dump()
+}
+
+const foreignLink = "eth0"
+
+// drawState draws a host with flannel.1 and peers on it; one that is not wanted
+// but observed may have foreign objects as well.
+func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
+	s := dataplane.NewState(0)
+	links, protocols := []string{"flannel.1"}, []uint8{dataplane.Protocol}
+	if !wanted {
+		links = append(links, foreignLink)
+		protocols = append(protocols, dataplane.ProtocolBoot, dataplane.ProtocolKernel, 4)
+	}
+	o, err := dataplane.ParseObject(device[:len(device)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put(o)
+	for range rapid.IntRange(0, 6).Draw(t, label) {
+		i := rapid.IntRange(1, 5).Draw(t, "peer")
+		link := rapid.SampledFrom(links).Draw(t, "link")
+		subnet := netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", rapid.SampledFrom([]int{5, 5, 9}).Draw(t, "network"), i))
+		if wanted {
+			subnet = netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", i))
+		}
+		mac := dataplane.MAC{2, 0, 0, 0, 0, byte(rapid.IntRange(1, 5).Draw(t, "mac"))}
+		s.AddRoute(dataplane.Route{
+			RouteKey: dataplane.RouteKey{Dst: subnet}, Link: link, Via: subnet.Addr(), OnLink: rapid.Bool().Draw(t, "onlink"),
+			Protocol: rapid.SampledFrom(protocols).Draw(t, "protocol"),
+		})
+		s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: link, IP: subnet.Addr()}, MAC: mac})
+		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac}, Dst: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})})
+	}
+	return s
+}
+
+// perform does to a state what a kernel would do.
+func perform(s *dataplane.State, op dataplane.Op) {
+	if op.Verb != dataplane.Delete {
+		s.Put(op.Object)
+		return
+	}
+	switch o := op.Object.(type) {
+	case dataplane.Route:
+		delete(s.Routes, o.RouteKey)
+	case dataplane.Neigh:
+		delete(s.Neighs, o.NeighKey)
+	case dataplane.FDBEntry:
+		delete(s.FDB, o.FDBKey)
+	}
+}
