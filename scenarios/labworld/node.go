@@ -13,6 +13,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/scenarios/lang"
@@ -104,10 +105,18 @@ func (n *netnsNode) SyncPods() error {
 
 func (n *netnsNode) UplinkDown() error         { return n.node.UplinkDown() }
 func (n *netnsNode) UplinkMTU(mtu int) error   { return n.node.SetUnderlayMTU(mtu) }
-func (n *netnsNode) LinkDelete(d string) error { return n.DeleteLink(d) }
 func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
+
+// LinkDelete names a missing device as the drivers do.
+func (n *netnsNode) LinkDelete(d string) error {
+	err := n.DeleteLink(d)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return fmt.Errorf("%w: %w", driver.ErrNotFound, err)
+	}
+	return err
+}
 
 func (n *netnsNode) UplinkUp() error {
 	ctx, cancel := bounded(stepBound)

@@ -1,0 +1,45 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// overlayDevices are the devices that the backends make with the VNIs of the cases.
+var overlayDevices = []string{"flannel.1", "flannel-v6.1", "flannel0"}
+
+// fault n2 reboot: the machine goes down and comes up without the daemon. The
+// process, its devices, its routes on the uplink and its file below /run (the
+// subnet file) are gone; its file below /var (the state file) and the pods stay
+func faultReboot(s *Session, name string, n Node, a *args, _ string) error {
+	if err := a.done(); err != nil {
+		return err
+	}
+	links, err := able[LinkEditor](s, n)
+	if err != nil {
+		return err
+	}
+	uplink, err := able[Uplink](s, n)
+	if err != nil {
+		return err
+	}
+	files, err := able[FileEditor](s, n)
+	if err != nil {
+		return err
+	}
+	s.started[name] = false
+	for _, do := range []func() error{n.Kill, uplink.UplinkDown, uplink.UplinkUp} {
+		if err := do(); err != nil {
+			return fmt.Errorf("fault reboot: %w", err)
+		}
+	}
+	for _, dev := range overlayDevices {
+		if err := links.LinkDelete(dev); err != nil && !errors.Is(err, driver.ErrNotFound) {
+			return fmt.Errorf("fault reboot: %w", err)
+		}
+	}
+	return files.SetFile(node.SubnetFile, nil)
+}
