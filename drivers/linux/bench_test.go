@@ -2,6 +2,7 @@ package linux
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 const benchLink = "flannel.1"
@@ -111,6 +113,61 @@ func BenchmarkLook(b *testing.B) {
 			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 		})
 	}
+}
+
+// BenchmarkLookCrowded measures a look at 100 peers on a host with 1,000 other
+// devices and, except for 0, the routes of a routing daemon.
+func BenchmarkLookCrowded(b *testing.B) {
+	for _, routes := range []int{0, 50_000} {
+		b.Run(fmt.Sprintf("devices=1000/routes=%d", routes), func(b *testing.B) {
+			w := newWorld(b)
+			apply(b, w.d, overlay(b, w, dataplane.Create, 100))
+			crowd(b, w, 1000, routes)
+			b.ReportAllocs()
+			start := cpuTime(b)
+			for b.Loop() {
+				if s := w.look(b, benchExtent); s.Len() < 300 {
+					b.Fatalf("observed %d objects", s.Len())
+				}
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// crowd adds devices with an address each, and routes through the first of them
+// with the protocol of BGP.
+func crowd(t testing.TB, w *world, devices, routes int) {
+	t.Helper()
+	const bgp = 186
+	var via netip.Addr
+	for i := range devices {
+		name := fmt.Sprintf("pod%d", i)
+		device := &netlink.Veth{
+			LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1, Flags: net.FlagUp},
+			PeerName:  name, PeerNamespace: netlink.NsFd(w.farNS),
+		}
+		own := netip.AddrFrom4([4]byte{172, 16 + byte(i>>14), byte(i >> 6), byte(i<<2) + 1})
+		if i == 0 {
+			via = own.Next()
+		}
+		err := w.host.LinkAdd(device)
+		if err == nil {
+			l := must(w.host.LinkByName(name))
+			err = w.host.AddrAdd(l, &netlink.Addr{IPNet: linuxtest.IPNet(netip.PrefixFrom(own, 30))})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ops := make([]dataplane.Op, routes)
+	for i := range ops {
+		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{20 + byte(i>>16), byte(i >> 8), byte(i), 0}), 24)
+		ops[i] = dataplane.Op{Verb: dataplane.Create, Object: dataplane.Route{
+			RouteKey: dataplane.RouteKey{Dst: dst}, Link: "pod0", Via: via, Protocol: bgp,
+		}}
+	}
+	apply(t, w.d, ops)
 }
 
 // BenchmarkLookByLibrary is what the netlink package takes to read the same

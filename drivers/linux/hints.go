@@ -3,6 +3,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"sync/atomic"
 
@@ -18,7 +19,7 @@ type hints struct {
 	file *os.File // the listening socket
 	done chan struct{}
 
-	links atomic.Pointer[map[int]string] // links whose neighbours and FDB matter
+	watched atomic.Pointer[watched]
 }
 
 // groups are the kinds of announcements that matter.
@@ -45,7 +46,7 @@ func newHints(own ...uint32) (*hints, error) {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
 	h := &hints{out: make(chan struct{}, 1), file: file, done: make(chan struct{})}
-	h.watch(nil)
+	h.watch(watched{})
 	return h, nil
 }
 
@@ -56,8 +57,14 @@ func (h *hints) stop() error {
 	return err
 }
 
-// watch sets the links whose neighbours and FDB entries matter.
-func (h *hints) watch(links map[int]string) { h.links.Store(&links) }
+// watched is what the announcements are compared with.
+type watched struct {
+	links    map[int]string // those whose neighbours and FDB entries matter
+	networks []netip.Prefix // those into which every route matters
+}
+
+// watch sets what the announcements are compared with.
+func (h *hints) watch(w watched) { h.watched.Store(&w) }
 
 func (h *hints) listen() {
 	defer close(h.done)
@@ -97,14 +104,31 @@ func (h *hints) matters(m nl.Message) bool {
 		if !ok {
 			return false
 		}
-		if _, ours := (*h.links.Load())[e.index]; !ours {
+		if _, ours := h.watched.Load().links[e.index]; !ours {
 			return false
 		}
 		// A deleted entry does not say whether it was permanent.
 		return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		var r route
-		return parseRoute(m.Body, &r)
+		return parseRoute(m.Body, &r) && h.watched.Load().route(&r)
 	}
 	return true
+}
+
+// route reports whether a route matters at once. One from a routing daemon that
+// leads elsewhere is seen by the next look: a full BGP table changes all the time.
+func (w *watched) route(r *route) bool {
+	return !fromDaemon(r.protocol) || r.dst.Bits() == 0 || r.leavesBy(w.links) || contains(w.networks, r.dst)
+}
+
+// fromDaemon reports whether a route's protocol is that of a routing daemon
+// (iproute2, etc/iproute2/rt_protos), of which a host may have a million.
+func fromDaemon(protocol uint8) bool {
+	switch protocol {
+	case unix.RTPROT_BGP, unix.RTPROT_ISIS, unix.RTPROT_OSPF, unix.RTPROT_RIP, unix.RTPROT_EIGRP,
+		unix.RTPROT_BIRD, unix.RTPROT_ZEBRA, unix.RTPROT_GATED, unix.RTPROT_BABEL, unix.RTPROT_XORP:
+		return true
+	}
+	return false
 }

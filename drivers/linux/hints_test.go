@@ -62,7 +62,7 @@ func TestHintFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.file.Close()
-	h.watch(*w.d.hints.links.Load())
+	h.watch(*w.d.hints.watched.Load())
 	for i, c := range []struct {
 		name  string
 		deeds []string // by others
@@ -77,6 +77,9 @@ func TestHintFilter(t *testing.T) {
 		{name: "FDB entry added", deeds: []string{"add fdb 02:00:00:00:00:08 dst 192.168.64.8 dev flannel.1"}, want: true},
 		{name: "FDB flushed", deeds: []string{"flush-fdb flannel.1"}, want: true},
 		{name: "route added", deeds: []string{"add route 10.5.9.0/24 via 192.168.64.9 dev eth0 proto 3"}, want: true},
+		{name: "route of a routing daemon", deeds: []string{"add route 172.30.0.0/24 via 192.168.64.9 dev eth0 proto 186"}},
+		{name: "route of a routing daemon into the overlay", deeds: []string{"add route 10.5.10.0/24 via 192.168.64.9 dev eth0 proto 186"}, want: true},
+		{name: "default route of a routing daemon", deeds: []string{"add route 0.0.0.0/0 via 192.168.64.9 dev eth0 metric 7 proto 186"}, want: true},
 		{name: "link down", deeds: []string{"down flannel.1"}, want: true},
 		{name: "link up", deeds: []string{"up flannel.1"}, want: true},
 		{name: "address added", deeds: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -46,7 +47,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		}
 	}
 	d.peers = len(o.state.Routes)
-	d.hints.watch(o.owned)
+	d.hints.watch(watched{o.owned, slices.Clone(extent.Networks)})
 	return driver.Observation{State: o.state, Facts: o.facts}, nil
 }
 
@@ -196,11 +197,12 @@ func (o *observer) addRoute(r *route) error {
 }
 
 func (o *observer) inExtent(r *route) bool {
-	return r.protocol == dataplane.Protocol || r.leavesBy(o.owned) || o.inNetworks(r.dst)
+	return r.protocol == dataplane.Protocol || r.leavesBy(o.owned) || contains(o.extent.Networks, r.dst)
 }
 
-func (o *observer) inNetworks(dst netip.Prefix) bool {
-	for _, n := range o.extent.Networks {
+// contains reports whether a destination lies in one of the networks.
+func contains(networks []netip.Prefix, dst netip.Prefix) bool {
+	for _, n := range networks {
 		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
 			return true
 		}

@@ -4,5 +4,5 @@
 // It knows the form of messages and none of their meanings. Messages are
 // written here instead of by the netlink package, which takes three times the
 // time and eight times the memory to read the tables of 5,000 peers
-// (BenchmarkObserveByLibrary) and cannot batch.
+// (BenchmarkLookByLibrary) and cannot batch.
 package nl
