@@ -48,6 +48,27 @@ func NewTable(self string, doc lease.Document, network config.Network) *Table {
 	return &Table{self: self, doc: doc, network: network, nodes: map[string]*entry{}}
 }
 
+// SetConfig puts another config in force: all nodes are read anew by it.
+func (t *Table) SetConfig(doc lease.Document, network config.Network) {
+	t.doc, t.network, t.view = doc, network, nil
+	t.reread(t.nodes)
+}
+
+// reread reads nodes by the present config.
+func (t *Table) reread(nodes map[string]*entry) {
+	for name, old := range nodes {
+		e := t.read(old.node, old.modified, nil)
+		e.seen, e.turn = old.seen, old.turn
+		// A value that could not be read before leaves the last good one in
+		// force, if that still is the node's subnet.
+		key, err := old.node.key(t.network)
+		if e.flaw != "" && old.flaw != "" && err == nil && key == old.lease.Key {
+			e.lease = old.lease
+		}
+		nodes[name] = e
+	}
+}
+
 // Set takes a node in as of a revision, and reports whether that is news.
 func (t *Table) Set(n Node, revision int64) bool {
 	old := t.nodes[n.Name]
@@ -82,12 +103,13 @@ type Listing struct {
 	table *Table
 	nodes map[string]*entry
 	news  bool
-	since int // the table's turn at the beginning
+	since int   // the table's turn at the beginning
+	doc   int64 // the revision of the table's config at the beginning
 }
 
 // List begins a complete reading. The table stays as it is until the end.
 func (t *Table) List() *Listing {
-	return &Listing{table: t, nodes: make(map[string]*entry, len(t.nodes)), since: t.turn}
+	return &Listing{table: t, nodes: make(map[string]*entry, len(t.nodes)), since: t.turn, doc: t.doc.Revision}
 }
 
 // Add takes a node of the reading in.
@@ -107,6 +129,9 @@ func (l *Listing) Add(n Node, revision int64) {
 // and reports whether anything has changed.
 func (l *Listing) End(revision int64) bool {
 	t := l.table
+	if l.doc != t.doc.Revision {
+		t.reread(l.nodes)
+	}
 	first := t.revision == 0
 	news := first || l.news || len(l.nodes) != len(t.nodes) || revision < t.revision
 	for name, e := range t.nodes {

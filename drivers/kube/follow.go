@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
@@ -103,12 +102,25 @@ func (s *Store) follows() {
 // fails, or until the server ends the watch in order: then err is nil. It
 // returns for how long the view followed the cluster.
 func (s *Store) attempt() (followed time.Duration, err error) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	s.mu.Lock()
+	s.again = cancel
+	s.mu.Unlock()
+	followed, err = s.followNodes(ctx)
+	if errors.Is(context.Cause(ctx), errOtherConfig) {
+		s.at = 0
+		return s.o.steady, nil
+	}
+	return followed, err
+}
+
+// followNodes is one attempt; ctx ends it.
+func (s *Store) followNodes(ctx context.Context) (followed time.Duration, err error) {
 	if err := s.findNode(ctx); err != nil {
 		return 0, err
 	}
-	if spec, known := all.Find(s.set.network.Backend.Type); known && spec.IgnoresPeers {
+	if s.alone() {
 		return s.poll(ctx)
 	}
 	if s.at == 0 && !s.chunked {
@@ -170,7 +182,7 @@ func (s *Store) findNode(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.node, s.table = name, nodelease.NewTable(name, s.set.doc, s.set.network)
+	s.node, s.table = name, nodelease.NewTable(name, s.doc, s.network)
 	return nil
 }
 

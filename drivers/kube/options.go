@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -33,7 +32,8 @@ type Options struct {
 	Log                   *slog.Logger  // default: nobody
 	UserAgent             string
 
-	steady time.Duration // default: the constant of that name
+	steady      time.Duration // default: the constant of that name
+	configEvery time.Duration // how often the config file is read; default 5 s
 }
 
 // setup is what follows from the options.
@@ -45,6 +45,7 @@ type setup struct {
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.configEvery = cmp.Or(o.configEvery, 5*time.Second)
 	o.steady = cmp.Or(o.steady, steady)
 	o.AnnotationPrefix = cmp.Or(o.AnnotationPrefix, nodelease.DefaultPrefix)
 	if o.Log == nil {
@@ -63,14 +64,11 @@ func (o Options) setup() (setup, error) {
 	if o.Node == "" && (o.PodName == "" || o.PodNamespace == "") {
 		return s, errors.New("which node is this? set NODE_NAME, or POD_NAME and POD_NAMESPACE, in the environment")
 	}
-	data, err := os.ReadFile(o.ConfigFile)
+	data, network, err := readConfig(o.ConfigFile)
 	if err != nil {
 		return s, fmt.Errorf("--net-config-path: %w", err)
 	}
-	if s.network, err = config.ParseAssigned(data); err != nil {
-		return s, fmt.Errorf("--net-config-path %s: %w", o.ConfigFile, err)
-	}
-	s.doc = lease.Document{Data: data, Revision: 1}
+	s.network, s.doc = network, lease.Document{Data: data, Revision: 1}
 	return s, nil
 }
 

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
 // Store is a lease.Store over the nodes of a Kubernetes cluster.
 type Store struct {
-	o   Options
-	set setup
-	api api
+	o     Options
+	names nodelease.Names
+	api   api
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -29,7 +30,10 @@ type Store struct {
 	complaint string // what was logged last about the present outage
 
 	mu        sync.Mutex
-	table     *nodelease.Table // nil until the name of our node is known
+	doc       lease.Document // the network config in force
+	network   config.Network
+	again     context.CancelCauseFunc // ends the present attempt
+	table     *nodelease.Table        // nil until the name of our node is known
 	node      string
 	synced    bool
 	err       error // why not synced
@@ -69,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 	s := &Store{
-		o: o, set: set, api: api, err: errNotYet,
+		o: o, names: set.names, doc: set.doc, network: set.network, api: api, err: errNotYet,
 		changed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -79,6 +83,7 @@ func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 func (s *Store) start() {
 	s.work.Go(s.run)
 	s.work.Go(s.publishCondition)
+	s.work.Go(s.followConfig)
 }
 
 // Close ends everything that the store has started and waits for it.

@@ -70,7 +70,7 @@ func (s *Store) change(key lease.Key, attrs lease.Attrs, grant *lease.Grant) ([]
 		return nil, fmt.Errorf("%w: node %s has pod CIDRs %q", lease.ErrLost, s.node, own.PodCIDRs)
 	}
 	grant.CreateRevision = own.CreateRevision()
-	changes := own.Changes(s.set.names, attrs)
+	changes := own.Changes(s.names, attrs)
 	if len(changes) == 0 {
 		grant.ModRevision = s.table.Revision()
 		return nil, nil
