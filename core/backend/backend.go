@@ -29,7 +29,8 @@ type Backend interface {
 
 	// Render returns all objects the backend wants on the host, for itself
 	// and its peers, and one Problem for each peer it cannot serve. Own
-	// records among the peers have been left out.
+	// records among the peers have been left out. The result is the sum of what
+	// each peer alone results in, with the exceptions that [Update] lists.
 	Render(env Env, self Self, peers []*lease.Lease) (*dataplane.State, []Problem)
 }
 
