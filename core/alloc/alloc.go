@@ -35,9 +35,9 @@ func Compatible(network config.Network, key lease.Key) error {
 	return nil
 }
 
-// Inside reports, as an error, why a key that somebody has assigned does not
-// fit the config: a family too many or too few, or a subnet outside its
-// network. Its length is nobody's business.
+// Inside returns an error if an assigned key does not fit the config: it has a
+// family too many or too few, or a subnet outside its network. The length of the
+// subnet does not matter.
 func Inside(network config.Network, key lease.Key) error {
 	for _, f := range cidr.Families {
 		r, subnet := network.Of(f), key.Of(f)
@@ -65,8 +65,8 @@ func Free(snap *lease.Snapshot, key, except lease.Key) bool {
 	return true
 }
 
-// records yields the key of every record. One whose key did not parse blocks
-// nothing: nobody can tell what.
+// records yields the key of every record. A record whose key did not parse blocks
+// nothing, since its subnet is unknown.
 func records(snap *lease.Snapshot) func(yield func(lease.Key) bool) {
 	return func(yield func(lease.Key) bool) {
 		for _, l := range snap.Leases {

@@ -1,3 +1,3 @@
-// Package alloc decides which subnet a node shall take. It is a pure choice:
-// the random source is an argument, the outcome a key that nobody has yet.
+// Package alloc chooses the subnet of a node. The choice is pure: the random
+// source is an argument, and the result is a key that no record has yet.
 package alloc

@@ -60,9 +60,9 @@ func writeData(b *bytes.Buffer, member string, data json.RawMessage) {
 	}
 }
 
-// DecodeAttrs reads the value of a lease, which another host wrote: nothing
-// about it is trusted. What older releases left out is filled in, members
-// nobody knows are ignored, and as upstream does, names match in either case.
+// DecodeAttrs reads the value of a lease. Another host wrote it, so nothing about
+// it is trusted. Members that older releases left out are filled in, unknown
+// members are ignored, and names match in either case, as upstream does.
 func DecodeAttrs(value []byte) (Attrs, error) {
 	if len(value) > maxValue {
 		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)

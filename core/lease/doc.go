@@ -3,6 +3,6 @@
 // [Snapshot] of all of them, and the [Store] interface that a datastore
 // implements.
 //
-// The package decides nothing: who takes which subnet is package alloc's and
-// package node's business, how a record reaches a datastore is a driver's.
+// The package decides nothing: packages alloc and node choose subnets, and a
+// driver carries records to a datastore.
 package lease

@@ -20,23 +20,23 @@ type Store interface {
 	Changed() <-chan struct{}
 
 	// Create takes a free key with one compare-and-swap.
-	// ErrConflict, as a *ConflictError: somebody has it.
+	// ErrConflict, as a *ConflictError: the key is taken.
 	Create(ctx context.Context, key Key, attrs Attrs, ttl time.Duration) (Grant, error)
 
-	// Renew extends the grant by its TTL, without changing the record, so
-	// that nobody is woken. ErrLost: the grant has run out. A reservation
+	// Renew extends the grant by its TTL without changing the record, so that
+	// no peer wakes. ErrLost: the grant has run out. A reservation
 	// needs no renewal; for it Renew does nothing.
 	Renew(ctx context.Context, g Grant) (Grant, error)
 
 	// Update changes the attributes if the record is still as the grant says
 	// (its ModRevision). A reservation stays one; otherwise the record goes on
 	// the grant's TTL handle, or on a new one if ttl differs from the grant's or
-	// the handle has run out under a record that somebody put without it.
+	// the handle has run out under a record that another program put without it.
 	// ErrConflict: the record has changed. ErrLost: it is gone.
 	Update(ctx context.Context, g Grant, attrs Attrs, ttl time.Duration) (Grant, error)
 
-	// Release deletes the record if it is still as the grant says, otherwise
-	// does nothing. Nobody's else record is ever touched.
+	// Release deletes the record if it is still as the grant says, and otherwise
+	// does nothing. It never touches another node's record.
 	Release(ctx context.Context, g Grant) error
 }
 
@@ -49,10 +49,9 @@ type View struct {
 	Synced bool
 	// Err says why Synced is false.
 	Err error
-	// Assigned is not nil if the datastore hands the subnets out itself. Then
-	// no node chooses one: Create is given Assigned.Key, and makes the record
-	// say what it is told whatever it said before, which is nobody else's
-	// business. Such leases are reservations.
+	// Assigned is not nil if the datastore assigns the subnets. Then no node
+	// chooses one: the node calls Create with Assigned.Key, and Create overwrites
+	// the record, since it can be no other node's. Such leases are reservations.
 	Assigned *Assigned
 }
 
@@ -61,15 +60,15 @@ type Grant struct {
 	Lease
 	// TTL as the store granted it; 0 for a reservation.
 	TTL time.Duration
-	// Expires is when the store may give the subnet to somebody else, by the
-	// clock that the caller measures with: the time before the last
-	// successful request, plus TTL. Zero for a reservation, and when unknown.
+	// Expires is when the store may give the subnet to another node, by the
+	// caller's clock: the time before the last successful request, plus TTL. It is
+	// zero for a reservation, and if unknown.
 	Expires time.Time
 }
 
 // The errors with a meaning. Others mean "unknown outcome".
 var (
-	ErrConflict = errors.New("record belongs to somebody else or has changed")
+	ErrConflict = errors.New("record belongs to another node or has changed")
 	ErrLost     = errors.New("lease has run out or was deleted")
 )
 

@@ -17,8 +17,8 @@ import (
 // reader need keep only one byte more, by which it is known.
 const MaxValue = 64 << 10
 
-// Node is what is read of a node object. Two of them are equal if nothing has
-// changed that concerns flannel, which is what a heartbeat leaves.
+// Node is the part of a node object that concerns flannel. A heartbeat of the
+// kubelet leaves it equal.
 type Node struct {
 	Name, UID string
 	Created   int64  // seconds since 1970
@@ -97,8 +97,8 @@ func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
 	if v[PublicIP] == "" {
 		v[PublicIP] = "0.0.0.0"
 	}
-	// In the form that leases have in etcd, for which there is a reader that
-	// trusts nobody. Encoding it checks that the data are JSON by themselves.
+	// The form of leases in etcd has a reader that trusts nothing. Encoding it
+	// checks that the data are JSON by themselves.
 	text, err := json.Marshal(struct {
 		PublicIP, PublicIPv6, BackendType any
 		BackendData, BackendV6Data        json.RawMessage

@@ -78,7 +78,7 @@ func Select(opts Options, network config.Network, facts driver.HostFacts) (Uplin
 	return Uplink{}, fmt.Errorf("no usable interface: %s", strings.Join(failed, "; "))
 }
 
-// public parses the addresses that peers shall use, each invalid if not given.
+// public parses the addresses that peers are to use, each invalid if not given.
 func (o Options) public() ([2]netip.Addr, error) {
 	var addrs [2]netip.Addr
 	for _, f := range cidr.Families {

@@ -63,7 +63,7 @@ var _ = Describe("a grant", func() {
 		_, err = s.Create(ctx, k, attrs("192.0.2.1"), lifetime)
 		Expect(err).To(MatchError(lease.ErrConflict))
 		Expect(err).To(MatchError("create lease of 10.5.1.0-24: subnet 10.5.1.0-24: " +
-			"record belongs to somebody else or has changed"))
+			"record belongs to another node or has changed"))
 		var conflict *lease.ConflictError
 		Expect(errors.As(err, &conflict)).To(BeTrue())
 		Expect(*conflict).To(Equal(lease.ConflictError{Key: k, Revision: holder}))

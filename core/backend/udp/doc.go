@@ -3,6 +3,6 @@
 // the peer that has the destination, and unwraps what comes back. It needs no
 // module of the kernel and one open port (interop 6.1).
 //
-// The package says what shall be there: the device, its address and route, a
-// proxy and its peers. What happens to a packet is package proxy's business.
+// The package renders the device, its address and route, a proxy and its peers.
+// Package udppath decides about each packet.
 package udp

@@ -65,8 +65,8 @@ func (b *Backend) Type() string { return Type }
 
 // acceptLocal lets the host hear the proxy's ICMP errors. They come out of the
 // device with the device's own address as their source, as upstream's do
-// (interop 6.1), and Linux drops what seems to come from itself. No peer can
-// abuse it: the proxy delivers nothing else that has an address of ours.
+// (interop 6.1), and Linux drops packets that seem to come from itself. No peer
+// can abuse it: the proxy delivers no other packet with an address of this host.
 func acceptLocal() dataplane.Sysctl {
 	return dataplane.Sysctl{Path: "net/ipv4/conf/" + device + "/accept_local", Value: "1", Link: device}
 }
