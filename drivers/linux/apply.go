@@ -122,7 +122,7 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 	return nil
 }
 
-// outLink returns the index of a route's link, 0 if the kernel shall choose it.
+// outLink returns the index of a route's link, 0 to let the kernel choose it.
 func (a *applier) outLink(r dataplane.Route) (int, error) {
 	if r.Link == "" || r.Other != "" {
 		return 0, nil

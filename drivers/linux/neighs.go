@@ -113,9 +113,9 @@ func (e entry) neigh(link string) (dataplane.Neigh, bool) {
 }
 
 // fdb returns the permanent forwarding entry that this is, if it is one with a
-// destination. An entry that goes to a port, VNI or link of its own has no form
-// in the core's language; its destination reads as unspecified, which nobody
-// wants, so that it is replaced or removed.
+// destination. The core has no form for an entry with a port, VNI or link of its
+// own: it reads back with the unspecified destination, which no backend wants,
+// so it is replaced or removed.
 func (e entry) fdb(link string) (dataplane.FDBEntry, bool) {
 	dst := nl.Addr(e.dst)
 	if e.state&unix.NUD_PERMANENT == 0 || e.flags&unix.NTF_SELF == 0 || len(e.mac) != 6 || !dst.IsValid() {

@@ -13,14 +13,14 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/tunnel"
 )
 
-// proxies are the packet paths of this driver. They are all it remembers of
-// what it was told: no one else could say what they go by.
+// proxies are the packet paths of this driver. They are its only memory of former
+// ops, because the kernel does not know them.
 type proxies struct {
 	byLink  map[string]running
 	changed func() // called when one ends, or carries packets another way
 }
 
-// running is a packet path with what it was made from.
+// running is a packet path and the object that it was made from.
 type running struct {
 	dataplane.Proxy
 	*tunnel.Tunnel
@@ -136,10 +136,10 @@ func (ps *proxies) observe(link string, index int, state *dataplane.State) {
 	}
 }
 
-// proxy does one op on a udppath. A TUN device has a carrier as long as somebody
-// has it open. The kernel takes note of a new carrier in the background, up to a
-// second later, and drops what is sent until then; to be asked for the link
-// makes it do so at once.
+// proxy does one op on a packet path. A TUN device has a carrier as long as a
+// process has it open. The kernel notices a new carrier in the background, up to
+// a second later, and drops packets until then; a question about the link makes
+// it notice at once.
 func (a *applier) proxy(verb dataplane.Verb, want dataplane.Proxy) error {
 	if err := a.d.ns.Do(func() error { return a.d.proxies.apply(verb, want) }); err != nil || verb == dataplane.Delete {
 		return err

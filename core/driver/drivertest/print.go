@@ -11,9 +11,9 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Printer prints what a driver reports, such that two worlds to which the same
-// was done print the same: without what the kernel does by itself for IPv6
-// link-local addresses, and with "random" for a MAC that nobody gave.
+// Printer prints a driver's reports so that two worlds with the same history
+// print the same: it leaves out the kernel's own IPv6 link-local addresses and
+// routes, and writes "random" for a MAC that no command has set.
 type Printer struct{ given strings.Builder }
 
 // Given tells the printer what was done to the world.

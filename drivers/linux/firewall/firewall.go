@@ -64,6 +64,6 @@ func (f *Firewall) Close() error {
 	return errors.Join(f.nft.close(), f.hints.stop(), f.ns.Close())
 }
 
-// Hints implements [driver.Lane]. Nobody announces a change of
+// Hints implements [driver.Lane]. The kernel does not announce changes of
 // iptables-legacy.
 func (f *Firewall) Hints() <-chan struct{} { return f.hints.out }

@@ -13,12 +13,12 @@ import (
 
 // savedChain is a chain in the output of iptables-save.
 type savedChain struct {
-	policy string // "-" for a chain that is nobody's hook
+	policy string // "-" for a chain that is not at a hook
 	rules  []iptRule
 }
 
-// saved holds the chains that could hold something of ours, by name. Shared
-// and own chains of different tables have different names.
+// saved holds the chains that may hold rules of flannel, by name. Shared and own
+// chains of different tables have different names.
 type saved map[string]*savedChain
 
 // parseSave reads the output of iptables-save. It fails for a table that
@@ -96,11 +96,11 @@ func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 	return out
 }
 
-// mayFollow reports whether a rule of somebody else's may stand behind our
-// jump. What others decide goes first, so in general none may. But programs
-// that keep rules of their own at the end of FORWARD, as calico does, would
-// fight with us for it; where their rule can only let a packet pass, or is a
-// policy spelt as a rule, nothing is decided by who comes first.
+// mayFollow reports whether a foreign rule may stand behind our jump. Foreign
+// rules go first, so in general none may. But programs that keep their rules at
+// the end of FORWARD, as calico does, would fight with us for that place. If
+// their rule only accepts packets, or is a policy written as a rule, the order
+// decides nothing.
 func mayFollow(h dataplane.Hook, r iptRule) bool {
 	if h != dataplane.Forward {
 		return false

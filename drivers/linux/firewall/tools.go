@@ -34,18 +34,18 @@ type xtables struct {
 	wait          bool   // restore can wait for the lock
 }
 
-// toolbox is what there is to make chains with.
+// toolbox holds the programs that can make chains.
 type toolbox struct {
-	facts    [2]driver.Tools // by family, but for BridgeFilter
-	iptables [2]*xtables     // what is called iptables, nil if there is none
+	facts    [2]driver.Tools // by family, without BridgeFilter
+	iptables [2]*xtables     // the program named iptables, nil if there is none
 	other    [2]*xtables     // the other variant beside it
 	nft      knftables.Interface
 
-	files string    // which files this was learnt from
+	files string    // the program files that this describes
 	retry time.Time // when to look again, if something was unusable
 }
 
-// again is how often a program that did not work is tried anew.
+// again is the time until a program that did not work is tried again.
 const again = time.Minute
 
 // current returns the toolbox, and looks anew if programs have changed.

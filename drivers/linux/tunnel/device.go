@@ -11,8 +11,8 @@ import (
 
 const devicePath = "/dev/net/tun"
 
-// CreateDevice makes a TUN device that stays when nobody has it open, with its
-// addresses and routes. The name must be free.
+// CreateDevice makes a TUN device that keeps its addresses and routes while no
+// process has it open. The name must be free.
 func CreateDevice(name string) error {
 	fd, err := openControl()
 	if err != nil {

@@ -94,8 +94,8 @@ func (e *ends) written(errno unix.Errno) outcome {
 	return busy
 }
 
-// take does what the path decides about a datagram, but for what is for the
-// device, which it returns.
+// take carries out the path's decision about a datagram. It returns a packet
+// for the device instead of writing it.
 func (e *ends) take(t *udppath.Table, from *name, b []byte) []byte {
 	v := e.path.Receive(t, netip.AddrFrom4(from.Addr), b)
 	switch v.Action {

@@ -67,7 +67,7 @@ func (o *outbox) send(t *udppath.Table) outcome {
 		if !o.post.flush() {
 			return blocked
 		}
-		if !o.more { // else the device may be dry, and nobody would call again
+		if !o.more { // otherwise the device may be empty, and no event would follow
 			return result
 		}
 	}
@@ -89,8 +89,8 @@ func (o *outbox) fill(t *udppath.Table) outcome {
 	}
 }
 
-// fetch reads one packet, whole or still to be cut, and does what the path
-// decides about it, but for what is for a peer, which it leaves to the splitter.
+// fetch reads one packet, whole or still to be cut, and carries out the path's
+// decision about it. It leaves packets for peers to the splitter.
 func (o *outbox) fetch(t *udppath.Table) outcome {
 	b := o.memory[o.used : o.used+outRead]
 	n, errno := read(o.device, b)

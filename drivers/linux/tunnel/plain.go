@@ -64,8 +64,8 @@ func (p *plain) send(t *udppath.Table) outcome {
 	return busy
 }
 
-// fetch reads a packet and does what the path decides about it, but for what is
-// for a peer, which it leaves to post.
+// fetch reads a packet and carries out the path's decision about it. It leaves
+// packets for peers to post.
 func (p *plain) fetch(t *udppath.Table) outcome {
 	n, errno := read(p.device, p.out)
 	switch {

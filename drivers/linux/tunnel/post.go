@@ -131,7 +131,7 @@ func (p *post) isNarrow(to netip.Addr) bool {
 	return ok
 }
 
-// demotion says how many get single packets, if anybody does.
+// demotion says how many peers get single packets.
 func (p *post) demotion() demotion {
 	var d demotion
 	for to, until := range p.narrow {

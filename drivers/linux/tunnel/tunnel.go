@@ -70,8 +70,8 @@ func (t *Tunnel) Close() error {
 // Index is the device's. Another device of its name is not this tunnel's.
 func (t *Tunnel) Index() int { return t.index }
 
-// Alive reports whether packets are carried. They are not once the device is
-// gone, which ends the tunnel but for closing it.
+// Alive reports whether packets are carried. A device that is gone ends the
+// tunnel, which must still be closed.
 func (t *Tunnel) Alive() bool {
 	select {
 	case <-t.done:

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. The zero value is nobody's; see [Current].
+// Namespace is a network namespace. The zero value is not valid; see [Current].
 type Namespace struct {
 	handle netns.NsHandle // closed for the one that the process is in
 }
