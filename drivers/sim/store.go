@@ -41,6 +41,10 @@ type Store struct {
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
 
+	size    int64 // of all keys and values, in bytes
+	changes int64 // the sizes of all changes so far
+	served  Served
+
 	nodes       *nodeStore // nil: leases are records
 	nodeWritten func(NodeWrite)
 
@@ -66,10 +70,21 @@ func (w *World) NewStore(opts StoreOptions) *Store {
 	return s
 }
 
+// Served counts what clients have read, in bytes of keys and values. Node
+// objects do not count.
+type Served struct {
+	Lists int // of everything
+	Bytes int64
+}
+
+// Served returns what clients have read so far.
+func (s *Store) Served() Served { return s.served }
+
 // clear empties the store, as a new etcd is.
 func (s *Store) clear() {
 	s.holdTTLs()
 	s.revision, s.compacted = 1, 0
+	s.size, s.changes = 0, 0
 	s.records, s.order, s.ttls = map[string]*storeRecord{}, nil, map[int64]*storeTTL{}
 	s.version = &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: s.revision}}
 	s.former = s.version
@@ -107,8 +122,11 @@ func (s *Store) subnetKey(k lease.Key) string { return s.full("subnets/" + k.Str
 func (s *Store) put(key string, value []byte, ttl *storeTTL) *storeRecord {
 	s.revision++
 	r := &storeRecord{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
+	s.changes += r.size()
+	s.size += r.size()
 	old := s.records[key]
 	if old != nil {
+		s.size -= old.size()
 		r.create = old.create
 		old.ttl.detach(key)
 	} else {
@@ -134,6 +152,8 @@ func (s *Store) remove(keys ...string) {
 	removed := make([]*storeRecord, 0, len(keys))
 	for _, key := range keys {
 		removed = append(removed, s.records[key])
+		s.size -= s.records[key].size()
+		s.changes += int64(len(key))
 		s.records[key].ttl.detach(key)
 		delete(s.records, key)
 		s.world.Note("store: delete", fmt.Sprintf("%s rev %d", key, s.revision))

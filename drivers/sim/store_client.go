@@ -39,6 +39,8 @@ type StoreClient struct {
 	known *storeVersion // the newest version taken
 	first int64         // the revision of the first one
 
+	reread bool // a stream cannot follow known: everything has to be read again
+
 	stream  *storeStream // nil: not connected
 	got     uint64       // batches taken from stream
 	attempt int          // dials in a row that failed

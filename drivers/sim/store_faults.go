@@ -49,6 +49,7 @@ var (
 	errStoreStarting    = errors.New("watch is not yet established")
 	errStoreCompacted   = errors.New("required revision has been compacted")
 	errStoreBroken      = errors.New("watch stream broke")
+	errStoreHistory     = errors.New("the datastore holds another history")
 	errStoreGap         = errors.New("watch stream has a gap")
 	errStoreClosed      = errors.New("client is closed")
 )

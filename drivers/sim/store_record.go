@@ -26,6 +26,9 @@ type storeRecord struct {
 	since  int64       // the revision that brought the flaw
 }
 
+// size is what the record takes on the way to a client, in bytes.
+func (r *storeRecord) size() int64 { return int64(len(r.key) + len(r.value)) }
+
 // decode reads the record once for all its readers. Old is what stood under
 // the key before: its good value stands as long as no other takes its place.
 func (r *storeRecord) decode(subnets string, old *storeRecord) {
@@ -57,15 +60,18 @@ func (r *storeRecord) decode(subnets string, old *storeRecord) {
 
 // storeVersion is the store at a revision.
 type storeVersion struct {
-	epoch int
-	snap  *lease.Snapshot
-	nodes []nodeObject        // sorted by name; of a store of nodes
-	past  map[lease.Key]int64 // leases that stand in for a flaw, and the flaw's revision
+	epoch   int
+	size    int64 // of all keys and values
+	written int64 // the sizes of all changes up to here
+	snap    *lease.Snapshot
+	nodes   []nodeObject        // sorted by name; of a store of nodes
+	past    map[lease.Key]int64 // leases that stand in for a flaw, and the flaw's revision
 }
 
 // newVersion sums the records up.
 func (s *Store) newVersion(revision int64) *storeVersion {
-	v := &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}}
+	v := &storeVersion{epoch: s.epoch, size: s.size, written: s.changes}
+	v.snap = &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}
 	if r := s.records[s.configKey()]; r != nil {
 		v.snap.Config = lease.Document{Data: r.value, Revision: r.mod}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -15,12 +16,20 @@ type storeStream struct {
 	busy   bool   // a batch is under way
 	dirty  bool   // there is something newer than the last batch
 	ended  bool
+	at     *storeVersion // what the last batch brought the client to
 }
 
 // The waits between two attempts to connect (interop 3.8).
 const (
 	redialFirst = 100 * time.Millisecond
 	redialMost  = 5 * time.Second
+)
+
+// Nodes that have to read everything again spread over a time that grows with
+// their number, as drivers/etcd has it.
+const (
+	rereadPeer = 10 * time.Millisecond
+	rereadMost = time.Minute
 )
 
 // overtaken is how late a batch arrives that a later one shall overtake.
@@ -41,6 +50,8 @@ func (st *storeStream) pump() {
 	st.busy, st.dirty = true, false
 	st.sent++
 	seq, version := st.sent, c.store.version
+	c.store.served.Bytes += version.written - st.at.written
+	st.at = version
 	delay := c.latency() + upTo(rng, f.WatchDelay)
 	lost := chance(rng, f.WatchLose)
 	arrive := func() {
@@ -141,10 +152,16 @@ func (c *StoreClient) setView(v lease.View) {
 	}
 }
 
-// connect reads everything and then opens a stream of what follows.
+// connect opens a stream of what follows the newest version known, as a daemon
+// does; if there is none, or the server cannot tell what followed it, everything is
+// read first.
 func (c *StoreClient) connect() {
 	c.dialing++
 	c.awaitDial()
+	if c.known != nil && !c.reread {
+		c.watch(c.known)
+		return
+	}
 	dial := c.dialing
 	c.send(trip{up: c.latency(), down: c.latency()}, func() (answer func()) {
 		v, err := c.store.list(c)
@@ -156,6 +173,7 @@ func (c *StoreClient) connect() {
 				c.disconnected(err)
 				return
 			}
+			c.reread = false
 			c.accept(v)
 			c.setView(lease.View{Snapshot: c.view.Snapshot, Err: errStoreStarting})
 			c.watch(v)
@@ -173,11 +191,14 @@ func (c *StoreClient) watch(v *storeVersion) {
 			case c.dialing != dial:
 				c.store.endStream(st)
 			case err != nil:
+				c.reread = errors.Is(err, errStoreCompacted) || errors.Is(err, errStoreHistory)
 				c.disconnected(err)
 			default:
 				c.attempt, c.stream, c.got = 0, st, 0
-				c.dialing++ // this dial has ended
-				c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+				c.dialing++    // this dial has ended
+				if !st.dirty { // else the first batch brings the view up to date
+					c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+				}
 				st.busy = false
 				st.pump()
 			}
@@ -205,6 +226,8 @@ func (s *Store) list(c *StoreClient) (*storeVersion, error) {
 	if chance(c.rng.watch, s.faults.StaleList) {
 		return s.former, nil
 	}
+	s.served.Lists++
+	s.served.Bytes += s.version.size
 	return s.version, nil
 }
 
@@ -214,10 +237,13 @@ func (s *Store) subscribe(c *StoreClient, after *storeVersion) (*storeStream, er
 	if err := c.refused(); err != nil {
 		return nil, err
 	}
-	if after != s.version && after.snap.Revision < s.compacted {
+	switch {
+	case after.epoch != s.epoch:
+		return nil, errStoreHistory
+	case after != s.version && after.snap.Revision < s.compacted:
 		return nil, errStoreCompacted
 	}
-	st := &storeStream{client: c, dirty: after != s.version, busy: true}
+	st := &storeStream{client: c, dirty: after != s.version, busy: true, at: after}
 	s.streams = append(s.streams, st)
 	return st, nil
 }
@@ -229,6 +255,9 @@ func (c *StoreClient) disconnected(reason error) {
 	c.stream = nil
 	wait := min(redialFirst<<min(c.attempt, 10), redialMost)
 	wait = wait/2 + upTo(c.rng.redial, wait)
+	if c.reread && c.known != nil {
+		wait += upTo(c.rng.redial, min(time.Duration(len(c.known.snap.Leases))*rereadPeer, rereadMost))
+	}
 	c.attempt++
 	c.redial.Cancel()
 	c.redial = c.store.world.After(wait, c.label.connect, func() { c.arrive(c.connect) })

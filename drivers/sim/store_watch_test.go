@@ -217,3 +217,49 @@ func TestStoreClosedClientIsSilent(t *testing.T) {
 		t.Errorf("%d streams, %d events are left", len(s.streams), w.Pending())
 	}
 }
+
+// TestStoreMemberRestart: 1,000 clients lose their streams at once. They go on
+// where they were; only a compaction in between makes them read everything.
+func TestStoreMemberRestart(t *testing.T) {
+	const nodes = 1000
+	for name, c := range map[string]struct {
+		compact bool
+		lists   int
+		most    int64 // bytes in all
+	}{
+		"history kept":      {false, 0, nodes * 400},
+		"history compacted": {true, nodes, nodes * nodes * 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWorld(12)
+			s := w.NewStore(StoreOptions{})
+			for i := range nodes {
+				key := fmt.Sprintf("subnets/10.%d.%d.0-24", 6+i/250, i%250)
+				must(t, s.Put(key, fmt.Sprintf(`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:%02x:%02x"}}`,
+					i/250, 1+i%250, i/256, i%256), 0))
+			}
+			clients := make([]*StoreClient, nodes)
+			for i := range clients {
+				clients[i] = s.Client(fmt.Sprintf("n%d", i), StoreClientOptions{})
+			}
+			w.Run(10 * time.Second)
+			before := s.Served()
+			s.Stop()
+			w.Run(time.Second)
+			s.Start()
+			must(t, s.Put("subnets/10.99.1.0-24", `{"PublicIP":"192.168.99.1"}`, 0))
+			if c.compact {
+				s.Compact()
+			}
+			w.Run(30 * time.Second)
+			for _, client := range clients {
+				awaitSync(t, w, s, client)
+			}
+			lists, bytes := s.Served().Lists-before.Lists, s.Served().Bytes-before.Bytes
+			t.Logf("%d lists, %d bytes", lists, bytes)
+			if lists != c.lists || bytes > c.most {
+				t.Errorf("%d lists, %d bytes; want %d lists, at most %d bytes", lists, bytes, c.lists, c.most)
+			}
+		})
+	}
+}
