@@ -10,7 +10,7 @@ import (
 const (
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 5 * time.Second
-	jitter     = 0.2 // of the delay, up or down: nodes that fell together shall not rise together
+	jitter     = 0.2 // of the delay, up or down: so that nodes that failed together do not come back together
 )
 
 // delay doubles from attempt to attempt. The zero value starts anew.

@@ -39,9 +39,9 @@ func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) e
 		revision, err := swap(ctx, c, g.Key, raw, 0,
 			clientv3.OpPut(raw, value, clientv3.WithLease(clientv3.LeaseID(g.ID))))
 		if err != nil {
-			// If somebody has the key, the grant is of no use. If the outcome
+			// If the key is taken, the grant is of no use. If the outcome
 			// is unknown, revoking deletes our record in case it was written,
-			// or keeps it from being written late: either way nobody holds a
+			// or keeps it from being written late: either way no node holds a
 			// subnet without knowing it.
 			s.revokeLater(g.ID)
 			return err
@@ -91,7 +91,7 @@ func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, tt
 	err := s.replaceOn(ctx, old, g, ttl, fresh)
 	if errors.Is(err, lease.ErrLost) && !fresh && !old.Reserved() {
 		// Either the record is gone, which the second try finds as well, or
-		// only the grant is, under a record that somebody put without it.
+		// only the grant is, under a record that another writer put without it.
 		*g = lease.Grant{Lease: g.Lease}
 		return s.replaceOn(ctx, old, g, ttl, true)
 	}

@@ -54,7 +54,7 @@ var _ = Describe("a grant", func() {
 		Expect(*s.View().Snapshot.Leases[0]).To(Equal(g.Lease))
 	})
 
-	It("is refused if somebody has the key, and leaves no TTL handle behind", func(ctx SpecContext) {
+	It("is refused if the key is taken, and leaves no TTL handle behind", func(ctx SpecContext) {
 		holder := put(shared, raw, value("192.0.2.2"))
 		put(shared, "/elsewhere", "x") // etcd's revision moves on, no snapshot's does
 		before, err := handles(shared)()
@@ -215,7 +215,7 @@ var _ = Describe("a grant", func() {
 		Expect(id).To(BeZero())
 	})
 
-	It("never overwrites what somebody else wrote (E5)", func(ctx SpecContext) {
+	It("never overwrites the record of another writer (E5)", func(ctx SpecContext) {
 		g := create(ctx)
 		theirs := put(shared, raw, value("192.0.2.66"))
 		for _, ttl := range []time.Duration{lifetime, 2 * lifetime} {
@@ -229,7 +229,7 @@ var _ = Describe("a grant", func() {
 		Expect(string(data)).To(Equal(value("192.0.2.66")))
 	})
 
-	It("that ran out and was taken by somebody else is not overwritten (E5)", func(ctx SpecContext) {
+	It("that ran out and was taken by another host is not overwritten (E5)", func(ctx SpecContext) {
 		g := create(ctx)
 		remove(shared, raw)
 		_, err := s.Update(ctx, g, attrs("192.0.2.1"), lifetime)

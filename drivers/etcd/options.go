@@ -31,7 +31,7 @@ type Options struct {
 	Heartbeat time.Duration
 	// Now is the clock that a grant's expiry is measured with; default time.Now.
 	Now func() time.Time
-	// Log receives what happens to the connection and to bad records; default: nobody.
+	// Log receives what happens to the connection and to bad records; default: they are discarded.
 	Log *slog.Logger
 
 	dial []grpc.DialOption // the tests' way to count and to interfere

@@ -127,7 +127,7 @@ var _ = Describe("bad records", func() {
 		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
 	})
 
-	It("touch nobody, listed or watched (E1)", func() {
+	It("touch no other record, listed or watched (E1)", func() {
 		put(shared, dir+"garbage", "{}")
 		put(shared, dir+"10.5.2.0-24", "not JSON")
 		s = openSynced(o)
@@ -262,7 +262,7 @@ var _ = Describe("the cost of reading", func() {
 		Expect(m.counts()).To(Equal(map[string]int{"Txn": 1, "Watch": 1}))
 	})
 
-	It("is nothing for a renewal, which wakes nobody", func(ctx SpecContext) {
+	It("is not changed by a renewal, which wakes no watcher", func(ctx SpecContext) {
 		o := options(shared)
 		s, peer := openSynced(o), openSynced(o)
 		g, err := s.Create(ctx, key("10.5.1.0-24"), attrs("192.0.2.1"), lifetime)

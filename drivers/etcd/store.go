@@ -94,7 +94,7 @@ func (s *Store) View() lease.View {
 	s.mu.Unlock()
 
 	for _, q := range fresh {
-		// For whoever reads a snapshot, this is news to act on and to tell.
+		// The reader of the snapshot acts on it and logs it for people.
 		s.o.Log.Debug("record set aside", "key", q.Raw, "reason", q.Reason)
 	}
 	return v

@@ -223,7 +223,7 @@ func (t *table) newest() (raw string, modified int64) {
 }
 
 // rawKey returns the store's key of a lease. It is the canonical one unless
-// somebody has spelt the key in another way, which the grammar allows.
+// another writer has spelt the key in another way, which the grammar allows.
 func (t *table) rawKey(l lease.Lease) string {
 	name := l.Key.String()
 	i, _ := slices.BinarySearchFunc(t.records, name, func(r *record, name string) int {

@@ -186,7 +186,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// As many events, one by one, become one snapshot: nobody looks in between.
+// As many events, one by one, become one snapshot: no reader looks in between.
 func BenchmarkBurst(b *testing.B) {
 	h := records(many)
 	b.ReportAllocs()
@@ -201,7 +201,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// One of many leases changes, and somebody looks.
+// One of many leases changes, and a reader looks.
 func BenchmarkChange(b *testing.B) {
 	h := records(many)
 	t := newTable(testDir, listed{revision: many, leases: h.list()}, nil)

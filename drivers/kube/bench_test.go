@@ -163,7 +163,7 @@ func lastData(s *Store) string {
 }
 
 // BenchmarkHeartbeatsOfAnHour has every node write its status every five
-// minutes, as kubelets do. It may wake nobody.
+// minutes, as kubelets do. It must wake no reader.
 func BenchmarkHeartbeatsOfAnHour(b *testing.B) {
 	url := crowded(b, "streaming")
 	s := openCrowd(b, url)

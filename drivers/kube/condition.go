@@ -54,7 +54,7 @@ func (s *Store) saw(it item, listed bool) {
 }
 
 // Available publishes that the node's network is up: until that has worked,
-// and again whenever the node object is another one or somebody else has taken
+// and again whenever the node object is another one or another program has taken
 // it back (interop K5). It does not wait.
 func (s *Store) Available() {
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *Store) lacking() (standing, bool) {
 	return s.own, s.available && s.own.uid != "" && s.own.status != "False"
 }
 
-// mostDispute is how seldom the condition is written in the end if somebody
+// mostDispute is how seldom the condition is written in the end if another program
 // takes it back over and over: each write wakes all who watch nodes.
 const mostDispute = 5 * time.Minute
 
@@ -93,7 +93,7 @@ func (s *Store) publishCondition() {
 				if time.Since(at) > mostDispute {
 					dispute = 0
 				}
-				s.o.Log.Warn("somebody else took back the node condition NetworkUnavailable; writing it again", "node", s.node, "status", own.status)
+				s.o.Log.Warn("another program took back the node condition NetworkUnavailable; writing it again", "node", s.node, "status", own.status)
 				sleep(s.ctx, dispute.next(mostDispute))
 			}
 			if err := s.tellCondition(own.uid); err != nil {

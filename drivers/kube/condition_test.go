@@ -20,7 +20,7 @@ var _ = Describe("the node condition", func() {
 		api.Put(plain("n1", "10.244.1.0/24"))
 		api.Put(peer(2))
 	})
-	// set is what somebody else makes of a node's condition; "": there is none any more.
+	// set is what another program makes of a node's condition; "": there is none any more.
 	set := func(node string, status corev1.ConditionStatus) {
 		api.Change(node, func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -65,7 +65,7 @@ var _ = Describe("the node condition", func() {
 	})
 
 	for name, status := range map[string]corev1.ConditionStatus{"true": corev1.ConditionTrue, "unknown": corev1.ConditionUnknown, "gone": ""} {
-		It("is written again when somebody else has made it "+name+", time after time", func() {
+		It("is written again when another program has made it "+name+", time after time", func() {
 			s := start(url, vxlanConfig)
 			synced(s)
 			s.Available()
@@ -78,7 +78,7 @@ var _ = Describe("the node condition", func() {
 		})
 	}
 
-	It("is written again after somebody made it true while the server was away", func() {
+	It("is written again after another program made it true while the server was away", func() {
 		s := start(url, vxlanConfig)
 		synced(s)
 		s.Available()
@@ -104,7 +104,7 @@ var _ = Describe("the node condition", func() {
 		Expect(api.Patches()).To(BeEmpty())
 	})
 
-	It("is not written before the network is up, nor if it shall not be", func() {
+	It("is not written before the network is up, nor without the option", func() {
 		s := start(url, vxlanConfig)
 		silent := start(url, vxlanConfig, func(o *Options) { o.SetNetworkUnavailable = false })
 		synced(s)

@@ -65,7 +65,7 @@ type item struct {
 	revision int64
 	complete bool // a bookmark: all that was to be listed has been
 	// status is not read but where it is our own node's. It lies in the buffer
-	// of whoever has decoded the item, and is good until the next one is.
+	// of the decoder, and is good until the next item is decoded.
 	status []byte
 }
 

@@ -74,7 +74,7 @@ func (s *Store) lost(err error) {
 	}
 }
 
-// reasonOf is what an error says but for its ports, revisions and the like,
+// reasonOf returns an error's text without ports, revisions and other numbers,
 // which make no new reason.
 func reasonOf(err error) string {
 	return strings.Map(func(r rune) rune {
@@ -282,7 +282,7 @@ func (s *Store) initial(st stream, listing *nodelease.Listing) error {
 // errUnfinished is a streaming list that ended too early.
 var errUnfinished = errors.New("the list of nodes broke off")
 
-// pollEvery is how often our own node is looked at where nobody else's matters.
+// pollEvery is how often our own node is read where no other node matters.
 const pollEvery = 30 * time.Second
 
 // poll reads our own node at intervals: alloc has no peers (interop 5.1). It

@@ -29,7 +29,7 @@ type Options struct {
 	ConfigFile            string        // with the network config
 	SetNetworkUnavailable bool          // publish the condition of that name
 	Timeout               time.Duration // of each request; default 10 s
-	Log                   *slog.Logger  // default: nobody
+	Log                   *slog.Logger  // default: discarded
 	UserAgent             string
 
 	steady      time.Duration // default: the constant of that name

@@ -217,7 +217,7 @@ var _ = Describe("a store on an API server", func() {
 		Expect(api.Node("n1").Annotations).To(BeEmpty())
 	})
 
-	It("wakes nobody for heartbeats", func() {
+	It("wakes no reader for heartbeats", func() {
 		api, url := serve()
 		for i := 2; i < 30; i++ {
 			api.Put(peer(i))
@@ -243,7 +243,7 @@ var _ = Describe("a store on an API server", func() {
 		Expect(before).To(Equal(snap.Revision))
 	})
 
-	It("keeps of thousands of changes that nobody has looked at the last, and one signal (K3)", func() {
+	It("keeps the last of thousands of changes without a reader, and one signal (K3)", func() {
 		api, url := serve()
 		for i := 2; i < 12; i++ {
 			api.Put(peer(i))

@@ -21,7 +21,7 @@ func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, _ 
 }
 
 // Update implements lease.Store. What else was written to the node since the
-// grant is no obstacle: nobody but us may write these annotations.
+// grant is no obstacle: only the node itself writes these annotations.
 func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
 	return s.Create(ctx, g.Key, attrs, ttl)
 }

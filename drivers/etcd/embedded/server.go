@@ -32,7 +32,7 @@ type Options struct {
 	// Alone forgets what other members the data speak of: what an operator does
 	// who has lost them for good.
 	Alone bool
-	// Logger receives etcd's own log; default: nobody does.
+	// Logger receives etcd's own log; default: it is discarded.
 	Logger *zap.Logger
 }
 

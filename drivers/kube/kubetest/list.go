@@ -63,7 +63,7 @@ func (s *Server) added(name string) []byte {
 }
 
 type spelt struct {
-	of    *corev1.Node // which nobody changes: another takes its place
+	of    *corev1.Node // never changed: another takes its place
 	frame []byte
 }
 
