@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
@@ -100,8 +101,9 @@ func newCrowd(ctx context.Context, b *testing.B, server *embedded.Server, prefix
 		c.stores = append(c.stores, store)
 		c.holding.Add(1)
 		c.agents = append(c.agents, agent.Options{
-			Node:   node.Options{Rand: rand.New(rand.NewPCG(uint64(i), 0))},
-			Driver: host.Driver(), Store: store, SubnetFile: fmt.Sprintf("%s/%d.env", b.TempDir(), i),
+			Node:  node.Options{Rand: rand.New(rand.NewPCG(uint64(i), 0))},
+			Lanes: [node.LaneCount]driver.Lane{node.HostLane: host.Driver()},
+			Store: store, SubnetFile: fmt.Sprintf("%s/%d.env", b.TempDir(), i),
 			Log: c.listen,
 		})
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux"
@@ -64,7 +63,7 @@ func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
 		if ready.Exit != nil {
 			b.Fatal(ready.Exit.Reason)
 		}
-		if ready.Wake.After(n.now) && ready.Look == nil && ready.Plan == nil && ready.Request == nil && ready.Writes == nil {
+		if ready.Wake.After(n.now) && ready.Lanes[node.HostLane].Look == nil && ready.Lanes[node.HostLane].Plan == nil && ready.Request == nil && ready.Writes == nil {
 			n.now = ready.Wake
 		}
 	}
@@ -74,16 +73,13 @@ func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
 
 // perform does what the node asks for and returns what came of it. Whatever
 // it asks of the store is granted, whatever it writes is lost.
-func (n *inline) perform(ctx context.Context, ready node.Ready, snap *lease.Snapshot) (in node.Input) {
-	if ready.Look != nil {
-		seen, err := n.driver.Look(ctx, *ready.Look)
-		in.Looked = &node.Looked{Have: seen.State, Err: err}
-		if err == nil {
-			in.Looked.Facts = seen.Facts.(driver.HostFacts)
-		}
+func (n *inline) perform(ctx context.Context, ready node.Effects, snap *lease.Snapshot) (in node.Input) {
+	if ready.Lanes[node.HostLane].Look != nil {
+		seen, err := n.driver.Look(ctx, ready.Lanes[node.HostLane].Look.Extent)
+		in.Lanes[node.HostLane].Looked = &node.Looked{Seen: seen, Err: err}
 	}
-	if ready.Plan != nil {
-		in.Applied = &node.Applied{Errs: n.driver.Apply(ctx, ready.Plan)}
+	if ready.Lanes[node.HostLane].Plan != nil {
+		in.Lanes[node.HostLane].Applied = &node.Applied{Errs: n.driver.Apply(ctx, ready.Lanes[node.HostLane].Plan)}
 	}
 	if r := ready.Request; r != nil {
 		own := lease.Lease{Key: r.Key, Attrs: r.Attrs, CreateRevision: snap.Revision, ModRevision: snap.Revision}
@@ -103,12 +99,12 @@ func (n *inline) pass(ctx context.Context, b *testing.B) {
 	n.now = n.now.Add(time.Minute)
 	n.Step(n.now, node.Input{})
 	ready := n.Ready()
-	if ready.Look == nil {
+	if ready.Lanes[node.HostLane].Look == nil {
 		b.Fatal("no look after a minute")
 	}
-	n.Step(n.now, n.perform(ctx, node.Ready{Look: ready.Look}, nil))
-	if after := n.Ready(); after.Plan != nil || !n.Status().Ready {
-		b.Fatalf("%d changes in a quiet world; %q", len(after.Plan), n.Status().Reasons)
+	n.Step(n.now, n.perform(ctx, node.Effects{Lanes: ready.Lanes}, nil))
+	if after := n.Ready(); after.Lanes[node.HostLane].Plan != nil || !n.Status().Ready {
+		b.Fatalf("%d changes in a quiet world; %q", len(after.Lanes[node.HostLane].Plan), n.Status().Reasons)
 	}
 }
 

@@ -51,16 +51,17 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 
 	state, former := o.statePaths()
 	options := agent.Options{
-		Node: o.nodeOptions(), Driver: host, Store: store.Store,
+		Node: o.nodeOptions(), Store: store.Store,
 		SubnetFile: o.subnetFile, StateFile: state, FormerStateFile: former,
-		Health: health, OnReady: store.ready, OnStatus: new(systemd).report,
+		Health: health, OnReady: store.ready, OnPulse: new(systemd).report,
 	}
-	// Without a packet filter the node runs on. If it wants rules, it is not ready.
+	options.Lanes[node.HostLane] = host
+	// Without a firewall the node runs on. If it wants rules, it is not ready.
 	if filter, err := firewall.New(ctx); err != nil {
-		klog.Warningf("going on without a packet filter: %v", err)
+		klog.Warningf("going on without a firewall: %v", err)
 	} else {
-		options.Firewall = filter
-		defer func() { closing("packet filter", filter.Close()) }()
+		options.Lanes[node.FirewallLane] = filter
+		defer func() { closing("firewall", filter.Close()) }()
 	}
 	exit = agent.Run(ctx, options)
 	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {

@@ -20,9 +20,9 @@ type systemd struct {
 }
 
 // report sends what has changed. It belongs to one goroutine.
-func (s *systemd) report(status node.Status) {
-	text := "STATUS=" + statusLine(status)
-	first := !s.ready && status.Programmed > 0
+func (s *systemd) report(pulse node.Pulse) {
+	text := "STATUS=" + statusLine(pulse)
+	first := !s.ready && pulse.Programmed > 0
 	if text == s.said && !first {
 		return
 	}
@@ -37,16 +37,16 @@ func (s *systemd) report(status node.Status) {
 }
 
 // statusLine returns the line that systemctl status shows.
-func statusLine(s node.Status) string {
+func statusLine(p node.Pulse) string {
 	line := "ready"
-	if !s.Ready {
+	if p.Phase != node.PhaseReady {
 		line = "not ready"
 	}
-	if s.Subnet.IsValid() {
-		line += ", subnet " + s.Subnet.String()
+	if p.Subnet.IsValid() {
+		line += ", subnet " + p.Subnet.String()
 	}
-	if len(s.Reasons) > 0 {
-		line += ": " + strings.Join(s.Reasons, "; ")
+	if len(p.Reasons) > 0 {
+		line += ": " + strings.Join(p.Reasons, "; ")
 	}
 	return strings.ReplaceAll(line, "\n", " ")
 }

@@ -14,11 +14,11 @@ import (
 type Options struct {
 	// Node fixes the node's behaviour. Run fills Previous and Saved in from
 	// the files below.
-	Node   node.Options
-	Driver driver.Lane
-	Store  lease.Store
-	// Firewall is the host's firewall; nil: it has none that could be used.
-	Firewall driver.Lane
+	Node  node.Options
+	Store lease.Store
+	// Lanes are the drivers of the parts of the host. A nil firewall lane means
+	// that the host has no firewall that could be used.
+	Lanes [node.LaneCount]driver.Lane
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
@@ -26,16 +26,17 @@ type Options struct {
 	// before kept it there.
 	FormerStateFile string
 
-	Health   *Health           // answers from what Run reports; nil: no health listener
-	OnReady  func()            // called once, when the node is ready for the first time; may be nil
-	OnStatus func(node.Status) // called each turn of the loop, which waits for it; may be nil
-	Log      func(node.Event)  // nil: klog
+	Health  *Health          // answers from what Run reports; nil: no health listener
+	OnReady func()           // called once, when the node is ready for the first time; may be nil
+	OnPulse func(node.Pulse) // called each turn of the loop, which waits for it; may be nil
+	Log     func(node.Event) // nil: klog
 }
 
 // machine is what the loop needs of a node.
 type machine interface {
 	Step(now time.Time, in node.Input)
-	Ready() node.Ready
+	Ready() node.Effects
+	Pulse() node.Pulse
 	Status() node.Status
 }
 
@@ -47,8 +48,8 @@ func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Log == nil {
 		opts.Log = logEvent
 	}
-	if opts.Firewall == nil {
-		opts.Firewall = noFirewall{}
+	if opts.Lanes[node.FirewallLane] == nil {
+		opts.Lanes[node.FirewallLane] = noFirewall{}
 	}
 	if opts.Health == nil {
 		opts.Health = &Health{}

@@ -6,21 +6,19 @@ import (
 	"os"
 	"time"
 
-	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
 
-// lane is a kind of effects of which at most one is under way.
-type lane int
+// slot is a place for one effect under way: the first slots are the node's
+// lanes, in their order.
+type slot int
 
 const (
-	hostLane lane = iota // a look or a plan
-	wallLane             // a look at the packet filter, or a change of it
-	storeLane
-	fileLane
-	lanes // how many there are
+	storeSlot = slot(node.LaneCount) + iota
+	fileSlot
+	slots // how many there are
 )
 
 // How long an effect may take before its context ends. A dump of 5,000 peers
@@ -28,7 +26,7 @@ const (
 const (
 	lookLimit    = 30 * time.Second
 	planLimit    = time.Minute
-	wallLimit    = time.Minute // most of it may be spent waiting for somebody else's lock
+	lockedLimit  = time.Minute // of the firewall, whose lock another program may hold
 	requestLimit = 10 * time.Second
 	writeLimit   = 10 * time.Second // files know no contexts; only a stall is noticed
 )
@@ -49,51 +47,70 @@ type effect struct {
 
 // outcome is the end of an effect: what to tell the node.
 type outcome struct {
-	lane lane
+	slot slot
 	tell func(*node.Input)
 }
 
 // start begins what the node asks for.
-func (a *agent) start(ready node.Ready) {
-	if ready.Look != nil {
-		extent := *ready.Look
-		a.launch(hostLane, a.gentle, effect{what: "look", limit: lookLimit}, func(ctx context.Context) func(*node.Input) {
-			looked := a.look(ctx, extent)
-			return func(in *node.Input) { in.Looked = &looked }
+func (a *agent) start(effects node.Effects) {
+	for id, e := range effects.Lanes {
+		a.startLane(node.LaneID(id), e)
+	}
+	a.startRequest(effects.Request)
+	a.startWrites(effects.Writes)
+}
+
+// startLane begins a look or a plan in a lane.
+func (a *agent) startLane(id node.LaneID, e node.LaneEffects) {
+	lane, of := a.opts.Lanes[id], ""
+	lookFor, planFor := lookLimit, planLimit
+	if id == node.FirewallLane {
+		of, lookFor, planFor = " of the firewall", lockedLimit, lockedLimit
+	}
+	if e.Look != nil {
+		look := *e.Look
+		a.launch(slot(id), a.gentle, effect{what: "look" + of, limit: lookFor}, func(ctx context.Context) func(*node.Input) {
+			looked := a.look(ctx, lane, look)
+			return func(in *node.Input) { in.Lanes[id].Looked = &looked }
 		})
 	}
-	if ready.Plan != nil {
-		plan := ready.Plan
-		a.launch(hostLane, a.hard, effect{what: "plan", limit: planLimit}, func(ctx context.Context) func(*node.Input) {
-			applied := node.Applied{Errs: a.opts.Driver.Apply(ctx, plan)}
-			return func(in *node.Input) { in.Applied = &applied }
-		})
-	}
-	a.startFirewall(ready)
-	if ready.Request != nil {
-		req := *ready.Request
-		a.launch(storeLane, a.gentle, effect{what: "lease " + req.Verb.String(), limit: requestLimit}, func(ctx context.Context) func(*node.Input) {
-			requested := ask(ctx, a.opts.Store, req)
-			return func(in *node.Input) { in.Requested = &requested }
-		})
-	}
-	if ready.Writes != nil {
-		writes := ready.Writes
-		a.launch(fileLane, a.hard, effect{what: "write", limit: writeLimit}, func(context.Context) func(*node.Input) {
-			wrote := a.write(writes)
-			return func(in *node.Input) { in.Wrote = &wrote }
+	if e.Plan != nil {
+		a.launch(slot(id), a.hard, effect{what: "plan" + of, limit: planFor}, func(ctx context.Context) func(*node.Input) {
+			applied := node.Applied{Errs: lane.Apply(ctx, e.Plan)}
+			return func(in *node.Input) { in.Lanes[id].Applied = &applied }
 		})
 	}
 }
 
-// launch runs work in a goroutine of its own. A second effect in a busy lane
-// is a broken promise of the node's.
-func (a *agent) launch(l lane, ctx context.Context, e effect, work func(context.Context) func(*node.Input)) {
-	if old := a.lanes[l]; old != (effect{}) {
+func (a *agent) startRequest(req *node.Request) {
+	if req == nil {
+		return
+	}
+	e := effect{what: "lease " + req.Verb.String(), limit: requestLimit}
+	a.launch(storeSlot, a.gentle, e, func(ctx context.Context) func(*node.Input) {
+		requested := ask(ctx, a.opts.Store, *req)
+		return func(in *node.Input) { in.Requested = &requested }
+	})
+}
+
+func (a *agent) startWrites(writes []node.Write) {
+	if writes == nil {
+		return
+	}
+	a.launch(fileSlot, a.hard, effect{what: "write", limit: writeLimit}, func(context.Context) func(*node.Input) {
+		wrote := a.write(writes)
+		return func(in *node.Input) { in.Wrote = &wrote }
+	})
+}
+
+// launch runs work in a goroutine of its own. The node promises never to ask for
+// a second effect in a busy slot.
+func (a *agent) launch(l slot, ctx context.Context, e effect, work func(context.Context) func(*node.Input)) {
+	if old := a.slots[l]; old != (effect{}) {
 		panic(fmt.Sprintf("agent: the node asks for a %s while a %s is under way", e.what, old.what))
 	}
 	e.since = time.Now()
-	a.lanes[l] = e
+	a.slots[l] = e
 	ctx, cancel := context.WithTimeout(ctx, e.limit)
 	go func() {
 		defer cancel()
@@ -102,14 +119,14 @@ func (a *agent) launch(l lane, ctx context.Context, e effect, work func(context.
 }
 
 func (a *agent) finish(o outcome, in *node.Input) {
-	a.lanes[o.lane] = effect{}
+	a.slots[o.slot] = effect{}
 	o.tell(in)
 }
 
 // running lists what is under way.
 func (a *agent) running() []effect {
 	var es []effect
-	for _, e := range a.lanes {
+	for _, e := range a.slots {
 		if e != (effect{}) {
 			es = append(es, e)
 		}
@@ -117,13 +134,12 @@ func (a *agent) running() []effect {
 	return es
 }
 
-func (a *agent) look(ctx context.Context, extent dataplane.Extent) node.Looked {
-	seen, err := a.opts.Driver.Look(ctx, extent)
-	if err != nil {
-		return node.Looked{Err: err}
+func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l node.Looked) {
+	l.Seen, l.Err = lane.Look(ctx, look.Extent)
+	if l.Err == nil && look.SubnetFile {
+		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file is as good as none
 	}
-	text, _ := os.ReadFile(a.opts.SubnetFile) // unreadable is as good as gone
-	return node.Looked{SubnetFile: text, Facts: seen.Facts.(driver.HostFacts), Have: seen.State}
+	return l
 }
 
 func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested {
@@ -155,7 +171,7 @@ func (a *agent) end() {
 	in.View, in.Stop = &view, true
 	if writes := a.last(in); writes != nil {
 		in = node.Input{Stop: true}
-		a.start(node.Ready{Writes: writes})
+		a.startWrites(writes)
 		a.drain(&in)
 		a.last(in) // which logs what has failed
 	}
@@ -163,11 +179,11 @@ func (a *agent) end() {
 
 // last is a turn of a node that is ending: all that it may still do is write.
 func (a *agent) last(in node.Input) []node.Write {
-	ready := a.step(in)
-	for _, e := range ready.Events {
+	effects := a.step(in)
+	for _, e := range effects.Events {
 		a.opts.Log(e)
 	}
-	return ready.Writes
+	return effects.Writes
 }
 
 // drain ends what is under way: looks and requests at once, a plan or a write
@@ -197,7 +213,7 @@ func (a *agent) drain(in *node.Input) bool {
 func (a *agent) abandon() bool {
 	a.opts.Log(node.Event{Kind: "abandoned", Level: node.Warning,
 		Text: fmt.Sprintf("%s did not end in time", a.running()[0].what)})
-	hangs := a.lanes[fileLane] != (effect{})
-	a.lanes = [lanes]effect{}
+	hangs := a.slots[fileSlot] != (effect{})
+	a.slots = [slots]effect{}
 	return !hangs
 }

@@ -16,12 +16,12 @@ import (
 
 // fakeNode notes its inputs and answers with what react returns.
 type fakeNode struct {
-	react func(turn int, in node.Input) node.Ready
+	react func(turn int, in node.Input) node.Effects
 
 	mu     sync.Mutex
 	inputs []node.Input
 	at     []time.Time
-	ready  node.Ready
+	ready  node.Effects
 	status node.Status
 }
 
@@ -29,13 +29,15 @@ func (f *fakeNode) Step(now time.Time, in node.Input) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inputs, f.at = append(f.inputs, in), append(f.at, now)
-	f.ready = node.Ready{}
+	f.ready = node.Effects{}
 	if f.react != nil {
 		f.ready = f.react(len(f.inputs)-1, in)
 	}
 }
 
-func (f *fakeNode) Ready() node.Ready { return f.ready }
+func (f *fakeNode) Ready() node.Effects { return f.ready }
+
+func (f *fakeNode) Pulse() node.Pulse { return pulse(f.status) }
 
 func (f *fakeNode) Status() node.Status { return f.status }
 
@@ -151,13 +153,13 @@ func (f *fakeStore) answer(ctx context.Context, call string) (lease.Grant, error
 // rig is an agent in a bubble of virtual time. The bubble fails the test if
 // anything it started outlives it.
 type rig struct {
-	t      *testing.T
-	node   *fakeNode
-	host   *fakeHost
-	wall   *fakeFirewall
-	store  *fakeStore
-	opts   Options
-	events []node.Event
+	t        *testing.T
+	node     *fakeNode
+	host     *fakeHost
+	firewall *fakeFirewall
+	store    *fakeStore
+	opts     Options
+	events   []node.Event
 
 	cancel context.CancelFunc
 	exit   chan node.Exit
@@ -169,14 +171,14 @@ func inBubble(t *testing.T, f func(*rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{
 			t: t, node: &fakeNode{},
-			host:  &fakeHost{hints: make(chan struct{}, 1)},
-			wall:  &fakeFirewall{hints: make(chan struct{}, 1)},
-			store: &fakeStore{changed: make(chan struct{}, 1)},
-			exit:  make(chan node.Exit, 1),
+			host:     &fakeHost{hints: make(chan struct{}, 1)},
+			firewall: &fakeFirewall{hints: make(chan struct{}, 1)},
+			store:    &fakeStore{changed: make(chan struct{}, 1)},
+			exit:     make(chan node.Exit, 1),
 		}
 		dir := t.TempDir()
 		r.opts = Options{
-			Driver: r.host, Firewall: r.wall, Store: r.store, Health: &Health{},
+			Lanes: [node.LaneCount]driver.Lane{node.HostLane: r.host, node.FirewallLane: r.firewall}, Store: r.store, Health: &Health{},
 			SubnetFile: dir + "/flannel/subnet.env", StateFile: dir + "/flannel/subnet.env.state",
 			Log: func(e node.Event) { r.events = append(r.events, e) },
 		}
@@ -206,11 +208,44 @@ func (r *rig) stop() (node.Exit, time.Duration) {
 }
 
 // onTurn answers one turn with ready, and the others with nothing.
-func onTurn(turn int, ready node.Ready) func(int, node.Input) node.Ready {
-	return func(i int, _ node.Input) node.Ready {
+func onTurn(turn int, ready node.Effects) func(int, node.Input) node.Effects {
+	return func(i int, _ node.Input) node.Effects {
 		if i == turn {
 			return ready
 		}
-		return node.Ready{}
+		return node.Effects{}
+	}
+}
+
+// onHost returns the effects of the host's lane.
+func onHost(e node.LaneEffects) (lanes [node.LaneCount]node.LaneEffects) {
+	lanes[node.HostLane] = e
+	return lanes
+}
+
+// onFirewall returns the effects of the firewall's lane.
+func onFirewall(e node.LaneEffects) (lanes [node.LaneCount]node.LaneEffects) {
+	lanes[node.FirewallLane] = e
+	return lanes
+}
+
+// hostHint returns the input of a hint in the host's lane.
+func hostHint() (in node.Input) {
+	in.Lanes[node.HostLane].Hint = true
+	return in
+}
+
+// looked returns the input of a look at the fake host.
+func looked(state *dataplane.State) (lanes [node.LaneCount]node.LaneInput) {
+	facts := driver.HostFacts{Links: []driver.Link{{Name: "eth0"}}}
+	lanes[node.HostLane].Looked = &node.Looked{Seen: driver.Observation{State: state, Facts: facts}}
+	return lanes
+}
+
+// pulse returns the part of a status that the loop reports each turn.
+func pulse(s node.Status) node.Pulse {
+	return node.Pulse{
+		Phase: s.Phase, Reasons: s.Reasons, Subnet: s.Subnet, Programmed: s.Programmed,
+		FailingFor: s.FailingFor, Expires: s.Expires, RenewBy: s.RenewBy,
 	}
 }

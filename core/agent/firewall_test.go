@@ -15,26 +15,28 @@ import (
 // are looked at and changed as ever.
 func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.wall.apply = func(_ context.Context, ops []dataplane.Op) []error {
+		r.firewall.apply = func(_ context.Context, ops []dataplane.Op) []error {
 			time.Sleep(3 * time.Second)
 			return make([]error, len(ops))
 		}
-		r.node.react = func(turn int, in node.Input) node.Ready {
+		r.node.react = func(turn int, in node.Input) node.Effects {
 			switch {
 			case turn == 0:
-				return node.Ready{Chains: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Chain{}}}, Look: &dataplane.Extent{}}
-			case in.Looked != nil:
-				return node.Ready{Plan: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Route{}}}}
+				lanes := onFirewall(node.LaneEffects{Plan: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Chain{}}}})
+				lanes[node.HostLane].Look = &node.Look{}
+				return node.Effects{Lanes: lanes}
+			case in.Lanes[node.HostLane].Looked != nil:
+				return node.Effects{Lanes: onHost(node.LaneEffects{Plan: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Route{}}}})}
 			}
-			return node.Ready{}
+			return node.Effects{}
 		}
 		r.start()
 		turns := r.node.turns()
-		if len(turns) != 3 || turns[2].Applied == nil || turns[2].ChainsApplied != nil {
+		if len(turns) != 3 || turns[2].Lanes[node.HostLane].Applied == nil || turns[2].Lanes[node.FirewallLane].Applied != nil {
 			t.Fatalf("the routes are not done while the firewall is busy: %+v", turns)
 		}
 		r.pass(3 * time.Second)
-		if turns = r.node.turns(); len(turns) != 4 || len(turns[3].ChainsApplied.Errs) != 1 {
+		if turns = r.node.turns(); len(turns) != 4 || len(turns[3].Lanes[node.FirewallLane].Applied.Errs) != 1 {
 			t.Fatalf("the chains are not done when the lock is free: %+v", turns)
 		}
 		r.stop()
@@ -44,16 +46,16 @@ func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
 func TestFirewallIsInspectedAndHints(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		trouble := errors.New("no such table")
-		r.wall.look = func(context.Context) error { return trouble }
-		r.node.react = onTurn(1, node.Ready{Inspect: true})
+		r.firewall.look = func(context.Context) error { return trouble }
+		r.node.react = onTurn(1, node.Effects{Lanes: onFirewall(node.LaneEffects{Look: &node.Look{}})})
 		r.start()
-		r.wall.hints <- struct{}{}
+		r.firewall.hints <- struct{}{}
 		r.pass(time.Second)
 		turns := r.node.turns()
-		if len(turns) != 3 || !turns[1].FirewallHint || turns[1].Hint {
+		if len(turns) != 3 || !turns[1].Lanes[node.FirewallLane].Hint || turns[1].Lanes[node.HostLane].Hint {
 			t.Fatalf("the hint did not come through: %+v", turns)
 		}
-		if got := turns[2].Inspected; got == nil || !errors.Is(got.Err, trouble) {
+		if got := turns[2].Lanes[node.FirewallLane].Looked; got == nil || !errors.Is(got.Err, trouble) {
 			t.Errorf("the look came back as %+v", got)
 		}
 		r.stop()

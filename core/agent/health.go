@@ -21,12 +21,35 @@ const (
 // The zero Health tells nobody. It may be used by several goroutines at once.
 type Health struct {
 	mu      sync.Mutex
-	started bool        // the loop has turned at least once
-	turning time.Time   // since when the node is in a Step; zero: it is not
-	wake    time.Time   // when the loop must turn next; zero: whenever
-	running []effect    // what is under way
-	failing time.Time   // since when no diff was empty; zero: the last one was
-	status  node.Status // as of the last turn
+	started bool       // the loop has turned at least once
+	turning time.Time  // since when the node is in a Step; zero: it is not
+	wake    time.Time  // when the loop must turn next; zero: whenever
+	running []effect   // what is under way
+	failing time.Time  // since when no diff was empty; zero: the last one was
+	pulse   node.Pulse // as of the last turn
+
+	describe func() node.Status // asks the node; nil: there is none yet
+}
+
+// describedBy names the function that asks the node for its status.
+func (h *Health) describedBy(describe func() node.Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.describe = describe
+}
+
+// status asks the node for its status. A node that is stalled would not answer,
+// so only its last pulse is told then.
+func (h *Health) status(v verdict) node.Status {
+	h.mu.Lock()
+	describe := h.describe
+	h.mu.Unlock()
+	s := node.Status{Phase: v.pulse.Phase, Subnet: v.pulse.Subnet, Reasons: v.pulse.Reasons}
+	if describe != nil && v.started && len(v.stalled) == 0 {
+		s = describe()
+	}
+	s.Unhealthy = v.unhealthy
+	return s
 }
 
 // stepping notes that the node has been given something to think about.
@@ -36,17 +59,18 @@ func (h *Health) stepping(now time.Time) {
 	h.started, h.turning = true, now
 }
 
-// waiting notes that the node is done thinking, and what it thinks.
-func (h *Health) waiting(wake time.Time, running []effect, s node.Status) {
+// waiting notes that a turn has ended, and how the node is doing.
+func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case s.FailingFor == 0:
+	case p.FailingFor == 0:
 		h.failing = time.Time{}
 	case h.failing.IsZero():
 		h.failing = h.turning
 	}
-	h.turning, h.wake, h.running, h.status = time.Time{}, wake, running, s
+	h.turning, h.wake = time.Time{}, wake
+	h.running, h.pulse = running, p
 }
 
 // verdict is the answer to all questions at a moment.
@@ -54,20 +78,20 @@ type verdict struct {
 	started   bool
 	stalled   []string // reasons to believe nothing the node said
 	unhealthy []string // reasons for a restart, stalls included
-	status    node.Status
+	pulse     node.Pulse
 }
 
 func (h *Health) verdict(now time.Time) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := verdict{started: h.started, stalled: h.stalls(now), status: h.status}
+	v := verdict{started: h.started, stalled: h.stalls(now), pulse: h.pulse}
 	v.unhealthy = append(v.unhealthy, v.stalled...)
 	if !h.failing.IsZero() && now.Sub(h.failing) > failAfter {
-		v.unhealthy = append(v.unhealthy, fmt.Sprintf("the host has not been as it should be for %s, after %d attempts",
-			round(now.Sub(h.failing)), h.status.FailingFor))
+		v.unhealthy = append(v.unhealthy, fmt.Sprintf("the host has not been as desired for %s, after %d attempts",
+			round(now.Sub(h.failing)), h.pulse.FailingFor))
 	}
-	if late, is := overdue(h.status, now); is {
-		v.unhealthy = append(v.unhealthy, fmt.Sprintf("renewal of lease %s is overdue by %s", h.status.Subnet, round(late)))
+	if late, is := overdue(h.pulse, now); is {
+		v.unhealthy = append(v.unhealthy, fmt.Sprintf("renewal of lease %s is overdue by %s", h.pulse.Subnet, round(late)))
 	}
 	return v
 }
@@ -92,7 +116,7 @@ func (h *Health) stalls(now time.Time) []string {
 // overdue tells how late a renewal is, once half of the time between the
 // renewal and the end of the lease has gone by: until then there is time for
 // the datastore to come back.
-func overdue(s node.Status, now time.Time) (time.Duration, bool) {
+func overdue(s node.Pulse, now time.Time) (time.Duration, bool) {
 	if s.Expires.IsZero() || s.RenewBy.IsZero() {
 		return 0, false
 	}

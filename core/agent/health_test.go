@@ -21,8 +21,8 @@ func get(h *Health, path string) (int, []string) {
 }
 
 func TestHealth(t *testing.T) {
-	good := node.Status{Ready: true, Phase: node.Live, Subnet: subnet}
-	busy := node.Status{Phase: node.Configured, Reasons: []string{"no lease is held", "the host is not yet as it should be"}}
+	good := node.Status{Ready: true, Phase: node.PhaseReady, Subnet: subnet}
+	busy := node.Status{Phase: node.PhaseConfigured, Reasons: []string{"no lease is held", "the host is not yet as desired"}}
 	with := func(s node.Status, change func(*node.Status)) node.Status { change(&s); return s }
 	running, ready := []string{"flanneld is running"}, []string{"flanneld is ready"}
 	sick, unready := "flanneld is not healthy", "flanneld is not ready yet"
@@ -41,10 +41,10 @@ func TestHealth(t *testing.T) {
 		},
 		"not ready yet": {
 			func(h *Health, now time.Time) { h.turn(now, now, nil, busy) },
-			running, []string{unready, "no lease is held", "the host is not yet as it should be"},
+			running, []string{unready, "no lease is held", "the host is not yet as desired"},
 		},
 		"not ready, for no reason": {
-			func(h *Health, now time.Time) { h.turn(now, now, nil, node.Status{Phase: node.Leased}) },
+			func(h *Health, now time.Time) { h.turn(now, now, nil, node.Status{Phase: node.PhaseLeased}) },
 			running, []string{unready, "the node is leased"},
 		},
 		"a decision takes long": {
@@ -84,8 +84,8 @@ func TestHealth(t *testing.T) {
 				h.turn(now.Add(-6*time.Minute), now, nil, failing(1))
 				h.turn(now, now, nil, failing(9))
 			},
-			[]string{sick, "the host has not been as it should be for 6m0s, after 9 attempts"},
-			[]string{unready, "no lease is held", "the host is not yet as it should be"},
+			[]string{sick, "the host has not been as desired for 6m0s, after 9 attempts"},
+			[]string{unready, "no lease is held", "the host is not yet as desired"},
 		},
 		"the host resists now and then": {
 			func(h *Health, now time.Time) {
@@ -135,19 +135,20 @@ func TestHealth(t *testing.T) {
 // turn is one turn of the loop that took no time.
 func (h *Health) turn(now, wake time.Time, running []effect, s node.Status) {
 	h.stepping(now)
-	h.waiting(wake, running, s)
+	h.waiting(wake, running, pulse(s))
+	h.describedBy(func() node.Status { return s })
 }
 
 // The loop tells what it does, and a node that never comes back is noticed.
 func TestHealthFollowsTheLoop(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		block := make(chan struct{})
-		r.node.status = node.Status{Ready: true}
-		r.node.react = func(turn int, _ node.Input) node.Ready {
+		r.node.status = node.Status{Ready: true, Phase: node.PhaseReady}
+		r.node.react = func(turn int, _ node.Input) node.Effects {
 			if turn == 1 {
 				<-block
 			}
-			return node.Ready{}
+			return node.Effects{}
 		}
 		r.start()
 		if code, body := get(r.opts.Health, "/readyz"); code != http.StatusOK {

@@ -56,7 +56,7 @@ func (m *member) said(text string) (count int) {
 	return count
 }
 
-func (m *member) status() node.Status { return m.opts.Health.verdict(time.Now()).status }
+func (m *member) status() node.Status { return m.opts.Health.status(m.opts.Health.verdict(time.Now())) }
 
 // countedHost counts how often it is looked at. It gives no hints, which would
 // depend on the time. A simulated host is made for one thread.
@@ -122,8 +122,8 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	}
 	t.Cleanup(m.store.Close)
 	m.opts = Options{
-		Node:   node.Options{Rand: rand.New(rand.NewPCG(1, 1)), Resync: time.Hour},
-		Driver: &m.host, Store: &m.store, SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
+		Node:  node.Options{Rand: rand.New(rand.NewPCG(1, 1)), Resync: time.Hour},
+		Lanes: [node.LaneCount]driver.Lane{node.HostLane: &m.host}, Store: &m.store, SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
 		Health: &Health{}, Log: m.log,
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
@@ -14,12 +16,12 @@ type agent struct {
 	node machine
 
 	timer    *time.Timer
-	hints    paced
-	alarms   paced // the firewall's hints
+	hints    [node.LaneCount]paced
 	changes  paced
 	outcomes chan outcome
-	lanes    [lanes]effect // what is under way
+	slots    [slots]effect // what is under way
 	ready    bool          // OnReady has been called
+	turn     sync.Mutex    // held while the node steps or describes itself
 
 	// Looks and requests end with the first, changes of the host with the
 	// second: a plan is better finished than cut in half.
@@ -31,14 +33,17 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	timer := time.NewTimer(0)
 	timer.Stop()
-	return &agent{
+	a := &agent{
 		opts: opts, node: m, timer: timer,
-		hints:    paced{from: opts.Driver.Hints()},
-		alarms:   paced{from: opts.Firewall.Hints()},
 		changes:  paced{from: opts.Store.Changed()},
-		outcomes: make(chan outcome, lanes), // no worker ever waits to answer
+		outcomes: make(chan outcome, slots), // no worker ever waits to answer
 		gentle:   ctx, hard: hard, giveUp: giveUp,
 	}
+	for id, lane := range opts.Lanes {
+		a.hints[id].from = lane.Hints()
+	}
+	opts.Health.describedBy(a.describe)
+	return a
 }
 
 // loop turns until ctx ends or the node asks for the end.
@@ -46,16 +51,16 @@ func (a *agent) loop(ctx context.Context) node.Exit {
 	view := a.opts.Store.View()
 	in := node.Input{View: &view}
 	for {
-		ready := a.step(in)
-		for _, e := range ready.Events {
+		effects := a.step(in)
+		for _, e := range effects.Events {
 			a.opts.Log(e)
 		}
-		if ready.Exit != nil {
-			return *ready.Exit
+		if effects.Exit != nil {
+			return *effects.Exit
 		}
-		a.start(ready)
-		a.report(ready.Wake)
-		if in = a.await(ctx, ready.Wake); ctx.Err() != nil {
+		a.start(effects)
+		a.report(effects.Wake)
+		if in = a.await(ctx, effects.Wake); ctx.Err() != nil {
 			return stopped(ctx)
 		}
 	}
@@ -63,77 +68,72 @@ func (a *agent) loop(ctx context.Context) node.Exit {
 
 // step is one turn of the node. The report around it lets a node that never
 // returns be noticed.
-func (a *agent) step(in node.Input) node.Ready {
+func (a *agent) step(in node.Input) node.Effects {
 	now := time.Now()
 	a.opts.Health.stepping(now)
+	a.turn.Lock()
+	defer a.turn.Unlock()
 	a.node.Step(now, in)
 	return a.node.Ready()
 }
 
-// await blocks until something happened or time has come, and returns all
-// that happened: what arrives together is one step.
+// describe returns the node's status. Any goroutine may call it.
+func (a *agent) describe() node.Status {
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	return a.node.Status()
+}
+
+// await blocks until something happened or wake has come, and returns
+// everything that happened: signals that arrive together are one step.
 func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 	defer a.timer.Stop()
 	for {
 		now := time.Now()
 		due := !wake.IsZero() && !now.Before(wake)
-		if a.gather(now, &in); due || in != (node.Input{}) || ctx.Err() != nil {
+		for a.receive(now, &in, reflect.SelectCase{Dir: reflect.SelectDefault}) {
+		}
+		if due || in != (node.Input{}) || ctx.Err() != nil {
 			return in
 		}
+		moments := []time.Time{wake, a.changes.next}
+		for _, h := range a.hints {
+			moments = append(moments, h.next)
+		}
 		var alarm <-chan time.Time
-		if at := earliest(now, wake, a.hints.next, a.alarms.next, a.changes.next); !at.IsZero() {
+		if at := earliest(now, moments...); !at.IsZero() {
 			a.timer.Reset(time.Until(at))
 			alarm = a.timer.C
 		}
-		select {
-		case <-ctx.Done():
-		case <-alarm:
-		case <-a.hints.open(now):
-			a.hinted(now, &in)
-		case <-a.alarms.open(now):
-			a.alarmed(now, &in)
-		case <-a.changes.open(now):
-			a.changed(now, &in)
-		case o := <-a.outcomes:
-			a.finish(o, &in)
-		}
+		a.receive(now, &in, receiving(ctx.Done()), receiving(alarm))
 	}
 }
 
-// gather takes what is there without waiting for more.
-func (a *agent) gather(now time.Time, in *node.Input) {
-	for range lanes {
-		select {
-		case o := <-a.outcomes:
-			a.finish(o, in)
-		default:
-		}
+// receive waits for an outcome, a change of the store, a hint, or one of the
+// further cases, and adds it to the input. It returns false for a further case.
+func (a *agent) receive(now time.Time, in *node.Input, further ...reflect.SelectCase) bool {
+	cases := []reflect.SelectCase{receiving(a.outcomes), receiving(a.changes.open(now))}
+	for id := range a.hints {
+		cases = append(cases, receiving(a.hints[id].open(now)))
 	}
-	select {
-	case <-a.hints.open(now):
-		a.hinted(now, in)
-	default:
-	}
-	select {
-	case <-a.alarms.open(now):
-		a.alarmed(now, in)
-	default:
-	}
-	select {
-	case <-a.changes.open(now):
+	ours := len(cases)
+	i, value, _ := reflect.Select(append(cases, further...))
+	switch {
+	case i >= ours:
+		return false
+	case i == 0:
+		a.finish(value.Interface().(outcome), in)
+	case i == 1:
 		a.changed(now, in)
 	default:
+		a.hints[i-2].taken(now)
+		in.Lanes[i-2].Hint = true
 	}
+	return true
 }
 
-func (a *agent) hinted(now time.Time, in *node.Input) {
-	a.hints.taken(now)
-	in.Hint = true
-}
-
-func (a *agent) alarmed(now time.Time, in *node.Input) {
-	a.alarms.taken(now)
-	in.FirewallHint = true
+func receiving(from any) reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)}
 }
 
 // changed takes the view as late as possible: it stands for all changes so far.
@@ -143,14 +143,14 @@ func (a *agent) changed(now time.Time, in *node.Input) {
 	in.View = &view
 }
 
-// report publishes the node's status: to the health endpoints, OnStatus and OnReady.
+// report publishes how the node is doing: to the health endpoints, OnPulse and OnReady.
 func (a *agent) report(wake time.Time) {
-	status := a.node.Status()
-	a.opts.Health.waiting(wake, a.running(), status)
-	if a.opts.OnStatus != nil {
-		a.opts.OnStatus(status)
+	pulse := a.node.Pulse()
+	a.opts.Health.waiting(wake, a.running(), pulse)
+	if a.opts.OnPulse != nil {
+		a.opts.OnPulse(pulse)
 	}
-	if status.Ready && !a.ready {
+	if pulse.Phase == node.PhaseReady && !a.ready {
 		a.ready = true
 		if a.opts.OnReady != nil {
 			a.opts.OnReady()

@@ -48,35 +48,35 @@ func TestEffectsComeBack(t *testing.T) {
 	have := dataplane.NewState(0)
 	have.AddLink(dataplane.Link{Name: "flannel.1"})
 	for name, c := range map[string]struct {
-		ready node.Ready
+		ready node.Effects
 		want  node.Input
 	}{
 		"look": {
-			node.Ready{Look: &dataplane.Extent{Links: []string{"flannel.1"}}},
-			node.Input{Looked: &node.Looked{Facts: driver.HostFacts{Links: []driver.Link{{Name: "eth0"}}}, Have: have}},
+			node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{Extent: dataplane.Extent{Links: []string{"flannel.1"}}}})},
+			node.Input{Lanes: looked(have)},
 		},
 		"plan": {
-			node.Ready{Plan: oneOp},
-			node.Input{Applied: &node.Applied{Errs: []error{nil}}},
+			node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})},
+			node.Input{Lanes: [node.LaneCount]node.LaneInput{node.HostLane: {Applied: &node.Applied{Errs: []error{nil}}}}},
 		},
 		"create": {
-			node.Ready{Request: &node.Request{Verb: node.Create, Key: subnet, Attrs: attrs, TTL: time.Hour}},
+			node.Effects{Request: &node.Request{Verb: node.Create, Key: subnet, Attrs: attrs, TTL: time.Hour}},
 			node.Input{Requested: granted("create 10.5.3.0-24 vxlan 1h0m0s")},
 		},
 		"renew": {
-			node.Ready{Request: &node.Request{Verb: node.Renew, Grant: grant}},
+			node.Effects{Request: &node.Request{Verb: node.Renew, Grant: grant}},
 			node.Input{Requested: granted("renew 10.5.3.0-24")},
 		},
 		"update": {
-			node.Ready{Request: &node.Request{Verb: node.Update, Grant: grant, Attrs: attrs, TTL: time.Hour}},
+			node.Effects{Request: &node.Request{Verb: node.Update, Grant: grant, Attrs: attrs, TTL: time.Hour}},
 			node.Input{Requested: granted("update 10.5.3.0-24 vxlan 1h0m0s")},
 		},
 		"release": {
-			node.Ready{Request: &node.Request{Verb: node.Release, Grant: grant}},
+			node.Effects{Request: &node.Request{Verb: node.Release, Grant: grant}},
 			node.Input{Requested: &node.Requested{}},
 		},
 		"writes": {
-			node.Ready{Writes: []node.Write{{File: node.SubnetFile, Data: []byte("x")}, {File: node.StateFile, Data: []byte("y")}}},
+			node.Effects{Writes: []node.Write{{File: node.SubnetFile, Data: []byte("x")}, {File: node.StateFile, Data: []byte("y")}}},
 			node.Input{Wrote: &node.Wrote{Errs: []error{nil, nil}}},
 		},
 	} {
@@ -100,7 +100,7 @@ func TestEffectsComeBack(t *testing.T) {
 func TestWakeIsKept(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		due := time.Now().Add(7 * time.Second)
-		r.node.react = onTurn(0, node.Ready{Wake: due})
+		r.node.react = onTurn(0, node.Effects{Wake: due})
 		r.start()
 		r.pass(time.Minute)
 		if at := r.node.times(); len(at) != 2 || !at[1].Equal(due) {
@@ -113,11 +113,11 @@ func TestWakeIsKept(t *testing.T) {
 // What happens while the node is thinking becomes one turn.
 func TestArrivalsAreCoalesced(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.node.react = func(turn int, _ node.Input) node.Ready {
+		r.node.react = func(turn int, _ node.Input) node.Effects {
 			if turn == 1 {
 				time.Sleep(time.Second)
 			}
-			return node.Ready{}
+			return node.Effects{}
 		}
 		r.start()
 		r.host.hints <- struct{}{}
@@ -128,7 +128,7 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 		r.store.mu.Unlock()
 		r.store.changed <- struct{}{}
 		r.pass(2 * time.Second)
-		want := []node.Input{{View: &lease.View{}}, {Hint: true}, {Hint: true, View: &lease.View{Synced: true}}}
+		want := []node.Input{{View: &lease.View{}}, hostHint(), {Lanes: hostHint().Lanes, View: &lease.View{Synced: true}}}
 		if diff := cmp.Diff(want, r.node.turns(), asWritten...); diff != "" {
 			t.Error(diff)
 		}
@@ -143,7 +143,7 @@ func TestStormsArePaced(t *testing.T) {
 		stream func(*rig) chan struct{}
 		turn   node.Input
 	}{
-		"hints":   {func(r *rig) chan struct{} { return r.host.hints }, node.Input{Hint: true}},
+		"hints":   {func(r *rig) chan struct{} { return r.host.hints }, hostHint()},
 		"changes": {func(r *rig) chan struct{} { return r.store.changed }, node.Input{View: &lease.View{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestStormsArePaced(t *testing.T) {
 func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		due := time.Now().Add(pace / 2)
-		r.node.react = onTurn(burst, node.Ready{Wake: due})
+		r.node.react = onTurn(burst, node.Effects{Wake: due})
 		r.start()
 		for range burst + 1 {
 			r.host.hints <- struct{}{}
@@ -199,8 +199,8 @@ func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.host.look = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
-		r.node.react = onTurn(0, node.Ready{
-			Look:    &dataplane.Extent{},
+		r.node.react = onTurn(0, node.Effects{
+			Lanes:   onHost(node.LaneEffects{Look: &node.Look{}}),
 			Request: &node.Request{Verb: node.Renew},
 			Writes:  []node.Write{{File: node.SubnetFile}},
 		})
@@ -209,7 +209,7 @@ func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 		for _, in := range r.node.turns() {
 			requested = requested || in.Requested != nil
 			wrote = wrote || in.Wrote != nil
-			if in.Looked != nil {
+			if in.Lanes[node.HostLane].Looked != nil {
 				t.Error("the look is over too early")
 			}
 		}
@@ -217,7 +217,7 @@ func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 			t.Errorf("requested %t, wrote %t while the look goes on", requested, wrote)
 		}
 		r.pass(6 * time.Second)
-		if last := r.node.turns(); last[len(last)-1].Looked == nil {
+		if last := r.node.turns(); last[len(last)-1].Lanes[node.HostLane].Looked == nil {
 			t.Error("the look has not come back")
 		}
 		r.stop()
@@ -228,20 +228,20 @@ func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 func TestHangingEffectsEnd(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, c := range map[string]struct {
-		ready node.Ready
+		ready node.Effects
 		limit time.Duration
 		err   func(node.Input) error
 	}{
 		"look": {
-			node.Ready{Look: &dataplane.Extent{}}, lookLimit,
-			func(in node.Input) error { return in.Looked.Err },
+			node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{}})}, lookLimit,
+			func(in node.Input) error { return in.Lanes[node.HostLane].Looked.Err },
 		},
 		"plan": {
-			node.Ready{Plan: oneOp}, planLimit,
-			func(in node.Input) error { return in.Applied.Errs[0] },
+			node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})}, planLimit,
+			func(in node.Input) error { return in.Lanes[node.HostLane].Applied.Errs[0] },
 		},
 		"request": {
-			node.Ready{Request: &node.Request{Verb: node.Renew}}, requestLimit,
+			node.Effects{Request: &node.Request{Verb: node.Renew}}, requestLimit,
 			func(in node.Input) error { return in.Requested.Err },
 		},
 	} {
@@ -273,16 +273,16 @@ func TestFailuresReachTheNode(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.store.call = func(context.Context) error { return lease.ErrLost }
 		r.host.apply = func(context.Context, []dataplane.Op) []error { return []error{driver.ErrBusy} }
-		r.node.react = onTurn(0, node.Ready{
-			Plan: oneOp, Request: &node.Request{Verb: node.Renew},
+		r.node.react = onTurn(0, node.Effects{
+			Lanes: onHost(node.LaneEffects{Plan: oneOp}), Request: &node.Request{Verb: node.Renew},
 			Writes: []node.Write{{File: node.SubnetFile}},
 		})
 		r.opts.SubnetFile = "/dev/null/flannel/subnet.env"
 		r.start()
 		got := map[string]string{}
 		for _, in := range r.node.turns() {
-			if in.Applied != nil {
-				got["plan"] = in.Applied.Errs[0].Error()
+			if in.Lanes[node.HostLane].Applied != nil {
+				got["plan"] = in.Lanes[node.HostLane].Applied.Errs[0].Error()
 			}
 			if in.Requested != nil {
 				got["request"] = in.Requested.Err.Error()
@@ -306,9 +306,12 @@ func TestReadyIsToldOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		told := 0
 		r.opts.OnReady = func() { told++ }
-		r.node.react = func(turn int, _ node.Input) node.Ready {
-			r.node.status.Ready = turn != 0 && turn != 2
-			return node.Ready{}
+		r.node.react = func(turn int, _ node.Input) node.Effects {
+			r.node.status.Phase = node.PhaseProgrammed
+			if turn != 0 && turn != 2 {
+				r.node.status.Phase = node.PhaseReady
+			}
+			return node.Effects{}
 		}
 		r.start()
 		if told != 0 {
@@ -332,7 +335,7 @@ func TestNodeEndsTheRun(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		want := node.Exit{Status: 1, Reason: "lease lost"}
 		said := node.Event{Kind: "exit", Text: "lease lost", Level: node.Error}
-		r.node.react = onTurn(0, node.Ready{Exit: &want, Events: []node.Event{said}, Plan: oneOp})
+		r.node.react = onTurn(0, node.Effects{Exit: &want, Events: []node.Event{said}, Lanes: onHost(node.LaneEffects{Plan: oneOp})})
 		r.start()
 		if got := <-r.exit; got != want {
 			t.Errorf("exit %+v, want %+v", got, want)
@@ -348,13 +351,13 @@ func TestSecondEffectInALanePanics(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := newAgent(t.Context(), r.opts, r.node)
 		defer a.giveUp()
-		a.start(node.Ready{Plan: oneOp})
+		a.start(node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})})
 		defer func() {
 			want := "agent: the node asks for a look while a plan is under way"
 			if got := recover(); got != want {
 				t.Errorf("panic %v, want %q", got, want)
 			}
 		}()
-		a.start(node.Ready{Look: &dataplane.Extent{}})
+		a.start(node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{}})})
 	})
 }

@@ -98,7 +98,7 @@ func (listen Listen) handler(h *Health) http.Handler {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		// If this fails, the client is gone.
-		_ = enc.Encode(h.verdict(time.Now()).page())
+		_ = enc.Encode(h.status(h.verdict(time.Now())))
 	})
 	return mux
 }
@@ -122,30 +122,11 @@ func answer(w http.ResponseWriter, good, bad string, reasons []string) {
 
 // unready lists the reasons why the node is not ready; empty if it is.
 func (v verdict) unready() []string {
-	reasons := v.stalled
 	switch {
 	case !v.started:
-		reasons = append(reasons, "starting")
-	case !v.status.Ready && len(v.status.Reasons) == 0:
-		reasons = append(reasons, "the node is "+v.status.Phase.String())
-	case !v.status.Ready:
-		reasons = append(reasons, v.status.Reasons...)
+		return append(v.stalled, "starting")
+	case v.pulse.Phase != node.PhaseReady && len(v.pulse.Reasons) == 0:
+		return append(v.stalled, "the node is "+v.pulse.Phase.String())
 	}
-	return reasons
-}
-
-// page is the status as JSON, with some values of the core as text.
-type page struct {
-	Phase  string
-	Subnet string
-	node.Status
-	Unhealthy []string
-}
-
-func (v verdict) page() page {
-	p := page{Phase: v.status.Phase.String(), Status: v.status, Unhealthy: v.unhealthy}
-	if v.status.Subnet.IsValid() {
-		p.Subnet = v.status.Subnet.String()
-	}
-	return p
+	return append(v.stalled, v.pulse.Reasons...)
 }

@@ -85,7 +85,7 @@ func status(listen Listen, h *Health, remote string) *httptest.ResponseRecorder 
 
 func TestStatusPage(t *testing.T) {
 	h := &Health{}
-	h.turn(time.Now(), time.Time{}, nil, node.Status{Phase: node.Live, Ready: true, Subnet: subnet, Peers: 3})
+	h.turn(time.Now(), time.Time{}, nil, node.Status{Phase: node.PhaseReady, Ready: true, Subnet: subnet, Peers: 3})
 	w := status(Listen{}, h, "127.0.0.1:4711")
 	var got struct {
 		Phase, Subnet string

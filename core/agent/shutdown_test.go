@@ -14,7 +14,7 @@ import (
 
 // shutdown is what is under way when a run is to end, and what comes of it.
 type shutdown struct {
-	ready node.Ready
+	ready node.Effects
 	world func(context.Context) error
 	took  time.Duration
 	err   error  // of the effect
@@ -22,9 +22,9 @@ type shutdown struct {
 }
 
 func shutdowns() map[string]shutdown {
-	look := node.Ready{Look: &dataplane.Extent{}}
-	plan := node.Ready{Plan: oneOp}
-	request := node.Ready{Request: &node.Request{Verb: node.Create}}
+	look := node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{}})}
+	plan := node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})}
+	request := node.Effects{Request: &node.Request{Verb: node.Create}}
 	untilCancelled := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	brief := func(ctx context.Context) error {
 		select {
@@ -45,9 +45,9 @@ func shutdowns() map[string]shutdown {
 		"plan that is deaf":             {ready: plan, world: deaf, took: planGrace + endGrace, says: "plan did not end in time"},
 		"request":                       {ready: request, world: untilCancelled, err: context.Canceled},
 		"request that is deaf":          {ready: request, world: deaf, took: planGrace + endGrace, says: "lease create did not end in time"},
-		"request and plan, both brief":  {ready: node.Ready{Plan: oneOp, Request: request.Request}, world: brief, took: planGrace / 2},
-		"writes end by themselves":      {ready: node.Ready{Writes: []node.Write{{File: node.SubnetFile}}}},
-		"a node that is due to do more": {ready: node.Ready{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
+		"request and plan, both brief":  {ready: node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp}), Request: request.Request}, world: brief, took: planGrace / 2},
+		"writes end by themselves":      {ready: node.Effects{Writes: []node.Write{{File: node.SubnetFile}}}},
+		"a node that is due to do more": {ready: node.Effects{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
 	}
 }
 
@@ -69,7 +69,7 @@ func TestShutdown(t *testing.T) {
 				}
 				r.host.look, r.store.call = world, c.world
 				r.host.apply = func(ctx context.Context, _ []dataplane.Op) []error { return []error{world(ctx)} }
-				if c.ready.Plan == nil {
+				if c.ready.Lanes[node.HostLane].Plan == nil {
 					r.store.call = world
 				}
 				r.node.react = onTurn(0, c.ready)
@@ -115,14 +115,14 @@ func TestShutdownSaves(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.host.apply = c.plan
 				r.store.view = lease.View{Snapshot: &lease.Snapshot{Revision: 7}}
-				r.node.react = func(turn int, in node.Input) node.Ready {
+				r.node.react = func(turn int, in node.Input) node.Effects {
 					switch {
 					case turn == 0 && c.plan != nil:
-						return node.Ready{Plan: oneOp}
+						return node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})}
 					case in.Stop && in.Wrote == nil:
-						return node.Ready{Plan: oneOp, Look: &dataplane.Extent{}, Writes: []node.Write{{File: node.StateFile, Data: []byte("last")}}}
+						return node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp, Look: &node.Look{}}), Writes: []node.Write{{File: node.StateFile, Data: []byte("last")}}}
 					}
-					return node.Ready{}
+					return node.Effects{}
 				}
 				r.start()
 				r.stop()
@@ -137,7 +137,7 @@ func TestShutdownSaves(t *testing.T) {
 				if after.Wrote == nil || after.Wrote.Errs[0] != nil {
 					t.Errorf("told %+v after the write", after)
 				}
-				if c.done && turns[1].Applied == nil && stop.Applied == nil {
+				if c.done && turns[1].Lanes[node.HostLane].Applied == nil && stop.Lanes[node.HostLane].Applied == nil {
 					t.Error("not told what became of the plan")
 				}
 				time.Sleep(time.Hour) // for the deaf

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Uplink      uplink.Options
 	Firewall    firewall.Options
-	Rules       time.Duration // from one look at the packet filter to the next at the latest; default 5 s
+	Rules       time.Duration // longest time between two looks at the firewall; default 5 s
 	Blackhole   bool          // keep a blackhole route for the own subnet
 	LeaseTTL    time.Duration // default 24 h
 	RenewMargin time.Duration // renew when this much is left; default 1 h
@@ -29,36 +29,28 @@ type Options struct {
 
 // Input is what happened since the last Step. Nil members: nothing of that kind.
 type Input struct {
-	View      *lease.View // the store's view changed
-	Hint      bool        // the driver hinted
-	Looked    *Looked     // ends Ready.Look
-	Applied   *Applied    // ends Ready.Plan
-	Requested *Requested  // ends Ready.Request
-	Wrote     *Wrote      // ends Ready.Writes
+	View      *lease.View          // the store's view changed
+	Lanes     [LaneCount]LaneInput // what happened in each lane
+	Requested *Requested           // ends Effects.Request
+	Wrote     *Wrote               // ends Effects.Writes
 
-	FirewallHint  bool       // the firewall hinted
-	Inspected     *Inspected // ends Ready.Inspect
-	ChainsApplied *Applied   // ends Ready.Chains
-
-	// Stop says that the process is to end: nothing is begun any more but the
-	// writing of what is not in the files yet.
+	// Stop says that the process has to end. The node then begins nothing new
+	// except to write what its files do not hold yet.
 	Stop bool
 }
 
-// Looked is the result of a look at the host, and at what it announces: the
-// text of the subnet file, nil if it cannot be read.
-type Looked struct {
-	SubnetFile []byte
-	Facts      driver.HostFacts
-	Have       *dataplane.State
-	Err        error
+// LaneInput is what happened in one lane.
+type LaneInput struct {
+	Hint    bool     // the driver hinted
+	Looked  *Looked  // ends LaneEffects.Look
+	Applied *Applied // ends LaneEffects.Plan
 }
 
-// Inspected is the result of a look at the packet filter.
-type Inspected struct {
-	Facts driver.FirewallFacts
-	Have  *dataplane.State // chains alone
-	Err   error
+// Looked is the result of a Look.
+type Looked struct {
+	Seen       driver.Observation // meaningless with an error
+	SubnetFile []byte             // if the Look asked for it; nil if it cannot be read
+	Err        error
 }
 
 // Applied has one error for each op of the plan.
@@ -77,18 +69,26 @@ type Wrote struct {
 	Errs []error
 }
 
-// Ready is what shall be done next. Nil members: nothing of that kind.
-type Ready struct {
-	Look    *dataplane.Extent // read facts and this part of the host
-	Plan    []dataplane.Op    // apply
-	Request *Request          // ask the store
-	Writes  []Write           // write files
-	Events  []Event           // log
-	Wake    time.Time         // Step no later than this; zero: no deadline
-	Exit    *Exit             // end the process; nothing else will follow
+// Effects are what the node asks for. Nil members: nothing of that kind.
+type Effects struct {
+	Lanes   [LaneCount]LaneEffects // what to do in each lane
+	Request *Request               // ask the store
+	Writes  []Write                // write files
+	Events  []Event                // log
+	Wake    time.Time              // Step no later than this; zero: no deadline
+	Exit    *Exit                  // end the process; nothing else will follow
+}
 
-	Inspect bool           // read the packet filter
-	Chains  []dataplane.Op // apply to the packet filter
+// LaneEffects are what to do in one lane: a look or a plan, never both.
+type LaneEffects struct {
+	Look *Look
+	Plan []dataplane.Op // apply
+}
+
+// Look says what a look reads.
+type Look struct {
+	Extent     dataplane.Extent // of the lane's part of the host
+	SubnetFile bool             // also read the subnet file
 }
 
 // Verb is what a Request asks of the lease store.

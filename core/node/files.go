@@ -63,7 +63,7 @@ func (n *Node) followFiles() {
 	}
 	if len(writes) > 0 {
 		f.busy, f.writing = true, writes
-		n.ready.Writes = writes
+		n.effects.Writes = writes
 	}
 }
 

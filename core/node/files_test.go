@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -30,9 +31,12 @@ func TestStopSaves(t *testing.T) {
 		t.Fatalf("%d leases saved, want %d", before, want)
 	}
 	w.put(vxlanPeer("10.5.79.0-24", 79)) // which only the last view tells
-	w.n.Step(w.now, Input{View: w.view(), Hint: true, Stop: true})
+	last := hint(HostLane)
+	last.View, last.Stop = w.view(), true
+	w.n.Step(w.now, last)
 	r := w.n.Ready()
-	if len(r.Writes) != 1 || r.Look != nil || r.Plan != nil || r.Request != nil || r.Inspect || r.Chains != nil {
+	begun := slices.ContainsFunc(r.Lanes[:], func(e LaneEffects) bool { return e.Look != nil || e.Plan != nil })
+	if len(r.Writes) != 1 || r.Request != nil || begun {
 		t.Fatalf("stopping asks for %+v, want a write alone", r)
 	}
 	data, err := r.Writes[0].Content()

@@ -14,33 +14,22 @@ import (
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
-// ruleGap is the least time between two looks at the packet filter that hints
-// asked for: where services come and go, others change rules all the time.
+// ruleGap is the least time between two looks at the firewall that hints asked
+// for: where services come and go, other programs change rules all the time.
 const ruleGap = time.Second
 
-// wallState is what the firewall told, and what is under way there. It has a
-// loop of its own beside the host's, since a packet filter may be locked by
-// somebody else and routes shall not wait for it.
-type wallState struct {
-	facts driver.FirewallFacts
-	have  *dataplane.State
-	fresh bool // have was read after the last change and not yet compared
-	clean bool // the last diff was empty
-
-	busy     bool // an Inspect or a set of Chains is under way
-	plan     []dataplane.Op
-	lookDue  time.Time
-	lastLook time.Time
-	attempts int // in a row that did not lead to an empty diff
-	lookErr  error
-	problems []error  // why the wanted chains cannot be made, or do not help
+// firewallState is what the last look at the firewall found, and what the node
+// makes of it.
+type firewallState struct {
+	facts    driver.FirewallFacts
+	have     *dataplane.State
 	notes    []string // that may matter to an operator
-	failures []error  // of the last plan
-
-	aim aim // what the last comparison was with
+	problems []error  // why the desired chains cannot be made, or will not do
+	aim      aim      // of the last comparison
+	wanted   int      // how many chains are desired
 }
 
-// aim is all that the wanted chains depend on beside the host.
+// aim is everything that the desired chains depend on besides the host.
 type aim struct {
 	net config.Network
 	own lease.Key
@@ -50,160 +39,111 @@ func (a aim) same(b aim) bool {
 	return a.own == b.own && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 && a.net.EnableNFTables == b.net.EnableNFTables
 }
 
-func (n *Node) absorbFirewall(in Input) {
-	w := &n.wall
-	if in.FirewallHint {
-		at := n.now.Add(n.opts.Debounce)
-		if gap := w.lastLook.Add(ruleGap); gap.After(at) {
-			at = gap
-		}
-		w.lookBy(at)
-	}
-	if in.Inspected != nil {
-		n.inspected(*in.Inspected)
-	}
-	if in.ChainsApplied != nil {
-		n.appliedChains(*in.ChainsApplied)
-	}
-}
+// firewallPart is the lane of the firewall: flannel's chains and the jumps to them.
+type firewallPart struct{ n *Node }
 
-func (w *wallState) lookBy(at time.Time) {
-	if w.lookDue.IsZero() || at.Before(w.lookDue) {
-		w.lookDue = at
-	}
-}
-
-func (n *Node) inspected(i Inspected) {
-	w := &n.wall
-	w.busy, w.lastLook = false, n.now
-	if w.lookErr = i.Err; i.Err != nil {
-		w.clean = false
-		w.attempts++
-		n.once(Error, "firewall-look-failed", i.Err.Error())
-		w.lookBy(n.now.Add(n.ruleBackoff()))
-		return
-	}
-	delete(n.said, "firewall-look-failed")
-	w.facts, w.have, w.fresh = i.Facts, i.Have, true
-	// A fifth at most is taken off, so that it is never later than promised.
-	w.lookBy(n.now.Add(n.jitter(n.opts.Rules * 5 / 6)))
-}
-
-// ruleBackoff is the pause after a failure: with rules to keep, never longer
-// than from look to look.
-func (n *Node) ruleBackoff() time.Duration {
+func (p firewallPart) pace() pace {
+	n := p.n
 	most := n.opts.Rules
 	if !n.opts.Firewall.Any() {
 		most = n.opts.Resync
 	}
-	return min(n.backoff(n.wall.attempts, n.opts.Debounce, most), most)
+	// Jitter adds a fifth at most, so no look is later than promised.
+	return pace{every: n.opts.Rules * 5 / 6, hintGap: ruleGap, most: most}
 }
 
-// guards reports whether there is a reason to look at the packet filter. With
-// nothing to want, there is none once nothing was found to take away either.
-func (n *Node) guards() bool { return n.opts.Firewall.Any() || !n.wall.clean }
-
-// followFirewall looks at the packet filter when a look is due, and closes the
-// difference it shows.
-func (n *Node) followFirewall() {
-	w := &n.wall
-	if n.ready.Exit != nil || w.busy || !n.network.known || !n.lease.self.Key.IsValid() {
-		return
-	}
-	a := aim{n.network.config, n.lease.self.Key}
-	if !a.same(w.aim) {
-		w.aim, w.fresh, w.clean, w.attempts = a, false, false, 0
-		w.lookDue = n.now
-	}
-	if w.fresh {
-		n.reconcileChains()
-	}
-	if !w.busy && !n.now.Before(w.lookDue) && n.guards() {
-		w.busy, w.lookDue = true, time.Time{}
-		n.ready.Inspect = true
+func (firewallPart) kinds() kinds {
+	return kinds{
+		lookFailed: "firewall-look-failed",
+		applied:    "firewall-applied",
+		failed:     "firewall-failed",
+		clean:      "firewall",
 	}
 }
 
-func (n *Node) reconcileChains() {
-	w := &n.wall
-	wanted := firewall.Render(n.opts.Firewall, w.aim.net, w.aim.own, w.facts)
-	if w.notes = wanted.Notes; len(w.notes) > 0 {
-		n.once(Info, "firewall-note", strings.Join(w.notes, "; "))
+// watches returns false if no rules are desired and none are left to remove.
+func (p firewallPart) watches() bool {
+	return p.n.opts.Firewall.Any() || !p.n.lanes[FirewallLane].clean
+}
+
+func (p firewallPart) follow() bool {
+	n := p.n
+	if !n.network.known || !n.lease.self.Key.IsValid() {
+		return false
+	}
+	if a := (aim{n.network.config, n.lease.self.Key}); !a.same(n.firewall.aim) {
+		l := n.lanes[FirewallLane]
+		n.firewall.aim, l.fresh, l.clean = a, false, false
+		l.restart()
+		l.lookDue = n.now
+	}
+	return true
+}
+
+func (firewallPart) look() Look { return Look{} }
+
+func (p firewallPart) take(looked Looked) {
+	p.n.firewall.facts = looked.Seen.Facts.(driver.FirewallFacts)
+	p.n.firewall.have = looked.Seen.State
+}
+
+func (p firewallPart) compare() ([]dataplane.Op, bool) {
+	n, f := p.n, &p.n.firewall
+	wanted := firewall.Render(n.opts.Firewall, f.aim.net, f.aim.own, f.facts)
+	f.notes, f.problems = wanted.Notes, wanted.Problems
+	f.wanted = wanted.Chains.Len()
+	if len(f.notes) > 0 {
+		n.once(Info, "firewall-note", strings.Join(f.notes, "; "))
 	} else {
 		delete(n.said, "firewall-note")
 	}
-	if w.problems = wanted.Problems; len(w.problems) > 0 {
-		n.once(Error, "firewall-problem", errors.Join(w.problems...).Error())
+	if len(f.problems) > 0 {
+		n.once(Error, "firewall-problem", errors.Join(f.problems...).Error())
 	} else {
 		delete(n.said, "firewall-problem")
 	}
-	plan := reconcile.Chains(wanted.Chains, w.have)
-	w.fresh, w.have = false, nil
-	if w.clean = len(plan) == 0; w.clean {
-		if w.attempts > 0 {
-			n.event(Info, "firewall", fmt.Sprintf("the rules are as they should be: %d chains", wanted.Chains.Len()))
-		}
-		w.attempts, w.failures = 0, nil
-		delete(n.said, "firewall-failed")
-		return
-	}
-	w.busy, w.plan = true, plan
-	n.ready.Chains = plan
+	return reconcile.Chains(wanted.Chains, f.have), true
 }
 
-// appliedChains notes what failed, and looks again to see what it led to.
-func (n *Node) appliedChains(a Applied) {
-	w := &n.wall
-	w.failures = nil
-	for i, err := range a.Errs {
-		if op := w.plan[i]; err != nil && !(op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound)) {
-			w.failures = append(w.failures, fmt.Errorf("%s: %w", nameChain(op), err))
-		}
-	}
-	n.reportChains(w.plan)
-	w.busy, w.plan = false, nil
-	if w.attempts++; w.attempts <= eager && len(w.failures) == 0 {
-		w.lookDue = n.now
-		return
-	}
-	w.lookDue = n.now.Add(n.ruleBackoff())
+func (firewallPart) failed(op dataplane.Op, err error) error {
+	return fmt.Errorf("%s: %w", nameChain(op), err)
 }
 
-func (n *Node) reportChains(plan []dataplane.Op) {
+func (firewallPart) describe(plan []dataplane.Op) string {
 	names := make([]string, len(plan))
 	for i, op := range plan {
 		names[i] = nameChain(op)
 	}
-	text := strings.Join(names, ", ")
-	if failures := n.wall.failures; len(failures) > 0 {
-		n.once(Error, "firewall-failed", fmt.Sprintf("%s; %d failed, first: %v", text, len(failures), failures[0]))
-		return
-	}
-	n.event(Info, "firewall-applied", text)
+	return strings.Join(names, ", ")
 }
 
-// nameChain says which chain an op is about, without its rules.
+func (p firewallPart) settled() string {
+	return fmt.Sprintf("the firewall is as desired: %d chains", p.n.firewall.wanted)
+}
+
+// nameChain names the chain of an op, without its rules.
 func nameChain(op dataplane.Op) string {
 	return fmt.Sprintf("%s %s", op.Verb, op.Object.(dataplane.Chain).ChainKey)
 }
 
-// firewallReasons say what keeps the node from being ready, of the firewall.
-func (n *Node) firewallReasons() (rs []string) {
-	w := &n.wall
+// reasons is empty if no rules are desired: leftovers that cannot be removed
+// keep no pod from the network.
+func (p firewallPart) reasons() (rs []string) {
+	n, l := p.n, p.n.lanes[FirewallLane]
 	if !n.opts.Firewall.Any() {
-		return nil // what could not be taken away keeps no pod from the network
+		return nil
 	}
-	for _, p := range w.problems {
-		rs = append(rs, fmt.Sprintf("firewall: %v", p))
+	for _, problem := range n.firewall.problems {
+		rs = append(rs, fmt.Sprintf("firewall: %v", problem))
 	}
-	if w.lookErr != nil {
-		rs = append(rs, fmt.Sprintf("firewall: cannot read its rules: %v", w.lookErr))
+	if l.lookErr != nil {
+		rs = append(rs, fmt.Sprintf("firewall: cannot read its rules: %v", l.lookErr))
 	}
-	for _, f := range w.failures {
-		rs = append(rs, fmt.Sprintf("firewall: %v", f))
+	for _, failure := range l.failures {
+		rs = append(rs, fmt.Sprintf("firewall: %v", failure))
 	}
-	if n.lease.self.Key.IsValid() && !w.clean && len(rs) == 0 {
-		rs = append(rs, "firewall: the rules are not yet as they should be")
+	if n.lease.self.Key.IsValid() && !l.clean && len(rs) == 0 {
+		rs = append(rs, "firewall: the rules are not yet as desired")
 	}
 	return rs
 }

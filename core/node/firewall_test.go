@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 )
 
-// wall is a packet filter that does what it is told.
-type wall struct {
+// fakeFirewall is a firewall that does what it is told.
+type fakeFirewall struct {
 	facts  driver.FirewallFacts
 	chains *dataplane.State
 	err    error                    // of looks
@@ -25,25 +25,25 @@ type wall struct {
 	plans [][]dataplane.Op
 }
 
-// perform does what the node asks of the packet filter and reports whether it
-// was anything.
-func (f *wall) perform(r Ready, in *Input) bool {
+// perform does what the node asks of the firewall, and reports whether it asked
+// for anything.
+func (f *fakeFirewall) perform(e LaneEffects, in *LaneInput) bool {
 	if f.busy {
 		return false
 	}
-	if r.Inspect {
+	if e.Look != nil {
 		f.looks++
 		have, err := dataplane.ParseDump(f.chains.Dump())
-		in.Inspected = &Inspected{Facts: f.facts, Have: have, Err: errors.Join(err, f.err)}
+		in.Looked = &Looked{Seen: driver.Observation{Facts: f.facts, State: have}, Err: errors.Join(err, f.err)}
 	}
-	if r.Chains != nil {
-		f.plans = append(f.plans, r.Chains)
-		in.ChainsApplied = &Applied{Errs: f.apply(r.Chains)}
+	if e.Plan != nil {
+		f.plans = append(f.plans, e.Plan)
+		in.Applied = &Applied{Errs: f.apply(e.Plan)}
 	}
-	return r.Inspect || r.Chains != nil
+	return e.Look != nil || e.Plan != nil
 }
 
-func (f *wall) apply(ops []dataplane.Op) []error {
+func (f *fakeFirewall) apply(ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		c := op.Object.(dataplane.Chain)
@@ -62,7 +62,7 @@ func (f *wall) apply(ops []dataplane.Op) []error {
 }
 
 // bothFlavours lets a host have all tools.
-func (f *wall) bothFlavours() {
+func (f *fakeFirewall) bothFlavours() {
 	usable := driver.Tool{Usable: true}
 	for _, family := range cidr.Families {
 		f.facts.Tools[family] = driver.Tools{IPTables: usable, NFTables: usable, BridgeFilter: true}
@@ -71,35 +71,35 @@ func (f *wall) bothFlavours() {
 
 func withRules(o *Options) { o.Firewall = firewall.Options{Masquerade: true, Forward: true} }
 
-// walled is a node with a firewall, come to rest.
-func walled(t *testing.T, mod ...func(*Options)) *world {
+// guarded returns a node with a firewall, come to rest.
+func guarded(t *testing.T, mod ...func(*Options)) *world {
 	w := newWorld(t, vxlanConfig, append([]func(*Options){withRules}, mod...)...)
-	w.wall.bothFlavours()
+	w.firewall.bothFlavours()
 	w.tell()
 	w.wantReady()
 	return w
 }
 
-func (w *world) chains() string { return w.wall.chains.Dump() }
+func (w *world) chains() string { return w.firewall.chains.Dump() }
 
 func TestRulesAreMadeAndKept(t *testing.T) {
-	w := walled(t)
+	w := guarded(t)
 	made := w.chains()
 	if strings.Count(made, "chain iptables ipv4") != 2 || !strings.Contains(made, "from "+w.own().Key.V4.String()+" to 10.5.0.0/16 return") {
 		t.Fatalf("chains:\n%s", made)
 	}
 	for name, harm := range map[string]func(){
-		"flushed": func() { clear(w.wall.chains.Chains) },
+		"flushed": func() { clear(w.firewall.chains.Chains) },
 		"a jump moved": func() {
-			for k, c := range w.wall.chains.Chains {
+			for k, c := range w.firewall.chains.Chains {
 				c.Jump = dataplane.Moved
-				w.wall.chains.Chains[k] = c
+				w.firewall.chains.Chains[k] = c
 			}
 		},
 		"a stray rule": func() {
-			for k, c := range w.wall.chains.Chains {
+			for k, c := range w.firewall.chains.Chains {
 				c.Other = "-p tcp -j DROP"
-				w.wall.chains.Chains[k] = c
+				w.firewall.chains.Chains[k] = c
 			}
 		},
 	} {
@@ -109,47 +109,47 @@ func TestRulesAreMadeAndKept(t *testing.T) {
 			t.Errorf("%s: not healed:\n%s", name, d)
 		}
 	}
-	plans := len(w.wall.plans)
+	plans := len(w.firewall.plans)
 	w.pass(time.Minute)
-	if len(w.wall.plans) != plans {
-		t.Errorf("with nothing wrong, chains are written: %v", w.wall.plans[plans:])
+	if len(w.firewall.plans) != plans {
+		t.Errorf("with nothing wrong, chains are written: %v", w.firewall.plans[plans:])
 	}
-	looks := w.wall.looks
-	if w.pass(50 * time.Second); w.wall.looks < looks+10 || w.wall.looks > looks+16 {
-		t.Errorf("%d looks in 50 s, want one every 3.3 to 5 s", w.wall.looks-looks)
+	looks := w.firewall.looks
+	if w.pass(50 * time.Second); w.firewall.looks < looks+10 || w.firewall.looks > looks+16 {
+		t.Errorf("%d looks in 50 s, want one every 3.3 to 5 s", w.firewall.looks-looks)
 	}
 }
 
 func TestHintHealsAtOnce(t *testing.T) {
-	w := walled(t)
+	w := guarded(t)
 	w.pass(2 * time.Second)
-	clear(w.wall.chains.Chains)
-	w.run(Input{FirewallHint: true})
+	clear(w.firewall.chains.Chains)
+	w.run(hint(FirewallLane))
 	w.pass(100 * time.Millisecond)
-	if len(w.wall.chains.Chains) != 2 {
+	if len(w.firewall.chains.Chains) != 2 {
 		t.Errorf("not healed a debounce after the hint:\n%s", w.chains())
 	}
-	looks := w.wall.looks
+	looks := w.firewall.looks
 	for range 100 {
-		w.run(Input{FirewallHint: true})
+		w.run(hint(FirewallLane))
 		w.pass(10 * time.Millisecond)
 	}
-	if w.wall.looks > looks+3 {
-		t.Errorf("a storm of hints led to %d looks in a second", w.wall.looks-looks)
+	if w.firewall.looks > looks+3 {
+		t.Errorf("a storm of hints led to %d looks in a second", w.firewall.looks-looks)
 	}
 }
 
 func TestFlavourSwitchLeavesNoGap(t *testing.T) {
-	w := walled(t)
+	w := guarded(t)
 	w.snap.Config.Data = []byte(`{"Network":"10.5.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`)
 	w.snap.Config.Revision++
-	w.wall.refuse = func(op dataplane.Op) error {
+	w.firewall.refuse = func(op dataplane.Op) error {
 		if op.Verb == dataplane.Replace {
 			return driver.ErrBusy
 		}
 		return nil
 	}
-	plans := len(w.wall.plans)
+	plans := len(w.firewall.plans)
 	w.rev++
 	w.snap.Revision = w.rev
 	w.tell()
@@ -160,14 +160,14 @@ func TestFlavourSwitchLeavesNoGap(t *testing.T) {
 	if w.status().Ready {
 		t.Error("ready without the rules that the config wants")
 	}
-	w.wall.refuse = nil
+	w.firewall.refuse = nil
 	w.pass(10 * time.Second)
 	if d := w.chains(); strings.Count(d, "chain nftables") != 2 || strings.Contains(d, "iptables") {
 		t.Errorf("not switched:\n%s", d)
 	}
-	last := w.wall.plans[len(w.wall.plans)-1]
-	if len(w.wall.plans) < plans+3 || last[0].Verb != dataplane.Delete {
-		t.Errorf("plans: %v", w.wall.plans[plans:])
+	last := w.firewall.plans[len(w.firewall.plans)-1]
+	if len(w.firewall.plans) < plans+3 || last[0].Verb != dataplane.Delete {
+		t.Errorf("plans: %v", w.firewall.plans[plans:])
 	}
 	w.wantReady()
 }
@@ -175,22 +175,22 @@ func TestFlavourSwitchLeavesNoGap(t *testing.T) {
 // F3: what went wrong with the firewall keeps the node from being ready.
 func TestReadinessTellsOfTheFirewall(t *testing.T) {
 	for name, c := range map[string]struct {
-		harm func(*wall)
+		harm func(*fakeFirewall)
 		want string
 		kind string
 	}{
-		"a refused change": {func(f *wall) { f.refuse = func(dataplane.Op) error { return driver.ErrDenied } },
+		"a refused change": {func(f *fakeFirewall) { f.refuse = func(dataplane.Op) error { return driver.ErrDenied } },
 			"firewall: replace iptables ipv4 forward: permission denied", "firewall-failed"},
-		"an unreadable table": {func(f *wall) { f.err = errors.New("iptables-save: exit status 4") },
+		"an unreadable table": {func(f *fakeFirewall) { f.err = errors.New("iptables-save: exit status 4") },
 			"firewall: cannot read its rules: iptables-save: exit status 4", "firewall-look-failed"},
-		"no tools": {func(f *wall) { f.facts.Tools = [2]driver.Tools{} },
+		"no tools": {func(f *fakeFirewall) { f.facts.Tools = [2]driver.Tools{} },
 			"firewall: IPv4: neither iptables nor nft can be used: ; ; install one of them, or turn off --ip-masq and --iptables-forward-rules", "firewall-problem"},
-		"no answer": {func(f *wall) { f.busy = true }, "firewall: the rules are not yet as they should be", ""},
+		"no answer": {func(f *fakeFirewall) { f.busy = true }, "firewall: the rules are not yet as desired", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, vxlanConfig, withRules)
-			w.wall.bothFlavours()
-			c.harm(&w.wall)
+			w.firewall.bothFlavours()
+			c.harm(&w.firewall)
 			w.tell()
 			w.pass(20 * time.Second)
 			s := w.status()
@@ -208,8 +208,8 @@ func TestReadinessTellsOfTheFirewall(t *testing.T) {
 }
 
 func TestForeignDropIsNamed(t *testing.T) {
-	w := walled(t)
-	w.wall.facts.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
+	w := guarded(t)
+	w.firewall.facts.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
 	w.pass(5 * time.Second)
 	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept there what comes from or goes to 10.5.0.0/16"
 	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, want) {
@@ -218,48 +218,48 @@ func TestForeignDropIsNamed(t *testing.T) {
 	if !strings.Contains(w.log(), "chain inet strict forward") {
 		t.Errorf("not in the log:\n%s", w.log())
 	}
-	w.wall.facts.Blocks = nil
+	w.firewall.facts.Blocks = nil
 	w.pass(5 * time.Second)
 	w.wantReady()
 }
 
 // With nothing to want, what a former run left is taken away, and then nobody looks any more.
 func TestTurnedOff(t *testing.T) {
-	w := walled(t)
+	w := guarded(t)
 	w.start()
 	w.tell()
 	w.wantReady()
-	if len(w.wall.chains.Chains) != 0 {
+	if len(w.firewall.chains.Chains) != 0 {
 		t.Errorf("left behind:\n%s", w.chains())
 	}
-	looks := w.wall.looks
-	w.run(Input{FirewallHint: true})
-	if w.pass(time.Hour); w.wall.looks != looks {
-		t.Errorf("%d more looks for nothing", w.wall.looks-looks)
+	looks := w.firewall.looks
+	w.run(hint(FirewallLane))
+	if w.pass(time.Hour); w.firewall.looks != looks {
+		t.Errorf("%d more looks for nothing", w.firewall.looks-looks)
 	}
 }
 
 // A restart finds its rules as they should be and changes nothing.
 func TestRestartLeavesRulesAlone(t *testing.T) {
-	w := walled(t)
-	plans := len(w.wall.plans)
+	w := guarded(t)
+	plans := len(w.firewall.plans)
 	w.start(withRules)
 	w.tell()
 	w.wantReady()
-	if len(w.wall.plans) != plans {
-		t.Errorf("the restart wrote %v", w.wall.plans[plans:])
+	if len(w.firewall.plans) != plans {
+		t.Errorf("the restart wrote %v", w.firewall.plans[plans:])
 	}
 }
 
 // F4: the route is there at once, and comes back.
 func TestBlackholeRoute(t *testing.T) {
-	w := walled(t, func(o *Options) { o.Blackhole = true })
+	w := guarded(t, func(o *Options) { o.Blackhole = true })
 	want := firewall.Blackhole(w.own().Key)[0]
 	if w.host.Routes[want.RouteKey] != want {
 		t.Fatalf("no %s in\n%s", want, w.host.Dump())
 	}
 	delete(w.host.Routes, want.RouteKey)
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(time.Second)
 	if w.host.Routes[want.RouteKey] != want {
 		t.Errorf("%s did not come back", want)

@@ -54,7 +54,7 @@ func TestHeals(t *testing.T) {
 			if w.host.Dump() == want {
 				t.Fatal("the fault changed nothing")
 			}
-			w.run(Input{Hint: true})
+			w.run(hint(HostLane))
 			w.pass(time.Second)
 			if w.host.Dump() != want {
 				t.Errorf("after a hint:\n%s\nwant\n%s", w.host.Dump(), want)
@@ -168,14 +168,14 @@ func TestUplinkChange(t *testing.T) {
 	key := w.own().Key
 	addrs := w.facts.Links[0].Addrs
 	w.facts.Links[0].Addrs = nil
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(2 * time.Second)
 	if s := w.status(); s.Ready || vxlanOf(w.host.Links["flannel.1"]).Local != netip.MustParseAddr("192.168.64.3") {
 		t.Errorf("without an address: %+v", s)
 	}
 	addrs[0].Prefix = netip.MustParsePrefix("192.168.64.33/24")
 	w.facts.Links[0].Addrs, w.facts.Links[0].MTU = addrs, 1400
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(2 * time.Second)
 	w.tell()
 	w.pass(time.Second)
@@ -206,13 +206,13 @@ func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
 		t.Errorf("on one segment:\n%s", d)
 	}
 	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/30")
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(time.Second)
 	if d := w.host.Dump(); !strings.Contains(d, tunnelled) || strings.Contains(d, direct) || len(w.host.FDB) != 1 {
 		t.Errorf("behind a gateway:\n%s", d)
 	}
 	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/24")
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(time.Second)
 	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 || len(w.host.Neighs) != 0 {
 		t.Errorf("on one segment again:\n%s", d)
@@ -225,7 +225,7 @@ func TestRecreatedDevice(t *testing.T) {
 	w := readyWorld(t)
 	want, requests := w.host.Dump(), len(w.requests)
 	w.unplug("flannel.1")
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(time.Second)
 	if w.host.Dump() != want || len(w.requests) != requests {
 		t.Errorf("requests %v, host:\n%s\nwant\n%s", w.requests[requests:], w.host.Dump(), want)
@@ -453,7 +453,7 @@ func TestFirstConfig(t *testing.T) {
 	w.tell()
 	w.pass(time.Minute)
 	w.tell()
-	if w.exit != nil || w.count("config-refused") != 1 || w.status().Phase != Idle {
+	if w.exit != nil || w.count("config-refused") != 1 || w.status().Phase != PhaseIdle {
 		t.Errorf("without a config: exit %v\n%s", w.exit, w.log())
 	}
 }
@@ -480,10 +480,10 @@ func TestLookFails(t *testing.T) {
 	w := readyWorld(t)
 	w.n.Step(w.now.Add(time.Minute), Input{})
 	w.now = w.now.Add(time.Minute)
-	if r := w.n.Ready(); r.Look == nil {
+	if r := w.n.Ready(); r.Lanes[HostLane].Look == nil {
 		t.Fatal("no look after a minute")
 	}
-	w.run(Input{Looked: &Looked{Err: errors.New("netlink: interrupted")}})
+	w.run(looked(HostLane, Looked{Err: errors.New("netlink: interrupted")}))
 	if s := w.status(); s.Ready {
 		t.Error("ready without having read the host")
 	}

@@ -79,7 +79,7 @@ func (l *leaseState) wake(consider func(time.Time)) {
 // request. It is called on every Step and must be idempotent.
 func (n *Node) followLease() {
 	l := &n.lease
-	if n.ready.Exit != nil || !n.network.known || n.host.uplink.Link == "" {
+	if n.effects.Exit != nil || !n.network.known || n.host.uplink.Link == "" {
 		return
 	}
 	n.noticeExpiry()
@@ -90,7 +90,7 @@ func (n *Node) followLease() {
 	if l.grant != nil {
 		n.checkGrant()
 	}
-	if n.ready.Exit != nil || n.now.Before(l.retryAt) {
+	if n.effects.Exit != nil || n.now.Before(l.retryAt) {
 		return
 	}
 	l.retryAt = time.Time{}
@@ -204,7 +204,7 @@ func (n *Node) otherTTL() bool {
 
 func (n *Node) request(r Request) {
 	n.lease.busy, n.lease.request = true, r
-	n.ready.Request = &r
+	n.effects.Request = &r
 }
 
 // finishedRequest takes the answer of the store.

@@ -272,7 +272,7 @@ func TestLostToAnother(t *testing.T) {
 	thief := vxlanPeer(before.Key.String(), 9)
 	w.put(thief)
 	w.tell()
-	if s := w.status(); !s.Fenced || s.Ready || s.Phase != Configured {
+	if s := w.status(); !s.Fenced || s.Ready || s.Phase != PhaseConfigured {
 		t.Errorf("status %+v", s)
 	}
 	w.held = false
@@ -339,7 +339,7 @@ func TestRenewalDuringOutage(t *testing.T) {
 	w.down = true
 	w.tell()
 	w.pass(23 * time.Hour)
-	if s := w.status(); s.Fenced || s.Phase != Programmed {
+	if s := w.status(); s.Fenced || s.Phase != PhaseProgrammed {
 		t.Errorf("before the end of the lease: %+v", s)
 	}
 	w.pass(2 * time.Hour)
@@ -424,7 +424,8 @@ func TestWakesToBeFenced(t *testing.T) {
 		{"fenced", 30, leaseState{grant: held, renewAt: at(10), retryAt: at(31), expired: true}, at(31)},
 		{"a reservation", 0, leaseState{grant: &lease.Grant{}, busy: true}, time.Time{}},
 	} {
-		n := Node{now: at(c.now), lease: c.l}
+		n := New(Options{})
+		n.now, n.lease = at(c.now), c.l
 		if got := n.wake(); !got.Equal(c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}

@@ -14,17 +14,18 @@ import (
 
 // Node is the state of one node's life. It belongs to one goroutine.
 type Node struct {
-	opts  Options
-	now   time.Time
-	ready Ready
+	opts    Options
+	now     time.Time
+	effects Effects // that the next Ready returns
 
-	store   storeState
-	network networkState
-	lease   leaseState
-	host    hostState
-	wall    wallState
-	files   fileState
-	said    map[string]string // the last text of each kind of event told once
+	store    storeState
+	network  networkState
+	lease    leaseState
+	lanes    [LaneCount]*lane
+	host     hostState
+	firewall firewallState
+	files    fileState
+	said     map[string]string // the last text of each kind of event that is not repeated
 }
 
 // storeState is what the lease store told, and what was saved of it.
@@ -46,37 +47,28 @@ type networkState struct {
 	err     error // why doc is not in force
 }
 
-// hostState is what the driver told, and what is under way there.
+// hostState is what the last look at the host found, and what the node makes of it.
 type hostState struct {
 	facts    driver.HostFacts
 	have     *dataplane.State
 	looked   bool    // facts and have are known
 	chosen   bool    // the uplink follows from these facts and the config in force
-	fresh    bool    // have was read after the last change and not yet compared
 	settled  settled // the last two states whose diff was empty; zero: none
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 
-	busy       bool // a Look or a Plan is under way
-	plan       []dataplane.Op
-	lookDue    time.Time // next look
-	lastLook   time.Time
-	clean      bool  // the last diff was empty
-	standing   bool  // it changed nothing of our own devices and addresses
-	programmed int64 // revision of the snapshot for which it was
+	standing   bool  // the last plan changed none of the node's own devices and addresses
+	programmed int64 // revision of the snapshot for which the last diff was empty
 	conflicts  []error
 	problems   []backend.Problem
-	paths      []PacketPath // that this process runs itself
-	withheld   int
-	failures   []error // of the last plan
-	lookErr    error
-	attempts   int             // plans in a row that did not lead to an empty diff
+	paths      []PacketPath    // that this process runs itself
+	withheld   int             // deletes that wait for the store
 	recreate   map[string]bool // links that refused a change in place
 	keepMTU    map[string]int  // links whose kernel refused this MTU
 	notes      []string        // the backend's, about this host
-	denied     map[string]bool // kernel settings that we may not change
-	links      map[string]bool // devices ever ours, in this run or a former one
-	networks   []netip.Prefix  // overlay networks ever ours
+	denied     map[string]bool // kernel settings that the node may not change
+	links      map[string]bool // devices ever owned, in this run or a former one
+	networks   []netip.Prefix  // overlay networks ever owned
 	want       wantCache
 }
 
@@ -86,6 +78,7 @@ type settled struct{ want, have *dataplane.State }
 // New returns the node before its first Step.
 func New(opts Options) *Node {
 	n := &Node{opts: opts.WithDefaults()}
+	n.lanes = newLanes(n)
 	n.said = map[string]string{}
 	n.host.links = map[string]bool{}
 	n.host.recreate = map[string]bool{}
@@ -121,7 +114,7 @@ func (n *Node) Step(now time.Time, in Input) {
 		n.store.giveUp = now.Add(patience)
 	}
 	n.now = now
-	if n.ready.Exit != nil {
+	if n.effects.Exit != nil {
 		return
 	}
 	n.absorb(in)
@@ -134,31 +127,26 @@ func (n *Node) Step(now time.Time, in Input) {
 	n.followConfig()
 	n.followUplink()
 	n.followLease()
-	n.followHost()
-	n.followFirewall()
+	for _, l := range n.lanes {
+		n.followLane(l)
+	}
 	n.followFiles()
 }
 
 // absorb records results; it decides nothing.
 func (n *Node) absorb(in Input) {
 	if in.View != nil {
-		// What was withheld while the store was away may be deleted now.
+		// Deletes withheld while the store was away may go ahead now.
 		if in.View.Synced && !n.store.view.Synced {
-			n.lookBy(n.now)
+			n.hostLane().lookBy(n.now)
 		}
 		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false
 		}
 		n.store.view = *in.View
 	}
-	if in.Hint {
-		n.hinted()
-	}
-	if in.Looked != nil {
-		n.tookLook(*in.Looked)
-	}
-	if in.Applied != nil {
-		n.appliedPlan(*in.Applied)
+	for _, l := range n.lanes {
+		n.absorbLane(l, in.Lanes[l.id])
 	}
 	if in.Requested != nil {
 		n.finishedRequest(*in.Requested)
@@ -166,23 +154,21 @@ func (n *Node) absorb(in Input) {
 	if in.Wrote != nil {
 		n.wroteFiles(*in.Wrote)
 	}
-	n.absorbFirewall(in)
 }
 
-// Ready returns what shall be done now. Each effect is returned once.
-func (n *Node) Ready() Ready {
-	r := n.ready
-	r.Wake = n.wake()
-	exit := n.ready.Exit
-	n.ready = Ready{Exit: exit}
-	return r
+// Ready returns the effects of the last Step. Each effect is returned once.
+func (n *Node) Ready() Effects {
+	e := n.effects
+	e.Wake = n.wake()
+	n.effects = Effects{Exit: e.Exit}
+	return e
 }
 
 // wake is the earliest moment at which time alone changes a decision.
 func (n *Node) wake() time.Time {
 	var at time.Time
 	consider := func(t time.Time) {
-		// What is already due waits for something else than time.
+		// A moment that has passed waits for something other than time.
 		if t.After(n.now) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
@@ -190,11 +176,10 @@ func (n *Node) wake() time.Time {
 	if n.store.snap == nil && n.store.saved != nil {
 		consider(n.store.giveUp)
 	}
-	if n.network.known && !n.host.busy {
-		consider(n.host.lookDue)
-	}
-	if !n.wall.busy && n.guards() {
-		consider(n.wall.lookDue)
+	for _, l := range n.lanes {
+		if !l.busy && l.part.watches() {
+			consider(l.lookDue)
+		}
 	}
 	n.lease.wake(consider)
 	consider(n.files.wake())
@@ -203,11 +188,11 @@ func (n *Node) wake() time.Time {
 
 func (n *Node) exit(status int, reason string) {
 	n.event(Error, "exit", reason)
-	n.ready.Exit = &Exit{Status: status, Reason: reason}
+	n.effects.Exit = &Exit{Status: status, Reason: reason}
 }
 
 func (n *Node) event(level Level, kind, text string) {
-	n.ready.Events = append(n.ready.Events, Event{Kind: kind, Text: text, Level: level})
+	n.effects.Events = append(n.effects.Events, Event{Kind: kind, Text: text, Level: level})
 }
 
 // jitter spreads d over ±20 %, so that nodes started together drift apart.
@@ -220,7 +205,7 @@ func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
 	return n.jitter(min(first<<min(attempt, 20), most))
 }
 
-// once logs an event unless it says what the last of its kind said.
+// once logs an event unless its text equals that of the last event of its kind.
 func (n *Node) once(level Level, kind, text string) {
 	if n.said[kind] == text {
 		return

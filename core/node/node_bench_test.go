@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // benchWorld is a node that serves that many vxlan peers.
@@ -31,17 +32,17 @@ func BenchmarkNoChangePass(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
-			look := Looked{Facts: w.facts, Have: w.host, SubnetFile: w.subnetFile()}
+			look := Looked{Seen: driver.Observation{Facts: w.facts, State: w.host}, SubnetFile: w.subnetFile()}
 			b.ReportAllocs()
 			for b.Loop() {
 				w.now = w.now.Add(time.Minute)
 				w.n.Step(w.now, Input{})
-				if w.n.Ready().Look == nil {
+				if w.n.Ready().Lanes[HostLane].Look == nil {
 					b.Fatal("no look after a minute")
 				}
-				w.n.Step(w.now, Input{Looked: &look})
-				if r := w.n.Ready(); r.Plan != nil {
-					b.Fatalf("%d changes in a quiet world", len(r.Plan))
+				w.n.Step(w.now, looked(HostLane, look))
+				if r := w.n.Ready(); r.Lanes[HostLane].Plan != nil {
+					b.Fatalf("%d changes in a quiet world", len(r.Lanes[HostLane].Plan))
 				}
 			}
 		})
@@ -53,17 +54,17 @@ func BenchmarkFirstPlan(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
-			empty := Looked{Facts: w.facts, Have: dataplane.NewState(0), SubnetFile: w.subnetFile()}
+			empty := Looked{Seen: driver.Observation{Facts: w.facts, State: dataplane.NewState(0)}, SubnetFile: w.subnetFile()}
 			b.ReportAllocs()
 			for b.Loop() {
 				w.now = w.now.Add(time.Minute)
 				w.n.host.want = wantCache{}
 				w.n.Step(w.now, Input{})
-				w.n.Step(w.now, Input{Looked: &empty})
-				if r := w.n.Ready(); len(r.Plan) < 3*peers {
-					b.Fatalf("%d changes", len(r.Plan))
+				w.n.Step(w.now, looked(HostLane, empty))
+				if r := w.n.Ready(); len(r.Lanes[HostLane].Plan) < 3*peers {
+					b.Fatalf("%d changes", len(r.Lanes[HostLane].Plan))
 				}
-				w.n.Step(w.now, Input{Applied: &Applied{Errs: make([]error, len(w.n.host.plan))}})
+				w.n.Step(w.now, applied(HostLane, make([]error, len(w.n.hostLane().plan))))
 			}
 		})
 	}

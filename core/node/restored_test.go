@@ -14,7 +14,7 @@ import (
 func (w *world) moved(address string) {
 	w.facts.Links = slices.Clone(w.facts.Links)
 	w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix(address), Permanent: true}}
-	w.run(Input{Hint: true})
+	w.run(hint(HostLane))
 	w.pass(time.Second)
 	w.tell()
 	w.pass(time.Second)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -14,61 +15,114 @@ type Phase uint8
 
 // The phases, each of which includes the ones before it.
 const (
-	Idle       Phase = iota // no valid network config yet
-	Configured              // config and backend are known
-	Leased                  // a subnet is held
-	Programmed              // the last diff was empty
-	Live                    // and the store is synced, and the subnet file says so
+	PhaseIdle       Phase = iota // no valid network config yet
+	PhaseConfigured              // config and backend are known
+	PhaseLeased                  // a subnet is held
+	PhaseProgrammed              // the last diff was empty
+	PhaseReady                   // and the store is synced, and the subnet file says so
 )
 
-// String returns the phase in lower case; the last one is "ready".
-func (p Phase) String() string {
-	return [...]string{"idle", "configured", "leased", "programmed", "ready"}[p]
+var phaseNames = [...]string{"idle", "configured", "leased", "programmed", "ready"}
+
+// String returns the phase in lower case.
+func (p Phase) String() string { return phaseNames[p] }
+
+// MarshalText returns the phase in lower case.
+func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *Phase) UnmarshalText(text []byte) error {
+	i := slices.Index(phaseNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("unknown phase %q", text)
+	}
+	*p = Phase(i)
+	return nil
 }
 
-// Status is what an operator or a test may want to know of a node.
+// Pulse is the part of a node's status that its supervisor watches. It is cheap
+// to ask for after every Step.
+type Pulse struct {
+	Phase      Phase
+	Reasons    []string  // why the node is not ready, most basic first
+	Subnet     lease.Key // the one that the host is programmed for
+	Programmed int64     // revision of the snapshot for which the host's last diff was empty; 0: none
+	FailingFor int       // looks and plans of the host in a row that did not lead to an empty diff
+	Expires    time.Time // of the lease; zero: never, or none is held
+	RenewBy    time.Time // when the next renewal begins; zero: none is planned
+}
+
+// Status describes a node to operators and tests. Its JSON form is what the
+// daemon answers at /status.
 type Status struct {
-	Phase       Phase
-	Ready       bool
-	Reasons     []string // why not ready, most basic first
-	Subnet      lease.Key
-	Backend     string
-	Uplink      uplink.Uplink
-	MTU         int
-	Synced      bool
-	Stale       bool  // working from what a former run saved
-	Fenced      bool  // programmed for a subnet that may not be ours any more
-	Revision    int64 // of the snapshot in force
-	Programmed  int64 // of the snapshot that the host was last found to agree with
-	Peers       int
-	Quarantined int
-	Problems    []string     // peers that cannot be served
-	PacketPaths []PacketPath // that this process runs itself, as of the last look
-	Objects     int          // wanted on the host
-	Withheld    int          // deletes that wait for the store
-	Expires     time.Time    // of the lease; zero: never, or none held
-	RenewBy     time.Time
-	Notes       []string // that may matter to an operator; they keep no node from being ready
-	FailingFor  int      // plans or looks in a row that did not lead to an empty diff
+	Phase       Phase         `json:"Phase"`
+	Subnet      lease.Key     `json:"Subnet"`      // the one that the host is programmed for
+	Ready       bool          `json:"Ready"`       // the phase is PhaseReady
+	Reasons     []string      `json:"Reasons"`     // why the node is not ready, most basic first
+	Backend     string        `json:"Backend"`     // the type in the network config
+	Uplink      uplink.Uplink `json:"Uplink"`      // the external interface
+	MTU         int           `json:"MTU"`         // of the overlay, in bytes
+	Synced      bool          `json:"Synced"`      // the leases in force follow the datastore
+	Stale       bool          `json:"Stale"`       // the leases in force were saved by a former run
+	Fenced      bool          `json:"Fenced"`      // the subnet may belong to another node by now
+	Revision    int64         `json:"Revision"`    // of the snapshot in force
+	Programmed  int64         `json:"Programmed"`  // of the snapshot for which the host's last diff was empty
+	Peers       int           `json:"Peers"`       // records of other nodes
+	Quarantined int           `json:"Quarantined"` // records that cannot be decoded
+	Problems    []string      `json:"Problems"`    // peers that cannot be served
+	PacketPaths []PacketPath  `json:"PacketPaths"` // run by this process, as of the last look
+	Objects     int           `json:"Objects"`     // desired on the host
+	Withheld    int           `json:"Withheld"`    // deletes that wait for the datastore
+	Expires     time.Time     `json:"Expires"`     // end of the lease; zero: never, or none is held
+	RenewBy     time.Time     `json:"RenewBy"`     // when the next renewal begins; zero: none is planned
+	Notes       []string      `json:"Notes"`       // for operators; they keep no node from being ready
+	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
+	Unhealthy   []string      `json:"Unhealthy"`   // reasons for a restart, which the supervisor of the node adds
 }
 
-// Status describes the node as of the last Step.
+// Pulse returns the state of the node as of the last Step, in short.
+func (n *Node) Pulse() Pulse {
+	phase, reasons := n.phase()
+	p := Pulse{
+		Phase:      phase,
+		Reasons:    reasons,
+		Subnet:     n.lease.self.Key,
+		Programmed: n.host.programmed,
+		FailingFor: n.hostLane().attempts,
+		RenewBy:    n.lease.renewAt,
+	}
+	if g := n.lease.grant; g != nil {
+		p.Expires = g.Expires
+	}
+	return p
+}
+
+// Status describes the node as of the last Step. It counts peers and spells
+// everything out, so it is for those who ask and not for every turn.
 func (n *Node) Status() Status {
+	phase, reasons := n.phase()
 	s := Status{
-		Subnet: n.lease.self.Key, Uplink: n.host.uplink, Synced: n.synced(), Stale: n.store.stale,
-		Fenced: n.fenced(), Withheld: n.host.withheld, FailingFor: n.host.attempts,
-		Programmed: n.host.programmed, RenewBy: n.lease.renewAt,
+		Phase:       phase,
+		Ready:       phase == PhaseReady,
+		Reasons:     reasons,
+		Subnet:      n.lease.self.Key,
+		Uplink:      n.host.uplink,
+		Synced:      n.synced(),
+		Stale:       n.store.stale,
+		Fenced:      n.fenced(),
+		Programmed:  n.host.programmed,
+		PacketPaths: n.host.paths,
+		Withheld:    n.host.withheld,
+		RenewBy:     n.lease.renewAt,
+		Notes:       slices.Concat(n.host.notes, n.firewall.notes),
+		FailingFor:  n.hostLane().attempts,
 	}
 	if want := n.host.want.state; want != nil {
 		s.Objects = want.Len()
 	}
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)
-		for _, l := range snap.Leases {
-			if !n.isSelf(l) {
-				s.Peers++
-			}
-		}
+		s.Peers = len(n.others())
 	}
 	if n.network.known {
 		s.Backend = n.network.backend.Type()
@@ -79,19 +133,14 @@ func (n *Node) Status() Status {
 	if g := n.lease.grant; g != nil {
 		s.Expires = g.Expires
 	}
-	s.PacketPaths = n.host.paths
-	s.Notes = slices.Concat(n.host.notes, n.wall.notes)
 	for _, p := range n.host.problems {
 		s.Problems = append(s.Problems, p.String())
 	}
-	s.Phase = n.phase()
-	s.Reasons = n.reasons()
-	s.Ready = s.Phase == Live
 	return s
 }
 
-// Holding is the subnet that the host is programmed for with the right to it,
-// as far as the node knows; false while it is fenced or has none.
+// Holding returns the subnet that the host is programmed for with the right to
+// it, as far as the node knows; false while the node is fenced or has none.
 func (n *Node) Holding() (lease.Key, bool) {
 	l := &n.lease
 	if l.grant == nil || l.expired || l.grant.Key != l.self.Key {
@@ -100,52 +149,51 @@ func (n *Node) Holding() (lease.Key, bool) {
 	return l.self.Key, true
 }
 
-func (n *Node) phase() Phase {
+// phase returns how far the node has come, and why not further.
+func (n *Node) phase() (Phase, []string) {
+	reasons := n.reasons()
 	_, holds := n.Holding()
 	switch {
 	case !n.network.known:
-		return Idle
+		return PhaseIdle, reasons
 	case !holds:
-		return Configured
-	case !n.host.clean:
-		return Leased
-	case len(n.reasons()) > 0:
-		return Programmed
+		return PhaseConfigured, reasons
+	case !n.hostLane().clean:
+		return PhaseLeased, reasons
+	case len(reasons) > 0:
+		return PhaseProgrammed, reasons
 	}
-	return Live
+	return PhaseReady, nil
 }
 
-// reasons say what keeps a node from being ready: not synced, or a last diff
-// that was not empty, or a subnet file that does not tell the truth.
-func (n *Node) reasons() []string {
-	var rs []string
+// reasons says what keeps the node from being ready, most basic first: the
+// store, the config, the lease, each lane, and the files.
+func (n *Node) reasons() (rs []string) {
 	say := func(bad bool, format string, args ...any) {
 		if bad {
 			rs = append(rs, fmt.Sprintf(format, args...))
 		}
 	}
-	say(n.store.snap == nil, "the datastore has not answered yet%s", because(n.store.view.Err))
-	say(n.store.stale, "stale: working from saved leases, the datastore does not answer%s", because(n.store.view.Err))
-	say(n.store.snap != nil && !n.store.stale && !n.store.view.Synced, "the datastore does not answer%s", because(n.store.view.Err))
-	say(n.store.snap != nil && n.synced() && n.host.withheld > 0, "%d objects of peers that left are still to be deleted", n.host.withheld)
+	s := &n.store
+	away := because(s.view.Err)
+	say(s.snap == nil, "the datastore has not answered yet%s", away)
+	say(s.stale, "stale: working from saved leases, the datastore does not answer%s", away)
+	say(s.snap != nil && !s.stale && !s.view.Synced, "the datastore does not answer%s", away)
+	say(n.synced() && n.host.withheld > 0, "%d objects of departed peers are not yet deleted", n.host.withheld)
 	say(n.network.err != nil, "%v", n.network.err)
 	if !n.network.known {
 		return rs
 	}
 	say(n.host.noUplink != nil, "uplink: %v", n.host.noUplink)
-	say(n.fenced(), "fenced: subnet %s may belong to somebody else", n.lease.self.Key)
+	say(n.fenced(), "fenced: subnet %s may belong to another node", n.lease.self.Key)
 	say(n.lease.grant == nil, "no lease is held")
 	say(n.lease.trouble != nil, "lease: %v", n.lease.trouble)
-	say(n.host.lookErr != nil, "cannot read the host: %v", n.host.lookErr)
-	for _, c := range n.host.conflicts {
-		say(true, "conflict: %v", c)
+	for _, l := range n.lanes {
+		rs = append(rs, l.part.reasons()...)
 	}
-	for _, f := range n.host.failures {
-		say(true, "%v", f)
-	}
-	say(!n.host.clean && len(n.host.failures) == 0, "the host is not yet as it should be")
-	rs = append(rs, n.firewallReasons()...)
-	say(n.subnetFile() != nil && string(n.files.subnet) != string(n.subnetFile()), "the subnet file is not written: %v", n.files.errs[SubnetFile])
+	text := n.subnetFile()
+	unwritten := text != nil && !bytes.Equal(n.files.subnet, text)
+	say(unwritten, "the subnet file is not written: %v", n.files.errs[SubnetFile])
 	return rs
 }
 

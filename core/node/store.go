@@ -101,7 +101,7 @@ func (n *Node) followConfig() {
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.chosen = false
-	n.lookBy(n.now)
+	n.hostLane().lookBy(n.now)
 }
 
 func (n *Node) refuseConfig(err error) {

@@ -36,7 +36,7 @@ type world struct {
 	pending  *Request                           // asked for and not yet answered, when held is set
 	held     bool
 	applyErr func(dataplane.Op) error
-	wall     wall
+	firewall fakeFirewall
 
 	plans    [][]dataplane.Op
 	requests []Request
@@ -45,7 +45,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
-	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), wall: wall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
+	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), firewall: fakeFirewall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
@@ -104,8 +104,8 @@ func (w *world) run(in Input) {
 			w.exit = r.Exit
 			return
 		}
-		next, any := w.perform(r)
-		if !any {
+		next, some := w.perform(r)
+		if !some {
 			return
 		}
 		w.n.Step(w.now, next)
@@ -120,19 +120,20 @@ func (w *world) subnetFile() []byte {
 	return nil
 }
 
-func (w *world) perform(r Ready) (in Input, any bool) {
-	if r.Look != nil {
+func (w *world) perform(r Effects) (in Input, some bool) {
+	host := &in.Lanes[HostLane]
+	if r.Lanes[HostLane].Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
 		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
-		in.Looked, any = &Looked{Facts: facts, Have: have, SubnetFile: w.subnetFile(), Err: err}, true
+		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(), Err: err}, true
 	}
-	if r.Plan != nil {
-		w.plans = append(w.plans, r.Plan)
-		in.Applied, any = &Applied{Errs: w.apply(r.Plan)}, true
+	if r.Lanes[HostLane].Plan != nil {
+		w.plans = append(w.plans, r.Lanes[HostLane].Plan)
+		host.Applied, some = &Applied{Errs: w.apply(r.Lanes[HostLane].Plan)}, true
 	}
 	if r.Writes != nil {
-		in.Wrote, any = &Wrote{Errs: make([]error, len(r.Writes))}, true
+		in.Wrote, some = &Wrote{Errs: make([]error, len(r.Writes))}, true
 		for _, f := range r.Writes {
 			data, err := f.Content()
 			if err != nil {
@@ -141,15 +142,15 @@ func (w *world) perform(r Ready) (in Input, any bool) {
 			w.files[f.File] = string(data)
 		}
 	}
-	any = w.wall.perform(r, &in) || any
+	some = w.firewall.perform(r.Lanes[FirewallLane], &in.Lanes[FirewallLane]) || some
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
 		if w.pending = r.Request; !w.held {
-			in.Requested, any = w.serve(), true
+			in.Requested, some = w.serve(), true
 			in.View = w.view()
 		}
 	}
-	return in, any
+	return in, some
 }
 
 func (w *world) apply(ops []dataplane.Op) []error {
@@ -341,3 +342,21 @@ func vxlanPeer(key string, n byte) lease.Lease {
 
 // vxlanOf returns the parameters of a vxlan device.
 func vxlanOf(l dataplane.Link) dataplane.VXLAN { return l.Params.(dataplane.VXLAN) }
+
+// hint returns the input of a hint in a lane.
+func hint(id LaneID) (in Input) {
+	in.Lanes[id].Hint = true
+	return in
+}
+
+// looked returns the input of a look that has ended.
+func looked(id LaneID, l Looked) (in Input) {
+	in.Lanes[id].Looked = &l
+	return in
+}
+
+// applied returns the input of a plan that has ended.
+func applied(id LaneID, errs []error) (in Input) {
+	in.Lanes[id].Applied = &Applied{Errs: errs}
+	return in
+}

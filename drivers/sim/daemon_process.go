@@ -1,30 +1,23 @@
 package sim
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 )
 
-// How long things take; each is drawn between half and one and a half of this.
-const (
-	lookTime  = 200 * time.Microsecond
-	planTime  = 100 * time.Microsecond
-	opTime    = 10 * time.Microsecond
-	writeTime = time.Millisecond
-)
+// writeTime is how long it takes to write a file, drawn between half and one and
+// a half of this.
+const writeTime = time.Millisecond
 
 // process is one run of a daemon. Whatever it waits for comes back through
 // arrive, so that a halted one stands still and a dead one does nothing.
 type process struct {
 	daemon *Daemon
 	node   Machine
-	driver driver.Lane
-	wall   driver.Lane
+	lanes  [node.LaneCount]*processLane
 	client *StoreClient
 	paths  *paths        // the packets that it carries itself
 	store  Requester     // the client, or something around it
@@ -35,8 +28,6 @@ type process struct {
 	next  *Event     // the turn that takes it in
 	wake  *Event
 
-	plans  bool // a plan is under way
-	chains bool // a change of the packet filter is under way
 	writes bool // writes are under way
 
 	deaf      func() // hears no hints any more
@@ -51,42 +42,45 @@ type process struct {
 }
 
 // processLabels are made once: they name every event of the process.
-type processLabels struct{ turn, wake, look, plan, write, wall string }
+type processLabels struct{ turn, wake, write string }
 
 func newProcess(d *Daemon, opts node.Options) *process {
 	name := d.host.name
 	p := &process{
 		daemon: d, clock: d.offset,
-		label: processLabels{turn: name + ": turn", wake: name + ": wake", look: name + ": look", plan: name + ": plan", write: name + ": write", wall: name + ": firewall"},
+		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write"},
 	}
 	p.client = d.store.Client(name, StoreClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
 	p.paths = newPaths(d.host.stack)
 	p.paths.attend = p.arrive
-	parts := Parts{Node: node.New(opts), Driver: hostDriver{d.host, p.paths}, Wall: d.host.Firewall(), Client: p.client}
+	p.lanes = newLanes(p)
+	parts := Parts{Node: node.New(opts), Client: p.client}
+	for id, l := range p.lanes {
+		parts.Lanes[id] = l.driver
+	}
 	if d.opts.Wrap != nil {
 		parts = d.opts.Wrap(parts)
 	}
-	p.node, p.driver, p.wall, p.store = parts.Node, parts.Driver, parts.Wall, parts.Client
+	p.node, p.store = parts.Node, parts.Client
+	for id, l := range p.lanes {
+		l.driver = parts.Lanes[id]
+	}
 	return p
 }
 
 // begin connects the process with its surroundings and gives it its first turn.
 func (p *process) begin() {
 	p.client.OnChange(p.viewChanged)
-	host := p.daemon.host.OnHint(func() { p.arrive(p.hinted) })
-	wall := p.daemon.host.OnFirewallHint(func() { p.arrive(p.alarmed) })
-	p.deaf = func() { host(); wall() }
+	host, wall := p.lanes[node.HostLane], p.lanes[node.FirewallLane]
+	endHost := p.daemon.host.OnHint(func() { p.arrive(host.hinted) })
+	endWall := p.daemon.host.OnFirewallHint(func() { p.arrive(wall.hinted) })
+	p.deaf = func() { endHost(); endWall() }
 	p.viewChanged()
 }
 
 func (p *process) viewChanged() {
 	view := p.store.View()
 	p.input.View = &view
-	p.poke()
-}
-
-func (p *process) hinted() {
-	p.input.Hint = true
 	p.poke()
 }
 
@@ -108,76 +102,32 @@ func (p *process) turn() {
 	in := p.input
 	p.input = node.Input{}
 	p.node.Step(p.now(), in)
-	ready := p.node.Ready()
-	for _, e := range ready.Events {
+	effects := p.node.Ready()
+	for _, e := range effects.Events {
 		p.daemon.note(e.Kind, e.Text)
 	}
-	if ready.Exit != nil {
-		p.daemon.ended(*ready.Exit)
+	if effects.Exit != nil {
+		p.daemon.ended(*effects.Exit)
 		return
 	}
-	p.start(ready)
+	p.start(effects)
 	p.wake.Cancel()
-	if !ready.Wake.IsZero() {
-		p.wake = p.after(ready.Wake.Sub(p.now()), p.label.wake, p.turn)
+	if !effects.Wake.IsZero() {
+		p.wake = p.after(effects.Wake.Sub(p.now()), p.label.wake, p.turn)
 	}
 }
 
-func (p *process) start(ready node.Ready) {
-	if ready.Look != nil {
-		extent := *ready.Look
-		p.after(p.about(lookTime), p.label.look, func() { p.look(extent) })
+func (p *process) start(effects node.Effects) {
+	for id, e := range effects.Lanes {
+		p.lanes[id].start(e)
 	}
-	if ready.Plan != nil {
-		p.plans = true
-		p.after(p.about(planTime), p.label.plan, func() { p.apply(ready.Plan, nil) })
-	}
-	p.startFirewall(ready)
-	if ready.Writes != nil {
+	if effects.Writes != nil {
 		p.writes = true
-		p.after(p.about(writeTime), p.label.write, func() { p.write(ready.Writes, nil) })
+		p.after(p.about(writeTime), p.label.write, func() { p.write(effects.Writes, nil) })
 	}
-	if ready.Request != nil && p.boundary() {
-		p.store.Do(*ready.Request, p.requested)
+	if effects.Request != nil && p.boundary() {
+		p.store.Do(*effects.Request, p.requested)
 	}
-}
-
-// look reads the host. What it saw may be old by the time the node hears of it.
-func (p *process) look(extent dataplane.Extent) {
-	seen, err := p.driver.Look(context.Background(), extent)
-	l := node.Looked{SubnetFile: p.daemon.files.data[node.SubnetFile].Data, Have: seen.State, Err: err}
-	if err == nil {
-		l.Facts = seen.Facts.(driver.HostFacts)
-	}
-	p.after(p.about(lookTime), p.label.look, func() {
-		if p.boundary() {
-			p.input.Looked = &l
-			p.poke()
-		}
-	})
-}
-
-// apply performs what is left of a plan, all of it or the next op.
-func (p *process) apply(plan []dataplane.Op, errs []error) {
-	if !p.boundary() {
-		return
-	}
-	some := plan[len(errs):]
-	if p.daemon.opts.OneByOne && len(some) > 0 {
-		some = some[:1]
-	}
-	errs = append(errs, p.driver.Apply(context.Background(), some)...)
-	if len(errs) < len(plan) {
-		p.after(p.about(opTime), p.label.plan, func() { p.apply(plan, errs) })
-		return
-	}
-	p.after(p.about(planTime), p.label.plan, func() {
-		if p.boundary() {
-			p.plans = false
-			p.input.Applied = &node.Applied{Errs: errs}
-			p.finished()
-		}
-	})
 }
 
 // write replaces what is left of a set of files, one at a time.
@@ -224,10 +174,15 @@ func (p *process) finished() {
 // and what is not in the files yet has been written.
 func (p *process) stopIfIdle() {
 	switch {
-	case !p.stopping || p.plans || p.chains || p.writes:
+	case !p.stopping || p.plans() || p.writes:
 	case p.saved || !p.save():
 		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
 	}
+}
+
+// plans reports whether a plan is under way in any lane.
+func (p *process) plans() bool {
+	return slices.ContainsFunc(p.lanes[:], func(l *processLane) bool { return l.plans })
 }
 
 // save is the last turn of a node. It reports whether there is something to write.
@@ -236,11 +191,11 @@ func (p *process) save() bool {
 	in, view := p.input, p.store.View()
 	in.View, in.Stop = &view, true
 	p.node.Step(p.now(), in)
-	ready := p.node.Ready()
-	for _, e := range ready.Events {
+	effects := p.node.Ready()
+	for _, e := range effects.Events {
 		p.daemon.note(e.Kind, e.Text)
 	}
-	p.start(node.Ready{Writes: ready.Writes})
+	p.start(node.Effects{Writes: effects.Writes})
 	return p.writes
 }
 

@@ -52,7 +52,7 @@ func TestSecretsStayInside(t *testing.T) {
 	c.OnNote(func(label, detail string) { fmt.Fprintln(&out, label, detail) })
 	for _, d := range c.daemons {
 		d.opts.Wrap = func(p Parts) Parts {
-			p.Driver = keyedLane{p.Driver, d.Secrets(), used}
+			p.Lanes[node.HostLane] = keyedLane{p.Lanes[node.HostLane], d.Secrets(), used}
 			return p
 		}
 		d.FailSecrets(errors.New("the disk is gone"))

@@ -257,16 +257,16 @@ func TestDaemonStop(t *testing.T) {
 	d := c.daemons[0]
 	d.opts.OnExit = func(e node.Exit) { exits = append(exits, e) }
 	d.Start()
-	if !c.RunUntil(func() bool { return d.process != nil && d.process.plans }, time.Minute) {
+	if !c.RunUntil(func() bool { return d.process != nil && d.process.plans() }, time.Minute) {
 		t.Fatal("no plan was ever made")
 	}
 	d.Stop()
 	if !d.Running() {
 		t.Fatal("ended in the middle of a plan")
 	}
-	d.process.input.Hint = true
+	d.process.input.Lanes[node.HostLane].Hint = true
 	d.process.turn()
-	if !d.process.input.Hint {
+	if !d.process.input.Lanes[node.HostLane].Hint {
 		t.Error("the node had another turn")
 	}
 	c.Run(time.Second)
@@ -310,7 +310,7 @@ func TestDaemonDoesNothingWhenDead(t *testing.T) {
 	c := newCluster(t, 4, 2, func(o *DaemonOptions) { o.OneByOne = true })
 	d := c.daemons[0]
 	d.Start()
-	if !c.RunUntil(func() bool { return d.process.plans }, time.Minute) {
+	if !c.RunUntil(func() bool { return d.process.plans() }, time.Minute) {
 		t.Fatal("no plan was ever made")
 	}
 	d.Kill()

@@ -15,15 +15,14 @@ import (
 // closely, or to plant a defect in it, puts something around them.
 type Parts struct {
 	Node   Machine
-	Driver driver.Lane
-	Wall   driver.Lane
+	Lanes  [node.LaneCount]driver.Lane
 	Client Requester
 }
 
 // Machine is the life of a node: a [node.Node], or something around one.
 type Machine interface {
 	Step(now time.Time, in node.Input)
-	Ready() node.Ready
+	Ready() node.Effects
 	Status() node.Status
 	Holding() (lease.Key, bool)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
@@ -45,8 +46,8 @@ func guarding(begin func() *guard) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			g := begin()
-			g.Lane = p.Wall
-			p.Wall = g
+			g.Lane = p.Lanes[node.FirewallLane]
+			p.Lanes[node.FirewallLane] = g
 			return p
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
@@ -55,8 +56,8 @@ func acting(begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p sim.Parts) sim.Parts {
 			b := begin()
-			b.Lane = p.Driver
-			p.Driver = b
+			b.Lane = p.Lanes[node.HostLane]
+			p.Lanes[node.HostLane] = b
 			return p
 		}
 	}

@@ -83,7 +83,7 @@ func e11() func(lease.Snapshot) lease.Snapshot {
 type machine struct {
 	sim.Machine
 	in  func(node.Input) node.Input
-	out func(node.Ready) node.Ready
+	out func(node.Effects) node.Effects
 }
 
 func (m machine) Step(now time.Time, in node.Input) {
@@ -93,7 +93,7 @@ func (m machine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 }
 
-func (m machine) Ready() node.Ready {
+func (m machine) Ready() node.Effects {
 	r := m.Machine.Ready()
 	if m.out != nil {
 		r = m.out(r)
@@ -119,7 +119,7 @@ func e3(n sim.Machine) sim.Machine {
 			lost = in.Requested.Err
 		}
 		return in
-	}, func(r node.Ready) node.Ready {
+	}, func(r node.Effects) node.Effects {
 		if lost != nil {
 			r.Exit = &node.Exit{Status: 1, Reason: lost.Error()}
 		}
@@ -140,7 +140,7 @@ func e7(n sim.Machine) sim.Machine {
 			in.View = &view
 		}
 		return in
-	}, func(r node.Ready) node.Ready {
+	}, func(r node.Effects) node.Effects {
 		if r.Request != nil && r.Request.Verb == node.Create {
 			own = r.Request.Key
 		}
@@ -188,7 +188,7 @@ func forgetful(n sim.Machine) sim.Machine {
 // impatient looks again and again whether it has something to do.
 func impatient(n sim.Machine) sim.Machine {
 	var now time.Time
-	return clocked{machine{n, nil, func(r node.Ready) node.Ready {
+	return clocked{machine{n, nil, func(r node.Effects) node.Effects {
 		r.Wake = now.Add(time.Millisecond)
 		return r
 	}}, &now}

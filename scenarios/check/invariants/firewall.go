@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// watchedFirewall follows what is done to a host's packet filter.
+// watchedFirewall follows the changes of a host's firewall.
 type watchedFirewall struct {
 	driver.Lane
 	n *Node

@@ -71,8 +71,8 @@ func (n *Node) Wrap(plant func(sim.Parts) sim.Parts) func(sim.Parts) sim.Parts {
 	return func(p sim.Parts) sim.Parts {
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
-		p.Driver = watchedDriver{p.Driver, n}
-		p.Wall = watchedFirewall{p.Wall, n}
+		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
+		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p = plant(p)
 		p.Node = watchedMachine{p.Node, n}
 		return p
@@ -100,11 +100,14 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 }
 
 // Ready follows what the node is about to do.
-func (m watchedMachine) Ready() node.Ready {
+func (m watchedMachine) Ready() node.Effects {
 	r := m.Machine.Ready()
 	n := m.n
-	n.all.checkPlan(n, r.Plan)
-	c := counts{ops: len(r.Plan) + len(r.Chains), lines: len(r.Events)}
+	n.all.checkPlan(n, r.Lanes[node.HostLane].Plan)
+	c := counts{lines: len(r.Events)}
+	for _, e := range r.Lanes {
+		c.ops += len(e.Plan)
+	}
 	if r.Request != nil {
 		c.requests = 1
 	}

@@ -8,16 +8,15 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// PacketPath is how a packet path of this process is doing.
+// PacketPath tells how a packet path of this process is doing.
 type PacketPath struct {
 	Link string
 	dataplane.Running
 }
 
-// followProxies takes note of what a look told of the packet paths that this
-// process runs itself. What they go by was found out by trying, and may change
-// while they run.
-func (n *Node) followProxies(have *dataplane.State) {
+// followPacketPaths notes how the packet paths are doing that this process runs
+// itself. Which tier they use was found by trying, and may change while they run.
+func (n *Node) followPacketPaths(have *dataplane.State) {
 	if have.Running == nil { // the driver has none to tell of
 		return
 	}

@@ -1,0 +1,44 @@
+package node
+
+import (
+	"testing"
+	"time"
+)
+
+// TestHintsPushNoLookBack gives a hint every 20 ms for a minute in each lane, as
+// on a host where programs change something all the time. The looks come as often
+// as the lane's gap between hinted looks allows: no hint puts off a look that an
+// earlier hint asked for, nor the full look that needs no hint.
+func TestHintsPushNoLookBack(t *testing.T) {
+	const every = 20 * time.Millisecond
+	for id := range LaneCount {
+		t.Run(id.String(), func(t *testing.T) {
+			w := guarded(t)
+			l := w.n.lanes[id]
+			most := l.part.pace().hintGap + w.n.opts.Debounce + every
+			for range time.Minute / every {
+				w.run(hint(id))
+				w.pass(every)
+				if gap := w.now.Sub(l.lastLook); gap > most {
+					t.Fatalf("no look for %s although hints keep coming, want one within %s", gap, most)
+				}
+			}
+			w.wantReady()
+		})
+	}
+}
+
+// TestHintMovesALookForwardOnly gives a hint while a look is already due.
+func TestHintMovesALookForwardOnly(t *testing.T) {
+	w := guarded(t)
+	for id := range LaneCount {
+		l := w.n.lanes[id]
+		for _, ahead := range []time.Duration{0, time.Millisecond, time.Second, time.Hour} {
+			l.lookDue = w.now.Add(ahead)
+			w.n.hinted(l)
+			if l.lookDue.After(w.now.Add(ahead)) {
+				t.Errorf("%s: a look due in %s is put off by a hint until %s", id, ahead, l.lookDue.Sub(w.now))
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// followUplink chooses the uplink anew when a look shows other facts. While no
+// uplink can be chosen, because a link is down or an address is being changed,
+// the last one stays in force.
+func (n *Node) followUplink() {
+	h := &n.host
+	if !h.looked || !n.network.known || h.chosen {
+		return
+	}
+	h.chosen = true
+	up, err := n.selectUplink()
+	if err != nil {
+		n.reportNoUplink(err)
+		h.noUplink = err
+		return
+	}
+	if up != h.uplink {
+		n.event(Info, "uplink", "using "+describeUplink(up))
+	} else if h.noUplink != nil {
+		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
+	}
+	h.uplink, h.noUplink = up, nil
+	clear(h.keepMTU) // the uplink may carry more now
+	n.tellNotes()
+}
+
+// reportNoUplink tells that no uplink can be chosen. Without a former one that
+// ends the process, unless an operator can put it right in the datastore.
+func (n *Node) reportNoUplink(err error) {
+	h := &n.host
+	switch {
+	case h.uplink.Link == "" && n.overridden():
+		n.once(Error, "assignment", err.Error())
+	case h.uplink.Link == "":
+		n.exit(1, err.Error())
+	case h.noUplink == nil:
+		n.event(Warning, "uplink-lost", fmt.Sprintf("%v; keeping %s", err, describeUplink(h.uplink)))
+	}
+}
+
+func describeUplink(u uplink.Uplink) string {
+	text := fmt.Sprintf("%s (MTU %d", u.Link, u.MTU)
+	for _, f := range cidr.Families {
+		if u.Addr(f).IsValid() {
+			text += fmt.Sprintf(", %s, public %s", u.Addr(f), u.Public(f))
+		}
+	}
+	text += ")"
+	if u.PassedOver != "" {
+		text += "; passed over: " + u.PassedOver
+	}
+	return text
+}

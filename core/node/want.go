@@ -1,0 +1,120 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+func (n *Node) env() backend.Env {
+	return backend.Env{Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts}
+}
+
+// wantCache keeps the last rendering, which is a pure function of its inputs.
+type wantCache struct {
+	state  *dataplane.State // nil: nothing yet
+	snap   *lease.Snapshot
+	peers  []*lease.Lease // the leases of snap that were rendered
+	self   backend.Self
+	uplink uplink.Uplink
+	routes []driver.Route
+}
+
+// holds reports whether the cache was rendered for this node as it is now,
+// apart from its peers.
+func (c *wantCache) holds(self backend.Self, h *hostState) bool {
+	return c.state != nil &&
+		c.self.Key == self.Key &&
+		c.self.Attrs.Equal(self.Attrs) &&
+		c.uplink == h.uplink &&
+		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal)
+}
+
+// wanted returns the desired state of the host, and whether it is another one
+// than at the last call.
+func (n *Node) wanted() (want *dataplane.State, moved bool) {
+	h := &n.host
+	self := n.lease.self
+	if n.disowned(self.Key) {
+		self.Key = lease.Key{}
+	}
+	same := h.want.holds(self, h)
+	if same && h.want.snap == n.store.snap {
+		return h.want.state, false
+	}
+	next := wantCache{snap: n.store.snap, peers: n.others(), self: self, uplink: h.uplink, routes: h.facts.Routes}
+	if same && len(h.problems) == 0 {
+		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
+	} else {
+		same = false
+	}
+	if !same {
+		next.state = n.render(self, next.peers)
+	}
+	h.want = next
+	return next.state, true
+}
+
+// render asks the backend for everything, and reports the peers that it refuses.
+func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State {
+	state, problems := n.network.backend.Render(n.env(), self, peers)
+	n.reportProblems(problems)
+	if n.opts.Blackhole {
+		for _, r := range firewall.Blackhole(self.Key) {
+			state.AddRoute(r)
+		}
+	}
+	return state
+}
+
+// disowned reports whether a fenced node's subnet certainly belongs to it no
+// longer: it lies outside the network, or another node's record covers it.
+func (n *Node) disowned(key lease.Key) bool {
+	if !n.fenced() {
+		return false
+	}
+	taken := func(p *lease.Lease) bool { return p.Key.Overlaps(key) }
+	return n.fits(key) != nil || slices.ContainsFunc(n.others(), taken)
+}
+
+// others returns all records except the node's own.
+func (n *Node) others() []*lease.Lease {
+	peers := make([]*lease.Lease, 0, len(n.store.snap.Leases))
+	for _, p := range n.store.snap.Leases {
+		if !n.isSelf(p) {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// isSelf reports whether a record is the node's own, of this run or a former one.
+func (n *Node) isSelf(p *lease.Lease) bool {
+	if a := n.assigned(); a != nil && a.Key.IsValid() {
+		return p.Key == a.Key
+	}
+	// Until a changed address is published, the record says what the grant says.
+	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
+		return true
+	}
+	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(&p.Attrs)
+}
+
+// reportProblems logs each peer that newly cannot be served.
+func (n *Node) reportProblems(problems []backend.Problem) {
+	known := map[string]bool{}
+	for _, p := range n.host.problems {
+		known[p.String()] = true
+	}
+	for _, p := range problems {
+		if !known[p.String()] {
+			n.event(Warning, "peer-refused", p.String())
+		}
+	}
+	n.host.problems = problems
+}
