@@ -104,7 +104,8 @@ type checker struct {
 // pure reports whether the rules of the pure core hold for the file: the agent
 // and the suite for drivers live in the real world, and so does every test.
 func (c *checker) pure() bool {
-	return within(c.folder, "core") && !within(c.folder, "core/agent") && !within(c.folder, "core/driver/drivertest") && !within(c.folder, "core/lease/leasetest") && !c.test
+	return within(c.folder, "core") && !within(c.folder, "core/agent") && !within(c.folder, "core/driver/drivertest") &&
+		!within(c.folder, "core/lease/leasetest") && !c.test
 }
 
 func (c *checker) report(at token.Pos, format string, args ...any) {
@@ -130,7 +131,8 @@ func (c *checker) checkImport(spec *ast.ImportSpec) {
 		if local == "." {
 			c.report(spec.Pos(), "imports %s into its own scope", target)
 		}
-		if slices.ContainsFunc(impure, func(p string) bool { return within(target, p) }) && !slices.Contains(pureParts, target) {
+		if slices.ContainsFunc(impure, func(p string) bool { return within(target, p) }) &&
+			!slices.Contains(pureParts, target) {
 			c.report(spec.Pos(), "the core imports %s", target)
 		}
 	}
@@ -202,41 +204,58 @@ func TestRulesAreHeld(t *testing.T) {
 		what, file, source string
 		want               []string
 	}{
-		{"clean", "core/lease/a.go", "import (\n\"net/netip\"\n\"time\"\n)\nvar a netip.Addr\nvar d = time.Second\nvar t time.Time", nil},
+		{"clean", "core/lease/a.go", "import (\n\"net/netip\"\n\"time\"\n)\nvar a netip.Addr\nvar d = time.Second\n" +
+			"var t time.Time", nil},
 		{"os", "core/lease/a.go", `import "os"`, []string{"core/lease/a.go:2: the core imports os"}},
 		{"below os", "core/lease/a.go", `import "os/exec"`, []string{"core/lease/a.go:2: the core imports os/exec"}},
 		{"net", "core/lease/a.go", `import "net"`, []string{"core/lease/a.go:2: the core imports net"}},
 		{"net/http", "core/lease/a.go", `import "net/http"`, []string{"core/lease/a.go:2: the core imports net/http"}},
 		{"renamed", "core/lease/a.go", `import o "os"`, []string{"core/lease/a.go:2: the core imports os"}},
 		{"blank", "core/lease/a.go", `import _ "os"`, []string{"core/lease/a.go:2: the core imports os"}},
-		{"netlink", "core/lease/a.go", `import "github.com/vishvananda/netlink"`, []string{"core/lease/a.go:2: the core imports github.com/vishvananda/netlink"}},
-		{"etcd", "core/lease/a.go", `import "go.etcd.io/etcd/client/v3"`, []string{"core/lease/a.go:2: the core imports go.etcd.io/etcd/client/v3"}},
-		{"client-go", "core/lease/a.go", `import "k8s.io/client-go/kubernetes"`, []string{"core/lease/a.go:2: the core imports k8s.io/client-go/kubernetes"}},
-		{"klog", "core/lease/a.go", `import "k8s.io/klog/v2"`, []string{"core/lease/a.go:2: the core imports k8s.io/klog/v2"}},
+		{"netlink", "core/lease/a.go", `import "github.com/vishvananda/netlink"`,
+			[]string{"core/lease/a.go:2: the core imports github.com/vishvananda/netlink"}},
+		{"etcd", "core/lease/a.go", `import "go.etcd.io/etcd/client/v3"`,
+			[]string{"core/lease/a.go:2: the core imports go.etcd.io/etcd/client/v3"}},
+		{"client-go", "core/lease/a.go", `import "k8s.io/client-go/kubernetes"`,
+			[]string{"core/lease/a.go:2: the core imports k8s.io/client-go/kubernetes"}},
+		{"klog", "core/lease/a.go", `import "k8s.io/klog/v2"`,
+			[]string{"core/lease/a.go:2: the core imports k8s.io/klog/v2"}},
 		{"old random", "core/lease/a.go", `import "math/rand"`, []string{"core/lease/a.go:2: the core imports math/rand"}},
 		{"dot", "core/lease/a.go", `import . "time"`, []string{"core/lease/a.go:2: imports time into its own scope"}},
-		{"driver", "core/lease/a.go", `import "github.com/flanneld/flannel/drivers/sim"`, []string{"core/lease/a.go:2: the core imports drivers/sim"}},
-		{"harness", "core/agent/a.go", `import "github.com/flanneld/flannel/harness"`, []string{"core/agent/a.go:2: the core imports harness"}},
-		{"cmd", "core/a.go", `import "github.com/flanneld/flannel/cmd/flanneld"`, []string{"core/a.go:2: the core imports cmd/flanneld"}},
+		{"driver", "core/lease/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+			[]string{"core/lease/a.go:2: the core imports drivers/sim"}},
+		{"harness", "core/agent/a.go", `import "github.com/flanneld/flannel/harness"`,
+			[]string{"core/agent/a.go:2: the core imports harness"}},
+		{"cmd", "core/a.go", `import "github.com/flanneld/flannel/cmd/flanneld"`,
+			[]string{"core/a.go:2: the core imports cmd/flanneld"}},
 		{"core by core", "core/alloc/a.go", `import "github.com/flanneld/flannel/core/lease"`, nil},
-		{"agent by core", "core/node/a.go", `import "github.com/flanneld/flannel/core/agent"`, []string{"core/node/a.go:2: the core imports its agent"}},
-		{"driver in a test", "core/node/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`, []string{"core/node/a_test.go:2: the core imports drivers/sim"}},
+		{"agent by core", "core/node/a.go", `import "github.com/flanneld/flannel/core/agent"`,
+			[]string{"core/node/a.go:2: the core imports its agent"}},
+		{"driver in a test", "core/node/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+			[]string{"core/node/a_test.go:2: the core imports drivers/sim"}},
 		{"driver in the agent's test", "core/agent/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
-		{"driver by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/sim"`, []string{"drivers/linux/a.go:2: driver drivers/linux imports driver drivers/sim"}},
+		{"driver by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+			[]string{"drivers/linux/a.go:2: driver drivers/linux imports driver drivers/sim"}},
 		{"driver by its part", "drivers/sim/wire/a.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
-		{"agent by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/agent"`, []string{"drivers/sim/a.go:2: driver drivers/sim imports core/agent"}},
+		{"agent by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/agent"`,
+			[]string{"drivers/sim/a.go:2: driver drivers/sim imports core/agent"}},
 		{"core by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/node"`, nil},
 		{"go", "core/node/a.go", "func f() {\ngo f()\n}", []string{"core/node/a.go:3: go statement"}},
 		{"select", "core/node/a.go", "func f() { select {} }", []string{"core/node/a.go:2: select statement"}},
 		{"channel", "core/node/a.go", "var c = make(chan int)", []string{"core/node/a.go:2: makes a channel"}},
 		{"a channel's type", "core/node/a.go", "var c <-chan int", nil},
 		{"clock", "core/node/a.go", "import \"time\"\nvar t = time.Now()", []string{"core/node/a.go:3: uses time.Now"}},
-		{"clock passed on", "core/node/a.go", "import clock \"time\"\nvar t = clock.Since", []string{"core/node/a.go:3: uses time.Since"}},
+		{"clock passed on", "core/node/a.go", "import clock \"time\"\nvar t = clock.Since",
+			[]string{"core/node/a.go:3: uses time.Since"}},
 		{"timer", "core/node/a.go", "import \"time\"\nvar t = time.After(1)", []string{"core/node/a.go:3: uses time.After"}},
-		{"global random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)", []string{"core/node/a.go:3: uses the global random source: rand.IntN"}},
-		{"own random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.New(rand.NewPCG(1, 2))\nvar r *rand.Rand", nil},
-		{"agent is free", "core/agent/a.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
-		{"tests are free", "core/node/a_test.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
+		{"global random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)",
+			[]string{"core/node/a.go:3: uses the global random source: rand.IntN"}},
+		{"own random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.New(rand.NewPCG(1, 2))\nvar r *rand.Rand",
+			nil},
+		{"agent is free", "core/agent/a.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }",
+			nil},
+		{"tests are free", "core/node/a_test.go",
+			"import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
 		{"driver suite is free", "core/driver/drivertest/a.go", "import \"time\"\nvar t = time.Now()", nil},
 		{"store suite is free", "core/lease/leasetest/a.go", "import \"time\"\nvar t = time.Now()", nil},
 		{"broken", "core/node/a.go", "func", []string{"core/node/a.go:2:5: expected 'IDENT', found 'EOF'"}},

@@ -10,7 +10,8 @@ import (
 func (o *options) check() error {
 	switch {
 	case o.renewMargin < minRenewMargin || o.renewMargin > maxRenewMargin:
-		return fmt.Errorf("--subnet-lease-renew-margin is %d minutes; it must be %d to %d", o.renewMargin, minRenewMargin, maxRenewMargin)
+		return fmt.Errorf("--subnet-lease-renew-margin is %d minutes; it must be %d to %d", o.renewMargin, minRenewMargin,
+			maxRenewMargin)
 	case o.leaseTTL < minLeaseTTL || o.leaseTTL > maxLeaseTTL:
 		return fmt.Errorf("--subnet-lease-ttl is %s; it must be %s to %s", o.leaseTTL, minLeaseTTL, maxLeaseTTL)
 	case o.iptablesResync <= 0:

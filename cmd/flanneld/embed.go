@@ -57,7 +57,8 @@ func (o *options) embeddedURL() (string, error) {
 	}
 	u, err := url.Parse(o.etcdEndpoints)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.Port() == "" || strings.Contains(o.etcdEndpoints, ",") {
-		return "", fmt.Errorf("--embed-etcd listens on one address: --etcd-endpoints is %s; want http://IP:PORT", quote(hideCredentials(o.etcdEndpoints)))
+		return "", fmt.Errorf("--embed-etcd listens on one address: --etcd-endpoints is %s; want http://IP:PORT",
+			quote(hideCredentials(o.etcdEndpoints)))
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
 		klog.Warningf("the embedded etcd asks for no password: whoever reaches %s can change the network", u.Host)

@@ -39,8 +39,10 @@ func TestEnvironment(t *testing.T) {
 			env: map[string]string{"FLANNELD_etcd_prefix": "/x", "ETCD_PREFIX": "/x", "FLANNELD_NONSENSE": "x"},
 		},
 		"ours too": {
-			env:  map[string]string{"FLANNELD_EMBED_ETCD": "true", "FLANNELD_SUBNET_LEASE_TTL": "1h", "FLANNELD_ON_LEASE_LOST": "exit"},
-			want: map[string]string{"embed-etcd": "/var/lib/flannel/etcd", "subnet-lease-ttl": "1h0m0s", "on-lease-lost": "exit"},
+			env: map[string]string{"FLANNELD_EMBED_ETCD": "true", "FLANNELD_SUBNET_LEASE_TTL": "1h",
+				"FLANNELD_ON_LEASE_LOST": "exit"},
+			want: map[string]string{"embed-etcd": "/var/lib/flannel/etcd", "subnet-lease-ttl": "1h0m0s",
+				"on-lease-lost": "exit"},
 		},
 		// Package flag turns a number that does not parse into 0, or into the
 		// largest one: the default must come back.
@@ -53,7 +55,8 @@ func TestEnvironment(t *testing.T) {
 			},
 			want: map[string]string{"v": "2", "public-ip": "1.2.3.4"},
 			complaints: []string{
-				`environment variable FLANNELD_IPTABLES_RESYNC is ignored: invalid value "99999999999999999999": value out of range`,
+				`environment variable FLANNELD_IPTABLES_RESYNC is ignored: invalid value "99999999999999999999": value out of ` +
+					`range`,
 				`environment variable FLANNELD_LOG_BACKTRACE_AT is ignored: invalid value "x": syntax error: expect file.go:234`,
 				`environment variable FLANNELD_ON_LEASE_LOST is ignored: invalid value "panic": want reacquire or exit`,
 				`environment variable FLANNELD_SET_NODE_NETWORK_UNAVAILABLE is ignored: invalid value "perhaps": parse error`,

@@ -75,23 +75,31 @@ func TestSyntax(t *testing.T) {
 		args []string
 		want func(*options)
 	}{
-		"one dash, value apart":       {[]string{"-iface", "eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
-		"two dashes, value attached":  {[]string{"--iface=eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
-		"repeated":                    {[]string{"--iface=eth0", "-iface=eth1"}, func(o *options) { o.ifaces = list{"eth0", "eth1"} }},
-		"commas are not split":        {[]string{"--iface-regex=a,b"}, func(o *options) { o.ifaceRegexes = list{"a,b"} }},
-		"bool":                        {[]string{"--ip-masq"}, func(o *options) { o.ipMasq = true }},
-		"bool with value":             {[]string{"--iptables-forward-rules=false"}, func(o *options) { o.forwardRules = false }},
-		"bool takes no word":          {[]string{"--ip-masq", "false", "--public-ip=1.2.3.4"}, func(o *options) { o.ipMasq = true }},
+		"one dash, value apart":      {[]string{"-iface", "eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
+		"two dashes, value attached": {[]string{"--iface=eth0"}, func(o *options) { o.ifaces = list{"eth0"} }},
+		"repeated": {[]string{"--iface=eth0", "-iface=eth1"},
+			func(o *options) { o.ifaces = list{"eth0", "eth1"} }},
+		"commas are not split": {[]string{"--iface-regex=a,b"}, func(o *options) { o.ifaceRegexes = list{"a,b"} }},
+		"bool":                 {[]string{"--ip-masq"}, func(o *options) { o.ipMasq = true }},
+		"bool with value": {[]string{"--iptables-forward-rules=false"},
+			func(o *options) { o.forwardRules = false }},
+		"bool takes no word": {[]string{"--ip-masq", "false", "--public-ip=1.2.3.4"},
+			func(o *options) { o.ipMasq = true }},
 		"the first word ends options": {[]string{"word", "--nonsense"}, func(*options) {}},
 		"so do two dashes":            {[]string{"--", "--nonsense"}, func(*options) {}},
-		"last one counts":             {[]string{"--healthz-port=1", "--healthz-port=2"}, func(o *options) { o.healthzPort = 2 }},
-		"duration":                    {[]string{"--subnet-lease-ttl=90s"}, func(o *options) { o.leaseTTL = 90 * time.Second }},
-		"choice":                      {[]string{"--on-lease-lost=exit"}, func(o *options) { o.onLeaseLost.value = "exit" }},
-		"etcd within":                 {[]string{"--embed-etcd"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+		"last one counts": {[]string{"--healthz-port=1", "--healthz-port=2"},
+			func(o *options) { o.healthzPort = 2 }},
+		"duration": {[]string{"--subnet-lease-ttl=90s"},
+			func(o *options) { o.leaseTTL = 90 * time.Second }},
+		"choice": {[]string{"--on-lease-lost=exit"}, func(o *options) { o.onLeaseLost.value = "exit" }},
+		"etcd within": {[]string{"--embed-etcd"},
+			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
 		"etcd within, data elsewhere": {[]string{"--embed-etcd=/data"}, func(o *options) { o.embedEtcd.dir = "/data" }},
-		"etcd within, switched on":    {[]string{"--embed-etcd=true"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
-		"etcd within, switched off":   {[]string{"--embed-etcd=/data", "--embed-etcd=false"}, func(*options) {}},
-		"etcd within takes no word":   {[]string{"--embed-etcd", "/data"}, func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+		"etcd within, switched on": {[]string{"--embed-etcd=true"},
+			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
+		"etcd within, switched off": {[]string{"--embed-etcd=/data", "--embed-etcd=false"}, func(*options) {}},
+		"etcd within takes no word": {[]string{"--embed-etcd", "/data"},
+			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := parse(c.args...)
@@ -123,11 +131,16 @@ func TestParseErrors(t *testing.T) {
 		"--etcd-endpoint=http://x": "unknown flag --etcd-endpoint (use --etcd-endpoints)",
 		"--listen=:8888":           "unknown flag --listen (the server mode is gone: point --etcd-endpoints at etcd itself)",
 		"--remote=10.0.0.1:8888":   "unknown flag --remote (the server mode is gone: point --etcd-endpoints at etcd itself)",
-		"--remote-cafile=x":        "unknown flag --remote-cafile (the server mode is gone: point --etcd-endpoints at etcd itself)",
-		"--networks=a,b":           "unknown flag --networks (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
-		"--watch-networks":         "unknown flag --watch-networks (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
-		"--subnet-dir=/x":          "unknown flag --subnet-dir (run one flanneld for each network, with --etcd-prefix and --subnet-file of its own)",
-		"--use-multi-cluster-cidr": "unknown flag --use-multi-cluster-cidr (the ClusterCIDR API is gone from Kubernetes; leave it out)",
+		"--remote-cafile=x": "unknown flag --remote-cafile (the server mode is gone: point --etcd-endpoints at " +
+			"etcd itself)",
+		"--networks=a,b": "unknown flag --networks (run one flanneld for each network, with --etcd-prefix and " +
+			"--subnet-file of its own)",
+		"--watch-networks": "unknown flag --watch-networks (run one flanneld for each network, with --etcd-prefix " +
+			"and --subnet-file of its own)",
+		"--subnet-dir=/x": "unknown flag --subnet-dir (run one flanneld for each network, with --etcd-prefix and " +
+			"--subnet-file of its own)",
+		"--use-multi-cluster-cidr": "unknown flag --use-multi-cluster-cidr (the ClusterCIDR API is gone from Kubernetes; " +
+			"leave it out)",
 	} {
 		t.Run(args, func(t *testing.T) {
 			_, _, err := parse(args)
@@ -182,7 +195,8 @@ func TestChecks(t *testing.T) {
 // The state outlives a reboot, which empties /run, and each daemon of a host has its own.
 func TestStatePaths(t *testing.T) {
 	for args, want := range map[string][2]string{
-		"":                                 {"/var/lib/flannel/run/flannel/subnet.env.state", "/run/flannel/subnet.env.state"},
+		"": {"/var/lib/flannel/run/flannel/subnet.env.state",
+			"/run/flannel/subnet.env.state"},
 		"--subnet-file=/run/f/b.env":       {"/var/lib/flannel/run/f/b.env.state", "/run/f/b.env.state"},
 		"--state-file=/var/lib/flannel/s":  {"/var/lib/flannel/s", ""},
 		"--state-file=":                    {"", ""},
@@ -200,14 +214,19 @@ func TestStatePaths(t *testing.T) {
 
 func TestEmbeddedURL(t *testing.T) {
 	for endpoints, want := range map[string]string{
-		defaultEndpoints:                  "http://127.0.0.1:2379",
-		"http://127.0.0.1:4001":           "http://127.0.0.1:4001",
-		"http://[fd00::1]:2379":           "http://[fd00::1]:2379",
-		"https://127.0.0.1:2379":          `error: --embed-etcd listens on one address: --etcd-endpoints is https://127.0.0.1:2379; want http://IP:PORT`,
-		"http://127.0.0.1":                `error: --embed-etcd listens on one address: --etcd-endpoints is http://127.0.0.1; want http://IP:PORT`,
-		"http://a:1,http://b:1":           `error: --embed-etcd listens on one address: --etcd-endpoints is http://a:1,http://b:1; want http://IP:PORT`,
-		"":                                `error: --embed-etcd listens on one address: --etcd-endpoints is ""; want http://IP:PORT`,
-		"http://root:secret@127.0.0.1:23": `error: --embed-etcd listens on one address: --etcd-endpoints is http://REDACTED@127.0.0.1:23; want http://IP:PORT`,
+		defaultEndpoints:        "http://127.0.0.1:2379",
+		"http://127.0.0.1:4001": "http://127.0.0.1:4001",
+		"http://[fd00::1]:2379": "http://[fd00::1]:2379",
+		"https://127.0.0.1:2379": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
+			`https://127.0.0.1:2379; want http://IP:PORT`,
+		"http://127.0.0.1": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
+			`http://127.0.0.1; want http://IP:PORT`,
+		"http://a:1,http://b:1": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
+			`http://a:1,http://b:1; want http://IP:PORT`,
+		"": `error: --embed-etcd listens on one address: --etcd-endpoints is ""; want ` +
+			`http://IP:PORT`,
+		"http://root:secret@127.0.0.1:23": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
+			`http://REDACTED@127.0.0.1:23; want http://IP:PORT`,
 	} {
 		got, err := (&options{etcdEndpoints: endpoints}).embeddedURL()
 		if err != nil {

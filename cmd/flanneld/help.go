@@ -12,12 +12,16 @@ var groups = [...]struct {
 	title string
 	flags []string
 }{
-	{"Datastore", []string{"etcd-endpoints", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-username", "etcd-password", "embed-etcd", "net-config-path"}},
+	{"Datastore", []string{"etcd-endpoints", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
+		"etcd-username", "etcd-password", "embed-etcd", "net-config-path"}},
 	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach", "public-ip", "public-ipv6"}},
 	{"Subnet", []string{"subnet-file", "state-file", "subnet-lease-ttl", "subnet-lease-renew-margin", "on-lease-lost"}},
-	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "v", "vmodule", "log_backtrace_at", "version"}},
-	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync", "ip-blackhole-route"}},
-	{"Kubernetes", []string{"kube-subnet-mgr", "kube-api-url", "kubeconfig-file", "kube-annotation-prefix", "set-node-network-unavailable"}},
+	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "v", "vmodule", "log_backtrace_at",
+		"version"}},
+	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync",
+		"ip-blackhole-route"}},
+	{"Kubernetes", []string{"kube-subnet-mgr", "kube-api-url", "kubeconfig-file", "kube-annotation-prefix",
+		"set-node-network-unavailable"}},
 	{"Installing the CNI plugin", []string{"install-cni", "cni-bin-dir", "cni-conf-dir", "cni-conf"}},
 }
 

@@ -17,8 +17,10 @@ const pluginName = "flannel-cni"
 func (o *options) defineInstall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.installCNI, "install-cni", false, "put the CNI plugin and its configuration in place, and exit")
 	fs.StringVar(&o.cni.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the node's CNI plugins, for --install-cni")
-	fs.StringVar(&o.cni.ConfDir, "cni-conf-dir", "/etc/cni/net.d", "`directory` of the node's CNI configuration, for --install-cni")
-	fs.StringVar(&o.cni.Conf, "cni-conf", "/etc/kube-flannel/cni-conf.json", "network configuration list `file` to install, for --install-cni; empty: the plugin alone")
+	fs.StringVar(&o.cni.ConfDir, "cni-conf-dir", "/etc/cni/net.d",
+		"`directory` of the node's CNI configuration, for --install-cni")
+	fs.StringVar(&o.cni.Conf, "cni-conf", "/etc/kube-flannel/cni-conf.json",
+		"network configuration list `file` to install, for --install-cni; empty: the plugin alone")
 }
 
 // installCNI does what an init container is for.

@@ -32,7 +32,8 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	port := freePort(t)
 	p := &process{t: t, done: make(chan struct{}), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
-	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)}, args...)...)
+	p.cmd, p.out = command(t, env, append([]string{"--healthz-ip=127.0.0.1", fmt.Sprintf("--healthz-port=%d", port)},
+		args...)...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +109,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 		for name, c := range map[string]struct {
 			etcd, waits, once string
 		}{
-			"for etcd":       {"--etcd-endpoints=http://127.0.0.1:1", "the datastore has not answered yet", ""},
-			"for the config": {"--embed-etcd=" + t.TempDir(), "the datastore holds no network config", "the datastore holds no network config"},
+			"for etcd": {"--etcd-endpoints=http://127.0.0.1:1", "the datastore has not answered yet", ""},
+			"for the config": {"--embed-etcd=" + t.TempDir(), "the datastore holds no network config",
+				"the datastore holds no network config"},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, sig), func(t *testing.T) {
 				dir := t.TempDir()

@@ -77,28 +77,38 @@ func (o *options) define() *flag.FlagSet {
 
 func (o *options) defineEtcd(fs *flag.FlagSet) {
 	fs.StringVar(&o.etcdEndpoints, "etcd-endpoints", defaultEndpoints, "comma-separated `urls` of the etcd cluster")
-	fs.StringVar(&o.etcdPrefix, "etcd-prefix", defaultEtcdPrefix, "`key` under which the network config and the leases lie")
+	fs.StringVar(&o.etcdPrefix, "etcd-prefix", defaultEtcdPrefix,
+		"`key` under which the network config and the leases lie")
 	fs.StringVar(&o.etcdKeyFile, "etcd-keyfile", "", "private key `file` of the client certificate")
 	fs.StringVar(&o.etcdCertFile, "etcd-certfile", "", "client certificate `file`; needs --etcd-keyfile")
-	fs.StringVar(&o.etcdCAFile, "etcd-cafile", "", "`file` with the certificates of the authorities that may vouch for etcd")
+	fs.StringVar(&o.etcdCAFile, "etcd-cafile", "",
+		"`file` with the certificates of the authorities that may vouch for etcd")
 	fs.StringVar(&o.etcdUsername, "etcd-username", "", "`user` for etcd's authentication")
-	fs.StringVar(&o.etcdPassword, "etcd-password", "", "`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")
+	fs.StringVar(&o.etcdPassword, "etcd-password", "",
+		"`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")
 	o.embedEtcd.byDefault = defaultEmbedDir
 	fs.Var(&o.embedEtcd, "embed-etcd", "run an etcd in this process, with its data in the given `dir` ("+defaultEmbedDir+
-		" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; while it holds no network config, --net-config-path is stored there")
+		" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; while it holds no network "+
+		"config, --net-config-path is stored there")
 }
 
 func (o *options) defineNode(fs *flag.FlagSet) {
-	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; may be repeated, the first that fits is taken")
-	fs.Var(&o.ifaceRegexes, "iface-regex", "regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
+	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; may be repeated, the "+
+		"first that fits is taken")
+	fs.Var(&o.ifaceRegexes, "iface-regex",
+		"regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
 	fs.StringVar(&o.ifaceCanReach, "iface-can-reach", "", "take the interface of the route to this `IP`; tried last")
-	fs.StringVar(&o.publicIP, "public-ip", "", "IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
+	fs.StringVar(&o.publicIP, "public-ip", "",
+		"IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
 	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")
-	fs.StringVar(&o.subnetFile, "subnet-file", defaultSubnetFile, "`file` that announces the subnet to CNI plugins and Docker")
+	fs.StringVar(&o.subnetFile, "subnet-file", defaultSubnetFile,
+		"`file` that announces the subnet to CNI plugins and Docker")
 	fs.StringVar(&o.stateFile, "state-file", defaultStateFile,
 		"`file` that keeps the last good state, for a start while the datastore is away; empty: none")
-	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60, "`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
-	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL, "`time` after which the lease ends unless renewed, 5s or more")
+	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60,
+		"`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
+	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL,
+		"`time` after which the lease ends unless renewed, 5s or more")
 	o.onLeaseLost = choice{value: onLossReacquire, among: []string{onLossReacquire, onLossExit}}
 	fs.Var(&o.onLeaseLost, "on-lease-lost", "`what` to do when the lease is lost: reacquire, or exit with status 1")
 }
@@ -112,18 +122,24 @@ func (o *options) defineFirewall(fs *flag.FlagSet) {
 }
 
 func (o *options) defineKube(fs *flag.FlagSet) {
-	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false, "take the subnet from the node object in Kubernetes instead of etcd; NODE_NAME, or POD_NAME and POD_NAMESPACE, say which")
-	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "", "`url` of the Kubernetes API server; with neither this nor --kubeconfig-file, as a pod of the cluster")
+	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false,
+		"take the subnet from the node object in Kubernetes instead of etcd; NODE_NAME, or POD_NAME and POD_NAMESPACE, "+
+			"say which")
+	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "",
+		"`url` of the Kubernetes API server; with neither this nor --kubeconfig-file, as a pod of the cluster")
 	fs.StringVar(&o.kubeconfig, "kubeconfig-file", "", "kubeconfig `file`")
 	fs.StringVar(&o.kubeAnnotation, "kube-annotation-prefix", defaultAnnotations, "`prefix` of the node annotations")
-	fs.BoolVar(&o.setNetworkUnavailable, "set-node-network-unavailable", true, "publish the node condition NetworkUnavailable")
+	fs.BoolVar(&o.setNetworkUnavailable, "set-node-network-unavailable", true,
+		"publish the node condition NetworkUnavailable")
 }
 
 func (o *options) defineProcess(fs *flag.FlagSet) {
-	fs.StringVar(&o.netConfigPath, "net-config-path", defaultNetConfig, "network config `file`, for --kube-subnet-mgr and --embed-etcd")
+	fs.StringVar(&o.netConfigPath, "net-config-path", defaultNetConfig,
+		"network config `file`, for --kube-subnet-mgr and --embed-etcd")
 	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
 	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
-	fs.BoolVar(&o.healthzStatus, "healthz-status", false, "answer /status to other hosts and to pods too, not only to requests from loopback")
+	fs.BoolVar(&o.healthzStatus, "healthz-status", false,
+		"answer /status to other hosts and to pods too, not only to requests from loopback")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 

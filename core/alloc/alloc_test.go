@@ -63,7 +63,8 @@ func TestCompatible(t *testing.T) {
 		{onlyV4, "10.5.1.0-25", "subnet 10.5.1.0-25: 10.5.1.0/25 has length 25, want 24"},
 		{onlyV4, "10.5.0.0-24", "subnet 10.5.0.0-24: 10.5.0.0/24 is outside 10.5.1.0 to 10.5.255.0"},
 		{onlyV4, "10.6.1.0-24", "subnet 10.6.1.0-24: 10.6.1.0/24 is outside 10.5.1.0 to 10.5.255.0"},
-		{dual, "10.5.1.0-24&fd00:2:0:1::-64", "subnet 10.5.1.0-24&fd00:2:0:1::-64: fd00:2:0:1::/64 is outside fd00:1:0:1:: to fd00:1:0:ffff::"},
+		{dual, "10.5.1.0-24&fd00:2:0:1::-64",
+			"subnet 10.5.1.0-24&fd00:2:0:1::-64: fd00:2:0:1::/64 is outside fd00:1:0:1:: to fd00:1:0:ffff::"},
 	} {
 		got := ""
 		if err := Compatible(network(t, c.network), key(t, c.key)); err != nil {
@@ -140,9 +141,11 @@ func TestChooseErrors(t *testing.T) {
 		{onlyV4, "0.0.0.0-1", "no subnet is free: all 255 of length /24 from 10.5.1.0 to 10.5.255.0 are taken"},
 		{
 			`"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00::/8","IPv6SubnetLen":126`, "0.0.0.0-0&fc00::-7",
-			"no subnet is free: all 332306998946228968225951765070086143 of length /126 from fd00::4 to fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffc are taken",
+			"no subnet is free: all 332306998946228968225951765070086143 of length /126 from fd00::4 to " +
+				"fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffc are taken",
 		},
-		{dual, "10.6.0.0-16&fd00:1::-32", "no subnet is free: all 65535 of length /64 from fd00:1:0:1:: to fd00:1:0:ffff:: are taken"},
+		{dual, "10.6.0.0-16&fd00:1::-32", "no subnet is free: all 65535 of length /64 from fd00:1:0:1:: to " +
+			"fd00:1:0:ffff:: are taken"},
 		{
 			dual, "10.5.0.0-16&fd00:1::-32",
 			"no subnet is free: all 255 of length /24 from 10.5.1.0 to 10.5.255.0 are taken; " +
@@ -163,16 +166,20 @@ func TestChooseKeepsClear(t *testing.T) {
 		taken         []string
 		want          string
 	}{
-		{"longer and shorter records", `"Network":"10.5.0.0/21"`, []string{"10.5.1.128-25", "10.5.2.0-23", "10.5.4.64-30", "10.5.6.0-23"}, "10.5.5.0-24"},
+		{"longer and shorter records", `"Network":"10.5.0.0/21"`,
+			[]string{"10.5.1.128-25", "10.5.2.0-23", "10.5.4.64-30", "10.5.6.0-23"}, "10.5.5.0-24"},
 		{"the first is free", `"Network":"10.5.0.0/22"`, []string{"10.5.2.0-23"}, "10.5.1.0-24"},
 		{"the last is free", `"Network":"10.5.0.0/22"`, []string{"10.5.0.0-23", "10.5.2.0-24"}, "10.5.3.0-24"},
-		{"the same record twice", `"Network":"10.5.0.0/22"`, []string{"10.5.1.0-24", "10.5.1.0-24", "10.5.2.0-24"}, "10.5.3.0-24"},
-		{"records outside", `"Network":"10.5.0.0/22","SubnetMin":"10.5.2.0","SubnetMax":"10.5.2.0"`, []string{"10.5.1.0-24", "10.5.3.0-24", "10.0.0.0-16", "192.168.0.0-16"}, "10.5.2.0-24"},
+		{"the same record twice", `"Network":"10.5.0.0/22"`, []string{"10.5.1.0-24", "10.5.1.0-24", "10.5.2.0-24"},
+			"10.5.3.0-24"},
+		{"records outside", `"Network":"10.5.0.0/22","SubnetMin":"10.5.2.0","SubnetMax":"10.5.2.0"`,
+			[]string{"10.5.1.0-24", "10.5.3.0-24", "10.0.0.0-16", "192.168.0.0-16"}, "10.5.2.0-24"},
 		{
 			"IPv4-only records in a dual-stack store", `"Network":"10.5.0.0/22","EnableIPv6":true,"IPv6Network":"fd00:1::/62"`,
 			[]string{"10.5.1.0-24", "10.5.2.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:3::-64"}, "10.5.3.0-24&fd00:1:0:2::-64",
 		},
-		{"IPv6 only", `"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:1::/62"`, []string{"10.5.2.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:3::-64"}, "0.0.0.0-0&fd00:1:0:2::-64"},
+		{"IPv6 only", `"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:1::/62"`,
+			[]string{"10.5.2.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:3::-64"}, "0.0.0.0-0&fd00:1:0:2::-64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(8) {
@@ -187,7 +194,8 @@ func TestChooseKeepsClear(t *testing.T) {
 
 func TestChooseLeavesQuarantinedRecordsAlone(t *testing.T) {
 	snap := holding(t, "10.5.1.0-24")
-	snap.Quarantined = []lease.Quarantined{{Raw: "subnets/10.5.2.0-24", Key: key(t, "10.5.2.0-24")}, {Raw: "subnets/nonsense"}}
+	snap.Quarantined = []lease.Quarantined{{Raw: "subnets/10.5.2.0-24", Key: key(t, "10.5.2.0-24")},
+		{Raw: "subnets/nonsense"}}
 	for seed := range uint64(8) {
 		got, err := Choose(network(t, `"Network":"10.5.0.0/22"`), snap, random(seed))
 		if err != nil || got != key(t, "10.5.3.0-24") {

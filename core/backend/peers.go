@@ -71,7 +71,8 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 // record: two dual-stack keys may share one half (interop E7).
 func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
 	slices.SortFunc(peers, func(a, b Peer) int {
-		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits(), cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision))
+		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits(),
+			cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision))
 	})
 	out := peers[:0]
 	for _, p := range peers {

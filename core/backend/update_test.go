@@ -65,7 +65,8 @@ func TestUpdateIsRender(t *testing.T) {
 	}
 }
 
-var compare = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{})}
+var compare = cmp.Options{cmpopts.EquateEmpty(),
+	cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{})}
 
 // record is the i-th lease of a cluster with one backend.
 func record(i int, backendType string) lease.Lease {

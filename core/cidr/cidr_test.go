@@ -90,14 +90,16 @@ func TestContains(t *testing.T) {
 			t.Fatalf("%v contains %v: got %v, want %v", outer, inner, got, want)
 		}
 	})
-	if Contains(netip.Prefix{}, netip.MustParsePrefix("10.0.0.0/8")) || Contains(netip.MustParsePrefix("10.0.0.0/8"), netip.Prefix{}) {
+	if Contains(netip.Prefix{}, netip.MustParsePrefix("10.0.0.0/8")) ||
+		Contains(netip.MustParsePrefix("10.0.0.0/8"), netip.Prefix{}) {
 		t.Error("no prefix at all contains or is contained")
 	}
 }
 
 func TestSubnetsOfARange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		network := prefixes.Filter(func(p netip.Prefix) bool { return p.Bits() < p.Addr().BitLen()-1 }).Draw(t, "network").Masked()
+		network := prefixes.Filter(func(p netip.Prefix) bool { return p.Bits() < p.Addr().BitLen()-1 }).Draw(t,
+			"network").Masked()
 		length := rapid.IntRange(network.Bits()+1, network.Addr().BitLen()-1).Draw(t, "length")
 		// Any number of subnets that fits: count down from the top.
 		all := new(big.Int).Lsh(big.NewInt(1), uint(length-network.Bits()))

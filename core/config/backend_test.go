@@ -21,14 +21,16 @@ func TestBackendDecode(t *testing.T) {
 	}{
 		{``, options{VNI: 1}},
 		{`{"Type":"vxlan"}`, options{VNI: 1}},
-		{`{"vni":4096,"Port":4789,"MTU":1400,"Learning":true,"Name":"x","Colour":3}`, options{VNI: 4096, Port: 4789, MTU: 1400, Learning: true, Name: "x"}},
+		{`{"vni":4096,"Port":4789,"MTU":1400,"Learning":true,"Name":"x","Colour":3}`,
+			options{VNI: 4096, Port: 4789, MTU: 1400, Learning: true, Name: "x"}},
 		{`{"VNI":null}`, options{VNI: 1}},
 	} {
 		got := options{VNI: 1}
 		if err := (Backend{Options: json.RawMessage(c.text)}).Decode(&got); err != nil {
 			t.Errorf("Decode(%s): %v", c.text, err)
 		}
-		if got.VNI != c.want.VNI || got.Port != c.want.Port || got.MTU != c.want.MTU || got.Learning != c.want.Learning || got.Name != c.want.Name {
+		if got.VNI != c.want.VNI || got.Port != c.want.Port || got.MTU != c.want.MTU || got.Learning != c.want.Learning ||
+			got.Name != c.want.Name {
 			t.Errorf("Decode(%s) = %+v, want %+v", c.text, got, c.want)
 		}
 	}

@@ -98,7 +98,8 @@ func duplicates(where string, members []Member) []string {
 		name := strings.ToLower(m.Name)
 		count[name]++
 		if count[name] == 2 {
-			list = append(list, fmt.Sprintf("%smember %q is given more than once, and only the last value counts", where, m.Name))
+			list = append(list, fmt.Sprintf("%smember %q is given more than once, and only the last value counts", where,
+				m.Name))
 		}
 	}
 	return list

@@ -80,7 +80,8 @@ func (w written) uncut() (Range, error) {
 		return Range{}, fmt.Errorf("%s %q: begins at %v: want %s", network, w.network, r.Network.Addr(), networkExample[f])
 	}
 	if r.Network.Overlaps(mapped) {
-		return Range{}, fmt.Errorf("%s %q: holds the IPv4-mapped addresses %v: want %s", network, w.network, mapped, networkExample[f])
+		return Range{}, fmt.Errorf("%s %q: holds the IPv4-mapped addresses %v: want %s", network, w.network, mapped,
+			networkExample[f])
 	}
 	return r, nil
 }

@@ -26,10 +26,12 @@ func TestParseRuleErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", `rule "": line ends early`},
 		{"from 10.5.0.0/16", `rule "from 10.5.0.0/16": line ends early`},
-		{"from 10.5.0.0/99 accept", `rule "from 10.5.0.0/99 accept": netip.ParsePrefix("10.5.0.0/99"): prefix length out of range`},
+		{"from 10.5.0.0/99 accept", `rule "from 10.5.0.0/99 accept": netip.ParsePrefix("10.5.0.0/99"): prefix length out ` +
+			`of range`},
 		{"accept twice", `rule "accept twice": unexpected "twice"`},
 		{"mark 0x4000 return", `rule "mark 0x4000 return": mark "0x4000": want value/mask`},
-		{"mark 0x4000/0x8000 return", `rule "mark 0x4000/0x8000 return": mark "0x4000/0x8000": the mask does not cover the value`},
+		{"mark 0x4000/0x8000 return", `rule "mark 0x4000/0x8000 return": mark "0x4000/0x8000": the mask does not cover ` +
+			`the value`},
 	} {
 		if _, err := ParseRule(c.text); err == nil || err.Error() != c.want {
 			t.Errorf("ParseRule(%q)\n got %v\nwant %s", c.text, err, c.want)
@@ -63,7 +65,8 @@ func TestRulesAreCanonical(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := rules.List()
-	if err != nil || len(list) != 2 || MakeRules(list...) != rules || rules != "mark 0x4000/0x4000 return; from 10.5.0.0/16 accept" {
+	if err != nil || len(list) != 2 || MakeRules(list...) != rules ||
+		rules != "mark 0x4000/0x4000 return; from 10.5.0.0/16 accept" {
 		t.Errorf("%q lists as %v (%v)", rules, list, err)
 	}
 }

@@ -26,7 +26,8 @@ func TestParseMAC(t *testing.T) {
 		if c.ok && (err != nil || m.String() != strings.ToLower(c.text)) {
 			t.Errorf("ParseMAC(%q) = %v, %v", c.text, m, err)
 		}
-		if want := `MAC "` + c.text + `": want six hex octets separated by colons`; !c.ok && (err == nil || err.Error() != want) {
+		if want := `MAC "` + c.text + `": want six hex octets separated by colons`; !c.ok &&
+			(err == nil || err.Error() != want) {
 			t.Errorf("ParseMAC(%q)\n got %v\nwant %s", c.text, err, want)
 		}
 	}

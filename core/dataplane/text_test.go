@@ -49,10 +49,12 @@ func TestParseObjectErrors(t *testing.T) {
 		{"addr 10.5.1.0/32", `object "addr 10.5.1.0/32": line ends early`},
 		{"addr 10.5.1.0/32 on x", `object "addr 10.5.1.0/32 on x": want "dev", have "on"`},
 		{"addr 10.5.1.0/32 dev x y", `object "addr 10.5.1.0/32 dev x y": unexpected "y"`},
-		{"neigh 10.5.3.0 lladdr zz dev x", `object "neigh 10.5.3.0 lladdr zz dev x": MAC "zz": want six hex octets separated by colons`},
+		{"neigh 10.5.3.0 lladdr zz dev x",
+			`object "neigh 10.5.3.0 lladdr zz dev x": MAC "zz": want six hex octets separated by colons`},
 		{"proxy flannel0 local 192.168.64.3", `object "proxy flannel0 local 192.168.64.3": not an ip:port`},
 		{"proxy flannel0 mtu 1472 tier fast", `object "proxy flannel0 mtu 1472 tier fast": unexpected "tier"`},
-		{"peer 10.5.3.0/24 via 192.168.64.4 dev flannel0", `object "peer 10.5.3.0/24 via 192.168.64.4 dev flannel0": want "to", have "via"`},
+		{"peer 10.5.3.0/24 via 192.168.64.4 dev flannel0",
+			`object "peer 10.5.3.0/24 via 192.168.64.4 dev flannel0": want "to", have "via"`},
 		{"route 10.5.3.0/24 nexthop", `object "route 10.5.3.0/24 nexthop": unexpected "nexthop"`},
 	} {
 		if _, err := ParseObject(c.line); err == nil || err.Error() != c.want {

@@ -88,7 +88,8 @@ func choose(f cidr.Family, nftables bool, tools driver.Tools) (flavour dataplane
 	case nftables && tools.NFTables.Usable:
 		return dataplane.NFTables, "", nil
 	case nftables:
-		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; install nftables",
+		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; install "+
+			"nftables",
 			f, tools.NFTables.About)
 	case tools.IPTables.Usable:
 		return dataplane.IPTables, "", nil
@@ -110,16 +111,16 @@ func blocked(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, blo
 		case b.Family != f || b.OverriddenBy == flavour:
 			continue
 		case b.Doubtful:
-			notes = append(notes, fmt.Sprintf("%s packets to be forwarded are dropped by %s unless a rule before it accepts them; "+
-				"if pods cannot reach each other, accept there what comes from or goes to %s", f, b.By, network))
+			notes = append(notes, fmt.Sprintf("%s packets to be forwarded are dropped by %s unless a rule before it accepts "+
+				"them; if pods cannot reach each other, accept there what comes from or goes to %s", f, b.By, network))
 			continue
 		}
 		remedy := ""
 		if b.OverriddenBy == dataplane.IPTables {
 			remedy = ", or unset EnableNFTables, since a chain of iptables can"
 		}
-		problems = append(problems, fmt.Errorf("%s packets to be forwarded are dropped by %s, which no chain of %s can overrule; "+
-			"accept there what comes from or goes to %s%s", f, b.By, flavour, network, remedy))
+		problems = append(problems, fmt.Errorf("%s packets to be forwarded are dropped by %s, which no chain of %s can "+
+			"overrule; accept there what comes from or goes to %s%s", f, b.By, flavour, network, remedy))
 	}
 	return problems, notes
 }

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	masq4 = "chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.5.1.0/24 to 10.5.0.0/16 return; " +
-		"from 10.5.0.0/16 to 10.5.1.0/24 return; from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to !224.0.0.0/4 MASQ; " +
-		"from !10.5.0.0/16 to 10.5.0.0/16 MASQ }\n"
-	masq6 = "chain FLAVOUR ipv6 postrouting jump placed { mark 0x4000/0x4000 return; from fd00:10:0:1::/64 to fd00:10::/48 return; " +
-		"from fd00:10::/48 to fd00:10:0:1::/64 return; from !fd00:10::/48 to fd00:10:0:1::/64 return; from fd00:10::/48 to !ff00::/8 MASQ; " +
-		"from !fd00:10::/48 to fd00:10::/48 MASQ }\n"
+	masq4 = "chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.5.1.0/24 to 10.5.0.0/16 " +
+		"return; from 10.5.0.0/16 to 10.5.1.0/24 return; from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to " +
+		"!224.0.0.0/4 MASQ; from !10.5.0.0/16 to 10.5.0.0/16 MASQ }\n"
+	masq6 = "chain FLAVOUR ipv6 postrouting jump placed { mark 0x4000/0x4000 return; from fd00:10:0:1::/64 to " +
+		"fd00:10::/48 return; " +
+		"from fd00:10::/48 to fd00:10:0:1::/64 return; from !fd00:10::/48 to fd00:10:0:1::/64 return; from fd00:10::/48 " +
+		"to !ff00::/8 MASQ; from !fd00:10::/48 to fd00:10::/48 MASQ }\n"
 	forward4 = "chain FLAVOUR ipv4 forward jump placed { from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }\n"
 	forward6 = "chain FLAVOUR ipv6 forward jump placed { from fd00:10::/48 accept; to fd00:10::/48 accept }\n"
 )
@@ -59,25 +60,39 @@ func TestRender(t *testing.T) {
 		verdict          string
 		notes, complaint []string
 	}{
-		"nothing asked for":    {Options{}, dual(false), own(), everything(), "", "iptables", "", nil, nil},
-		"both families":        {both, dual(false), own(), everything(), masq4 + masq6 + forward4 + forward6, "iptables", "masquerade-random", nil, nil},
-		"with nftables":        {both, dual(true), own(), everything(), masq4 + masq6 + forward4 + forward6, "nftables", "masquerade-random", nil, nil},
-		"one family":           {both, only4, own(), everything(), masq4 + forward4, "iptables", "masquerade-random", nil, nil},
-		"no subnet of one":     {both, dual(false), lease.Key{V4: own().V4}, everything(), masq4 + forward4, "iptables", "masquerade-random", nil, nil},
-		"masquerade alone":     {Options{Masquerade: true}, dual(false), own(), everything(), masq4 + masq6, "iptables", "masquerade-random", nil, nil},
-		"forward alone":        {Options{Forward: true}, dual(false), own(), everything(), forward4 + forward6, "iptables", "", nil, nil},
-		"random ports refused": {Options{Masquerade: true, NoRandom: true}, dual(false), own(), everything(), masq4 + masq6, "iptables", "masquerade", nil, nil},
-		"random ports unknown": {Options{Masquerade: true}, dual(false), own(), without(func(t *driver.Tools) { t.IPTables.RandomFully = false }),
+		"nothing asked for": {Options{}, dual(false), own(), everything(), "", "iptables", "", nil, nil},
+		"both families": {both, dual(false), own(), everything(), masq4 + masq6 + forward4 + forward6, "iptables",
+			"masquerade-random", nil, nil},
+		"with nftables": {both, dual(true), own(), everything(), masq4 + masq6 + forward4 + forward6, "nftables",
+			"masquerade-random", nil, nil},
+		"one family": {both, only4, own(), everything(), masq4 + forward4, "iptables", "masquerade-random", nil,
+			nil},
+		"no subnet of one": {both, dual(false), lease.Key{V4: own().V4}, everything(), masq4 + forward4, "iptables",
+			"masquerade-random", nil, nil},
+		"masquerade alone": {Options{Masquerade: true}, dual(false), own(), everything(), masq4 + masq6, "iptables",
+			"masquerade-random", nil, nil},
+		"forward alone": {Options{Forward: true}, dual(false), own(), everything(), forward4 + forward6, "iptables",
+			"", nil, nil},
+		"random ports refused": {Options{Masquerade: true, NoRandom: true}, dual(false), own(), everything(), masq4 + masq6,
+			"iptables", "masquerade", nil, nil},
+		"random ports unknown": {Options{Masquerade: true}, dual(false), own(),
+			without(func(t *driver.Tools) { t.IPTables.RandomFully = false }),
 			masq4 + masq6, "iptables", "masquerade", nil, nil},
 		"no iptables": {both, only4, own(), without(noIPTables), masq4 + forward4, "nftables", "masquerade-random",
 			[]string{"IPv4 rules are made with nftables, since iptables cannot be used: no iptables in $PATH"}, nil},
-		"no nft, and the config does not want it": {both, only4, own(), without(noNFT), masq4 + forward4, "iptables", "masquerade-random", nil, nil},
-		"no nft, and the config wants it": {both, config.Network{V4: only4.V4, EnableNFTables: true}, own(), without(noNFT), "", "nftables", "", nil,
-			[]string{"IPv4: EnableNFTables is set in the network config, but nft cannot be used: no nft in $PATH; install nftables"}},
+		"no nft, and the config does not want it": {both, only4, own(), without(noNFT), masq4 + forward4, "iptables",
+			"masquerade-random", nil, nil},
+		"no nft, and the config wants it": {both, config.Network{V4: only4.V4, EnableNFTables: true}, own(), without(noNFT),
+			"", "nftables", "", nil,
+			[]string{"IPv4: EnableNFTables is set in the network config, but nft cannot be used: no nft in $PATH; install " +
+				"nftables"}},
 		"neither": {both, only4, own(), without(func(t *driver.Tools) { noIPTables(t); noNFT(t) }), "", "iptables", "", nil,
-			[]string{"IPv4: neither iptables nor nft can be used: no iptables in $PATH; no nft in $PATH; install one of them, or turn off --ip-masq and --iptables-forward-rules"}},
-		"no bridge filter": {both, only4, own(), without(func(t *driver.Tools) { t.BridgeFilter = false }), masq4 + forward4, "iptables", "masquerade-random",
-			[]string{"IPv4 packets between two pods of this host do not pass through iptables, so services of kube-proxy may not work between them; run: modprobe br_netfilter"}, nil},
+			[]string{"IPv4: neither iptables nor nft can be used: no iptables in $PATH; no nft in $PATH; install one of " +
+				"them, or turn off --ip-masq and --iptables-forward-rules"}},
+		"no bridge filter": {both, only4, own(), without(func(t *driver.Tools) { t.BridgeFilter = false }), masq4 + forward4,
+			"iptables", "masquerade-random",
+			[]string{"IPv4 packets between two pods of this host do not pass through iptables, so services of kube-proxy may " +
+				"not work between them; run: modprobe br_netfilter"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Render(c.opts, c.net, c.own, c.facts)
@@ -125,8 +140,8 @@ func TestForwardBlocks(t *testing.T) {
 		},
 		"no flavour does": {
 			opts: Options{Forward: true}, blocks: []driver.ForwardBlock{strict},
-			problems: []string{"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; " +
-				"accept there what comes from or goes to fd00:10::/48"},
+			problems: []string{"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of " +
+				"iptables can overrule; accept there what comes from or goes to fd00:10::/48"},
 		},
 		"a doubt is a note": {
 			opts: Options{Forward: true}, nft: true, blocks: []driver.ForwardBlock{doubtful(policy)},

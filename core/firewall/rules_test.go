@@ -55,10 +55,12 @@ var packets = []struct {
 	{src: "pod", dst: "outside", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "pod", dst: "host", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "remote pod", dst: "outside", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
-	{src: "host", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept}, // F1: rule 4 must not return
+	// F1: rule 4 must not return
+	{src: "host", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "host", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept},
-	{src: "outside", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept},            // on the owner
-	{src: "outside", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept}, // on another node; F1 likewise
+	{src: "outside", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept}, // on the owner
+	// on another node; F1 likewise
+	{src: "outside", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "outside", dst: "elsewhere", postrouting: dataplane.Return, forward: dataplane.Return},
 	{src: "host", dst: "outside", postrouting: dataplane.Return, forward: dataplane.Return},
 	{src: "pod", dst: "group", postrouting: dataplane.Return, forward: dataplane.Accept},
@@ -68,7 +70,8 @@ var packets = []struct {
 	{src: "pod", dst: "outside", mark: 0xc0ff, postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "outside", dst: "remote pod", mark: 0x4001, postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "pod", dst: "outside", mark: 0x8000, postrouting: dataplane.Masquerade, forward: dataplane.Accept},
-	{src: "remote pod", dst: "far pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept}, // routed astray through here
+	// routed astray through here
+	{src: "remote pod", dst: "far pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 }
 
 func TestVerdicts(t *testing.T) {
@@ -81,7 +84,8 @@ func TestVerdicts(t *testing.T) {
 		for _, f := range cidr.Families {
 			for _, p := range packets {
 				packet := Packet{places[p.src][f], places[p.dst][f], p.mark}
-				for hook, want := range map[dataplane.Hook]dataplane.Verdict{dataplane.Postrouting: p.postrouting, dataplane.Forward: p.forward} {
+				for hook, want := range map[dataplane.Hook]dataplane.Verdict{dataplane.Postrouting: p.postrouting,
+					dataplane.Forward: p.forward} {
 					chain, ok := wanted.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
 					if !ok {
 						t.Fatalf("no chain %s %s %s in\n%s", flavour, f, hook, wanted.Chains.Dump())
@@ -104,8 +108,10 @@ func TestVerdicts(t *testing.T) {
 
 // upstreamNFT are the rules of upstream's nftables mode (interop 7.2). The
 // table above has to tell them from ours.
-const upstreamNFT = "mark 0x4000/0xffffffff return; from 10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to 10.5.1.0/24 return; " +
-	"from !10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade; from !10.5.0.0/16 to 10.5.0.0/16 masquerade"
+const upstreamNFT = "mark 0x4000/0xffffffff return; from 10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to " +
+	"10.5.1.0/24 return; " +
+	"from !10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade; from !10.5.0.0/16 to " +
+	"10.5.0.0/16 masquerade"
 
 func TestVerdictsTellUpstreamsDefects(t *testing.T) {
 	rules, err := dataplane.Rules(upstreamNFT).List()

@@ -23,7 +23,8 @@ var wire = []struct {
 }{
 	{
 		"vxlan",
-		Attrs{PublicIP: someV4, BackendType: "vxlan", BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`)},
+		Attrs{PublicIP: someV4, BackendType: "vxlan",
+			BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`)},
 		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`,
 	},
 	{
@@ -37,7 +38,8 @@ var wire = []struct {
 	},
 	{
 		"vxlan IPv6 only",
-		Attrs{PublicIPv6: someV6, BackendType: "vxlan", BackendV6Data: json.RawMessage(`{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}`)},
+		Attrs{PublicIPv6: someV6, BackendType: "vxlan",
+			BackendV6Data: json.RawMessage(`{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}`)},
 		`{"PublicIP":"0.0.0.0","PublicIPv6":"fd00:a::3","BackendType":"vxlan","BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
 	},
 	{
@@ -97,8 +99,10 @@ func TestDecodeOlderAndForeignForms(t *testing.T) {
 		},
 		{"null data", `{"PublicIP":"192.168.64.3","BackendData":null,"BackendV6Data":null}`, Attrs{PublicIP: someV4}},
 		{"null type", `{"PublicIP":"192.168.64.3","BackendType":null}`, Attrs{PublicIP: someV4}},
-		{"blanks", " {\n\t\"PublicIP\" : \"192.168.64.3\", \"BackendData\": { \"a\" : [ 1 ] } } ", Attrs{PublicIP: someV4, BackendData: json.RawMessage(`{"a":[1]}`)}},
-		{"unescaped data", `{"PublicIP":"192.168.64.3","BackendData":"<a>"}`, Attrs{PublicIP: someV4, BackendData: json.RawMessage(`"\u003ca\u003e"`)}},
+		{"blanks", " {\n\t\"PublicIP\" : \"192.168.64.3\", \"BackendData\": { \"a\" : [ 1 ] } } ",
+			Attrs{PublicIP: someV4, BackendData: json.RawMessage(`{"a":[1]}`)}},
+		{"unescaped data", `{"PublicIP":"192.168.64.3","BackendData":"<a>"}`,
+			Attrs{PublicIP: someV4, BackendData: json.RawMessage(`"\u003ca\u003e"`)}},
 		{"other order", `{"BackendType":"ipip","PublicIP":"192.168.64.3"}`, Attrs{PublicIP: someV4, BackendType: "ipip"}},
 		{"other case", `{"publicip":"192.168.64.3","backendtype":"VXLAN"}`, Attrs{PublicIP: someV4, BackendType: "vxlan"}},
 		{"unknown member", `{"PublicIP":"192.168.64.3","Colour":"green"}`, Attrs{PublicIP: someV4}},
@@ -134,10 +138,14 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"PublicIP":"1.2.3"}`, "lease value: PublicIP `\"1.2.3\"`: want an IPv4 address"},
 		{`{"PublicIP":"fd00::1"}`, "lease value: PublicIP `\"fd00::1\"`: want an IPv4 address"},
 		{`{"PublicIP":"::ffff:1.2.3.4"}`, "lease value: PublicIP `\"::ffff:1.2.3.4\"`: want an IPv4 address"},
-		{`{"PublicIP":"1.2.3.4","PublicIPv6":["fd00::1"]}`, "lease value: PublicIPv6 `[\"fd00::1\"]`: want an IPv6 address or null"},
-		{`{"PublicIP":"1.2.3.4","PublicIPv6":"1.2.3.4"}`, "lease value: PublicIPv6 `\"1.2.3.4\"`: want an IPv6 address or null"},
-		{`{"PublicIP":"1.2.3.4","PublicIPv6":"fe80::1%eth0"}`, "lease value: PublicIPv6 `\"fe80::1%eth0\"`: want an IPv6 address or null"},
-		{`{"PublicIP":"1.2.3.4","PublicIPv6":"::ffff:1.2.3.4"}`, "lease value: PublicIPv6 `\"::ffff:1.2.3.4\"`: want an IPv6 address or null"},
+		{`{"PublicIP":"1.2.3.4","PublicIPv6":["fd00::1"]}`,
+			"lease value: PublicIPv6 `[\"fd00::1\"]`: want an IPv6 address or null"},
+		{`{"PublicIP":"1.2.3.4","PublicIPv6":"1.2.3.4"}`,
+			"lease value: PublicIPv6 `\"1.2.3.4\"`: want an IPv6 address or null"},
+		{`{"PublicIP":"1.2.3.4","PublicIPv6":"fe80::1%eth0"}`,
+			"lease value: PublicIPv6 `\"fe80::1%eth0\"`: want an IPv6 address or null"},
+		{`{"PublicIP":"1.2.3.4","PublicIPv6":"::ffff:1.2.3.4"}`,
+			"lease value: PublicIPv6 `\"::ffff:1.2.3.4\"`: want an IPv6 address or null"},
 		{`{"PublicIP":"1.2.3.4","BackendType":{}}`, "lease value: BackendType `{}`: want a string"},
 	} {
 		if _, err := DecodeAttrs([]byte(c.value)); err == nil || err.Error() != c.want {

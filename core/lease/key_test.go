@@ -56,13 +56,15 @@ func TestParseKeyErrors(t *testing.T) {
 		{"10.5.34.0-24&::ffff:1.2.3.4-120", `key "10.5.34.0-24&::ffff:1.2.3.4-120": prefix length 120 is above 31`},
 		{"10.5.34.0--1", `key "10.5.34.0--1"` + grammar},
 		{"10.5.34.0-32", `key "10.5.34.0-32": prefix length 32 is above 31`},
-		{"10.5.34.0-99999999999999999999", `key "10.5.34.0-99999999999999999999": prefix length 99999999999999999999 is above 31`},
+		{"10.5.34.0-99999999999999999999",
+			`key "10.5.34.0-99999999999999999999": prefix length 99999999999999999999 is above 31`},
 		{"10.5.34.0-24&fd00::-128", `key "10.5.34.0-24&fd00::-128": prefix length 128 is above 127`},
 		{"0.0.0.0-0", `key "0.0.0.0-0": the whole IPv4 space is no subnet`},
 		{"10.5.340.0-24", `key "10.5.340.0-24": ParseAddr("10.5.340.0"): IPv4 field has value >255`},
 		{"010.5.34.0-24", `key "010.5.34.0-24": ParseAddr("010.5.34.0"): IPv4 field has octet with leading zero`},
 		{"10.5.34.0-24&1:2-64", `key "10.5.34.0-24&1:2-64": ParseAddr("1:2"): address string too short`},
-		{"10.5.34.0-24&::ffff:102:304-120", `key "10.5.34.0-24&::ffff:102:304-120": ::ffff:102:304 is an IPv4-mapped address`},
+		{"10.5.34.0-24&::ffff:102:304-120",
+			`key "10.5.34.0-24&::ffff:102:304-120": ::ffff:102:304 is an IPv4-mapped address`},
 	} {
 		if _, err := ParseKey(c.text); err == nil || err.Error() != c.want {
 			t.Errorf("ParseKey(%q)\n got %v\nwant %s", c.text, err, c.want)

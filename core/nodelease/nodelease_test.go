@@ -30,7 +30,8 @@ const (
 
 // peer is the i-th node with a lease.
 func peer(i int, more ...func(*Node)) Node {
-	n := Node{Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("u%d", i), Created: int64(i), PodCIDRs: fmt.Sprintf("10.244.%d.0/24", i)}
+	n := Node{Name: fmt.Sprintf("n%d", i), UID: fmt.Sprintf("u%d", i), Created: int64(i),
+		PodCIDRs: fmt.Sprintf("10.244.%d.0/24", i)}
 	n.Values[Marker] = "true"
 	n.Values[BackendType] = "vxlan"
 	n.Values[BackendData] = fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:%02x"}`, i)
@@ -91,8 +92,10 @@ func TestParsePrefix(t *testing.T) {
 			}
 		}
 	}
-	for _, prefix := range []string{"", "org", "org/x", "org.COM", "org.com/a/b", "org.com/A", "org..com", "-org.com", "org.com//"} {
-		if _, err := ParsePrefix(prefix); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("annotation prefix %q: want ", prefix)) {
+	for _, prefix := range []string{"", "org", "org/x", "org.COM", "org.com/a/b", "org.com/A", "org..com", "-org.com",
+		"org.com//"} {
+		if _, err := ParsePrefix(prefix); err == nil ||
+			!strings.HasPrefix(err.Error(), fmt.Sprintf("annotation prefix %q: want ", prefix)) {
 			t.Errorf("%q: %v", prefix, err)
 		}
 	}
@@ -105,30 +108,50 @@ func TestBadNodes(t *testing.T) {
 		bad  Node
 		want string
 	}{
-		"no pod CIDR":        {onlyV4, peer(3, cidrs("")), "node n3 has no pod CIDR"},
-		"three pod CIDRs":    {onlyV4, peer(3, cidrs("10.244.3.0/24,10.244.4.0/24,fd00::/64")), "node n3 has 3 pod CIDRs; want one for each family"},
-		"two of a family":    {onlyV4, peer(3, cidrs("10.244.3.0/24,10.244.4.0/24")), "node n3: pod CIDRs 10.244.3.0/24 and 10.244.4.0/24 are both IPv4"},
-		"no CIDR":            {onlyV4, peer(3, cidrs("10.244.3.0")), `node n3: pod CIDR "10.244.3.0" is not a CIDR`},
-		"host bits":          {onlyV4, peer(3, cidrs("10.244.3.7/24")), `node n3: pod CIDR "10.244.3.7/24" is not a CIDR`},
-		"mapped":             {both, peer(3, cidrs("::ffff:10.244.3.0/120")), `node n3: pod CIDR "::ffff:10.244.3.0/120" is not a CIDR`},
-		"one address":        {onlyV4, peer(3, cidrs("10.244.3.7/32")), "node n3: pod CIDR 10.244.3.7/32 has room for no pod"},
-		"outside":            {onlyV4, peer(3, cidrs("10.245.3.0/24")), "node n3: pod CIDR 10.245.3.0/24 is outside the network 10.244.0.0/16"},
-		"everything":         {onlyV4, peer(3, cidrs("0.0.0.0/0")), "node n3: pod CIDR 0.0.0.0/0 is outside the network 10.244.0.0/16"},
-		"the whole network":  {onlyV4, peer(3, cidrs("10.244.0.0/16")), "node n3: pod CIDR 10.244.0.0/16 overlaps that of node n1"},
-		"half the network":   {onlyV4, peer(0, cidrs("10.244.0.0/17")), "node n0: pod CIDR 10.244.0.0/17 overlaps that of node n1"},
-		"part of another's":  {onlyV4, peer(0, cidrs("10.244.2.128/25")), "node n0: pod CIDR 10.244.2.128/25 overlaps that of node n2"},
-		"another's":          {onlyV4, peer(3, cidrs("10.244.2.0/24")), "node n3: pod CIDR 10.244.2.0/24 overlaps that of node n2"},
-		"ours":               {onlyV4, peer(0, cidrs("10.244.1.0/24")), "node n0: pod CIDR 10.244.1.0/24 overlaps that of node n1"},
-		"our public address": {onlyV4, peer(3, value(PublicIP, "192.168.64.1")), "node n3: its public address 192.168.64.1 is our own"},
-		"no address":         {onlyV4, peer(3, value(PublicIP, "")), "node n3 has no public address in the family of its pod CIDR"},
-		"address is none":    {onlyV4, peer(3, value(PublicIP, "x")), "node n3: lease value: PublicIP `\"x\"`: want an IPv4 address"},
-		"of another family":  {onlyV4, peer(3, value(PublicIP, "fd00::1")), "node n3: lease value: PublicIP `\"fd00::1\"`: want an IPv4 address"},
-		"multicast":          {onlyV4, peer(3, value(PublicIP, "224.0.0.1")), "node n3: no node can be reached at its public address 224.0.0.1"},
-		"loopback":           {onlyV4, peer(3, value(PublicIP, "127.0.0.1")), "node n3: no node can be reached at its public address 127.0.0.1"},
-		"inside the network": {onlyV4, peer(3, value(PublicIP, "10.244.2.1")), "node n3: no node can be reached at its public address 10.244.2.1"},
-		"data are not JSON":  {onlyV4, peer(3, value(BackendData, "{")), `node n3: backend data "{", "": not JSON`},
-		"data break out":     {onlyV4, peer(3, value(BackendData, `null,"PublicIP":"192.168.64.2"`)), `node n3: backend data "null,\"PublicIP\":\"192.168.64.2\"", "": not JSON`},
-		"too long":           {onlyV4, peer(3, value(BackendType, strings.Repeat("x", MaxValue+1))), "node n3: annotation backend-type is longer than 65536 bytes"},
+		"no pod CIDR": {onlyV4, peer(3, cidrs("")), "node n3 has no pod CIDR"},
+		"three pod CIDRs": {onlyV4, peer(3, cidrs("10.244.3.0/24,10.244.4.0/24,fd00::/64")),
+			"node n3 has 3 pod CIDRs; want one for each family"},
+		"two of a family": {onlyV4, peer(3, cidrs("10.244.3.0/24,10.244.4.0/24")),
+			"node n3: pod CIDRs 10.244.3.0/24 and 10.244.4.0/24 are both IPv4"},
+		"no CIDR":   {onlyV4, peer(3, cidrs("10.244.3.0")), `node n3: pod CIDR "10.244.3.0" is not a CIDR`},
+		"host bits": {onlyV4, peer(3, cidrs("10.244.3.7/24")), `node n3: pod CIDR "10.244.3.7/24" is not a CIDR`},
+		"mapped": {both, peer(3, cidrs("::ffff:10.244.3.0/120")),
+			`node n3: pod CIDR "::ffff:10.244.3.0/120" is not a CIDR`},
+		"one address": {onlyV4, peer(3, cidrs("10.244.3.7/32")),
+			"node n3: pod CIDR 10.244.3.7/32 has room for no pod"},
+		"outside": {onlyV4, peer(3, cidrs("10.245.3.0/24")),
+			"node n3: pod CIDR 10.245.3.0/24 is outside the network 10.244.0.0/16"},
+		"everything": {onlyV4, peer(3, cidrs("0.0.0.0/0")),
+			"node n3: pod CIDR 0.0.0.0/0 is outside the network 10.244.0.0/16"},
+		"the whole network": {onlyV4, peer(3, cidrs("10.244.0.0/16")),
+			"node n3: pod CIDR 10.244.0.0/16 overlaps that of node n1"},
+		"half the network": {onlyV4, peer(0, cidrs("10.244.0.0/17")),
+			"node n0: pod CIDR 10.244.0.0/17 overlaps that of node n1"},
+		"part of another's": {onlyV4, peer(0, cidrs("10.244.2.128/25")),
+			"node n0: pod CIDR 10.244.2.128/25 overlaps that of node n2"},
+		"another's": {onlyV4, peer(3, cidrs("10.244.2.0/24")),
+			"node n3: pod CIDR 10.244.2.0/24 overlaps that of node n2"},
+		"ours": {onlyV4, peer(0, cidrs("10.244.1.0/24")),
+			"node n0: pod CIDR 10.244.1.0/24 overlaps that of node n1"},
+		"our public address": {onlyV4, peer(3, value(PublicIP, "192.168.64.1")),
+			"node n3: its public address 192.168.64.1 is our own"},
+		"no address": {onlyV4, peer(3, value(PublicIP, "")),
+			"node n3 has no public address in the family of its pod CIDR"},
+		"address is none": {onlyV4, peer(3, value(PublicIP, "x")),
+			"node n3: lease value: PublicIP `\"x\"`: want an IPv4 address"},
+		"of another family": {onlyV4, peer(3, value(PublicIP, "fd00::1")),
+			"node n3: lease value: PublicIP `\"fd00::1\"`: want an IPv4 address"},
+		"multicast": {onlyV4, peer(3, value(PublicIP, "224.0.0.1")),
+			"node n3: no node can be reached at its public address 224.0.0.1"},
+		"loopback": {onlyV4, peer(3, value(PublicIP, "127.0.0.1")),
+			"node n3: no node can be reached at its public address 127.0.0.1"},
+		"inside the network": {onlyV4, peer(3, value(PublicIP, "10.244.2.1")),
+			"node n3: no node can be reached at its public address 10.244.2.1"},
+		"data are not JSON": {onlyV4, peer(3, value(BackendData, "{")), `node n3: backend data "{", "": not JSON`},
+		"data break out": {onlyV4, peer(3, value(BackendData, `null,"PublicIP":"192.168.64.2"`)),
+			`node n3: backend data "null,\"PublicIP\":\"192.168.64.2\"", "": not JSON`},
+		"too long": {onlyV4, peer(3, value(BackendType, strings.Repeat("x", MaxValue+1))),
+			"node n3: annotation backend-type is longer than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := "10.244.1.0-24 10.244.2.0-24 10.244.9.0-24"
@@ -155,7 +178,8 @@ func TestOwnSubnetBeforePublishing(t *testing.T) {
 
 // K1: either family counts.
 func TestEitherFamilyCounts(t *testing.T) {
-	dual := peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64"), value(PublicIPv6, "fd00:64::2"), value(BackendV6Data, `{"VNI":1}`))
+	dual := peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64"), value(PublicIPv6, "fd00:64::2"),
+		value(BackendV6Data, `{"VNI":1}`))
 	for name, change := range map[string]func(*Node){
 		"IPv4 address": value(PublicIP, "192.168.64.77"), "IPv6 address": value(PublicIPv6, "fd00:64::77"),
 		"IPv4 data": value(BackendData, "1"), "IPv6 data": value(BackendV6Data, "2"), "type": value(BackendType, "host-gw"),
@@ -177,8 +201,9 @@ func TestEitherFamilyCounts(t *testing.T) {
 // A node that is complete in one family is a peer in that one.
 func TestOneFamilyOfTwo(t *testing.T) {
 	for want, n := range map[string]Node{
-		"10.244.2.0-24":               peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64")),
-		"0.0.0.0-0&fd00:244:0:2::-64": peer(2, cidrs("fd00:244:0:2::/64,10.244.2.0/24"), value(PublicIP, ""), value(PublicIPv6, "fd00:64::2")),
+		"10.244.2.0-24": peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64")),
+		"0.0.0.0-0&fd00:244:0:2::-64": peer(2, cidrs("fd00:244:0:2::/64,10.244.2.0/24"), value(PublicIP, ""),
+			value(PublicIPv6, "fd00:64::2")),
 	} {
 		if table := tableOf(t, both, n); subnets(table) != want {
 			t.Errorf("leases %s, want %s: %s", subnets(table), want, reasons(table))
@@ -192,11 +217,15 @@ func TestLeaseFollowsNode(t *testing.T) {
 		change func(*Table) bool
 		want   string
 	}{
-		"other pod CIDR":       {func(x *Table) bool { return x.Set(peer(2, cidrs("10.244.7.0/24")), 20) }, "10.244.3.0-24 10.244.7.0-24"},
-		"no pod CIDR":          {func(x *Table) bool { return x.Set(peer(2, cidrs("")), 20) }, "10.244.3.0-24"},
-		"pod CIDR outside":     {func(x *Table) bool { return x.Set(peer(2, cidrs("10.9.2.0/24")), 20) }, "10.244.3.0-24"},
-		"deleted":              {func(x *Table) bool { return x.Delete("n2", 20) }, "10.244.3.0-24"},
-		"stripped":             {func(x *Table) bool { return x.Set(Node{Name: "n2", UID: "u2", PodCIDRs: "10.244.2.0/24"}, 20) }, "10.244.3.0-24"},
+		"other pod CIDR": {func(x *Table) bool { return x.Set(peer(2, cidrs("10.244.7.0/24")), 20) },
+			"10.244.3.0-24 10.244.7.0-24"},
+		"no pod CIDR":      {func(x *Table) bool { return x.Set(peer(2, cidrs("")), 20) }, "10.244.3.0-24"},
+		"pod CIDR outside": {func(x *Table) bool { return x.Set(peer(2, cidrs("10.9.2.0/24")), 20) }, "10.244.3.0-24"},
+		"deleted":          {func(x *Table) bool { return x.Delete("n2", 20) }, "10.244.3.0-24"},
+		"stripped": {func(x *Table) bool {
+			return x.Set(Node{Name: "n2", UID: "u2", PodCIDRs: "10.244.2.0/24"},
+				20)
+		}, "10.244.3.0-24"},
 		"no longer takes part": {func(x *Table) bool { return x.Set(peer(2, value(Marker, "false")), 20) }, "10.244.3.0-24"},
 		"gone when listed anew": {func(x *Table) bool {
 			l := x.List()
@@ -204,7 +233,8 @@ func TestLeaseFollowsNode(t *testing.T) {
 			return l.End(20)
 		}, "10.244.3.0-24"},
 		// Garbage leaves the last good value in force, but not another node's.
-		"garbled": {func(x *Table) bool { return x.Set(peer(2, value(BackendData, "{")), 20) }, "10.244.2.0-24 10.244.3.0-24"},
+		"garbled": {func(x *Table) bool { return x.Set(peer(2, value(BackendData, "{")), 20) },
+			"10.244.2.0-24 10.244.3.0-24"},
 		"replaced and garbled": {func(x *Table) bool {
 			return x.Set(peer(2, value(BackendData, "{"), func(n *Node) { n.UID = "new" }), 20)
 		}, "10.244.3.0-24"},
@@ -257,7 +287,8 @@ func TestRevisionsBeginAnew(t *testing.T) {
 		t.Error("no news of the restored server")
 	}
 	snap, _ := table.Snapshot()
-	if got := fmt.Sprint(snap.Leases[0].Attrs.PublicIP, snap.Leases[1].Attrs.PublicIP); got != "192.168.64.22 192.168.64.33" {
+	if got := fmt.Sprint(snap.Leases[0].Attrs.PublicIP,
+		snap.Leases[1].Attrs.PublicIP); got != "192.168.64.22 192.168.64.33" {
 		t.Error(got)
 	}
 }
@@ -278,18 +309,28 @@ func TestAssigned(t *testing.T) {
 		want  lease.Assigned
 		err   string
 	}{
-		"plain":         {onlyV4, []Node{bare}, lease.Assigned{Key: v4}, ""},
-		"other family":  {onlyV4, []Node{with(cidrs("10.244.1.0/24,fd00:244:0:1::/64"))}, lease.Assigned{Key: v4}, ""},
-		"no node":       {onlyV4, []Node{peer(2)}, lease.Assigned{}, "there is no node n1"},
-		"no pod CIDR":   {onlyV4, []Node{with(cidrs(""))}, lease.Assigned{}, "node n1 has no pod CIDR yet; it is kube-controller-manager that hands them out, if it runs with --allocate-node-cidrs and --cluster-cidr"},
-		"wrong family":  {onlyV4, []Node{with(cidrs("fd00:244:0:1::/64"))}, lease.Assigned{}, "node n1: pod CIDR fd00:244:0:1::/64 is of a family that the network config has off"},
-		"overwrite":     {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5"))}, lease.Assigned{Key: v4, Published: lease.ByFamily{V4: addr}}, ""},
-		"node address":  {onlyV4, []Node{with(value(NodePublicIP, "203.0.113.5"))}, lease.Assigned{Key: v4, Detected: lease.ByFamily{V4: addr}}, ""},
-		"bad overwrite": {onlyV4, []Node{with(value(PublicIPOverwrite, "x"))}, lease.Assigned{Key: v4}, `node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
+		"plain":        {onlyV4, []Node{bare}, lease.Assigned{Key: v4}, ""},
+		"other family": {onlyV4, []Node{with(cidrs("10.244.1.0/24,fd00:244:0:1::/64"))}, lease.Assigned{Key: v4}, ""},
+		"no node":      {onlyV4, []Node{peer(2)}, lease.Assigned{}, "there is no node n1"},
+		"no pod CIDR": {onlyV4, []Node{with(cidrs(""))}, lease.Assigned{},
+			"node n1 has no pod CIDR yet; it is kube-controller-manager that hands them out, if it runs with " +
+				"--allocate-node-cidrs and --cluster-cidr"},
+		"wrong family": {onlyV4, []Node{with(cidrs("fd00:244:0:1::/64"))}, lease.Assigned{},
+			"node n1: pod CIDR fd00:244:0:1::/64 is of a family that the network config has off"},
+		"overwrite": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5"))},
+			lease.Assigned{Key: v4, Published: lease.ByFamily{V4: addr}}, ""},
+		"node address": {onlyV4, []Node{with(value(NodePublicIP, "203.0.113.5"))},
+			lease.Assigned{Key: v4, Detected: lease.ByFamily{V4: addr}}, ""},
+		"bad overwrite": {onlyV4, []Node{with(value(PublicIPOverwrite, "x"))}, lease.Assigned{Key: v4},
+			`node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
 		// K7: the last good one stays, and goes when it is taken back.
-		"then bad":      {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), with(value(PublicIPOverwrite, "x"))}, lease.Assigned{Key: v4, Published: lease.ByFamily{V4: addr}}, `node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
-		"then removed":  {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), bare}, lease.Assigned{Key: v4}, ""},
-		"then replaced": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), with(value(PublicIPOverwrite, "x"), func(n *Node) { n.UID = "v" })}, lease.Assigned{Key: v4}, `node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
+		"then bad": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), with(value(PublicIPOverwrite, "x"))},
+			lease.Assigned{Key: v4, Published: lease.ByFamily{V4: addr}}, `node n1: annotation public-ip-overwrite is "x": ` +
+				`want an IPv4 address that peers can reach`},
+		"then removed": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), bare}, lease.Assigned{Key: v4}, ""},
+		"then replaced": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")),
+			with(value(PublicIPOverwrite, "x"), func(n *Node) { n.UID = "v" })}, lease.Assigned{Key: v4},
+			`node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
 	} {
 		table := tableOf(t, c.conf)
 		var got lease.Assigned
@@ -324,7 +365,8 @@ func TestChanges(t *testing.T) {
 		"vxlan, dual":        {lease.Attrs{PublicIP: v4, PublicIPv6: v6, BackendType: "vxlan", BackendData: vtep, BackendV6Data: vtep}, `{"a.b/backend-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/backend-type":"vxlan","a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1","a.b/public-ipv6":"fd00:64::1"}`},
 		"vxlan, IPv6 only":   {lease.Attrs{PublicIPv6: v6, BackendType: "vxlan", BackendV6Data: vtep}, `{"a.b/backend-type":"vxlan","a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/kube-subnet-manager":"true","a.b/public-ipv6":"fd00:64::1"}`},
 		"host-gw, IPv6 only": {lease.Attrs{PublicIPv6: v6, BackendType: "host-gw"}, `{"a.b/backend-data":"null","a.b/backend-type":"host-gw","a.b/backend-v6-data":"null","a.b/kube-subnet-manager":"true","a.b/public-ip":"0.0.0.0","a.b/public-ipv6":"fd00:64::1"}`},
-		"udp":                {lease.Attrs{PublicIP: v4}, `{"a.b/backend-data":"null","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1"}`},
+		"udp": {lease.Attrs{PublicIP: v4},
+			`{"a.b/backend-data":"null","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1"}`},
 	} {
 		var n Node
 		changes := n.Changes(names, c.attrs)
@@ -349,7 +391,8 @@ func TestChanges(t *testing.T) {
 // and that a lease that is made of it can be trusted.
 func FuzzNode(f *testing.F) {
 	f.Add("n3", "10.244.3.0/24", "true", "vxlan", `{"VNI":1}`, "null", "192.168.64.3", "", "", "")
-	f.Add("n3", "10.244.3.0/24,fd00:244:0:3::/64", "true", "vxlan", `{"VNI":1}`, "{}", "192.168.64.3", "fd00:64::3", "", "")
+	f.Add("n3", "10.244.3.0/24,fd00:244:0:3::/64", "true", "vxlan", `{"VNI":1}`, "{}", "192.168.64.3", "fd00:64::3", "",
+		"")
 	f.Add("n0", "0.0.0.0/0", "true", "\xff", `{`, "1", "0.0.0.0", "::", "x", "1.2.3.4")
 	f.Add("", "10.244.2.128/25,::/0", "true", "", "", "", "192.168.64.1", "fe80::1%eth0", "", "")
 	f.Fuzz(func(t *testing.T, name, cidrs, marker, kind, data, data6, ip, ip6, overwrite, own string) {
@@ -407,7 +450,8 @@ func TestOrderOfArrival(t *testing.T) {
 	for range nodes {
 		nodes = append(nodes[1:], nodes[0])
 		got, _ := tableOf(t, onlyV4, nodes...).Snapshot()
-		if d := cmp.Diff(want, got, cmpopts.IgnoreFields(lease.Lease{}, "ModRevision"), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); d != "" {
+		if d := cmp.Diff(want, got, cmpopts.IgnoreFields(lease.Lease{}, "ModRevision"),
+			cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); d != "" {
 			t.Error(d)
 		}
 	}

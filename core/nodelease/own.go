@@ -24,7 +24,8 @@ func (t *Table) assigned() *lease.Assigned {
 	a := &lease.Assigned{}
 	if a.Key, a.Err = e.node.key(t.network); a.Err != nil {
 		if e.node.PodCIDRs == "" {
-			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, if it runs with --allocate-node-cidrs and --cluster-cidr", a.Err)
+			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, if it runs with "+
+				"--allocate-node-cidrs and --cluster-cidr", a.Err)
 		}
 		return a
 	}
@@ -36,7 +37,8 @@ func (t *Table) assigned() *lease.Assigned {
 		t.own = own{uid: e.node.UID}
 	}
 	a.Err = errors.Join(
-		e.node.override(PublicIPOverwrite, cidr.V4, &t.own.published), e.node.override(PublicIPv6Overwrite, cidr.V6, &t.own.published),
+		e.node.override(PublicIPOverwrite, cidr.V4, &t.own.published), e.node.override(PublicIPv6Overwrite, cidr.V6,
+			&t.own.published),
 		e.node.override(NodePublicIP, cidr.V4, &t.own.detected), e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
 	a.Detected, a.Published = t.own.detected, t.own.published
 	return a
@@ -51,8 +53,10 @@ func (n *Node) override(which Annotation, f cidr.Family, into *lease.ByFamily) e
 		return nil
 	}
 	a, err := netip.ParseAddr(text)
-	if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
-		return fmt.Errorf("node %s: annotation %s is %q: want an %v address that peers can reach", n.Name, suffixes[which], short(text), f)
+	if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() ||
+		a.IsLoopback() {
+		return fmt.Errorf("node %s: annotation %s is %q: want an %v address that peers can reach", n.Name, suffixes[which],
+			short(text), f)
 	}
 	into.Set(f, a)
 	return nil

@@ -290,7 +290,8 @@ func (t *Table) ranked() []*entry {
 		return -sizes[sizeOf(e.lease.Key)]
 	}
 	slices.SortFunc(all, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.node.CreateRevision(), b.node.CreateRevision()), strings.Compare(a.node.Name, b.node.Name))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.node.CreateRevision(), b.node.CreateRevision()),
+			strings.Compare(a.node.Name, b.node.Name))
 	})
 	return all
 }

@@ -17,7 +17,8 @@ func TestChains(t *testing.T) {
 	for _, c := range []struct{ name, want, have, ops string }{
 		{"equal", forward + masq, forward + masq, ""},
 		{"from nothing", forward + masq, "", "replace " + forward + "replace " + masq},
-		{"another order", forward, strings.Replace(forward, "from 10.5.0.0/16 accept; to 10.5.0.0/16 accept", "to 10.5.0.0/16 accept; from 10.5.0.0/16 accept", 1), "replace " + forward},
+		{"another order", forward, strings.Replace(forward, "from 10.5.0.0/16 accept; to 10.5.0.0/16 accept",
+			"to 10.5.0.0/16 accept; from 10.5.0.0/16 accept", 1), "replace " + forward},
 		{"a duplicate", forward, strings.Replace(forward, "{ ", "{ from 10.5.0.0/16 accept; ", 1), "replace " + forward},
 		{"a stray rule", forward, strings.Replace(forward, "}", "} other \"-p tcp -j DROP\"", 1), "replace " + forward},
 		{"a moved jump", forward, strings.Replace(forward, "placed", "moved", 1), "replace " + forward},

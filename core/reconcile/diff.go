@@ -216,8 +216,10 @@ func (d *differ) diffRoutes() {
 	for _, c := range list {
 		k, want := c.key, c.object.(dataplane.Route)
 		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
-			d.conflicts = append(d.conflicts, fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer another subnet",
-				want, have.Link, have))
+			d.conflicts = append(d.conflicts,
+				fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
+					"another subnet",
+					want, have.Link, have))
 			continue
 		}
 		if d.mustMakeWay(want, k, gone(k)) {

@@ -10,7 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-const device = "link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port 8472\n"
+const device = "link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port " +
+	"8472\n"
 
 const self = device + "addr 10.5.1.0/32 dev flannel.1\nsysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1\n"
 
@@ -20,7 +21,8 @@ route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 `
 
 func own() Ownership {
-	return Ownership{Links: map[string]bool{"flannel.1": true, "flannel.9": true}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
+	return Ownership{Links: map[string]bool{"flannel.1": true, "flannel.9": true},
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
 }
 
 func parse(t *testing.T, text string) *dataplane.State {
@@ -105,8 +107,8 @@ del route fd00:10:0:3::/64 via fd00:a::4 dev eth0
 replace route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink`},
 		{name: "a connected route in the way is a conflict", want: self + peer,
 			have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
-			conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 already covers it" +
-				" (route 10.5.3.0/24 dev cni0 proto 2); remove that address or give the peer another subnet"}},
+			conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 " +
+				"already covers it (route 10.5.3.0/24 dev cni0 proto 2); remove that address or give the peer another subnet"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

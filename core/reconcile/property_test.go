@@ -43,7 +43,8 @@ func TestWithheldPlanDeletesNothing(t *testing.T) {
 		if n := len(whole.Ops) - len(held.Ops); n != held.Withheld {
 			t.Fatalf("%d deletes withheld, and %d ops less", held.Withheld, n)
 		}
-		if diff := cmp.Diff(whole.Ops[:len(held.Ops)], held.Ops, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
+		if diff := cmp.Diff(whole.Ops[:len(held.Ops)], held.Ops, cmpopts.EquateEmpty(),
+			cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -107,7 +108,8 @@ func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 			Protocol: rapid.SampledFrom(protocols).Draw(t, "protocol"),
 		})
 		s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: link, IP: subnet.Addr()}, MAC: mac})
-		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac}, Dst: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})})
+		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac},
+			Dst: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})})
 	}
 	return s
 }

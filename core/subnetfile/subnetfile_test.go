@@ -26,13 +26,16 @@ func TestFormat(t *testing.T) {
 			"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n",
 		},
 		{
-			"dual", File{Network: config.Network{V4: net4, V6: net6}, Subnet: lease.Key{V4: sub4, V6: sub6}, MTU: 1430, IPMasq: true},
+			"dual", File{Network: config.Network{V4: net4, V6: net6}, Subnet: lease.Key{V4: sub4, V6: sub6}, MTU: 1430,
+				IPMasq: true},
 			"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\n" +
-				"FLANNEL_IPV6_NETWORK=2001:cafe::/32\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64\nFLANNEL_MTU=1430\nFLANNEL_IPMASQ=true\n",
+				"FLANNEL_IPV6_NETWORK=2001:cafe::/32\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64\nFLANNEL_MTU=1430\n" +
+				"FLANNEL_IPMASQ=true\n",
 		},
 		{
 			"IPv6", File{Network: config.Network{V6: net6}, Subnet: lease.Key{V6: sub6}, MTU: 1430},
-			"FLANNEL_IPV6_NETWORK=2001:cafe::/32\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64\nFLANNEL_MTU=1430\nFLANNEL_IPMASQ=false\n",
+			"FLANNEL_IPV6_NETWORK=2001:cafe::/32\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64\nFLANNEL_MTU=1430\n" +
+				"FLANNEL_IPMASQ=false\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +63,8 @@ func TestPrevious(t *testing.T) {
 		{"base instead of base+1", "FLANNEL_SUBNET=10.5.72.0/24\n", only4},
 		{"last one counts", "FLANNEL_SUBNET=10.5.71.1/24\nFLANNEL_SUBNET=10.5.72.1/24\n", only4},
 		{"a list", "FLANNEL_SUBNET=10.5.72.1/24,10.5.73.1/24\n", lease.Key{}},
-		{"a list in one family", "FLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64,2001:cafe:43::1/64\n", only4},
+		{"a list in one family", "FLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_IPV6_SUBNET=2001:cafe:42::1/64,2001:cafe:43::1/64\n",
+			only4},
 		{"no value", "FLANNEL_SUBNET\nFLANNEL_SUBNET=\n", lease.Key{}},
 		{"no length", "FLANNEL_SUBNET=10.5.72.1\n", lease.Key{}},
 		{"not a subnet", "FLANNEL_SUBNET=10.5.72.1/33\n", lease.Key{}},

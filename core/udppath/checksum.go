@@ -65,7 +65,8 @@ func headerSum(h []byte) uint16 {
 // pseudoSum returns the sum over the pseudo header of TCP or UDP: addresses,
 // protocol, and the length of the segment with its own header.
 func pseudoSum(ip []byte, length int) uint64 {
-	return uint64(binary.BigEndian.Uint32(ip[12:])) + uint64(binary.BigEndian.Uint32(ip[16:])) + uint64(ip[9]) + uint64(length)
+	return uint64(binary.BigEndian.Uint32(ip[12:])) + uint64(binary.BigEndian.Uint32(ip[16:])) + uint64(ip[9]) +
+		uint64(length)
 }
 
 // lowerTTL takes one from the TTL. The checksum follows by equation 3 of RFC

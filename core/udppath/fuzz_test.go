@@ -97,7 +97,8 @@ func FuzzReceive(f *testing.F) {
 			t.Fatalf("answers %s, not %s", v.To, from)
 		}
 		src := netip.AddrFrom4([4]byte(was[12:16]))
-		if owner, _ := slowRoute(table.Peers(), src); owner != from || !table.Local().Subnet.Contains(netip.AddrFrom4([4]byte(was[16:20]))) {
+		if owner, _ := slowRoute(table.Peers(), src); owner != from ||
+			!table.Local().Subnet.Contains(netip.AddrFrom4([4]byte(was[16:20]))) {
 			t.Fatalf("believes %s a packet of %s", from, src)
 		}
 		j := NewJoiner(true)

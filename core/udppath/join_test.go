@@ -120,7 +120,8 @@ func TestJoin(t *testing.T) {
 		{what: "UDP with another length", super: udp, edits: map[int]edit{2: rewrite(25, 107)}, want: []int{200, 100, 150}},
 		{what: "UDP corrupt", super: udp, edits: map[int]edit{3: raw(40, 0)}, want: []int{300, 100, 50}},
 		{what: "UDP with another ID", super: udp, edits: map[int]edit{3: rewrite(4, 9)}, want: []int{300, 100, 50}},
-		{what: "options of IPv4", super: super{proto: protoTCP, flags: tcpACK, options: 1, size: 100, payload: 200}, want: []int{104, 104}},
+		{what: "options of IPv4", super: super{proto: protoTCP, flags: tcpACK, options: 1, size: 100, payload: 200},
+			want: []int{104, 104}},
 		{what: "a longer one", super: super{proto: protoTCP, flags: tcpACK, size: 50, payload: 50}, want: []int{50}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -169,7 +170,8 @@ func drawTraffic(t *rapid.T) [][]byte {
 	var flows [][][]byte
 	for range rapid.IntRange(1, 4).Draw(t, "flows") {
 		s := drawSuper(t)
-		s.flags = rapid.SampledFrom([]byte{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN, tcpACK | 0x40, tcpACK | tcpCWR, s.flags}).Draw(t, "usual flags")
+		s.flags = rapid.SampledFrom([]byte{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN, tcpACK | 0x40, tcpACK | tcpCWR,
+			s.flags}).Draw(t, "usual flags")
 		s.options = rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "some options")
 		s.size = min(s.size, 300)
 		s.payload = min(s.payload, 20*s.size)

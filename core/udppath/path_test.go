@@ -113,23 +113,31 @@ func TestSend(t *testing.T) {
 		{what: "TTL 0", packet: datagram(a, b, set(8, 0)), action: Deliver, reason: TTL, error: []byte{11, 0}},
 		{what: "no peer", packet: datagram(a, "10.5.4.9"), action: Deliver, reason: NoRoute, error: []byte{3, 0}},
 		{what: "own subnet", packet: datagram(a, "10.5.1.9"), action: Deliver, reason: NoRoute, error: []byte{3, 0}},
-		{what: "no peer, first fragment", packet: datagram(a, "10.5.4.9", set(6, 0x20, 0)), action: Deliver, reason: NoRoute, error: []byte{3, 0}},
+		{what: "no peer, first fragment", packet: datagram(a, "10.5.4.9", set(6, 0x20, 0)), action: Deliver, reason: NoRoute,
+			error: []byte{3, 0}},
 		{what: "no peer, later fragment", packet: datagram(a, "10.5.4.9", set(6, 0, 1)), reason: NoRoute},
-		{what: "no peer, echo request", packet: datagram(a, "10.5.4.9", set(9, protoICMP), raw(20, 8)), action: Deliver, reason: NoRoute, error: []byte{3, 0}},
+		{what: "no peer, echo request", packet: datagram(a, "10.5.4.9", set(9, protoICMP), raw(20, 8)), action: Deliver,
+			reason: NoRoute, error: []byte{3, 0}},
 		{what: "no peer, ICMP error", packet: datagram(a, "10.5.4.9", set(9, protoICMP), raw(20, 3)), reason: NoRoute},
-		{what: "no peer, ICMP of no type", packet: datagram(a, "10.5.4.9", set(9, protoICMP), set(2, 0, 20)), reason: NoRoute},
+		{what: "no peer, ICMP of no type", packet: datagram(a, "10.5.4.9", set(9, protoICMP), set(2, 0, 20)),
+			reason: NoRoute},
 		{what: "to a group", packet: datagram(a, "224.0.0.1"), reason: NoRoute},
 		{what: "to all", packet: datagram(a, "255.255.255.255"), reason: NoRoute},
 		{what: "from nobody", packet: datagram("0.0.0.0", "10.5.4.9"), reason: NoRoute},
 		{what: "from loopback", packet: datagram("127.0.0.1", "10.5.4.9"), reason: NoRoute},
 		{what: "1472 bytes", packet: datagram(a, b, pad(1472-40), set(2, 1472>>8, 1472&255)), action: Transmit, to: nodeB},
 		{what: "1473 bytes", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255)), reason: TooBig},
-		{what: "1473 bytes, DF", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255), set(6, 0x40, 0)), action: Deliver, reason: TooBig, error: []byte{3, 4}},
+		{what: "1473 bytes, DF", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255), set(6, 0x40, 0)),
+			action: Deliver, reason: TooBig, error: []byte{3, 4}},
 		{what: "a type of no IPv4", packet: datagram(a, b), vnet: Vnet{GSOType: 4, GSOSize: 10}, reason: BadOffload},
-		{what: "a size for another protocol", packet: datagram(a, b), vnet: Vnet{GSOType: VnetGSOTCPv4, GSOSize: 10}, reason: BadOffload},
-		{what: "a checksum in the header", packet: datagram(a, b), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 19, CsumOffset: 6}, reason: BadOffload},
-		{what: "a checksum behind the end", packet: datagram(a, b, pad(5)), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 19}, reason: BadOffload},
-		{what: "a checksum at the end", packet: datagram(a, b, pad(5)), vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 18}, action: Transmit, to: nodeB},
+		{what: "a size for another protocol", packet: datagram(a, b), vnet: Vnet{GSOType: VnetGSOTCPv4, GSOSize: 10},
+			reason: BadOffload},
+		{what: "a checksum in the header", packet: datagram(a, b),
+			vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 19, CsumOffset: 6}, reason: BadOffload},
+		{what: "a checksum behind the end", packet: datagram(a, b, pad(5)),
+			vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 19}, reason: BadOffload},
+		{what: "a checksum at the end", packet: datagram(a, b, pad(5)),
+			vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 18}, action: Transmit, to: nodeB},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			was := append([]byte(nil), c.packet...)
@@ -151,7 +159,8 @@ func TestSend(t *testing.T) {
 
 func checkVerdict(t *testing.T, p *Path, want, got Verdict) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("verdict (-want +got):\n%s", d)
 	}
 	var counters Counters

@@ -20,17 +20,23 @@ func TestTableRefuses(t *testing.T) {
 		peers []Peer
 		want  string
 	}{
-		{"no address", Local{netip.Addr{}, good.Subnet, 1472}, nil, "address of the tunnel: invalid IP is not an IPv4 address"},
-		{"IPv6 address", Local{addr("fc00::1"), good.Subnet, 1472}, nil, "address of the tunnel: fc00::1 is not an IPv4 address"},
+		{"no address", Local{netip.Addr{}, good.Subnet, 1472}, nil,
+			"address of the tunnel: invalid IP is not an IPv4 address"},
+		{"IPv6 address", Local{addr("fc00::1"), good.Subnet, 1472}, nil,
+			"address of the tunnel: fc00::1 is not an IPv4 address"},
 		{"no subnet", Local{good.Addr, netip.Prefix{}, 1472}, nil, "own subnet: invalid Prefix is not an IPv4 prefix"},
 		{"IPv6 subnet", Local{good.Addr, prefix("fc00::/64"), 1472}, nil, "own subnet: fc00::/64 is not an IPv4 prefix"},
 		{"no MTU", Local{good.Addr, good.Subnet, 0}, nil, "MTU of the tunnel: 0 is less than 68"},
 		{"small MTU", Local{good.Addr, good.Subnet, 67}, nil, "MTU of the tunnel: 67 is less than 68"},
 		{"IPv6 peer", good, []Peer{{prefix("fc00::/64"), nodeB}}, "peer at 192.168.64.2: fc00::/64 is not an IPv4 prefix"},
-		{"peer without a subnet", good, []Peer{{netip.Prefix{}, nodeB}}, "peer at 192.168.64.2: invalid Prefix is not an IPv4 prefix"},
-		{"peer without an address", good, []Peer{{peer.Subnet, netip.Addr{}}}, "peer 10.5.2.0/24: invalid IP is not an IPv4 address"},
-		{"peer at IPv6", good, []Peer{{peer.Subnet, addr("::ffff:192.168.64.2")}}, "peer 10.5.2.0/24: ::ffff:192.168.64.2 is not an IPv4 address"},
-		{"two of one subnet", good, []Peer{peer, {peer.Subnet, nodeC}}, "peer 10.5.2.0/24 at 192.168.64.3: 192.168.64.2 is there already"},
+		{"peer without a subnet", good, []Peer{{netip.Prefix{}, nodeB}},
+			"peer at 192.168.64.2: invalid Prefix is not an IPv4 prefix"},
+		{"peer without an address", good, []Peer{{peer.Subnet, netip.Addr{}}},
+			"peer 10.5.2.0/24: invalid IP is not an IPv4 address"},
+		{"peer at IPv6", good, []Peer{{peer.Subnet, addr("::ffff:192.168.64.2")}},
+			"peer 10.5.2.0/24: ::ffff:192.168.64.2 is not an IPv4 address"},
+		{"two of one subnet", good, []Peer{peer, {peer.Subnet, nodeC}},
+			"peer 10.5.2.0/24 at 192.168.64.3: 192.168.64.2 is there already"},
 	} {
 		_, err := NewTable(c.local, c.peers...)
 		if err == nil || err.Error() != c.want {
@@ -38,7 +44,8 @@ func TestTableRefuses(t *testing.T) {
 		}
 	}
 	table := tableA(t)
-	if _, err := table.With(Peer{}); err == nil || err.Error() != "peer at invalid IP: invalid Prefix is not an IPv4 prefix" {
+	if _, err := table.With(Peer{}); err == nil ||
+		err.Error() != "peer at invalid IP: invalid Prefix is not an IPv4 prefix" {
 		t.Errorf("With no peer: got %v", err)
 	}
 }

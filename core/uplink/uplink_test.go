@@ -41,7 +41,8 @@ func on(link string) driver.Hop { return driver.Hop{Link: link} }
 func facts() driver.HostFacts {
 	return driver.HostFacts{
 		Links: []driver.Link{
-			{Name: "lo", Index: 1, MTU: 65536, Up: true, Loopback: true, Addrs: []driver.LinkAddr{permanent("127.0.0.1/8"), permanent("::1/128")}},
+			{Name: "lo", Index: 1, MTU: 65536, Up: true, Loopback: true,
+				Addrs: []driver.LinkAddr{permanent("127.0.0.1/8"), permanent("::1/128")}},
 			{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
 				permanent("192.168.1.3/24"), permanent("192.168.1.4/24"), permanent("fe80::1/64"), permanent("fd00:1::3/64"),
 			}},
@@ -60,7 +61,8 @@ func facts() driver.HostFacts {
 			route("172.16.0.0/16", 0, on("eth1")),
 			route("192.168.9.0/24", 0, via("eth1", "10.9.0.1")),
 			route("192.168.8.0/24", 0, on("gone")),
-			{Dst: netip.MustParsePrefix("192.168.10.0/24"), Hops: []driver.Hop{on("eth0")}, Src: netip.MustParseAddr("192.168.1.4")},
+			{Dst: netip.MustParsePrefix("192.168.10.0/24"), Hops: []driver.Hop{on("eth0")},
+				Src: netip.MustParseAddr("192.168.1.4")},
 			route("fd00:1::/64", 256, on("eth0")),
 			route("::/0", 1024, via("eth0", "fe80::ff")),
 			route("fd00:9::/64", 1024, via("eth1", "fd00:3::1")),
@@ -86,59 +88,80 @@ func TestSelect(t *testing.T) {
 
 		{"address, IPv4", Options{Ifaces: []string{"192.168.1.4"}}, v4, result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
 		{"address, IPv6", Options{Ifaces: []string{"fd00:3::3"}}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"address, dual", Options{Ifaces: []string{"10.9.0.3"}}, dual, result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"IPv6 address, dual", Options{Ifaces: []string{"fd00:3::3"}}, dual, result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+		{"address, dual", Options{Ifaces: []string{"10.9.0.3"}}, dual,
+			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+		{"IPv6 address, dual", Options{Ifaces: []string{"fd00:3::3"}}, dual,
+			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
 		{
 			"address and public IPv6 address, dual", Options{Ifaces: []string{"10.9.0.3"}, PublicIPv6: "fd00:3::3"}, dual,
 			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"},
 		},
 		{
-			"IPv6 address and public addresses, dual", Options{Ifaces: []string{"fd00:3::3"}, PublicIP: "1.2.3.4", PublicIPv6: "2001:db8::1"}, dual,
+			"IPv6 address and public addresses, dual", Options{Ifaces: []string{"fd00:3::3"}, PublicIP: "1.2.3.4",
+				PublicIPv6: "2001:db8::1"}, dual,
 			result{"eth1", "172.16.0.3", "fd00:3::3", "1.2.3.4", "2001:db8::1"},
 		},
 		{"IPv6 address, IPv4", Options{Ifaces: []string{"fd00:1::3"}}, v4, eth0v4},
-		{"loopback address, if asked for", Options{Ifaces: []string{"127.0.0.1"}}, v4, result{"lo", "127.0.0.1", "", "127.0.0.1", ""}},
+		{"loopback address, if asked for", Options{Ifaces: []string{"127.0.0.1"}}, v4,
+			result{"lo", "127.0.0.1", "", "127.0.0.1", ""}},
 
 		{"name, IPv4", Options{Ifaces: []string{"eth0"}}, v4, eth0v4},
 		{"name, IPv6", Options{Ifaces: []string{"eth0"}}, v6, eth0v6},
 		{"name, dual", Options{Ifaces: []string{"eth1"}}, dual, eth1},
-		{"name of a link that is down", Options{Ifaces: []string{"four"}}, v4, result{"four", "192.168.4.3", "", "192.168.4.3", ""}},
+		{"name of a link that is down", Options{Ifaces: []string{"four"}}, v4,
+			result{"four", "192.168.4.3", "", "192.168.4.3", ""}},
 		{"second name", Options{Ifaces: []string{"wlan0", "eth1"}}, dual, eth1},
 
-		{"regex on addresses, IPv4", Options{Regexes: []string{`^10\.9\.`}}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"regex on addresses, IPv6", Options{Regexes: []string{`^fd00:3:`}}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"regex on addresses, dual", Options{Regexes: []string{`^10\.9\.|^fd00:3:`}}, dual, result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
+		{"regex on addresses, IPv4", Options{Regexes: []string{`^10\.9\.`}}, v4,
+			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+		{"regex on addresses, IPv6", Options{Regexes: []string{`^fd00:3:`}}, v6,
+			result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
+		{"regex on addresses, dual", Options{Regexes: []string{`^10\.9\.|^fd00:3:`}}, dual,
+			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
 		{"regex is not anchored", Options{Regexes: []string{`9\.0`}}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
 		{"regex takes the first link", Options{Regexes: []string{`.`}}, dual, eth0},
-		{"regex on the name, IPv4", Options{Regexes: []string{`^eth[1-9]`}}, v4, result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
+		{"regex on the name, IPv4", Options{Regexes: []string{`^eth[1-9]`}}, v4,
+			result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
 		{"regex on the name, IPv6", Options{Regexes: []string{`^six$`}}, v6, result{"six", "", "fd00:6::3", "", "fd00:6::3"}},
 		{"regex on the name, dual", Options{Regexes: []string{`^eth[1-9]`}}, dual, eth1},
 		{
 			// Upstream keeps 192.168.1.4 and publishes it for eth1 (interop F8).
 			"regex that matches half of eth0, dual", Options{Regexes: []string{`^192\.168\.1\.4$|^eth1$`}}, dual, eth1,
 		},
-		{"regex after a name that failed", Options{Ifaces: []string{"bare"}, Regexes: []string{"eth1"}}, v4, result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
+		{"regex after a name that failed", Options{Ifaces: []string{"bare"}, Regexes: []string{"eth1"}}, v4,
+			result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
 
 		{"can reach on the link, IPv4", Options{CanReach: "192.168.1.77"}, v4, eth0v4},
 		{"can reach by default route, IPv4", Options{CanReach: "8.8.8.8"}, v4, eth0v4},
-		{"can reach by gateway, source in its subnet", Options{CanReach: "192.168.9.1"}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"can reach, source of the route", Options{CanReach: "192.168.10.1"}, v4, result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
-		{"can reach without a route, by the address", Options{CanReach: "10.9.0.77"}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+		{"can reach by gateway, source in its subnet", Options{CanReach: "192.168.9.1"}, v4,
+			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+		{"can reach, source of the route", Options{CanReach: "192.168.10.1"}, v4,
+			result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
+		{"can reach without a route, by the address", Options{CanReach: "10.9.0.77"}, v4,
+			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
 		{"can reach, IPv6", Options{CanReach: "fd00:9::1"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
 		{"can reach by link-local gateway, IPv6", Options{CanReach: "2001:db8::1"}, v6, eth0v6},
-		{"can reach, dual", Options{CanReach: "192.168.9.1"}, dual, result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"can reach IPv6, dual", Options{CanReach: "fd00:9::1"}, dual, result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
-		{"can reach after all others failed", Options{Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8"}, v4, eth0v4},
+		{"can reach, dual", Options{CanReach: "192.168.9.1"}, dual,
+			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+		{"can reach IPv6, dual", Options{CanReach: "fd00:9::1"}, dual,
+			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+		{"can reach after all others failed",
+			Options{Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8"}, v4, eth0v4},
 
 		{"public address, IPv4", Options{PublicIP: "10.9.0.3"}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
 		{"public address, IPv6", Options{PublicIPv6: "fd00:3::3"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"public address, dual", Options{PublicIP: "10.9.0.3"}, dual, result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"public IPv6 address, dual", Options{PublicIPv6: "fd00:3::3"}, dual, result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
-		{"public addresses, dual", Options{PublicIP: "10.9.0.3", PublicIPv6: "fd00:3::3"}, dual, result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
+		{"public address, dual", Options{PublicIP: "10.9.0.3"}, dual,
+			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+		{"public IPv6 address, dual", Options{PublicIPv6: "fd00:3::3"}, dual,
+			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+		{"public addresses, dual", Options{PublicIP: "10.9.0.3", PublicIPv6: "fd00:3::3"}, dual,
+			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
 		{"public address of a family that is off", Options{PublicIPv6: "fd00:3::3"}, v4, eth0v4},
-		{"public address behind NAT", Options{Ifaces: []string{"eth0"}, PublicIP: "1.2.3.4"}, v4, result{"eth0", "192.168.1.3", "", "1.2.3.4", ""}},
+		{"public address behind NAT", Options{Ifaces: []string{"eth0"}, PublicIP: "1.2.3.4"}, v4,
+			result{"eth0", "192.168.1.3", "", "1.2.3.4", ""}},
 		{
-			"public addresses behind NAT, dual", Options{Regexes: []string{"eth0"}, PublicIP: "1.2.3.4", PublicIPv6: "2001:db8::1"}, dual,
+			"public addresses behind NAT, dual", Options{Regexes: []string{"eth0"}, PublicIP: "1.2.3.4",
+				PublicIPv6: "2001:db8::1"}, dual,
 			result{"eth0", "192.168.1.3", "fd00:1::3", "1.2.3.4", "2001:db8::1"},
 		},
 	} {
@@ -164,7 +187,8 @@ func TestSelect(t *testing.T) {
 func TestPassedOver(t *testing.T) {
 	for want, opts := range map[string]Options{
 		"": {Ifaces: []string{"eth1", "wlan0"}},
-		`--iface "wlan0": there is no interface of that name; --iface-regex "wlan": no interface matches by its addresses or its name`: {
+		`--iface "wlan0": there is no interface of that name; --iface-regex "wlan": no interface matches by its addresses ` +
+			`or its name`: {
 			Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8",
 		},
 	} {
@@ -188,32 +212,48 @@ func TestSelectErrors(t *testing.T) {
 		want    string
 	}{
 		{Options{Ifaces: []string{"wlan0"}}, v4, `no usable interface: --iface "wlan0": there is no interface of that name`},
-		{Options{Ifaces: []string{"bare"}}, v4, `no usable interface: --iface "bare": interface bare has no usable IPv4 address`},
+		{Options{Ifaces: []string{"bare"}}, v4,
+			`no usable interface: --iface "bare": interface bare has no usable IPv4 address`},
 		{Options{Ifaces: []string{"lo"}}, v4, `no usable interface: --iface "lo": interface lo has no usable IPv4 address`},
-		{Options{Ifaces: []string{"four"}}, v6, `no usable interface: --iface "four": interface four has no usable IPv6 address`},
-		{Options{Ifaces: []string{"four"}}, dual, `no usable interface: --iface "four": interface four has no usable IPv6 address`},
-		{Options{Ifaces: []string{"six"}}, dual, `no usable interface: --iface "six": interface six has no usable IPv4 address`},
+		{Options{Ifaces: []string{"four"}}, v6,
+			`no usable interface: --iface "four": interface four has no usable IPv6 address`},
+		{Options{Ifaces: []string{"four"}}, dual,
+			`no usable interface: --iface "four": interface four has no usable IPv6 address`},
+		{Options{Ifaces: []string{"six"}}, dual,
+			`no usable interface: --iface "six": interface six has no usable IPv4 address`},
 		{Options{Ifaces: []string{"zero"}}, dual, `no usable interface: --iface "zero": interface zero has MTU 0`},
-		{Options{Ifaces: []string{"192.168.1.99"}}, v4, `no usable interface: --iface "192.168.1.99": no interface has address 192.168.1.99`},
-		{Options{Ifaces: []string{"fd00:1::99"}}, v6, `no usable interface: --iface "fd00:1::99": no interface has address fd00:1::99`},
-		{Options{Ifaces: []string{"fd00:6::3"}}, dual, `no usable interface: --iface "fd00:6::3": interface six has no usable IPv4 address`},
+		{Options{Ifaces: []string{"192.168.1.99"}}, v4,
+			`no usable interface: --iface "192.168.1.99": no interface has address 192.168.1.99`},
+		{Options{Ifaces: []string{"fd00:1::99"}}, v6,
+			`no usable interface: --iface "fd00:1::99": no interface has address fd00:1::99`},
+		{Options{Ifaces: []string{"fd00:6::3"}}, dual,
+			`no usable interface: --iface "fd00:6::3": interface six has no usable IPv4 address`},
 		{
 			Options{Ifaces: []string{"192.168.1.3"}, PublicIPv6: "fd00:2::3"}, dual,
 			`no usable interface: --iface "192.168.1.3": interface eth0 has no address fd00:2::3 (--public-ipv6)`,
 		},
-		{Options{Regexes: []string{"("}}, v4, "no usable interface: --iface-regex \"(\": error parsing regexp: missing closing ): `(`"},
-		{Options{Regexes: []string{"^wlan"}}, v4, `no usable interface: --iface-regex "^wlan": no interface matches by its addresses or its name`},
-		{Options{Regexes: []string{`^192\.168\.1\.`}}, dual, `no usable interface: --iface-regex "^192\\.168\\.1\\.": no interface matches by its addresses or its name`},
-		{Options{Regexes: []string{"^four$"}}, dual, `no usable interface: --iface-regex "^four$": interface four has no usable IPv6 address`},
+		{Options{Regexes: []string{"("}}, v4,
+			"no usable interface: --iface-regex \"(\": error parsing regexp: missing closing ): `(`"},
+		{Options{Regexes: []string{"^wlan"}}, v4,
+			`no usable interface: --iface-regex "^wlan": no interface matches by its addresses or its name`},
+		{Options{Regexes: []string{`^192\.168\.1\.`}}, dual,
+			`no usable interface: --iface-regex "^192\\.168\\.1\\.": no interface matches by its addresses or its name`},
+		{Options{Regexes: []string{"^four$"}}, dual,
+			`no usable interface: --iface-regex "^four$": interface four has no usable IPv6 address`},
 		{Options{CanReach: "gateway"}, v4, `no usable interface: --iface-can-reach "gateway": want an IP address`},
-		{Options{CanReach: "192.168.8.1"}, v4, `no usable interface: --iface-can-reach "192.168.8.1": the route to 192.168.8.1 leaves through unknown interface "gone"`},
+		{Options{CanReach: "192.168.8.1"}, v4,
+			`no usable interface: --iface-can-reach "192.168.8.1": the route to 192.168.8.1 leaves through unknown interface ` +
+				`"gone"`},
 		{
 			Options{Ifaces: []string{"wlan0", "bare"}, Regexes: []string{"^wlan"}, CanReach: "x"}, v4,
-			`no usable interface: --iface "wlan0": there is no interface of that name; --iface "bare": interface bare has no usable IPv4 address; ` +
-				`--iface-regex "^wlan": no interface matches by its addresses or its name; --iface-can-reach "x": want an IP address`,
+			`no usable interface: --iface "wlan0": there is no interface of that name; --iface "bare": interface bare has no ` +
+				`usable IPv4 address; ` +
+				`--iface-regex "^wlan": no interface matches by its addresses or its name; --iface-can-reach "x": want an IP ` +
+				`address`,
 		},
 		{Options{PublicIP: "1.2.3.4"}, v4, `no usable interface: --public-ip "1.2.3.4": no interface has address 1.2.3.4`},
-		{Options{PublicIPv6: "2001:db8::1"}, v6, `no usable interface: --public-ipv6 "2001:db8::1": no interface has address 2001:db8::1`},
+		{Options{PublicIPv6: "2001:db8::1"}, v6,
+			`no usable interface: --public-ipv6 "2001:db8::1": no interface has address 2001:db8::1`},
 		{
 			Options{PublicIP: "192.168.1.3", PublicIPv6: "fd00:2::3"}, dual,
 			`no usable interface: --public-ip "192.168.1.3": interface eth0 has no address fd00:2::3 (--public-ipv6)`,
@@ -221,9 +261,11 @@ func TestSelectErrors(t *testing.T) {
 		{Options{PublicIP: "node1"}, v4, `--public-ip "node1": want an IPv4 address that peers can reach`},
 		{Options{PublicIP: "fd00::1"}, v4, `--public-ip "fd00::1": want an IPv4 address that peers can reach`},
 		{Options{PublicIP: "0.0.0.0"}, v4, `--public-ip "0.0.0.0": want an IPv4 address that peers can reach`},
-		{Options{Ifaces: []string{"eth0"}, PublicIPv6: "1.2.3.4"}, v4, `--public-ipv6 "1.2.3.4": want an IPv6 address that peers can reach`},
+		{Options{Ifaces: []string{"eth0"}, PublicIPv6: "1.2.3.4"}, v4,
+			`--public-ipv6 "1.2.3.4": want an IPv6 address that peers can reach`},
 		{Options{PublicIPv6: "fe80::1%eth0"}, v6, `--public-ipv6 "fe80::1%eth0": want an IPv6 address that peers can reach`},
-		{Options{PublicIPv6: "::ffff:1.2.3.4"}, v6, `--public-ipv6 "::ffff:1.2.3.4": want an IPv6 address that peers can reach`},
+		{Options{PublicIPv6: "::ffff:1.2.3.4"}, v6,
+			`--public-ipv6 "::ffff:1.2.3.4": want an IPv6 address that peers can reach`},
 	} {
 		if _, err := Select(c.opts, c.network, facts()); err == nil || err.Error() != c.want {
 			t.Errorf("%+v\n got %v\nwant %s", c.opts, err, c.want)
@@ -234,7 +276,8 @@ func TestSelectErrors(t *testing.T) {
 func TestSelectByRouteErrors(t *testing.T) {
 	none, split, gone, blind := facts(), facts(), facts(), facts()
 	none.Routes = nil
-	split.Routes = []driver.Route{route("0.0.0.0/0", 0, via("eth0", "192.168.1.1")), route("::/0", 0, via("eth1", "fd00:2::1"))}
+	split.Routes = []driver.Route{route("0.0.0.0/0", 0, via("eth0", "192.168.1.1")),
+		route("::/0", 0, via("eth1", "fd00:2::1"))}
 	gone.Routes = []driver.Route{route("0.0.0.0/0", 0, via("gone", "192.168.1.1"))}
 	blind.Routes = []driver.Route{route("0.0.0.0/0", 0)}
 	for _, c := range []struct {
@@ -245,11 +288,15 @@ func TestSelectByRouteErrors(t *testing.T) {
 	}{
 		{Options{}, v4, none, `no usable interface: default route: there is no IPv4 default route`},
 		{Options{}, v6, none, `no usable interface: default route: there is no IPv6 default route`},
-		{Options{}, dual, gone, `no usable interface: default route: the IPv4 default route leaves through unknown interface "gone"`},
-		{Options{}, dual, split, `no usable interface: default route: the IPv4 one leaves through eth0, the IPv6 one through eth1: choose with --iface`},
+		{Options{}, dual, gone, `no usable interface: default route: the IPv4 default route leaves through unknown ` +
+			`interface "gone"`},
+		{Options{}, dual, split, `no usable interface: default route: the IPv4 one leaves through eth0, the IPv6 one ` +
+			`through eth1: choose with --iface`},
 		{Options{}, v4, blind, `no usable interface: default route: there is no IPv4 default route`},
-		{Options{CanReach: "8.8.8.8"}, v4, none, `no usable interface: --iface-can-reach "8.8.8.8": there is no route to 8.8.8.8`},
-		{Options{CanReach: "8.8.8.8"}, v4, blind, `no usable interface: --iface-can-reach "8.8.8.8": there is no route to 8.8.8.8`},
+		{Options{CanReach: "8.8.8.8"}, v4, none,
+			`no usable interface: --iface-can-reach "8.8.8.8": there is no route to 8.8.8.8`},
+		{Options{CanReach: "8.8.8.8"}, v4, blind,
+			`no usable interface: --iface-can-reach "8.8.8.8": there is no route to 8.8.8.8`},
 	} {
 		if _, err := Select(c.opts, c.network, c.facts); err == nil || err.Error() != c.want {
 			t.Errorf("%+v\n got %v\nwant %s", c.opts, err, c.want)

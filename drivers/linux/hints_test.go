@@ -69,17 +69,23 @@ func TestHintFilter(t *testing.T) {
 		ops   []string // by the driver
 		want  bool
 	}{
-		{name: "ARP churn on the uplink", deeds: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0", "flush-neighs eth0"}},
-		{name: "permanent neighbour on the uplink", deeds: []string{"add neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0"}},
-		{name: "neighbour learnt on the vxlan", deeds: []string{"learn neigh 10.5.7.0 lladdr 02:00:00:00:00:07 dev flannel.1"}},
-		{name: "permanent neighbour on the vxlan", deeds: []string{"add neigh 10.5.8.0 lladdr 02:00:00:00:00:08 dev flannel.1"}, want: true},
+		{name: "ARP churn on the uplink", deeds: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0",
+			"flush-neighs eth0"}},
+		{name: "permanent neighbour on the uplink",
+			deeds: []string{"add neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0"}},
+		{name: "neighbour learnt on the vxlan",
+			deeds: []string{"learn neigh 10.5.7.0 lladdr 02:00:00:00:00:07 dev flannel.1"}},
+		{name: "permanent neighbour on the vxlan",
+			deeds: []string{"add neigh 10.5.8.0 lladdr 02:00:00:00:00:08 dev flannel.1"}, want: true},
 		{name: "neighbours flushed", deeds: []string{"flush-neighs flannel.1"}, want: true},
 		{name: "FDB entry added", deeds: []string{"add fdb 02:00:00:00:00:08 dst 192.168.64.8 dev flannel.1"}, want: true},
 		{name: "FDB flushed", deeds: []string{"flush-fdb flannel.1"}, want: true},
 		{name: "route added", deeds: []string{"add route 10.5.9.0/24 via 192.168.64.9 dev eth0 proto 3"}, want: true},
 		{name: "route of a routing daemon", deeds: []string{"add route 172.30.0.0/24 via 192.168.64.9 dev eth0 proto 186"}},
-		{name: "route of a routing daemon into the overlay", deeds: []string{"add route 10.5.10.0/24 via 192.168.64.9 dev eth0 proto 186"}, want: true},
-		{name: "default route of a routing daemon", deeds: []string{"add route 0.0.0.0/0 via 192.168.64.9 dev eth0 metric 7 proto 186"}, want: true},
+		{name: "route of a routing daemon into the overlay",
+			deeds: []string{"add route 10.5.10.0/24 via 192.168.64.9 dev eth0 proto 186"}, want: true},
+		{name: "default route of a routing daemon",
+			deeds: []string{"add route 0.0.0.0/0 via 192.168.64.9 dev eth0 metric 7 proto 186"}, want: true},
 		{name: "link down", deeds: []string{"down flannel.1"}, want: true},
 		{name: "link up", deeds: []string{"up flannel.1"}, want: true},
 		{name: "address added", deeds: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},
@@ -129,7 +135,8 @@ func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 func TestHintsArrive(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
-	for _, deed := range []string{"down flannel.1", "up flannel.1", "mtu eth0 1400", "del link flannel.1 type vxlan mtu 0 id 0 port 0"} {
+	for _, deed := range []string{"down flannel.1", "up flannel.1", "mtu eth0 1400",
+		"del link flannel.1 type vxlan mtu 0 id 0 port 0"} {
 		drain(w.d.hints.out)
 		w.do(t, deed)
 		expectHint(t, w.d.hints)
@@ -156,7 +163,8 @@ func TestHintAfterOverflow(t *testing.T) {
 	// Routes of other tables give no hints: only the overflow can.
 	lo := must(w.host.LinkByName("lo")).Attrs().Index
 	for i := range byte(200) {
-		r := &netlink.Route{LinkIndex: lo, Table: 100, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IP{10, 1, i, 0}, Mask: net.CIDRMask(24, 32)}}
+		r := &netlink.Route{LinkIndex: lo, Table: 100, Scope: netlink.SCOPE_LINK,
+			Dst: &net.IPNet{IP: net.IP{10, 1, i, 0}, Mask: net.CIDRMask(24, 32)}}
 		if err := w.host.RouteAdd(r); err != nil {
 			t.Fatal(err)
 		}

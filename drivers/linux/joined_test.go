@@ -38,7 +38,8 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 		fragment  byte
 	}{
 		{what: "TCP", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1420, all: 45 * 1420, id: 65530},
-		{what: "TCP, with FIN and PSH, a shorter last one", proto: unix.IPPROTO_TCP, flags: 0x19, size: 1420, all: 5*1420 + 3},
+		{what: "TCP, with FIN and PSH, a shorter last one", proto: unix.IPPROTO_TCP, flags: 0x19, size: 1420, all: 5*1420 +
+			3},
 		{what: "TCP with DF and ECE", proto: unix.IPPROTO_TCP, flags: 0x50, size: 500, all: 50000, fragment: 0x40},
 		{what: "TCP by the byte", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1, all: 300},
 		{what: "UDP", proto: unix.IPPROTO_UDP, size: 1000, all: 63*1000 + 1, id: 9},
@@ -134,7 +135,8 @@ func newTunnels(t *testing.T) *tunnels {
 			t.Error(err)
 		}
 	})
-	w := &tunnels{Host: h, in: tunFile{name: "in", vnet: true}, plain: tunFile{name: "plain"}, offload: tunFile{name: "offload", vnet: true}}
+	w := &tunnels{Host: h, in: tunFile{name: "in", vnet: true}, plain: tunFile{name: "plain"},
+		offload: tunFile{name: "offload", vnet: true}}
 	var made error
 	done := make(chan struct{})
 	go func() { // the thread is in the host's namespace and ends with the goroutine

@@ -92,7 +92,8 @@ func sameVXLAN(l link, want dataplane.VXLAN) error {
 	if !ok || v.VNI != want.VNI || v.Port != want.Port || v.Local.Is6() != want.Local.Is6() {
 		return nil
 	}
-	return fmt.Errorf("link %s has VNI %d and port %d already; delete it or choose another VNI or port", l.Name, v.VNI, v.Port)
+	return fmt.Errorf("link %s has VNI %d and port %d already; delete it or choose another VNI or port", l.Name, v.VNI,
+		v.Port)
 }
 
 func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bool, err error) {

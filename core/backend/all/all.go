@@ -58,10 +58,12 @@ func New(network config.Network) (backend.Backend, error) {
 	case !known:
 		return nil, fmt.Errorf("unknown backend type %q; known are %s", name, types(func(backend.Spec) bool { return true }))
 	case !spec.Available():
-		return nil, fmt.Errorf("backend type %q is not available in this build; it serves %s", name, types(backend.Spec.Available))
+		return nil, fmt.Errorf("backend type %q is not available in this build; it serves %s", name,
+			types(backend.Spec.Available))
 	case !slices.Contains(spec.Carries, families):
 		fits := func(s backend.Spec) bool { return s.Available() && slices.Contains(s.Carries, families) }
-		return nil, fmt.Errorf("backend type %q does not carry the families of this network (EnableIPv4 %t, EnableIPv6 %t); change them, or choose one of %s",
+		return nil, fmt.Errorf("backend type %q does not carry the families of this network (EnableIPv4 %t, EnableIPv6 "+
+			"%t); change them, or choose one of %s",
 			spec.Type, network.V4.Enabled(), network.V6.Enabled(), types(fits))
 	}
 	return spec.Open(network)

@@ -64,15 +64,18 @@ func TestNewErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
 			`vxlan, host-gw, udp, alloc, wireguard, ipip, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`: `backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp, alloc`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`: `backend type "ipip" is not available in this build; it ` +
+			`serves vxlan, host-gw, udp, alloc`,
 		// interop K8: a family that the backend does not carry is refused at once
-		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 true); ` +
-			`change them, or choose one of vxlan, host-gw, alloc`,
-		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"}`: `backend type "udp" does not carry the families of this network ` +
-			`(EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, alloc`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","vni":0}}`:        `Backend VNI 0: want a whole number from 1 to 16777215`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","GBP":"on"}}`:     `Backend GBP "on": want true or false`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MTU":100}}`:      `Backend MTU 100: want 0 or a whole number from 576 to 65535`,
+		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 ` +
+			`true); change them, or choose one of vxlan, host-gw, alloc`,
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"}`: `backend type "udp" does not carry the ` +
+			`families of this network (EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, alloc`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","vni":0}}`: `Backend VNI 0: want a whole number from 1 ` +
+			`to 16777215`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","GBP":"on"}}`: `Backend GBP "on": want true or false`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MTU":100}}`: `Backend MTU 100: want 0 or a whole number ` +
+			`from 576 to 65535`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Name":{"a":1}}}`: ``,
 	} {
 		got := ""

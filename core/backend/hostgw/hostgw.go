@@ -42,7 +42,8 @@ func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	for _, f := range cidr.Families {
 		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
-			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; peers could not use it as a gateway",
+			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; peers could not "+
+				"use it as a gateway",
 				f, pub, own, env.Uplink.Link)
 		}
 	}
@@ -54,7 +55,8 @@ func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) 
 	state := dataplane.NewState(len(peers))
 	var problems []backend.Problem
 	for _, f := range cidr.Families {
-		for _, p := range backend.Peers(env, self, Type, f, peers, func(p backend.Problem) { problems = append(problems, p) }) {
+		for _, p := range backend.Peers(env, self, Type, f, peers,
+			func(p backend.Problem) { problems = append(problems, p) }) {
 			state.AddRoute(dataplane.Route{
 				RouteKey: dataplane.RouteKey{Dst: p.Subnet},
 				Link:     env.Uplink.Link, Via: p.IP, Protocol: dataplane.Protocol,

@@ -20,7 +20,8 @@ func testEnv(t *testing.T) backend.Env {
 		t.Fatal(err)
 	}
 	v4, v6 := netip.MustParseAddr("192.168.64.3"), netip.MustParseAddr("fd00:a::3")
-	return backend.Env{Config: network, Uplink: uplink.Uplink{Link: "eth0", MTU: 1500, IP: v4, PublicIP: v4, IPv6: v6, PublicIPv6: v6}}
+	return backend.Env{Config: network,
+		Uplink: uplink.Uplink{Link: "eth0", MTU: 1500, IP: v4, PublicIP: v4, IPv6: v6, PublicIPv6: v6}}
 }
 
 func record(t *testing.T, key, ip, ip6 string) *lease.Lease {
@@ -29,7 +30,8 @@ func record(t *testing.T, key, ip, ip6 string) *lease.Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), PublicIPv6: netip.MustParseAddr(ip6), BackendType: Type}}
+	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), PublicIPv6: netip.MustParseAddr(ip6),
+		BackendType: Type}}
 }
 
 // interop P9: the wanted routes are all there is to it; who else changed the
@@ -60,9 +62,11 @@ func TestRefusesNAT(t *testing.T) {
 		want   string
 	}{
 		{func(u *uplink.Uplink) { u.PublicIP = netip.MustParseAddr("203.0.113.7") },
-			"host-gw: the public IPv4 address 203.0.113.7 is not the address 192.168.64.3 of eth0; peers could not use it as a gateway"},
+			"host-gw: the public IPv4 address 203.0.113.7 is not the address 192.168.64.3 of eth0; peers could not use it as " +
+				"a gateway"},
 		{func(u *uplink.Uplink) { u.PublicIPv6 = netip.MustParseAddr("2001:db8::7") },
-			"host-gw: the public IPv6 address 2001:db8::7 is not the address fd00:a::3 of eth0; peers could not use it as a gateway"},
+			"host-gw: the public IPv6 address 2001:db8::7 is not the address fd00:a::3 of eth0; peers could not use it as a " +
+				"gateway"},
 	} {
 		env := testEnv(t)
 		c.change(&env.Uplink)

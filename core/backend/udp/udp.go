@@ -33,7 +33,8 @@ func Spec() backend.Spec {
 		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
 		New: open, Needs: "/dev/net/tun",
 		Options: []backend.Option{
-			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Help: "UDP port of all nodes"},
+			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535,
+				Help: "UDP port of all nodes"},
 			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
 				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},
 				Help:    "offloads of the kernel to use: those it has, segmentation or nothing, or none"},
@@ -86,7 +87,9 @@ func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *r
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
+func (b *Backend) Render(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(0)
 	state.AddLink(dataplane.Link{Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
 	state.AddSysctl(acceptLocal())
@@ -105,10 +108,12 @@ func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Leas
 		Link:     device, Protocol: dataplane.Protocol,
 	})
 	var problems []backend.Problem
-	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers, func(p backend.Problem) { problems = append(problems, p) }) {
+	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers,
+		func(p backend.Problem) { problems = append(problems, p) }) {
 		if intoTunnel(env, p.IP) {
 			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf(
-				"public address %s is inside the network and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
+				"public address %s is inside the network and no underlay route leads there; datagrams to it would come back "+
+					"into the tunnel", p.IP)})
 			continue
 		}
 		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: p.Subnet}, To: p.IP})

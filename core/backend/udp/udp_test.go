@@ -82,13 +82,15 @@ route 10.5.0.0/16 dev flannel0
 // a narrower route of the underlay keeps it out.
 func TestPeerInsideTheNetwork(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
-	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("10.240.0.0/16")}}
+	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
+		{Dst: netip.MustParsePrefix("10.240.0.0/16")}}
 	state, problems := b.Render(env, backend.Self{Key: record(t, "10.1.0.0-24", "192.0.2.1", "").Key}, []*lease.Lease{
 		record(t, "10.2.0.0-24", "10.240.0.2", ""),
 		record(t, "10.3.0.0-24", "10.250.0.3", ""),
 	})
 	if len(state.Peers) != 1 || len(problems) != 1 || problems[0].String() !=
-		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams to it would come back into the tunnel" {
+		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams "+
+			"to it would come back into the tunnel" {
 		t.Errorf("peers %v, problems %v", state.Peers, problems)
 	}
 }
@@ -97,7 +99,8 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 func TestRenderWithoutSubnet(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
 	state, _ := b.Render(env, backend.Self{}, []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
-	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\nsysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n", state.Dump()); d != "" {
+	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\nsysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n",
+		state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
 	}
 }

@@ -35,7 +35,8 @@ func Spec() backend.Spec {
 			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort",
 				Zero: fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, ChartValue: "mtu", Example: "1400",
-				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. An uplink with a smaller MTU overrides it"},
+				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. An uplink with a " +
+					"smaller MTU overrides it"},
 			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
 				Help: "reach peers on the own segment by plain routes"},
 			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn where a MAC is"},
@@ -159,7 +160,9 @@ func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
 
 // Attrs implements [backend.Backend]. A published MAC is kept, because every
 // peer has it in its tables; next comes the one an existing device has.
-func (b *Backend) Attrs(env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand) (lease.Attrs, error) {
+func (b *Backend) Attrs(
+	env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand,
+) (lease.Attrs, error) {
 	a := lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}
 	for _, f := range b.families {
 		mac, err := parseMAC(stored.Data(f))
@@ -197,7 +200,9 @@ func randomMAC(rng *rand.Rand) dataplane.MAC {
 }
 
 // Render implements [backend.Backend].
-func (b *Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
+func (b *Backend) Render(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers) * len(b.families))
 	var problems []backend.Problem
 	problem := func(p backend.Problem) { problems = append(problems, p) }

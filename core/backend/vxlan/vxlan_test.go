@@ -144,7 +144,8 @@ func TestAttrsMAC(t *testing.T) {
 func TestRender(t *testing.T) {
 	b, env := newBackend(t, dual(`,"DirectRouting":true,"Port":4789,"GBP":true`))
 	env.Facts.Routes = []driver.Route{
-		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("192.168.64.1")}}},
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"),
+			Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("192.168.64.1")}}},
 		{Dst: netip.MustParsePrefix("192.168.64.0/24"), Hops: []driver.Hop{{Link: "eth0"}}},
 		{Dst: netip.MustParsePrefix("::/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("fd00:a::1")}}},
 	}
@@ -193,7 +194,8 @@ func TestPublicAddressIsNotLocal(t *testing.T) {
 // A bad record is refused by name and touches no other peer.
 func TestRenderRefuses(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
-	self := backend.Self{Key: key("10.5.34.0-24"), Attrs: peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs}
+	self := backend.Self{Key: key("10.5.34.0-24"),
+		Attrs: peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs}
 	good := peer("10.5.35.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", "")
 	younger := func(l *lease.Lease) *lease.Lease { l.CreateRevision = 20; return l }
 	data := func(l *lease.Lease, d string) *lease.Lease { l.Attrs.BackendData = json.RawMessage(d); return l }

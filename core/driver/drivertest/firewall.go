@@ -52,8 +52,9 @@ const (
 	Stray     HarmVerb = "stray"   // Rule comes first in each chain of ours, looking like one of ours
 	Foreign   HarmVerb = "foreign" // Family, Hook, Rule: it comes first in the shared chain of iptables
 	Policy    HarmVerb = "policy"  // Rule.Verdict: what FORWARD of iptables does in the end, for both families
-	Alien     HarmVerb = "alien"   // Name of a table inet, with a chain at the hook forward that drops everything in the end
-	Zones     HarmVerb = "zones"   // Name of a table inet with the rules of [FirewalldZones]
+	// Name of a table inet, with a chain at the hook forward that drops everything in the end
+	Alien HarmVerb = "alien"
+	Zones HarmVerb = "zones" // Name of a table inet with the rules of [FirewalldZones]
 )
 
 // ParseHarm reads one line: a verb and its arguments, such as "flush-ruleset",

@@ -16,7 +16,8 @@ func TestParseHarm(t *testing.T) {
 	}{
 		{" flush-ruleset ", Harm{Verb: FlushRuleset}},
 		{"stray to 10.5.9.9/32 drop", Harm{Verb: Stray, Rule: stray}},
-		{"foreign ipv6 forward to 10.5.9.9/32 drop", Harm{Verb: Foreign, Family: cidr.V6, Hook: dataplane.Forward, Rule: stray}},
+		{"foreign ipv6 forward to 10.5.9.9/32 drop",
+			Harm{Verb: Foreign, Family: cidr.V6, Hook: dataplane.Forward, Rule: stray}},
 		{"policy accept", Harm{Verb: Policy, Rule: dataplane.Rule{Verdict: dataplane.Accept}}},
 		{"alien firewalld", Harm{Verb: Alien, Name: "firewalld"}},
 		{"zones firewalld", Harm{Verb: Zones, Name: "firewalld"}},

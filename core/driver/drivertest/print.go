@@ -22,7 +22,10 @@ func (p *Printer) Given(text string) { p.given.WriteString(text + "\n") }
 // State prints what a driver observed.
 func (p *Printer) State(s *dataplane.State) string {
 	s = s.Clone()
-	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().IsLinkLocalUnicast() })
+	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey,
+		_ dataplane.Route) bool {
+		return k.Dst.Addr().IsLinkLocalUnicast()
+	})
 	return p.mask(s.Dump())
 }
 

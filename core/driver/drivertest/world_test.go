@@ -14,7 +14,8 @@ func TestParseDeed(t *testing.T) {
 		{"down flannel.1", Deed{Verb: Down, Link: "flannel.1"}},
 		{" mtu eth0 1400 ", Deed{Verb: SetMTU, Link: "eth0", MTU: 1400}},
 		{"mac eth0 02:00:00:00:00:01", Deed{Verb: SetMAC, Link: "eth0", MAC: dataplane.MAC{2, 0, 0, 0, 0, 1}}},
-		{"del link eth0 type ethernet mtu 0", Deed{Verb: Remove, Object: dataplane.Link{Name: "eth0", Params: dataplane.OtherLink(Ethernet)}}},
+		{"del link eth0 type ethernet mtu 0",
+			Deed{Verb: Remove, Object: dataplane.Link{Name: "eth0", Params: dataplane.OtherLink(Ethernet)}}},
 	} {
 		if got, err := ParseDeed(c.line); err != nil || got != c.want {
 			t.Errorf("ParseDeed(%q) = %+v, %v, want %+v", c.line, got, err, c.want)

@@ -52,7 +52,8 @@ type kase struct {
 // Run runs all cases, each as a subtest on a harness of its own. Open may
 // declare the subtest parallel.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
-	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, renewCases, updateCases, reservationCases, releaseCases) {
+	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, renewCases, updateCases, reservationCases,
+		releaseCases) {
 		t.Run(k.name, func(t *testing.T) {
 			h := open(t)
 			k.run(t, &suite{Harness: h, own: h.Open(t), other: h.Open(t)})
@@ -138,7 +139,9 @@ func (s *suite) await(t *testing.T, cond func() bool, what string, detail *strin
 }
 
 // awaitSnapshot waits until a store is in sync with a snapshot that pleases.
-func (s *suite) awaitSnapshot(t *testing.T, st lease.Store, what string, pleases func(*lease.Snapshot) bool) *lease.Snapshot {
+func (s *suite) awaitSnapshot(
+	t *testing.T, st lease.Store, what string, pleases func(*lease.Snapshot) bool,
+) *lease.Snapshot {
 	t.Helper()
 	s.Await(t, what, func() bool {
 		v := st.View()
@@ -195,7 +198,8 @@ func (s *suite) wantConflict(t *testing.T, err error, k lease.Key) {
 		return snap.Revision >= conflict.Revision
 	})
 	has := func(l *lease.Lease) bool { return l.Key == k }
-	if !slices.ContainsFunc(snap.Leases, has) && !slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool { return q.Key == k }) {
+	if !slices.ContainsFunc(snap.Leases, has) &&
+		!slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool { return q.Key == k }) {
 		t.Errorf("snapshot %d does not show who has %s, though the conflict was at %d", snap.Revision, k, conflict.Revision)
 	}
 }

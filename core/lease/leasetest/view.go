@@ -50,13 +50,15 @@ var viewCases = []kase{
 		})
 	}},
 	{"leases are sorted by key", func(t *testing.T, s *suite) {
-		keys := []string{"10.5.9.0-24", "10.5.10.0-24", "0.0.0.0-0&fd00:10:5:1::-64", "10.5.34.0-24&fd00:10:5:1::-64", "10.5.1.0-24"}
+		keys := []string{"10.5.9.0-24", "10.5.10.0-24", "0.0.0.0-0&fd00:10:5:1::-64", "10.5.34.0-24&fd00:10:5:1::-64",
+			"10.5.1.0-24"}
 		for _, k := range keys {
 			s.create(t, s.own, k, "192.168.64.1", long)
 		}
 		want := slices.Sorted(slices.Values(keys))
 		for _, st := range []lease.Store{s.other, s.Open(t)} { // by watching, by listing
-			snap := s.awaitSnapshot(t, st, "all leases", func(snap *lease.Snapshot) bool { return len(snap.Leases) == len(keys) })
+			snap := s.awaitSnapshot(t, st, "all leases",
+				func(snap *lease.Snapshot) bool { return len(snap.Leases) == len(keys) })
 			var got []string
 			for _, l := range snap.Leases {
 				got = append(got, l.Key.String())
@@ -71,7 +73,8 @@ var viewCases = []kase{
 			k := key(spread("10.5.N.0-24", i))
 			s.Put(t, name(k), text, 0)
 		}
-		snap := s.awaitSnapshot(t, s.own, "all values", func(snap *lease.Snapshot) bool { return len(snap.Leases) == len(validValues) })
+		snap := s.awaitSnapshot(t, s.own, "all values",
+			func(snap *lease.Snapshot) bool { return len(snap.Leases) == len(validValues) })
 		for _, l := range snap.Leases {
 			rec, _ := s.Get(t, name(l.Key))
 			want, err := lease.DecodeAttrs([]byte(rec.Value))

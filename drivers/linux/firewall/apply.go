@@ -129,7 +129,9 @@ func (f *Firewall) write(ctx context.Context, ops []dataplane.Op) error {
 	return f.tools.writeNFT(ctx, f.ns, k.Family, chains)
 }
 
-func (f *Firewall) writeIPTables(ctx context.Context, k dataplane.ChainKey, wanted map[dataplane.Hook]*dataplane.Chain) error {
+func (f *Firewall) writeIPTables(
+	ctx context.Context, k dataplane.ChainKey, wanted map[dataplane.Hook]*dataplane.Chain,
+) error {
 	var mine, others []change
 	for _, h := range dataplane.Hooks {
 		want, touched := wanted[h]

@@ -68,7 +68,8 @@ func (w *world) services(t testing.TB, n int) {
 	var s strings.Builder
 	s.WriteString("*nat\n:KUBE-SERVICES - [0:0]\n")
 	for i := range n {
-		fmt.Fprintf(&s, ":KUBE-SVC-%d - [0:0]\n-A KUBE-SERVICES -d 10.96.%d.%d/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-%d\n", i, i>>8, i&255, i)
+		fmt.Fprintf(&s, ":KUBE-SVC-%d - [0:0]\n-A KUBE-SERVICES -d 10.96.%d.%d/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-%d\n",
+			i, i>>8, i&255, i)
 		fmt.Fprintf(&s, "-A KUBE-SVC-%d -p tcp -j DNAT --to-destination 10.5.%d.%d:8080\n", i, i>>8, i&255)
 	}
 	w.sh(t, "iptables-restore --noflush <<'END'\n"+s.String()+"COMMIT\nEND")

@@ -50,7 +50,8 @@ func TestTools(t *testing.T) {
 			}
 			for _, c := range append(wanted(t, dataplane.NFTables, cidr.V4), wanted(t, dataplane.IPTables, cidr.V6)...) {
 				err := w.f.Apply(t.Context(), ops(dataplane.Create, []dataplane.Chain{c}))[0]
-				if want := fmt.Sprintf("add %s: %s: not supported by kernel", c, want.Tools[c.Family].Of(c.Flavour).About); err == nil || err.Error() != want {
+				if want := fmt.Sprintf("add %s: %s: not supported by kernel", c,
+					want.Tools[c.Family].Of(c.Flavour).About); err == nil || err.Error() != want {
 					t.Errorf("error %v\nwant  %s", err, want)
 				}
 			}
@@ -61,7 +62,8 @@ func TestTools(t *testing.T) {
 // TestProgramThatFails is there, and is tried again later.
 func TestProgramThatFails(t *testing.T) {
 	w := newWorld(t, variantNFT)
-	if err := os.WriteFile(filepath.Join(w.dir, "nft"), []byte("#!/bin/sh\necho out of order >&2\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "nft"), []byte("#!/bin/sh\necho out of order >&2\nexit 1\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := w.facts(t).Tools[cidr.V4].NFTables, (driver.Tool{About: "nft: out of order"}); got != want {
@@ -102,8 +104,8 @@ func TestForwardBlocks(t *testing.T) {
 					by:     "rule 2 of " + chain + everything, overriddenBy: dataplane.IPTables,
 				},
 				"rules that accept nothing": {
-					script: "{iptables} -A FORWARD -d {other} -j DROP\n{iptables} -A FORWARD -i eth9 -j LOG\n{iptables} -A FORWARD -s {other}\n" +
-						"{iptables} -A FORWARD -p tcp -j REJECT\n{iptables} -A FORWARD -j DROP",
+					script: "{iptables} -A FORWARD -d {other} -j DROP\n{iptables} -A FORWARD -i eth9 -j LOG\n" +
+						"{iptables} -A FORWARD -s {other}\n{iptables} -A FORWARD -p tcp -j REJECT\n{iptables} -A FORWARD -j DROP",
 					by: "rule 5 of " + chain + everything,
 				},
 				"accepts by interface": {
@@ -127,20 +129,22 @@ func TestForwardBlocks(t *testing.T) {
 					by:     "policy DROP of chain through in table inet x",
 				},
 				"nft reject": {
-					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule inet x through counter reject'",
-					by:     "rule 1 of chain through in table inet x" + everything,
+					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule " +
+						"inet x through counter reject'",
+					by: "rule 1 of chain through in table inet x" + everything,
 				},
 				"another hook": {
 					script: "nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'",
 				},
 				"nft rules that accept nothing": {
-					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state invalid drop; " +
-						"iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
+					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state " +
+						"invalid drop; iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
 					by: "rule 5 of chain through in table inet x" + everything,
 				},
 				"nft map with verdicts": {
-					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { eth9 : accept }; drop; }\n}\nEND",
-					by:     "rule 2 of chain through in table inet x" + everything, doubtful: true,
+					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { " +
+						"eth9 : accept }; drop; }\n}\nEND",
+					by: "rule 2 of chain through in table inet x" + everything, doubtful: true,
 				},
 				"firewalld by zones": {
 					script: "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", []string{"cni0", "flannel.1"}) + "END",

@@ -33,7 +33,8 @@ func TestReadsBack(t *testing.T) {
 // TestContract holds what others read: names, comments, order (interop 7.1, 7.2).
 func TestContract(t *testing.T) {
 	w := newWorld(t, variantNFT)
-	w.apply(t, ops(dataplane.Create, append(wanted(t, dataplane.IPTables, cidr.V4), wanted(t, dataplane.NFTables, cidr.V6)...))...)
+	w.apply(t, ops(dataplane.Create, append(wanted(t, dataplane.IPTables, cidr.V4),
+		wanted(t, dataplane.NFTables, cidr.V6)...))...)
 	var have []string
 	for line := range strings.Lines(w.sh(t, "iptables-save")) {
 		if strings.HasPrefix(line, "-A") {
@@ -57,7 +58,8 @@ func TestContract(t *testing.T) {
 	}
 	table := w.sh(t, "nft -y list table ip6 flannel-ipv6")
 	for _, want := range []string{
-		`comment "rules for flannel-ipv6"`, `comment "chain to accept flannel traffic"`, `comment "chain to manage traffic masquerading by flannel"`,
+		`comment "rules for flannel-ipv6"`, `comment "chain to accept flannel ` +
+			`traffic"`, `comment "chain to manage traffic masquerading by flannel"`,
 		"type filter hook forward priority 0; policy accept;", "type nat hook postrouting priority 100; policy accept;",
 		"ip6 saddr fd00:5::/48 ip6 daddr != ff00::/8 masquerade fully-random\n",
 	} {
@@ -73,7 +75,8 @@ func TestUnreadable(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.sh(t, "iptables -N FLANNEL-FWD\nnft 'add rule ip filter FLANNEL-FWD quota over 5 mbytes drop'")
 	about := w.facts(t).Tools[cidr.V4].IPTables
-	if want := (driver.Tool{About: "the tables of iptables cannot be read: iptables-save: Table `filter' is incompatible, use 'nft' tool."}); about != want {
+	if want := (driver.Tool{About: "the tables of iptables cannot be read: iptables-save: Table `filter' is " +
+		"incompatible, use 'nft' tool."}); about != want {
 		t.Errorf("iptables: %+v, want %+v", about, want)
 	}
 	for _, op := range ops(dataplane.Replace, wanted(t, dataplane.IPTables, cidr.V4)) {

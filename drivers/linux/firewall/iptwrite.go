@@ -79,7 +79,8 @@ func (x *xtables) write(ctx context.Context, ns namespace.Namespace, wait int, s
 	}
 	_, err := run(ctx, ns, script, x.restore, args...)
 	if err != nil && classOf(err) == driver.ErrBusy {
-		return fmt.Errorf("another program holds the lock of iptables for more than %d s, or changes the same tables: %w", wait, err)
+		return fmt.Errorf("another program holds the lock of iptables for more than %d s, or changes the same tables: %w",
+			wait, err)
 	}
 	return err
 }

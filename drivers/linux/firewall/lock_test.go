@@ -69,7 +69,8 @@ func TestLockThatIsKept(t *testing.T) {
 	release := holdLock(t)
 	defer release()
 	err := w.f.Apply(t.Context(), ops(dataplane.Create, chains))[0]
-	want := "add " + chains[0].String() + ": busy: another program holds the lock of iptables for more than 1 s, or changes the same tables: iptables-restore: "
+	want := "add " + chains[0].String() +
+		": busy: another program holds the lock of iptables for more than 1 s, or changes the same tables: iptables-restore: "
 	if !errors.Is(err, driver.ErrBusy) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v\nwant  %s", err, want)
 	}

@@ -36,9 +36,11 @@ type base struct {
 
 func baseOf(h dataplane.Hook) base {
 	if h == dataplane.Forward {
-		return base{name: "forward", kind: "filter", hook: hookForward, priority: 0, comment: "chain to accept flannel traffic"}
+		return base{name: "forward", kind: "filter", hook: hookForward, priority: 0,
+			comment: "chain to accept flannel traffic"}
 	}
-	return base{name: "postrtg", kind: "nat", hook: hookPostrouting, priority: 100, comment: "chain to manage traffic masquerading by flannel"}
+	return base{name: "postrtg", kind: "nat", hook: hookPostrouting, priority: 100,
+		comment: "chain to manage traffic masquerading by flannel"}
 }
 
 // The numbers of the kernel's hooks (enum nf_inet_hooks).

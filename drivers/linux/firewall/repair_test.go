@@ -23,37 +23,49 @@ var damages = map[dataplane.Flavour][]damage{
 		{"the table is deleted", "nft delete table {ip} {table}", ""},
 		{"a chain is deleted", "nft delete chain {ip} {table} postrtg", "chain nftables"},
 		{"a chain is emptied", "nft flush chain {ip} {table} forward", "forward jump placed { }"},
-		{"a rule is doubled", "nft add rule {ip} {table} forward {ip} daddr {net} accept", "to {net} accept; to {net} accept }"},
-		{"a rule is put first", "nft insert rule {ip} {table} forward {ip} saddr {other} drop", "{ from {other} drop; from {net} accept"},
-		{"a rule of another form", "nft add rule {ip} {table} forward tcp dport 80 accept", `other "rule 3 of the table has another form"`},
-		{"a further condition", "nft insert rule {ip} {table} forward iifname lo {ip} saddr {net} accept", `other "rule 1 of the table has another form"`},
+		{"a rule is doubled", "nft add rule {ip} {table} forward {ip} daddr {net} accept",
+			"to {net} accept; to {net} accept }"},
+		{"a rule is put first", "nft insert rule {ip} {table} forward {ip} saddr {other} drop",
+			"{ from {other} drop; from {net} accept"},
+		{"a rule of another form", "nft add rule {ip} {table} forward tcp dport 80 accept",
+			`other "rule 3 of the table has another form"`},
+		{"a further condition", "nft insert rule {ip} {table} forward iifname lo {ip} saddr {net} accept",
+			`other "rule 1 of the table has another form"`},
 		{"a chain besides", "nft add chain {ip} {table} more", `other "chain more beside it"`},
-		{"a jump to a chain besides", "nft 'add chain {ip} {table} more; insert rule {ip} {table} forward jump more'", `other "chain more beside it"`},
-		{"a set besides, which does nothing", "nft 'add set {ip} {table} more { type inet_service ; }; flush chain {ip} {table} forward'", "{ }"},
+		{"a jump to a chain besides", "nft 'add chain {ip} {table} more; insert rule {ip} {table} forward jump more'",
+			`other "chain more beside it"`},
+		{"a set besides, which does nothing",
+			"nft 'add set {ip} {table} more { type inet_service ; }; flush chain {ip} {table} forward'", "{ }"},
 		{"the table sleeps", "nft 'add table {ip} {table} { flags dormant ; }'", "jump missing"},
 		{"another policy", "nft 'add chain {ip} {table} forward { policy drop ; }'", `other "policy drop"`},
 		{"another priority", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; " +
 			"add chain {ip} {table} forward { type filter hook forward priority 5 ; }'", "forward jump moved { }"},
-		{"no hook", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; add chain {ip} {table} forward'", "forward jump missing { }"},
+		{"no hook", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; add chain {ip} {table} " +
+			"forward'", "forward jump missing { }"},
 		{"everything is flushed", "nft flush ruleset", ""},
 	},
 	dataplane.IPTables: {
 		{"the chain is emptied", "{iptables} -F FLANNEL-FWD", "forward jump placed { }"},
 		{"a rule is deleted", "{iptables} -D FLANNEL-FWD 1", "placed { to {net} accept }"},
-		{"a rule is doubled", `{iptables} -A FLANNEL-FWD -d {net} -m comment --comment "flanneld forward" -j ACCEPT`, "to {net} accept; to {net} accept }"},
-		{"rules change places", `{iptables} -D FLANNEL-FWD 1` + "\n" + `{iptables} -A FLANNEL-FWD -s {net} -m comment --comment "flanneld forward" -j ACCEPT`,
+		{"a rule is doubled", `{iptables} -A FLANNEL-FWD -d {net} -m comment --comment "flanneld forward" -j ACCEPT`,
+			"to {net} accept; to {net} accept }"},
+		{"rules change places", `{iptables} -D FLANNEL-FWD 1` + "\n" +
+			`{iptables} -A FLANNEL-FWD -s {net} -m comment --comment "flanneld forward" -j ACCEPT`,
 			"{ to {net} accept; from {net} accept }"},
 		{"a rule of another form", "{iptables} -A FLANNEL-FWD -i lo -j ACCEPT", `other "rule -i lo -j ACCEPT"`},
 		{"a rule without our comment", "{iptables} -A FLANNEL-FWD -s {net} -j ACCEPT", `other "rule -s {net} -j ACCEPT"`},
-		{"the jump is gone", `{iptables} -D FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`, "jump missing { from"},
+		{"the jump is gone", `{iptables} -D FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`,
+			"jump missing { from"},
 		{"the jump is first", `{iptables} -D FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD` + "\n" +
 			`{iptables} -I FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`, "jump moved { from"},
-		{"the jump is there twice", `{iptables} -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`, "jump moved { from"},
+		{"the jump is there twice", `{iptables} -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`,
+			"jump moved { from"},
 		{"a jump of another form", "{iptables} -A FORWARD -i lo -j FLANNEL-FWD", "jump moved { from"},
 		{"somebody comes last", "{iptables} -A FORWARD -s {other} -j DROP", "forward jump moved { from"},
 		{"somebody comes last in nat", "{iptables} -t nat -A POSTROUTING -s {other} -j ACCEPT", "postrouting jump moved {"},
 		{"a table is flushed", "{iptables} -t nat -F", "postrouting jump missing { }"},
-		{"all tables are flushed and chains deleted", "{iptables} -F\n{iptables} -X\n{iptables} -t nat -F\n{iptables} -t nat -X", ""},
+		{"all tables are flushed and chains deleted",
+			"{iptables} -F\n{iptables} -X\n{iptables} -t nat -F\n{iptables} -t nat -X", ""},
 	},
 }
 
@@ -62,7 +74,8 @@ var damages = map[dataplane.Flavour][]damage{
 // network of somebody else's.
 func fill(text string, f cidr.Family) string {
 	w := wordsOf(f)
-	return strings.NewReplacer("{iptables}", w.iptables, "{ip}", w.ip, "{table}", w.table, "{group}", everybody(f).String(),
+	return strings.NewReplacer("{iptables}", w.iptables, "{ip}", w.ip, "{table}", w.table, "{group}",
+		everybody(f).String(),
 		"{other}", [...]string{"10.99.0.0/16", "fd00:99::/48"}[f], "{net}", [...]string{"10.5.0.0/16", "fd00:5::/48"}[f],
 		"{own}", [...]string{"10.5.1.0/24", "fd00:5:0:1::/64"}[f],
 	).Replace(text)
@@ -152,7 +165,8 @@ table inet firewalld {
 // repairs only ours.
 func (w *world) others(t testing.TB, m making, f cidr.Family) {
 	t.Helper()
-	w.sh(t, wordsOf(f).iptables+"-restore --noflush <<'END'\n"+fill(othersRules, f)+"END\nnft -f - <<'END'"+othersTable+"END")
+	w.sh(t, wordsOf(f).iptables+"-restore --noflush <<'END'\n"+fill(othersRules,
+		f)+"END\nnft -f - <<'END'"+othersTable+"END")
 }
 
 // allRules is everything in the packet filter but for ours, as its own tools print it.

@@ -203,8 +203,10 @@ func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.
 		EnableNFTables: flavour == dataplane.NFTables,
 	}
 	own := lease.Key{V4: prefix("{own}", cidr.V4), V6: prefix("{own}", cidr.V6)}
-	tools := driver.Tools{IPTables: driver.Tool{Usable: true, RandomFully: true}, NFTables: driver.Tool{Usable: true, RandomFully: true}}
-	w := rules.Render(rules.Options{Masquerade: true, Forward: true}, network, own, driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}})
+	tools := driver.Tools{IPTables: driver.Tool{Usable: true, RandomFully: true},
+		NFTables: driver.Tool{Usable: true, RandomFully: true}}
+	w := rules.Render(rules.Options{Masquerade: true, Forward: true}, network, own,
+		driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}})
 	var chains []dataplane.Chain
 	for _, h := range dataplane.Hooks {
 		c, ok := w.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: h}]

@@ -34,7 +34,8 @@ func batch(call uintptr, fd int, msgs []unix.Mmsghdr) (int, unix.Errno) {
 
 func read(fd int, b []byte) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)))
 		if errno != unix.EINTR {
 			return int(n), errno
 		}
@@ -43,7 +44,8 @@ func read(fd int, b []byte) (int, unix.Errno) {
 
 func writev(fd int, iovs []unix.Iovec) unix.Errno {
 	for {
-		_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iovs))), uintptr(len(iovs)))
+		_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iovs))),
+			uintptr(len(iovs)))
 		if errno != unix.EINTR {
 			return errno
 		}

@@ -29,7 +29,8 @@ func TestAutoGoesOn(t *testing.T) {
 	}
 	defer ns.Close()
 	p := dataplane.Proxy{Link: "flannel0", Local: netip.MustParseAddrPort("127.0.0.1:8285"), MTU: 1472}
-	if err := ns.Do(func() error { return CreateDevice(p.Link) }); errors.Is(err, driver.ErrUnsupported) || errors.Is(err, unix.EACCES) {
+	if err := ns.Do(func() error { return CreateDevice(p.Link) }); errors.Is(err, driver.ErrUnsupported) ||
+		errors.Is(err, unix.EACCES) {
 		t.Skipf("this user cannot make TUN devices here: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,8 @@ func TestAutoGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = try(dataplane.OffloadGSO)
-	if want := "option Offload is gso: " + reason; !errors.Is(err, driver.ErrUnsupported) || !strings.HasPrefix(err.Error(), want) ||
+	if want := "option Offload is gso: " + reason; !errors.Is(err, driver.ErrUnsupported) ||
+		!strings.HasPrefix(err.Error(), want) ||
 		!strings.HasSuffix(err.Error(), "; choose auto or off") {
 		t.Errorf("gso: error %v, want %q …", err, want)
 	}
@@ -73,15 +75,18 @@ func TestWithoutDevice(t *testing.T) {
 		want  string
 	}{
 		{"no device", hideDirectory, driver.ErrUnsupported,
-			"open /dev/net/tun: no such file or directory: not supported by kernel: load the kernel's module tun, or give the container this device"},
+			"open /dev/net/tun: no such file or directory: not supported by kernel: load the kernel's module tun, or give " +
+				"the container this device"},
 		{"no permission", forbidDevice, unix.EACCES,
-			"open /dev/net/tun: permission denied: let this user read and write it, and the container have it among its devices"},
+			"open /dev/net/tun: permission denied: let this user read and write it, and the container have it among its " +
+				"devices"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			var made, opened error
 			if err := elsewhere(c.hide, func() {
 				made = CreateDevice("flannel0")
-				_, opened = choose(dataplane.Proxy{Link: "lo", Local: netip.MustParseAddrPort("127.0.0.1:8285"), Offload: dataplane.OffloadAuto})
+				_, opened = choose(dataplane.Proxy{Link: "lo", Local: netip.MustParseAddrPort("127.0.0.1:8285"),
+					Offload: dataplane.OffloadAuto})
 			}); err != nil {
 				t.Skipf("this user cannot take %s away: %v", devicePath, err)
 			}

@@ -138,7 +138,8 @@ func TestRefusals(t *testing.T) {
 
 	taken := a.holdPort(t)
 	check(dataplane.Create, a.proxy("auto"), driver.ErrBusy,
-		"listen on UDP 192.168.64.1:8285: address already in use: another process has the port, perhaps another flanneld; stop it, or choose another Port for all nodes")
+		"listen on UDP 192.168.64.1:8285: address already in use: another process has the port, perhaps another flanneld; "+
+			"stop it, or choose another Port for all nodes")
 	taken.Close()
 	elsewhere := a.proxy("auto")
 	elsewhere.Local = netip.MustParseAddrPort("192.168.64.77:8285")
@@ -156,7 +157,8 @@ func TestRefusals(t *testing.T) {
 	second.start(t)
 	defer second.stop(t)
 	err := second.refusal(t, dataplane.Create, a.proxy("auto"))
-	if want := "open TUN device flannel0: device or resource busy: another process has the device open"; !errors.Is(err, driver.ErrBusy) ||
+	if want := "open TUN device flannel0: device or resource busy: another process has the device open"; !errors.Is(err,
+		driver.ErrBusy) ||
 		!strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("from a second driver: error %v, want %q", err, want)
 	}
@@ -295,7 +297,8 @@ func (n *node) write(t testing.TB, from *net.UDPConn, to net.Addr, text string) 
 // await waits until that many packets were dropped for a reason.
 func (n *node) await(t testing.TB, reason string, want uint64) {
 	t.Helper()
-	n.awaitRunning(t, fmt.Sprintf("%d dropped as %s", want, reason), func(r dataplane.Running) bool { return r.Drops[reason] == want })
+	n.awaitRunning(t, fmt.Sprintf("%d dropped as %s", want, reason),
+		func(r dataplane.Running) bool { return r.Drops[reason] == want })
 }
 
 // awaitRunning waits until the report on the running packet path meets a condition.
@@ -407,7 +410,8 @@ func TestNarrowPath(t *testing.T) {
 		a.writeWhole(t, a.open(t), to, 1400, 10)
 		if tierA == dataplane.OffloadGSO {
 			a.awaitRunning(t, "single packets to one peer", func(r dataplane.Running) bool {
-				return strings.Contains(r.Reason, "single packets to 1 of the peers, since the kernel refused messages of several: ")
+				return strings.Contains(r.Reason,
+					"single packets to 1 of the peers, since the kernel refused messages of several: ")
 			})
 		}
 		if err := transfer(t, a, b, 1<<20); err != nil {

@@ -142,7 +142,8 @@ func (p *post) demotion() demotion {
 		}
 	}
 	if n := len(p.narrow); n > 0 {
-		d.what = fmt.Sprintf("single packets to %d of the peers, since the kernel refused messages of several: %s", n, p.refusal)
+		d.what = fmt.Sprintf("single packets to %d of the peers, since the kernel refused messages of several: %s", n,
+			p.refusal)
 	}
 	return d
 }

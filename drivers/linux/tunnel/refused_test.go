@@ -42,7 +42,8 @@ func TestRefusedWhileTrafficRuns(t *testing.T) {
 	go func() { done <- exchange(conn, 1, 2, size) }()
 	for _, n := range []*node{a, b} {
 		n.awaitRunning(t, "single packets to the peer", func(r dataplane.Running) bool {
-			return strings.HasSuffix(r.Reason, "; single packets to 1 of the peers, since the kernel refused messages of several: invalid argument")
+			return strings.HasSuffix(r.Reason,
+				"; single packets to 1 of the peers, since the kernel refused messages of several: invalid argument")
 		})
 	}
 	if err := errors.Join(<-done, <-done); err != nil {
@@ -69,7 +70,8 @@ func (n *node) socket(t testing.TB) int {
 			continue
 		}
 		at, err := unix.Getsockname(fd) // an error of most descriptors
-		if at, ok := at.(*unix.SockaddrInet4); err == nil && ok && netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)) == want {
+		if at, ok := at.(*unix.SockaddrInet4); err == nil && ok &&
+			netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)) == want {
 			return fd
 		}
 	}

@@ -143,7 +143,8 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 		err = unix.SetsockoptInt(socket, unix.SOL_UDP, unix.UDP_GRO, 1)
 	}
 	if err == nil {
-		s.table, err = udppath.NewTable(udppath.Local{Addr: of(i).Addr(), Subnet: of(i), MTU: 1472}, udppath.Peer{Subnet: of(3 - i), PublicIP: at(3 - i)})
+		s.table, err = udppath.NewTable(udppath.Local{Addr: of(i).Addr(), Subnet: of(i), MTU: 1472},
+			udppath.Peer{Subnet: of(3 - i), PublicIP: at(3 - i)})
 	}
 	return s, err
 }

@@ -28,7 +28,8 @@ type proxyOfUpstream struct {
 func (n *node) runUpstream(t testing.TB, peer *node) {
 	t.Helper()
 	p := &proxyOfUpstream{
-		device: n.openTUN(t, device), mtu: n.link().MTU, subnet: peer.subnet(), peer: netip.AddrPortFrom(peer.underlay(), port),
+		device: n.openTUN(t, device), mtu: n.link().MTU, subnet: peer.subnet(), peer: netip.AddrPortFrom(peer.underlay(),
+			port),
 	}
 	err := n.ns.Do(func() (err error) {
 		p.socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(n.proxy("").Local))
