@@ -95,6 +95,10 @@ func TestStatusPage(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
+	var whole node.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &whole); err != nil || whole.Phase != node.PhaseReady || whole.Subnet != subnet {
+		t.Errorf("read back as %+v, error %v", whole, err)
+	}
 	if got.Phase != "ready" || got.Subnet != "10.5.3.0-24" || !got.Ready || got.Peers != 3 {
 		t.Errorf("got %+v", got)
 	}

@@ -10,8 +10,8 @@
 //
 // The rules of the loop:
 //   - after every Step, call Ready and start what it returns;
-//   - at most one Look or Plan, one Inspect or set of Chains, one lease Request
-//     and one set of Writes are under way at any time; each ends with exactly
-//     one Step that carries its result;
-//   - call Step, with an empty Input if need be, no later than Ready.Wake.
+//   - at most one Look or Plan in each lane, one lease Request and one set of
+//     Writes are under way at any time; each ends with exactly one Step that
+//     carries its result;
+//   - call Step, with an empty Input if need be, no later than Effects.Wake.
 package node

@@ -57,22 +57,22 @@ func (n *netnsNode) Exited() (int, bool) {
 }
 
 // Status asks the daemon as an operator would.
-func (n *netnsNode) Status() (lang.Status, error) {
+func (n *netnsNode) Status() (node.Status, error) {
 	if !n.node.Running() {
-		return lang.Status{}, lang.ErrNoDaemon
+		return node.Status{}, lang.ErrNoDaemon
 	}
 	ctx, cancel := bounded(statusBound)
 	defer cancel()
 	code, body, err := n.node.Get(ctx, "/status")
 	if err != nil {
-		return lang.Status{}, err
+		return node.Status{}, err
 	}
 	if code != http.StatusOK {
-		return lang.Status{}, fmt.Errorf("node %s: /status: %d %s", n.Name, code, body)
+		return node.Status{}, fmt.Errorf("node %s: /status: %d %s", n.Name, code, body)
 	}
-	var s lang.Status
+	var s node.Status
 	if err := json.Unmarshal([]byte(body), &s); err != nil {
-		return lang.Status{}, fmt.Errorf("node %s: /status: %w", n.Name, err)
+		return node.Status{}, fmt.Errorf("node %s: /status: %w", n.Name, err)
 	}
 	return s, nil
 }

@@ -193,7 +193,7 @@ func (r *Witness) TellState(at time.Duration, name string) {
 		r.State(at, name, s)
 		return
 	}
-	s.Phase, s.Ready, s.Fenced, s.Stale, s.Synced = st.Phase, st.Ready, st.Fenced, st.Stale, st.Synced
+	s.Phase, s.Ready, s.Fenced, s.Stale, s.Synced = st.Phase.String(), st.Ready, st.Fenced, st.Stale, st.Synced
 	s.Peers, s.Revision, s.Reasons = st.Peers, st.Revision, st.Reasons
 	r.State(at, name, s)
 }

@@ -39,7 +39,7 @@ type Node interface {
 	Stop() error
 	Kill() error
 	Running() bool
-	Status() (Status, error)
+	Status() (node.Status, error)
 	Log() string
 	SubnetFile() string // "" if there is none
 }
@@ -86,21 +86,6 @@ type PingResult struct {
 	Way        []report.Hop // of a followed packet: the devices that saw it
 	Expired    bool         // its TTL ended
 	TooBig     bool         // it did not fit and was not to be fragmented
-}
-
-// Status is a daemon's account of itself.
-type Status struct {
-	Ready       bool
-	Fenced      bool
-	Stale       bool
-	Synced      bool
-	Phase       string
-	Reasons     []string
-	Revision    int64
-	Programmed  int64
-	Peers       int
-	Quarantined int
-	PacketPaths []node.PacketPath
 }
 
 // logTail is how many lines of each daemon's log a failure shows.

@@ -396,16 +396,11 @@ func (n *simNode) SubnetFile() string {
 	return string(data)
 }
 
-func (n *simNode) Status() (lang.Status, error) {
+func (n *simNode) Status() (node.Status, error) {
 	if !n.daemon.Running() {
-		return lang.Status{}, lang.ErrNoDaemon
+		return node.Status{}, lang.ErrNoDaemon
 	}
-	s := n.daemon.Status()
-	return lang.Status{
-		Ready: s.Ready, Fenced: s.Fenced, Stale: s.Stale, Synced: s.Synced, Phase: s.Phase.String(), Reasons: s.Reasons,
-		Revision: s.Revision, Programmed: s.Programmed, Peers: s.Peers, Quarantined: s.Quarantined,
-		PacketPaths: s.PacketPaths,
-	}, nil
+	return n.daemon.Status(), nil
 }
 
 func (n *simNode) SyncPods() error {
