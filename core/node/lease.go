@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -35,8 +36,8 @@ type leaseState struct {
 	expired  bool
 	trouble  error       // why there is no lease, or what is wrong with it
 	copied   bool        // an older record of another host has our backend data
-	disputes int         // foreign writes to our record in a row
 	sent     lease.Attrs // of an update whose outcome is unknown
+	dispute  dispute
 }
 
 // fenced reports whether the host is programmed for a subnet that the node
@@ -70,8 +71,13 @@ func (l *leaseState) wake(consider func(time.Time)) {
 		return
 	}
 	consider(l.retryAt)
-	if l.grant != nil && l.renewAt.After(l.retryAt) {
-		consider(l.renewAt)
+	if l.grant == nil {
+		return
+	}
+	for _, at := range [...]time.Time{l.renewAt, l.dispute.mendAt} {
+		if at.After(l.retryAt) {
+			consider(at)
+		}
 	}
 }
 
@@ -94,21 +100,10 @@ func (n *Node) followLease() {
 		return
 	}
 	l.retryAt = time.Time{}
-	// What is stored is kept, so where it was the outcome it is so again.
-	source := attrsSource{n.host.uplink, n.network.backend}
-	if stored := n.stored(); l.copied || source != l.source || !l.attrs.Equal(stored) {
-		have := n.host.have
-		if l.copied {
-			stored, have = lease.Attrs{}, &dataplane.State{}
-		}
-		attrs, err := n.network.backend.Attrs(n.env(), stored, have, n.opts.Rand)
-		if err != nil {
-			n.noAttrs(err)
-			return
-		}
-		l.attrs, l.source, l.copied = attrs, source, false
-	}
+	err := n.followAttrs()
 	switch {
+	case err != nil:
+		n.noAttrs(err)
 	case l.grant != nil:
 		n.maintain()
 	case n.assigned() != nil:
@@ -118,10 +113,35 @@ func (n *Node) followLease() {
 	}
 }
 
+// followAttrs decides what our record shall say.
+func (n *Node) followAttrs() error {
+	l := &n.lease
+	source, stored := attrsSource{n.host.uplink, n.network.backend}, n.stored()
+	// What is stored is kept, so where it was the outcome it is so again.
+	if !l.copied && source == l.source && l.attrs.Equal(stored) {
+		return nil
+	}
+	have := n.host.have
+	if l.copied {
+		stored, have = lease.Attrs{}, &dataplane.State{}
+	}
+	attrs, err := n.network.backend.Attrs(n.env(), stored, have, n.opts.Rand)
+	if err != nil {
+		return err
+	}
+	l.attrs, l.source = attrs, source
+	l.copied = false
+	return nil
+}
+
 // noticeExpiry fences the node once its lease may belong to somebody else.
 // The store's clock and ours need not agree; the next renewal tells.
 func (n *Node) noticeExpiry() {
 	l := &n.lease
+	if n.store.stale && n.fenced() {
+		n.once(Error, "lease-expired", fmt.Sprintf("saved lease %s has run out while the datastore did not answer; "+
+			"it may belong to another node by now", l.self.Key))
+	}
 	if l.grant == nil || l.grant.Reserved() || l.expired || l.grant.Expires.IsZero() || n.now.Before(l.grant.Expires) {
 		return
 	}
@@ -129,12 +149,18 @@ func (n *Node) noticeExpiry() {
 	n.event(Error, "lease-expired", fmt.Sprintf("lease %s could not be renewed in time; it may belong to somebody else by now", l.grant.Key))
 }
 
+// noAttrs follows a config that this node cannot follow. The lease that it
+// holds is renewed all the same: the config may be mended.
 func (n *Node) noAttrs(err error) {
-	if n.lease.self.Key.IsValid() || n.overridden() {
-		n.lease.trouble = err
+	l := &n.lease
+	switch {
+	case !l.self.Key.IsValid() && !n.overridden():
+		n.exit(1, err.Error())
 		return
+	case l.grant != nil && l.renewalDue(n.now):
+		n.request(Request{Verb: Renew, Grant: *l.grant})
 	}
-	n.exit(1, err.Error())
+	l.trouble = err
 }
 
 // stored is what the node last published, so that peers need not change: this
@@ -170,7 +196,9 @@ func (n *Node) lost(reason error) {
 // drop forgets the grant; what is programmed stays until another is held.
 func (n *Node) drop() {
 	l := &n.lease
-	l.grant, l.expired, l.asked, l.renewAt = nil, false, false, time.Time{}
+	l.grant, l.renewAt = nil, time.Time{}
+	l.expired, l.asked = false, false
+	l.dispute.garbled = false
 }
 
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
@@ -184,14 +212,22 @@ func (n *Node) maintain() {
 		n.drop()
 		return
 	}
+	wrong := l.dispute.garbled || !l.attrs.Equal(l.grant.Attrs) || n.otherTTL()
 	switch {
-	case !l.attrs.Equal(l.grant.Attrs) || n.otherTTL():
+	case wrong && !n.now.Before(l.dispute.mendAt):
 		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
-	case !l.renewAt.IsZero() && !n.now.Before(l.renewAt):
+	case l.renewalDue(n.now):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
+	case wrong:
+		l.trouble = l.dispute.err
 	default: // whatever failed before, there is nothing left to do
 		l.trouble, l.attempts = nil, 0
 	}
+}
+
+// renewalDue depends on nothing but the lease.
+func (l *leaseState) renewalDue(now time.Time) bool {
+	return !l.renewAt.IsZero() && !now.Before(l.renewAt)
 }
 
 // otherTTL reports whether the lease has a TTL for which this run has not
@@ -235,7 +271,10 @@ func (n *Node) finishedRequest(done Requested) {
 		l.attempts++
 	default:
 		n.hold(done.Grant)
-		l.asked = l.asked || req.Verb != Renew
+		if req.Verb != Renew { // the record says what it shall
+			l.asked, l.sent = true, lease.Attrs{}
+			l.dispute.garbled = false
+		}
 	}
 }
 
@@ -258,8 +297,8 @@ func (n *Node) retrySoon(req Request, err error) {
 func (n *Node) retryLease() {
 	l := &n.lease
 	most := time.Minute
-	if l.grant != nil && l.grant.TTL > 0 {
-		most = min(most, max(l.grant.TTL/10, 100*time.Millisecond))
+	if l.grant != nil && !l.grant.Reserved() {
+		most = min(most, max(cmp.Or(l.grant.TTL, n.opts.LeaseTTL)/10, 100*time.Millisecond))
 	}
 	l.retryAt = n.now.Add(n.backoff(l.attempts, 100*time.Millisecond, most))
 	l.attempts++
@@ -276,12 +315,9 @@ func (n *Node) hold(g lease.Grant) {
 	if l.expired || fresh {
 		n.event(Info, "lease-acquired", fmt.Sprintf("holding subnet %s", describeGrant(g)))
 	}
-	if l.grant != nil && l.grant.Attrs.Equal(g.Attrs) {
-		l.disputes = 0
-	}
-	l.grant, l.expired, l.attempts, l.trouble, l.sent = &g, false, 0, nil, lease.Attrs{}
-	l.retryAt = time.Time{}
-	l.previous = g.Key
+	l.grant, l.previous = &g, g.Key
+	l.expired, l.trouble = false, nil
+	l.attempts, l.retryAt = 0, time.Time{}
 }
 
 func describeGrant(g lease.Grant) string {

@@ -120,11 +120,11 @@ func (n *Node) checkAssigned(rec lease.Lease, exists bool) {
 		n.startOver(n.store.snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d", n.store.snap.Revision, l.grant.ModRevision))
 	case exists && rec.ModRevision <= l.grant.ModRevision:
 	case !exists && l.grant.Attrs.Equal(lease.Attrs{}): // known, and waiting for its time
-	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent)):
-		l.grant.ModRevision, l.grant.Attrs = rec.ModRevision, rec.Attrs
+	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) || rec.Attrs.Equal(l.attrs)):
+		l.grant.ModRevision = rec.ModRevision
+		l.agreesOn(rec.Attrs)
 	default:
-		l.grant.ModRevision = n.store.snap.Revision
-		l.trouble = fmt.Errorf("somebody else changed or removed our record %s", l.grant.Key)
-		n.dispute(rec.Attrs)
+		l.grant.ModRevision, l.grant.Attrs = n.store.snap.Revision, rec.Attrs
+		n.disputed(fmt.Errorf("somebody else changed or removed our record %s", l.grant.Key))
 	}
 }

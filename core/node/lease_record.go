@@ -59,6 +59,7 @@ func (n *Node) checkGrant() {
 	case !ok:
 		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
 	case rec.ModRevision < l.grant.ModRevision:
+		n.noticeGarbage(snap)
 		n.noticeOlderRecord(snap, rec)
 	case !sameOwner(rec.Attrs, l.grant.Attrs) && !rec.Attrs.Equal(l.sent):
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
@@ -110,55 +111,6 @@ func ownerOf(a lease.Attrs) string {
 		return a.PublicIP.String()
 	}
 	return a.PublicIPv6.String()
-}
-
-// foreignWrite follows a record of ours that somebody else has put: an
-// operator making it a reservation, or a second host with our address (interop E6).
-func (n *Node) foreignWrite(rec lease.Lease) {
-	l := &n.lease
-	if rec.Reserved() && !l.grant.Reserved() {
-		n.event(Info, "lease-reserved", fmt.Sprintf("lease %s is a reservation now and never expires", rec.Key))
-		l.grant.TTL, l.grant.Expires, l.renewAt, l.expired = 0, time.Time{}, time.Time{}, false
-		l.retryAt = time.Time{} // there is nothing left to renew
-	}
-	l.grant.ID, l.grant.ModRevision = rec.ID, rec.ModRevision
-	if rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) {
-		l.grant.Attrs = rec.Attrs
-		return
-	}
-	// The record is put right, but ever more slowly: if two hosts share the
-	// address, a fight would wake every node of the cluster each time.
-	l.trouble = fmt.Errorf("somebody else wrote our record %s; does another host use the public address %s?", rec.Key, ownerOf(rec.Attrs))
-	n.dispute(rec.Attrs)
-}
-
-// noticeGarbage puts our record right after somebody has overwritten it with
-// something undecodable. Every upstream node of the cluster withdraws all its
-// peers until that is done (interop E1).
-func (n *Node) noticeGarbage(snap *lease.Snapshot) {
-	g := n.lease.grant
-	for _, q := range snap.Quarantined {
-		if q.Key == g.Key && q.OverwroteAt > g.ModRevision {
-			g.ModRevision = q.OverwroteAt
-			n.lease.trouble = fmt.Errorf("our record %s was overwritten: %s", g.Key, q.Reason)
-			n.dispute(lease.Attrs{})
-		}
-	}
-}
-
-// garbled reports whether a record stands for one that does not decode.
-func garbled(snap *lease.Snapshot, key lease.Key) bool {
-	return slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool { return q.Key == key && q.OverwroteAt != 0 })
-}
-
-// dispute takes note of what our record says instead, and sets the time for
-// the update that will put it right.
-func (n *Node) dispute(attrs lease.Attrs) {
-	l := &n.lease
-	n.event(Warning, "lease-disputed", l.trouble.Error())
-	l.grant.Attrs = attrs
-	l.retryAt = n.now.Add(n.backoff(l.disputes, time.Second, 5*time.Minute))
-	l.disputes++
 }
 
 // noticeRestore compares two snapshots. A datastore that was wiped or restored

@@ -87,6 +87,16 @@ func TestOverlapGoesToTheOlder(t *testing.T) {
 	})
 }
 
+// garble overwrites a record with something undecodable.
+func (w *world) garble(l lease.Lease) {
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Quarantined = []lease.Quarantined{
+		{Raw: "subnets/" + l.Key.String(), Key: l.Key, Reason: "not JSON", OverwroteAt: w.rev},
+	}
+	w.tell()
+}
+
 // Our own record is overwritten with something undecodable: it is put right,
 // on top of the bad value and nothing else.
 func TestOwnRecordOverwritten(t *testing.T) {
@@ -94,10 +104,7 @@ func TestOwnRecordOverwritten(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	own := w.own()
-	w.rev++
-	w.snap.Revision = w.rev
-	w.snap.Quarantined = []lease.Quarantined{{Raw: "subnets/" + own.Key.String(), Key: own.Key, Reason: "not JSON", OverwroteAt: w.rev}}
-	w.tell()
+	w.garble(own)
 	if s := w.status(); s.Ready || s.Fenced {
 		t.Errorf("status %+v", s)
 	}
@@ -112,6 +119,49 @@ func TestOwnRecordOverwritten(t *testing.T) {
 		t.Errorf("requests %v", got)
 	}
 	w.wantReady()
+}
+
+// Garbage over garbage is put right as well.
+func TestOwnRecordOverwrittenTwice(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	own := w.own()
+	for range 2 {
+		w.garble(own)
+	}
+	requests := len(w.requests)
+	w.held = true
+	w.pass(time.Minute)
+	if got := w.requests[requests:]; len(got) != 1 || got[0].Verb != Update || got[0].Grant.ModRevision != w.rev {
+		t.Errorf("requests %v, want an update of revision %d", got, w.rev)
+	}
+}
+
+// Somebody else puts the record right before its owner does: with what it said
+// before, or with an address that the owner had then.
+func TestOwnRecordPutRightByAnother(t *testing.T) {
+	for _, move := range []bool{false, true} {
+		w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
+		w.tell()
+		w.pass(time.Second)
+		own := w.own()
+		w.garble(own)
+		w.held = move
+		if move {
+			w.facts.Links[0].Addrs[0].Prefix = netip.MustParsePrefix("192.168.64.5/24")
+			w.pass(time.Minute)
+		}
+		w.snap.Quarantined = nil
+		w.put(own)
+		w.tell()
+		if w.exit != nil || w.count("lease-lost") != 0 {
+			t.Fatalf("moved: %t: our own address is taken for another's\n%s", move, w.log())
+		}
+		if !move {
+			w.wantReady()
+		}
+	}
 }
 
 // A record that is no subnet of the network drives nobody away, however old.

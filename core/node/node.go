@@ -176,6 +176,9 @@ func (n *Node) wake() time.Time {
 	if n.store.snap == nil && n.store.saved != nil {
 		consider(n.store.giveUp)
 	}
+	if n.store.stale {
+		consider(n.store.saved.Expires)
+	}
 	for _, l := range n.lanes {
 		if !l.busy && l.part.watches() {
 			consider(l.lookDue)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ type world struct {
 	snap  lease.Snapshot
 	down  bool // the store does not answer
 	rev   int64
+	ttl   time.Duration // that the store renews leases by; 0: 24 h
 
 	decorate func(*lease.View)                  // adds to what the store tells
 	answer   func(Request) (lease.Grant, error) // nil: the store does as asked
@@ -226,7 +228,7 @@ func (w *world) store(req Request) (lease.Grant, error) {
 	}
 	rec := *w.snap.Leases[i]
 	if req.Verb == Renew {
-		return lease.Grant{Lease: req.Grant.Lease, TTL: 24 * time.Hour}, nil
+		return lease.Grant{Lease: req.Grant.Lease, TTL: cmp.Or(w.ttl, 24*time.Hour)}, nil
 	}
 	if rec.ModRevision != req.Grant.ModRevision {
 		return lease.Grant{}, &lease.ConflictError{Key: rec.Key, Revision: w.rev}

@@ -1,0 +1,181 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// asked counts the requests of one kind since the first so many.
+func (w *world) asked(verb Verb, since int) int {
+	count := 0
+	for _, r := range w.requests[since:] {
+		if r.Verb == verb {
+			count++
+		}
+	}
+	return count
+}
+
+// An operator gives a reservation a TTL again: it is a lease like any other from then on.
+func TestReservationBecomesLease(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	rec := w.own()
+	rec.ID = 0
+	w.put(rec)
+	w.tell()
+	w.pass(time.Hour)
+	rec.ID, w.ttl = 77, time.Minute
+	w.put(rec)
+	requests := len(w.requests)
+	w.tell()
+	w.pass(time.Second)
+	if got := w.requests[requests:]; len(got) != 1 || got[0].Verb != Renew || got[0].Grant.ID != 77 {
+		t.Fatalf("requests %v, want one renewal, which tells when the lease ends", got)
+	}
+	w.pass(10 * time.Minute)
+	w.wantReady()
+	if got := w.asked(Renew, requests); got < 20 || got > 40 {
+		t.Errorf("%d renewals of a lease of a minute in ten minutes", got)
+	}
+}
+
+// The record is put on another TTL, as by a former release with our address:
+// when that one ends is not known before it is renewed.
+func TestAnotherTTLUnderTheRecord(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	rec := w.own()
+	rec.ID, w.ttl = 77, time.Minute
+	w.put(rec)
+	requests := len(w.requests)
+	w.tell()
+	w.pass(30 * time.Second)
+	if w.asked(Renew, requests) == 0 || w.requests[requests].Grant.ID != 77 {
+		t.Errorf("requests %v", w.requests[requests:])
+	}
+}
+
+// A config that this node cannot follow is no reason to let the lease run out.
+func TestRenewsUnderAConfigItCannotFollow(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) {
+		o.Uplink = uplink.Options{Ifaces: []string{"eth0"}, PublicIP: "203.0.113.7"}
+	})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`), Revision: w.rev}
+	requests := len(w.requests)
+	w.tell()
+	w.pass(25 * time.Hour)
+	if s := w.status(); s.Fenced || s.Ready || w.asked(Renew, requests) < 2 {
+		t.Errorf("requests %v, status %+v\n%s", w.requests[requests:], s, w.log())
+	}
+	if w.exit != nil {
+		t.Errorf("exit %v", w.exit)
+	}
+}
+
+// However slowly a disputed record is put right, the lease is renewed in time.
+func TestDisputesHoldBackNoRenewal(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = time.Minute })
+	w.ttl = time.Minute
+	w.tell()
+	w.pass(time.Second)
+	requests, first := len(w.requests), w.own().Attrs
+	for range 60 {
+		w.overwrite()
+		w.pass(10 * time.Second)
+		if s := w.status(); s.Fenced || w.count("lease-expired") != 0 {
+			t.Fatalf("status %+v\n%s", s, w.log())
+		}
+	}
+	if renewals, updates := w.asked(Renew, requests), w.asked(Update, requests); renewals < 20 || updates > 12 {
+		t.Errorf("%d renewals and %d updates in ten minutes of dispute", renewals, updates)
+	}
+	w.pass(10 * time.Minute)
+	w.wantReady()
+	if !w.own().Attrs.Equal(first) {
+		t.Errorf("record %v", w.own())
+	}
+}
+
+// overwrite puts other data in our record.
+func (w *world) overwrite() {
+	rec := w.own()
+	rec.Attrs.BackendData = []byte(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:77"}`)
+	w.put(rec)
+	w.tell()
+}
+
+// A dispute that is over is forgotten: the next one is settled as fast as the
+// first. Neither renewals nor what puts the record right end it.
+func TestDisputesAreForgotten(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	for range 10 {
+		w.overwrite()
+		w.pass(9 * time.Minute)
+	}
+	if got := w.n.lease.dispute.count; got != 10 {
+		t.Errorf("%d disputes are remembered of ten", got)
+	}
+	w.pass(time.Hour)
+	w.wantReady()
+	w.overwrite()
+	w.pass(2 * time.Second)
+	w.wantReady()
+}
+
+// Whatever the TTL, several attempts to renew fit before its end.
+func TestFailedRenewalsFitTheTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{5 * time.Second, 30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+		w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = ttl })
+		w.ttl = ttl
+		w.tell()
+		w.pass(ttl / 10)
+		requests := len(w.requests)
+		w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("connection refused") }
+		w.pass(ttl * 85 / 100)
+		if got := w.asked(Renew, requests); got < 5 || w.status().Fenced {
+			t.Errorf("TTL %s: %d attempts before its end", ttl, got)
+		}
+		w.answer = nil
+		w.pass(ttl / 20)
+		if w.pass(ttl / 10); w.status().Fenced {
+			t.Errorf("TTL %s: fenced although the datastore came back in time", ttl)
+		}
+	}
+}
+
+// A restart without a datastore relies on what a former run was granted, and
+// no longer than that: to the second.
+func TestStaleRestartIsFencedInTime(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = time.Minute })
+	w.ttl = time.Minute
+	w.tell()
+	w.pass(10 * time.Second)
+	end := w.status().Expires
+	w.start()
+	w.down = true
+	w.run(Input{})
+	w.pass(end.Sub(w.now) - time.Millisecond)
+	if s := w.status(); !s.Stale || s.Fenced {
+		t.Fatalf("before the end of the lease: %+v\n%s", s, w.log())
+	}
+	for w.now.Before(end.Add(time.Second)) && w.count("lease-expired") == 0 {
+		w.pass(time.Millisecond)
+	}
+	if s := w.status(); !s.Fenced || w.count("lease-expired") != 1 || !w.now.Equal(end) {
+		t.Errorf("%s after the end of the lease: %+v\n%s", w.now.Sub(end), s, w.log())
+	}
+}
