@@ -105,6 +105,8 @@ func (p firewallPart) compare() ([]dataplane.Op, bool) {
 	return reconcile.Chains(wanted.Chains, f.have), true
 }
 
+func (firewallPart) retries([]dataplane.Op) bool { return false }
+
 func (firewallPart) failed(op dataplane.Op, err error) error {
 	return fmt.Errorf("%s: %w", nameChain(op), err)
 }

@@ -88,9 +88,12 @@ func (p hostPart) look() Look {
 func (p hostPart) take(looked Looked) {
 	n, h := p.n, &p.n.host
 	facts := looked.Seen.Facts.(driver.HostFacts)
+	changed := !h.facts.Equal(facts)
 	// A choice that failed is made and reported again; another one follows from the facts.
-	h.chosen = h.chosen && h.noUplink == nil && h.facts.Equal(facts)
+	h.chosen = h.chosen && h.noUplink == nil && !changed
 	h.facts, h.have, h.looked = facts, looked.Seen.State, true
+	n.settleRefused()
+	n.retryRefused(changed)
 	n.sawSubnetFile(looked.SubnetFile)
 	n.followPacketPaths(looked.Seen.State)
 }
@@ -104,7 +107,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if l := n.hostLane(); moved && len(l.failures) == 0 {
 		l.restart()
 	}
-	plan := n.diff(want)
+	plan := n.diff(n.withoutRefused(want))
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	if len(plan.Conflicts) > 0 {
 		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
@@ -157,11 +160,17 @@ func isOwn(op dataplane.Op) bool {
 
 func (p hostPart) settled() string {
 	p.n.host.programmed = p.n.store.snap.Revision
+	p.n.settleRefused()
 	p.n.forgetOld()
 	return fmt.Sprintf("the host is as desired: %d objects", p.n.host.want.state.Len())
 }
 
+func (p hostPart) retries(plan []dataplane.Op) bool { return p.n.retriesOnly(plan) }
+
 func (p hostPart) failed(op dataplane.Op, err error) error {
+	if p.n.refusedPeer(op, err) {
+		return nil
+	}
 	switch o := op.Object.(type) {
 	case dataplane.Sysctl:
 		if errors.Is(err, driver.ErrDenied) {

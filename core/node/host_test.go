@@ -255,13 +255,13 @@ func TestAdjustsAnExistingDevice(t *testing.T) {
 	}
 }
 
-// A peer the kernel refuses stops no other, and is tried again ever more slowly.
+// An op that the kernel has no resources for stops no other, and is tried again ever more slowly.
 func TestOneFailureStopsNothing(t *testing.T) {
 	w := readyWorld(t)
 	refuse := netip.MustParsePrefix("10.5.4.0/24")
 	w.applyErr = func(op dataplane.Op) error {
 		if r, ok := op.Object.(dataplane.Route); ok && r.Dst == refuse {
-			return fmt.Errorf("%s: %w", op, driver.ErrUnreachable)
+			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
 		}
 		return nil
 	}
@@ -343,14 +343,14 @@ func TestDeniedSetting(t *testing.T) {
 	}
 }
 
-// The subnet file says what pods shall use, so it waits for our own part of the
-// host alone: a route that a bridge's old address is in the way of needs it.
+// The subnet file says what pods may use, so it waits for our own part of the
+// host alone, and not for routes to peers.
 func TestSubnetFileDoesNotWaitForPeers(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.put(vxlanPeer("10.5.4.0-24", 5))
 	w.applyErr = func(op dataplane.Op) error {
 		if _, ok := op.Object.(dataplane.Route); ok {
-			return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
+			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
 		}
 		return nil
 	}
@@ -515,4 +515,44 @@ func TestStormIsNoFailure(t *testing.T) {
 	}
 	w.pass(200 * time.Millisecond)
 	w.wantReady()
+}
+
+// TestRefusedPeer lets the kernel refuse objects of one peer: that is a problem
+// of this peer, and keeps the node neither from being ready nor healthy.
+func TestRefusedPeer(t *testing.T) {
+	for _, kind := range []string{"route 10.5.7.0/24", "neigh 10.5.7.0 ", "fdb c6:00:00:00:00:07 "} {
+		w := readyWorld(t)
+		refuses, asked := true, 0
+		w.applyErr = func(op dataplane.Op) error {
+			if !refuses || !strings.HasPrefix(op.Object.String(), kind) {
+				return nil
+			}
+			asked++
+			if told := w.count("peer-refused") > 0; told && !w.status().Ready {
+				t.Errorf("%s refused: not ready during another attempt", kind)
+			}
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		w.put(vxlanPeer("10.5.7.0-24", 7))
+		w.put(vxlanPeer("10.5.8.0-24", 8))
+		w.tell()
+		for range 60 {
+			w.pass(time.Minute)
+			w.wantReady()
+			if s := w.status(); s.FailingFor != 0 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "10.5.7.0-24") {
+				t.Fatalf("%s refused: failing for %d, problems %q", kind, s.FailingFor, s.Problems)
+			}
+		}
+		if n := w.count("peer-refused"); n != 1 || asked < 12 || asked > 40 {
+			t.Errorf("%s refused: told %d times, asked %d times in an hour", kind, n, asked)
+		}
+		if dump := w.host.Dump(); !strings.Contains(dump, "10.5.8.0/24") || strings.Contains(dump, "route 10.5.7.0/24") {
+			t.Errorf("%s refused: the host holds\n%s", kind, dump)
+		}
+		refuses = false
+		w.pass(6 * time.Minute)
+		if dump := w.host.Dump(); len(w.status().Problems) != 0 || !strings.Contains(dump, "route 10.5.7.0/24") {
+			t.Errorf("%s accepted: problems %q, the host holds\n%s", kind, w.status().Problems, dump)
+		}
+	}
 }

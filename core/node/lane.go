@@ -37,7 +37,8 @@ type lane struct {
 	busy     bool           // a look or a plan is under way
 	plan     []dataplane.Op // the plan under way
 	fresh    bool           // the last look came after the last change and is not yet compared
-	clean    bool           // the last comparison found no difference
+	retry    bool           // the plan only tries again what was refused before
+	clean    bool           // the last comparison found no difference, or only what is tried again
 	lookDue  time.Time      // when to look next; zero: no look is due
 	lastLook time.Time      // when the last look ended
 	lookErr  error          // why the last look failed
@@ -64,6 +65,9 @@ type part interface {
 	// and the desired state. It returns false while the node knows too little
 	// to desire anything.
 	compare() (plan []dataplane.Op, ok bool)
+	// retries reports whether a plan only tries again what the kernel refused
+	// before and the part can do without. Such a plan is no sign of trouble.
+	retries(plan []dataplane.Op) bool
 	// failed returns how a failed op is reported, or nil if it is no failure.
 	failed(op dataplane.Op, err error) error
 	// describe returns a plan as the text of one log line.
@@ -171,8 +175,9 @@ func (n *Node) reconcile(l *lane) {
 	if !ok {
 		return
 	}
-	l.fresh, l.clean = false, len(plan) == 0
-	if !l.clean {
+	l.fresh, l.retry = false, len(plan) > 0 && l.part.retries(plan)
+	l.clean = len(plan) == 0 || l.retry
+	if len(plan) > 0 {
 		l.busy, l.plan = true, plan
 		n.effects.Lanes[l.id].Plan = plan
 		return
@@ -190,17 +195,26 @@ func (n *Node) reconcile(l *lane) {
 // led to. Deleting an object that is already gone is a success.
 func (n *Node) finishedPlan(l *lane, applied Applied) {
 	l.failures = nil
+	var done []dataplane.Op // and failed; without what the part can do without
 	for i, err := range applied.Errs {
 		op := l.plan[i]
 		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
+			done = append(done, op)
 			continue
 		}
 		if failure := l.part.failed(op, err); failure != nil {
 			l.failures = append(l.failures, failure)
+			done = append(done, op)
 		}
 	}
-	n.reportPlan(l)
+	if len(done) > 0 {
+		n.reportPlan(l, done)
+	}
 	l.busy, l.plan = false, nil
+	if l.retry && len(l.failures) == 0 {
+		l.lookDue = n.now
+		return
+	}
 	l.attempts++
 	if l.attempts <= eager && (len(l.failures) == 0 || l.part.pace().insists) {
 		l.lookDue = n.now
@@ -210,8 +224,8 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 }
 
 // reportPlan logs one line for each plan, with the first of its failures.
-func (n *Node) reportPlan(l *lane) {
-	text, kind := l.part.describe(l.plan), l.part.kinds()
+func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
+	text, kind := l.part.describe(plan), l.part.kinds()
 	if len(l.failures) == 0 {
 		n.event(Info, kind.applied, text)
 		return

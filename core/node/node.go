@@ -60,15 +60,16 @@ type hostState struct {
 	standing   bool  // the last plan changed none of the node's own devices and addresses
 	programmed int64 // revision of the snapshot for which the last diff was empty
 	conflicts  []error
-	problems   []backend.Problem
-	paths      []PacketPath    // that this process runs itself
-	withheld   int             // deletes that wait for the store
-	recreate   map[string]bool // links that refused a change in place
-	keepMTU    map[string]int  // links whose kernel refused this MTU
-	notes      []string        // the backend's, about this host
-	denied     map[string]bool // kernel settings that the node may not change
-	links      map[string]bool // devices ever owned, in this run or a former one
-	networks   []netip.Prefix  // overlay networks ever owned
+	problems   []backend.Problem // of the backend
+	refusals   refusals          // of the kernel
+	paths      []PacketPath      // that this process runs itself
+	withheld   int               // deletes that wait for the store
+	recreate   map[string]bool   // links that refused a change in place
+	keepMTU    map[string]int    // links whose kernel refused this MTU
+	notes      []string          // the backend's, about this host
+	denied     map[string]bool   // kernel settings that the node may not change
+	links      map[string]bool   // devices ever owned, in this run or a former one
+	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
 }
 
@@ -84,6 +85,7 @@ func New(opts Options) *Node {
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
+	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.lease.previous = opts.Previous
 	n.load(opts.Saved)
 	return n

@@ -136,6 +136,7 @@ func (n *Node) Status() Status {
 	for _, p := range n.host.problems {
 		s.Problems = append(s.Problems, p.String())
 	}
+	s.Problems = append(s.Problems, n.refusedProblems()...)
 	return s
 }
 

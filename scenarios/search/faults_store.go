@@ -62,6 +62,7 @@ func oddRecords() []string {
 		`{"PublicIP":"192.168.64.99","BackendType":"vxlan"}`,
 		`{"PublicIP":"0.0.0.0","BackendType":"host-gw","PublicIPv6":"ff02::1"}`,
 		`{"PublicIP":"127.0.0.1","BackendType":"host-gw"}`,
+		`{"PublicIP":"172.31.9.9","BackendType":"host-gw"}`,
 	}
 }
 

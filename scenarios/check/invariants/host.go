@@ -5,11 +5,13 @@ import (
 	"net/netip"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
@@ -136,7 +138,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 	if published == udp.Type {
 		published = backend.AnyType // which is also what it publishes itself
 	}
-	if l.Attrs.BackendType != published || !usable(l) || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
+	if l.Attrs.BackendType != published || !usable(l) || !n.reaches(l) || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
 		return false
 	}
 	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {
@@ -183,6 +185,21 @@ func usable(l *lease.Lease) bool {
 		}
 		mac, err := net.ParseMAC(oracle.VTEPMAC(*l, f))
 		if l.Attrs.BackendType == vxlan.Type && (err != nil || mac[0]&1 != 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// reaches reports whether the host can have routes to a host-gw peer: no kernel
+// accepts a gateway that is on none of the host's segments.
+func (n *Node) reaches(l *lease.Lease) bool {
+	if l.Attrs.BackendType != hostgw.Type {
+		return true
+	}
+	facts := n.Facts()
+	for _, f := range cidr.Families {
+		if _, direct := uplink.Direct(facts.Routes, l.Attrs.IP(f)); l.Key.Of(f).IsValid() && !direct {
 			return false
 		}
 	}

@@ -1,0 +1,231 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// How long the node waits before it asks the kernel again for what it refused.
+const (
+	refusedFirst = time.Second
+	refusedMost  = 5 * time.Minute
+)
+
+// refusals are the peers' subnets for which the kernel refused an object, such
+// as a route whose gateway is on no segment of this host. The node leaves them
+// out of the desired state, as it does with a peer that the backend refuses, and
+// tries all of them again from time to time, or when the host has changed.
+//
+//	refused ──► left out ──► retried with the others ──┬─► accepted: forgotten
+//	               ▲                                   │
+//	               └──────────── refused ──────────────┘
+type refusals struct {
+	of       map[netip.Prefix]refusal
+	round    int       // counts plans
+	trying   bool      // the next plan may hold their objects
+	tried    bool      // the last plan could hold them
+	attempts int       // in a row that the kernel refused
+	at       time.Time // of the next attempt
+	left     heldBack  // the last result of without
+}
+
+// refusal is why the kernel refused an object of a peer.
+type refusal struct {
+	key   lease.Key
+	attrs lease.Attrs
+	err   error
+	round int // of the plan that held the object last
+}
+
+// heldBack is a desired state, and the same without the refused subnets.
+type heldBack struct{ full, rest *dataplane.State }
+
+// refusedPeer reports whether a failed op is one peer's problem: the kernel
+// refused what the peer's record says. Any other failure, such as a full table
+// or a device that is down, concerns the host.
+func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
+	if op.Verb == dataplane.Delete || !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid) {
+		return false
+	}
+	r := &n.host.refusals
+	known := false
+	for _, subnet := range subnetsOf(op.Object, n.host.want.state) {
+		p, ok := n.peerOf(subnet)
+		if !ok {
+			continue
+		}
+		known = true
+		if _, again := r.of[subnet]; !again {
+			n.event(Warning, "peer-refused", backend.Problem{Key: p.Key, Err: err}.String())
+		}
+		r.of[subnet] = refusal{p.Key, p.Attrs, err, r.round}
+	}
+	if known {
+		r.left = heldBack{}
+	}
+	return known
+}
+
+// subnetsOf returns the peers' subnets to which an object leads.
+func subnetsOf(o dataplane.Object, want *dataplane.State) []netip.Prefix {
+	switch o := o.(type) {
+	case dataplane.Route:
+		return []netip.Prefix{o.Dst}
+	case dataplane.Peer:
+		return []netip.Prefix{o.Subnet}
+	case dataplane.Neigh:
+		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool { return gateway == o.IP })
+	case dataplane.FDBEntry:
+		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool {
+			return want.Neighs[dataplane.NeighKey{Link: o.Link, IP: gateway}].MAC == o.MAC
+		})
+	}
+	return nil
+}
+
+// subnetsVia returns the destinations of the routes through a link whose gateway is accepted.
+func subnetsVia(want *dataplane.State, link string, accept func(netip.Addr) bool) []netip.Prefix {
+	var subnets []netip.Prefix
+	for key, r := range want.Routes {
+		if r.Link == link && r.Via.IsValid() && accept(r.Via) {
+			subnets = append(subnets, key.Dst)
+		}
+	}
+	slices.SortFunc(subnets, netip.Prefix.Compare)
+	return subnets
+}
+
+// peerOf returns the rendered peer with a subnet.
+func (n *Node) peerOf(subnet netip.Prefix) (*lease.Lease, bool) {
+	f := cidr.FamilyOf(subnet.Addr())
+	i := slices.IndexFunc(n.host.want.peers, func(p *lease.Lease) bool { return p.Key.Of(f) == subnet })
+	if i < 0 {
+		return nil, false
+	}
+	return n.host.want.peers[i], true
+}
+
+// settleRefused follows a plan: it forgets the subnets that were tried again and
+// not refused, and sets the time of the next attempt for the others.
+func (n *Node) settleRefused() {
+	r := &n.host.refusals
+	again := r.tried
+	if again {
+		for _, subnet := range r.subnets() {
+			if was := r.of[subnet]; was.round != r.round {
+				n.event(Info, "peer-accepted", fmt.Sprintf("peer %s: the kernel accepts it now", was.key))
+				delete(r.of, subnet)
+			}
+		}
+		r.trying, r.tried, r.left = false, false, heldBack{}
+	}
+	r.round++
+	if len(r.of) > 0 && (again || r.at.IsZero()) {
+		r.at = n.now.Add(n.backoff(r.attempts, refusedFirst, refusedMost))
+		r.attempts++
+	}
+}
+
+// retryRefused lets the next plan try the refused subnets again: at their time,
+// or because the host has changed.
+func (n *Node) retryRefused(changed bool) {
+	r := &n.host.refusals
+	if len(r.of) == 0 {
+		return
+	}
+	if changed {
+		r.attempts, r.at = 0, n.now
+	}
+	r.trying = !n.now.Before(r.at)
+	if !r.trying {
+		n.hostLane().lookBy(r.at)
+	}
+}
+
+// withoutRefused returns the desired state without the refused subnets, except
+// while they are tried again. A subnet whose record has changed is not refused any more.
+func (n *Node) withoutRefused(want *dataplane.State) *dataplane.State {
+	r := &n.host.refusals
+	for subnet, was := range r.of {
+		p, ok := n.peerOf(subnet)
+		if !ok || p.Key != was.key || !p.Attrs.Equal(was.attrs) {
+			delete(r.of, subnet)
+			r.left = heldBack{}
+		}
+	}
+	if len(r.of) == 0 {
+		*r = refusals{of: r.of, round: r.round}
+		return want
+	}
+	if r.trying {
+		r.tried = true
+		return want
+	}
+	if r.left.full != want {
+		rest := want.Clone()
+		for subnet := range r.of {
+			leaveOut(rest, subnet)
+		}
+		r.left = heldBack{want, rest}
+	}
+	return r.left.rest
+}
+
+// leaveOut removes all objects of a peer's subnet. An FDB entry stays while
+// another subnet is behind the same MAC address.
+func leaveOut(s *dataplane.State, subnet netip.Prefix) {
+	key := dataplane.RouteKey{Dst: subnet}
+	r := s.Routes[key]
+	delete(s.Routes, key)
+	maps.DeleteFunc(s.Peers, func(k dataplane.PeerKey, _ dataplane.Peer) bool { return k.Subnet == subnet })
+	gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
+	neigh, ok := s.Neighs[gateway]
+	if !ok {
+		return
+	}
+	delete(s.Neighs, gateway)
+	for k, other := range s.Neighs {
+		if k.Link == r.Link && other.MAC == neigh.MAC {
+			return
+		}
+	}
+	delete(s.FDB, dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC})
+}
+
+// retriesOnly reports whether a plan holds nothing but objects that the kernel refused before.
+func (n *Node) retriesOnly(plan []dataplane.Op) bool {
+	r := &n.host.refusals
+	if !r.trying {
+		return false
+	}
+	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		subnets := subnetsOf(op.Object, n.host.want.state)
+		return op.Verb == dataplane.Delete || len(subnets) == 0 ||
+			slices.ContainsFunc(subnets, func(s netip.Prefix) bool { _, refused := r.of[s]; return !refused })
+	})
+}
+
+// subnets are the refused ones, in their order.
+func (r *refusals) subnets() []netip.Prefix {
+	return slices.SortedFunc(maps.Keys(r.of), netip.Prefix.Compare)
+}
+
+// refusedProblems are the refused subnets as problems, in their order.
+func (n *Node) refusedProblems() []string {
+	var texts []string
+	for _, subnet := range n.host.refusals.subnets() {
+		was := n.host.refusals.of[subnet]
+		texts = append(texts, backend.Problem{Key: was.key, Err: was.err}.String())
+	}
+	return texts
+}
