@@ -19,22 +19,22 @@ type Backend interface {
 	// Extent names the links and sysctls the backend owns.
 	Extent() dataplane.Extent
 
-	// MTU is what pods may use, in bytes (FLANNEL_MTU).
+	// MTU returns the largest packet that a pod may send, in bytes (FLANNEL_MTU).
 	MTU(Env) int
 
-	// Attrs is what the node shall publish. Stored is its last known record,
-	// have what its host holds: what they fix (a MAC) is kept, the rest is
-	// drawn from rng.
+	// Attrs returns the attributes that the node must publish. It keeps the
+	// values that the node's last record or its host fixes, such as a MAC, and
+	// draws others from rng.
 	Attrs(env Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand) (lease.Attrs, error)
 
-	// Render returns all objects the backend wants on the host, for itself
-	// and its peers, and one Problem for each peer it cannot serve. Own
-	// records among the peers have been left out. The result is the sum of what
-	// each peer alone results in, with the exceptions that [Update] lists.
+	// Render returns all objects the backend wants on the host, for the node
+	// itself and its peers, and one Problem for each peer it cannot serve. The
+	// peers do not include the node's own records. The result is the sum of the
+	// results for each peer alone, with the exceptions that [Update] lists.
 	Render(env Env, self Self, peers []*lease.Lease) (*dataplane.State, []Problem)
 }
 
-// Env is what a node knows of its surroundings.
+// Env describes the surroundings of a node.
 type Env struct {
 	Config config.Network
 	Uplink uplink.Uplink
@@ -47,7 +47,7 @@ type Self struct {
 	Attrs lease.Attrs
 }
 
-// Problem is a peer that cannot be served, and why.
+// Problem names a peer that cannot be served, and the reason.
 type Problem struct {
 	Key lease.Key
 	Err error

@@ -19,16 +19,16 @@ type Peer struct {
 	Lease  *lease.Lease
 }
 
-// AnyType makes [Peers] take records whatever their type, as the backends do
-// that publish none (interop 6.0).
+// AnyType makes [Peers] take records of every type. Backends that publish no
+// type use it (interop 6.0).
 const AnyType = ""
 
-// Peers yields the peers of one family that a backend can serve, oldest
-// record first, and reports the others through problem. Records of another
-// backend type are passed over silently (interop 6.0).
+// Peers returns the peers of one family that a backend can serve, oldest record
+// first, and reports the others through problem. It skips records of another
+// backend type silently (interop 6.0).
 //
 // Peer data is untrusted. A subnet outside the network, or one that overlaps
-// ours or an older peer's, would draw somebody else's packets, so it is refused.
+// ours or an older peer's, would attract foreign packets, so it is refused.
 func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease.Lease, problem func(Problem)) []Peer {
 	rng := env.Config.Of(f)
 	if !rng.Enabled() {
@@ -67,8 +67,8 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 	return nil
 }
 
-// withoutOverlaps drops each peer whose subnet overlaps that of an older
-// record: two dual-stack keys may share one half (interop E7).
+// withoutOverlaps drops each peer whose subnet overlaps that of an older record
+// (interop E7: two dual-stack keys may share one half).
 func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
 	slices.SortFunc(peers, func(a, b Peer) int {
 		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits(),

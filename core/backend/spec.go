@@ -13,7 +13,7 @@ import (
 // daemon's help, the manual, the random search and the chart derive from them.
 type Spec struct {
 	Type    string // in lower case, as a config names it
-	Summary string // what it does, for people: a few words
+	Summary string // for people: a few words
 	Carries []Families
 	Options []Option
 
@@ -21,14 +21,14 @@ type Spec struct {
 	// A nil New means that this build does not have the backend.
 	New func(config.Network) (Backend, error)
 
-	// Needs names a device of the host that an ordinary container lacks, or is "".
+	// Needs names a device of the host that an ordinary container lacks; "" for none.
 	Needs string
 
-	// IgnoresPeers is set if the backend carries no packets and reads no other node's lease.
+	// IgnoresPeers means that the backend carries no packets and reads no other node's lease.
 	IgnoresPeers bool
 
-	// OmitsIPv4 is set if a record without IPv4 address carries no IPv4 members on
-	// Kubernetes, where others write 0.0.0.0 (interop 5.2).
+	// OmitsIPv4 means that on Kubernetes a record without an IPv4 address has no
+	// IPv4 members; other backends write 0.0.0.0 (interop 5.2).
 	OmitsIPv4 bool
 }
 
@@ -71,10 +71,10 @@ type Option struct {
 	Name    string
 	Kind    OptionKind
 	Default string // in JSON
-	Help    string // what it sets, for people: a few words
+	Help    string // for people: a few words
 
 	Min, Max int64    // of a Whole
-	Zero     string   // what 0 means beside Min to Max, "" if 0 is not allowed
+	Zero     string   // the meaning of 0, which is then allowed beside Min to Max
 	Choices  []string // of a Text; nil: any
 
 	// Ignored options are read by other programs that share the config, and not by this one.
@@ -86,7 +86,7 @@ type Option struct {
 
 	// ChartValue is the name of the option in the chart's values, "" if it is not there.
 	ChartValue string
-	// Pattern is what the chart's schema demands of a Text, "" if nothing.
+	// Pattern is the regular expression that the chart's schema demands of a Text.
 	Pattern string
 }
 

@@ -17,8 +17,8 @@ const fewChanges = 16
 //
 // The rendering of before must have had no problems, and last may hold further
 // objects. A lease counts as unchanged if both lists hold the same pointer.
-// Update relies on a property of every backend: what it renders is the sum of
-// what it renders for each peer alone, unless it refuses a peer, or two peers
+// Update relies on a property of every backend: a rendering is the sum of the
+// renderings of each peer alone, unless the backend refuses a peer, or two peers
 // overlap, share a public address or want an object under the same key.
 func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []*lease.Lease) (*dataplane.State, bool) {
 	gone, came, kept := compareLeases(before, now)
@@ -42,8 +42,8 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 	return next, ok
 }
 
-// compareLeases returns the leases that only before or only now holds, and
-// those that both hold.
+// compareLeases returns the leases that only before has, that only now has, and
+// that both have.
 func compareLeases(before, now []*lease.Lease) (gone, came, kept []*lease.Lease) {
 	start := 0
 	for start < min(len(before), len(now)) && before[start] == now[start] {
@@ -92,8 +92,8 @@ func sameAddress(a, b *lease.Lease) bool {
 	return false
 }
 
-// exchange takes the removed objects out of m and puts the added ones in, all
-// except a node's own. It returns false if an object would replace another.
+// exchange takes the removed objects out of m, except the node's own, and puts
+// the added ones in. It returns false if an object would replace another.
 func exchange[K, V comparable](m, removed, added, own map[K]V) bool {
 	peers := func(k K) bool { _, is := own[k]; return !is }
 	for k, v := range removed {

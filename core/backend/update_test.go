@@ -57,7 +57,8 @@ func TestUpdateIsRender(t *testing.T) {
 					updates[b.Type()]++
 				}
 			}
-			last, peers, problems = want, next, refused
+			last, peers = want, next
+			problems = refused
 		}
 	})
 	if len(updates) < 4 {
@@ -83,7 +84,7 @@ func record(i int, backendType string) lease.Lease {
 }
 
 // change returns other peers: some gone, some new, some with other attributes,
-// and now and then one that a node has to refuse.
+// and sometimes one that a node has to refuse.
 func change(t *rapid.T, before []*lease.Lease, backendType string) []*lease.Lease {
 	peers := slices.Clone(before)
 	for range rapid.IntRange(0, 3).Draw(t, "changes") {
@@ -101,7 +102,7 @@ func change(t *rapid.T, before []*lease.Lease, backendType string) []*lease.Leas
 	return peers
 }
 
-// spoil gives a lease a value of another one, or one that no node accepts.
+// spoil gives a lease a value of another lease, or one that no node accepts.
 func spoil(t *rapid.T, l *lease.Lease, like lease.Lease) {
 	switch rapid.IntRange(0, 6).Draw(t, "how") {
 	case 0:

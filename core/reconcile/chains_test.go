@@ -23,8 +23,8 @@ func TestChains(t *testing.T) {
 		{"a stray rule", forward, strings.Replace(forward, "}", "} other \"-p tcp -j DROP\"", 1), "replace " + forward},
 		{"a moved jump", forward, strings.Replace(forward, "placed", "moved", 1), "replace " + forward},
 		{"no longer wanted", masq, forward + masq, "del " + forward},
-		{"another flavour: first the new chain alone", nft, forward, "replace " + nft},
-		{"and the old one once that stands", nft, nft + forward, "del " + forward},
+		{"another flavour: the new chain first", nft, forward, "replace " + nft},
+		{"another flavour: the old chain goes when the new one is seen", nft, nft + forward, "del " + forward},
 		{"one family does not wait for the other", nft + six, nft + forward, "replace " + six + "del " + forward},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // Ownership says by which marks flannel recognises its objects (links and
 // networks), so that a restart with no memory finds them again.
 type Ownership struct {
-	Links    map[string]bool // devices of ours; all that is on them is ours, but see addr
+	Links    map[string]bool // our devices; everything on them is ours, except as ownsAddr says
 	Networks []netip.Prefix  // the overlay's address space
 }
 
@@ -23,22 +23,22 @@ type Options struct {
 	Prune bool
 	// Recreate names links whose change in place the kernel refused.
 	Recreate map[string]bool
-	// KeepMTU holds, by link, an MTU that the kernel refused: the link stays with the one it has.
+	// KeepMTU holds, by link, an MTU that the kernel refused: the link keeps its present one.
 	KeepMTU map[string]int
 	// Denied names, by path, the sysctls that may not be changed.
 	Denied map[string]bool
 }
 
-// Plan is what to do, and what cannot be done.
+// Plan lists the operations that are due, and the ones that are impossible.
 type Plan struct {
 	Ops []dataplane.Op
 	// Withheld counts the deletes that Prune did not allow.
 	Withheld int
-	// Conflicts are wanted objects whose place something of the kernel's own holds.
+	// Conflicts are wanted routes in whose place the kernel has a route of its own.
 	Conflicts []error
 }
 
-// Empty reports whether there is nothing to do and nothing that cannot be done.
+// Empty reports whether nothing is due, withheld or in conflict.
 func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 }
 
 // Diff returns the plan that turns have into want. Objects in have that are
@@ -56,7 +56,7 @@ func Diff(want, have *dataplane.State, opts Options) Plan {
 	return d.plan()
 }
 
-// flush is what a change to a link takes away without saying so.
+// flush says which objects the kernel removes along with a change to a link.
 type flush struct {
 	all    bool // the link goes, and everything on it
 	neighs bool // a changed MAC empties the neighbour table (Linux net/core/neighbour.c, neigh_changeaddr)
@@ -69,19 +69,19 @@ type differ struct {
 	conflicts  []error
 
 	early []dataplane.Op // links to delete before anything can be made
-	make  []dataplane.Op
-	drop  []dataplane.Op
+	ops   []dataplane.Op
+	drop  []dataplane.Op // in the order of creation
 }
 
 func (d *differ) plan() Plan {
-	p := Plan{Conflicts: d.conflicts}
+	p := Plan{Ops: d.ops, Conflicts: d.conflicts}
 	if !d.opts.Prune {
 		p.Withheld = len(d.drop)
 		d.drop = nil
 	}
 	slices.Reverse(d.drop)
-	if p.Ops = d.make; len(d.early)+len(d.drop) > 0 {
-		p.Ops = slices.Concat(d.early, d.make, d.drop)
+	if len(d.early)+len(d.drop) > 0 {
+		p.Ops = slices.Concat(d.early, d.ops, d.drop)
 	}
 	return p
 }
@@ -129,8 +129,8 @@ func (d *differ) sysctls() {
 }
 
 // settled reports whether a setting needs no change: it has the wanted value, or
-// it does not exist although its device does. A host without IPv6 has none of
-// IPv6's settings, nor has a device with an MTU below 1280 (Linux
+// it does not exist although its device does. IPv6's settings do not exist on a
+// host without IPv6 or on a device with an MTU below 1280 (Linux
 // net/ipv6/addrconf.c, addrconf_notify).
 func (d *differ) settled(want dataplane.Sysctl) bool {
 	if d.flushed[want.Link].all {
@@ -156,8 +156,9 @@ func (d *differ) addrs() {
 	}
 }
 
-// ownsAddr: of the addresses on a link of ours, the IPv4 ones outside the
-// overlay and the IPv6 link-local ones are somebody else's (interop 6.0).
+// ownsAddr reports whether an address is flannel's: it is on one of our links,
+// and neither an IPv4 address outside the overlay nor an IPv6 link-local one
+// (interop 6.0: other programs and the kernel add those).
 func (d *differ) ownsAddr(a dataplane.Addr) bool {
 	if !d.opts.Own.Links[a.Link] {
 		return false
@@ -170,7 +171,7 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 
 func (d *differ) proxies() {
 	gone := func(link string) bool { return d.flushed[link].all }
-	d.make = replaceAll(d.make, changed(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]))
+	d.ops = replaceAll(d.ops, changed(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]))
 	for _, k := range staleKeys(d.want.Proxies, d.have.Proxies, cmp.Compare[string]) {
 		if d.opts.Own.Links[k] {
 			d.remove(d.have.Proxies[k], k)
@@ -180,9 +181,9 @@ func (d *differ) proxies() {
 
 func (d *differ) peers() {
 	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
-	d.make = replaceAll(d.make, changed(d.want.Peers, d.have.Peers, gone, comparePeers))
+	d.ops = replaceAll(d.ops, changed(d.want.Peers, d.have.Peers, gone, comparePeers))
 	for _, k := range staleKeys(d.want.Peers, d.have.Peers, comparePeers) {
-		// A proxy that nobody wants takes its peers along.
+		// A deleted proxy takes its peers along.
 		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
 			d.remove(d.have.Peers[k], k.Link)
 		}
@@ -191,7 +192,7 @@ func (d *differ) peers() {
 
 func (d *differ) diffFDB() {
 	gone := func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }
-	d.make = replaceAll(d.make, changed(d.want.FDB, d.have.FDB, gone, compareFDB))
+	d.ops = replaceAll(d.ops, changed(d.want.FDB, d.have.FDB, gone, compareFDB))
 	for _, k := range staleKeys(d.want.FDB, d.have.FDB, compareFDB) {
 		if d.opts.Own.Links[k.Link] {
 			d.remove(d.have.FDB[k], k.Link)
@@ -201,7 +202,7 @@ func (d *differ) diffFDB() {
 
 func (d *differ) diffNeighs() {
 	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
-	d.make = replaceAll(d.make, changed(d.want.Neighs, d.have.Neighs, gone, compareNeighs))
+	d.ops = replaceAll(d.ops, changed(d.want.Neighs, d.have.Neighs, gone, compareNeighs))
 	for _, k := range staleKeys(d.want.Neighs, d.have.Neighs, compareNeighs) {
 		if d.opts.Own.Links[k.Link] && !gone(k) {
 			d.remove(d.have.Neighs[k], k.Link)
@@ -212,7 +213,7 @@ func (d *differ) diffNeighs() {
 func (d *differ) diffRoutes() {
 	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
 	list := changed(d.want.Routes, d.have.Routes, gone, compareRoutes)
-	d.make = slices.Grow(d.make, len(list))
+	d.ops = slices.Grow(d.ops, len(list))
 	for _, c := range list {
 		k, want := c.key, c.object.(dataplane.Route)
 		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
@@ -234,9 +235,9 @@ func (d *differ) diffRoutes() {
 	}
 }
 
-// mustMakeWay reports whether the route in place has to go before the wanted
-// one can come. Linux refuses an IPv6 onlink gateway that another link's route
-// covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
+// mustMakeWay reports whether the wanted route can only be added once the one in
+// place is deleted. Linux refuses an IPv6 onlink gateway that another link's
+// route covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
 // route covers the peer's gateway.
 func (d *differ) mustMakeWay(want dataplane.Route, k dataplane.RouteKey, gone bool) bool {
 	have, taken := d.have.Routes[k]
@@ -244,8 +245,8 @@ func (d *differ) mustMakeWay(want dataplane.Route, k dataplane.RouteKey, gone bo
 }
 
 // Route reports whether a route is flannel's: it carries our protocol inside
-// our networks or on a device of ours, or is one that upstream left on a
-// device of ours without a protocol.
+// our networks or on our device, or upstream left it on our device without a
+// protocol.
 func (o Ownership) Route(r dataplane.Route) bool {
 	switch r.Protocol {
 	case dataplane.Protocol:
@@ -272,10 +273,10 @@ func replaceAll[K comparable](ops []dataplane.Op, list []keyed[K]) []dataplane.O
 }
 
 func (d *differ) add(v dataplane.Verb, o dataplane.Object) {
-	d.make = append(d.make, dataplane.Op{Verb: v, Object: o})
+	d.ops = append(d.ops, dataplane.Op{Verb: v, Object: o})
 }
 
-// remove drops an object, unless its link goes in the same plan and takes it along.
+// remove deletes an object, unless its link goes in the same plan and takes it along.
 func (d *differ) remove(o dataplane.Object, link string) {
 	if _, wanted := d.want.Links[link]; d.flushed[link].all || d.opts.Own.Links[link] && !wanted {
 		return

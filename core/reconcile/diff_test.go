@@ -34,34 +34,34 @@ func parse(t *testing.T, text string) *dataplane.State {
 	return s
 }
 
-func TestDiff(t *testing.T) {
-	cases := []struct {
-		name       string
-		want, have string
-		unsynced   bool
-		ops        string
-		withheld   int
-		conflicts  []string
-	}{
-		{name: "equal", want: self + peer, have: self + peer},
-		{name: "from nothing, what others need comes first", want: self + peer, ops: `
+var diffCases = []struct {
+	name       string
+	want, have string
+	unsynced   bool
+	ops        string
+	withheld   int
+	conflicts  []string
+}{
+	{name: "equal", want: self + peer, have: self + peer},
+	{name: "from nothing, in the order of need", want: self + peer, ops: `
 add link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port 8472
 replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 replace addr 10.5.1.0/32 dev flannel.1
 replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
-		{name: "a peer that left goes in the reverse order", want: self, have: self + peer, ops: `
+	{name: "a peer that left goes in the reverse order", want: self, have: self + peer, ops: `
 del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 del neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 del fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1`},
-		{name: "nothing is deleted before the store is synced", want: self, have: self + peer, unsynced: true, withheld: 3},
-		{name: "a changed MAC: new entry, swing over, old entry", want: self + strings.ReplaceAll(peer, ":03 d", ":33 d"), have: self + peer, ops: `
+	{name: "nothing is deleted before the store is synced", want: self, have: self + peer, unsynced: true, withheld: 3},
+	{name: "a changed MAC: new entry, neighbour, old entry",
+		want: self + strings.ReplaceAll(peer, ":03 d", ":33 d"), have: self + peer, ops: `
 replace fdb c6:00:00:00:00:33 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:33 dev flannel.1
 del fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1`},
-		{name: "a changed VNI needs a new device, which takes everything along",
-			want: strings.Replace(self, "id 1", "id 2", 1) + peer, have: self + peer, ops: `
+	{name: "a changed VNI needs a new device, which takes everything along",
+		want: strings.Replace(self, "id 1", "id 2", 1) + peer, have: self + peer, ops: `
 del link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port 8472
 add link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 2 dev eth0 local 192.168.64.3 port 8472
 replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
@@ -69,48 +69,51 @@ replace addr 10.5.1.0/32 dev flannel.1
 replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
-		{name: "MTU and local address change in place",
-			want: strings.NewReplacer("1450", "1400", "64.3", "64.9").Replace(self) + peer, have: self + peer, ops: `
+	{name: "MTU and local address change in place",
+		want: strings.NewReplacer("1450", "1400", "64.3", "64.9").Replace(self) + peer, have: self + peer, ops: `
 replace link flannel.1 type vxlan mtu 1400 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.9 port 8472`},
-		{name: "a new MAC of the device empties its neighbour table",
-			want: strings.Replace(self, ":01", ":11", 1) + peer, have: self + peer, ops: `
+	{name: "a new MAC of the device empties its neighbour table",
+		want: strings.Replace(self, ":01", ":11", 1) + peer, have: self + peer, ops: `
 replace link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:11 up id 1 dev eth0 local 192.168.64.3 port 8472
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1`},
-		{name: "a setting with another value", want: self, have: strings.Replace(self, "= 0", "= 1", 1), ops: `
+	{name: "a setting with another value", want: self, have: strings.Replace(self, "= 0", "= 1", 1), ops: `
 replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1`},
-		{name: "a setting that does not exist has nothing to be set", want: self,
-			have: device + "addr 10.5.1.0/32 dev flannel.1\n"},
-		{name: "an unset MAC takes any", want: strings.Replace(self, " mac c6:00:00:00:00:01", "", 1), have: self},
-		{name: "an old device of ours goes with all that is on it", want: self,
-			have: self + strings.ReplaceAll(device+peer, "flannel.1", "flannel.9"), ops: `
+	{name: "a setting that does not exist has nothing to be set", want: self,
+		have: device + "addr 10.5.1.0/32 dev flannel.1\n"},
+	{name: "an unset MAC takes any", want: strings.Replace(self, " mac c6:00:00:00:00:01", "", 1), have: self},
+	{name: "our old device goes with everything on it", want: self,
+		have: self + strings.ReplaceAll(device+peer, "flannel.1", "flannel.9"), ops: `
 del link flannel.9 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port 8472`},
-		{name: "what is not ours stays", want: self, have: self + `
+	{name: "foreign objects stay", want: self, have: self + `
 addr 172.16.0.1/32 dev flannel.1
 addr fe80::1/64 dev flannel.1
 route 10.5.9.0/24 via 192.168.64.77 dev eth0 proto 3
 route 10.5.8.0/24 dev cni0 proto 2
 route 172.16.0.0/24 dev flannel.1 proto 3`},
-		{name: "what upstream left on our device is ours", want: self, have: self + `
+	{name: "upstream's objects on our device are ours", want: self, have: self + `
 addr 10.5.77.0/32 dev flannel.1
 route 10.5.9.0/24 via 10.5.9.0 dev flannel.1 onlink proto 3
 route 10.5.8.0/24 via 192.168.64.7 dev eth0`, ops: `
 del route 10.5.9.0/24 via 10.5.9.0 dev flannel.1 onlink proto 3
 del route 10.5.8.0/24 via 192.168.64.7 dev eth0
 del addr 10.5.77.0/32 dev flannel.1`},
-		{name: "a foreign route in the way is replaced", want: self + peer,
-			have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "via 192.168.64.99 dev eth0 proto 3", 1), ops: `
+	{name: "a foreign route in the way is replaced", want: self + peer,
+		have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "via 192.168.64.99 dev eth0 proto 3", 1),
+		ops: `
 replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
-		{name: "IPv6: a route over another link makes way for an onlink one",
-			want: self + "route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink",
-			have: self + "route fd00:10:0:3::/64 via fd00:a::4 dev eth0", ops: `
+	{name: "IPv6: a route over another link makes way for an onlink one",
+		want: self + "route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink",
+		have: self + "route fd00:10:0:3::/64 via fd00:a::4 dev eth0", ops: `
 del route fd00:10:0:3::/64 via fd00:a::4 dev eth0
 replace route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink`},
-		{name: "a connected route in the way is a conflict", want: self + peer,
-			have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
-			conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 " +
-				"already covers it (route 10.5.3.0/24 dev cni0 proto 2); remove that address or give the peer another subnet"}},
-	}
-	for _, c := range cases {
+	{name: "a connected route in the way is a conflict", want: self + peer,
+		have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
+		conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 " +
+			"already covers it (route 10.5.3.0/24 dev cni0 proto 2); remove that address or give the peer another subnet"}},
+}
+
+func TestDiff(t *testing.T) {
+	for _, c := range diffCases {
 		t.Run(c.name, func(t *testing.T) {
 			plan := Diff(parse(t, c.want), parse(t, c.have), Options{Own: own(), Prune: !c.unsynced})
 			var ops strings.Builder

@@ -16,7 +16,7 @@ type keyed[K comparable] struct {
 	object dataplane.Object
 }
 
-// changed returns the wanted objects, sorted, that are missing, different or about to go.
+// changed returns the wanted objects that are missing, different or about to go, sorted.
 func changed[K, V comparable](want, have map[K]V, gone func(K) bool, compare func(a, b K) int) []keyed[K] {
 	list := make([]keyed[K], 0, max(0, len(want)-len(have))) // at least these are missing
 	for k, v := range want {
@@ -28,7 +28,7 @@ func changed[K, V comparable](want, have map[K]V, gone func(K) bool, compare fun
 	return list
 }
 
-// staleKeys returns the keys, sorted, of objects that are not wanted.
+// staleKeys returns the keys of unwanted objects, sorted.
 func staleKeys[K, V comparable](want, have map[K]V, compare func(a, b K) int) []K {
 	var keys []K
 	for k := range have {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestPlanMakesWant draws two states of a host, carries the plan out on the
-// observed one and expects the desired one: on the objects that flannel owns
-// nothing less and nothing more, and all other objects as they were.
+// observed one and expects the desired one: exactly the wanted objects among
+// those that flannel owns, and all other objects as they were.
 func TestPlanMakesWant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, have := drawState(t, "want", true), drawState(t, "have", false)
@@ -33,15 +33,15 @@ func TestPlanMakesWant(t *testing.T) {
 	})
 }
 
-// TestWithheldPlanDeletesNothing: without Prune no object goes except to make
-// way for a desired one.
+// TestWithheldPlanDeletesNothing expects that without Prune a plan deletes an
+// object only to make way for a desired one.
 func TestWithheldPlanDeletesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, have := drawState(t, "want", true), drawState(t, "have", false)
 		whole := Diff(want, have, Options{Own: own(), Prune: true})
 		held := Diff(want, have, Options{Own: own()})
 		if n := len(whole.Ops) - len(held.Ops); n != held.Withheld {
-			t.Fatalf("%d deletes withheld, and %d ops less", held.Withheld, n)
+			t.Fatalf("%d deletes withheld, but the plan is %d ops shorter", held.Withheld, n)
 		}
 		if diff := cmp.Diff(whole.Ops[:len(held.Ops)], held.Ops, cmpopts.EquateEmpty(),
 			cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
@@ -50,8 +50,8 @@ func TestWithheldPlanDeletesNothing(t *testing.T) {
 	})
 }
 
-// expected is the host after a plan: what is wanted, and of what was there the
-// objects that are not flannel's.
+// expected is the host after a plan: the wanted objects, and the observed ones
+// that are not flannel's.
 func expected(want, have *dataplane.State, plan Plan) string {
 	s := want.Clone()
 	if len(plan.Conflicts) > 0 {
@@ -81,11 +81,12 @@ func expected(want, have *dataplane.State, plan Plan) string {
 
 const foreignLink = "eth0"
 
-// drawState draws a host with flannel.1 and peers on it; one that is not wanted
-// but observed may have foreign objects as well.
+// drawState draws a host with flannel.1 and peers on it. An observed host may
+// have foreign objects as well.
 func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 	s := dataplane.NewState(0)
-	links, protocols := []string{"flannel.1"}, []uint8{dataplane.Protocol}
+	links := []string{"flannel.1"}
+	protocols := []uint8{dataplane.Protocol}
 	if !wanted {
 		links = append(links, foreignLink)
 		protocols = append(protocols, dataplane.ProtocolBoot, dataplane.ProtocolKernel, 4)
@@ -114,7 +115,7 @@ func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 	return s
 }
 
-// perform does to a state what a kernel would do.
+// perform applies an op to a state as a kernel would.
 func perform(s *dataplane.State, op dataplane.Op) {
 	if op.Verb != dataplane.Delete {
 		s.Put(op.Object)

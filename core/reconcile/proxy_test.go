@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What upstream calls the udp backend: a TUN device, what runs on it, and a
-// route for all of the network.
+// The objects of the udp backend: a TUN device, the proxy on it, and a route for
+// the whole network.
 const (
 	tunDevice   = "link flannel0 type tun mtu 1472 up\naddr 10.5.1.0/32 dev flannel0\n"
 	tunnel      = tunDevice + "proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto\n"
@@ -30,10 +30,10 @@ func TestDiffProxy(t *testing.T) {
 		ops        string
 	}{
 		{name: "equal", want: all, have: all},
-		{name: "from nothing, what others need comes first", want: all,
+		{name: "from nothing, in the order of need", want: all,
 			ops: "\nadd link flannel0 type tun mtu 1472 up\nreplace addr 10.5.1.0/32 dev flannel0" + run + peers +
 				"\nreplace route 10.5.0.0/16 dev flannel0"},
-		{name: "after a restart the device is there and nothing runs on it", want: all,
+		{name: "after a restart the device is there without a proxy", want: all,
 			have: tunDevice + tunnelRoute, ops: run + peers},
 		{name: "a new address of the uplink: in place, and the peers stay",
 			want: strings.Replace(all, "64.3:", "64.9:", 1), have: all,
@@ -44,16 +44,17 @@ func TestDiffProxy(t *testing.T) {
 			want: strings.NewReplacer("64.4", "64.8", "peer 10.5.3.0/24 to 192.168.64.5 dev flannel0\n",
 				"").Replace(all), have: all,
 			ops: "\nreplace peer 10.5.2.0/24 to 192.168.64.8 dev flannel0\ndel peer 10.5.3.0/24 to 192.168.64.5 dev flannel0"},
-		{name: "no peer goes before the store is synced", want: tunnel + tunnelRoute, have: all, unsynced: true, withheld: 2},
+		{name: "no peer is deleted before the store is synced", want: tunnel + tunnelRoute, have: all, unsynced: true,
+			withheld: 2},
 		{name: "a device of another type takes everything along", want: all,
 			have: strings.Replace(all, "type tun", "type tap", 1),
 			ops: "\ndel link flannel0 type tap mtu 1472 up\nadd link flannel0 type tun mtu 1472 up\n" +
 				"replace addr 10.5.1.0/32 dev flannel0" + run + peers + "\nreplace route 10.5.0.0/16 dev flannel0"},
-		{name: "the end of the proxy is the end of its peers", want: "link flannel0 type tun mtu 1472 up\n", have: all,
+		{name: "a deleted proxy takes its peers along", want: "link flannel0 type tun mtu 1472 up\n", have: all,
 			ops: "\ndel route 10.5.0.0/16 dev flannel0\ndel proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu " +
 				"1472 offload auto\ndel addr 10.5.1.0/32 dev flannel0"},
-		{name: "the end of the device is the end of all", have: all, ops: "\ndel link flannel0 type tun mtu 1472 up"},
-		{name: "what is not ours stays", want: all, have: all + strings.ReplaceAll(tunnel+tunnelPeers, "flannel0", "tun7")},
+		{name: "a deleted device takes everything along", have: all, ops: "\ndel link flannel0 type tun mtu 1472 up"},
+		{name: "foreign objects stay", want: all, have: all + strings.ReplaceAll(tunnel+tunnelPeers, "flannel0", "tun7")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := Ownership{Links: map[string]bool{"flannel0": true},

@@ -16,8 +16,8 @@ import (
 // Default is the type of a config that names none (interop 2).
 const Default = udp.Type
 
-// Specs returns every type of backend that a config may name. Those without a
-// constructor are part of the contract (interop 6) and not available yet: to add
+// Specs returns every type of backend that a config may name. Types without a
+// constructor are part of the contract (interop 6) and not available yet. To add
 // one, put its package beside the others and its Spec here.
 func Specs() []backend.Spec {
 	v4 := []backend.Families{backend.IPv4Only}
@@ -29,7 +29,7 @@ func Specs() []backend.Spec {
 		{Type: "wireguard", Summary: "encrypted tunnels of the kernel's WireGuard", Carries: backend.EveryFamily},
 		{Type: "ipip", Summary: "IP in IP tunnels of the kernel", Carries: v4},
 		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
-		{Type: "extension", Summary: "commands of the operator's", Carries: v4},
+		{Type: "extension", Summary: "commands of the operator", Carries: v4},
 		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "aws-vpc", Summary: "routes of Amazon's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "ali-vpc", Summary: "routes of Alibaba's cloud", Carries: v4, IgnoresPeers: true},
@@ -52,7 +52,8 @@ func Find(name string) (backend.Spec, bool) {
 
 // New returns the backend that a network config asks for.
 func New(network config.Network) (backend.Backend, error) {
-	name, families := network.Backend.Type, backend.FamiliesOf(network)
+	name := network.Backend.Type
+	families := backend.FamiliesOf(network)
 	spec, known := Find(name)
 	switch {
 	case !known:
@@ -62,8 +63,8 @@ func New(network config.Network) (backend.Backend, error) {
 			types(backend.Spec.Available))
 	case !slices.Contains(spec.Carries, families):
 		fits := func(s backend.Spec) bool { return s.Available() && slices.Contains(s.Carries, families) }
-		return nil, fmt.Errorf("backend type %q does not carry the families of this network (EnableIPv4 %t, EnableIPv6 "+
-			"%t); change them, or choose one of %s",
+		return nil, fmt.Errorf("backend type %q does not carry the families of this network "+
+			"(EnableIPv4 %t, EnableIPv6 %t); change them, or choose one of %s",
 			spec.Type, network.V4.Enabled(), network.V6.Enabled(), types(fits))
 	}
 	return spec.Open(network)

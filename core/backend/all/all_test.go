@@ -91,7 +91,8 @@ func TestNewErrors(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MacPrefix":"0E-2A"}}`: nil,
-		`{"Network":"10.5.0.0/16","network":"10.6.0.0/16","Colour":"red","Backend":{"Type":"vxlan","VNI":1,"vni":2,"VNI":3,"Prot":1}}`: {
+		`{"Network":"10.5.0.0/16","network":"10.6.0.0/16","Colour":"red",` +
+			`"Backend":{"Type":"vxlan","VNI":1,"vni":2,"VNI":3,"Prot":1}}`: {
 			`member "network" is given more than once, and only the last value counts`,
 			`Backend member "vni" is given more than once, and only the last value counts`,
 			`member "Colour" is unknown and ignored`,
@@ -104,7 +105,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestLastValueCounts holds that defaults give way to the config, and the first of two members to the second.
+// TestLastValueCounts expects the config to override defaults, and the second of
+// two equal members to override the first.
 func TestLastValueCounts(t *testing.T) {
 	b, err := New(network(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":5,"vni":7}}`))
 	if err != nil {

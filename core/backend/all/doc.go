@@ -1,4 +1,4 @@
-// Package all is the registry of backends: the only place that lists them. A
+// Package all is the registry of backends, the only package that names them. A
 // backend describes itself in a [backend.Spec]; errors, help, manual, chart and
-// search derive from these, so no other package names a backend.
+// search derive from the specs.
 package all

@@ -33,12 +33,12 @@ func (Backend) Type() string { return Type }
 // Extent implements [backend.Backend]: it owns routes only.
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
 
-// MTU implements [backend.Backend]: nothing is added to a packet.
+// MTU implements [backend.Backend]. The backend adds nothing to a packet.
 func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 
-// Attrs implements [backend.Backend]. Peers use the public address as a
-// gateway, so it must be one they can resolve on the segment: behind NAT the
-// backend cannot work, in either family (interop F8).
+// Attrs implements [backend.Backend]. Peers use the public address as a gateway
+// on the segment, so the backend cannot work behind NAT, in either family
+// (interop F8: a public address must be the interface's own).
 func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	for _, f := range cidr.Families {
 		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
@@ -54,9 +54,9 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand
 func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState(len(peers))
 	var problems []backend.Problem
+	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range cidr.Families {
-		for _, p := range backend.Peers(env, self, Type, f, peers,
-			func(p backend.Problem) { problems = append(problems, p) }) {
+		for _, p := range backend.Peers(env, self, Type, f, peers, problem) {
 			state.AddRoute(dataplane.Route{
 				RouteKey: dataplane.RouteKey{Dst: p.Subnet},
 				Link:     env.Uplink.Link, Via: p.IP, Protocol: dataplane.Protocol,

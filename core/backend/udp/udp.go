@@ -18,13 +18,13 @@ import (
 // Type is the backend's name in configs. A lease does not carry it.
 const Type = "udp"
 
-// DefaultPort is where nodes listen, and where they expect all others to.
+// DefaultPort is the UDP port on which all nodes listen by default.
 const DefaultPort = 8285
 
 // device is the TUN device's name (interop 6.0).
 const device = "flannel0"
 
-// overhead is what the outer IPv4 header and UDP add, in bytes.
+// overhead is the size of the outer IPv4 and UDP headers, in bytes.
 const overhead = 20 + 8
 
 // Spec describes the backend and its options (interop 6.1).
@@ -80,8 +80,8 @@ func (b *Backend) Extent() dataplane.Extent {
 // MTU implements [backend.Backend].
 func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
 
-// Attrs implements [backend.Backend]: a public address is all there is to say,
-// and upstream says not even a type (interop 3.3).
+// Attrs implements [backend.Backend]. It publishes a public address and nothing
+// else, not even a type (interop 3.3).
 func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	return lease.Attrs{PublicIP: env.Uplink.PublicIP}, nil
 }
@@ -95,7 +95,7 @@ func (b *Backend) Render(
 	state.AddSysctl(acceptLocal())
 	own := self.Key.Of(cidr.V4)
 	if !own.IsValid() {
-		return state, nil // a proxy without a subnet would have nothing to accept
+		return state, nil // a proxy without a subnet could not deliver any packet
 	}
 	state.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), cidr.V4.Bits())})
 	state.AddProxy(dataplane.Proxy{
@@ -108,12 +108,11 @@ func (b *Backend) Render(
 		Link:     device, Protocol: dataplane.Protocol,
 	})
 	var problems []backend.Problem
-	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers,
-		func(p backend.Problem) { problems = append(problems, p) }) {
+	problem := func(p backend.Problem) { problems = append(problems, p) }
+	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers, problem) {
 		if intoTunnel(env, p.IP) {
-			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf(
-				"public address %s is inside the network and no underlay route leads there; datagrams to it would come back "+
-					"into the tunnel", p.IP)})
+			problem(backend.Problem{Key: p.Key, Err: fmt.Errorf("public address %s is inside the network "+
+				"and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
 			continue
 		}
 		state.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: device, Subnet: p.Subnet}, To: p.IP})
@@ -121,8 +120,8 @@ func (b *Backend) Render(
 	return state, problems
 }
 
-// intoTunnel reports whether datagrams to an address would take the route of
-// the network itself: it lies inside, and no route of the underlay is narrower.
+// intoTunnel reports whether datagrams to an address would take the route of the
+// network itself: it lies inside, and the underlay has no narrower route to it.
 func intoTunnel(env backend.Env, a netip.Addr) bool {
 	network := env.Config.V4.Network
 	return network.Contains(a) && !slices.ContainsFunc(env.Facts.Routes, func(r driver.Route) bool {

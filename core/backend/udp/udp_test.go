@@ -41,8 +41,8 @@ func record(t *testing.T, key, ip, backendType string) *lease.Lease {
 	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
 }
 
-// The socket has the interface's address even where the public one is another
-// (interop 6.1), and peers are served whatever type they publish (interop 6.0).
+// The socket binds to the interface's address, not to the public one (interop
+// 6.1), and peers of every published type are served (interop 6.0).
 func TestRender(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"UDP","Port":9000,"Offload":"gso"}}`)
 	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
@@ -95,7 +95,7 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 	}
 }
 
-// A node whose subnet is certainly not its own any more keeps the device.
+// A node that has lost its subnet for certain keeps the device.
 func TestRenderWithoutSubnet(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
 	state, _ := b.Render(env, backend.Self{}, []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})

@@ -21,8 +21,8 @@ const Type = "vxlan"
 // KernelPort is the UDP port Linux uses when none is given.
 const KernelPort = 8472
 
-// overhead is what encapsulation adds, in bytes: the outer IP header, UDP (8),
-// VXLAN (8) and the inner Ethernet header (14).
+// overhead is the size of the headers of encapsulation, in bytes: outer IP, UDP
+// (8), VXLAN (8) and inner Ethernet (14).
 var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
 
 // Spec describes the backend and its options (interop 6.2).
@@ -35,8 +35,8 @@ func Spec() backend.Spec {
 			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort",
 				Zero: fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, ChartValue: "mtu", Example: "1400",
-				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. An uplink with a " +
-					"smaller MTU overrides it"},
+				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. " +
+					"An uplink with a smaller MTU overrides it"},
 			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
 				Help: "reach peers on the own segment by plain routes"},
 			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn where a MAC is"},
@@ -98,8 +98,8 @@ func (b *Backend) Extent() dataplane.Extent {
 	return e
 }
 
-// acceptRA keeps router advertisements that a pod may send from configuring
-// the tunnel device.
+// acceptRA makes the tunnel device ignore router advertisements, which a pod
+// could send.
 func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
 	dev := b.devices[f]
 	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
@@ -124,7 +124,8 @@ func (b *Backend) Notes(env backend.Env) []string {
 		b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env))}
 }
 
-// MTU implements [backend.Backend]: what fits through every device (interop P5).
+// MTU implements [backend.Backend]. It returns the smallest MTU of the devices
+// (interop P5: the IPv6 header is longer).
 func (b *Backend) MTU(env backend.Env) int {
 	mtu := b.deviceMTU(env, b.families[0])
 	for _, f := range b.families[1:] {
@@ -133,8 +134,8 @@ func (b *Backend) MTU(env backend.Env) int {
 	return mtu
 }
 
-// data is the backend's part of a lease. The text must be exactly this, in
-// this order and without blanks (interop 5.2).
+// data is the backend's part of a lease. Its JSON has these members in this
+// order and no blanks (interop 5.2).
 type data struct {
 	VNI     uint32
 	VtepMAC string
@@ -158,8 +159,8 @@ func parseMAC(raw json.RawMessage) (dataplane.MAC, error) {
 	return mac, nil
 }
 
-// Attrs implements [backend.Backend]. A published MAC is kept, because every
-// peer has it in its tables; next comes the one an existing device has.
+// Attrs implements [backend.Backend]. It keeps a published MAC, because every
+// peer has it in its tables; without one it takes that of an existing device.
 func (b *Backend) Attrs(
 	env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand,
 ) (lease.Attrs, error) {
@@ -218,8 +219,7 @@ func (b *Backend) Render(
 }
 
 func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.Self, f cidr.Family) {
-	// An own MAC that does not parse cannot have come from Attrs; the device
-	// then keeps whatever it has.
+	// Attrs always makes a MAC that parses. With another one the device keeps its own.
 	mac, _ := parseMAC(self.Attrs.Data(f))
 	s.AddLink(dataplane.Link{
 		Name: b.devices[f], MTU: b.deviceMTU(env, f), MAC: mac, Up: true,
@@ -229,8 +229,8 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 		},
 	})
 	s.AddSysctl(b.acceptRA(f))
-	// The subnet's base as a host address: a source for host-to-pod packets
-	// that makes the kernel add no broadcast route.
+	// The base of the subnet is the source of host-to-pod packets. As a host
+	// address it makes the kernel add no broadcast route.
 	if own := self.Key.Of(f); own.IsValid() {
 		s.AddAddr(dataplane.Addr{Link: b.devices[f], Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
 	}
@@ -251,16 +251,17 @@ func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer
 	}
 	dev := b.devices[p.Family]
 	key := dataplane.FDBKey{Link: dev, MAC: mac}
-	// A host may have two records, such as a reservation that it cannot use.
+	// A host may have two records, such as its lease and a reservation that it cannot use.
 	if e, taken := s.FDB[key]; taken && e.Dst != p.IP {
-		return fmt.Errorf("VtepMAC %s is that of the older peer at %s", mac, e.Dst)
+		return fmt.Errorf("the older peer at %s has the same VtepMAC %s", e.Dst, mac)
 	}
 	if mac == s.Links[dev].MAC {
 		return fmt.Errorf("VtepMAC %s is our own", mac)
 	}
 	s.AddFDB(dataplane.FDBEntry{FDBKey: key, Dst: p.IP})
 	s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: dev, IP: p.Subnet.Addr()}, MAC: mac})
-	route.Via, route.Link, route.OnLink = p.Subnet.Addr(), dev, true
+	route.Via, route.Link = p.Subnet.Addr(), dev
+	route.OnLink = true
 	s.AddRoute(route)
 	return nil
 }

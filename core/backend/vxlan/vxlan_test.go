@@ -17,7 +17,8 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-const dualConfig = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"%s}}`
+const dualConfig = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",` +
+	`"Backend":{"Type":"vxlan"%s}}`
 
 func newBackend(t *testing.T, conf string) (*Backend, backend.Env) {
 	t.Helper()
@@ -176,8 +177,8 @@ route fd00:10:0:35::/64 via fd00:10:0:35:: dev flannel-v6.1 onlink
 	}
 }
 
-// interop P6: behind NAT the device sends from the interface's address, and
-// peers are told the public one.
+// interop P6: behind NAT the device sends from the interface's address, and the
+// node publishes the public one.
 func TestPublicAddressIsNotLocal(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.7")
@@ -191,7 +192,7 @@ func TestPublicAddressIsNotLocal(t *testing.T) {
 	}
 }
 
-// A bad record is refused by name and touches no other peer.
+// A bad record is refused by name and affects no other peer.
 func TestRenderRefuses(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	self := backend.Self{Key: key("10.5.34.0-24"),
@@ -225,7 +226,7 @@ func TestRenderRefuses(t *testing.T) {
 		{"multicast MAC", peer("10.5.36.0-24", "192.168.64.9", "", "01:00:00:00:00:09", ""),
 			"peer 10.5.36.0-24: VtepMAC 01:00:00:00:00:09 is not a unicast address"},
 		{"same MAC", younger(peer("10.5.36.0-24", "192.168.64.9", "", "c6:00:00:00:00:04", "")),
-			"peer 10.5.36.0-24: VtepMAC c6:00:00:00:00:04 is that of the older peer at 192.168.64.4"},
+			"peer 10.5.36.0-24: the older peer at 192.168.64.4 has the same VtepMAC c6:00:00:00:00:04"},
 		{"our MAC", peer("10.5.36.0-24", "192.168.64.9", "", "c6:d2:32:6f:8f:44", ""),
 			"peer 10.5.36.0-24: VtepMAC c6:d2:32:6f:8f:44 is our own"},
 	} {
@@ -255,7 +256,7 @@ func TestTwoRecordsOfOneHost(t *testing.T) {
 	}
 }
 
-// Records of other backends are ignored without a word; old ones lack a VNI.
+// Records of other backends are ignored silently; old records lack a VNI.
 func TestRenderAccepts(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	self := backend.Self{Key: key("10.5.34.0-24")}
