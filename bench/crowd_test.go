@@ -86,9 +86,9 @@ func newCrowd(ctx context.Context, b *testing.B, server *embedded.Server, prefix
 	}
 	for i := range nodes {
 		// Each host is in a world of its own: they meet in etcd only.
-		host := sim.NewWorld(uint64(i)).NewHost("n")
+		host := sim.NewNetwork(sim.NewWorld(uint64(i))).NewHost("n")
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 1)}), 24)
-		if _, err := host.AddUplink("eth0", host.World().NewSegment("lan"), addr); err != nil {
+		if _, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), addr); err != nil {
 			b.Fatal(err)
 		}
 		if err := host.DefaultRoute(netip.MustParseAddr("172.16.0.254")); err != nil {

@@ -102,8 +102,8 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	server := httptest.NewServer(m.api)
 	t.Cleanup(server.Close)
 	t.Cleanup(m.api.Break)
-	host := sim.NewWorld(1).NewHost("n1")
-	_, err := host.AddUplink("eth0", host.World().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"), netip.MustParsePrefix("fd00:64::1/64"))
+	host := sim.NewNetwork(sim.NewWorld(1)).NewHost("n1")
+	_, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"), netip.MustParsePrefix("fd00:64::1/64"))
 	if err != nil {
 		t.Fatal(err)
 	}

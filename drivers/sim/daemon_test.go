@@ -27,7 +27,7 @@ const settleTime = 2 * time.Minute
 func newCluster(t testing.TB, seed uint64, n int, mod func(*DaemonOptions)) *cluster {
 	t.Helper()
 	c := &cluster{lab: underlay(t, seed, n)}
-	c.store = c.NewStore(StoreOptions{})
+	c.store = NewStore(c.World, StoreOptions{})
 	must(t, c.store.Put("config", testConfig, 0))
 	for _, h := range c.hosts {
 		opts := DaemonOptions{OnSubnetFile: func(text []byte) { givePod(t, h, subnetfile.Previous(text)) }}

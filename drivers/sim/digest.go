@@ -41,12 +41,6 @@ func opDigest(op dataplane.Op) uint64 {
 	return hashString(h, op.Object.String())
 }
 
-// mix folds a word at once, where hashUint64 takes eight steps.
-func mix(h, v uint64) uint64 {
-	h = (h ^ v) * 0x9e3779b97f4a7c15 // 2^64 / φ
-	return h ^ h>>29
-}
-
 func mixAddr(h uint64, a netip.Addr) uint64 {
 	b := a.As16()
 	h = mix(h, binary.BigEndian.Uint64(b[:8]))

@@ -33,6 +33,7 @@ func program(t testing.TB, h *Host, lines ...string) {
 // in the overlay, and a pod on each.
 type lab struct {
 	*World
+	network *Network
 	segment *Segment
 	hosts   []*Host
 	pods    []*Pod
@@ -45,10 +46,11 @@ func v4(format string, args ...any) netip.Prefix {
 // underlay makes n hosts with addresses 192.168.64.N and fd00:64::N.
 func underlay(t testing.TB, seed uint64, n int) *lab {
 	t.Helper()
-	l := &lab{World: NewWorld(seed)}
-	l.segment = l.NewSegment("lan")
+	w := NewWorld(seed)
+	l := &lab{World: w, network: NewNetwork(w)}
+	l.segment = l.network.NewSegment("lan")
 	for i := 1; i <= n; i++ {
-		h := l.NewHost(fmt.Sprintf("n%d", i))
+		h := l.network.NewHost(fmt.Sprintf("n%d", i))
 		_, err := h.AddUplink("eth0", l.segment, v4("192.168.64.%d/24", i), v4("fd00:64::%d/64", i))
 		must(t, err)
 		h.Forward()

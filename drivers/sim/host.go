@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
 // Host is a machine: a kernel's tables and what is attached to it.
 type Host struct {
+	network *Network
 	world   *World
 	name    string
 	opLabel string
@@ -26,34 +28,11 @@ type Host struct {
 	refuses  refusals
 }
 
-// NewHost adds a machine without links, with a name of its own.
-func (w *World) NewHost(name string) *Host {
-	if w.Host(name) != nil {
-		panic(fmt.Sprintf("sim: host %q exists", name))
-	}
-	h := &Host{world: w, name: name, opLabel: name + ":", stack: newStack(w, name), hints: newHinter(), changed: 1}
-	h.wall = newNetfilter(h)
-	h.stack.wall = h.wall
-	h.paths = newPaths(h.stack)
-	w.hosts = append(w.hosts, h)
-	return h
-}
-
-// Host returns the machine of that name, or nil.
-func (w *World) Host(name string) *Host {
-	for _, h := range w.hosts {
-		if h.name == name {
-			return h
-		}
-	}
-	return nil
-}
-
-// Hosts lists the machines in the order in which they were made.
-func (w *World) Hosts() []*Host { return w.hosts }
-
 // WithoutIPv6 makes the host's kernel one without IPv6, as ipv6.disable=1 does.
 func (h *Host) WithoutIPv6() { h.stack.removeIPv6() }
+
+// Network is what the host is part of.
+func (h *Host) Network() *Network { return h.network }
 
 // World is where the host is.
 func (h *Host) World() *World { return h.world }
@@ -144,3 +123,13 @@ func (h *Host) DefaultRoute(gateway netip.Addr) error {
 
 // Ping sends an echo request from the host.
 func (h *Host) Ping(dst netip.Addr, o PingOptions) *Probe { return h.stack.ping(dst, o) }
+
+// Route is what the main table holds under a key; of several, the first.
+func (h *Host) Route(k dataplane.RouteKey) (dataplane.Route, bool) {
+	for _, r := range h.stack.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst) {
+		if v := r.value(); v.RouteKey == k {
+			return v, true
+		}
+	}
+	return dataplane.Route{}, false
+}

@@ -17,7 +17,7 @@ import (
 // outside adds a host that knows nothing of the overlay.
 func (l *lab) outside(t *testing.T) *Host {
 	t.Helper()
-	h := l.NewHost("outside")
+	h := l.network.NewHost("outside")
 	_, err := h.AddUplink("eth0", l.segment, v4("192.168.64.9/24"), v4("fd00:64::9/64"))
 	must(t, err)
 	return h
@@ -108,7 +108,7 @@ func TestMasqueradeTellsPodsApart(t *testing.T) {
 		second, err := l.hosts[0].NewPod("second", 1430, v4("10.5.1.0/24"))
 		must(t, err)
 		a := l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})
-		l.probeID--
+		l.network.probeID--
 		b := second.Ping(outsideAddr(cidr.V4), PingOptions{})
 		wantDelivered(t, l.await(t, a))
 		wantDelivered(t, l.await(t, b))
@@ -120,11 +120,11 @@ func TestMasqueradeTellsPodsApart(t *testing.T) {
 func TestErrorsFindTheirWayBack(t *testing.T) {
 	for _, f := range cidr.Families {
 		l := overlay(t, 1, 2)
-		beyond := l.NewSegment("beyond")
+		beyond := l.network.NewSegment("beyond")
 		_, err := l.hosts[1].AddUplink("eth1", beyond, v4("172.16.0.1/24"), v4("fd00:72::1/64"))
 		must(t, err)
 		must(t, l.hosts[1].SetMTU("eth1", 1300))
-		far := l.NewHost("far")
+		far := l.network.NewHost("far")
 		_, err = far.AddUplink("eth0", beyond, v4("172.16.0.2/24"), v4("fd00:72::2/64"))
 		must(t, err)
 		must(t, far.DefaultRoute([...]netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd00:72::1")}[f]))

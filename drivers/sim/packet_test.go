@@ -171,7 +171,7 @@ func TestFragmentsFitAndReassemble(t *testing.T) {
 		{src: netip.MustParseAddr("10.0.0.1"), dst: netip.MustParseAddr("10.0.0.2"), proto: protoUDP, ttl: 9, id: 77, size: 20},
 		{src: netip.MustParseAddr("fd00::1"), dst: netip.MustParseAddr("fd00::2"), proto: protoUDP, ttl: 9, id: 77, size: 40},
 	} {
-		s := newStack(NewWorld(1), "h")
+		s := newStack(NewNetwork(NewWorld(1)), "h")
 		parts := fragments(h, payload, 1300)
 		if want := [...]int{4, 5}[h.family()]; len(parts) != want {
 			t.Errorf("%s: %d fragments, want %d", h.family(), len(parts), want)

@@ -221,14 +221,14 @@ func TestPathMTUIsForgotten(t *testing.T) {
 // TestRouterBetweenSegments lets the overlay cross two underlays.
 func TestRouterBetweenSegments(t *testing.T) {
 	l := overlay(t, 1, 1)
-	far := l.NewSegment("far")
-	router := l.NewHost("router")
+	far := l.network.NewSegment("far")
+	router := l.network.NewHost("router")
 	_, err := router.AddUplink("eth0", l.segment, v4("192.168.64.254/24"))
 	must(t, err)
 	_, err = router.AddUplink("eth1", far, v4("192.168.65.254/24"))
 	must(t, err)
 	router.Forward()
-	n9 := l.NewHost("n9")
+	n9 := l.network.NewHost("n9")
 	_, err = n9.AddUplink("eth0", far, v4("192.168.65.9/24"))
 	must(t, err)
 	must(t, n9.DefaultRoute(netip.MustParseAddr("192.168.65.254")))

@@ -30,7 +30,7 @@ func (r *route) plain() (p plainRoute, ok bool) {
 
 // open is the plain route of that number on this host.
 func (f *fib) open(number uint32) route {
-	p := &f.stack.world.values.routes.values[number]
+	p := &f.stack.network.values.routes.values[number]
 	return route{
 		dst: p.dst, metric: p.metric, scope: p.scope, proto: dataplane.Protocol,
 		hop: hop{link: f.stack.linkAt(p.link), via: p.via, onlink: p.onlink},
@@ -43,7 +43,7 @@ func (f *fib) at(dst netip.Prefix) []*route {
 	if list, ok := f.lists[dst]; ok {
 		return list
 	}
-	if at, ok := f.stack.world.values.prefixes.find(dst); ok {
+	if at, ok := f.stack.network.values.prefixes.find(dst); ok {
 		if number, ok := f.plain.get(at); ok {
 			r := f.open(number)
 			return []*route{&r}
@@ -54,7 +54,7 @@ func (f *fib) at(dst netip.Prefix) []*route {
 
 // set makes a list the routes to a destination.
 func (f *fib) set(dst netip.Prefix, list []*route) {
-	v := f.stack.world.values
+	v := f.stack.network.values
 	before := f.len()
 	delete(f.lists, dst)
 	p, plain := plainRoute{}, false
@@ -79,7 +79,7 @@ func (f *fib) replacePlain(r *route) bool {
 	if _, listed := f.lists[r.dst]; listed || !ok {
 		return false
 	}
-	v := f.stack.world.values
+	v := f.stack.network.values
 	at := v.prefixes.number(r.dst)
 	if old, there := f.plain.get(at); !there {
 		f.ofLen[r.dst.Bits()]++
@@ -101,7 +101,7 @@ func (f *fib) dsts(yield func(netip.Prefix) bool) {
 		}
 	}
 	for at := range f.plain.all {
-		if !yield(f.stack.world.values.prefixes.values[at]) {
+		if !yield(f.stack.network.values.prefixes.values[at]) {
 			return
 		}
 	}

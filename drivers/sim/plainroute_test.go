@@ -20,7 +20,7 @@ const stranger = 77
 
 // twoLinks is a host with two links that hold all gateways of the routes drawn.
 func twoLinks(t *rapid.T, w *World, name string) *Host {
-	h := w.NewHost(name)
+	h := NewNetwork(w).NewHost(name)
 	for i, link := range []string{"eth0", "eth1"} {
 		if err := h.AddEthernet(dataplane.Link{Name: link, MTU: 1500, MAC: dataplane.MAC{2, 0, 0, 0, 0, byte(i)}, Up: true}); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func (h *Host) NewPod(name string, mtu int, subnets ...netip.Prefix) (*Pod, erro
 	if err != nil {
 		return nil, fmt.Errorf("bridge for pod %s: %w", name, err)
 	}
-	s := newStack(h.world, h.name+"."+name)
+	s := newStack(h.network, h.name+"."+name)
 	p := &Pod{Name: name, host: h, stack: s}
 	eth0 := s.addLink("eth0", ethernet, mtu, dataplane.MAC{})
 	bridge.wire.segment.attach(eth0, 0)

@@ -62,12 +62,12 @@ type Probe struct {
 	Detail     string
 	Path       []Hop // request and reply
 
-	world *World
-	from  *stack
-	id    uint16
-	sent  time.Time
-	done  bool
-	end   *Event
+	network *Network
+	from    *stack
+	id      uint16
+	sent    time.Time
+	done    bool
+	end     *Event
 }
 
 // Hop is a step of a packet on its way.
@@ -105,16 +105,16 @@ func (p *Probe) String() string {
 
 // ping starts an exchange.
 func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
-	w := s.world
-	w.probeID++
-	p := &Probe{Dst: dst, world: w, from: s, id: w.probeID, sent: w.Now()}
+	n := s.network
+	n.probeID++
+	p := &Probe{Dst: dst, network: n, from: s, id: n.probeID, sent: n.world.Now()}
 	if o.Size == 0 {
 		o.Size = 56
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second
 	}
-	p.end = w.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
+	p.end = n.world.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
 	src := o.Src
 	if !src.IsValid() {
 		src = s.sourceFor(dst)
@@ -130,7 +130,7 @@ func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
 		body[i] = byte(i)
 	}
 	m := icmpMessage{kind: icmpEcho, id: p.id, seq: 1, body: body}
-	w.Note(s.name+": ping", dst.String())
+	n.world.Note(s.name+": ping", dst.String())
 	s.send(h, m.payload(&h), p)
 	return p
 }
@@ -138,7 +138,7 @@ func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
 // pass records a step. A nil probe records nothing.
 func (p *Probe) pass(s *stack, what, detail string) {
 	if p != nil && !p.done {
-		p.Path = append(p.Path, Hop{p.world.Now().Sub(p.sent), s.name, what, detail})
+		p.Path = append(p.Path, Hop{p.network.world.Now().Sub(p.sent), s.name, what, detail})
 	}
 }
 
@@ -156,7 +156,7 @@ func (p *Probe) answered(s *stack, id uint16) {
 		return
 	}
 	p.pass(s, "reply", "")
-	p.Delivered, p.RTT = true, p.world.Now().Sub(p.sent)
+	p.Delivered, p.RTT = true, p.network.world.Now().Sub(p.sent)
 	p.Drop, p.Where, p.Detail = "", "", ""
 	p.finish()
 }
@@ -187,9 +187,9 @@ func (p *Probe) tooBig(mtu int) {
 func (p *Probe) finish() {
 	p.done = true
 	p.end.Cancel()
-	p.world.Note("probe", p.String())
-	if p.world.trace.probes != nil {
-		p.world.trace.probes(p)
+	p.network.world.Note("probe", p.String())
+	if p.network.probes != nil {
+		p.network.probes(p)
 	}
 }
 

@@ -47,13 +47,6 @@ type Wire struct {
 // UnderlayLatency is what one wire of an underlay adds.
 const UnderlayLatency = 100 * time.Microsecond
 
-// NewSegment adds an Ethernet.
-func (w *World) NewSegment(name string) *Segment {
-	g := newSegment(w, name, nil)
-	w.segments = append(w.segments, g)
-	return g
-}
-
 func newSegment(w *World, name string, gate *link) *Segment {
 	return &Segment{
 		world: w, name: name, gate: gate,
@@ -63,9 +56,6 @@ func newSegment(w *World, name string, gate *link) *Segment {
 
 // Name is unique in the world if its maker saw to that.
 func (g *Segment) Name() string { return g.name }
-
-// Segments lists the underlays in the order in which they were made.
-func (w *World) Segments() []*Segment { return w.segments }
 
 // Wires lists what is attached, in order.
 func (g *Segment) Wires() []*Wire { return g.wires }

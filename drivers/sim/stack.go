@@ -12,6 +12,7 @@ import (
 
 // stack is one network namespace of a kernel: a host's or a pod's.
 type stack struct {
+	network *Network
 	world   *World
 	name    string
 	links   []*link                // by index
@@ -28,9 +29,10 @@ type stack struct {
 	parts map[fragKey]*reassembly
 }
 
-func newStack(w *World, name string) *stack {
+func newStack(n *Network, name string) *stack {
 	s := &stack{
-		world:   w,
+		network: n,
+		world:   n.world,
 		name:    name,
 		local:   map[netip.Addr][]*link{},
 		sysctls: map[string]string{sysctlForward4: "0", sysctlForward6: "0", sysctlKeep6: "0", sysctlRPFilter: "0"},
@@ -55,8 +57,8 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 	}
 	l := &link{
 		stack: s, name: name, index: s.lastIdx, device: d, mtu: mtu, mac: mac, carrier: true, has6: s.enough6(mtu),
-		neighs: newNeighs(s.world.values),
-		fdb:    newFDB(s.world.values),
+		neighs: newNeighs(s.network.values),
+		fdb:    newFDB(s.network.values),
 	}
 	s.links = append(s.links, l)
 	s.makeSysctls4(name)

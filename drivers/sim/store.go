@@ -60,7 +60,7 @@ type Store struct {
 }
 
 // NewStore adds an empty datastore.
-func (w *World) NewStore(opts StoreOptions) *Store {
+func NewStore(w *World, opts StoreOptions) *Store {
 	opts.Prefix = cmp.Or(opts.Prefix, "/coreos.com/network")
 	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -142,18 +141,4 @@ func (s *Store) breakStreams(reason error) {
 	for _, st := range streams {
 		st.end(reason)
 	}
-}
-
-// chance draws whether something of that probability happens. Nothing is
-// drawn for what cannot happen, so that a world without faults is cheap.
-func chance(rng *rand.Rand, probability float64) bool {
-	return probability > 0 && rng.Float64() < probability
-}
-
-// upTo draws a duration below most.
-func upTo(rng *rand.Rand, most time.Duration) time.Duration {
-	if most <= 0 {
-		return 0
-	}
-	return time.Duration(rng.Int64N(int64(most)))
 }

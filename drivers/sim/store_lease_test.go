@@ -12,7 +12,7 @@ import (
 func TestStoreConforms(t *testing.T) {
 	leasetest.Run(t, func(*testing.T) leasetest.Harness {
 		w := NewWorld(1)
-		return &storeHarness{world: w, store: w.NewStore(StoreOptions{})}
+		return &storeHarness{world: w, store: NewStore(w, StoreOptions{})}
 	})
 }
 

@@ -31,7 +31,7 @@ func createRequest(i int, ttl time.Duration) node.Request {
 func storeWorld(t *testing.T, seed uint64) (*World, *Store, *StoreClient) {
 	t.Helper()
 	w := NewWorld(seed)
-	s := w.NewStore(StoreOptions{})
+	s := NewStore(w, StoreOptions{})
 	c := s.Client("n1", StoreClientOptions{})
 	awaitSync(t, w, s, c)
 	return w, s, c
@@ -193,7 +193,7 @@ func TestStoreUnavailable(t *testing.T) {
 // TestStoreReachable: the world's network, not only a command, can be in the way.
 func TestStoreReachable(t *testing.T) {
 	w := NewWorld(3)
-	s := w.NewStore(StoreOptions{})
+	s := NewStore(w, StoreOptions{})
 	up := false
 	c := s.Client("n1", StoreClientOptions{Reachable: func() bool { return up }})
 	w.Run(20 * time.Second)
@@ -368,7 +368,7 @@ func TestStoreLoseData(t *testing.T) {
 func TestStoreChancesAreDeterministic(t *testing.T) {
 	run := func(seed uint64) (uint64, string) {
 		w := NewWorld(seed)
-		s := w.NewStore(StoreOptions{})
+		s := NewStore(w, StoreOptions{})
 		s.SetFaults(StoreFaults{LoseRequest: 0.1, LoseAnswer: 0.1, Slow: 0.3, SlowBy: 8 * time.Second, StaleList: 0.2,
 			WatchDelay: time.Second, WatchLose: 0.1, WatchDuplicate: 0.1, WatchReorder: 0.1, WatchBreak: 0.1})
 		for i := range 8 {
@@ -402,7 +402,7 @@ func BenchmarkStoreJoin(b *testing.B) {
 	const nodes = 1000
 	for b.Loop() {
 		w := NewWorld(1)
-		s := w.NewStore(StoreOptions{})
+		s := NewStore(w, StoreOptions{})
 		for i := range nodes {
 			key := lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)}
 			s.Client(fmt.Sprintf("n%d", i), StoreClientOptions{}).Do(

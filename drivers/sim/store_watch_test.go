@@ -36,7 +36,7 @@ func TestStoreCompactUnderStream(t *testing.T) {
 // TestStoreCompactBeforeWatch compacts between a client's list and its watch.
 func TestStoreCompactBeforeWatch(t *testing.T) {
 	w := NewWorld(6)
-	s := w.NewStore(StoreOptions{})
+	s := NewStore(w, StoreOptions{})
 	c := s.Client("n1", StoreClientOptions{})
 	var seen []error
 	c.OnChange(func() {

@@ -5,10 +5,9 @@ import "fmt"
 // trace folds all that happens into a running hash, and into lines for who
 // wants to read them.
 type trace struct {
-	hash   uint64
-	lines  func(line string)
-	notes  func(label, detail string)
-	probes func(*Probe)
+	hash  uint64
+	lines func(line string)
+	notes func(label, detail string)
 }
 
 func newTrace() trace { return trace{hash: hashStart} }
@@ -20,10 +19,6 @@ func (w *World) Trace(fn func(line string)) { w.trace.lines = fn }
 // OnNote hands all that goes into the trace to fn, as it was noted; nil ends
 // it. Whoever listens must not change the world.
 func (w *World) OnNote(fn func(label, detail string)) { w.trace.notes = fn }
-
-// OnProbe hands every probe whose outcome is known to fn; nil ends it. Whoever
-// listens must not change the world.
-func (w *World) OnProbe(fn func(*Probe)) { w.trace.probes = fn }
 
 // TraceHash is the hash of all that has happened. Two runs with equal hashes
 // were the same run.
@@ -61,27 +56,6 @@ func (w *World) tell(label, detail string) {
 		line += " " + detail
 	}
 	w.trace.lines(line)
-}
-
-// FNV-1a, because it is short, fast on short strings and the same everywhere.
-const (
-	hashStart uint64 = 14695981039346656037
-	hashPrime uint64 = 1099511628211
-)
-
-func hashString(h uint64, s string) uint64 {
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * hashPrime
-	}
-	return (h ^ 0xff) * hashPrime // a terminator: "ab"+"c" is not "a"+"bc"
-}
-
-func hashUint64(h, v uint64) uint64 {
-	for range 8 {
-		h = (h ^ v&0xff) * hashPrime
-		v >>= 8
-	}
-	return h
 }
 
 // fold puts bytes into the hash that no line shows.

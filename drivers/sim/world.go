@@ -24,11 +24,6 @@ type World struct {
 
 	always []invariant
 	err    error
-
-	hosts    []*Host // in the order of creation
-	values   *values
-	segments []*Segment
-	probeID  uint16
 }
 
 // invariant is a condition that holds after every event.
@@ -41,10 +36,9 @@ type invariant struct {
 // follows from the seed.
 func NewWorld(seed uint64) *World {
 	return &World{
-		seed:   seed,
-		rands:  map[string]*rand.Rand{},
-		trace:  newTrace(),
-		values: newValues(),
+		seed:  seed,
+		rands: map[string]*rand.Rand{},
+		trace: newTrace(),
 	}
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -162,35 +161,5 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.step()
-	}
-}
-
-// TestListenersChangeNothing: who listens hears of all, and leaves no mark in
-// the trace.
-func TestListenersChangeNothing(t *testing.T) {
-	run := func(listen bool) (hash uint64, notes int, probes []string) {
-		w := NewWorld(3)
-		g := w.NewSegment("lan")
-		a, b := w.NewHost("a"), w.NewHost("b")
-		for i, h := range []*Host{a, b} {
-			addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
-			if _, err := h.AddUplink("eth0", g, netip.PrefixFrom(addr, 24)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if listen {
-			w.OnNote(func(string, string) { notes++ })
-			w.OnProbe(func(p *Probe) { probes = append(probes, p.From()+" "+p.Dst.String()) })
-		}
-		w.RunUntil(a.Ping(netip.MustParseAddr("192.0.2.2"), PingOptions{}).Done, time.Second)
-		return w.TraceHash(), notes, probes
-	}
-	quiet, _, _ := run(false)
-	heard, notes, probes := run(true)
-	if quiet != heard {
-		t.Errorf("trace %x with listeners, %x without", heard, quiet)
-	}
-	if notes == 0 || len(probes) != 1 || probes[0] != "a 192.0.2.2" {
-		t.Errorf("heard %d notes and of the probes %q", notes, probes)
 	}
 }

@@ -26,7 +26,7 @@ const (
 // returns what they saw. Ask makes the client of a name.
 func Play(seed uint64, ask func(*sim.World, *sim.Store, string) Asker) *History {
 	w := sim.NewWorld(seed)
-	store := w.NewStore(sim.StoreOptions{})
+	store := sim.NewStore(w, sim.StoreOptions{})
 	h := &History{Now: func() time.Duration { return w.Now().Sub(start) }}
 	p := &play{world: w, store: store, history: h, chance: w.Rand("play")}
 	for i := range clients {

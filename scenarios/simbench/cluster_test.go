@@ -30,6 +30,7 @@ var gateway = netip.MustParseAddr("172.31.255.254")
 // cluster is a world of hosts on one segment, each with its flanneld.
 type cluster struct {
 	*sim.World
+	network *sim.Network
 	b       *testing.B
 	segment *sim.Segment
 	store   *sim.Store
@@ -41,11 +42,12 @@ type cluster struct {
 
 // newCluster makes a world with that many hosts, whose daemons are not started.
 func newCluster(b *testing.B, nodes int) *cluster {
-	c := &cluster{World: sim.NewWorld(1), b: b}
+	w := sim.NewWorld(1)
+	c := &cluster{World: w, network: sim.NewNetwork(w), b: b}
 	c.Always("count", func() error { c.events++; return nil })
 	c.rng = c.Rand("cluster")
-	c.segment = c.NewSegment("lan")
-	c.store = c.NewStore(sim.StoreOptions{})
+	c.segment = c.network.NewSegment("lan")
+	c.store = sim.NewStore(c.World, sim.StoreOptions{})
 	c.must(c.store.Put("config", config, 0))
 	for range nodes {
 		c.join()
@@ -63,7 +65,7 @@ func (c *cluster) must(err error) {
 // join adds a host with a daemon, not yet started.
 func (c *cluster) join() *sim.Daemon {
 	c.made++
-	h := c.NewHost(fmt.Sprintf("n%d", c.made))
+	h := c.network.NewHost(fmt.Sprintf("n%d", c.made))
 	address := netip.AddrFrom4([4]byte{172, 16, byte(c.made >> 8), byte(c.made)})
 	_, err := h.AddUplink("eth0", c.segment, netip.PrefixFrom(address, 12))
 	c.must(err)

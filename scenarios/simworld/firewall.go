@@ -17,7 +17,7 @@ import (
 
 // addOutside makes the host outside. It knows only the router.
 func (w *World) addOutside() error {
-	w.outside = w.World.NewHost(lang.OutsideName)
+	w.outside = w.network.NewHost(lang.OutsideName)
 	if err := w.plug(w.outside, "eth0", 0, lang.OutsideHost); err != nil {
 		return err
 	}

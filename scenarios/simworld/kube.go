@@ -19,7 +19,7 @@ func (w *World) newStore() error {
 	if w.top.Kube {
 		kubeConfig = w.top.Config
 	}
-	w.storage = w.World.NewStore(sim.StoreOptions{Nodes: kubeConfig})
+	w.storage = sim.NewStore(w.World, sim.StoreOptions{Nodes: kubeConfig})
 	w.invariants = invariants.Watch(invariants.Options{
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
 	})

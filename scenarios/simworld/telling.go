@@ -34,7 +34,7 @@ const grain = 500 * time.Microsecond
 func (w *World) Tell(r *lang.Witness) lang.Telling {
 	s := &simWitness{Witness: r, world: w, touched: map[string]bool{}}
 	w.World.OnNote(s.noted)
-	w.World.OnProbe(s.probed)
+	w.network.OnProbe(s.probed)
 	return s
 }
 

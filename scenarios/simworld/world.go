@@ -22,7 +22,8 @@ import (
 
 // World is a topology in the simulator.
 type World struct {
-	World *sim.World
+	World   *sim.World
+	network *sim.Network
 
 	top      lang.Topology
 	began    time.Time
@@ -48,12 +49,13 @@ type Wrap func(node string, p sim.Parts) sim.Parts
 // New builds a topology in the simulator; the seed determines all chance.
 // The daemons are the real ones, with the defects that a test plants.
 func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
-	w := &World{World: sim.NewWorld(seed), top: top, nodes: map[string]*simNode{}, defects: defects}
+	events := sim.NewWorld(seed)
+	w := &World{World: events, network: sim.NewNetwork(events), top: top, nodes: map[string]*simNode{}, defects: defects}
 	w.began = w.World.Now()
-	w.router = w.World.NewHost("router")
+	w.router = w.network.NewHost("router")
 	w.router.Forward()
 	for i := range top.Segments {
-		g := w.World.NewSegment(fmt.Sprintf("segment%d", i))
+		g := w.network.NewSegment(fmt.Sprintf("segment%d", i))
 		w.segments = append(w.segments, g)
 		if err := w.plug(w.router, fmt.Sprintf("eth%d", i), i, lang.RouterHost); err != nil {
 			return nil, err
@@ -289,7 +291,7 @@ type simNode struct {
 }
 
 func (w *World) newNode(i int, name string) (*simNode, error) {
-	n := &simNode{Host: w.World.NewHost(name), world: w, index: i}
+	n := &simNode{Host: w.network.NewHost(name), world: w, index: i}
 	n.Forward()
 	if slices.Contains(w.top.NoIPv6, name) {
 		n.WithoutIPv6()

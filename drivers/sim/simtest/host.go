@@ -14,7 +14,7 @@ import (
 type Host struct{ *sim.Host }
 
 // NewHost makes a host whose every chance follows from the seed.
-func NewHost(seed uint64) Host { return Host{sim.NewWorld(seed).NewHost("n1")} }
+func NewHost(seed uint64) Host { return Host{sim.NewNetwork(sim.NewWorld(seed)).NewHost("n1")} }
 
 // Close does nothing: nothing is left of a simulated host.
 func (h Host) Close() error { return nil }
