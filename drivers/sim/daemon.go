@@ -55,7 +55,7 @@ type Daemon struct {
 }
 
 // NewDaemon installs flanneld on the host, not yet started.
-func (h *Host) NewDaemon(s *Store, opts DaemonOptions) *Daemon {
+func NewDaemon(h *Host, s *Store, opts DaemonOptions) *Daemon {
 	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]driver.Secret{}}
 	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets}
 }
@@ -80,7 +80,7 @@ func (d *Daemon) Driver() driver.Lane {
 	if d.process == nil {
 		return d.host.Driver()
 	}
-	return hostDriver{d.host, d.process.paths}
+	return d.process.program.Driver()
 }
 
 // Node is the running process's node, or nil.
@@ -125,7 +125,7 @@ func (d *Daemon) Start() {
 	d.exit = nil
 	d.note("start", "")
 	opts := d.opts.Node
-	opts.Rand = d.host.world.Rand("node/" + d.host.name)
+	opts.Rand = d.host.World().Rand("node/" + d.host.Name())
 	opts.Previous, opts.Saved = lease.Key{}, nil
 	if text, ok := d.File(node.SubnetFile); ok {
 		opts.Previous = subnetfile.Previous(text)
@@ -186,7 +186,7 @@ func (d *Daemon) halt(length time.Duration, clock bool) {
 	d.note("halt", fmt.Sprintf("%s, clock stands: %t", length, clock))
 	p.halt()
 	p.suspended = clock
-	p.restart = d.host.world.After(length, d.host.name+": continue", p.resume)
+	p.restart = d.host.World().After(length, d.host.Name()+": continue", p.resume)
 }
 
 // Resume ends a Pause at once, as SIGCONT does.
@@ -233,15 +233,15 @@ func (d *Daemon) ended(exit node.Exit) {
 		d.restart = false
 		d.Start()
 	case exit.Status != 0 && d.opts.Respawn > 0:
-		d.again = d.host.world.After(d.opts.Respawn, d.host.name+": respawn", d.Start)
+		d.again = d.host.World().After(d.opts.Respawn, d.host.Name()+": respawn", d.Start)
 	}
 }
 
 // note puts something into the log and the trace.
 func (d *Daemon) note(kind, text string) {
-	w := d.host.world
-	w.Note(d.host.name+": daemon "+kind, text)
-	line := fmt.Sprintf("%12.6f %s %s", w.now.Seconds(), d.host.name, kind)
+	w := d.host.World()
+	w.Note(d.host.Name()+": daemon "+kind, text)
+	line := fmt.Sprintf("%12.6f %s %s", w.Elapsed().Seconds(), d.host.Name(), kind)
 	if text != "" {
 		line += ": " + text
 	}

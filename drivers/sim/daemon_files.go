@@ -26,7 +26,7 @@ func (d *Daemon) File(f node.File) ([]byte, bool) {
 
 // SetFile puts something into a file, behind the daemon's back; nil removes it.
 func (d *Daemon) SetFile(f node.File, data []byte) {
-	d.host.world.Note(d.host.name+": file "+f.String(), string(data))
+	d.host.World().Note(d.host.Name()+": file "+f.String(), string(data))
 	if data == nil {
 		delete(d.files.data, f)
 		return
@@ -64,7 +64,7 @@ func (d *Daemon) replace(w node.Write) error {
 		d.Kill()
 		return nil
 	}
-	d.host.world.Note(d.host.name+": file "+w.File.String(), string(w.Data))
+	d.host.World().Note(d.host.Name()+": file "+w.File.String(), string(w.Data))
 	d.files.data[w.File] = w
 	if w.File == node.SubnetFile && d.opts.OnSubnetFile != nil {
 		d.opts.OnSubnetFile(slices.Clone(w.Data))

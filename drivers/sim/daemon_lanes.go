@@ -39,10 +39,10 @@ type processLane struct {
 // their drivers.
 func newLanes(p *process) [node.LaneCount]*processLane {
 	d := p.daemon
-	name := d.host.name
+	name := d.host.Name()
 	return [node.LaneCount]*processLane{
 		node.HostLane: {
-			p: p, id: node.HostLane, driver: hostDriver{d.host, p.paths}, times: hostTimes,
+			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,
 			lookLabel: name + ": look", planLabel: name + ": plan",
 			step: func(ops []dataplane.Op) int {
 				if d.opts.OneByOne {
@@ -54,8 +54,8 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 		node.FirewallLane: {
 			p: p, id: node.FirewallLane, driver: d.host.Firewall(), times: toolTimes,
 			lookLabel: name + ": firewall", planLabel: name + ": firewall",
-			step:   transaction,
-			locked: d.host.wall.lockedFor,
+			step:   Transaction,
+			locked: d.host.FirewallLocked,
 		},
 	}
 }

@@ -15,14 +15,14 @@ const writeTime = time.Millisecond
 // process is one run of a daemon. Whatever it waits for comes back through
 // arrive, so that a halted one stands still and a dead one does nothing.
 type process struct {
-	daemon *Daemon
-	node   Machine
-	lanes  [node.LaneCount]*processLane
-	client *StoreClient
-	paths  *paths        // the packets that it carries itself
-	store  Requester     // the client, or something around it
-	clock  time.Duration // what its clock is off by
-	label  processLabels
+	daemon  *Daemon
+	node    Machine
+	lanes   [node.LaneCount]*processLane
+	client  *StoreClient
+	program *Process      // what the kernel knows of it
+	store   Requester     // the client, or something around it
+	clock   time.Duration // what its clock is off by
+	label   processLabels
 
 	input node.Input // what happened since the last turn
 	next  *Event     // the turn that takes it in
@@ -45,14 +45,13 @@ type process struct {
 type processLabels struct{ turn, wake, write string }
 
 func newProcess(d *Daemon, opts node.Options) *process {
-	name := d.host.name
+	name := d.host.Name()
 	p := &process{
 		daemon: d, clock: d.offset,
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write"},
 	}
 	p.client = d.store.Client(name, StoreClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
-	p.paths = newPaths(d.host.stack)
-	p.paths.attend = p.arrive
+	p.program = d.host.NewProcess(p.arrive)
 	p.lanes = newLanes(p)
 	parts := Parts{Node: node.New(opts), Client: p.client}
 	for id, l := range p.lanes {
@@ -85,7 +84,7 @@ func (p *process) viewChanged() {
 }
 
 // now is what the process takes for the time.
-func (p *process) now() time.Time { return p.daemon.host.world.Now().Add(p.clock) }
+func (p *process) now() time.Time { return p.daemon.host.World().Now().Add(p.clock) }
 
 // poke asks for a turn. All that happens until then is one step.
 func (p *process) poke() {
@@ -211,11 +210,11 @@ func (p *process) boundary() bool {
 
 // about draws a duration around the typical one.
 func (p *process) about(typical time.Duration) time.Duration {
-	return typical/2 + upTo(p.daemon.host.world.Rand("daemon/"+p.daemon.host.name), typical)
+	return typical/2 + upTo(p.daemon.host.World().Rand("daemon/"+p.daemon.host.Name()), typical)
 }
 
 func (p *process) after(d time.Duration, label string, fn func()) *Event {
-	return p.daemon.host.world.After(d, label, func() { p.arrive(fn) })
+	return p.daemon.host.World().After(d, label, func() { p.arrive(fn) })
 }
 
 func (p *process) arrive(fn func()) {
@@ -229,7 +228,7 @@ func (p *process) arrive(fn func()) {
 }
 
 func (p *process) halt() {
-	p.halted, p.haltedAt = true, p.daemon.host.world.Now()
+	p.halted, p.haltedAt = true, p.daemon.host.World().Now()
 	p.client.Freeze(true)
 }
 
@@ -239,7 +238,7 @@ func (p *process) resume() {
 	}
 	p.halted = false
 	if p.suspended { // as long as it was halted, nobody read its clock
-		p.clock -= p.daemon.host.world.Now().Sub(p.haltedAt)
+		p.clock -= p.daemon.host.World().Now().Sub(p.haltedAt)
 	}
 	inbox := p.inbox
 	p.inbox = nil
@@ -252,8 +251,7 @@ func (p *process) resume() {
 // die lets go of everything. What is on its way to the store gets there.
 func (p *process) die() {
 	p.dead = true
-	p.paths.endAll()
-	p.daemon.host.changed++ // a device may have lost its carrier
+	p.program.End()
 	p.client.Close()
 	p.next.Cancel()
 	p.wake.Cancel()

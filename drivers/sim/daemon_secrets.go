@@ -35,14 +35,14 @@ func (s *diskSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
 	if err != nil {
 		return driver.Secret{}, err
 	}
-	s.host.world.Note(s.host.name+": secret drawn", string(name))
+	s.host.World().Note(s.host.Name()+": secret drawn", string(name))
 	s.kept[name] = secret
 	return secret, nil
 }
 
 // random returns bytes that follow from the seed, the host and the name.
 func (s *diskSecrets) random(name dataplane.SecretName) io.Reader {
-	return wordReader(s.host.world.Rand(s.host.name + "/secret/" + string(name)).Uint64)
+	return wordReader(s.host.World().Rand(s.host.Name() + "/secret/" + string(name)).Uint64)
 }
 
 // wordReader reads the bytes of random words.

@@ -2,11 +2,13 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
@@ -15,7 +17,8 @@ import (
 // cluster is hosts on one segment that run flanneld on one store, each with a
 // pod in the subnet that its daemon announces.
 type cluster struct {
-	*lab
+	*World
+	hosts   []*Host
 	store   *Store
 	daemons []*Daemon
 }
@@ -26,7 +29,16 @@ const settleTime = 2 * time.Minute
 
 func newCluster(t testing.TB, seed uint64, n int, mod func(*DaemonOptions)) *cluster {
 	t.Helper()
-	c := &cluster{lab: underlay(t, seed, n)}
+	c := &cluster{World: NewWorld(seed)}
+	network := NewNetwork(c.World)
+	segment := network.NewSegment("lan")
+	for i := 1; i <= n; i++ {
+		h := network.NewHost(fmt.Sprintf("n%d", i))
+		_, err := h.AddUplink("eth0", segment, prefix("192.168.64.%d/24", i), prefix("fd00:64::%d/64", i))
+		must(t, err)
+		h.Forward()
+		c.hosts = append(c.hosts, h)
+	}
 	c.store = NewStore(c.World, StoreOptions{})
 	must(t, c.store.Put("config", testConfig, 0))
 	for _, h := range c.hosts {
@@ -36,7 +48,7 @@ func newCluster(t testing.TB, seed uint64, n int, mod func(*DaemonOptions)) *clu
 		if mod != nil {
 			mod(&opts)
 		}
-		c.daemons = append(c.daemons, h.NewDaemon(c.store, opts))
+		c.daemons = append(c.daemons, NewDaemon(h, c.store, opts))
 	}
 	return c
 }
@@ -50,10 +62,11 @@ func givePod(t testing.TB, h *Host, key lease.Key) {
 		}
 		p.Remove()
 	}
-	if h.Wire(bridgeName) != nil || h.stack.link(bridgeName) != nil {
-		must(t, h.LinkDelete(bridgeName))
+	err := h.LinkDelete("cni0")
+	if err != nil && !errors.Is(err, driver.ErrNotFound) {
+		t.Fatal(err)
 	}
-	_, err := h.NewPod("pod", 1450, key.V4)
+	_, err = h.NewPod("pod", 1450, key.V4)
 	must(t, err)
 }
 
@@ -92,7 +105,7 @@ func (c *cluster) settle(t testing.TB) {
 func (c *cluster) dump(t testing.TB) {
 	t.Helper()
 	for _, d := range c.daemons {
-		t.Logf("%s: %+v\n%s", d.host.name, d.Status(), strings.Join(d.Log(), "\n"))
+		t.Logf("%s: %+v\n%s", d.host.Name(), d.Status(), strings.Join(d.Log(), "\n"))
 	}
 	t.Log(c.store.Dump())
 }
@@ -107,7 +120,7 @@ func (c *cluster) pingAll(t testing.TB) {
 			}
 			p := c.await(t, from.Pods()[0].Ping(to.Pods()[0].Addr(cidr.V4), PingOptions{}))
 			if !p.Delivered {
-				t.Errorf("seed %d, %s to %s: %s", c.Seed(), from.name, to.name, p)
+				t.Errorf("seed %d, %s to %s: %s", c.Seed(), from.Name(), to.Name(), p)
 			}
 		}
 	}
@@ -135,7 +148,7 @@ func (c *cluster) check(t testing.TB) {
 }
 
 func hasLog(d *Daemon, kind string) bool {
-	return strings.Contains(strings.Join(d.Log(), "\n")+"\n", " "+d.host.name+" "+kind)
+	return strings.Contains(strings.Join(d.Log(), "\n")+"\n", " "+d.host.Name()+" "+kind)
 }
 
 func TestDaemonsServePods(t *testing.T) {
@@ -199,7 +212,7 @@ func (c *cluster) settleOne(t testing.TB, i int) {
 	t.Helper()
 	if !c.RunUntil(func() bool { return c.daemons[i].Status().Ready }, settleTime) {
 		c.dump(t)
-		t.Fatalf("%s is not ready", c.hosts[i].name)
+		t.Fatalf("%s is not ready", c.hosts[i].Name())
 	}
 }
 
@@ -273,10 +286,10 @@ func TestDaemonStop(t *testing.T) {
 	if d.Running() || len(exits) != 1 || exits[0].Status != 0 || d.Exit() == nil {
 		t.Errorf("running %v, exits %v", d.Running(), exits)
 	}
-	if n := len(c.store.streams); n != 0 {
+	if n := c.store.Streams(); n != 0 {
 		t.Errorf("%d streams are left", n)
 	}
-	if c.hosts[0].stack.link("flannel.1").fdb.byMAC.used != 0 || c.hosts[0].stack.link("flannel.1") == nil {
+	if seen := look(t, c.hosts[0]); len(seen.FDB) != 0 || len(seen.Links) != 1 {
 		t.Error("the plan was not finished")
 	}
 }
@@ -332,7 +345,7 @@ func TestDaemonDoesNothingWhenHalted(t *testing.T) {
 		boundaries := d.Boundaries()
 		must(t, c.hosts[0].LinkDelete("flannel.1"))
 		c.Run(5*time.Minute - 1)
-		if d.Boundaries() != boundaries || c.hosts[0].stack.link("flannel.1") != nil {
+		if d.Boundaries() != boundaries || len(look(t, c.hosts[0]).Links) != 0 {
 			t.Error("a halted process went on")
 		}
 		c.check(t)
@@ -465,14 +478,14 @@ func TestDaemonPartitionedFromStore(t *testing.T) {
 	c.Run(30 * time.Second)
 	for _, d := range c.daemons {
 		if s := d.Status(); s.Ready || s.Synced {
-			t.Errorf("%s: ready without a store: %+v", d.host.name, s)
+			t.Errorf("%s: ready without a store: %+v", d.host.Name(), s)
 		}
 	}
 	c.pingAll(t)
 	c.Run(10 * time.Minute) // the leases run out
 	for _, d := range c.daemons {
 		if s := d.Status(); !s.Fenced {
-			t.Errorf("%s is not fenced: %+v", d.host.name, s)
+			t.Errorf("%s is not fenced: %+v", d.host.Name(), s)
 		}
 	}
 	reachable = true

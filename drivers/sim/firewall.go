@@ -56,7 +56,7 @@ func (n *netfilter) state() *dataplane.State {
 func (f hostFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i := 0; i < len(ops); {
-		end := i + transaction(ops[i:])
+		end := i + Transaction(ops[i:])
 		f.transact(ctx, ops[i:end], errs[i:end])
 		i = end
 	}
@@ -66,8 +66,8 @@ func (f hostFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// transaction is how many of the ops, from the first, are done together.
-func transaction(ops []dataplane.Op) int {
+// Transaction is how many of the ops, from the first, are done together.
+func Transaction(ops []dataplane.Op) int {
 	key := func(op dataplane.Op) (k dataplane.ChainKey) {
 		if c, ok := op.Object.(dataplane.Chain); ok {
 			k.Flavour, k.Family = c.Flavour, c.Family
@@ -126,7 +126,7 @@ func (n *netfilter) hint() {
 	n.hints.tell(h.world, h.name+": firewall hint")
 }
 
-// lockedFor is how long a stranger will hold the lock.
-func (n *netfilter) lockedFor() time.Duration {
-	return max(0, n.lockedUntil.Sub(n.host.world.Now()))
+// FirewallLocked is how long another program will hold the firewall's lock.
+func (h *Host) FirewallLocked() time.Duration {
+	return max(0, h.wall.lockedUntil.Sub(h.world.Now()))
 }

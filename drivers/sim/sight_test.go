@@ -56,9 +56,9 @@ func TestSightIsTheHost(t *testing.T) {
 
 // sightedHost is a host with a vxlan device, which was looked at.
 func sightedHost(t *rapid.T) (*Host, hostDriver, dataplane.Extent) {
-	h := NewWorld(1).NewHost("n1")
+	h := NewNetwork(NewWorld(1)).NewHost("n1")
 	addrs := []netip.Prefix{netip.MustParsePrefix("192.168.0.1/24"), netip.MustParsePrefix("fd01::1/64")}
-	_, err := h.AddUplink("eth0", h.world.NewSegment("lan"), addrs...)
+	_, err := h.AddUplink("eth0", h.network.NewSegment("lan"), addrs...)
 	fine(t, err)
 	d := hostDriver{h, h.paths}
 	device, err := dataplane.ParseOp("add link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.0.1 port 8472")

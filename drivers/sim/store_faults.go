@@ -142,3 +142,6 @@ func (s *Store) breakStreams(reason error) {
 		st.end(reason)
 	}
 }
+
+// Streams is how many watches clients hold.
+func (s *Store) Streams() int { return len(s.streams) }

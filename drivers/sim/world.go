@@ -48,6 +48,9 @@ func (w *World) Seed() uint64 { return w.seed }
 // Now is the virtual time.
 func (w *World) Now() time.Time { return epoch.Add(w.now) }
 
+// Elapsed is the virtual time since the world began.
+func (w *World) Elapsed() time.Duration { return w.now }
+
 // Rand returns the stream of chance of that label. Streams are independent:
 // to draw more from one, or to add one, does not shift the others. Calls with
 // an equal label continue the same stream.

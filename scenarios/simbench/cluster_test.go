@@ -71,7 +71,7 @@ func (c *cluster) join() *sim.Daemon {
 	c.must(err)
 	c.must(h.DefaultRoute(gateway))
 	h.Forward()
-	d := h.NewDaemon(c.store, sim.DaemonOptions{})
+	d := sim.NewDaemon(h, c.store, sim.DaemonOptions{})
 	c.daemons = append(c.daemons, d)
 	return d
 }

@@ -300,7 +300,7 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 		return nil, err
 	}
 	n.watched = w.invariants.AddNode(n.Host)
-	n.daemon = n.NewDaemon(w.storage, sim.DaemonOptions{
+	n.daemon = sim.NewDaemon(n.Host, w.storage, sim.DaemonOptions{
 		Node:      NodeOptions(w.top),
 		Reachable: n.reachesStore,
 		OneByOne:  true,
