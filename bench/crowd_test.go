@@ -16,7 +16,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/world"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -86,7 +87,7 @@ func newCrowd(ctx context.Context, b *testing.B, server *embedded.Server, prefix
 	}
 	for i := range nodes {
 		// Each host is in a world of its own: they meet in etcd only.
-		host := sim.NewNetwork(sim.NewWorld(uint64(i))).NewHost("n")
+		host := kernel.NewNetwork(world.New(uint64(i))).NewHost("n")
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 1)}), 24)
 		if _, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), addr); err != nil {
 			b.Fatal(err)

@@ -22,7 +22,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/kube"
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 // member is a whole node of a Kubernetes cluster: an agent on a simulated host,
@@ -102,7 +103,7 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	server := httptest.NewServer(m.api)
 	t.Cleanup(server.Close)
 	t.Cleanup(m.api.Break)
-	host := sim.NewNetwork(sim.NewWorld(1)).NewHost("n1")
+	host := kernel.NewNetwork(world.New(1)).NewHost("n1")
 	_, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"), netip.MustParsePrefix("fd00:64::1/64"))
 	if err != nil {
 		t.Fatal(err)

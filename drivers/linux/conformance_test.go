@@ -12,7 +12,7 @@ import (
 // TestConformance is where the suite's expectations are recorded: run it with
 // -rewrite after adding a case, and read what the kernel said.
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.World {
+	drivertest.Run(t, "../..", func(t *testing.T) drivertest.World {
 		if slices.Contains(withTUN, path.Base(t.Name())) {
 			needTUN(t)
 		}

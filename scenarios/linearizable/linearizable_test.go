@@ -10,7 +10,8 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 var seeds = flag.Uint64("seeds", 300, "how many histories of the simulated store are checked")
@@ -20,8 +21,8 @@ var seeds = flag.Uint64("seeds", 300, "how many histories of the simulated store
 const patience = time.Minute
 
 // honest is the client as it is.
-func honest(_ *sim.World, s *sim.Store, name string) Asker {
-	return s.Client(name, sim.StoreClientOptions{})
+func honest(_ *world.World, s *store.Store, name string) Asker {
+	return s.Client(name, store.ClientOptions{})
 }
 
 func TestSimulatedStore(t *testing.T) {
@@ -47,8 +48,8 @@ func TestPlantedDefects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
-				h := Play(seed, func(w *sim.World, s *sim.Store, name string) Asker {
-					return planted{s.Client(name, sim.StoreClientOptions{}), w, s, defect}
+				h := Play(seed, func(w *world.World, s *store.Store, name string) Asker {
+					return planted{s.Client(name, store.ClientOptions{}), w, s, defect}
 				})
 				switch got, _ := h.Check(patience); got {
 				case porcupine.Illegal:
@@ -65,9 +66,9 @@ func TestPlantedDefects(t *testing.T) {
 
 // planted is a client whose server does one thing wrong.
 type planted struct {
-	*sim.StoreClient
-	world  *sim.World
-	store  *sim.Store
+	*store.Client
+	world  *world.World
+	store  *store.Store
 	defect func(planted, node.Request) (node.Requested, bool)
 }
 
@@ -77,7 +78,7 @@ func (p planted) Do(req node.Request, done func(node.Requested)) {
 			done(r)
 			return
 		}
-		p.StoreClient.Do(req, done)
+		p.Client.Do(req, done)
 	})
 }
 

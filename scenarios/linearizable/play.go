@@ -7,7 +7,8 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 // Asker is a client of a store in virtual time.
@@ -24,17 +25,17 @@ const (
 
 // Play lets clients ask a simulated store at random, with all its faults, and
 // returns what they saw. Ask makes the client of a name.
-func Play(seed uint64, ask func(*sim.World, *sim.Store, string) Asker) *History {
-	w := sim.NewWorld(seed)
-	store := sim.NewStore(w, sim.StoreOptions{})
+func Play(seed uint64, ask func(*world.World, *store.Store, string) Asker) *History {
+	w := world.New(seed)
+	storage := store.New(w, store.Options{})
 	h := &History{Now: func() time.Duration { return w.Now().Sub(start) }}
-	p := &play{world: w, store: store, history: h, chance: w.Rand("play")}
+	p := &play{world: w, store: storage, history: h, chance: w.Rand("play")}
 	for i := range clients {
 		p.left += requests
-		c := &client{play: p, party: newParty(i, w.Rand(fmt.Sprintf("play/%d", i))), asker: ask(w, store, fmt.Sprintf("n%d", i))}
+		c := &client{play: p, party: newParty(i, w.Rand(fmt.Sprintf("play/%d", i))), asker: ask(w, storage, fmt.Sprintf("n%d", i))}
 		c.next()
 	}
-	store.SetFaults(sim.StoreFaults{
+	storage.SetFaults(store.Faults{
 		LoseRequest: 0.04, LoseAnswer: 0.04, Slow: 0.1, SlowBy: 8 * time.Second,
 		WatchDelay: time.Second, WatchLose: 0.1, WatchDuplicate: 0.1, WatchReorder: 0.1, WatchBreak: 0.05,
 	})
@@ -43,12 +44,12 @@ func Play(seed uint64, ask func(*sim.World, *sim.Store, string) Asker) *History 
 	return h
 }
 
-var start = sim.NewWorld(0).Now()
+var start = world.New(0).Now()
 
 // play is one history in the making.
 type play struct {
-	world   *sim.World
-	store   *sim.Store
+	world   *world.World
+	store   *store.Store
 	history *History
 	chance  *rand.Rand
 	left    int // requests without an end

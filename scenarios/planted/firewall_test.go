@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
@@ -44,7 +44,7 @@ func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
 // begins anew.
 func guarding(begin func() *guard) func() simworld.Wrap {
 	return func() simworld.Wrap {
-		return func(_ string, p sim.Parts) sim.Parts {
+		return func(_ string, p daemon.Parts) daemon.Parts {
 			g := begin()
 			g.Lane = p.Lanes[node.FirewallLane]
 			p.Lanes[node.FirewallLane] = g

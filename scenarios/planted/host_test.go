@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
@@ -54,7 +54,7 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 // acting makes a defect of a way to treat a host; each process begins anew.
 func acting(begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
-		return func(_ string, p sim.Parts) sim.Parts {
+		return func(_ string, p daemon.Parts) daemon.Parts {
 			b := begin()
 			b.Lane = p.Lanes[node.HostLane]
 			p.Lanes[node.HostLane] = b

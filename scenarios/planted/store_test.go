@@ -8,13 +8,14 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
 // eyes lets a process see other snapshots than there are.
 type eyes struct {
-	sim.Requester
+	daemon.Requester
 	see     func(lease.Snapshot) lease.Snapshot
 	of, out *lease.Snapshot
 }
@@ -46,7 +47,7 @@ func ownCopies(leases []*lease.Lease) []*lease.Lease {
 // seeing makes a defect of a way to see; each process begins anew.
 func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() simworld.Wrap {
 	return func() simworld.Wrap {
-		return func(_ string, p sim.Parts) sim.Parts {
+		return func(_ string, p daemon.Parts) daemon.Parts {
 			p.Client = &eyes{Requester: p.Client, see: begin()}
 			return p
 		}
@@ -81,7 +82,7 @@ func e11() func(lease.Snapshot) lease.Snapshot {
 
 // machine is a node with something else around Step and Ready.
 type machine struct {
-	sim.Machine
+	daemon.Machine
 	in  func(node.Input) node.Input
 	out func(node.Effects) node.Effects
 }
@@ -102,9 +103,9 @@ func (m machine) Ready() node.Effects {
 }
 
 // living makes a defect of a way to be a node.
-func living(around func(sim.Machine) sim.Machine) func() simworld.Wrap {
+func living(around func(daemon.Machine) daemon.Machine) func() simworld.Wrap {
 	return func() simworld.Wrap {
-		return func(_ string, p sim.Parts) sim.Parts {
+		return func(_ string, p daemon.Parts) daemon.Parts {
 			p.Node = around(p.Node)
 			return p
 		}
@@ -112,7 +113,7 @@ func living(around func(sim.Machine) sim.Machine) func() simworld.Wrap {
 }
 
 // e3 takes a lost race for a reason to end.
-func e3(n sim.Machine) sim.Machine {
+func e3(n daemon.Machine) daemon.Machine {
 	var lost error
 	return machine{n, func(in node.Input) node.Input {
 		if in.Requested != nil && errors.Is(in.Requested.Err, lease.ErrConflict) {
@@ -128,7 +129,7 @@ func e3(n sim.Machine) sim.Machine {
 }
 
 // e7 does not see whose subnets overlap its own.
-func e7(n sim.Machine) sim.Machine {
+func e7(n daemon.Machine) daemon.Machine {
 	var own lease.Key
 	return machine{n, func(in node.Input) node.Input {
 		if in.View != nil && in.View.Snapshot != nil {
@@ -149,7 +150,7 @@ func e7(n sim.Machine) sim.Machine {
 }
 
 // e11own misses its own record from the second snapshot on.
-func e11own(n sim.Machine) sim.Machine {
+func e11own(n daemon.Machine) daemon.Machine {
 	return machine{n, func(in node.Input) node.Input {
 		if own, ok := n.Holding(); ok && in.View != nil && in.View.Snapshot != nil {
 			view, snap := *in.View, *in.View.Snapshot
@@ -162,7 +163,7 @@ func e11own(n sim.Machine) sim.Machine {
 }
 
 // forgetful takes all records of a former run for others'.
-func forgetful(n sim.Machine) sim.Machine {
+func forgetful(n daemon.Machine) daemon.Machine {
 	var former map[lease.Key]bool
 	return machine{n, func(in node.Input) node.Input {
 		if in.View == nil || in.View.Snapshot == nil {
@@ -186,7 +187,7 @@ func forgetful(n sim.Machine) sim.Machine {
 }
 
 // impatient looks again and again whether it has something to do.
-func impatient(n sim.Machine) sim.Machine {
+func impatient(n daemon.Machine) daemon.Machine {
 	var now time.Time
 	return clocked{machine{n, nil, func(r node.Effects) node.Effects {
 		r.Wake = now.Add(time.Millisecond)
@@ -207,8 +208,8 @@ func (c clocked) Step(now time.Time, in node.Input) {
 
 // hands let a process ask for other things than it wants.
 type hands struct {
-	sim.Requester
-	client *sim.StoreClient
+	daemon.Requester
+	client *store.Client
 	do     func(h hands, req node.Request, done func(node.Requested)) bool
 }
 
@@ -233,8 +234,8 @@ func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 // asking makes a defect of a way to ask, with what it does not see.
 func asking(see func(lease.Snapshot) lease.Snapshot, do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
 	return func() simworld.Wrap {
-		return func(_ string, p sim.Parts) sim.Parts {
-			p.Client = hands{&eyes{Requester: p.Client, see: see}, p.Client.(*sim.StoreClient), do}
+		return func(_ string, p daemon.Parts) daemon.Parts {
+			p.Client = hands{&eyes{Requester: p.Client, see: see}, p.Client.(*store.Client), do}
 			return p
 		}
 	}
@@ -266,7 +267,7 @@ func e4renew(h hands, req node.Request, done func(node.Requested)) bool {
 
 // deaf is e10: the first broken watch is the last.
 type deaf struct {
-	sim.Requester
+	daemon.Requester
 	last lease.View
 	over bool
 }
@@ -282,7 +283,7 @@ func (d *deaf) View() lease.View {
 }
 
 func e10() simworld.Wrap {
-	return func(_ string, p sim.Parts) sim.Parts {
+	return func(_ string, p daemon.Parts) daemon.Parts {
 		p.Client = &deaf{Requester: p.Client}
 		return p
 	}

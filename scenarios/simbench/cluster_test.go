@@ -12,7 +12,10 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 const (
@@ -29,25 +32,25 @@ var gateway = netip.MustParseAddr("172.31.255.254")
 
 // cluster is a world of hosts on one segment, each with its flanneld.
 type cluster struct {
-	*sim.World
-	network *sim.Network
+	*world.World
+	network *kernel.Network
 	b       *testing.B
-	segment *sim.Segment
-	store   *sim.Store
-	daemons []*sim.Daemon // the running ones
-	made    int           // hosts ever made
+	segment *kernel.Segment
+	store   *store.Store
+	daemons []*daemon.Daemon // the running ones
+	made    int              // hosts ever made
 	events  int
 	rng     *rand.Rand
 }
 
 // newCluster makes a world with that many hosts, whose daemons are not started.
 func newCluster(b *testing.B, nodes int) *cluster {
-	w := sim.NewWorld(1)
-	c := &cluster{World: w, network: sim.NewNetwork(w), b: b}
+	w := world.New(1)
+	c := &cluster{World: w, network: kernel.NewNetwork(w), b: b}
 	c.Always("count", func() error { c.events++; return nil })
 	c.rng = c.Rand("cluster")
 	c.segment = c.network.NewSegment("lan")
-	c.store = sim.NewStore(c.World, sim.StoreOptions{})
+	c.store = store.New(c.World, store.Options{})
 	c.must(c.store.Put("config", config, 0))
 	for range nodes {
 		c.join()
@@ -63,7 +66,7 @@ func (c *cluster) must(err error) {
 }
 
 // join adds a host with a daemon, not yet started.
-func (c *cluster) join() *sim.Daemon {
+func (c *cluster) join() *daemon.Daemon {
 	c.made++
 	h := c.network.NewHost(fmt.Sprintf("n%d", c.made))
 	address := netip.AddrFrom4([4]byte{172, 16, byte(c.made >> 8), byte(c.made)})
@@ -71,13 +74,13 @@ func (c *cluster) join() *sim.Daemon {
 	c.must(err)
 	c.must(h.DefaultRoute(gateway))
 	h.Forward()
-	d := sim.NewDaemon(h, c.store, sim.DaemonOptions{})
+	d := daemon.New(h, c.store, daemon.Options{})
 	c.daemons = append(c.daemons, d)
 	return d
 }
 
 // leave ends a daemon and lets its lease run out, which others see as its deletion.
-func (c *cluster) leave(d *sim.Daemon) {
+func (c *cluster) leave(d *daemon.Daemon) {
 	key, ok := d.Node().Holding()
 	if !ok {
 		c.b.Fatalf("%s leaves without a lease", d.Host().Name())
@@ -120,7 +123,7 @@ func (c *cluster) unsettled() string {
 // verify asks kernels and packets instead of daemons, of some nodes.
 func (c *cluster) verify() {
 	c.b.Helper()
-	var pods []*sim.Pod
+	var pods []*kernel.Pod
 	for _, i := range c.rng.Perm(len(c.daemons))[:5] {
 		d := c.daemons[i]
 		seen, err := d.Host().Driver().Look(context.Background(), extent)
@@ -138,7 +141,7 @@ func (c *cluster) verify() {
 	}
 	for i, from := range pods {
 		to := pods[(i+1)%len(pods)]
-		p := from.Ping(to.Addr(cidr.V4), sim.PingOptions{})
+		p := from.Ping(to.Addr(cidr.V4), kernel.PingOptions{})
 		if c.RunUntil(p.Done, time.Minute); !p.Delivered {
 			c.b.Fatalf("%s", p)
 		}
@@ -146,15 +149,15 @@ func (c *cluster) verify() {
 }
 
 // faults are what may befall a host; each is healed by flannel alone.
-var faults = []func(h *sim.Host) error{
-	func(h *sim.Host) error { return h.LinkDelete(device) },
-	func(h *sim.Host) error {
+var faults = []func(h *kernel.Host) error{
+	func(h *kernel.Host) error { return h.LinkDelete(device) },
+	func(h *kernel.Host) error {
 		if err := h.LinkDown(device); err != nil {
 			return err
 		}
 		return h.LinkUp(device)
 	},
-	func(h *sim.Host) error { return h.FlushRoutes(device) },
-	func(h *sim.Host) error { return h.FlushNeigh(device) },
-	func(h *sim.Host) error { return h.FlushFDB(device) },
+	func(h *kernel.Host) error { return h.FlushRoutes(device) },
+	func(h *kernel.Host) error { return h.FlushNeigh(device) },
+	func(h *kernel.Host) error { return h.FlushFDB(device) },
 }

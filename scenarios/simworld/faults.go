@@ -9,7 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
@@ -30,7 +31,7 @@ func (n *simNode) SetFile(f node.File, data []byte) error {
 
 // refusals are the errors of the simulated kernel.
 var refusals = map[lang.Refusal]error{
-	"ENOBUFS": sim.ErrNoBuffers, "EBUSY": sim.ErrBusy, "EEXIST": sim.ErrExists, "ENOENT": sim.ErrNotFound,
+	"ENOBUFS": kernel.ErrNoBuffers, "EBUSY": kernel.ErrBusy, "EEXIST": kernel.ErrExists, "ENOENT": kernel.ErrNotFound,
 }
 
 // RefuseChanges implements [KernelRefuser].
@@ -83,7 +84,7 @@ func (n *simNode) Delay(d lang.Delay) error {
 }
 
 // wire is the wire of the uplink.
-func (n *simNode) wire() (*sim.Wire, error) {
+func (n *simNode) wire() (*kernel.Wire, error) {
 	w := n.Wire("eth0")
 	if w == nil {
 		return nil, fmt.Errorf("%s has no uplink", n.Name())
@@ -110,7 +111,7 @@ func (w *World) DelaySegment(i int, d lang.Delay) error {
 }
 
 // wires are those of a segment.
-func (w *World) wires(segment int) ([]*sim.Wire, error) {
+func (w *World) wires(segment int) ([]*kernel.Wire, error) {
 	if segment < 0 || segment >= len(w.segments) {
 		return nil, fmt.Errorf("no segment%d; there are segment0 to segment%d", segment, len(w.segments)-1)
 	}
@@ -118,9 +119,9 @@ func (w *World) wires(segment int) ([]*sim.Wire, error) {
 }
 
 // delay replaces what a wire did before. The latency adds to the wire's own.
-func delay(w *sim.Wire, d lang.Delay) {
+func delay(w *kernel.Wire, d lang.Delay) {
 	w.Reorder, w.Duplicate, w.Jitter = d.Reorder, d.Duplicate, d.Jitter
-	w.Latency = sim.UnderlayLatency + d.Latency
+	w.Latency = kernel.UnderlayLatency + d.Latency
 }
 
 // Holds implements [LeaseHolder].
@@ -171,7 +172,7 @@ func (n *simNode) FullDisk(f node.File, on bool) error {
 }
 
 // client is the running daemon's connection to the store.
-func (n *simNode) client() (*sim.StoreClient, error) {
+func (n *simNode) client() (*store.Client, error) {
 	if c := n.daemon.Client(); c != nil {
 		return c, nil
 	}
@@ -184,8 +185,8 @@ func (n *simNode) Meet(f lang.Fate, count int) error {
 	if err != nil {
 		return err
 	}
-	known := map[lang.Fate]sim.StoreFate{lang.FateLost: sim.FateLoseRequest, lang.FateUnanswered: sim.FateLoseAnswer, lang.FateLate: sim.FateLate}
-	c.Next(slices.Repeat([]sim.StoreFate{known[f]}, count)...)
+	known := map[lang.Fate]store.StoreFate{lang.FateLost: store.FateLoseRequest, lang.FateUnanswered: store.FateLoseAnswer, lang.FateLate: store.FateLate}
+	c.Next(slices.Repeat([]store.StoreFate{known[f]}, count)...)
 	return nil
 }
 
@@ -249,4 +250,4 @@ func (s simStore) DisturbEvents(e lang.EventFaults) {
 }
 
 // CalmStreams implements [FaultyStreams].
-func (s simStore) CalmStreams() { s.SetFaults(sim.StoreFaults{}) }
+func (s simStore) CalmStreams() { s.SetFaults(store.Faults{}) }

@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
@@ -57,7 +57,7 @@ func (w *World) Outward(name string) error {
 
 // simPlace is who can send and receive.
 type simPlace struct {
-	ping  func(netip.Addr, sim.PingOptions) *sim.Probe
+	ping  func(netip.Addr, kernel.PingOptions) *kernel.Probe
 	addrs [2]netip.Addr
 }
 
@@ -134,27 +134,27 @@ func (n *simNode) Harm(kind string, mark uint32) error {
 var foreignRule = dataplane.Rule{To: dataplane.Match{Prefix: netip.MustParsePrefix("203.0.113.77/32")}, Verdict: dataplane.Return}
 
 // firewallHarms are the kinds of harm to a simulated host's packet filter.
-func firewallHarms() map[string]func(h *sim.Host, mark uint32) {
-	policy := func(v dataplane.Verdict) func(*sim.Host, uint32) {
-		return func(h *sim.Host, _ uint32) { h.ForwardPolicy(v) }
+func firewallHarms() map[string]func(h *kernel.Host, mark uint32) {
+	policy := func(v dataplane.Verdict) func(*kernel.Host, uint32) {
+		return func(h *kernel.Host, _ uint32) { h.ForwardPolicy(v) }
 	}
-	return map[string]func(*sim.Host, uint32){
-		"flush-ruleset":   func(h *sim.Host, _ uint32) { h.FlushRuleset() },
-		"flush-iptables":  func(h *sim.Host, _ uint32) { h.FlushIPTables() },
-		"jump-moved":      func(h *sim.Host, _ uint32) { h.MoveJump() },
-		"stray-rule":      func(h *sim.Host, _ uint32) { h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop}) },
+	return map[string]func(*kernel.Host, uint32){
+		"flush-ruleset":   func(h *kernel.Host, _ uint32) { h.FlushRuleset() },
+		"flush-iptables":  func(h *kernel.Host, _ uint32) { h.FlushIPTables() },
+		"jump-moved":      func(h *kernel.Host, _ uint32) { h.MoveJump() },
+		"stray-rule":      func(h *kernel.Host, _ uint32) { h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop}) },
 		"policy-drop":     policy(dataplane.Drop),
 		"policy-accept":   policy(dataplane.Accept),
-		"foreign-rule":    func(h *sim.Host, _ uint32) { addForeignRule(h) },
-		"firewalld":       func(h *sim.Host, _ uint32) { h.RestartFirewalld() },
-		"firewalld-zones": func(h *sim.Host, _ uint32) { h.AddZones("firewalld", lang.TrustedLinks()...) },
-		"no-zones":        func(h *sim.Host, _ uint32) { h.RemoveAlien("firewalld") },
-		"mark":            func(h *sim.Host, mark uint32) { h.MarkPackets(mark) },
-		"no-mark":         func(h *sim.Host, _ uint32) { h.MarkPackets(0) },
+		"foreign-rule":    func(h *kernel.Host, _ uint32) { addForeignRule(h) },
+		"firewalld":       func(h *kernel.Host, _ uint32) { h.RestartFirewalld() },
+		"firewalld-zones": func(h *kernel.Host, _ uint32) { h.AddZones("firewalld", lang.TrustedLinks()...) },
+		"no-zones":        func(h *kernel.Host, _ uint32) { h.RemoveAlien("firewalld") },
+		"mark":            func(h *kernel.Host, mark uint32) { h.MarkPackets(mark) },
+		"no-mark":         func(h *kernel.Host, _ uint32) { h.MarkPackets(0) },
 	}
 }
 
-func addForeignRule(h *sim.Host) {
+func addForeignRule(h *kernel.Host) {
 	for _, hook := range dataplane.Hooks {
 		h.ForeignRule(cidr.V4, hook, foreignRule)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/nodelease"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/scenarios/check/invariants"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
@@ -19,7 +19,7 @@ func (w *World) newStore() error {
 	if w.top.Kube {
 		kubeConfig = w.top.Config
 	}
-	w.storage = sim.NewStore(w.World, sim.StoreOptions{Nodes: kubeConfig})
+	w.storage = store.New(w.World, store.Options{Nodes: kubeConfig})
 	w.invariants = invariants.Watch(invariants.Options{
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
 	})
@@ -62,7 +62,7 @@ func (w *World) podCIDRs(name string) string {
 			key.V6 = netip.MustParsePrefix(fmt.Sprintf("fd00:10:5:%x::/64", number))
 		}
 	}
-	return sim.NodeCIDRs(key)
+	return store.NodeCIDRs(key)
 }
 
 // RegisterWithoutPodCIDR implements [NodeObjects].

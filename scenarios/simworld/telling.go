@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/scenarios/lang"
 	"github.com/flanneld/flannel/scenarios/report"
 )
@@ -117,7 +117,7 @@ func (s *simWitness) CatchUp() {
 }
 
 // probed tells what became of a packet between pods.
-func (s *simWitness) probed(p *sim.Probe) {
+func (s *simWitness) probed(p *kernel.Probe) {
 	from, _, isPod := strings.Cut(p.From(), ".")
 	to := s.podWith(p.Dst)
 	if !isPod || to == "" {
@@ -163,7 +163,7 @@ func (s *simWitness) End() {
 			_ = n.SyncPods() // without a pod it just sends nothing
 		}
 	}
-	var probes []*sim.Probe
+	var probes []*kernel.Probe
 	for _, f := range s.world.top.Families {
 		for _, from := range names {
 			for _, to := range names {
@@ -171,7 +171,7 @@ func (s *simWitness) End() {
 				if from == to || err != nil {
 					continue
 				}
-				probes = append(probes, a.Ping(b.Addr(f), sim.PingOptions{}))
+				probes = append(probes, a.Ping(b.Addr(f), kernel.PingOptions{}))
 			}
 		}
 	}

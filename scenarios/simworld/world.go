@@ -15,23 +15,26 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
 	"github.com/flanneld/flannel/scenarios/check/invariants"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
 // World is a topology in the simulator.
 type World struct {
-	World   *sim.World
-	network *sim.Network
+	World   *world.World
+	network *kernel.Network
 
 	top      lang.Topology
 	began    time.Time
-	segments []*sim.Segment
-	router   *sim.Host
-	outside  *sim.Host      // nil if the topology has none
+	segments []*kernel.Segment
+	router   *kernel.Host
+	outside  *kernel.Host   // nil if the topology has none
 	outward  []dataplane.Op // what Outward made
-	storage  *sim.Store
+	storage  *store.Store
 	nodes    map[string]*simNode
 
 	podCIDR map[string]int // numbers of subnets that nodes were moved to
@@ -44,13 +47,13 @@ type World struct {
 var _ lang.World = (*World)(nil)
 
 // Wrap puts something around the parts of a process of a node.
-type Wrap func(node string, p sim.Parts) sim.Parts
+type Wrap func(node string, p daemon.Parts) daemon.Parts
 
 // New builds a topology in the simulator; the seed determines all chance.
 // The daemons are the real ones, with the defects that a test plants.
 func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
-	events := sim.NewWorld(seed)
-	w := &World{World: events, network: sim.NewNetwork(events), top: top, nodes: map[string]*simNode{}, defects: defects}
+	events := world.New(seed)
+	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{}, defects: defects}
 	w.began = w.World.Now()
 	w.router = w.network.NewHost("router")
 	w.router.Forward()
@@ -80,7 +83,7 @@ func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
 }
 
 // plug gives a host a link on a segment, with the addresses of a host number.
-func (w *World) plug(h *sim.Host, link string, segment, number int) error {
+func (w *World) plug(h *kernel.Host, link string, segment, number int) error {
 	var addrs []netip.Prefix
 	for _, f := range cidr.Families {
 		if f == cidr.V4 || w.top.HasIPv6() {
@@ -154,7 +157,7 @@ func (w *World) Node(name string) (lang.Node, error) {
 }
 
 // pod finds "n1.pod".
-func (w *World) pod(name string) (*sim.Pod, error) {
+func (w *World) pod(name string) (*kernel.Pod, error) {
 	n, ok := w.nodes[strings.TrimSuffix(name, ".pod")]
 	if !ok || !strings.HasSuffix(name, ".pod") {
 		return nil, fmt.Errorf("no pod %q: want n1.pod", name)
@@ -165,7 +168,7 @@ func (w *World) pod(name string) (*sim.Pod, error) {
 	return n.pod, nil
 }
 
-func (w *World) pods(from, to string, f cidr.Family) (a, b *sim.Pod, err error) {
+func (w *World) pods(from, to string, f cidr.Family) (a, b *kernel.Pod, err error) {
 	if a, err = w.pod(from); err != nil {
 		return nil, nil, err
 	}
@@ -184,14 +187,14 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 	if err != nil {
 		return lang.PingResult{}, err
 	}
-	opts := sim.PingOptions{Src: o.Source, DF: o.DF, TTL: uint8(o.TTL)}
+	opts := kernel.PingOptions{Src: o.Source, DF: o.DF, TTL: uint8(o.TTL)}
 	if o.Size > 0 {
 		opts.Size = o.Size - lang.HeaderSize(o.Family)
 	}
 	p := a.ping(b.addrs[o.Family], opts)
 	w.World.RunUntil(p.Done, time.Minute)
 	r := lang.PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop),
-		Expired: p.Drop == sim.DropTTL, TooBig: p.Drop == sim.DropTooBig}
+		Expired: p.Drop == kernel.DropTTL, TooBig: p.Drop == kernel.DropTooBig}
 	for _, h := range p.Path {
 		r.Trace = append(r.Trace, h.String())
 	}
@@ -225,11 +228,11 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 	if err != nil {
 		return nil, err
 	}
-	var probes []*sim.Probe
-	var next *sim.Event
+	var probes []*kernel.Probe
+	var next *world.Event
 	var send func()
 	send = func() {
-		probes = append(probes, a.ping(b.addrs[f], sim.PingOptions{}))
+		probes = append(probes, a.ping(b.addrs[f], kernel.PingOptions{}))
 		next = w.World.After(every, "stream "+from+" "+to, send)
 	}
 	send()
@@ -249,7 +252,7 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 func (w *World) Store() lang.Store { return simStore{w.storage} }
 
 // simStore adds to the simulated store what scenarios call otherwise.
-type simStore struct{ *sim.Store }
+type simStore struct{ *store.Store }
 
 func (s simStore) Stop() error                  { s.Store.Stop(); return nil }
 func (s simStore) Start() error                 { s.Store.Start(); return nil }
@@ -277,15 +280,15 @@ func (s simStore) Records() ([]lang.Record, error) {
 
 // simNode is a simulated host with its daemon.
 type simNode struct {
-	*sim.Host
+	*kernel.Host
 	world   *World
 	index   int
-	daemon  *sim.Daemon
-	pod     *sim.Pod
+	daemon  *daemon.Daemon
+	pod     *kernel.Pod
 	subnet  string // the subnet file that the pod was made from
 	mtu     int
 	cut     bool
-	second  *sim.Daemon      // one too many
+	second  *daemon.Daemon   // one too many
 	addrs   [2]netip.Addr    // that the uplink was given later, by family
 	watched *invariants.Node // what the invariants know of the node
 }
@@ -300,7 +303,7 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 		return nil, err
 	}
 	n.watched = w.invariants.AddNode(n.Host)
-	n.daemon = sim.NewDaemon(n.Host, w.storage, sim.DaemonOptions{
+	n.daemon = daemon.New(n.Host, w.storage, daemon.Options{
 		Node:      NodeOptions(w.top),
 		Reachable: n.reachesStore,
 		OneByOne:  true,
@@ -322,7 +325,7 @@ func NodeOptions(top lang.Topology) node.Options {
 }
 
 // plant puts the world's defects into a process.
-func (n *simNode) plant(p sim.Parts) sim.Parts {
+func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 	for _, defect := range n.world.defects {
 		p = defect(n.Name(), p)
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// testdata is where the cases are, seen from a driver's folder.
-const testdata = "../../core/driver/drivertest/testdata"
+// testdata holds the cases, seen from the root of the repository.
+const testdata = "core/driver/drivertest/testdata"
 
-// Run runs every case, each file in a fresh world. The commands of a file are
+// Run runs every case, each file in a fresh world. Root leads from the test's
+// folder to the root of the repository. The commands of a file are
 //
 //	host                  deeds, one a line (see [ParseDeed]), which must succeed,
 //	                      or with "! " before them, which must be refused
@@ -28,8 +29,8 @@ const testdata = "../../core/driver/drivertest/testdata"
 //
 // An address that a test did not set is printed as "random". What the kernel
 // does by itself for IPv6 link-local addresses is left out everywhere.
-func Run(t *testing.T, newWorld func(t *testing.T) World) {
-	datadriven.Walk(t, testdata, func(t *testing.T, path string) {
+func Run(t *testing.T, root string, newWorld func(t *testing.T) World) {
+	datadriven.Walk(t, root+"/"+testdata, func(t *testing.T, path string) {
 		r := &runner{world: newWorld(t)}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			return r.command(t, d)

@@ -7,14 +7,15 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver/drivertest"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 // Host is a host in a world of its own, as a [drivertest.World].
-type Host struct{ *sim.Host }
+type Host struct{ *kernel.Host }
 
 // NewHost makes a host whose every chance follows from the seed.
-func NewHost(seed uint64) Host { return Host{sim.NewNetwork(sim.NewWorld(seed)).NewHost("n1")} }
+func NewHost(seed uint64) Host { return Host{kernel.NewNetwork(world.New(seed)).NewHost("n1")} }
 
 // Close does nothing: nothing is left of a simulated host.
 func (h Host) Close() error { return nil }

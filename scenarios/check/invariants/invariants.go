@@ -11,7 +11,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 // invariants watch a simulated world. What must hold after every event is
@@ -38,8 +39,8 @@ type pair [2]string
 
 // invariantOptions name the world to watch, and what its daemons are told.
 type Options struct {
-	World      *sim.World
-	Store      *sim.Store
+	World      *world.World
+	Store      *store.Store
 	Config     string // the network config of daemons on node objects of Kubernetes, "" with an etcd
 	ExitOnLoss bool
 	Masquerade bool
@@ -81,7 +82,7 @@ func owner(a lease.Attrs) netip.Addr {
 }
 
 // wrote follows a change of the store.
-func (i *Invariants) wrote(w sim.StoreWrite) {
+func (i *Invariants) wrote(w store.Write) {
 	i.changes++
 	if w.Key == "config" {
 		i.wroteConfig(w)
@@ -107,7 +108,7 @@ func (i *Invariants) wrote(w sim.StoreWrite) {
 }
 
 // checkWrite says what a node may do to a record.
-func (i *Invariants) checkWrite(w sim.StoreWrite, h *history) {
+func (i *Invariants) checkWrite(w store.Write, h *history) {
 	if w.Old == nil {
 		return
 	}
@@ -129,7 +130,7 @@ func (i *Invariants) hasAddress(name string, a netip.Addr) bool {
 	return n != nil && slices.Contains(n.addresses(), a)
 }
 
-func (i *Invariants) wroteConfig(w sim.StoreWrite) {
+func (i *Invariants) wroteConfig(w store.Write) {
 	i.bad = true
 	if w.New != nil {
 		i.takeConfig(w.New.Value)

@@ -4,12 +4,12 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
 // wroteNode follows a change of a node object: a daemon writes its own and no
 // other, and in it no more than annotations.
-func (i *Invariants) wroteNode(w sim.NodeWrite) {
+func (i *Invariants) wroteNode(w store.NodeWrite) {
 	i.changes++
 	if w.New != nil {
 		i.podCIDRs[w.Name+" "+w.New.PodCIDRs] = true
@@ -25,7 +25,7 @@ func (i *Invariants) wroteNode(w sim.NodeWrite) {
 
 // checkAssigned holds a node to the subnets that it was assigned.
 func (i *Invariants) checkAssigned(n *Node, key lease.Key) {
-	if i.about.Config != "" && !i.podCIDRs[n.name+" "+sim.NodeCIDRs(key)] {
+	if i.about.Config != "" && !i.podCIDRs[n.name+" "+store.NodeCIDRs(key)] {
 		i.broken("subnet-assigned", "%s takes %s, which never was its pod CIDR", n.name, strings.ReplaceAll(key.String(), "&", " and "))
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
 // excuse notes why a node may come to have another subnet than it had: the
 // record of it went, was put by another client, or an older one covers it.
-func (i *Invariants) excuse(w sim.StoreWrite) {
+func (i *Invariants) excuse(w store.Write) {
 	var key lease.Key
 	if w.New != nil {
 		key = w.New.Lease.Key
@@ -136,7 +136,7 @@ func (n *Node) sharesAddress(o *Node) bool {
 // rob notes that a record went on which a node's belief rests, or will when
 // its snapshot shows the record, other than by the end of the TTL that the node
 // was granted.
-func (i *Invariants) rob(w sim.StoreWrite, h *history) {
+func (i *Invariants) rob(w store.Write, h *history) {
 	for name, n := range i.nodes {
 		switch {
 		case w.New != nil && w.New.Flaw != "":

@@ -10,21 +10,22 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
-	"github.com/flanneld/flannel/drivers/sim"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
 
 // watched is what the invariants know of a node.
 type Node struct {
-	*sim.Host
+	*kernel.Host
 	// Daemon is the node's own. It is set as soon as it is made.
-	Daemon *sim.Daemon
+	Daemon *daemon.Daemon
 	// Twinned is set once another daemon or host has gone by this node's name,
 	// so that a record does not tell which of the two holds a subnet.
 	Twinned bool
 
 	name   string
 	all    *Invariants
-	client sim.Requester // of the last process, as it is under any defect
+	client daemon.Requester // of the last process, as it is under any defect
 
 	key      lease.Key // what it holds, as of its last turn
 	holds    bool
@@ -57,7 +58,7 @@ func (n *Node) addresses() []netip.Addr {
 }
 
 // addNode adds a node.
-func (i *Invariants) AddNode(h *sim.Host) *Node {
+func (i *Invariants) AddNode(h *kernel.Host) *Node {
 	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
@@ -67,8 +68,8 @@ func (i *Invariants) AddNode(h *sim.Host) *Node {
 // Wrap returns what to wrap every process of the node in: host and store are
 // watched as they are, the node as the defect that plant puts between lets it
 // appear.
-func (n *Node) Wrap(plant func(sim.Parts) sim.Parts) func(sim.Parts) sim.Parts {
-	return func(p sim.Parts) sim.Parts {
+func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) daemon.Parts {
+	return func(p daemon.Parts) daemon.Parts {
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
@@ -87,7 +88,7 @@ func (n *Node) announced() lease.Key {
 
 // watchedMachine follows the turns of a process.
 type watchedMachine struct {
-	sim.Machine
+	daemon.Machine
 	n *Node
 }
 

@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+)
+
+// laneTimes say how long the calls to a lane's driver take. Each is drawn
+// between half and one and a half of this.
+type laneTimes struct{ look, plan, op time.Duration }
+
+var (
+	hostTimes = laneTimes{look: 200 * time.Microsecond, plan: 100 * time.Microsecond, op: 10 * time.Microsecond}
+	toolTimes = laneTimes{look: 5 * time.Millisecond, plan: 5 * time.Millisecond, op: 5 * time.Millisecond} // a tool of the firewall runs
+)
+
+// processLane performs what the node asks for in one lane.
+type processLane struct {
+	p      *process
+	id     node.LaneID
+	driver driver.Lane
+	times  laneTimes
+
+	lookLabel, planLabel string // of the events
+
+	// step returns how many of the ops, from the first, are performed without a pause.
+	step func([]dataplane.Op) int
+	// locked returns for how long another program holds the lane's lock; nil: it has none.
+	locked func() time.Duration
+	// plans: a plan is under way.
+	plans bool
+}
+
+// newLanes returns the lanes of a process, before anything is wrapped around
+// their drivers.
+func newLanes(p *process) [node.LaneCount]*processLane {
+	d := p.daemon
+	name := d.host.Name()
+	return [node.LaneCount]*processLane{
+		node.HostLane: {
+			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,
+			lookLabel: name + ": look", planLabel: name + ": plan",
+			step: func(ops []dataplane.Op) int {
+				if d.opts.OneByOne {
+					return min(1, len(ops))
+				}
+				return len(ops)
+			},
+		},
+		node.FirewallLane: {
+			p: p, id: node.FirewallLane, driver: d.host.Firewall(), times: toolTimes,
+			lookLabel: name + ": firewall", planLabel: name + ": firewall",
+			step:   kernel.Transaction,
+			locked: d.host.FirewallLocked,
+		},
+	}
+}
+
+func (l *processLane) hinted() {
+	l.p.input.Lanes[l.id].Hint = true
+	l.p.poke()
+}
+
+// start begins a look or a plan.
+func (l *processLane) start(e node.LaneEffects) {
+	if e.Look != nil {
+		look := *e.Look
+		l.unlocked(l.times.look, l.lookLabel, func() { l.look(look) })
+	}
+	if e.Plan != nil {
+		l.plans = true
+		l.unlocked(l.times.plan, l.planLabel, func() { l.apply(e.Plan, nil) })
+	}
+}
+
+// unlocked calls fn a little later, and not before other programs let go of the
+// lane's lock.
+func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
+	if l.locked == nil {
+		l.p.after(l.p.about(typical), label, fn)
+		return
+	}
+	l.p.after(l.locked()+l.p.about(typical), label, func() {
+		if l.locked() > 0 { // taken meanwhile
+			l.unlocked(typical, label, fn)
+			return
+		}
+		fn()
+	})
+}
+
+// look reads the lane's part of the host, which may have changed by the time the
+// node hears of it.
+func (l *processLane) look(look node.Look) {
+	var looked node.Looked
+	looked.Seen, looked.Err = l.driver.Look(context.Background(), look.Extent)
+	if look.SubnetFile {
+		looked.SubnetFile = l.p.daemon.files.data[node.SubnetFile].Data
+	}
+	l.p.after(l.p.about(l.times.look), l.lookLabel, func() {
+		if l.p.boundary() {
+			l.p.input.Lanes[l.id].Looked = &looked
+			l.p.poke()
+		}
+	})
+}
+
+// apply performs the rest of a plan, one step at a time.
+func (l *processLane) apply(plan []dataplane.Op, errs []error) {
+	if !l.p.boundary() {
+		return
+	}
+	some := plan[len(errs):]
+	some = some[:l.step(some)]
+	errs = append(errs, l.driver.Apply(context.Background(), some)...)
+	if len(errs) < len(plan) {
+		l.unlocked(l.times.op, l.planLabel, func() { l.apply(plan, errs) })
+		return
+	}
+	l.p.after(l.p.about(l.times.plan), l.planLabel, func() {
+		if l.p.boundary() {
+			l.plans = false
+			l.p.input.Lanes[l.id].Applied = &node.Applied{Errs: errs}
+			l.p.finished()
+		}
+	})
+}

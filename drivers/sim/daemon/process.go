@@ -1,0 +1,262 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/store"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// writeTime is how long it takes to write a file, drawn between half and one and
+// a half of this.
+const writeTime = time.Millisecond
+
+// process is one run of a daemon. Whatever it waits for comes back through
+// arrive, so that a halted one stands still and a dead one does nothing.
+type process struct {
+	daemon  *Daemon
+	node    Machine
+	lanes   [node.LaneCount]*processLane
+	client  *store.Client
+	program *kernel.Process // what the kernel knows of it
+	store   Requester       // the client, or something around it
+	clock   time.Duration   // what its clock is off by
+	label   processLabels
+
+	input node.Input   // what happened since the last turn
+	next  *world.Event // the turn that takes it in
+	wake  *world.Event
+
+	writes bool // writes are under way
+
+	deaf      func() // hears no hints any more
+	halted    bool
+	haltedAt  time.Time
+	suspended bool         // its clock stands as long as it is halted
+	restart   *world.Event // what ends the halt
+	inbox     []func()     // what arrived while halted
+	stopping  bool
+	saved     bool // the last turn of a process that is stopping has been
+	dead      bool
+}
+
+// processLabels are made once: they name every event of the process.
+type processLabels struct{ turn, wake, write string }
+
+func newProcess(d *Daemon, opts node.Options) *process {
+	name := d.host.Name()
+	p := &process{
+		daemon: d, clock: d.offset,
+		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write"},
+	}
+	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
+	p.program = d.host.NewProcess(p.arrive)
+	p.lanes = newLanes(p)
+	parts := Parts{Node: node.New(opts), Client: p.client}
+	for id, l := range p.lanes {
+		parts.Lanes[id] = l.driver
+	}
+	if d.opts.Wrap != nil {
+		parts = d.opts.Wrap(parts)
+	}
+	p.node, p.store = parts.Node, parts.Client
+	for id, l := range p.lanes {
+		l.driver = parts.Lanes[id]
+	}
+	return p
+}
+
+// begin connects the process with its surroundings and gives it its first turn.
+func (p *process) begin() {
+	p.client.OnChange(p.viewChanged)
+	host, wall := p.lanes[node.HostLane], p.lanes[node.FirewallLane]
+	endHost := p.daemon.host.OnHint(func() { p.arrive(host.hinted) })
+	endWall := p.daemon.host.OnFirewallHint(func() { p.arrive(wall.hinted) })
+	p.deaf = func() { endHost(); endWall() }
+	p.viewChanged()
+}
+
+func (p *process) viewChanged() {
+	view := p.store.View()
+	p.input.View = &view
+	p.poke()
+}
+
+// now is what the process takes for the time.
+func (p *process) now() time.Time { return p.daemon.host.World().Now().Add(p.clock) }
+
+// poke asks for a turn. All that happens until then is one step.
+func (p *process) poke() {
+	if !p.next.Pending() {
+		p.next = p.after(0, p.label.turn, p.turn)
+	}
+}
+
+// turn is one step of the node, and the beginning of all that it asks for.
+func (p *process) turn() {
+	if p.stopping {
+		return
+	}
+	in := p.input
+	p.input = node.Input{}
+	p.node.Step(p.now(), in)
+	effects := p.node.Ready()
+	for _, e := range effects.Events {
+		p.daemon.note(e.Kind, e.Text)
+	}
+	if effects.Exit != nil {
+		p.daemon.ended(*effects.Exit)
+		return
+	}
+	p.start(effects)
+	p.wake.Cancel()
+	if !effects.Wake.IsZero() {
+		p.wake = p.after(effects.Wake.Sub(p.now()), p.label.wake, p.turn)
+	}
+}
+
+func (p *process) start(effects node.Effects) {
+	for id, e := range effects.Lanes {
+		p.lanes[id].start(e)
+	}
+	if effects.Writes != nil {
+		p.writes = true
+		p.after(p.about(writeTime), p.label.write, func() { p.write(effects.Writes, nil) })
+	}
+	if effects.Request != nil && p.boundary() {
+		p.store.Do(*effects.Request, p.requested)
+	}
+}
+
+// write replaces what is left of a set of files, one at a time.
+func (p *process) write(writes []node.Write, errs []error) {
+	if !p.boundary() {
+		return
+	}
+	errs = append(errs, p.daemon.replace(writes[len(errs)]))
+	if p.dead { // the machine went down on it
+		return
+	}
+	if len(errs) < len(writes) {
+		p.after(p.about(writeTime), p.label.write, func() { p.write(writes, errs) })
+		return
+	}
+	p.after(0, p.label.write, func() {
+		if p.boundary() {
+			p.writes = false
+			p.input.Wrote = &node.Wrote{Errs: errs}
+			p.finished()
+		}
+	})
+}
+
+func (p *process) requested(r node.Requested) {
+	p.arrive(func() {
+		if p.boundary() {
+			p.input.Requested = &r
+			p.poke()
+		}
+	})
+}
+
+// finished follows the end of an effect that a stop waits for.
+func (p *process) finished() {
+	if p.stopping {
+		p.stopIfIdle()
+		return
+	}
+	p.poke()
+}
+
+// stopIfIdle ends the process once nothing is under way that a stop waits for,
+// and what is not in the files yet has been written.
+func (p *process) stopIfIdle() {
+	switch {
+	case !p.stopping || p.plans() || p.writes:
+	case p.saved || !p.save():
+		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
+	}
+}
+
+// plans reports whether a plan is under way in any lane.
+func (p *process) plans() bool {
+	return slices.ContainsFunc(p.lanes[:], func(l *processLane) bool { return l.plans })
+}
+
+// save is the last turn of a node. It reports whether there is something to write.
+func (p *process) save() bool {
+	p.saved = true
+	in, view := p.input, p.store.View()
+	in.View, in.Stop = &view, true
+	p.node.Step(p.now(), in)
+	effects := p.node.Ready()
+	for _, e := range effects.Events {
+		p.daemon.note(e.Kind, e.Text)
+	}
+	p.start(node.Effects{Writes: effects.Writes})
+	return p.writes
+}
+
+// boundary counts, and reports whether the process outlives it.
+func (p *process) boundary() bool {
+	d := p.daemon
+	if d.boundaries++; d.boundaries == d.killAt {
+		d.note("boundary", fmt.Sprint(d.boundaries))
+		d.Kill()
+	}
+	return !p.dead
+}
+
+// about draws a duration around the typical one.
+func (p *process) about(typical time.Duration) time.Duration {
+	return typical/2 + world.UpTo(p.daemon.host.World().Rand("daemon/"+p.daemon.host.Name()), typical)
+}
+
+func (p *process) after(d time.Duration, label string, fn func()) *world.Event {
+	return p.daemon.host.World().After(d, label, func() { p.arrive(fn) })
+}
+
+func (p *process) arrive(fn func()) {
+	switch {
+	case p.dead:
+	case p.halted:
+		p.inbox = append(p.inbox, fn)
+	default:
+		fn()
+	}
+}
+
+func (p *process) halt() {
+	p.halted, p.haltedAt = true, p.daemon.host.World().Now()
+	p.client.Freeze(true)
+}
+
+func (p *process) resume() {
+	if p.dead {
+		return
+	}
+	p.halted = false
+	if p.suspended { // as long as it was halted, nobody read its clock
+		p.clock -= p.daemon.host.World().Now().Sub(p.haltedAt)
+	}
+	inbox := p.inbox
+	p.inbox = nil
+	p.client.Freeze(false)
+	for _, fn := range inbox {
+		p.arrive(fn)
+	}
+}
+
+// die lets go of everything. What is on its way to the store gets there.
+func (p *process) die() {
+	p.dead = true
+	p.program.End()
+	p.client.Close()
+	p.next.Cancel()
+	p.wake.Cancel()
+	p.deaf()
+}

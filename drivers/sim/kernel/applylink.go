@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+const (
+	minMTU = 68
+	maxMTU = 65535
+	// defaultMTU is that of a link of ours without a wanted MTU and without a parent.
+	defaultMTU = 1500
+)
+
+// applyLink creates, adjusts or deletes a link of ours.
+func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
+	if verb == dataplane.Create {
+		return s.createDevice(o)
+	}
+	l := s.link(o.Name)
+	switch {
+	case l == nil:
+		return driver.ErrNotFound
+	case verb == dataplane.Replace:
+		return s.adjustLink(l, o)
+	case l.device == loopback:
+		return fmt.Errorf("loopback cannot be deleted: %w", driver.ErrUnsupported)
+	}
+	s.delLink(l)
+	return nil
+}
+
+// adjustLink changes what can be changed of a link.
+func (s *stack) adjustLink(l *link, o dataplane.Link) error {
+	have := dataplane.Link{Params: l.device.params()}
+	if have.Kind() != o.Kind() {
+		return fmt.Errorf("link is of type %q: %w", have.Kind(), driver.ErrUnsupported)
+	}
+	if !o.MAC.IsZero() && !validMAC(o.MAC) {
+		return fmt.Errorf("not a unicast MAC: %w", driver.ErrInvalid)
+	}
+	if err := have.Become(o); err != nil {
+		return fmt.Errorf("%w: %w", err, driver.ErrUnsupported)
+	}
+	if err := l.device.check(o); err != nil {
+		return err
+	}
+	l.device.change(o.Params)
+	if !o.MAC.IsZero() && o.MAC != l.mac {
+		l.setMAC(o.MAC)
+	}
+	if o.MTU != 0 && o.MTU != l.mtu {
+		if !l.takesMTU(o.MTU) { // the kernel notices when the rest is done
+			return fmt.Errorf("MTU %d is out of range: %w", o.MTU, driver.ErrInvalid)
+		}
+		l.setMTU(o.MTU)
+	}
+	if o.Up {
+		if err := l.mayComeUp(); err != nil {
+			return err
+		}
+	}
+	l.setUp(o.Up)
+	return nil
+}
+
+// takesMTU reports whether the link can have an MTU.
+func (l *link) takesMTU(mtu int) bool {
+	return mtu == l.mtu || mtu >= minMTU && mtu <= l.device.mtuLimit()
+}
+
+// mayComeUp returns what the kernel has against setting the link up, nil if it is up.
+func (l *link) mayComeUp() error {
+	if l.up {
+		return nil
+	}
+	return l.device.mayComeUp()
+}

@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// device is what is special to a kind of link. A kind is a type in a file of its
+// own; [plainDevice] serves the kinds that flannel never makes.
+type device interface {
+	// params returns what a driver reads back.
+	params() dataplane.LinkParams
+
+	// check returns what the kernel has against a change, before any is made.
+	check(want dataplane.Link) error
+
+	// change sets the parameters that passed check.
+	change(want dataplane.LinkParams)
+
+	// mtuLimit returns the largest MTU that the link can have.
+	mtuLimit() int
+
+	// mayComeUp returns what the kernel has against setting the link up.
+	mayComeUp() error
+
+	// parent returns the name of the link with which this one goes away, or "".
+	parent() string
+
+	// hasMAC reports whether the link has an Ethernet address.
+	hasMAC() bool
+
+	// carryPacket takes a packet that needs no frame, and reports whether it did.
+	carryPacket(packet []byte, p *Probe) bool
+
+	// carryFrame takes a frame that goes onto no wire, and reports whether it did.
+	carryFrame(frame []byte, p *Probe) bool
+
+	// asksNeighbours reports whether the link can ask for an unknown neighbour.
+	asksNeighbours() bool
+}
+
+// createDevice makes a link of ours. A new kind is a file and a line here.
+func (s *stack) createDevice(o dataplane.Link) error {
+	switch want := o.Params.(type) {
+	case dataplane.VXLAN:
+		return s.createVXLAN(o, want)
+	case dataplane.TUN:
+		return s.createTUN(o)
+	}
+	return fmt.Errorf("type %q: %w", o.Kind(), driver.ErrUnsupported)
+}
+
+// plainDevice is a kind of link by the kernel's name for it (IFLA_INFO_KIND).
+type plainDevice dataplane.LinkKind
+
+const (
+	loopback plainDevice = "none"
+	ethernet plainDevice = "veth"   // on a segment
+	bridge   plainDevice = "bridge" // on a segment of its own, whose other members are pods
+)
+
+func (d plainDevice) params() dataplane.LinkParams { return dataplane.OtherLink(d) }
+
+func (plainDevice) check(dataplane.Link) error { return nil }
+
+func (plainDevice) change(dataplane.LinkParams) {}
+
+func (plainDevice) mtuLimit() int { return maxMTU }
+
+func (plainDevice) mayComeUp() error { return nil }
+
+func (plainDevice) parent() string { return "" }
+
+func (plainDevice) hasMAC() bool { return true }
+
+func (plainDevice) carryPacket([]byte, *Probe) bool { return false }
+
+func (plainDevice) carryFrame([]byte, *Probe) bool { return false }
+
+func (plainDevice) asksNeighbours() bool { return true }

@@ -1,0 +1,273 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// hostDriver is the lane of a host's kernel, as one process sees it. Its calls
+// take no virtual time.
+type hostDriver struct {
+	h     *Host
+	paths *paths
+}
+
+var _ driver.Lane = hostDriver{}
+
+// Driver returns the lane of the host's kernel, as a process sees it that never
+// ends. Each process of a daemon has a lane of its own.
+func (h *Host) Driver() driver.Lane { return hostDriver{h, h.paths} }
+
+func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
+
+func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	d.h.world.Fold([]byte(d.h.opLabel)) // whose ops follow; when, the event has told
+	for i, op := range ops {
+		err := ctx.Err()
+		if err == nil {
+			err = d.h.refusal()
+		}
+		if err == nil {
+			err = d.apply(op)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", op, err)
+		}
+		d.h.noteOp(op, err)
+	}
+	if len(ops) > 0 {
+		d.h.seen.follow(d.h.changed, ops)
+		d.h.changed++
+		d.h.hint()
+	}
+	return errs
+}
+
+func (d hostDriver) apply(op dataplane.Op) error {
+	switch o := op.Object.(type) {
+	case dataplane.Proxy:
+		return d.paths.apply(op.Verb, o)
+	case dataplane.Peer:
+		return d.paths.applyPeer(op.Verb, o)
+	}
+	return d.h.stack.apply(op)
+}
+
+// Look implements [driver.Lane]. It hands over the same state again as long as
+// nothing has changed.
+func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+	if err := d.h.readable(ctx); err != nil {
+		return driver.Observation{}, err
+	}
+	seen := &d.h.seen
+	if !seen.holds(d, extent) {
+		*seen = sight{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
+	} else if len(seen.ops) > 0 {
+		seen.state = d.h.stack.observeAgain(seen.state, extent, seen.ops)
+		seen.ops = nil
+	}
+	seen.state = d.running(seen.state, extent)
+	return driver.Observation{State: seen.state, Facts: d.h.Facts()}, nil
+}
+
+// running returns the state with the counters of the packet paths as they are
+// now; they count without a change of the host.
+func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
+	if len(state.Proxies) == 0 {
+		return state
+	}
+	now := *state
+	now.Running = map[string]dataplane.Running{}
+	for _, name := range extent.Links {
+		d.paths.observeRunning(&now, name)
+	}
+	return &now
+}
+
+// Facts returns what the kernel's lane tells as its facts.
+func (h *Host) Facts() driver.HostFacts {
+	c := &h.facts
+	if c.changed != h.changed {
+		*c = cachedFacts{h.changed, h.stack.facts()}
+	}
+	return c.facts
+}
+
+// cachedFacts are good as long as nothing on the host has changed.
+type cachedFacts struct {
+	changed uint64 // 0: never read
+	facts   driver.HostFacts
+}
+
+// underlay reports whether the route is among the facts.
+func (r *route) underlay() bool { return r.link != nil && r.proto != dataplane.Protocol }
+
+func (s *stack) facts() driver.HostFacts {
+	var facts driver.HostFacts
+	for _, l := range s.links {
+		facts.Links = append(facts.Links, l.fact())
+	}
+	for _, f := range cidr.Families {
+		// Plain routes are flannel's own.
+		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), (*route).underlay) {
+			facts.Routes = append(facts.Routes, r.fact())
+		}
+	}
+	return facts
+}
+
+func (l *link) fact() driver.Link {
+	out := driver.Link{
+		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
+		Loopback: l.device == loopback, MAC: l.mac,
+	}
+	for _, f := range cidr.Families {
+		for _, a := range l.addrs[f] {
+			out.Addrs = append(out.Addrs, driver.LinkAddr{
+				Prefix: a.prefix, Permanent: true,
+				LinkLocal: a.prefix.Addr().IsLinkLocalUnicast(),
+			})
+		}
+	}
+	return out
+}
+
+func (r *route) fact() driver.Route {
+	out := driver.Route{Dst: r.dst, Metric: r.metric, Src: r.src}
+	for _, h := range r.hops() {
+		out.Hops = append(out.Hops, driver.Hop{Link: h.link.name, Via: h.via})
+	}
+	return out
+}
+
+func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
+	s := d.h.stack
+	state := dataplane.NewState(s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len())
+	for _, name := range extent.Links {
+		if l := s.link(name); l != nil {
+			l.observe(state)
+			d.paths.observe(state, name)
+		}
+	}
+	s.observeAll(state, extent)
+	for _, c := range extent.Sysctls {
+		if value, ok := s.sysctls[c.Path]; ok {
+			c.Value = value
+			state.AddSysctl(c)
+		}
+	}
+	return state
+}
+
+func (l *link) observe(state *dataplane.State) {
+	state.AddLink(dataplane.Link{Name: l.name, MTU: l.mtu, MAC: l.mac, Up: l.up, Params: l.device.params()})
+	for _, f := range cidr.Families {
+		for _, a := range l.addrs[f] {
+			if !linkScope(a.prefix.Addr()) && l.device != loopback {
+				state.AddAddr(dataplane.Addr{Link: l.name, Prefix: a.prefix})
+			}
+		}
+	}
+}
+
+// observeAll adds all neighbours, FDB entries and routes within the extent.
+func (s *stack) observeAll(state *dataplane.State, extent dataplane.Extent) {
+	for _, name := range extent.Links {
+		l := s.link(name)
+		if l == nil {
+			continue
+		}
+		for ip, n := range l.neighs.all {
+			l.observeNeigh(state, ip, n)
+		}
+		for mac, e := range l.fdb.all {
+			l.observeFDB(state, mac, e)
+		}
+	}
+	for _, f := range cidr.Families {
+		for dst := range s.fibs[f].lists {
+			s.fibs[f].observeAt(state, dst, extent)
+		}
+		for _, number := range s.fibs[f].plain.all {
+			r := s.fibs[f].open(number)
+			r.observe(state, extent)
+		}
+	}
+}
+
+func (l *link) observeNeigh(state *dataplane.State, ip netip.Addr, n neigh) {
+	if n.permanent {
+		state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
+	}
+}
+
+func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC, e fdbEntry) {
+	if e.permanent {
+		state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
+	}
+}
+
+// observeAt adds the routes to a destination within the extent; of those with
+// one key the one that the kernel would use first. One outside the extent hides
+// none inside.
+func (f *fib) observeAt(state *dataplane.State, dst netip.Prefix, extent dataplane.Extent) {
+	for _, r := range f.at(dst) {
+		r.observe(state, extent)
+	}
+}
+
+// observe adds the route if it is within the extent and the first of its key.
+func (r *route) observe(state *dataplane.State, extent dataplane.Extent) {
+	if r.proto != dataplane.Protocol && !within(r.dst, extent.Networks) && !r.leavesBy(extent.Links) {
+		return
+	}
+	v := r.value()
+	if _, second := state.Routes[v.RouteKey]; !second {
+		state.AddRoute(v)
+	}
+}
+
+func within(dst netip.Prefix, networks []netip.Prefix) bool {
+	for _, n := range networks {
+		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *route) leavesBy(links []string) bool {
+	return r.link != nil && slices.ContainsFunc(r.hops(), func(h hop) bool { return slices.Contains(links, h.link.name) })
+}
+
+// value is the route in the core's words.
+func (r *route) value() dataplane.Route {
+	v := dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
+		Via:      r.via, OnLink: r.onlink, Scope: r.scope, Protocol: r.proto,
+	}
+	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 && v.Metric == metricDefault6 {
+		v.Metric = 0
+	}
+	switch {
+	case r.link == nil:
+		v.Kind = dataplane.Blackhole
+	case len(r.paths) > 0:
+		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
+	default:
+		v.Link = r.link.name
+	}
+	return v
+}
+
+// linkScope reports whether the kernel gives an address that scope; to an IPv4
+// one it gives none by itself.
+func linkScope(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }

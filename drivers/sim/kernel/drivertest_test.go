@@ -1,0 +1,13 @@
+package kernel_test
+
+import (
+	"testing"
+
+	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/sim/simtest"
+)
+
+// TestDriverConforms runs the cases that were recorded from Linux.
+func TestDriverConforms(t *testing.T) {
+	drivertest.Run(t, "../../..", func(*testing.T) drivertest.World { return simtest.NewHost(1) })
+}

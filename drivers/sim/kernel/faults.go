@@ -1,0 +1,200 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// This file is what an administrator, another program or a cable does to a
+// host behind flannel's back. Each deed has the side effects of the real
+// kernel and ends with a hint.
+
+// deed notes what is done, does it, and lets the kernel hint.
+func (h *Host) deed(err error, format string, args ...any) error {
+	h.changed++ // an error need not mean that all is as before
+	what := fmt.Sprintf(format, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", h.name, what, err)
+	}
+	h.world.Note(h.name+": fault", what)
+	h.hint()
+	return nil
+}
+
+// onLink does something to a link.
+func (h *Host) onLink(name string, do func(*link) error, format string, args ...any) error {
+	l, err := h.stack.find(name)
+	if err == nil {
+		err = do(l)
+	}
+	return h.deed(err, format+" dev "+name, args...)
+}
+
+// LinkUp sets a link up.
+func (h *Host) LinkUp(name string) error {
+	return h.onLink(name, func(l *link) error {
+		if err := l.mayComeUp(); err != nil {
+			return err
+		}
+		l.setUp(true)
+		return nil
+	}, "link up")
+}
+
+// LinkDown sets a link down.
+func (h *Host) LinkDown(name string) error {
+	return h.onLink(name, func(l *link) error { l.setUp(false); return nil }, "link down")
+}
+
+// LinkDelete takes a link away, and the vxlan links on it.
+func (h *Host) LinkDelete(name string) error {
+	return h.onLink(name, func(l *link) error {
+		return h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: dataplane.Link{Name: name}})
+	}, "link delete")
+}
+
+// Carrier plugs or unplugs the link's cable.
+func (h *Host) Carrier(name string, on bool) error {
+	return h.onLink(name, func(l *link) error { l.setCarrier(on); return nil }, "carrier %t", on)
+}
+
+// SetMAC gives a link another address.
+func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
+	return h.onLink(name, func(l *link) error {
+		switch {
+		case !validMAC(mac):
+			return fmt.Errorf("not a unicast MAC: %w", driver.ErrNotFound)
+		case !l.device.hasMAC():
+			return fmt.Errorf("a tun link has no MAC: %w", driver.ErrUnsupported)
+		}
+		l.setMAC(mac)
+		return nil
+	}, "mac %s", mac)
+}
+
+// SetMTU gives a link another MTU.
+func (h *Host) SetMTU(name string, mtu int) error {
+	return h.onLink(name, func(l *link) error {
+		if !l.takesMTU(mtu) {
+			return driver.ErrInvalid
+		}
+		l.setMTU(mtu)
+		return nil
+	}, "mtu %d", mtu)
+}
+
+// AddrAdd gives a link an address, with the connected route it implies.
+func (h *Host) AddrAdd(name string, p netip.Prefix) error {
+	return h.onLink(name, func(l *link) error { return l.addAddr(p) }, "addr add %s", p)
+}
+
+// AddrDel takes an address off a link, with what hangs on it.
+func (h *Host) AddrDel(name string, p netip.Prefix) error {
+	return h.onLink(name, func(l *link) error { return l.delAddr(p) }, "addr del %s", p)
+}
+
+// FlushAddrs takes all addresses of global scope off a link.
+func (h *Host) FlushAddrs(name string) error {
+	return h.onLink(name, func(l *link) error {
+		for _, f := range cidr.Families {
+			for _, a := range slices.Clone(l.addrs[f]) {
+				if !linkScope(a.prefix.Addr()) {
+					_ = l.delAddr(a.prefix) // a secondary may be gone with its primary
+				}
+			}
+		}
+		return nil
+	}, "flush addrs")
+}
+
+// FlushRoutes deletes all routes of the main table through a link.
+func (h *Host) FlushRoutes(name string) error {
+	return h.onLink(name, func(l *link) error {
+		for _, f := range cidr.Families {
+			h.stack.fibs[f].remove(func(r *route) bool { return r.leave(l) })
+		}
+		return nil
+	}, "flush routes")
+}
+
+// FlushNeigh deletes all neighbours of a link.
+func (h *Host) FlushNeigh(name string) error {
+	return h.onLink(name, func(l *link) error { l.neighs.clear(); return nil }, "flush neighbours")
+}
+
+// FlushFDB deletes all forwarding entries of a vxlan link.
+func (h *Host) FlushFDB(name string) error {
+	return h.onLink(name, func(l *link) error { l.fdb.clear(); return nil }, "flush fdb")
+}
+
+// RouteAdd adds a route of anybody's.
+func (h *Host) RouteAdd(o dataplane.Route) error { return h.addRoute(o, true) }
+
+// RouteAppend adds a route behind others of its key; to an IPv6 route with a
+// gateway it adds a path.
+func (h *Host) RouteAppend(o dataplane.Route) error { return h.addRoute(o, false) }
+
+func (h *Host) addRoute(o dataplane.Route, only bool) error {
+	s := h.stack
+	f := cidr.FamilyOf(o.Dst.Addr())
+	add := func() error {
+		r, err := s.checkedRoute(o)
+		if err != nil {
+			return err
+		}
+		if !only && f == cidr.V6 && s.fibs[f].appendHop(r) {
+			return nil
+		}
+		return s.fibs[f].add(r, only)
+	}
+	return h.deed(add(), "add %s", o)
+}
+
+// Add makes an object of ours or of anybody's: a permanent neighbour or FDB
+// entry, an address, a setting, a vxlan link.
+func (h *Host) Add(o dataplane.Object) error {
+	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
+}
+
+// Remove deletes an object. The kernel takes no offence at an FDB entry that
+// has another destination, and leaves it alone.
+func (h *Host) Remove(o dataplane.Object) error {
+	if e, ok := o.(dataplane.FDBEntry); ok {
+		if l := h.stack.link(e.Link); l != nil {
+			if have, there := l.fdb.get(e.MAC); there && have.dst != e.Dst {
+				return h.deed(nil, "delete %s", o)
+			}
+		}
+	}
+	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
+}
+
+// Learn makes a neighbour or FDB entry as the kernel does by itself: not
+// permanent.
+func (h *Host) Learn(o dataplane.Object) error {
+	learn := func() error {
+		if err := h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}); err != nil {
+			return err
+		}
+		switch o := o.(type) {
+		case dataplane.Neigh:
+			h.stack.link(o.Link).neighs.set(o.IP, neigh{o.MAC, false})
+		case dataplane.FDBEntry:
+			h.stack.link(o.Link).fdb.set(o.MAC, fdbEntry{o.Dst, false})
+		default:
+			panic(fmt.Sprintf("sim: the kernel learns no %T", o))
+		}
+		return nil
+	}
+	return h.deed(learn(), "learn %s", o)
+}
+
+// SetSysctl writes a setting.
+func (h *Host) SetSysctl(path, value string) error {
+	return h.deed(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)
+}

@@ -1,0 +1,136 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// Host is a machine: a kernel's tables and what is attached to it.
+type Host struct {
+	network *Network
+	world   *world.World
+	name    string
+	opLabel string
+	stack   *stack
+	pods    []*Pod
+	wall    *netfilter
+	paths   *paths // of no daemon's
+
+	hints    hinter
+	changed  uint64 // counts what may have changed the tables; never 0
+	facts    cachedFacts
+	seen     sight
+	hintLoss float64
+	refuses  refusals
+}
+
+// WithoutIPv6 makes the host's kernel one without IPv6, as ipv6.disable=1 does.
+func (h *Host) WithoutIPv6() { h.stack.removeIPv6() }
+
+// Network is what the host is part of.
+func (h *Host) Network() *Network { return h.network }
+
+// World is where the host is.
+func (h *Host) World() *world.World { return h.world }
+
+// Name is unique in the world.
+func (h *Host) Name() string { return h.name }
+
+// OnHint lets fn happen, as an event of its own, each time the kernel hints
+// that something may have changed. It is the driver's Hints in virtual time.
+// What it returns ends that.
+func (h *Host) OnHint(fn func()) (end func()) { return h.hints.on(fn) }
+
+// OnFirewallHint is the same for the packet filter.
+func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.wall.hints.on(fn) }
+
+// LoseHints makes the kernel forget to hint with the given probability.
+func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
+
+// hint tells that something may have changed. Like a netlink message it
+// carries nothing to rely on, and it may be lost.
+func (h *Host) hint() {
+	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
+		h.world.Note(h.name+": hint lost", "")
+		return
+	}
+	h.hints.tell(h.world, h.name+": hint")
+}
+
+// AddUplink gives the host an Ethernet link on a segment, that is up, has the
+// addresses given, and an MTU of 1500 bytes. A host with two and Forward is a
+// router.
+func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire, error) {
+	if err := h.AddEthernet(dataplane.Link{Name: name, MTU: 1500, Up: true}); err != nil {
+		return nil, err
+	}
+	l := h.stack.link(name)
+	g.attach(l, UnderlayLatency)
+	h.changed++
+	for _, a := range addrs {
+		if err := l.addAddr(a); err != nil {
+			return nil, fmt.Errorf("%s: address %s: %w", l.stack.name, a, err)
+		}
+	}
+	return l.wire, nil
+}
+
+// AddEthernet gives the host an Ethernet link that has carrier but leads
+// nowhere. Name, MTU, MAC and Up count.
+func (h *Host) AddEthernet(o dataplane.Link) error {
+	s := h.stack
+	if s.link(o.Name) != nil {
+		return fmt.Errorf("%s: link %q: %w", h.name, o.Name, driver.ErrExists)
+	}
+	if !validName(o.Name) || o.MTU < minMTU || o.MTU > maxMTU || !o.MAC.IsZero() && !validMAC(o.MAC) {
+		return fmt.Errorf("%s: link %q: %w", h.name, o.Name, driver.ErrInvalid)
+	}
+	s.addLink(o.Name, ethernet, o.MTU, o.MAC).setUp(o.Up)
+	return h.deed(nil, "add link %s", o.Name)
+}
+
+// Wire is what connects a link of the host with a segment, nil if nothing does.
+func (h *Host) Wire(link string) *Wire {
+	if l := h.stack.link(link); l != nil {
+		return l.wire
+	}
+	return nil
+}
+
+// Forward switches IP forwarding on, in both families.
+func (h *Host) Forward() {
+	for _, path := range []string{sysctlForward4, sysctlForward6} {
+		if err := h.SetSysctl(path, "1"); err != nil {
+			panic(fmt.Sprintf("sim: %v", err)) // every host has these
+		}
+	}
+}
+
+// DefaultRoute makes the gateway that of the host.
+func (h *Host) DefaultRoute(gateway netip.Addr) error {
+	all, err := gateway.Prefix(0)
+	if err != nil {
+		return fmt.Errorf("%s: default route: %w", h.name, err)
+	}
+	return h.RouteAdd(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: all}, Via: gateway, Protocol: dataplane.ProtocolBoot,
+	})
+}
+
+// Ping sends an echo request from the host.
+func (h *Host) Ping(dst netip.Addr, o PingOptions) *Probe { return h.stack.ping(dst, o) }
+
+// Route is what the main table holds under a key; of several, the first.
+func (h *Host) Route(k dataplane.RouteKey) (dataplane.Route, bool) {
+	for _, r := range h.stack.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst) {
+		if v := r.value(); v.RouteKey == k {
+			return v, true
+		}
+	}
+	return dataplane.Route{}, false
+}

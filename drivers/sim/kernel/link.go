@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// minMTU6 is the least MTU with which a link speaks IPv6 (RFC 8200).
+const minMTU6 = 1280
+
+// link is a network device.
+type link struct {
+	stack   *stack
+	name    string
+	index   int // which stays as long as there are routes over the link
+	device  device
+	mtu     int
+	mac     dataplane.MAC
+	up      bool
+	carrier bool
+	has6    bool         // the kernel keeps IPv6 state for the link at all
+	ready6  bool         // IPv6 was started since the link came up
+	addrs   [2][]address // in the kernel's order
+	neighs  neighs
+
+	wire  *Wire // ethernet and bridge
+	queue *path // the process's path that has a TUN link open
+	fdb   fdb
+}
+
+// address is one of a link's. A secondary IPv4 address shares the subnet of
+// one that was there before, and falls with it.
+type address struct {
+	prefix    netip.Prefix
+	secondary bool
+	asleep    bool // IPv6: kept since the link went down, until it comes up
+}
+
+// disabled6 reports whether IPv6 was switched off on the link.
+func (l *link) disabled6() bool { return isOn(l.stack.setting(l, cidr.V6, "disable_ipv6")) }
+
+// setUp changes the administrative state, with what the kernel does then:
+// going down takes all routes, neighbours and IPv6 addresses, coming up brings
+// back nothing but connected routes. IPv4 addresses stay, and FDB entries unless
+// they were learnt.
+func (l *link) setUp(up bool) {
+	if l.up == up {
+		return
+	}
+	l.up = up
+	if up {
+		l.connect(cidr.V4)
+		l.setMTU(l.mtu) // which may have shrunk unnoticed
+		l.connect(cidr.V6)
+		l.sleepAddrs(false)
+		l.start6()
+		return
+	}
+	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
+	l.dropNeighs(cidr.V4)
+	l.fdb.remove(func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })
+	keep := isOn(l.stack.setting(l, cidr.V6, "keep_addr_on_down")) || isOn(l.stack.sysctls[sysctlKeep6])
+	l.stop6(keep, (*route).sleep)
+}
+
+// setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
+// neighbours that were learnt do not.
+func (l *link) setCarrier(on bool) {
+	if l.carrier == on {
+		return
+	}
+	l.carrier = on
+	switch {
+	case on:
+		l.start6()
+	case l.up:
+		l.neighs.remove(func(_ netip.Addr, n neigh) bool { return !n.permanent })
+	}
+}
+
+// setMAC gives the link an address; the kernel then forgets all neighbours,
+// permanent ones too, even if it had the address before.
+func (l *link) setMAC(mac dataplane.MAC) {
+	l.mac = mac
+	l.neighs.clear()
+}
+
+// setMTU changes the MTU; IPv6 comes and goes with the least it needs.
+func (l *link) setMTU(mtu int) {
+	l.mtu = mtu
+	switch enough := l.stack.enough6(mtu); {
+	case l.has6 && !enough:
+		l.has6 = false
+		l.stop6(false, (*route).leave)
+		l.stack.dropSysctls("net/ipv6/conf/" + l.name + "/")
+	case !l.has6 && enough:
+		l.has6 = true
+		l.stack.makeSysctls6(l.name)
+		l.start6()
+	}
+}
+
+// start6 gives the link its link-local address, once it can send, and lets the
+// paths over it work again that are some among several.
+func (l *link) start6() {
+	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.device == loopback {
+		return
+	}
+	l.ready6 = true
+	local := netip.PrefixFrom(linkLocal(l.mac), 64)
+	l.insertAddr(local)
+	l.connectAddr(local)
+	for _, routes := range l.stack.fibs[cidr.V6].lists {
+		for _, r := range routes {
+			r.wake(l)
+		}
+	}
+}
+
+// stop6 takes the IPv6 routes as its last argument does, the neighbours, and the
+// addresses unless they are kept; a link-local address is never kept.
+func (l *link) stop6(keepAddrs bool, without func(*route, *link) bool) {
+	l.ready6 = false
+	l.stack.fibs[cidr.V6].remove(func(r *route) bool { return without(r, l) })
+	l.dropNeighs(cidr.V6)
+	for _, a := range slices.Clone(l.addrs[cidr.V6]) {
+		if keepAddrs && !a.prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		l.forgetAddr(a.prefix)
+	}
+	l.sleepAddrs(true)
+}
+
+func (l *link) sleepAddrs(asleep bool) {
+	for i := range l.addrs[cidr.V6] {
+		l.addrs[cidr.V6][i].asleep = asleep
+	}
+}
+
+func (l *link) dropNeighs(f cidr.Family) {
+	l.neighs.remove(func(ip netip.Addr, _ neigh) bool { return cidr.FamilyOf(ip) == f })
+}

@@ -1,0 +1,272 @@
+package kernel
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
+)
+
+// netfilter is a host's packet filter: flannel's chains of both flavours, and
+// what others have put there.
+type netfilter struct {
+	host   *Host
+	tools  [2]driver.Tools
+	ours   map[dataplane.ChainKey]*ourChain
+	shared map[sharedKey][]sharedRule
+	policy [2]dataplane.Verdict // of the chain FORWARD of iptables
+	alien  []alienChain
+	mark   uint32 // that a stranger sets on packets that come in
+	conns  conntrack
+
+	lockedUntil time.Time // by a stranger
+	hints       hinter
+}
+
+// ourChain is one of flannel's.
+type ourChain struct {
+	text  dataplane.Rules
+	rules []dataplane.Rule // the same
+	other string
+	moved bool // nftables: hooked in elsewhere than it should be
+}
+
+// sharedKey names a chain of iptables that everybody adds to: FORWARD in the
+// table filter, POSTROUTING in nat.
+type sharedKey struct {
+	family cidr.Family
+	hook   dataplane.Hook
+}
+
+// sharedRule is a rule there: the jump to flannel's chain, or a stranger's.
+type sharedRule struct {
+	jump bool
+	rule dataplane.Rule
+}
+
+// alienChain is a base chain of nftables that another program has at the hook
+// forward. It drops every packet that it does not accept.
+type alienChain struct {
+	family  cidr.Family
+	name    string   // of the table
+	by      string   // names the policy or rule that drops
+	trusted []string // links; packets that come in by them are accepted
+}
+
+// everyTool is what a host has by itself.
+func everyTool() [2]driver.Tools {
+	tools := driver.Tools{
+		IPTables:     driver.Tool{Usable: true, About: "iptables v1.8.11 (nf_tables)", RandomFully: true},
+		NFTables:     driver.Tool{Usable: true, About: "nftables v1.1.3", RandomFully: true},
+		BridgeFilter: true,
+	}
+	return [2]driver.Tools{tools, tools}
+}
+
+func newNetfilter(h *Host) *netfilter {
+	return &netfilter{
+		host: h, tools: everyTool(),
+		ours:   map[dataplane.ChainKey]*ourChain{},
+		shared: map[sharedKey][]sharedRule{},
+		policy: [2]dataplane.Verdict{dataplane.Accept, dataplane.Accept},
+		conns:  newConntrack(),
+		hints:  newHinter(),
+	}
+}
+
+// chain is one of flannel's as the core describes it, or false.
+func (n *netfilter) chain(k dataplane.ChainKey) (dataplane.Chain, bool) {
+	c := n.ours[k]
+	jump := n.jump(k)
+	if c == nil && jump == dataplane.Missing {
+		return dataplane.Chain{}, false
+	}
+	if c == nil {
+		c = &ourChain{}
+	}
+	return dataplane.Chain{ChainKey: k, Jump: jump, Rules: c.text, Other: c.other}, true
+}
+
+// jump is where the way into a chain is.
+func (n *netfilter) jump(k dataplane.ChainKey) dataplane.Jump {
+	if k.Flavour == dataplane.NFTables {
+		switch c := n.ours[k]; {
+		case c == nil:
+			return dataplane.Missing
+		case c.moved:
+			return dataplane.Moved
+		}
+		return dataplane.Placed
+	}
+	rules := n.shared[sharedKey{k.Family, k.Hook}]
+	first := slices.IndexFunc(rules, func(r sharedRule) bool { return r.jump })
+	if first < 0 {
+		return dataplane.Missing
+	}
+	for _, r := range rules[first+1:] {
+		if harmless := k.Hook == dataplane.Forward && !r.jump && r.rule.Verdict == dataplane.Accept; !harmless {
+			return dataplane.Moved
+		}
+	}
+	return dataplane.Placed
+}
+
+// put makes a chain what it should be, the jump to it included.
+func (n *netfilter) put(c dataplane.Chain) error {
+	rules, err := c.Rules.List()
+	if err != nil {
+		return err
+	}
+	n.unjump(c.ChainKey)
+	n.ours[c.ChainKey] = &ourChain{text: c.Rules, rules: rules}
+	if c.Flavour == dataplane.IPTables {
+		k := sharedKey{c.Family, c.Hook}
+		n.shared[k] = append(n.shared[k], sharedRule{jump: true})
+	}
+	return nil
+}
+
+// remove takes a chain away, and every jump to it.
+func (n *netfilter) remove(k dataplane.ChainKey) error {
+	if _, there := n.chain(k); !there {
+		return driver.ErrNotFound
+	}
+	n.unjump(k)
+	delete(n.ours, k)
+	return nil
+}
+
+func (n *netfilter) unjump(k dataplane.ChainKey) {
+	if k.Flavour == dataplane.IPTables {
+		s := sharedKey{k.Family, k.Hook}
+		n.shared[s] = slices.DeleteFunc(slices.Clone(n.shared[s]), func(r sharedRule) bool { return r.jump })
+	}
+}
+
+// blocks lists the policies and rules of other programs that drop forwarded
+// packets.
+func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
+	for _, f := range cidr.Families {
+		if n.policy[f] == dataplane.Drop {
+			table := [...]string{"ip", "ip6"}[f]
+			blocks = append(blocks, driver.ForwardBlock{
+				Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter",
+				OverriddenBy: dataplane.IPTables,
+				Doubtful:     slices.ContainsFunc(n.strangers(sharedKey{f, dataplane.Forward}), mayAccept),
+			})
+		}
+		for _, a := range n.alien {
+			if a.family == f {
+				blocks = append(blocks, driver.ForwardBlock{Family: f, By: a.by, Doubtful: a.trusted != nil})
+			}
+		}
+	}
+	return blocks
+}
+
+// mayAccept reports whether a rule keeps packets from the block behind it, or
+// leads them to a policy.
+func mayAccept(r dataplane.Rule) bool {
+	return r.Verdict == dataplane.Accept || r.Verdict == dataplane.Return
+}
+
+// strangers are the rules of others in a chain that everybody adds to.
+func (n *netfilter) strangers(k sharedKey) (rules []dataplane.Rule) {
+	for _, r := range n.shared[k] {
+		if !r.jump {
+			rules = append(rules, r.rule)
+		}
+	}
+	return rules
+}
+
+// dropsForward reports whether a packet that came in by a link is dropped on
+// its way through the host, and by which chain. Every base chain at the hook is
+// asked: one may drop what another accepts.
+func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (by string, drops bool) {
+	if n.empty() && n.policy[f] == dataplane.Accept {
+		return "", false
+	}
+	if n.decideShared(sharedKey{f, dataplane.Forward}, p, n.policy[f]) == dataplane.Drop {
+		return "FORWARD", true
+	}
+	if n.decideOurs(dataplane.NFTables, f, dataplane.Forward, p) == dataplane.Drop {
+		return "forward", true
+	}
+	for _, a := range n.alien {
+		if a.family == f && !slices.Contains(a.trusted, in) {
+			return a.name, true
+		}
+	}
+	return "", false
+}
+
+// masquerades tells how a connection that p begins shall leave: Masquerade,
+// MasqueradeRandom, or with the source it has.
+func (n *netfilter) masquerades(f cidr.Family, p firewall.Packet) dataplane.Verdict {
+	v := n.decideShared(sharedKey{f, dataplane.Postrouting}, p, dataplane.Accept)
+	if v == dataplane.Masquerade || v == dataplane.MasqueradeRandom {
+		return v
+	}
+	return n.decideOurs(dataplane.NFTables, f, dataplane.Postrouting, p)
+}
+
+// decideShared walks through a chain that everybody adds to.
+func (n *netfilter) decideShared(k sharedKey, p firewall.Packet, policy dataplane.Verdict) dataplane.Verdict {
+	for _, r := range n.shared[k] {
+		v := dataplane.Return
+		switch {
+		case r.jump:
+			v = n.decideOurs(dataplane.IPTables, k.family, k.hook, p)
+		case r.rule.Matches(p.Src, p.Dst, p.Mark):
+			if v = r.rule.Verdict; v == dataplane.Return { // from a built-in chain: to its policy
+				return policy
+			}
+		}
+		if v != dataplane.Return {
+			return v
+		}
+	}
+	return policy
+}
+
+func (n *netfilter) decideOurs(flavour dataplane.Flavour, f cidr.Family, hook dataplane.Hook, p firewall.Packet) dataplane.Verdict {
+	c := n.ours[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
+	if c == nil {
+		return dataplane.Return
+	}
+	return firewall.Decide(c.rules, p)
+}
+
+// empty reports whether nobody has a rule, as on most simulated hosts, nor had
+// one lately: what every packet is asked should cost it little.
+func (n *netfilter) empty() bool {
+	return len(n.ours)+len(n.shared)+len(n.alien)+len(n.conns.byOrig) == 0
+}
+
+// tracks reports whether connections are followed: as on Linux only where
+// somebody has rules that need it.
+func (n *netfilter) tracks(f cidr.Family) bool {
+	if n == nil || n.empty() {
+		return false
+	}
+	for _, flavour := range dataplane.Flavours {
+		if n.ours[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: dataplane.Postrouting}] != nil {
+			return true
+		}
+	}
+	return len(n.shared[sharedKey{f, dataplane.Postrouting}]) > 0 || len(n.conns.byOrig) > 0
+}
+
+// masqueradeSource is the address that hides others on a link: its own that is
+// nearest to the next hop.
+func masqueradeSource(r *route, dst netip.Addr) netip.Addr {
+	if r.via.IsValid() {
+		dst = r.via
+	}
+	return r.link.sourceFor(dst)
+}

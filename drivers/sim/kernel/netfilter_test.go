@@ -1,0 +1,180 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// outside adds a host that knows nothing of the overlay.
+func (l *lab) outside(t *testing.T) *Host {
+	t.Helper()
+	h := l.network.NewHost("outside")
+	_, err := h.AddUplink("eth0", l.segment, v4("192.168.64.9/24"), v4("fd00:64::9/64"))
+	must(t, err)
+	return h
+}
+
+// outsideAddr is its address.
+func outsideAddr(f cidr.Family) netip.Addr {
+	return [...]netip.Addr{netip.MustParseAddr("192.168.64.9"), netip.MustParseAddr("fd00:64::9")}[f]
+}
+
+// nodeAddr is the underlay address of a node.
+func nodeAddr(f cidr.Family, number int) netip.Addr {
+	return [...]netip.Prefix{v4("192.168.64.%d/24", number), v4("fd00:64::%d/64", number)}[f].Addr()
+}
+
+// wall gives the hosts the rules that the core wants, but for the change made to it.
+func (l *lab) wall(t *testing.T, flavour dataplane.Flavour, change func(*dataplane.Chain)) {
+	t.Helper()
+	network := config.Network{V4: config.Range{Network: v4("10.5.0.0/16")}, V6: config.Range{Network: v4("fd05::/48")}, EnableNFTables: flavour == dataplane.NFTables}
+	for i, h := range l.hosts {
+		own := lease.Key{V4: v4("10.5.%d.0/24", i+1), V6: v4("fd05:0:0:%d::/64", i+1)}
+		facts := h.FirewallFacts()
+		for _, c := range firewall.Render(firewall.Options{Masquerade: true, Forward: true}, network, own, facts).Chains.Chains {
+			if change != nil {
+				change(&c)
+			}
+			must(t, h.Firewall().Apply(context.Background(), []dataplane.Op{{Verb: dataplane.Replace, Object: c}})[0])
+		}
+	}
+}
+
+// eachWall runs a test with either flavour and family.
+func eachWall(t *testing.T, test func(t *testing.T, flavour dataplane.Flavour, f cidr.Family)) {
+	for _, flavour := range dataplane.Flavours {
+		for _, f := range cidr.Families {
+			t.Run(fmt.Sprintf("%s %s", flavour, f), func(t *testing.T) { test(t, flavour, f) })
+		}
+	}
+}
+
+func wantSource(t *testing.T, p *Probe, want netip.Addr) {
+	t.Helper()
+	if wantDelivered(t, p); p.SourceSeen != want {
+		t.Errorf("%s: seen as %s, want %s\npath %v", p, p.SourceSeen, want, p.Path)
+	}
+}
+
+func TestMasquerade(t *testing.T) {
+	eachWall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
+		l := overlay(t, 1, 2)
+		l.outside(t)
+		pod := l.pods[0]
+		if p := l.await(t, pod.Ping(outsideAddr(f), PingOptions{})); p.Delivered || p.SourceSeen != pod.Addr(f) {
+			t.Errorf("without rules: %s, seen as %s", p, p.SourceSeen)
+		}
+		l.Run(connTime)
+		l.wall(t, flavour, nil)
+		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{})), nodeAddr(f, 1))
+		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{Size: 4000})), nodeAddr(f, 1)) // in fragments
+		wantSource(t, l.ping(t, f, PingOptions{}), pod.Addr(f))
+		wantSource(t, l.ping(t, f, PingOptions{Size: 4000}), pod.Addr(f))
+		// From a node's underlay address to a remote pod, the overlay's comes in its place.
+		overlaid := [...]netip.Addr{netip.MustParseAddr("10.5.1.0"), netip.MustParseAddr("fd05:0:0:1::")}[f]
+		wantSource(t, l.await(t, l.hosts[0].Ping(l.pods[1].Addr(f), PingOptions{Src: nodeAddr(f, 1)})), overlaid)
+
+		l.hosts[0].MarkPackets(0xc000)
+		if p := l.await(t, pod.Ping(outsideAddr(f), PingOptions{})); p.SourceSeen != pod.Addr(f) {
+			t.Errorf("with kube-proxy's mark among others: seen as %s", p.SourceSeen)
+		}
+		l.hosts[0].MarkPackets(0x8000)
+		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{})), nodeAddr(f, 1))
+	})
+}
+
+// Two pods that choose the same id are told apart outside, and each gets its answer.
+func TestMasqueradeTellsPodsApart(t *testing.T) {
+	for _, random := range []bool{false, true} {
+		l := overlay(t, 1, 2)
+		l.outside(t)
+		l.wall(t, dataplane.IPTables, func(c *dataplane.Chain) {
+			if rules, err := c.Rules.List(); err == nil && !random && c.Hook == dataplane.Postrouting {
+				for i := range rules[4:] {
+					rules[4+i].Verdict = dataplane.Masquerade
+				}
+				c.Rules = dataplane.MakeRules(rules...)
+			}
+		})
+		second, err := l.hosts[0].NewPod("second", 1430, v4("10.5.1.0/24"))
+		must(t, err)
+		a := l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})
+		l.network.probeID--
+		b := second.Ping(outsideAddr(cidr.V4), PingOptions{})
+		wantDelivered(t, l.await(t, a))
+		wantDelivered(t, l.await(t, b))
+	}
+}
+
+// A router beyond the node says that a packet is too big: to the node, by whose
+// name it went, and so to the pod.
+func TestErrorsFindTheirWayBack(t *testing.T) {
+	for _, f := range cidr.Families {
+		l := overlay(t, 1, 2)
+		beyond := l.network.NewSegment("beyond")
+		_, err := l.hosts[1].AddUplink("eth1", beyond, v4("172.16.0.1/24"), v4("fd00:72::1/64"))
+		must(t, err)
+		must(t, l.hosts[1].SetMTU("eth1", 1300))
+		far := l.network.NewHost("far")
+		_, err = far.AddUplink("eth0", beyond, v4("172.16.0.2/24"), v4("fd00:72::2/64"))
+		must(t, err)
+		must(t, far.DefaultRoute([...]netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd00:72::1")}[f]))
+		must(t, l.hosts[0].DefaultRoute(nodeAddr(f, 2)))
+		l.wall(t, dataplane.NFTables, nil)
+		dst := [...]netip.Addr{netip.MustParseAddr("172.16.0.2"), netip.MustParseAddr("fd00:72::2")}[f]
+		wantSource(t, l.await(t, l.pods[0].Ping(dst, PingOptions{})), nodeAddr(f, 1))
+		wantDrop(t, l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true})), DropTooBig, "n2")
+		wantDrop(t, l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true})), DropTooBig, "n1.pod") // which has learnt it
+	}
+}
+
+func TestForwardDrop(t *testing.T) {
+	eachWall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
+		l := overlay(t, 1, 2)
+		h := l.hosts[0]
+		h.ForwardPolicy(dataplane.Drop)
+		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
+		l.wall(t, flavour, nil)
+		if p := l.ping(t, f, PingOptions{}); p.Delivered != (flavour == dataplane.IPTables) {
+			t.Errorf("policy DROP, chain of %s: %s", flavour, p)
+		}
+		h.ForwardPolicy(dataplane.Accept)
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+		h.AddAlien("strict")
+		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
+		h.RemoveAlien("strict")
+		h.AddZones("zones", "eth0")
+		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1") // it comes in from the pod
+		h.AddZones("zones", "eth0", bridgeName, "flannel.1", "flannel-v6.1")
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+		h.RemoveAlien("zones")
+		h.StrayRule(dataplane.Rule{Verdict: dataplane.Drop})
+		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
+		h.FlushRuleset()
+		wantDelivered(t, l.ping(t, f, PingOptions{}))
+	})
+}
+
+// Connections that are over are forgotten, as are those that nobody answers.
+func TestConnectionsEnd(t *testing.T) {
+	l := overlay(t, 1, 2)
+	l.outside(t)
+	l.wall(t, dataplane.IPTables, nil)
+	for range 5 {
+		wantDelivered(t, l.await(t, l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})))
+	}
+	l.Run(connTime + time.Second)
+	wantDelivered(t, l.await(t, l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})))
+	if c := l.hosts[0].wall.conns; len(c.byOrig) != 1 || len(c.byReply) != 1 || len(c.order) != 1 {
+		t.Errorf("known are %d, %d and %d connections, want the last one", len(c.byOrig), len(c.byReply), len(c.order))
+	}
+}

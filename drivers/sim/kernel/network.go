@@ -1,0 +1,66 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// Network is all machines of a world and the underlays between them.
+type Network struct {
+	world    *world.World
+	hosts    []*Host    // in the order of creation
+	segments []*Segment // in the order of creation
+	values   *values
+	probeID  uint16 // of the last probe
+	probes   func(*Probe)
+}
+
+// NewNetwork returns a network without machines in a world.
+func NewNetwork(w *world.World) *Network { return &Network{world: w, values: newValues()} }
+
+// World is where the network is.
+func (n *Network) World() *world.World { return n.world }
+
+// NewHost adds a machine without links, with a name of its own.
+func (n *Network) NewHost(name string) *Host {
+	if n.Host(name) != nil {
+		panic(fmt.Sprintf("sim: host %q exists", name))
+	}
+	h := &Host{
+		network: n, world: n.world, name: name, opLabel: name + ":",
+		stack: newStack(n, name), hints: newHinter(), changed: 1,
+	}
+	h.wall = newNetfilter(h)
+	h.stack.wall = h.wall
+	h.paths = newPaths(h.stack)
+	n.hosts = append(n.hosts, h)
+	return h
+}
+
+// Host returns the machine of that name, or nil.
+func (n *Network) Host(name string) *Host {
+	for _, h := range n.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// Hosts lists the machines in the order in which they were made.
+func (n *Network) Hosts() []*Host { return n.hosts }
+
+// NewSegment adds an Ethernet.
+func (n *Network) NewSegment(name string) *Segment {
+	g := newSegment(n.world, name, nil)
+	n.segments = append(n.segments, g)
+	return g
+}
+
+// Segments lists the underlays in the order in which they were made.
+func (n *Network) Segments() []*Segment { return n.segments }
+
+// OnProbe calls fn with every probe whose outcome is known; nil ends that. The
+// function must not change the world.
+func (n *Network) OnProbe(fn func(*Probe)) { n.probes = fn }

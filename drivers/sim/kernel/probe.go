@@ -1,0 +1,209 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// Drop names why a packet went no further.
+type Drop string
+
+// The reasons.
+const (
+	DropNoRoute      Drop = "no_route"
+	DropBlackhole    Drop = "blackhole"
+	DropNeighMissing Drop = "neigh_missing" // a vxlan link has no such neighbour
+	DropNeighFailed  Drop = "neigh_failed"  // nobody on the segment answered
+	DropFDBMissing   Drop = "fdb_missing"
+	DropFDBConflict  Drop = "fdb_conflict" // came from another host than its permanent entry says
+	DropVNIMismatch  Drop = "vni_mismatch"
+	DropTooBig       Drop = "too_big"
+	DropTTL          Drop = "ttl"
+	DropWireLoss     Drop = "wire_loss"
+	DropWireDown     Drop = "wire_down"
+	DropWireMTU      Drop = "wire_mtu"
+	DropPartition    Drop = "partition"
+	DropMACUnknown   Drop = "mac_unknown" // no link on the segment has the frame's address
+	DropLinkDown     Drop = "link_down"
+	DropNoCarrier    Drop = "no_carrier"
+	DropNoListener   Drop = "no_listener"
+	DropNotMine      Drop = "not_mine"
+	DropRPFilter     Drop = "rp_filter"
+	DropMartian      Drop = "martian"    // came from outside with an address of this host
+	DropBadSource    Drop = "bad_source" // a tunnel's local address is not the host's
+	DropLoop         Drop = "loop"
+	DropReassembly   Drop = "reassembly"
+	DropMalformed    Drop = "malformed"
+	DropTimeout      Drop = "timeout"
+	DropFirewall     Drop = "fw_drop"
+)
+
+// PingOptions say what to send.
+type PingOptions struct {
+	Src     netip.Addr    // zero: what the routes say
+	Size    int           // bytes after the ICMP header; 0 means 56, as ping has it
+	DF      bool          // never fragment, neither here nor on the way
+	TTL     uint8         // 0 means 64
+	Timeout time.Duration // 0 means 5 s
+}
+
+// Probe is an echo request, what became of it, and of the answer.
+type Probe struct {
+	Dst        netip.Addr
+	Arrived    bool       // the request reached Dst
+	Delivered  bool       // and the reply came back
+	SourceSeen netip.Addr // whom Dst saw as its sender
+	RTT        time.Duration
+	PathMTU    int  // what a host or ICMP said would fit; 0 if neither spoke
+	Drop       Drop // why not delivered
+	Where      string
+	Detail     string
+	Path       []Hop // request and reply
+
+	network *Network
+	from    *stack
+	id      uint16
+	sent    time.Time
+	done    bool
+	end     *world.Event
+}
+
+// Hop is a step of a packet on its way.
+type Hop struct {
+	After  time.Duration // since the probe was sent
+	Where  string        // host or pod
+	What   string        // forward, encap, decap, arrive, reply, drop
+	Detail string
+}
+
+// String returns the step without its time.
+func (h Hop) String() string {
+	return strings.TrimSpace(h.Where + " " + h.What + " " + h.Detail)
+}
+
+// Done reports whether the outcome is known.
+func (p *Probe) Done() bool { return p.done }
+
+// From is the host or pod that sent it.
+func (p *Probe) From() string { return p.from.name }
+
+// Sent is when.
+func (p *Probe) Sent() time.Time { return p.sent }
+
+// String says in a line how it went.
+func (p *Probe) String() string {
+	switch {
+	case !p.done:
+		return fmt.Sprintf("%s to %s under way", p.from.name, p.Dst)
+	case p.Delivered:
+		return fmt.Sprintf("%s to %s ok src=%s rtt=%s", p.from.name, p.Dst, p.SourceSeen, p.RTT)
+	}
+	return fmt.Sprintf("%s to %s %s at %s (%s)", p.from.name, p.Dst, p.Drop, p.Where, p.Detail)
+}
+
+// ping starts an exchange.
+func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
+	n := s.network
+	n.probeID++
+	p := &Probe{Dst: dst, network: n, from: s, id: n.probeID, sent: n.world.Now()}
+	if o.Size == 0 {
+		o.Size = 56
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	p.end = n.world.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
+	src := o.Src
+	if !src.IsValid() {
+		src = s.sourceFor(dst)
+	}
+	if !src.IsValid() {
+		s.drop(p, DropNoRoute, dst.String())
+		return p
+	}
+	h := ipHeader{src: src, dst: dst, ttl: o.TTL, df: o.DF}
+	h.proto = icmpProto(h.family())
+	body := make([]byte, o.Size)
+	for i := range body {
+		body[i] = byte(i)
+	}
+	m := icmpMessage{kind: icmpEcho, id: p.id, seq: 1, body: body}
+	n.world.Note(s.name+": ping", dst.String())
+	s.send(h, m.payload(&h), p)
+	return p
+}
+
+// pass records a step. A nil probe records nothing.
+func (p *Probe) pass(s *stack, what, detail string) {
+	if p != nil && !p.done {
+		p.Path = append(p.Path, Hop{p.network.world.Now().Sub(p.sent), s.name, what, detail})
+	}
+}
+
+// arrived records that the request reached its destination.
+func (p *Probe) arrived(s *stack, from netip.Addr) {
+	p.pass(s, "arrive", "from "+from.String())
+	if p != nil && !p.done {
+		p.Arrived, p.SourceSeen = true, from
+	}
+}
+
+// answered ends the probe if the reply is to it.
+func (p *Probe) answered(s *stack, id uint16) {
+	if p == nil || p.done || p.from != s || p.id != id {
+		return
+	}
+	p.pass(s, "reply", "")
+	p.Delivered, p.RTT = true, p.network.world.Now().Sub(p.sent)
+	p.Drop, p.Where, p.Detail = "", "", ""
+	p.finish()
+}
+
+// refused records a drop of which ICMP will tell.
+func (p *Probe) refused(s *stack, why Drop, detail string) {
+	p.pass(s, "drop", string(why)+" "+detail)
+	if p != nil && !p.done && p.Drop == "" {
+		p.Drop, p.Where, p.Detail = why, s.name, detail
+	}
+}
+
+// told ends the probe when ICMP has told somebody of its drop.
+func (p *Probe) told(s *stack, kind icmpKind) {
+	p.pass(s, "told", kind.String())
+	if p != nil && !p.done && p.Drop != "" {
+		p.finish()
+	}
+}
+
+// tooBig notes a smaller MTU on the path.
+func (p *Probe) tooBig(mtu int) {
+	if p != nil && !p.done {
+		p.PathMTU = mtu
+	}
+}
+
+func (p *Probe) finish() {
+	p.done = true
+	p.end.Cancel()
+	p.network.world.Note("probe", p.String())
+	if p.network.probes != nil {
+		p.network.probes(p)
+	}
+}
+
+// drop ends a packet's way without a word to its sender.
+func (s *stack) drop(p *Probe, why Drop, detail string) {
+	s.noteDrop(why, detail)
+	p.refused(s, why, detail)
+	if p != nil && !p.done {
+		p.finish()
+	}
+}
+
+func (s *stack) noteDrop(why Drop, detail string) {
+	s.world.Note(s.name+": drop", string(why)+" "+detail)
+}

@@ -1,0 +1,28 @@
+package kernel
+
+import "github.com/flanneld/flannel/core/driver"
+
+// Process is a program on a host that may carry packets itself, as the udp
+// backend does. Its packet paths end with it.
+type Process struct {
+	host  *Host
+	paths *paths
+}
+
+// NewProcess returns a program on the host. The kernel hands it packets through
+// attend, which calls its argument at once, later, or never, as the program runs,
+// is halted, or is dead.
+func (h *Host) NewProcess(attend func(do func())) *Process {
+	p := &Process{host: h, paths: newPaths(h.stack)}
+	p.paths.attend = attend
+	return p
+}
+
+// Driver returns the host's lane as the program sees it, with its own packet paths.
+func (p *Process) Driver() driver.Lane { return hostDriver{p.host, p.paths} }
+
+// End takes the packet paths down. A device may lose its carrier.
+func (p *Process) End() {
+	p.paths.endAll()
+	p.host.changed++
+}

@@ -1,0 +1,169 @@
+package kernel
+
+import (
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// receive takes a frame from the link, as the kernel does in ip_rcv.
+func (l *link) receive(frame []byte, p *Probe) {
+	s := l.stack
+	head, packet, err := parseEther(frame)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	f, ok := etherFamily(head.kind)
+	switch {
+	case !l.up || !l.carrier:
+		s.drop(p, DropLinkDown, l.name)
+		return
+	case head.dst != l.mac:
+		s.drop(p, DropNotMine, "frame to "+head.dst.String()+" dev "+l.name)
+		return
+	case !ok:
+		s.drop(p, DropMalformed, "frame carries no IP")
+		return
+	case f == cidr.V6 && (!l.has6 || l.disabled6()):
+		s.drop(p, DropNotMine, "IPv6 is disabled dev "+l.name)
+		return
+	}
+	l.receiveIP(packet, p)
+}
+
+// receiveIP takes a packet from the link.
+func (l *link) receiveIP(packet []byte, p *Probe) {
+	s := l.stack
+	h, payload, err := parseIP(packet)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	packet = packet[:h.size+len(payload)]
+	if s.wall.tracks(h.family()) {
+		if h.fragment() { // connections are followed by whole packets
+			var ok bool
+			if h, payload, ok = s.reassemble(h, payload, p); !ok {
+				return
+			}
+			h.joined = true
+		}
+		h, payload = s.wall.prerouting(h, payload)
+		packet = h.packet(payload)
+		h.size = len(packet) - len(payload)
+	}
+	switch {
+	case s.martian(l, h.src):
+		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)
+	case !s.fromWhereItMay(l, h.src):
+		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
+	case s.isLocal(h.dst):
+		s.deliver(h, payload, p)
+	case !s.forwards(l, h.family()):
+		s.drop(p, DropNotMine, h.dst.String()+" dev "+l.name)
+	default:
+		s.forward(l, h, packet, p)
+	}
+}
+
+// forwards reports whether packets that come in by a link are sent on.
+func (s *stack) forwards(l *link, f cidr.Family) bool {
+	return isOn(s.setting(l, f, "forwarding"))
+}
+
+// martian reports whether an IPv4 packet that came in by a link claims to be
+// from this very host.
+func (s *stack) martian(l *link, src netip.Addr) bool {
+	return src.Is4() && s.isLocal(src) && !isOn(s.setting(l, cidr.V4, "accept_local"))
+}
+
+// fromWhereItMay is the reverse path filter: strict wants the packet from the
+// link by which an answer would leave, loose wants any route back.
+func (s *stack) fromWhereItMay(l *link, src netip.Addr) bool {
+	if src.Is6() {
+		return true
+	}
+	mode := max(s.setting(l, cidr.V4, "rp_filter"), s.sysctls[sysctlRPFilter])
+	if mode == "0" {
+		return true
+	}
+	r := s.fibs[cidr.V4].lookup(src)
+	return r != nil && r.link != nil && (mode == "2" || r.link == l)
+}
+
+// deliver takes a packet that is for this host.
+func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
+	if h.fragment() {
+		var whole bool
+		if h, payload, whole = s.reassemble(h, payload, p); !whole {
+			return
+		}
+	}
+	switch h.proto {
+	case icmpProto(h.family()):
+		s.deliverICMP(h, payload, p)
+	case protoUDP:
+		s.deliverUDP(h, payload, p)
+	default:
+		s.drop(p, DropNoListener, "unknown protocol")
+	}
+}
+
+func (s *stack) deliverICMP(h ipHeader, payload []byte, p *Probe) {
+	m, err := parseICMP(&h, payload)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	switch {
+	case m.kind == icmpEcho:
+		p.arrived(s, h.src)
+		m.kind = icmpEchoReply
+		answer := ipHeader{src: h.dst, dst: h.src, proto: h.proto}
+		s.send(answer, m.payload(&answer), p)
+	case m.kind == icmpEchoReply:
+		p.answered(s, m.id)
+	case m.kind == icmpTooBig:
+		if about, _, err := parseQuote(m.body); err == nil {
+			s.pmtu[about.dst] = pathMTU{m.mtu, s.world.Now().Add(pmtuTime)}
+		}
+		p.tooBig(m.mtu)
+		p.told(s, m.kind)
+	case m.kind.isError():
+		p.told(s, m.kind)
+	}
+}
+
+// parseQuote reads the header of a packet that an ICMP error quotes, which may
+// end early.
+func parseQuote(b []byte) (ipHeader, []byte, error) {
+	h, payload, err := parseIP(b)
+	if err == nil || len(b) < 20 {
+		return h, payload, err
+	}
+	whole := append([]byte(nil), b...)
+	if b[0]>>4 == 6 && len(b) >= 40 {
+		whole = append(whole, make([]byte, int(b[4])<<8|int(b[5]))...)
+	} else {
+		whole = append(whole, make([]byte, int(b[2])<<8|int(b[3]))...)
+	}
+	return parseIP(whole)
+}
+
+func (s *stack) deliverUDP(h ipHeader, payload []byte, p *Probe) {
+	d, err := parseUDP(&h, payload)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	if k := s.socketAt(netip.AddrPortFrom(h.dst, d.dst)); k != nil {
+		k.deliver(h, d, p)
+		return
+	}
+	if s.vxlanAt(d.dst, h.family()) == nil {
+		s.refuse(DropNoListener, h.dst.String(), icmpMessage{kind: icmpNoPort}, h.packet(payload), p)
+		return
+	}
+	s.decapsulate(h, d, p)
+}

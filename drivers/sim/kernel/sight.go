@@ -1,0 +1,94 @@
+package kernel
+
+import (
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// fewOps bounds how many ops a sight follows before the host is read anew.
+const fewOps = 64
+
+// sight is the last state that a driver read from a host, and the conditions
+// under which it is still true.
+type sight struct {
+	paths   *paths
+	extent  dataplane.Extent
+	changed uint64 // the host's count of changes; 0: nothing was read yet
+	state   *dataplane.State
+	ops     []dataplane.Op // applied since; they concern only the objects that they name
+}
+
+func (s *sight) holds(d hostDriver, extent dataplane.Extent) bool {
+	return s.changed == d.h.changed && s.paths == d.paths &&
+		slices.Equal(s.extent.Links, extent.Links) &&
+		slices.Equal(s.extent.Networks, extent.Networks) &&
+		slices.Equal(s.extent.Sysctls, extent.Sysctls)
+}
+
+// follow notes ops that were applied to a host, which counted so many changes
+// before. Any other change of the host ends the sight.
+func (s *sight) follow(changed uint64, ops []dataplane.Op) {
+	if s.changed != changed || len(s.ops)+len(ops) > fewOps || slices.ContainsFunc(ops, farReaching) {
+		*s = sight{}
+		return
+	}
+	s.changed++
+	s.ops = append(s.ops, ops...)
+}
+
+// farReaching reports whether an op may change more than the object it names.
+func farReaching(op dataplane.Op) bool {
+	switch op.Object.(type) {
+	case dataplane.Route, dataplane.Neigh, dataplane.FDBEntry:
+		return false
+	}
+	return true
+}
+
+// observeAgain returns a copy of a state in which the objects that ops name are
+// as they are now.
+func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops []dataplane.Op) *dataplane.State {
+	state := last.Clone()
+	for _, op := range ops {
+		switch o := op.Object.(type) {
+		case dataplane.Route:
+			k := readBack(o.RouteKey)
+			delete(state.Routes, k)
+			s.fibs[cidr.FamilyOf(k.Dst.Addr())].observeAt(state, k.Dst, extent)
+		case dataplane.Neigh:
+			delete(state.Neighs, o.NeighKey)
+			if l := s.within(o.Link, extent); l != nil {
+				if n, ok := l.neighs.get(o.IP); ok {
+					l.observeNeigh(state, o.IP, n)
+				}
+			}
+		case dataplane.FDBEntry:
+			delete(state.FDB, o.FDBKey)
+			if l := s.within(o.Link, extent); l != nil {
+				if e, ok := l.fdb.get(o.MAC); ok {
+					l.observeFDB(state, o.MAC, e)
+				}
+			}
+		}
+	}
+	return state
+}
+
+// within returns the link of that name if the extent has it, or nil.
+func (s *stack) within(name string, extent dataplane.Extent) *link {
+	if !slices.Contains(extent.Links, name) {
+		return nil
+	}
+	return s.link(name)
+}
+
+// readBack is the key under which a route that was put under k is read.
+func readBack(k dataplane.RouteKey) dataplane.RouteKey {
+	k.Dst = k.Dst.Masked()
+	if cidr.FamilyOf(k.Dst.Addr()) == cidr.V6 && k.Metric == metricDefault6 {
+		k.Metric = 0
+	}
+	return k
+}

@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// socket is a UDP socket that a process of the host has bound. One at an
+// unspecified address gets what is for any of the host's.
+type socket struct {
+	local   netip.AddrPort
+	deliver func(h ipHeader, d udpDatagram, p *Probe)
+}
+
+// bind makes a socket, as bind(2) does without SO_REUSEADDR.
+func (s *stack) bind(local netip.AddrPort, deliver func(ipHeader, udpDatagram, *Probe)) (*socket, error) {
+	a := local.Addr()
+	if !a.IsUnspecified() && !s.isLocal(a) {
+		return nil, fmt.Errorf("%s is no address of this host: %w", a, driver.ErrNotFound) // EADDRNOTAVAIL
+	}
+	taken := slices.ContainsFunc(s.sockets, func(o *socket) bool { return o.overlaps(local) })
+	if taken || s.vxlanAt(local.Port(), cidr.FamilyOf(a)) != nil {
+		return nil, fmt.Errorf("%s is taken: %w", local, driver.ErrBusy) // EADDRINUSE
+	}
+	k := &socket{local, deliver}
+	s.sockets = append(s.sockets, k)
+	return k, nil
+}
+
+func (s *stack) unbind(k *socket) {
+	s.sockets = slices.DeleteFunc(s.sockets, func(o *socket) bool { return o == k })
+}
+
+// overlaps reports whether two sockets of one family could not tell their
+// datagrams apart.
+func (k *socket) overlaps(local netip.AddrPort) bool {
+	a, b := k.local.Addr(), local.Addr()
+	return k.local.Port() == local.Port() && cidr.FamilyOf(a) == cidr.FamilyOf(b) &&
+		(a == b || a.IsUnspecified() || b.IsUnspecified())
+}
+
+// socketAt returns the socket that gets what is sent to an address, or nil.
+func (s *stack) socketAt(dst netip.AddrPort) *socket {
+	for _, k := range s.sockets {
+		if k.overlaps(dst) {
+			return k
+		}
+	}
+	return nil
+}
+
+// boundAt reports whether any process has a port.
+func (s *stack) boundAt(port uint16, f cidr.Family) bool {
+	return slices.ContainsFunc(s.sockets, func(k *socket) bool {
+		return k.local.Port() == port && cidr.FamilyOf(k.local.Addr()) == f
+	})
+}
+
+// vxlanAt returns a vxlan link that listens at a port, at all addresses of a
+// family, or nil.
+func (s *stack) vxlanAt(port uint16, f cidr.Family) *link {
+	for _, l := range s.links {
+		if v, ok := l.device.(*vxlanDevice); ok && l.up && v.Port == port && v.outer == f {
+			return l
+		}
+	}
+	return nil
+}
+
+// TakePort lets some program bind a UDP port at all IPv4 addresses and throw
+// away what it gets.
+func (h *Host) TakePort(port uint16) error {
+	s := h.stack
+	_, err := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), func(_ ipHeader, d udpDatagram, p *Probe) {
+		s.drop(p, DropNoListener, fmt.Sprintf("port %d is somebody else's", d.dst))
+	})
+	return h.deed(err, "take port %d", port)
+}
+
+// SendUDP sends one datagram from a port that nobody has.
+func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
+	s := h.stack
+	outer := ipHeader{src: s.sourceFor(to.Addr()), dst: to.Addr(), proto: protoUDP}
+	if !outer.src.IsValid() {
+		return fmt.Errorf("%s: send to %s: %w", h.name, to, driver.ErrUnreachable)
+	}
+	datagram := udpDatagram{src: 40000, dst: to.Port(), body: payload}
+	s.send(outer, datagram.payload(&outer), nil)
+	return nil
+}
+
+// LeavePort ends that program.
+func (h *Host) LeavePort(port uint16) error {
+	k := h.stack.socketAt(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	if k == nil || !k.local.Addr().IsUnspecified() {
+		return h.deed(fmt.Errorf("nobody has taken it: %w", driver.ErrNotFound), "leave port %d", port)
+	}
+	h.stack.unbind(k)
+	return h.deed(nil, "leave port %d", port)
+}

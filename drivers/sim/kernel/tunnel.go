@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// encapsulate sends a frame out of a vxlan link: its forwarding entry says to
+// which host, an ordinary route of ours says how. An outer IPv4 packet may be
+// fragmented on its way, as it is on Linux.
+func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
+	l, s := v.link, v.link.stack
+	head, packet, err := parseEther(frame)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	entry, ok := l.fdb.get(head.dst)
+	if !ok {
+		entry, ok = l.fdb.get(dataplane.MAC{}) // who gets what nobody has
+	}
+	if !ok {
+		s.drop(p, DropFDBMissing, head.dst.String()+" dev "+l.name)
+		return
+	}
+	src := v.Local
+	if !src.IsValid() {
+		src = s.sourceFor(entry.dst)
+	}
+	r := s.fibs[cidr.FamilyOf(entry.dst)].lookup(entry.dst)
+	switch {
+	case s.isLocal(entry.dst):
+	case r == nil || r.link == nil:
+		s.drop(p, noRoute(r), "outer "+entry.dst.String())
+		return
+	case r.link == l:
+		s.drop(p, DropLoop, fmt.Sprintf("outer %s dev %s", entry.dst, l.name))
+		return
+	}
+	if !src.IsValid() || src.Is4() && !s.isLocal(src) {
+		s.drop(p, DropBadSource, src.String())
+		return
+	}
+	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.dst))
+	outer := ipHeader{src: src, dst: entry.dst, proto: protoUDP}
+	datagram := udpDatagram{src: flowPort(packet), dst: v.Port, body: vxlanFrame(v.VNI, frame)}
+	s.send(outer, datagram.payload(&outer), p)
+}
+
+// decapsulate gives the frame in a datagram to the vxlan link it is for.
+func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
+	vni, frame, err := parseVXLAN(d.body)
+	if err != nil {
+		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	for _, l := range s.links {
+		v, ok := l.device.(*vxlanDevice)
+		if !ok || !l.up || v.Port != d.dst || v.outer != outer.family() || v.VNI != vni {
+			continue
+		}
+		head, _, err := parseEther(frame)
+		switch {
+		case err != nil:
+			s.drop(p, DropMalformed, err.Error())
+			return
+		case head.src == l.mac:
+			s.drop(p, DropLoop, "our own MAC dev "+l.name)
+			return
+		case v.Learning && !l.learn(head.src, outer.src):
+			s.drop(p, DropFDBConflict, fmt.Sprintf("%s from %s dev %s", head.src, outer.src, l.name))
+			return
+		}
+		p.pass(s, "decap", l.name)
+		l.receive(frame, p)
+		return
+	}
+	s.drop(p, DropVNIMismatch, fmt.Sprintf("vni %d", vni))
+}
+
+// learn notes behind which host a MAC is, and reports whether that may be: a
+// permanent entry for another host wins over what arrives.
+func (l *link) learn(mac dataplane.MAC, from netip.Addr) bool {
+	e, ok := l.fdb.get(mac)
+	if ok && e.permanent {
+		return e.dst == from
+	}
+	l.fdb.set(mac, fdbEntry{from, false})
+	return true
+}

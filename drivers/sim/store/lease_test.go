@@ -1,0 +1,63 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/lease/leasetest"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// TestStoreConforms: what holds for drivers/etcd holds here.
+func TestStoreConforms(t *testing.T) {
+	leasetest.Run(t, func(*testing.T) leasetest.Harness {
+		w := world.New(1)
+		return &storeHarness{world: w, store: New(w, Options{})}
+	})
+}
+
+type storeHarness struct {
+	world *world.World
+	store *Store
+}
+
+func (h *storeHarness) Open(t *testing.T) lease.Store {
+	c := h.store.Client(t.Name(), ClientOptions{})
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (h *storeHarness) Now() time.Time { return h.world.Now() }
+
+// Await looks at the condition every now and then even if nothing happens, for
+// the sake of those that do something while they wait.
+func (h *storeHarness) Await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for range 600 {
+		if h.world.RunUntil(cond, 100*time.Millisecond) {
+			return
+		}
+	}
+	t.Fatalf("%s: not within a minute", what)
+}
+
+func (h *storeHarness) Put(t *testing.T, name, value string, ttl time.Duration) {
+	t.Helper()
+	must(t, h.store.Put(name, value, ttl))
+}
+
+func (h *storeHarness) Get(_ *testing.T, name string) (leasetest.Record, bool) {
+	r := h.store.records[h.store.full(name)]
+	if r == nil {
+		return leasetest.Record{}, false
+	}
+	return leasetest.Record{Value: string(r.value), TTL: r.ttl != nil}, true
+}
+
+func (h *storeHarness) Delete(t *testing.T, name string) {
+	t.Helper()
+	must(t, h.store.Delete(name))
+}
+
+func (h *storeHarness) Compact(*testing.T) { h.store.Compact() }

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What an operator does with the store's own tools. Names are below the
+// prefix: "config", "subnets/10.5.1.0-24". The tools run beside the server, so
+// no network can be in their way, but a server without a leader is.
+
+// Get returns the value under a name.
+func (s *Store) Get(name string) (string, bool) {
+	r := s.records[s.full(name)]
+	if r == nil {
+		return "", false
+	}
+	return string(r.value), true
+}
+
+// Put writes a value, whatever it is and whoever had the name before. With a
+// TTL of 0 it never expires.
+func (s *Store) Put(name, value string, ttl time.Duration) error {
+	if err := s.unavailable(); err != nil {
+		return fmt.Errorf("put %s: %w", name, err)
+	}
+	var t *storeTTL
+	if ttl > 0 {
+		t = s.grant(ttl)
+	}
+	s.put(s.full(name), []byte(value), t)
+	return nil
+}
+
+// Reserve makes a lease a reservation: the same value again, without a TTL.
+func (s *Store) Reserve(name string) error {
+	value, ok := s.Get(name)
+	if !ok {
+		return fmt.Errorf("reserve %s: no such key", name)
+	}
+	return s.Put(name, value, 0)
+}
+
+// Delete removes a name, if it exists.
+func (s *Store) Delete(name string) error {
+	if err := s.unavailable(); err != nil {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	s.remove(s.full(name))
+	return nil
+}
+
+// Revoke ends the TTL of a name, and with it the record.
+func (s *Store) Revoke(name string) error {
+	if err := s.unavailable(); err != nil {
+		return fmt.Errorf("revoke %s: %w", name, err)
+	}
+	r := s.records[s.full(name)]
+	if r == nil || r.ttl == nil {
+		return fmt.Errorf("revoke %s: no key with a TTL", name)
+	}
+	s.endTTL(r.ttl)
+	return nil
+}
+
+// Wipe removes all subnets, reservations included, in one revision.
+func (s *Store) Wipe() error {
+	if err := s.unavailable(); err != nil {
+		return fmt.Errorf("wipe: %w", err)
+	}
+	var keys []string
+	for _, key := range s.order {
+		if strings.HasPrefix(key, s.full("subnets/")) {
+			keys = append(keys, key)
+		}
+	}
+	s.remove(keys...)
+	return nil
+}
+
+// Compact forgets the history up to now. A stream that has not delivered all
+// of it ends, because what comes next cannot be told any more.
+func (s *Store) Compact() {
+	s.compacted = s.revision
+	s.world.Note("store: compact", fmt.Sprintf("rev %d", s.revision))
+	for _, st := range s.streams {
+		if st.dirty {
+			s.endStream(st)
+			st.end(errStoreCompacted)
+		}
+	}
+}
+
+// LoseData leaves an empty store that counts its revisions from one, as after
+// the loss of its disk.
+func (s *Store) LoseData() {
+	s.world.Note("store: data lost", "")
+	s.breakStreams(errStoreBroken)
+	s.epoch++
+	lost := s.records
+	order := s.order
+	s.clear()
+	for _, key := range order {
+		s.tell(key, lost[key], nil)
+	}
+}

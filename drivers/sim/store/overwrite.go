@@ -1,0 +1,25 @@
+package store
+
+import (
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// Overwrite is Do for a Renew or an Update that puts the record as upstream
+// does: whoever has the key (interop E5), and a reservation with a TTL (interop
+// E4). It is there for defects to be planted with.
+func (c *Client) Overwrite(req node.Request, done func(node.Requested)) {
+	x := c.exchange(req, done)
+	x.act = func() (g lease.Grant, err error) {
+		if err := c.refused(); err != nil {
+			return g, err
+		}
+		t := c.store.grant(req.TTL)
+		c.store.by(c.name, func() {
+			g.Lease = c.store.put(c.store.subnetKey(req.Grant.Key), lease.EncodeAttrs(req.Attrs), t).lease
+		})
+		g.TTL, g.Expires = t.length, x.began.Add(t.length)
+		return g, nil
+	}
+	x.decide()
+}

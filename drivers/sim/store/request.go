@@ -1,0 +1,257 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// exchange is one request on its way, until its client knows the outcome or
+// gives up.
+type exchange struct {
+	client   *Client
+	req      node.Request
+	began    time.Time
+	deadline *world.Event
+	ttl      *storeTTL                   // granted for a Create
+	act      func() (lease.Grant, error) // what happens at the server
+	done     func(node.Requested)
+}
+
+// Do sends a request through the network and calls done once: with the
+// answer, or with an error when none has come in time. A request may be
+// carried out although, or even after, its client was told of a failure.
+func (c *Client) Do(req node.Request, done func(node.Requested)) {
+	if c.nodes.table != nil {
+		c.doNodes(req, done)
+		return
+	}
+	x := c.exchange(req, done)
+	if req.Verb == node.Create {
+		x.grant()
+		return
+	}
+	x.decide()
+}
+
+func (c *Client) exchange(req node.Request, done func(node.Requested)) *exchange {
+	x := &exchange{client: c, req: req, began: c.now(), done: done}
+	x.act = x.serve
+	x.deadline = c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
+		c.arrive(func() { x.finish(lease.Grant{}, errStoreNoAnswer) })
+	})
+	return x
+}
+
+// grant is the first half of a Create: the TTL that the record will hang on.
+func (x *exchange) grant() {
+	c := x.client
+	c.send(c.drawTrip(), func() (answer func()) {
+		if err := c.refused(); err != nil {
+			return func() { x.finish(lease.Grant{}, err) }
+		}
+		ttl := c.store.grant(x.req.TTL)
+		return func() {
+			if x.done != nil {
+				x.ttl = ttl
+				x.decide()
+			}
+		}
+	})
+}
+
+// decide is the trip on which the outcome depends, so it is the one that has a fate.
+func (x *exchange) decide() {
+	c := x.client
+	c.send(c.drawFate(), func() (answer func()) {
+		g, err := x.act()
+		return func() { x.finish(g, err) }
+	})
+}
+
+func (x *exchange) serve() (g lease.Grant, err error) {
+	if err := x.client.refused(); err != nil {
+		return lease.Grant{}, err
+	}
+	c := x.client
+	c.store.by(c.name, func() { g, err = c.store.serve(x.req, x.ttl, x.began) })
+	return g, err
+}
+
+// finish tells the outcome. A Create that did not succeed, or may not have,
+// ends its TTL: should the record have been written, or be written late, then
+// nobody is left holding a subnet without knowing it.
+func (x *exchange) finish(g lease.Grant, err error) {
+	if x.done == nil {
+		return
+	}
+	done := x.done
+	x.done = nil
+	x.deadline.Cancel()
+	if err != nil {
+		if x.ttl != nil {
+			x.client.revoke(x.ttl)
+		}
+		g, err = lease.Grant{}, storeError(x.req, err)
+	}
+	done(node.Requested{Grant: g, Err: err})
+}
+
+// revoke asks the server to end a TTL, without caring for the answer.
+func (c *Client) revoke(t *storeTTL) {
+	c.send(c.drawTrip(), func() (answer func()) {
+		if c.refused() == nil {
+			c.store.by(c.name, func() { c.store.endTTL(t) })
+		}
+		return func() {}
+	})
+}
+
+// send lets act happen at the server, and what it returns at the client,
+// unless the network is in the way.
+func (c *Client) send(t trip, act func() (answer func())) {
+	w := c.store.world
+	w.After(t.up, c.label.up, func() {
+		if t.loseRequest || !c.reachable() {
+			return
+		}
+		answer := act()
+		w.After(t.down, c.label.down, func() {
+			if !t.loseAnswer && c.reachable() {
+				c.arrive(answer)
+			}
+		})
+	})
+}
+
+// trip is what the network does to one request and its answer.
+type trip struct {
+	up, down    time.Duration
+	loseRequest bool
+	loseAnswer  bool
+}
+
+// drawTrip leaves all to chance.
+func (c *Client) drawTrip() trip {
+	f, rng := &c.store.faults, c.rng.request
+	t := trip{up: c.latency(), down: c.latency()}
+	if world.Chance(rng, f.Slow) {
+		t.up += world.UpTo(rng, f.SlowBy)
+	}
+	if world.Chance(rng, f.Slow) {
+		t.down += world.UpTo(rng, f.SlowBy)
+	}
+	t.loseRequest = world.Chance(rng, f.LoseRequest)
+	t.loseAnswer = world.Chance(rng, f.LoseAnswer)
+	return t
+}
+
+// drawFate leaves to chance what nobody has decided with Next.
+func (c *Client) drawFate() trip {
+	fate := FateDraw
+	if len(c.fates) > 0 {
+		fate, c.fates = c.fates[0], c.fates[1:]
+	}
+	if fate == FateDraw {
+		return c.drawTrip()
+	}
+	t := trip{up: c.latency(), down: c.latency()}
+	t.loseRequest, t.loseAnswer = fate == FateLoseRequest, fate == FateLoseAnswer
+	if fate == FateLate {
+		t.up += c.store.opts.Timeout
+	}
+	return t
+}
+
+// serve carries a request out, at the server. Began is when the client sent
+// it, by the client's clock.
+func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
+	switch req.Verb {
+	case node.Create:
+		return s.create(req, ttl, began)
+	case node.Renew:
+		return s.renew(req.Grant, began)
+	case node.Update:
+		return s.update(req, began)
+	case node.Release:
+		return lease.Grant{}, s.release(req.Grant)
+	}
+	panic(fmt.Sprintf("sim: request with verb %d", req.Verb))
+}
+
+// errNoSuchTTL is a put that came after its TTL had ended.
+var errNoSuchTTL = errors.New("requested lease not found")
+
+func (s *Store) create(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
+	key := s.subnetKey(req.Key)
+	if r := s.records[key]; r != nil {
+		return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: r.mod}
+	}
+	if s.ttls[ttl.id] != ttl {
+		return lease.Grant{}, errNoSuchTTL
+	}
+	r := s.put(key, lease.EncodeAttrs(req.Attrs), ttl)
+	return lease.Grant{Lease: r.lease, TTL: ttl.length, Expires: began.Add(ttl.length)}, nil
+}
+
+func (s *Store) renew(g lease.Grant, began time.Time) (lease.Grant, error) {
+	if g.Reserved() {
+		return g, nil
+	}
+	t := s.ttls[g.ID]
+	if t == nil {
+		return lease.Grant{}, lease.ErrLost
+	}
+	s.refresh(t)
+	g.TTL, g.Expires = t.length, began.Add(t.length)
+	return g, nil
+}
+
+func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
+	g := req.Grant
+	r, err := s.own(g)
+	if err != nil {
+		return lease.Grant{}, err
+	}
+	// The record goes on the grant's TTL, whatever it is on now: somebody may
+	// have put it without one.
+	t := s.ttls[g.ID]
+	switch {
+	case g.Reserved():
+	case t == nil, wholeSeconds(req.TTL) != wholeSeconds(g.TTL):
+		t = s.grant(req.TTL)
+		g.TTL, g.Expires = t.length, began.Add(t.length)
+	}
+	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
+	return g, nil
+}
+
+func (s *Store) release(g lease.Grant) error {
+	if r, err := s.own(g); err == nil {
+		s.remove(r.key)
+	}
+	return nil
+}
+
+// own finds the record of a grant, however it is spelt, if it is unchanged.
+func (s *Store) own(g lease.Grant) (*record, error) {
+	r := s.records[s.subnetKey(g.Key)]
+	if r == nil || r.create != g.CreateRevision {
+		for _, other := range s.byName() {
+			if other.lease.Key == g.Key && other.create == g.CreateRevision {
+				r = other
+			}
+		}
+	}
+	switch {
+	case r == nil:
+		return nil, lease.ErrLost
+	case r.mod != g.ModRevision:
+		return nil, &lease.ConflictError{Key: g.Key, Revision: r.mod}
+	}
+	return r, nil
+}

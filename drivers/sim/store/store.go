@@ -1,0 +1,191 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// StoreOptions fix how a store behaves. Zero values mean the defaults.
+type Options struct {
+	Prefix  string        // default /coreos.com/network
+	Latency time.Duration // typical one-way delay between a client and the server; default 1 ms
+	Timeout time.Duration // how long a client waits for an answer; default 5 s
+	Nodes   string        // the network config of a Kubernetes cluster: leases are on node objects; "": they are records
+	Ping    time.Duration // how often a client makes sure that its stream lives; default 5 s
+}
+
+// Store is the lease datastore of a world, in the likeness of etcd: keys with
+// raw bytes as values, one revision for each change, TTLs in virtual time that
+// take their keys along, compaction, and a stream of changes to each client.
+//
+// Its methods are an operator's commands and the faults that may befall it;
+// they act at once. Nodes use a [StoreClient].
+type Store struct {
+	world *world.World
+	opts  Options
+
+	revision  int64
+	compacted int64 // no stream can begin before this revision
+	epoch     int   // how often all data were lost
+	records   map[string]*record
+	order     []string // the keys of records, sorted
+	ttls      map[int64]*storeTTL
+	lastTTL   int64
+
+	version *storeVersion // what the records say
+	former  *storeVersion // the one before, for stale reads
+	streams []*storeStream
+
+	size    int64 // of all keys and values, in bytes
+	changes int64 // the sizes of all changes so far
+	served  Served
+
+	nodes       *nodeStore // nil: leases are records
+	nodeWritten func(NodeWrite)
+
+	written  func(Write)
+	writer   string // the client whose request is being served
+	expiring bool   // a TTL is running out
+
+	stopped    bool
+	leaderless bool
+	election   *world.Event    // when there will be a leader again
+	denied     map[string]bool // clients without permission
+	faults     Faults
+}
+
+// NewStore adds an empty datastore.
+func New(w *world.World, opts Options) *Store {
+	opts.Prefix = cmp.Or(opts.Prefix, "/coreos.com/network")
+	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
+	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
+	opts.Ping = cmp.Or(opts.Ping, 10*time.Second)
+	s := &Store{world: w, opts: opts, denied: map[string]bool{}}
+	s.clear()
+	return s
+}
+
+// Served counts what clients have read, in bytes of keys and values. Node
+// objects do not count.
+type Served struct {
+	Lists int // of everything
+	Bytes int64
+}
+
+// Served returns what clients have read so far.
+func (s *Store) Served() Served { return s.served }
+
+// clear empties the store, as a new etcd is.
+func (s *Store) clear() {
+	s.holdTTLs()
+	s.revision, s.compacted = 1, 0
+	s.size, s.changes = 0, 0
+	s.records, s.order, s.ttls = map[string]*record{}, nil, map[int64]*storeTTL{}
+	s.version = &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: s.revision}}
+	s.former = s.version
+	s.clearNodes()
+}
+
+// Snapshot is the truth: what the store holds now.
+func (s *Store) Snapshot() *lease.Snapshot { return s.version.snap }
+
+// Revision is the number of the last change.
+func (s *Store) Revision() int64 { return s.revision }
+
+// Dump prints all records in a canonical form, one a line.
+func (s *Store) Dump() string {
+	var b strings.Builder
+	for _, key := range s.order {
+		r := s.records[key]
+		fmt.Fprintf(&b, "%s create=%d mod=%d", key, r.create, r.mod)
+		if r.ttl != nil {
+			fmt.Fprintf(&b, " ttl=%s", r.ttl.length)
+		}
+		fmt.Fprintf(&b, " %s\n", r.value)
+	}
+	return b.String()
+}
+
+// full is the store's key for a name below the prefix.
+func (s *Store) full(name string) string { return s.opts.Prefix + "/" + name }
+
+func (s *Store) configKey() string { return s.full("config") }
+
+func (s *Store) subnetKey(k lease.Key) string { return s.full("subnets/" + k.String()) }
+
+// put writes one record in a revision of its own.
+func (s *Store) put(key string, value []byte, ttl *storeTTL) *record {
+	s.revision++
+	r := &record{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
+	s.changes += r.size()
+	s.size += r.size()
+	old := s.records[key]
+	if old != nil {
+		s.size -= old.size()
+		r.create = old.create
+		old.ttl.detach(key)
+	} else {
+		i, _ := slices.BinarySearch(s.order, key)
+		s.order = slices.Insert(s.order, i, key)
+	}
+	ttl.attach(key)
+	r.decode(s.full("subnets/"), old)
+	s.records[key] = r
+	s.world.Note("store: put", fmt.Sprintf("%s rev %d ttl %s %s", key, s.revision, ttl, value))
+	s.publish(key)
+	s.tell(key, old, r)
+	return r
+}
+
+// remove deletes all of the keys that exist, in one revision.
+func (s *Store) remove(keys ...string) {
+	keys = slices.DeleteFunc(keys, func(k string) bool { return s.records[k] == nil })
+	if len(keys) == 0 {
+		return
+	}
+	s.revision++
+	removed := make([]*record, 0, len(keys))
+	for _, key := range keys {
+		removed = append(removed, s.records[key])
+		s.size -= s.records[key].size()
+		s.changes += int64(len(key))
+		s.records[key].ttl.detach(key)
+		delete(s.records, key)
+		s.world.Note("store: delete", fmt.Sprintf("%s rev %d", key, s.revision))
+	}
+	s.order = slices.DeleteFunc(s.order, func(k string) bool { return s.records[k] == nil })
+	s.publish(keys...)
+	for _, r := range removed {
+		s.tell(r.key, r, nil)
+	}
+}
+
+// publish makes the version that follows a change of the keys, and tells all
+// clients. Only what lies below the subnets moves a snapshot's revision, and
+// what is neither there nor the config moves nothing.
+func (s *Store) publish(keys ...string) {
+	if s.nodes != nil {
+		return // there is nothing of interest beside the nodes
+	}
+	revision, seen := s.version.snap.Revision, false
+	for _, key := range keys {
+		if strings.HasPrefix(key, s.full("subnets/")) {
+			revision, seen = s.revision, true
+		}
+		seen = seen || key == s.configKey()
+	}
+	if !seen {
+		return
+	}
+	s.former, s.version = s.version, s.newVersion(revision)
+	for _, st := range s.streams {
+		st.dirty = true
+		st.pump()
+	}
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// leastTTL is what etcd makes of shorter ones: one and a half election timeouts.
+const leastTTL = 2 * time.Second
+
+// storeTTL is a time to live with the keys that die with it: what etcd calls a
+// lease. All methods accept nil, the absence of one.
+type storeTTL struct {
+	id     int64
+	length time.Duration
+	keys   []string // sorted
+	expiry *world.Event
+}
+
+// wholeSeconds rounds up: etcd counts in seconds.
+func wholeSeconds(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
+
+// grant makes a new TTL.
+func (s *Store) grant(length time.Duration) *storeTTL {
+	length = max(leastTTL, wholeSeconds(length))
+	s.lastTTL++
+	t := &storeTTL{id: s.lastTTL, length: length}
+	s.ttls[t.id] = t
+	s.refresh(t)
+	return t
+}
+
+// refresh lets the TTL begin anew.
+func (s *Store) refresh(t *storeTTL) {
+	t.expiry.Cancel()
+	t.expiry = s.world.After(t.length, fmt.Sprintf("store: ttl %d ends", t.id), func() {
+		s.expiring = true
+		s.endTTL(t)
+		s.expiring = false
+	})
+}
+
+// endTTL deletes the TTL with all its keys, in one revision.
+func (s *Store) endTTL(t *storeTTL) {
+	t.expiry.Cancel()
+	delete(s.ttls, t.id)
+	s.remove(slices.Clone(t.keys)...)
+}
+
+// holdTTLs stops all TTLs from running out, because only a leader may say so.
+func (s *Store) holdTTLs() {
+	for _, t := range s.ttls { // in any order: cancelling leaves no trace
+		t.expiry.Cancel()
+	}
+}
+
+// resumeTTLs lets all TTLs begin anew, as a new leader does: it cannot know
+// what the former one had promised.
+func (s *Store) resumeTTLs() {
+	ids := make([]int64, 0, len(s.ttls))
+	for id := range s.ttls {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		s.refresh(s.ttls[id])
+	}
+}
+
+func (t *storeTTL) handle() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.id
+}
+
+func (t *storeTTL) attach(key string) {
+	if t == nil {
+		return
+	}
+	if i, found := slices.BinarySearch(t.keys, key); !found {
+		t.keys = slices.Insert(t.keys, i, key)
+	}
+}
+
+func (t *storeTTL) detach(key string) {
+	if t == nil {
+		return
+	}
+	if i, found := slices.BinarySearch(t.keys, key); found {
+		t.keys = slices.Delete(t.keys, i, i+1)
+	}
+}
+
+// String is the handle and the length, for the trace.
+func (t *storeTTL) String() string {
+	if t == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d/%s", t.id, t.length)
+}

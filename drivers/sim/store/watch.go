@@ -1,0 +1,296 @@
+package store
+
+import (
+	"errors"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// storeStream brings a client the changes, in batches with running numbers.
+// One batch is under way at a time; what changes meanwhile goes into the next
+// one. A batch is a whole version: what a client would make of the changes.
+type storeStream struct {
+	client *Client
+	sent   uint64 // batches
+	busy   bool   // a batch is under way
+	dirty  bool   // there is something newer than the last batch
+	ended  bool
+	at     *storeVersion // what the last batch brought the client to
+}
+
+// The waits between two attempts to connect (interop 3.8).
+const (
+	redialFirst = 100 * time.Millisecond
+	redialMost  = 5 * time.Second
+)
+
+// Nodes that have to read everything again spread over a time that grows with
+// their number, as drivers/etcd has it.
+const (
+	rereadPeer = 10 * time.Millisecond
+	rereadMost = time.Minute
+)
+
+// overtaken is how late a batch arrives that a later one shall overtake.
+const overtaken = time.Second
+
+// pump sends the next batch, unless one is under way.
+func (st *storeStream) pump() {
+	if st.busy || !st.dirty || st.ended {
+		return
+	}
+	c := st.client
+	f, rng, w := &c.store.faults, c.rng.watch, c.store.world
+	if world.Chance(rng, f.WatchBreak) {
+		c.store.endStream(st)
+		st.end(errStoreBroken)
+		return
+	}
+	st.busy, st.dirty = true, false
+	st.sent++
+	seq, version := st.sent, c.store.version
+	c.store.served.Bytes += version.written - st.at.written
+	st.at = version
+	delay := c.latency() + world.UpTo(rng, f.WatchDelay)
+	lost := world.Chance(rng, f.WatchLose)
+	arrive := func() {
+		switch {
+		case !c.reachable():
+			st.ended = true // nobody can tell the client; it will find out
+			c.store.endStream(st)
+		case !lost:
+			c.arrive(func() { c.take(st, seq, version) })
+		}
+	}
+	free := func() { st.busy = false; st.pump() }
+	if world.Chance(rng, f.WatchReorder) {
+		w.After(delay, c.label.batch, free)
+		w.After(delay+overtaken, c.label.batch, arrive)
+		return
+	}
+	if world.Chance(rng, f.WatchDuplicate) {
+		w.After(2*delay, c.label.batch, arrive)
+	}
+	w.After(delay, c.label.batch, func() { arrive(); free() })
+}
+
+// end closes the stream from the server's side and tells the client why, if a
+// packet can still tell it.
+func (st *storeStream) end(reason error) {
+	if st.ended {
+		return
+	}
+	st.ended = true
+	c := st.client
+	c.store.world.After(c.latency(), c.label.batch, func() {
+		if c.reachable() {
+			c.arrive(func() {
+				if c.stream == st {
+					c.disconnected(reason)
+				}
+			})
+		}
+	})
+}
+
+// endStream lets the server forget a stream.
+func (s *Store) endStream(st *storeStream) {
+	for i, other := range s.streams {
+		if other == st {
+			s.streams = append(s.streams[:i:i], s.streams[i+1:]...)
+			return
+		}
+	}
+}
+
+// take accepts a batch. Numbers tell what the network did to the stream: a
+// batch that comes again is ignored, a gap means that everything is read anew,
+// so no snapshot ever lacks a change that is older than itself.
+func (c *Client) take(st *storeStream, seq uint64, v *storeVersion) {
+	switch {
+	case c.stream != st:
+		c.store.endStream(st)
+	case seq <= c.got:
+	case seq > c.got+1:
+		c.store.endStream(st)
+		c.disconnected(errStoreGap)
+	default:
+		c.got = seq
+		c.accept(v)
+		c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+	}
+}
+
+// accept takes a version over, unless a newer one is known already.
+func (c *Client) accept(v *storeVersion) {
+	if c.known == nil || c.known.epoch != v.epoch {
+		c.first, c.nodes.written = v.snap.Revision, 0
+	} else if v.snap.Revision < max(c.known.snap.Revision, c.nodes.written) {
+		return // a stale read: the stream brings the rest
+	}
+	c.known = v
+	snap := v.seenFrom(c.first)
+	if c.nodes.table != nil {
+		snap = c.acceptNodes(v)
+	}
+	c.setView(lease.View{Snapshot: snap, Synced: c.view.Synced, Err: c.view.Err})
+}
+
+func (c *Client) setView(v lease.View) {
+	v.Assigned = c.nodes.assigned
+	if v == c.view {
+		return
+	}
+	c.view = v
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	if c.onChange != nil {
+		c.onChange()
+	}
+}
+
+// connect opens a stream of what follows the newest version known, as a daemon
+// does; if there is none, or the server cannot tell what followed it, everything is
+// read first.
+func (c *Client) connect() {
+	c.dialing++
+	c.awaitDial()
+	if c.known != nil && !c.reread {
+		c.watch(c.known)
+		return
+	}
+	dial := c.dialing
+	c.send(trip{up: c.latency(), down: c.latency()}, func() (answer func()) {
+		v, err := c.store.list(c)
+		return func() {
+			if c.dialing != dial {
+				return
+			}
+			if err != nil {
+				c.disconnected(err)
+				return
+			}
+			c.reread = false
+			c.accept(v)
+			c.setView(lease.View{Snapshot: c.view.Snapshot, Err: errStoreStarting})
+			c.watch(v)
+		}
+	})
+}
+
+// watch opens the stream of what follows a version.
+func (c *Client) watch(v *storeVersion) {
+	dial := c.dialing
+	c.send(trip{up: c.latency(), down: c.latency()}, func() (answer func()) {
+		st, err := c.store.subscribe(c, v)
+		return func() {
+			switch {
+			case c.dialing != dial:
+				c.store.endStream(st)
+			case err != nil:
+				c.reread = errors.Is(err, errStoreCompacted) || errors.Is(err, errStoreHistory)
+				c.disconnected(err)
+			default:
+				c.attempt, c.stream, c.got = 0, st, 0
+				c.dialing++    // this dial has ended
+				if !st.dirty { // else the first batch brings the view up to date
+					c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+				}
+				st.busy = false
+				st.pump()
+			}
+		}
+	})
+}
+
+// awaitDial gives the dial up if it does not end in time.
+func (c *Client) awaitDial() {
+	dial := c.dialing
+	c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
+		c.arrive(func() {
+			if c.dialing == dial {
+				c.disconnected(errStoreUnreachable)
+			}
+		})
+	})
+}
+
+// list reads everything, at the server.
+func (s *Store) list(c *Client) (*storeVersion, error) {
+	if err := c.refused(); err != nil {
+		return nil, err
+	}
+	if world.Chance(c.rng.watch, s.faults.StaleList) {
+		return s.former, nil
+	}
+	s.served.Lists++
+	s.served.Bytes += s.version.size
+	return s.version, nil
+}
+
+// subscribe opens a stream, at the server. It is busy until the client has
+// heard of it.
+func (s *Store) subscribe(c *Client, after *storeVersion) (*storeStream, error) {
+	if err := c.refused(); err != nil {
+		return nil, err
+	}
+	switch {
+	case after.epoch != s.epoch:
+		return nil, errStoreHistory
+	case after != s.version && after.snap.Revision < s.compacted:
+		return nil, errStoreCompacted
+	}
+	st := &storeStream{client: c, dirty: after != s.version, busy: true, at: after}
+	s.streams = append(s.streams, st)
+	return st, nil
+}
+
+// disconnected notes that the view no longer follows the store, and tries anew
+// after a wait that doubles.
+func (c *Client) disconnected(reason error) {
+	c.dialing++ // whatever answer is still to come is too late
+	c.stream = nil
+	wait := min(redialFirst<<min(c.attempt, 10), redialMost)
+	wait = wait/2 + world.UpTo(c.rng.redial, wait)
+	if c.reread && c.known != nil {
+		wait += world.UpTo(c.rng.redial, min(time.Duration(len(c.known.snap.Leases))*rereadPeer, rereadMost))
+	}
+	c.attempt++
+	c.redial.Cancel()
+	c.redial = c.store.world.After(wait, c.label.connect, func() { c.arrive(c.connect) })
+	c.setView(lease.View{Snapshot: c.view.Snapshot, Err: reason})
+}
+
+// schedulePing lets the client look now and then whether its stream still
+// lives: a partition ends one without a word.
+func (c *Client) schedulePing() {
+	every := c.store.opts.Ping
+	c.ping = c.store.world.After(every*3/4+world.UpTo(c.rng.ping, every/2), c.label.ping, func() {
+		if !c.frozen {
+			c.checkStream()
+		}
+		c.schedulePing()
+	})
+}
+
+func (c *Client) checkStream() {
+	st := c.stream
+	lost := func(reason error) {
+		c.store.endStream(st)
+		st.ended = true
+		c.disconnected(reason)
+	}
+	switch {
+	case st == nil:
+	case !c.reachable():
+		lost(errStoreUnreachable)
+	case st.ended:
+		lost(errStoreBroken)
+	case !st.busy && st.sent != c.got:
+		lost(errStoreGap)
+	}
+}

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// StoreWrite is a change of one record below the subnets.
+type Write struct {
+	Client   string // whose it was; "" for an operator and for the end of a TTL
+	Expired  bool   // by the end of a TTL
+	Key      string // the last part of the store's key
+	Old, New *Record
+}
+
+// StoreRecord is a record as it stands, or stood, in the store.
+type Record struct {
+	Value    string
+	Lease    lease.Lease // meaningful if Flaw is empty
+	Flaw     string      // why the value is no lease
+	Expiring bool        // it has a TTL
+}
+
+// OnWrite hands every change of a record below the subnets, and of the config
+// under the key "config", to fn after it was made; nil ends it. Whoever
+// listens must not change the world.
+func (s *Store) OnWrite(fn func(Write)) { s.written = fn }
+
+// by lets fn act in the name of a client.
+func (s *Store) by(client string, fn func()) {
+	s.writer = client
+	fn()
+	s.writer = ""
+}
+
+// tell reports a change to who listens.
+func (s *Store) tell(key string, old, now *record) {
+	name, subnet := strings.CutPrefix(key, s.full("subnets/"))
+	if key == s.configKey() {
+		name = "config"
+	} else if !subnet {
+		return
+	}
+	if s.written != nil {
+		s.written(Write{Client: s.writer, Expired: s.expiring, Key: name, Old: old.told(), New: now.told()})
+	}
+}
+
+func (r *record) told() *Record {
+	if r == nil {
+		return nil
+	}
+	return &Record{Value: string(r.value), Lease: r.lease, Flaw: r.flaw, Expiring: r.ttl != nil}
+}

@@ -1,0 +1,107 @@
+package world
+
+import "time"
+
+// Event is something that will happen, unless it is cancelled.
+type Event struct {
+	world *World
+	at    time.Duration // since the epoch
+	seq   uint64
+	label string
+	fn    func() // nil once it happened or was cancelled
+	index int    // in the queue
+}
+
+// Cancel takes the event back and reports whether it was still to come.
+func (e *Event) Cancel() bool {
+	if e == nil || e.fn == nil {
+		return false
+	}
+	e.fn = nil
+	e.world.queue.remove(e.index)
+	return true
+}
+
+// Pending reports whether the event is still to come.
+func (e *Event) Pending() bool { return e != nil && e.fn != nil }
+
+// At is when the event happens or happened.
+func (e *Event) At() time.Time { return epoch.Add(e.at) }
+
+func (e *Event) before(o *Event) bool {
+	if e.at == o.at {
+		return e.seq < o.seq
+	}
+	return e.at < o.at
+}
+
+// eventQueue is a binary heap by (time, sequence). It is written out because
+// container/heap costs an interface call for each comparison, and this is the
+// innermost loop of every simulation.
+type eventQueue []*Event
+
+func (q eventQueue) peek() *Event {
+	if len(q) == 0 {
+		return nil
+	}
+	return q[0]
+}
+
+func (q *eventQueue) push(e *Event) {
+	e.index = len(*q)
+	*q = append(*q, e)
+	q.up(e.index)
+}
+
+func (q *eventQueue) pop() *Event {
+	e := (*q)[0]
+	q.remove(0)
+	return e
+}
+
+func (q *eventQueue) remove(i int) {
+	h := *q
+	last := len(h) - 1
+	h.swap(i, last)
+	h[last] = nil
+	*q = h[:last]
+	if i < last && !q.down(i) {
+		q.up(i)
+	}
+}
+
+func (q eventQueue) swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q eventQueue) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !q[i].before(q[parent]) {
+			return
+		}
+		q.swap(i, parent)
+		i = parent
+	}
+}
+
+// down reports whether the event moved.
+func (q eventQueue) down(i int) bool {
+	start := i
+	for {
+		child := 2*i + 1
+		if child >= len(q) {
+			break
+		}
+		if child+1 < len(q) && q[child+1].before(q[child]) {
+			child++
+		}
+		if !q[child].before(q[i]) {
+			break
+		}
+		q.swap(i, child)
+		i = child
+	}
+	return i > start
+}
