@@ -39,7 +39,7 @@ func (d *Daemon) SetFile(f node.File, data []byte) {
 func content(w node.Write) []byte {
 	data, err := w.Content()
 	if err != nil {
-		panic(fmt.Sprintf("sim: %s file: %v", w.File, err)) // a node writes what it can read
+		panic(fmt.Sprintf("daemon: %s file: %v", w.File, err)) // a node writes what it can read
 	}
 	return data
 }

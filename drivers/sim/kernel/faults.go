@@ -187,7 +187,7 @@ func (h *Host) Learn(o dataplane.Object) error {
 		case dataplane.FDBEntry:
 			h.stack.link(o.Link).fdb.set(o.MAC, fdbEntry{o.Dst, false})
 		default:
-			panic(fmt.Sprintf("sim: the kernel learns no %T", o))
+			panic(fmt.Sprintf("kernel: the kernel learns no %T", o))
 		}
 		return nil
 	}

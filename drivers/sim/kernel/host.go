@@ -106,7 +106,7 @@ func (h *Host) Wire(link string) *Wire {
 func (h *Host) Forward() {
 	for _, path := range []string{sysctlForward4, sysctlForward6} {
 		if err := h.SetSysctl(path, "1"); err != nil {
-			panic(fmt.Sprintf("sim: %v", err)) // every host has these
+			panic(fmt.Sprintf("kernel: %v", err)) // every host has these
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (n *Network) World() *world.World { return n.world }
 // NewHost adds a machine without links, with a name of its own.
 func (n *Network) NewHost(name string) *Host {
 	if n.Host(name) != nil {
-		panic(fmt.Sprintf("sim: host %q exists", name))
+		panic(fmt.Sprintf("kernel: host %q exists", name))
 	}
 	h := &Host{
 		network: n, world: n.world, name: name, opLabel: name + ":",

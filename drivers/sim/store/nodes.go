@@ -168,7 +168,7 @@ func (s *Store) clearNodes() {
 func (s *Store) nodeTable(name string) *nodelease.Table {
 	network, err := config.ParseAssigned([]byte(s.opts.Nodes))
 	if err != nil {
-		panic(fmt.Sprintf("sim: network config: %v", err))
+		panic(fmt.Sprintf("store: network config: %v", err))
 	}
 	return nodelease.NewTable(name, lease.Document{Data: []byte(s.opts.Nodes), Revision: 1}, network)
 }

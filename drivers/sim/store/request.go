@@ -180,7 +180,7 @@ func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.G
 	case node.Release:
 		return lease.Grant{}, s.release(req.Grant)
 	}
-	panic(fmt.Sprintf("sim: request with verb %d", req.Verb))
+	panic(fmt.Sprintf("store: request with verb %d", req.Verb))
 }
 
 // errNoSuchTTL is a put that came after its TTL had ended.
