@@ -54,10 +54,10 @@ func (p firewallPart) pace() pace {
 
 func (firewallPart) kinds() kinds {
 	return kinds{
-		lookFailed: "firewall-look-failed",
-		applied:    "firewall-applied",
-		failed:     "firewall-failed",
-		clean:      "firewall",
+		lookFailed: Event{Kind: "firewall-look-failed", Level: Error},
+		applied:    Event{Kind: "firewall-applied", Level: Info},
+		failed:     Event{Kind: "firewall-failed", Level: Error},
+		clean:      Event{Kind: "firewall", Level: Info},
 	}
 }
 

@@ -32,7 +32,12 @@ func (p hostPart) pace() pace {
 }
 
 func (hostPart) kinds() kinds {
-	return kinds{lookFailed: "look-failed", applied: "applied", failed: "apply-failed", clean: "programmed"}
+	return kinds{
+		lookFailed: Event{Kind: "look-failed", Level: Error},
+		applied:    Event{Kind: "applied", Level: Info},
+		failed:     Event{Kind: "apply-failed", Level: Error},
+		clean:      Event{Kind: "programmed", Level: Info},
+	}
 }
 
 func (p hostPart) watches() bool { return p.n.network.known }

@@ -87,8 +87,8 @@ type pace struct {
 	insists bool          // plans that failed are also tried again without a pause
 }
 
-// kinds are the kinds of a lane's events in the log.
-type kinds struct{ lookFailed, applied, failed, clean string }
+// kinds are the events that a lane logs, still without their texts.
+type kinds struct{ lookFailed, applied, failed, clean Event }
 
 func newLanes(n *Node) [LaneCount]*lane {
 	return [LaneCount]*lane{
@@ -133,15 +133,16 @@ func (n *Node) hinted(l *lane) {
 
 func (n *Node) finishedLook(l *lane, looked Looked) {
 	kind := l.part.kinds().lookFailed
-	l.busy, l.lastLook, l.lookErr = false, n.now, looked.Err
+	l.busy, l.lastLook = false, n.now
+	l.lookErr = looked.Err
 	if looked.Err != nil {
-		n.once(Error, kind, looked.Err.Error())
+		n.once(kind.Level, kind.Kind, looked.Err.Error())
 		l.clean = false
 		l.attempts++
 		l.lookBy(n.now.Add(n.pause(l)))
 		return
 	}
-	delete(n.said, kind)
+	delete(n.said, kind.Kind)
 	l.fresh = true
 	l.part.take(looked)
 	l.lookBy(n.now.Add(n.jitter(l.part.pace().every)))
@@ -184,11 +185,12 @@ func (n *Node) reconcile(l *lane) {
 	}
 	text := l.part.settled()
 	if l.attempts > 0 {
-		n.event(Info, l.part.kinds().clean, text)
+		clean := l.part.kinds().clean
+		n.event(clean.Level, clean.Kind, text)
 	}
 	l.restart()
 	l.failures = nil
-	delete(n.said, l.part.kinds().failed)
+	delete(n.said, l.part.kinds().failed.Kind)
 }
 
 // finishedPlan notes the failures, and looks again at once to see what the plan
@@ -225,10 +227,11 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 
 // reportPlan logs one line for each plan, with the first of its failures.
 func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
-	text, kind := l.part.describe(plan), l.part.kinds()
+	text, kinds := l.part.describe(plan), l.part.kinds()
 	if len(l.failures) == 0 {
-		n.event(Info, kind.applied, text)
+		n.event(kinds.applied.Level, kinds.applied.Kind, text)
 		return
 	}
-	n.once(Error, kind.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
+	text = fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0])
+	n.once(kinds.failed.Level, kinds.failed.Kind, text)
 }
