@@ -12,43 +12,51 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Compatible reports, as an error, why a key does not fit the config: a
-// family too many or too few, a subnet of the wrong length, off its boundary
-// or outside Min..Max.
+// Compatible returns an error if a key does not fit the config: it has a family
+// too many or too few, or a subnet of the wrong length, off its boundary or
+// outside Min..Max.
 func Compatible(network config.Network, key lease.Key) error {
-	for _, f := range cidr.Families {
-		r, subnet := network.Of(f), key.Of(f)
+	return checkSubnets(network, key, func(r config.Range, subnet netip.Prefix) error {
 		switch {
-		case !r.Enabled() && !subnet.IsValid():
-		case !r.Enabled():
-			return fmt.Errorf("subnet %s: has an %v part, but %v is off", key, f, f)
-		case !subnet.IsValid():
-			return fmt.Errorf("subnet %s: has no %v part, but %v is on", key, f, f)
 		case subnet.Bits() != r.SubnetLen:
-			return fmt.Errorf("subnet %s: %v has length %d, want %d", key, subnet, subnet.Bits(), r.SubnetLen)
+			return fmt.Errorf("%v has length %d, want %d", subnet, subnet.Bits(), r.SubnetLen)
 		case subnet != subnet.Masked():
-			return fmt.Errorf("subnet %s: %v is not on a boundary, want %v", key, subnet, subnet.Masked())
+			return fmt.Errorf("%v is not on a boundary, want %v", subnet, subnet.Masked())
 		case subnet.Addr().Less(r.Min) || r.Max.Less(subnet.Addr()):
-			return fmt.Errorf("subnet %s: %v is outside %v to %v", key, subnet, r.Min, r.Max)
+			return fmt.Errorf("%v is outside %v to %v", subnet, r.Min, r.Max)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Inside returns an error if an assigned key does not fit the config: it has a
 // family too many or too few, or a subnet outside its network. The length of the
 // subnet does not matter.
 func Inside(network config.Network, key lease.Key) error {
+	return checkSubnets(network, key, func(r config.Range, subnet netip.Prefix) error {
+		if !cidr.Contains(r.Network, subnet) {
+			return fmt.Errorf("%v is outside the network %v", subnet, r.Network)
+		}
+		return nil
+	})
+}
+
+// checkSubnets returns an error if the key has other families than the network,
+// or if the check of a family's subnet fails.
+func checkSubnets(network config.Network, key lease.Key, check func(config.Range, netip.Prefix) error) error {
 	for _, f := range cidr.Families {
 		r, subnet := network.Of(f), key.Of(f)
-		switch {
-		case !r.Enabled() && !subnet.IsValid():
-		case !r.Enabled():
+		if !r.Enabled() && !subnet.IsValid() {
+			continue
+		}
+		if !r.Enabled() {
 			return fmt.Errorf("subnet %s: has an %v part, but %v is off", key, f, f)
-		case !subnet.IsValid():
+		}
+		if !subnet.IsValid() {
 			return fmt.Errorf("subnet %s: has no %v part, but %v is on", key, f, f)
-		case !cidr.Contains(r.Network, subnet):
-			return fmt.Errorf("subnet %s: %v is outside the network %v", key, subnet, r.Network)
+		}
+		if err := check(r, subnet); err != nil {
+			return fmt.Errorf("subnet %s: %w", key, err)
 		}
 	}
 	return nil
@@ -82,8 +90,8 @@ func records(snap *lease.Snapshot) func(yield func(lease.Key) bool) {
 	}
 }
 
-// Choose draws a key uniformly from all free subnets of the whole range, each
-// family by itself. The error says which range is exhausted.
+// Choose draws a key uniformly from all free subnets of the range, for each
+// family separately. The error names each exhausted range.
 func Choose(network config.Network, snap *lease.Snapshot, rng *rand.Rand) (lease.Key, error) {
 	var subnets [2]netip.Prefix
 	var failed []string
@@ -98,10 +106,11 @@ func Choose(network config.Network, snap *lease.Snapshot, rng *rand.Rand) (lease
 				taken = append(taken, p)
 			}
 		}
-		var err error
-		if subnets[f], err = choose(r, taken, rng); err != nil {
+		subnet, err := choose(r, taken, rng)
+		if err != nil {
 			failed = append(failed, err.Error())
 		}
+		subnets[f] = subnet
 	}
 	if len(failed) > 0 {
 		return lease.Key{}, errors.New(strings.Join(failed, "; "))

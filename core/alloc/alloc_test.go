@@ -251,7 +251,8 @@ func TestChooseSpreadsOverHugeRanges(t *testing.T) {
 		{`"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00::/8","IPv6SubnetLen":126`, "fd80::"},
 	} {
 		t.Run(c.network, func(t *testing.T) {
-			n, snap, rng := network(t, c.network), new(lease.Snapshot), random(3)
+			n, snap := network(t, c.network), new(lease.Snapshot)
+			rng := random(3)
 			upper, above := netip.MustParseAddr(c.upper), 0
 			f := cidr.FamilyOf(upper)
 			const draws = 400
@@ -275,7 +276,7 @@ func TestChooseSpreadsOverHugeRanges(t *testing.T) {
 	}
 }
 
-// TestChooseAgreesWithASearch compares with the obvious way: try every subnet.
+// TestChooseAgreesWithASearch compares Choose with a search that tries every subnet.
 func TestChooseAgreesWithASearch(t *testing.T) {
 	n := network(t, `"Network":"10.5.0.0/26","SubnetLen":30`) // 15 subnets
 	r := n.V4

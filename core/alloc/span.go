@@ -10,17 +10,17 @@ import (
 )
 
 // A span is a run of subnets of a range, by their numbers from its Min, both
-// ends included. A range may hold 2^126 subnets, so they are counted in spans
-// and never listed.
+// ends included. A range may hold 2^126 subnets, so this package counts them in
+// spans and never lists them.
 type span struct {
 	first, last cidr.Uint128
 }
 
 func (s span) size() cidr.Uint128 { return s.last.Sub(s.first).Add(cidr.From64(1)) }
 
-// spansOf returns which subnets of the range the prefixes touch, sorted by
-// their first. A prefix may be shorter or longer than the range's subnets
-// (older releases cut differently), or lie outside in part.
+// spansOf returns the subnets of the range that the prefixes touch, sorted by
+// their first. A prefix may be shorter or longer than the range's subnets, since
+// the config may have changed, or lie outside in part.
 func spansOf(r config.Range, prefixes []netip.Prefix) []span {
 	end := cidr.Last(netip.PrefixFrom(r.Max, r.SubnetLen))
 	number := func(a netip.Addr) cidr.Uint128 { return cidr.Count(r.Min, a, r.SubnetLen).Sub(cidr.From64(1)) }
@@ -41,11 +41,11 @@ func spansOf(r config.Range, prefixes []netip.Prefix) []span {
 	return spans
 }
 
-// gapsBetween returns the runs of subnets, out of count, that the sorted spans
-// leave, and how many subnets that is.
+// gapsBetween returns the runs of subnets, out of count, between the sorted
+// spans, and the number of subnets in these runs.
 func gapsBetween(count cidr.Uint128, spans []span) (gaps []span, free cidr.Uint128) {
 	one := cidr.From64(1)
-	var next cidr.Uint128 // the first subnet not looked at yet
+	var next cidr.Uint128 // the first subnet not yet considered
 	add := func(end cidr.Uint128) {
 		if next.Cmp(end) < 0 {
 			g := span{next, end.Sub(one)}
@@ -62,9 +62,9 @@ func gapsBetween(count cidr.Uint128, spans []span) (gaps []span, free cidr.Uint1
 	return gaps, free
 }
 
-// below draws a number less than n, which is not 0. Numbers of n's bit length
-// are drawn until one fits, which takes less than two draws on average and
-// favours none.
+// below draws a number less than n, which is not 0. It draws numbers of n's bit
+// length until one fits, which takes less than two draws on average and favours
+// none.
 func below(n cidr.Uint128, rng *rand.Rand) cidr.Uint128 {
 	spare := 128 - n.Sub(cidr.From64(1)).Len()
 	for {

@@ -22,7 +22,8 @@ var modulus = new(big.Int).Lsh(big.NewInt(1), 128)
 
 func same(t *rapid.T, what string, got Uint128, want *big.Int) {
 	t.Helper()
-	if want = new(big.Int).Mod(want, modulus); bigOf(got).Cmp(want) != 0 {
+	want = new(big.Int).Mod(want, modulus)
+	if bigOf(got).Cmp(want) != 0 {
 		t.Fatalf("%s: got %v, want %v", what, got, want)
 	}
 }
@@ -40,7 +41,8 @@ var prefixes = rapid.Custom(func(t *rapid.T) netip.Prefix {
 
 func TestUint128(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, by := numbers.Draw(t, "a"), numbers.Draw(t, "b"), rapid.IntRange(0, 128).Draw(t, "by")
+		a, b := numbers.Draw(t, "a"), numbers.Draw(t, "b")
+		by := rapid.IntRange(0, 128).Draw(t, "by")
 		x, y := bigOf(a), bigOf(b)
 		same(t, "a+b", a.Add(b), new(big.Int).Add(x, y))
 		same(t, "a-b", a.Sub(b), new(big.Int).Sub(x, y))

@@ -5,7 +5,7 @@ import "net/netip"
 // Family is an address family. It indexes arrays of two.
 type Family uint8
 
-// The two families, in the order in which everything is done.
+// The two families, in the order in which flannel handles them.
 const (
 	V4 Family = iota
 	V6
@@ -17,10 +17,10 @@ var Families = [2]Family{V4, V6}
 // String returns "IPv4" or "IPv6".
 func (f Family) String() string { return [2]string{"IPv4", "IPv6"}[f] }
 
-// Bits is the length of an address: 32 or 128.
+// Bits returns the length of an address: 32 or 128.
 func (f Family) Bits() int { return [2]int{32, 128}[f] }
 
-// FamilyOf tells the family of a valid address; an IPv4-mapped IPv6 address is V6.
+// FamilyOf returns the family of a valid address; an IPv4-mapped IPv6 address is V6.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return V4

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Number returns an address as a number, in the order of addresses of its family.
+// Number returns an address as a number; numbers have the order of addresses.
 func Number(a netip.Addr) Uint128 {
 	if a.Is4() {
 		b := a.As4()
@@ -15,7 +15,7 @@ func Number(a netip.Addr) Uint128 {
 	return Uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Addr returns the address with a number; bits beyond the family's are dropped.
+// Addr returns the address with a number. It drops bits beyond the family's.
 func (f Family) Addr(n Uint128) netip.Addr {
 	if f == V4 {
 		var b [4]byte
@@ -48,9 +48,9 @@ func Subnet(base netip.Addr, n Uint128, length int) netip.Prefix {
 	return netip.PrefixFrom(f.Addr(Number(base).Add(n.Shl(f.Bits()-length))), length)
 }
 
-// Count is the number of prefixes of a length from the one at first to the one
-// at last, both included. First must not be above last, and they must not span
-// a whole IPv6 space of /128 prefixes, whose count needs one bit more.
+// Count returns the number of prefixes of a length from the one at first to the
+// one at last, both included. First must not be above last, and they must not
+// span all /128 prefixes of IPv6, whose count needs one bit more.
 func Count(first, last netip.Addr, length int) Uint128 {
 	host := FamilyOf(first).Bits() - length
 	return Number(last).Sub(Number(first)).Shr(host).Add(From64(1))

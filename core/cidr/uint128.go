@@ -55,7 +55,7 @@ func (n Uint128) Cmp(o Uint128) int {
 	return 1
 }
 
-// Len is the number of bits needed to write n; 0 for 0.
+// Len returns the number of bits needed to write n; 0 for 0.
 func (n Uint128) Len() int {
 	if n.Hi != 0 {
 		return 64 + bits.Len64(n.Hi)

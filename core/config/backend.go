@@ -8,9 +8,9 @@ import (
 	"reflect"
 )
 
-// Decode reads the backend's options into a struct of plain fields named as
-// the members; fields whose member is absent or null keep their value. An
-// error names the member, its value and what would be right.
+// Decode reads the backend's options into a struct of plain fields named as the
+// members. Fields whose member is absent or null keep their value. An error
+// names the member, its value and the values allowed.
 func (b Backend) Decode(into any) error {
 	if len(b.Options) == 0 {
 		return nil
@@ -29,7 +29,8 @@ func (b Backend) valueAt(offset int64) string {
 	d := json.NewDecoder(bytes.NewReader(b.Options))
 	_, err := d.Token() // the opening brace
 	for err == nil && d.InputOffset() < offset {
-		if _, err = d.Token(); err == nil { // the member's name
+		_, err = d.Token() // the member's name
+		if err == nil {
 			err = d.Decode(&value)
 		}
 	}

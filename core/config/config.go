@@ -15,8 +15,8 @@ type Network struct {
 	Warnings       []string // a sentence for each member of the document that has no effect
 }
 
-// Range is the address space of one family and how it is cut into subnets. Only
-// Network is known if another program assigns the subnets.
+// Range is the address space of one family and its division into subnets. Only
+// Network is set if another program assigns the subnets.
 type Range struct {
 	Network   netip.Prefix // masked
 	SubnetLen int          // prefix length of one node's subnet
@@ -34,7 +34,7 @@ func (n Network) Of(f cidr.Family) Range {
 	return n.V6
 }
 
-// Backend says which backend carries the packets, and with which options.
+// Backend names the backend that carries the packets, and its options.
 type Backend struct {
 	Type    string          // in lower case; "" if the config has no Backend member
 	Options json.RawMessage // the whole Backend object

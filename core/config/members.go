@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Member is a member of a JSON object as it is written.
+// Member is a member of a JSON object as the text has it.
 type Member struct {
 	Name  string
 	Value json.RawMessage
 }
 
-// IsNull reports whether the member is as good as absent.
+// IsNull reports whether the value is null, which means the same as absence.
 func (m Member) IsNull() bool { return isNull(m.Value) }
 
 // Excerpt returns the value on one line, cut if it is long.
 func (m Member) Excerpt() string { return excerpt(m.Value) }
 
-// Members returns the members of the Backend object in their order, duplicates too.
+// Members returns the members of the Backend object in order, with duplicates.
 func (b Backend) Members() ([]Member, error) {
 	if isNull(b.Options) {
 		return nil, nil
@@ -32,8 +32,8 @@ func (b Backend) Members() ([]Member, error) {
 	return members, nil
 }
 
-// WithDefault returns the backend with a member put before all others, so that
-// it counts unless one of them has the same name.
+// WithDefault returns the backend with a member before all others, so that it
+// counts unless another has the same name.
 func (b Backend) WithDefault(name, value string) Backend {
 	rest := strings.TrimSpace(string(b.Options))
 	if isNull(b.Options) {
@@ -76,8 +76,8 @@ var known = []string{
 	"Backend",
 }
 
-// warnings returns a sentence for each member that has no effect: those whose
-// name is unknown, and those that a later member of the same name overrides.
+// warnings returns a sentence for each member that has no effect: its name is
+// unknown, or a later member has the same name.
 func warnings(document []byte, b Backend) []string {
 	top, _ := membersOf(document) // the caller has parsed it
 	options, _ := b.Members()
@@ -98,8 +98,8 @@ func duplicates(where string, members []Member) []string {
 		name := strings.ToLower(m.Name)
 		count[name]++
 		if count[name] == 2 {
-			list = append(list, fmt.Sprintf("%smember %q is given more than once, and only the last value counts", where,
-				m.Name))
+			list = append(list,
+				fmt.Sprintf("%smember %q is given more than once, and only the last value counts", where, m.Name))
 		}
 	}
 	return list

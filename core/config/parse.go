@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// document is the config as it is written; every member is optional.
+// document holds the members of a config; every member is optional.
 type document struct {
 	EnableIPv4, EnableIPv6, EnableNFTables json.RawMessage
 
@@ -21,12 +21,12 @@ type document struct {
 }
 
 // Parse reads a network config. Names of members match in either case, and null
-// is as good as absent. An error names the member, its value and what would be
-// right. Unknown and duplicate members lead to a warning each.
+// means the same as absence. An error names the member, its value and the values
+// allowed. Each unknown or duplicate member leads to a warning.
 func Parse(data []byte) (Network, error) { return parse(data, written.complete) }
 
 // ParseAssigned reads the config of a network whose subnets another program
-// assigns. It ignores how the network would be cut (interop 2.2), and the ranges
+// assigns. It ignores the members about subnets (interop 2.2), and the ranges
 // have no SubnetLen, Min and Max.
 func ParseAssigned(data []byte) (Network, error) { return parse(data, written.uncut) }
 
@@ -54,8 +54,7 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 		return Network{}, errors.New("EnableIPv4 and EnableIPv6 are both false: want at least one of them true")
 	}
 	for _, f := range cidr.Families {
-		// A family that is off must still be readable, as upstream would
-		// otherwise refuse what we accept.
+		// A family that is off must still be readable: upstream refuses the config otherwise.
 		w, err := doc.rangeOf(f)
 		if err != nil {
 			return Network{}, err
@@ -73,7 +72,8 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 			n.V6 = r
 		}
 	}
-	if n.Backend, err = parseBackend(doc.Backend); err != nil {
+	n.Backend, err = parseBackend(doc.Backend)
+	if err != nil {
 		return Network{}, err
 	}
 	n.Warnings = warnings(data, n.Backend)
@@ -137,8 +137,8 @@ func parseBackend(raw json.RawMessage) (Backend, error) {
 	return b, nil
 }
 
-// parseAddr reads an address of one family. Zones and IPv4-mapped addresses
-// are of no family that a config could mean.
+// parseAddr reads an address of one family. It refuses zones and IPv4-mapped
+// addresses, which belong to neither family.
 func parseAddr(f cidr.Family, s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
 	return a, err == nil && cidr.FamilyOf(a) == f && a.Zone() == "" && !a.Is4In6()

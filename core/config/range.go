@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// written is what a config says about the range of one family.
+// written holds a config's values for the range of one family.
 type written struct {
 	family   cidr.Family
 	network  netip.Prefix // as written, with host bits; invalid if absent
@@ -16,14 +16,14 @@ type written struct {
 	min, max netip.Addr // invalid if absent
 }
 
-// Examples of what a family's members look like, for errors.
+// Examples of a family's values, for errors.
 var (
 	networkExample = [2]string{`a CIDR such as "10.5.0.0/16"`, `a CIDR such as "fd00:10:5::/48"`}
 	addrExample    = [2]string{`an IPv4 address such as "10.5.1.0"`, `an IPv6 address such as "fd00:10:5:1::"`}
 )
 
-// mapped is where IPv6 writes IPv4 addresses. They have a spelling of their
-// own, which no key of a lease may have (interop 3.2).
+// mapped holds the IPv4-mapped addresses of IPv6. Their spelling has dots, which
+// the IPv6 part of a lease's key may not have (interop 3.2).
 var mapped = netip.MustParsePrefix("::ffff:0:0/96")
 
 // member returns the family's name of a member: SubnetLen is IPv6SubnetLen for IPv6.
@@ -94,10 +94,11 @@ func (w written) complete() (Range, error) {
 	}
 	f := w.family
 	network := member(f, "Network")
-	if r.SubnetLen, err = w.subnetLen(r.Network); err != nil {
+	r.SubnetLen, err = w.subnetLen(r.Network)
+	if err != nil {
 		return Range{}, err
 	}
-	// The subnet at the Network's own base is left out by default.
+	// By default no node gets the subnet at the Network's own base.
 	r.Min = cidr.Subnet(r.Network.Addr(), cidr.From64(1), r.SubnetLen).Addr()
 	r.Max = netip.PrefixFrom(cidr.Last(r.Network), r.SubnetLen).Masked().Addr()
 	for _, bound := range []struct {
@@ -125,8 +126,8 @@ func (w written) complete() (Range, error) {
 	return r, nil
 }
 
-// subnetLen is the length given, or one that suits the network. Two bits of
-// difference at least leave four subnets, three of them usable by default.
+// subnetLen returns the length given, or one that suits the network. A difference
+// of at least two bits leaves four subnets, three of them usable by default.
 func (w written) subnetLen(network netip.Prefix) (int, error) {
 	const difference = 2
 	least := network.Bits() + difference

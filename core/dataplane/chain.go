@@ -18,36 +18,34 @@ const (
 // Flavours lists both, in the order in which everything is done.
 var Flavours = [2]Flavour{IPTables, NFTables}
 
-// Hook is the point of a packet's way at which a chain is asked.
+// Hook is the point of a packet's path at which the kernel asks a chain.
 type Hook string
 
 // The hooks flannel has chains at.
 const (
-	Forward     Hook = "forward"     // may a packet of somebody else's pass?
-	Postrouting Hook = "postrouting" // under which source does a connection leave?
+	Forward     Hook = "forward"     // may this host forward the packet?
+	Postrouting Hook = "postrouting" // with which source does a connection leave?
 )
 
 // Hooks lists both, in the order in which everything is done.
 var Hooks = [2]Hook{Forward, Postrouting}
 
-// Jump is how packets get into a chain: of iptables by a rule in a chain that
-// everybody shares, of nftables because the chain is a base chain of its hook.
+// Jump is how packets get into a chain. In iptables a rule in a shared chain
+// sends them; in nftables the chain is a base chain of its hook.
 type Jump string
 
 // The places of a jump.
 const (
-	// Placed is the only one that is wanted: one jump, the last rule of the
-	// shared chain, so that what others decide goes first; or the base chain
-	// with the type, hook and priority it should have. In FORWARD, rules that
-	// let packets pass may follow: there it makes no difference who is first,
-	// and some programs keep such rules at the end, and would fight for it.
+	// Placed is the wanted one: the base chain has the right type, hook and
+	// priority; or the shared chain has one jump, as its last rule, so that
+	// foreign rules decide first. In FORWARD, accepting rules may follow the
+	// jump: they do not conflict with ours, and some programs keep such rules last.
 	Placed  Jump = "placed"
-	Moved   Jump = "moved"   // there, but not where it belongs, or more than once
+	Moved   Jump = "moved"   // in a wrong place, or more than once
 	Missing Jump = "missing" // packets do not get here
 )
 
-// ChainKey identifies a chain of ours. How a flavour names it is its driver's
-// business.
+// ChainKey identifies one of our chains. The driver of a flavour chooses its name.
 type ChainKey struct {
 	Flavour Flavour
 	Family  cidr.Family
@@ -61,9 +59,9 @@ type Chain struct {
 	ChainKey
 	Jump  Jump
 	Rules Rules
-	// Other is set by a driver that read what the fields above cannot say: a
-	// rule of another form among ours, rules that an older release left in the
-	// shared chain. It is never wanted; Replace and Delete take it away.
+	// Other is set by a driver for anything that the fields above cannot express:
+	// a rule of another form among ours, or rules that an older release left in
+	// the shared chain. It is never wanted; Replace and Delete remove it.
 	Other string
 }
 
@@ -71,8 +69,8 @@ type Chain struct {
 // it. It is a string so that chains compare by value.
 type Rules string
 
-// Rule says what becomes of the packets that match all of it. A zero Mark,
-// From or To matches every packet.
+// Rule gives a verdict on the packets that match Mark, From and To. A zero one
+// matches every packet.
 type Rule struct {
 	Mark     Mark
 	From, To Match
@@ -90,7 +88,7 @@ type Match struct {
 	Prefix netip.Prefix // zero: any address
 }
 
-// Verdict is what becomes of a packet that a rule matches.
+// Verdict is the fate of a packet that a rule matches.
 type Verdict string
 
 // The verdicts. Return leaves the chain, the others end the packet's way

@@ -41,8 +41,8 @@ func TestParseRuleErrors(t *testing.T) {
 
 func TestParseChainErrors(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
-		{"chain", `want rules in braces, and nothing behind them`},
-		{"chain iptables ipv4 forward jump placed { } more", `want rules in braces, and nothing behind them`},
+		{"chain", `want rules in braces, and nothing after them`},
+		{"chain iptables ipv4 forward jump placed { } more", `want rules in braces, and nothing after them`},
 		{"chain ipchains ipv4 forward jump placed { }", `unexpected "ipchains"`},
 		{"chain iptables ipv5 forward jump placed { }", `unexpected "ipv5"`},
 		{"chain iptables ipv4 input jump placed { }", `unexpected "input"`},

@@ -23,7 +23,7 @@ func (c Chain) String() string {
 	return s
 }
 
-// otherMark parts what no field describes from the rest of a chain's line.
+// otherMark separates Other from the rest of a chain's line.
 const otherMark = " other "
 
 // String returns the canonical form, such as "nftables ipv4 forward".
@@ -79,7 +79,7 @@ func (r Rule) String() string {
 	return b.String() + string(r.Verdict)
 }
 
-// String returns the prefix, behind a "!" for all that is outside of it.
+// String returns the prefix, with a "!" before it for the addresses outside.
 func (m Match) String() string {
 	if m.Not {
 		return "!" + m.Prefix.String()
@@ -159,7 +159,7 @@ func parseChain(f *fields) Object {
 	rules, tail, closed := strings.Cut(rest, "}")
 	f.words = strings.Fields(head)
 	if !opened || !closed || strings.TrimSpace(tail) != "" {
-		f.fail("want rules in braces, and nothing behind them")
+		f.fail("want rules in braces, and nothing after them")
 	}
 	c.ChainKey = f.chainKey()
 	c.Jump = oneOf(f, f.after("jump"), Placed, Moved, Missing)
@@ -198,7 +198,7 @@ func (f *fields) chainKey() ChainKey {
 	return k
 }
 
-// oneOf is the word, which has to be one of those.
+// oneOf returns the word, and fails unless it is one of the words listed.
 func oneOf[T ~string](f *fields, word string, words ...T) T {
 	if !slices.Contains(words, T(word)) {
 		f.fail("unexpected %q", word)

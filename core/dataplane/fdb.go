@@ -11,7 +11,7 @@ type FDBKey struct {
 	MAC  MAC
 }
 
-// FDBEntry is a permanent "self" entry: frames to MAC leave in packets to Dst.
+// FDBEntry is a permanent "self" entry: frames to MAC leave inside packets to Dst.
 type FDBEntry struct {
 	FDBKey
 	Dst netip.Addr

@@ -2,13 +2,13 @@ package dataplane
 
 import "fmt"
 
-// Object is one kernel object. Its kind is one of those that the table kinds lists.
+// Object is one kernel object, of a kind that the table kinds lists.
 type Object interface {
 	fmt.Stringer
 	putIn(s *State) // adds the object under its key
 }
 
-// kind is what this package must know of a kind of object.
+// kind describes a kind of object to this package.
 type kind struct {
 	word  string                          // the first word of the text form
 	parse func(f *fields) Object          // reads the words after the first

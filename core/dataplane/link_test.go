@@ -21,7 +21,7 @@ func TestBecome(t *testing.T) {
 		{"another local address", v, with(func(v *VXLAN) { v.Local = netip.MustParseAddr("192.168.64.9") }), ""},
 		{"another parent", v, with(func(v *VXLAN) { v.Parent = "eth1" }), ""},
 		{"learning", v, with(func(v *VXLAN) { v.Learning = true }), ""},
-		{"no parent", v, with(func(v *VXLAN) { v.Parent = "" }), "the parent cannot be taken away"},
+		{"no parent", v, with(func(v *VXLAN) { v.Parent = "" }), "the parent cannot be removed"},
 		{"another VNI", v, with(func(v *VXLAN) { v.VNI = 2 }), "VNI is 1 and cannot become 2"},
 		{"another port", v, with(func(v *VXLAN) { v.Port = 4789 }), "port is 8472 and cannot become 4789"},
 		{"GBP", v, with(func(v *VXLAN) { v.GBP = true }), "GBP is false and cannot become true"},

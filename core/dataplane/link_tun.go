@@ -3,8 +3,8 @@ package dataplane
 // LinkTUN is the kernel's name for the kind of [TUN].
 const LinkTUN LinkKind = "tun"
 
-// TUN is a device whose packets a process carries. They are IP packets without a
-// further header. The device stays when no process has it open. It has no parameters.
+// TUN is a device whose packets a process carries: IP packets without a further
+// header. The device persists while no process has it open. It has no parameters.
 type TUN struct{}
 
 // Kind implements [LinkParams].

@@ -63,12 +63,12 @@ func (v VXLAN) withWord(word string, f *fields) (LinkParams, bool) {
 	return v, true
 }
 
-// become names what Linux cannot change (drivers/net/vxlan/vxlan_core.c,
-// vxlan_nl2conf). Linux accepts the removal of a parent and ignores it.
+// become refuses the changes that Linux refuses (drivers/net/vxlan/vxlan_core.c,
+// vxlan_nl2conf), and the removal of the parent, which Linux ignores.
 func (v VXLAN) become(params LinkParams) error {
 	want := params.(VXLAN)
 	if v.Parent != "" && want.Parent == "" {
-		return errors.New("the parent cannot be taken away")
+		return errors.New("the parent cannot be removed")
 	}
 	return cmp.Or(
 		fixed("VNI", v.VNI, want.VNI),

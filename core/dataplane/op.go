@@ -2,13 +2,13 @@ package dataplane
 
 import "fmt"
 
-// Verb is what an Op does to its object.
+// Verb is the action of an Op.
 type Verb uint8
 
 // Create fails with ErrExists if the key is taken. Replace puts the object under
-// its key whatever is there, in place if the kernel can, so that a packet always
-// finds either the old or the new one. Delete fails with ErrNotFound if the key
-// is free; of routes it deletes only one that is equal to the route given.
+// its key whether or not one is there, in place if the kernel can, so that a
+// packet always finds either the old or the new one. Delete fails with
+// ErrNotFound if the key is free; it deletes a route only if it equals the one given.
 const (
 	Create Verb = iota + 1
 	Replace
@@ -35,9 +35,9 @@ func (v Verb) String() string {
 // parameters that the kernel can change. The others need Delete and Create;
 // see [Link.Become].
 //
-// Replace of a Chain puts the whole chain there in one transaction: rules, jump
-// and all. Chains of one flavour and family that follow one another in a plan
-// share a transaction. A packet finds all of the old or all of the new.
+// Replace of a Chain writes the whole chain, rules and jump, in one transaction.
+// Successive chains of one flavour and family in a plan share a transaction. A
+// packet meets either all old rules or all new ones.
 type Op struct {
 	Verb   Verb
 	Object Object

@@ -42,12 +42,12 @@ type Peer struct {
 	To netip.Addr
 }
 
-// Running is what a driver reports about a running [Proxy] beyond the Proxy's
-// own fields. It is never compared and not part of a dump.
+// Running reports about a running [Proxy] what the Proxy's own fields do not. It
+// is never compared and not part of a dump.
 type Running struct {
-	Tier   string            // how packets are carried at present
+	Tier   string            // the tier that carries packets now
 	Reason string            // why no faster tier is in use
-	Drops  map[string]uint64 // packets that were not carried, by reason
+	Drops  map[string]uint64 // numbers of dropped packets, by reason
 }
 
 // String returns the canonical form, such as

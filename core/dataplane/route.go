@@ -21,7 +21,7 @@ const (
 	Protocol = 102
 )
 
-// Scope is how far a route's destination is (rtm_scope).
+// Scope is the distance to a route's destination (rtm_scope).
 type Scope uint8
 
 // The scopes flannel uses. IPv6 routes always read back as ScopeGlobal.
@@ -37,13 +37,13 @@ type RouteKey struct {
 	Metric uint32
 }
 
-// RouteKind is what a route does with packets (rtm_type).
+// RouteKind says whether a route forwards packets or drops them (rtm_type).
 type RouteKind string
 
 // The kinds flannel uses.
 const (
 	Unicast   RouteKind = ""          // packets go to the next hop
-	Blackhole RouteKind = "blackhole" // packets vanish; the route has neither link nor gateway
+	Blackhole RouteKind = "blackhole" // the kernel drops packets; the route has no link and no gateway
 )
 
 // Route is a route of the main table with at most one next hop.

@@ -68,19 +68,19 @@ func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
 func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
 func (s *State) AddPeer(p Peer)     { s.Peers[p.PeerKey] = p }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) +
 		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + len(s.Peers)
 }
 
-// Extent says which part of a host a driver shall read.
+// Extent names the part of a host that a driver must read.
 //
-// Observe returns, with their true values, ours or not:
+// Observe returns these objects with their true values, foreign ones too:
 //   - the links named, if they exist;
 //   - on those links: all permanent global addresses, all permanent
 //     neighbours, all permanent "self" FDB entries with a destination, and the
-//     proxy that this very driver runs, with its peers;
+//     proxy that this driver itself runs, with its peers;
 //   - routes of the main table that leave through those links or lie inside
 //     Networks; for each key the one the kernel would use first;
 //   - the sysctls named, if they exist.

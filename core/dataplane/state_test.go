@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAddAndPutAgree: both ways to fill a state, in any order, make the same state.
+// TestAddAndPutAgree fills a state in both ways and in different orders.
 func TestAddAndPutAgree(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(everyKind), "\n")
 	put, added := NewState(0), NewState(len(lines))
@@ -15,7 +15,8 @@ func TestAddAndPutAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		put.Put(o)
-		if o, err = ParseObject(lines[len(lines)-1-i]); err != nil {
+		o, err = ParseObject(lines[len(lines)-1-i])
+		if err != nil {
 			t.Fatal(err)
 		}
 		switch o := o.(type) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Dump returns one line an object, sorted by kind and key: equal states give
-// equal text.
+// Dump returns one line for each object, sorted by kind and key. Equal states
+// give equal text.
 func (s *State) Dump() string {
 	var b strings.Builder
 	for _, k := range kinds {

@@ -21,7 +21,7 @@ route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 route 10.5.4.0/24 via 192.168.64.9 dev eth0 metric 20 proto 3
 route fd00:5::/64 blackhole metric 7
 route fd00::/64 dev flannel-v6.1 scope 253
-chain iptables ipv4 postrouting jump moved { mark 0x4000/0x4000 return; from !10.5.0.0/16 to 10.5.1.0/24 return } other "rule 3: -p tcp\n{ -j } other"
+chain iptables ipv4 postrouting jump moved { to 10.5.1.0/24 return } other "-p tcp\n{ -j } other"
 chain nftables ipv6 forward jump missing { }
 `
 

@@ -6,20 +6,18 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Assigned is what a datastore that hands the subnets out itself holds for
-// this node, beside the leases: in Kubernetes the pod CIDRs of its node
-// object, and what an operator wrote there (interop 5.2, 5.4). It is immutable
-// once handed out.
+// Assigned is this node's part of a datastore that assigns the subnets itself:
+// in Kubernetes the pod CIDRs of the node object and an operator's annotations
+// (interop 5.2, 5.4). It is immutable once handed out.
 type Assigned struct {
 	// Key is the subnet to use; invalid while there is none.
 	Key Key
-	// Err says why there is none, or what an operator has to mend before the
+	// Err says why there is none, or what an operator has to fix before the
 	// node may publish anything.
 	Err error
-	// Detected are the addresses to take for those of the uplink that reach
-	// the peers, in the place of what the node's own options say; invalid: as they say.
+	// Detected overrides the options --public-ip and --public-ipv6, where valid.
 	Detected ByFamily
-	// Published are the addresses to publish in the place of the uplink's; invalid: those.
+	// Published overrides the uplink's addresses in the record, where valid.
 	Published ByFamily
 }
 
@@ -39,8 +37,8 @@ func (b *ByFamily) Set(f cidr.Family, a netip.Addr) {
 	*[2]*netip.Addr{&b.V4, &b.V6}[f] = a
 }
 
-// SameAddresses reports whether both say the same of how peers reach the node.
-// Nil says nothing.
+// SameAddresses reports whether both override the same addresses. Nil overrides
+// none.
 func (a *Assigned) SameAddresses(o *Assigned) bool {
 	if a == nil {
 		a = &Assigned{}

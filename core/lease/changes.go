@@ -1,14 +1,13 @@
 package lease
 
-// Changes are the differences between two sets of leases. They are in the
-// order of the sets.
+// Changes are the differences between two sets of leases, in the order of the sets.
 type Changes struct {
 	Added, Changed []*Lease // as they are now
 	Gone           []*Lease // as they were
 }
 
-// Compare tells what led from one snapshot's leases to another's, which are
-// sorted. Most are the very same.
+// Compare returns the changes from one snapshot's leases to another's. Both
+// lists are sorted. Most entries are the same pointer.
 func Compare(old, now []*Lease) Changes {
 	var c Changes
 	for len(old) > 0 && len(now) > 0 {

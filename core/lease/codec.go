@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// maxValue is the longest lease value that is looked at, in bytes. The largest
-// a backend writes is under a kilobyte; only the output of an extension's
-// command may be longer.
+// maxValue is the longest lease value that DecodeAttrs reads, in bytes. Backends
+// write less than a kilobyte; only an extension's command may write more.
 const maxValue = 64 << 10
 
-// maxQuoted is how much of a peer's text an error repeats, in bytes.
+// maxQuoted bounds the part of a peer's text that an error repeats, in bytes.
 const maxQuoted = 64
 
-// EncodeAttrs returns the value of a lease as a store holds it (interop 3.3).
-// Backend data that is not JSON is a bug of the backend, and panics: one such
-// record would make every upstream node drop all its peers (interop E1).
+// EncodeAttrs returns the value of a lease as a store holds it (interop 3.3). It
+// panics on backend data that is not JSON, a bug of the backend (interop E1: one
+// such record makes every upstream node drop all its peers).
 func EncodeAttrs(a Attrs) []byte {
 	v4 := a.PublicIP
 	if !v4.IsValid() {
@@ -60,9 +59,9 @@ func writeData(b *bytes.Buffer, member string, data json.RawMessage) {
 	}
 }
 
-// DecodeAttrs reads the value of a lease. Another host wrote it, so nothing about
-// it is trusted. Members that older releases left out are filled in, unknown
-// members are ignored, and names match in either case, as upstream does.
+// DecodeAttrs reads the value of a lease, and trusts nothing in it: another host
+// wrote it. As upstream does, it fills in members that older releases left out,
+// ignores unknown members, and matches names in either case.
 func DecodeAttrs(value []byte) (Attrs, error) {
 	if len(value) > maxValue {
 		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)
@@ -74,33 +73,34 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if raw.PublicIP == nil {
 		return Attrs{}, fmt.Errorf("lease value %s: PublicIP is missing", excerpt(value))
 	}
-	var a Attrs
-	var err error
-	if a.PublicIP, err = decodeAddr(raw.PublicIP); err != nil || !a.PublicIP.Is4() {
+	v4, err := decodeAddr(raw.PublicIP)
+	if err != nil || !v4.Is4() {
 		return Attrs{}, fmt.Errorf("lease value: PublicIP %s: want an IPv4 address", excerpt(raw.PublicIP))
 	}
-	if a.PublicIPv6, err = decodeAddr(raw.PublicIPv6); err != nil || a.PublicIPv6.Is4() {
+	v6, err := decodeAddr(raw.PublicIPv6)
+	if err != nil || v6.Is4() {
 		return Attrs{}, fmt.Errorf("lease value: PublicIPv6 %s: want an IPv6 address or null", excerpt(raw.PublicIPv6))
 	}
-	if a.BackendType, err = decodeString(raw.BackendType); err != nil {
+	backendType, err := decodeString(raw.BackendType)
+	if err != nil {
 		return Attrs{}, fmt.Errorf("lease value: BackendType %s: want a string", excerpt(raw.BackendType))
 	}
-	if a.PublicIP.IsUnspecified() {
-		a.PublicIP = netip.Addr{}
+	if v4.IsUnspecified() {
+		v4 = netip.Addr{}
 	}
-	if a.PublicIPv6.IsUnspecified() {
-		a.PublicIPv6 = netip.Addr{}
+	if v6.IsUnspecified() {
+		v6 = netip.Addr{}
 	}
-	a.BackendType = strings.ToLower(a.BackendType)
-	a.BackendData = compact(raw.BackendData)
-	a.BackendV6Data = compact(raw.BackendV6Data)
-	return a, nil
+	return Attrs{
+		PublicIP: v4, PublicIPv6: v6, BackendType: strings.ToLower(backendType),
+		BackendData: compact(raw.BackendData), BackendV6Data: compact(raw.BackendV6Data),
+	}, nil
 }
 
 func isNull(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
 // plain reports whether JSON text is printable ASCII with none of the given
-// characters. Nearly all of it is, and is then its own decoded form.
+// characters, as nearly all is. Such text is its own decoded form.
 func plain(raw json.RawMessage, without string) bool {
 	return !slices.ContainsFunc(raw, func(c byte) bool {
 		return c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0
@@ -136,10 +136,9 @@ func decodeAddr(raw json.RawMessage) (netip.Addr, error) {
 	return a, nil
 }
 
-// compact returns the data in the form in which encoding/json writes it, so
-// that data of equal text stays equal wherever it passes through: without
-// blanks, and with <, > and & escaped. Nil stands for null, which some
-// releases wrote for backends that have no data.
+// compact returns the data as encoding/json writes it, without blanks and with
+// <, > and & escaped, so that equal data stays equal on every path. It returns
+// nil for null, which some releases wrote for backends without data.
 func compact(raw json.RawMessage) json.RawMessage {
 	if isNull(raw) {
 		return nil

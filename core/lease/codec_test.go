@@ -25,7 +25,8 @@ var wire = []struct {
 		"vxlan",
 		Attrs{PublicIP: someV4, BackendType: "vxlan",
 			BackendData: json.RawMessage(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`)},
-		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`,
+		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan",` +
+			`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`,
 	},
 	{
 		"vxlan dual",
@@ -34,13 +35,15 @@ var wire = []struct {
 			BackendData:   json.RawMessage(`{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`),
 			BackendV6Data: json.RawMessage(`{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}`),
 		},
-		`{"PublicIP":"192.168.64.3","PublicIPv6":"fd00:a::3","BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"},"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
+		`{"PublicIP":"192.168.64.3","PublicIPv6":"fd00:a::3","BackendType":"vxlan",` +
+			`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"},"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
 	},
 	{
 		"vxlan IPv6 only",
 		Attrs{PublicIPv6: someV6, BackendType: "vxlan",
 			BackendV6Data: json.RawMessage(`{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}`)},
-		`{"PublicIP":"0.0.0.0","PublicIPv6":"fd00:a::3","BackendType":"vxlan","BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
+		`{"PublicIP":"0.0.0.0","PublicIPv6":"fd00:a::3","BackendType":"vxlan",` +
+			`"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
 	},
 	{
 		"host-gw",
@@ -55,7 +58,8 @@ var wire = []struct {
 	{
 		"wireguard",
 		Attrs{PublicIP: someV4, BackendType: "wireguard", BackendData: json.RawMessage(`{"PublicKey":"a+/=","Port":51820}`)},
-		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"wireguard","BackendData":{"PublicKey":"a+/=","Port":51820}}`,
+		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"wireguard",` +
+			`"BackendData":{"PublicKey":"a+/=","Port":51820}}`,
 	},
 	{
 		"extension",

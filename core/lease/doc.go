@@ -1,6 +1,6 @@
-// Package lease holds what nodes tell each other through a datastore: the
+// Package lease defines the records that nodes exchange through a datastore: the
 // [Lease] of a subnet with its [Attrs], the wire form of both, the immutable
-// [Snapshot] of all of them, and the [Store] interface that a datastore
+// [Snapshot] of all leases, and the [Store] interface that a datastore
 // implements.
 //
 // The package decides nothing: packages alloc and node choose subnets, and a

@@ -12,7 +12,7 @@ import (
 // any leading path is fine.
 var subnetKey = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+)-(\d+)(?:&([0-9a-f:]+)-(\d+))?$`)
 
-// none4 is what stands for the missing IPv4 part of an IPv6-only key (interop 3.2).
+// none4 stands for the missing IPv4 part of an IPv6-only key (interop 3.2).
 var none4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // String returns the key as the store spells it: "10.5.34.0-24", with IPv6
@@ -46,7 +46,8 @@ func ParseKey(s string) (Key, error) {
 		return Key{}, fmt.Errorf("key %q: %w", s, err)
 	}
 	if m[3] != "" {
-		if k.V6, err = parsePrefix(m[3], m[4], 127); err != nil {
+		k.V6, err = parsePrefix(m[3], m[4], 127)
+		if err != nil {
 			return Key{}, fmt.Errorf("key %q: %w", s, err)
 		}
 	}

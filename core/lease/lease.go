@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Key is the subnet, or pair of subnets, that a lease is for. At least one is
-// valid, both are masked.
+// Key is the subnet of a lease, or one subnet for each family. At least one is
+// valid; both are masked.
 type Key struct {
 	V4, V6 netip.Prefix
 }
@@ -32,7 +32,7 @@ func (k Key) Overlaps(o Key) bool {
 		k.V6.IsValid() && o.V6.IsValid() && k.V6.Overlaps(o.V6)
 }
 
-// Attrs is the value of a lease: how peers reach its owner.
+// Attrs is the value of a lease. It tells peers how to reach the owner.
 type Attrs struct {
 	PublicIP      netip.Addr // invalid if the owner has no IPv4 ("0.0.0.0" on the wire)
 	PublicIPv6    netip.Addr // invalid if the owner has no IPv6 (null on the wire)
@@ -57,7 +57,7 @@ func (a Attrs) Data(f cidr.Family) json.RawMessage {
 	return a.BackendV6Data
 }
 
-// Equal reports whether both say the same to peers.
+// Equal reports whether both tell peers the same.
 func (a Attrs) Equal(o Attrs) bool {
 	return a.PublicIP == o.PublicIP && a.PublicIPv6 == o.PublicIPv6 && a.BackendType == o.BackendType &&
 		slices.Equal(a.BackendData, o.BackendData) && slices.Equal(a.BackendV6Data, o.BackendV6Data)
@@ -67,9 +67,9 @@ func (a Attrs) Equal(o Attrs) bool {
 type Lease struct {
 	Key   Key
 	Attrs Attrs
-	// CreateRevision orders the records of a store by age: of two that cannot
-	// both be served, the smaller one counts. It is the revision of creation,
-	// except where the store assigns the subnets: node objects have none.
+	// CreateRevision orders the records of a store by age: of two that exclude
+	// each other, the older one counts. It is the revision of creation, except
+	// in Kubernetes (see nodelease.Node.CreateRevision).
 	CreateRevision int64
 	ModRevision    int64
 	ID             int64 // the store's handle for the TTL; 0: a reservation, which never expires

@@ -6,8 +6,8 @@ import (
 )
 
 // The methods below let encoding/json write and read a [Snapshot] or a [Grant]
-// as part of a file: a key is text, attributes have the form they have in a
-// store. What is read back equals what was written.
+// as part of a file, without loss. Keys and attributes have the form that they
+// have in a store.
 
 // MarshalText returns the key as a store spells it; no text if it is invalid.
 func (k Key) MarshalText() ([]byte, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// all is what a daemon keeps over a restart.
+// all is the state that a daemon keeps over a restart.
 type all struct {
 	Snapshot Snapshot
 	Grant    Grant
@@ -50,7 +50,7 @@ func TestSavedReadsBack(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if d := cmp.Diff(saved, got, byValue); d != "" {
-		t.Errorf("what was read back differs (-want +got):\n%s", d)
+		t.Errorf("read back (-want +got):\n%s", d)
 	}
 }
 
@@ -71,7 +71,9 @@ func TestSavedErrors(t *testing.T) {
 }
 
 func FuzzSaved(f *testing.F) {
-	f.Add([]byte(`{"Snapshot":{"Revision":1,"Config":{"Data":"e30=","Revision":1},"Leases":[{"Key":"10.5.1.0-24","Attrs":{"PublicIP":"1.2.3.4","BackendData":{"a":"<b>\u2028"}},"ID":5}],"Quarantined":[{"Raw":"x","Key":"","Reason":"y"}]}}`))
+	f.Add([]byte(`{"Snapshot":{"Revision":1,"Config":{"Data":"e30=","Revision":1},` +
+		`"Leases":[{"Key":"10.5.1.0-24","Attrs":{"PublicIP":"1.2.3.4","BackendData":{"a":"<b>\u2028"}},"ID":5}],` +
+		`"Quarantined":[{"Raw":"x","Key":"","Reason":"y"}]}}`))
 	f.Add([]byte(`{"Grant":{"Key":"0.0.0.0-0&fd00::-64","TTL":5,"Expires":"2024-02-29T01:02:03.000000004Z"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var saved, again all
@@ -86,7 +88,7 @@ func FuzzSaved(f *testing.F) {
 			t.Fatalf("%v\n%s", err, written)
 		}
 		if d := cmp.Diff(saved, again, byValue, cmpopts.EquateApproxTime(0), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("what was read back differs (-want +got):\n%s", d)
+			t.Errorf("read back (-want +got):\n%s", d)
 		}
 	})
 }

@@ -1,14 +1,15 @@
 package lease
 
-// Snapshot is all a store holds, at one revision. It is immutable once handed out.
+// Snapshot is the whole content of a store at one revision. It is immutable once
+// handed out.
 type Snapshot struct {
 	Revision int64
-	// History tells the datastore apart from others, by an id that etcd calls
-	// its cluster's; 0: unknown. Revisions of two histories do not compare: a
-	// restore from a backup begins another one.
+	// History identifies the datastore; 0: unknown. In etcd it is the cluster's
+	// id. A restore from a backup begins another history, and revisions of two
+	// histories do not compare.
 	History     uint64
 	Config      Document
-	Leases      []*Lease // sorted by Key.String(); what stays is the same lease in the next snapshot
+	Leases      []*Lease // sorted by Key.String(); unchanged leases keep their pointer in the next snapshot
 	Quarantined []Quarantined
 }
 
@@ -18,15 +19,14 @@ type Document struct {
 	Revision int64 // of its last change; 0: the store holds no config
 }
 
-// Quarantined is a record below the subnets that could not be decoded. It
-// touches no other record, but where its key is valid it still blocks its
-// subnet from being handed out, and the last good record that the store knows
-// under the key stands among the leases: no peer is removed without a delete.
+// Quarantined is a record of a subnet that could not be decoded. It affects no
+// other record. If its key is valid, no node may take that subnet, and the last
+// good record under the key stays among the leases: only a delete removes a peer.
 type Quarantined struct {
 	Raw    string // the store's full key
 	Key    Key    // invalid if the key did not parse
 	Reason string
-	// OverwroteAt is the revision of the bad value if it took the place of a
-	// record that stands among the leases; otherwise 0.
+	// OverwroteAt is the revision of the bad value if it overwrote a record that
+	// is among the leases; otherwise 0.
 	OverwroteAt int64
 }

@@ -10,8 +10,8 @@ import (
 // missed event cannot exist.
 //
 // Create, Renew, Update and Release block until done or until ctx ends; the
-// store bounds each call itself as well. An error that wraps none of the
-// errors below means the outcome is unknown: the change may have happened.
+// store also sets a time limit of its own. An error that wraps none of the
+// errors below means that the outcome is unknown: the change may have happened.
 type Store interface {
 	// View returns the latest knowledge of the store, without blocking.
 	View() View
@@ -28,41 +28,41 @@ type Store interface {
 	// needs no renewal; for it Renew does nothing.
 	Renew(ctx context.Context, g Grant) (Grant, error)
 
-	// Update changes the attributes if the record is still as the grant says
-	// (its ModRevision). A reservation stays one; otherwise the record goes on
-	// the grant's TTL handle, or on a new one if ttl differs from the grant's or
-	// the handle has run out under a record that another program put without it.
+	// Update changes the attributes if the record still has the grant's
+	// ModRevision. A reservation stays one. Any other record goes on the grant's
+	// TTL handle, or on a new one if ttl differs from the grant's, or if the
+	// handle has run out while another program's write kept the record.
 	// ErrConflict: the record has changed. ErrLost: it is gone.
 	Update(ctx context.Context, g Grant, attrs Attrs, ttl time.Duration) (Grant, error)
 
-	// Release deletes the record if it is still as the grant says, and otherwise
-	// does nothing. It never touches another node's record.
+	// Release deletes the record if it still has the grant's ModRevision, and
+	// otherwise does nothing. It never touches another node's record.
 	Release(ctx context.Context, g Grant) error
 }
 
-// View is what a store knows at a moment.
+// View is a store's knowledge at one moment.
 type View struct {
 	// Snapshot is nil until the first complete read.
 	Snapshot *Snapshot
-	// Synced means that the snapshot follows the store as it changes. While
-	// the store is unreachable it is false and the snapshot is the last one.
+	// Synced means that the snapshot follows the changes of the store. It is false
+	// while the store is unreachable; the snapshot is then the last one.
 	Synced bool
 	// Err says why Synced is false.
 	Err error
-	// Assigned is not nil if the datastore assigns the subnets. Then no node
-	// chooses one: the node calls Create with Assigned.Key, and Create overwrites
-	// the record, since it can be no other node's. Such leases are reservations.
+	// Assigned is not nil if the datastore assigns the subnets. The node then
+	// calls Create with Assigned.Key, and Create overwrites the record, since no
+	// other node can own it. Such leases are reservations.
 	Assigned *Assigned
 }
 
 // Grant is the right to a subnet, as its owner knows it.
 type Grant struct {
 	Lease
-	// TTL as the store granted it; 0 for a reservation.
+	// TTL is the time that the store granted; 0 for a reservation.
 	TTL time.Duration
-	// Expires is when the store may give the subnet to another node, by the
-	// caller's clock: the time before the last successful request, plus TTL. It is
-	// zero for a reservation, and if unknown.
+	// Expires is the time, by the caller's clock, at which another node may get
+	// the subnet: just before the last successful request, plus TTL. It is zero
+	// for a reservation, and if unknown.
 	Expires time.Time
 }
 
@@ -72,8 +72,8 @@ var (
 	ErrLost     = errors.New("lease has run out or was deleted")
 )
 
-// ConflictError is ErrConflict with the store revision at which it was seen:
-// only a snapshot at least that new can show who has the key.
+// ConflictError is ErrConflict with the revision of the store that showed it.
+// Only a snapshot at least that new can show the owner of the key.
 type ConflictError struct {
 	Key      Key
 	Revision int64

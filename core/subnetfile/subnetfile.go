@@ -25,7 +25,7 @@ type File struct {
 	IPMasq  bool
 }
 
-// Format returns the file's text. The subnet is written as the address that a
+// Format returns the file's text. It writes the subnet as the address that a
 // bridge on this host takes, the one after the base.
 func (f File) Format() []byte {
 	var b bytes.Buffer
@@ -41,9 +41,9 @@ func (f File) Format() []byte {
 	return b.Bytes()
 }
 
-// Previous reads the subnet a former run had out of its file. A family whose
-// value is missing, a list or malformed has no previous subnet; the key is
-// invalid if none has. It never fails: the file is a hint.
+// Previous returns the subnet that a former run wrote into its file. A family
+// whose value is missing, malformed or a list has no previous subnet; without
+// any, the key is invalid. Previous never fails: the file is a hint.
 func Previous(text []byte) lease.Key {
 	var subnets [2]netip.Prefix
 	for line := range strings.Lines(string(text)) {
@@ -57,8 +57,7 @@ func Previous(text []byte) lease.Key {
 	return lease.Key{V4: subnets[cidr.V4], V6: subnets[cidr.V6]}
 }
 
-// parse returns the subnet that a value lies in; none unless it is one that a
-// lease can be for.
+// parse returns the subnet of a value, or an invalid one if no lease can have it.
 func parse(f cidr.Family, value string) netip.Prefix {
 	p, err := netip.ParsePrefix(value)
 	p = p.Masked()

@@ -14,7 +14,7 @@ var createCases = []kase{
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		after := s.Now()
 		if g.Key != key("10.5.1.0-24") || !g.Attrs.Equal(attrs("192.168.64.1")) || g.Reserved() {
-			t.Errorf("grant %+v is not what was asked for", g)
+			t.Errorf("grant %+v is not as requested", g)
 		}
 		if g.CreateRevision == 0 || g.CreateRevision != g.ModRevision {
 			t.Errorf("created at %d, changed at %d, want one revision", g.CreateRevision, g.ModRevision)
@@ -48,7 +48,7 @@ var createCases = []kase{
 		s.wantConflict(t, err, k)
 		s.wantRecord(t, k, Record{Value: value("192.168.64.1")})
 	}},
-	{"a call that has been cancelled does nothing", func(t *testing.T, s *suite) {
+	{"a cancelled call does nothing", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -83,11 +83,12 @@ var renewCases = []kase{
 	{"a renewed lease does not end", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", short)
 		s.outlast(t, g.TTL+short, func() {
-			before := g
-			var err error
-			if g, err = s.own.Renew(context.Background(), g); err != nil {
+			renewed, err := s.own.Renew(context.Background(), g)
+			if err != nil {
 				t.Fatalf("renew: %v", err)
 			}
+			before := g
+			g = renewed
 			if g.TTL != before.TTL || g.Expires.Before(before.Expires) {
 				t.Errorf("renewal of %s until %s gave %s until %s", before.TTL, before.Expires, g.TTL, g.Expires)
 			}
@@ -95,7 +96,7 @@ var renewCases = []kase{
 		s.wantRecord(t, g.Key, Record{Value: value("192.168.64.1"), TTL: true})
 		s.wantOutlives(t, g)
 	}},
-	{"a renewal wakes nobody", func(t *testing.T, s *suite) {
+	{"a renewal wakes no peer", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.awaitLeases(t, g.Lease)
 		renewed, err := s.own.Renew(context.Background(), g)
@@ -135,7 +136,7 @@ var releaseCases = []kase{
 			t.Error("the record still exists")
 		}
 	}},
-	{"release deletes nobody else's record", func(t *testing.T, s *suite) {
+	{"release deletes no other node's record", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.Delete(t, name(g.Key))
 		again := s.create(t, s.other, "10.5.1.0-24", "192.168.64.2", long)

@@ -16,8 +16,7 @@ import (
 )
 
 // Harness is a datastore without records, for one case. Names are below its
-// prefix: "config", "subnets/10.5.1.0-24". Its methods fail the test if they
-// cannot do as they are told.
+// prefix: "config", "subnets/10.5.1.0-24". Its methods fail the test on errors.
 type Harness interface {
 	// Open returns a store of its own, closed at the end of the test.
 	Open(t *testing.T) lease.Store
@@ -26,8 +25,8 @@ type Harness interface {
 	// Await lets time pass until cond holds, and fails the test if it never does.
 	Await(t *testing.T, what string, cond func() bool)
 
-	// Put writes a value as an operator does, whoever had the name before.
-	// With a TTL of 0 it never expires.
+	// Put writes a value as an operator does, over another node's too. With a TTL
+	// of 0 it never expires.
 	Put(t *testing.T, name, value string, ttl time.Duration)
 	// Get reads a record as an operator does.
 	Get(t *testing.T, name string) (Record, bool)
@@ -37,7 +36,7 @@ type Harness interface {
 	Compact(t *testing.T)
 }
 
-// Record is what an operator sees of a record.
+// Record is the part of a record that an operator sees.
 type Record struct {
 	Value string
 	TTL   bool // it has one
@@ -61,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// suite is what a case has to play with: two nodes' stores, and an operator.
+// suite serves one case: the stores of two nodes, and an operator.
 type suite struct {
 	Harness
 	own, other lease.Store
@@ -91,7 +90,7 @@ func attrs(ip string) lease.Attrs {
 	}
 }
 
-// value is the same as it stands in a datastore.
+// value returns attrs in the form of a datastore.
 func value(ip string) string { return string(lease.EncodeAttrs(attrs(ip))) }
 
 func name(k lease.Key) string { return "subnets/" + k.String() }
@@ -126,7 +125,7 @@ func (s *suite) awaitLeases(t *testing.T, want ...lease.Lease) {
 	}
 }
 
-// await is Await with something to say when it fails.
+// await calls Await, and reports what and detail when it fails.
 func (s *suite) await(t *testing.T, cond func() bool, what string, detail *string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -138,7 +137,7 @@ func (s *suite) await(t *testing.T, cond func() bool, what string, detail *strin
 	*detail = ""
 }
 
-// awaitSnapshot waits until a store is in sync with a snapshot that pleases.
+// awaitSnapshot waits until a store is synced and its snapshot satisfies cond.
 func (s *suite) awaitSnapshot(
 	t *testing.T, st lease.Store, what string, pleases func(*lease.Snapshot) bool,
 ) *lease.Snapshot {
@@ -159,8 +158,8 @@ func (s *suite) awaitGone(t *testing.T, k lease.Key) {
 	})
 }
 
-// outlast lets more than d pass, by the datastore's own clock: until a record
-// with that TTL is gone. Meanwhile is called as often as is looked.
+// outlast waits, by the datastore's own clock, until a new record with the TTL d
+// is gone. It calls meanwhile at each look.
 func (s *suite) outlast(t *testing.T, d time.Duration, meanwhile func()) {
 	t.Helper()
 	const witness = "witness"
@@ -172,7 +171,7 @@ func (s *suite) outlast(t *testing.T, d time.Duration, meanwhile func()) {
 	})
 }
 
-// wantRecord checks what an operator sees.
+// wantRecord checks the record that an operator sees.
 func (s *suite) wantRecord(t *testing.T, k lease.Key, want Record) {
 	t.Helper()
 	got, ok := s.Get(t, name(k))
@@ -207,7 +206,7 @@ func (s *suite) wantConflict(t *testing.T, err error, k lease.Key) {
 func wantLost(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, lease.ErrLost) || errors.Is(err, lease.ErrConflict) {
-		t.Errorf("error %v, want that the lease is lost", err)
+		t.Errorf("error %v, want a lost lease", err)
 	}
 }
 

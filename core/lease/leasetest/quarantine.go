@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// badRecords are what a stranger may put below the subnets.
+// badRecords are records that another program may put below the subnets.
 var badRecords = []struct {
 	name, value string
 	key         string // that it blocks all the same; empty: none
@@ -28,7 +28,7 @@ var badRecords = []struct {
 }
 
 var quarantineCases = []kase{
-	{"a bad record touches no other", func(t *testing.T, s *suite) {
+	{"a bad record affects no other", func(t *testing.T, s *suite) {
 		good := s.create(t, s.own, "10.5.100.0-24", "192.168.64.1", long)
 		s.awaitLeases(t, good.Lease)
 		for _, bad := range badRecords {
@@ -46,7 +46,7 @@ var quarantineCases = []kase{
 		last := s.create(t, s.own, "10.5.200.0-24", "192.168.64.2", long)
 		s.awaitLeases(t, good.Lease, last.Lease)
 	}},
-	{"the last good record stands", func(t *testing.T, s *suite) {
+	{"the last good record stays in force", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.awaitLeases(t, g.Lease)
 		s.Put(t, name(g.Key), "garbage", 0)
@@ -59,7 +59,7 @@ var quarantineCases = []kase{
 			t.Errorf("snapshot %+v, want the lease of revision %d still", snap, g.ModRevision)
 		}
 	}},
-	{"a bad record that is deleted is gone", func(t *testing.T, s *suite) {
+	{"a deleted bad record is gone", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.awaitLeases(t, g.Lease)
 		s.Put(t, name(g.Key), "garbage", 0)
@@ -85,7 +85,7 @@ var quarantineCases = []kase{
 		s.wantConflict(t, err, k)
 		s.wantRecord(t, k, Record{Value: "garbage"})
 	}},
-	{"who has lost its record to garbage cannot change it", func(t *testing.T, s *suite) {
+	{"a node cannot change its record after garbage overwrote it", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.Put(t, name(g.Key), "garbage", 0)
 		_, err := s.own.Update(context.Background(), g, attrs("192.168.64.9"), long)

@@ -22,7 +22,7 @@ var updateCases = []kase{
 		s.wantRecord(t, g.Key, Record{Value: value("192.168.64.2"), TTL: true})
 		s.update(t, updated, "192.168.64.3")
 	}},
-	{"update does not promise more than there is", func(t *testing.T, s *suite) {
+	{"update promises no longer TTL than the handle has", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", 2*short)
 		s.outlast(t, short, func() {})
 		s.wantOutlives(t, s.updateFor(t, g, 2*short))
@@ -68,7 +68,7 @@ var updateCases = []kase{
 		s.wantConflict(t, err, g.Key)
 		s.awaitLeases(t, updated.Lease)
 	}},
-	{"update refuses a stranger's record", func(t *testing.T, s *suite) {
+	{"update refuses another node's record", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.Delete(t, name(g.Key))
 		again := s.create(t, s.other, "10.5.1.0-24", "192.168.64.2", long)
@@ -76,7 +76,7 @@ var updateCases = []kase{
 		s.wantConflict(t, err, g.Key)
 		s.awaitLeases(t, again.Lease)
 	}},
-	{"update does not bring back a record that is gone", func(t *testing.T, s *suite) {
+	{"update does not restore a deleted record", func(t *testing.T, s *suite) {
 		g := s.create(t, s.own, "10.5.1.0-24", "192.168.64.1", long)
 		s.Delete(t, name(g.Key))
 		_, err := s.own.Update(context.Background(), g, attrs("192.168.64.2"), long)

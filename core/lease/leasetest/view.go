@@ -134,7 +134,7 @@ var viewCases = []kase{
 		want = append(want, s.create(t, s.other, "10.5.99.0-24", "192.168.64.2", long).Lease)
 		s.awaitLeases(t, want...)
 	}},
-	{"what lies beside the subnets is not seen", func(t *testing.T, s *suite) {
+	{"records beside the subnets are invisible", func(t *testing.T, s *suite) {
 		s.Put(t, "subnets-old/10.5.1.0-24", value("192.168.64.1"), 0)
 		s.Put(t, "subnets", "a value", 0)
 		s.Put(t, "configuration", "{}", 0)
@@ -163,8 +163,10 @@ func spread(pattern string, i int) string {
 
 // validValues are records as all backends and releases write them (interop 3.3).
 var validValues = []string{
-	`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`,
-	`{"PublicIP":"192.168.64.3","PublicIPv6":"fd00:a::3","BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"},"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
+	`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"vxlan",` +
+		`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}}`,
+	`{"PublicIP":"192.168.64.3","PublicIPv6":"fd00:a::3","BackendType":"vxlan",` +
+		`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"},"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
 	`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw"}`,
 	`{"PublicIP":"192.168.64.3"}`,
 	`{"PublicIP":"0.0.0.0","PublicIPv6":"fd00:a::3","BackendType":"host-gw"}`,
