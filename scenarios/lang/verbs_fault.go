@@ -3,6 +3,7 @@ package lang
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
@@ -72,6 +73,21 @@ func (s *Session) switched(what string, on bool, set func(bool) error) error {
 // so that there is nothing to undo.
 var ErrNothingDone = errors.New("nothing was done")
 
+// The faults that keep the store itself from answering, as undo names them.
+const (
+	storeStopped  = "store"
+	storeNoLeader = "leaderless store"
+)
+
+// healOrder lists the lasting faults in the order in which heal undoes them:
+// first those of the store itself, since undoing some of the others writes to it.
+func (s *Session) healOrder() []string {
+	store := []string{storeStopped, storeNoLeader}
+	others := slices.DeleteFunc(sortedKeys(s.undo), func(what string) bool { return slices.Contains(store, what) })
+	store = slices.DeleteFunc(store, func(what string) bool { return s.undo[what] == nil })
+	return append(store, others...)
+}
+
 // heal undoes every fault that lasts and starts every daemon that has been
 // started before: cut and isolated nodes, uplinks, the store, paused and killed
 // daemons. As an operator would, it deletes records that do not decode, and
@@ -81,7 +97,7 @@ func (s *Session) heal(d *datadriven.TestData) (string, error) {
 	if err := newArgs(d).done(); err != nil {
 		return "", err
 	}
-	for _, what := range sortedKeys(s.undo) {
+	for _, what := range s.healOrder() {
 		if err := s.undo[what](); err != nil {
 			return "", fmt.Errorf("undo %s: %w", what, err)
 		}

@@ -68,7 +68,7 @@ func storeStop(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	return s.lasting("store", true, st.Stop, st.Start)
+	return s.lasting(storeStopped, true, st.Stop, st.Start)
 }
 
 // store start
@@ -76,7 +76,7 @@ func storeStart(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
 	}
-	return s.lasting("store", false, st.Start, nil)
+	return s.lasting(storeStopped, false, st.Start, nil)
 }
 
 // store config, with the network config as input
@@ -186,13 +186,13 @@ func storeLeaderless(s *Session, st Store, a *args, _ string) error {
 		return err
 	}
 	if length == 0 {
-		return s.switched("leaderless store", on, faulty.Leaderless)
+		return s.switched(storeNoLeader, on, faulty.Leaderless)
 	}
 	election, err := able[TimedElection](s, st)
 	if err != nil {
 		return err
 	}
-	return s.lasting("leaderless store", true, func() error { election.LoseLeader(length); return nil },
+	return s.lasting(storeNoLeader, true, func() error { election.LoseLeader(length); return nil },
 		func() error { return faulty.Leaderless(false) })
 }
 
@@ -256,8 +256,7 @@ func storeTake(s *Session, st Store, a *args, _ string) error {
 		}
 	}
 	name, value := "subnets/"+r.Name, string(lease.EncodeAttrs(attrs))
-	// In the order of such names it is undone after an outage of the store.
-	return s.lasting("the foreign record at "+r.Name, true, func() error { return st.Put(name, value) }, func() error {
+	return s.lasting("foreign record at "+r.Name, true, func() error { return st.Put(name, value) }, func() error {
 		records, err := st.Records()
 		if err != nil {
 			return err
