@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/lease"
@@ -28,7 +29,7 @@ func (n *Node) acquire() {
 	key, ok := n.formerKey()
 	if !ok {
 		var err error
-		if key, err = alloc.Choose(n.network.config, n.store.snap, n.opts.Rand); err != nil {
+		if key, err = alloc.Choose(n.network.config, n.claimed(), n.opts.Rand); err != nil {
 			l.trouble = err
 			n.once(Error, "no-subnet", err.Error())
 			n.retryLease()
@@ -36,6 +37,14 @@ func (n *Node) acquire() {
 		}
 	}
 	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// claimed returns the snapshot together with the records that the datastore lost
+// by accident: those peers will ask for the same subnets again.
+func (n *Node) claimed() *lease.Snapshot {
+	snap := *n.store.snap
+	snap.Leases = slices.Concat(snap.Leases, n.store.lost.peers)
+	return &snap
 }
 
 // formerKeys are subnets that were ours: this run's or the subnet file's, then

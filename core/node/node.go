@@ -33,6 +33,7 @@ type storeState struct {
 	view    lease.View
 	snap    *lease.Snapshot // the one in force: the view's, else the saved one, else nil
 	stale   bool            // snap was saved by a former run
+	lost    lostRecords     // peers that the datastore lost by accident
 	changed bool            // snap changed since the last look at the host
 	saved   *saved          // nil: none
 	giveUp  time.Time       // when to fall back on saved
@@ -121,6 +122,7 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	n.absorb(in)
 	n.chooseSnapshot()
+	n.giveUpLost()
 	if in.Stop {
 		n.files.saveDue, n.files.retryAt = time.Time{}, time.Time{}
 		n.followFiles()
@@ -180,6 +182,9 @@ func (n *Node) wake() time.Time {
 	}
 	if n.store.stale {
 		consider(n.store.saved.Expires)
+	}
+	if len(n.store.lost.peers) > 0 {
+		consider(n.store.lost.until)
 	}
 	for _, l := range n.lanes {
 		if !l.busy && l.part.watches() {

@@ -114,7 +114,7 @@ func (n *Node) Status() Status {
 		PacketPaths: n.host.paths,
 		Withheld:    n.host.withheld,
 		RenewBy:     n.lease.renewAt,
-		Notes:       slices.Concat(n.host.notes, n.firewall.notes),
+		Notes:       slices.Concat(n.host.notes, n.firewall.notes, n.lostNotes()),
 		FailingFor:  n.hostLane().attempts,
 	}
 	if want := n.host.want.state; want != nil {

@@ -23,6 +23,9 @@ func (n *Node) chooseSnapshot() {
 		if s.stale {
 			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
+		if before := n.lastKnown(); before != nil {
+			n.noticeAccident(before, snap)
+		}
 		if s.snap != nil && !s.stale {
 			n.noticeRestore(s.snap, snap)
 		}
@@ -34,6 +37,14 @@ func (n *Node) chooseSnapshot() {
 		n.event(Warning, "store-stale", fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
 			s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
 	}
+}
+
+// lastKnown returns the last snapshot, of this run or saved by a former one, or nil.
+func (n *Node) lastKnown() *lease.Snapshot {
+	if s := n.store; s.snap == nil && s.saved != nil {
+		return &s.saved.Snapshot
+	}
+	return n.store.snap
 }
 
 // reportChange logs one line a snapshot, whatever the number of peers, and one

@@ -19,7 +19,8 @@ func (n *Node) env() backend.Env {
 type wantCache struct {
 	state  *dataplane.State // nil: nothing yet
 	snap   *lease.Snapshot
-	peers  []*lease.Lease // the leases of snap that were rendered
+	lost   []*lease.Lease // the peers that were kept though snap lacks them
+	peers  []*lease.Lease // the leases of both that were rendered
 	self   backend.Self
 	uplink uplink.Uplink
 	routes []driver.Route
@@ -44,10 +45,13 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 		self.Key = lease.Key{}
 	}
 	same := h.want.holds(self, h)
-	if same && h.want.snap == n.store.snap {
+	if same && h.want.snap == n.store.snap && slices.Equal(h.want.lost, n.store.lost.peers) {
 		return h.want.state, false
 	}
-	next := wantCache{snap: n.store.snap, peers: n.others(), self: self, uplink: h.uplink, routes: h.facts.Routes}
+	next := wantCache{
+		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
+		self: self, uplink: h.uplink, routes: h.facts.Routes,
+	}
 	if same && len(h.problems) == 0 {
 		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
 	} else {
@@ -90,6 +94,18 @@ func (n *Node) others() []*lease.Lease {
 			peers = append(peers, p)
 		}
 	}
+	return peers
+}
+
+// served returns the records of all peers to serve, sorted by key: those in the
+// datastore and those that it lost by accident.
+func (n *Node) served() []*lease.Lease {
+	peers := n.others()
+	if len(n.store.lost.peers) == 0 {
+		return peers
+	}
+	peers = append(peers, n.store.lost.peers...)
+	slices.SortStableFunc(peers, func(a, b *lease.Lease) int { return a.Key.Compare(b.Key) })
 	return peers
 }
 

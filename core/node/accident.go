@@ -1,0 +1,115 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// keepFor is how long peers are kept whose records were lost by accident. A node
+// that runs writes its record again within seconds of reaching the datastore.
+const keepFor = 5 * time.Minute
+
+// lostRecords are peers' records that the datastore lost by accident: it was
+// wiped, or restored from an empty or older state. Nothing says that these peers
+// have left, so they are served until they are back, or until the period ends.
+type lostRecords struct {
+	peers []*lease.Lease // sorted by key
+	until time.Time
+}
+
+// noticeAccident compares two snapshots in a row. A datastore that loses our own
+// record, though we run, together with most of the others has been wiped: so many
+// nodes do not leave at once. One with another history cannot tell who has left.
+func (n *Node) noticeAccident(before, now *lease.Snapshot) {
+	kept := &n.store.lost
+	c := lease.Compare(before.Leases, now.Leases)
+	still := stillMissing(kept.peers, append(slices.Clone(c.Added), c.Changed...))
+	var peers []*lease.Lease
+	if otherHistory(before, now) || n.lostOwn(c.Gone, now) {
+		peers = n.lostPeers(c, before, now)
+	}
+	if len(peers) > 0 {
+		kept.until = n.now.Add(keepFor)
+		n.event(Warning, "peers-kept", fmt.Sprintf("the datastore lost the records of %d peers at once; "+
+			"serving these for %s, or until they are back", len(peers), keepFor))
+	}
+	peers = append(peers, stillMissing(still, peers)...)
+	if len(kept.peers) > 0 && len(peers) == 0 {
+		n.event(Info, "peers-back", "all peers whose records the datastore lost are back")
+	}
+	slices.SortFunc(peers, func(a, b *lease.Lease) int { return a.Key.Compare(b.Key) })
+	kept.peers = peers
+}
+
+// otherHistory reports whether a datastore was replaced or restored.
+func otherHistory(before, now *lease.Snapshot) bool {
+	return now.Revision < before.Revision || now.History != before.History && before.History != 0
+}
+
+// lostOwn reports whether our own record is among those that are gone.
+func (n *Node) lostOwn(gone []*lease.Lease, now *lease.Snapshot) bool {
+	return slices.ContainsFunc(gone, n.wasSelf) && !slices.ContainsFunc(now.Leases, n.wasSelf)
+}
+
+// wasSelf reports whether a record is ours, or what a former run saved as ours.
+func (n *Node) wasSelf(p *lease.Lease) bool {
+	s := n.store.saved
+	return n.isSelf(p) || s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
+}
+
+// lostPeers returns the peers whose records are gone, or none if these are the
+// lesser part of the records that have not stayed the same: some peers may have
+// written theirs anew already.
+func (n *Node) lostPeers(c lease.Changes, before, now *lease.Snapshot) []*lease.Lease {
+	anew := map[lease.Key]int64{}
+	for _, p := range c.Changed {
+		anew[p.Key] = p.CreateRevision
+	}
+	others, back := 0, 0
+	for _, p := range before.Leases {
+		if n.wasSelf(p) {
+			continue
+		}
+		others++
+		created, changed := anew[p.Key]
+		if changed && created != p.CreateRevision {
+			back++
+		}
+	}
+	gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
+	if !otherHistory(before, now) && 2*(len(gone)+back) <= others {
+		return nil
+	}
+	return stillMissing(gone, now.Leases)
+}
+
+// stillMissing returns the peers whose subnets no record covers.
+func stillMissing(peers, records []*lease.Lease) []*lease.Lease {
+	return slices.DeleteFunc(slices.Clone(peers), func(p *lease.Lease) bool {
+		return slices.ContainsFunc(records, func(r *lease.Lease) bool { return r.Key.Overlaps(p.Key) })
+	})
+}
+
+// giveUpLost ends the time for which lost peers are kept.
+func (n *Node) giveUpLost() {
+	kept := &n.store.lost
+	if len(kept.peers) == 0 || n.now.Before(kept.until) {
+		return
+	}
+	n.event(Warning, "peers-given-up", fmt.Sprintf("%d peers did not come back within %s: the first is %s of %s",
+		len(kept.peers), keepFor, kept.peers[0].Key, ownerOf(kept.peers[0].Attrs)))
+	kept.peers, n.store.changed = nil, true
+}
+
+// lostNotes tells an operator about the peers that are kept.
+func (n *Node) lostNotes() []string {
+	kept := n.store.lost
+	if len(kept.peers) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; they are served until they are back, or until %s",
+		len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
+}
