@@ -32,7 +32,8 @@ type leaseState struct {
 	retryAt  time.Time // after a failure
 	attempts int
 	renewAt  time.Time
-	asked    bool // the grant's TTL is the store's answer to ours
+	doubtAt  time.Time // when to ask the store about a write that no snapshot has shown
+	asked    bool      // the grant's TTL is the store's answer to ours
 	expired  bool
 	trouble  error       // why there is no lease, or what is wrong with it
 	copied   bool        // an older record of another host has our backend data
@@ -74,7 +75,7 @@ func (l *leaseState) wake(consider func(time.Time)) {
 	if l.grant == nil {
 		return
 	}
-	for _, at := range [...]time.Time{l.renewAt, l.dispute.mendAt} {
+	for _, at := range [...]time.Time{l.renewAt, l.doubtAt, l.dispute.mendAt} {
 		if at.After(l.retryAt) {
 			consider(at)
 		}
@@ -196,7 +197,8 @@ func (n *Node) lost(reason error) {
 // drop forgets the grant; what is programmed stays until another is held.
 func (n *Node) drop() {
 	l := &n.lease
-	l.grant, l.renewAt = nil, time.Time{}
+	l.grant = nil
+	l.renewAt, l.doubtAt = time.Time{}, time.Time{}
 	l.expired, l.asked = false, false
 	l.dispute.garbled = false
 }
@@ -308,6 +310,9 @@ func (n *Node) retryLease() {
 func (n *Node) hold(g lease.Grant) {
 	l := &n.lease
 	fresh := l.grant == nil
+	if fresh || g.ModRevision != l.grant.ModRevision {
+		l.doubtAt = n.now.Add(doubtAfter)
+	}
 	l.renewAt = time.Time{}
 	if !g.Reserved() {
 		l.renewAt = renewTime(g.Expires.Add(-g.TTL), g.TTL, n.opts.RenewMargin)

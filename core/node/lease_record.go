@@ -49,7 +49,12 @@ func (n *Node) checkGrant() {
 	l := &n.lease
 	snap := n.store.snap
 	now := agreement{snap, l.grant.Key, l.grant.ModRevision, l.self.Key, n.host.uplink, n.network.doc.Revision}
-	if snap.Revision < l.grant.ModRevision || now == l.agreed {
+	if snap.Revision < l.grant.ModRevision {
+		n.doubtGrant()
+		return
+	}
+	l.doubtAt = time.Time{}
+	if now == l.agreed {
 		return
 	}
 	rec, ok := findLease(snap, l.grant.Key)
@@ -122,6 +127,29 @@ func (n *Node) noticeRestore(before, now *lease.Snapshot) {
 		n.startOver(now, fmt.Sprintf("the datastore went back from revision %d to %d", before.Revision, now.Revision))
 	case now.History != before.History && before.History != 0:
 		n.startOver(now, fmt.Sprintf("the datastore is another one, with id %x instead of %x", now.History, before.History))
+	}
+}
+
+// doubtAfter is how long snapshots may lack our last write before the node asks
+// the store about it: requests take up to some seconds.
+const doubtAfter = 10 * time.Second
+
+// doubtGrant follows snapshots that lack our last write although they follow the
+// store. They may just be late. Or the store lost its data after that write and
+// has another history by now: then neither revision nor identity need differ from
+// those of the snapshot before, and only the answer to a renewal tells.
+func (n *Node) doubtGrant() {
+	l := &n.lease
+	switch {
+	case l.doubtAt.IsZero() || n.now.Before(l.doubtAt):
+		return
+	case !n.synced():
+		l.doubtAt = n.now.Add(doubtAfter)
+	default:
+		l.doubtAt = time.Time{}
+		if !l.grant.Reserved() {
+			l.renewAt = n.now
+		}
 	}
 }
 
