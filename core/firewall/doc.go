@@ -1,6 +1,6 @@
-// Package firewall says which chains of the packet filter a node wants.
+// Package firewall defines the chains that a node wants in the packet filter.
 // [Render] makes them from one template for both families and both flavours;
-// [Decide] says what they do with a packet.
+// [Decide] returns their verdict on a packet.
 //
 // The package is pure. A driver spells a chain for iptables or nftables and
 // writes it into a kernel.

@@ -18,10 +18,10 @@ type Options struct {
 	Forward    bool // --iptables-forward-rules
 }
 
-// Any reports whether there is anything to want.
+// Any reports whether any chain is wanted.
 func (o Options) Any() bool { return o.Masquerade || o.Forward }
 
-// Wanted says what a node wants of the packet filter.
+// Wanted holds the chains that a node wants in the packet filter.
 type Wanted struct {
 	Chains *dataplane.State
 	// Notes may matter to an operator. They keep no node from being ready.
@@ -88,9 +88,8 @@ func choose(f cidr.Family, nftables bool, tools driver.Tools) (flavour dataplane
 	case nftables && tools.NFTables.Usable:
 		return dataplane.NFTables, "", nil
 	case nftables:
-		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; install "+
-			"nftables",
-			f, tools.NFTables.About)
+		return "", "", fmt.Errorf("%s: EnableNFTables is set in the network config, but nft cannot be used: %s; "+
+			"install nftables", f, tools.NFTables.About)
 	case tools.IPTables.Usable:
 		return dataplane.IPTables, "", nil
 	case tools.NFTables.Usable:
@@ -98,11 +97,12 @@ func choose(f cidr.Family, nftables bool, tools driver.Tools) (flavour dataplane
 		return dataplane.NFTables, note, nil
 	}
 	return "", "", fmt.Errorf("%s: neither iptables nor nft can be used: %s; %s; "+
-		"install one of them, or turn off --ip-masq and --iptables-forward-rules", f, tools.IPTables.About, tools.NFTables.About)
+		"install one of them, or turn off --ip-masq and --iptables-forward-rules",
+		f, tools.IPTables.About, tools.NFTables.About)
 }
 
-// blocked returns a problem for each block that certainly drops flannel's
-// packets, and a note for each that perhaps does.
+// blocked returns a problem for each block that drops flannel's packets for
+// certain, and a note for each that may do so.
 func blocked(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, blocks []driver.ForwardBlock) (
 	problems []error, notes []string,
 ) {
@@ -111,8 +111,8 @@ func blocked(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, blo
 		case b.Family != f || b.OverriddenBy == flavour:
 			continue
 		case b.Doubtful:
-			notes = append(notes, fmt.Sprintf("%s packets to be forwarded are dropped by %s unless a rule before it accepts "+
-				"them; if pods cannot reach each other, accept there what comes from or goes to %s", f, b.By, network))
+			notes = append(notes, fmt.Sprintf("%s packets to be forwarded are dropped by %s unless a rule before it "+
+				"accepts them; if pods cannot reach each other, accept packets from and to %s there", f, b.By, network))
 			continue
 		}
 		remedy := ""
@@ -120,13 +120,13 @@ func blocked(flavour dataplane.Flavour, f cidr.Family, network netip.Prefix, blo
 			remedy = ", or unset EnableNFTables, since a chain of iptables can"
 		}
 		problems = append(problems, fmt.Errorf("%s packets to be forwarded are dropped by %s, which no chain of %s can "+
-			"overrule; accept there what comes from or goes to %s%s", f, b.By, flavour, network, remedy))
+			"overrule; accept packets from and to %s there%s", f, b.By, flavour, network, remedy))
 	}
 	return problems, notes
 }
 
-// bridgeNote says what to do where iptables does not see bridged packets. This
-// matters to kube-proxy's services and not to flannel's chains, which see every
+// bridgeNote says what to do if iptables does not see bridged packets. That
+// affects kube-proxy's services, and not flannel's chains, which see every
 // routed packet.
 func bridgeNote(f cidr.Family) string {
 	program := [...]string{"iptables", "ip6tables"}[f]
@@ -134,9 +134,9 @@ func bridgeNote(f cidr.Family) string {
 		"so services of kube-proxy may not work between them; run: modprobe br_netfilter", f, program)
 }
 
-// Blackhole returns the routes that swallow packets to addresses of the own
-// subnet that no pod has. Their metric is the worst there is, so unlike
-// upstream's they never win over a bridge's route to the whole subnet.
+// Blackhole returns routes that drop packets to addresses of the node's subnet
+// that no pod has. They have the worst metric, so unlike upstream's they never
+// win over a bridge's route to the whole subnet.
 func Blackhole(own lease.Key) []dataplane.Route {
 	var routes []dataplane.Route
 	for _, f := range cidr.Families {

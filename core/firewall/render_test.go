@@ -48,9 +48,6 @@ func TestRender(t *testing.T) {
 	}
 	noIPTables := func(t *driver.Tools) { t.IPTables = driver.Tool{About: "no iptables in $PATH"} }
 	noNFT := func(t *driver.Tools) { t.NFTables = driver.Tool{About: "no nft in $PATH"} }
-	mixed := everything()
-	noIPTables(&mixed.Tools[cidr.V6])
-
 	for name, c := range map[string]struct {
 		opts             Options
 		net              config.Network
@@ -107,10 +104,15 @@ func TestRender(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRenderWithoutIP6Tables(t *testing.T) {
+	mixed := everything()
+	mixed.Tools[cidr.V6].IPTables = driver.Tool{About: "no ip6tables in $PATH"}
 	got := Render(Options{Masquerade: true}, dual(false), own(), mixed)
 	want := spelt(t, masq4, "iptables", "masquerade-random") + spelt(t, masq6, "nftables", "masquerade-random")
 	if d := cmp.Diff(want, got.Chains.Dump()); d != "" {
-		t.Errorf("without ip6tables (-want +got):\n%s", d)
+		t.Errorf("chains (-want +got):\n%s", d)
 	}
 }
 
@@ -136,17 +138,17 @@ func TestForwardBlocks(t *testing.T) {
 		"nftables does not": {
 			opts: Options{Forward: true}, nft: true, blocks: []driver.ForwardBlock{policy},
 			problems: []string{policyDrops + ", which no chain of nftables can overrule; " +
-				"accept there what comes from or goes to 10.5.0.0/16, or unset EnableNFTables, since a chain of iptables can"},
+				"accept packets from and to 10.5.0.0/16 there, or unset EnableNFTables, since a chain of iptables can"},
 		},
 		"no flavour does": {
 			opts: Options{Forward: true}, blocks: []driver.ForwardBlock{strict},
 			problems: []string{"IPv6 packets to be forwarded are dropped by chain inet strict forward, which no chain of " +
-				"iptables can overrule; accept there what comes from or goes to fd00:10::/48"},
+				"iptables can overrule; accept packets from and to fd00:10::/48 there"},
 		},
-		"a doubt is a note": {
+		"a doubtful block is a note": {
 			opts: Options{Forward: true}, nft: true, blocks: []driver.ForwardBlock{doubtful(policy)},
 			notes: []string{policyDrops + " unless a rule before it accepts them; " +
-				"if pods cannot reach each other, accept there what comes from or goes to 10.5.0.0/16"},
+				"if pods cannot reach each other, accept packets from and to 10.5.0.0/16 there"},
 		},
 		"without forward rules, blocks do not matter": {
 			opts: Options{Masquerade: true}, nft: true, blocks: []driver.ForwardBlock{policy, strict, doubtful(strict)},

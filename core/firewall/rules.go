@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// ProxyMark is the bit by which kube-proxy marks the packets that it will
+// ProxyMark is the bit with which kube-proxy marks the packets that it will
 // masquerade itself. Other programs use the other bits of a mark.
 const ProxyMark = 0x4000
 
@@ -24,13 +24,13 @@ func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verd
 		// Between pods, and between pods and hosts, the source stays.
 		{From: within(own), To: within(network), Verdict: dataplane.Return},
 		{From: within(network), To: within(own), Verdict: dataplane.Return},
-		// A client outside that talks to a pod of this host keeps its source, too:
-		// the answer comes back this way. From a pod elsewhere it would not.
+		// An outside client of a pod on this host keeps its source too: the answer
+		// leaves through this host. The answer of a pod elsewhere would not.
 		{From: outside(network), To: within(own), Verdict: dataplane.Return},
 		// From a pod to the world: no host out there has a route to the overlay.
 		{From: within(network), To: outside(multicast[f]), Verdict: verdict},
-		// From the world, or this host, to a pod elsewhere: the answer has to
-		// come back through this host.
+		// From the world, or this host, to a pod elsewhere: the answer must return
+		// through this host.
 		{From: outside(network), To: within(network), Verdict: verdict},
 	}
 }

@@ -42,7 +42,7 @@ var places = map[string][2]netip.Addr{
 	"group":      {netip.MustParseAddr("224.0.0.251"), netip.MustParseAddr("ff02::fb")},
 }
 
-// packets are what can come by, and the verdicts of interop 7.1. Masquerade
+// packets holds all kinds of packets with the verdicts of interop 7.1. Masquerade
 // stands for either form.
 var packets = []struct {
 	src, dst             string
@@ -55,17 +55,17 @@ var packets = []struct {
 	{src: "pod", dst: "outside", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "pod", dst: "host", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "remote pod", dst: "outside", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
-	// F1: rule 4 must not return
+	// interop F1: rule 4 must not return
 	{src: "host", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "host", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "outside", dst: "pod", postrouting: dataplane.Return, forward: dataplane.Accept}, // on the owner
-	// on another node; F1 likewise
+	// on another node; interop F1: rule 4 must not return
 	{src: "outside", dst: "remote pod", postrouting: dataplane.Masquerade, forward: dataplane.Accept},
 	{src: "outside", dst: "elsewhere", postrouting: dataplane.Return, forward: dataplane.Return},
 	{src: "host", dst: "outside", postrouting: dataplane.Return, forward: dataplane.Return},
 	{src: "pod", dst: "group", postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "host", dst: "group", postrouting: dataplane.Return, forward: dataplane.Return},
-	// kube-proxy's mark, alone and among other bits (F1: under a mask).
+	// kube-proxy's mark, alone and among other bits (interop F1: under a mask).
 	{src: "pod", dst: "outside", mark: 0x4000, postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "pod", dst: "outside", mark: 0xc0ff, postrouting: dataplane.Return, forward: dataplane.Accept},
 	{src: "outside", dst: "remote pod", mark: 0x4001, postrouting: dataplane.Return, forward: dataplane.Accept},

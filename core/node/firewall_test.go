@@ -211,7 +211,7 @@ func TestForeignDropIsNamed(t *testing.T) {
 	w := guarded(t)
 	w.firewall.facts.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
 	w.pass(5 * time.Second)
-	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept there what comes from or goes to 10.5.0.0/16"
+	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept packets from and to 10.5.0.0/16 there"
 	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, want) {
 		t.Errorf("reasons %q", s.Reasons)
 	}

@@ -17,9 +17,9 @@ const (
 	BackendV6Data
 	PublicIP
 	PublicIPv6
-	PublicIPOverwrite // by the operator: what to publish
+	PublicIPOverwrite // by the operator: the address to publish
 	PublicIPv6Overwrite
-	NodePublicIP // by the operator: what to take for --public-ip
+	NodePublicIP // by the operator: overrides --public-ip
 	NodePublicIPv6
 	annotations // how many there are
 )
@@ -29,7 +29,7 @@ var suffixes = [annotations]string{
 	"public-ip-overwrite", "public-ipv6-overwrite", "node-public-ip", "node-public-ipv6",
 }
 
-// DefaultPrefix is that of upstream.
+// DefaultPrefix is upstream's prefix of the annotations.
 const DefaultPrefix = "flannel.alpha.coreos.com"
 
 var prefixForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+/([a-z0-9_-]+-)?$`)
@@ -37,8 +37,8 @@ var prefixForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([
 // Names are the full names of the annotations.
 type Names struct{ prefix string }
 
-// ParsePrefix completes a prefix as interop 5.2 has it: "org.com" becomes
-// "org.com/", "org.com/9" becomes "org.com/9-".
+// ParsePrefix returns the names under a prefix, which it completes (interop 5.2):
+// "org.com" becomes "org.com/", "org.com/9" becomes "org.com/9-".
 func ParsePrefix(prefix string) (Names, error) {
 	full := prefix
 	switch {
@@ -58,7 +58,7 @@ func ParsePrefix(prefix string) (Names, error) {
 // Of returns the full name of an annotation.
 func (n Names) Of(a Annotation) string { return n.prefix + suffixes[a] }
 
-// Find tells which of the annotations a full name is.
+// Find returns the annotation with a full name.
 func (n Names) Find(name []byte) (Annotation, bool) {
 	if len(name) <= len(n.prefix) || string(name[:len(n.prefix)]) != n.prefix {
 		return 0, false

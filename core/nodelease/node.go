@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// MaxValue is how long an annotation may be, in bytes. Of a longer one, a
-// reader need keep only one byte more, by which it is known.
+// MaxValue is the longest annotation allowed, in bytes. A reader keeps one byte
+// more of a longer one, which shows that it is too long.
 const MaxValue = 64 << 10
 
 // Node is the part of a node object that concerns flannel. A heartbeat of the
@@ -27,10 +27,9 @@ type Node struct {
 	Values [annotations]string
 }
 
-// CreateRevision orders nodes by age, as a record's revision of creation does
-// in etcd: by the time of creation, and where that is the same second, by UID.
-// It is the same for all readers. Resource versions would not do: an object
-// keeps none from its creation.
+// CreateRevision orders nodes by age, as the revision of creation does in etcd:
+// by the second of creation, and then by UID. All readers compute the same one.
+// Resource versions are no use: an object does not keep that of its creation.
 func (n *Node) CreateRevision() int64 {
 	const uidBits = 29 // which leaves 34 for the seconds, enough until the year 2514
 	h := fnv.New32a()
@@ -38,10 +37,10 @@ func (n *Node) CreateRevision() int64 {
 	return n.Created<<uidBits | int64(h.Sum32()>>(32-uidBits))
 }
 
-// participates reports whether the node is flannel's at all.
+// participates reports whether flannel runs on the node.
 func (n *Node) participates() bool { return n.Values[Marker] == "true" }
 
-// key is the node's subnet, of the families that the network has.
+// key returns the node's subnet, in the families of the network.
 func (n *Node) key(network config.Network) (lease.Key, error) {
 	if n.PodCIDRs == "" {
 		return lease.Key{}, fmt.Errorf("node %s has no pod CIDR", n.Name)
@@ -61,14 +60,15 @@ func (n *Node) key(network config.Network) (lease.Key, error) {
 		if into.IsValid() {
 			return lease.Key{}, fmt.Errorf("node %s: pod CIDRs %s and %s are both %v", n.Name, *into, p, f)
 		}
-		if *into = p; p.IsSingleIP() {
+		if p.IsSingleIP() {
 			return lease.Key{}, fmt.Errorf("node %s: pod CIDR %s has room for no pod", n.Name, p)
 		}
+		*into = p
 	}
 	return within(key, network), nil
 }
 
-// within leaves out the families that the network lacks.
+// within removes the families that the network lacks.
 func within(key lease.Key, network config.Network) lease.Key {
 	if !network.V4.Enabled() {
 		key.V4 = netip.Prefix{}
@@ -79,8 +79,8 @@ func within(key lease.Key, network config.Network) lease.Key {
 	return key
 }
 
-// attrs are what the annotations say of the families that the network has;
-// what they say of another is left over from another config.
+// attrs returns the attributes in the annotations, in the families of the
+// network. Values of another family are left over from another config.
 func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
 	for a := range annotations {
 		if len(n.Values[a]) > MaxValue {
@@ -97,8 +97,8 @@ func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
 	if v[PublicIP] == "" {
 		v[PublicIP] = "0.0.0.0"
 	}
-	// The form of leases in etcd has a reader that trusts nothing. Encoding it
-	// checks that the data are JSON by themselves.
+	// DecodeAttrs trusts nothing. Encoding the form of etcd for it checks that
+	// each of the data is JSON by itself.
 	text, err := json.Marshal(struct {
 		PublicIP, PublicIPv6, BackendType any
 		BackendData, BackendV6Data        json.RawMessage
@@ -123,21 +123,24 @@ func data(s string) json.RawMessage {
 	return json.RawMessage(s)
 }
 
-// lease is what the node says, of those families that it is complete in: an
-// address without a subnet is nothing, nor is a subnet without an address.
+// lease returns the node's lease in each family that has both a subnet and an
+// address.
 func (n *Node) lease(network config.Network) (lease.Lease, error) {
 	key, err := n.key(network)
 	if err != nil {
 		return lease.Lease{}, err
 	}
 	l := lease.Lease{Key: key, CreateRevision: n.CreateRevision()}
-	if l.Attrs, err = n.attrs(network); err != nil {
+	l.Attrs, err = n.attrs(network)
+	if err != nil {
 		return l, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	for _, f := range cidr.Families {
-		subnet, ip, whole := key.Of(f), l.Attrs.IP(f), network.Of(f).Network
+		subnet, ip := key.Of(f), l.Attrs.IP(f)
+		whole := network.Of(f).Network
 		switch {
 		case !subnet.IsValid():
+			continue
 		case !cidr.Contains(whole, subnet):
 			return l, fmt.Errorf("node %s: pod CIDR %s is outside the network %s", n.Name, subnet, whole)
 		case !ip.IsValid():
@@ -153,8 +156,8 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 	return l, nil
 }
 
-// Changes are the annotations to write for the node to say this, by full name;
-// none, if it says so already.
+// Changes returns the annotations to write, by full name, so that the node has
+// these attributes. It returns none if the node has them already.
 func (n *Node) Changes(names Names, a lease.Attrs) map[string]string {
 	changes := map[string]string{}
 	set := func(which Annotation, value string) {

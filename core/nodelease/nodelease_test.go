@@ -101,7 +101,7 @@ func TestParsePrefix(t *testing.T) {
 	}
 }
 
-// Nonsense on a node touches no other, and is named.
+// Nonsense on a node affects no other, and is named.
 func TestBadNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf string
@@ -176,7 +176,7 @@ func TestOwnSubnetBeforePublishing(t *testing.T) {
 	}
 }
 
-// K1: either family counts.
+// interop K1: either family counts.
 func TestEitherFamilyCounts(t *testing.T) {
 	dual := peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64"), value(PublicIPv6, "fd00:64::2"),
 		value(BackendV6Data, `{"VNI":1}`))
@@ -211,7 +211,7 @@ func TestOneFamilyOfTwo(t *testing.T) {
 	}
 }
 
-// K2: what becomes of a node is what became of its lease.
+// interop K2: a lease changes and ends with its node.
 func TestLeaseFollowsNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Table) bool
@@ -246,7 +246,7 @@ func TestLeaseFollowsNode(t *testing.T) {
 	}
 }
 
-// What is overtaken or says nothing new is no news.
+// An older value or an equal one is no news.
 func TestNoNews(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(1), peer(2), peer(3))
 	before, _ := table.Snapshot()
@@ -277,7 +277,7 @@ func TestNoNews(t *testing.T) {
 	}
 }
 
-// A server restored from a backup counts anew; what it says is the truth.
+// A server restored from a backup counts anew, and its values count.
 func TestRevisionsBeginAnew(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2), peer(3))
 	l := table.List()
@@ -349,7 +349,7 @@ func TestAssigned(t *testing.T) {
 	}
 }
 
-// What is written is what interop 5.2 says, and reads back.
+// The annotations have the form of interop 5.2, and read back.
 func TestChanges(t *testing.T) {
 	names, err := ParsePrefix("a.b")
 	if err != nil {
@@ -361,10 +361,20 @@ func TestChanges(t *testing.T) {
 		attrs lease.Attrs
 		want  string
 	}{
-		"vxlan":              {lease.Attrs{PublicIP: v4, BackendType: "vxlan", BackendData: vtep}, `{"a.b/backend-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/backend-type":"vxlan","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1"}`},
-		"vxlan, dual":        {lease.Attrs{PublicIP: v4, PublicIPv6: v6, BackendType: "vxlan", BackendData: vtep, BackendV6Data: vtep}, `{"a.b/backend-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/backend-type":"vxlan","a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1","a.b/public-ipv6":"fd00:64::1"}`},
-		"vxlan, IPv6 only":   {lease.Attrs{PublicIPv6: v6, BackendType: "vxlan", BackendV6Data: vtep}, `{"a.b/backend-type":"vxlan","a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/kube-subnet-manager":"true","a.b/public-ipv6":"fd00:64::1"}`},
-		"host-gw, IPv6 only": {lease.Attrs{PublicIPv6: v6, BackendType: "host-gw"}, `{"a.b/backend-data":"null","a.b/backend-type":"host-gw","a.b/backend-v6-data":"null","a.b/kube-subnet-manager":"true","a.b/public-ip":"0.0.0.0","a.b/public-ipv6":"fd00:64::1"}`},
+		"vxlan": {lease.Attrs{PublicIP: v4, BackendType: "vxlan", BackendData: vtep},
+			`{"a.b/backend-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/backend-type":"vxlan",` +
+				`"a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1"}`},
+		"vxlan, dual": {
+			lease.Attrs{PublicIP: v4, PublicIPv6: v6, BackendType: "vxlan", BackendData: vtep, BackendV6Data: vtep},
+			`{"a.b/backend-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}","a.b/backend-type":"vxlan",` +
+				`"a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}",` +
+				`"a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1","a.b/public-ipv6":"fd00:64::1"}`},
+		"vxlan, IPv6 only": {lease.Attrs{PublicIPv6: v6, BackendType: "vxlan", BackendV6Data: vtep},
+			`{"a.b/backend-type":"vxlan","a.b/backend-v6-data":"{\"VNI\":1,\"VtepMAC\":\"c6:d2:32:6f:8f:44\"}",` +
+				`"a.b/kube-subnet-manager":"true","a.b/public-ipv6":"fd00:64::1"}`},
+		"host-gw, IPv6 only": {lease.Attrs{PublicIPv6: v6, BackendType: "host-gw"},
+			`{"a.b/backend-data":"null","a.b/backend-type":"host-gw","a.b/backend-v6-data":"null",` +
+				`"a.b/kube-subnet-manager":"true","a.b/public-ip":"0.0.0.0","a.b/public-ipv6":"fd00:64::1"}`},
 		"udp": {lease.Attrs{PublicIP: v4},
 			`{"a.b/backend-data":"null","a.b/kube-subnet-manager":"true","a.b/public-ip":"192.168.64.1"}`},
 	} {
@@ -387,8 +397,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// FuzzNode holds that whatever a node says, the lease of no other is touched,
-// and that a lease that is made of it can be trusted.
+// FuzzNode expects that no content of a node affects the lease of another, and
+// that a lease made from it can be trusted.
 func FuzzNode(f *testing.F) {
 	f.Add("n3", "10.244.3.0/24", "true", "vxlan", `{"VNI":1}`, "null", "192.168.64.3", "", "", "")
 	f.Add("n3", "10.244.3.0/24,fd00:244:0:3::/64", "true", "vxlan", `{"VNI":1}`, "{}", "192.168.64.3", "fd00:64::3", "",
@@ -436,14 +446,14 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// tableFor is the table of the node in question.
+// tableFor returns the table of the node that the fuzzer changes.
 func tableFor(t *testing.T, self string, n Node) *Table {
 	table := NewTable(self, lease.Document{}, network(t, both))
 	table.Set(n, 1)
 	return table
 }
 
-// The order in which nodes become known makes no difference.
+// The order of Set calls makes no difference.
 func TestOrderOfArrival(t *testing.T) {
 	nodes := []Node{peer(1), peer(2), peer(3, cidrs("10.244.2.0/24")), peer(4, cidrs("10.244.0.0/17")), peer(5)}
 	want, _ := tableOf(t, onlyV4, nodes...).Snapshot()
@@ -457,8 +467,8 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// Revisions may begin anew and catch up before anybody looks: what was known
-// before the reading is never newer, what was answered during it may be.
+// Revisions may begin anew and catch up before a reading: knowledge from before
+// the reading is never newer, an answer during it may be.
 func TestListingAndAnswers(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2)) // at 10
 	stripped := Node{Name: "n2", UID: "u9", PodCIDRs: "10.244.2.0/24"}
@@ -477,7 +487,7 @@ func TestListingAndAnswers(t *testing.T) {
 	}
 }
 
-// What is left of a family that is off, however bad, is nobody's business.
+// Values of a family that is off are ignored, even bad ones.
 func TestFamilyThatIsOff(t *testing.T) {
 	n := peer(2, value(BackendV6Data, "{"), value(PublicIPv6, "x"))
 	table := tableOf(t, onlyV4, n)

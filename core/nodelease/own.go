@@ -9,20 +9,21 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// own is what an operator last said, in a readable way, of our own node.
+// own holds the last valid annotations of an operator on our own node.
 type own struct {
 	uid                 string
 	detected, published lease.ByFamily
 }
 
-// assigned is what the cluster holds for our own node.
+// assigned returns the cluster's values for our own node.
 func (t *Table) assigned() *lease.Assigned {
 	e := t.nodes[t.self]
 	if e == nil {
 		return &lease.Assigned{Err: fmt.Errorf("there is no node %s", t.self)}
 	}
 	a := &lease.Assigned{}
-	if a.Key, a.Err = e.node.key(t.network); a.Err != nil {
+	a.Key, a.Err = e.node.key(t.network)
+	if a.Err != nil {
 		if e.node.PodCIDRs == "" {
 			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, if it runs with "+
 				"--allocate-node-cidrs and --cluster-cidr", a.Err)
@@ -37,15 +38,17 @@ func (t *Table) assigned() *lease.Assigned {
 		t.own = own{uid: e.node.UID}
 	}
 	a.Err = errors.Join(
-		e.node.override(PublicIPOverwrite, cidr.V4, &t.own.published), e.node.override(PublicIPv6Overwrite, cidr.V6,
-			&t.own.published),
-		e.node.override(NodePublicIP, cidr.V4, &t.own.detected), e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
+		e.node.override(PublicIPOverwrite, cidr.V4, &t.own.published),
+		e.node.override(PublicIPv6Overwrite, cidr.V6, &t.own.published),
+		e.node.override(NodePublicIP, cidr.V4, &t.own.detected),
+		e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
 	a.Detected, a.Published = t.own.detected, t.own.published
 	return a
 }
 
-// override reads an address that an operator has annotated. What cannot be
-// read leaves the last one in force (interop K7).
+// override reads an operator's annotation of an address. An unreadable one leaves
+// the last one in force (interop K7: upstream falls
+// back silently).
 func (n *Node) override(which Annotation, f cidr.Family, into *lease.ByFamily) error {
 	text := n.Values[which]
 	if text == "" {

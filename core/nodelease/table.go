@@ -13,26 +13,26 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Table is all nodes of a cluster, by name: what became of one name is one
-// thing after the other, whatever the node object's identity or subnet
-// (interop K2).
+// Table holds all nodes of a cluster by name. A name has at most one lease, even
+// if the node object's identity or subnet changes (interop K2: upstream
+// keeps the old one).
 type Table struct {
 	self     string
 	doc      lease.Document
 	network  config.Network
 	nodes    map[string]*entry
 	revision int64 // of the last change that concerns flannel
-	turn     int   // counts what was set
-	view     *view // what follows from nodes; nil: to be made
+	turn     int   // counts the calls of Set
+	view     *view // derived from nodes; nil: not made yet
 	own      own
 }
 
-// entry is a node and what it is read as.
+// entry is a node with its lease.
 type entry struct {
 	node     Node
-	seen     int64       // revision of the last thing heard of it
-	turn     int         // when that was, by the table's count; 0: in a listing
-	lease    lease.Lease // good, unless its key is invalid; of an earlier value, if flaw says so
+	seen     int64       // revision of the last news of it
+	turn     int         // the table's count at that news; 0: a listing
+	lease    lease.Lease // good, unless its key is invalid; with a flaw, of an earlier value
 	flaw     string      // why the present value is no lease
 	modified int64       // revision of the present value
 }
@@ -43,14 +43,15 @@ type view struct {
 }
 
 // NewTable returns the empty table of one node, by name, in a network. The
-// config goes into the snapshots as it is.
+// snapshots contain doc unchanged.
 func NewTable(self string, doc lease.Document, network config.Network) *Table {
 	return &Table{self: self, doc: doc, network: network, nodes: map[string]*entry{}}
 }
 
-// SetConfig puts another config in force: all nodes are read anew by it.
+// SetConfig puts another config in force, and reads all nodes anew by it.
 func (t *Table) SetConfig(doc lease.Document, network config.Network) {
-	t.doc, t.network, t.view = doc, network, nil
+	t.doc, t.network = doc, network
+	t.view = nil
 	t.reread(t.nodes)
 }
 
@@ -59,8 +60,8 @@ func (t *Table) reread(nodes map[string]*entry) {
 	for name, old := range nodes {
 		e := t.read(old.node, old.modified, nil)
 		e.seen, e.turn = old.seen, old.turn
-		// A value that could not be read before leaves the last good one in
-		// force, if that still is the node's subnet.
+		// An unreadable value leaves the last good one in force while the node
+		// keeps its subnet.
 		key, err := old.node.key(t.network)
 		if e.flaw != "" && old.flaw != "" && err == nil && key == old.lease.Key {
 			e.lease = old.lease
@@ -69,15 +70,16 @@ func (t *Table) reread(nodes map[string]*entry) {
 	}
 }
 
-// Set takes a node in as of a revision, and reports whether that is news.
+// Set records a node as of a revision, and reports whether that is news.
 func (t *Table) Set(n Node, revision int64) bool {
 	old := t.nodes[n.Name]
 	t.turn++
 	if old != nil {
 		if revision <= old.seen {
-			return false // overtaken by the answer to a request of ours
+			return false // older than the answer to one of our requests
 		}
-		if old.seen, old.turn = revision, t.turn; old.node == n {
+		old.seen, old.turn = revision, t.turn
+		if old.node == n {
 			return false
 		}
 	}
@@ -87,7 +89,7 @@ func (t *Table) Set(n Node, revision int64) bool {
 	return true
 }
 
-// Delete takes the end of a node in, and reports whether that is news.
+// Delete records the end of a node, and reports whether that is news.
 func (t *Table) Delete(name string, revision int64) bool {
 	old := t.nodes[name]
 	if old == nil || revision < old.seen {
@@ -107,16 +109,16 @@ type Listing struct {
 	doc   int64 // the revision of the table's config at the beginning
 }
 
-// List begins a complete reading. The table stays as it is until the end.
+// List begins a complete reading. The table does not change until the end.
 func (t *Table) List() *Listing {
 	return &Listing{table: t, nodes: make(map[string]*entry, len(t.nodes)), since: t.turn, doc: t.doc.Revision}
 }
 
-// Add takes a node of the reading in.
+// Add records a node of the reading.
 func (l *Listing) Add(n Node, revision int64) {
 	old := l.table.nodes[n.Name]
 	if old != nil && old.node == n {
-		// Not its revision: that may have begun anew.
+		// The revision may be lower than before: a restored server counts anew.
 		e := *old
 		e.seen, e.turn = revision, 0
 		l.nodes[n.Name] = &e
@@ -125,7 +127,7 @@ func (l *Listing) Add(n Node, revision int64) {
 	l.nodes[n.Name], l.news = l.table.read(n, revision, old), true
 }
 
-// End puts what was read, as of a revision, in the place of what was known,
+// End replaces the table's nodes with those of the reading, as of a revision,
 // and reports whether anything has changed.
 func (l *Listing) End(revision int64) bool {
 	t := l.table
@@ -135,13 +137,14 @@ func (l *Listing) End(revision int64) bool {
 	first := t.revision == 0
 	news := first || l.news || len(l.nodes) != len(t.nodes) || revision < t.revision
 	for name, e := range t.nodes {
-		// The answer to a request of ours may be newer than what was read. What was
-		// known before the reading is not: revisions may have begun anew.
+		// The answer to one of our requests during the reading may be newer than the
+		// reading. Older knowledge is not: a restored server counts anew.
 		if now := l.nodes[name]; now != nil && e.turn > l.since && e.seen > now.seen {
 			l.nodes[name] = e
 		}
 	}
-	if t.nodes = l.nodes; news {
+	t.nodes = l.nodes
+	if news {
 		t.changed(revision)
 	}
 	return news
@@ -149,9 +152,9 @@ func (l *Listing) End(revision int64) bool {
 
 func (t *Table) changed(revision int64) { t.revision, t.view = revision, nil }
 
-// read makes an entry. A value that cannot be read leaves the last good one in
-// force, as long as it is the same node with the same subnet: its owner is
-// most likely still where it was. Our own is put right instead.
+// read makes an entry. An unreadable value leaves the last good one in force for
+// the same node with the same subnet, since the peer has most likely not moved.
+// Our own node instead corrects its value.
 func (t *Table) read(n Node, revision int64, old *entry) *entry {
 	e := &entry{node: n, seen: revision, modified: revision}
 	if !n.participates() {
@@ -170,7 +173,8 @@ func (t *Table) read(n Node, revision int64, old *entry) *entry {
 	return e
 }
 
-// Snapshot is what the nodes say now. It is made anew only after a change.
+// Snapshot returns the leases of all nodes, and our own assigned values. It
+// returns the same pointers until something changes.
 func (t *Table) Snapshot() (*lease.Snapshot, *lease.Assigned) {
 	if t.view == nil {
 		t.view = &view{t.snapshot(), t.assigned()}
@@ -178,10 +182,10 @@ func (t *Table) Snapshot() (*lease.Snapshot, *lease.Assigned) {
 	return t.view.snap, t.view.assigned
 }
 
-// Revision is that of the last change that concerns flannel; 0: nothing is known.
+// Revision returns that of the last change that concerns flannel; 0: nothing is known.
 func (t *Table) Revision() int64 { return t.revision }
 
-// Node returns a node as it was last heard of.
+// Node returns the last known state of a node.
 func (t *Table) Node(name string) (Node, bool) {
 	if e := t.nodes[name]; e != nil {
 		return e.node, true
@@ -191,7 +195,7 @@ func (t *Table) Node(name string) (Node, bool) {
 
 func (t *Table) snapshot() *lease.Snapshot {
 	s := &lease.Snapshot{Revision: t.revision, Config: t.doc, Leases: make([]*lease.Lease, 0, len(t.nodes))}
-	var taken [2]bart.Table[string] // the subnets, by family, and whose they are
+	var taken [2]bart.Table[string] // by family, each subnet with the name of its node
 	t.reserve(&taken)
 	for _, e := range t.ranked() {
 		flaw := e.flaw
@@ -237,7 +241,7 @@ func (t *Table) reserve(taken *[2]bart.Table[string]) {
 	}
 }
 
-// Own is the lease that our own node's annotations make.
+// Own returns the lease in our own node's annotations.
 func (t *Table) Own() (lease.Lease, bool) {
 	if e := t.nodes[t.self]; e != nil && e.lease.Key.IsValid() {
 		return e.lease, true
@@ -245,7 +249,8 @@ func (t *Table) Own() (lease.Lease, bool) {
 	return lease.Lease{}, false
 }
 
-// refuse says why a lease that is well-formed is nonsense beside those before it.
+// refuse returns the reason why a well-formed lease conflicts with those before
+// it, or "".
 func (t *Table) refuse(e *entry, taken *[2]bart.Table[string]) string {
 	if e.node.Name == t.self {
 		return ""
@@ -271,15 +276,15 @@ func (t *Table) refuse(e *entry, taken *[2]bart.Table[string]) string {
 	return ""
 }
 
-// ranked are the nodes by who is believed first where two cannot both be
-// right: ourselves, then those whose subnets have the usual size, so that one
-// that claims half of the network does not drive everybody out, and
-// of them the older.
+// ranked returns the nodes in the order in which their claims count: our own,
+// then those whose subnets have the most usual size, so that a claim to half the
+// network does not displace all others, and among these the older first.
 func (t *Table) ranked() []*entry {
 	all := make([]*entry, 0, len(t.nodes))
 	sizes := map[[2]int]int{}
 	for _, e := range t.nodes {
-		if all = append(all, e); e.lease.Key.IsValid() {
+		all = append(all, e)
+		if e.lease.Key.IsValid() {
 			sizes[sizeOf(e.lease.Key)]++
 		}
 	}
@@ -298,7 +303,7 @@ func (t *Table) ranked() []*entry {
 
 func sizeOf(k lease.Key) [2]int { return [2]int{k.V4.Bits(), k.V6.Bits()} }
 
-// sortLeases orders by Key.String(), each spelt out but once.
+// sortLeases orders by Key.String(), and calls it once for each.
 func sortLeases(leases []*lease.Lease) {
 	type named struct {
 		name  string

@@ -6,8 +6,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Direct reports the link on which dst is reached without a gateway. A
-// multipath route does not count, because its hops may differ (interop 6.0).
+// Direct returns the link that reaches dst without a gateway. A multipath route
+// does not count, because its hops may differ (interop 6.0).
 func Direct(routes []driver.Route, dst netip.Addr) (link string, ok bool) {
 	r, ok := Lookup(routes, dst)
 	if !ok || len(r.Hops) != 1 || r.Hops[0].Via.IsValid() {

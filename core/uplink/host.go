@@ -10,10 +10,10 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// host is what the selectors choose from.
+// host holds the facts from which the selectors choose.
 type host struct {
 	facts    driver.HostFacts
-	families []cidr.Family // those the network has on
+	families []cidr.Family // of the network
 }
 
 func (h host) link(name string) (driver.Link, bool) {
@@ -35,8 +35,8 @@ func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
 	return Lookup(defaults, [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f])
 }
 
-// connected returns routes to the subnets of all addresses, worse than any
-// that the kernel has: an address may have been added without its route.
+// connected returns routes to the subnets of all addresses, for addresses that
+// were added without a route. Their metric is worse than the kernel's routes have.
 func (h host) connected() []driver.Route {
 	var routes []driver.Route
 	for _, l := range h.facts.Links {
@@ -79,10 +79,10 @@ func owns(l driver.Link, a netip.Addr) bool {
 	return slices.ContainsFunc(l.Addrs, func(la driver.LinkAddr) bool { return la.Prefix.Addr() == a })
 }
 
-// best returns the link's best address of a family among those accepted:
-// global before link-local, permanent before dynamic, lasting before
-// temporary, and the first listed where these say nothing. Deprecated ones
-// and those no packet can carry on a wire are left out.
+// best returns the link's best accepted address of a family: global before
+// link-local, permanent before dynamic, lasting before temporary, and among
+// equals the first listed. It ignores deprecated addresses and those that cannot
+// be on a wire.
 func best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
 	var found netip.Addr
 	most := -1

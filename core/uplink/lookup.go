@@ -6,8 +6,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Lookup finds the route to dst by longest prefix, then lowest metric, then
-// order in the list.
+// Lookup returns the route to dst with the longest prefix, then the lowest
+// metric, then the first place in the list.
 func Lookup(routes []driver.Route, dst netip.Addr) (driver.Route, bool) {
 	var found *driver.Route
 	for i := range routes {

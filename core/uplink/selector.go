@@ -18,7 +18,7 @@ type selector struct {
 	choose func(host) (candidate, error)
 }
 
-// selectors returns what to try, in order (interop section 8).
+// selectors returns the selectors to try, in order (interop section 8).
 func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selector {
 	var list []selector
 	add := func(choose func(host) (candidate, error), format string, args ...any) {
@@ -78,7 +78,7 @@ func byName(name string) func(host) (candidate, error) {
 	return func(h host) (candidate, error) {
 		l, ok := h.link(name)
 		if !ok {
-			return candidate{}, fmt.Errorf("there is no interface of that name")
+			return candidate{}, errors.New("there is no interface of that name")
 		}
 		return candidate{link: l}, nil
 	}
@@ -129,7 +129,8 @@ func byReach(dst string) func(host) (candidate, error) {
 		}
 		c := candidate{link: l}
 		f := cidr.FamilyOf(to)
-		if c.addrs[f] = route.Src; !route.Src.IsValid() {
+		c.addrs[f] = route.Src
+		if !route.Src.IsValid() {
 			next := route.Hops[0].Via
 			if !next.IsValid() || next.IsLinkLocalUnicast() {
 				next = to
@@ -153,7 +154,7 @@ func byDefault(h host) (candidate, error) {
 			return candidate{}, fmt.Errorf("the %v default route leaves through unknown interface %q", f, route.Hops[0].Link)
 		}
 		if i > 0 && l.Name != c.link.Name {
-			return candidate{}, fmt.Errorf("the IPv4 one leaves through %s, the IPv6 one through %s: choose with --iface",
+			return candidate{}, fmt.Errorf("the IPv4 route leaves through %s, the IPv6 route through %s: choose with --iface",
 				c.link.Name, l.Name)
 		}
 		c.link = l

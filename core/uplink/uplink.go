@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Options are the selectors an operator gave, as text (interop 1.2).
+// Options are the selectors from an operator's flags, as text (interop 1.2).
 type Options struct {
 	Ifaces     []string // --iface, in order
 	Regexes    []string // --iface-regex, in order
@@ -26,10 +26,9 @@ type Uplink struct {
 	MTU        int        // bytes
 	IP         netip.Addr // on the link
 	IPv6       netip.Addr
-	PublicIP   netip.Addr // what peers use
+	PublicIP   netip.Addr // for peers
 	PublicIPv6 netip.Addr
-	// PassedOver says of each selector before the one that chose why it
-	// failed: for people.
+	// PassedOver tells people why each selector before the chosen one failed.
 	PassedOver string `json:",omitempty"`
 }
 
@@ -49,8 +48,8 @@ func (u Uplink) Public(f cidr.Family) netip.Addr {
 	return u.PublicIPv6
 }
 
-// Select chooses the uplink for the families the network has on. The error
-// says for each selector that was tried why it failed.
+// Select chooses the uplink for the families of the network. The error says why
+// each selector failed.
 func Select(opts Options, network config.Network, facts driver.HostFacts) (Uplink, error) {
 	public, err := opts.public()
 	if err != nil {
@@ -78,7 +77,7 @@ func Select(opts Options, network config.Network, facts driver.HostFacts) (Uplin
 	return Uplink{}, fmt.Errorf("no usable interface: %s", strings.Join(failed, "; "))
 }
 
-// public parses the addresses that peers are to use, each invalid if not given.
+// public parses the public addresses, each invalid if absent.
 func (o Options) public() ([2]netip.Addr, error) {
 	var addrs [2]netip.Addr
 	for _, f := range cidr.Families {
@@ -95,9 +94,9 @@ func (o Options) public() ([2]netip.Addr, error) {
 	return addrs, nil
 }
 
-// candidate is a link that a selector chose, with the addresses the selector
-// fixed. Each selector makes its own, so one that fails half way leaves
-// nothing to the next (interop F8).
+// candidate is a link that a selector chose, with the addresses that the
+// selector fixed. Each selector makes its own candidate, so a failed one leaves
+// no address to the next (interop F8: upstream leaks such an address).
 type candidate struct {
 	link  driver.Link
 	addrs [2]netip.Addr

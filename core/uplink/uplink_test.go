@@ -70,101 +70,108 @@ func facts() driver.HostFacts {
 	}
 }
 
+// result is an Uplink in text.
+type result struct{ link, ip, ipv6, public, public6 string }
+
+var (
+	eth0v4 = result{"eth0", "192.168.1.3", "", "192.168.1.3", ""}
+	eth0v6 = result{"eth0", "", "fd00:1::3", "", "fd00:1::3"}
+	eth0   = result{"eth0", "192.168.1.3", "fd00:1::3", "192.168.1.3", "fd00:1::3"}
+	eth1   = result{"eth1", "172.16.0.3", "fd00:2::3", "172.16.0.3", "fd00:2::3"}
+)
+
+var selections = []struct {
+	name    string
+	opts    Options
+	network config.Network
+	want    result
+}{
+	{"default, IPv4", Options{}, v4, eth0v4},
+	{"default, IPv6", Options{}, v6, eth0v6},
+	{"default, dual", Options{}, dual, eth0},
+
+	{"address, IPv4", Options{Ifaces: []string{"192.168.1.4"}}, v4, result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
+	{"address, IPv6", Options{Ifaces: []string{"fd00:3::3"}}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
+	{"address, dual", Options{Ifaces: []string{"10.9.0.3"}}, dual,
+		result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+	{"IPv6 address, dual", Options{Ifaces: []string{"fd00:3::3"}}, dual,
+		result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+	{
+		"address and public IPv6 address, dual", Options{Ifaces: []string{"10.9.0.3"}, PublicIPv6: "fd00:3::3"}, dual,
+		result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"},
+	},
+	{
+		"IPv6 address and public addresses, dual", Options{Ifaces: []string{"fd00:3::3"}, PublicIP: "1.2.3.4",
+			PublicIPv6: "2001:db8::1"}, dual,
+		result{"eth1", "172.16.0.3", "fd00:3::3", "1.2.3.4", "2001:db8::1"},
+	},
+	{"IPv6 address, IPv4", Options{Ifaces: []string{"fd00:1::3"}}, v4, eth0v4},
+	{"loopback address, if asked for", Options{Ifaces: []string{"127.0.0.1"}}, v4,
+		result{"lo", "127.0.0.1", "", "127.0.0.1", ""}},
+
+	{"name, IPv4", Options{Ifaces: []string{"eth0"}}, v4, eth0v4},
+	{"name, IPv6", Options{Ifaces: []string{"eth0"}}, v6, eth0v6},
+	{"name, dual", Options{Ifaces: []string{"eth1"}}, dual, eth1},
+	{"name of a link that is down", Options{Ifaces: []string{"four"}}, v4,
+		result{"four", "192.168.4.3", "", "192.168.4.3", ""}},
+	{"second name", Options{Ifaces: []string{"wlan0", "eth1"}}, dual, eth1},
+
+	{"regex on addresses, IPv4", Options{Regexes: []string{`^10\.9\.`}}, v4,
+		result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+	{"regex on addresses, IPv6", Options{Regexes: []string{`^fd00:3:`}}, v6,
+		result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
+	{"regex on addresses, dual", Options{Regexes: []string{`^10\.9\.|^fd00:3:`}}, dual,
+		result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
+	{"regex is not anchored", Options{Regexes: []string{`9\.0`}}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+	{"regex takes the first link", Options{Regexes: []string{`.`}}, dual, eth0},
+	{"regex on the name, IPv4", Options{Regexes: []string{`^eth[1-9]`}}, v4,
+		result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
+	{"regex on the name, IPv6", Options{Regexes: []string{`^six$`}}, v6, result{"six", "", "fd00:6::3", "", "fd00:6::3"}},
+	{"regex on the name, dual", Options{Regexes: []string{`^eth[1-9]`}}, dual, eth1},
+	{
+		// Upstream keeps 192.168.1.4 and publishes it for eth1 (interop F8).
+		"regex that matches half of eth0, dual", Options{Regexes: []string{`^192\.168\.1\.4$|^eth1$`}}, dual, eth1,
+	},
+	{"regex after a name that failed", Options{Ifaces: []string{"bare"}, Regexes: []string{"eth1"}}, v4,
+		result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
+
+	{"can reach on the link, IPv4", Options{CanReach: "192.168.1.77"}, v4, eth0v4},
+	{"can reach by default route, IPv4", Options{CanReach: "8.8.8.8"}, v4, eth0v4},
+	{"can reach by gateway, source in its subnet", Options{CanReach: "192.168.9.1"}, v4,
+		result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+	{"can reach, source of the route", Options{CanReach: "192.168.10.1"}, v4,
+		result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
+	{"can reach without a route, by the address", Options{CanReach: "10.9.0.77"}, v4,
+		result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+	{"can reach, IPv6", Options{CanReach: "fd00:9::1"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
+	{"can reach by link-local gateway, IPv6", Options{CanReach: "2001:db8::1"}, v6, eth0v6},
+	{"can reach, dual", Options{CanReach: "192.168.9.1"}, dual,
+		result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+	{"can reach IPv6, dual", Options{CanReach: "fd00:9::1"}, dual,
+		result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+	{"can reach after all others failed",
+		Options{Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8"}, v4, eth0v4},
+
+	{"public address, IPv4", Options{PublicIP: "10.9.0.3"}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
+	{"public address, IPv6", Options{PublicIPv6: "fd00:3::3"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
+	{"public address, dual", Options{PublicIP: "10.9.0.3"}, dual,
+		result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
+	{"public IPv6 address, dual", Options{PublicIPv6: "fd00:3::3"}, dual,
+		result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
+	{"public addresses, dual", Options{PublicIP: "10.9.0.3", PublicIPv6: "fd00:3::3"}, dual,
+		result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
+	{"public address of a family that is off", Options{PublicIPv6: "fd00:3::3"}, v4, eth0v4},
+	{"public address behind NAT", Options{Ifaces: []string{"eth0"}, PublicIP: "1.2.3.4"}, v4,
+		result{"eth0", "192.168.1.3", "", "1.2.3.4", ""}},
+	{
+		"public addresses behind NAT, dual", Options{Regexes: []string{"eth0"}, PublicIP: "1.2.3.4",
+			PublicIPv6: "2001:db8::1"}, dual,
+		result{"eth0", "192.168.1.3", "fd00:1::3", "1.2.3.4", "2001:db8::1"},
+	},
+}
+
 func TestSelect(t *testing.T) {
-	type result struct{ link, ip, ipv6, public, public6 string }
-	eth0v4 := result{"eth0", "192.168.1.3", "", "192.168.1.3", ""}
-	eth0v6 := result{"eth0", "", "fd00:1::3", "", "fd00:1::3"}
-	eth0 := result{"eth0", "192.168.1.3", "fd00:1::3", "192.168.1.3", "fd00:1::3"}
-	eth1 := result{"eth1", "172.16.0.3", "fd00:2::3", "172.16.0.3", "fd00:2::3"}
-	for _, c := range []struct {
-		name    string
-		opts    Options
-		network config.Network
-		want    result
-	}{
-		{"default, IPv4", Options{}, v4, eth0v4},
-		{"default, IPv6", Options{}, v6, eth0v6},
-		{"default, dual", Options{}, dual, eth0},
-
-		{"address, IPv4", Options{Ifaces: []string{"192.168.1.4"}}, v4, result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
-		{"address, IPv6", Options{Ifaces: []string{"fd00:3::3"}}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"address, dual", Options{Ifaces: []string{"10.9.0.3"}}, dual,
-			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"IPv6 address, dual", Options{Ifaces: []string{"fd00:3::3"}}, dual,
-			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
-		{
-			"address and public IPv6 address, dual", Options{Ifaces: []string{"10.9.0.3"}, PublicIPv6: "fd00:3::3"}, dual,
-			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"},
-		},
-		{
-			"IPv6 address and public addresses, dual", Options{Ifaces: []string{"fd00:3::3"}, PublicIP: "1.2.3.4",
-				PublicIPv6: "2001:db8::1"}, dual,
-			result{"eth1", "172.16.0.3", "fd00:3::3", "1.2.3.4", "2001:db8::1"},
-		},
-		{"IPv6 address, IPv4", Options{Ifaces: []string{"fd00:1::3"}}, v4, eth0v4},
-		{"loopback address, if asked for", Options{Ifaces: []string{"127.0.0.1"}}, v4,
-			result{"lo", "127.0.0.1", "", "127.0.0.1", ""}},
-
-		{"name, IPv4", Options{Ifaces: []string{"eth0"}}, v4, eth0v4},
-		{"name, IPv6", Options{Ifaces: []string{"eth0"}}, v6, eth0v6},
-		{"name, dual", Options{Ifaces: []string{"eth1"}}, dual, eth1},
-		{"name of a link that is down", Options{Ifaces: []string{"four"}}, v4,
-			result{"four", "192.168.4.3", "", "192.168.4.3", ""}},
-		{"second name", Options{Ifaces: []string{"wlan0", "eth1"}}, dual, eth1},
-
-		{"regex on addresses, IPv4", Options{Regexes: []string{`^10\.9\.`}}, v4,
-			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"regex on addresses, IPv6", Options{Regexes: []string{`^fd00:3:`}}, v6,
-			result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"regex on addresses, dual", Options{Regexes: []string{`^10\.9\.|^fd00:3:`}}, dual,
-			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
-		{"regex is not anchored", Options{Regexes: []string{`9\.0`}}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"regex takes the first link", Options{Regexes: []string{`.`}}, dual, eth0},
-		{"regex on the name, IPv4", Options{Regexes: []string{`^eth[1-9]`}}, v4,
-			result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
-		{"regex on the name, IPv6", Options{Regexes: []string{`^six$`}}, v6, result{"six", "", "fd00:6::3", "", "fd00:6::3"}},
-		{"regex on the name, dual", Options{Regexes: []string{`^eth[1-9]`}}, dual, eth1},
-		{
-			// Upstream keeps 192.168.1.4 and publishes it for eth1 (interop F8).
-			"regex that matches half of eth0, dual", Options{Regexes: []string{`^192\.168\.1\.4$|^eth1$`}}, dual, eth1,
-		},
-		{"regex after a name that failed", Options{Ifaces: []string{"bare"}, Regexes: []string{"eth1"}}, v4,
-			result{"eth1", "172.16.0.3", "", "172.16.0.3", ""}},
-
-		{"can reach on the link, IPv4", Options{CanReach: "192.168.1.77"}, v4, eth0v4},
-		{"can reach by default route, IPv4", Options{CanReach: "8.8.8.8"}, v4, eth0v4},
-		{"can reach by gateway, source in its subnet", Options{CanReach: "192.168.9.1"}, v4,
-			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"can reach, source of the route", Options{CanReach: "192.168.10.1"}, v4,
-			result{"eth0", "192.168.1.4", "", "192.168.1.4", ""}},
-		{"can reach without a route, by the address", Options{CanReach: "10.9.0.77"}, v4,
-			result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"can reach, IPv6", Options{CanReach: "fd00:9::1"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"can reach by link-local gateway, IPv6", Options{CanReach: "2001:db8::1"}, v6, eth0v6},
-		{"can reach, dual", Options{CanReach: "192.168.9.1"}, dual,
-			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"can reach IPv6, dual", Options{CanReach: "fd00:9::1"}, dual,
-			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
-		{"can reach after all others failed",
-			Options{Ifaces: []string{"wlan0"}, Regexes: []string{"wlan"}, CanReach: "8.8.8.8"}, v4, eth0v4},
-
-		{"public address, IPv4", Options{PublicIP: "10.9.0.3"}, v4, result{"eth1", "10.9.0.3", "", "10.9.0.3", ""}},
-		{"public address, IPv6", Options{PublicIPv6: "fd00:3::3"}, v6, result{"eth1", "", "fd00:3::3", "", "fd00:3::3"}},
-		{"public address, dual", Options{PublicIP: "10.9.0.3"}, dual,
-			result{"eth1", "10.9.0.3", "fd00:2::3", "10.9.0.3", "fd00:2::3"}},
-		{"public IPv6 address, dual", Options{PublicIPv6: "fd00:3::3"}, dual,
-			result{"eth1", "172.16.0.3", "fd00:3::3", "172.16.0.3", "fd00:3::3"}},
-		{"public addresses, dual", Options{PublicIP: "10.9.0.3", PublicIPv6: "fd00:3::3"}, dual,
-			result{"eth1", "10.9.0.3", "fd00:3::3", "10.9.0.3", "fd00:3::3"}},
-		{"public address of a family that is off", Options{PublicIPv6: "fd00:3::3"}, v4, eth0v4},
-		{"public address behind NAT", Options{Ifaces: []string{"eth0"}, PublicIP: "1.2.3.4"}, v4,
-			result{"eth0", "192.168.1.3", "", "1.2.3.4", ""}},
-		{
-			"public addresses behind NAT, dual", Options{Regexes: []string{"eth0"}, PublicIP: "1.2.3.4",
-				PublicIPv6: "2001:db8::1"}, dual,
-			result{"eth0", "192.168.1.3", "fd00:1::3", "1.2.3.4", "2001:db8::1"},
-		},
-	} {
+	for _, c := range selections {
 		t.Run(c.name, func(t *testing.T) {
 			u, err := Select(c.opts, c.network, facts())
 			if err != nil {
@@ -183,7 +190,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// What failed before something fitted is told, not swallowed (interop section 8).
+// The uplink reports the selectors that failed before one fitted (interop section 8).
 func TestPassedOver(t *testing.T) {
 	for want, opts := range map[string]Options{
 		"": {Ifaces: []string{"eth1", "wlan0"}},
@@ -274,7 +281,8 @@ func TestSelectErrors(t *testing.T) {
 }
 
 func TestSelectByRouteErrors(t *testing.T) {
-	none, split, gone, blind := facts(), facts(), facts(), facts()
+	none, split := facts(), facts()
+	gone, blind := facts(), facts()
 	none.Routes = nil
 	split.Routes = []driver.Route{route("0.0.0.0/0", 0, via("eth0", "192.168.1.1")),
 		route("::/0", 0, via("eth1", "fd00:2::1"))}
@@ -290,7 +298,7 @@ func TestSelectByRouteErrors(t *testing.T) {
 		{Options{}, v6, none, `no usable interface: default route: there is no IPv6 default route`},
 		{Options{}, dual, gone, `no usable interface: default route: the IPv4 default route leaves through unknown ` +
 			`interface "gone"`},
-		{Options{}, dual, split, `no usable interface: default route: the IPv4 one leaves through eth0, the IPv6 one ` +
+		{Options{}, dual, split, `no usable interface: default route: the IPv4 route leaves through eth0, the IPv6 route ` +
 			`through eth1: choose with --iface`},
 		{Options{}, v4, blind, `no usable interface: default route: there is no IPv4 default route`},
 		{Options{CanReach: "8.8.8.8"}, v4, none,
@@ -306,7 +314,8 @@ func TestSelectByRouteErrors(t *testing.T) {
 
 func TestBestAddress(t *testing.T) {
 	global, local := permanent("fd00::1/64"), permanent("fe80::1/64")
-	dynamic, temporary, deprecated := permanent("fd00::2/64"), permanent("fd00::3/64"), permanent("fd00::4/64")
+	dynamic, temporary := permanent("fd00::2/64"), permanent("fd00::3/64")
+	deprecated := permanent("fd00::4/64")
 	dynamic.Permanent = false
 	temporary.Permanent, temporary.Temporary = false, true
 	deprecated.Deprecated = true
@@ -368,8 +377,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestSelectLeavesTheFactsAlone: they belong to the caller and have room behind
-// the last route, where an append would write.
+// TestSelectLeavesTheFactsAlone gives facts with spare room behind the last
+// route, where an append would write. Facts belong to the caller.
 func TestSelectLeavesTheFactsAlone(t *testing.T) {
 	f := facts()
 	f.Routes = append(make([]driver.Route, 0, 64), f.Routes...)

@@ -38,7 +38,7 @@ func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 
 // Attrs implements [backend.Backend]. Peers use the public address as a gateway
 // on the segment, so the backend cannot work behind NAT, in either family
-// (interop F8: a public address must be the interface's own).
+// (interop F8: upstream checks IPv4 only).
 func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	for _, f := range cidr.Families {
 		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
