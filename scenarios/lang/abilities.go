@@ -15,8 +15,8 @@ import (
 
 // Interfaces of a world.
 
-// OutsideRouter lets the outside host, and every user of the router, reach the
-// overlay through a node; "" takes that route back.
+// OutsideRouter routes the overlay through a node for the outside host and for
+// every user of the router; "" removes that route.
 type OutsideRouter interface {
 	Outward(node string) error
 }
@@ -46,7 +46,7 @@ type PacketCapturer interface {
 	Capture(create func(node string) (io.Writer, error)) error
 }
 
-// VirtualClock is the clock of a world whose time is not ours.
+// VirtualClock is the clock of a world with virtual time.
 type VirtualClock interface {
 	Elapsed() time.Duration // since the world began
 }
@@ -135,7 +135,7 @@ type Disturber interface {
 	Disturb(Disturbance) error
 }
 
-// Disturbance is what a wire does to packets. Zero: nothing.
+// Disturbance describes how a wire loses and limits packets. Zero: not at all.
 type Disturbance struct {
 	Loss float64 // probability
 	MTU  int     // larger packets vanish; 0: no bound
@@ -146,7 +146,7 @@ type Delayer interface {
 	Delay(Delay) error
 }
 
-// Delay is how a wire changes the order of packets. Zero: not at all.
+// Delay describes how a wire delays and reorders packets. Zero: not at all.
 type Delay struct {
 	Reorder, Duplicate float64 // probabilities
 	Latency, Jitter    time.Duration
@@ -179,13 +179,13 @@ type Kernel interface {
 	SetSysctl(path, value string) error
 }
 
-// ProcessState marks a node whose State shows what the daemon's process holds:
-// proxies and their peers, which a kernel knows nothing of.
+// ProcessState marks a node whose State includes the daemon's process: its udp
+// packet paths and their peers, of which the kernel knows nothing.
 type ProcessState interface {
 	ShowsProcess()
 }
 
-// KernelRefuser makes a kernel refuse work, each time with some probability.
+// KernelRefuser makes a kernel refuse requests, each with some probability.
 type KernelRefuser interface {
 	RefuseChanges(with Refusal, probability float64)
 	RefuseNextChanges(with Refusal, count int)
@@ -196,20 +196,20 @@ type KernelRefuser interface {
 // Refusal is an error number of a kernel.
 type Refusal string
 
-// Refusals are those that a kernel may be told to answer with.
+// Refusals are the error numbers that a scenario can make a kernel return.
 var Refusals = [...]Refusal{"ENOBUFS", "EBUSY", "EEXIST", "ENOENT"}
 
 // PortUser uses UDP ports of the host.
 type PortUser interface {
-	// TakePort binds a port at all addresses for another program; LeavePort ends that.
+	// TakePort binds a port at all addresses for another program; LeavePort releases it.
 	TakePort(port uint16) error
 	LeavePort(port uint16) error
 	SendUDP(to netip.AddrPort, payload []byte) error
 }
 
-// Firewall is a host's packet filter, as an operator or another program changes it.
+// Firewall is a host's packet filter as an operator or another program changes it.
 type Firewall interface {
-	// Rules returns flannel's chains, and what the host can do.
+	// Rules returns flannel's chains, and the abilities of the host.
 	Rules() (driver.FirewallFacts, *dataplane.State, error)
 	// ForeignRules returns all rules of other programs, as text to compare.
 	ForeignRules() (string, error)
@@ -233,25 +233,25 @@ type StoreClient interface {
 	Deny(on bool) error
 }
 
-// Fate is what becomes of a request to the datastore.
+// Fate says how a request to the datastore ends.
 type Fate string
 
 // The fates of requests.
 const (
-	FateLost       Fate = "lost"       // it is never done
-	FateUnanswered Fate = "unanswered" // it is done, but the node does not learn it
-	FateLate       Fate = "late"       // it is done after the node has given up
+	FateLost       Fate = "lost"       // the datastore never gets it
+	FateUnanswered Fate = "unanswered" // the datastore serves it, but the answer is lost
+	FateLate       Fate = "late"       // the datastore serves it after the node has given up
 )
 
-// Twin is told when another host or daemon goes by the node's name, so that a
-// record no longer tells which of them holds a subnet.
+// Twin learns that another host or daemon uses the node's name. From then on a
+// record does not tell which of them holds a subnet.
 type Twin interface {
 	GoByOneName()
 }
 
 // Interfaces of a datastore.
 
-// RecordEditor does to records and history what only a datastore with TTLs has.
+// RecordEditor changes records and history in ways that need a datastore with TTLs.
 type RecordEditor interface {
 	// Expire ends a record's TTL now.
 	Expire(name string) error
@@ -268,7 +268,7 @@ type FaultyStore interface {
 	// Leaderless makes the datastore serve no request and end no lease.
 	Leaderless(on bool) error
 	// Slow delays requests and answers by up to that time, with that
-	// probability. Lossy loses some of them. Zero ends it.
+	// probability. Lossy loses some of them. Zero ends the fault.
 	Slow(probability float64, by time.Duration) error
 	Lossy(requests, answers float64) error
 }
@@ -283,12 +283,11 @@ type FaultyStreams interface {
 	// StaleReads sets how likely a full read misses the last change.
 	StaleReads(probability float64)
 	DisturbEvents(EventFaults)
-	// CalmStreams ends both, and all else that goes wrong by chance.
+	// CalmStreams ends both, and every other random fault.
 	CalmStreams()
 }
 
-// EventFaults are what goes wrong with streams of events, with their
-// probabilities.
+// EventFaults are the faults of event streams, with their probabilities.
 type EventFaults struct {
 	Delay                           time.Duration
 	Lose, Duplicate, Reorder, Break float64

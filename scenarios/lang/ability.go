@@ -7,7 +7,7 @@ import (
 )
 
 // able asks a world, node or store for a further interface. The error names
-// the world and what it lacks.
+// the world and the missing interface.
 func able[T any](s *Session, of any) (T, error) {
 	t, ok := of.(T)
 	if !ok {
@@ -16,7 +16,7 @@ func able[T any](s *Session, of any) (T, error) {
 	return t, nil
 }
 
-// lacks is the error of a world without a capability.
+// lacks returns the error of a world without a capability.
 func lacks(s *Session, capability string) error {
 	_, name, _ := strings.Cut("."+capability, ".")
 	return fmt.Errorf("world %s has no %s", s.WorldName, name)

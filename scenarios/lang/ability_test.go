@@ -44,7 +44,8 @@ func TestLanguageImportsNoWorld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, world := range []string{"drivers/", "harness", "scenarios/simworld", "scenarios/labworld", "scenarios/check/invariants"} {
+			for _, world := range []string{"drivers/", "harness", "scenarios/simworld", "scenarios/labworld",
+				"scenarios/check/invariants"} {
 				if strings.HasPrefix(path, "github.com/flanneld/flannel/"+world) {
 					t.Errorf("%s imports %s, which belongs to one world", file.Name(), path)
 				}

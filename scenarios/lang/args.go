@@ -37,7 +37,7 @@ func newArgs(d *datadriven.TestData) *args {
 
 func (a *args) fail(format string, v ...any) { a.errs = append(a.errs, fmt.Errorf(format, v...)) }
 
-// word is the next bare word; what it stands for is named if it is missing.
+// word returns the next bare word. The error for a missing word calls it what.
 func (a *args) word(what string) string {
 	if len(a.words) == 0 {
 		a.fail("%s is missing", what)
@@ -48,7 +48,7 @@ func (a *args) word(what string) string {
 	return w
 }
 
-// rest are all bare words that are left.
+// rest returns all bare words that are left.
 func (a *args) rest() []string {
 	w := a.words
 	a.words = nil
@@ -86,7 +86,7 @@ func (a *args) integer(key string, to *int) {
 	*to = n
 }
 
-// fraction is a probability.
+// fraction reads a probability.
 func (a *args) fraction(key string, to *float64) {
 	var v string
 	if !a.text(key, &v) {

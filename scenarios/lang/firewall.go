@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// outsideName is the host that is on the first segment and knows nothing of
-// the overlay.
+// OutsideName names the host on the first segment that knows nothing of the
+// overlay.
 const (
 	OutsideName = "outside"
 	OutsideHost = 252
@@ -33,13 +33,13 @@ func (t *Topology) parseFirewall(a *args, conf *configText) error {
 	return nil
 }
 
-// firewalled reports whether the daemons make rules.
+// Firewalled reports whether the daemons make rules.
 func (t Topology) Firewalled() bool {
 	return t.Firewall == string(dataplane.IPTables) || t.Firewall == string(dataplane.NFTables)
 }
 
-// pingPlaces pings between pods, hosts and the host outside. Who is outside
-// reaches the overlay by the node that via names, by default that of the pod.
+// pingPlaces pings between pods, hosts and the outside host. The outside host
+// reaches the overlay through the node that via names, by default the pod's.
 func (s *Session) pingPlaces(from, to, via string, underlay bool, o PingOptions) (PingResult, error) {
 	if i := s.nodeIndex(from); underlay && i >= 0 {
 		o.Source = s.address(i, o.Family)
@@ -64,7 +64,7 @@ func (s *Session) pingPlaces(from, to, via string, underlay bool, o PingOptions)
 	return r, errors.Join(err, router.Outward(""))
 }
 
-// nodeIndex is the number of the node of that name, from 0, or -1.
+// nodeIndex returns the number of the node of that name, from 0, or -1.
 func (s *Session) nodeIndex(name string) int {
 	for i, n := range s.top.NodeNames() {
 		if n == name {
@@ -74,9 +74,9 @@ func (s *Session) nodeIndex(name string) int {
 	return -1
 }
 
-// outcome says what became of a packet, with a name for whom the destination
-// took for its sender: preserved is who sent it, n1 a host by its underlay
-// address, n1.overlay a host by one in its subnet, or a pod there.
+// outcome prints the fate of a packet, and names the source that the destination
+// saw: "preserved" is the real sender, "n1" a host's underlay address,
+// "n1.overlay" an address in its subnet (of the host or a pod).
 func (s *Session) outcome(r PingResult) (string, error) {
 	if !r.OK || !r.Source.IsValid() || r.Source == r.WantSource {
 		return Outcome(r), nil
@@ -104,8 +104,8 @@ func (s *Session) nameOf(ip netip.Addr) (string, error) {
 	return ip.String(), nil
 }
 
-// pingAllOutside: every pod of a running node to the host outside, which has
-// to see the node.
+// pingAllOutside pings from every pod of a running node to the outside host,
+// which must see the node as the source.
 func (s *Session) pingAllOutside() (string, error) {
 	var bad []string
 	for _, node := range s.running() {
@@ -129,7 +129,8 @@ func (s *Session) pingAllOutside() (string, error) {
 	return "all ok src=masqueraded", nil
 }
 
-// foreign-rules n1 [remember]: the rules of other programs are "same" as remembered, or "changed"
+// foreignRules performs "foreign-rules n1 [remember]". It prints whether the
+// rules of other programs are the "same" as remembered, or "changed".
 func (s *Session) foreignRules(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	remember := a.flag("remember")

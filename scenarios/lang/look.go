@@ -14,7 +14,7 @@ type watchedWorld struct {
 	rec *Witness
 }
 
-// lookPause is how often at most: a look asks every daemon and kernel.
+// lookPause is the shortest time between looks: a look asks every daemon and kernel.
 const lookPause = 100 * time.Millisecond
 
 // Until implements [World].
@@ -29,7 +29,7 @@ func (w *watchedWorld) Until(within time.Duration, cond func() error) error {
 	})
 }
 
-// Ping implements [World]. The packet is followed through all devices.
+// Ping implements [World]. It follows the packet through all devices.
 func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) {
 	at := w.rec.now()
 	o.Follow = true
@@ -40,7 +40,7 @@ func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) 
 	return r, err
 }
 
-// tellProbe tells what became of a packet between pods, by their names.
+// tellProbe tells the fate of a packet between two named pods.
 func (r *Witness) tellProbe(at time.Duration, from, to string, p PingResult) {
 	probe := report.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK,
 		Drop: p.Drop, Where: p.Where, Detail: p.Detail}

@@ -14,9 +14,9 @@ import (
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
-// converged returns an error while a node's kernel differs from what the
-// records in the store demand. It does not ask the daemon, which believes that
-// all is well until it has noticed a fault.
+// converged returns an error while a node's kernel differs from the demand of
+// the records in the store. It does not ask the daemon, which believes that all
+// is well until it has noticed a fault.
 func (s *Session) converged(name string, n Node, records []Record) error {
 	short, err := s.shortage(name, n, records)
 	if err != nil {
@@ -28,8 +28,8 @@ func (s *Session) converged(name string, n Node, records []Record) error {
 	return nil
 }
 
-// shortage names the objects in which a node's kernel differs from what the
-// records demand.
+// shortage names the objects in which a node's kernel differs from the demand
+// of the records.
 func (s *Session) shortage(name string, n Node, records []Record) ([]string, error) {
 	host, err := s.host(name, n)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Session) announces(n Node, key lease.Key) bool {
 	return true
 }
 
-// host is what the topology, and the faults so far, have made of a node's host.
+// host describes a node's host after the topology and the faults so far.
 func (s *Session) host(name string, n Node) (oracle.Host, error) {
 	i := s.nodeIndex(name)
 	if i < 0 {
@@ -121,7 +121,7 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 	return h, nil
 }
 
-// backend is that of the config in force.
+// backend returns the backend of the config in force.
 func (s *Session) backend() (backend.Backend, config.Network, error) {
 	network, err := config.Parse([]byte(s.config))
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Session) backend() (backend.Backend, config.Network, error) {
 	return b, network, err
 }
 
-// extent is the part of a host that the backend owns.
+// extent returns the part of a host that the backend owns.
 func (s *Session) extent() (dataplane.Extent, error) {
 	b, network, err := s.backend()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // Session replays one scenario on one world.
 type Session struct {
-	make      func(Topology) (World, error)
+	build     func(Topology) (World, error)
 	WorldName string
 	top       Topology
 	world     World
@@ -23,20 +23,31 @@ type Session struct {
 	mtus      map[string]int        // and underlay MTUs
 	config    string                // the network config in force, if it is a good one
 	streams   map[string]func() (sent, lost int, err error)
-	undo      map[string]func() error // what heals each fault that lasts
+	undo      map[string]func() error // heals each lasting fault
 	kept      map[string][]byte       // files as of the last "keep"
 	foreign   map[string]string       // other programs' rules as of the last "foreign-rules n1 remember"
-	doubled   map[string]bool         // nodes that were, or went by the name of, two
+	doubled   map[string]bool         // nodes whose name two machines used
 	Skipped   []string                // blocks for another world
-	// Performed counts the directives that this world was given.
+	// Performed counts the directives that this world performed.
 	Performed int
 	rec       *Witness // nil: no report is wanted
 }
 
 // NewSession returns a session that builds its world at the first topology.
-func NewSession(world string, make func(Topology) (World, error)) *Session {
-	return &Session{make: make, WorldName: world, started: map[string]bool{}, noted: map[string]string{}, moved: map[string]netip.Addr{}, mtus: map[string]int{},
-		streams: map[string]func() (int, int, error){}, undo: map[string]func() error{}, kept: map[string][]byte{}, foreign: map[string]string{}, doubled: map[string]bool{}}
+func NewSession(world string, build func(Topology) (World, error)) *Session {
+	return &Session{
+		build:     build,
+		WorldName: world,
+		started:   map[string]bool{},
+		noted:     map[string]string{},
+		moved:     map[string]netip.Addr{},
+		mtus:      map[string]int{},
+		streams:   map[string]func() (int, int, error){},
+		undo:      map[string]func() error{},
+		kept:      map[string][]byte{},
+		foreign:   map[string]string{},
+		doubled:   map[string]bool{},
+	}
 }
 
 // verb performs one directive and returns what it prints.
@@ -120,13 +131,13 @@ func onlyFor(d *datadriven.TestData) (world string, ok bool) {
 	return "", false
 }
 
-// mayFail reports whether a directive is marked so: a fault drawn at random may
-// find nothing to break.
+// mayFail reports whether a directive has the mark may-fail: a randomly drawn
+// fault may find nothing to break.
 func mayFail(d *datadriven.TestData) bool {
 	return slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "may-fail" })
 }
 
-// World is what the session built, nil before the topology.
+// World returns the session's world, nil before the topology.
 func (s *Session) World() World {
 	if w, ok := s.world.(*watchedWorld); ok {
 		return w.World
@@ -156,7 +167,7 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	s.top, s.config = top, top.Config
-	s.world, err = s.make(top)
+	s.world, err = s.build(top)
 	return "", err
 }
 
@@ -174,7 +185,7 @@ func (s *Session) nodes(names []string) ([]string, error) {
 	return names, nil
 }
 
-// each does something to the nodes that the words name.
+// each calls do for each node that the words name.
 func (s *Session) each(words []string, do func(name string, n Node) error) error {
 	names, err := s.nodes(words)
 	if err != nil {
@@ -192,7 +203,7 @@ func (s *Session) each(words []string, do func(name string, n Node) error) error
 	return nil
 }
 
-// settleBound is how long a world has to come to rest if nothing else is said.
+// settleBound is the time that a world has to settle, by default.
 const settleBound = 30 * time.Second
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

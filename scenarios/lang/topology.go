@@ -14,12 +14,12 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Topology is what a scenario begins with.
+// Topology describes the world that a scenario begins with.
 type Topology struct {
 	Nodes      int
 	Segments   int
 	Config     string // the network config, JSON
-	Kube       bool   // leases are on node objects of Kubernetes
+	Kube       bool   // leases are on Kubernetes nodes
 	Families   []cidr.Family
 	MTU        int           // of the underlay, bytes
 	NoIPv6     []string      // nodes whose kernel has no IPv6
@@ -27,9 +27,8 @@ type Topology struct {
 	ExitOnLoss bool
 	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
 	Blackhole  bool   // --ip-blackhole-route
-	// What the datastore is built with, for faults that need it: users, who have
-	// to say who they are, or a proxy before it, which loses what is said. The
-	// simulator's has both.
+	// Some faults need a datastore with users, who must authenticate, or with a
+	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
 }
 
@@ -38,7 +37,7 @@ type Topology struct {
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
 //
-// whose input, if there is one, is the network config's Backend object.
+// Its input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
 	t := Topology{Nodes: 2, Segments: 1, MTU: 1500, Families: []cidr.Family{cidr.V4}}
 	conf := configText{Network: "10.5.0.0/16"}
@@ -67,19 +66,25 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if args.text("store", &store) && store != "users" && store != "proxy" && store != "kube" {
 		return t, fmt.Errorf("store=%s: want users, proxy or kube", store)
 	}
-	t.Users, t.Proxy, t.Kube = store == "users", store == "proxy", store == "kube"
+	t.Users = store == "users"
+	t.Proxy = store == "proxy"
+	t.Kube = store == "kube"
 	if err := args.done(); err != nil {
 		return t, err
 	}
-	if unknown := slices.DeleteFunc(slices.Clone(t.NoIPv6), t.hasNode); len(unknown) > 0 || t.NoIPv6 != nil && families != "v4" {
+	unknown := slices.DeleteFunc(slices.Clone(t.NoIPv6), t.hasNode)
+	if len(unknown) > 0 || t.NoIPv6 != nil && families != "v4" {
 		return t, fmt.Errorf("noipv6=%s: want nodes of a topology with families=v4", noIPv6)
 	}
 	switch families {
 	case "v4":
+		t.Families = []cidr.Family{cidr.V4}
 	case "v6":
 		off := false
 		t.Families = []cidr.Family{cidr.V6}
-		conf.EnableIPv4, conf.Network, conf.SubnetLen = &off, "", 0
+		conf.EnableIPv4 = &off
+		conf.Network = ""
+		conf.SubnetLen = 0
 		conf.EnableIPv6, conf.IPv6Network = true, "fd00:10:5::/48"
 	case "dual":
 		t.Families = []cidr.Family{cidr.V4, cidr.V6}
@@ -112,7 +117,7 @@ type configText struct {
 	Backend json.RawMessage
 }
 
-// nodeNames are n1 to nN.
+// NodeNames returns n1 to nN.
 func (t Topology) NodeNames() []string {
 	names := make([]string, t.Nodes)
 	for i := range names {
@@ -123,19 +128,19 @@ func (t Topology) NodeNames() []string {
 
 func (t Topology) hasNode(name string) bool { return slices.Contains(t.NodeNames(), name) }
 
-// nodeName is that of the i-th node, from 0.
+// nodeName returns the name of the i-th node, from 0.
 func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
 
-// segment is where the i-th node (from 0) stands: nodes fill the segments in order.
+// Segment returns the segment of the i-th node (from 0): nodes fill the segments in order.
 func (t Topology) Segment(i int) int { return i * t.Segments / t.Nodes }
 
-// Host numbers on every segment, as the lab has them; nodes have their own.
+// Host numbers on every segment, the same as in the lab; nodes have their own.
 const (
 	RouterHost = 253
 	storeHost  = 254
 )
 
-// underlayAddr is the address of a host on a segment, with the segment's length.
+// UnderlayAddr returns the address of a host on a segment, with the segment's length.
 func UnderlayAddr(f cidr.Family, segment, host int) netip.Prefix {
 	if f == cidr.V4 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(64 + segment), byte(host)}), 24)
@@ -143,5 +148,5 @@ func UnderlayAddr(f cidr.Family, segment, host int) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:%d::%d/64", 64+segment, host))
 }
 
-// hasIPv6 reports whether the underlay has IPv6 beside IPv4.
+// HasIPv6 reports whether the underlay has IPv6 as well as IPv4.
 func (t Topology) HasIPv6() bool { return slices.Contains(t.Families, cidr.V6) }

@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// start n1 n2|all
+// start performs "start n1 n2|all".
 func (s *Session) start(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	words := a.rest()
@@ -26,8 +26,8 @@ func (s *Session) start(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// daemonVerb does one thing to the daemons named. Afterwards settle waits for
-// them unless they are away.
+// daemonVerb returns a verb that does one thing to the named daemons. Afterwards
+// settle waits for them unless they are away.
 func daemonVerb(do func(*Session, Node) error, away bool) verb {
 	return func(s *Session, d *datadriven.TestData) (string, error) {
 		a := newArgs(d)
@@ -42,7 +42,7 @@ func daemonVerb(do func(*Session, Node) error, away bool) verb {
 	}
 }
 
-// restart n1|all [kill]
+// restart performs "restart n1|all [kill]".
 func (s *Session) restart(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	kill := a.flag("kill")
@@ -63,8 +63,9 @@ func (s *Session) restart(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// settle [n1 n2] [within=30s]: every started node, or those named, is ready,
-// knows all the others, and its pods are what its subnet file says.
+// settle performs "settle [n1 n2] [within=30s]". It waits until every started
+// node, or each named one, is ready, knows all the others, and its pod follows
+// its subnet file.
 func (s *Session) settle(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	within := settleBound
@@ -111,7 +112,7 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	if err != nil {
 		return err
 	}
-	// A changed subnet file moves the pods, which may be what readiness waits for.
+	// A changed subnet file moves the pods, and readiness may wait for that.
 	file := n.SubnetFile()
 	if file != "" {
 		if err := s.syncPods(n); err != nil {
@@ -125,15 +126,18 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	if !status.Ready {
 		return fmt.Errorf("%s: %s", status.Phase, strings.Join(status.Reasons, "; "))
 	}
-	own, newest, others := false, int64(0), 0
+	own := false
+	newest := int64(0)
+	others := 0
 	for _, r := range records {
 		newest = max(newest, r.Modified)
 		l, ok := r.lease()
-		switch {
-		case !ok:
-		case s.owner(l) == name:
+		if !ok {
+			continue
+		}
+		if s.owner(l) == name {
 			own = true
-		default:
+		} else {
 			others++
 		}
 	}
@@ -141,7 +145,7 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 		return errors.New("holds no lease")
 	}
 	if s.top.Kube {
-		newest = 0 // a change that was undone between two looks is not seen
+		newest = 0 // the node does not see a change that was undone between two looks
 	}
 	if status.Revision < newest || status.Programmed != status.Revision {
 		return fmt.Errorf("is at revision %d, programmed %d, the store at %d", status.Revision, status.Programmed, newest)
@@ -177,8 +181,8 @@ func (r Record) lease() (lease.Lease, bool) {
 	return lease.Lease{Key: key, Attrs: attrs, CreateRevision: r.Created, ModRevision: r.Modified}, true
 }
 
-// owner names the node whose public address a lease carries, or the address
-// itself if no node here has it.
+// owner names the node whose public address a lease carries. It returns the
+// address itself if no node has it.
 func (s *Session) owner(l lease.Lease) string {
 	ip := l.Attrs.PublicIP
 	if !ip.IsValid() {
@@ -195,7 +199,7 @@ func (s *Session) owner(l lease.Lease) string {
 	return ip.String()
 }
 
-// address is the present underlay address of the i-th node.
+// address returns the present underlay address of the i-th node.
 func (s *Session) address(i int, f cidr.Family) netip.Addr {
 	if moved, ok := s.moved[nodeName(i)]; ok && f == cidr.FamilyOf(moved) {
 		return moved
@@ -203,11 +207,13 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 	return UnderlayAddr(f, s.top.Segment(i), i+1).Addr()
 }
 
-// wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
-// wait n1 exited [status=1]
-// wait n1 mtu=1350: the subnet file says so
-// wait n1 log=lease-lost [count=1]: the daemon has logged that kind as often
-// wait leases=3: the store holds as many records
+// wait waits until a condition holds:
+//
+//	wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
+//	wait n1 exited [status=1]
+//	wait n1 mtu=1350             the subnet file holds that MTU
+//	wait n1 log=lease-lost [count=1]  the daemon has logged that kind so often
+//	wait leases=3                the store holds so many records
 func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	w := waiting{count: 1, leases: -1}
@@ -230,7 +236,7 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	return "", s.world.Until(within, func() error { return s.holds(w) })
 }
 
-// waiting is a condition to wait for.
+// waiting describes a condition to wait for.
 type waiting struct {
 	node, what, log string
 	leases, status  int
@@ -304,19 +310,22 @@ func nodeIs(n Node, what string) error {
 	return nil
 }
 
-// pass 10s: time goes by. For outages that must last longer than something.
+// pass performs "pass 10s": it lets time go by, for outages that must last
+// longer than a timeout.
 func (s *Session) pass(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	length, err := time.ParseDuration(a.word("duration"))
-	if err = errors.Join(err, a.done()); err != nil {
+	err = errors.Join(err, a.done())
+	if err != nil {
 		return "", err
 	}
-	// A condition that never holds: what is waited for is the time itself.
+	// The condition never holds: pass waits for the time itself.
 	_ = s.world.Until(length, func() error { return errors.New("time has not passed yet") })
 	return "", nil
 }
 
-// log n1 kind: how often the daemon logged events of that kind.
+// log performs "log n1 kind". It prints how often the daemon has logged events
+// of that kind.
 func (s *Session) log(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, kind := a.word("node"), a.word("kind")
@@ -330,7 +339,7 @@ func (s *Session) log(d *datadriven.TestData) (string, error) {
 	return fmt.Sprintf("%s: %d", kind, logged(n, kind)), nil
 }
 
-// pause n1|all
+// pause performs "pause n1|all".
 func pause(s *Session, n Node) error {
 	p, err := able[Process](s, n)
 	if err != nil {
@@ -339,7 +348,7 @@ func pause(s *Session, n Node) error {
 	return p.Pause()
 }
 
-// resume n1|all
+// resume performs "resume n1|all".
 func resume(s *Session, n Node) error {
 	p, err := able[Process](s, n)
 	if err != nil {

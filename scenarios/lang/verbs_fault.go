@@ -9,16 +9,16 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// breaking does one kind of fault to a node. What is said to it comes as
-// arguments, all of which it must take, and as input.
+// breaking does one kind of fault to a node. It must read all its arguments.
 type breaking func(s *Session, name string, n Node, a *args, input string) error
 
-// breakings are the kinds of faults, by the word that follows the node's name.
+// breakings returns the kinds of faults, by the word that follows the node's name.
 func breakings() map[string]breaking {
 	return map[string]breaking{
 		"link": faultLink, "flush": faultFlush, "uplink": faultUplink, "carrier": faultCarrier, "sysctl": faultSysctl,
-		"add": faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow, "unroute": faultUnroute,
-		"index": faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,
+		"add": faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
+		"unroute": faultUnroute,
+		"index":   faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,
 		"port": faultPort,
 		"cut":  faultParted(Partitioner.Cut, "cut"), "isolate": faultParted(Partitioner.Isolate, "isolate"),
 		"part": faultPart, "wire": faultWire,
@@ -32,8 +32,8 @@ func breakings() map[string]breaking {
 // FaultNames lists the kinds of faults to a node.
 func FaultNames() []string { return sortedKeys(breakings()) }
 
-// fault n2 KIND …: see the functions that breakings names.
-// fault segment0 wire …: to all that is attached there.
+// fault performs "fault n2 KIND …" with a function of breakings, and
+// "fault segment0 wire …" on all wires of the segment.
 func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, kind := a.word("node"), a.word("kind of fault")
@@ -51,26 +51,27 @@ func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	return "", do(s, name, n, a, d.Input)
 }
 
-// lasting does something whose effect stays until it is undone, and takes note
-// of how; or undoes it.
+// lasting starts or ends a fault that lasts until the heal. While it lasts, undo
+// is among the functions that heal calls.
 func (s *Session) lasting(what string, on bool, do, undo func() error) error {
-	if delete(s.undo, what); on {
+	delete(s.undo, what)
+	if on {
 		s.undo[what] = undo
 	}
 	err := do()
 	if errors.Is(err, ErrNothingDone) {
-		delete(s.undo, what) // nothing has been done
+		delete(s.undo, what) // do has changed nothing
 	}
 	return err
 }
 
-// switched is the same for what is but on or off.
+// switched is lasting for a fault that is only on or off.
 func (s *Session) switched(what string, on bool, set func(bool) error) error {
 	return s.lasting(what, on, func() error { return set(on) }, func() error { return set(false) })
 }
 
-// ErrNothingDone is the error of a world that could not do what it was told,
-// so that there is nothing to undo.
+// ErrNothingDone is the error of a world that could not perform a fault: there is
+// nothing to undo.
 var ErrNothingDone = errors.New("nothing was done")
 
 // The faults that keep the store itself from answering, as undo names them.
@@ -88,11 +89,11 @@ func (s *Session) healOrder() []string {
 	return append(store, others...)
 }
 
-// heal undoes every fault that lasts and starts every daemon that has been
-// started before: cut and isolated nodes, uplinks, the store, paused and killed
-// daemons. As an operator would, it deletes records that do not decode, and
-// those that are left of a daemon or an address that was one too many. What
-// faults did to the hosts is for flanneld to put right.
+// heal undoes every lasting fault and starts every daemon that was started
+// before: cut and isolated nodes, uplinks, the store, paused and killed daemons.
+// As an operator would, it deletes records that do not decode, and records left
+// by a second daemon or by a duplicate address. flanneld itself must repair the
+// hosts.
 func (s *Session) heal(d *datadriven.TestData) (string, error) {
 	if err := newArgs(d).done(); err != nil {
 		return "", err
@@ -131,9 +132,9 @@ func (s *Session) sweep() error {
 	return nil
 }
 
-// sweepDoubled deletes the records in the name of a node that is one machine
-// again, except the one it holds. No node would before their TTL ends: a node
-// takes a record with its address for its own, from an earlier run.
+// sweepDoubled deletes the other records in the name of a node that is one
+// machine again. No node deletes them before their TTL ends: a node takes a
+// record with its address for its own, from an earlier run.
 func (s *Session) sweepDoubled() error {
 	records, err := s.world.Store().Records()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FirewallHarms are the kinds of harm to a host's packet filter that every
-// world can do, each with the kind that ends it; "" for one that does not last.
+// FirewallHarms are the kinds of harm to a host's packet filter, each with the
+// kind that ends it, or "" for one that does not last. Every world can do them.
 var FirewallHarms = map[string]string{
 	"flush-ruleset":  "",
 	"flush-iptables": "",
@@ -32,9 +32,14 @@ func TrustedLinks() []string { return []string{"cni0", "flannel.1", "flannel-v6.
 // FirewallHarmNames lists the kinds of harm to a packet filter.
 func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "locked") }
 
-// fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept|foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
+// faultFirewall performs
+//
+//	fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept
+//	fault n2 firewall foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
 func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
-	length, mark, kind := time.Duration(0), "", ""
+	length := time.Duration(0)
+	mark := ""
+	kind := ""
 	bits := uint64(0)
 	a.duration("for", &length)
 	if a.text("mark", &mark) {

@@ -12,13 +12,17 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// foreignMAC is what a fault puts in the place of our MAC address.
+// foreignMAC replaces our MAC address in a fault.
 var foreignMAC = dataplane.MAC{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd1}
 
-// fault n2 link flannel.1 delete|down|up|down-up|mac|mtu=1200|address=198.51.100.7/32
+// faultLink performs
+//
+//	fault n2 link flannel.1 delete|down|up|down-up|mac|mtu=1200|address=198.51.100.7/32
 func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	dev := a.word("device")
-	mtu, addr, what := 0, "", ""
+	mtu := 0
+	addr := ""
+	what := ""
 	a.integer("mtu", &mtu)
 	moved := a.text("address", &addr)
 	if mtu == 0 && !moved {
@@ -55,7 +59,7 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	return fmt.Errorf("fault link %s: want delete, down, up, down-up, mac, mtu=N or address=IP/N", what)
 }
 
-// readdress replaces all addresses of a device by a foreign one.
+// readdress replaces all addresses of a device with a foreign one.
 func (s *Session) readdress(n Node, dev, addr string) error {
 	p, err := netip.ParsePrefix(addr)
 	if err != nil {
@@ -75,7 +79,7 @@ func (s *Session) readdress(n Node, dev, addr string) error {
 	return k.Add(dataplane.Addr{Link: dev, Prefix: p})
 }
 
-// fault n2 flush routes|neigh|fdb|addr flannel.1
+// faultFlush performs "fault n2 flush routes|neigh|fdb|addr flannel.1".
 func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	what, dev := a.word("what to flush"), a.word("device")
 	if err := a.done(); err != nil {
@@ -94,14 +98,18 @@ func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	return flush(dev)
 }
 
-// fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
-// fault n2 uplink twin=n1: n2 gets the address that n1 has, until the heal
+// faultUplink performs
+//
+//	fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
+//	fault n2 uplink twin=n1  n2 gets the address that n1 has, until the heal
 func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 	var addr, twin string
 	mtu := 0
 	a.integer("mtu", &mtu)
 	moved, doubled := a.text("address", &addr), a.text("twin", &twin)
-	down, up, bounce := a.flag("down"), a.flag("up"), a.flag("down-up")
+	down := a.flag("down")
+	up := a.flag("up")
+	bounce := a.flag("down-up")
 	if err := a.done(); err != nil {
 		return err
 	}
@@ -138,7 +146,7 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 // doubleAddress gives a node the address of another until the heal. The address
-// tells whose record it is, so meanwhile both nodes go by the name of the other.
+// tells whose record it is, so meanwhile each node also has the other's name.
 func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 	own, other, err := s.indexes(name, twin)
 	if err != nil {
@@ -167,7 +175,7 @@ func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 	})
 }
 
-// indexes finds two nodes' numbers, from 0.
+// indexes returns two nodes' numbers, from 0.
 func (s *Session) indexes(a, b string) (i, j int, err error) {
 	i, j = -1, -1
 	for k, name := range s.top.NodeNames() {
@@ -184,7 +192,7 @@ func (s *Session) indexes(a, b string) (i, j int, err error) {
 	return i, j, nil
 }
 
-// fault n2 carrier off|on
+// faultCarrier performs "fault n2 carrier off|on".
 func faultCarrier(s *Session, name string, n Node, a *args, _ string) error {
 	off := a.flag("off")
 	if !off && !a.flag("on") {
@@ -200,7 +208,7 @@ func faultCarrier(s *Session, name string, n Node, a *args, _ string) error {
 	return s.switched(name+" carrier", off, func(off bool) error { return u.Carrier(!off) })
 }
 
-// fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1
+// faultSysctl performs "fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1".
 func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 	k, err := able[Kernel](s, n)
 	if err != nil {
@@ -216,7 +224,8 @@ func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 	return a.done()
 }
 
-// fault n2 add|remove, with objects in canonical form as input
+// faultObjects returns the fault "fault n2 add|remove", whose input holds
+// objects in canonical form.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	return func(s *Session, _ string, n Node, a *args, input string) error {
 		if err := a.done(); err != nil {
@@ -239,8 +248,9 @@ func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	}
 }
 
-// fault n2 shadow n3 via=192.168.64.253: a foreign route to n3's subnet takes
-// the place of ours; without via= it leads to the router of n2's segment
+// faultShadow performs "fault n2 shadow n3 via=192.168.64.253": a foreign route
+// to n3's subnet replaces our route. Without via= it leads to the router of n2's
+// segment.
 func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 	peer, via := a.word("peer"), ""
 	given := a.text("via", &via)
@@ -254,7 +264,8 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 	f := s.top.Families[0]
 	gateway := UnderlayAddr(f, s.top.Segment(i), RouterHost).Addr()
 	if given {
-		if gateway, err = netip.ParseAddr(via); err != nil {
+		gateway, err = netip.ParseAddr(via)
+		if err != nil {
 			return fmt.Errorf("via=%s: %w", via, err)
 		}
 	}
@@ -267,8 +278,8 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 		return err
 	}
 	route := dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot}
-	// Ours takes its place, unless the subnet has become the node's own
-	// meanwhile: then the route stays in the way of the bridge's.
+	// Our route replaces it, unless the subnet has become the node's own
+	// meanwhile: then the foreign route would shadow the bridge's.
 	return s.lasting(fmt.Sprintf("%s shadow %s", name, key.Dst), true,
 		func() error { return k.Add(route) },
 		func() error {
@@ -279,7 +290,7 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 		})
 }
 
-// fault n2 unroute n3: n2's routes to n3 go
+// faultUnroute performs "fault n2 unroute n3": it deletes n2's routes to n3.
 func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
 	peer := a.word("peer")
 	if err := a.done(); err != nil {
@@ -297,8 +308,8 @@ func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
 	return nil
 }
 
-// unroute removes a node's route to a peer's subnet, if it has one, and
-// returns what it was known by.
+// unroute removes a node's route to a peer's subnet, if there is one, and
+// returns the route's key.
 func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.RouteKey, error) {
 	r, err := s.recordOf(peer)
 	if err != nil {
@@ -320,7 +331,8 @@ func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.Route
 	return key, nil
 }
 
-// fault n2 index flannel.1: the device goes, and another program's device gets its index
+// faultIndex performs "fault n2 index flannel.1": it deletes the device, and a
+// foreign device gets its index.
 func faultIndex(s *Session, name string, n Node, a *args, _ string) error {
 	dev := a.word("device")
 	if err := a.done(); err != nil {
@@ -339,10 +351,15 @@ func faultIndex(s *Session, name string, n Node, a *args, _ string) error {
 	})
 }
 
-// fault n2 ops ENOBUFS|EBUSY|EEXIST|ENOENT [chance=0.3|next=5]|heal: the
-// kernel refuses changes, each with that probability or the next five
+// faultOps performs
+//
+//	fault n2 ops ENOBUFS|EBUSY|EEXIST|ENOENT [chance=0.3|next=5]|heal
+//
+// The kernel refuses changes: each with that probability, or the next five.
 func faultOps(s *Session, name string, n Node, a *args, _ string) error {
-	what, odds, next := a.word("error"), 1.0, 0
+	what := a.word("error")
+	odds := 1.0
+	next := 0
 	a.fraction("chance", &odds)
 	a.integer("next", &next)
 	if err := a.done(); err != nil {
@@ -366,12 +383,13 @@ func faultOps(s *Session, name string, n Node, a *args, _ string) error {
 	return s.lasting(name+" ops", odds > 0, set(odds), set(0))
 }
 
-// fault n2 looks [chance=0.5]: the kernel's tables cannot be read
+// faultLooks performs "fault n2 looks [chance=0.5]": the daemon cannot read the
+// kernel's tables.
 func faultLooks(s *Session, name string, n Node, a *args, _ string) error {
 	return s.chancy(name+" looks", n, a, KernelRefuser.RefuseLooks)
 }
 
-// fault n2 hints [chance=0.5]: the kernel's hints are lost
+// faultHints performs "fault n2 hints [chance=0.5]": the kernel's hints get lost.
 func faultHints(s *Session, name string, n Node, a *args, _ string) error {
 	return s.chancy(name+" hints", n, a, KernelRefuser.LoseHints)
 }

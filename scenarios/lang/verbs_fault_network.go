@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// fault n2 cut|isolate [heal]: from the store, or from everybody
+// faultParted returns the fault "fault n2 cut|isolate [heal]": the node loses
+// its connections to the store, or all of them.
 func faultParted(set func(Partitioner, bool) error, kind string) breaking {
 	return func(s *Session, name string, n Node, a *args, _ string) error {
 		on := !a.flag("heal")
@@ -22,8 +23,8 @@ func faultParted(set func(Partitioner, bool) error, kind string) breaking {
 	}
 }
 
-// fault n2 part n3 [one-way] [heal]: packets from n2 do not reach n3, nor,
-// unless it is one-way, those from n3 n2
+// faultPart performs "fault n2 part n3 [one-way] [heal]": packets from n2 do not
+// reach n3 and, without one-way, packets from n3 do not reach n2.
 func faultPart(s *Session, name string, n Node, a *args, _ string) error {
 	oneWay, on := a.flag("one-way"), !a.flag("heal")
 	peer := a.word("peer")
@@ -54,7 +55,7 @@ func faultPart(s *Session, name string, n Node, a *args, _ string) error {
 	return s.switched(name+" part "+peer, on, func(on bool) error { return theirs.PartFrom(name, on) })
 }
 
-// wireFault is what a fault does to a wire. Zero: nothing.
+// wireFault describes a fault of a wire. Zero: none.
 type wireFault struct {
 	Disturbance
 	Delay
@@ -71,8 +72,10 @@ func (f *wireFault) read(a *args) error {
 	return a.done()
 }
 
-// fault n2 wire [loss=0.3] [reorder=0.2] [duplicate=0.2] [latency=50ms] [jitter=20ms] [mtu=1200]
-// fault n2 wire heal
+// faultWire performs
+//
+//	fault n2 wire [loss=0.3] [reorder=0.2] [duplicate=0.2] [latency=50ms] [jitter=20ms] [mtu=1200]
+//	fault n2 wire heal
 func faultWire(s *Session, name string, n Node, a *args, _ string) error {
 	d, err := able[Disturber](s, n)
 	if err != nil {
@@ -85,7 +88,8 @@ func faultWire(s *Session, name string, n Node, a *args, _ string) error {
 	return s.disturb(name+" wire", a, w)
 }
 
-// fault segment0 wire …: the same for all wires of a segment
+// faultSegment performs "fault segment0 wire …": faultWire for all wires of a
+// segment.
 func (s *Session) faultSegment(name string, a *args) error {
 	i, err := strconv.Atoi(strings.TrimPrefix(name, "segment"))
 	if err != nil {
@@ -116,7 +120,7 @@ func (w wire) set(f wireFault) error {
 	return err
 }
 
-// disturb sets what a wire does to packets until the heal.
+// disturb makes a wire disturb packets until the heal.
 func (s *Session) disturb(what string, a *args, w wire) error {
 	var f wireFault
 	if err := f.read(a); err != nil {

@@ -14,16 +14,19 @@ import (
 // errNotKube is the error of a topology without node objects.
 var errNotKube = errors.New("only with topology store=kube")
 
-// fault n2 node delete: the object goes, until the heal registers it again
-// fault n2 node late: it comes anew, without a pod CIDR until the heal
-// fault n2 node replace: it comes anew, with the same pod CIDR and no annotation
-// fault n2 node move: it comes anew, with a pod CIDR that no node had before
-// fault n2 node strip: our annotations are removed
-// fault n2 node garble: the backend data is overwritten
-// fault n2 node copy=n1: it says n1's backend data, as a clone of n1's disk would
-// fault n2 node heartbeat: the object is written, and our annotations stay as they are
-// fault n2 node overwrite=192.168.64.202: the address to publish, until the
-// heal; the uplink gets it as well, so that packets to it arrive
+// faultNode changes the Kubernetes node of a machine:
+//
+//	fault n2 node delete     the object goes, until the heal registers it again
+//	fault n2 node late       it comes anew, without a pod CIDR until the heal
+//	fault n2 node replace    it comes anew, with the same pod CIDR and no annotation
+//	fault n2 node move       it comes anew, with a pod CIDR that no node had before
+//	fault n2 node strip      it loses our annotations
+//	fault n2 node garble     its backend data is overwritten
+//	fault n2 node copy=n1    it gets n1's backend data, as from a clone of n1's disk
+//	fault n2 node heartbeat  the kubelet writes the object, without a change to our annotations
+//	fault n2 node overwrite=192.168.64.202
+//	                         the operator sets the address to publish, until the heal;
+//	                         the uplink gets it as well, so packets to it arrive
 func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	var what, overwrite, original string
 	if !a.text("overwrite", &overwrite) && !a.text("copy", &original) {
@@ -47,7 +50,7 @@ func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	}
 	gone := func() error { return objects.DeleteNode(name) }
 	back := func() error { return objects.RegisterNode(name) }
-	// In the order of such names it is undone after an outage of the store.
+	// The heal goes by the order of these names: first it ends an outage of the store.
 	lasts := "the node object of " + name
 	switch what {
 	case "delete":
@@ -71,10 +74,11 @@ func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	case "heartbeat":
 		return objects.AnnotateNode(name, func(*nodelease.Node) {})
 	}
-	return fmt.Errorf("fault node %s: want delete, late, replace, move, strip, garble, heartbeat, copy= or overwrite=", what)
+	const want = "want delete, late, replace, move, strip, garble, heartbeat, copy= or overwrite="
+	return fmt.Errorf("fault node %s: %s", what, want)
 }
 
-// copyData makes a node object say the backend data of another.
+// copyData copies one node's backend data to another.
 func copyData(objects NodeObjects, from, to string) error {
 	original, exists := objects.NodeObject(from)
 	if !exists {
@@ -99,7 +103,7 @@ func (s *Session) overwrite(objects NodeObjects, name string, n Node, text strin
 	annotate := func(text string) error {
 		err := objects.AnnotateNode(name, func(n *nodelease.Node) { n.Values[which] = text })
 		if _, exists := objects.NodeObject(name); !exists {
-			return nil // and the annotation with it
+			return nil // the annotation went with the node
 		}
 		return err
 	}
@@ -116,7 +120,7 @@ func (s *Session) overwrite(objects NodeObjects, name string, n Node, text strin
 	})
 }
 
-// unless returns an error that is not the one expected.
+// unless returns err, or nil if it is the expected error.
 func unless(expected, err error) error {
 	if errors.Is(err, expected) {
 		return nil
@@ -124,13 +128,14 @@ func unless(expected, err error) error {
 	return err
 }
 
-// published is what an operator has annotated as a node's address, if anything.
+// published returns the address that an operator has annotated for a node, if any.
 func (s *Session) published(name string, f cidr.Family) (netip.Addr, bool) {
 	objects, ok := s.World().(NodeObjects)
 	if !ok || !s.top.Kube {
 		return netip.Addr{}, false
 	}
 	n, _ := objects.NodeObject(name)
-	ip, err := netip.ParseAddr(n.Values[[2]nodelease.Annotation{nodelease.PublicIPOverwrite, nodelease.PublicIPv6Overwrite}[f]])
+	ip, err := netip.ParseAddr(n.Values[[2]nodelease.Annotation{nodelease.PublicIPOverwrite,
+		nodelease.PublicIPv6Overwrite}[f]])
 	return ip, err == nil
 }

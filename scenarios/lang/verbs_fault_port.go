@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// fault n2 port 8285 [heal]: another program takes a UDP port, until the heal
+// faultPort performs "fault n2 port 8285 [heal]": another program takes a UDP
+// port, until the heal.
 func faultPort(s *Session, name string, n Node, a *args, _ string) error {
 	text, heal := a.word("port"), a.flag("heal")
 	if err := a.done(); err != nil {
@@ -24,7 +25,7 @@ func faultPort(s *Session, name string, n Node, a *args, _ string) error {
 	if heal {
 		return s.lasting(what, false, leave, nil)
 	}
-	if err := ports.TakePort(port); err != nil { // who has it keeps it
+	if err := ports.TakePort(port); err != nil { // its present user keeps it
 		return err
 	}
 	s.undo[what] = leave

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// fault n2 kill boundary=7: the daemon dies at the seventh effect from now on
-// that leaves the host, its files or the store in a state of its own
+// faultKill performs "fault n2 kill boundary=7": the daemon dies at its seventh
+// effect from now on that changes the host, its files or the store.
 func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 	at := 0
 	a.integer("boundary", &at)
@@ -28,8 +28,8 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 	return s.lasting(name+" kill", true, set(at), set(0))
 }
 
-// fault n2 suspend for=1h: the machine sleeps, its clock with it, and does not
-// know for how long; the kernel goes on
+// faultSuspend performs "fault n2 suspend for=1h": the machine and its clock
+// sleep, and it does not know for how long. The kernel goes on.
 func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
 	length := time.Duration(0)
 	a.duration("for", &length)
@@ -48,8 +48,9 @@ func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
 	return nil
 }
 
-// fault n2 clock ahead=10h|behind=10h|right: what the node takes for the time,
-// from the daemon's next start on; a running one measures by another clock
+// faultClock performs "fault n2 clock ahead=10h|behind=10h|right": it sets the
+// node's wall clock from the daemon's next start on. A running daemon measures
+// by another clock.
 func faultClock(s *Session, name string, n Node, a *args, _ string) error {
 	var ahead, behind time.Duration
 	a.duration("ahead", &ahead)
@@ -71,14 +72,16 @@ func faultClock(s *Session, name string, n Node, a *args, _ string) error {
 	return s.lasting(name+" clock", !right, set(ahead-behind), set(0))
 }
 
-// fault n2 file subnet|state WHAT, where WHAT is
+// faultFile performs "fault n2 file subnet|state WHAT", where WHAT is
 //
-//	gone, garbage   the file is removed, or holds something else
-//	keep, old       takes a copy of what it holds; puts the copy back
-//	tear            the machine goes down on the next write, and half of the text remains
-//	full [heal]     the disk is full
+//	gone, garbage   removes the file; overwrites it with garbage
+//	keep, old       takes a copy of the file; puts the copy back
+//	tear            crashes the machine at the next write, and half of the text remains
+//	full [heal]     fills the disk
 func faultFile(s *Session, name string, n Node, a *args, _ string) error {
-	which, what, on := a.word("file"), a.word("what to do"), !a.flag("heal")
+	which := a.word("file")
+	what := a.word("what to do")
+	on := !a.flag("heal")
 	if err := a.done(); err != nil {
 		return err
 	}
@@ -120,8 +123,8 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 	return fmt.Errorf("fault file %s: want gone, garbage, keep, old, tear or full", what)
 }
 
-// fault n2 second start|stop: another daemon on the same host, with the same
-// files, by mistake
+// faultSecond performs "fault n2 second start|stop": an operator starts another
+// daemon on the same host, with the same files, by mistake.
 func faultSecond(s *Session, name string, n Node, a *args, _ string) error {
 	on := a.flag("start")
 	if !on && !a.flag("stop") {

@@ -8,12 +8,13 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// overlayDevices are the devices that the backends make with the VNIs of the cases.
+// overlayDevices are the devices that the backends create with the VNIs of the cases.
 var overlayDevices = []string{"flannel.1", "flannel-v6.1", "flannel0"}
 
-// fault n2 reboot: the machine goes down and comes up without the daemon. The
-// process, its devices, its routes on the uplink and its file below /run (the
-// subnet file) are gone; its file below /var (the state file) and the pods stay
+// faultReboot performs "fault n2 reboot": the machine goes down and comes up
+// without the daemon. The process, its devices, its routes on the uplink and its
+// file below /run (the subnet file) are gone; its file below /var (the state
+// file) and the pods stay.
 func faultReboot(s *Session, name string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err

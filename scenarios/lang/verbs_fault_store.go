@@ -16,10 +16,10 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// operation does one thing to the datastore. All arguments are its to take.
+// operation does one thing to the datastore. It must read all its arguments.
 type operation func(s *Session, st Store, a *args, input string) error
 
-// operations are what is done in both worlds, by the word after "store".
+// operations returns the operations of both worlds, by the word after "store".
 func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
@@ -33,10 +33,11 @@ func operations() map[string]operation {
 	}
 }
 
-// kubeOperations are those that make sense with node objects as well.
-var kubeOperations = [...]string{"stale", "events", "stop", "start", "compact", "leaderless", "lose-data", "slow", "lossy"}
+// kubeOperations are the operations that also make sense with Kubernetes nodes.
+var kubeOperations = [...]string{"stale", "events", "stop", "start", "compact", "leaderless", "lose-data", "slow",
+	"lossy"}
 
-// store WHAT …: see the functions that operations names.
+// store performs "store WHAT …" with a function of operations.
 func (s *Session) store(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	what := a.word("what to do")
@@ -49,7 +50,7 @@ func (s *Session) store(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("store %s: want one of %s", what, strings.Join(sortedKeys(operations()), ", "))
 }
 
-// store wipe|compact
+// plainly returns the operations "store wipe|compact", which read no argument.
 func plainly(do func(RecordEditor) error) operation {
 	return func(s *Session, st Store, a *args, _ string) error {
 		if err := a.done(); err != nil {
@@ -63,7 +64,7 @@ func plainly(do func(RecordEditor) error) operation {
 	}
 }
 
-// store stop
+// storeStop performs "store stop".
 func storeStop(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -71,7 +72,7 @@ func storeStop(s *Session, st Store, a *args, _ string) error {
 	return s.lasting(storeStopped, true, st.Stop, st.Start)
 }
 
-// store start
+// storeStart performs "store start".
 func storeStart(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -79,7 +80,7 @@ func storeStart(s *Session, st Store, a *args, _ string) error {
 	return s.lasting(storeStopped, false, st.Start, nil)
 }
 
-// store config, with the network config as input
+// storeConfig performs "store config", with the network config as input.
 func storeConfig(s *Session, st Store, a *args, input string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -91,7 +92,8 @@ func storeConfig(s *Session, st Store, a *args, input string) error {
 	return nil
 }
 
-// store firewall iptables|nftables: the config in force, with another tool for the rules
+// storeFirewall performs "store firewall iptables|nftables": it writes the config
+// in force with another tool for the rules.
 func storeFirewall(s *Session, st Store, a *args, _ string) error {
 	flavour := a.word("iptables or nftables")
 	if err := a.done(); err != nil {
@@ -112,7 +114,7 @@ func storeFirewall(s *Session, st Store, a *args, _ string) error {
 	return storeConfig(s, st, newArgs(&datadriven.TestData{}), string(text))
 }
 
-// store put NAME, with the value as input
+// storePut performs "store put NAME", with the value as input.
 func storePut(_ *Session, st Store, a *args, input string) error {
 	name := a.word("name")
 	if err := a.done(); err != nil {
@@ -121,7 +123,7 @@ func storePut(_ *Session, st Store, a *args, input string) error {
 	return st.Put(name, input)
 }
 
-// store delete NAME
+// storeDelete performs "store delete NAME".
 func storeDelete(_ *Session, st Store, a *args, _ string) error {
 	name := a.word("name")
 	if err := a.done(); err != nil {
@@ -130,8 +132,8 @@ func storeDelete(_ *Session, st Store, a *args, _ string) error {
 	return st.Delete(name)
 }
 
-// store expire|reserve n2
-// store clobber n2, with what is put over n2's record as input
+// toRecord returns the operations "store expire|reserve n2" and "store clobber
+// n2", whose input replaces n2's record.
 func toRecord(do func(s *Session, st Store, name, input string) error) operation {
 	return func(s *Session, st Store, a *args, input string) error {
 		node := a.word("node")
@@ -146,7 +148,7 @@ func toRecord(do func(s *Session, st Store, name, input string) error) operation
 	}
 }
 
-// edited makes an operation on a record of what a RecordEditor does to it.
+// edited turns a method of RecordEditor into an operation on a record.
 func edited(do func(RecordEditor, string) error) func(*Session, Store, string, string) error {
 	return func(s *Session, st Store, name, _ string) error {
 		editor, err := able[RecordEditor](s, st)
@@ -157,7 +159,8 @@ func edited(do func(RecordEditor, string) error) func(*Session, Store, string, s
 	}
 }
 
-// store lose-data: the disk is lost; the heal puts the config again
+// storeLoseData performs "store lose-data": the store loses its disk. The heal
+// writes the config again.
 func storeLoseData(s *Session, st Store, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -172,8 +175,10 @@ func storeLoseData(s *Session, st Store, a *args, _ string) error {
 	return s.lasting("store has no config", true, faulty.LoseData, func() error { return st.Put("config", s.config) })
 }
 
-// store leaderless [heal]: no request is served, no TTL runs out
-// store leaderless for=10s: the store elects a leader by itself after that time
+// storeLeaderless performs
+//
+//	store leaderless [heal]    the store serves no request, and no TTL runs out
+//	store leaderless for=10s   the store elects a leader by itself after that time
 func storeLeaderless(s *Session, st Store, a *args, _ string) error {
 	var length time.Duration
 	a.duration("for", &length)
@@ -196,7 +201,8 @@ func storeLeaderless(s *Session, st Store, a *args, _ string) error {
 		func() error { return faulty.Leaderless(false) })
 }
 
-// store slow [chance=1] by=3s: requests and answers take up to that much longer
+// storeSlow performs "store slow [chance=1] by=3s": requests and answers take up
+// to that much longer.
 func storeSlow(s *Session, st Store, a *args, _ string) error {
 	chance, by := 1.0, time.Duration(0)
 	a.fraction("chance", &chance)
@@ -212,7 +218,8 @@ func storeSlow(s *Session, st Store, a *args, _ string) error {
 		func() error { return faulty.Slow(0, 0) })
 }
 
-// store lossy [requests=0.2] [answers=0.2]: requests, or answers to what was done, are lost
+// storeLossy performs "store lossy [requests=0.2] [answers=0.2]": requests get
+// lost, or answers to served requests.
 func storeLossy(s *Session, st Store, a *args, _ string) error {
 	var requests, answers float64
 	a.fraction("requests", &requests)
@@ -231,12 +238,14 @@ func storeLossy(s *Session, st Store, a *args, _ string) error {
 // foreignHost is the number of a host that is not a node.
 const foreignHost = 99
 
-// store take n2 [by=192.168.64.99] [backend=host-gw]: the subnet that a node has, or had when
-// last remembered, is another host's: by default of one that does not exist,
-// with the node's backend. The heal takes it back, if it still is what was
-// written.
+// storeTake performs "store take n2 [by=192.168.64.99] [backend=host-gw]": it
+// gives the subnet that a node has, or had when last remembered, to another host.
+// By default that host does not exist and has the node's backend. The heal takes
+// the record back if it is unchanged.
 func storeTake(s *Session, st Store, a *args, _ string) error {
-	node, by, backend := a.word("node"), "", ""
+	node := a.word("node")
+	by := ""
+	backend := ""
 	a.text("by", &by)
 	foreign := a.text("backend", &backend)
 	if err := a.done(); err != nil {
@@ -251,7 +260,8 @@ func storeTake(s *Session, st Store, a *args, _ string) error {
 	}
 	r, err := s.recordOf(node)
 	if err != nil {
-		if r.Name = s.noted[node]; r.Name == "" {
+		r.Name = s.noted[node]
+		if r.Name == "" {
 			return err
 		}
 	}
@@ -270,7 +280,7 @@ func storeTake(s *Session, st Store, a *args, _ string) error {
 	})
 }
 
-// foreignAttrs is the record of a host that is not a node.
+// foreignAttrs returns the record of a host that is not a node.
 func (s *Session) foreignAttrs(by string) (lease.Attrs, error) {
 	b, _, err := s.backend()
 	if err != nil {
@@ -331,7 +341,8 @@ func (s *Session) registerAll() error {
 	return errors.Join(errs...)
 }
 
-// store stale [chance=1]: a full read returns the state before the last change
+// storeStale performs "store stale [chance=1]": a full read returns the state
+// before the last change.
 func storeStale(s *Session, st Store, a *args, _ string) error {
 	chance := 1.0
 	a.fraction("chance", &chance)
@@ -345,8 +356,11 @@ func storeStale(s *Session, st Store, a *args, _ string) error {
 	return s.lasting("store stale", true, func() error { streams.StaleReads(chance); return nil }, calm(streams))
 }
 
-// store events [delay=2s] [lose=0.2] [duplicate=0.2] [reorder=0.2] [break=0.2]
-// until the heal; the next such line replaces all five values
+// storeEvents performs
+//
+//	store events [delay=2s] [lose=0.2] [duplicate=0.2] [reorder=0.2] [break=0.2]
+//
+// It disturbs event streams until the heal; the next such line replaces all five values.
 func storeEvents(s *Session, st Store, a *args, _ string) error {
 	var f EventFaults
 	a.duration("delay", &f.Delay)
@@ -364,14 +378,13 @@ func storeEvents(s *Session, st Store, a *args, _ string) error {
 	return s.lasting("store events", true, func() error { streams.DisturbEvents(f); return nil }, calm(streams))
 }
 
-// calm ends all that goes wrong by chance.
+// calm ends all random faults.
 func calm(streams FaultyStreams) func() error {
 	return func() error { streams.CalmStreams(); return nil }
 }
 
-// fault n2 request lost|unanswered|late [count=1]: what becomes of the next
-// requests: never done; done, but the node does not learn it; done after the
-// node has given up
+// faultRequest performs "fault n2 request lost|unanswered|late [count=1]". It
+// sets the fate of the node's next requests; see [Fate].
 func faultRequest(s *Session, _ string, n Node, a *args, _ string) error {
 	what, count := a.word("fate"), 1
 	a.integer("count", &count)
@@ -389,7 +402,8 @@ func faultRequest(s *Session, _ string, n Node, a *args, _ string) error {
 	return fmt.Errorf("fault request %s: want lost, unanswered or late", what)
 }
 
-// fault n2 token: the store forgets who the node is; it has to authenticate anew
+// faultToken performs "fault n2 token": the store forgets the node's token, and
+// the node must authenticate anew.
 func faultToken(s *Session, _ string, n Node, a *args, _ string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -401,7 +415,8 @@ func faultToken(s *Session, _ string, n Node, a *args, _ string) error {
 	return client.ForgetToken()
 }
 
-// fault n2 denied [heal]: the store takes the node's permission away
+// faultDenied performs "fault n2 denied [heal]": the store revokes the node's
+// permission.
 func faultDenied(s *Session, name string, n Node, a *args, _ string) error {
 	on := !a.flag("heal")
 	if err := a.done(); err != nil {

@@ -12,12 +12,14 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// ping n1.pod n2.pod [size=84] [df] [ttl=64] [trace] [drop] | ping all [outside]
-// ping outside n1.pod [via=n2] | ping n1.pod outside | ping n1 n2.pod [underlay]
+// ping performs
 //
-// Prints "ok src=preserved", "ok src=<what was seen>" or "lost"; for all pairs
-// "all ok src=preserved", or how many of each kind and which were lost. With drop (sim) the reason is shown,
-// with trace (sim) the way.
+//	ping n1.pod n2.pod [size=84] [df] [ttl=64] [trace] [drop] | ping all [outside]
+//	ping outside n1.pod [via=n2] | ping n1.pod outside | ping n1 n2.pod [underlay]
+//
+// It prints "ok src=preserved", "ok src=<the address that arrived>" or "lost";
+// for all pairs "all ok src=preserved", or the number of each kind and the lost
+// pairs. In the simulator, drop adds the reason of the loss, and trace the path.
 func (s *Session) ping(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	trace, drop := a.flag("trace"), a.flag("drop")
@@ -97,7 +99,8 @@ func (s *Session) pingAll() (string, error) {
 				if err != nil {
 					return "", err
 				}
-				if counts[Outcome(r)]++; !r.OK {
+				counts[Outcome(r)]++
+				if !r.OK {
 					bad = append(bad, fmt.Sprintf("%s to %s: lost %s", from, to, r.Drop))
 				}
 			}
@@ -118,7 +121,8 @@ func (s *Session) pingAll() (string, error) {
 	return strings.Join(append(lines, bad...), "\n"), nil
 }
 
-// mtu n1.pod n2.pod: the largest packet that passes unfragmented, in bytes.
+// mtu performs "mtu n1.pod n2.pod". It prints the size of the largest packet that
+// passes unfragmented, in bytes.
 func (s *Session) mtu(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	from, to := a.word("from"), a.word("to")
@@ -157,7 +161,7 @@ func (s *Session) pathMTU(from, to string, f cidr.Family) (int, error) {
 	return passes, nil
 }
 
-// transfer n1.pod n2.pod [size=1048576]
+// transfer performs "transfer n1.pod n2.pod [size=1048576]".
 func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	size := 1 << 20
@@ -178,12 +182,15 @@ func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
-// stream start n1.pod n2.pod [every=20ms] | stream stop n1.pod n2.pod
+// stream performs "stream start n1.pod n2.pod [every=20ms]" and "stream stop
+// n1.pod n2.pod".
 func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	every := 20 * time.Millisecond
 	a.duration("every", &every)
-	what, from, to := a.word("start or stop"), a.word("from"), a.word("to")
+	what := a.word("start or stop")
+	from := a.word("from")
+	to := a.word("to")
 	if err := a.done(); err != nil {
 		return "", err
 	}
@@ -215,5 +222,5 @@ func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("stream %s: want start or stop", what)
 }
 
-// headerSize is the size of the IP and ICMP echo headers, in bytes.
+// HeaderSize returns the size of the IP and ICMP echo headers, in bytes.
 func HeaderSize(f cidr.Family) int { return [2]int{20 + 8, 40 + 8}[f] }

@@ -14,7 +14,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
-// leases: one line a record, by owner, with nothing random in it.
+// leases performs "leases". It prints one line for each record, by owner, with
+// nothing random in it.
 func (s *Session) leases(d *datadriven.TestData) (string, error) {
 	if err := newArgs(d).done(); err != nil {
 		return "", err
@@ -50,7 +51,8 @@ func (s *Session) leases(d *datadriven.TestData) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// remember: notes every node's subnet, for "subnet" to compare with.
+// remember performs "remember": it notes every node's subnet, for "subnet" to
+// compare with.
 func (s *Session) remember(d *datadriven.TestData) (string, error) {
 	if err := newArgs(d).done(); err != nil {
 		return "", err
@@ -62,7 +64,8 @@ func (s *Session) remember(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// subnet n1: "same" as remembered or "changed", in the store and in the subnet file.
+// subnet performs "subnet n1". It prints whether the subnet in the store and in
+// the subnet file is the "same" as remembered, or "changed".
 func (s *Session) subnet(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name := a.word("node")
@@ -90,9 +93,9 @@ func (s *Session) subnet(d *datadriven.TestData) (string, error) {
 	return "changed", nil
 }
 
-// state n1: what is in the kernel, within what flannel owns, with names in
-// place of what is random: <n2> is the base of n2's subnet, <n2.mac> its VTEP.
-// With dev=eth0 also the routes and permanent neighbours on that device.
+// state performs "state n1". It prints the kernel objects that flannel owns, with
+// names in place of random values: <n2> is the base of n2's subnet, <n2.mac> its
+// VTEP. With dev=eth0 it adds the routes and permanent neighbours on that device.
 func (s *Session) state(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, dev := a.word("node"), ""
@@ -119,13 +122,14 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	state = state.Clone()
 	delete(state.Links, dev)
-	state.Proxies, state.Peers = nil, nil // which the kernel knows nothing of
-	// The kernel gives every device one of these; which of them a node uses
-	// says nothing about flannel.
-	state = state.Clone()
-	state = state.Clone()
-	maps.DeleteFunc(state.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().IsLinkLocalUnicast() })
+	state.Proxies, state.Peers = nil, nil // the kernel does not know them
+	// The kernel gives every device a link-local route of its own, which says
+	// nothing about flannel.
+	maps.DeleteFunc(state.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool {
+		return k.Dst.Addr().IsLinkLocalUnicast()
+	})
 	names, err := s.names()
 	if err != nil {
 		return "", err
@@ -133,7 +137,7 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	return substitute(state, names), nil
 }
 
-// names maps what is random to what it stands for.
+// names maps random values to the names that replace them.
 func (s *Session) names() (*strings.Replacer, error) {
 	records, err := s.world.Store().Records()
 	if err != nil {
@@ -149,7 +153,8 @@ func (s *Session) names() (*strings.Replacer, error) {
 		for i, suffix := range []string{"", ".v6"} {
 			f := cidr.Families[i]
 			if p := l.Key.Of(f); p.IsValid() {
-				pairs = append(pairs, " "+p.Addr().String()+"/", " <"+owner+suffix+">/", " "+p.Addr().String()+" ", " <"+owner+suffix+"> ")
+				pairs = append(pairs, " "+p.Addr().String()+"/", " <"+owner+suffix+">/", " "+p.Addr().String()+" ",
+					" <"+owner+suffix+"> ")
 			}
 			if mac := oracle.VTEPMAC(l, f); mac != "" {
 				pairs = append(pairs, mac, "<"+owner+suffix+".mac>")

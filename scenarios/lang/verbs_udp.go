@@ -11,11 +11,13 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// spoof n3 n1 n2: n3 sends n1 a packet of the udp backend that claims to come
-// from n2's subnet.
+// spoof performs "spoof n3 n1 n2": n3 sends n1 a packet of the udp backend that
+// claims to come from n2's subnet.
 func (s *Session) spoof(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
-	from, to, as := a.word("sender"), a.word("victim"), a.word("whom it claims to be")
+	from := a.word("sender")
+	to := a.word("victim")
+	as := a.word("whom it claims to be")
 	if err := a.done(); err != nil {
 		return "", err
 	}
@@ -45,10 +47,13 @@ func (s *Session) spoof(d *datadriven.TestData) (string, error) {
 	return "", ports.SendUDP(at, bareIPv4(c.Key.V4.Addr().Next().Next(), v.Key.V4.Addr().Next().Next()))
 }
 
-// bareIPv4 is a packet without a payload.
+// bareIPv4 returns a packet without a payload.
 func bareIPv4(src, dst netip.Addr) []byte {
 	b := make([]byte, 20)
-	b[0], b[3], b[8], b[9] = 0x45, 20, 64, 253
+	b[0] = 0x45
+	b[3] = 20
+	b[8] = 64
+	b[9] = 253
 	copy(b[12:], src.AsSlice())
 	copy(b[16:], dst.AsSlice())
 	sum := uint32(0)
@@ -59,8 +64,8 @@ func bareIPv4(src, dst netip.Addr) []byte {
 	return b
 }
 
-// drops n1 spoofed: how many packets n1's packet path did not carry for that
-// reason, as its daemon last saw.
+// drops performs "drops n1 spoofed". It prints how many packets n1's packet path
+// dropped for that reason, by the daemon's last reading.
 func (s *Session) drops(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, reason := a.word("node"), a.word("reason")

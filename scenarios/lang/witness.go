@@ -19,7 +19,7 @@ type Witness struct {
 	began   time.Time
 	telling Telling // nil: the witness has to look for itself
 	capture func(node string) (io.Writer, error)
-	logged  map[string]int // bytes of a node's log that are told already
+	logged  map[string]int // bytes of a node's log that the witness has told already
 	looked  time.Time      // when the real world was last looked at
 	failed  error          // of the captures
 }
@@ -29,12 +29,12 @@ type Teller interface {
 	Tell(*Witness) Telling
 }
 
-// Telling is what a world tells one witness.
+// Telling reports a world's events to one witness.
 type Telling interface {
 	Now() time.Duration // since the world began
 	// CatchUp tells what has changed since the last event.
 	CatchUp()
-	// Identity names the run; err is what ended the world early.
+	// Identity names the run; err is the error that ended the world early.
 	Identity() (seed, trace string, err error)
 	// End ends the telling. The world may go on to see which pods reach which.
 	End()
@@ -43,12 +43,13 @@ type Telling interface {
 // Record begins to record; call it before the first directive. Capture opens a
 // pcap file for each node's uplink, if the world can write one; nil: none.
 func (s *Session) Record(capture func(node string) (io.Writer, error)) {
-	s.rec = &Witness{Recorder: report.NewRecorder(), session: s, began: time.Now(), logged: map[string]int{}, capture: capture}
+	s.rec = &Witness{Recorder: report.NewRecorder(), session: s, began: time.Now(), logged: map[string]int{},
+		capture: capture}
 }
 
-// Recording ends what Record began; call it before Close. Failure is an error
-// beside the outputs of the directives, or empty. The world may go on: packets
-// find out which pods reach which.
+// Recording ends the recording; call it before Close. Failure is an error that no
+// directive printed, or empty. The world may go on: packets find out which pods
+// reach which.
 func (s *Session) Recording(about report.About, failure string) report.Recording {
 	r := s.rec
 	about.World = s.WorldName
@@ -71,7 +72,7 @@ func (s *Session) Recording(about report.About, failure string) report.Recording
 	return r.Finish(at, about, failure)
 }
 
-// step performs a directive and tells of it.
+// step performs a directive and records it.
 func (r *Witness) step(d *datadriven.TestData) string {
 	s := r.session
 	if r.telling != nil {
@@ -95,7 +96,7 @@ func (r *Witness) step(d *datadriven.TestData) string {
 	return out
 }
 
-// now is the time since the beginning of the world.
+// now returns the time since the beginning of the world.
 func (r *Witness) now() time.Duration {
 	if r.telling != nil {
 		return r.telling.Now()
@@ -106,7 +107,7 @@ func (r *Witness) now() time.Duration {
 	return time.Since(r.began)
 }
 
-// begin tells the topology, and finds out how to see more than the session sees.
+// begin tells the topology, and asks the world for a [Telling].
 func (r *Witness) begin() {
 	s := r.session
 	t := report.Topology{Config: s.top.Config}
@@ -132,12 +133,12 @@ func (r *Witness) begin() {
 	s.world = &watchedWorld{s.world, r}
 }
 
-// look tells how everything is.
+// look tells the state of everything.
 func (r *Witness) look(at time.Duration) {
 	r.Faults(at, sortedKeys(r.session.undo))
 	records, err := r.session.world.Store().Records()
 	if err != nil {
-		records = nil // a store that is down says nothing
+		records = nil // a store that is down does not answer
 	} else {
 		r.TellLeases(at, records)
 	}
@@ -193,18 +194,24 @@ func (r *Witness) TellState(at time.Duration, name string) {
 		r.State(at, name, s)
 		return
 	}
-	s.Phase, s.Ready, s.Fenced, s.Stale, s.Synced = st.Phase.String(), st.Ready, st.Fenced, st.Stale, st.Synced
-	s.Peers, s.Revision, s.Reasons = st.Peers, st.Revision, st.Reasons
+	s.Phase = st.Phase.String()
+	s.Ready = st.Ready
+	s.Fenced = st.Fenced
+	s.Stale = st.Stale
+	s.Synced = st.Synced
+	s.Peers = st.Peers
+	s.Revision = st.Revision
+	s.Reasons = st.Reasons
 	r.State(at, name, s)
 }
 
-// paused: a node whose daemon runs although the session counts it away.
+// paused reports whether a node's daemon runs although the session counts it as away.
 func (r *Witness) paused(name string) bool {
 	began, known := r.session.started[name]
 	return known && !began
 }
 
-// subnetOf is what a subnet file says, as prefixes.
+// subnetOf returns the prefixes in a subnet file.
 func subnetOf(file string) string {
 	var subnets []string
 	for line := range strings.Lines(file) {
@@ -224,13 +231,13 @@ func (r *Witness) TellShortage(at time.Duration, name string, records []Record) 
 	}
 	short, err := r.session.shortage(name, n, records)
 	if err != nil {
-		return // without a lease nothing is wanted yet
+		return // without a lease the node wants nothing yet
 	}
 	r.Short(at, name, short)
 }
 
-// tellLogs tells what real daemons logged since the last time, as precisely in
-// time as the looks are.
+// tellLogs tells the lines that real daemons have logged since the last look,
+// with the time of this look.
 func (r *Witness) tellLogs() {
 	if r.telling != nil || r.session.world == nil {
 		return

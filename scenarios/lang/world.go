@@ -12,8 +12,8 @@ import (
 // World is a set of hosts with a datastore, in which a scenario happens. Nodes
 // are named n1, n2, …; each has one pod, from its first SyncPods on.
 //
-// World, Node and Store hold only what every scenario needs. All else is an
-// interface of its own below, which a verb asks for with [able].
+// World, Node and Store hold only the methods that every scenario needs. Each
+// further ability is an interface of its own, which a verb asks for with [able].
 type World interface {
 	Name() string // "sim" or "netns"
 	Close() error
@@ -44,7 +44,7 @@ type Node interface {
 	SubnetFile() string // "" if there is none
 }
 
-// Store is the datastore, as an operator uses it. Names are what follows the
+// Store is the datastore as an operator uses it. Names are keys without the
 // prefix: "config", "subnets/10.5.3.0-24".
 type Store interface {
 	Stop() error
@@ -63,7 +63,7 @@ type Record struct {
 	Modified int64 // revision
 }
 
-// PingOptions say what to send. Size is that of the whole IP packet.
+// PingOptions describe the packet to send. Size is the length of the whole IP packet.
 type PingOptions struct {
 	Family cidr.Family
 	Source netip.Addr // zero: the kernel's choice
@@ -84,9 +84,9 @@ type PingResult struct {
 	Where      string       // of a followed packet: the host that lost it
 	Detail     string       // of a followed packet: details of the loss
 	Way        []report.Hop // of a followed packet: the devices that saw it
-	Expired    bool         // its TTL ended
-	TooBig     bool         // it did not fit and was not to be fragmented
+	Expired    bool         // its TTL ran out
+	TooBig     bool         // it did not fit, and forbade fragmentation
 }
 
-// logTail is how many lines of each daemon's log a failure shows.
+// logTail is the number of lines of each daemon's log that a failure shows.
 const LogTail = 40
