@@ -50,7 +50,6 @@ func faultNode(s *Session, name string, n Node, a *args, _ string) error {
 	}
 	gone := func() error { return objects.DeleteNode(name) }
 	back := func() error { return objects.RegisterNode(name) }
-	// The heal goes by the order of these names: first it ends an outage of the store.
 	lasts := "the node object of " + name
 	switch what {
 	case "delete":

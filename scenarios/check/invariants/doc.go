@@ -1,4 +1,4 @@
 // Package invariants watches a simulated world and ends it at the first event
-// that breaks what must always hold: no two live nodes own one subnet, no
-// other node's record is overwritten, nothing foreign is touched, and so on.
+// that breaks an invariant: no two live nodes own one subnet, no node overwrites
+// another node's record, no daemon touches foreign objects, and so on.
 package invariants

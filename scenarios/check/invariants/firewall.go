@@ -14,13 +14,13 @@ type watchedFirewall struct {
 	n *Node
 }
 
-// Apply looks at the packet filter as it is just before and after.
+// Apply reads the packet filter just before and after the change.
 func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	before, _ := w.n.masquerades()
 	errs := w.Lane.Apply(ctx, ops)
 	after, err := w.n.masquerades()
 	if err != nil {
-		return errs // a fault that lets looks fail blinds this one as well
+		return errs // a fault that makes looks fail blinds this look as well
 	}
 	for _, f := range cidr.Families {
 		if before[f] && !after[f] && w.n.all.about.Masquerade {
@@ -30,8 +30,8 @@ func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error 
 	return errs
 }
 
-// masquerades reports for which families connections to the outside leave
-// under the host's name, by whichever chain.
+// masquerades reports for each family whether connections to the outside leave
+// with the host's address, by any chain.
 func (n *Node) masquerades() (by [2]bool, err error) {
 	seen, err := n.Firewall().Look(context.Background(), dataplane.Extent{})
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
-// checkOp says what a daemon may do to a host: to devices of its own, what is
-// on them, and routes in the overlay's networks. Before is the route that stood
-// under the op's key.
+// checkOp checks that a daemon changes only its own devices, objects on them, and
+// routes in the overlay's networks. Before is the former route with the op's key.
 func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
 	link := ""
@@ -49,27 +48,30 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 }
 
 func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before dataplane.Route, foreign func(string)) {
+	isNew := !n.connected[before.RouteKey]                                        // the kernel's route came after the look
+	upstream := before.Protocol == dataplane.ProtocolBoot && i.links[before.Link] // interop 6.0: upstream sets no protocol
 	switch {
 	case !i.inNetworks(r.Dst):
 		foreign("outside the overlay")
 	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
 		foreign("without our mark")
-	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol:
-	case before.Protocol == dataplane.ProtocolKernel && !n.connected[before.RouteKey]: // it is new
+	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol || upstream:
+		return
 	case before.Protocol == dataplane.ProtocolKernel:
-		foreign("where the kernel's own route was: " + before.String())
-	case before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]: // upstream's (interop 6.0)
+		if !isNew {
+			foreign("where the kernel's own route was: " + before.String())
+		}
 	case !i.leased(n, r.Dst):
 		foreign("in the place of a foreign route, for no peer's subnet: " + before.String())
 	}
 }
 
-// leased reports whether a destination is a subnet of a record that the node
-// knows of.
+// leased reports whether a destination is the subnet of a record that the node
+// knows.
 func (i *Invariants) leased(n *Node, dst netip.Prefix) bool {
 	snap := n.client.View().Snapshot
 	if snap == nil {
-		return true // of what a former run saved nothing is known here
+		return true // the invariants do not know the state that a former run saved
 	}
 	for _, l := range snap.Leases {
 		if key := l.Key; key.V4 == dst || key.V6 == dst {
@@ -79,18 +81,19 @@ func (i *Invariants) leased(n *Node, dst netip.Prefix) bool {
 	return false
 }
 
-// checkPlan says when a node may remove a peer: once a complete snapshot, that
-// follows the store, does not hold its record.
+// checkPlan checks that a node removes a peer only once a complete snapshot,
+// which follows the store, does not hold the peer's record.
 func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 	var gone []dataplane.Op
 	kept := map[netip.Prefix]bool{}
 	for _, op := range plan {
 		subnet := peerSubnet(op.Object)
-		switch {
-		case !subnet.IsValid():
-		case op.Verb == dataplane.Delete:
+		if !subnet.IsValid() {
+			continue
+		}
+		if op.Verb == dataplane.Delete {
 			gone = append(gone, op)
-		default:
+		} else {
 			kept[subnet] = true
 		}
 	}
@@ -101,7 +104,7 @@ func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 	}
 }
 
-// peerSubnet is the subnet that an object leads to, if there is a peer behind it.
+// peerSubnet returns the peer's subnet that an object leads to, if any.
 func peerSubnet(o dataplane.Object) netip.Prefix {
 	switch o := o.(type) {
 	case dataplane.Route:
@@ -117,7 +120,8 @@ func peerSubnet(o dataplane.Object) netip.Prefix {
 func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Prefix) {
 	view := n.client.View()
 	if !view.Synced {
-		i.broken("peers-stay", "%s is about to delete %q, though it does not know what the store holds (%v)", n.name, o, view.Err)
+		i.broken("peers-stay", "%s is about to delete %q, though it does not know what the store holds (%v)", n.name,
+			o, view.Err)
 		return
 	}
 	if i.bad {
@@ -131,12 +135,12 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 	}
 }
 
-// mustServe reports whether a record is beyond doubt that of a peer that the
-// node must serve.
+// mustServe reports whether a record certainly belongs to a peer that the node
+// must serve.
 func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bool {
 	published := i.config.Backend.Type
 	if published == udp.Type {
-		published = backend.AnyType // which is also what it publishes itself
+		published = backend.AnyType // the node publishes no type either
 	}
 	if l.Attrs.BackendType != published || !usable(l) || !n.reaches(l) || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
 		return false
@@ -155,7 +159,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 		if o != l && (o.Key.Overlaps(l.Key) || o.Attrs.Equal(l.Attrs)) {
 			return false
 		}
-		// Of two records with one VTEP the older is served; our own counts whatever its age.
+		// Of two records with one VTEP nodes serve the older one; a node's own counts whatever its age.
 		if o != l && sameVTEP(o, l) && (o.CreateRevision < l.CreateRevision || o.Key == n.key) {
 			return false
 		}
@@ -173,8 +177,8 @@ func sameVTEP(a, b *lease.Lease) bool {
 	return false
 }
 
-// usable reports whether a record says where packets are to be sent. What led to
-// a peer goes when another takes over its record and says less.
+// usable reports whether a record says where to send packets. The objects of a
+// peer go when another host takes over its record and publishes less.
 func usable(l *lease.Lease) bool {
 	for _, f := range cidr.Families {
 		if !l.Key.Of(f).IsValid() {
@@ -191,8 +195,8 @@ func usable(l *lease.Lease) bool {
 	return true
 }
 
-// reaches reports whether the host can have routes to a host-gw peer: no kernel
-// accepts a gateway that is on none of the host's segments.
+// reaches reports whether the host can have routes to a host-gw peer: the kernel
+// refuses a gateway that is on none of the host's segments.
 func (n *Node) reaches(l *lease.Lease) bool {
 	if l.Attrs.BackendType != hostgw.Type {
 		return true
@@ -206,7 +210,7 @@ func (n *Node) reaches(l *lease.Lease) bool {
 	return true
 }
 
-// inForce reports whether a subnet is in the network of the present config.
+// inForce reports whether a subnet is in the network of the config in force.
 func (i *Invariants) inForce(p netip.Prefix) bool {
 	for _, network := range []netip.Prefix{i.config.V4.Network, i.config.V6.Network} {
 		if network.IsValid() && network.Bits() <= p.Bits() && network.Contains(p.Addr()) {

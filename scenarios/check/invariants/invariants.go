@@ -15,10 +15,10 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// invariants watch a simulated world. What must hold after every event is
-// checked where it can break: as a record is written, an op applied, a plan
-// made, a subnet taken to be held. Only what ends by the passing of time alone
-// is looked at after every event. A violation ends the world.
+// Invariants watch a simulated world. Each check runs where its invariant can
+// break: when a node writes a record, applies an op, makes a plan or takes a
+// subnet. Only conditions with a time limit are checked after every event. A
+// violation ends the world.
 type Invariants struct {
 	about    Options
 	began    time.Time
@@ -26,27 +26,27 @@ type Invariants struct {
 	order    []string // names of nodes, in the order in which they were made
 	records  map[string]*history
 	config   config.Network
-	bad      bool             // the config in the store cannot be used
+	bad      bool             // the config in the store is invalid
 	links    map[string]bool  // every device that a config has ever named
 	networks []netip.Prefix   // every network that a config has ever named
-	overlaps map[pair]overlap // that are going on, and may be excused
+	overlaps map[pair]overlap // the present ones, which may be excused
 	changes  int              // of records and config
-	podCIDRs map[string]bool  // "NAME CIDRS" that a node object ever had
+	podCIDRs map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
 }
 
 // pair is two nodes, the one with the lesser name first.
 type pair [2]string
 
-// invariantOptions name the world to watch, and what its daemons are told.
+// Options name the world to watch, and the options of its daemons.
 type Options struct {
 	World      *world.World
 	Store      *store.Store
-	Config     string // the network config of daemons on node objects of Kubernetes, "" with an etcd
+	Config     string // the network config of daemons on Kubernetes nodes, "" with etcd
 	ExitOnLoss bool
 	Masquerade bool
 }
 
-// watch begins to watch. Call it before the first write to the store.
+// Watch begins to watch. Call it before the first write to the store.
 func Watch(o Options) *Invariants {
 	i := &Invariants{
 		about: o, began: o.World.Now(), nodes: map[string]*Node{}, records: map[string]*history{}, bad: true,
@@ -66,14 +66,15 @@ func (i *Invariants) broken(name, format string, args ...any) {
 	i.about.World.Fail(fmt.Errorf("invariant %q: %s", name, fmt.Sprintf(format, args...)))
 }
 
-// history is what became of a record.
+// history describes the last write of a record.
 type history struct {
 	writer string     // the node that wrote it last; "" for an operator
 	addr   netip.Addr // its owner's
 	flawed bool       // it does not decode
 }
 
-// owner is the public address by which a record's owner is known (interop 3.2).
+// owner returns the public address that identifies a record's owner (interop 3.2:
+// the IPv6 address if the key has only an IPv6 part).
 func owner(a lease.Attrs) netip.Addr {
 	if a.PublicIP.IsValid() {
 		return a.PublicIP
@@ -97,17 +98,17 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 	}
 	i.excuse(w)
-	i.rob(w, h)
+	i.noteLost(w, h)
 	h.flawed = w.New != nil && w.New.Flaw != ""
 	if w.New == nil || w.New.Flaw != "" {
-		return // whose it was, it still is, as far as anybody can tell
+		return // nodes still take the record for its former owner's
 	}
 	if addr := owner(w.New.Lease.Attrs); w.Client != "" || addr != h.addr {
 		*h = history{writer: w.Client, addr: addr}
 	}
 }
 
-// checkWrite says what a node may do to a record.
+// checkWrite checks a node's write to a record.
 func (i *Invariants) checkWrite(w store.Write, h *history) {
 	if w.Old == nil {
 		return
@@ -137,7 +138,7 @@ func (i *Invariants) wroteConfig(w store.Write) {
 	}
 }
 
-// takeConfig follows the config that is in force, if it can be.
+// takeConfig follows the config in force, if it is valid.
 func (i *Invariants) takeConfig(text string) {
 	network, err := config.Parse([]byte(text))
 	if err != nil {
@@ -163,10 +164,11 @@ func (i *Invariants) takeConfig(text string) {
 	}
 }
 
-// inNetworks reports whether an address range is the overlay's.
+// inNetworks reports whether an address range belongs to the overlay.
 func (i *Invariants) inNetworks(p netip.Prefix) bool {
-	return slices.ContainsFunc(i.networks, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+	return slices.ContainsFunc(i.networks,
+		func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
 }
 
-// elapsed is the time since the world began.
+// elapsed returns the time since the world began.
 func (i *Invariants) elapsed() time.Duration { return i.about.World.Now().Sub(i.began) }

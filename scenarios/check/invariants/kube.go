@@ -7,15 +7,17 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
-// wroteNode follows a change of a node object: a daemon writes its own and no
-// other, and in it no more than annotations.
+// wroteNode follows a change of a Kubernetes node: a daemon writes only its own
+// node, and only annotations.
 func (i *Invariants) wroteNode(w store.NodeWrite) {
 	i.changes++
 	if w.New != nil {
 		i.podCIDRs[w.Name+" "+w.New.PodCIDRs] = true
 	}
+	if w.Client == "" {
+		return
+	}
 	switch {
-	case w.Client == "":
 	case w.Name != w.Client:
 		i.broken("own-records-only", "%s writes to the node object of %s", w.Client, w.Name)
 	case w.Old == nil || w.New == nil || w.Old.PodCIDRs != w.New.PodCIDRs || w.Old.UID != w.New.UID:
@@ -23,9 +25,10 @@ func (i *Invariants) wroteNode(w store.NodeWrite) {
 	}
 }
 
-// checkAssigned holds a node to the subnets that it was assigned.
+// checkAssigned checks that a node takes only subnets assigned to it.
 func (i *Invariants) checkAssigned(n *Node, key lease.Key) {
 	if i.about.Config != "" && !i.podCIDRs[n.name+" "+store.NodeCIDRs(key)] {
-		i.broken("subnet-assigned", "%s takes %s, which never was its pod CIDR", n.name, strings.ReplaceAll(key.String(), "&", " and "))
+		i.broken("subnet-assigned", "%s takes %s, which never was its pod CIDR", n.name,
+			strings.ReplaceAll(key.String(), "&", " and "))
 	}
 }

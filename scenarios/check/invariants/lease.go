@@ -14,8 +14,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
-// excuse notes why a node may come to have another subnet than it had: the
-// record of it went, was put by another client, or an older one covers it.
+// excuse notes that a node may change its subnet: its record went, another client
+// overwrote it, or an older record overlaps it.
 func (i *Invariants) excuse(w store.Write) {
 	var key lease.Key
 	if w.New != nil {
@@ -24,19 +24,18 @@ func (i *Invariants) excuse(w store.Write) {
 	for name, n := range i.nodes {
 		switch {
 		case w.Client == name && w.Key == n.last.String() && n.holds && w.Old != nil && w.Old.Flaw != "":
-			n.excused = false // its record is put right
+			n.excused = false // it has repaired its record
 		case !n.last.IsValid() || n.excused:
+			continue
 		case w.Key != n.last.String():
 			n.excused = key.IsValid() && key.Overlaps(n.last)
-		case w.Client == name:
-			// What it does itself is no excuse.
-		default:
+		case w.Client != name: // its own writes are no excuse
 			n.excused = w.New == nil || w.New.Flaw != "" || owner(w.New.Lease.Attrs) != i.records[w.Key].addr
 		}
 	}
 }
 
-// believes follows what a node takes its subnet to be.
+// believes follows the subnet that a node takes for its own.
 func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	if holds == n.holds && key == n.key {
 		return
@@ -47,15 +46,16 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	}
 	i.checkAssigned(n, key)
 	h := i.records[key.String()]
-	stale := i.about.Store.Faults().StaleList > 0 // a new process may not be shown what its former one wrote
+	stale := i.about.Store.Faults().StaleList > 0 // a new process may not see the record of its former one
 	moved := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil && h.addr == n.lastAddr
 	switch {
 	case moved && stale:
 		n.hidden = append(n.hidden, n.last)
 	case moved && !n.finds(key):
-		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken", n.name, n.last, key)
+		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken",
+			n.name, n.last, key)
 	}
-	// A renewal does not ask what the record says, and a grant may be answered when the record is gone.
+	// A renewal does not read the record, and a grant may be answered after the record is gone.
 	n.last, n.excused = key, h != nil && h.flawed || n.lostAt[key.String()] > 0
 	if h != nil {
 		n.lastAddr = h.addr
@@ -68,24 +68,24 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	}
 }
 
-// finds reports whether a node may come back to a subnet: a stale read hid its
-// record when it moved on, so that it has two now, and its subnet file does not
-// name the one it held since: no pod can get an address in that.
+// finds reports whether a node may come back to a subnet. It may if a stale read
+// hid that record when the node moved on, which left it with two records, and if
+// its subnet file does not name the later one: no pod can get an address there.
 func (n *Node) finds(key lease.Key) bool {
 	return slices.Contains(n.hidden, key) && n.announced() != n.last
 }
 
-// overlap is two live nodes that hold one subnet. It is excused until a node can
-// know that its record was deleted or overwritten from outside. If only time and
-// the nodes themselves were at work, it must not happen.
+// overlap describes two live nodes that hold one subnet. It is excused until a
+// node can know that its record was deleted or overwritten from outside. Time
+// and the nodes alone must never cause one.
 type overlap struct {
 	since time.Duration
-	known time.Duration // since when the one that lost its record could know; 0: not yet
-	twins bool          // both have had one address, by which the store tells nodes apart (interop E6)
+	known time.Duration // since when the node that lost its record could know; 0: not yet
+	twins bool          // both have had one address, so the store cannot tell them apart (interop E6: duplicate addresses)
 }
 
-// newsBound is how long a node with a snapshot that shows its record gone may
-// go on: a request that is under way may have to run into its deadline first.
+// newsBound is the time that a node may go on after a snapshot shows its record
+// gone: a request under way may have to reach its deadline first.
 const newsBound = 10 * time.Second
 
 func (i *Invariants) overlap(a, b *Node) {
@@ -96,13 +96,16 @@ func (i *Invariants) overlap(a, b *Node) {
 	}
 }
 
-// checkOverlaps is called after every event, and nearly always has nothing to do.
+// checkOverlaps runs after every event, and nearly always has nothing to do.
 func (i *Invariants) checkOverlaps() error {
 	if len(i.overlaps) == 0 {
 		return nil
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(i.overlaps), func(a, b pair) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
-		a, b, o := i.nodes[p[0]], i.nodes[p[1]], i.overlaps[p]
+	for _, p := range slices.SortedFunc(maps.Keys(i.overlaps),
+		func(a, b pair) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
+		a := i.nodes[p[0]]
+		b := i.nodes[p[1]]
+		o := i.overlaps[p]
 		if !a.live() || !b.live() || !a.key.Overlaps(b.key) {
 			delete(i.overlaps, p)
 			continue
@@ -112,46 +115,62 @@ func (i *Invariants) checkOverlaps() error {
 			loser = b
 		}
 		o.twins = o.twins || a.sharesAddress(b)
-		switch now := i.elapsed(); {
-		case o.twins:
-		case loser.recordLostAt() == 0:
-			return fmt.Errorf("%s and %s both hold %s since %s, though neither lost its record", a.name, b.name, a.key, o.since)
-		case !loser.knows():
-			o.known = 0
-		case o.known == 0:
-			o.known = now
-		case now-o.known > newsBound:
-			return fmt.Errorf("%s and %s both hold %s since %s, and the one that lost its record could know it for %s", a.name, b.name, a.key, o.since, now-o.known)
+		if !o.twins {
+			if err := i.judge(&o, a, b, loser); err != nil {
+				return err
+			}
 		}
 		i.overlaps[p] = o
 	}
 	return nil
 }
 
-func (n *Node) sharesAddress(o *Node) bool {
-	others := o.addresses()
-	return slices.ContainsFunc(n.addresses(), func(a netip.Addr) bool { return a.IsGlobalUnicast() && slices.Contains(others, a) })
+// judge returns an error for an overlap without an excuse, and notes since when
+// the loser could know that its record is gone.
+func (i *Invariants) judge(o *overlap, a, b, loser *Node) error {
+	now := i.elapsed()
+	both := fmt.Sprintf("%s and %s both hold %s since %s", a.name, b.name, a.key, o.since)
+	switch {
+	case loser.recordLostAt() == 0:
+		return fmt.Errorf("%s, though neither lost its record", both)
+	case !loser.knows():
+		o.known = 0
+	case o.known == 0:
+		o.known = now
+	case now-o.known > newsBound:
+		return fmt.Errorf("%s, and the one that lost its record could know it for %s", both, now-o.known)
+	}
+	return nil
 }
 
-// rob notes that a record went on which a node's belief rests, or will when
-// its snapshot shows the record, other than by the end of the TTL that the node
-// was granted.
-func (i *Invariants) rob(w store.Write, h *history) {
+func (n *Node) sharesAddress(o *Node) bool {
+	others := o.addresses()
+	return slices.ContainsFunc(n.addresses(),
+		func(a netip.Addr) bool { return a.IsGlobalUnicast() && slices.Contains(others, a) })
+}
+
+// noteLost notes that a node lost a record that it holds or wrote: another client
+// deleted or overwrote it. The end of the TTL that the node was granted does not
+// count, nor does a record that does not decode.
+func (i *Invariants) noteLost(w store.Write, h *history) {
+	if w.New != nil && w.New.Flaw != "" {
+		return
+	}
 	for name, n := range i.nodes {
-		switch {
-		case w.New != nil && w.New.Flaw != "":
-		case w.Client == name, w.New != nil && n.lostAt[w.Key] > 0 && i.hasAddress(name, owner(w.New.Lease.Attrs)):
+		if w.Client == name || w.New != nil && n.lostAt[w.Key] > 0 && i.hasAddress(name, owner(w.New.Lease.Attrs)) {
 			delete(n.lostAt, w.Key)
-		case w.New == nil && w.Expired && h.writer == name:
-		case w.Key != n.key.String() && h.writer != name:
-		case w.New == nil, owner(w.New.Lease.Attrs) != h.addr:
+			continue
+		}
+		expired := w.New == nil && w.Expired && h.writer == name
+		concerned := w.Key == n.key.String() || h.writer == name
+		if concerned && !expired && (w.New == nil || owner(w.New.Lease.Attrs) != h.addr) {
 			n.lostAt[w.Key] = i.about.Store.Revision()
 		}
 	}
 }
 
-// recordLostAt is the revision at which the record of what the node holds went; 0:
-// it did not.
+// recordLostAt returns the revision at which the node lost the record of its
+// subnet, or 0.
 func (n *Node) recordLostAt() int64 { return n.lostAt[n.key.String()] }
 
 // knows reports whether the node's client has shown it the loss of its record.
@@ -160,8 +179,8 @@ func (n *Node) knows() bool {
 	return view.Synced && view.Snapshot.Revision >= n.recordLostAt()
 }
 
-// exited follows the end of a process by itself. There are few reasons for it:
-// a host without an uplink, a config that cannot be used, and what -X asks for.
+// exited checks the end of a process by itself. There are few reasons for it: a
+// host without an uplink, an invalid config, and -X.
 func (i *Invariants) exited(n *Node, exit node.Exit) {
 	if exit.Status == 0 || i.bad || i.about.ExitOnLoss {
 		return

@@ -14,24 +14,24 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
 
-// watched is what the invariants know of a node.
+// Node is a watched node.
 type Node struct {
 	*kernel.Host
-	// Daemon is the node's own. It is set as soon as it is made.
+	// Daemon is the node's own daemon, set as soon as it exists.
 	Daemon *daemon.Daemon
-	// Twinned is set once another daemon or host has gone by this node's name,
-	// so that a record does not tell which of the two holds a subnet.
+	// Twinned is set once another daemon or host has used this node's name. From
+	// then on a record does not tell which of the two holds a subnet.
 	Twinned bool
 
 	name   string
 	all    *Invariants
-	client daemon.Requester // of the last process, as it is under any defect
+	client daemon.Requester // of the last process, below any defect
 
-	key      lease.Key // what it holds, as of its last turn
+	key      lease.Key // the subnet that it holds, as of its last turn
 	holds    bool
-	last     lease.Key  // what it held last, over all restarts
-	lastAddr netip.Addr // and under which address
-	excused  bool       // it may come to hold something else
+	last     lease.Key  // the subnet that it held last, over all restarts
+	lastAddr netip.Addr // the public address at that time
+	excused  bool       // it may change its subnet
 
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
 	hidden []lease.Key      // subnets held until a stale read hid their record
@@ -44,7 +44,7 @@ type Node struct {
 	changes int           // of the store, before the minute
 }
 
-// live: a process that stands still can neither know nor do anything.
+// live reports whether the process runs: a halted one neither learns nor acts.
 func (n *Node) live() bool { return n.holds && n.Daemon.Running() && !n.Daemon.Halted() }
 
 func (n *Node) addresses() []netip.Addr {
@@ -57,7 +57,7 @@ func (n *Node) addresses() []netip.Addr {
 	return addrs
 }
 
-// addNode adds a node.
+// AddNode adds a node.
 func (i *Invariants) AddNode(h *kernel.Host) *Node {
 	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}}
 	i.nodes[n.name] = n
@@ -65,9 +65,8 @@ func (i *Invariants) AddNode(h *kernel.Host) *Node {
 	return n
 }
 
-// Wrap returns what to wrap every process of the node in: host and store are
-// watched as they are, the node as the defect that plant puts between lets it
-// appear.
+// Wrap returns a wrapper for every process of the node. The invariants watch the
+// real host and store, and the node as it appears through the planted defect.
 func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) daemon.Parts {
 	return func(p daemon.Parts) daemon.Parts {
 		n.client = p.Client
@@ -80,7 +79,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 	}
 }
 
-// announced is the subnet that the node's subnet file names.
+// announced returns the subnet that the node's subnet file names.
 func (n *Node) announced() lease.Key {
 	text, _ := n.Daemon.File(node.SubnetFile)
 	return subnetfile.Previous(text)
@@ -92,7 +91,7 @@ type watchedMachine struct {
 	n *Node
 }
 
-// Step follows what the node believes.
+// Step follows the node's belief.
 func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 	key, holds := m.Holding()
@@ -100,7 +99,7 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.n.tally(counts{turns: 1})
 }
 
-// Ready follows what the node is about to do.
+// Ready checks the effects that the node asks for.
 func (m watchedMachine) Ready() node.Effects {
 	r := m.Machine.Ready()
 	n := m.n
@@ -122,13 +121,15 @@ func (m watchedMachine) Ready() node.Effects {
 // counts are actions of a daemon that a hot loop repeats too often.
 type counts struct{ turns, ops, requests, lines int }
 
-// tally counts, and bounds what a node does in a minute. A busy minute has a
-// reason: records that change, each of which may cost every node a look and a
-// few ops, or a fault. The bound is several times what a thousand seeds need.
+// tally counts a node's actions and bounds them by minute. A busy minute has a
+// reason: a fault, or changed records, each of which may cost every node a look
+// and a few ops. The bound is several times the need of a thousand seeds.
 func (n *Node) tally(c counts) {
 	i := n.all
 	if now := i.elapsed(); now-n.minute >= time.Minute {
-		n.minute, n.count, n.changes = now, counts{}, i.changes
+		n.minute = now
+		n.count = counts{}
+		n.changes = i.changes
 	}
 	n.count.turns += c.turns
 	n.count.ops += c.ops
@@ -145,19 +146,20 @@ func (n *Node) tally(c counts) {
 		{"lines of its log", n.count.lines, 1000 + 20*news},
 	} {
 		if b.did > b.most {
-			i.broken("no-hot-loop", "%s needs %d %s within %s; %d would be plenty", n.name, b.did, b.what, i.elapsed()-n.minute, b.most)
+			i.broken("no-hot-loop", "%s needs %d %s within %s; %d would be plenty", n.name, b.did, b.what,
+				i.elapsed()-n.minute, b.most)
 		}
 	}
 }
 
-// watchedDriver follows what is done to a host.
+// watchedDriver follows the changes of a host.
 type watchedDriver struct {
 	driver.Lane
 	n *Node
 }
 
-// Look notes what the node can know: a bridge may come up between its look
-// and what it does then.
+// Look notes the node's knowledge: a bridge may come up between its look and its
+// next action.
 func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	seen, err := d.Lane.Look(ctx, e)
 	if err == nil && seen.State != d.n.observed {
@@ -170,7 +172,7 @@ func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Obs
 	return seen, err
 }
 
-// Apply looks at each object as it is just before and after.
+// Apply reads each object just before and after the change.
 func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, 0, len(ops))
 	for _, op := range ops {

@@ -21,8 +21,8 @@ func (d Demand) Extent() dataplane.Extent {
 	return e
 }
 
-// Short names each object that the host lacks, that differs, or that is left
-// over, in the order of their text. Chains are the host's, read separately.
+// Short names each object that is missing, differs or is left over, sorted by
+// text. Chains are the host's chains, which need a reading of their own.
 func (d Demand) Short(have, chains *dataplane.State) []string {
 	var s []string
 	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
@@ -42,9 +42,10 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 	return s
 }
 
-// compare names the objects that are missing or wrong, and those left over that
-// are flannel's.
-func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, have V) bool, ours func(V) bool) []string {
+// compare names the objects that are missing or wrong, and flannel's objects that
+// are left over.
+func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, have V) bool,
+	ours func(V) bool) []string {
 	var short []string
 	for k, w := range want {
 		h, ok := have[k]
@@ -67,7 +68,7 @@ func equal[V comparable](want, have V) bool { return want == have }
 func always[V any](V) bool                  { return true }
 func never[V any](V) bool                   { return false }
 
-// sameLink: a TUN device has no MAC address.
+// sameLink compares links. A TUN device has no MAC address.
 func sameLink(want, have dataplane.Link) bool {
 	if want.MAC == (dataplane.MAC{}) {
 		have.MAC = want.MAC
@@ -77,8 +78,9 @@ func sameLink(want, have dataplane.Link) bool {
 
 func sameSysctl(want, have dataplane.Sysctl) bool { return want.Value == have.Value }
 
-// addrs compares addresses. On flannel's devices all IPv4 addresses inside the
-// Network and all IPv6 addresses except link-local ones are flannel's (interop 6.0).
+// addrs compares addresses. On flannel's devices flannel owns all IPv4 addresses
+// inside the Network and all IPv6 addresses except link-local ones (interop 6.0:
+// device addresses).
 func (d Demand) addrs(have *dataplane.State) []string {
 	var short []string
 	for a := range d.want.Addrs {
@@ -96,8 +98,8 @@ func (d Demand) addrs(have *dataplane.State) []string {
 	return short
 }
 
-// ours reports whether a route is flannel's: by its protocol number, or as one
-// of upstream's, which have none (interop 6.0).
+// ours reports whether a route is flannel's: by our protocol number, or as one of
+// upstream's, which carry none (interop 6.0: protocol boot).
 func (d Demand) ours(r dataplane.Route) bool {
 	switch r.Protocol {
 	case dataplane.Protocol:

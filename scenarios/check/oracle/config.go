@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// network is the part of a network config (interop 2) that decides what a host
-// must hold.
+// network is the part of a network config (interop 2: its JSON form) that decides
+// the objects of a host.
 type network struct {
 	of       [2]netip.Prefix // the Network of each family; zero: the family is off
 	nftables bool
@@ -19,7 +19,7 @@ type network struct {
 	options  options
 }
 
-// options are the members of the Backend object (interop 6.1, 6.2, 6.3).
+// options are the members of the Backend object (interop 6.1 to 6.3: the options of each backend).
 type options struct {
 	Type          string
 	VNI           uint32
@@ -63,5 +63,5 @@ func parse(text string) (network, error) {
 	return n, nil
 }
 
-// defaultPort is each backend's UDP port; for vxlan that of the Linux kernel.
+// defaultPort is each backend's UDP port; vxlan uses the Linux kernel's default.
 var defaultPort = map[string]uint16{"udp": 8285, "vxlan": 8472}

@@ -9,12 +9,12 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Demand is what a host must hold.
+// Demand is the state that a host must have.
 type Demand struct {
 	want     *dataplane.State
 	host     Host
 	networks []netip.Prefix
-	devices  map[string]bool // all of flannel's that the host may have
+	devices  map[string]bool // all devices of flannel that the host may have
 }
 
 // derivation is a Demand being derived.
@@ -24,7 +24,7 @@ type derivation struct {
 	own lease.Lease
 }
 
-// Demanded derives what a host must hold from its own record and all others.
+// Demanded derives the state of a host from its own record and all others.
 func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	n, err := parse(h.Config)
 	if err != nil {
@@ -43,7 +43,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	return d.Demand, nil
 }
 
-// family derives what one family needs.
+// family derives the objects of one family.
 func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 	switch d.net.backend {
 	case "vxlan":
@@ -55,7 +55,7 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 	}
 }
 
-// device is the name of the VXLAN device (interop 6.0).
+// device returns the name of the VXLAN device (interop 6.0: flannel.<VNI>).
 func device(f cidr.Family, vni uint32) string {
 	if f == cidr.V6 {
 		return fmt.Sprintf("flannel-v6.%d", vni)
@@ -63,23 +63,23 @@ func device(f cidr.Family, vni uint32) string {
 	return fmt.Sprintf("flannel.%d", vni)
 }
 
-// tun is the name of the udp backend's device (interop 6.0).
+// tun is the name of the udp backend's device (interop 6.0: flannel0).
 const tun = "flannel0"
 
-// base is the first address of a subnet, as a prefix of one address: the
-// address of flannel's device (interop 6.0).
+// base returns the first address of a subnet, as a prefix of one address: the
+// address of flannel's device (interop 6.0: device addresses).
 func base(subnet netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(subnet.Addr(), subnet.Addr().BitLen())
 }
 
-// vxlan derives what interop 6.2 demands.
+// vxlan derives the VXLAN device and its peers (interop 6.2: the vxlan backend).
 func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	o, up := d.net.options, d.host.Uplink
 	// Per packet: outer IP header, UDP 8, VXLAN 8, inner Ethernet 14.
 	header := [2]int{cidr.V4: 20 + 8 + 8 + 14, cidr.V6: 40 + 8 + 8 + 14}[f]
 	mtu := up.MTU
 	if o.MTU > 0 {
-		mtu = min(o.MTU, up.MTU) // what the uplink can carry
+		mtu = min(o.MTU, up.MTU) // the uplink carries no more
 	}
 	mtu -= header
 	dev := device(f, o.VNI)
@@ -93,7 +93,7 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	if own := d.own.Key.Of(f); own.IsValid() {
 		d.want.AddAddr(dataplane.Addr{Link: dev, Prefix: base(own)})
 	}
-	// A kernel makes no IPv6 settings for a device below IPv6's least MTU.
+	// The kernel has no IPv6 settings for a device below IPv6's minimum MTU.
 	if !d.host.NoIPv6 && mtu >= 1280 {
 		d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev})
 	}
@@ -111,7 +111,7 @@ func (d *derivation) vxlanPeer(f cidr.Family, dev string, ownMAC dataplane.MAC, 
 	}
 	fdb := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: p.mac}, Dst: p.to}
 	if older, taken := d.want.FDB[fdb.FDBKey]; taken && older != fdb {
-		return // one MAC address leads to one host: that of the older record
+		return // one MAC address leads to one host: the older record's
 	}
 	if !p.hasMAC || p.mac == ownMAC {
 		return
@@ -122,7 +122,7 @@ func (d *derivation) vxlanPeer(f cidr.Family, dev string, ownMAC dataplane.MAC, 
 	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: gateway, Link: dev, OnLink: true})
 }
 
-// hostGW derives what interop 6.3 demands: a route to each peer.
+// hostGW derives a route to each peer (interop 6.3: the host-gw backend).
 func (d *derivation) hostGW(f cidr.Family, peers []peer) {
 	for _, p := range peers {
 		if d.host.Uplink.direct(int(f), p.to) {
@@ -131,14 +131,14 @@ func (d *derivation) hostGW(f cidr.Family, peers []peer) {
 	}
 }
 
-// udp derives what interop 6.1 demands: a device, a route for the whole
-// Network, and a process that knows the way to each peer.
+// udp derives a device, a route for the whole Network, and a process that knows
+// the way to each peer (interop 6.1: the udp backend).
 func (d *derivation) udp(peers []peer) {
 	own, up := d.own.Key.V4, d.host.Uplink
 	mtu := up.MTU - 20 - 8 // outer IPv4 header and UDP
 	d.want.AddLink(dataplane.Link{Name: tun, MTU: mtu, Up: true, Params: dataplane.TUN{}})
-	// The ICMP errors of the packet path carry the device's own address, and a
-	// kernel drops packets from itself unless told otherwise.
+	// The ICMP errors of the packet path carry the device's own address, and by
+	// default the kernel drops packets from its own addresses.
 	d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv4/conf/" + tun + "/accept_local", Value: "1", Link: tun})
 	if !own.IsValid() {
 		return
@@ -167,7 +167,7 @@ func (d *derivation) route(r dataplane.Route) {
 }
 
 // blackhole demands the route that drops packets to unused addresses (interop
-// 7.4). Its metric is the worst, so that the bridge's route goes first.
+// 7.4: --ip-blackhole-route). It has the worst metric: the bridge's route wins.
 func (d *derivation) blackhole(f cidr.Family) {
 	if own := d.own.Key.Of(f); d.host.Blackhole && own.IsValid() {
 		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: own, Metric: 1<<32 - 1}, Kind: dataplane.Blackhole})

@@ -1,8 +1,9 @@
-// Package oracle derives what a host must hold from the network config, the
-// host's surroundings and the records in the store: [Demanded] says what must
-// be there, [Demand.Short] what a host lacks of it and what it has too much.
+// Package oracle derives the state that a host must have from the network config,
+// the host's surroundings and the records in the store. [Demanded] returns that
+// state, and [Demand.Short] names the objects that are missing or left over.
 //
-// The derivation follows the contract with upstream (interop 6 and 7) and not
-// the code under test. The package must not import the packages that make the
-// daemon's own answer: backend, reconcile, firewall, config, uplink, node.
+// The derivation follows the contract with upstream (interop 6 and 7: backends and
+// firewall) and not the code under test. The package must not import the packages
+// that compute the daemon's own answer: backend, reconcile, firewall, config,
+// uplink, node.
 package oracle

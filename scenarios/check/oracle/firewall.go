@@ -7,10 +7,10 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Kubernetes marks packets with this bit that it masquerades itself.
+// Kubernetes masquerades packets with this mark bit itself.
 const kubeMark = 0x4000
 
-// firewall derives the chains of a family (interop 7.1).
+// firewall derives the chains of a family (interop 7.1: the table of rules).
 func (d *derivation) firewall(f cidr.Family) {
 	network, own := d.net.of[f], d.own.Key.Of(f)
 	if !own.IsValid() {
@@ -38,7 +38,7 @@ func (d *derivation) firewall(f cidr.Family) {
 	}
 }
 
-// masquerade returns rules 1 to 6 of the table in interop 7.1.
+// masquerade returns the masquerade rules (interop 7.1: rules 1 to 6 of the table).
 func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verdict) []dataplane.Rule {
 	multicast := netip.MustParsePrefix([2]string{cidr.V4: "224.0.0.0/4", cidr.V6: "ff00::/8"}[f])
 	return []dataplane.Rule{

@@ -6,15 +6,15 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Host is what the topology, and the faults so far, have made of a host.
+// Host describes a host after the topology and the faults so far.
 type Host struct {
 	Config string // the network config in force, JSON
 	Uplink Uplink
 
-	// NoIPv6 says that the kernel has no IPv6, and so no setting of it.
+	// NoIPv6 says that the kernel has no IPv6, and thus no IPv6 settings.
 	NoIPv6 bool
-	// NoProcess says that the state to judge does not show what the daemon's
-	// process holds: proxies and their peers.
+	// NoProcess says that the state to judge does not include the daemon's process:
+	// the udp packet paths and their peers.
 	NoProcess bool
 
 	// The daemon's flags.
@@ -22,7 +22,7 @@ type Host struct {
 	Masquerade bool // --ip-masq
 	Forward    bool // --iptables-forward-rules
 
-	// Tools are those of the host to make rules with, by family.
+	// Tools are the host's firewall tools, by family.
 	Tools [2]driver.Tools
 }
 
@@ -35,7 +35,7 @@ type Uplink struct {
 	Segment [2]netip.Prefix // the networks without a gateway between
 }
 
-// direct reports whether an address is reached without a gateway.
+// direct reports whether the host reaches an address without a gateway.
 func (u Uplink) direct(f int, a netip.Addr) bool {
 	return u.Segment[f].IsValid() && u.Segment[f].Contains(a)
 }

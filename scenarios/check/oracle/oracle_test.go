@@ -19,7 +19,7 @@ import (
 )
 
 // allowed are the packages of the core that the oracle may use: values and the
-// form of records, nothing that makes the daemon's answer.
+// form of records, nothing that computes the daemon's answer.
 var allowed = []string{"cidr", "dataplane", "driver", "lease"}
 
 func TestOracleIsIndependent(t *testing.T) {
@@ -116,7 +116,8 @@ func TestDemanded(t *testing.T) {
 		h.Blackhole = false
 		return h
 	}
-	noIPv6 := plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":9,"Port":4789,"MTU":1400,"Learning":true,"GBP":true}}`)
+	noIPv6 := plain(`{"Network":"10.5.0.0/16",
+		"Backend":{"Type":"vxlan","VNI":9,"Port":4789,"MTU":1400,"Learning":true,"GBP":true}}`)
 	noIPv6.NoIPv6 = true
 	for name, c := range map[string]struct {
 		host Host
@@ -127,10 +128,12 @@ func TestDemanded(t *testing.T) {
 		"vxlan in both families": {host(dualConfig), record(t, 1, dualKey, dualOwn),
 			[]lease.Lease{record(t, 2, peerKey, dualPeer)}, dualWant},
 		"vxlan with options, on a kernel without IPv6": {noIPv6, record(t, 1, "10.5.1.0-24", dualOwn), nil,
-			"link flannel.9 type vxlan mtu 1350 mac 02:00:00:00:00:01 up id 9 dev eth0 local 192.168.64.1 port 4789 learning gbp\n" +
+			"link flannel.9 type vxlan mtu 1350 mac 02:00:00:00:00:01 up id 9 dev eth0 " +
+				"local 192.168.64.1 port 4789 learning gbp\n" +
 				"addr 10.5.1.0/32 dev flannel.9\n"},
 		"direct routing on one's own segment": {
-			plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`), record(t, 1, "10.5.1.0-24", dualOwn),
+			plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`),
+			record(t, 1, "10.5.1.0-24", dualOwn),
 			[]lease.Lease{
 				record(t, 2, "10.5.2.0-24", dualPeer),
 				record(t, 3, "10.5.3.0-24", strings.NewReplacer("64.2", "65.3", "00:02", "00:03").Replace(dualPeer)),
@@ -183,7 +186,8 @@ func TestPeersThatAreNotServed(t *testing.T) {
 		"overlaps our subnet":      record(t, 3, "10.5.0.0-20", strings.Replace(dualPeer, "00:02", "00:03", 1)),
 		"our address":              record(t, 3, "10.5.3.0-24", strings.Replace(dualOwn, "00:01", "00:03", 1)),
 		"a multicast address":      record(t, 3, "10.5.3.0-24", strings.Replace(dualPeer, "192.168.64.2", "224.0.0.7", 1)),
-		"a multicast MAC":          record(t, 3, "10.5.3.0-24", strings.Replace(dualPeer, "02:00:00:00:00:02", "01:00:00:00:00:03", 1)),
+		"a multicast MAC": record(t, 3, "10.5.3.0-24",
+			strings.Replace(dualPeer, "02:00:00:00:00:02", "01:00:00:00:00:03", 1)),
 		"our MAC":                  record(t, 3, "10.5.3.0-24", strings.Replace(dualPeer, "00:02", "00:01", 1)),
 		"an older peer's MAC":      record(t, 3, "10.5.3.0-24", strings.Replace(dualPeer, "64.2", "64.3", 1)),
 		"no data":                  record(t, 3, "10.5.3.0-24", `{"PublicIP":"192.168.64.3","BackendType":"vxlan"}`),
@@ -229,7 +233,7 @@ chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.
 	}
 }
 
-// Every single omission shows, and so does everything left over.
+// Every missing object shows, and so does every object left over.
 func TestShort(t *testing.T) {
 	d := demanded(t, host(dualConfig), record(t, 1, "10.5.1.0-24&fd00:10:5:1::-64", dualOwn),
 		record(t, 2, "10.5.2.0-24&fd00:10:5:2::-64", dualPeer))

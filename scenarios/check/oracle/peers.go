@@ -20,12 +20,12 @@ type peer struct {
 	hasMAC  bool // the record has a unicast MAC address
 }
 
-// peers returns the peers to serve in a family, oldest record first. Where two
-// records name overlapping subnets, the older one counts (interop E7).
+// peers returns the peers to serve in a family, oldest record first. Of two
+// records with overlapping subnets the older one counts (interop E7: overlapping leases).
 func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	var all []peer
 	for _, r := range records {
-		// udp publishes no type, and serves every record (interop 6.0).
+		// udp publishes no type, and serves every record (interop 6.0: peers of another type).
 		if d.net.backend != "udp" && r.Attrs.BackendType != d.net.backend {
 			continue
 		}
@@ -47,8 +47,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	return kept
 }
 
-// serves reports whether a record may draw packets: its subnet lies in the
-// Network and not in ours, and its address is that of another host.
+// serves reports whether a record may attract packets: its subnet lies in the
+// Network and outside ours, and its address belongs to another host.
 func (d *derivation) serves(f cidr.Family, p peer) bool {
 	network, own := d.net.of[f], d.own.Key.Of(f)
 	if !network.IsValid() || !p.subnet.IsValid() || !p.to.IsValid() {
