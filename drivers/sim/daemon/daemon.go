@@ -14,21 +14,22 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// DaemonOptions say how a host runs its flanneld.
+// Options say how a host runs its flanneld.
 type Options struct {
-	// Node fixes the node's behaviour. Rand, Previous and Saved are filled in.
+	// Node fixes the node's behaviour. The daemon sets Rand, Previous and
+	// Saved.
 	Node node.Options
-	// Reachable tells whether the host's packets get to the datastore and
+	// Reachable reports whether the host's packets get to the datastore and
 	// back at present; default always.
 	Reachable func() bool
-	// OneByOne lets time pass between any two ops of a plan, so that what
-	// happens elsewhere, or a kill, may come in between.
+	// OneByOne lets time pass between any two ops of a plan, so that other
+	// events, or a kill, may come in between.
 	OneByOne bool
-	// Respawn is how long after a failure the supervisor starts the daemon
-	// again; 0: it does not.
+	// Respawn is the supervisor's delay before it starts a failed daemon again;
+	// 0: it does not.
 	Respawn time.Duration
-	// Wrap may put something around the parts of each new process; default
-	// they are taken as they are.
+	// Wrap may wrap the parts of each new process; by default they are used as
+	// they are.
 	Wrap func(Parts) Parts
 
 	OnSubnetFile func(text []byte) // the subnet file has been replaced
@@ -37,8 +38,8 @@ type Options struct {
 }
 
 // Daemon is flanneld as a service of a host: at most one process at a time,
-// files that outlive it, and a clock that need not be right. The process does
-// with a [node.Node] what package agent does, in virtual time.
+// files that outlive it, and a clock that may be wrong. The process does with a
+// [node.Node] in virtual time the work of package agent.
 type Daemon struct {
 	host  *kernel.Host
 	store *store.Store
@@ -49,7 +50,7 @@ type Daemon struct {
 	secrets *diskSecrets
 	offset  time.Duration // of the host's clock
 	log     []string
-	exit    *node.Exit   // how the last process ended, if by itself or by Stop
+	exit    *node.Exit   // of the last process, if it ended by itself or by Stop
 	again   *world.Event // the supervisor's next start
 	restart bool         // start again as soon as the process has stopped
 
@@ -57,28 +58,29 @@ type Daemon struct {
 	killAt     int // the boundary at which to kill; 0: none
 }
 
-// NewDaemon installs flanneld on the host, not yet started.
+// New installs flanneld on the host, not yet started.
 func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
 	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]driver.Secret{}}
 	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets}
 }
 
-// Second installs flanneld on the host once more, by mistake: with the same
-// files, and nothing that keeps the two apart.
+// Second installs flanneld on the host a second time, by mistake: with the same
+// files, and without a lock between the two.
 func (d *Daemon) Second() *Daemon {
 	opts := d.opts
-	opts.Wrap, opts.OnExit = nil, nil // which are about the one that should be there
+	opts.Wrap, opts.OnExit = nil, nil // these belong to the intended one
 	return &Daemon{host: d.host, store: d.store, opts: opts, files: d.files, secrets: d.secrets}
 }
 
-// Host is where the daemon runs.
+// Host returns the host of the daemon.
 func (d *Daemon) Host() *kernel.Host { return d.host }
 
-// Running reports whether there is a process, paused and stopping ones included.
+// Running reports whether there is a process, including a paused or stopping
+// one.
 func (d *Daemon) Running() bool { return d.process != nil }
 
-// Driver returns the host's lane as the running process sees it, with the packet
-// paths that it runs; without a process, as every other program sees it.
+// Driver returns the host's lane as the running process sees it, with its
+// packet paths; without a process, as every other program sees it.
 func (d *Daemon) Driver() driver.Lane {
 	if d.process == nil {
 		return d.host.Driver()
@@ -86,7 +88,7 @@ func (d *Daemon) Driver() driver.Lane {
 	return d.process.program.Driver()
 }
 
-// Node is the running process's node, or nil.
+// Node returns the running process's node, or nil.
 func (d *Daemon) Node() Machine {
 	if d.process == nil {
 		return nil
@@ -94,7 +96,7 @@ func (d *Daemon) Node() Machine {
 	return d.process.node
 }
 
-// Client is the running process's connection to the store, or nil.
+// Client returns the running process's connection to the store, or nil.
 func (d *Daemon) Client() *store.Client {
 	if d.process == nil {
 		return nil
@@ -102,7 +104,7 @@ func (d *Daemon) Client() *store.Client {
 	return d.process.client
 }
 
-// Status is what the running node says of itself; of none, nothing.
+// Status returns the status of the running node; without one, the zero value.
 func (d *Daemon) Status() node.Status {
 	if d.process == nil {
 		return node.Status{}
@@ -110,15 +112,15 @@ func (d *Daemon) Status() node.Status {
 	return d.process.node.Status()
 }
 
-// Exit is how the last process ended, if by itself or by Stop; nil while one
-// runs and after a kill.
+// Exit returns the exit of the last process, if it ended by itself or by Stop;
+// nil while one runs and after a kill.
 func (d *Daemon) Exit() *node.Exit { return d.exit }
 
-// Log lists all that the daemon's processes logged, with the virtual time.
+// Log returns all log lines of the daemon's processes, with the virtual time.
 func (d *Daemon) Log() []string { return d.log }
 
-// Start begins a process, which reads what the last one left in its files. It
-// does nothing if there is one; one that is stopping is followed by another.
+// Start begins a process, which reads the files of the last one. It does
+// nothing if there is one; after a stopping process it starts another.
 func (d *Daemon) Start() {
 	d.again.Cancel()
 	if d.process != nil {
@@ -140,8 +142,8 @@ func (d *Daemon) Start() {
 	d.process.begin()
 }
 
-// Stop asks the process to end, as SIGTERM does: what it is doing to the host
-// or to its files it finishes, all else it drops.
+// Stop asks the process to end, as SIGTERM does: it finishes its current
+// changes of the host and of its files, and drops all else.
 func (d *Daemon) Stop() {
 	d.again.Cancel()
 	d.restart = false
@@ -152,8 +154,8 @@ func (d *Daemon) Stop() {
 	}
 }
 
-// Kill ends the process at once, in the middle of whatever it does. The
-// supervisor takes no notice.
+// Kill ends the process at once, in the middle of its work. The supervisor does
+// not start it again.
 func (d *Daemon) Kill() {
 	d.again.Cancel()
 	d.restart = false
@@ -174,11 +176,11 @@ func (d *Daemon) Restart() {
 	d.restart = true
 }
 
-// Pause halts the process for a while, as SIGSTOP does: its clock goes on.
+// Pause halts the process for a while, as SIGSTOP does: its clock continues.
 func (d *Daemon) Pause(length time.Duration) { d.halt(length, false) }
 
 // Suspend halts the process and its clock, as a sleeping or migrating machine
-// does: it cannot know how long it was away. The host's kernel goes on.
+// does: it cannot know how long it was away. The host's kernel continues.
 func (d *Daemon) Suspend(length time.Duration) { d.halt(length, true) }
 
 func (d *Daemon) halt(length time.Duration, clock bool) {
@@ -209,11 +211,12 @@ func (d *Daemon) SetClock(offset time.Duration) {
 }
 
 // Boundaries counts the moments so far at which a kill would leave the host,
-// its files or the store in a state of their own: before and after every
-// effect of a process, and between the ops of a plan if they go one by one.
+// its files or the store in a distinct state: before and after every effect of
+// a process, and between the ops of a plan if they are applied one by one.
 func (d *Daemon) Boundaries() int { return d.boundaries }
 
-// KillAtBoundary kills the process at the n-th boundary from now; 0 takes that back.
+// KillAtBoundary kills the process at the n-th boundary from now; 0 cancels
+// that.
 func (d *Daemon) KillAtBoundary(n int) {
 	d.killAt = 0
 	if n > 0 {
@@ -221,7 +224,7 @@ func (d *Daemon) KillAtBoundary(n int) {
 	}
 }
 
-// ended takes note that the process is gone.
+// ended records the end of the process.
 func (d *Daemon) ended(exit node.Exit) {
 	d.process.die()
 	d.process = nil
@@ -230,17 +233,20 @@ func (d *Daemon) ended(exit node.Exit) {
 	if d.opts.OnExit != nil {
 		d.opts.OnExit(exit)
 	}
-	switch {
-	case d.process != nil: // started by OnExit
-	case d.restart:
+	if d.process != nil { // started by OnExit
+		return
+	}
+	if d.restart {
 		d.restart = false
 		d.Start()
-	case exit.Status != 0 && d.opts.Respawn > 0:
+		return
+	}
+	if exit.Status != 0 && d.opts.Respawn > 0 {
 		d.again = d.host.World().After(d.opts.Respawn, d.host.Name()+": respawn", d.Start)
 	}
 }
 
-// note puts something into the log and the trace.
+// note adds a line to the log and the trace.
 func (d *Daemon) note(kind, text string) {
 	w := d.host.World()
 	w.Note(d.host.Name()+": daemon "+kind, text)

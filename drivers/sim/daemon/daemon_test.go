@@ -26,8 +26,8 @@ type cluster struct {
 	daemons []*Daemon
 }
 
-// settleTime is how long a cluster may take to be as it should be: longer than
-// any backoff, resync or ping.
+// settleTime is how long a cluster may take to converge: longer than any
+// backoff, resync or ping.
 const settleTime = 2 * time.Minute
 
 func newCluster(t testing.TB, seed uint64, n int, mod func(*Options)) *cluster {
@@ -56,7 +56,8 @@ func newCluster(t testing.TB, seed uint64, n int, mod func(*Options)) *cluster {
 	return c
 }
 
-// givePod replaces the host's pod by one in the subnet, as a restarted CNI would.
+// givePod replaces the host's pod by one in the subnet, as a restarted CNI
+// does.
 func givePod(t testing.TB, h *kernel.Host, key lease.Key) {
 	t.Helper()
 	for _, p := range h.Pods() {
@@ -95,9 +96,10 @@ func (c *cluster) settle(t testing.TB) {
 		if !c.RunUntil(settled, settleTime) {
 			break
 		}
-		// A node is ready until it has looked at the host again, so a moment
-		// that only seems settled is possible.
-		if c.Run(2 * time.Second); settled() {
+		// A node stays ready until it has looked at the host again, so the
+		// cluster can seem settled for a moment.
+		c.Run(2 * time.Second)
+		if settled() {
 			return
 		}
 	}
@@ -129,7 +131,7 @@ func (c *cluster) pingAll(t testing.TB) {
 	}
 }
 
-// check is settle, ping, and what no fault may ever break.
+// check waits until the cluster settles, pings, and checks the invariants.
 func (c *cluster) check(t testing.TB) {
 	t.Helper()
 	c.settle(t)
@@ -315,8 +317,9 @@ func TestDaemonExitsAndIsRespawned(t *testing.T) {
 	if !c.RunUntil(func() bool { return !d.Running() }, time.Minute) {
 		t.Fatal("lost its lease and went on")
 	}
-	d.Kill() // the supervisor is told to leave it
-	if c.Run(time.Minute); d.Running() {
+	d.Kill() // a kill by the operator: the supervisor does not respawn it
+	c.Run(time.Minute)
+	if d.Running() {
 		t.Error("respawned all the same")
 	}
 }
@@ -362,8 +365,8 @@ func TestDaemonDoesNothingWhenHalted(t *testing.T) {
 	}
 }
 
-// TestDaemonPausedPastItsLease: a halted node cannot notice that its lease has
-// run out. Once it goes on, it must not take what somebody else has by then.
+// TestDaemonPausedPastItsLease halts a node until its lease has expired. When
+// it resumes, it must not take the subnet from the new owner.
 func TestDaemonPausedPastItsLease(t *testing.T) {
 	halts := map[string]func(*Daemon){
 		"pause":   func(d *Daemon) { d.Pause(10 * time.Minute) },
@@ -378,16 +381,17 @@ func TestDaemonPausedPastItsLease(t *testing.T) {
 			mine := d.Status().Subnet
 			halt(d)
 			c.Run(5 * time.Minute)
-			const stranger = `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:00:00:00:00:99"}}`
-			must(t, c.store.Put("subnets/"+mine.String(), stranger, time.Hour))
+			const foreign = `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan",` +
+				`"BackendData":{"VNI":1,"VtepMAC":"c6:00:00:00:00:99"}}`
+			must(t, c.store.Put("subnets/"+mine.String(), foreign, time.Hour))
 			c.Run(5 * time.Minute)
 			moved := func() bool { s := d.Status(); return s.Ready && s.Subnet != mine }
 			if !c.RunUntil(moved, settleTime) {
 				c.dump(t)
 				t.Fatal("did not give its subnet up")
 			}
-			if got, _ := c.store.Get("subnets/" + mine.String()); got != stranger {
-				t.Errorf("the stranger's record became %s", got)
+			if got, _ := c.store.Get("subnets/" + mine.String()); got != foreign {
+				t.Errorf("the foreign record became %s", got)
 			}
 			if !hasLog(d, "lease-lost") {
 				t.Error("the loss was not reported")
@@ -396,8 +400,8 @@ func TestDaemonPausedPastItsLease(t *testing.T) {
 	}
 }
 
-// TestDaemonDataLoss: a datastore that has forgotten everything is told again,
-// long before the leases would have to be renewed.
+// TestDaemonDataLoss empties the datastore: the nodes write their leases again,
+// long before they would have to renew them.
 func TestDaemonDataLoss(t *testing.T) {
 	c := newCluster(t, 6, 3, func(o *Options) { o.Node.LeaseTTL = 24 * time.Hour })
 	c.start()
@@ -471,7 +475,7 @@ func TestDaemonTornWrite(t *testing.T) {
 	}
 }
 
-// TestDaemonPartitionedFromStore cuts the way to the store, not a command.
+// TestDaemonPartitionedFromStore cuts the network to the store, not a command.
 func TestDaemonPartitionedFromStore(t *testing.T) {
 	reachable := true
 	c := newCluster(t, 10, 2, func(o *Options) { o.Reachable = func() bool { return reachable } })

@@ -13,8 +13,8 @@ import (
 )
 
 // TestDaemonsSurviveFaults runs clusters through random faults of all kinds,
-// heals the world and demands that everything is as it should be. SIM_SEEDS
-// says how many.
+// heals the world and checks that every cluster converges. SIM_SEEDS sets the
+// number of clusters.
 func TestDaemonsSurviveFaults(t *testing.T) {
 	seeds := uint64(6)
 	if n, err := strconv.ParseUint(os.Getenv("SIM_SEEDS"), 10, 64); err == nil {
@@ -50,7 +50,7 @@ func TestDaemonsSurviveFaults(t *testing.T) {
 	}
 }
 
-// fault lets one thing go wrong.
+// fault injects one random fault.
 func (c *cluster) fault(t testing.TB, what int, d *Daemon) {
 	t.Helper()
 	record := "subnets/" + d.Status().Subnet.String()
@@ -77,7 +77,7 @@ func (c *cluster) fault(t testing.TB, what int, d *Daemon) {
 		client.Cut(true)
 		c.After(2*time.Minute, "heal", func() { client.Cut(false) })
 	case what == 8 && exists:
-		_ = c.store.Delete(record) // refused while there is no leader
+		_ = c.store.Delete(record) // fails while there is no leader
 	case what == 9 && exists:
 		_ = c.store.Revoke(record)
 	case what == 10:
@@ -93,21 +93,20 @@ func (c *cluster) fault(t testing.TB, what int, d *Daemon) {
 	}
 }
 
-// putConfig is an operator who does not give up.
+// putConfig is an operator who tries until the write succeeds.
 func (c *cluster) putConfig() {
 	if c.store.Put("config", testConfig, 0) != nil {
 		c.After(10*time.Second, "operator", c.putConfig)
 	}
 }
 
-// overlapLimit is how long two nodes may believe to have one subnet: a
-// datastore that has forgotten a lease may give the subnet away again, and
-// until it has to renew, the former owner may not get to know. Here that is
-// the TTL and a lost stream.
+// overlapLimit is how long two nodes may both hold one subnet: a datastore that
+// has lost a lease may grant the subnet again, and the former owner may not
+// learn of it until it has to renew. Here that is the TTL and a lost stream.
 const overlapLimit = 90 * time.Second
 
-// noOverlap returns an invariant: two nodes that hold a lease, and know of
-// nothing that puts it in doubt, do not have overlapping subnets for long.
+// noOverlap returns an invariant: two nodes that hold a lease, without a sign
+// that puts it in doubt, do not have overlapping subnets for long.
 func (c *cluster) noOverlap() func() error {
 	since := map[[2]int]time.Time{}
 	return func() error {

@@ -9,8 +9,8 @@ import (
 
 // daemonFiles is the part of a host's disk that a daemon uses.
 type daemonFiles struct {
-	data map[node.File]node.Write // the last write of each that exists
-	fail map[node.File]error      // what a write comes to
+	data map[node.File]node.Write // the last write of each existing file
+	fail map[node.File]error      // the errors of writes
 	torn map[node.File]bool       // the machine goes down on the next write
 }
 
@@ -18,13 +18,13 @@ func newDaemonFiles() daemonFiles {
 	return daemonFiles{data: map[node.File]node.Write{}, fail: map[node.File]error{}, torn: map[node.File]bool{}}
 }
 
-// File returns what a file holds, and whether it exists.
+// File returns the content of a file, and whether it exists.
 func (d *Daemon) File(f node.File) ([]byte, bool) {
 	w, ok := d.files.data[f]
 	return slices.Clone(content(w)), ok
 }
 
-// SetFile puts something into a file, behind the daemon's back; nil removes it.
+// SetFile sets the content of a file, behind the daemon's back; nil removes it.
 func (d *Daemon) SetFile(f node.File, data []byte) {
 	d.host.World().Note(d.host.Name()+": file "+f.String(), string(data))
 	if data == nil {
@@ -34,12 +34,12 @@ func (d *Daemon) SetFile(f node.File, data []byte) {
 	d.files.data[f] = node.Write{File: f, Data: slices.Clone(data)}
 }
 
-// content is spelt out when somebody reads the file: thousands of nodes write
+// content encodes the file only for a reader: thousands of nodes write
 // thousands of leases each time one changes.
 func content(w node.Write) []byte {
 	data, err := w.Content()
 	if err != nil {
-		panic(fmt.Sprintf("daemon: %s file: %v", w.File, err)) // a node writes what it can read
+		panic(fmt.Sprintf("daemon: %s file: %v", w.File, err)) // a node writes only valid content
 	}
 	return data
 }
@@ -48,8 +48,8 @@ func content(w node.Write) []byte {
 func (d *Daemon) FailWrites(f node.File, err error) { d.files.fail[f] = err }
 
 // TearWrite lets the process die on its next write of a file, and leaves half
-// of the text there: what a disk holds after a power cut, if nobody cared. Or it
-// takes that back.
+// of the text there: the disk after a power cut, without an atomic replacement.
+// It also cancels that.
 func (d *Daemon) TearWrite(f node.File, on bool) { d.files.torn[f] = on }
 
 // replace is a write by the process.

@@ -10,16 +10,20 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
 
-// laneTimes say how long the calls to a lane's driver take. Each is drawn
-// between half and one and a half of this.
+// laneTimes holds the duration of the calls to a lane's driver. Each call takes
+// between half and one and a half of it.
 type laneTimes struct{ look, plan, op time.Duration }
 
 var (
 	hostTimes = laneTimes{look: 200 * time.Microsecond, plan: 100 * time.Microsecond, op: 10 * time.Microsecond}
-	toolTimes = laneTimes{look: 5 * time.Millisecond, plan: 5 * time.Millisecond, op: 5 * time.Millisecond} // a tool of the firewall runs
+	toolTimes = laneTimes{ // a call runs a tool of the firewall
+		look: 5 * time.Millisecond,
+		plan: 5 * time.Millisecond,
+		op:   5 * time.Millisecond,
+	}
 )
 
-// processLane performs what the node asks for in one lane.
+// processLane performs the node's looks and plans in one lane.
 type processLane struct {
 	p      *process
 	id     node.LaneID
@@ -28,16 +32,17 @@ type processLane struct {
 
 	lookLabel, planLabel string // of the events
 
-	// step returns how many of the ops, from the first, are performed without a pause.
+	// step returns how many of the ops, from the first, are applied without a
+	// pause.
 	step func([]dataplane.Op) int
-	// locked returns for how long another program holds the lane's lock; nil: it has none.
+	// locked returns how long another program holds the lane's lock; nil: it
+	// has none.
 	locked func() time.Duration
 	// plans: a plan is under way.
 	plans bool
 }
 
-// newLanes returns the lanes of a process, before anything is wrapped around
-// their drivers.
+// newLanes returns the lanes of a process, before anything wraps their drivers.
 func newLanes(p *process) [node.LaneCount]*processLane {
 	d := p.daemon
 	name := d.host.Name()
@@ -78,7 +83,7 @@ func (l *processLane) start(e node.LaneEffects) {
 	}
 }
 
-// unlocked calls fn a little later, and not before other programs let go of the
+// unlocked calls fn a little later, and not before other programs release the
 // lane's lock.
 func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
 	if l.locked == nil {
@@ -86,7 +91,7 @@ func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
 		return
 	}
 	l.p.after(l.locked()+l.p.about(typical), label, func() {
-		if l.locked() > 0 { // taken meanwhile
+		if l.locked() > 0 { // locked again meanwhile
 			l.unlocked(typical, label, fn)
 			return
 		}
@@ -94,8 +99,8 @@ func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
 	})
 }
 
-// look reads the lane's part of the host, which may have changed by the time the
-// node hears of it.
+// look reads the lane's part of the host, which may have changed by the time
+// the node hears of it.
 func (l *processLane) look(look node.Look) {
 	var looked node.Looked
 	looked.Seen, looked.Err = l.driver.Look(context.Background(), look.Extent)

@@ -9,15 +9,15 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
-// Parts are what a process is put together from. Whoever wants to watch one
-// closely, or to plant a defect in it, puts something around them.
+// Parts are the parts of a process. A test that watches a process closely, or
+// plants a defect in it, wraps them.
 type Parts struct {
 	Node   Machine
 	Lanes  [node.LaneCount]driver.Lane
 	Client Requester
 }
 
-// Machine is the life of a node: a [node.Node], or something around one.
+// Machine is the life of a node: a [node.Node], or a wrapper of one.
 type Machine interface {
 	Step(now time.Time, in node.Input)
 	Ready() node.Effects
@@ -25,7 +25,7 @@ type Machine interface {
 	Holding() (lease.Key, bool)
 }
 
-// Requester is the part of a [StoreClient] that a process works with.
+// Requester is the part of a [store.Client] that a process uses.
 type Requester interface {
 	View() lease.View
 	Do(req node.Request, done func(node.Requested))
@@ -36,8 +36,8 @@ var (
 	_ Requester = (*store.Client)(nil)
 )
 
-// Halted reports whether the process stands still.
+// Halted reports whether the process is halted.
 func (d *Daemon) Halted() bool { return d.process != nil && d.process.halted }
 
-// Stopping reports whether the process was asked to end and has not yet.
+// Stopping reports whether the process was asked to end and has not ended yet.
 func (d *Daemon) Stopping() bool { return d.process != nil && d.process.stopping }

@@ -11,36 +11,36 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// writeTime is how long it takes to write a file, drawn between half and one and
-// a half of this.
+// writeTime is how long it takes to write a file, drawn between half and one
+// and a half of this.
 const writeTime = time.Millisecond
 
-// process is one run of a daemon. Whatever it waits for comes back through
-// arrive, so that a halted one stands still and a dead one does nothing.
+// process is one run of a daemon. All its events come back through arrive, so a
+// halted one stands still and a dead one does nothing.
 type process struct {
 	daemon  *Daemon
 	node    Machine
 	lanes   [node.LaneCount]*processLane
 	client  *store.Client
-	program *kernel.Process // what the kernel knows of it
-	store   Requester       // the client, or something around it
-	clock   time.Duration   // what its clock is off by
+	program *kernel.Process // the process as the kernel sees it
+	store   Requester       // the client, or a wrapper of it
+	clock   time.Duration   // the error of its clock
 	label   processLabels
 
-	input node.Input   // what happened since the last turn
+	input node.Input   // events since the last turn
 	next  *world.Event // the turn that takes it in
 	wake  *world.Event
 
 	writes bool // writes are under way
 
-	deaf      func() // hears no hints any more
+	deaf      func() // ends the hints
 	halted    bool
 	haltedAt  time.Time
-	suspended bool         // its clock stands as long as it is halted
-	restart   *world.Event // what ends the halt
-	inbox     []func()     // what arrived while halted
+	suspended bool         // its clock stands while it is halted
+	restart   *world.Event // ends the halt
+	inbox     []func()     // arrivals during the halt
 	stopping  bool
-	saved     bool // the last turn of a process that is stopping has been
+	saved     bool // a stopping process has had its last turn
 	dead      bool
 }
 
@@ -86,17 +86,17 @@ func (p *process) viewChanged() {
 	p.poke()
 }
 
-// now is what the process takes for the time.
+// now returns the time by the process's clock.
 func (p *process) now() time.Time { return p.daemon.host.World().Now().Add(p.clock) }
 
-// poke asks for a turn. All that happens until then is one step.
+// poke asks for a turn, which takes in all events until then.
 func (p *process) poke() {
 	if !p.next.Pending() {
 		p.next = p.after(0, p.label.turn, p.turn)
 	}
 }
 
-// turn is one step of the node, and the beginning of all that it asks for.
+// turn is one step of the node; it starts the effects.
 func (p *process) turn() {
 	if p.stopping {
 		return
@@ -132,13 +132,13 @@ func (p *process) start(effects node.Effects) {
 	}
 }
 
-// write replaces what is left of a set of files, one at a time.
+// write replaces the rest of a set of files, one at a time.
 func (p *process) write(writes []node.Write, errs []error) {
 	if !p.boundary() {
 		return
 	}
 	errs = append(errs, p.daemon.replace(writes[len(errs)]))
-	if p.dead { // the machine went down on it
+	if p.dead { // the machine went down during the write
 		return
 	}
 	if len(errs) < len(writes) {
@@ -163,7 +163,7 @@ func (p *process) requested(r node.Requested) {
 	})
 }
 
-// finished follows the end of an effect that a stop waits for.
+// finished runs after an effect that a stop waits for.
 func (p *process) finished() {
 	if p.stopping {
 		p.stopIfIdle()
@@ -172,12 +172,13 @@ func (p *process) finished() {
 	p.poke()
 }
 
-// stopIfIdle ends the process once nothing is under way that a stop waits for,
-// and what is not in the files yet has been written.
+// stopIfIdle ends the process once no effect that a stop waits for is under
+// way, and the files are up to date.
 func (p *process) stopIfIdle() {
-	switch {
-	case !p.stopping || p.plans() || p.writes:
-	case p.saved || !p.save():
+	if !p.stopping || p.plans() || p.writes {
+		return
+	}
+	if p.saved || !p.save() {
 		p.daemon.ended(node.Exit{Status: 0, Reason: "shutting down"})
 	}
 }
@@ -187,7 +188,8 @@ func (p *process) plans() bool {
 	return slices.ContainsFunc(p.lanes[:], func(l *processLane) bool { return l.plans })
 }
 
-// save is the last turn of a node. It reports whether there is something to write.
+// save is the last turn of a node. It reports whether the node has files to
+// write.
 func (p *process) save() bool {
 	p.saved = true
 	in, view := p.input, p.store.View()
@@ -201,10 +203,11 @@ func (p *process) save() bool {
 	return p.writes
 }
 
-// boundary counts, and reports whether the process outlives it.
+// boundary counts a boundary, and reports whether the process survives it.
 func (p *process) boundary() bool {
 	d := p.daemon
-	if d.boundaries++; d.boundaries == d.killAt {
+	d.boundaries++
+	if d.boundaries == d.killAt {
 		d.note("boundary", fmt.Sprint(d.boundaries))
 		d.Kill()
 	}
@@ -221,13 +224,14 @@ func (p *process) after(d time.Duration, label string, fn func()) *world.Event {
 }
 
 func (p *process) arrive(fn func()) {
-	switch {
-	case p.dead:
-	case p.halted:
-		p.inbox = append(p.inbox, fn)
-	default:
-		fn()
+	if p.dead {
+		return
 	}
+	if p.halted {
+		p.inbox = append(p.inbox, fn)
+		return
+	}
+	fn()
 }
 
 func (p *process) halt() {
@@ -240,7 +244,7 @@ func (p *process) resume() {
 		return
 	}
 	p.halted = false
-	if p.suspended { // as long as it was halted, nobody read its clock
+	if p.suspended { // the clock stood while the process was halted
 		p.clock -= p.daemon.host.World().Now().Sub(p.haltedAt)
 	}
 	inbox := p.inbox
@@ -251,7 +255,7 @@ func (p *process) resume() {
 	}
 }
 
-// die lets go of everything. What is on its way to the store gets there.
+// die releases everything. Requests on their way to the store still get there.
 func (p *process) die() {
 	p.dead = true
 	p.program.End()

@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
 
-// diskSecrets implements [driver.Secrets] with a host's disk: what a process has
-// drawn, the next one reads.
+// diskSecrets implements [driver.Secrets] with a host's disk: each process
+// reads the secrets that earlier ones drew.
 type diskSecrets struct {
 	host *kernel.Host
 	kept map[dataplane.SecretName]driver.Secret
@@ -21,7 +21,8 @@ type diskSecrets struct {
 // Secrets returns the secrets of the daemon, which outlive its processes.
 func (d *Daemon) Secrets() driver.Secrets { return d.secrets }
 
-// FailSecrets makes every request for a secret fail with an error, until told nil.
+// FailSecrets makes every request for a secret fail with an error, until told
+// nil.
 func (d *Daemon) FailSecrets(err error) { d.secrets.fail = err }
 
 // Secret implements [driver.Secrets].

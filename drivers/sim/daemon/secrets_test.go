@@ -43,7 +43,7 @@ func (k keyedLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
 }
 
 // TestSecretsStayInside runs a cluster whose devices need secrets through a
-// restart and a fault, and searches everything that the run puts out for them.
+// restart and a fault, and searches all output of the run for them.
 func TestSecretsStayInside(t *testing.T) {
 	used := map[driver.Secret]bool{}
 	var out strings.Builder

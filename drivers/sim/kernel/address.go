@@ -36,24 +36,28 @@ func (l *link) addAddr(p netip.Prefix) error {
 	return nil
 }
 
-// isLocal reports whether an address is one of the host's.
+// isLocal reports whether an address is one of the host's addresses.
 func (s *stack) isLocal(a netip.Addr) bool { return len(s.local[a]) > 0 }
 
-// has reports whether an address is one of the link's.
+// has reports whether an address is one of the link's addresses.
 func (l *link) has(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs[cidr.FamilyOf(a)], func(o address) bool { return o.prefix.Addr() == a })
 }
 
-// routerAnycast reports whether an address is the one of all routers on a
-// subnet of the link (RFC 4291, 2.6.1), which IPv6 has while it forwards.
+// routerAnycast reports whether an address is the anycast address of all
+// routers on a subnet of the link (RFC 4291, 2.6.1), which IPv6 has while it
+// forwards.
 func (l *link) routerAnycast(a netip.Addr) bool {
-	return l.up && isOn(l.stack.setting(l, cidr.V6, "forwarding")) && slices.ContainsFunc(l.addrs[cidr.V6], func(o address) bool {
+	if !l.up || !isOn(l.stack.setting(l, cidr.V6, "forwarding")) {
+		return false
+	}
+	return slices.ContainsFunc(l.addrs[cidr.V6], func(o address) bool {
 		return o.prefix.Bits() < 127 && o.prefix.Masked().Addr() == a
 	})
 }
 
-// insertAddr puts an address where the kernel keeps it: IPv4 primaries in
-// order and then the secondaries, IPv6 the newest first but behind those of
+// insertAddr adds an address at its place in the kernel's order: IPv4 primaries
+// in order and then the secondaries; IPv6 the newest first, but behind those of
 // wider scope.
 func (l *link) insertAddr(p netip.Prefix) address {
 	f := cidr.FamilyOf(p.Addr())
@@ -79,7 +83,7 @@ func (l *link) insertAddr(p netip.Prefix) address {
 	return a
 }
 
-// forgetAddr takes an address off the link and nothing else.
+// forgetAddr removes an address from the link and nothing else.
 func (l *link) forgetAddr(p netip.Prefix) {
 	f := cidr.FamilyOf(p.Addr())
 	n := len(l.addrs[f])
@@ -98,7 +102,7 @@ func (l *link) forgetAddr(p netip.Prefix) {
 	s.local[p.Addr()] = slices.DeleteFunc(s.local[p.Addr()], func(o *link) bool { return o == l })
 }
 
-// delAddr removes an address with what hangs on it. IPv4: its secondaries,
+// delAddr removes an address and all that depends on it. IPv4: its secondaries,
 // the connected route, and with the last address every route and neighbour of
 // the link. IPv6: the connected route.
 func (l *link) delAddr(p netip.Prefix) error {
@@ -135,8 +139,9 @@ func (l *link) connect(f cidr.Family) {
 	}
 }
 
-// refresh is what the kernel makes of putting an IPv6 address in its own
-// place: the connected route comes back, in place of what it takes for that.
+// refresh puts an IPv6 address in its own place as the kernel does: the
+// connected route comes back, and replaces the route that the kernel takes for
+// it.
 func (l *link) refresh(a netip.Addr) {
 	for _, o := range l.addrs[cidr.V6] {
 		if o.prefix.Addr() != a || !l.up {
@@ -149,9 +154,9 @@ func (l *link) refresh(a netip.Addr) {
 	}
 }
 
-// prefixRoute is what the kernel takes for the connected route of an address.
-// For IPv4 that is one as it would make it, for IPv6 the first without a
-// gateway, whoever made it.
+// prefixRoute finds the route that the kernel takes for the connected route of
+// an address. For IPv4 that is an exact copy of the kernel's own, for IPv6 the
+// first without a gateway, of any protocol.
 func (l *link) prefixRoute(p netip.Prefix) *route {
 	f := cidr.FamilyOf(p.Addr())
 	for _, r := range l.stack.fibs[f].at(p.Masked()) {
@@ -163,8 +168,8 @@ func (l *link) prefixRoute(p netip.Prefix) *route {
 	return nil
 }
 
-// connectAddr makes the route to the neighbours that an address implies. A
-// single IPv4 address implies none.
+// connectAddr makes the on-link route that an address implies. A single IPv4
+// address implies none.
 func (l *link) connectAddr(p netip.Prefix) {
 	r := &route{dst: p.Masked(), hop: hop{link: l}, proto: dataplane.ProtocolKernel}
 	f := cidr.FamilyOf(p.Addr())
@@ -179,11 +184,11 @@ func (l *link) connectAddr(p netip.Prefix) {
 	if slices.ContainsFunc(l.stack.fibs[f].at(r.dst), func(o *route) bool { return o.same(r) }) {
 		return
 	}
-	_ = l.stack.fibs[f].add(r, false) // fails only for the only one
+	_ = l.stack.fibs[f].add(r, false) // fails only if add must be exclusive
 }
 
-// disconnect takes the connected route of an address that has left, unless
-// another implies it too.
+// disconnect removes the connected route of a deleted address, unless another
+// address implies it too.
 func (l *link) disconnect(p netip.Prefix) {
 	f := cidr.FamilyOf(p.Addr())
 	implied := func(a address) bool { return a.prefix.Masked() == p.Masked() }

@@ -14,9 +14,8 @@ import (
 
 // apply performs one op wholly or not at all.
 func (s *stack) apply(op dataplane.Op) error {
-	switch op.Verb {
-	case dataplane.Create, dataplane.Replace, dataplane.Delete:
-	default:
+	known := []dataplane.Verb{dataplane.Create, dataplane.Replace, dataplane.Delete}
+	if !slices.Contains(known, op.Verb) {
 		return fmt.Errorf("unknown verb: %w", driver.ErrInvalid)
 	}
 	switch o := op.Object.(type) {
@@ -104,7 +103,7 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 	have, there := l.fdb.get(o.MAC)
 	switch {
 	case verb == dataplane.Replace:
-		if there { // an entry that was learnt is kept all the same
+		if there { // the kernel keeps a learnt entry all the same
 			l.fdb.set(o.MAC, fdbEntry{have.dst, true})
 		}
 		return fmt.Errorf("entries for all frames or a group's are added, not replaced: %w", driver.ErrUnsupported)
@@ -138,7 +137,8 @@ func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
 	return s.fibs[f].replace(r)
 }
 
-// checkedRoute is the route as the table holds it, or the kernel's refusal.
+// checkedRoute returns the route as the table holds it, or the kernel's
+// refusal.
 func (s *stack) checkedRoute(o dataplane.Route) (*route, error) {
 	f := cidr.FamilyOf(o.Dst.Addr())
 	if o.Kind == dataplane.Blackhole {
@@ -157,7 +157,7 @@ func (s *stack) checkedRoute(o dataplane.Route) (*route, error) {
 	return r, s.checkHop(f, r.hop, o.Scope)
 }
 
-// routeOf is the route as the table holds it. IPv4 wants no host bits in a
+// routeOf returns the route as the table holds it. IPv4 refuses host bits in a
 // destination, IPv6 drops them.
 func (s *stack) routeOf(o dataplane.Route) (*route, error) {
 	l, err := s.find(o.Link)
@@ -183,7 +183,7 @@ func (s *stack) routeOf(o dataplane.Route) (*route, error) {
 	return r, nil
 }
 
-// kernelMetric is the metric as the kernel has it.
+// kernelMetric returns the metric as the kernel stores it.
 func kernelMetric(k dataplane.RouteKey) uint32 {
 	if k.Metric == 0 && cidr.FamilyOf(k.Dst.Addr()) == cidr.V6 {
 		return metricDefault6
@@ -191,7 +191,7 @@ func kernelMetric(k dataplane.RouteKey) uint32 {
 	return k.Metric
 }
 
-// behind is the link behind which the gateway is of a route that names none.
+// behind finds the link of the gateway for a route that names no link.
 func (s *stack) behind(o dataplane.Route) (*link, error) {
 	f := cidr.FamilyOf(o.Dst.Addr())
 	switch {
@@ -218,8 +218,8 @@ func (s *stack) behind(o dataplane.Route) (*link, error) {
 }
 
 // gatewayLink finds the link behind which a gateway is a neighbour, or nil.
-// With a link given, only that one counts. Where no route leads to it, it may
-// be the address of all routers on a subnet of ours.
+// With a link given, only that one counts. A gateway without a route may be the
+// anycast address of all routers on one of the host's subnets.
 func (s *stack) gatewayLink(f cidr.Family, gateway netip.Addr, want *link) *link {
 	l := s.fibs[f].neighbourLink(gateway, want)
 	if l != nil || f == cidr.V4 {
@@ -233,7 +233,8 @@ func (s *stack) gatewayLink(f cidr.Family, gateway netip.Addr, want *link) *link
 	return nil
 }
 
-// checkHop says what the kernel has against a way out, in its order.
+// checkHop returns the kernel's objection to a next hop, in the kernel's order
+// of checks.
 func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	l := h.link
 	down := func() error { return fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown) }
@@ -263,29 +264,31 @@ func (s *stack) checkHop(f cidr.Family, h hop, scope dataplane.Scope) error {
 	return nil
 }
 
-// checkGateway says what the kernel has against a gateway. IPv4 takes one of
+// checkGateway returns the kernel's objection to a gateway. IPv4 accepts one of
 // the link's own addresses, and for a destination on the link nothing else;
-// IPv6 wants even an on-link gateway to be behind no other link.
+// IPv6 refuses even an on-link gateway that is behind another link.
 func (s *stack) checkGateway(f cidr.Family, h hop, scope dataplane.Scope) error {
-	ours := s.isLocal(h.via)
-	switch {
-	case ours && (f == cidr.V6 || h.onlink):
+	own := s.isLocal(h.via)
+	if own && (f == cidr.V6 || h.onlink) {
 		return fmt.Errorf("gateway %s is our own address: %w", h.via, driver.ErrInvalid)
-	case h.link.has(h.via), f == cidr.V6 && h.via.IsLinkLocalUnicast():
-	case h.onlink:
-		if f == cidr.V4 {
-			break
-		}
-		if other := s.fibs[f].lookupVia(h.via, h.link); other.bars(h.link) {
+	}
+	if h.link.has(h.via) || f == cidr.V6 && h.via.IsLinkLocalUnicast() {
+		return nil
+	}
+	if h.onlink {
+		other := s.fibs[f].lookupVia(h.via, h.link)
+		if f == cidr.V6 && other.bars(h.link) {
 			return fmt.Errorf("gateway %s is behind link %s: %w", h.via, other.link.name, driver.ErrInvalid)
 		}
-	case f == cidr.V4 && scope >= dataplane.ScopeLink, s.gatewayLink(f, h.via, h.link) == nil:
+		return nil
+	}
+	if f == cidr.V4 && scope >= dataplane.ScopeLink || s.gatewayLink(f, h.via, h.link) == nil {
 		return fmt.Errorf("gateway %s is no neighbour on %s: %w", h.via, h.link.name, driver.ErrUnreachable)
 	}
 	return nil
 }
 
-// validName is the kernel's dev_valid_name.
+// validName does the kernel's check of a device name (dev_valid_name).
 func validName(name string) bool {
 	if name == "" || len(name) > 15 || name == "." || name == ".." {
 		return false
@@ -298,5 +301,6 @@ func validName(name string) bool {
 	return true
 }
 
-// validMAC reports whether a device can have the address: not a group's.
+// validMAC reports whether a device can have the address: group addresses are
+// refused.
 func validMAC(m dataplane.MAC) bool { return m[0]&1 == 0 && !m.IsZero() }

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// checksum is the Internet checksum of RFC 1071 over some bytes, continuing a
-// sum that pseudoSum began or zero.
+// checksum returns the Internet checksum (RFC 1071) of some bytes. It continues
+// a sum begun by pseudoSum, or zero.
 func checksum(sum uint32, b []byte) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))
@@ -20,8 +20,8 @@ func checksum(sum uint32, b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// pseudoSum begins the sum of a transport packet with its pseudo header
-// (RFC 768, RFC 8200 section 8.1).
+// pseudoSum begins the sum of a transport packet with its pseudo header (RFC
+// 768, RFC 8200 section 8.1).
 func pseudoSum(src, dst netip.Addr, proto uint8, length int) uint32 {
 	sum := uint32(proto) + uint32(length)
 	for _, a := range []netip.Addr{src, dst} {

@@ -9,33 +9,33 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 )
 
-// connTime is how long a connection without packets is known (Linux
+// connTime is the lifetime of a connection without packets (Linux
 // net.netfilter.nf_conntrack_icmp_timeout).
 const connTime = 30 * time.Second
 
-// tuple names the packets of one direction of a connection, which here are
-// echo requests and replies: nothing else crosses a host and needs following.
+// tuple names the packets of one direction of a connection. They are echo
+// requests and replies: no other packet needs connection tracking here.
 type tuple struct {
 	src, dst netip.Addr
 	id       uint16
 }
 
-// conn is a connection: what its first packet looked like, and what its
-// answers look like when they come in.
+// conn is a connection: the tuple of its first packet, and the tuple of the
+// replies as they come in.
 type conn struct {
 	orig, reply tuple
 	until       time.Time
 }
 
-// translated reports whether the connection leaves under another name.
+// translated reports whether the connection leaves under another address.
 func (c *conn) translated() bool {
 	return c.orig.src != c.reply.dst || c.orig.id != c.reply.id
 }
 
-// conntrack knows the connections of a host by both their ends.
+// conntrack finds the connections of a host by the tuple of either end.
 type conntrack struct {
 	byOrig, byReply map[tuple]*conn
-	order           []*conn // by age, to forget them again
+	order           []*conn // oldest first, to expire them
 }
 
 func newConntrack() conntrack {
@@ -47,7 +47,7 @@ func (t *conntrack) add(c *conn) {
 	t.order = append(t.order, c)
 }
 
-// forget drops the connections whose time is over.
+// forget drops the expired connections.
 func (t *conntrack) forget(now time.Time) {
 	for len(t.order) > 0 && !t.order[0].until.After(now) {
 		c := t.order[0]
@@ -61,8 +61,8 @@ func (t *conntrack) forget(now time.Time) {
 	}
 }
 
-// prerouting takes a packet that came in. An answer to a connection that left
-// under another name gets the name of who asked; so does an ICMP error.
+// prerouting translates an incoming packet. A reply to a masqueraded connection
+// gets the address of the original sender; so does an ICMP error.
 func (n *netfilter) prerouting(h ipHeader, payload []byte) (ipHeader, []byte) {
 	if h.proto != icmpProto(h.family()) {
 		return h, payload
@@ -84,7 +84,7 @@ func (n *netfilter) prerouting(h ipHeader, payload []byte) (ipHeader, []byte) {
 	return h, payload
 }
 
-// untranslateError is prerouting for an ICMP error about a packet of ours.
+// untranslateError is prerouting for an ICMP error about one of our packets.
 func (n *netfilter) untranslateError(h ipHeader, payload []byte, m icmpMessage) (ipHeader, []byte) {
 	about, rest, err := parseQuote(m.body)
 	if err != nil || about.proto != icmpProto(about.family()) || len(rest) < 8 {
@@ -98,13 +98,14 @@ func (n *netfilter) untranslateError(h ipHeader, payload []byte, m icmpMessage) 
 	about.src, h.dst = c.orig.src, c.orig.src
 	rest = append([]byte(nil), rest...)
 	rest[4], rest[5] = byte(c.orig.id>>8), byte(c.orig.id)
-	whole := about.packet(rest) // of which it may quote but the beginning
+	whole := about.packet(rest) // of which the error may quote only the beginning
 	m.body = whole[:min(len(whole), len(m.body))]
 	return h, m.payload(&h)
 }
 
-// postrouting takes a packet that is about to leave by a route. The first of a
-// connection is shown to the chains, the others go as it went. False: dropped.
+// postrouting translates a packet that is about to leave by a route. The chains
+// decide for the first packet of a connection; later packets follow it. It
+// returns false if the packet is dropped.
 func (n *netfilter) postrouting(h ipHeader, payload []byte, r *route, mark uint32) (ipHeader, []byte, bool) {
 	if h.proto != icmpProto(h.family()) || h.fragment() {
 		return h, payload, true
@@ -116,9 +117,10 @@ func (n *netfilter) postrouting(h ipHeader, payload []byte, r *route, mark uint3
 	orig := tuple{h.src, h.dst, m.id}
 	c := n.conns.byOrig[orig]
 	if c == nil {
-		if c = n.connect(orig, r, mark); c == nil {
-			return h, nil, false
-		}
+		c = n.connect(orig, r, mark)
+	}
+	if c == nil {
+		return h, nil, false
 	}
 	if !c.translated() {
 		return h, payload, true
@@ -127,20 +129,21 @@ func (n *netfilter) postrouting(h ipHeader, payload []byte, r *route, mark uint3
 	return h, m.payload(&h), true
 }
 
-// connect begins a connection, under the name that the chains say. It returns
-// nil if there is no such name.
+// connect begins a connection, under the source address that the chains decide.
+// It returns nil if there is no such address.
 func (n *netfilter) connect(orig tuple, r *route, mark uint32) *conn {
 	now := n.host.world.Now()
 	c := &conn{orig: orig, reply: tuple{orig.dst, orig.src, orig.id}, until: now.Add(connTime)}
 	verdict := n.masquerades(cidr.FamilyOf(orig.src), firewall.Packet{Src: orig.src, Dst: orig.dst, Mark: mark})
 	if verdict == dataplane.Masquerade || verdict == dataplane.MasqueradeRandom {
-		if c.reply.dst = masqueradeSource(r, orig.dst); !c.reply.dst.IsValid() {
+		c.reply.dst = masqueradeSource(r, orig.dst)
+		if !c.reply.dst.IsValid() {
 			return nil
 		}
 		if verdict == dataplane.MasqueradeRandom {
 			c.reply.id = uint16(n.host.world.Rand(n.host.name + "/nat").Uint32())
 		}
-		for n.conns.byReply[c.reply] != nil { // somebody else's has that name
+		for n.conns.byReply[c.reply] != nil { // another connection has that id
 			c.reply.id++
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// device is what is special to a kind of link. A kind is a type in a file of its
-// own; [plainDevice] serves the kinds that flannel never makes.
+// device holds the behaviour of one kind of link. Each kind is a type in a file
+// of its own; [plainDevice] serves the kinds that flannel never makes.
 type device interface {
-	// params returns what a driver reads back.
+	// params returns the parameters that a driver reads back.
 	params() dataplane.LinkParams
 
-	// check returns what the kernel has against a change, before any is made.
+	// check returns the kernel's objection to a change, before any is made.
 	check(want dataplane.Link) error
 
 	// change sets the parameters that passed check.
@@ -22,7 +22,7 @@ type device interface {
 	// mtuLimit returns the largest MTU that the link can have.
 	mtuLimit() int
 
-	// mayComeUp returns what the kernel has against setting the link up.
+	// mayComeUp returns the kernel's objection to setting the link up.
 	mayComeUp() error
 
 	// parent returns the name of the link with which this one goes away, or "".
@@ -31,17 +31,19 @@ type device interface {
 	// hasMAC reports whether the link has an Ethernet address.
 	hasMAC() bool
 
-	// carryPacket takes a packet that needs no frame, and reports whether it did.
+	// carryPacket takes a packet that needs no frame, and reports whether it
+	// did.
 	carryPacket(packet []byte, p *Probe) bool
 
-	// carryFrame takes a frame that goes onto no wire, and reports whether it did.
+	// carryFrame takes a frame that goes onto no wire, and reports whether it
+	// did.
 	carryFrame(frame []byte, p *Probe) bool
 
 	// asksNeighbours reports whether the link can ask for an unknown neighbour.
 	asksNeighbours() bool
 }
 
-// createDevice makes a link of ours. A new kind is a file and a line here.
+// createDevice makes a link. A new kind of link is a file and a line here.
 func (s *stack) createDevice(o dataplane.Link) error {
 	switch want := o.Params.(type) {
 	case dataplane.VXLAN:
@@ -58,7 +60,7 @@ type plainDevice dataplane.LinkKind
 const (
 	loopback plainDevice = "none"
 	ethernet plainDevice = "veth"   // on a segment
-	bridge   plainDevice = "bridge" // on a segment of its own, whose other members are pods
+	bridge   plainDevice = "bridge" // on a segment of its own, with the pods as other members
 )
 
 func (d plainDevice) params() dataplane.LinkParams { return dataplane.OtherLink(d) }

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// noteOp puts an op into the trace. A large cluster makes a hundred million of
-// them, so what makes them different is hashed without being spelt out.
+// noteOp adds an op to the trace. A large cluster makes a hundred million of
+// them, so noteOp hashes the op without making its text.
 func (h *Host) noteOp(op dataplane.Op, err error) {
 	if err != nil {
 		h.world.Note(h.name+": failed", op.String()+": "+err.Error())
@@ -18,7 +18,7 @@ func (h *Host) noteOp(op dataplane.Op, err error) {
 	h.world.FoldDigest(h.opLabel, opDigest(op), op.String)
 }
 
-// opDigest is a hash of an op.
+// opDigest returns a hash of an op.
 func opDigest(op dataplane.Op) uint64 {
 	h := world.Mix(world.HashStart, uint64(op.Verb))
 	switch o := op.Object.(type) {

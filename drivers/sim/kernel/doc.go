@@ -7,5 +7,5 @@
 // filtered, resolved, encapsulated, routed again outside, carried and
 // decapsulated, and each way to lose it has a name ([Drop]).
 //
-// Of flannel the package imports core's interfaces and values only.
+// The package imports only the interfaces and values of core.
 package kernel

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// hostDriver is the lane of a host's kernel, as one process sees it. Its calls
+// hostDriver is the kernel lane of a host, as one process sees it. Its calls
 // take no virtual time.
 type hostDriver struct {
 	h     *Host
@@ -21,7 +21,7 @@ type hostDriver struct {
 
 var _ driver.Lane = hostDriver{}
 
-// Driver returns the lane of the host's kernel, as a process sees it that never
+// Driver returns the kernel lane of the host, as a process sees it that never
 // ends. Each process of a daemon has a lane of its own.
 func (h *Host) Driver() driver.Lane { return hostDriver{h, h.paths} }
 
@@ -29,7 +29,7 @@ func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
 func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
-	d.h.world.Fold([]byte(d.h.opLabel)) // whose ops follow; when, the event has told
+	d.h.world.Fold([]byte(d.h.opLabel)) // the host of the ops that follow; the event has their time
 	for i, op := range ops {
 		err := ctx.Err()
 		if err == nil {
@@ -61,7 +61,7 @@ func (d hostDriver) apply(op dataplane.Op) error {
 	return d.h.stack.apply(op)
 }
 
-// Look implements [driver.Lane]. It hands over the same state again as long as
+// Look implements [driver.Lane]. It returns the same state again as long as
 // nothing has changed.
 func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
 	if err := d.h.readable(ctx); err != nil {
@@ -69,7 +69,7 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 	}
 	seen := &d.h.seen
 	if !seen.holds(d, extent) {
-		*seen = sight{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
+		*seen = cachedLook{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
 	} else if len(seen.ops) > 0 {
 		seen.state = d.h.stack.observeAgain(seen.state, extent, seen.ops)
 		seen.ops = nil
@@ -78,8 +78,8 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 	return driver.Observation{State: seen.state, Facts: d.h.Facts()}, nil
 }
 
-// running returns the state with the counters of the packet paths as they are
-// now; they count without a change of the host.
+// running returns the state with the current counters of the packet paths; they
+// count without a change of the host.
 func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
 	if len(state.Proxies) == 0 {
 		return state
@@ -92,7 +92,7 @@ func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *da
 	return &now
 }
 
-// Facts returns what the kernel's lane tells as its facts.
+// Facts returns the facts of the kernel lane.
 func (h *Host) Facts() driver.HostFacts {
 	c := &h.facts
 	if c.changed != h.changed {
@@ -101,7 +101,7 @@ func (h *Host) Facts() driver.HostFacts {
 	return c.facts
 }
 
-// cachedFacts are good as long as nothing on the host has changed.
+// cachedFacts are valid as long as nothing on the host has changed.
 type cachedFacts struct {
 	changed uint64 // 0: never read
 	facts   driver.HostFacts
@@ -116,7 +116,7 @@ func (s *stack) facts() driver.HostFacts {
 		facts.Links = append(facts.Links, l.fact())
 	}
 	for _, f := range cidr.Families {
-		// Plain routes are flannel's own.
+		// Compact routes are flannel's own.
 		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), (*route).underlay) {
 			facts.Routes = append(facts.Routes, r.fact())
 		}
@@ -215,9 +215,9 @@ func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC, e fdbEntry)
 	}
 }
 
-// observeAt adds the routes to a destination within the extent; of those with
-// one key the one that the kernel would use first. One outside the extent hides
-// none inside.
+// observeAt adds the routes to a destination within the extent; of routes with
+// one key it adds the one that the kernel would use first. A route outside the
+// extent hides none inside it.
 func (f *fib) observeAt(state *dataplane.State, dst netip.Prefix, extent dataplane.Extent) {
 	for _, r := range f.at(dst) {
 		r.observe(state, extent)
@@ -248,7 +248,7 @@ func (r *route) leavesBy(links []string) bool {
 	return r.link != nil && slices.ContainsFunc(r.hops(), func(h hop) bool { return slices.Contains(links, h.link.name) })
 }
 
-// value is the route in the core's words.
+// value returns the route as a value of the core.
 func (r *route) value() dataplane.Route {
 	v := dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
@@ -261,13 +261,15 @@ func (r *route) value() dataplane.Route {
 	case r.link == nil:
 		v.Kind = dataplane.Blackhole
 	case len(r.paths) > 0:
-		v.Via, v.OnLink, v.Other = netip.Addr{}, false, "multipath"
+		v.Via = netip.Addr{}
+		v.OnLink = false
+		v.Other = "multipath"
 	default:
 		v.Link = r.link.name
 	}
 	return v
 }
 
-// linkScope reports whether the kernel gives an address that scope; to an IPv4
-// one it gives none by itself.
+// linkScope reports whether the kernel gives an address link scope; it never
+// does so to an IPv4 address by itself.
 func linkScope(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }

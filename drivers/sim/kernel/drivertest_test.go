@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/simtest"
 )
 
-// TestDriverConforms runs the cases that were recorded from Linux.
+// TestDriverConforms runs the conformance cases that were recorded from Linux.
 func TestDriverConforms(t *testing.T) {
 	drivertest.Run(t, "../../..", func(*testing.T) drivertest.World { return simtest.NewHost(1) })
 }

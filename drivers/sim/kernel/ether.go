@@ -30,7 +30,7 @@ func parseEther(b []byte) (etherHeader, []byte, error) {
 	}, b[etherLen:], nil
 }
 
-// etherFrame puts a packet into a frame.
+// etherFrame returns a packet in a frame.
 func etherFrame(dst, src dataplane.MAC, packet []byte) []byte {
 	kind := uint16(etherIPv4)
 	if len(packet) > 0 && packet[0]>>4 == 6 {
@@ -43,7 +43,7 @@ func etherFrame(dst, src dataplane.MAC, packet []byte) []byte {
 	return append(b, packet...)
 }
 
-// etherFamily is what a frame of that kind carries.
+// etherFamily returns the family of the packet in a frame.
 func etherFamily(kind uint16) (cidr.Family, bool) {
 	switch kind {
 	case etherIPv4:
@@ -54,7 +54,7 @@ func etherFamily(kind uint16) (cidr.Family, bool) {
 	return 0, false
 }
 
-// linkLocal is the EUI-64 address of RFC 4291 appendix A.
+// linkLocal returns the EUI-64 address of RFC 4291 appendix A.
 func linkLocal(mac dataplane.MAC) netip.Addr {
 	return netip.AddrFrom16([16]byte{
 		0: 0xfe, 1: 0x80,

@@ -10,13 +10,13 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// This file is what an administrator, another program or a cable does to a
-// host behind flannel's back. Each deed has the side effects of the real
-// kernel and ends with a hint.
+// The functions of this file change a host behind flannel's back, as an
+// administrator, another program or a cable does. Each has the side effects of
+// the real kernel and ends with a hint.
 
-// deed notes what is done, does it, and lets the kernel hint.
+// deed notes such a change, makes it, and lets the kernel hint.
 func (h *Host) deed(err error, format string, args ...any) error {
-	h.changed++ // an error need not mean that all is as before
+	h.changed++ // even a failed change may have changed a table
 	what := fmt.Sprintf(format, args...)
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", h.name, what, err)
@@ -26,7 +26,7 @@ func (h *Host) deed(err error, format string, args ...any) error {
 	return nil
 }
 
-// onLink does something to a link.
+// onLink changes a link.
 func (h *Host) onLink(name string, do func(*link) error, format string, args ...any) error {
 	l, err := h.stack.find(name)
 	if err == nil {
@@ -51,7 +51,7 @@ func (h *Host) LinkDown(name string) error {
 	return h.onLink(name, func(l *link) error { l.setUp(false); return nil }, "link down")
 }
 
-// LinkDelete takes a link away, and the vxlan links on it.
+// LinkDelete deletes a link, and the vxlan links on it.
 func (h *Host) LinkDelete(name string) error {
 	return h.onLink(name, func(l *link) error {
 		return h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: dataplane.Link{Name: name}})
@@ -93,12 +93,12 @@ func (h *Host) AddrAdd(name string, p netip.Prefix) error {
 	return h.onLink(name, func(l *link) error { return l.addAddr(p) }, "addr add %s", p)
 }
 
-// AddrDel takes an address off a link, with what hangs on it.
+// AddrDel removes an address from a link, with all that depends on it.
 func (h *Host) AddrDel(name string, p netip.Prefix) error {
 	return h.onLink(name, func(l *link) error { return l.delAddr(p) }, "addr del %s", p)
 }
 
-// FlushAddrs takes all addresses of global scope off a link.
+// FlushAddrs removes all addresses of global scope from a link.
 func (h *Host) FlushAddrs(name string) error {
 	return h.onLink(name, func(l *link) error {
 		for _, f := range cidr.Families {
@@ -132,10 +132,10 @@ func (h *Host) FlushFDB(name string) error {
 	return h.onLink(name, func(l *link) error { l.fdb.clear(); return nil }, "flush fdb")
 }
 
-// RouteAdd adds a route of anybody's.
+// RouteAdd adds a route of any protocol.
 func (h *Host) RouteAdd(o dataplane.Route) error { return h.addRoute(o, true) }
 
-// RouteAppend adds a route behind others of its key; to an IPv6 route with a
+// RouteAppend adds a route behind others with its key; to an IPv6 route with a
 // gateway it adds a path.
 func (h *Host) RouteAppend(o dataplane.Route) error { return h.addRoute(o, false) }
 
@@ -155,14 +155,14 @@ func (h *Host) addRoute(o dataplane.Route, only bool) error {
 	return h.deed(add(), "add %s", o)
 }
 
-// Add makes an object of ours or of anybody's: a permanent neighbour or FDB
-// entry, an address, a setting, a vxlan link.
+// Add makes an object of any program: a permanent neighbour or FDB entry, an
+// address, a setting, a vxlan link.
 func (h *Host) Add(o dataplane.Object) error {
 	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
 }
 
-// Remove deletes an object. The kernel takes no offence at an FDB entry that
-// has another destination, and leaves it alone.
+// Remove deletes an object. The kernel silently keeps an FDB entry that has
+// another destination.
 func (h *Host) Remove(o dataplane.Object) error {
 	if e, ok := o.(dataplane.FDBEntry); ok {
 		if l := h.stack.link(e.Link); l != nil {
@@ -174,8 +174,7 @@ func (h *Host) Remove(o dataplane.Object) error {
 	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
 }
 
-// Learn makes a neighbour or FDB entry as the kernel does by itself: not
-// permanent.
+// Learn makes a neighbour or FDB entry as the kernel learns it: not permanent.
 func (h *Host) Learn(o dataplane.Object) error {
 	learn := func() error {
 		if err := h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}); err != nil {

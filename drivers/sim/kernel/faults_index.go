@@ -7,24 +7,24 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// ReuseIndex deletes a link and gives its index to a stranger's, which is up
-// and leads nowhere: whoever remembers links by index takes one for the other.
-func (h *Host) ReuseIndex(name, stranger string) error {
+// ReuseIndex deletes a link and gives its index to a foreign link, which is up
+// and leads nowhere: a program that remembers links by index confuses the two.
+func (h *Host) ReuseIndex(name, foreign string) error {
 	s := h.stack
 	return h.onLink(name, func(l *link) error {
 		switch {
-		case l.device == loopback || !validName(stranger):
+		case l.device == loopback || !validName(foreign):
 			return driver.ErrInvalid
-		case s.link(stranger) != nil:
+		case s.link(foreign) != nil:
 			return driver.ErrExists
 		}
 		s.delLink(l)
-		o := s.addLink(stranger, ethernet, 1500, dataplane.MAC{})
+		o := s.addLink(foreign, ethernet, 1500, dataplane.MAC{})
 		o.index = l.index
 		slices.SortFunc(s.links, func(a, b *link) int { return a.index - b.index })
 		o.setUp(true)
 		return nil
-	}, "index given to %s", stranger)
+	}, "index given to %s", foreign)
 }
 
 // HasCarrier reports whether a link's cable is plugged in.

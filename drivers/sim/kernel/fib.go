@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Metrics the kernel gives to IPv6 routes by itself.
+// Metrics that the kernel gives to IPv6 routes by itself.
 const (
 	metricConnected6 = 256
 	metricDefault6   = 1024
@@ -21,31 +21,31 @@ const (
 // route is an entry of the main table.
 type route struct {
 	dst    netip.Prefix
-	metric uint32     // as the kernel has it
+	metric uint32     // as the kernel stores it
 	hop               // zero for a blackhole
-	paths  []hop      // of an IPv6 route with several, of which hop is the first that is awake
+	paths  []hop      // of a multipath IPv6 route; hop is the first that is awake
 	src    netip.Addr // of a connected IPv4 route
 	scope  dataplane.Scope
 	proto  uint8
 }
 
-// hop is a way out.
+// hop is a next hop.
 type hop struct {
 	link   *link
 	via    netip.Addr // zero: the destination is a neighbour
 	onlink bool       // via is a neighbour whatever the addresses say
 	asleep bool       // one of several, whose link is down or without IPv6
-	proto  uint8      // whose it is of several
+	proto  uint8      // of this hop, if there are several
 }
 
-// same reports whether two routes differ in nothing.
+// same reports whether two routes are equal in every field.
 func (r *route) same(o *route) bool {
 	return r.dst == o.dst && r.metric == o.metric && r.hop == o.hop && slices.Equal(r.paths, o.paths) &&
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
 // twin reports whether the kernel takes a new route of the same key for one
-// that is there: with IPv6 whoever made them, if it is one of several paths.
+// already there: with IPv6 of any protocol, if it is one of several paths.
 func (r *route) twin(o *route) bool {
 	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 {
 		same := func(h hop) bool { return h.link == o.link && h.via == o.via }
@@ -54,7 +54,7 @@ func (r *route) twin(o *route) bool {
 	return r.same(o)
 }
 
-// hops are all ways out of the route, those asleep included.
+// hops returns all next hops of the route, including those asleep.
 func (r *route) hops() []hop {
 	if len(r.paths) > 0 {
 		return r.paths
@@ -64,7 +64,7 @@ func (r *route) hops() []hop {
 	return []hop{only}
 }
 
-// leave takes the paths over a link from the route, and reports whether none
+// leave removes the paths over a link from the route, and reports whether none
 // is left.
 func (r *route) leave(l *link) bool {
 	rest := slices.DeleteFunc(slices.Clone(r.hops()), func(h hop) bool { return h.link == l })
@@ -74,9 +74,8 @@ func (r *route) leave(l *link) bool {
 	return len(rest) == 0
 }
 
-// sleep puts the paths over a link to sleep, and reports whether none is
-// awake: then the kernel removes the route. A route with a single one goes at
-// once.
+// sleep puts the paths over a link to sleep, and reports whether none is awake:
+// then the kernel removes the route. A route with one hop goes at once.
 func (r *route) sleep(l *link) bool {
 	paths := slices.Clone(r.paths)
 	for i := range paths {
@@ -101,7 +100,7 @@ func (r *route) wake(l *link) {
 	r.take(hops)
 }
 
-// take makes hops the route's, which then is whose the first of them is.
+// take gives the route these hops; the route takes the first hop's protocol.
 func (r *route) take(hops []hop) {
 	r.proto = hops[0].proto
 	r.hop, r.paths = hops[0], nil
@@ -120,16 +119,16 @@ type fib struct {
 	stack  *stack
 	family cidr.Family
 	lists  map[netip.Prefix][]*route
-	plain  slots    // destinations with nothing but one plain route; see [plainRoute]
-	ofLen  [129]int // how many destinations have that prefix length
+	plain  slots    // destinations with one compact route only; see [compactRoute]
+	ofLen  [129]int // number of destinations by prefix length
 }
 
 func newFIB(s *stack, f cidr.Family) fib {
 	return fib{stack: s, family: f, lists: map[netip.Prefix][]*route{}}
 }
 
-// add puts a route behind those of its metric. It refuses if there is one and
-// the caller asked for the only one, or if the very route is there.
+// add puts a route behind those with its metric. It refuses a second route
+// where the caller asked for an exclusive one, and an identical route.
 func (f *fib) add(r *route, only bool) error {
 	list := f.at(r.dst)
 	taken := func(o *route) bool { return o.metric == r.metric && (only || o.twin(r)) }
@@ -144,12 +143,12 @@ func (f *fib) add(r *route, only bool) error {
 	return nil
 }
 
-// replace puts a route in the place of another of its metric, or adds it. With
-// IPv4 that is the first, and the route leaves the place further behind where
-// it may have stood. With IPv6 it is the first that is of its kind, with a
-// gateway or without, and only in want of that the first.
+// replace puts a route in the place of another with its metric, or adds it.
+// With IPv4 it replaces the first, and an identical route further behind goes.
+// With IPv6 it replaces the first of the same form, with a gateway or without,
+// and otherwise the first.
 func (f *fib) replace(r *route) error {
-	if f.replacePlain(r) {
+	if f.replaceCompact(r) {
 		return nil
 	}
 	list := f.at(r.dst)
@@ -170,8 +169,8 @@ func (f *fib) replace(r *route) error {
 	return nil
 }
 
-// delete removes the very route given. The kernel finds it by less, and a
-// driver that notices that it would find another refuses.
+// delete removes exactly the route given. The kernel compares fewer fields, and
+// the driver refuses where the kernel would delete another route.
 func (f *fib) delete(want dataplane.Route) error {
 	list := f.at(want.Dst)
 	at := slices.IndexFunc(list, func(r *route) bool { return r.value() == want })
@@ -187,9 +186,9 @@ func (f *fib) delete(want dataplane.Route) error {
 	return nil
 }
 
-// mistaken reports whether the kernel takes a route for another to the same
-// destination that is to be deleted: it minds no onlink, with IPv4 it takes a
-// missing gateway to mean any, and it is told of no hop if there are several.
+// mistaken reports whether the kernel would delete this route in place of the
+// one meant: it ignores onlink; with IPv4 a missing gateway matches any; and
+// the request names no hop if there are several.
 func mistaken(o, want dataplane.Route) bool {
 	switch {
 	case o.RouteKey != want.RouteKey || o.Protocol != want.Protocol || o.Scope != want.Scope:
@@ -202,13 +201,14 @@ func mistaken(o, want dataplane.Route) bool {
 	return o.Via == want.Via || want.Dst.Addr().Is4() && !want.Via.IsValid()
 }
 
-// appendHop makes a route a further path of the first of its metric that can
-// have several, as the kernel does for IPv6, and reports whether there is one.
+// appendHop adds a route as a further path to the first with its metric that
+// can have several, as the kernel does for IPv6, and reports whether there is
+// one.
 func (f *fib) appendHop(r *route) bool {
 	list := f.at(r.dst)
 	for _, o := range list {
 		if o.metric == r.metric && o.twin(r) {
-			return false // to be refused
+			return false // the caller refuses it
 		}
 	}
 	for _, o := range list {
@@ -243,7 +243,7 @@ func (f *fib) lookup(dst netip.Addr) *route {
 	return nil
 }
 
-// covering lists the routes to the prefix of that length around an address.
+// covering returns the routes to the prefix of that length around an address.
 func (f *fib) covering(a netip.Addr, bits int) []*route {
 	if f.ofLen[bits] == 0 {
 		return nil
@@ -255,14 +255,14 @@ func (f *fib) covering(a netip.Addr, bits int) []*route {
 	return f.at(p)
 }
 
-// bars reports whether a route to an IPv6 gateway keeps it from being on-link
-// on a link: the default route does not.
+// bars reports whether this route keeps an IPv6 gateway from being on-link on a
+// link: the default route does not.
 func (r *route) bars(l *link) bool {
 	return r != nil && r.link != nil && r.link != l && !r.dst.Addr().IsUnspecified()
 }
 
-// lookupVia is lookup for packets that shall leave over a link: of the routes
-// that are equally good it takes the one that does.
+// lookupVia is lookup for packets that must leave over a link: of equally good
+// routes it takes the one over that link.
 func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
 	best := f.lookup(dst)
 	if best == nil {
@@ -277,27 +277,26 @@ func (f *fib) lookupVia(dst netip.Addr, via *link) *route {
 }
 
 // neighbourLink finds the link behind which a gateway is a neighbour, or nil.
-// With a link given, only that one counts. IPv4 looks at routes of link scope
+// With a link given, only that one counts. IPv4 considers routes of link scope
 // alone, IPv6 takes the first that matches.
 func (f *fib) neighbourLink(gateway netip.Addr, want *link) *link {
 	for bits := f.family.Bits(); bits >= 0; bits-- {
 		for _, r := range f.covering(gateway, bits) {
-			switch {
-			case want != nil && r.link != want:
-			case f.family == cidr.V4 && r.scope != dataplane.ScopeLink:
-			case f.family == cidr.V6 && r.via.IsValid():
-				return nil
-			default:
-				return r.link
+			if want != nil && r.link != want || f.family == cidr.V4 && r.scope != dataplane.ScopeLink {
+				continue
 			}
+			if f.family == cidr.V6 && r.via.IsValid() {
+				return nil
+			}
+			return r.link
 		}
 	}
 	return nil
 }
 
-// list returns the routes to destinations that match as the kernel dumps them. IPv4: by
-// address, at one address the longest first. IPv6: the tree from its leaves up,
-// so the default route comes last.
+// list returns the routes to destinations that match, in the order of a kernel
+// dump. IPv4: by address, at one address the longest first. IPv6: the tree from
+// its leaves up, so the default route comes last.
 func (f *fib) list(to iter.Seq[netip.Prefix], match func(*route) bool) []*route {
 	order := func(a, b netip.Prefix) int {
 		if f.family == cidr.V6 && a.Overlaps(b) {

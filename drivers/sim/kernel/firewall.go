@@ -10,14 +10,14 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// hostFirewall is the lane of a host's firewall. Its calls take no virtual time:
-// a caller that has to wait for another program's lock does so before the call.
+// hostFirewall is the firewall lane of a host. Its calls take no virtual time:
+// a caller that has to wait for another program's lock waits before the call.
 type hostFirewall struct{ n *netfilter }
 
 var _ driver.Lane = hostFirewall{}
 
-// Firewall returns the lane of the host's firewall.
-func (h *Host) Firewall() driver.Lane { return hostFirewall{h.wall} }
+// Firewall returns the firewall lane of the host.
+func (h *Host) Firewall() driver.Lane { return hostFirewall{h.filter} }
 
 func (f hostFirewall) Hints() <-chan struct{} { return f.n.hints.channel }
 
@@ -29,14 +29,14 @@ func (f hostFirewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Obse
 	return driver.Observation{State: f.n.state(), Facts: f.n.facts()}, nil
 }
 
-// FirewallFacts returns what the firewall's lane tells as its facts.
-func (h *Host) FirewallFacts() driver.FirewallFacts { return h.wall.facts() }
+// FirewallFacts returns the facts of the firewall lane.
+func (h *Host) FirewallFacts() driver.FirewallFacts { return h.filter.facts() }
 
 func (n *netfilter) facts() driver.FirewallFacts {
 	return driver.FirewallFacts{Tools: n.tools, Blocks: n.blocks()}
 }
 
-// state is flannel's chains as they are.
+// state returns flannel's chains as they are.
 func (n *netfilter) state() *dataplane.State {
 	s := dataplane.NewState(0)
 	for _, family := range cidr.Families {
@@ -66,7 +66,8 @@ func (f hostFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// Transaction is how many of the ops, from the first, are done together.
+// Transaction returns how many of the ops, from the first, form one
+// transaction.
 func Transaction(ops []dataplane.Op) int {
 	key := func(op dataplane.Op) (k dataplane.ChainKey) {
 		if c, ok := op.Object.(dataplane.Chain); ok {
@@ -88,7 +89,8 @@ func (f hostFirewall) transact(ctx context.Context, ops []dataplane.Op, errs []e
 		err = f.n.host.refusal()
 	}
 	for i, op := range ops {
-		if errs[i] = err; err == nil {
+		errs[i] = err
+		if err == nil {
 			errs[i] = f.n.apply(op)
 		}
 		if errs[i] != nil {
@@ -116,7 +118,7 @@ func (n *netfilter) apply(op dataplane.Op) error {
 	return n.put(c)
 }
 
-// hint tells that rules may have changed, unless that gets lost.
+// hint tells that rules may have changed, unless the hint is lost.
 func (n *netfilter) hint() {
 	h := n.host
 	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
@@ -126,7 +128,8 @@ func (n *netfilter) hint() {
 	n.hints.tell(h.world, h.name+": firewall hint")
 }
 
-// FirewallLocked is how long another program will hold the firewall's lock.
+// FirewallLocked returns how long another program will hold the firewall's
+// lock.
 func (h *Host) FirewallLocked() time.Duration {
-	return max(0, h.wall.lockedUntil.Sub(h.world.Now()))
+	return max(0, h.filter.lockedUntil.Sub(h.world.Now()))
 }

@@ -11,10 +11,12 @@ import (
 )
 
 func TestFirewallConformance(t *testing.T) {
-	drivertest.RunFirewall(t, "../../..", func(*testing.T) drivertest.FirewallWorld { return filtered{simtest.NewHost(1).Host} })
+	drivertest.RunFirewall(t, "../../..", func(*testing.T) drivertest.FirewallWorld {
+		return filtered{simtest.NewHost(1).Host}
+	})
 }
 
-// filtered is a host of which the packet filter is tested.
+// filtered is a host whose packet filter is tested.
 type filtered struct{ *kernel.Host }
 
 // Harm implements [drivertest.FirewallWorld].

@@ -9,12 +9,12 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// reassemblyTime is how long a host waits for the rest of a packet (Linux
-// net.ipv4.ipfrag_time).
+// reassemblyTime is how long a host waits for the missing fragments of a packet
+// (Linux net.ipv4.ipfrag_time).
 const reassemblyTime = 30 * time.Second
 
-// fragments cuts a packet so that each part fits the MTU. Only its sender may
-// do so with an IPv6 packet.
+// fragments splits a packet so that each part fits the MTU. Only its sender may
+// split an IPv6 packet.
 func fragments(h ipHeader, payload []byte, mtu int) [][]byte {
 	room := mtu - h.size
 	if h.family() == cidr.V6 && h.size == 40 {
@@ -34,18 +34,18 @@ func fragments(h ipHeader, payload []byte, mtu int) [][]byte {
 	return out
 }
 
-// fragKey names the packet that fragments are parts of.
+// fragKey names the packet to which fragments belong.
 type fragKey struct {
 	src, dst netip.Addr
 	proto    uint8
 	id       uint32
 }
 
-// reassembly is a packet in parts.
+// reassembly is an incomplete packet.
 type reassembly struct {
 	parts []fragPart   // by offset, without overlap
 	total int          // of the payload, -1 while unknown
-	end   *world.Event // when patience ends
+	end   *world.Event // when the wait ends
 }
 
 type fragPart struct {
@@ -53,9 +53,9 @@ type fragPart struct {
 	data   []byte
 }
 
-// reassemble keeps a fragment, and returns the whole packet when it is the
-// last one missing. Overlapping fragments are refused (RFC 5722), which
-// duplicates are too: the simulated wires make none.
+// reassemble keeps a fragment, and returns the whole packet with the last
+// missing one. It refuses overlapping fragments (RFC 5722), duplicates
+// included: it assumes wires without them.
 func (s *stack) reassemble(h ipHeader, payload []byte, p *Probe) (ipHeader, []byte, bool) {
 	key := fragKey{h.src, h.dst, h.proto, h.id}
 	r := s.parts[key]

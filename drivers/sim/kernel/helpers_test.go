@@ -30,8 +30,8 @@ func program(t testing.TB, h *Host, lines ...string) {
 	}
 }
 
-// lab is two or more hosts on one segment with a vxlan overlay, both families
-// in the overlay, and a pod on each.
+// lab is two or more hosts on one segment with a vxlan overlay of both
+// families, and a pod on each.
 type lab struct {
 	*world.World
 	network *Network
@@ -68,8 +68,10 @@ func overlay(t testing.TB, seed uint64, n int) *lab {
 	for i, h := range l.hosts {
 		me := i + 1
 		program(t, h,
-			fmt.Sprintf("add link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:04:%02x up id 1 dev eth0 local 192.168.64.%d port 8472", me, me),
-			fmt.Sprintf("add link flannel-v6.1 type vxlan mtu 1430 mac 02:00:00:00:06:%02x up id 1 dev eth0 local fd00:64::%d port 8472", me, me),
+			fmt.Sprintf("add link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:04:%02x up id 1"+
+				" dev eth0 local 192.168.64.%d port 8472", me, me),
+			fmt.Sprintf("add link flannel-v6.1 type vxlan mtu 1430 mac 02:00:00:00:06:%02x up id 1"+
+				" dev eth0 local fd00:64::%d port 8472", me, me),
 			fmt.Sprintf("add addr 10.5.%d.0/32 dev flannel.1", me),
 			fmt.Sprintf("add addr fd05:0:0:%d::/128 dev flannel-v6.1", me))
 		for peer := 1; peer <= n; peer++ {
@@ -100,7 +102,7 @@ func (l *lab) await(t testing.TB, p *Probe) *Probe {
 	return p
 }
 
-// ping sends from one pod to the other.
+// ping sends a request from one pod to the other.
 func (l *lab) ping(t testing.TB, f cidr.Family, o PingOptions) *Probe {
 	t.Helper()
 	return l.await(t, l.pods[0].Ping(l.pods[1].Addr(f), o))

@@ -6,20 +6,20 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// hinter tells who wants to know that something may have changed: in virtual
-// time, and those who ask a driver.
+// hinter tells its listeners that something may have changed: in virtual time,
+// and through a driver's channel.
 type hinter struct {
-	pending *world.Event // a hint under way
-	hearers []*listener  // who is told of hints in virtual time
+	pending *world.Event // scheduled, not yet delivered
+	hearers []*listener  // hear hints in virtual time
 	channel chan struct{}
 }
 
-// listener is told of hints, until it is nobody.
+// listener hears hints until its function is nil.
 type listener struct{ hear func() }
 
 func newHinter() hinter { return hinter{channel: make(chan struct{}, 1)} }
 
-// on lets fn happen with each hint. What it returns ends that.
+// on calls fn with each hint. The function that it returns ends that.
 func (h *hinter) on(fn func()) (end func()) {
 	l := &listener{fn}
 	h.hearers = append(h.hearers, l)
@@ -28,7 +28,7 @@ func (h *hinter) on(fn func()) (end func()) {
 	}
 }
 
-// tell gives a hint, as an event of that name.
+// tell sends a hint, as an event of that name.
 func (h *hinter) tell(w *world.World, label string) {
 	select {
 	case h.channel <- struct{}{}:

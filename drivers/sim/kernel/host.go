@@ -18,13 +18,13 @@ type Host struct {
 	opLabel string
 	stack   *stack
 	pods    []*Pod
-	wall    *netfilter
-	paths   *paths // of no daemon's
+	filter  *netfilter
+	paths   *paths // of no daemon
 
 	hints    hinter
-	changed  uint64 // counts what may have changed the tables; never 0
+	changed  uint64 // counts possible changes of the tables; never 0
 	facts    cachedFacts
-	seen     sight
+	seen     cachedLook
 	hintLoss float64
 	refuses  refusals
 }
@@ -32,28 +32,28 @@ type Host struct {
 // WithoutIPv6 makes the host's kernel one without IPv6, as ipv6.disable=1 does.
 func (h *Host) WithoutIPv6() { h.stack.removeIPv6() }
 
-// Network is what the host is part of.
+// Network returns the network of the host.
 func (h *Host) Network() *Network { return h.network }
 
-// World is where the host is.
+// World returns the world of the host.
 func (h *Host) World() *world.World { return h.world }
 
-// Name is unique in the world.
+// Name returns the name of the host, unique in the world.
 func (h *Host) Name() string { return h.name }
 
-// OnHint lets fn happen, as an event of its own, each time the kernel hints
-// that something may have changed. It is the driver's Hints in virtual time.
-// What it returns ends that.
+// OnHint calls fn, as an event of its own, each time the kernel hints that
+// something may have changed. It is the driver's Hints in virtual time. The
+// function that it returns ends that.
 func (h *Host) OnHint(fn func()) (end func()) { return h.hints.on(fn) }
 
-// OnFirewallHint is the same for the packet filter.
-func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.wall.hints.on(fn) }
+// OnFirewallHint is OnHint for the packet filter.
+func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.filter.hints.on(fn) }
 
-// LoseHints makes the kernel forget to hint with the given probability.
+// LoseHints makes the kernel lose hints with the given probability.
 func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
 
-// hint tells that something may have changed. Like a netlink message it
-// carries nothing to rely on, and it may be lost.
+// hint tells that something may have changed. Like a netlink message it carries
+// no reliable content, and it may be lost.
 func (h *Host) hint() {
 	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
 		h.world.Note(h.name+": hint lost", "")
@@ -62,9 +62,9 @@ func (h *Host) hint() {
 	h.hints.tell(h.world, h.name+": hint")
 }
 
-// AddUplink gives the host an Ethernet link on a segment, that is up, has the
-// addresses given, and an MTU of 1500 bytes. A host with two and Forward is a
-// router.
+// AddUplink gives the host an Ethernet link on a segment. The link is up and
+// has the given addresses and an MTU of 1500 bytes. A host with two uplinks and
+// Forward is a router.
 func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire, error) {
 	if err := h.AddEthernet(dataplane.Link{Name: name, MTU: 1500, Up: true}); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (h *Host) AddUplink(name string, g *Segment, addrs ...netip.Prefix) (*Wire,
 }
 
 // AddEthernet gives the host an Ethernet link that has carrier but leads
-// nowhere. Name, MTU, MAC and Up count.
+// nowhere. It uses the fields Name, MTU, MAC and Up.
 func (h *Host) AddEthernet(o dataplane.Link) error {
 	s := h.stack
 	if s.link(o.Name) != nil {
@@ -94,7 +94,8 @@ func (h *Host) AddEthernet(o dataplane.Link) error {
 	return h.deed(nil, "add link %s", o.Name)
 }
 
-// Wire is what connects a link of the host with a segment, nil if nothing does.
+// Wire returns the wire between a link of the host and its segment, nil if
+// there is none.
 func (h *Host) Wire(link string) *Wire {
 	if l := h.stack.link(link); l != nil {
 		return l.wire
@@ -111,7 +112,7 @@ func (h *Host) Forward() {
 	}
 }
 
-// DefaultRoute makes the gateway that of the host.
+// DefaultRoute sets the host's default gateway.
 func (h *Host) DefaultRoute(gateway netip.Addr) error {
 	all, err := gateway.Prefix(0)
 	if err != nil {
@@ -125,7 +126,8 @@ func (h *Host) DefaultRoute(gateway netip.Addr) error {
 // Ping sends an echo request from the host.
 func (h *Host) Ping(dst netip.Addr, o PingOptions) *Probe { return h.stack.ping(dst, o) }
 
-// Route is what the main table holds under a key; of several, the first.
+// Route returns the route of the main table with this key; of several, the
+// first.
 func (h *Host) Route(k dataplane.RouteKey) (dataplane.Route, bool) {
 	for _, r := range h.stack.fibs[cidr.FamilyOf(k.Dst.Addr())].at(k.Dst) {
 		if v := r.value(); v.RouteKey == k {

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// TestHints counts what a listener hears, in virtual time and by the channel.
+// TestHints counts the hints of a listener, in virtual time and by the channel.
 func TestHints(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]
@@ -47,7 +47,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestFailedOpChangesNothing applies ops that fail between ops that do not.
+// TestFailedOpChangesNothing applies ops that fail between ops that succeed.
 func TestFailedOpChangesNothing(t *testing.T) {
 	l := underlay(t, 1, 1)
 	d := l.hosts[0].Driver()
@@ -83,7 +83,7 @@ func TestFailedOpChangesNothing(t *testing.T) {
 	}
 }
 
-// TestIndexesGrow recreates a link: its number is never used again.
+// TestIndexesGrow recreates a link: the kernel never uses its index again.
 func TestIndexesGrow(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]
@@ -98,7 +98,7 @@ func TestIndexesGrow(t *testing.T) {
 	}
 }
 
-// TestSecondaryFallsWithPrimary takes the first of two addresses in a subnet.
+// TestSecondaryFallsWithPrimary deletes the first of two addresses in a subnet.
 func TestSecondaryFallsWithPrimary(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]
@@ -117,7 +117,7 @@ func TestSecondaryFallsWithPrimary(t *testing.T) {
 	}
 }
 
-// TestIPv6NeedsItsMTU lowers a link's MTU below 1280 and back.
+// TestIPv6NeedsItsMTU lowers a link's MTU below 1280 and raises it again.
 func TestIPv6NeedsItsMTU(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]
@@ -134,7 +134,7 @@ func TestIPv6NeedsItsMTU(t *testing.T) {
 	must(t, h.AddrAdd("eth0", v4("fd00:64::1/64")))
 }
 
-// TestDeedsNameTheHost checks what a scenario's author reads.
+// TestDeedsNameTheHost checks the error that a scenario's author reads.
 func TestDeedsNameTheHost(t *testing.T) {
 	l := underlay(t, 1, 1)
 	err := l.hosts[0].LinkDown("eth7")
@@ -164,7 +164,8 @@ func TestTwinsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOneLinkLocalAddress comes with the carrier, once.
+// TestOneLinkLocalAddress expects one link-local address for a link with
+// carrier.
 func TestOneLinkLocalAddress(t *testing.T) {
 	l := underlay(t, 1, 1)
 	h := l.hosts[0]

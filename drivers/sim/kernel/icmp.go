@@ -6,7 +6,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// icmpKind is what an ICMP message says, in either family's numbers.
+// icmpKind is the meaning of an ICMP message, independent of the family's
+// numbers.
 type icmpKind uint8
 
 const (
@@ -20,7 +21,7 @@ const (
 	icmpTimeExceeded
 )
 
-// icmpNumbers gives type and code of each kind: RFC 792 and 1191, RFC 4443.
+// icmpNumbers holds type and code of each kind: RFC 792 and 1191, RFC 4443.
 var icmpNumbers = [...][2][2]uint8{
 	icmpOther:        {{255, 0}, {255, 0}},
 	icmpEcho:         {{8, 0}, {128, 0}},
@@ -43,7 +44,7 @@ func (k icmpKind) String() string {
 // isError reports whether the message is about another packet.
 func (k icmpKind) isError() bool { return k >= icmpNoRoute }
 
-// icmpMessage is an ICMP message. Of an error, body quotes the packet.
+// icmpMessage is an ICMP message. The body of an error quotes the packet.
 type icmpMessage struct {
 	kind    icmpKind
 	id, seq uint16 // of an echo
@@ -51,7 +52,7 @@ type icmpMessage struct {
 	body    []byte
 }
 
-// payload is the message as bytes, for a packet with that header.
+// payload returns the message as bytes, for a packet with that header.
 func (m *icmpMessage) payload(h *ipHeader) []byte {
 	f := h.family()
 	numbers := icmpNumbers[m.kind][f]

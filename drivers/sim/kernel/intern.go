@@ -8,13 +8,12 @@ import (
 )
 
 // A large cluster has a route, a neighbour and an FDB entry for each pair of
-// its hosts, and on all hosts the same few values in them. So a world keeps each
-// value once, and the tables hold numbers, in slots that are numbered as well:
-// four bytes an entry, nothing to be hashed, and nothing for the garbage
-// collector to follow.
+// its hosts, and the same few values in all of them. So a world keeps each
+// value once, and the tables hold its number in numbered slots: four bytes an
+// entry, without hashing, and without pointers for the garbage collector.
 
-// interned numbers values in the order in which they are first seen. They are
-// never forgotten.
+// interned numbers values in the order in which it first sees them. It never
+// forgets one.
 type interned[T comparable] struct {
 	numbers map[T]uint32
 	values  []T
@@ -22,7 +21,7 @@ type interned[T comparable] struct {
 
 func newInterned[T comparable]() interned[T] { return interned[T]{numbers: map[T]uint32{}} }
 
-// number is the value's.
+// number returns the number of a value, and assigns one to a new value.
 func (i *interned[T]) number(v T) uint32 {
 	n, ok := i.numbers[v]
 	if !ok {
@@ -33,23 +32,26 @@ func (i *interned[T]) number(v T) uint32 {
 	return n
 }
 
-// find is number for a value that may never have been seen.
+// find returns the number of a value, if it has one.
 func (i *interned[T]) find(v T) (uint32, bool) {
 	n, ok := i.numbers[v]
 	return n, ok
 }
 
-// values are what the tables of a world's hosts have in common.
+// values holds the values common to the tables of a world's hosts.
 type values struct {
 	neighs   interned[netip.Addr]
 	macs     interned[dataplane.MAC]
-	hosts    interned[netip.Addr] // behind which MACs are
+	hosts    interned[netip.Addr] // of MACs
 	prefixes interned[netip.Prefix]
-	routes   interned[plainRoute]
+	routes   interned[compactRoute]
 }
 
 func newValues() *values {
-	return &values{newInterned[netip.Addr](), newInterned[dataplane.MAC](), newInterned[netip.Addr](), newInterned[netip.Prefix](), newInterned[plainRoute]()}
+	return &values{
+		newInterned[netip.Addr](), newInterned[dataplane.MAC](), newInterned[netip.Addr](),
+		newInterned[netip.Prefix](), newInterned[compactRoute](),
+	}
 }
 
 // slots map numbers to numbers.
@@ -84,7 +86,8 @@ func (s *slots) delete(at uint32) {
 
 func (s *slots) clear() { *s = slots{} }
 
-// all yields what is there by slot. The slot at hand may be freed.
+// all yields the numbers by slot. The body of the loop may free the current
+// slot.
 func (s *slots) all(yield func(at, v uint32) bool) {
 	for at, v := range s.plusOne {
 		if v != 0 && !yield(uint32(at), v-1) {

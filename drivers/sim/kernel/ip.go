@@ -18,35 +18,35 @@ const (
 
 const defaultTTL = 64
 
-// Why bytes are no packet.
+// Reasons why bytes are not a packet.
 var (
 	errShort    = errors.New("packet ends early")
 	errVersion  = errors.New("not an IP packet")
 	errChecksum = errors.New("wrong checksum")
 )
 
-// ipHeader is an IPv4 or IPv6 header, without options, with the IPv6 fragment
-// header folded in.
+// ipHeader is an IPv4 or IPv6 header without options. It includes the IPv6
+// fragment header.
 type ipHeader struct {
 	src, dst netip.Addr
 	proto    uint8
 	ttl      uint8
 	df       bool // IPv6: always
 
-	id     uint32 // of the packet that this is a fragment of
+	id     uint32 // of the fragmented packet
 	offset int    // of the fragment, in bytes
 	more   bool   // fragments follow
-	joined bool   // it came in fragments, and may leave in some
+	joined bool   // it came in fragments, and may leave in fragments
 
-	size int // of the header in bytes, as it was parsed
+	size int // of the header as parsed, in bytes
 }
 
 func (h *ipHeader) family() cidr.Family { return cidr.FamilyOf(h.src) }
 
-// fragment reports whether the packet is a part of one.
+// fragment reports whether the packet is a fragment.
 func (h *ipHeader) fragment() bool { return h.more || h.offset > 0 }
 
-// parseIP reads a header and returns it with what follows.
+// parseIP reads a header and returns it with the rest of the packet.
 func parseIP(b []byte) (ipHeader, []byte, error) {
 	if len(b) == 0 {
 		return ipHeader{}, nil, errShort
@@ -107,13 +107,15 @@ func parseIPv6(b []byte) (ipHeader, []byte, error) {
 	return h, b[h.size:total], nil
 }
 
-// packet puts a payload behind the header.
+// packet returns the header followed by a payload.
 func (h *ipHeader) packet(payload []byte) []byte {
 	if h.family() == cidr.V4 {
 		return h.packet4(payload)
 	}
 	b := make([]byte, 40, 48+len(payload))
-	b[0], b[6], b[7] = 0x60, h.proto, h.ttl
+	b[0] = 0x60
+	b[6] = h.proto
+	b[7] = h.ttl
 	if h.fragment() {
 		frag := uint16(h.offset)
 		if h.more {
@@ -139,7 +141,9 @@ func (h *ipHeader) packet4(payload []byte) []byte {
 	if h.more {
 		frag |= 0x2000
 	}
-	b[0], b[8], b[9] = 0x45, h.ttl, h.proto
+	b[0] = 0x45
+	b[8] = h.ttl
+	b[9] = h.proto
 	binary.BigEndian.PutUint16(b[2:], uint16(20+len(payload)))
 	binary.BigEndian.PutUint16(b[4:], uint16(h.id))
 	binary.BigEndian.PutUint16(b[6:], frag)
@@ -149,7 +153,7 @@ func (h *ipHeader) packet4(payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// hopped is the packet with one less to live, for the next hop.
+// hopped returns the packet with its TTL lowered by one, for the next hop.
 func (h *ipHeader) hopped(packet []byte) []byte {
 	b := append([]byte(nil), packet...)
 	if h.family() == cidr.V6 {

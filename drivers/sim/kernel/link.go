@@ -8,21 +8,21 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// minMTU6 is the least MTU with which a link speaks IPv6 (RFC 8200).
+// minMTU6 is the lowest MTU with which a link speaks IPv6 (RFC 8200).
 const minMTU6 = 1280
 
 // link is a network device.
 type link struct {
 	stack   *stack
 	name    string
-	index   int // which stays as long as there are routes over the link
+	index   int // kept as long as there are routes over the link
 	device  device
 	mtu     int
 	mac     dataplane.MAC
 	up      bool
 	carrier bool
 	has6    bool         // the kernel keeps IPv6 state for the link at all
-	ready6  bool         // IPv6 was started since the link came up
+	ready6  bool         // IPv6 has started since the link came up
 	addrs   [2][]address // in the kernel's order
 	neighs  neighs
 
@@ -31,21 +31,20 @@ type link struct {
 	fdb   fdb
 }
 
-// address is one of a link's. A secondary IPv4 address shares the subnet of
-// one that was there before, and falls with it.
+// address is an address of a link. A secondary IPv4 address shares the subnet
+// of an older one, and goes with it.
 type address struct {
 	prefix    netip.Prefix
 	secondary bool
-	asleep    bool // IPv6: kept since the link went down, until it comes up
+	asleep    bool // IPv6: kept while the link is down
 }
 
-// disabled6 reports whether IPv6 was switched off on the link.
+// disabled6 reports whether IPv6 is switched off on the link.
 func (l *link) disabled6() bool { return isOn(l.stack.setting(l, cidr.V6, "disable_ipv6")) }
 
-// setUp changes the administrative state, with what the kernel does then:
-// going down takes all routes, neighbours and IPv6 addresses, coming up brings
-// back nothing but connected routes. IPv4 addresses stay, and FDB entries unless
-// they were learnt.
+// setUp changes the administrative state, with the kernel's side effects: going
+// down removes all routes, neighbours and IPv6 addresses; coming up restores
+// only connected routes. IPv4 addresses and permanent FDB entries stay.
 func (l *link) setUp(up bool) {
 	if l.up == up {
 		return
@@ -67,7 +66,7 @@ func (l *link) setUp(up bool) {
 }
 
 // setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
-// neighbours that were learnt do not.
+// learnt neighbours do not.
 func (l *link) setCarrier(on bool) {
 	if l.carrier == on {
 		return
@@ -81,14 +80,14 @@ func (l *link) setCarrier(on bool) {
 	}
 }
 
-// setMAC gives the link an address; the kernel then forgets all neighbours,
-// permanent ones too, even if it had the address before.
+// setMAC sets the link's address; the kernel then forgets all neighbours,
+// permanent ones too, even if the address is the same as before.
 func (l *link) setMAC(mac dataplane.MAC) {
 	l.mac = mac
 	l.neighs.clear()
 }
 
-// setMTU changes the MTU; IPv6 comes and goes with the least it needs.
+// setMTU changes the MTU; IPv6 starts and stops at its minimum.
 func (l *link) setMTU(mtu int) {
 	l.mtu = mtu
 	switch enough := l.stack.enough6(mtu); {
@@ -103,8 +102,8 @@ func (l *link) setMTU(mtu int) {
 	}
 }
 
-// start6 gives the link its link-local address, once it can send, and lets the
-// paths over it work again that are some among several.
+// start6 gives the link its link-local address, once it can send, and wakes the
+// paths over it in multipath routes.
 func (l *link) start6() {
 	if l.ready6 || !l.up || !l.carrier || !l.has6 || l.disabled6() || l.device == loopback {
 		return
@@ -120,8 +119,8 @@ func (l *link) start6() {
 	}
 }
 
-// stop6 takes the IPv6 routes as its last argument does, the neighbours, and the
-// addresses unless they are kept; a link-local address is never kept.
+// stop6 removes the IPv6 routes as its last argument does, the neighbours, and
+// the addresses unless they are kept; it never keeps a link-local address.
 func (l *link) stop6(keepAddrs bool, without func(*route, *link) bool) {
 	l.ready6 = false
 	l.stack.fibs[cidr.V6].remove(func(r *route) bool { return without(r, l) })

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// readTime is how long a process takes to notice that there is something to
-// read, on a TUN device or a socket.
+// readTime is how long a process takes to notice a packet on a TUN device or a
+// socket.
 const readTime = 20 * time.Microsecond
 
 // tunDevice implements [device] for [dataplane.TUN].
@@ -62,14 +62,14 @@ func (l *link) open(x *path) {
 	l.setCarrier(true)
 }
 
-// shut takes the queue back, which costs the device its carrier and nothing
-// else: addresses and routes stay.
+// shut takes the queue back. The device loses its carrier and nothing else:
+// addresses and routes stay.
 func (l *link) shut() {
 	l.queue = nil
 	l.setCarrier(false)
 }
 
-// enqueue hands a packet to the process that has the device open.
+// enqueue passes a packet to the process that has the device open.
 func (l *link) enqueue(packet []byte, p *Probe) {
 	s := l.stack
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// defaultVXLANPort is the kernel's, from before IANA gave 4789.
+// defaultVXLANPort is the kernel's default, older than IANA's 4789.
 const defaultVXLANPort = 8472
 
 const maxVNI = 1<<24 - 1
@@ -40,7 +40,7 @@ func (s *stack) createVXLAN(o dataplane.Link, want dataplane.VXLAN) error {
 		want.Port = defaultVXLANPort
 	}
 	switch {
-	case want.Parent != "" && s.link(want.Parent) == nil: // the driver has to look it up first
+	case want.Parent != "" && s.link(want.Parent) == nil: // the driver has to find its index first
 		return fmt.Errorf("no link %q: %w", want.Parent, driver.ErrNotFound)
 	case !validName(o.Name):
 		return fmt.Errorf("name: %w", driver.ErrInvalid)
@@ -68,7 +68,8 @@ func (s *stack) createVXLAN(o dataplane.Link, want dataplane.VXLAN) error {
 	return nil
 }
 
-// isDistinct refuses a device that the kernel cannot tell from another one.
+// isDistinct refuses a device that the kernel cannot distinguish from another
+// one.
 func (v *vxlanDevice) isDistinct() error {
 	for _, l := range v.stack.links {
 		other, ok := l.device.(*vxlanDevice)

@@ -6,13 +6,13 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// neigh is a neighbour's link address, set for good or learnt.
+// neigh is a neighbour's link address, permanent or learnt.
 type neigh struct {
 	mac       dataplane.MAC
 	permanent bool
 }
 
-// neighs are the neighbours of a link.
+// neighs holds the neighbours of a link.
 type neighs struct {
 	values *values
 	byAddr slots
@@ -69,13 +69,13 @@ func (t *neighs) all(yield func(netip.Addr, neigh) bool) {
 	}
 }
 
-// fdbEntry says behind which host a MAC is, set for good or learnt.
+// fdbEntry names the host of a MAC, permanent or learnt.
 type fdbEntry struct {
 	dst       netip.Addr
 	permanent bool
 }
 
-// fdb is where a vxlan link sends frames.
+// fdb maps MACs to the hosts to which a vxlan link sends frames.
 type fdb struct {
 	values *values
 	byMAC  slots

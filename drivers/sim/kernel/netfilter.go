@@ -12,52 +12,53 @@ import (
 )
 
 // netfilter is a host's packet filter: flannel's chains of both flavours, and
-// what others have put there.
+// the rules of other programs.
 type netfilter struct {
 	host   *Host
 	tools  [2]driver.Tools
-	ours   map[dataplane.ChainKey]*ourChain
+	ours   map[dataplane.ChainKey]*flannelChain
 	shared map[sharedKey][]sharedRule
 	policy [2]dataplane.Verdict // of the chain FORWARD of iptables
-	alien  []alienChain
-	mark   uint32 // that a stranger sets on packets that come in
+	alien  []foreignChain
+	mark   uint32 // that another program sets on incoming packets
 	conns  conntrack
 
-	lockedUntil time.Time // by a stranger
+	lockedUntil time.Time // by another program
 	hints       hinter
 }
 
-// ourChain is one of flannel's.
-type ourChain struct {
+// flannelChain is one of flannel's chains.
+type flannelChain struct {
 	text  dataplane.Rules
 	rules []dataplane.Rule // the same
 	other string
-	moved bool // nftables: hooked in elsewhere than it should be
+	moved bool // nftables: hooked in at another place than it should be
 }
 
-// sharedKey names a chain of iptables that everybody adds to: FORWARD in the
-// table filter, POSTROUTING in nat.
+// sharedKey names a chain of iptables to which every program adds rules:
+// FORWARD in the table filter, POSTROUTING in nat.
 type sharedKey struct {
 	family cidr.Family
 	hook   dataplane.Hook
 }
 
-// sharedRule is a rule there: the jump to flannel's chain, or a stranger's.
+// sharedRule is a rule of a shared chain: the jump to flannel's chain, or a
+// foreign rule.
 type sharedRule struct {
 	jump bool
 	rule dataplane.Rule
 }
 
-// alienChain is a base chain of nftables that another program has at the hook
+// foreignChain is a base chain of nftables that another program has at the hook
 // forward. It drops every packet that it does not accept.
-type alienChain struct {
+type foreignChain struct {
 	family  cidr.Family
 	name    string   // of the table
 	by      string   // names the policy or rule that drops
 	trusted []string // links; packets that come in by them are accepted
 }
 
-// everyTool is what a host has by itself.
+// everyTool lists the tools of a host by default.
 func everyTool() [2]driver.Tools {
 	tools := driver.Tools{
 		IPTables:     driver.Tool{Usable: true, About: "iptables v1.8.11 (nf_tables)", RandomFully: true},
@@ -70,7 +71,7 @@ func everyTool() [2]driver.Tools {
 func newNetfilter(h *Host) *netfilter {
 	return &netfilter{
 		host: h, tools: everyTool(),
-		ours:   map[dataplane.ChainKey]*ourChain{},
+		ours:   map[dataplane.ChainKey]*flannelChain{},
 		shared: map[sharedKey][]sharedRule{},
 		policy: [2]dataplane.Verdict{dataplane.Accept, dataplane.Accept},
 		conns:  newConntrack(),
@@ -78,7 +79,7 @@ func newNetfilter(h *Host) *netfilter {
 	}
 }
 
-// chain is one of flannel's as the core describes it, or false.
+// chain returns one of flannel's chains as a value of the core, or false.
 func (n *netfilter) chain(k dataplane.ChainKey) (dataplane.Chain, bool) {
 	c := n.ours[k]
 	jump := n.jump(k)
@@ -86,12 +87,12 @@ func (n *netfilter) chain(k dataplane.ChainKey) (dataplane.Chain, bool) {
 		return dataplane.Chain{}, false
 	}
 	if c == nil {
-		c = &ourChain{}
+		c = &flannelChain{}
 	}
 	return dataplane.Chain{ChainKey: k, Jump: jump, Rules: c.text, Other: c.other}, true
 }
 
-// jump is where the way into a chain is.
+// jump returns the position of the jump into a chain.
 func (n *netfilter) jump(k dataplane.ChainKey) dataplane.Jump {
 	if k.Flavour == dataplane.NFTables {
 		switch c := n.ours[k]; {
@@ -115,14 +116,14 @@ func (n *netfilter) jump(k dataplane.ChainKey) dataplane.Jump {
 	return dataplane.Placed
 }
 
-// put makes a chain what it should be, the jump to it included.
+// put makes a chain equal to the wanted one, including the jump to it.
 func (n *netfilter) put(c dataplane.Chain) error {
 	rules, err := c.Rules.List()
 	if err != nil {
 		return err
 	}
 	n.unjump(c.ChainKey)
-	n.ours[c.ChainKey] = &ourChain{text: c.Rules, rules: rules}
+	n.ours[c.ChainKey] = &flannelChain{text: c.Rules, rules: rules}
 	if c.Flavour == dataplane.IPTables {
 		k := sharedKey{c.Family, c.Hook}
 		n.shared[k] = append(n.shared[k], sharedRule{jump: true})
@@ -130,7 +131,7 @@ func (n *netfilter) put(c dataplane.Chain) error {
 	return nil
 }
 
-// remove takes a chain away, and every jump to it.
+// remove deletes a chain and every jump to it.
 func (n *netfilter) remove(k dataplane.ChainKey) error {
 	if _, there := n.chain(k); !there {
 		return driver.ErrNotFound
@@ -147,7 +148,7 @@ func (n *netfilter) unjump(k dataplane.ChainKey) {
 	}
 }
 
-// blocks lists the policies and rules of other programs that drop forwarded
+// blocks returns the policies and rules of other programs that drop forwarded
 // packets.
 func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 	for _, f := range cidr.Families {
@@ -156,7 +157,7 @@ func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 			blocks = append(blocks, driver.ForwardBlock{
 				Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter",
 				OverriddenBy: dataplane.IPTables,
-				Doubtful:     slices.ContainsFunc(n.strangers(sharedKey{f, dataplane.Forward}), mayAccept),
+				Doubtful:     slices.ContainsFunc(n.foreignRules(sharedKey{f, dataplane.Forward}), mayAccept),
 			})
 		}
 		for _, a := range n.alien {
@@ -168,14 +169,14 @@ func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 	return blocks
 }
 
-// mayAccept reports whether a rule keeps packets from the block behind it, or
-// leads them to a policy.
+// mayAccept reports whether a rule may keep packets from the block behind it,
+// or lead them to a policy.
 func mayAccept(r dataplane.Rule) bool {
 	return r.Verdict == dataplane.Accept || r.Verdict == dataplane.Return
 }
 
-// strangers are the rules of others in a chain that everybody adds to.
-func (n *netfilter) strangers(k sharedKey) (rules []dataplane.Rule) {
+// foreignRules returns the foreign rules of a shared chain.
+func (n *netfilter) foreignRules(k sharedKey) (rules []dataplane.Rule) {
 	for _, r := range n.shared[k] {
 		if !r.jump {
 			rules = append(rules, r.rule)
@@ -184,9 +185,9 @@ func (n *netfilter) strangers(k sharedKey) (rules []dataplane.Rule) {
 	return rules
 }
 
-// dropsForward reports whether a packet that came in by a link is dropped on
-// its way through the host, and by which chain. Every base chain at the hook is
-// asked: one may drop what another accepts.
+// dropsForward reports whether the host drops a forwarded packet that came in
+// by a link, and which chain does. It asks every base chain at the hook: one
+// may drop what another accepts.
 func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (by string, drops bool) {
 	if n.empty() && n.policy[f] == dataplane.Accept {
 		return "", false
@@ -194,7 +195,8 @@ func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (b
 	if n.decideShared(sharedKey{f, dataplane.Forward}, p, n.policy[f]) == dataplane.Drop {
 		return "FORWARD", true
 	}
-	if n.decideOurs(dataplane.NFTables, f, dataplane.Forward, p) == dataplane.Drop {
+	own := dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Forward}
+	if n.decideOurs(own, p) == dataplane.Drop {
 		return "forward", true
 	}
 	for _, a := range n.alien {
@@ -205,25 +207,26 @@ func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (b
 	return "", false
 }
 
-// masquerades tells how a connection that p begins shall leave: Masquerade,
-// MasqueradeRandom, or with the source it has.
+// masquerades decides the source of a connection that begins with p:
+// Masquerade, MasqueradeRandom, or its own.
 func (n *netfilter) masquerades(f cidr.Family, p firewall.Packet) dataplane.Verdict {
 	v := n.decideShared(sharedKey{f, dataplane.Postrouting}, p, dataplane.Accept)
 	if v == dataplane.Masquerade || v == dataplane.MasqueradeRandom {
 		return v
 	}
-	return n.decideOurs(dataplane.NFTables, f, dataplane.Postrouting, p)
+	return n.decideOurs(dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Postrouting}, p)
 }
 
-// decideShared walks through a chain that everybody adds to.
+// decideShared follows a packet through a shared chain.
 func (n *netfilter) decideShared(k sharedKey, p firewall.Packet, policy dataplane.Verdict) dataplane.Verdict {
 	for _, r := range n.shared[k] {
 		v := dataplane.Return
 		switch {
 		case r.jump:
-			v = n.decideOurs(dataplane.IPTables, k.family, k.hook, p)
+			v = n.decideOurs(dataplane.ChainKey{Flavour: dataplane.IPTables, Family: k.family, Hook: k.hook}, p)
 		case r.rule.Matches(p.Src, p.Dst, p.Mark):
-			if v = r.rule.Verdict; v == dataplane.Return { // from a built-in chain: to its policy
+			v = r.rule.Verdict
+			if v == dataplane.Return { // from a built-in chain: to its policy
 				return policy
 			}
 		}
@@ -234,22 +237,22 @@ func (n *netfilter) decideShared(k sharedKey, p firewall.Packet, policy dataplan
 	return policy
 }
 
-func (n *netfilter) decideOurs(flavour dataplane.Flavour, f cidr.Family, hook dataplane.Hook, p firewall.Packet) dataplane.Verdict {
-	c := n.ours[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: hook}]
+func (n *netfilter) decideOurs(key dataplane.ChainKey, p firewall.Packet) dataplane.Verdict {
+	c := n.ours[key]
 	if c == nil {
 		return dataplane.Return
 	}
 	return firewall.Decide(c.rules, p)
 }
 
-// empty reports whether nobody has a rule, as on most simulated hosts, nor had
-// one lately: what every packet is asked should cost it little.
+// empty reports whether there are no rules, nor were any lately. Most simulated
+// hosts have none, and every packet asks: the check must be cheap.
 func (n *netfilter) empty() bool {
 	return len(n.ours)+len(n.shared)+len(n.alien)+len(n.conns.byOrig) == 0
 }
 
-// tracks reports whether connections are followed: as on Linux only where
-// somebody has rules that need it.
+// tracks reports whether the host follows connections: as on Linux, only where
+// a rule needs it.
 func (n *netfilter) tracks(f cidr.Family) bool {
 	if n == nil || n.empty() {
 		return false
@@ -262,8 +265,8 @@ func (n *netfilter) tracks(f cidr.Family) bool {
 	return len(n.shared[sharedKey{f, dataplane.Postrouting}]) > 0 || len(n.conns.byOrig) > 0
 }
 
-// masqueradeSource is the address that hides others on a link: its own that is
-// nearest to the next hop.
+// masqueradeSource returns the source of masqueraded packets on a link: the
+// link's address nearest to the next hop.
 func masqueradeSource(r *route, dst netip.Addr) netip.Addr {
 	if r.via.IsValid() {
 		dst = r.via

@@ -23,24 +23,30 @@ func (l *lab) outside(t *testing.T) *Host {
 	return h
 }
 
-// outsideAddr is its address.
+// outsideAddr returns the address of the outside host.
 func outsideAddr(f cidr.Family) netip.Addr {
 	return [...]netip.Addr{netip.MustParseAddr("192.168.64.9"), netip.MustParseAddr("fd00:64::9")}[f]
 }
 
-// nodeAddr is the underlay address of a node.
+// nodeAddr returns the underlay address of a node.
 func nodeAddr(f cidr.Family, number int) netip.Addr {
 	return [...]netip.Prefix{v4("192.168.64.%d/24", number), v4("fd00:64::%d/64", number)}[f].Addr()
 }
 
-// wall gives the hosts the rules that the core wants, but for the change made to it.
-func (l *lab) wall(t *testing.T, flavour dataplane.Flavour, change func(*dataplane.Chain)) {
+// installRules gives the hosts the rules that the core wants, after an optional
+// change.
+func (l *lab) installRules(t *testing.T, flavour dataplane.Flavour, change func(*dataplane.Chain)) {
 	t.Helper()
-	network := config.Network{V4: config.Range{Network: v4("10.5.0.0/16")}, V6: config.Range{Network: v4("fd05::/48")}, EnableNFTables: flavour == dataplane.NFTables}
+	network := config.Network{
+		V4:             config.Range{Network: v4("10.5.0.0/16")},
+		V6:             config.Range{Network: v4("fd05::/48")},
+		EnableNFTables: flavour == dataplane.NFTables,
+	}
+	options := firewall.Options{Masquerade: true, Forward: true}
 	for i, h := range l.hosts {
 		own := lease.Key{V4: v4("10.5.%d.0/24", i+1), V6: v4("fd05:0:0:%d::/64", i+1)}
 		facts := h.FirewallFacts()
-		for _, c := range firewall.Render(firewall.Options{Masquerade: true, Forward: true}, network, own, facts).Chains.Chains {
+		for _, c := range firewall.Render(options, network, own, facts).Chains.Chains {
 			if change != nil {
 				change(&c)
 			}
@@ -49,8 +55,8 @@ func (l *lab) wall(t *testing.T, flavour dataplane.Flavour, change func(*datapla
 	}
 }
 
-// eachWall runs a test with either flavour and family.
-func eachWall(t *testing.T, test func(t *testing.T, flavour dataplane.Flavour, f cidr.Family)) {
+// eachFirewall runs a test with either flavour and family.
+func eachFirewall(t *testing.T, test func(t *testing.T, flavour dataplane.Flavour, f cidr.Family)) {
 	for _, flavour := range dataplane.Flavours {
 		for _, f := range cidr.Families {
 			t.Run(fmt.Sprintf("%s %s", flavour, f), func(t *testing.T) { test(t, flavour, f) })
@@ -60,13 +66,14 @@ func eachWall(t *testing.T, test func(t *testing.T, flavour dataplane.Flavour, f
 
 func wantSource(t *testing.T, p *Probe, want netip.Addr) {
 	t.Helper()
-	if wantDelivered(t, p); p.SourceSeen != want {
+	wantDelivered(t, p)
+	if p.SourceSeen != want {
 		t.Errorf("%s: seen as %s, want %s\npath %v", p, p.SourceSeen, want, p.Path)
 	}
 }
 
 func TestMasquerade(t *testing.T) {
-	eachWall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
+	eachFirewall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
 		l := overlay(t, 1, 2)
 		l.outside(t)
 		pod := l.pods[0]
@@ -74,12 +81,13 @@ func TestMasquerade(t *testing.T) {
 			t.Errorf("without rules: %s, seen as %s", p, p.SourceSeen)
 		}
 		l.Run(connTime)
-		l.wall(t, flavour, nil)
+		l.installRules(t, flavour, nil)
 		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{})), nodeAddr(f, 1))
 		wantSource(t, l.await(t, pod.Ping(outsideAddr(f), PingOptions{Size: 4000})), nodeAddr(f, 1)) // in fragments
 		wantSource(t, l.ping(t, f, PingOptions{}), pod.Addr(f))
 		wantSource(t, l.ping(t, f, PingOptions{Size: 4000}), pod.Addr(f))
-		// From a node's underlay address to a remote pod, the overlay's comes in its place.
+		// A packet from a node's underlay address to a remote pod gets the
+		// overlay's address.
 		overlaid := [...]netip.Addr{netip.MustParseAddr("10.5.1.0"), netip.MustParseAddr("fd05:0:0:1::")}[f]
 		wantSource(t, l.await(t, l.hosts[0].Ping(l.pods[1].Addr(f), PingOptions{Src: nodeAddr(f, 1)})), overlaid)
 
@@ -92,12 +100,13 @@ func TestMasquerade(t *testing.T) {
 	})
 }
 
-// Two pods that choose the same id are told apart outside, and each gets its answer.
+// TestMasqueradeTellsPodsApart has two pods with the same echo id: each gets
+// its own reply.
 func TestMasqueradeTellsPodsApart(t *testing.T) {
 	for _, random := range []bool{false, true} {
 		l := overlay(t, 1, 2)
 		l.outside(t)
-		l.wall(t, dataplane.IPTables, func(c *dataplane.Chain) {
+		l.installRules(t, dataplane.IPTables, func(c *dataplane.Chain) {
 			if rules, err := c.Rules.List(); err == nil && !random && c.Hook == dataplane.Postrouting {
 				for i := range rules[4:] {
 					rules[4+i].Verdict = dataplane.Masquerade
@@ -115,8 +124,9 @@ func TestMasqueradeTellsPodsApart(t *testing.T) {
 	}
 }
 
-// A router beyond the node says that a packet is too big: to the node, by whose
-// name it went, and so to the pod.
+// TestErrorsFindTheirWayBack has a router beyond the node report a packet as
+// too big: the error goes to the node, the masqueraded source, and so to the
+// pod.
 func TestErrorsFindTheirWayBack(t *testing.T) {
 	for _, f := range cidr.Families {
 		l := overlay(t, 1, 2)
@@ -129,21 +139,22 @@ func TestErrorsFindTheirWayBack(t *testing.T) {
 		must(t, err)
 		must(t, far.DefaultRoute([...]netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd00:72::1")}[f]))
 		must(t, l.hosts[0].DefaultRoute(nodeAddr(f, 2)))
-		l.wall(t, dataplane.NFTables, nil)
+		l.installRules(t, dataplane.NFTables, nil)
 		dst := [...]netip.Addr{netip.MustParseAddr("172.16.0.2"), netip.MustParseAddr("fd00:72::2")}[f]
 		wantSource(t, l.await(t, l.pods[0].Ping(dst, PingOptions{})), nodeAddr(f, 1))
 		wantDrop(t, l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true})), DropTooBig, "n2")
-		wantDrop(t, l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true})), DropTooBig, "n1.pod") // which has learnt it
+		p := l.await(t, l.pods[0].Ping(dst, PingOptions{Size: 1350, DF: true}))
+		wantDrop(t, p, DropTooBig, "n1.pod") // the pod knows the path MTU now
 	}
 }
 
 func TestForwardDrop(t *testing.T) {
-	eachWall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
+	eachFirewall(t, func(t *testing.T, flavour dataplane.Flavour, f cidr.Family) {
 		l := overlay(t, 1, 2)
 		h := l.hosts[0]
 		h.ForwardPolicy(dataplane.Drop)
 		wantDrop(t, l.ping(t, f, PingOptions{}), DropFirewall, "n1")
-		l.wall(t, flavour, nil)
+		l.installRules(t, flavour, nil)
 		if p := l.ping(t, f, PingOptions{}); p.Delivered != (flavour == dataplane.IPTables) {
 			t.Errorf("policy DROP, chain of %s: %s", flavour, p)
 		}
@@ -164,17 +175,17 @@ func TestForwardDrop(t *testing.T) {
 	})
 }
 
-// Connections that are over are forgotten, as are those that nobody answers.
+// TestConnectionsEnd expires connections, answered and unanswered ones.
 func TestConnectionsEnd(t *testing.T) {
 	l := overlay(t, 1, 2)
 	l.outside(t)
-	l.wall(t, dataplane.IPTables, nil)
+	l.installRules(t, dataplane.IPTables, nil)
 	for range 5 {
 		wantDelivered(t, l.await(t, l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})))
 	}
 	l.Run(connTime + time.Second)
 	wantDelivered(t, l.await(t, l.pods[0].Ping(outsideAddr(cidr.V4), PingOptions{})))
-	if c := l.hosts[0].wall.conns; len(c.byOrig) != 1 || len(c.byReply) != 1 || len(c.order) != 1 {
+	if c := l.hosts[0].filter.conns; len(c.byOrig) != 1 || len(c.byReply) != 1 || len(c.order) != 1 {
 		t.Errorf("known are %d, %d and %d connections, want the last one", len(c.byOrig), len(c.byReply), len(c.order))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// Network is all machines of a world and the underlays between them.
+// Network holds all machines of a world and the underlays between them.
 type Network struct {
 	world    *world.World
 	hosts    []*Host    // in the order of creation
@@ -19,10 +19,10 @@ type Network struct {
 // NewNetwork returns a network without machines in a world.
 func NewNetwork(w *world.World) *Network { return &Network{world: w, values: newValues()} }
 
-// World is where the network is.
+// World returns the world of the network.
 func (n *Network) World() *world.World { return n.world }
 
-// NewHost adds a machine without links, with a name of its own.
+// NewHost adds a machine without links, under a unique name.
 func (n *Network) NewHost(name string) *Host {
 	if n.Host(name) != nil {
 		panic(fmt.Sprintf("kernel: host %q exists", name))
@@ -31,8 +31,8 @@ func (n *Network) NewHost(name string) *Host {
 		network: n, world: n.world, name: name, opLabel: name + ":",
 		stack: newStack(n, name), hints: newHinter(), changed: 1,
 	}
-	h.wall = newNetfilter(h)
-	h.stack.wall = h.wall
+	h.filter = newNetfilter(h)
+	h.stack.filter = h.filter
 	h.paths = newPaths(h.stack)
 	n.hosts = append(n.hosts, h)
 	return h
@@ -48,7 +48,7 @@ func (n *Network) Host(name string) *Host {
 	return nil
 }
 
-// Hosts lists the machines in the order in which they were made.
+// Hosts returns the machines in the order of their creation.
 func (n *Network) Hosts() []*Host { return n.hosts }
 
 // NewSegment adds an Ethernet.
@@ -58,9 +58,9 @@ func (n *Network) NewSegment(name string) *Segment {
 	return g
 }
 
-// Segments lists the underlays in the order in which they were made.
+// Segments returns the underlays in the order of their creation.
 func (n *Network) Segments() []*Segment { return n.segments }
 
-// OnProbe calls fn with every probe whose outcome is known; nil ends that. The
-// function must not change the world.
+// OnProbe calls fn with every finished probe; nil ends that. The function must
+// not change the world.
 func (n *Network) OnProbe(fn func(*Probe)) { n.probes = fn }

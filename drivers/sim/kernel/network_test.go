@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestListenersChangeNothing: a listener hears of everything and leaves no mark
-// in the trace.
+// TestListenersChangeNothing runs a world with a listener for everything: the
+// listener leaves no mark in the trace.
 func TestListenersChangeNothing(t *testing.T) {
 	run := func(listen bool) (hash uint64, notes int, probes []string) {
 		w := world.New(3)

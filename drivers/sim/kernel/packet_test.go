@@ -46,8 +46,8 @@ const (
 		"8000e4f60f1900016162636465666768"
 )
 
-// TestLinuxFrames reads what Linux sent layer by layer, and puts the same bytes
-// together again: checksums, DF and defaults included.
+// TestLinuxFrames parses frames of Linux layer by layer, and builds the same
+// bytes again: checksums, DF and defaults included.
 func TestLinuxFrames(t *testing.T) {
 	for _, text := range []string{linux4, linux6} {
 		frame, err := hex.DecodeString(text)
@@ -68,9 +68,9 @@ func TestLinuxFrames(t *testing.T) {
 		if !bytes.Equal(again, frame) {
 			t.Errorf("%s: put together:\n%x\nLinux has:\n%x", outer.family(), again, frame)
 		}
-		_, packet, err = parseEther(inner)
+		_, inside, err := parseEther(inner)
 		must(t, err)
-		h, payload, err := parseIP(packet)
+		h, payload, err := parseIP(inside)
 		must(t, err)
 		m, err := parseICMP(&h, payload)
 		must(t, err)
@@ -80,7 +80,7 @@ func TestLinuxFrames(t *testing.T) {
 	}
 }
 
-// linuxPing is the packet in the tunnel of one of the frames.
+// linuxPing returns the packet in the tunnel of one of the frames.
 func linuxPing(t testing.TB, frame string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(frame)
@@ -142,7 +142,7 @@ func TestVXLANReadsBack(t *testing.T) {
 	}
 }
 
-// TestBadPackets flips and cuts a good one.
+// TestBadPackets changes and truncates a good packet.
 func TestBadPackets(t *testing.T) {
 	good := linuxPing(t, linux4)
 	for _, c := range []struct {
@@ -164,13 +164,15 @@ func TestBadPackets(t *testing.T) {
 }
 
 func TestFragmentsFitAndReassemble(t *testing.T) {
+	v4a, v4b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	v6a, v6b := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
 	payload := make([]byte, 5001)
 	for i := range payload {
 		payload[i] = byte(i * 7)
 	}
 	for _, h := range []ipHeader{
-		{src: netip.MustParseAddr("10.0.0.1"), dst: netip.MustParseAddr("10.0.0.2"), proto: protoUDP, ttl: 9, id: 77, size: 20},
-		{src: netip.MustParseAddr("fd00::1"), dst: netip.MustParseAddr("fd00::2"), proto: protoUDP, ttl: 9, id: 77, size: 40},
+		{src: v4a, dst: v4b, proto: protoUDP, ttl: 9, id: 77, size: 20},
+		{src: v6a, dst: v6b, proto: protoUDP, ttl: 9, id: 77, size: 40},
 	} {
 		s := newStack(NewNetwork(world.New(1)), "h")
 		parts := fragments(h, payload, 1300)
@@ -195,20 +197,22 @@ func TestFragmentsFitAndReassemble(t *testing.T) {
 	}
 }
 
-// FuzzReceive throws frames at a host with a tunnel: nothing may panic, and
-// what parses must read back.
+// FuzzReceive sends frames to a host with a tunnel: none may cause a panic, and
+// a header that parses must read back.
 func FuzzReceive(f *testing.F) {
 	for _, text := range []string{linux4, linux6} {
 		b := linuxPing(f, text)
 		f.Add(b)
 		f.Add(vxlanFrame(1, etherFrame(dataplane.MAC{2, 0, 0, 0, 4, 1}, dataplane.MAC{2, 0, 0, 0, 4, 2}, b)))
 	}
-	h4 := ipHeader{src: netip.MustParseAddr("192.168.64.2"), dst: netip.MustParseAddr("192.168.64.1"), proto: protoUDP, ttl: 3}
+	h4 := ipHeader{proto: protoUDP, ttl: 3}
+	h4.src = netip.MustParseAddr("192.168.64.2")
+	h4.dst = netip.MustParseAddr("192.168.64.1")
 	f.Add(h4.packet((&udpDatagram{1, 8472, vxlanFrame(1, nil)}).payload(&h4)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, payload, err := parseIP(b); err == nil {
 			again, body, err := parseIP(h.packet(payload))
-			again.size = h.size // options and empty fragment headers are not written again
+			again.size = h.size // the writer omits options and empty fragment headers
 			if err != nil || again != h || !bytes.Equal(body, payload) {
 				t.Fatalf("%+v read back as %+v, %v", h, again, err)
 			}

@@ -65,8 +65,8 @@ func TestExactMTU(t *testing.T) {
 	}
 }
 
-// TestSmallerMTUOnTheWay lowers a tunnel's MTU below the pods': the node tells
-// the pod, which then knows.
+// TestSmallerMTUOnTheWay lowers a tunnel's MTU below the pods': the node
+// reports it to the pod, which then uses it.
 func TestSmallerMTUOnTheWay(t *testing.T) {
 	for _, f := range cidr.Families {
 		l := overlay(t, 1, 2)
@@ -81,8 +81,8 @@ func TestSmallerMTUOnTheWay(t *testing.T) {
 	}
 }
 
-// TestUnderlaySmallerThanTold has a wire that carries less than the links on
-// it believe: full packets vanish without a word, small ones pass.
+// TestUnderlaySmallerThanTold has a wire with a lower MTU than the links on it:
+// full packets vanish silently, small ones pass.
 func TestUnderlaySmallerThanTold(t *testing.T) {
 	l := overlay(t, 1, 2)
 	l.hosts[1].Wire("eth0").MTU = 1400
@@ -91,7 +91,8 @@ func TestUnderlaySmallerThanTold(t *testing.T) {
 }
 
 // TestOuterPacketIsFragmented lowers the uplink's MTU, which the tunnel does
-// not follow: outer IPv4 packets carry no DF, and are cut and put together.
+// not follow: outer IPv4 packets carry no DF, and are fragmented and
+// reassembled.
 func TestOuterPacketIsFragmented(t *testing.T) {
 	for _, f := range cidr.Families {
 		l := overlay(t, 1, 2)
@@ -100,7 +101,7 @@ func TestOuterPacketIsFragmented(t *testing.T) {
 	}
 }
 
-// damage is something broken between two pods, and what a ping then ends with.
+// damage is a fault between two pods, and the drop that a ping then ends with.
 type damage struct {
 	name   string
 	breaks func(*testing.T, *lab)
@@ -123,7 +124,9 @@ func TestTunnelDropsHaveNames(t *testing.T) {
 	mac := func(i int) string { return fmt.Sprintf("02:00:00:00:04:%02x", i) }
 	wantDrops(t, []damage{
 		{"route flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushRoutes("flannel.1")) }, DropNoRoute, "n1"},
-		{"neighbour flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushNeigh("flannel.1")) }, DropNeighMissing, "n1"},
+		{"neighbour flushed", func(t *testing.T, l *lab) {
+			must(t, l.hosts[0].FlushNeigh("flannel.1"))
+		}, DropNeighMissing, "n1"},
 		{"fdb flushed", func(t *testing.T, l *lab) { must(t, l.hosts[0].FlushFDB("flannel.1")) }, DropFDBMissing, "n1"},
 		{"wrong neighbour", func(t *testing.T, l *lab) {
 			program(t, l.hosts[0], "replace neigh 10.5.2.0 lladdr "+mac(7)+" dev flannel.1",
@@ -141,7 +144,8 @@ func TestTunnelDropsHaveNames(t *testing.T) {
 		{"tunnel down here", func(t *testing.T, l *lab) { must(t, l.hosts[0].LinkDown("flannel.1")) }, DropNoRoute, "n1"},
 		{"MAC taken twice", func(t *testing.T, l *lab) {
 			must(t, l.hosts[1].Remove(dataplane.Link{Name: "flannel.1"}))
-			program(t, l.hosts[1], "add link flannel.1 type vxlan mtu 1450 mac "+mac(1)+" up id 1 dev eth0 local 192.168.64.2 port 8472")
+			program(t, l.hosts[1], "add link flannel.1 type vxlan mtu 1450 mac "+mac(1)+
+				" up id 1 dev eth0 local 192.168.64.2 port 8472")
 		}, DropLoop, "n2"},
 	})
 }
@@ -154,7 +158,9 @@ func TestOtherDropsHaveNames(t *testing.T) {
 		{"wire down", func(_ *testing.T, l *lab) { l.hosts[1].Wire("eth0").Down = true }, DropWireDown, "n1"},
 		{"lossy wire", func(_ *testing.T, l *lab) { l.hosts[1].Wire("eth0").Loss = 1 }, DropWireLoss, "n1"},
 		{"partition", func(_ *testing.T, l *lab) { l.segment.Partition(l.hosts[:1]) }, DropPartition, "n1"},
-		{"no forwarding", func(t *testing.T, l *lab) { must(t, l.hosts[1].SetSysctl("net/ipv4/ip_forward", "0")) }, DropNotMine, "n2"},
+		{"no forwarding", func(t *testing.T, l *lab) {
+			must(t, l.hosts[1].SetSysctl("net/ipv4/ip_forward", "0"))
+		}, DropNotMine, "n2"},
 		{"bridge down", func(t *testing.T, l *lab) { must(t, l.hosts[1].LinkDown("cni0")) }, DropNoRoute, "n2"},
 		{"own bridge down", func(t *testing.T, l *lab) { must(t, l.hosts[0].LinkDown("cni0")) }, DropNeighFailed, "n1.pod"},
 		{"strict reverse path", func(t *testing.T, l *lab) {
@@ -188,7 +194,9 @@ func TestOtherDropsHaveNames(t *testing.T) {
 // TestTTLEndsALoop has two hosts send a packet back and forth.
 func TestTTLEndsALoop(t *testing.T) {
 	l := overlay(t, 1, 2)
-	program(t, l.hosts[0], "add route 10.9.0.0/24 via 192.168.64.2 dev eth0", "add route 10.5.2.0/24 via 192.168.64.2 dev eth0 metric 9")
+	program(t, l.hosts[0],
+		"add route 10.9.0.0/24 via 192.168.64.2 dev eth0",
+		"add route 10.5.2.0/24 via 192.168.64.2 dev eth0 metric 9")
 	program(t, l.hosts[1], "add route 10.9.0.0/24 via 192.168.64.1 dev eth0")
 	p := l.await(t, l.pods[0].Ping(netip.MustParseAddr("10.9.0.9"), PingOptions{TTL: 9}))
 	if p.Drop != DropTTL {
@@ -196,7 +204,8 @@ func TestTTLEndsALoop(t *testing.T) {
 	}
 }
 
-// TestTTLIsCounted gives a packet as many hops as it needs, and one less.
+// TestTTLIsCounted sends a packet with exactly the TTL that it needs, and one
+// less.
 func TestTTLIsCounted(t *testing.T) {
 	for _, f := range cidr.Families {
 		l := overlay(t, 1, 2)
@@ -206,7 +215,7 @@ func TestTTLIsCounted(t *testing.T) {
 	}
 }
 
-// TestPathMTUIsForgotten lets the time pass that a learnt path MTU counts.
+// TestPathMTUIsForgotten waits until a learnt path MTU expires.
 func TestPathMTUIsForgotten(t *testing.T) {
 	l := overlay(t, 1, 2)
 	must(t, l.hosts[0].SetMTU("flannel.1", 1300))
@@ -218,7 +227,7 @@ func TestPathMTUIsForgotten(t *testing.T) {
 	wantDelivered(t, l.ping(t, cidr.V4, o))
 }
 
-// TestRouterBetweenSegments lets the overlay cross two underlays.
+// TestRouterBetweenSegments runs the overlay across two underlays.
 func TestRouterBetweenSegments(t *testing.T) {
 	l := overlay(t, 1, 1)
 	far := l.network.NewSegment("far")
@@ -234,7 +243,8 @@ func TestRouterBetweenSegments(t *testing.T) {
 	must(t, n9.DefaultRoute(netip.MustParseAddr("192.168.65.254")))
 	must(t, l.hosts[0].DefaultRoute(netip.MustParseAddr("192.168.64.254")))
 	n9.Forward()
-	program(t, n9, "add link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:04:09 up id 1 dev eth0 local 192.168.65.9 port 8472",
+	program(t, n9,
+		"add link flannel.1 type vxlan mtu 1450 mac 02:00:00:00:04:09 up id 1 dev eth0 local 192.168.65.9 port 8472",
 		"add neigh 10.5.1.0 lladdr 02:00:00:00:04:01 dev flannel.1",
 		"add fdb 02:00:00:00:04:01 dst 192.168.64.1 dev flannel.1",
 		"add route 10.5.1.0/24 via 10.5.1.0 dev flannel.1 onlink")
@@ -252,13 +262,14 @@ func TestRouterBetweenSegments(t *testing.T) {
 		t.Errorf("path misses the router: %v", p.Path)
 	}
 
-	// A router with a smaller MTU cuts the outer packets, which carry no DF.
+	// A router with a smaller MTU fragments the outer packets, which carry no
+	// DF.
 	must(t, router.SetMTU("eth1", 900))
 	wantDelivered(t, l.await(t, l.pods[0].Ping(pod.Addr(cidr.V4), PingOptions{Size: 1300, DF: true})))
 }
 
-// TestHostReachesPod checks the source that a host's own packets carry: the
-// tunnel's address, so that the answer comes back through it.
+// TestHostReachesPod checks the source of a host's own packets: the tunnel's
+// address, so that the reply comes back through it.
 func TestHostReachesPod(t *testing.T) {
 	l := overlay(t, 1, 2)
 	p := l.await(t, l.hosts[0].Ping(l.pods[1].Addr(cidr.V4), PingOptions{}))
@@ -268,7 +279,7 @@ func TestHostReachesPod(t *testing.T) {
 	}
 }
 
-// TestPodsOfOneHost talk over the bridge alone.
+// TestPodsOfOneHost pings between two pods over the bridge alone.
 func TestPodsOfOneHost(t *testing.T) {
 	l := overlay(t, 1, 1)
 	other, err := l.hosts[0].NewPod("other", 1430, v4("10.5.1.0/24"))
@@ -280,10 +291,11 @@ func TestPodsOfOneHost(t *testing.T) {
 	}
 }
 
-// TestLearningFollows has a tunnel that learns where MACs are.
+// TestLearningFollows has a tunnel that learns the hosts of MACs.
 func TestLearningFollows(t *testing.T) {
 	l := overlay(t, 1, 2)
-	program(t, l.hosts[1], "replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.2 port 8472 learning")
+	program(t, l.hosts[1],
+		"replace link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.64.2 port 8472 learning")
 	must(t, l.hosts[1].FlushFDB("flannel.1"))
 	wantDelivered(t, l.ping(t, cidr.V4, PingOptions{}))
 	program(t, l.hosts[1], "replace fdb 02:00:00:00:04:01 dst 192.168.64.8 dev flannel.1")
@@ -338,8 +350,8 @@ func BenchmarkPing(b *testing.B) {
 	}
 }
 
-// TestAddressMoves takes an underlay address from one host to another: a third
-// finds it there, and the MAC likewise.
+// TestAddressMoves moves an underlay address from one host to another: a third
+// host finds it there, and the MAC likewise.
 func TestAddressMoves(t *testing.T) {
 	l := underlay(t, 1, 3)
 	dst := netip.MustParseAddr("192.168.64.2")

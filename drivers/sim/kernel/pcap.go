@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pcapWriter writes frames in the classic pcap file format, with nanoseconds,
-// as every reader since libpcap 1.5 understands them.
+// pcapWriter writes frames in the classic pcap file format with nanoseconds,
+// which every reader since libpcap 1.5 understands.
 type pcapWriter struct {
 	out io.Writer
 	buf []byte

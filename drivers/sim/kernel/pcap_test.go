@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// capturePing writes what passes a host's uplink while pods exchange a ping.
+// capturePing records the uplink of a host while two pods exchange a ping.
 func capturePing(t *testing.T) []byte {
 	t.Helper()
 	l := overlay(t, 1, 2)
@@ -49,12 +49,11 @@ func TestCaptureReadsBack(t *testing.T) {
 	}
 }
 
-// TestCaptureWithTcpdump asks somebody else what the packets are, checksums
-// included.
+// TestCaptureWithTcpdump lets tcpdump parse the packets and their checksums.
 func TestCaptureWithTcpdump(t *testing.T) {
 	tcpdump, err := exec.LookPath("tcpdump")
 	if err != nil {
-		t.Skip("tcpdump is not installed: nobody else to read the capture")
+		t.Skip("tcpdump is not installed")
 	}
 	file := filepath.Join(t.TempDir(), "eth0.pcap")
 	must(t, os.WriteFile(file, capturePing(t), 0o644))
@@ -63,11 +62,13 @@ func TestCaptureWithTcpdump(t *testing.T) {
 		t.Fatalf("tcpdump: %v\n%s", err, out)
 	}
 	text := string(out)
-	// On port 8472 tcpdump takes VXLAN for OTV, whose header is the same.
+	// On port 8472 tcpdump expects OTV, whose header equals that of VXLAN.
 	if got := strings.Count(text, "[udp sum ok] OTV, flags [I] (0x08), overlay 0, instance 1"); got != 4 {
 		t.Errorf("%d tunnelled packets, want 4", got)
 	}
-	for _, want := range []string{"ICMP echo request", "ICMP echo reply", "ICMP6, echo request", "ICMP6, echo reply", "[icmp6 sum ok]"} {
+	for _, want := range []string{
+		"ICMP echo request", "ICMP echo reply", "ICMP6, echo request", "ICMP6, echo reply", "[icmp6 sum ok]",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("tcpdump does not say %q", want)
 		}

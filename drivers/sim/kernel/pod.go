@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// bridgeName is what CNI calls the pods' bridge.
+// bridgeName is the name of the pods' bridge in CNI.
 const bridgeName = "cni0"
 
 // Pod is a network namespace behind a host's bridge.
@@ -22,8 +22,8 @@ type Pod struct {
 }
 
 // NewPod makes a pod with one address from each subnet of its host, as CNI
-// does: the bridge has the first address of the subnet, which is the pod's
-// gateway, and takes the least MTU of its pods.
+// does: the bridge has the first address of the subnet, the pod's gateway, and
+// the lowest MTU of its pods.
 func (h *Host) NewPod(name string, mtu int, subnets ...netip.Prefix) (*Pod, error) {
 	h.changed++
 	bridge, err := h.bridgeFor(mtu, subnets)
@@ -93,19 +93,19 @@ func (h *Host) bridgeFor(mtu int, subnets []netip.Prefix) (*link, error) {
 	return l, nil
 }
 
-// Pods lists the host's pods in the order in which they were made.
+// Pods returns the host's pods in the order of their creation.
 func (h *Host) Pods() []*Pod { return h.pods }
 
-// Host is where the pod runs.
+// Host returns the host of the pod.
 func (p *Pod) Host() *Host { return p.host }
 
-// Addr is the pod's address of a family, zero if it has none.
+// Addr returns the pod's address of a family, zero if it has none.
 func (p *Pod) Addr(f cidr.Family) netip.Addr { return p.Addrs[f] }
 
-// Wire is the pod's connection with the bridge.
+// Wire returns the wire between the pod and the bridge.
 func (p *Pod) Wire() *Wire { return p.stack.link("eth0").wire }
 
-// Remove ends the pod.
+// Remove deletes the pod.
 func (p *Pod) Remove() {
 	p.stack.delLink(p.stack.link("eth0"))
 	p.host.pods = slices.DeleteFunc(p.host.pods, func(o *Pod) bool { return o == p })

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// Drop names why a packet went no further.
+// Drop names the reason why a packet was lost.
 type Drop string
 
 // The reasons.
@@ -17,7 +17,7 @@ const (
 	DropNoRoute      Drop = "no_route"
 	DropBlackhole    Drop = "blackhole"
 	DropNeighMissing Drop = "neigh_missing" // a vxlan link has no such neighbour
-	DropNeighFailed  Drop = "neigh_failed"  // nobody on the segment answered
+	DropNeighFailed  Drop = "neigh_failed"  // no answer on the segment
 	DropFDBMissing   Drop = "fdb_missing"
 	DropFDBConflict  Drop = "fdb_conflict" // came from another host than its permanent entry says
 	DropVNIMismatch  Drop = "vni_mismatch"
@@ -54,12 +54,12 @@ type PingOptions struct {
 // Probe is an echo request, what became of it, and of the answer.
 type Probe struct {
 	Dst        netip.Addr
-	Arrived    bool       // the request reached Dst
-	Delivered  bool       // and the reply came back
-	SourceSeen netip.Addr // whom Dst saw as its sender
+	Arrived    bool       // Dst got the request
+	Delivered  bool       // the reply came back
+	SourceSeen netip.Addr // the sender as Dst saw it
 	RTT        time.Duration
-	PathMTU    int  // what a host or ICMP said would fit; 0 if neither spoke
-	Drop       Drop // why not delivered
+	PathMTU    int  // as a host or ICMP reported it; 0 if neither did
+	Drop       Drop // the reason, if it was not delivered
 	Where      string
 	Detail     string
 	Path       []Hop // request and reply
@@ -88,13 +88,13 @@ func (h Hop) String() string {
 // Done reports whether the outcome is known.
 func (p *Probe) Done() bool { return p.done }
 
-// From is the host or pod that sent it.
+// From returns the name of the host or pod that sent the probe.
 func (p *Probe) From() string { return p.from.name }
 
-// Sent is when.
+// Sent returns the time at which the probe was sent.
 func (p *Probe) Sent() time.Time { return p.sent }
 
-// String says in a line how it went.
+// String returns the outcome in one line.
 func (p *Probe) String() string {
 	switch {
 	case !p.done:
@@ -152,26 +152,33 @@ func (p *Probe) arrived(s *stack, from netip.Addr) {
 	}
 }
 
-// answered ends the probe if the reply is to it.
+// answered ends the probe if the reply belongs to it.
 func (p *Probe) answered(s *stack, id uint16) {
 	if p == nil || p.done || p.from != s || p.id != id {
 		return
 	}
 	p.pass(s, "reply", "")
-	p.Delivered, p.RTT = true, p.network.world.Now().Sub(p.sent)
-	p.Drop, p.Where, p.Detail = "", "", ""
+	p.Delivered = true
+	p.RTT = p.network.world.Now().Sub(p.sent)
+	p.setDrop("", "", "")
 	p.finish()
 }
 
-// refused records a drop of which ICMP will tell.
+func (p *Probe) setDrop(why Drop, where, detail string) {
+	p.Drop = why
+	p.Where = where
+	p.Detail = detail
+}
+
+// refused records a drop that ICMP will report.
 func (p *Probe) refused(s *stack, why Drop, detail string) {
 	p.pass(s, "drop", string(why)+" "+detail)
 	if p != nil && !p.done && p.Drop == "" {
-		p.Drop, p.Where, p.Detail = why, s.name, detail
+		p.setDrop(why, s.name, detail)
 	}
 }
 
-// told ends the probe when ICMP has told somebody of its drop.
+// told ends the probe once ICMP has reported its drop.
 func (p *Probe) told(s *stack, kind icmpKind) {
 	p.pass(s, "told", kind.String())
 	if p != nil && !p.done && p.Drop != "" {
@@ -195,7 +202,7 @@ func (p *Probe) finish() {
 	}
 }
 
-// drop ends a packet's way without a word to its sender.
+// drop records the silent loss of a packet.
 func (s *stack) drop(p *Probe, why Drop, detail string) {
 	s.noteDrop(why, detail)
 	p.refused(s, why, detail)

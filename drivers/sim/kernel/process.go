@@ -9,9 +9,9 @@ type Process struct {
 	paths *paths
 }
 
-// NewProcess returns a program on the host. The kernel hands it packets through
-// attend, which calls its argument at once, later, or never, as the program runs,
-// is halted, or is dead.
+// NewProcess returns a program on the host. The kernel passes it packets
+// through attend, which calls its argument at once, later, or never, as the
+// program runs, is halted, or is dead.
 func (h *Host) NewProcess(attend func(do func())) *Process {
 	p := &Process{host: h, paths: newPaths(h.stack)}
 	p.paths.attend = attend
@@ -21,7 +21,7 @@ func (h *Host) NewProcess(attend func(do func())) *Process {
 // Driver returns the host's lane as the program sees it, with its own packet paths.
 func (p *Process) Driver() driver.Lane { return hostDriver{p.host, p.paths} }
 
-// End takes the packet paths down. A device may lose its carrier.
+// End removes the packet paths. A device may lose its carrier.
 func (p *Process) End() {
 	p.paths.endAll()
 	p.host.changed++

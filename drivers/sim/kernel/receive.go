@@ -41,22 +41,23 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 		return
 	}
 	packet = packet[:h.size+len(payload)]
-	if s.wall.tracks(h.family()) {
-		if h.fragment() { // connections are followed by whole packets
-			var ok bool
-			if h, payload, ok = s.reassemble(h, payload, p); !ok {
+	if s.filter.tracks(h.family()) {
+		if h.fragment() { // connection tracking needs whole packets
+			whole, body, ok := s.reassemble(h, payload, p)
+			if !ok {
 				return
 			}
+			h, payload = whole, body
 			h.joined = true
 		}
-		h, payload = s.wall.prerouting(h, payload)
+		h, payload = s.filter.prerouting(h, payload)
 		packet = h.packet(payload)
 		h.size = len(packet) - len(payload)
 	}
 	switch {
 	case s.martian(l, h.src):
 		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)
-	case !s.fromWhereItMay(l, h.src):
+	case !s.passesReversePath(l, h.src):
 		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
 	case s.isLocal(h.dst):
 		s.deliver(h, payload, p)
@@ -67,7 +68,7 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 	}
 }
 
-// forwards reports whether packets that come in by a link are sent on.
+// forwards reports whether the host forwards packets that come in by a link.
 func (s *stack) forwards(l *link, f cidr.Family) bool {
 	return isOn(s.setting(l, f, "forwarding"))
 }
@@ -78,9 +79,9 @@ func (s *stack) martian(l *link, src netip.Addr) bool {
 	return src.Is4() && s.isLocal(src) && !isOn(s.setting(l, cidr.V4, "accept_local"))
 }
 
-// fromWhereItMay is the reverse path filter: strict wants the packet from the
-// link by which an answer would leave, loose wants any route back.
-func (s *stack) fromWhereItMay(l *link, src netip.Addr) bool {
+// passesReversePath is the reverse path filter: strict wants the packet from the
+// link by which a reply would leave, loose wants any route back.
+func (s *stack) passesReversePath(l *link, src netip.Addr) bool {
 	if src.Is6() {
 		return true
 	}
@@ -92,13 +93,14 @@ func (s *stack) fromWhereItMay(l *link, src netip.Addr) bool {
 	return r != nil && r.link != nil && (mode == "2" || r.link == l)
 }
 
-// deliver takes a packet that is for this host.
+// deliver takes a packet addressed to this host.
 func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 	if h.fragment() {
-		var whole bool
-		if h, payload, whole = s.reassemble(h, payload, p); !whole {
+		whole, body, ok := s.reassemble(h, payload, p)
+		if !ok {
 			return
 		}
+		h, payload = whole, body
 	}
 	switch h.proto {
 	case icmpProto(h.family()):

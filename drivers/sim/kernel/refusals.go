@@ -7,45 +7,50 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// What a kernel answers although there is nothing wrong with the question:
-// it is short of memory, somebody else holds a lock, or got there first. The
-// op is then not done.
+// Errors of a kernel that refuses a valid op: it is short of memory, another
+// program holds a lock, or was first. The op is then not done.
 var (
 	ErrNoBuffers = fmt.Errorf("no buffer space available: %w", driver.ErrBusy)               // ENOBUFS
 	ErrBusy      = fmt.Errorf("device or resource busy: %w", driver.ErrBusy)                 // EBUSY
-	ErrExists    = fmt.Errorf("somebody else is just making it: %w", driver.ErrExists)       // EEXIST
-	ErrNotFound  = fmt.Errorf("what it needs is not there just now: %w", driver.ErrNotFound) // ENOENT
+	ErrExists    = fmt.Errorf("another program is just making it: %w", driver.ErrExists)     // EEXIST
+	ErrNotFound  = fmt.Errorf("a needed object is missing just now: %w", driver.ErrNotFound) // ENOENT
 )
 
-// refusals are what a host's kernel does not do at present.
+// refusals are the ops and looks that a host's kernel refuses at present.
 type refusals struct {
 	ops   error
 	odds  float64
-	count int // of coming ops that are refused for certain
+	count int // of coming ops that are certainly refused
 	looks float64
 }
 
 // RefuseOps lets the kernel answer each op of a driver with an error, with the
 // given probability, instead of doing it; 0 ends that.
 func (h *Host) RefuseOps(err error, probability float64) {
-	h.refuses.ops, h.refuses.odds, h.refuses.count = err, probability, 0
+	h.refuses.set(err, probability, 0)
 	h.world.Note(h.name+": refuses ops", fmt.Sprintf("%v, %g", err, probability))
 }
 
-// RefuseNextOps does the same to the next ops, and to no others.
+// RefuseNextOps does the same to the next count ops, and to no others.
 func (h *Host) RefuseNextOps(err error, count int) {
-	h.refuses.ops, h.refuses.odds, h.refuses.count = err, 0, count
+	h.refuses.set(err, 0, count)
 	h.world.Note(h.name+": refuses ops", fmt.Sprintf("%v, the next %d", err, count))
 }
 
-// RefuseLooks lets reading the kernel's tables fail with the given
-// probability: they changed while they were read, or there was no memory.
+func (r *refusals) set(err error, odds float64, count int) {
+	r.ops = err
+	r.odds = odds
+	r.count = count
+}
+
+// RefuseLooks lets each look at the kernel's tables fail with the given
+// probability: they changed during the dump, or memory was short.
 func (h *Host) RefuseLooks(probability float64) {
 	h.refuses.looks = probability
 	h.world.Note(h.name+": refuses looks", fmt.Sprint(probability))
 }
 
-// refusal is why the kernel will not do an op, or nil.
+// refusal returns the error with which the kernel refuses an op, or nil.
 func (h *Host) refusal() error {
 	r := &h.refuses
 	if r.count > 0 {
@@ -58,7 +63,7 @@ func (h *Host) refusal() error {
 	return nil
 }
 
-// readable is why the kernel's tables cannot be read, or nil.
+// readable returns the error with which the kernel refuses a look, or nil.
 func (h *Host) readable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,16 +10,15 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// Segment is an Ethernet: what a switch and its cables make of the links that
-// are attached to it. It forwards to the link that has the frame's address and
-// never floods.
+// Segment is an Ethernet: a switch with cables to the attached links. It
+// forwards a frame to the link with its address and never floods.
 type Segment struct {
 	world *world.World
 	name  string
 	gate  *link   // of a host's bridge: nothing passes while it is down
-	wires []*Wire // in the order in which they were attached
+	wires []*Wire // in the order of attachment
 
-	// Who had an address last. Entries are checked before use.
+	// The last owner of each address. Entries are checked before use.
 	macs map[dataplane.MAC]*Wire
 	ips  map[netip.Addr]*Wire
 }
@@ -29,7 +28,7 @@ type Segment struct {
 type Wire struct {
 	Latency time.Duration
 	Loss    float64 // probability that a frame is lost, for each direction
-	MTU     int     // larger packets vanish without a word; 0: no limit
+	MTU     int     // larger packets vanish silently; 0: no limit
 	Down    bool    // the switch does not forward, which the link does not see
 	Group   int     // links of different groups do not see each other
 
@@ -37,7 +36,7 @@ type Wire struct {
 	Reorder   float64       // probability that a frame is held back for a while
 	Duplicate float64       // probability that a frame comes twice
 
-	deny    []*stack // whose packets the switch does not hand to the link
+	deny    []*stack // the switch hands no packets of these to the link
 	segment *Segment
 	link    *link
 	name    string // of the link, in the world
@@ -45,7 +44,7 @@ type Wire struct {
 	capture *pcapWriter
 }
 
-// UnderlayLatency is what one wire of an underlay adds.
+// UnderlayLatency is the latency of one wire of an underlay.
 const UnderlayLatency = 100 * time.Microsecond
 
 func newSegment(w *world.World, name string, gate *link) *Segment {
@@ -55,14 +54,14 @@ func newSegment(w *world.World, name string, gate *link) *Segment {
 	}
 }
 
-// Name is unique in the world if its maker saw to that.
+// Name returns the name of the segment; its maker keeps it unique in the world.
 func (g *Segment) Name() string { return g.name }
 
-// Wires lists what is attached, in order.
+// Wires returns the attached wires, in order.
 func (g *Segment) Wires() []*Wire { return g.wires }
 
-// Partition lets the hosts talk only within their group; who is in none is in
-// the last. Without groups everybody talks with everybody.
+// Partition lets the hosts talk only within their group; hosts in no group form
+// the last one. Without groups all hosts talk with each other.
 func (g *Segment) Partition(groups ...[]*Host) {
 	for _, w := range g.wires {
 		w.Group = len(groups)
@@ -75,15 +74,15 @@ func (g *Segment) Partition(groups ...[]*Host) {
 	g.world.Note(g.name+": partition", "")
 }
 
-// Capture writes all frames that pass the wire from now on, in both
-// directions, to out in pcap format.
+// Capture writes all frames that pass the wire from now on, in both directions,
+// to out in pcap format.
 func (w *Wire) Capture(out io.Writer) error {
 	c, err := newPcap(out)
 	w.capture = c
 	return err
 }
 
-// Host is the name of the host or pod, and Link that of its link.
+// Host returns the name of the host or pod of the wire's link.
 func (w *Wire) Host() string { return w.link.stack.name }
 
 // Link is the name of the link on its host.
@@ -102,7 +101,8 @@ func (g *Segment) detach(w *Wire) {
 	w.link.wire = nil
 }
 
-// reach says why a frame cannot get from one wire to another, or nothing.
+// reach returns the reason why a frame cannot get from one wire to another, or
+// "".
 func (w *Wire) reach(to *Wire) Drop {
 	gate := w.segment.gate
 	switch {
@@ -116,8 +116,8 @@ func (w *Wire) reach(to *Wire) Drop {
 	return ""
 }
 
-// resolve asks who has an address, as ARP and NDP do: a host answers for all
-// its IPv4 addresses, and for the IPv6 ones of the link.
+// resolve asks for the owner of an address, as ARP and NDP do: a host answers
+// for all its IPv4 addresses, and for the IPv6 ones of the link.
 func (w *Wire) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 	g, why := w.segment, DropNeighFailed
 	if to := g.ips[ip]; to != nil && to != w && to.attached() && to.link.answers(ip) && w.reach(to) == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 )
 
-// pmtuTime is how long a learnt path MTU counts (Linux
+// pmtuTime is the lifetime of a learnt path MTU (Linux
 // net.ipv4.route.mtu_expires).
 const pmtuTime = 10 * time.Minute
 
@@ -20,7 +20,7 @@ type pathMTU struct {
 	until time.Time
 }
 
-// send routes a packet of our own.
+// send routes a packet that this host originates.
 func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 	if h.ttl == 0 {
 		h.ttl = defaultTTL
@@ -43,8 +43,10 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 	packet := h.packet(payload)
 	h.size = len(packet) - len(payload)
 	h, packet, ok := s.leave(h, packet, r, 0, p)
+	if !ok {
+		return
+	}
 	switch {
-	case !ok:
 	case len(packet) <= mtu:
 		s.emit(r, h.dst, packet, p)
 	case h.df:
@@ -57,14 +59,15 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 	}
 }
 
-// leave shows a packet that is about to go out by a route to the chains at the
-// hook postrouting, which may change it. False: it went no further.
+// leave passes a packet that is about to go out by a route through the chains
+// at the hook postrouting, which may change it. It returns false if the packet
+// is dropped.
 func (s *stack) leave(h ipHeader, packet []byte, r *route, mark uint32, p *Probe) (ipHeader, []byte, bool) {
-	if !s.wall.tracks(h.family()) {
+	if !s.filter.tracks(h.family()) {
 		return h, packet, true
 	}
 	src := h.src
-	h, payload, ok := s.wall.postrouting(h, packet[h.size:], r, mark)
+	h, payload, ok := s.filter.postrouting(h, packet[h.size:], r, mark)
 	if !ok {
 		s.drop(p, DropFirewall, "no address to masquerade with dev "+r.link.name)
 		return h, nil, false
@@ -98,27 +101,28 @@ func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
 		return
 	}
 	mark := uint32(0)
-	if s.wall != nil {
-		mark = s.wall.mark
-		by, drops := s.wall.dropsForward(in.name, h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark})
+	if s.filter != nil {
+		mark = s.filter.mark
+		by, drops := s.filter.dropsForward(in.name, h.family(), firewall.Packet{Src: h.src, Dst: h.dst, Mark: mark})
 		if drops {
 			s.drop(p, DropFirewall, by)
 			return
 		}
 	}
 	h, packet, ok := s.leave(h, packet, r, mark, p)
-	switch {
-	case !ok:
-	case len(packet) <= mtu:
+	if !ok {
+		return
+	}
+	if len(packet) <= mtu {
 		s.emit(r, h.dst, packet, p)
-	default:
-		for _, part := range fragments(h, packet[h.size:], mtu) {
-			s.emit(r, h.dst, part, p)
-		}
+		return
+	}
+	for _, part := range fragments(h, packet[h.size:], mtu) {
+		s.emit(r, h.dst, part, p)
 	}
 }
 
-// noRoute names the absence of a way: none, or one that leads nowhere.
+// noRoute returns the reason: no route, or one that leads nowhere.
 func noRoute(r *route) Drop {
 	if r == nil {
 		return DropNoRoute
@@ -148,8 +152,8 @@ func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
 	r.link.transmit(etherFrame(mac, r.link.mac, packet), p)
 }
 
-// resolve finds a neighbour's link address. A vxlan link has nobody to ask:
-// what is not in its table is missing.
+// resolve finds a neighbour's link address. A vxlan link cannot ask for it: an
+// address that is not in its table is missing.
 func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 	if n, ok := l.neighs.get(ip); ok {
 		return n.mac, ""
@@ -179,8 +183,8 @@ func (l *link) transmit(frame []byte, p *Probe) {
 	l.wire.send(frame, p)
 }
 
-// refuse drops a packet and tells its sender why, if ICMP may: never about an
-// ICMP error, nor about a later fragment.
+// refuse drops a packet and reports the reason to its sender, if ICMP may:
+// never about an ICMP error, nor about a later fragment.
 func (s *stack) refuse(why Drop, detail string, m icmpMessage, packet []byte, p *Probe) {
 	h, payload, err := parseIP(packet)
 	quiet := err != nil || h.offset > 0
@@ -206,8 +210,9 @@ func (s *stack) refuse(why Drop, detail string, m icmpMessage, packet []byte, p 
 	s.send(answer, m.payload(&answer), p)
 }
 
-// sourceFor is the source address of packets of our own to a destination: what
-// the route prefers, an address of its link, or any other global one.
+// sourceFor returns the source address of the host's own packets to a
+// destination: the one that the route prefers, an address of its link, or any
+// other global one.
 func (s *stack) sourceFor(dst netip.Addr) netip.Addr {
 	if s.isLocal(dst) {
 		return dst
@@ -234,8 +239,8 @@ func (s *stack) sourceFor(dst netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// sourceFor is the link's address that is nearest to a neighbour: in one
-// subnet with it, or else the first global one.
+// sourceFor returns the link's address nearest to a neighbour: one in a common
+// subnet, or else the first global one.
 func (l *link) sourceFor(next netip.Addr) netip.Addr {
 	var first netip.Addr
 	for _, a := range l.addrs[cidr.FamilyOf(next)] {

@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// socket is a UDP socket that a process of the host has bound. One at an
-// unspecified address gets what is for any of the host's.
+// socket is a UDP socket that a process of the host has bound. A socket at an
+// unspecified address gets datagrams for any of the host's addresses.
 type socket struct {
 	local   netip.AddrPort
 	deliver func(h ipHeader, d udpDatagram, p *Probe)
@@ -35,15 +35,15 @@ func (s *stack) unbind(k *socket) {
 	s.sockets = slices.DeleteFunc(s.sockets, func(o *socket) bool { return o == k })
 }
 
-// overlaps reports whether two sockets of one family could not tell their
-// datagrams apart.
+// overlaps reports whether two sockets of one family compete for the same
+// datagrams.
 func (k *socket) overlaps(local netip.AddrPort) bool {
 	a, b := k.local.Addr(), local.Addr()
 	return k.local.Port() == local.Port() && cidr.FamilyOf(a) == cidr.FamilyOf(b) &&
 		(a == b || a.IsUnspecified() || b.IsUnspecified())
 }
 
-// socketAt returns the socket that gets what is sent to an address, or nil.
+// socketAt returns the socket that gets datagrams for an address, or nil.
 func (s *stack) socketAt(dst netip.AddrPort) *socket {
 	for _, k := range s.sockets {
 		if k.overlaps(dst) {
@@ -71,17 +71,17 @@ func (s *stack) vxlanAt(port uint16, f cidr.Family) *link {
 	return nil
 }
 
-// TakePort lets some program bind a UDP port at all IPv4 addresses and throw
-// away what it gets.
+// TakePort lets another program bind a UDP port at all IPv4 addresses and
+// discard what it gets.
 func (h *Host) TakePort(port uint16) error {
 	s := h.stack
 	_, err := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), func(_ ipHeader, d udpDatagram, p *Probe) {
-		s.drop(p, DropNoListener, fmt.Sprintf("port %d is somebody else's", d.dst))
+		s.drop(p, DropNoListener, fmt.Sprintf("port %d belongs to another program", d.dst))
 	})
 	return h.deed(err, "take port %d", port)
 }
 
-// SendUDP sends one datagram from a port that nobody has.
+// SendUDP sends one datagram from an unused port.
 func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
 	s := h.stack
 	outer := ipHeader{src: s.sourceFor(to.Addr()), dst: to.Addr(), proto: protoUDP}
@@ -97,7 +97,7 @@ func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
 func (h *Host) LeavePort(port uint16) error {
 	k := h.stack.socketAt(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	if k == nil || !k.local.Addr().IsUnspecified() {
-		return h.deed(fmt.Errorf("nobody has taken it: %w", driver.ErrNotFound), "leave port %d", port)
+		return h.deed(fmt.Errorf("no program has the port: %w", driver.ErrNotFound), "leave port %d", port)
 	}
 	h.stack.unbind(k)
 	return h.deed(nil, "leave port %d", port)

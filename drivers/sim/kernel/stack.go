@@ -18,15 +18,15 @@ type stack struct {
 	name    string
 	links   []*link                // by index
 	lastIdx int                    // indexes only grow
-	local   map[netip.Addr][]*link // who has an address, in the order in which they got it
+	local   map[netip.Addr][]*link // owners of an address, oldest first
 	fibs    [2]fib
 	sysctls map[string]string
 	no6     bool       // the kernel has no IPv6
-	wall    *netfilter // nil: a pod's, where nobody has rules
+	filter  *netfilter // nil for a pod, which has no rules
 	sockets []*socket
 
 	ipID  uint32
-	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for packets of our own
+	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for the host's own packets
 	parts map[fragKey]*reassembly
 }
 
@@ -72,7 +72,7 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 // enough6 reports whether a link of that MTU speaks IPv6.
 func (s *stack) enough6(mtu int) bool { return !s.no6 && mtu >= minMTU6 }
 
-// removeIPv6 makes the kernel one without IPv6, such as one booted with
+// removeIPv6 makes the kernel one without IPv6, as if booted with
 // ipv6.disable=1.
 func (s *stack) removeIPv6() {
 	s.no6 = true
@@ -116,7 +116,7 @@ func (s *stack) find(name string) (*link, error) {
 	return nil, fmt.Errorf("no link %q: %w", name, driver.ErrNotFound)
 }
 
-// delLink takes a device away with all that hangs on it; vxlan devices go with
+// delLink deletes a device with all that depends on it; vxlan devices go with
 // their parent.
 func (s *stack) delLink(l *link) {
 	for _, child := range slices.Clone(s.links) {
@@ -129,7 +129,7 @@ func (s *stack) delLink(l *link) {
 	}
 	l.setUp(false)
 	for _, f := range cidr.Families {
-		s.fibs[f].remove(func(r *route) bool { return r.leave(l) }) // what was but asleep
+		s.fibs[f].remove(func(r *route) bool { return r.leave(l) }) // includes routes that were only asleep
 		for _, a := range slices.Clone(l.addrs[f]) {
 			l.forgetAddr(a.prefix)
 		}

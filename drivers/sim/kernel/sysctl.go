@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// perLink lists the settings that come and go with a link, with the values of
-// a fresh kernel. Forwarding follows the setting for all links.
+// perLink lists the settings that come and go with a link, with the values of a
+// fresh kernel. Forwarding follows the setting for all links.
 var perLink = [2][]struct{ name, value string }{
 	{{"accept_local", "0"}, {"forwarding", "0"}, {"rp_filter", "0"}},
 	{{"accept_ra", "1"}, {"disable_ipv6", "0"}, {"forwarding", "0"}, {"keep_addr_on_down", "0"}},
@@ -51,10 +51,10 @@ func (s *stack) setting(l *link, f cidr.Family, name string) string {
 	return s.sysctls[[...]string{"net/ipv4/conf/", "net/ipv6/conf/"}[f]+l.name+"/"+name]
 }
 
-// isOn reads a setting as the kernel does a switch; one that is not there is off.
+// isOn reads a setting as the kernel does a switch; a missing one is off.
 func isOn(value string) bool { return value != "" && value != "0" }
 
-// setSysctl writes a setting as if to its file.
+// setSysctl sets a setting as a write to its file does.
 func (s *stack) setSysctl(path, value string) error {
 	if _, ok := s.sysctls[path]; !ok {
 		return driver.ErrNotFound
@@ -66,7 +66,7 @@ func (s *stack) setSysctl(path, value string) error {
 	s.sysctls[path] = value
 	switch path {
 	case sysctlForward4:
-		if changed { // IPv6 does it anyway
+		if changed { // IPv6 does so in any case
 			s.setForwarding("net/ipv4/conf/", value)
 		}
 	case sysctlForward6:

@@ -18,8 +18,8 @@ type udpDatagram struct {
 	body     []byte
 }
 
-// payload is the datagram as bytes, for a packet with that header. It has its
-// checksum in both families, as Linux's vxlan links send it.
+// payload returns the datagram as bytes, for a packet with that header. It has
+// its checksum in both families, as Linux's vxlan links send it.
 func (d *udpDatagram) payload(h *ipHeader) []byte {
 	b := make([]byte, udpLen, udpLen+len(d.body))
 	binary.BigEndian.PutUint16(b, d.src)
@@ -50,7 +50,7 @@ func parseUDP(h *ipHeader, b []byte) (udpDatagram, error) {
 	return udpDatagram{src: binary.BigEndian.Uint16(b), dst: binary.BigEndian.Uint16(b[2:]), body: b[udpLen:]}, nil
 }
 
-// vxlanFrame puts a frame behind a VXLAN header (RFC 7348).
+// vxlanFrame returns a frame behind a VXLAN header (RFC 7348).
 func vxlanFrame(vni uint32, frame []byte) []byte {
 	b := make([]byte, vxlanLen, vxlanLen+len(frame))
 	b[0] = 0x08 // the VNI is valid
@@ -68,8 +68,8 @@ func parseVXLAN(b []byte) (vni uint32, frame []byte, err error) {
 	return binary.BigEndian.Uint32(b[4:]) >> 8, b[vxlanLen:], nil
 }
 
-// flowPort is the source port by which a tunnelled flow is told from others:
-// a hash of its addresses and ports within Linux's local port range.
+// flowPort returns the source port of a tunnelled flow: a hash of its addresses
+// and ports within Linux's local port range.
 func flowPort(packet []byte) uint16 {
 	const first, count = 32768, 28232
 	h, payload, err := parseIP(packet)

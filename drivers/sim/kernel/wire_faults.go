@@ -8,12 +8,12 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// heldBack is how late a frame arrives that others shall overtake.
+// heldBack is how late a reordered frame arrives.
 const heldBack = 20 * time.Millisecond
 
-// Deny lets the wire hand none of a host's packets to its link, by whatever
-// way they come, or ends that. The other direction is not touched: with one
-// such rule a partition is one-way, with two it is whole.
+// Deny lets the wire hand none of a host's packets to its link, by any path, or
+// ends that. The other direction is not affected: with one such rule a
+// partition is one-way, with two it is complete.
 func (w *Wire) Deny(from *Host, on bool) {
 	w.deny = slices.DeleteFunc(w.deny, func(s *stack) bool { return s == from.stack })
 	if on {
@@ -22,8 +22,8 @@ func (w *Wire) Deny(from *Host, on bool) {
 	w.segment.world.Note(w.name+": deny", from.name)
 }
 
-// denies reports whether a frame from another wire is not handed on: it was
-// sent by a host that is denied, or carries the address of one.
+// denies reports whether the wire refuses a frame from another wire: a denied
+// host sent it, or it carries an address of one.
 func (w *Wire) denies(from *Wire, frame []byte) bool {
 	if len(w.deny) == 0 {
 		return false
@@ -34,8 +34,8 @@ func (w *Wire) denies(from *Wire, frame []byte) bool {
 	})
 }
 
-// disturb draws how much longer a frame takes and how often it comes again.
-// Nothing is drawn for what cannot happen.
+// disturb draws how much longer a frame takes and how often it comes again. It
+// draws nothing for faults that are switched off.
 func (w *Wire) disturb() (delay time.Duration, again int) {
 	if w.Jitter == 0 && w.Reorder == 0 && w.Duplicate == 0 {
 		return 0, 0

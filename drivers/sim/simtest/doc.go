@@ -1,3 +1,3 @@
-// Package simtest does the deeds of package drivertest to simulated hosts, so
-// that tests can treat one as they treat a network namespace.
+// Package simtest makes the changes of package drivertest on simulated hosts,
+// so that tests can treat one like a network namespace.
 package simtest

@@ -14,10 +14,10 @@ import (
 // Host is a host in a world of its own, as a [drivertest.World].
 type Host struct{ *kernel.Host }
 
-// NewHost makes a host whose every chance follows from the seed.
+// NewHost returns a host whose chance follows from the seed.
 func NewHost(seed uint64) Host { return Host{kernel.NewNetwork(world.New(seed)).NewHost("n1")} }
 
-// Close does nothing: nothing is left of a simulated host.
+// Close does nothing: a simulated host leaves nothing behind.
 func (h Host) Close() error { return nil }
 
 // Do implements [drivertest.World].
@@ -35,7 +35,10 @@ func (h Host) Do(_ context.Context, d drivertest.Deed) error {
 		return h.RouteAppend(d.Object.(dataplane.Route))
 	case drivertest.AddBlackhole:
 		r := d.Object.(dataplane.Route)
-		r.Kind, r.Link, r.Via, r.OnLink = dataplane.Blackhole, "", netip.Addr{}, false
+		r.Kind = dataplane.Blackhole
+		r.Link = ""
+		r.Via = netip.Addr{}
+		r.OnLink = false
 		return h.RouteAdd(r)
 	case drivertest.Learn:
 		return h.Learn(d.Object)

@@ -11,20 +11,20 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// StoreClientOptions fix how a client sees the world. Nil: the defaults.
+// ClientOptions fix a client's view of its world. Nil selects the defaults.
 type ClientOptions struct {
-	// Reachable tells whether packets get to the server and back at present;
+	// Reachable reports whether packets get to the server and back at present;
 	// default always.
 	Reachable func() bool
-	// Clock is what the client's process takes for the time; default the world's.
+	// Clock returns the time of the client's process; default the world's.
 	Clock func() time.Time
 }
 
-// StoreClient is one process's connection to a [Store].
+// Client is one process's connection to a [Store].
 //
-// As a [lease.Store] it answers at once, since there is but one thread; its
-// View follows the server through a stream. [StoreClient.Do] is the form with
-// a network in between, with delays, losses and answers that come too late.
+// // As a [lease.Store] it answers at once, since there is only one thread; its
+// View follows the server through a stream. [Client.Do] sends a request through
+// a network, with delays, losses and late answers.
 type Client struct {
 	store *Store
 	name  string
@@ -37,30 +37,30 @@ type Client struct {
 	onChange func()
 
 	nodes nodeClient    // of a store of nodes
-	known *storeVersion // the newest version taken
-	first int64         // the revision of the first one
+	known *storeVersion // the newest version received
+	first int64         // the revision of the first version
 
-	reread bool // a stream cannot follow known: everything has to be read again
+	reread bool // a stream cannot follow known: the client must read everything again
 
 	stream  *storeStream // nil: not connected
 	got     uint64       // batches taken from stream
-	attempt int          // dials in a row that failed
-	dialing uint64       // the dial that is under way; answers to others are void
+	attempt int          // failed dials in a row
+	dialing uint64       // the current dial; answers to earlier ones are void
 	redial  *world.Event
 	ping    *world.Event
 
 	closed bool
 	frozen bool
-	inbox  []func() // what arrived while frozen
+	inbox  []func() // arrivals during a freeze
 	fates  []StoreFate
 
 	cut     bool // partitioned off by command
-	expired bool // its auth token is no longer good
+	expired bool // its auth token is no longer valid
 }
 
 var _ lease.Store = (*Client)(nil)
 
-// clientLabels name every event of the client.
+// clientLabels name the events of the client.
 type clientLabels struct{ up, down, timeout, ping, connect, batch string }
 
 func newClientLabels(prefix string) clientLabels {
@@ -70,7 +70,7 @@ func newClientLabels(prefix string) clientLabels {
 	}
 }
 
-// clientChances are the client's streams of chance, one a subject.
+// clientChances are the client's streams of chance, one for each subject.
 type clientChances struct{ latency, request, watch, redial, ping *rand.Rand }
 
 func newClientChances(w *world.World, prefix string) clientChances {
@@ -80,7 +80,7 @@ func newClientChances(w *world.World, prefix string) clientChances {
 	}
 }
 
-// Client connects a process to the store, under a name of its host's.
+// Client connects a process to the store, under the name of its host.
 func (s *Store) Client(name string, opts ClientOptions) *Client {
 	c := &Client{store: s, name: name, opts: opts, changed: make(chan struct{}, 1)}
 	c.label = newClientLabels(name + ": store ")
@@ -92,8 +92,8 @@ func (s *Store) Client(name string, opts ClientOptions) *Client {
 	return c
 }
 
-// Close ends the connection. Nothing is called back any more, but requests
-// that are on their way still reach the server.
+// Close ends the connection and all callbacks, but requests on their way still
+// reach the server.
 func (c *Client) Close() {
 	c.closed = true
 	c.redial.Cancel()
@@ -110,7 +110,7 @@ func (c *Client) View() lease.View { return c.view }
 // Changed receives a value after View has changed.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
-// OnChange lets fn happen whenever View has changed: Changed in virtual time.
+// OnChange calls fn whenever View has changed: it is Changed in virtual time.
 func (c *Client) OnChange(fn func()) { c.onChange = fn }
 
 // Create takes a free key, at once.
@@ -128,7 +128,7 @@ func (c *Client) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, t
 	return c.call(ctx, node.Request{Verb: node.Update, Grant: g, Attrs: attrs, TTL: ttl})
 }
 
-// Release deletes the own record, at once.
+// Release deletes the client's own record, at once.
 func (c *Client) Release(ctx context.Context, g lease.Grant) error {
 	_, err := c.call(ctx, node.Request{Verb: node.Release, Grant: g})
 	return err
@@ -161,7 +161,7 @@ func (c *Client) call(ctx context.Context, req node.Request) (lease.Grant, error
 	return g, nil
 }
 
-// storeError says which request of which lease failed.
+// storeError adds the failed request and its lease to an error.
 func storeError(req node.Request, err error) error {
 	key := req.Grant.Key
 	if req.Verb == node.Create {
@@ -173,7 +173,7 @@ func storeError(req node.Request, err error) error {
 // Next decides the fates of the coming requests made with Do, in order.
 func (c *Client) Next(fates ...StoreFate) { c.fates = append(c.fates, fates...) }
 
-// Cut separates the client from the server, silently: packets vanish. Or it
+// Cut separates the client from the server, silently: packets vanish. It also
 // ends that.
 func (c *Client) Cut(cut bool) {
 	c.cut = cut
@@ -188,14 +188,14 @@ func (c *Client) BreakStream() {
 	}
 }
 
-// Deny takes the permission away from the client, and from all later ones of
-// its name, or gives it back.
+// Deny revokes the permission of the client, and of all later ones of its name,
+// or restores it.
 func (c *Client) Deny(denied bool) {
 	c.store.Deny(c.name, denied)
 }
 
-// ExpireToken makes the server forget who the client is. Its stream ends, and
-// its next request is refused, whereupon it authenticates anew.
+// ExpireToken makes the server forget the client's identity. Its stream ends,
+// the server refuses its next request, and the client authenticates anew.
 func (c *Client) ExpireToken() {
 	c.expired = true
 	if c.stream != nil {
@@ -204,8 +204,8 @@ func (c *Client) ExpireToken() {
 	}
 }
 
-// Freeze halts the client's process, or lets it go on: what arrives meanwhile
-// waits in line.
+// Freeze halts the client's process, or resumes it: arrivals wait in line
+// meanwhile.
 func (c *Client) Freeze(frozen bool) {
 	c.frozen = frozen
 	if frozen {
@@ -214,7 +214,7 @@ func (c *Client) Freeze(frozen bool) {
 	inbox := c.inbox
 	c.inbox = nil
 	for i, fn := range inbox {
-		if c.frozen || c.closed { // by one of those before
+		if c.frozen || c.closed { // by an earlier one
 			c.inbox = append(inbox[i:], c.inbox...)
 			return
 		}
@@ -222,15 +222,16 @@ func (c *Client) Freeze(frozen bool) {
 	}
 }
 
-// arrive hands something to the client's process.
+// arrive delivers an event to the client's process.
 func (c *Client) arrive(fn func()) {
-	switch {
-	case c.closed:
-	case c.frozen:
-		c.inbox = append(c.inbox, fn)
-	default:
-		fn()
+	if c.closed {
+		return
 	}
+	if c.frozen {
+		c.inbox = append(c.inbox, fn)
+		return
+	}
+	fn()
 }
 
 func (c *Client) reachable() bool {
@@ -250,7 +251,8 @@ func (c *Client) latency() time.Duration {
 	return typical/2 + world.UpTo(c.rng.latency, typical)
 }
 
-// refused is why the server will not serve this client at present, or nil.
+// refused returns the reason why the server refuses this client at present, or
+// nil.
 func (c *Client) refused() error {
 	if err := c.store.unavailable(); err != nil {
 		return err
@@ -259,7 +261,7 @@ func (c *Client) refused() error {
 	case c.store.denied[c.name]:
 		return errStoreDenied
 	case c.expired:
-		c.expired = false // the client will have seen to it by the next time
+		c.expired = false // the client has authenticated by the next request
 		return errStoreToken
 	}
 	return nil

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// StoreFaults are chances, between 0 and 1, that something goes wrong, drawn
+// Faults holds the probability of each fault, between 0 and 1. The store draws
 // for each request, answer or batch of changes.
 type Faults struct {
 	LoseRequest float64       // the request never reaches the server; the client waits in vain
-	LoseAnswer  float64       // it was done, but the client never learns
+	LoseAnswer  float64       // the server did it, but the client never learns
 	Slow        float64       // request or answer take up to SlowBy longer
-	SlowBy      time.Duration // may be longer than a client waits: then it is done after all
+	SlowBy      time.Duration // may exceed the client's timeout: the server then still does it
 	StaleList   float64       // a full read returns the state before the last change
 
 	WatchDelay     time.Duration // each batch takes up to this much longer
@@ -23,21 +23,20 @@ type Faults struct {
 	WatchBreak     float64       // the stream ends instead of delivering the batch
 }
 
-// StoreFate is what becomes of one request, for tests and scenarios that leave
-// nothing to chance.
+// StoreFate is the outcome of one request, for tests and scenarios that need a
+// certain one.
 type StoreFate uint8
 
 // The fates of a request.
 const (
-	FateDraw        StoreFate = iota // as StoreFaults would have it
+	FateDraw        StoreFate = iota // drawn as Faults says
 	FateDone                         // done and answered
 	FateLoseRequest                  // never done, never answered
 	FateLoseAnswer                   // done, never answered
 	FateLate                         // reaches the server only after the client has given up
 )
 
-// The ways in which a store fails a client. To a node all mean that the
-// outcome is unknown.
+// Errors of a failing store. To a node all mean that the outcome is unknown.
 var (
 	errStoreNoAnswer    = errors.New("no answer in time")
 	errStoreUnreachable = errors.New("datastore is unreachable")
@@ -53,17 +52,17 @@ var (
 	errStoreClosed      = errors.New("client is closed")
 )
 
-// Faults returns the chances of all faults at present.
+// Faults returns the present probabilities of all faults.
 func (s *Store) Faults() Faults { return s.faults }
 
-// SetFaults replaces the chances of all faults from now on.
+// SetFaults replaces the probabilities of all faults from now on.
 func (s *Store) SetFaults(f Faults) {
 	s.faults = f
 	s.world.Note("store: faults", fmt.Sprintf("%+v", f))
 }
 
-// Deny takes the permission away from all clients of a name, those to come
-// included, or gives it back.
+// Deny revokes the permission of all clients of a name, present and future, or
+// restores it.
 func (s *Store) Deny(client string, on bool) {
 	s.denied[client] = on
 	s.world.Note(client+": store denied", fmt.Sprint(on))
@@ -76,7 +75,7 @@ func (s *Store) Deny(client string, on bool) {
 }
 
 // LoseLeader leaves the store without a leader for d: every request fails,
-// every stream ends, no TTL runs out. The next leader lets all TTLs begin anew.
+// every stream ends, no TTL expires. The next leader restarts all TTLs.
 func (s *Store) LoseLeader(d time.Duration) {
 	if s.leaderless || s.stopped {
 		return
@@ -88,7 +87,7 @@ func (s *Store) LoseLeader(d time.Duration) {
 	s.election = s.world.After(d, "store: leader elected", s.ElectLeader)
 }
 
-// ElectLeader ends what LoseLeader began, before its time.
+// ElectLeader ends the outage of LoseLeader early.
 func (s *Store) ElectLeader() {
 	if !s.leaderless {
 		return
@@ -112,7 +111,7 @@ func (s *Store) Stop() {
 	s.breakStreams(errStoreRefused)
 }
 
-// Start begins the server again; like a new leader it lets all TTLs begin anew.
+// Start begins the server again; like a new leader it restarts all TTLs.
 func (s *Store) Start() {
 	if !s.stopped {
 		return
@@ -124,7 +123,8 @@ func (s *Store) Start() {
 	}
 }
 
-// unavailable is why the server can do nothing at present, or nil.
+// unavailable returns the reason why the server can do nothing at present, or
+// nil.
 func (s *Store) unavailable() error {
 	switch {
 	case s.stopped:
@@ -143,5 +143,5 @@ func (s *Store) breakStreams(reason error) {
 	}
 }
 
-// Streams is how many watches clients hold.
+// Streams returns the number of clients' watches.
 func (s *Store) Streams() int { return len(s.streams) }

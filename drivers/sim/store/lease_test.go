@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestStoreConforms: what holds for drivers/etcd holds here.
+// TestStoreConforms runs the conformance cases of drivers/etcd.
 func TestStoreConforms(t *testing.T) {
 	leasetest.Run(t, func(*testing.T) leasetest.Harness {
 		w := world.New(1)
@@ -30,8 +30,8 @@ func (h *storeHarness) Open(t *testing.T) lease.Store {
 
 func (h *storeHarness) Now() time.Time { return h.world.Now() }
 
-// Await looks at the condition every now and then even if nothing happens, for
-// the sake of those that do something while they wait.
+// Await also checks the condition at intervals without an event, for conditions
+// that act while they wait.
 func (h *storeHarness) Await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for range 600 {

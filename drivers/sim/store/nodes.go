@@ -14,14 +14,14 @@ import (
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
-// A store with StoreOptions.Nodes is in the likeness of Kubernetes: it holds
-// node objects, whose pod CIDRs are the subnets and whose annotations are the
-// leases, and a client is the node object of its name. Streams, compaction
-// (which a Kubernetes client meets as 410 Gone), outages and the fates of
-// requests are those of any store. What annotations mean, and whom to believe,
-// is the very code of production.
+// A store with Options.Nodes behaves like Kubernetes: it holds node objects,
+// whose pod CIDRs are the subnets and whose annotations are the leases, and a
+// client is the node object of its name. Streams, compaction (a Kubernetes
+// client sees 410 Gone), outages and the fates of requests are those of any
+// store. The production code interprets the annotations.
 
-// nodeNames are those of the annotations; the prefix makes no difference here.
+// nodeNames are the names of the annotations; the prefix makes no difference
+// here.
 var nodeNames, _ = nodelease.ParsePrefix(nodelease.DefaultPrefix)
 
 // nodeObject is a node object as of a revision.
@@ -30,10 +30,10 @@ type nodeObject struct {
 	revision int64
 }
 
-// nodeStore is what a store holds of nodes.
+// nodeStore holds the nodes of a store.
 type nodeStore struct {
 	objects map[string]nodeObject
-	truth   *nodelease.Table // as somebody sees them who has seen all, and is no node
+	truth   *nodelease.Table // for a reader that is no node and has seen every version
 	born    int
 }
 
@@ -44,7 +44,7 @@ var (
 
 // NodeWrite is a change of a node object; Old or New is nil if there was or is none.
 type NodeWrite struct {
-	Client   string // whose it was; "" for everybody else
+	Client   string // "" for any other writer
 	Name     string
 	Old, New *nodelease.Node
 }
@@ -52,8 +52,8 @@ type NodeWrite struct {
 // Kubernetes reports whether leases are on node objects.
 func (s *Store) Kubernetes() bool { return s.nodes != nil }
 
-// OnNodeWrite hands every change of a node object to fn after it was made.
-// Whoever listens must not change the world.
+// OnNodeWrite passes every change of a node object to fn after it was made. The
+// function must not change the world.
 func (s *Store) OnNodeWrite(fn func(NodeWrite)) { s.nodeWritten = fn }
 
 // Node returns a node object.
@@ -62,9 +62,9 @@ func (s *Store) Node(name string) (nodelease.Node, bool) {
 	return o.node, ok
 }
 
-// PutNode registers a node, as kubelet does, with the pod CIDRs that the
-// controller manager has for it, separated by commas; "": none yet. One that
-// exists stays what it is, but for those.
+// PutNode registers a node, as kubelet does, with its pod CIDRs from the
+// controller manager, separated by commas; "": none yet. Of an existing node it
+// changes only the pod CIDRs.
 func (s *Store) PutNode(name, podCIDRs string) error {
 	if err := s.unavailable(); err != nil {
 		return fmt.Errorf("put node %s: %w", name, err)
@@ -79,7 +79,8 @@ func (s *Store) PutNode(name, podCIDRs string) error {
 	return nil
 }
 
-// AnnotateNode changes annotations of a node, as an operator or a stranger does.
+// AnnotateNode changes annotations of a node, as an operator or another program
+// does.
 func (s *Store) AnnotateNode(name string, change func(*nodelease.Node)) error {
 	n, exists := s.Node(name)
 	if err := s.unavailable(); err != nil || !exists {
@@ -138,7 +139,7 @@ func (s *Store) publishNodes() {
 	}
 }
 
-// nodeVersion sums the nodes up.
+// nodeVersion combines all nodes into a version.
 func (s *Store) nodeVersion() *storeVersion {
 	snap, _ := s.nodes.truth.Snapshot()
 	v := &storeVersion{epoch: s.epoch, snap: snap, nodes: make([]nodeObject, 0, len(s.nodes.objects))}
@@ -163,8 +164,8 @@ func (s *Store) clearNodes() {
 	s.former = s.version
 }
 
-// nodeTable is that of a client: its config comes from a file, and not from
-// the store.
+// nodeTable returns the table of a client: its config comes from a file, and
+// not from the store.
 func (s *Store) nodeTable(name string) *nodelease.Table {
 	network, err := config.ParseAssigned([]byte(s.opts.Nodes))
 	if err != nil {
@@ -173,11 +174,11 @@ func (s *Store) nodeTable(name string) *nodelease.Table {
 	return nodelease.NewTable(name, lease.Document{Data: []byte(s.opts.Nodes), Revision: 1}, network)
 }
 
-// nodeClient is what a client keeps of node objects.
+// nodeClient holds a client's knowledge of node objects.
 type nodeClient struct {
 	table    *nodelease.Table
 	assigned *lease.Assigned
-	written  int64 // the revision of the last answer to a request, which a view never goes back behind
+	written  int64 // the revision of the last answer to a request; a view never goes back behind it
 }
 
 func (s *Store) newNodeClient(name string) nodeClient {
@@ -187,7 +188,7 @@ func (s *Store) newNodeClient(name string) nodeClient {
 	return nodeClient{table: s.nodeTable(name), assigned: &lease.Assigned{Err: errStoreStarting}}
 }
 
-// acceptNodes takes a version over.
+// acceptNodes takes over a version.
 func (c *Client) acceptNodes(v *storeVersion) *lease.Snapshot {
 	l := c.nodes.table.List()
 	for _, o := range v.nodes {
@@ -202,7 +203,8 @@ func (c *Client) nodesSeen() (snap *lease.Snapshot) {
 	return snap
 }
 
-// patch is a request as Kubernetes knows it: our own node shall say this.
+// patch is a request in Kubernetes' form: changes of the client's own node
+// object.
 type patch struct {
 	client  *Client
 	grant   lease.Grant
@@ -211,7 +213,8 @@ type patch struct {
 	result  nodeObject
 }
 
-// prepare says what is to be sent, if anything, from what the client knows.
+// prepare returns the patch to send, possibly empty, from the client's
+// knowledge.
 func (c *Client) prepare(req node.Request) (*patch, error) {
 	key := req.Key
 	if req.Verb != node.Create {
@@ -254,8 +257,8 @@ func (p *patch) serve() (lease.Grant, error) {
 	return p.grant, nil
 }
 
-// answered takes the answer in: what the client has written it knows, whenever
-// its stream brings it.
+// answered records the answer: the client knows its own write, even before its
+// stream brings it.
 func (p *patch) answered() {
 	c := p.client
 	c.nodes.table.Set(p.result.node, p.result.revision)
@@ -265,7 +268,7 @@ func (p *patch) answered() {
 	c.setView(v)
 }
 
-// doNodes is Do.
+// doNodes is Do for a store of nodes.
 func (c *Client) doNodes(req node.Request, done func(node.Requested)) {
 	p, err := c.prepare(req)
 	if err != nil || len(p.changes) == 0 {
@@ -290,11 +293,12 @@ func (c *Client) doNodes(req node.Request, done func(node.Requested)) {
 	x.decide()
 }
 
-// callNodes is call.
+// callNodes is call for a store of nodes.
 func (c *Client) callNodes(req node.Request) (lease.Grant, error) {
 	p, err := c.prepare(req)
 	if err == nil && len(p.changes) > 0 {
-		if _, err = p.serve(); err == nil {
+		_, err = p.serve()
+		if err == nil {
 			p.answered()
 		}
 	}
@@ -304,7 +308,7 @@ func (c *Client) callNodes(req node.Request) (lease.Grant, error) {
 	return p.grant, nil
 }
 
-// NodeCIDRs spells pod CIDRs as PutNode takes them.
+// NodeCIDRs formats pod CIDRs as PutNode takes them.
 func NodeCIDRs(k lease.Key) string {
 	var all []string
 	for _, f := range cidr.Families {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// What an operator does with the store's own tools. Names are below the
-// prefix: "config", "subnets/10.5.1.0-24". The tools run beside the server, so
-// no network can be in their way, but a server without a leader is.
+// The functions of this file are an operator's commands with the store's own
+// tools. Names are below the prefix: "config", "subnets/10.5.1.0-24". The tools
+// run on the server's machine: no network fault affects them, but a server
+// without a leader does.
 
 // Get returns the value under a name.
 func (s *Store) Get(name string) (string, bool) {
@@ -19,8 +20,8 @@ func (s *Store) Get(name string) (string, bool) {
 	return string(r.value), true
 }
 
-// Put writes a value, whatever it is and whoever had the name before. With a
-// TTL of 0 it never expires.
+// Put writes any value, and replaces any record of that name. With a TTL of 0
+// it never expires.
 func (s *Store) Put(name, value string, ttl time.Duration) error {
 	if err := s.unavailable(); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
@@ -79,8 +80,8 @@ func (s *Store) Wipe() error {
 	return nil
 }
 
-// Compact forgets the history up to now. A stream that has not delivered all
-// of it ends, because what comes next cannot be told any more.
+// Compact forgets the history up to now. A stream that has not delivered all of
+// it ends, because the server no longer has the next changes.
 func (s *Store) Compact() {
 	s.compacted = s.revision
 	s.world.Note("store: compact", fmt.Sprintf("rev %d", s.revision))

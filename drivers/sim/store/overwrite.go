@@ -6,8 +6,8 @@ import (
 )
 
 // Overwrite is Do for a Renew or an Update that puts the record as upstream
-// does: whoever has the key (interop E5), and a reservation with a TTL (interop
-// E4). It is there for defects to be planted with.
+// does: over any owner of the key (interop E5), and with a TTL over a
+// reservation (interop E4). Planted defects use it.
 func (c *Client) Overwrite(req node.Request, done func(node.Requested)) {
 	x := c.exchange(req, done)
 	x.act = func() (g lease.Grant, err error) {

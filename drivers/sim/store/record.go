@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// storeRecord is one key with its value, and what a reader makes of both. It
-// never changes once it is written.
+// record is one key with its value, and its meaning to a reader. It never
+// changes once it is written.
 type record struct {
 	key    string
 	value  []byte
@@ -17,20 +17,20 @@ type record struct {
 	mod    int64
 	ttl    *storeTTL // nil: the record never expires
 
-	subnet bool        // it lies below the subnets
+	subnet bool        // the key lies below the subnets
 	name   string      // of the subnet in canonical spelling, or else the key's own
 	odd    int         // 1: the key spells it in another way, which the grammar allows
 	lease  lease.Lease // the last good value under the key; only Key may be set
-	good   bool        // there was a good value
+	good   bool        // there has been a good value
 	flaw   string      // why the present value is no lease
 	since  int64       // the revision that brought the flaw
 }
 
-// size is what the record takes on the way to a client, in bytes.
+// size returns the bytes of the record on the way to a client.
 func (r *record) size() int64 { return int64(len(r.key) + len(r.value)) }
 
-// decode reads the record once for all its readers. Old is what stood under
-// the key before: its good value stands as long as no other takes its place.
+// decode reads the record once for all its readers. Old is the former record of
+// the key: its good value stands until another good one takes its place.
 func (r *record) decode(subnets string, old *record) {
 	r.name, r.subnet = strings.CutPrefix(r.key, subnets)
 	if !r.subnet {
@@ -45,7 +45,9 @@ func (r *record) decode(subnets string, old *record) {
 		r.lease.Attrs, err = lease.DecodeAttrs(r.value)
 	}
 	if err == nil {
-		r.lease.CreateRevision, r.lease.ModRevision, r.lease.ID = r.create, r.mod, r.ttl.handle()
+		r.lease.CreateRevision = r.create
+		r.lease.ModRevision = r.mod
+		r.lease.ID = r.ttl.handle()
 		r.good = true
 		return
 	}
@@ -68,7 +70,7 @@ type storeVersion struct {
 	past    map[lease.Key]int64 // leases that stand in for a flaw, and the flaw's revision
 }
 
-// newVersion sums the records up.
+// newVersion combines all records into a version.
 func (s *Store) newVersion(revision int64) *storeVersion {
 	v := &storeVersion{epoch: s.epoch, size: s.size, written: s.changes}
 	v.snap = &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}
@@ -79,12 +81,11 @@ func (s *Store) newVersion(revision int64) *storeVersion {
 	for _, r := range s.byName() {
 		flaw := r.flaw
 		switch {
-		case !r.good:
-		case r.name == taken:
+		case r.good && r.name == taken:
 			if flaw == "" {
 				flaw = fmt.Sprintf("subnet %s is recorded under another spelling already", r.name)
 			}
-		default:
+		case r.good:
 			v.snap.Leases = append(v.snap.Leases, &r.lease)
 			taken = r.name
 			if flaw != "" {
@@ -103,7 +104,7 @@ func (s *Store) newVersion(revision int64) *storeVersion {
 	return v
 }
 
-// byName lists the records below the subnets by the name of their subnet; of
+// byName returns the records below the subnets by the name of their subnet; of
 // one name, the canonical spelling first.
 func (s *Store) byName() []*record {
 	records := make([]*record, 0, len(s.order))
@@ -131,8 +132,8 @@ func (v *storeVersion) standIn(r *record) {
 	v.past[r.lease.Key] = r.since
 }
 
-// seenFrom is the version for a reader whose first look was at a revision:
-// what a flaw had hidden by then, the reader never saw.
+// seenFrom returns the version for a reader that began at a revision: values
+// hidden by a flaw at that time are unknown to it.
 func (v *storeVersion) seenFrom(first int64) *lease.Snapshot {
 	hidden := func(l *lease.Lease) bool {
 		since, ok := v.past[l.Key]

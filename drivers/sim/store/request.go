@@ -18,13 +18,13 @@ type exchange struct {
 	began    time.Time
 	deadline *world.Event
 	ttl      *storeTTL                   // granted for a Create
-	act      func() (lease.Grant, error) // what happens at the server
+	act      func() (lease.Grant, error) // runs at the server
 	done     func(node.Requested)
 }
 
-// Do sends a request through the network and calls done once: with the
-// answer, or with an error when none has come in time. A request may be
-// carried out although, or even after, its client was told of a failure.
+// Do sends a request through the network and calls done once: with the answer,
+// or with an error when none has come in time. The server may carry out a
+// request although, or even after, its client got an error.
 func (c *Client) Do(req node.Request, done func(node.Requested)) {
 	if c.nodes.table != nil {
 		c.doNodes(req, done)
@@ -47,7 +47,7 @@ func (c *Client) exchange(req node.Request, done func(node.Requested)) *exchange
 	return x
 }
 
-// grant is the first half of a Create: the TTL that the record will hang on.
+// grant is the first half of a Create: it makes the TTL of the record.
 func (x *exchange) grant() {
 	c := x.client
 	c.send(c.drawTrip(), func() (answer func()) {
@@ -64,7 +64,8 @@ func (x *exchange) grant() {
 	})
 }
 
-// decide is the trip on which the outcome depends, so it is the one that has a fate.
+// decide makes the trip that decides the outcome; this is the trip that has a
+// fate.
 func (x *exchange) decide() {
 	c := x.client
 	c.send(c.drawFate(), func() (answer func()) {
@@ -82,9 +83,9 @@ func (x *exchange) serve() (g lease.Grant, err error) {
 	return g, err
 }
 
-// finish tells the outcome. A Create that did not succeed, or may not have,
-// ends its TTL: should the record have been written, or be written late, then
-// nobody is left holding a subnet without knowing it.
+// finish reports the outcome. A Create that did not succeed, or may not have,
+// ends its TTL: the record, if it was or will be written, then does not hold a
+// subnet without an owner.
 func (x *exchange) finish(g lease.Grant, err error) {
 	if x.done == nil {
 		return
@@ -101,7 +102,7 @@ func (x *exchange) finish(g lease.Grant, err error) {
 	done(node.Requested{Grant: g, Err: err})
 }
 
-// revoke asks the server to end a TTL, without caring for the answer.
+// revoke asks the server to end a TTL, and ignores the answer.
 func (c *Client) revoke(t *storeTTL) {
 	c.send(c.drawTrip(), func() (answer func()) {
 		if c.refused() == nil {
@@ -111,8 +112,8 @@ func (c *Client) revoke(t *storeTTL) {
 	})
 }
 
-// send lets act happen at the server, and what it returns at the client,
-// unless the network is in the way.
+// send runs act at the server, and the function that it returns at the client,
+// unless a network fault prevents it.
 func (c *Client) send(t trip, act func() (answer func())) {
 	w := c.store.world
 	w.After(t.up, c.label.up, func() {
@@ -128,14 +129,14 @@ func (c *Client) send(t trip, act func() (answer func())) {
 	})
 }
 
-// trip is what the network does to one request and its answer.
+// trip is the effect of the network on one request and its answer.
 type trip struct {
 	up, down    time.Duration
 	loseRequest bool
 	loseAnswer  bool
 }
 
-// drawTrip leaves all to chance.
+// drawTrip draws a trip.
 func (c *Client) drawTrip() trip {
 	f, rng := &c.store.faults, c.rng.request
 	t := trip{up: c.latency(), down: c.latency()}
@@ -150,7 +151,7 @@ func (c *Client) drawTrip() trip {
 	return t
 }
 
-// drawFate leaves to chance what nobody has decided with Next.
+// drawFate draws a fate that Next has not decided.
 func (c *Client) drawFate() trip {
 	fate := FateDraw
 	if len(c.fates) > 0 {
@@ -167,8 +168,8 @@ func (c *Client) drawFate() trip {
 	return t
 }
 
-// serve carries a request out, at the server. Began is when the client sent
-// it, by the client's clock.
+// serve carries out a request, at the server. Began is the time of sending by
+// the client's clock.
 func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
 	switch req.Verb {
 	case node.Create:
@@ -183,7 +184,7 @@ func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.G
 	panic(fmt.Sprintf("store: request with verb %d", req.Verb))
 }
 
-// errNoSuchTTL is a put that came after its TTL had ended.
+// errNoSuchTTL answers a put that came after its TTL had ended.
 var errNoSuchTTL = errors.New("requested lease not found")
 
 func (s *Store) create(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
@@ -217,12 +218,10 @@ func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	// The record goes on the grant's TTL, whatever it is on now: somebody may
-	// have put it without one.
+	// The record goes on the grant's TTL, whatever its present one: another
+	// program may have put it without one.
 	t := s.ttls[g.ID]
-	switch {
-	case g.Reserved():
-	case t == nil, wholeSeconds(req.TTL) != wholeSeconds(g.TTL):
+	if !g.Reserved() && (t == nil || wholeSeconds(req.TTL) != wholeSeconds(g.TTL)) {
 		t = s.grant(req.TTL)
 		g.TTL, g.Expires = t.length, began.Add(t.length)
 	}
@@ -237,7 +236,7 @@ func (s *Store) release(g lease.Grant) error {
 	return nil
 }
 
-// own finds the record of a grant, however it is spelt, if it is unchanged.
+// own finds the record of a grant, in any spelling, if it is unchanged.
 func (s *Store) own(g lease.Grant) (*record, error) {
 	r := s.records[s.subnetKey(g.Key)]
 	if r == nil || r.create != g.CreateRevision {

@@ -11,34 +11,34 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// StoreOptions fix how a store behaves. Zero values mean the defaults.
+// Options fix how a store behaves. Zero values select the defaults.
 type Options struct {
 	Prefix  string        // default /coreos.com/network
 	Latency time.Duration // typical one-way delay between a client and the server; default 1 ms
-	Timeout time.Duration // how long a client waits for an answer; default 5 s
+	Timeout time.Duration // for an answer, until the client gives up; default 5 s
 	Nodes   string        // the network config of a Kubernetes cluster: leases are on node objects; "": they are records
-	Ping    time.Duration // how often a client makes sure that its stream lives; default 5 s
+	Ping    time.Duration // interval of a client's checks of its stream; default 5 s
 }
 
-// Store is the lease datastore of a world, in the likeness of etcd: keys with
-// raw bytes as values, one revision for each change, TTLs in virtual time that
-// take their keys along, compaction, and a stream of changes to each client.
+// Store is the lease datastore of a world. It behaves like etcd: keys with raw
+// bytes as values, one revision for each change, TTLs in virtual time that
+// delete their keys, compaction, and a stream of changes to each client.
 //
-// Its methods are an operator's commands and the faults that may befall it;
-// they act at once. Nodes use a [StoreClient].
+// // Its methods are an operator's commands and faults; they act at once. Nodes
+// use a [Client].
 type Store struct {
 	world *world.World
 	opts  Options
 
 	revision  int64
 	compacted int64 // no stream can begin before this revision
-	epoch     int   // how often all data were lost
+	epoch     int   // number of times that all data were lost
 	records   map[string]*record
 	order     []string // the keys of records, sorted
 	ttls      map[int64]*storeTTL
 	lastTTL   int64
 
-	version *storeVersion // what the records say
+	version *storeVersion // made from the records
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
 
@@ -50,17 +50,17 @@ type Store struct {
 	nodeWritten func(NodeWrite)
 
 	written  func(Write)
-	writer   string // the client whose request is being served
-	expiring bool   // a TTL is running out
+	writer   string // the client whose request the server is serving
+	expiring bool   // a TTL is expiring
 
 	stopped    bool
 	leaderless bool
-	election   *world.Event    // when there will be a leader again
+	election   *world.Event    // the next leader's
 	denied     map[string]bool // clients without permission
 	faults     Faults
 }
 
-// NewStore adds an empty datastore.
+// New adds an empty datastore.
 func New(w *world.World, opts Options) *Store {
 	opts.Prefix = cmp.Or(opts.Prefix, "/coreos.com/network")
 	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
@@ -71,34 +71,36 @@ func New(w *world.World, opts Options) *Store {
 	return s
 }
 
-// Served counts what clients have read, in bytes of keys and values. Node
-// objects do not count.
+// Served counts the reads of clients, in bytes of keys and values. Node objects
+// do not count.
 type Served struct {
 	Lists int // of everything
 	Bytes int64
 }
 
-// Served returns what clients have read so far.
+// Served returns the reads of clients so far.
 func (s *Store) Served() Served { return s.served }
 
-// clear empties the store, as a new etcd is.
+// clear empties the store, as a new etcd is empty.
 func (s *Store) clear() {
 	s.holdTTLs()
 	s.revision, s.compacted = 1, 0
 	s.size, s.changes = 0, 0
-	s.records, s.order, s.ttls = map[string]*record{}, nil, map[int64]*storeTTL{}
+	s.records = map[string]*record{}
+	s.order = nil
+	s.ttls = map[int64]*storeTTL{}
 	s.version = &storeVersion{epoch: s.epoch, snap: &lease.Snapshot{Revision: s.revision}}
 	s.former = s.version
 	s.clearNodes()
 }
 
-// Snapshot is the truth: what the store holds now.
+// Snapshot returns the truth: the present content of the store.
 func (s *Store) Snapshot() *lease.Snapshot { return s.version.snap }
 
-// Revision is the number of the last change.
+// Revision returns the number of the last change.
 func (s *Store) Revision() int64 { return s.revision }
 
-// Dump prints all records in a canonical form, one a line.
+// Dump returns all records in a canonical form, one a line.
 func (s *Store) Dump() string {
 	var b strings.Builder
 	for _, key := range s.order {
@@ -112,7 +114,7 @@ func (s *Store) Dump() string {
 	return b.String()
 }
 
-// full is the store's key for a name below the prefix.
+// full returns the store's key for a name below the prefix.
 func (s *Store) full(name string) string { return s.opts.Prefix + "/" + name }
 
 func (s *Store) configKey() string { return s.full("config") }
@@ -143,7 +145,7 @@ func (s *Store) put(key string, value []byte, ttl *storeTTL) *record {
 	return r
 }
 
-// remove deletes all of the keys that exist, in one revision.
+// remove deletes those of the keys that exist, in one revision.
 func (s *Store) remove(keys ...string) {
 	keys = slices.DeleteFunc(keys, func(k string) bool { return s.records[k] == nil })
 	if len(keys) == 0 {
@@ -167,11 +169,11 @@ func (s *Store) remove(keys ...string) {
 }
 
 // publish makes the version that follows a change of the keys, and tells all
-// clients. Only what lies below the subnets moves a snapshot's revision, and
-// what is neither there nor the config moves nothing.
+// clients. Only keys below the subnets move a snapshot's revision; a key that
+// is neither there nor the config moves nothing.
 func (s *Store) publish(keys ...string) {
 	if s.nodes != nil {
-		return // there is nothing of interest beside the nodes
+		return // only the nodes matter
 	}
 	revision, seen := s.version.snap.Revision, false
 	for _, key := range keys {

@@ -28,7 +28,8 @@ func createRequest(i int, ttl time.Duration) node.Request {
 	return node.Request{Verb: node.Create, Key: testKey(i), Attrs: testAttrs(i), TTL: ttl}
 }
 
-// storeWorld is a world with a store and one client that is in sync with it.
+// storeWorld returns a world with a store and one client that is in sync with
+// it.
 func storeWorld(t *testing.T, seed uint64) (*world.World, *Store, *Client) {
 	t.Helper()
 	w := world.New(seed)
@@ -38,7 +39,7 @@ func storeWorld(t *testing.T, seed uint64) (*world.World, *Store, *Client) {
 	return w, s, c
 }
 
-// awaitSync lets time pass until the client knows all that the store holds.
+// awaitSync lets time pass until the client knows the whole store.
 func awaitSync(t *testing.T, w *world.World, s *Store, c *Client) {
 	t.Helper()
 	inSync := func() bool { return c.View().Synced && c.View().Snapshot == s.Snapshot() }
@@ -76,7 +77,7 @@ func TestStoreFates(t *testing.T) {
 	}{
 		{FateDone, nil, true, true},
 		{FateLoseRequest, errStoreNoAnswer, false, false},
-		{FateLoseAnswer, errStoreNoAnswer, true, false}, // the client tidies up
+		{FateLoseAnswer, errStoreNoAnswer, true, false}, // the client cleans up
 		{FateLate, errStoreNoAnswer, false, false},      // too late, the TTL is gone
 	}
 	for _, tt := range tests {
@@ -102,8 +103,8 @@ func TestStoreFates(t *testing.T) {
 	}
 }
 
-// TestStoreAppliedAndNeverTidied: a client that gives up and cannot tidy up
-// leaves a record that nobody knows to hold.
+// TestStoreAppliedAndNeverTidied has a client that gives up and cannot clean
+// up: it leaves a record without an owner.
 func TestStoreAppliedAndNeverTidied(t *testing.T) {
 	w, s, c := storeWorld(t, 1)
 	c.Next(FateLoseAnswer)
@@ -124,7 +125,8 @@ func TestStoreAppliedAndNeverTidied(t *testing.T) {
 	}
 }
 
-// TestStoreLateUpdate: a request that its client gave up on may be carried out later.
+// TestStoreLateUpdate has the server carry out a request after its client gave
+// up.
 func TestStoreLateUpdate(t *testing.T) {
 	w, s, c := storeWorld(t, 1)
 	g := mustCreate(t, c, 1, time.Hour)
@@ -191,7 +193,8 @@ func TestStoreUnavailable(t *testing.T) {
 	}
 }
 
-// TestStoreReachable: the world's network, not only a command, can be in the way.
+// TestStoreReachable lets the world's network, and not a command, block the
+// way.
 func TestStoreReachable(t *testing.T) {
 	w := world.New(3)
 	s := New(w, Options{})
@@ -201,7 +204,8 @@ func TestStoreReachable(t *testing.T) {
 	if v := c.View(); v.Snapshot != nil || v.Synced || !errors.Is(v.Err, errStoreUnreachable) {
 		t.Errorf("view of an unreachable store: %+v", v)
 	}
-	if _, err := c.Create(context.Background(), testKey(1), testAttrs(1), time.Hour); !errors.Is(err, errStoreUnreachable) {
+	_, err := c.Create(context.Background(), testKey(1), testAttrs(1), time.Hour)
+	if !errors.Is(err, errStoreUnreachable) {
 		t.Errorf("create: %v", err)
 	}
 	up = true
@@ -242,8 +246,8 @@ func TestStoreShortTTLIsRaised(t *testing.T) {
 	}
 }
 
-// TestStoreNewLeaderExtends: without a leader nothing runs out, and the next
-// one lets every TTL begin anew.
+// TestStoreNewLeaderExtends loses the leader: no TTL expires without one, and
+// the next one restarts every TTL.
 func TestStoreNewLeaderExtends(t *testing.T) {
 	outages := map[string]func(*world.World, *Store){
 		"leader": func(_ *world.World, s *Store) { s.LoseLeader(time.Minute) },
@@ -288,7 +292,8 @@ func TestStoreOperator(t *testing.T) {
 	}
 	w.Run(11 * time.Second)
 	snap := c.View().Snapshot
-	if len(snap.Leases) != 2 || snap.Leases[0].Key != testKey(1) || !snap.Leases[0].Reserved() || snap.Leases[1].Key != testKey(4) {
+	kept := len(snap.Leases) == 2 && snap.Leases[0].Key == testKey(1) && snap.Leases[0].Reserved()
+	if !kept || snap.Leases[1].Key != testKey(4) {
 		t.Fatalf("leases: %+v, want the two reservations", snap.Leases)
 	}
 	if snap.Leases[0].CreateRevision != g.CreateRevision || snap.Leases[0].ModRevision == g.ModRevision {
@@ -320,8 +325,8 @@ func TestStoreOperator(t *testing.T) {
 	}
 }
 
-// TestStoreLastGood: a value that does not decode does not remove what stood
-// there, for those who had seen it.
+// TestStoreLastGood puts a value that does not decode: readers that had seen
+// the good value before keep it.
 func TestStoreLastGood(t *testing.T) {
 	w, s, c := storeWorld(t, 6)
 	mustCreate(t, c, 1, time.Hour)
@@ -332,10 +337,11 @@ func TestStoreLastGood(t *testing.T) {
 	must(t, s.Put("subnets/10.5.1.0-24", "more garbage", 0))
 	w.Run(time.Second)
 	if snap := c.View().Snapshot; len(snap.Leases) != 1 || len(snap.Quarantined) != 1 {
-		t.Errorf("who had seen it: %+v", snap)
+		t.Errorf("the earlier reader: %+v", snap)
 	}
-	if snap := late.View().Snapshot; len(snap.Leases) != 0 || len(snap.Quarantined) != 1 || snap.Quarantined[0].Key != testKey(1) {
-		t.Errorf("who came later: %+v", snap)
+	snap := late.View().Snapshot
+	if len(snap.Leases) != 0 || len(snap.Quarantined) != 1 || snap.Quarantined[0].Key != testKey(1) {
+		t.Errorf("the later reader: %+v", snap)
 	}
 	if err := s.Delete("subnets/10.5.1.0-24"); err != nil {
 		t.Fatal(err)
@@ -398,7 +404,7 @@ func TestStoreChancesAreDeterministic(t *testing.T) {
 	}
 }
 
-// BenchmarkStoreJoin is many nodes that take a lease each, all watching.
+// BenchmarkStoreJoin has many nodes take a lease each, all watching.
 func BenchmarkStoreJoin(b *testing.B) {
 	const nodes = 1000
 	for b.Loop() {

@@ -8,11 +8,11 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// leastTTL is what etcd makes of shorter ones: one and a half election timeouts.
+// leastTTL is the minimum of etcd: one and a half election timeouts.
 const leastTTL = 2 * time.Second
 
-// storeTTL is a time to live with the keys that die with it: what etcd calls a
-// lease. All methods accept nil, the absence of one.
+// storeTTL is a time to live and the keys that are deleted with it: a lease in
+// etcd's words. All methods accept nil, the absence of one.
 type storeTTL struct {
 	id     int64
 	length time.Duration
@@ -33,7 +33,7 @@ func (s *Store) grant(length time.Duration) *storeTTL {
 	return t
 }
 
-// refresh lets the TTL begin anew.
+// refresh restarts the TTL.
 func (s *Store) refresh(t *storeTTL) {
 	t.expiry.Cancel()
 	t.expiry = s.world.After(t.length, fmt.Sprintf("store: ttl %d ends", t.id), func() {
@@ -50,15 +50,15 @@ func (s *Store) endTTL(t *storeTTL) {
 	s.remove(slices.Clone(t.keys)...)
 }
 
-// holdTTLs stops all TTLs from running out, because only a leader may say so.
+// holdTTLs stops all TTLs from expiring, because only a leader may expire them.
 func (s *Store) holdTTLs() {
 	for _, t := range s.ttls { // in any order: cancelling leaves no trace
 		t.expiry.Cancel()
 	}
 }
 
-// resumeTTLs lets all TTLs begin anew, as a new leader does: it cannot know
-// what the former one had promised.
+// resumeTTLs restarts all TTLs, as a new leader does: it does not know the
+// promises of the former one.
 func (s *Store) resumeTTLs() {
 	ids := make([]int64, 0, len(s.ttls))
 	for id := range s.ttls {
@@ -95,7 +95,7 @@ func (t *storeTTL) detach(key string) {
 	}
 }
 
-// String is the handle and the length, for the trace.
+// String returns the handle and the length, for the trace.
 func (t *storeTTL) String() string {
 	if t == nil {
 		return "none"

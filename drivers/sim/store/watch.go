@@ -8,32 +8,32 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// storeStream brings a client the changes, in batches with running numbers.
-// One batch is under way at a time; what changes meanwhile goes into the next
-// one. A batch is a whole version: what a client would make of the changes.
+// storeStream brings a client the changes, in batches with consecutive numbers.
+// One batch is under way at a time; changes meanwhile go into the next one. A
+// batch is a whole version: the result of the changes at the client.
 type storeStream struct {
 	client *Client
 	sent   uint64 // batches
 	busy   bool   // a batch is under way
-	dirty  bool   // there is something newer than the last batch
+	dirty  bool   // there is a change after the last batch
 	ended  bool
-	at     *storeVersion // what the last batch brought the client to
+	at     *storeVersion // the version of the client after the last batch
 }
 
-// The waits between two attempts to connect (interop 3.8).
+// The waits between two attempts to connect (interop 3.8: retry with backoff).
 const (
 	redialFirst = 100 * time.Millisecond
 	redialMost  = 5 * time.Second
 )
 
 // Nodes that have to read everything again spread over a time that grows with
-// their number, as drivers/etcd has it.
+// their number, as in drivers/etcd.
 const (
 	rereadPeer = 10 * time.Millisecond
 	rereadMost = time.Minute
 )
 
-// overtaken is how late a batch arrives that a later one shall overtake.
+// overtaken is how late a reordered batch arrives.
 const overtaken = time.Second
 
 // pump sends the next batch, unless one is under way.
@@ -42,7 +42,9 @@ func (st *storeStream) pump() {
 		return
 	}
 	c := st.client
-	f, rng, w := &c.store.faults, c.rng.watch, c.store.world
+	f := &c.store.faults
+	rng := c.rng.watch
+	w := c.store.world
 	if world.Chance(rng, f.WatchBreak) {
 		c.store.endStream(st)
 		st.end(errStoreBroken)
@@ -58,7 +60,7 @@ func (st *storeStream) pump() {
 	arrive := func() {
 		switch {
 		case !c.reachable():
-			st.ended = true // nobody can tell the client; it will find out
+			st.ended = true // the server cannot tell the client, which will find out
 			c.store.endStream(st)
 		case !lost:
 			c.arrive(func() { c.take(st, seq, version) })
@@ -76,8 +78,8 @@ func (st *storeStream) pump() {
 	w.After(delay, c.label.batch, func() { arrive(); free() })
 }
 
-// end closes the stream from the server's side and tells the client why, if a
-// packet can still tell it.
+// end closes the stream from the server's side and tells the client the reason,
+// if a packet can still reach it.
 func (st *storeStream) end(reason error) {
 	if st.ended {
 		return
@@ -105,25 +107,28 @@ func (s *Store) endStream(st *storeStream) {
 	}
 }
 
-// take accepts a batch. Numbers tell what the network did to the stream: a
-// batch that comes again is ignored, a gap means that everything is read anew,
-// so no snapshot ever lacks a change that is older than itself.
+// take accepts a batch. The numbers show faults of the stream: the client
+// ignores a repeated batch, and after a gap it reads everything anew, so no
+// snapshot ever lacks a change that is older than itself.
 func (c *Client) take(st *storeStream, seq uint64, v *storeVersion) {
-	switch {
-	case c.stream != st:
+	if c.stream != st {
 		c.store.endStream(st)
-	case seq <= c.got:
-	case seq > c.got+1:
+		return
+	}
+	if seq <= c.got {
+		return
+	}
+	if seq > c.got+1 {
 		c.store.endStream(st)
 		c.disconnected(errStoreGap)
-	default:
-		c.got = seq
-		c.accept(v)
-		c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+		return
 	}
+	c.got = seq
+	c.accept(v)
+	c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
 }
 
-// accept takes a version over, unless a newer one is known already.
+// accept takes over a version, unless a newer one is known already.
 func (c *Client) accept(v *storeVersion) {
 	if c.known == nil || c.known.epoch != v.epoch {
 		c.first, c.nodes.written = v.snap.Revision, 0
@@ -153,9 +158,9 @@ func (c *Client) setView(v lease.View) {
 	}
 }
 
-// connect opens a stream of what follows the newest version known, as a daemon
-// does; if there is none, or the server cannot tell what followed it, everything is
-// read first.
+// connect opens a stream of the changes after the newest known version, as a
+// daemon does; without one, or if the server no longer has the changes after
+// it, the client reads everything first.
 func (c *Client) connect() {
 	c.dialing++
 	c.awaitDial()
@@ -182,7 +187,7 @@ func (c *Client) connect() {
 	})
 }
 
-// watch opens the stream of what follows a version.
+// watch opens the stream of the changes after a version.
 func (c *Client) watch(v *storeVersion) {
 	dial := c.dialing
 	c.send(trip{up: c.latency(), down: c.latency()}, func() (answer func()) {
@@ -195,7 +200,9 @@ func (c *Client) watch(v *storeVersion) {
 				c.reread = errors.Is(err, errStoreCompacted) || errors.Is(err, errStoreHistory)
 				c.disconnected(err)
 			default:
-				c.attempt, c.stream, c.got = 0, st, 0
+				c.attempt = 0
+				c.stream = st
+				c.got = 0
 				c.dialing++    // this dial has ended
 				if !st.dirty { // else the first batch brings the view up to date
 					c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
@@ -207,7 +214,7 @@ func (c *Client) watch(v *storeVersion) {
 	})
 }
 
-// awaitDial gives the dial up if it does not end in time.
+// awaitDial gives up the dial if it does not end in time.
 func (c *Client) awaitDial() {
 	dial := c.dialing
 	c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
@@ -232,8 +239,8 @@ func (s *Store) list(c *Client) (*storeVersion, error) {
 	return s.version, nil
 }
 
-// subscribe opens a stream, at the server. It is busy until the client has
-// heard of it.
+// subscribe opens a stream, at the server. It is busy until the client knows of
+// it.
 func (s *Store) subscribe(c *Client, after *storeVersion) (*storeStream, error) {
 	if err := c.refused(); err != nil {
 		return nil, err
@@ -249,10 +256,10 @@ func (s *Store) subscribe(c *Client, after *storeVersion) (*storeStream, error) 
 	return st, nil
 }
 
-// disconnected notes that the view no longer follows the store, and tries anew
-// after a wait that doubles.
+// disconnected records that the view no longer follows the store, and tries
+// again after a wait that doubles.
 func (c *Client) disconnected(reason error) {
-	c.dialing++ // whatever answer is still to come is too late
+	c.dialing++ // pending answers are too late
 	c.stream = nil
 	wait := min(redialFirst<<min(c.attempt, 10), redialMost)
 	wait = wait/2 + world.UpTo(c.rng.redial, wait)
@@ -265,8 +272,8 @@ func (c *Client) disconnected(reason error) {
 	c.setView(lease.View{Snapshot: c.view.Snapshot, Err: reason})
 }
 
-// schedulePing lets the client look now and then whether its stream still
-// lives: a partition ends one without a word.
+// schedulePing lets the client check at intervals whether its stream still
+// lives: a partition ends one silently.
 func (c *Client) schedulePing() {
 	every := c.store.opts.Ping
 	c.ping = c.store.world.After(every*3/4+world.UpTo(c.rng.ping, every/2), c.label.ping, func() {
@@ -284,8 +291,10 @@ func (c *Client) checkStream() {
 		st.ended = true
 		c.disconnected(reason)
 	}
+	if st == nil {
+		return
+	}
 	switch {
-	case st == nil:
 	case !c.reachable():
 		lost(errStoreUnreachable)
 	case st.ended:

@@ -12,7 +12,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestStoreCompactUnderStream: a stream that is behind ends, one that is not stays.
+// TestStoreCompactUnderStream compacts: a stream that is behind ends, one that
+// is not stays.
 func TestStoreCompactUnderStream(t *testing.T) {
 	w, s, c := storeWorld(t, 6)
 	var seen []error
@@ -41,7 +42,8 @@ func TestStoreCompactBeforeWatch(t *testing.T) {
 	c := s.Client("n1", ClientOptions{})
 	var seen []error
 	c.OnChange(func() {
-		if seen = append(seen, c.View().Err); s.Revision() == 1 {
+		seen = append(seen, c.View().Err)
+		if s.Revision() == 1 {
 			must(t, s.Put("subnets/10.5.1.0-24", `{"PublicIP":"192.168.64.1"}`, 0))
 			s.Compact()
 		}
@@ -53,7 +55,7 @@ func TestStoreCompactBeforeWatch(t *testing.T) {
 	awaitSync(t, w, s, c)
 }
 
-// TestStoreResume cuts a client off while the store changes, with the history
+// TestStoreResume cuts off a client while the store changes, with the history
 // kept and with it compacted away.
 func TestStoreResume(t *testing.T) {
 	for _, compact := range []bool{false, true} {
@@ -84,8 +86,8 @@ func TestStoreResume(t *testing.T) {
 	}
 }
 
-// TestStoreStreamFaults: whatever happens to the stream, each view is one the
-// store had, views never go back, and the last one is the truth.
+// TestStoreStreamFaults runs a stream through every fault: each view equals a
+// state of the store, views never go back, and the last one is the truth.
 func TestStoreStreamFaults(t *testing.T) {
 	faults := map[string]Faults{
 		"delay":     {WatchDelay: 2 * time.Second},
@@ -103,7 +105,8 @@ func TestStoreStreamFaults(t *testing.T) {
 			s.SetFaults(f)
 			history := map[int64]*lease.Snapshot{}
 			w.Always("history", func() error { history[s.Revision()] = s.Snapshot(); return nil })
-			views, breaks, last := 0, 0, int64(0)
+			views, breaks := 0, 0
+			last := int64(0)
 			c.OnChange(func() {
 				v := c.View()
 				views++
@@ -137,7 +140,7 @@ func TestStoreStreamFaults(t *testing.T) {
 	}
 }
 
-// TestStoreStaleFirstList: a first read may be old; the stream brings the rest.
+// TestStoreStaleFirstList lets a first read be old; the stream brings the rest.
 func TestStoreStaleFirstList(t *testing.T) {
 	w, s, c := storeWorld(t, 9)
 	mustCreate(t, c, 1, time.Hour)
@@ -154,8 +157,8 @@ func TestStoreStaleFirstList(t *testing.T) {
 	}
 }
 
-// TestStoreSilentLoss: what is lost in a short partition, a change or the end
-// of the stream, is found missing by the ping.
+// TestStoreSilentLoss loses a change or the end of the stream in a short
+// partition: the ping finds the loss.
 func TestStoreSilentLoss(t *testing.T) {
 	losses := map[string]func(*Store, *Client){
 		"change": func(s *Store, other *Client) { mustCreate(t, other, 1, time.Hour) },
@@ -180,13 +183,14 @@ func TestStoreSilentLoss(t *testing.T) {
 	}
 }
 
-// TestStoreFreeze: what reaches a halted process waits for it, in order.
+// TestStoreFreeze halts a process: arrivals wait for it, in order.
 func TestStoreFreeze(t *testing.T) {
 	w, s, c := storeWorld(t, 10)
 	g := mustCreate(t, c, 1, time.Hour)
 	ended := 0
 	c.Do(node.Request{Verb: node.Update, Grant: g, Attrs: testAttrs(2), TTL: time.Hour}, func(r node.Requested) {
-		if ended++; r.Err != nil {
+		ended++
+		if r.Err != nil {
 			t.Errorf("the answer was there before the deadline: %v", r.Err)
 		}
 	})
@@ -219,8 +223,8 @@ func TestStoreClosedClientIsSilent(t *testing.T) {
 	}
 }
 
-// TestStoreMemberRestart: 1,000 clients lose their streams at once. They go on
-// where they were; only a compaction in between makes them read everything.
+// TestStoreMemberRestart ends the streams of 1,000 clients at once. They resume
+// at their revisions; only after a compaction do they read everything.
 func TestStoreMemberRestart(t *testing.T) {
 	const nodes = 1000
 	for name, c := range map[string]struct {
@@ -236,8 +240,9 @@ func TestStoreMemberRestart(t *testing.T) {
 			s := New(w, Options{})
 			for i := range nodes {
 				key := fmt.Sprintf("subnets/10.%d.%d.0-24", 6+i/250, i%250)
-				must(t, s.Put(key, fmt.Sprintf(`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:%02x:%02x"}}`,
-					i/250, 1+i%250, i/256, i%256), 0))
+				const form = `{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan",` +
+					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:%02x:%02x"}}`
+				must(t, s.Put(key, fmt.Sprintf(form, i/250, 1+i%250, i/256, i%256), 0))
 			}
 			clients := make([]*Client, nodes)
 			for i := range clients {

@@ -6,15 +6,15 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// StoreWrite is a change of one record below the subnets.
+// Write is a change of one record below the subnets.
 type Write struct {
-	Client   string // whose it was; "" for an operator and for the end of a TTL
+	Client   string // "" for an operator and for the end of a TTL
 	Expired  bool   // by the end of a TTL
 	Key      string // the last part of the store's key
 	Old, New *Record
 }
 
-// StoreRecord is a record as it stands, or stood, in the store.
+// Record is a record of the store, present or former.
 type Record struct {
 	Value    string
 	Lease    lease.Lease // meaningful if Flaw is empty
@@ -22,19 +22,19 @@ type Record struct {
 	Expiring bool        // it has a TTL
 }
 
-// OnWrite hands every change of a record below the subnets, and of the config
-// under the key "config", to fn after it was made; nil ends it. Whoever
-// listens must not change the world.
+// OnWrite passes every change of a record below the subnets, and of the config
+// under the key "config", to fn after it was made; nil ends it. The function
+// must not change the world.
 func (s *Store) OnWrite(fn func(Write)) { s.written = fn }
 
-// by lets fn act in the name of a client.
+// by runs fn in the name of a client.
 func (s *Store) by(client string, fn func()) {
 	s.writer = client
 	fn()
 	s.writer = ""
 }
 
-// tell reports a change to who listens.
+// tell reports a change to the listener.
 func (s *Store) tell(key string, old, now *record) {
 	name, subnet := strings.CutPrefix(key, s.full("subnets/"))
 	if key == s.configKey() {

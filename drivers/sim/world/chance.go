@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// chance draws whether something of that probability happens. It draws nothing
+// Chance reports whether an event of this probability happens. It draws nothing
 // for a probability of zero, so a world without faults is cheap.
 func Chance(rng *rand.Rand, probability float64) bool {
 	return probability > 0 && rng.Float64() < probability
 }
 
-// upTo draws a duration below most.
+// UpTo draws a duration below most.
 func UpTo(rng *rand.Rand, most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0

@@ -1,6 +1,6 @@
 package world
 
-// FNV-1a, because it is short, fast on short strings and the same everywhere.
+// FNV-1a is short, fast on short strings and the same on every machine.
 const (
 	HashStart uint64 = 14695981039346656037
 	HashPrime uint64 = 1099511628211
@@ -21,7 +21,7 @@ func HashUint64(h, v uint64) uint64 {
 	return h
 }
 
-// mix folds a word at once, where hashUint64 takes eight steps.
+// Mix folds a word in one step, where hashUint64 takes eight.
 func Mix(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15 // 2^64 / φ
 	return h ^ h>>29

@@ -2,17 +2,18 @@ package world
 
 import "time"
 
-// Event is something that will happen, unless it is cancelled.
+// Event is a function that runs at a set time, unless it is cancelled.
 type Event struct {
 	world *World
 	at    time.Duration // since the epoch
 	seq   uint64
 	label string
-	fn    func() // nil once it happened or was cancelled
+	fn    func() // nil once it ran or was cancelled
 	index int    // in the queue
 }
 
-// Cancel takes the event back and reports whether it was still to come.
+// Cancel removes the event from the queue and reports whether it was still
+// pending.
 func (e *Event) Cancel() bool {
 	if e == nil || e.fn == nil {
 		return false
@@ -22,10 +23,10 @@ func (e *Event) Cancel() bool {
 	return true
 }
 
-// Pending reports whether the event is still to come.
+// Pending reports whether the event is still to run.
 func (e *Event) Pending() bool { return e != nil && e.fn != nil }
 
-// At is when the event happens or happened.
+// At returns the time of the event, past or future.
 func (e *Event) At() time.Time { return epoch.Add(e.at) }
 
 func (e *Event) before(o *Event) bool {
@@ -35,9 +36,9 @@ func (e *Event) before(o *Event) bool {
 	return e.at < o.at
 }
 
-// eventQueue is a binary heap by (time, sequence). It is written out because
-// container/heap costs an interface call for each comparison, and this is the
-// innermost loop of every simulation.
+// eventQueue is a binary heap by (time, sequence). It does not use
+// container/heap, which costs an interface call for each comparison: this is
+// the innermost loop of every simulation.
 type eventQueue []*Event
 
 func (q eventQueue) peek() *Event {
@@ -86,7 +87,7 @@ func (q eventQueue) up(i int) {
 	}
 }
 
-// down reports whether the event moved.
+// down sinks the event at an index and reports whether it moved.
 func (q eventQueue) down(i int) bool {
 	start := i
 	for {

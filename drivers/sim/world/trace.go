@@ -2,8 +2,8 @@ package world
 
 import "fmt"
 
-// trace folds all that happens into a running hash, and into lines for who
-// wants to read them.
+// trace folds every event and note into a running hash, and into lines for a
+// listener.
 type trace struct {
 	hash  uint64
 	lines func(line string)
@@ -12,20 +12,20 @@ type trace struct {
 
 func newTrace() trace { return trace{hash: HashStart} }
 
-// Trace hands every line of the trace to fn from now on; nil ends it. The
-// lines are only made if somebody reads them.
+// Trace passes every line of the trace to fn from now on; nil ends it. The
+// world makes the lines only while there is an fn.
 func (w *World) Trace(fn func(line string)) { w.trace.lines = fn }
 
-// OnNote hands all that goes into the trace to fn, as it was noted; nil ends
-// it. Whoever listens must not change the world.
+// OnNote passes every note of the trace to fn; nil ends it. The function must
+// not change the world.
 func (w *World) OnNote(fn func(label, detail string)) { w.trace.notes = fn }
 
-// TraceHash is the hash of all that has happened. Two runs with equal hashes
+// TraceHash returns the hash of the whole trace. Two runs with equal hashes
 // were the same run.
 func (w *World) TraceHash() uint64 { return w.trace.hash }
 
-// Note puts something that happened into the trace: who and what in the
-// label, such as "n1: drop", the rest in the detail.
+// Note adds an entry to the trace: actor and action in the label, such as "n1:
+// drop", the rest in the detail.
 func (w *World) Note(label, detail string) {
 	h := HashUint64(w.trace.hash, uint64(w.now))
 	h = HashString(h, label)
@@ -33,9 +33,9 @@ func (w *World) Note(label, detail string) {
 	w.tell(label, detail)
 }
 
-// foldDigest is Note for one of many things that happen at once, when and to
-// whom was folded in before, and whose hash is known. The detail is only made if
-// somebody reads it.
+// FoldDigest is Note for one of many entries of known hash at one instant,
+// whose time and actor were folded in before. It makes the detail only for a
+// listener.
 func (w *World) FoldDigest(label string, digest uint64, detail func() string) {
 	w.trace.hash = Mix(w.trace.hash, digest)
 	if w.trace.notes != nil || w.trace.lines != nil {
@@ -43,7 +43,7 @@ func (w *World) FoldDigest(label string, digest uint64, detail func() string) {
 	}
 }
 
-// tell hands what was noted to who listens.
+// tell passes a note to the listeners.
 func (w *World) tell(label, detail string) {
 	if w.trace.notes != nil {
 		w.trace.notes(label, detail)
@@ -58,7 +58,7 @@ func (w *World) tell(label, detail string) {
 	w.trace.lines(line)
 }
 
-// fold puts bytes into the hash that no line shows.
+// Fold adds bytes to the hash that no line shows.
 func (w *World) Fold(b []byte) {
 	h := w.trace.hash
 	for _, c := range b {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// epoch is when every world begins.
+// epoch is the date at which every world begins.
 var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// stuckAfter is how many events may happen at one instant before the world is
+// stuckAfter is the number of events at one instant after which the world is
 // declared stuck: two parties that answer each other without delay never end.
 const stuckAfter = 1_000_000
 
@@ -26,14 +26,14 @@ type World struct {
 	err    error
 }
 
-// invariant is a condition that holds after every event.
+// invariant is a condition that must hold after every event.
 type invariant struct {
 	name  string
 	check func() error
 }
 
-// NewWorld returns an empty world, at a fixed date, whose every chance
-// follows from the seed.
+// New returns an empty world at a fixed date. All its chance follows from the
+// seed.
 func New(seed uint64) *World {
 	return &World{
 		seed:  seed,
@@ -42,16 +42,16 @@ func New(seed uint64) *World {
 	}
 }
 
-// Seed returns what the world was made from.
+// Seed returns the seed of the world.
 func (w *World) Seed() uint64 { return w.seed }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (w *World) Now() time.Time { return epoch.Add(w.now) }
 
-// Elapsed is the virtual time since the world began.
+// Elapsed returns the virtual time since the world began.
 func (w *World) Elapsed() time.Duration { return w.now }
 
-// Rand returns the stream of chance of that label. Streams are independent:
+// Rand returns the stream of chance with this label. Streams are independent:
 // to draw more from one, or to add one, does not shift the others. Calls with
 // an equal label continue the same stream.
 func (w *World) Rand(label string) *rand.Rand {
@@ -64,10 +64,9 @@ func (w *World) Rand(label string) *rand.Rand {
 	return r
 }
 
-// After lets fn happen when d has passed; no less than zero. Events of one
-// instant happen in the order in which they were asked for. The label goes
-// into the trace when the event happens; it names what happens, such as
-// "n1: debounce".
+// After schedules fn to run when d has passed; a negative d counts as zero.
+// Events of one instant run in the order of the calls. The label goes into the
+// trace when the event runs, and names it, such as "n1: debounce".
 func (w *World) After(d time.Duration, label string, fn func()) *Event {
 	e := &Event{world: w, at: w.now + max(d, 0), seq: w.seq, label: label, fn: fn}
 	w.seq++
@@ -75,18 +74,18 @@ func (w *World) After(d time.Duration, label string, fn func()) *Event {
 	return e
 }
 
-// At lets fn happen at t, or now if t has passed.
+// At schedules fn to run at t, or now if t has passed.
 func (w *World) At(t time.Time, label string, fn func()) *Event {
 	return w.After(t.Sub(w.Now()), label, fn)
 }
 
-// Always adds a condition to be checked after every event. The first violation
-// stops the world: runs return at once and Err tells.
+// Always adds a condition to check after every event. The first violation stops
+// the world: runs return at once, and Err returns it.
 func (w *World) Always(name string, check func() error) {
 	w.always = append(w.always, invariant{name, check})
 }
 
-// Err is the first violated invariant, or nil.
+// Err returns the first violated invariant, or nil.
 func (w *World) Err() error { return w.err }
 
 // Fail stops the world with an error, as a violated invariant does.
@@ -97,13 +96,13 @@ func (w *World) Fail(err error) {
 	}
 }
 
-// Run lets time pass by d, with all that happens meanwhile.
+// Run lets the time d pass, and runs the events due in it.
 func (w *World) Run(d time.Duration) {
 	w.RunUntil(func() bool { return false }, d)
 }
 
 // RunUntil lets time pass until cond holds, and reports whether it did before
-// the time was over. The condition is asked first and then after every event.
+// the time was over. It checks the condition first and then after every event.
 func (w *World) RunUntil(cond func() bool, within time.Duration) bool {
 	deadline := w.now + within
 	instant := 0
@@ -116,7 +115,8 @@ func (w *World) RunUntil(cond func() bool, within time.Duration) bool {
 			w.now = deadline
 			return false
 		}
-		if instant++; e.at > w.now {
+		instant++
+		if e.at > w.now {
 			instant = 0
 		}
 		if instant > stuckAfter {
@@ -128,7 +128,7 @@ func (w *World) RunUntil(cond func() bool, within time.Duration) bool {
 	return false
 }
 
-// step lets the next event happen.
+// step runs the next event.
 func (w *World) step() {
 	e := w.queue.pop()
 	w.now = e.at
@@ -144,5 +144,5 @@ func (w *World) step() {
 	}
 }
 
-// Pending is the number of events to come.
+// Pending returns the number of events to come.
 func (w *World) Pending() int { return len(w.queue) }

@@ -32,7 +32,8 @@ func TestEventsHappenInOrder(t *testing.T) {
 	}
 }
 
-// TestQueueAgainstSort pushes and cancels at random and compares with a sort.
+// TestQueueAgainstSort pushes and cancels events at random and compares the
+// order with a sort.
 func TestQueueAgainstSort(t *testing.T) {
 	w := New(7)
 	rng := w.Rand("test")

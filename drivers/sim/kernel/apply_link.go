@@ -10,11 +10,12 @@ import (
 const (
 	minMTU = 68
 	maxMTU = 65535
-	// defaultMTU is that of a link of ours without a wanted MTU and without a parent.
+	// defaultMTU is the MTU of a new link without a wanted MTU and without a
+	// parent.
 	defaultMTU = 1500
 )
 
-// applyLink creates, adjusts or deletes a link of ours.
+// applyLink creates, adjusts or deletes a link.
 func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 	if verb == dataplane.Create {
 		return s.createDevice(o)
@@ -32,7 +33,7 @@ func (s *stack) applyLink(verb dataplane.Verb, o dataplane.Link) error {
 	return nil
 }
 
-// adjustLink changes what can be changed of a link.
+// adjustLink changes the adjustable parameters of a link.
 func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 	have := dataplane.Link{Params: l.device.params()}
 	if have.Kind() != o.Kind() {
@@ -52,7 +53,7 @@ func (s *stack) adjustLink(l *link, o dataplane.Link) error {
 		l.setMAC(o.MAC)
 	}
 	if o.MTU != 0 && o.MTU != l.mtu {
-		if !l.takesMTU(o.MTU) { // the kernel notices when the rest is done
+		if !l.takesMTU(o.MTU) { // the kernel checks this after the other changes
 			return fmt.Errorf("MTU %d is out of range: %w", o.MTU, driver.ErrInvalid)
 		}
 		l.setMTU(o.MTU)
@@ -71,7 +72,8 @@ func (l *link) takesMTU(mtu int) bool {
 	return mtu == l.mtu || mtu >= minMTU && mtu <= l.device.mtuLimit()
 }
 
-// mayComeUp returns what the kernel has against setting the link up, nil if it is up.
+// mayComeUp returns the kernel's objection to setting the link up, nil if it is
+// up.
 func (l *link) mayComeUp() error {
 	if l.up {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/udppath"
 )
 
-// path is a packet path that a process runs: the decisions of package proxy,
-// between a TUN device and a socket.
+// path is a packet path of a process: the decisions of core/udppath, between a
+// TUN device and a socket.
 type path struct {
 	paths *paths
 	link  *link
@@ -22,12 +22,12 @@ type path struct {
 	ended bool
 }
 
-// paths are those of one process, by link. They end with it.
+// paths holds the packet paths of one process, by link. They end with it.
 type paths struct {
 	stack  *stack
 	byLink map[string]*path
-	// attend lets the process do something as soon as it can: now, or when it
-	// goes on, or never.
+	// attend lets the process act as soon as it can: now, when it resumes, or
+	// never.
 	attend func(func())
 }
 
@@ -35,17 +35,17 @@ func newPaths(s *stack) *paths {
 	return &paths{stack: s, byLink: map[string]*path{}, attend: func(do func()) { do() }}
 }
 
-// endAll is the end of the process.
+// endAll ends all paths, when the process ends.
 func (ps *paths) endAll() {
-	for _, l := range ps.stack.links { // in their order, as carriers come and go
+	for _, l := range ps.stack.links { // in this order: carriers change
 		if l.queue != nil && l.queue.paths == ps {
 			l.queue.end()
 		}
 	}
 }
 
-// apply starts, changes or ends a path. One that gets another socket, or other
-// offloads, ends and begins anew with the same peers.
+// apply starts, changes or ends a path. A path that gets another socket, or
+// other offloads, ends and begins anew with the same peers.
 func (ps *paths) apply(verb dataplane.Verb, o dataplane.Proxy) error {
 	x := ps.byLink[o.Link]
 	switch {
@@ -93,7 +93,8 @@ func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 		return fmt.Errorf("%s is open in another process: %w", l.name, driver.ErrBusy)
 	}
 	x := &path{paths: ps, link: l, want: o, table: table}
-	if x.sock, err = ps.stack.bind(o.Local, x.arrive); err != nil {
+	x.sock, err = ps.stack.bind(o.Local, x.arrive)
+	if err != nil {
 		return err
 	}
 	ps.byLink[o.Link] = x
@@ -101,7 +102,7 @@ func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 	return nil
 }
 
-// end stops the path and lets go of device and socket.
+// end stops the path and releases device and socket.
 func (x *path) end() {
 	x.ended = true
 	delete(x.paths.byLink, x.link.name)
@@ -109,11 +110,11 @@ func (x *path) end() {
 	x.link.shut()
 }
 
-// applyPeer changes whom a path knows.
+// applyPeer changes a peer of a path.
 func (ps *paths) applyPeer(verb dataplane.Verb, o dataplane.Peer) error {
 	x := ps.byLink[o.Link]
 	if x == nil {
-		return fmt.Errorf("no proxy runs on %s: %w", o.Link, driver.ErrNotFound)
+		return fmt.Errorf("no packet path runs on %s: %w", o.Link, driver.ErrNotFound)
 	}
 	_, there := x.table.Peer(o.Subnet)
 	switch {
@@ -133,7 +134,7 @@ func (ps *paths) applyPeer(verb dataplane.Verb, o dataplane.Peer) error {
 	return nil
 }
 
-// observe adds what runs on a link.
+// observe adds the path of a link.
 func (ps *paths) observe(state *dataplane.State, link string) {
 	x := ps.byLink[link]
 	if x == nil {
@@ -160,7 +161,7 @@ func (ps *paths) observeRunning(state *dataplane.State, link string) {
 	state.Running[link] = r
 }
 
-// read lets the process handle what has come in, once it has noticed.
+// read lets the process handle the packet, after the time to notice it.
 func (x *path) read(what string, p *Probe, handle func(*path)) {
 	s := x.paths.stack
 	s.world.After(readTime, s.name+": "+what, func() {
@@ -189,7 +190,7 @@ func (x *path) fromPeer(from netip.Addr, body []byte, p *Probe) {
 	x.carry(x.core.Receive(x.table, from, bytes.Clone(body)), "from "+from.String(), p)
 }
 
-// carry does what was decided about a packet.
+// carry acts on the decision about a packet.
 func (x *path) carry(v udppath.Verdict, detail string, p *Probe) {
 	s := x.paths.stack
 	why := Drop(v.Reason.String())
@@ -220,8 +221,8 @@ func (x *path) deliver(packet []byte, p *Probe) {
 	x.paths.stack.drop(p, DropLinkDown, x.link.name)
 }
 
-// transmit sends a datagram to a peer. The socket is bound, so that its address
-// must be one of the host's still.
+// transmit sends a datagram to a peer. The socket is bound, so its address must
+// still be one of the host's.
 func (x *path) transmit(to netip.Addr, packet []byte, p *Probe) {
 	s, from := x.paths.stack, x.want.Local
 	outer := ipHeader{src: from.Addr(), dst: to, proto: protoUDP}

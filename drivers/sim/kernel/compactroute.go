@@ -6,11 +6,11 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// plainRoute is a route as flannel makes one for each peer: of its protocol,
-// with a gateway and nothing unusual. That of another host differs in nothing,
-// unless its device has another index there. Where it is the only one to its
+// compactRoute is a route as flannel makes one for each peer: of its protocol,
+// with a gateway and nothing unusual. The values of two hosts are equal, unless
+// their devices have different indexes. Where it is the only route to its
 // destination, a table holds its number instead of a list.
-type plainRoute struct {
+type compactRoute struct {
 	dst    netip.Prefix
 	via    netip.Addr
 	metric uint32
@@ -19,16 +19,16 @@ type plainRoute struct {
 	onlink bool
 }
 
-// plain is the route without the host, if that says it all.
-func (r *route) plain() (p plainRoute, ok bool) {
+// plain returns the compact form of a route, if it has one.
+func (r *route) plain() (p compactRoute, ok bool) {
 	if r.proto != dataplane.Protocol || r.link == nil || !r.via.IsValid() || len(r.paths) > 0 ||
 		r.src.IsValid() || r.asleep || r.hop.proto != 0 {
 		return p, false
 	}
-	return plainRoute{r.dst, r.via, r.metric, r.link.index, r.scope, r.onlink}, true
+	return compactRoute{r.dst, r.via, r.metric, r.link.index, r.scope, r.onlink}, true
 }
 
-// open is the plain route of that number on this host.
+// open returns the route of that number on this host.
 func (f *fib) open(number uint32) route {
 	p := &f.stack.network.values.routes.values[number]
 	return route{
@@ -37,8 +37,8 @@ func (f *fib) open(number uint32) route {
 	}
 }
 
-// at lists the routes to a destination, best first. The caller may change the
-// list, and the routes in it, if it gives it back to set.
+// at returns the routes to a destination, best first. The caller may change the
+// list, and the routes in it, if it passes it to set afterwards.
 func (f *fib) at(dst netip.Prefix) []*route {
 	if list, ok := f.lists[dst]; ok {
 		return list
@@ -57,7 +57,7 @@ func (f *fib) set(dst netip.Prefix, list []*route) {
 	v := f.stack.network.values
 	before := f.len()
 	delete(f.lists, dst)
-	p, plain := plainRoute{}, false
+	p, plain := compactRoute{}, false
 	if len(list) == 1 {
 		p, plain = list[0].plain()
 	}
@@ -72,9 +72,9 @@ func (f *fib) set(dst netip.Prefix, list []*route) {
 	f.ofLen[dst.Bits()] += f.len() - before
 }
 
-// replacePlain is replace where a plain route comes to nothing or in the place
-// of another, which it says.
-func (f *fib) replacePlain(r *route) bool {
+// replaceCompact is replace for a compact route that comes to an empty place or
+// replaces one, and reports which.
+func (f *fib) replaceCompact(r *route) bool {
 	p, ok := r.plain()
 	if _, listed := f.lists[r.dst]; listed || !ok {
 		return false
@@ -90,7 +90,7 @@ func (f *fib) replacePlain(r *route) bool {
 	return true
 }
 
-// len is the number of destinations.
+// len returns the number of destinations.
 func (f *fib) len() int { return len(f.lists) + f.plain.used }
 
 // dsts yields the destinations in no order.

@@ -14,14 +14,14 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestSightIsTheHost applies random plans between looks. Each look returns what
-// reading the whole host returns, or the same pointer if nothing has changed;
-// and no state changes after it was handed over.
-func TestSightIsTheHost(t *testing.T) {
+// TestCachedLookIsTheHost applies random plans between looks. Each look returns
+// the same as reading the whole host, or the same pointer if nothing has
+// changed; and no state changes after it was returned.
+func TestCachedLookIsTheHost(t *testing.T) {
 	followed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
-		h, d, extent := sightedHost(t)
+		h, d, extent := hostWithCache(t)
 		var last *dataplane.State
 		text := ""
 		for range rapid.IntRange(1, 10).Draw(t, "looks") {
@@ -55,8 +55,8 @@ func TestSightIsTheHost(t *testing.T) {
 	}
 }
 
-// sightedHost is a host with a vxlan device, which was looked at.
-func sightedHost(t *rapid.T) (*Host, hostDriver, dataplane.Extent) {
+// hostWithCache returns a host with a vxlan device, and a cached look.
+func hostWithCache(t *rapid.T) (*Host, hostDriver, dataplane.Extent) {
 	h := NewNetwork(world.New(1)).NewHost("n1")
 	addrs := []netip.Prefix{netip.MustParsePrefix("192.168.0.1/24"), netip.MustParsePrefix("fd01::1/64")}
 	_, err := h.AddUplink("eth0", h.network.NewSegment("lan"), addrs...)
@@ -91,13 +91,16 @@ func wantSame(t *rapid.T, what string, want, got any) {
 func drawOp(t *rapid.T, dev string) dataplane.Op {
 	n := rapid.IntRange(1, 3).Draw(t, "object")
 	mac := dataplane.MAC{2, 0, 0, 0, 0, byte(n)}
-	op := dataplane.Op{Verb: rapid.SampledFrom([]dataplane.Verb{dataplane.Create, dataplane.Replace, dataplane.Delete}).Draw(t, "verb")}
-	peer := netip.MustParsePrefix(rapid.SampledFrom([]string{fmt.Sprintf("10.0.%d.0/24", n), fmt.Sprintf("fd00:0:0:%d::/64", n)}).Draw(t, "peer"))
+	verbs := []dataplane.Verb{dataplane.Create, dataplane.Replace, dataplane.Delete}
+	op := dataplane.Op{Verb: rapid.SampledFrom(verbs).Draw(t, "verb")}
+	peers := []string{fmt.Sprintf("10.0.%d.0/24", n), fmt.Sprintf("fd00:0:0:%d::/64", n)}
+	peer := netip.MustParsePrefix(rapid.SampledFrom(peers).Draw(t, "peer"))
 	switch rapid.IntRange(0, 4).Draw(t, "kind") {
 	case 0:
 		op.Object = dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: dev, IP: peer.Addr()}, MAC: mac}
 	case 1:
-		op.Object = dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: mac}, Dst: netip.AddrFrom4([4]byte{192, 168, 0, byte(n + 1)})}
+		dst := netip.AddrFrom4([4]byte{192, 168, 0, byte(n + 1)})
+		op.Object = dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: mac}, Dst: dst}
 	default:
 		op.Object = dataplane.Route{
 			RouteKey: dataplane.RouteKey{Dst: peer, Metric: rapid.SampledFrom([]uint32{0, 0, 7, 1024}).Draw(t, "metric")},

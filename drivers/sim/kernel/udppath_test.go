@@ -60,8 +60,8 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestTTLEnds: a packet has four hops to make, two of them in the processes;
-// each tells the sender when it is the last.
+// TestTTLEnds sends a packet that needs four hops, two of them in the
+// processes; the hop at which it expires tells the sender.
 func TestTTLEnds(t *testing.T) {
 	for ttl, where := range map[uint8]string{1: "n1", 2: "n1", 3: "n2", 4: "n2"} {
 		l := tunnels(t, 2)
@@ -82,8 +82,14 @@ func TestTunnelDrops(t *testing.T) {
 		why   Drop
 		where string
 	}{
-		{"nobody reads", func(t *testing.T, l *lab) error { program(t, l.hosts[0], "del proxy flannel0 mtu 0"); return nil }, DropNoCarrier, "n1"},
-		{"nobody listens", func(t *testing.T, l *lab) error { program(t, l.hosts[1], "del proxy flannel0 mtu 0"); return nil }, DropNoListener, "n2"},
+		{"no reader", func(t *testing.T, l *lab) error {
+			program(t, l.hosts[0], "del proxy flannel0 mtu 0")
+			return nil
+		}, DropNoCarrier, "n1"},
+		{"no listener", func(t *testing.T, l *lab) error {
+			program(t, l.hosts[1], "del proxy flannel0 mtu 0")
+			return nil
+		}, DropNoListener, "n2"},
 		{"no peer", func(t *testing.T, l *lab) error {
 			program(t, l.hosts[0], "del peer 10.5.2.0/24 to 192.168.64.2 dev flannel0")
 			return nil
@@ -107,7 +113,9 @@ func TestTunnelDrops(t *testing.T) {
 		}, DropBadSource, "n1"},
 		{"device down", func(_ *testing.T, l *lab) error { return l.hosts[1].LinkDown("flannel0") }, DropLinkDown, "n2"},
 		{"routed into itself", func(_ *testing.T, l *lab) error {
-			return l.hosts[0].RouteAdd(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: v4("192.168.64.2/32")}, Link: "flannel0", Protocol: dataplane.ProtocolBoot})
+			key := dataplane.RouteKey{Dst: v4("192.168.64.2/32")}
+			route := dataplane.Route{RouteKey: key, Link: "flannel0", Protocol: dataplane.ProtocolBoot}
+			return l.hosts[0].RouteAdd(route)
 		}, DropLoop, "n1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,8 +126,8 @@ func TestTunnelDrops(t *testing.T) {
 	}
 }
 
-// TestErrorsNeedAcceptLocal: without the setting Linux drops the ICMP errors,
-// which come out of the device with its own address.
+// TestErrorsNeedAcceptLocal clears accept_local: Linux then drops the ICMP
+// errors, which come out of the device with its own address.
 func TestErrorsNeedAcceptLocal(t *testing.T) {
 	l := tunnels(t, 2)
 	program(t, l.hosts[0], "replace sysctl net/ipv4/conf/flannel0/accept_local = 0 dev flannel0")
@@ -129,7 +137,7 @@ func TestErrorsNeedAcceptLocal(t *testing.T) {
 	}
 }
 
-// TestPortIsTaken: there is one socket at a port, and who has it keeps it.
+// TestPortIsTaken binds a taken port: the first owner keeps it.
 func TestPortIsTaken(t *testing.T) {
 	l := tunnels(t, 2)
 	if err := l.hosts[0].TakePort(8285); err == nil {
@@ -141,7 +149,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 	must(t, l.hosts[0].LeavePort(9000))
 	if err := l.hosts[0].LeavePort(8285); err == nil {
-		t.Error("the port of a packet path was left as if a stranger had it")
+		t.Error("the port of a packet path was left as if a foreign had it")
 	}
 	wantDelivered(t, l.ping(t, cidr.V4, PingOptions{}))
 }

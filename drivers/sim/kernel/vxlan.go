@@ -8,9 +8,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// encapsulate sends a frame out of a vxlan link: its forwarding entry says to
-// which host, an ordinary route of ours says how. An outer IPv4 packet may be
-// fragmented on its way, as it is on Linux.
+// encapsulate sends a frame out of a vxlan link: its forwarding entry names the
+// host, an ordinary route leads there. An outer IPv4 packet may be fragmented
+// on its way, as on Linux.
 func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	l, s := v.link, v.link.stack
 	head, packet, err := parseEther(frame)
@@ -20,7 +20,7 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	}
 	entry, ok := l.fdb.get(head.dst)
 	if !ok {
-		entry, ok = l.fdb.get(dataplane.MAC{}) // who gets what nobody has
+		entry, ok = l.fdb.get(dataplane.MAC{}) // the host for unknown addresses
 	}
 	if !ok {
 		s.drop(p, DropFDBMissing, head.dst.String()+" dev "+l.name)
@@ -32,11 +32,10 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	}
 	r := s.fibs[cidr.FamilyOf(entry.dst)].lookup(entry.dst)
 	switch {
-	case s.isLocal(entry.dst):
-	case r == nil || r.link == nil:
+	case !s.isLocal(entry.dst) && (r == nil || r.link == nil):
 		s.drop(p, noRoute(r), "outer "+entry.dst.String())
 		return
-	case r.link == l:
+	case !s.isLocal(entry.dst) && r.link == l:
 		s.drop(p, DropLoop, fmt.Sprintf("outer %s dev %s", entry.dst, l.name))
 		return
 	}
@@ -50,7 +49,7 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	s.send(outer, datagram.payload(&outer), p)
 }
 
-// decapsulate gives the frame in a datagram to the vxlan link it is for.
+// decapsulate passes the frame in a datagram to its vxlan link.
 func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 	vni, frame, err := parseVXLAN(d.body)
 	if err != nil {
@@ -81,8 +80,8 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 	s.drop(p, DropVNIMismatch, fmt.Sprintf("vni %d", vni))
 }
 
-// learn notes behind which host a MAC is, and reports whether that may be: a
-// permanent entry for another host wins over what arrives.
+// learn records the host of a MAC, and reports whether it may: a permanent
+// entry for another host wins over an arriving frame.
 func (l *link) learn(mac dataplane.MAC, from netip.Addr) bool {
 	e, ok := l.fdb.get(mac)
 	if ok && e.permanent {

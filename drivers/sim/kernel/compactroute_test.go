@@ -16,14 +16,17 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// stranger is a protocol that is nobody's, whose routes are kept in lists.
-const stranger = 77
+// foreign is a protocol other than flannel's, whose routes are kept in lists.
+const foreign = 77
 
-// twoLinks is a host with two links that hold all gateways of the routes drawn.
+// twoLinks returns a host with two links that hold all gateways of the routes
+// drawn.
 func twoLinks(t *rapid.T, w *world.World, name string) *Host {
 	h := NewNetwork(w).NewHost(name)
 	for i, link := range []string{"eth0", "eth1"} {
-		if err := h.AddEthernet(dataplane.Link{Name: link, MTU: 1500, MAC: dataplane.MAC{2, 0, 0, 0, 0, byte(i)}, Up: true}); err != nil {
+		mac := dataplane.MAC{2, 0, 0, 0, 0, byte(i)}
+		err := h.AddEthernet(dataplane.Link{Name: link, MTU: 1500, MAC: mac, Up: true})
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, a := range []string{"10.9.%d.1/24", "fd09:0:0:%d::1/64"} {
@@ -41,7 +44,8 @@ func drawRoute(t *rapid.T) dataplane.Route {
 	}
 	r := dataplane.Route{OnLink: rapid.Bool().Draw(t, "onlink")}
 	r.Metric = rapid.SampledFrom([]uint32{0, 0, 5}).Draw(t, "metric")
-	if r.Dst = prefix("10.1.0.0/16", "10.1.2.0/24", "fd01::/32", "fd01:0:1::/48"); rapid.IntRange(0, 9).Draw(t, "dead") == 0 {
+	r.Dst = prefix("10.1.0.0/16", "10.1.2.0/24", "fd01::/32", "fd01:0:1::/48")
+	if rapid.IntRange(0, 9).Draw(t, "dead") == 0 {
 		return dataplane.Route{RouteKey: r.RouteKey, Kind: dataplane.Blackhole}
 	}
 	i := rapid.IntRange(0, 1).Draw(t, "link")
@@ -55,10 +59,12 @@ func drawRoute(t *rapid.T) dataplane.Route {
 	return r
 }
 
-// routesOf are all routes that are not the kernel's own, as they are dumped.
+// routesOf returns all routes that are not the kernel's own, in the order of a
+// dump.
 func routesOf(h *Host) (out []dataplane.Route) {
 	for _, f := range cidr.Families {
-		for _, r := range h.stack.fibs[f].list(h.stack.fibs[f].dsts, func(r *route) bool { return r.proto != dataplane.ProtocolKernel }) {
+		notKernel := func(r *route) bool { return r.proto != dataplane.ProtocolKernel }
+		for _, r := range h.stack.fibs[f].list(h.stack.fibs[f].dsts, notKernel) {
 			v := r.value()
 			v.Protocol = 0
 			out = append(out, v)
@@ -67,15 +73,15 @@ func routesOf(h *Host) (out []dataplane.Route) {
 	return out
 }
 
-// TestPlainRoutes gives two hosts the same history. Routes of ours are kept as
-// numbers where they can be, those of a stranger never are.
-func TestPlainRoutes(t *testing.T) {
+// TestCompactRoutes gives two hosts the same history. Routes of flannel's
+// protocol are kept as numbers where possible, foreign ones never.
+func TestCompactRoutes(t *testing.T) {
 	packed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.New(1)
 		ours, theirs := twoLinks(t, w, "ours"), twoLinks(t, w, "theirs")
 		both := func(do func(h *Host, protocol uint8) error) {
-			a, b := do(ours, dataplane.Protocol), do(theirs, stranger)
+			a, b := do(ours, dataplane.Protocol), do(theirs, foreign)
 			if (a == nil) != (b == nil) {
 				t.Fatalf("ours: %v; theirs: %v", a, b)
 			}
@@ -104,7 +110,7 @@ func TestPlainRoutes(t *testing.T) {
 			}
 			packed += ours.stack.fibs[cidr.V4].len() - len(ours.stack.fibs[cidr.V4].lists)
 			if n := theirs.stack.fibs[cidr.V4].plain.used; n != 0 {
-				t.Fatalf("%d routes of a stranger are kept as numbers", n)
+				t.Fatalf("%d foreign routes are kept as numbers", n)
 			}
 			if d := cmp.Diff(routesOf(theirs), routesOf(ours), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); d != "" {
 				t.Fatalf("tables (-lists +numbers):\n%s", d)
@@ -117,7 +123,8 @@ func TestPlainRoutes(t *testing.T) {
 			for _, to := range []string{"10.1.2.3", "10.1.9.9", "fd01::1", "fd01:0:1::1"} {
 				dst := netip.MustParseAddr(to)
 				a, b := ours.stack.fibs[cidr.FamilyOf(dst)].lookup(dst), theirs.stack.fibs[cidr.FamilyOf(dst)].lookup(dst)
-				if (a == nil) != (b == nil) || a != nil && (a.dst != b.dst || a.via != b.via || (a.link == nil) != (b.link == nil)) {
+				differs := func() bool { return a.dst != b.dst || a.via != b.via || (a.link == nil) != (b.link == nil) }
+				if (a == nil) != (b == nil) || a != nil && differs() {
 					t.Fatalf("to %s: %+v, want %+v", dst, a, b)
 				}
 			}
@@ -128,7 +135,7 @@ func TestPlainRoutes(t *testing.T) {
 	}
 }
 
-// TestLinkTables holds the tables of a link against maps.
+// TestLinkTables compares the tables of a link with maps.
 func TestLinkTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := newValues()

@@ -7,31 +7,32 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// fewOps bounds how many ops a sight follows before the host is read anew.
+// fewOps bounds how many ops a cached look follows before the host is read
+// anew.
 const fewOps = 64
 
-// sight is the last state that a driver read from a host, and the conditions
-// under which it is still true.
-type sight struct {
+// cachedLook is the last state that a driver read from a host, and the
+// conditions under which it is still valid.
+type cachedLook struct {
 	paths   *paths
 	extent  dataplane.Extent
-	changed uint64 // the host's count of changes; 0: nothing was read yet
+	changed uint64 // the host's count of changes; 0: not read yet
 	state   *dataplane.State
 	ops     []dataplane.Op // applied since; they concern only the objects that they name
 }
 
-func (s *sight) holds(d hostDriver, extent dataplane.Extent) bool {
+func (s *cachedLook) holds(d hostDriver, extent dataplane.Extent) bool {
 	return s.changed == d.h.changed && s.paths == d.paths &&
 		slices.Equal(s.extent.Links, extent.Links) &&
 		slices.Equal(s.extent.Networks, extent.Networks) &&
 		slices.Equal(s.extent.Sysctls, extent.Sysctls)
 }
 
-// follow notes ops that were applied to a host, which counted so many changes
-// before. Any other change of the host ends the sight.
-func (s *sight) follow(changed uint64, ops []dataplane.Op) {
+// follow records ops that were applied to a host, whose count of changes was
+// the given one before. Any other change of the host invalidates the cache.
+func (s *cachedLook) follow(changed uint64, ops []dataplane.Op) {
 	if s.changed != changed || len(s.ops)+len(ops) > fewOps || slices.ContainsFunc(ops, farReaching) {
-		*s = sight{}
+		*s = cachedLook{}
 		return
 	}
 	s.changed++
@@ -47,8 +48,8 @@ func farReaching(op dataplane.Op) bool {
 	return true
 }
 
-// observeAgain returns a copy of a state in which the objects that ops name are
-// as they are now.
+// observeAgain returns a copy of a state in which the objects named by ops are
+// read anew.
 func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops []dataplane.Op) *dataplane.State {
 	state := last.Clone()
 	for _, op := range ops {
@@ -84,7 +85,8 @@ func (s *stack) within(name string, extent dataplane.Extent) *link {
 	return s.link(name)
 }
 
-// readBack is the key under which a route that was put under k is read.
+// readBack returns the key under which the driver reads a route that was put
+// under k.
 func readBack(k dataplane.RouteKey) dataplane.RouteKey {
 	k.Dst = k.Dst.Masked()
 	if cidr.FamilyOf(k.Dst.Addr()) == cidr.V6 && k.Metric == metricDefault6 {
