@@ -22,17 +22,17 @@ type Options struct {
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
-	// FormerStateFile is read instead if there is no StateFile yet: a release
-	// before kept it there.
+	// FormerStateFile is read instead if there is no StateFile yet: earlier
+	// releases kept the state there.
 	FormerStateFile string
 
-	Health  *Health          // answers from what Run reports; nil: no health listener
+	Health  *Health          // receives the reports of Run; nil: no health listener
 	OnReady func()           // called once, when the node is ready for the first time; may be nil
-	OnPulse func(node.Pulse) // called each turn of the loop, which waits for it; may be nil
+	OnPulse func(node.Pulse) // called in each turn of the loop, which waits for it; may be nil
 	Log     func(node.Event) // nil: klog
 }
 
-// machine is what the loop needs of a node.
+// machine lists the methods of a node that the loop calls.
 type machine interface {
 	Step(now time.Time, in node.Input)
 	Ready() node.Effects
@@ -40,10 +40,10 @@ type machine interface {
 	Status() node.Status
 }
 
-// Run lives a node's life until ctx ends (exit status 0) or the node asks for
-// the end. It returns when nothing it started is left running, except for
-// calls into the world that ignored their context for longer than a shutdown
-// may take. It closes neither the store nor the driver.
+// Run runs a node until ctx ends (exit status 0) or the node asks to exit. It
+// waits for everything it started, except for driver and store calls that
+// ignore their context for longer than a shutdown may take. It closes neither
+// the store nor the driver.
 func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Log == nil {
 		opts.Log = logEvent
@@ -66,7 +66,7 @@ func run(ctx context.Context, opts Options, m machine) node.Exit {
 	return exit
 }
 
-// stopped is how a run ends that was asked to.
+// stopped returns the exit of a run whose context has ended.
 func stopped(ctx context.Context) node.Exit {
 	return node.Exit{Status: 0, Reason: fmt.Sprintf("shutting down: %v", context.Cause(ctx))}
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // crowd holds the open connections of a server, and closes the oldest when there
-// are too many: any pod can open connections, and the supervisor's must still get
-// in. The zero crowd is not usable; see newCrowd.
+// are too many: any pod can open connections, and the supervisor must still be
+// able to connect. The zero crowd is not usable; see newCrowd.
 type crowd struct {
 	limit int
 
 	mu     sync.Mutex
-	oldest *list.List // of net.Conn, in the order in which they came
+	oldest *list.List // of net.Conn, the oldest first
 	places map[net.Conn]*list.Element
 }
 
@@ -22,19 +22,19 @@ func newCrowd(limit int) *crowd {
 	return &crowd{limit: limit, oldest: list.New(), places: map[net.Conn]*list.Element{}}
 }
 
-// follow is the server's ConnState.
+// follow is the ConnState callback of the server.
 func (c *crowd) follow(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if first := c.join(conn); first != nil {
-			_ = first.Close() // its client has no claim to an answer
+			_ = first.Close() // the client loses its answer; that is intended
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.leave(conn)
 	}
 }
 
-// join adds a connection, and returns the one that has to go for it, or nil.
+// join adds a connection. It returns the connection to close in its favour, or nil.
 func (c *crowd) join(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,40 +18,40 @@ type slot int
 const (
 	storeSlot = slot(node.LaneCount) + iota
 	fileSlot
-	slots // how many there are
+	slots // the number of slots
 )
 
-// How long an effect may take before its context ends. A dump of 5,000 peers
-// takes a fraction of a second, so these are for a world that hangs.
+// The time limits of effects. A dump of 5,000 peers takes a fraction of a
+// second, so only a hanging kernel or datastore reaches these limits.
 const (
 	lookLimit    = 30 * time.Second
 	planLimit    = time.Minute
 	lockedLimit  = time.Minute // of the firewall, whose lock another program may hold
 	requestLimit = 10 * time.Second
-	writeLimit   = 10 * time.Second // files know no contexts; only a stall is noticed
+	writeLimit   = 10 * time.Second // writes cannot be cancelled; Health reports a stall
 )
 
-// How long a shutdown waits for what is under way: first for plans to finish,
-// then for everything to notice that its context has ended.
+// The time limits of a shutdown: first it waits for plans to finish, then for
+// all effects to notice that their context has ended.
 const (
 	planGrace = time.Second
 	endGrace  = time.Second
 )
 
-// effect is something under way; the zero effect is none.
+// effect describes an effect under way; the zero effect is none.
 type effect struct {
 	what  string
 	since time.Time
 	limit time.Duration
 }
 
-// outcome is the end of an effect: what to tell the node.
+// outcome is the result of an effect; tell adds it to the node's next input.
 type outcome struct {
 	slot slot
 	tell func(*node.Input)
 }
 
-// start begins what the node asks for.
+// start begins the effects that the node asks for.
 func (a *agent) start(effects node.Effects) {
 	for id, e := range effects.Lanes {
 		a.startLane(node.LaneID(id), e)
@@ -62,20 +62,22 @@ func (a *agent) start(effects node.Effects) {
 
 // startLane begins a look or a plan in a lane.
 func (a *agent) startLane(id node.LaneID, e node.LaneEffects) {
-	lane, of := a.opts.Lanes[id], ""
-	lookFor, planFor := lookLimit, planLimit
+	lane := a.opts.Lanes[id]
+	looking := effect{what: "look", limit: lookLimit}
+	planning := effect{what: "plan", limit: planLimit}
 	if id == node.FirewallLane {
-		of, lookFor, planFor = " of the firewall", lockedLimit, lockedLimit
+		looking = effect{what: "look of the firewall", limit: lockedLimit}
+		planning = effect{what: "plan of the firewall", limit: lockedLimit}
 	}
 	if e.Look != nil {
 		look := *e.Look
-		a.launch(slot(id), a.gentle, effect{what: "look" + of, limit: lookFor}, func(ctx context.Context) func(*node.Input) {
+		a.launch(slot(id), a.gentle, looking, func(ctx context.Context) func(*node.Input) {
 			looked := a.look(ctx, lane, look)
 			return func(in *node.Input) { in.Lanes[id].Looked = &looked }
 		})
 	}
 	if e.Plan != nil {
-		a.launch(slot(id), a.hard, effect{what: "plan" + of, limit: planFor}, func(ctx context.Context) func(*node.Input) {
+		a.launch(slot(id), a.hard, planning, func(ctx context.Context) func(*node.Input) {
 			applied := node.Applied{Errs: lane.Apply(ctx, e.Plan)}
 			return func(in *node.Input) { in.Lanes[id].Applied = &applied }
 		})
@@ -103,8 +105,8 @@ func (a *agent) startWrites(writes []node.Write) {
 	})
 }
 
-// launch runs work in a goroutine of its own. The node promises never to ask for
-// a second effect in a busy slot.
+// launch runs work in its own goroutine. The node never asks for a second
+// effect in a busy slot.
 func (a *agent) launch(l slot, ctx context.Context, e effect, work func(context.Context) func(*node.Input)) {
 	if old := a.slots[l]; old != (effect{}) {
 		panic(fmt.Sprintf("agent: the node asks for a %s while a %s is under way", e.what, old.what))
@@ -123,7 +125,7 @@ func (a *agent) finish(o outcome, in *node.Input) {
 	o.tell(in)
 }
 
-// running lists what is under way.
+// running lists the effects under way.
 func (a *agent) running() []effect {
 	var es []effect
 	for _, e := range a.slots {
@@ -137,7 +139,7 @@ func (a *agent) running() []effect {
 func (a *agent) look(ctx context.Context, lane driver.Lane, look node.Look) (l node.Looked) {
 	l.Seen, l.Err = lane.Look(ctx, look.Extent)
 	if l.Err == nil && look.SubnetFile {
-		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file is as good as none
+		l.SubnetFile, _ = os.ReadFile(a.opts.SubnetFile) // an unreadable file counts as absent
 	}
 	return l
 }
@@ -159,8 +161,8 @@ func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested 
 	return done
 }
 
-// end brings what is under way to an end, and lets the node save what it has
-// learnt since it last did.
+// end finishes or cancels the effects under way, and lets the node save the
+// changes since its last write.
 func (a *agent) end() {
 	defer a.giveUp()
 	var in node.Input
@@ -173,11 +175,11 @@ func (a *agent) end() {
 		in = node.Input{Stop: true}
 		a.startWrites(writes)
 		a.drain(&in)
-		a.last(in) // which logs what has failed
+		a.last(in) // logs failed writes
 	}
 }
 
-// last is a turn of a node that is ending: all that it may still do is write.
+// last runs a turn of a node that is ending. The node may only ask for writes.
 func (a *agent) last(in node.Input) []node.Write {
 	effects := a.step(in)
 	for _, e := range effects.Events {
@@ -186,9 +188,9 @@ func (a *agent) last(in node.Input) []node.Write {
 	return effects.Writes
 }
 
-// drain ends what is under way: looks and requests at once, a plan or a write
-// when it is done or has had its time. It reports whether files can be written:
-// if the last write hangs, so would another.
+// drain ends the effects under way: looks and requests at once, plans and writes
+// when they are done or their time is up. It returns false if a write hangs: no
+// further file can be written then.
 func (a *agent) drain(in *node.Input) bool {
 	deadline := time.NewTimer(planGrace)
 	defer deadline.Stop()
@@ -208,7 +210,7 @@ func (a *agent) drain(in *node.Input) bool {
 	return true
 }
 
-// abandon waits no longer for what is under way. Like drain, it reports
+// abandon stops waiting for the effects under way. Like drain, it reports
 // whether files can be written.
 func (a *agent) abandon() bool {
 	a.opts.Log(node.Event{Kind: "abandoned", Level: node.Warning,

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// fakeNode notes its inputs and answers with what react returns.
+// fakeNode records its inputs and returns the effects of react.
 type fakeNode struct {
 	react func(turn int, in node.Input) node.Effects
 
@@ -55,7 +55,7 @@ func (f *fakeNode) times() []time.Time {
 	return f.at
 }
 
-// fakeHost is a driver whose calls do as its functions say, or nothing.
+// fakeHost is a host lane whose calls run the given functions, if any.
 type fakeHost struct {
 	look  func(context.Context) error
 	apply func(context.Context, []dataplane.Op) []error
@@ -83,7 +83,7 @@ func (f *fakeHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 func (f *fakeHost) Hints() <-chan struct{} { return f.hints }
 
-// fakeFirewall is a packet filter whose calls do as its functions say, or nothing.
+// fakeFirewall is a firewall lane whose calls run the given functions, if any.
 type fakeFirewall struct {
 	look  func(context.Context) error
 	apply func(context.Context, []dataplane.Op) []error
@@ -108,7 +108,7 @@ func (f *fakeFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 func (f *fakeFirewall) Hints() <-chan struct{} { return f.hints }
 
-// fakeStore answers each call with the call, spelt out, as the grant's backend type.
+// fakeStore answers each call with a grant whose backend type spells out the call.
 type fakeStore struct {
 	call    func(context.Context) error
 	changed chan struct{}
@@ -150,8 +150,8 @@ func (f *fakeStore) answer(ctx context.Context, call string) (lease.Grant, error
 	return lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{BackendType: call}}}, err
 }
 
-// rig is an agent in a bubble of virtual time. The bubble fails the test if
-// anything it started outlives it.
+// rig is an agent in a bubble of virtual time. The bubble fails the test if a
+// goroutine outlives it.
 type rig struct {
 	t        *testing.T
 	node     *fakeNode
@@ -165,7 +165,7 @@ type rig struct {
 	exit   chan node.Exit
 }
 
-// inBubble runs f with a rig that has not been started.
+// inBubble runs f with a rig that is not yet started.
 func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,9 @@ func inBubble(t *testing.T, f func(*rig)) {
 		}
 		dir := t.TempDir()
 		r.opts = Options{
-			Lanes: [node.LaneCount]driver.Lane{node.HostLane: r.host, node.FirewallLane: r.firewall}, Store: r.store, Health: &Health{},
+			Lanes:      [node.LaneCount]driver.Lane{node.HostLane: r.host, node.FirewallLane: r.firewall},
+			Store:      r.store,
+			Health:     &Health{},
 			SubnetFile: dir + "/flannel/subnet.env", StateFile: dir + "/flannel/subnet.env.state",
 			Log: func(e node.Event) { r.events = append(r.events, e) },
 		}
@@ -193,13 +195,13 @@ func (r *rig) start() {
 	synctest.Wait()
 }
 
-// pass lets virtual time go by, and all that it brings about happen.
+// pass advances virtual time and waits for the effects of that.
 func (r *rig) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// stop ends the run and tells how long the end took.
+// stop ends the run. It returns the exit and the time that the end took.
 func (r *rig) stop() (node.Exit, time.Duration) {
 	began := time.Now()
 	r.cancel()

@@ -14,20 +14,21 @@ import (
 	"github.com/flanneld/flannel/core/subnetfile"
 )
 
-// The subnet file is for every program on the host, the state file for the daemon alone.
+// Every program on the host may read the subnet file; only the daemon may read
+// the state file.
 const (
 	subnetFileMode = 0o644
 	stateFileMode  = 0o600
 	dirMode        = 0o755
 )
 
-// readPrevious reads the subnet that a former run announced.
+// readPrevious reads the subnet that the last run announced.
 func readPrevious(path string, log func(node.Event)) lease.Key {
 	return subnetfile.Previous(readFormer("subnet file", path, log))
 }
 
-// readSaved reads what a former run knew of the store, from the first of the
-// paths at which there is a file.
+// readSaved reads the state file of the last run, from the first of the paths
+// that has a file.
 func readSaved(paths []string, log func(node.Event)) []byte {
 	for _, path := range paths {
 		if path == "" {
@@ -40,8 +41,8 @@ func readSaved(paths []string, log func(node.Event)) []byte {
 	return nil
 }
 
-// readFormer reads a file of a former run. A file that cannot be read counts as
-// absent, with a warning: it would only have spared the node some work.
+// readFormer reads a file of the last run. An unreadable file counts as absent,
+// with a warning: the node works without it.
 func readFormer(what, path string, log func(node.Event)) []byte {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,11 +62,14 @@ func (a *agent) write(writes []node.Write) node.Wrote {
 }
 
 func (a *agent) replace(w node.Write) error {
-	path, mode := a.opts.SubnetFile, fs.FileMode(subnetFileMode)
+	var path string
+	var mode fs.FileMode
 	switch w.File {
 	case node.SubnetFile:
+		path, mode = a.opts.SubnetFile, subnetFileMode
 	case node.StateFile:
-		if path, mode = a.opts.StateFile, stateFileMode; path == "" {
+		path, mode = a.opts.StateFile, stateFileMode
+		if path == "" {
 			return nil
 		}
 	default:
@@ -78,8 +82,8 @@ func (a *agent) replace(w node.Write) error {
 	return replaceFile(path, data, mode)
 }
 
-// replaceFile puts a whole new file in the place of path, with exactly that
-// mode, making its directory if there is none.
+// replaceFile replaces the file at path atomically by one with exactly this
+// mode. It makes the directory if it is missing.
 func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := makeDir(dir); err != nil {
@@ -100,7 +104,7 @@ func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// makeDir makes the directory, whose mode no umask narrows, if it is missing.
+// makeDir makes the directory if it is missing. Its mode does not depend on the umask.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err

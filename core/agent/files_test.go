@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// Modes and content are exact, whatever the umask, and nothing is left beside
-// the files (interop 4.1).
+// Modes and content are exact under every umask, and no temporary files remain
+// (interop 4.1: the subnet file is replaced atomically).
 func TestFilesAreReplacedWhole(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		old := syscall.Umask(umask)
@@ -21,11 +21,15 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "run", "flannel")
 		a := &agent{opts: Options{SubnetFile: dir + "/subnet.env", StateFile: dir + "/subnet.env.state"}}
 		for _, text := range []string{"first, and longer", "second"} {
-			wrote := a.write([]node.Write{{File: node.SubnetFile, Data: []byte(text)}, {File: node.StateFile, Data: []byte(text)}})
+			wrote := a.write([]node.Write{
+				{File: node.SubnetFile, Data: []byte(text)},
+				{File: node.StateFile, Data: []byte(text)},
+			})
 			if diff := cmp.Diff([]error{nil, nil}, wrote.Errs); diff != "" {
 				t.Fatal(diff)
 			}
-			for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o755, "subnet.env": 0o644, "subnet.env.state": 0o600} {
+			modes := map[string]fs.FileMode{"": fs.ModeDir | 0o755, "subnet.env": 0o644, "subnet.env.state": 0o600}
+			for name, mode := range modes {
 				info, err := os.Stat(filepath.Join(dir, name))
 				if err != nil || info.Mode() != mode {
 					t.Errorf("umask %o: mode of %q is %v (%v), want %v", umask, name, info.Mode(), err, mode)
@@ -42,8 +46,8 @@ func TestFilesAreReplacedWhole(t *testing.T) {
 	}
 }
 
-// A reader's handle, or a file that somebody narrowed, does not matter: the
-// new file is another one, with the mode it should have.
+// An open handle or a changed mode of the old file does not matter: the new file
+// is a different one, with the right mode.
 func TestModeOfTheOldFileIsNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "subnet.env")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
@@ -94,7 +98,7 @@ func TestFormerFiles(t *testing.T) {
 	}
 }
 
-// A state file of a release before is read while there is none at the new place.
+// The state file of an earlier release is read until there is one at the new path.
 func TestFormerStateFile(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "var"), filepath.Join(dir, "run")}

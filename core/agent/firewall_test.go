@@ -11,8 +11,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// Somebody else holds the lock of the packet filter for 3 s. Meanwhile routes
-// are looked at and changed as ever.
+// Another program holds the lock of the firewall for 3 s. Meanwhile the agent
+// reads and changes routes as usual.
 func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.firewall.apply = func(_ context.Context, ops []dataplane.Op) []error {
@@ -26,17 +26,20 @@ func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
 				lanes[node.HostLane].Look = &node.Look{}
 				return node.Effects{Lanes: lanes}
 			case in.Lanes[node.HostLane].Looked != nil:
-				return node.Effects{Lanes: onHost(node.LaneEffects{Plan: []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Route{}}}})}
+				plan := []dataplane.Op{{Verb: dataplane.Replace, Object: dataplane.Route{}}}
+				return node.Effects{Lanes: onHost(node.LaneEffects{Plan: plan})}
 			}
 			return node.Effects{}
 		}
 		r.start()
 		turns := r.node.turns()
-		if len(turns) != 3 || turns[2].Lanes[node.HostLane].Applied == nil || turns[2].Lanes[node.FirewallLane].Applied != nil {
+		if len(turns) != 3 || turns[2].Lanes[node.HostLane].Applied == nil ||
+			turns[2].Lanes[node.FirewallLane].Applied != nil {
 			t.Fatalf("the routes are not done while the firewall is busy: %+v", turns)
 		}
 		r.pass(3 * time.Second)
-		if turns = r.node.turns(); len(turns) != 4 || len(turns[3].Lanes[node.FirewallLane].Applied.Errs) != 1 {
+		turns = r.node.turns()
+		if len(turns) != 4 || len(turns[3].Lanes[node.FirewallLane].Applied.Errs) != 1 {
 			t.Fatalf("the chains are not done when the lock is free: %+v", turns)
 		}
 		r.stop()
@@ -62,7 +65,7 @@ func TestFirewallIsInspectedAndHints(t *testing.T) {
 	})
 }
 
-// A host without a packet filter says so, and refuses to have one.
+// A host without a firewall reports that, and refuses every op.
 func TestNoFirewall(t *testing.T) {
 	seen, err := noFirewall{}.Look(t.Context(), dataplane.Extent{})
 	if err != nil || seen.State.Len() != 0 || seen.Facts.(driver.FirewallFacts).Tools[1].NFTables.Usable {

@@ -8,24 +8,25 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// When the daemon counts as unhealthy, so that a supervisor restarts it.
+// The limits beyond which the daemon is unhealthy and a supervisor restarts it.
 const (
-	// stallAfter is how much later than due the loop may turn.
+	// stallAfter is the longest delay of a turn of the loop.
 	stallAfter = 15 * time.Second
-	// failAfter is how long a host may resist: long enough for an operator's
-	// mistake to be put right without a restart, which would not help anyway.
+	// failAfter is the longest time without the desired state on the host. It
+	// gives an operator time to fix a mistake; a restart would not help then.
 	failAfter = 5 * time.Minute
 )
 
-// Health knows how the run is doing and tells it to supervisors (interop 9).
-// The zero Health tells nobody. It may be used by several goroutines at once.
+// Health holds the state of a run and answers supervisors from it
+// (interop 9: the health endpoints). The zero Health is ready to use. Several
+// goroutines may use it at once.
 type Health struct {
 	mu      sync.Mutex
 	started bool       // the loop has turned at least once
-	turning time.Time  // since when the node is in a Step; zero: it is not
-	wake    time.Time  // when the loop must turn next; zero: whenever
-	running []effect   // what is under way
-	failing time.Time  // since when no diff was empty; zero: the last one was
+	turning time.Time  // start of the Step under way; zero: none
+	wake    time.Time  // latest time of the next turn; zero: no limit
+	running []effect   // effects under way
+	failing time.Time  // since then no diff was empty; zero: the last one was
 	pulse   node.Pulse // as of the last turn
 
 	describe func() node.Status // asks the node; nil: there is none yet
@@ -38,8 +39,8 @@ func (h *Health) describedBy(describe func() node.Status) {
 	h.describe = describe
 }
 
-// status asks the node for its status. A node that is stalled would not answer,
-// so only its last pulse is told then.
+// status asks the node for its status. A stalled node does not answer, so
+// status then returns only the last pulse.
 func (h *Health) status(v verdict) node.Status {
 	h.mu.Lock()
 	describe := h.describe
@@ -52,14 +53,14 @@ func (h *Health) status(v verdict) node.Status {
 	return s
 }
 
-// stepping notes that the node has been given something to think about.
+// stepping notes that a turn of the node has begun.
 func (h *Health) stepping(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started, h.turning = true, now
 }
 
-// waiting notes that a turn has ended, and how the node is doing.
+// waiting notes that a turn has ended, with the node's pulse.
 func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,10 +74,10 @@ func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 	h.running, h.pulse = running, p
 }
 
-// verdict is the answer to all questions at a moment.
+// verdict holds the answers of the health endpoints at one moment.
 type verdict struct {
 	started   bool
-	stalled   []string // reasons to believe nothing the node said
+	stalled   []string // reasons to distrust the last pulse
 	unhealthy []string // reasons for a restart, stalls included
 	pulse     node.Pulse
 }
@@ -96,7 +97,7 @@ func (h *Health) verdict(now time.Time) verdict {
 	return v
 }
 
-// stalls lists what should have ended or begun by now and has not.
+// stalls lists the overdue turns and effects.
 func (h *Health) stalls(now time.Time) []string {
 	var reasons []string
 	if !h.turning.IsZero() && now.Sub(h.turning) > stallAfter {
@@ -113,9 +114,9 @@ func (h *Health) stalls(now time.Time) []string {
 	return reasons
 }
 
-// overdue tells how late a renewal is, once half of the time between the
-// renewal and the end of the lease has gone by: until then there is time for
-// the datastore to come back.
+// overdue returns the delay of a renewal, and true once half of the time from
+// the planned renewal to the end of the lease has passed. Until then the
+// datastore may still come back in time.
 func overdue(s node.Pulse, now time.Time) (time.Duration, bool) {
 	if s.Expires.IsZero() || s.RenewBy.IsZero() {
 		return 0, false

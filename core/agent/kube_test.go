@@ -27,7 +27,7 @@ import (
 )
 
 // member is a whole node of a Kubernetes cluster: an agent on a simulated host,
-// with the real store, on an API server that is good enough for it.
+// with the real store and a fake API server.
 type member struct {
 	t     *testing.T
 	api   *kubetest.Server
@@ -45,7 +45,7 @@ func (m *member) log(e node.Event) {
 	m.events = append(m.events, e)
 }
 
-// said counts the events of a level above Info that have a text in them.
+// said counts the events above level Info whose text contains text.
 func (m *member) said(text string) (count int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +59,8 @@ func (m *member) said(text string) (count int) {
 
 func (m *member) status() node.Status { return m.opts.Health.status(m.opts.Health.verdict(time.Now())) }
 
-// countedHost counts how often it is looked at. It gives no hints, which would
-// depend on the time. A simulated host is made for one thread.
+// countedHost counts its looks. It gives no hints, because those depend on the
+// time. Its mutex is needed because a simulated host is made for one thread.
 type countedHost struct {
 	driver.Lane
 	one   sync.Mutex
@@ -82,7 +82,8 @@ func (h *countedHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
 
 func (h *countedHost) Hints() <-chan struct{} { return nil }
 
-// countedStore counts how often it is looked at, which it is when it has woken the node.
+// countedStore counts the calls of View: the agent makes one each time the store
+// wakes it.
 type countedStore struct {
 	*kube.Store
 	views atomic.Int32
@@ -93,7 +94,7 @@ func (s *countedStore) View() lease.View {
 	return s.Store.View()
 }
 
-// join starts a daemon of node n1, with a network config and an annotation prefix.
+// join starts the agent of node n1 with a network config and an annotation prefix.
 func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member {
 	t.Helper()
 	m := &member{t: t, api: kubetest.New()}
@@ -104,7 +105,8 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	t.Cleanup(server.Close)
 	t.Cleanup(m.api.Break)
 	host := kernel.NewNetwork(world.New(1)).NewHost("n1")
-	_, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"), netip.MustParsePrefix("fd00:64::1/64"))
+	_, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), netip.MustParsePrefix("192.168.64.1/24"),
+		netip.MustParsePrefix("fd00:64::1/64"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +120,17 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 	if err := os.WriteFile(dir+"/net-conf.json", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if m.store.Store, err = kube.Open(t.Context(), kube.Options{URL: server.URL, Node: "n1", ConfigFile: dir + "/net-conf.json", AnnotationPrefix: prefix}); err != nil {
+	m.store.Store, err = kube.Open(t.Context(), kube.Options{
+		URL: server.URL, Node: "n1", ConfigFile: dir + "/net-conf.json", AnnotationPrefix: prefix,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.store.Close)
 	m.opts = Options{
 		Node:  node.Options{Rand: rand.New(rand.NewPCG(1, 1)), Resync: time.Hour},
-		Lanes: [node.LaneCount]driver.Lane{node.HostLane: &m.host}, Store: &m.store, SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
+		Lanes: [node.LaneCount]driver.Lane{node.HostLane: &m.host}, Store: &m.store,
+		SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
 		Health: &Health{}, Log: m.log,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +167,7 @@ func (m *member) read(file string) string {
 	return string(text)
 }
 
-// state is what the host holds of a device.
+// state returns the observed state of a device.
 func (m *member) state(device string) *dataplane.State {
 	m.t.Helper()
 	m.host.one.Lock()
@@ -176,7 +182,7 @@ func (m *member) state(device string) *dataplane.State {
 	return seen.State
 }
 
-// object is a node with pod CIDRs and annotations, spelt out.
+// object returns a node object with these pod CIDRs and annotations.
 func object(name string, cidrs []string, annotations map[string]string) *corev1.Node {
 	n := &corev1.Node{}
 	n.Name, n.Annotations = name, annotations
@@ -184,20 +190,21 @@ func object(name string, cidrs []string, annotations map[string]string) *corev1.
 	return n
 }
 
-// peerObject is the node with the i-th subnet, as it is in a vxlan network.
+// peerObject returns the node object with the i-th subnet of a vxlan network.
 func peerObject(i int) *corev1.Node {
 	const prefix = "flannel.alpha.coreos.com/"
 	return object(fmt.Sprintf("n%d", i), []string{fmt.Sprintf("10.244.%d.0/24", i)}, map[string]string{
-		prefix + "kube-subnet-manager": "true", prefix + "backend-type": "vxlan", prefix + "public-ip": fmt.Sprintf("192.168.64.%d", i),
+		prefix + "kube-subnet-manager": "true", prefix + "backend-type": "vxlan",
+		prefix + "public-ip":    fmt.Sprintf("192.168.64.%d", i),
 		prefix + "backend-data": fmt.Sprintf(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:%02x"}`, i),
 	})
 }
 
 const kubeVXLAN = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
 
-// A stored MAC is found under the prefix as it really is, and in JSON of
-// whatever look; the annotation is then in the look that upstream can read
-// (interop K4).
+// The store finds a stored MAC under the effective prefix and in any JSON
+// layout, and then rewrites the annotation in the form that upstream can read
+// (interop K4: upstream splits the JSON as text).
 func TestStoredMACOfANode(t *testing.T) {
 	const mac = "c6:d2:32:6f:8f:01"
 	for given, prefix := range map[string]string{
@@ -220,19 +227,24 @@ func TestStoredMACOfANode(t *testing.T) {
 	}
 }
 
-// A backend that carries nothing serves both families all the same: the node
-// is ready, pods get addresses of both, and what it publishes is whole for
-// those who ask both families of a peer (interop K8).
+// The alloc backend serves both families: the node is ready, pods get addresses
+// of both, and the node publishes both public addresses for peers that require
+// them (interop K8: upstream skips every peer that lacks an IPv6 annotation).
 func TestAllocWithBothFamilies(t *testing.T) {
-	m := join(t, `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48","Backend":{"Type":"alloc"}}`, "",
+	m := join(t, `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48",`+
+		`"Backend":{"Type":"alloc"}}`, "",
 		object("n1", []string{"10.244.1.0/24", "fd00:10:244:1::/64"}, nil), peerObject(2))
 	file := m.read(m.opts.SubnetFile)
-	for _, line := range []string{"FLANNEL_SUBNET=10.244.1.1/24\n", "FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\n", "FLANNEL_MTU=1500\n"} {
+	for _, line := range []string{
+		"FLANNEL_SUBNET=10.244.1.1/24\n", "FLANNEL_IPV6_SUBNET=fd00:10:244:1::1/64\n", "FLANNEL_MTU=1500\n",
+	} {
 		if !strings.Contains(file, line) {
 			t.Errorf("the subnet file lacks %q:\n%s", line, file)
 		}
 	}
-	for suffix, want := range map[string]string{"kube-subnet-manager": "true", "public-ip": "192.168.64.1", "public-ipv6": "fd00:64::1"} {
+	for suffix, want := range map[string]string{
+		"kube-subnet-manager": "true", "public-ip": "192.168.64.1", "public-ipv6": "fd00:64::1",
+	} {
 		if got := m.api.Node("n1").Annotations["flannel.alpha.coreos.com/"+suffix]; got != want {
 			t.Errorf("annotation %s is %q, want %q", suffix, got, want)
 		}
@@ -242,7 +254,7 @@ func TestAllocWithBothFamilies(t *testing.T) {
 	}
 }
 
-// Heartbeats of a whole cluster lead nowhere: the store wakes no node, and no
+// Heartbeats of a whole cluster cause no work: the store wakes no node, and no
 // node looks at its host.
 func TestHeartbeats(t *testing.T) {
 	const peers, rounds = 50, 12
@@ -251,7 +263,7 @@ func TestHeartbeats(t *testing.T) {
 		objects = append(objects, peerObject(2+i))
 	}
 	m := join(t, kubeVXLAN, "", objects...)
-	// marker is a change that does concern the node, and is over when this returns.
+	// marker makes a change that concerns the node, and waits until it is programmed.
 	marker := func(i int) {
 		t.Helper()
 		m.api.Put(peerObject(i))
@@ -265,12 +277,14 @@ func TestHeartbeats(t *testing.T) {
 	for range rounds {
 		for _, n := range objects {
 			m.api.Change(n.Name, func(n *corev1.Node) {
-				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
+				ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+				ready.LastHeartbeatTime = metav1.Now()
+				n.Status.Conditions = []corev1.NodeCondition{ready}
 				n.Labels = map[string]string{"heartbeat": metav1.Now().String()}
 			})
 		}
 	}
-	marker(102) // which is seen after all those
+	marker(102) // the node sees it after all heartbeats
 	if n := m.store.views.Load() - views; n != 1 {
 		t.Errorf("the node was woken %d times for %d heartbeats and one new peer, want 1", n, rounds*len(objects))
 	}
@@ -279,9 +293,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// A node that says something impossible is left out, counted, and named once
-// however often it says it; nobody else is touched, and it is a peer again as
-// soon as it speaks sense.
+// A node with an invalid record is left out, counted, and named in the log once.
+// No other peer is touched. The node is a peer again once its record is valid.
 func TestBadNode(t *testing.T) {
 	const prefix = "flannel.alpha.coreos.com/"
 	says := func(suffix, value string) func(*corev1.Node) {
@@ -312,8 +325,9 @@ func TestBadNode(t *testing.T) {
 		"data of another kind": {says("backend-data", "[7]"), "cannot unmarshal array"},
 		"no data":              {says("backend-data", "null"), "10.244.4.0-24"},
 		"oversized data":       {says("backend-data", `"`+strings.Repeat("x", 200_000)+`"`), "longer than 65536 bytes"},
-		"a multicast MAC":      {says("backend-data", `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`), "VtepMAC 01:00:5e:00:00:01 is not a unicast address"},
-		"another's MAC":        {says("backend-data", `{"VNI":1,"VtepMAC":"c6:00:00:00:00:02"}`), "10.244.4.0-24"},
+		"a multicast MAC": {says("backend-data", `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`),
+			"VtepMAC 01:00:5e:00:00:01 is not a unicast address"},
+		"another's MAC": {says("backend-data", `{"VNI":1,"VtepMAC":"c6:00:00:00:00:02"}`), "10.244.4.0-24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := peerObject(4)
@@ -322,7 +336,7 @@ func TestBadNode(t *testing.T) {
 			for i := range 20 {
 				m.api.Change("n4", says("backend-v6-data", fmt.Sprint(i))) // of a family that is off
 				if i%5 == 0 {
-					m.api.Put(peerObject(50 + i)) // so that there is a new snapshot
+					m.api.Put(peerObject(50 + i)) // makes a new snapshot
 				}
 			}
 			revision := m.api.Node("n4").ResourceVersion
@@ -337,13 +351,13 @@ func TestBadNode(t *testing.T) {
 				t.Errorf("not what 6 peers need:\n%s", s.Dump())
 			}
 			m.api.Put(peerObject(4))
-			m.until("the peer that speaks sense", func() bool { return routes(m.state("flannel.1")) == 7 })
+			m.until("the fixed peer", func() bool { return routes(m.state("flannel.1")) == 7 })
 			m.until("the end of the count", func() bool { s := m.status(); return s.Quarantined+len(s.Problems) == 0 })
 		})
 	}
 }
 
-// routes are those to peers, which have a gateway.
+// routes counts the routes to peers, which are those with a gateway.
 func routes(s *dataplane.State) (count int) {
 	for _, r := range s.Routes {
 		if r.Via.IsValid() {

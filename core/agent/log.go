@@ -6,8 +6,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// logEvent writes "kind: text", so that a line can be found by its kind
-// whatever becomes of its wording.
+// logEvent writes "kind: text". The kind finds a line even after its wording
+// has changed.
 func logEvent(e node.Event) {
 	switch e.Level {
 	case node.Error:

@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// agent is a run. All of it belongs to the loop's goroutine; workers get what
-// they need as arguments and answer through outcomes.
+// agent is the state of a run. It belongs to the loop's goroutine; workers take
+// arguments and answer through outcomes.
 type agent struct {
 	opts Options
 	node machine
@@ -19,12 +19,12 @@ type agent struct {
 	hints    [node.LaneCount]paced
 	changes  paced
 	outcomes chan outcome
-	slots    [slots]effect // what is under way
+	slots    [slots]effect // effects under way
 	ready    bool          // OnReady has been called
 	turn     sync.Mutex    // held while the node steps or describes itself
 
-	// Looks and requests end with the first, changes of the host with the
-	// second: a plan is better finished than cut in half.
+	// Looks and requests end with gentle; plans and writes end with hard,
+	// which lasts longer: half a plan is worse than a whole one.
 	gentle, hard context.Context
 	giveUp       context.CancelFunc // ends hard
 }
@@ -60,14 +60,15 @@ func (a *agent) loop(ctx context.Context) node.Exit {
 		}
 		a.start(effects)
 		a.report(effects.Wake)
-		if in = a.await(ctx, effects.Wake); ctx.Err() != nil {
+		in = a.await(ctx, effects.Wake)
+		if ctx.Err() != nil {
 			return stopped(ctx)
 		}
 	}
 }
 
-// step is one turn of the node. The report around it lets a node that never
-// returns be noticed.
+// step runs one turn of the node. It tells Health first, which notices a turn
+// that never ends.
 func (a *agent) step(in node.Input) node.Effects {
 	now := time.Now()
 	a.opts.Health.stepping(now)
@@ -84,8 +85,8 @@ func (a *agent) describe() node.Status {
 	return a.node.Status()
 }
 
-// await blocks until something happened or wake has come, and returns
-// everything that happened: signals that arrive together are one step.
+// await blocks until a signal arrives or the time wake comes. It returns all
+// signals that have arrived: together they make one step.
 func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 	defer a.timer.Stop()
 	for {
@@ -110,7 +111,8 @@ func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 }
 
 // receive waits for an outcome, a change of the store, a hint, or one of the
-// further cases, and adds it to the input. It returns false for a further case.
+// further cases. It adds the signal to the input, or returns false for a
+// further case.
 func (a *agent) receive(now time.Time, in *node.Input, further ...reflect.SelectCase) bool {
 	cases := []reflect.SelectCase{receiving(a.outcomes), receiving(a.changes.open(now))}
 	for id := range a.hints {
@@ -136,14 +138,15 @@ func receiving(from any) reflect.SelectCase {
 	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)}
 }
 
-// changed takes the view as late as possible: it stands for all changes so far.
+// changed adds the store's view to the input. It reads the view as late as
+// possible, so that one view covers all changes so far.
 func (a *agent) changed(now time.Time, in *node.Input) {
 	a.changes.taken(now)
 	view := a.opts.Store.View()
 	in.View = &view
 }
 
-// report publishes how the node is doing: to the health endpoints, OnPulse and OnReady.
+// report passes the node's pulse to the health endpoints, OnPulse and OnReady.
 func (a *agent) report(wake time.Time) {
 	pulse := a.node.Pulse()
 	a.opts.Health.waiting(wake, a.running(), pulse)

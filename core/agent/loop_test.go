@@ -76,7 +76,8 @@ func TestEffectsComeBack(t *testing.T) {
 			node.Input{Requested: &node.Requested{}},
 		},
 		"writes": {
-			node.Effects{Writes: []node.Write{{File: node.SubnetFile, Data: []byte("x")}, {File: node.StateFile, Data: []byte("y")}}},
+			node.Effects{Writes: []node.Write{{File: node.SubnetFile, Data: []byte("x")},
+				{File: node.StateFile, Data: []byte("y")}}},
 			node.Input{Wrote: &node.Wrote{Errs: []error{nil, nil}}},
 		},
 	} {
@@ -110,7 +111,7 @@ func TestWakeIsKept(t *testing.T) {
 	})
 }
 
-// What happens while the node is thinking becomes one turn.
+// Signals that arrive during a turn become one further turn.
 func TestArrivalsAreCoalesced(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.node.react = func(turn int, _ node.Input) node.Effects {
@@ -121,7 +122,7 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 		}
 		r.start()
 		r.host.hints <- struct{}{}
-		synctest.Wait() // turn 1 thinks
+		synctest.Wait() // turn 1 is running
 		r.host.hints <- struct{}{}
 		r.store.mu.Lock()
 		r.store.view = lease.View{Synced: true}
@@ -136,8 +137,8 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 	})
 }
 
-// Signals that keep coming bring a burst and then a turn each pace, and the last
-// one is not lost.
+// A storm of signals causes a burst of turns and then one turn each pace. The
+// last signal is not lost.
 func TestStormsArePaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		stream func(*rig) chan struct{}
@@ -173,7 +174,7 @@ func TestStormsArePaced(t *testing.T) {
 	}
 }
 
-// What is paced holds up nothing else.
+// A paced stream delays nothing else.
 func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		due := time.Now().Add(pace / 2)
@@ -195,7 +196,7 @@ func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 	})
 }
 
-// A host that takes its time holds up neither the lease nor the files.
+// A slow host delays neither the lease nor the files.
 func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.host.look = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
@@ -224,7 +225,7 @@ func TestSlowHostHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
-// A world that hangs is cut off, and the node hears of it.
+// An effect that hangs is cancelled at its limit, and the node gets the error.
 func TestHangingEffectsEnd(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, c := range map[string]struct {
@@ -335,7 +336,8 @@ func TestNodeEndsTheRun(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		want := node.Exit{Status: 1, Reason: "lease lost"}
 		said := node.Event{Kind: "exit", Text: "lease lost", Level: node.Error}
-		r.node.react = onTurn(0, node.Effects{Exit: &want, Events: []node.Event{said}, Lanes: onHost(node.LaneEffects{Plan: oneOp})})
+		r.node.react = onTurn(0,
+			node.Effects{Exit: &want, Events: []node.Event{said}, Lanes: onHost(node.LaneEffects{Plan: oneOp})})
 		r.start()
 		if got := <-r.exit; got != want {
 			t.Errorf("exit %+v, want %+v", got, want)

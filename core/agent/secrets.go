@@ -17,7 +17,7 @@ import (
 // secretFileMode lets root alone read a secret.
 const secretFileMode = 0o400
 
-// FileSecrets keeps each secret in a file of its own, beside the state file.
+// FileSecrets keeps each secret in its own file in Dir, next to the state file.
 type FileSecrets struct {
 	Dir    string
 	Random io.Reader // crypto/rand's Reader in production
@@ -25,9 +25,9 @@ type FileSecrets struct {
 
 var _ driver.Secrets = FileSecrets{}
 
-// Secret implements [driver.Secrets]. It uses no file that others could have
-// read or that is damaged: an operator has to remove it, since a new secret
-// makes peers lose this node until they have learnt it.
+// Secret implements [driver.Secrets]. It refuses a damaged file and a file that
+// other users may have read. Only the operator replaces such a file: peers lose
+// this node until they have learnt its new secret.
 func (s FileSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
 	if !name.Valid() {
 		return driver.Secret{}, fmt.Errorf("secret %q: not a name", name)
@@ -52,7 +52,8 @@ func readSecret(path string) (driver.Secret, error) {
 	}
 	if mode := info.Mode(); mode != secretFileMode {
 		return driver.Secret{}, fmt.Errorf("secret file %s has mode %v, so others may have read it: "+
-			"remove it and let the daemon draw another, or set mode %04o if you know that nobody did", path, mode, secretFileMode)
+			"remove it and let the daemon draw another, or set mode %04o if you know that no other user did",
+			path, mode, secretFileMode)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, driver.SecretSize+1))
 	if err != nil {
@@ -60,12 +61,13 @@ func readSecret(path string) (driver.Secret, error) {
 	}
 	secret, err := driver.ParseSecret(data)
 	if err != nil {
-		return driver.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and let the daemon draw another", path, err)
+		return driver.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and "+
+			"let the daemon draw another", path, err)
 	}
 	return secret, nil
 }
 
-// draw makes a secret, and keeps it before anything uses it.
+// draw makes a secret and writes its file before it returns the secret.
 func (s FileSecrets) draw(path string) (driver.Secret, error) {
 	secret, err := driver.DrawSecret(s.Random)
 	if err != nil {

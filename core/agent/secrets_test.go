@@ -40,10 +40,13 @@ func TestSecretErrors(t *testing.T) {
 		spoil func(path string) error
 		want  []string
 	}{
-		"readable by others": {func(path string) error { return os.Chmod(path, 0o644) }, []string{"has mode -rw-r--r--", "remove it", "0400"}},
-		"truncated":          {func(path string) error { return rewrite(path, plain[:7]) }, []string{"is damaged", "restore it from a backup"}},
-		"too long":           {func(path string) error { return rewrite(path, plain+"x") }, []string{"is damaged", "remove it"}},
-		"empty":              {func(path string) error { return rewrite(path, "") }, []string{"is damaged"}},
+		"readable by others": {func(path string) error { return os.Chmod(path, 0o644) },
+			[]string{"has mode -rw-r--r--", "remove it", "0400"}},
+		"truncated": {func(path string) error { return rewrite(path, plain[:7]) },
+			[]string{"is damaged", "restore it from a backup"}},
+		"too long": {func(path string) error { return rewrite(path, plain+"x") },
+			[]string{"is damaged", "remove it"}},
+		"empty": {func(path string) error { return rewrite(path, "") }, []string{"is damaged"}},
 		"no directory": {func(path string) error {
 			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 				return err

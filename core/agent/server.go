@@ -17,7 +17,7 @@ import (
 )
 
 // The limits of the server. Its clients are supervisors, which ask a few times a
-// minute, and whoever else reaches the port.
+// minute, and any other program that reaches the port.
 const (
 	maxConns     = 64
 	maxHeader    = 8 << 10 // bytes
@@ -25,14 +25,14 @@ const (
 	writeTimeout = 10 * time.Second
 	idleTimeout  = 30 * time.Second
 
-	// closeGrace is how long requests that are being answered may delay Close.
+	// closeGrace is the longest time that running requests delay Close.
 	closeGrace = 500 * time.Millisecond
 )
 
-// Listen says where to answer, and what to whom.
+// Listen is the address of the server, and who may read which page.
 type Listen struct {
 	Addr       string // of TCP
-	OpenStatus bool   // answer /status to every client, not only to this host's
+	OpenStatus bool   // answer /status to every client, not only to those on this host
 }
 
 // Server answers the health requests of supervisors.
@@ -41,8 +41,8 @@ type Server struct {
 	addr net.Addr
 }
 
-// Serve answers from what h knows, until Close. It holds a bounded number of
-// connections, whatever clients do.
+// Serve answers requests from h until Close. The number of open connections is
+// bounded.
 func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listen.Addr)
@@ -97,7 +97,7 @@ func (listen Listen) handler(h *Health) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		// If this fails, the client is gone.
+		// An error here means that the client has disconnected.
 		_ = enc.Encode(h.status(h.verdict(time.Now())))
 	})
 	return mux
@@ -120,7 +120,7 @@ func answer(w http.ResponseWriter, good, bad string, reasons []string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// unready lists the reasons why the node is not ready; empty if it is.
+// unready lists the reasons why the node is not ready. It is empty if the node is ready.
 func (v verdict) unready() []string {
 	switch {
 	case !v.started:

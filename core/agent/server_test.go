@@ -33,7 +33,7 @@ func descriptors(t *testing.T) int {
 	return len(open)
 }
 
-// Connections that ask for nothing cost a bounded number of descriptors, and shut nobody out.
+// Idle connections cost a bounded number of descriptors, and shut out no client.
 func TestServerBearsACrowd(t *testing.T) {
 	s := serve(t)
 	before := descriptors(t)
@@ -55,7 +55,7 @@ func TestServerBearsACrowd(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("healthz answers %d in a crowd", resp.StatusCode)
 	}
-	// The server has accepted the request's connection, so it has accepted all before.
+	// The server accepted the connection of the request, and so all earlier ones.
 	const others = 2 // the request's own descriptors
 	if open := descriptors(t) - before - crowd; open > maxConns+others {
 		t.Errorf("%d connections hold %d descriptors of the server, want at most %d", crowd, open, maxConns)
@@ -66,15 +66,17 @@ func TestServerBearsACrowd(t *testing.T) {
 	}
 }
 
-// Each stage of a request has an end.
+// Each stage of a request has a time limit.
 func TestServerHasTimeouts(t *testing.T) {
 	h := serve(t).http
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= 0 || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 {
-		t.Errorf("no limit in %v %v %v %v %d", h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout, h.MaxHeaderBytes)
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= 0 || h.IdleTimeout <= 0 ||
+		h.MaxHeaderBytes <= 0 {
+		t.Errorf("no limit in %v %v %v %v %d", h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout,
+			h.MaxHeaderBytes)
 	}
 }
 
-// status asks for /status as a client at that address.
+// status asks for /status as a client at the address remote.
 func status(listen Listen, h *Health, remote string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/status", nil)
@@ -96,7 +98,8 @@ func TestStatusPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var whole node.Status
-	if err := json.Unmarshal(w.Body.Bytes(), &whole); err != nil || whole.Phase != node.PhaseReady || whole.Subnet != subnet {
+	if err := json.Unmarshal(w.Body.Bytes(), &whole); err != nil || whole.Phase != node.PhaseReady ||
+		whole.Subnet != subnet {
 		t.Errorf("read back as %+v, error %v", whole, err)
 	}
 	if got.Phase != "ready" || got.Subnet != "10.5.3.0-24" || !got.Ready || got.Peers != 3 {
@@ -104,7 +107,7 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// The status names leases and errors: other hosts and pods get it only if a flag says so.
+// The status names leases and errors, so other hosts and pods get it only with the flag.
 func TestStatusIsForTheHost(t *testing.T) {
 	for remote, want := range map[string]int{
 		"127.0.0.1:1": http.StatusOK, "[::1]:1": http.StatusOK, "[::ffff:127.0.0.1]:1": http.StatusOK,

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// shutdown is what is under way when a run is to end, and what comes of it.
+// shutdown is a case of TestShutdown: the effects under way, and their end.
 type shutdown struct {
 	ready node.Effects
 	world func(context.Context) error
@@ -36,23 +36,27 @@ func shutdowns() map[string]shutdown {
 	}
 	deaf := func(context.Context) error { time.Sleep(time.Hour); return nil }
 	return map[string]shutdown{
-		"idle":                          {},
-		"look":                          {ready: look, world: untilCancelled, err: context.Canceled},
-		"look that would end soon":      {ready: look, world: brief, err: context.Canceled},
-		"look that is deaf":             {ready: look, world: deaf, took: planGrace + endGrace, says: "look did not end in time"},
-		"plan that is almost done":      {ready: plan, world: brief, took: planGrace / 2},
-		"plan that hangs":               {ready: plan, world: untilCancelled, took: planGrace, err: context.Canceled},
-		"plan that is deaf":             {ready: plan, world: deaf, took: planGrace + endGrace, says: "plan did not end in time"},
-		"request":                       {ready: request, world: untilCancelled, err: context.Canceled},
-		"request that is deaf":          {ready: request, world: deaf, took: planGrace + endGrace, says: "lease create did not end in time"},
-		"request and plan, both brief":  {ready: node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp}), Request: request.Request}, world: brief, took: planGrace / 2},
+		"idle":                     {},
+		"look":                     {ready: look, world: untilCancelled, err: context.Canceled},
+		"look that would end soon": {ready: look, world: brief, err: context.Canceled},
+		"look that is deaf": {ready: look, world: deaf, took: planGrace + endGrace,
+			says: "look did not end in time"},
+		"plan that is almost done": {ready: plan, world: brief, took: planGrace / 2},
+		"plan that hangs":          {ready: plan, world: untilCancelled, took: planGrace, err: context.Canceled},
+		"plan that is deaf": {ready: plan, world: deaf, took: planGrace + endGrace,
+			says: "plan did not end in time"},
+		"request": {ready: request, world: untilCancelled, err: context.Canceled},
+		"request that is deaf": {ready: request, world: deaf, took: planGrace + endGrace,
+			says: "lease create did not end in time"},
+		"request and plan, both brief": {ready: node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp}),
+			Request: request.Request}, world: brief, took: planGrace / 2},
 		"writes end by themselves":      {ready: node.Effects{Writes: []node.Write{{File: node.SubnetFile}}}},
 		"a node that is due to do more": {ready: node.Effects{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
 	}
 }
 
-// A shutdown ends in time whatever is under way. That nothing is left running
-// is for the bubble to find out.
+// A shutdown ends in time with any effect under way. The bubble checks that no
+// goroutine is left.
 func TestShutdown(t *testing.T) {
 	for name, c := range shutdowns() {
 		t.Run(name, func(t *testing.T) {
@@ -99,8 +103,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// What a node asks to be written when told that it is to end is written before
-// the run returns, whatever else hangs; and it learns what became of it.
+// The last writes of a node are done before the run returns, even if other
+// effects hang, and the node gets their results.
 func TestShutdownSaves(t *testing.T) {
 	deaf := func(context.Context, []dataplane.Op) []error { time.Sleep(time.Hour); return nil }
 	for name, c := range map[string]struct {
@@ -120,7 +124,8 @@ func TestShutdownSaves(t *testing.T) {
 					case turn == 0 && c.plan != nil:
 						return node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})}
 					case in.Stop && in.Wrote == nil:
-						return node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp, Look: &node.Look{}}), Writes: []node.Write{{File: node.StateFile, Data: []byte("last")}}}
+						return node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp, Look: &node.Look{}}),
+							Writes: []node.Write{{File: node.StateFile, Data: []byte("last")}}}
 					}
 					return node.Effects{}
 				}
