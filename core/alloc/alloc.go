@@ -62,11 +62,19 @@ func checkSubnets(network config.Network, key lease.Key, check func(config.Range
 	return nil
 }
 
+// Keep returns the halves of a key that fit the config and that no record of
+// the snapshot overlaps.
+func Keep(network config.Network, snap *lease.Snapshot, key lease.Key) lease.Key {
+	return key.Filter(func(f cidr.Family, half lease.Key) bool {
+		return Compatible(network.Only(f), half) == nil && Free(snap, half)
+	})
+}
+
 // Free reports whether no record of the snapshot, quarantined ones included,
-// overlaps the key. Records under the key except are ignored.
-func Free(snap *lease.Snapshot, key, except lease.Key) bool {
+// overlaps the key.
+func Free(snap *lease.Snapshot, key lease.Key) bool {
 	for taken := range records(snap) {
-		if taken != except && taken.Overlaps(key) {
+		if taken.Overlaps(key) {
 			return false
 		}
 	}
@@ -90,14 +98,15 @@ func records(snap *lease.Snapshot) func(yield func(lease.Key) bool) {
 	}
 }
 
-// Choose draws a key uniformly from all free subnets of the range, for each
-// family separately. The error names each exhausted range.
-func Choose(network config.Network, snap *lease.Snapshot, rng *rand.Rand) (lease.Key, error) {
-	var subnets [2]netip.Prefix
+// Choose completes a key, which may be empty: each family that is on and that
+// the key lacks gets a subnet drawn uniformly from all free ones of the range.
+// The error says which range is exhausted.
+func Choose(network config.Network, snap *lease.Snapshot, kept lease.Key, rng *rand.Rand) (lease.Key, error) {
+	subnets := [2]netip.Prefix{kept.V4, kept.V6}
 	var failed []string
 	for _, f := range cidr.Families {
 		r := network.Of(f)
-		if !r.Enabled() {
+		if !r.Enabled() || subnets[f].IsValid() {
 			continue
 		}
 		var taken []netip.Prefix

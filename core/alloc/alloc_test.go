@@ -88,27 +88,21 @@ func TestFree(t *testing.T) {
 		{Raw: "subnets/nonsense"},
 	}
 	for _, c := range []struct {
-		key, except string
-		want        bool
+		key  string
+		want bool
 	}{
-		{"10.5.3.0-24", "", true},
-		{"10.5.1.0-24", "", false},
-		{"10.5.1.0-24", "10.5.1.0-24", true},
-		{"10.5.1.0-24", "10.5.2.0-24", false},
-		{"10.5.1.128-25", "", false},
-		{"10.5.5.0-24", "", false},
-		{"10.5.9.0-24", "", false},
-		{"10.5.3.0-24&fd00:1:0:2::-64", "", false},
-		{"10.5.1.0-24&fd00:1:0:1::-64", "", false},
-		{"10.5.3.0-24&fd00:1:0:1::-64", "", true},
-		{"0.0.0.0-0&fd00:1:0:1::-64", "", true},
+		{"10.5.3.0-24", true},
+		{"10.5.1.0-24", false},
+		{"10.5.1.128-25", false},
+		{"10.5.5.0-24", false},
+		{"10.5.9.0-24", false},
+		{"10.5.3.0-24&fd00:1:0:2::-64", false},
+		{"10.5.1.0-24&fd00:1:0:1::-64", false},
+		{"10.5.3.0-24&fd00:1:0:1::-64", true},
+		{"0.0.0.0-0&fd00:1:0:1::-64", true},
 	} {
-		var except lease.Key
-		if c.except != "" {
-			except = key(t, c.except)
-		}
-		if got := Free(snap, key(t, c.key), except); got != c.want {
-			t.Errorf("%s free, except %q: got %v, want %v", c.key, c.except, got, c.want)
+		if got := Free(snap, key(t, c.key)); got != c.want {
+			t.Errorf("%s free: got %v, want %v", c.key, got, c.want)
 		}
 	}
 }
@@ -118,16 +112,16 @@ func TestChooseFillsARangeToTheLast(t *testing.T) {
 	for seed := range uint64(20) {
 		rng, snap := random(seed), new(lease.Snapshot)
 		for i := range 32 {
-			k, err := Choose(n, snap, rng)
+			k, err := Choose(n, snap, lease.Key{}, rng)
 			if err != nil {
 				t.Fatalf("seed %d, subnet %d: %v", seed, i, err)
 			}
-			if err := Compatible(n, k); err != nil || !Free(snap, k, lease.Key{}) {
+			if err := Compatible(n, k); err != nil || !Free(snap, k) {
 				t.Fatalf("seed %d, subnet %d: chose %v, which is taken or unfit: %v", seed, i, k, err)
 			}
 			snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
 		}
-		_, err := Choose(n, snap, rng)
+		_, err := Choose(n, snap, lease.Key{}, rng)
 		const want = "no subnet is free: all 32 of length /24 from 10.5.0.0 to 10.5.31.0 are taken"
 		if err == nil || err.Error() != want {
 			t.Fatalf("got %v, want %s", err, want)
@@ -152,7 +146,7 @@ func TestChooseErrors(t *testing.T) {
 				"no subnet is free: all 65535 of length /64 from fd00:1:0:1:: to fd00:1:0:ffff:: are taken",
 		},
 	} {
-		_, err := Choose(network(t, c.network), holding(t, c.taken), random(1))
+		_, err := Choose(network(t, c.network), holding(t, c.taken), lease.Key{}, random(1))
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s with %s taken\n got %v\nwant %s", c.network, c.taken, err, c.want)
 		}
@@ -183,7 +177,7 @@ func TestChooseKeepsClear(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(8) {
-				got, err := Choose(network(t, c.network), holding(t, c.taken...), random(seed))
+				got, err := Choose(network(t, c.network), holding(t, c.taken...), lease.Key{}, random(seed))
 				if err != nil || got != key(t, c.want) {
 					t.Fatalf("seed %d: got %v, %v, want %s", seed, got, err, c.want)
 				}
@@ -197,7 +191,7 @@ func TestChooseLeavesQuarantinedRecordsAlone(t *testing.T) {
 	snap.Quarantined = []lease.Quarantined{{Raw: "subnets/10.5.2.0-24", Key: key(t, "10.5.2.0-24")},
 		{Raw: "subnets/nonsense"}}
 	for seed := range uint64(8) {
-		got, err := Choose(network(t, `"Network":"10.5.0.0/22"`), snap, random(seed))
+		got, err := Choose(network(t, `"Network":"10.5.0.0/22"`), snap, lease.Key{}, random(seed))
 		if err != nil || got != key(t, "10.5.3.0-24") {
 			t.Fatalf("seed %d: got %v, %v", seed, got, err)
 		}
@@ -206,11 +200,11 @@ func TestChooseLeavesQuarantinedRecordsAlone(t *testing.T) {
 
 func TestChooseDependsOnTheSeedOnly(t *testing.T) {
 	n, snap := network(t, dual), holding(t, "10.5.1.0-24")
-	first, err := Choose(n, snap, random(8231))
+	first, err := Choose(n, snap, lease.Key{}, random(8231))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Choose(n, snap, random(8231)); err != nil || again != first {
+	if again, err := Choose(n, snap, lease.Key{}, random(8231)); err != nil || again != first {
 		t.Errorf("the same seed chose %v, then %v (%v)", first, again, err)
 	}
 }
@@ -225,7 +219,7 @@ func TestChooseIsUniform(t *testing.T) {
 	snap := holding(t, "10.5.4.0-24", "10.5.8.0-24", "10.5.15.0-24")
 	rng, drawn := random(1), map[lease.Key]int{}
 	for range draws {
-		k, err := Choose(n, snap, rng)
+		k, err := Choose(n, snap, lease.Key{}, rng)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,11 +251,11 @@ func TestChooseSpreadsOverHugeRanges(t *testing.T) {
 			f := cidr.FamilyOf(upper)
 			const draws = 400
 			for range draws {
-				k, err := Choose(n, snap, rng)
+				k, err := Choose(n, snap, lease.Key{}, rng)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := Compatible(n, k); err != nil || !Free(snap, k, lease.Key{}) {
+				if err := Compatible(n, k); err != nil || !Free(snap, k) {
 					t.Fatalf("chose %v, which is taken or unfit: %v", k, err)
 				}
 				snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
@@ -289,11 +283,11 @@ func TestChooseAgreesWithASearch(t *testing.T) {
 		}
 		free := map[lease.Key]bool{}
 		for i := range uint64(15) {
-			if k := (lease.Key{V4: cidr.Subnet(r.Min, cidr.From64(i), r.SubnetLen)}); Free(snap, k, lease.Key{}) {
+			if k := (lease.Key{V4: cidr.Subnet(r.Min, cidr.From64(i), r.SubnetLen)}); Free(snap, k) {
 				free[k] = true
 			}
 		}
-		k, err := Choose(n, snap, random(rapid.Uint64().Draw(t, "seed")))
+		k, err := Choose(n, snap, lease.Key{}, random(rapid.Uint64().Draw(t, "seed")))
 		if (err == nil) != (len(free) > 0) || err == nil && !free[k] {
 			t.Fatalf("chose %v, %v out of %v", k, err, free)
 		}
@@ -306,14 +300,14 @@ func BenchmarkChoose(b *testing.B) {
 		b.Run(fmt.Sprintf("taken=%d", taken), func(b *testing.B) {
 			snap := new(lease.Snapshot)
 			for len(snap.Leases) < taken {
-				k, err := Choose(n, snap, rng)
+				k, err := Choose(n, snap, lease.Key{}, rng)
 				if err != nil {
 					b.Fatal(err)
 				}
 				snap.Leases = append(snap.Leases, &lease.Lease{Key: k})
 			}
 			for b.Loop() {
-				if _, err := Choose(n, snap, rng); err != nil {
+				if _, err := Choose(n, snap, lease.Key{}, rng); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -343,6 +337,36 @@ func TestInside(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestKeep(t *testing.T) {
+	snap := holding(t, "10.5.2.0-24&fd00:1:0:2::-64")
+	for _, c := range []struct{ network, key, want string }{
+		{dual, "10.5.1.0-24", "10.5.1.0-24"},
+		{dual, "10.5.1.0-24&fd00:1:0:1::-64", "10.5.1.0-24&fd00:1:0:1::-64"},
+		{onlyV4, "10.5.1.0-24&fd00:1:0:1::-64", "10.5.1.0-24"},
+		{onlyV6, "10.5.1.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:1::-64"},
+		{dual, "10.6.1.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:1::-64"},
+		{dual, "10.5.2.0-24&fd00:1:0:1::-64", "0.0.0.0-0&fd00:1:0:1::-64"},
+		{dual, "10.5.1.0-24&fd00:1:0:2::-64", "10.5.1.0-24"},
+		{dual, "10.5.1.0-25&fd00:2:0:1::-64", ""},
+	} {
+		got := Keep(network(t, c.network), snap, key(t, c.key))
+		want := lease.Key{}
+		if c.want != "" {
+			want = key(t, c.want)
+		}
+		if got != want {
+			t.Errorf("Keep(%s, %s): got %s, want %s", c.network, c.key, got, want)
+		}
+		full, err := Choose(network(t, c.network), snap, got, random(1))
+		if err != nil || Compatible(network(t, c.network), full) != nil {
+			t.Errorf("%s completed to %s: %v", got, full, err)
+		}
+		if got.V4.IsValid() && full.V4 != got.V4 || got.V6.IsValid() && full.V6 != got.V6 {
+			t.Errorf("%s became %s", got, full)
 		}
 	}
 }

@@ -34,6 +34,16 @@ func (n Network) Of(f cidr.Family) Range {
 	return n.V6
 }
 
+// Only returns the config with one family alone switched on.
+func (n Network) Only(f cidr.Family) Network {
+	if f == cidr.V4 {
+		n.V6 = Range{}
+	} else {
+		n.V4 = Range{}
+	}
+	return n
+}
+
 // Backend names the backend that carries the packets, and its options.
 type Backend struct {
 	Type    string          // in lower case; "" if the config has no Backend member

@@ -22,6 +22,19 @@ func (k Key) Of(f cidr.Family) netip.Prefix {
 	return k.V6
 }
 
+// Filter returns the key with those halves alone that keep accepts. It is told
+// each as a key of its own.
+func (k Key) Filter(keep func(f cidr.Family, half Key) bool) Key {
+	var kept Key
+	if half := (Key{V4: k.V4}); k.V4.IsValid() && keep(cidr.V4, half) {
+		kept.V4 = k.V4
+	}
+	if half := (Key{V6: k.V6}); k.V6.IsValid() && keep(cidr.V6, half) {
+		kept.V6 = k.V6
+	}
+	return kept
+}
+
 // IsValid reports whether the key names a subnet at all.
 func (k Key) IsValid() bool { return k.V4.IsValid() || k.V6.IsValid() }
 

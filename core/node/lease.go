@@ -147,7 +147,8 @@ func (n *Node) noticeExpiry() {
 		return
 	}
 	l.expired = true
-	n.event(Error, "lease-expired", fmt.Sprintf("lease %s could not be renewed in time; it may belong to somebody else by now", l.grant.Key))
+	n.event(Error, "lease-expired", fmt.Sprintf("lease %s could not be renewed in time; "+
+		"it may belong to another node by now", l.grant.Key))
 }
 
 // noAttrs follows a config that this node cannot follow. The lease that it
@@ -206,12 +207,8 @@ func (n *Node) drop() {
 // maintain keeps a held lease: fit for the config, with the right attributes, renewed.
 func (n *Node) maintain() {
 	l := &n.lease
-	if err := n.fits(l.grant.Key); err != nil {
-		n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s does not fit the network any more (%v); asking for another", l.grant.Key, err))
-		if !l.grant.Reserved() {
-			n.request(Request{Verb: Release, Grant: *l.grant})
-		}
-		n.drop()
+	if err := n.fits(n.network.config, l.grant.Key); err != nil {
+		n.leaveUnfit(err)
 		return
 	}
 	wrong := l.dispute.garbled || !l.attrs.Equal(l.grant.Attrs) || n.otherTTL()
@@ -224,6 +221,22 @@ func (n *Node) maintain() {
 		l.trouble = l.dispute.err
 	default: // whatever failed before, there is nothing left to do
 		l.trouble, l.attempts = nil, 0
+	}
+}
+
+// leaveUnfit gives up a lease that does not fit the config any more, as soon as
+// another can be had. A reservation stays in the store (interop E15).
+func (n *Node) leaveUnfit(why error) {
+	l := &n.lease
+	switch {
+	case l.grant.Reserved():
+		n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s does not fit the network any more (%v); asking for another",
+			l.grant.Key, why))
+		n.drop()
+	case l.renewalDue(n.now):
+		n.request(Request{Verb: Renew, Grant: *l.grant})
+	case n.exchange(l.grant.Lease, why):
+		n.drop()
 	}
 }
 

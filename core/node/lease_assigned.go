@@ -27,12 +27,12 @@ func (n *Node) parseConfig(data []byte) (config.Network, error) {
 	return config.Parse(data)
 }
 
-// fits says why a subnet cannot be ours under the config in force.
-func (n *Node) fits(key lease.Key) error {
+// fits returns an error if a subnet cannot be the node's own under a config.
+func (n *Node) fits(network config.Network, key lease.Key) error {
 	if n.assigned() != nil {
-		return alloc.Inside(n.network.config, key)
+		return alloc.Inside(network, key)
 	}
-	return alloc.Compatible(n.network.config, key)
+	return alloc.Compatible(network, key)
 }
 
 // selectUplink chooses the uplink, by the options and by what an operator says
@@ -75,7 +75,7 @@ func (n *Node) takeAssigned() {
 	case !a.Key.IsValid():
 		err = errors.New("no subnet is assigned to this node")
 	default:
-		err = n.fits(a.Key)
+		err = n.fits(n.network.config, a.Key)
 	}
 	if err != nil {
 		l.trouble = err
@@ -106,7 +106,8 @@ func (n *Node) followAssignment() {
 	case !a.Key.IsValid():
 		n.lost(fmt.Errorf("lease %s: %w", l.grant.Key, a.Err))
 	default:
-		n.event(Warning, "lease-reassigned", fmt.Sprintf("subnet %s is assigned to this node now, no longer %s", a.Key, l.grant.Key))
+		n.event(Warning, "lease-reassigned", fmt.Sprintf("subnet %s is assigned to this node now, no longer %s",
+			a.Key, l.grant.Key))
 		n.drop()
 	}
 }
@@ -117,7 +118,8 @@ func (n *Node) checkAssigned(rec lease.Lease, exists bool) {
 	l := &n.lease
 	switch {
 	case exists && rec.ModRevision < l.grant.ModRevision && !rec.Attrs.Equal(l.grant.Attrs):
-		n.startOver(n.store.snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d", n.store.snap.Revision, l.grant.ModRevision))
+		n.startOver(n.store.snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d",
+			n.store.snap.Revision, l.grant.ModRevision))
 	case exists && rec.ModRevision <= l.grant.ModRevision:
 	case !exists && l.grant.Attrs.Equal(lease.Attrs{}): // known, and waiting for its time
 	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) || rec.Attrs.Equal(l.attrs)):

@@ -19,32 +19,27 @@ func (n *Node) acquire() {
 			n.adopt(own)
 			return
 		case !own.Reserved():
-			n.event(Info, "lease-unfit", fmt.Sprintf("own lease %s cannot be used any more (%v); releasing it", own.Key, err))
-			n.request(Request{Verb: Release, Grant: lease.Grant{Lease: own}})
+			n.exchange(own, err)
 			return
 		}
 		l.trouble = fmt.Errorf("reservation %s of ours cannot be used: %w", own.Key, err)
 		n.once(Warning, "reservation-unfit", l.trouble.Error())
 	}
-	key, ok := n.formerKey()
-	if !ok {
-		var err error
-		if key, err = alloc.Choose(n.network.config, n.claimed(), n.opts.Rand); err != nil {
-			l.trouble = err
-			n.once(Error, "no-subnet", err.Error())
-			n.retryLease()
-			return
-		}
+	key, err := n.choose(n.store.snap, n.formerKeys()...)
+	if err != nil {
+		n.noSubnet(err)
+		n.retryLease()
+		return
 	}
 	n.request(Request{Verb: Create, Key: key, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 }
 
-// claimed returns the snapshot together with the records that the datastore lost
+// claimed returns a snapshot together with the records that the datastore lost
 // by accident: those peers will ask for the same subnets again.
-func (n *Node) claimed() *lease.Snapshot {
-	snap := *n.store.snap
-	snap.Leases = slices.Concat(snap.Leases, n.store.lost.peers)
-	return &snap
+func (n *Node) claimed(snap *lease.Snapshot) *lease.Snapshot {
+	all := *snap
+	all.Leases = slices.Concat(snap.Leases, n.store.lost.peers)
+	return &all
 }
 
 // formerKeys are subnets that were ours: this run's or the subnet file's, then
@@ -57,19 +52,59 @@ func (n *Node) formerKeys() []lease.Key {
 	return keys
 }
 
-// formerKey is a subnet that was ours, fits and is free.
-func (n *Node) formerKey() (lease.Key, bool) {
-	for _, k := range n.formerKeys() {
-		if k.IsValid() && alloc.Compatible(n.network.config, k) == nil && alloc.Free(n.store.snap, k, lease.Key{}) {
-			return k, true
+// choose returns a subnet that is free in a snapshot: a former one that fits,
+// else as much of one as fits, completed with what is drawn.
+func (n *Node) choose(snap *lease.Snapshot, former ...lease.Key) (lease.Key, error) {
+	var kept lease.Key
+	for _, k := range former {
+		keep := alloc.Keep(n.network.config, snap, k)
+		if alloc.Compatible(n.network.config, keep) == nil {
+			return keep, nil
+		}
+		if !kept.IsValid() {
+			kept = keep
 		}
 	}
-	return lease.Key{}, false
+	return alloc.Choose(n.network.config, n.claimed(snap), kept, n.opts.Rand)
+}
+
+func (n *Node) noSubnet(err error) {
+	n.lease.trouble = err
+	n.once(Error, "no-subnet", err.Error())
+}
+
+// exchange releases a record of ours that cannot be used any more, and makes
+// up what to ask for next. The half that still fits is kept, so that the pods
+// lose no address in that family. If no subnet is free, the record stays.
+// It returns whether the record goes.
+func (n *Node) exchange(own lease.Lease, why error) bool {
+	former := append([]lease.Key{own.Key}, n.formerKeys()...)
+	next, err := n.choose(without(n.store.snap, own.Key), former...)
+	if err != nil {
+		n.noSubnet(fmt.Errorf("lease %s cannot be used any more (%w), and %w", own.Key, why, err))
+		n.retryLease()
+		return false
+	}
+	n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s cannot be used any more (%v); releasing it for %s",
+		own.Key, why, next))
+	n.lease.previous = next
+	n.request(Request{Verb: Release, Grant: lease.Grant{Lease: own}})
+	return true
+}
+
+// without is a snapshot as it will be when the record under a key is gone.
+func without(snap *lease.Snapshot, key lease.Key) *lease.Snapshot {
+	left := *snap
+	left.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return l.Key == key })
+	left.Quarantined = slices.DeleteFunc(slices.Clone(snap.Quarantined), func(q lease.Quarantined) bool {
+		return q.Key == key
+	})
+	return &left
 }
 
 // unfit says why a record of ours cannot be taken over.
 func (n *Node) unfit(own lease.Lease) error {
-	if err := n.fits(own.Key); err != nil {
+	if err := n.fits(n.network.config, own.Key); err != nil {
 		return err
 	}
 	if older, ok := n.olderOverlap(lease.Compare(nil, n.store.snap.Leases).Added, own); ok {

@@ -158,7 +158,8 @@ func (n *Node) doubtGrant() {
 // decode, which noticeGarbage has seen, or the write was never made in this history.
 func (n *Node) noticeOlderRecord(snap *lease.Snapshot, rec lease.Lease) {
 	if !garbled(snap, rec.Key) {
-		n.startOver(snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d", snap.Revision, n.lease.grant.ModRevision))
+		n.startOver(snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d",
+			snap.Revision, n.lease.grant.ModRevision))
 	}
 }
 
@@ -201,7 +202,8 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
 	for _, r := range news {
 		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
-			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other", r.Key, ownerOf(r.Attrs)))
+			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other",
+				r.Key, ownerOf(r.Attrs)))
 			n.lease.copied = true
 			return
 		}
@@ -222,7 +224,8 @@ func (n *Node) checkOverlaps(news []*lease.Lease) {
 	if !ok {
 		return
 	}
-	n.event(Warning, "lease-overlap", fmt.Sprintf("lease %s overlaps the older %s of %s; giving ours up", g.Key, older.Key, ownerOf(older.Attrs)))
+	n.event(Warning, "lease-overlap", fmt.Sprintf("lease %s overlaps the older %s of %s; giving ours up",
+		g.Key, older.Key, ownerOf(older.Attrs)))
 	if !g.Reserved() {
 		n.request(Request{Verb: Release, Grant: *g})
 	}
@@ -242,7 +245,8 @@ func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lea
 
 func (n *Node) inNetwork(key lease.Key) bool {
 	for _, f := range cidr.Families {
-		if p, network := key.Of(f), n.network.config.Of(f).Network; p.IsValid() && network.IsValid() && !cidr.Contains(network, p) {
+		p, network := key.Of(f), n.network.config.Of(f).Network
+		if p.IsValid() && network.IsValid() && !cidr.Contains(network, p) {
 			return false
 		}
 	}

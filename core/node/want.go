@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
@@ -41,9 +42,7 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	h := &n.host
 	self := n.lease.self
-	if n.disowned(self.Key) {
-		self.Key = lease.Key{}
-	}
+	self.Key = n.undisputed(self.Key)
 	same := h.want.holds(self, h)
 	if same && h.want.snap == n.store.snap && slices.Equal(h.want.lost, n.store.lost.peers) {
 		return h.want.state, false
@@ -76,14 +75,18 @@ func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State 
 	return state
 }
 
-// disowned reports whether a fenced node's subnet certainly belongs to it no
-// longer: it lies outside the network, or another node's record covers it.
-func (n *Node) disowned(key lease.Key) bool {
+// undisputed returns the halves of a subnet that may still belong to the node.
+// While it is fenced, a half certainly does not if it lies outside the network
+// or if another node's record covers it.
+func (n *Node) undisputed(key lease.Key) lease.Key {
 	if !n.fenced() {
-		return false
+		return key
 	}
-	taken := func(p *lease.Lease) bool { return p.Key.Overlaps(key) }
-	return n.fits(key) != nil || slices.ContainsFunc(n.others(), taken)
+	others := n.others()
+	return key.Filter(func(f cidr.Family, half lease.Key) bool {
+		taken := func(p *lease.Lease) bool { return p.Key.Overlaps(half) }
+		return n.fits(n.network.config.Only(f), half) == nil && !slices.ContainsFunc(others, taken)
+	})
 }
 
 // others returns all records except the node's own.

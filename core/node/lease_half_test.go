@@ -1,0 +1,115 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// The configs of a cluster that changes under its nodes.
+const (
+	dualConfig    = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
+	grownConfig   = `{"Network":"10.0.0.0/8","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
+	otherV4Config = `{"Network":"10.9.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
+	fullV6Config  = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/60",` +
+		`"IPv6SubnetLen":64,"IPv6SubnetMin":"fd00:10:0:1::","IPv6SubnetMax":"fd00:10:0:1::","Backend":{"Type":"vxlan"}}`
+)
+
+// configure changes the network config.
+func (w *world) configure(text string) {
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: []byte(text), Revision: w.rev}
+	w.tell()
+}
+
+// IPv6 is switched on and off, the network grows, its bounds change: what of
+// the subnet still fits stays the node's, on the host and in the datastore.
+func TestKeepsTheHalfThatFits(t *testing.T) {
+	for _, c := range []struct {
+		name, from, to string
+		kept           []cidr.Family
+	}{
+		{"IPv6 is switched on", vxlanConfig, dualConfig, []cidr.Family{cidr.V4}},
+		{"IPv6 is switched off", dualConfig, vxlanConfig, []cidr.Family{cidr.V4}},
+		{"IPv4 moves", dualConfig, otherV4Config, []cidr.Family{cidr.V6}},
+		{"IPv4 grows", dualConfig, grownConfig, []cidr.Family{cidr.V4, cidr.V6}},
+	} {
+		for _, restart := range []bool{false, true} {
+			w := newWorld(t, c.from)
+			w.tell()
+			w.pass(10 * time.Second)
+			w.wantReady()
+			before := w.own().Key
+			if restart {
+				w.start() // without a subnet file
+			}
+			w.configure(c.to)
+			w.pass(10 * time.Second)
+			w.wantReady()
+			after := w.own().Key
+			for _, f := range cidr.Families {
+				if kept := slices.Contains(c.kept, f); kept && before.Of(f) != after.Of(f) {
+					t.Errorf("%s, restart %t: %s became %s", c.name, restart, before, after)
+				}
+			}
+			if len(w.snap.Leases) != 1 {
+				t.Errorf("%s, restart %t: leases %v", c.name, restart, w.snap.Leases)
+			}
+		}
+	}
+}
+
+// While the record is changed, the half that stays is on the host without a gap.
+func TestKeptHalfStaysOnTheHost(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	w.pass(10 * time.Second)
+	own := dataplane.Addr{Link: "flannel.1", Prefix: netip.PrefixFrom(w.own().Key.V4.Addr(), 32)}
+	w.held = true
+	w.configure(dualConfig)
+	w.pass(time.Minute)
+	if _, ok := w.host.Addrs[own]; !ok || w.pending == nil || w.pending.Verb != Release {
+		t.Errorf("pending %v, host:\n%s", w.pending, w.host.Dump())
+	}
+	w.held = false
+	w.run(Input{Requested: w.serve()})
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
+	if _, ok := w.host.Addrs[own]; !ok {
+		t.Errorf("host:\n%s", w.host.Dump())
+	}
+}
+
+// Where the other half cannot be had, the lease is kept for the half that fits.
+func TestKeepsTheLeaseIfNoOtherIsFree(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	peer := vxlanPeer("10.5.3.0-24", 4)
+	peer.Key.V6 = netip.MustParsePrefix("fd00:10:0:1::/64")
+	w.put(peer)
+	w.tell()
+	w.pass(10 * time.Second)
+	before, requests := w.own(), len(w.requests)
+	w.configure(fullV6Config)
+	w.pass(25 * time.Hour)
+	if s := w.status(); s.Ready || s.Fenced || w.own().ModRevision != before.ModRevision || w.count("no-subnet") != 1 {
+		t.Errorf("own record %v, was %v; status %+v\n%s", w.own(), before, s, w.log())
+	}
+	if w.asked(Renew, requests) == 0 {
+		t.Errorf("requests %v", w.requests[requests:])
+	}
+	w.remove(peer.Key)
+	w.tell()
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	if w.own().Key.V4 != before.Key.V4 {
+		t.Errorf("own record %v, was %v", w.own(), before)
+	}
+}
