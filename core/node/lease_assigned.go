@@ -40,14 +40,14 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 func (n *Node) selectUplink() (uplink.Uplink, error) {
 	opts, a := n.opts.Uplink, n.assigned()
 	if a == nil {
-		return uplink.Select(opts, n.network.config, n.host.facts)
+		return uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Detected.Of(f); addr.IsValid() {
 			*[2]*string{&opts.PublicIP, &opts.PublicIPv6}[f] = addr.String()
 		}
 	}
-	up, err := uplink.Select(opts, n.network.config, n.host.facts)
+	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
 	if err != nil {
 		return up, err
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// followUplink chooses the uplink anew when a look shows other facts. While no
+// followUplink chooses the uplink anew when a look shows other facts; the one in
+// use stays as long as it is valid. While no
 // uplink can be chosen, because a link is down or an address is being changed,
 // the last one stays in force.
 func (n *Node) followUplink() {
@@ -23,13 +24,30 @@ func (n *Node) followUplink() {
 		return
 	}
 	if up != h.uplink {
-		n.event(Info, "uplink", "using "+describeUplink(up))
+		n.event(Info, "uplink", "using "+describeUplink(up)+n.describeFormer(up))
 	} else if h.noUplink != nil {
 		n.event(Info, "uplink-back", "using "+describeUplink(up)+" again")
 	}
 	h.uplink, h.noUplink = up, nil
 	clear(h.keepMTU) // the uplink may carry more now
 	n.tellNotes()
+}
+
+// describeFormer names the addresses that a former run published and this one,
+// which chooses anew, does not.
+func (n *Node) describeFormer(up uplink.Uplink) string {
+	text := ""
+	for _, f := range cidr.Families {
+		s := n.store.saved
+		if n.host.uplink.Link != "" || s == nil {
+			return ""
+		}
+		was := s.Self.Attrs.IP(f)
+		if was.IsValid() && was != up.Public(f) {
+			text += fmt.Sprintf("; the last run published %s", was)
+		}
+	}
+	return text
 }
 
 // reportNoUplink tells that no uplink can be chosen. Without a former one that

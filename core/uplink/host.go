@@ -14,6 +14,7 @@ import (
 type host struct {
 	facts    driver.HostFacts
 	families []cidr.Family // of the network
+	used     Uplink        // the one in use; zero: none
 }
 
 func (h host) link(name string) (driver.Link, bool) {
@@ -24,7 +25,17 @@ func (h host) link(name string) (driver.Link, bool) {
 	return h.facts.Links[i], true
 }
 
-// defaultRoute returns the default route with the lowest metric.
+// links returns the link in use, and then all links by index.
+func (h host) links() []driver.Link {
+	used, ok := h.link(h.used.Link)
+	if !ok {
+		return h.facts.Links
+	}
+	return append([]driver.Link{used}, h.facts.Links...)
+}
+
+// defaultRoute returns the default route of the link in use, or else the one
+// with the lowest metric.
 func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
 	var defaults []driver.Route
 	for _, r := range h.facts.Routes {
@@ -32,7 +43,12 @@ func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
 			defaults = append(defaults, r)
 		}
 	}
-	return Lookup(defaults, [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f])
+	unspecified := [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f]
+	used := slices.DeleteFunc(slices.Clone(defaults), func(r driver.Route) bool { return r.Hops[0].Link != h.used.Link })
+	if r, ok := Lookup(used, unspecified); ok {
+		return r, true
+	}
+	return Lookup(defaults, unspecified)
 }
 
 // connected returns routes to the subnets of all addresses, for addresses that
@@ -54,7 +70,7 @@ func (h host) connected() []driver.Route {
 func (h host) complete(c *candidate) error {
 	for _, f := range h.families {
 		if !c.addrs[f].IsValid() {
-			c.addrs[f] = best(c.link, f, func(netip.Prefix) bool { return true })
+			c.addrs[f] = h.best(c.link, f, func(netip.Prefix) bool { return true })
 		}
 		if !c.addrs[f].IsValid() {
 			return fmt.Errorf("interface %s has no usable %v address", c.link.Name, f)
@@ -79,11 +95,11 @@ func owns(l driver.Link, a netip.Addr) bool {
 	return slices.ContainsFunc(l.Addrs, func(la driver.LinkAddr) bool { return la.Prefix.Addr() == a })
 }
 
-// best returns the link's best accepted address of a family: global before
-// link-local, permanent before dynamic, lasting before temporary, and among
-// equals the first listed. It ignores deprecated addresses and those that cannot
-// be on a wire.
-func best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
+// best returns the link's best accepted address of a family: the one in use, or
+// else global before link-local, permanent before dynamic, lasting before
+// temporary, and among equals the first listed. It ignores deprecated addresses
+// and those that cannot be on a wire.
+func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
 	var found netip.Addr
 	most := -1
 	for _, la := range l.Addrs {
@@ -91,6 +107,9 @@ func best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Ad
 		usable := a.IsGlobalUnicast() || a.IsLinkLocalUnicast()
 		if cidr.FamilyOf(a) != f || la.Deprecated || !usable || !accept(la.Prefix) {
 			continue
+		}
+		if l.Name == h.used.Link && a == h.used.Addr(f) {
+			return a
 		}
 		if rank := rank(la); rank > most {
 			found, most = a, rank

@@ -93,16 +93,16 @@ func byRegex(pattern string) func(host) (candidate, error) {
 			return candidate{}, err
 		}
 		matches := func(p netip.Prefix) bool { return re.MatchString(p.Addr().String()) }
-		for _, l := range h.facts.Links {
+		for _, l := range h.links() {
 			c := candidate{link: l}
 			for _, f := range h.families {
-				c.addrs[f] = best(l, f, matches)
+				c.addrs[f] = h.best(l, f, matches)
 			}
 			if c.has(h.families) {
 				return c, nil
 			}
 		}
-		for _, l := range h.facts.Links {
+		for _, l := range h.links() {
 			if re.MatchString(l.Name) {
 				return candidate{link: l}, nil
 			}
@@ -135,7 +135,7 @@ func byReach(dst string) func(host) (candidate, error) {
 			if !next.IsValid() || next.IsLinkLocalUnicast() {
 				next = to
 			}
-			c.addrs[f] = best(l, f, func(p netip.Prefix) bool { return p.Contains(next) })
+			c.addrs[f] = h.best(l, f, func(p netip.Prefix) bool { return p.Contains(next) })
 		}
 		return c, nil
 	}

@@ -48,14 +48,16 @@ func (u Uplink) Public(f cidr.Family) netip.Addr {
 	return u.PublicIPv6
 }
 
-// Select chooses the uplink for the families of the network. The error says why
-// each selector failed.
-func Select(opts Options, network config.Network, facts driver.HostFacts) (Uplink, error) {
+// Select chooses the uplink for the families of the network. It keeps the link
+// and the addresses in use as long as they are valid: peers know them, and
+// another address or a better route that appears later is no reason to move.
+// The zero Uplink means that none is in use. The error says why each selector failed.
+func Select(opts Options, network config.Network, facts driver.HostFacts, used Uplink) (Uplink, error) {
 	public, err := opts.public()
 	if err != nil {
 		return Uplink{}, err
 	}
-	h := host{facts: facts}
+	h := host{facts: facts, used: used}
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
 			h.families = append(h.families, f)
