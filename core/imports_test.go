@@ -33,7 +33,7 @@ var (
 )
 
 // impureCalls are the functions, by package, that bring in the clock or a
-// random source nobody seeded. Of math/rand/v2, what is not listed in
+// random source without a seed. Of math/rand/v2, what is not listed in
 // pureRandom is such a function.
 var (
 	impureTime = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}

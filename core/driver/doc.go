@@ -1,6 +1,6 @@
-// Package driver says what the core asks of an operating system: the [Lane]
-// interface, the facts that a lane reports and the classes of errors it returns.
+// Package driver defines what the core needs from an operating system: the
+// [Lane] interface, the facts that a lane reports, and its classes of errors.
 //
-// The consumer owns the interface: implementations live under drivers/, and
-// package drivertest holds the cases that every one of them passes.
+// The core owns the interface: implementations live under drivers/, and package
+// drivertest holds the cases that each of them passes.
 package driver

@@ -18,9 +18,9 @@ type Lane interface {
 	// objects these are.
 	Look(ctx context.Context, extent dataplane.Extent) (Observation, error)
 
-	// Apply performs the ops in order and returns one error for each op, nil
-	// for a success. The ops after a failed one are performed all the same.
-	// Errors wrap one of the classes below where one fits, and name the object.
+	// Apply performs all ops in order, also after a failed one, and returns one
+	// error for each op, nil for a success. Errors name the object and wrap one
+	// of the classes below if one fits.
 	Apply(ctx context.Context, ops []dataplane.Op) []error
 
 	// Hints receives a value when this part of the host may have changed.
@@ -34,8 +34,8 @@ type Observation struct {
 	Facts Facts            // nil if the lane has none
 }
 
-// Facts are what a lane tells about its part of the host besides the objects
-// that flannel owns: [HostFacts] or [FirewallFacts].
+// Facts describe a lane's part of the host besides the objects that flannel
+// owns: [HostFacts] or [FirewallFacts].
 type Facts interface{ laneFacts() }
 
 func (HostFacts) laneFacts()     {}

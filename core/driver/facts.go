@@ -14,7 +14,7 @@ type HostFacts struct {
 	Routes []Route // of the main table, IPv4 first, each family in the kernel's order
 }
 
-// Link is what the choice of an uplink needs to know of a device.
+// Link holds the properties of a device that the choice of an uplink needs.
 type Link struct {
 	Name     string
 	Index    int // valid until the link is recreated; for ordering, not for reference

@@ -5,23 +5,23 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// FirewallFacts are what the firewall of a host can do, and what foreign rules
-// do with packets that flannel wants to pass. Equal hosts give equal facts.
+// FirewallFacts describe the tools of a host's firewall, and the foreign rules
+// that block flannel's packets. Equal hosts give equal facts.
 //
 // The lane that reports them holds chains only. Its looks ignore the extent and
-// return every chain of flannel's, of both flavours, whichever program made it.
-// It applies ops on chains of one flavour and family that follow one another in
-// one transaction: either all are performed, or each of them has the error.
+// return all flannel chains of both flavours, whichever program made them. It
+// applies successive ops on chains of one flavour and family in one transaction:
+// either all are performed, or each of them has the error.
 type FirewallFacts struct {
 	Tools  [2]Tools       // by family
 	Blocks []ForwardBlock // in a fixed order
 }
 
-// Tools says what a family's chains can be made with.
+// Tools are the tools for a family's chains.
 type Tools struct {
 	IPTables Tool // iptables or ip6tables
 	NFTables Tool // nft
-	// BridgeFilter: packets that cross a bridge are shown to iptables
+	// BridgeFilter means that iptables sees packets that cross a bridge
 	// (net.bridge.bridge-nf-call-iptables exists; module br_netfilter).
 	BridgeFilter bool
 }
@@ -51,7 +51,7 @@ type ForwardBlock struct {
 	// OverriddenBy names the flavour whose chain can accept a packet before the
 	// block drops it; empty: no chain of flannel can.
 	OverriddenBy dataplane.Flavour
-	// Doubtful: a rule of another program in front of the block may accept
-	// packets, so nobody can say which ones the block drops.
+	// Doubtful means that a foreign rule before the block may accept packets, so
+	// a driver cannot say which packets the block drops.
 	Doubtful bool
 }

@@ -10,14 +10,14 @@ import (
 // SecretSize is the size of a secret in bytes.
 const SecretSize = 32
 
-// Secret is what a node keeps to itself. It prints as "(secret)" whatever the
-// verb, in text and in JSON; only Bytes reveals it.
+// Secret is a value that never leaves its node. It prints as "(secret)" with
+// every verb and in JSON; only Bytes reveals it.
 type Secret struct{ bytes [SecretSize]byte }
 
 // Secrets keeps a node's secrets across restarts.
 type Secrets interface {
-	// Secret returns the secret of that name, the same one after each restart.
-	// It draws one the first time.
+	// Secret returns the secret of that name, the same one after each restart. On
+	// the first call it draws one.
 	Secret(name dataplane.SecretName) (Secret, error)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// benchTable is what a node among 5,000 knows.
+// benchTable returns the table of a node among 5,000.
 func benchTable(b *testing.B) *Table {
 	var peers []Peer
 	for i := range 5000 {
@@ -25,7 +25,8 @@ func benchTable(b *testing.B) *Table {
 }
 
 func BenchmarkSend(b *testing.B) {
-	table, path, packet := benchTable(b), newPath(), datagram("10.200.1.7", "10.5.2.9")
+	table, path := benchTable(b), newPath()
+	packet := datagram("10.200.1.7", "10.5.2.9")
 	for b.Loop() {
 		if path.Send(table, packet, Vnet{}).Action != Transmit {
 			packet = set(8, 255)(packet)
@@ -34,7 +35,8 @@ func BenchmarkSend(b *testing.B) {
 }
 
 func BenchmarkReceive(b *testing.B) {
-	table, path, packet := benchTable(b), newPath(), datagram("10.5.2.9", "10.200.1.7")
+	table, path := benchTable(b), newPath()
+	packet := datagram("10.5.2.9", "10.200.1.7")
 	from, _ := table.peers.Lookup(source(packet))
 	for b.Loop() {
 		if path.Receive(table, from, packet).Action != Deliver {

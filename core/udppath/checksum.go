@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// sum returns the ones' complement sum of RFC 1071 over some bytes, taken as
-// big-endian 16-bit words, the last of an odd number of bytes padded with zero.
+// sum returns the ones' complement sum of RFC 1071 over bytes as big-endian
+// 16-bit words; an odd last byte is padded with zero.
 //
-// The order of bytes within a word does not matter to such a sum as long as the
-// result is read in the same order, and neither does the width of the words: so
-// it adds eight bytes at a time as they lie in memory. Two chains of carries
-// keep both of a processor's adders busy.
+// Such a sum does not depend on the order of bytes within a word, if the result
+// has the same order, nor on the width of the words. So it adds eight bytes at a
+// time as they lie in memory. Two chains of carries keep both of a processor's
+// adders busy.
 func sum(b []byte) uint16 {
 	var x, y, carry uint64
 	for len(b) >= 64 {
@@ -45,7 +45,7 @@ func tail(b []byte) (rest uint64) {
 	return rest
 }
 
-// fold brings a sum of 16-bit words down to one, adding the carries back in.
+// fold reduces a sum of 16-bit words to one word by adding the carries back in.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>16 + s&0xffff
@@ -53,7 +53,7 @@ func fold(s uint64) uint16 {
 	return uint16(s>>16 + s)
 }
 
-// headerSum returns the sum over an IPv4 header, which is right if it is 0xffff.
+// headerSum returns the sum over an IPv4 header: 0xffff if the checksum is right.
 func headerSum(h []byte) uint16 {
 	var s uint64
 	for ; len(h) >= 4; h = h[4:] {
@@ -69,7 +69,7 @@ func pseudoSum(ip []byte, length int) uint64 {
 		uint64(length)
 }
 
-// lowerTTL takes one from the TTL. The checksum follows by equation 3 of RFC
+// lowerTTL lowers the TTL by one, and changes the checksum by equation 3 of RFC
 // 1624, HC' = ~(~HC + ~m + m'), where m' is less than m by 0x0100.
 func lowerTTL(ip []byte) {
 	ip[8]--

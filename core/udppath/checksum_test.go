@@ -76,7 +76,8 @@ func TestLowerTTL(t *testing.T) {
 		binary.BigEndian.PutUint16(ip[4:], uint16(id))
 		ip = set(8, byte(id%255+1))(ip)
 		want := lowered(ip)
-		if lowerTTL(ip); !bytes.Equal(ip[:20], want[:20]) {
+		lowerTTL(ip)
+		if !bytes.Equal(ip[:20], want[:20]) {
 			t.Fatalf("ID %04x: got %x, want %x", id, ip[:20], want[:20])
 		}
 	}

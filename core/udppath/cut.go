@@ -1,7 +1,7 @@
 package udppath
 
-// cut says how a packet that the kernel left whole becomes several: one header
-// before each piece of the payload.
+// cut describes how to cut a packet that the kernel left whole: one header before
+// each piece of the payload.
 type cut struct {
 	ip     int // length of the IPv4 header
 	header int // length of all headers
@@ -9,9 +9,9 @@ type cut struct {
 	proto  byte
 }
 
-// cutOf returns how to cut a packet with a valid IPv4 header. It believes the
-// vnet header's type and size, and finds the length of the headers itself: on
-// forwarded packets the kernel's is that of another link.
+// cutOf returns how to cut a packet with a valid IPv4 header. It trusts the vnet
+// header's type and size, but not its length of headers: a forwarded packet has
+// the length of another link.
 func cutOf(ip []byte, header int, v Vnet) (cut, Reason) {
 	c := cut{ip: header, size: int(v.GSOSize)}
 	switch v.GSOType {
@@ -35,14 +35,14 @@ func cutOf(ip []byte, header int, v Vnet) (cut, Reason) {
 	return c, Passed
 }
 
-// checksumFits reports whether the kernel left a checksum to be completed that
-// lies behind the IPv4 header and within the packet.
+// checksumFits reports whether the checksum to complete lies behind the IPv4
+// header and within the packet.
 func checksumFits(ip []byte, header int, v Vnet) bool {
 	return int(v.CsumStart) >= header && int(v.CsumStart)+int(v.CsumOffset)+2 <= len(ip)
 }
 
-// wireSize checks what the kernel says beside a packet, and returns the size of
-// the largest packet that is to be made of it.
+// wireSize checks the vnet header of a packet, and returns the size of the
+// largest packet that the cut makes.
 func wireSize(ip []byte, header int, v Vnet) (int, Reason) {
 	if v.GSOType != VnetGSONone {
 		c, reason := cutOf(ip, header, v)

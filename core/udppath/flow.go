@@ -7,9 +7,9 @@ const (
 	flowSlots = 1 << flowBits
 )
 
-// flowTable remembers the last run of each flow. Each flow has one place; one
-// that finds another's there takes it, which costs the other a join and no more.
-// Forgetting is counting on: a place counts only in the epoch it was written in.
+// flowTable holds the last run of each flow. Each flow has one slot, and takes it
+// from another flow there, which only costs that one a join. A slot is valid only
+// in the epoch in which it was written.
 type flowTable struct {
 	slots [flowSlots]flowSlot
 	epoch [2]uint64 // of TCP and of UDP
@@ -23,8 +23,8 @@ type flowSlot struct {
 	run       int32
 }
 
-// find returns where the number of the flow's last run is kept, -1 if it has
-// none yet. The packet has ports.
+// find returns the place of the number of the flow's last run, -1 if it has none
+// yet. The packet must have ports.
 func (t *flowTable) find(ip []byte) *int32 {
 	proto := ip[9]
 	addresses := binary.BigEndian.Uint64(ip[12:])

@@ -30,7 +30,7 @@ func seeds(f *testing.F, add func(packet []byte, v Vnet)) {
 	}
 }
 
-// checkVerdictBytes is what holds for the packet of any verdict.
+// checkVerdictBytes checks the properties of the packet of any verdict.
 func checkVerdictBytes(t *testing.T, v Verdict, was []byte) {
 	t.Helper()
 	switch {
@@ -53,8 +53,8 @@ func checkVerdictBytes(t *testing.T, v Verdict, was []byte) {
 	}
 }
 
-// FuzzSend takes any bytes for what a TUN device says, and the packet through
-// all that happens to it until it is on the wire.
+// FuzzSend takes any bytes as the input from a TUN device, and follows the packet
+// to the wire.
 func FuzzSend(f *testing.F) {
 	seeds(f, func(packet []byte, v Vnet) {
 		var b [VnetSize]byte
@@ -70,13 +70,14 @@ func FuzzSend(f *testing.F) {
 		b = b[VnetSize:]
 		was := append([]byte(nil), b...)
 		v := newPath().Send(table, b, vnet)
-		if checkVerdictBytes(t, v, was); v.Action == Transmit && !checkSplit(t, v.Packet, vnet) {
+		checkVerdictBytes(t, v, was)
+		if v.Action == Transmit && !checkSplit(t, v.Packet, vnet) {
 			t.Fatal("passed, and cannot be cut")
 		}
 	})
 }
 
-// FuzzReceive takes any bytes for a datagram from any of the nodes.
+// FuzzReceive takes any bytes as a datagram from any of the nodes.
 func FuzzReceive(f *testing.F) {
 	seeds(f, func(packet []byte, _ Vnet) {
 		f.Add(byte(2), packet)
@@ -90,7 +91,8 @@ func FuzzReceive(f *testing.F) {
 		was := append([]byte(nil), b...)
 		from := netip.AddrFrom4([4]byte{192, 168, 64, host})
 		v := newPath().Receive(table, from, b)
-		if checkVerdictBytes(t, v, was); v.Action == Drop {
+		checkVerdictBytes(t, v, was)
+		if v.Action == Drop {
 			return
 		}
 		if v.Action == Transmit && v.To != from {
@@ -109,17 +111,16 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// mendHeader makes bytes a packet that parse accepts, and leaves to chance all
-// that is not necessary.
-func mendHeader(b []byte) {
+// fixHeader makes the fewest changes to bytes so that parse accepts them.
+func fixHeader(b []byte) {
 	header := min(max(5, int(b[0]&15)), len(b)/4)
 	b[0] = byte(0x40 | header)
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 	set(0)(b)
 }
 
-// checkSplit holds a Splitter against the slow one, and reports whether it did
-// not refuse.
+// checkSplit compares a Splitter with the slow one, and returns false if it
+// refused the packet.
 func checkSplit(t *testing.T, packet []byte, v Vnet) bool {
 	t.Helper()
 	slow := append([]byte(nil), packet...)
@@ -153,8 +154,7 @@ func checkSplit(t *testing.T, packet []byte, v Vnet) bool {
 	return true
 }
 
-// FuzzSplit takes any bytes for a packet with a valid header and for what comes
-// with it.
+// FuzzSplit takes any bytes as a packet with a valid header and as its vnet header.
 func FuzzSplit(f *testing.F) {
 	seeds(f, func(packet []byte, v Vnet) {
 		f.Add(packet, v.Flags, v.GSOType, v.GSOSize, v.CsumStart, v.CsumOffset)
@@ -163,13 +163,13 @@ func FuzzSplit(f *testing.F) {
 		if len(b) < minHeader || len(b) > 9000 {
 			return
 		}
-		mendHeader(b)
+		fixHeader(b)
 		checkSplit(t, b, Vnet{Flags: flags, GSOType: gso, GSOSize: size, CsumStart: start, CsumOffset: offset})
 	})
 }
 
 // FuzzJoin takes any bytes for packets with valid headers: a byte for the
-// length, a byte that says whether the checksums shall be right, and the packet.
+// length, a byte that says whether the checksums are right, and the packet.
 func FuzzJoin(f *testing.F) {
 	var run []byte
 	for _, s := range []super{
@@ -189,7 +189,7 @@ func FuzzJoin(f *testing.F) {
 			size, mend := int(b[0]), b[1]&1 != 0
 			packet := append([]byte(nil), b[2:2+size]...)
 			b = b[2+size:]
-			mendHeader(packet)
+			fixHeader(packet)
 			header := int(packet[0]&15) * 4
 			if mend && len(packet) >= header+minTCP {
 				slowChecksums(packet)

@@ -5,7 +5,7 @@ import "encoding/binary"
 const (
 	minHeader = 20    // of IPv4, without options
 	minMTU    = 68    // RFC 791: every module forwards this much
-	maxPacket = 65535 // what a total length can say
+	maxPacket = 65535 // the largest total length
 
 	protoICMP = 1
 	protoTCP  = 6
@@ -19,9 +19,9 @@ const (
 	offsetMask    = 0x1fff
 )
 
-// parse checks the header of an IPv4 packet as RFC 1812 5.2.2 wants it before
-// anything else is believed, and returns its length. The packet it returns ends
-// where the header says: a link may have padded what it carried.
+// parse checks the header of an IPv4 packet as RFC 1812 5.2.2 demands, and
+// returns its length. The returned packet has the header's total length, since a
+// link may have padded it.
 func parse(b []byte) (packet []byte, header int, reason Reason) {
 	switch {
 	case len(b) == 0:

@@ -27,9 +27,8 @@ const (
 	maxError  = minHeader + 8 + maxHeader + quoted
 )
 
-// mayAnswer reports whether an error may be sent about a packet at all (RFC 1812
-// 4.3.2.7): not about an error, nor a later fragment, nor anything sent to or
-// from what is not one host.
+// mayAnswer reports whether RFC 1812 4.3.2.7 allows an error about a packet: not
+// about an error, a later fragment, or a packet to or from other than one host.
 func mayAnswer(ip []byte, header int) bool {
 	switch {
 	case fragmentation(ip)&offsetMask != 0:
@@ -42,8 +41,8 @@ func mayAnswer(ip []byte, header int) bool {
 	return true
 }
 
-// unicast reports whether an address can be one host's: not of 0/8, 127/8, nor
-// from the upper eighth, which is multicast, reserved, and broadcast.
+// unicast reports whether an address can belong to one host: it is not in 0/8 or
+// 127/8, nor in the upper eighth, which is multicast, reserved, and broadcast.
 func unicast(a []byte) bool { return a[0] != 0 && a[0] != 127 && a[0] < 224 }
 
 // query reports whether an ICMP type is known not to be an error.
@@ -55,8 +54,8 @@ func query(kind byte) bool {
 	return false
 }
 
-// writeError writes an ICMP error about a packet into b, from one address to
-// the packet's source, and returns what it wrote.
+// writeError writes an ICMP error about a packet into b, from an address to the
+// packet's source, and returns it.
 func writeError(b *[maxError]byte, from [4]byte, ttl byte, p problem, about []byte, header int) []byte {
 	quote := about[:min(len(about), header+quoted)]
 	out := b[:minHeader+8+len(quote)]

@@ -2,21 +2,21 @@ package udppath
 
 const (
 	maxJoined    = 512 // well below the 1024 pieces that writev takes
-	maxJoinedUDP = 64  // what Linux takes as one UDP_L4 packet
+	maxJoinedUDP = 64  // Linux takes no more as one UDP_L4 packet
 )
 
-// Joined is a packet for the TUN device: the pieces, one after the other, are
-// one packet, of which the kernel makes those again that it was joined from.
+// Joined is a packet for the TUN device, in consecutive pieces. The kernel cuts
+// it into the packets from which it was joined.
 type Joined struct {
 	Vnet   Vnet
 	Pieces [][]byte // valid until the next call
 }
 
-// Joiner makes runs of one flow into one packet each, for one write and one
-// passage through the kernel instead of dozens. It is given the packets of one
-// batch and then asked for what became of them. It changes headers in place, and
-// keeps the packets until the last was handed out. Packets of one flow leave in
-// the order in which they came.
+// Joiner joins runs of packets of one flow into one packet each, for one write
+// and one passage through the kernel instead of dozens. The caller adds the
+// packets of one batch and then takes the joined ones. The joiner changes headers
+// in place, keeps the packets until it has handed out the last, and keeps the
+// order of packets within a flow.
 type Joiner struct {
 	udp     bool
 	packets []piece
@@ -42,7 +42,7 @@ func (j *Joiner) Add(packet []byte) {
 	j.packets = append(j.packets, piece{packet: packet, next: -1})
 	next := shapeOf(packet, j.udp)
 	if next.proto == 0 {
-		// It may be of any flow of its protocol, and none may overtake it.
+		// It may belong to any flow of its protocol, and no packet may overtake it.
 		j.flows.forget(packet[9])
 		j.begin(next, index)
 		return
@@ -60,21 +60,17 @@ func (j *Joiner) begin(s shape, index int32) {
 	j.runs = append(j.runs, run{shape: s, size: s.bytes, count: 1, first: index, last: index})
 }
 
-// join adds a packet to a run if it is the next one in all respects. Checksums
-// come last, since they cost a look at the payload; without them a corrupt
-// packet would come out of the kernel as a valid one.
+// join adds a packet to a run if it is the next one in all respects. It verifies
+// checksums last, since that reads the payload. Without them the kernel would
+// make a corrupt packet valid.
 func (j *Joiner) join(r *run, next shape, index int32) bool {
 	packet := j.packets[index].packet
 	first := j.packets[r.first].packet
 	if !r.follows(first, next, packet) {
 		return false
 	}
-	if !r.verified {
-		if r.verified = verify(first); !r.verified {
-			return false
-		}
-	}
-	if !verify(packet) {
+	r.verified = r.verified || verify(first)
+	if !r.verified || !verify(packet) {
 		return false
 	}
 	j.packets[r.last].next = index
@@ -103,6 +99,7 @@ func (j *Joiner) Next() (Joined, bool) {
 }
 
 func (j *Joiner) reset() {
-	j.packets, j.runs, j.next = j.packets[:0], j.runs[:0], 0
+	j.packets, j.runs = j.packets[:0], j.runs[:0]
+	j.next = 0
 	j.flows.clear()
 }

@@ -13,8 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// join returns what a Joiner makes of packets, each in one piece, and what it
-// says to the kernel about each.
+// join returns the packets of a Joiner, each in one piece, and their vnet headers.
 func join(t testing.TB, j *Joiner, packets [][]byte) (whole [][]byte, vnets []Vnet) {
 	for _, p := range packets {
 		j.Add(p)
@@ -29,7 +28,7 @@ func join(t testing.TB, j *Joiner, packets [][]byte) (whole [][]byte, vnets []Vn
 	return whole, vnets
 }
 
-// checkJoined is what the kernel demands of a packet that it is to cut.
+// checkJoined checks the demands of the kernel on a packet that it must cut.
 func checkJoined(b []byte, v Vnet) error {
 	if v == (Vnet{}) {
 		return nil
@@ -66,14 +65,15 @@ func stream(s super) [][]byte {
 	return slowSplit(packet, s.size)
 }
 
-// rewrite writes a byte and mends all checksums.
+// rewrite writes a byte and corrects all checksums.
 func rewrite(at int, value byte) edit {
 	return func(ip []byte) []byte { ip[at] = value; slowChecksums(ip); return ip }
 }
 
 func TestJoin(t *testing.T) {
 	tcp := super{proto: protoTCP, flags: tcpACK, upperOptions: 3, size: 100, payload: 450, sequence: 1<<32 - 150}
-	closing, df, udp := tcp, tcp, tcp
+	closing, df := tcp, tcp
+	udp := tcp
 	closing.flags = tcpACK | tcpPSH | tcpFIN
 	df.fragment = dontFragment
 	udp.proto = protoUDP
@@ -145,7 +145,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// key is what packets must have in common that nothing may reorder.
+// key identifies the flow of a packet, within which the order is fixed.
 func key(ip []byte) string {
 	header := int(ip[0]&15) * 4
 	ports := "?"
@@ -155,7 +155,7 @@ func key(ip []byte) string {
 	return fmt.Sprintf("%x %x %x", ip[12:20], ip[9], ports)
 }
 
-// unID takes away what joining may change: the ID of what is never fragmented.
+// unID clears the ID of a packet that is never fragmented, which joining may change.
 func unID(ip []byte) []byte {
 	b := append([]byte(nil), ip...)
 	if fragmentation(b) == dontFragment {
@@ -188,7 +188,8 @@ func drawTraffic(t *rapid.T) [][]byte {
 		i := rapid.IntRange(0, len(flows)-1).Draw(t, "flow")
 		n := rapid.IntRange(1, len(flows[i])).Draw(t, "burst")
 		out = append(out, flows[i][:n]...)
-		if flows[i] = flows[i][n:]; len(flows[i]) == 0 {
+		flows[i] = flows[i][n:]
+		if len(flows[i]) == 0 {
 			flows = append(flows[:i], flows[i+1:]...)
 		}
 	}

@@ -2,14 +2,14 @@ package udppath
 
 import "time"
 
-// How many ICMP errors leave, after Linux's icmp_msgs_per_sec and
-// icmp_msgs_burst. RFC 1812 4.3.2.8 demands a limit and names none.
+// The limits on ICMP errors are those of Linux's icmp_msgs_per_sec and
+// icmp_msgs_burst. RFC 1812 4.3.2.8 demands a limit without a number.
 const (
 	errorsPerSecond = 1000
 	errorsBurst     = 50
 )
 
-// limiter is a token bucket. Its clock is what it was told last.
+// limiter is a token bucket. Its clock is the time of the last refill.
 type limiter struct {
 	tokens int
 	filled time.Time
@@ -29,7 +29,7 @@ func (l *limiter) refill(now time.Time) {
 	case earned >= errorsBurst:
 		l.tokens, l.filled = errorsBurst, now
 	default:
-		// The rest of the division stays, as time that has not been paid for.
+		// The remainder of the division stays for the next refill.
 		l.tokens = min(l.tokens+int(earned), errorsBurst)
 		l.filled = l.filled.Add(earned * each)
 	}

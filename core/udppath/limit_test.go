@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestErrorLimit sends what is to be answered and counts the answers.
+// TestErrorLimit sends packets that need an error and counts the errors.
 func TestErrorLimit(t *testing.T) {
 	table, p := tableA(t), &Path{}
 	answers := func(n int) (count int) {
@@ -62,7 +62,8 @@ func TestReasonNames(t *testing.T) {
 
 func TestCountersAdd(t *testing.T) {
 	a, b := Counters{Passed: 1, TTL: 2}, Counters{TTL: 3, Spoofed: 4}
-	if a.Add(b); a != (Counters{Passed: 1, TTL: 5, Spoofed: 4}) {
+	a.Add(b)
+	if a != (Counters{Passed: 1, TTL: 5, Spoofed: 4}) {
 		t.Errorf("got %v", a)
 	}
 }

@@ -2,7 +2,7 @@ package udppath
 
 import "net/netip"
 
-// What fits one message with UDP_SEGMENT.
+// The limits of one message with UDP_SEGMENT.
 const (
 	MaxMessageSegments = 64
 	MaxMessageBytes    = 65507 // 65535 without the headers of IPv4 and UDP

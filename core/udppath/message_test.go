@@ -52,7 +52,7 @@ func TestMessage(t *testing.T) {
 					}
 				}
 			}
-			if d := cmp.Diff(c.want, append(got, m), comparable); d != "" {
+			if d := cmp.Diff(c.want, append(got, m), byValue); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})

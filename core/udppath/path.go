@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Action is what to do with a packet.
+// Action tells the caller what to do with a packet.
 type Action uint8
 
 // The actions.
@@ -15,37 +15,37 @@ const (
 	Deliver         // to the kernel, through the TUN device
 )
 
-// Verdict is what becomes of a packet. An ICMP error about a packet is a packet
-// like any other: the verdict then says where that goes, and for what reason the
-// one it is about went no further.
+// Verdict is the fate of a packet. If the answer to a packet is an ICMP error,
+// Action, To and Packet are those of the error, and Reason says why the packet
+// itself went no further.
 type Verdict struct {
 	Action Action
 	Reason Reason
 	To     netip.Addr // with Transmit: the peer's public address
-	// Packet is what to carry. It lies in what was asked about; but an error, which
-	// comes with a Reason, in the path's own memory, until the next call.
+	// Packet is the packet to carry. It lies in the caller's bytes; an error, which
+	// comes with a Reason, lies in the path's memory until the next call.
 	Packet []byte
 }
 
-// Path decides about packets. It belongs to one loop and locks nothing: each
-// loop has its own, and a Table is shared by all.
+// Path decides about packets. Each loop has its own, which locks nothing, and all
+// share a Table.
 type Path struct {
 	counters Counters
 	errors   limiter
 	scratch  [maxError]byte
 }
 
-// Tick tells the path what time it is, from which follows how many ICMP errors
-// it may send. Once before each batch is enough; without it none are sent.
+// Tick sets the time, which limits the ICMP errors that the path may send. Once
+// before each batch is enough; without it the path sends none.
 func (p *Path) Tick(now time.Time) { p.errors.refill(now) }
 
-// Counters returns how many packets met each fate so far.
+// Counters returns the number of packets by fate.
 func (p *Path) Counters() Counters { return p.counters }
 
 // Send decides about a packet that the kernel routed into the TUN device, and
-// changes it in place. Of a packet that is still to be cut or to be given a
-// checksum, vnet says so, and the verdict is about the whole: [Splitter] does
-// the rest. Others come with the zero Vnet.
+// changes it in place. With a Vnet that asks for a cut or a checksum, the verdict
+// is about the whole packet, and [Splitter] does the rest. A complete packet
+// comes with the zero Vnet.
 func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 	ip, header, reason := parse(b)
 	if reason != Passed {
@@ -64,8 +64,8 @@ func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 	}
 	if size > t.local.MTU {
 		if fragmentation(ip)&dontFragment == 0 {
-			// The kernel cuts such packets at the device's MTU, so this one was
-			// on its way while the MTU shrank.
+			// The kernel cuts such packets at the device's MTU, so the MTU has
+			// shrunk while this one was in the queue.
 			return p.drop(TooBig)
 		}
 		return p.deliverError(t, ip, header, TooBig, fragmentationNeeded(t.local.MTU))
@@ -76,8 +76,8 @@ func (p *Path) Send(t *Table, b []byte, vnet Vnet) Verdict {
 }
 
 // Receive decides about the payload of a datagram and changes it in place. It
-// accepts what comes from the public address of the lease that holds the source,
-// and is for the own subnet. Nothing is said to a sender who is not believed. The
+// accepts packets for the node's own subnet if the datagram comes from the public
+// address of the lease that holds the source; other senders get no answer. The
 // sender is an IPv4 address, not one mapped into IPv6.
 func (p *Path) Receive(t *Table, from netip.Addr, b []byte) Verdict {
 	ip, header, reason := parse(b)
@@ -118,9 +118,9 @@ func (p *Path) deliverError(t *Table, ip []byte, header int, reason Reason, e pr
 	return v
 }
 
-// transmitError answers a packet that came from a peer. The answer is a packet
-// from the own TUN address, as the host itself might send one, so a peer of any
-// kind carries it to where it belongs.
+// transmitError answers a packet that came from a peer. The answer comes from the
+// node's own TUN address, as if the host itself sent it, so every kind of peer
+// carries it to the pod.
 func (p *Path) transmitError(t *Table, to netip.Addr, ip []byte, header int, reason Reason, e problem) Verdict {
 	v := p.drop(reason)
 	if mayAnswer(ip, header) && p.errors.take() {

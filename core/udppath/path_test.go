@@ -17,7 +17,7 @@ var (
 	nodeC = netip.MustParseAddr("192.168.64.3")
 )
 
-// tableA is what node A knows: it has 10.5.1.0/24, B has 10.5.2.0/24, C has
+// tableA is the table of node A: A has 10.5.1.0/24, B has 10.5.2.0/24, C has
 // 10.5.3.0/24 and, within B's, 10.5.2.128/25.
 func tableA(t testing.TB) *Table {
 	table, err := NewTable(Local{netip.MustParseAddr("10.5.1.0"), netip.MustParsePrefix("10.5.1.0/24"), 1472},
@@ -44,7 +44,8 @@ type edit func(ip []byte) []byte
 // parts, changed as asked, and with the right header checksum after each change.
 func datagram(from, to string, edits ...edit) []byte {
 	b := make([]byte, minHeader+sizeUDP+12)
-	b[0], b[8], b[9] = 0x45, 64, protoUDP
+	b[0], b[8] = 0x45, 64
+	b[9] = protoUDP
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 	binary.BigEndian.PutUint16(b[4:], 0x1234)
 	copy(b[12:], netip.MustParseAddr(from).AsSlice())
@@ -60,7 +61,7 @@ func datagram(from, to string, edits ...edit) []byte {
 	return b
 }
 
-// set writes bytes and mends the header's checksum.
+// set writes bytes and corrects the header's checksum.
 func set(at int, values ...byte) edit {
 	return func(ip []byte) []byte {
 		copy(ip[at:], values)
@@ -70,7 +71,7 @@ func set(at int, values ...byte) edit {
 	}
 }
 
-// raw writes bytes and mends nothing.
+// raw writes bytes and corrects nothing.
 func raw(at int, values ...byte) edit {
 	return func(ip []byte) []byte { copy(ip[at:], values); return ip }
 }
@@ -79,7 +80,7 @@ func trim(n int) edit { return func(ip []byte) []byte { return ip[:n] } }
 
 func pad(n int) edit { return func(ip []byte) []byte { return append(ip, make([]byte, n)...) } }
 
-// lowered is the same packet as its TTL says one hop later, done the slow way.
+// lowered returns the packet one hop later, computed the slow way.
 func lowered(ip []byte) []byte { return set(8, ip[8]-1)(append([]byte(nil), ip...)) }
 
 func TestSend(t *testing.T) {
@@ -123,7 +124,7 @@ func TestSend(t *testing.T) {
 			reason: NoRoute},
 		{what: "to a group", packet: datagram(a, "224.0.0.1"), reason: NoRoute},
 		{what: "to all", packet: datagram(a, "255.255.255.255"), reason: NoRoute},
-		{what: "from nobody", packet: datagram("0.0.0.0", "10.5.4.9"), reason: NoRoute},
+		{what: "from 0.0.0.0", packet: datagram("0.0.0.0", "10.5.4.9"), reason: NoRoute},
 		{what: "from loopback", packet: datagram("127.0.0.1", "10.5.4.9"), reason: NoRoute},
 		{what: "1472 bytes", packet: datagram(a, b, pad(1472-40), set(2, 1472>>8, 1472&255)), action: Transmit, to: nodeB},
 		{what: "1473 bytes", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255)), reason: TooBig},
@@ -185,7 +186,7 @@ func TestReceive(t *testing.T) {
 		{what: "from the owner of a part", from: nodeC, packet: datagram("10.5.2.200", a), action: Deliver},
 		{what: "padded", from: nodeB, packet: datagram(b, a, pad(3)), action: Deliver},
 		{what: "from another node", from: nodeC, packet: datagram(b, a), reason: Spoofed},
-		{what: "from a stranger", from: netip.MustParseAddr("192.168.64.9"), packet: datagram(b, a), reason: Spoofed},
+		{what: "from an unknown host", from: netip.MustParseAddr("192.168.64.9"), packet: datagram(b, a), reason: Spoofed},
 		{what: "from the owner of the whole", from: nodeB, packet: datagram("10.5.2.200", a), reason: Spoofed},
 		{what: "from the own subnet", from: nodeB, packet: datagram("10.5.1.8", a), reason: Spoofed},
 		{what: "from the own subnet and host", from: nodeA, packet: datagram("10.5.1.8", a), reason: Spoofed},

@@ -1,23 +1,23 @@
 package udppath
 
-// Reason says why a packet went no further. The zero value, Passed, says that
-// it did.
+// Reason says why a packet went no further; the zero value, Passed, means that it
+// did.
 type Reason uint8
 
-// The reasons, each with the name under which it is counted.
+// The reasons.
 const (
 	Passed      Reason = iota
 	Truncated          // fewer bytes than a header, or than the header says
 	NotIPv4            // another version in the first four bits
 	BadHeader          // header longer than the packet, or shorter than a header
 	BadChecksum        // the header's checksum is wrong
-	BadOffload         // what the kernel says beside the packet does not fit it
+	BadOffload         // the vnet header does not fit the packet
 	NoRoute            // no lease holds the destination
-	TTL                // would have reached zero here
+	TTL                // the TTL would reach zero here
 	TooBig             // larger than the tunnel, and not to be fragmented
 	Foreign            // no lease holds the source
 	Spoofed            // the lease that holds the source belongs to another host
-	NotOurs            // arrived here with a destination outside the own subnet
+	NotOurs            // the destination is outside the node's own subnet
 	Reasons     int    = iota
 )
 
@@ -52,8 +52,8 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Counters hold the number of packets by what became of them. A packet from
-// which the kernel expects several counts once.
+// Counters hold the number of packets by reason. A packet that is still to be cut
+// counts once.
 type Counters [Reasons]uint64
 
 // Add adds the counters of another path, to sum those of all loops.

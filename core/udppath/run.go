@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// shape is what a packet shows of how it may be joined. Four fields are what the
-// compiler keeps in registers.
+// shape holds the properties of a packet that decide about joining. The compiler
+// keeps four fields in registers.
 type shape struct {
-	proto  byte // 0: one of which nothing is known but that it stays alone
+	proto  byte // 0: the packet stays alone
 	ended  bool // no packet may follow
 	header int  // length of all headers
 	bytes  int  // of payload
@@ -36,8 +36,8 @@ func shapeOf(ip []byte, udp bool) shape {
 	return alone
 }
 
-// run is a row of packets of one flow that can be one packet. Its shape is that
-// of all of them together.
+// run is a sequence of packets of one flow that can be one packet. Its shape is
+// that of the joined packet.
 type run struct {
 	shape
 	size     int   // bytes of payload in each packet but the last
@@ -47,9 +47,9 @@ type run struct {
 	last     int32
 }
 
-// follows reports whether a packet can be the next of the run: all that is one
-// field in the packet that they become must be the same in both, and all that
-// the kernel counts up from there must have been counted up.
+// follows reports whether a packet can be the next of the run: the fields that
+// the kernel copies when it cuts must be equal, and those that it counts up must
+// be one further.
 func (r *run) follows(first []byte, next shape, packet []byte) bool {
 	if r.ended || next.bytes == 0 || next.bytes > r.size || next.header != r.header || next.proto != r.proto ||
 		r.header+r.bytes+next.bytes > maxPacket {
@@ -68,10 +68,9 @@ func (r *run) follows(first []byte, next shape, packet []byte) bool {
 	return r.count < maxJoined && r.followsTCP(first[minHeader:r.header], packet[minHeader:r.header])
 }
 
-// followsTCP compares the headers of the first packet and the next. Of the
-// flags, only those may differ that splitting puts on the last packet alone.
-// The window must not: the library that others join with overlooks it, and then
-// an update of the window is lost.
+// followsTCP compares the headers of the first packet and the next. Only the flags
+// that a cut puts on the last packet alone may differ. The window may not differ,
+// or an update of the window would be lost.
 func (r *run) followsTCP(first, tcp []byte) bool {
 	return binary.BigEndian.Uint32(tcp[4:]) == binary.BigEndian.Uint32(first[4:])+uint32(r.bytes) &&
 		bytes.Equal(tcp[8:13], first[8:13]) && // acknowledgement, data offset
@@ -88,8 +87,8 @@ func (r *run) take(next shape, index int32) {
 	r.ended = next.ended || next.bytes < r.size
 }
 
-// finish makes the first packet's headers those of the whole run, with the sum
-// of the pseudo header where the checksum will be, and says so to the kernel.
+// finish makes the first packet's headers those of the whole run, with the sum of
+// the pseudo header in place of the checksum, and returns the vnet header.
 func (r *run) finish(first, last []byte) Vnet {
 	total := r.header + r.bytes
 	binary.BigEndian.PutUint16(first[2:], uint16(total))

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The reference: everything done the slow and obvious way, to compare with.
+// The functions below are the reference: the slow and obvious way.
 
 // slowSum adds up 16-bit words one by one, as RFC 1071 section 4.1 does.
 func slowSum(b []byte) uint16 {
@@ -55,9 +55,8 @@ func slowPseudo(ip []byte) []byte {
 	return append(append([]byte(nil), ip[12:20]...), 0, ip[9], byte(length>>8), byte(length))
 }
 
-// slowSplit is what a device does with a packet that it is to cut: one packet
-// after the other, each a copy of the headers with its part of the payload, in
-// which the fields are written and then all checksums are made anew.
+// slowSplit cuts a packet as a device does: it copies the headers before each
+// part of the payload, writes their fields and computes all checksums anew.
 func slowSplit(ip []byte, size int) [][]byte {
 	transport := int(ip[0]&15) * 4
 	header := transport + sizeUDP
@@ -115,7 +114,8 @@ func slowRoute(peers []Peer, a netip.Addr) (to netip.Addr, ok bool) {
 	longest := -1
 	for _, p := range peers {
 		if p.Subnet.Contains(a) && p.Subnet.Bits() > longest {
-			longest, to, ok = p.Subnet.Bits(), p.PublicIP, true
+			longest, to = p.Subnet.Bits(), p.PublicIP
+			ok = true
 		}
 	}
 	return to, ok

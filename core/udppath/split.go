@@ -2,7 +2,7 @@ package udppath
 
 import "encoding/binary"
 
-// Flags of TCP that are not on every packet of a run.
+// The flags of TCP.
 const (
 	tcpFIN = 0x01
 	tcpSYN = 0x02
@@ -13,20 +13,20 @@ const (
 	tcpCWR = 0x80
 )
 
-// Segment is one packet in two pieces, to be sent one after the other. The
-// payload lies where it lay; it is empty if the header is the whole packet.
+// Segment is one packet in two consecutive pieces. The payload is in place; it is
+// empty if the header is the whole packet.
 type Segment struct {
 	Header, Payload []byte
 }
 
-// MaxSegmentHeader is the room that a header can need: of IPv4 and of TCP, both
-// with all options.
+// MaxSegmentHeader is the largest size of the headers: IPv4 and TCP with all
+// options.
 const MaxSegmentHeader = 60 + 60
 
-// Splitter finishes what the kernel left to a device: it cuts a packet into
-// those that go out, each with its own length, ID, sequence number, flags and
-// checksums, and completes the checksum of one that is not to be cut. Of the
-// payload it only takes the sum.
+// Splitter finishes the work that the kernel leaves to a device. It cuts a packet
+// into packets for the wire, each with its own length, ID, sequence number, flags
+// and checksums, and completes the checksum of a packet that needs no cut. It
+// reads the payload only for the sum.
 type Splitter struct {
 	cut
 	packet []byte
@@ -36,12 +36,12 @@ type Splitter struct {
 	id       uint16
 	sequence uint32
 	ipSum    uint64 // over the IPv4 header without length, ID and checksum
-	upperSum uint64 // over pseudo header and header without what differs
+	upperSum uint64 // over pseudo header and header without the fields that differ
 }
 
-// Start takes the packet of a verdict to transmit, and what the kernel said with
-// it. A reason other than Passed means that the two do not fit, which [Path.Send]
-// has seen before: what that let pass, fits.
+// Start takes the packet of a verdict to transmit, and its vnet header. A reason
+// other than Passed means that the two do not fit; [Path.Send] lets no such packet
+// pass.
 func (s *Splitter) Start(packet []byte, v Vnet) Reason {
 	header := int(packet[0]&15) * 4
 	*s = Splitter{packet: packet}
@@ -68,9 +68,9 @@ func (s *Splitter) Start(packet []byte, v Vnet) Reason {
 	return Passed
 }
 
-// startWhole completes the checksum of a packet that stays as it is. The field
-// holds the sum of the pseudo header, so that summing up from the start of the
-// transport header, the field included, gives the sum over all.
+// startWhole completes the checksum of a packet that needs no cut. The field holds
+// the sum of the pseudo header, so the sum from the start of the transport header,
+// with the field, is the sum over everything.
 func (s *Splitter) startWhole(header int, v Vnet) Reason {
 	if v.Flags&VnetNeedsCsum == 0 {
 		return Passed
@@ -125,7 +125,7 @@ func (s *Splitter) finishTCP(tcp []byte, upper uint64, payload int) {
 	upper += uint64(s.sequence) + uint64(binary.BigEndian.Uint16(tcp[12:]))
 	binary.BigEndian.PutUint16(tcp[16:], ^fold(upper))
 	s.sequence += uint32(payload)
-	s.packet[s.ip+13] &^= tcpCWR // of those that follow
+	s.packet[s.ip+13] &^= tcpCWR // for the next packets
 }
 
 func finishUDP(udp []byte, upper uint64, length int) {

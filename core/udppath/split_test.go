@@ -21,7 +21,7 @@ type super struct {
 	sequence     uint32
 }
 
-// build returns the packet as the kernel leaves it, and what it says beside it.
+// build returns the packet as the kernel leaves it, and its vnet header.
 func (s super) build() ([]byte, Vnet) {
 	transport := minHeader + 4*s.options
 	header := transport + sizeUDP
@@ -35,7 +35,8 @@ func (s super) build() ([]byte, Vnet) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8*13)
 	}
-	b[0], b[8], b[9] = byte(0x45+s.options), 64, s.proto
+	b[0], b[8] = byte(0x45+s.options), 64
+	b[9] = s.proto
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 	binary.BigEndian.PutUint16(b[4:], s.id)
 	binary.BigEndian.PutUint16(b[6:], s.fragment)
@@ -123,7 +124,7 @@ func TestSplitKeepsPayload(t *testing.T) {
 	}
 }
 
-// TestSplitRefuses has what a hostile or broken device may say.
+// TestSplitRefuses gives the headers of a hostile or broken device.
 func TestSplitRefuses(t *testing.T) {
 	tcp := super{proto: protoTCP, flags: tcpACK, size: 100, payload: 250}
 	udp := super{proto: protoUDP, size: 100, payload: 250}
@@ -148,7 +149,8 @@ func TestSplitRefuses(t *testing.T) {
 		{"UDP header and nothing", super{proto: protoUDP, size: 1}, func([]byte, *Vnet) {}},
 		{"no checksum at the start", tcp, func(_ []byte, v *Vnet) { v.GSOType, v.CsumStart = 0, 19 }},
 		{"checksum beyond the end", tcp, func(ip []byte, v *Vnet) { v.GSOType, v.CsumOffset = 0, uint16(len(ip)-20-1) }},
-		{"checksum far away", tcp, func(_ []byte, v *Vnet) { v.GSOType, v.CsumStart, v.CsumOffset = 0, 65535, 65535 }},
+		{"checksum far away", tcp,
+			func(_ []byte, v *Vnet) { *v = Vnet{Flags: v.Flags, CsumStart: 1<<16 - 1, CsumOffset: 1<<16 - 1} }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			packet, v := c.super.build()

@@ -7,10 +7,10 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// Local is what a path needs to know of its own node.
+// Local describes a path's own node.
 type Local struct {
 	Addr   netip.Addr   // of the TUN device: the source of ICMP errors
-	Subnet netip.Prefix // of the own lease: what may be received
+	Subnet netip.Prefix // of the own lease: the destinations to accept
 	MTU    int          // of the tunnel: the largest packet that fits a datagram
 }
 
@@ -20,17 +20,16 @@ type Peer struct {
 	PublicIP netip.Addr
 }
 
-// Table is what is known of all nodes. It never changes: whoever carries
-// packets holds a pointer, and a change is a new Table in its place, which
-// shares most of its memory with the old one.
+// Table describes all nodes. It never changes: a driver holds a pointer to it, and
+// a change is a new Table, which shares most of its memory with the old one.
 type Table struct {
 	local  Local
 	source [4]byte
 	peers  *bart.Table[netip.Addr]
 }
 
-// NewTable returns the table for a node and its peers. It refuses what cannot
-// be carried: anything but IPv4, and two leases for one subnet.
+// NewTable returns the table for a node and its peers. It refuses addresses other
+// than IPv4, and two leases for one subnet.
 func NewTable(local Local, peers ...Peer) (*Table, error) {
 	t, err := (&Table{peers: &bart.Table[netip.Addr]{}}).WithLocal(local)
 	if err != nil {
@@ -48,7 +47,7 @@ func NewTable(local Local, peers ...Peer) (*Table, error) {
 	return t, nil
 }
 
-// WithLocal returns a table in which the own node is another.
+// WithLocal returns a table with another own node.
 func (t *Table) WithLocal(local Local) (*Table, error) {
 	switch {
 	case !local.Addr.Is4():
@@ -58,7 +57,7 @@ func (t *Table) WithLocal(local Local) (*Table, error) {
 	case local.MTU < minMTU:
 		return nil, fmt.Errorf("MTU of the tunnel: %d is less than %d", local.MTU, minMTU)
 	}
-	// An uplink such as the loopback lets through more than a datagram holds.
+	// Some uplinks, such as the loopback, carry more than a datagram holds.
 	local.MTU = min(local.MTU, MaxMessageBytes)
 	return &Table{local: local, source: local.Addr.As4(), peers: t.peers}, nil
 }
@@ -76,7 +75,7 @@ func (t *Table) Without(subnet netip.Prefix) *Table {
 	return &Table{t.local, t.source, t.peers.DeletePersist(subnet)}
 }
 
-// Local returns what the table says of the own node.
+// Local returns the table's own node.
 func (t *Table) Local() Local { return t.local }
 
 // Peer returns the public address of the peer that has exactly this subnet.

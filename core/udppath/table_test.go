@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var comparable = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+var byValue = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
 
 func TestTableRefuses(t *testing.T) {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
@@ -86,10 +86,10 @@ func TestTableNeverChanges(t *testing.T) {
 		{third, first.Local(), []Peer{{prefix("10.5.2.0/24"), nodeC}, part}},
 		{fourth, moved, []Peer{{prefix("10.5.2.0/24"), nodeC}, part}},
 	} {
-		if d := cmp.Diff(c.want, c.table.Peers(), comparable); d != "" {
+		if d := cmp.Diff(c.want, c.table.Peers(), byValue); d != "" {
 			t.Errorf("table %d (-want +got):\n%s", i, d)
 		}
-		if d := cmp.Diff(c.local, c.table.Local(), comparable); d != "" {
+		if d := cmp.Diff(c.local, c.table.Local(), byValue); d != "" {
 			t.Errorf("table %d, own node (-want +got):\n%s", i, d)
 		}
 		for _, p := range c.want {

@@ -51,7 +51,7 @@ func TestTiersAgree(t *testing.T) {
 	})
 }
 
-// tableB is what node B knows.
+// tableB is the table of node B.
 func tableB(t testing.TB) *Table {
 	a := tableA(t).Local()
 	own := netip.MustParsePrefix("10.5.2.0/24")

@@ -2,20 +2,20 @@ package udppath
 
 import "encoding/binary"
 
-// Vnet is what Linux says beside a packet that it has not finished: the header
-// of virtio-net, which precedes each packet on a TUN device with IFF_VNET_HDR.
-// The zero value says that the packet is complete.
+// Vnet is the header of virtio-net, which precedes each packet on a TUN device
+// with IFF_VNET_HDR. It says how to finish a packet that Linux left unfinished;
+// the zero value says that the packet is complete.
 type Vnet struct {
 	Flags      uint8
 	GSOType    uint8
-	HeaderLen  uint16 // of all headers; not to be believed on forwarded packets
+	HeaderLen  uint16 // of all headers; unreliable on forwarded packets
 	GSOSize    uint16 // bytes of payload in each packet but the last
 	CsumStart  uint16 // where the sum begins
 	CsumOffset uint16 // where it goes, from there
 }
 
-// VnetSize is the length of the header as a TUN device has it unless told
-// otherwise, without the number of buffers that newer ones end with.
+// VnetSize is the default length of the header on a TUN device, without the
+// number of buffers at the end of newer headers.
 const VnetSize = 10
 
 // The flag and the types of a virtio-net header that can come with IPv4.
@@ -28,8 +28,8 @@ const (
 	VnetGSOECN   = 0x80 // with TCP: the first packet has CWR
 )
 
-// ParseVnet reads the header that begins with b[0]. Its numbers are in the
-// machine's own order, which is a TUN device's unless told otherwise.
+// ParseVnet reads a header. Its numbers are in the machine's byte order, the
+// default of a TUN device.
 func ParseVnet(b *[VnetSize]byte) Vnet {
 	return Vnet{
 		Flags:      b[0],

@@ -1,6 +1,6 @@
 // Package drivertest is the conformance suite that every [driver.Lane] passes.
-// Its cases are files under testdata; what they expect was recorded
-// from the Linux kernel and is never edited to suit an implementation.
+// Its cases are files under testdata. Their results were recorded from the Linux
+// kernel and are never edited to suit an implementation.
 //
 // A driver's own test calls [Run] with a function that makes a fresh [World],
 // a firewall's [RunFirewall] with one that makes a [FirewallWorld].

@@ -14,22 +14,22 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// firewallCases is where the cases of firewalls are, seen from a driver's folder.
+// firewallCases is the folder of the cases of firewalls, in the repository.
 const firewallCases = "core/driver/drivertest/firewall"
 
 // FirewallWorld is one host whose packet filter has no rules, with the driver
-// under test. Its iptables is the one over nf_tables. Closing it is the
-// maker's business (t.Cleanup).
+// under test. Its iptables is the one over nf_tables. Its maker closes it
+// (t.Cleanup).
 type FirewallWorld interface {
 	Firewall() driver.Lane
 
-	// Harm does something to the packet filter behind the driver's back, as an
-	// administrator or another program would.
+	// Harm changes the packet filter behind the driver's back, as an administrator
+	// or another program would.
 	Harm(ctx context.Context, h Harm) error
 }
 
-// Harm is one thing that others do to a packet filter. Which fields are set is
-// said at the verb.
+// Harm is one foreign change to a packet filter. The comment of the verb names
+// the fields that are set.
 type Harm struct {
 	Verb   HarmVerb
 	Family cidr.Family    // of Foreign
@@ -38,23 +38,24 @@ type Harm struct {
 	Name   string         // of Alien and Zones
 }
 
-// HarmVerb says what a Harm does.
+// HarmVerb is the kind of a Harm.
 type HarmVerb string
 
 // The verbs.
 const (
 	FlushRuleset  HarmVerb = "flush-ruleset"  // nft flush ruleset
 	FlushIPTables HarmVerb = "flush-iptables" // iptables -F and ip6tables -F for both tables
-	// MoveJumps puts the jumps to chains of ours first in iptables, with a rule
-	// behind that accepts packets with the mark 0x1/0x1, and gives those of
-	// nftables another priority.
+	// MoveJumps puts the jumps to our chains first in iptables, with a rule behind
+	// them that accepts packets with the mark 0x1/0x1, and gives our nftables
+	// chains another priority.
 	MoveJumps HarmVerb = "move-jumps"
-	Stray     HarmVerb = "stray"   // Rule comes first in each chain of ours, looking like one of ours
-	Foreign   HarmVerb = "foreign" // Family, Hook, Rule: it comes first in the shared chain of iptables
-	Policy    HarmVerb = "policy"  // Rule.Verdict: what FORWARD of iptables does in the end, for both families
-	// Name of a table inet, with a chain at the hook forward that drops everything in the end
+	Stray     HarmVerb = "stray"   // Rule goes first into each of our chains, and looks like our rules
+	Foreign   HarmVerb = "foreign" // Rule goes first into the shared iptables chain of Family and Hook
+	Policy    HarmVerb = "policy"  // Rule.Verdict becomes the policy of FORWARD in iptables, for both families
+	// Alien makes a table inet, called Name, with a chain at the hook forward
+	// whose last rule drops everything.
 	Alien HarmVerb = "alien"
-	Zones HarmVerb = "zones" // Name of a table inet with the rules of [FirewalldZones]
+	Zones HarmVerb = "zones" // a table inet, called Name, with the rules of [FirewalldZones]
 )
 
 // ParseHarm reads one line: a verb and its arguments, such as "flush-ruleset",
@@ -63,14 +64,16 @@ const (
 func ParseHarm(line string) (Harm, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	h := Harm{Verb: HarmVerb(verb)}
-	words, err := strings.Fields(rest), error(nil)
+	var err error
+	words := strings.Fields(rest)
 	switch h.Verb {
 	case FlushRuleset, FlushIPTables, MoveJumps:
 		err = wantWords(words, 0)
 	case Stray, Policy:
 		h.Rule, err = dataplane.ParseRule(rest)
 	case Alien, Zones:
-		if err = wantWords(words, 1); err == nil {
+		err = wantWords(words, 1)
+		if err == nil {
 			h.Name = words[0]
 		}
 	case Foreign:
@@ -106,7 +109,7 @@ func (h *Harm) parseForeign(rest string) error {
 //
 //	harm     harms, one a line (see [ParseHarm]), which must succeed
 //	apply    ops on chains, one a line; prints "ok" or the error's class for each
-//	inspect  prints flannel's chains, and the rules of others that block forwarded packets
+//	inspect  prints flannel's chains, and the foreign rules that block forwarded packets
 func RunFirewall(t *testing.T, root string, newWorld func(t *testing.T) FirewallWorld) {
 	datadriven.Walk(t, root+"/"+firewallCases, func(t *testing.T, path string) {
 		w := newWorld(t)

@@ -29,8 +29,8 @@ func TestParseHarm(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", `harm "": unknown verb ""`},
 		{"burn", `harm "burn": unknown verb "burn"`},
-		{"flush-ruleset now", `harm "flush-ruleset now": want 0 words behind the verb, have 1`},
-		{"alien", `harm "alien": want 1 words behind the verb, have 0`},
+		{"flush-ruleset now", `harm "flush-ruleset now": want 0 words after the verb, have 1`},
+		{"alien", `harm "alien": want 1 words after the verb, have 0`},
 		{"policy", `harm "policy": rule "": line ends early`},
 		{"foreign ipv5 forward accept", `harm "foreign ipv5 forward accept": unknown family "ipv5"`},
 		{"foreign ipv4 input accept", `harm "foreign ipv4 input accept": unknown hook "input"`},

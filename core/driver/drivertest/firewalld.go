@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// FirewalldZones returns a ruleset for nft: a table of that name with the part
-// of firewalld's rules that forwarded packets meet. Packets that come in by one
-// of the links belong to the zone "trusted" and pass; all other new connections
-// are rejected.
+// FirewalldZones returns a ruleset for nft: a table of that name with the rules
+// of firewalld for forwarded packets. Packets from one of the links are in the
+// zone "trusted" and pass; all other new connections are rejected.
 //
 // The chains and their order are those that firewalld 1.x writes (the chains
 // filter_FORWARD and filter_FORWARD_POLICIES in its documentation of policies

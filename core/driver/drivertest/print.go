@@ -16,14 +16,13 @@ import (
 // routes, and writes "random" for a MAC that no command has set.
 type Printer struct{ given strings.Builder }
 
-// Given tells the printer what was done to the world.
+// Given records the text of a command, whose MACs the printer then prints.
 func (p *Printer) Given(text string) { p.given.WriteString(text + "\n") }
 
-// State prints what a driver observed.
+// State prints an observed state.
 func (p *Printer) State(s *dataplane.State) string {
 	s = s.Clone()
-	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey,
-		_ dataplane.Route) bool {
+	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool {
 		return k.Dst.Addr().IsLinkLocalUnicast()
 	})
 	return p.mask(s.Dump())
@@ -47,8 +46,7 @@ func (p *Printer) Facts(f driver.HostFacts) string {
 	return p.mask(b.String())
 }
 
-// routeFacts prints routes sorted: the kernel's order shows how it stores them
-// and means nothing.
+// routeFacts prints routes sorted. The kernel's order has no meaning.
 func routeFacts(routes []driver.Route) string {
 	var out []string
 	for _, route := range routes {
@@ -80,7 +78,7 @@ func flag(on bool, name string) string {
 
 var macForm = regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
 
-// mask hides the MACs that no test gave.
+// mask hides the MACs that no command gave.
 func (p *Printer) mask(text string) string {
 	given := p.given.String()
 	return macForm.ReplaceAllStringFunc(text, func(mac string) string {

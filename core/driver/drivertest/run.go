@@ -27,8 +27,8 @@ const testdata = "core/driver/drivertest/testdata"
 //	                      prints the State
 //	facts                 prints the facts of a look at nothing
 //
-// An address that a test did not set is printed as "random". What the kernel
-// does by itself for IPv6 link-local addresses is left out everywhere.
+// A MAC that no command set is printed as "random". The kernel's own IPv6
+// link-local addresses and routes are left out everywhere.
 func Run(t *testing.T, root string, newWorld func(t *testing.T) World) {
 	datadriven.Walk(t, root+"/"+testdata, func(t *testing.T, path string) {
 		r := &runner{world: newWorld(t)}
@@ -74,7 +74,7 @@ func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// apply has ops, one a line, performed, and prints what class of error each gave.
+// apply performs ops, one a line, and prints the class of each error.
 func apply(t *testing.T, do func(context.Context, []dataplane.Op) []error, d *datadriven.TestData) string {
 	var ops []dataplane.Op
 	for line := range lines(d.Input) {

@@ -11,18 +11,19 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// World is one host with nothing on it but a loopback link that is up, and
-// the driver under test. Closing it is the maker's business (t.Cleanup).
+// World is one host, which has only a loopback link that is up, and the driver
+// under test. Its maker closes it (t.Cleanup).
 type World interface {
 	Driver() driver.Lane
 
 	// Do performs a deed on the host behind the driver's back, as an
-	// administrator or another program would. It returns when the deed and
-	// what follows from it at once have happened.
+	// administrator or another program would. It returns after the deed and its
+	// immediate effects.
 	Do(ctx context.Context, d Deed) error
 }
 
-// Deed is one manipulation of a host. Which fields are set is said at the verb.
+// Deed is one manipulation of a host. The comment of the verb names the fields
+// that are set.
 type Deed struct {
 	Verb   DeedVerb
 	Link   string           // of the verbs that act on a link
@@ -31,7 +32,7 @@ type Deed struct {
 	MAC    dataplane.MAC    // of SetMAC
 }
 
-// DeedVerb says what a Deed does.
+// DeedVerb is the kind of a Deed.
 type DeedVerb string
 
 // The verbs. A Link to Add has the type [Ethernet]; it is created with the
@@ -57,8 +58,8 @@ const (
 	AddBlackhole DeedVerb = "add-blackhole" // Object: a Route of which Dst, Metric and Protocol count
 )
 
-// Ethernet is the type of a host's own link, such as its uplink. Drivers read
-// it back as whatever kind the implementation makes.
+// Ethernet is the type of a host's own link, such as its uplink. A driver reads
+// it back as the kind that its world makes.
 const Ethernet dataplane.LinkKind = "ethernet"
 
 // ParseDeed reads one line: a verb, then an object in canonical form or a link
@@ -67,21 +68,25 @@ const Ethernet dataplane.LinkKind = "ethernet"
 func ParseDeed(line string) (Deed, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	d := Deed{Verb: DeedVerb(verb)}
-	words, err := strings.Fields(rest), error(nil)
+	var err error
+	words := strings.Fields(rest)
 	switch d.Verb {
 	case Add, Append, Learn, Remove, AddBlackhole:
 		d.Object, err = dataplane.ParseObject(rest)
 	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB:
-		if err = wantWords(words, 1); err == nil {
+		err = wantWords(words, 1)
+		if err == nil {
 			d.Link = words[0]
 		}
 	case SetMTU:
-		if err = wantWords(words, 2); err == nil {
+		err = wantWords(words, 2)
+		if err == nil {
 			d.Link = words[0]
 			d.MTU, err = strconv.Atoi(words[1])
 		}
 	case SetMAC:
-		if err = wantWords(words, 2); err == nil {
+		err = wantWords(words, 2)
+		if err == nil {
 			d.Link = words[0]
 			d.MAC, err = dataplane.ParseMAC(words[1])
 		}
@@ -96,7 +101,7 @@ func ParseDeed(line string) (Deed, error) {
 
 func wantWords(words []string, n int) error {
 	if len(words) != n {
-		return fmt.Errorf("want %d words behind the verb, have %d", n, len(words))
+		return fmt.Errorf("want %d words after the verb, have %d", n, len(words))
 	}
 	return nil
 }

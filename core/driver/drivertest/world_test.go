@@ -24,10 +24,10 @@ func TestParseDeed(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", `deed "": unknown verb`},
 		{"dance eth0", `deed "dance eth0": unknown verb`},
-		{"up", `deed "up": want 1 words behind the verb, have 0`},
-		{"up eth0 eth1", `deed "up eth0 eth1": want 1 words behind the verb, have 2`},
+		{"up", `deed "up": want 1 words after the verb, have 0`},
+		{"up eth0 eth1", `deed "up eth0 eth1": want 1 words after the verb, have 2`},
 		{"mtu eth0 big", `deed "mtu eth0 big": strconv.Atoi: parsing "big": invalid syntax`},
-		{"mac eth0", `deed "mac eth0": want 2 words behind the verb, have 1`},
+		{"mac eth0", `deed "mac eth0": want 2 words after the verb, have 1`},
 		{"mac eth0 zz", `deed "mac eth0 zz": MAC "zz": want six hex octets separated by colons`},
 		{"add tree", `deed "add tree": object "tree": unknown kind "tree"`},
 	} {
