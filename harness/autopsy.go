@@ -92,7 +92,8 @@ func (l *Lab) autopsy(from *Host, dst netip.Addr, way []Sighting) Loss {
 	case err != nil:
 		return loss.with("link_down", last.Device+" is gone")
 	case last.Other:
-		return loss.with("not_mine", fmt.Sprintf("%s was sent a frame for %s; its MAC is %s", last.Device, last.packet.to, link.Attrs().HardwareAddr))
+		return loss.with("not_mine", fmt.Sprintf("%s was sent a frame for %s; its MAC is %s", last.Device,
+			last.packet.to, link.Attrs().HardwareAddr))
 	case last.Out:
 		return loss.with(l.afterSending(h, link, last))
 	case last.packet.port != 0 && h.owns(last.packet.dst):
@@ -153,7 +154,8 @@ func unusable(link netlink.Link) (reason, detail string) {
 func (l *Lab) anyMAC(mac net.HardwareAddr) bool {
 	return slices.ContainsFunc(l.hosts, func(h *Host) bool {
 		links, err := h.nl.LinkList()
-		return err == nil && slices.ContainsFunc(links, func(o netlink.Link) bool { return o.Attrs().HardwareAddr.String() == mac.String() })
+		return err == nil && slices.ContainsFunc(links,
+			func(o netlink.Link) bool { return o.Attrs().HardwareAddr.String() == mac.String() })
 	})
 }
 
@@ -166,14 +168,16 @@ func (h *Host) wouldPack(link netlink.Link, p packet) (reason, detail string) {
 	if err != nil {
 		return "", fmt.Sprintf("the forwarding entries cannot be read: %v", err)
 	}
-	i := slices.IndexFunc(entries, func(n netlink.Neigh) bool { return n.HardwareAddr.String() == p.to.String() && n.IP != nil })
+	i := slices.IndexFunc(entries,
+		func(n netlink.Neigh) bool { return n.HardwareAddr.String() == p.to.String() && n.IP != nil })
 	if i < 0 {
 		return "fdb_missing", fmt.Sprintf("%s dev %s", p.to, link.Attrs().Name)
 	}
 	remote, _ := netip.AddrFromSlice(entries[i].IP)
 	remote = remote.Unmap()
 	source, _ := netip.AddrFromSlice(link.(*netlink.Vxlan).SrcAddr)
-	if source = source.Unmap(); source.IsValid() && !h.owns(source) {
+	source = source.Unmap()
+	if source.IsValid() && !h.owns(source) {
 		return "bad_source", fmt.Sprintf("%s sends from %s, which is not an address of this host", link.Attrs().Name, source)
 	}
 	reason, detail = h.wouldSend(remote, netip.Addr{}, 0, 0)

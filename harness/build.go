@@ -22,7 +22,8 @@ func BuildDaemon(ctx context.Context) (string, error) {
 	path := filepath.Join(scratch, "flanneld")
 	// No version stamp: in a user namespace the tree may belong to another
 	// user, and git refuses to read it.
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "github.com/flanneld/flannel/cmd/flanneld")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path,
+		"github.com/flanneld/flannel/cmd/flanneld")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build flanneld (make build builds it outside, and %s names it): %w\n%s", DaemonEnv, err, out)

@@ -88,7 +88,8 @@ func confineRights() error {
 		if slices.Contains(podCapabilities, c) {
 			continue
 		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) { // a kernel that lacks it
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil &&
+			!errors.Is(err, unix.EINVAL) { // a kernel that lacks it
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}

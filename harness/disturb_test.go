@@ -30,12 +30,15 @@ var _ = Describe("a disturbed wire", func() {
 
 	// ping from the first node to another, of that size.
 	ping := func(ctx context.Context, to *harness.Node, f cidr.Family, size int) error {
-		_, err := lab.Nodes[0].Ping(ctx, to.Underlay(f).Addr(), harness.PingOptions{Size: size, Timeout: 300 * time.Millisecond})
+		_, err := lab.Nodes[0].Ping(ctx, to.Underlay(f).Addr(),
+			harness.PingOptions{Size: size, Timeout: 300 * time.Millisecond})
 		return err
 	}
 
 	It("loses packets or swallows large ones", func(ctx context.Context) {
-		n, near, far := lab.Nodes[0], lab.Nodes[1], lab.Nodes[2]
+		n := lab.Nodes[0]
+		near := lab.Nodes[1]
+		far := lab.Nodes[2]
 		for _, f := range cidr.Families {
 			Expect(n.Disturb(ctx, harness.Disturbance{MTU: 1000})).To(Succeed())
 			Expect(ping(ctx, near, f, 1001)).To(MatchError(harness.ErrNoReply))
@@ -152,8 +155,12 @@ var _ = Describe("a store's faults", func() {
 	It("ask every node who it is", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2, StoreUsers: true, Config: `{}`})
 		store, n := lab.Store, lab.Nodes[0]
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{store.Endpoint()}, Username: n.Name, Password: n.Name, Logger: store.Client().GetLogger(),
-			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return n.Dial(ctx, "tcp", addr) })}})
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{store.Endpoint()}, Username: n.Name,
+			Password: n.Name, Logger: store.Client().GetLogger(),
+			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn,
+				error) {
+				return n.Dial(ctx, "tcp", addr)
+			})}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(client.Close)
 		put := func() error {

@@ -49,26 +49,29 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 		Expect(dump(ctx)).To(HavePrefix(made)) // the kernel adds a route for fe80::/64
 	}, NodeTimeout(time.Minute))
 
-	DescribeTable("loses what a fault takes, and nothing else", func(ctx context.Context, fault func() error, lost ...string) {
-		Expect(fault()).To(Succeed())
-		after := dump(ctx)
-		for _, line := range []string{"link flannel.1", "addr", "neigh", "fdb", "route 10.5.2.0/24"} {
-			if len(lost) > 0 && lost[0] == line {
-				Expect(after).NotTo(ContainSubstring(line))
-				lost = lost[1:]
-			} else {
-				Expect(after).To(ContainSubstring(line))
+	DescribeTable("loses what a fault takes, and nothing else",
+		func(ctx context.Context, fault func() error, lost ...string) {
+			Expect(fault()).To(Succeed())
+			after := dump(ctx)
+			for _, line := range []string{"link flannel.1", "addr", "neigh", "fdb", "route 10.5.2.0/24"} {
+				if len(lost) > 0 && lost[0] == line {
+					Expect(after).NotTo(ContainSubstring(line))
+					lost = lost[1:]
+				} else {
+					Expect(after).To(ContainSubstring(line))
+				}
 			}
-		}
-		Expect(lost).To(BeEmpty())
-	},
+			Expect(lost).To(BeEmpty())
+		},
 		Entry("routes flushed", limit, func() error { return n.FlushRoutes("flannel.1") }, "route 10.5.2.0/24"),
 		Entry("neighbours flushed", limit, func() error { return n.FlushNeighs("flannel.1") }, "neigh"),
 		Entry("forwarding entries flushed", limit, func() error { return n.FlushFDB("flannel.1") }, "fdb"),
 		// With its last address a device stops taking part in IPv4.
-		Entry("address removed", limit, func() error { return n.DelAddr("flannel.1", prefix("10.5.1.0/32")) }, "addr", "neigh", "route 10.5.2.0/24"),
+		Entry("address removed", limit, func() error { return n.DelAddr("flannel.1", prefix("10.5.1.0/32")) }, "addr",
+			"neigh", "route 10.5.2.0/24"),
 		Entry("set down", limit, func() error { return n.SetDown("flannel.1") }, "neigh", "route 10.5.2.0/24"),
-		Entry("deleted", limit, func() error { return n.DeleteLink("flannel.1") }, "link flannel.1", "addr", "neigh", "fdb", "route 10.5.2.0/24"),
+		Entry("deleted", limit, func() error { return n.DeleteLink("flannel.1") }, "link flannel.1", "addr", "neigh",
+			"fdb", "route 10.5.2.0/24"),
 	)
 
 	It("changes in MAC and MTU", func(ctx context.Context) {
@@ -83,7 +86,8 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 	})
 
 	It("refuses an op with its reason", func(ctx context.Context) {
-		err := n.Apply(ctx, dataplane.Op{Verb: dataplane.Delete, Object: dataplane.Addr{Link: "flannel.1", Prefix: prefix("10.9.0.0/32")}})
+		err := n.Apply(ctx, dataplane.Op{Verb: dataplane.Delete,
+			Object: dataplane.Addr{Link: "flannel.1", Prefix: prefix("10.9.0.0/32")}})
 		Expect(err).To(MatchError(ContainSubstring("host n1: del addr 10.9.0.0/32 dev flannel.1: ")))
 	}, limit)
 })

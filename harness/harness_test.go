@@ -48,7 +48,8 @@ func stub() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	flags := flag.NewFlagSet(stubName, flag.ContinueOnError)
-	for _, name := range []string{"etcd-endpoints", "etcd-prefix", "state-file", "healthz-ip", "subnet-lease-ttl", "iptables-forward-rules"} {
+	for _, name := range []string{"etcd-endpoints", "etcd-prefix", "state-file", "healthz-ip", "subnet-lease-ttl",
+		"iptables-forward-rules"} {
 		flags.String(name, "", "")
 	}
 	subnetFile, port := flags.String("subnet-file", "", ""), flags.Int("healthz-port", 0, "")
@@ -65,7 +66,8 @@ func stub() error {
 	if err := os.WriteFile(*subnetFile, []byte(env), 0o644); err != nil {
 		return err
 	}
-	server := http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", *port), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", *port),
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); err != http.ErrServerClosed {
 		return err

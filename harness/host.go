@@ -57,7 +57,8 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	}
 	h := &Host{Name: name, lab: l, space: space, ports: map[uint16]*net.UDPConn{}}
 	l.hosts = append(l.hosts, h)
-	if h.nl, err = netlink.NewHandleAt(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE); err != nil {
+	h.nl, err = netlink.NewHandleAt(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE)
+	if err != nil {
 		return nil, fmt.Errorf("host %s: open netlink: %w", name, err)
 	}
 	for _, s := range append(hostSettings[:len(hostSettings):len(hostSettings)], settings...) {
@@ -109,7 +110,8 @@ func (h *Host) Listen(addr netip.AddrPort) (l net.Listener, err error) {
 // that nsenter can be told where to go.
 func (h *Host) Hold() (pid int, err error) {
 	if h.pause == nil {
-		if h.pause, err = h.space.Start(childCommand(childPause)); err != nil {
+		h.pause, err = h.space.Start(childCommand(childPause))
+		if err != nil {
 			return 0, fmt.Errorf("host %s: %w", h.Name, err)
 		}
 	}

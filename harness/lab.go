@@ -50,7 +50,8 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	}
 	o.Segments, o.MTU = cmp.Or(o.Segments, 1), cmp.Or(o.MTU, 1500)
 	if o.Nodes < 0 || o.Nodes > maxNodes || o.Segments < 0 || o.Segments > maxSegments {
-		return nil, fmt.Errorf("build a lab: %d nodes on %d segments: want at most %d on %d", o.Nodes, o.Segments, maxNodes, maxSegments)
+		return nil, fmt.Errorf("build a lab: %d nodes on %d segments: want at most %d on %d", o.Nodes, o.Segments,
+			maxNodes, maxSegments)
 	}
 	l := &Lab{Options: o}
 	if err := l.build(ctx); err != nil {
@@ -60,10 +61,12 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 }
 
 func (l *Lab) build(ctx context.Context) (err error) {
-	if l.dir, err = os.MkdirTemp(scratch, "lab-"); err != nil {
+	l.dir, err = os.MkdirTemp(scratch, "lab-")
+	if err != nil {
 		return err
 	}
-	if l.Router, err = l.newHost("router", routerSettings...); err != nil {
+	l.Router, err = l.newHost("router", routerSettings...)
+	if err != nil {
 		return err
 	}
 	for i := range l.Options.Segments {
@@ -138,7 +141,9 @@ func (l *Lab) Close() error {
 	for _, h := range l.hosts {
 		errs = append(errs, h.close())
 	}
-	l.hosts, l.pods, l.Nodes = nil, nil, nil
+	l.hosts = nil
+	l.pods = nil
+	l.Nodes = nil
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 

@@ -18,7 +18,8 @@ var _ = Describe("underlay", func() {
 		lab := newLab(ctx, harness.Options{Nodes: 2, IPv6: true})
 		Expect(lab.Nodes[0].Underlay(cidr.V4)).To(Equal(prefix("192.168.64.1/24")))
 		Expect(lab.Nodes[1].Underlay(cidr.V6)).To(Equal(prefix("fd00:64::2/64")))
-		for _, to := range []string{"192.168.64.2", "fd00:64::2", "192.168.64.253", "fd00:64::253", "192.168.64.254", "fd00:64::254"} {
+		for _, to := range []string{"192.168.64.2", "fd00:64::2", "192.168.64.253", "fd00:64::253", "192.168.64.254",
+			"fd00:64::254"} {
 			_, err := lab.Nodes[0].Ping(ctx, addr(to), harness.PingOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}

@@ -100,7 +100,8 @@ func (n *Node) Start(extra ...string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("node %s: start: it runs already", n.Name)
 	}
-	if n.proc, err = n.launch(n.LogFile(), extra); err == nil && n.trap != nil {
+	n.proc, err = n.launch(n.LogFile(), extra)
+	if err == nil && n.trap != nil {
 		n.trap.target.Store(n.proc)
 	}
 	return err
@@ -197,7 +198,8 @@ func (n *Node) Resume() error {
 func (n *Node) WaitReady(ctx context.Context) error {
 	var why error
 	err := n.Await(ctx, "the daemon to be ready", func() (ready bool, err error) {
-		if ready, why = n.Ready(ctx); !ready && !n.Running() {
+		ready, why = n.Ready(ctx)
+		if !ready && !n.Running() {
 			return false, fmt.Errorf("node %s: the daemon does not run (%v)", n.Name, n.ExitStatus())
 		}
 		return ready, nil

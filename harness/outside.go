@@ -23,13 +23,15 @@ func (l *Lab) addOutside(ctx context.Context) error {
 		return nil
 	}
 	// A redirect would have it go round the router long after the way changed.
-	h, err := l.newHost("outside", setting{"ipv4/conf/all/accept_redirects", "0"}, setting{"ipv4/conf/default/accept_redirects", "0"},
+	h, err := l.newHost("outside", setting{"ipv4/conf/all/accept_redirects", "0"},
+		setting{"ipv4/conf/default/accept_redirects", "0"},
 		setting{"ipv6/conf/all/accept_redirects", "0"}, setting{"ipv6/conf/default/accept_redirects", "0"})
 	if err != nil {
 		return err
 	}
 	o := &Outside{Host: h}
-	if o.witness, err = newWitness(h); err != nil {
+	o.witness, err = newWitness(h)
+	if err != nil {
 		return fmt.Errorf("add the host outside: %w", err)
 	}
 	l.Outside = o

@@ -125,7 +125,8 @@ func (h *Host) newPinger(dst netip.Addr, o PingOptions) (*pinger, error) {
 		}
 	}
 	return p, h.Do(func() (err error) {
-		if p.conn, err = icmp.ListenPacket(p.kind.network, p.kind.any); err != nil {
+		p.conn, err = icmp.ListenPacket(p.kind.network, p.kind.any)
+		if err != nil {
 			return fmt.Errorf("open a socket: %w", err)
 		}
 		if err := setFragmenting(p.conn, f, o.DF); err != nil {
@@ -170,11 +171,13 @@ func setFragmenting(conn *icmp.PacketConn, f cidr.Family, df bool) error {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		if failed = unix.SetsockoptInt(int(fd), level[f], discover[f], value[f]); failed == nil && df && f == cidr.V6 {
+		failed = unix.SetsockoptInt(int(fd), level[f], discover[f], value[f])
+		if failed == nil && df && f == cidr.V6 {
 			failed = unix.SetsockoptInt(int(fd), level[f], unix.IPV6_DONTFRAG, 1)
 		}
 	})
-	if err = errors.Join(err, failed); err != nil {
+	err = errors.Join(err, failed)
+	if err != nil {
 		return fmt.Errorf("set fragmenting of %s: %w", f, err)
 	}
 	return nil
@@ -270,7 +273,8 @@ func classify(err error) error {
 		return ErrNoReply
 	case errors.Is(err, unix.EMSGSIZE):
 		return fmt.Errorf("%w: %w", ErrTooBig, err)
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EINVAL),
+		errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err) // the latter two: a blackhole or prohibit route
 	}
 	return err

@@ -52,7 +52,8 @@ func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 		return nil, fmt.Errorf("add a pod: %w", err)
 	}
 	p := &Pod{Host: h, Node: n, number: n.made + 1}
-	if p.witness, err = newWitness(h); err != nil {
+	p.witness, err = newWitness(h)
+	if err != nil {
 		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
 	}
 	n.Pods, n.lab.pods = append(n.Pods, p), append(n.lab.pods, p)

@@ -59,7 +59,9 @@ const cutPriority = 1
 func (s *Store) makeRoomForCuts() error {
 	return eachFamily(func(f cidr.Family) error {
 		local := netlink.NewRule()
-		local.Family, local.Table, local.Priority = nlFamily(f), unix.RT_TABLE_LOCAL, cutPriority+1
+		local.Family = nlFamily(f)
+		local.Table = unix.RT_TABLE_LOCAL
+		local.Priority = cutPriority + 1
 		if err := s.nl.RuleAdd(local); err != nil {
 			return fmt.Errorf("store: add a later rule for the local table: %w", err)
 		}
@@ -231,7 +233,9 @@ func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
 		from.Src = ipNet(netip.PrefixFrom(host, host.BitLen()))
 		to.Dst = from.Src
 		for _, r := range []*netlink.Rule{from, to} {
-			r.Family, r.Type, r.Priority = nlFamily(f), unix.RTN_BLACKHOLE, cutPriority
+			r.Family = nlFamily(f)
+			r.Type = unix.RTN_BLACKHOLE
+			r.Priority = cutPriority
 			if err := do(r); err != nil {
 				return fmt.Errorf("store: part from node %s by %s: %w", n.Name, r, err)
 			}
@@ -244,7 +248,8 @@ func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
 func serveStore(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	server, err := embedded.Start(ctx, embedded.Options{Dir: args[0], Alone: args[1] == "true", ListenClient: args[2:], UnsafeNoSync: true})
+	server, err := embedded.Start(ctx,
+		embedded.Options{Dir: args[0], Alone: args[1] == "true", ListenClient: args[2:], UnsafeNoSync: true})
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,11 @@ func TestParseSubnetEnv(t *testing.T) {
 		{"empty", "", SubnetEnv{}, "the last line does not end"},
 		{"no subnet", "FLANNEL_MTU=1450\n", SubnetEnv{MTU: 1450}, "no subnet"},
 		{"no MTU", "FLANNEL_SUBNET=10.5.72.1/24\n", SubnetEnv{Subnet: [2]netip.Prefix{p("10.5.72.1/24")}}, "no FLANNEL_MTU"},
-		{"bad value", "FLANNEL_SUBNET=10.5.72.1\nFLANNEL_MTU=1450\n", SubnetEnv{MTU: 1450}, `line "FLANNEL_SUBNET=10.5.72.1": netip.ParsePrefix`},
+		{"bad value", "FLANNEL_SUBNET=10.5.72.1\nFLANNEL_MTU=1450\n", SubnetEnv{MTU: 1450},
+			`line "FLANNEL_SUBNET=10.5.72.1": netip.ParsePrefix`},
 		{"twice", "FLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_MTU=1450\nFLANNEL_MTU=1400\n",
-			SubnetEnv{Subnet: [2]netip.Prefix{p("10.5.72.1/24")}, MTU: 1450}, `line "FLANNEL_MTU=1400": unknown, or there twice`},
+			SubnetEnv{Subnet: [2]netip.Prefix{p("10.5.72.1/24")}, MTU: 1450},
+			`line "FLANNEL_MTU=1400": unknown, or there twice`},
 		{"cut off", "FLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_MTU=145",
 			SubnetEnv{Subnet: [2]netip.Prefix{p("10.5.72.1/24")}, MTU: 145}, "the last line does not end"},
 	} {

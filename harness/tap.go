@@ -223,11 +223,15 @@ func readPacket(frame []byte, ether bool, data int) packet {
 	case len(ip) > 20 && ip[0]>>4 == 4:
 		p.src, _ = netip.AddrFromSlice(ip[12:16])
 		p.dst, _ = netip.AddrFromSlice(ip[16:20])
-		header, protocol, p.size = int(ip[0]&15)*4, ip[9], int(binary.BigEndian.Uint16(ip[2:]))
+		header = int(ip[0]&15) * 4
+		protocol = ip[9]
+		p.size = int(binary.BigEndian.Uint16(ip[2:]))
 	case len(ip) > 40 && ip[0]>>4 == 6:
 		p.src, _ = netip.AddrFromSlice(ip[8:24])
 		p.dst, _ = netip.AddrFromSlice(ip[24:40])
-		header, protocol, p.size = 40, ip[6], 40+int(binary.BigEndian.Uint16(ip[4:]))
+		header = 40
+		protocol = ip[6]
+		p.size = 40 + int(binary.BigEndian.Uint16(ip[4:]))
 	}
 	p.answer = answerOf(protocol, ip[min(header, len(ip)):], frame, data)
 	if udp := ip[min(header, len(ip)):]; protocol == unix.IPPROTO_UDP && len(udp) > udpLength+vxlanLength+etherLength {
@@ -247,7 +251,8 @@ func readPacket(frame []byte, ether bool, data int) packet {
 func answerOf(protocol byte, message, frame []byte, data int) string {
 	switch {
 	case len(message) < echoHeader:
-	case protocol == unix.IPPROTO_ICMP && (message[0] == 3 || message[0] == 11), protocol == unix.IPPROTO_ICMPV6 && message[0] < 128:
+	case protocol == unix.IPPROTO_ICMP && (message[0] == 3 || message[0] == 11),
+		protocol == unix.IPPROTO_ICMPV6 && message[0] < 128:
 		return "error"
 	}
 	if kind := frame[max(data-echoHeader, 0)]; kind == 0 || kind == 129 {

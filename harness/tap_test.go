@@ -15,7 +15,8 @@ var _ = Describe("a packet that is followed", func() {
 	It("tells where it was seen and, of one that was lost, why", func(ctx context.Context) {
 		daemon, err := harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon, Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
 		n1, n2 := lab.Nodes[0], lab.Nodes[1]
 		for _, n := range lab.Nodes {
 			Expect(n.Start()).To(Succeed())
@@ -49,7 +50,8 @@ var _ = Describe("a packet that is followed", func() {
 			r, err := ping()
 			Expect(err).To(MatchError(harness.ErrNoReply))
 			Expect(r.Loss).NotTo(BeNil())
-			Expect([]string{r.Loss.Host, r.Loss.Answer, r.Loss.Reason}).To(Equal([]string{host, answer, reason}), "%s %v", r.Loss.Detail, seen(r))
+			Expect([]string{r.Loss.Host, r.Loss.Answer, r.Loss.Reason}).To(Equal([]string{host, answer, reason}),
+				"%s %v", r.Loss.Detail, seen(r))
 		}
 		Expect(n2.FlushRoutes("flannel.1")).To(Succeed())
 		lost("router", "reply", "no_route")

@@ -69,7 +69,8 @@ func (t traces) left() []string {
 		}
 	}
 	for _, pid := range t.PIDs {
-		if status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status")); err == nil && !strings.Contains(string(status), "\nState:\tZ") {
+		if status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status")); err == nil &&
+			!strings.Contains(string(status), "\nState:\tZ") {
 			left = append(left, fmt.Sprintf("process %d: %s", pid, strings.SplitN(string(status), "\n", 2)[0]))
 		}
 	}
@@ -115,7 +116,8 @@ var _ = Describe("a lab leaves nothing behind", func() {
 		Expect(err).NotTo(HaveOccurred())
 		cmd := exec.CommandContext(ctx, exe)
 		// The victim begins as any program does, before it is in namespaces.
-		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "FLANNEL_LAB_STAGE=") }),
+		cmd.Env = append(slices.DeleteFunc(os.Environ(),
+			func(s string) bool { return strings.HasPrefix(s, "FLANNEL_LAB_STAGE=") }),
 			victimEnv+"="+stubDaemon(GinkgoT().TempDir()))
 		cmd.Stderr = GinkgoWriter
 		out, err := cmd.StdoutPipe()

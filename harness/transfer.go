@@ -29,7 +29,8 @@ func (p *Pod) PathMTU(ctx context.Context, dst netip.Addr) (int, error) {
 		return err == nil, err
 	}
 	if fits, err := try(high + 1); fits || err != nil {
-		return 0, errors.Join(fmt.Errorf("path MTU from %s to %s: a packet above the device's MTU of %d: sent %v", p.Name, dst, high, fits), err)
+		return 0, errors.Join(fmt.Errorf("path MTU from %s to %s: a packet above the device's MTU of %d: sent %v",
+			p.Name, dst, high, fits), err)
 	}
 	if _, err := p.Ping(ctx, dst, PingOptions{}); err != nil {
 		return 0, fmt.Errorf("path MTU: %w", err)
@@ -61,7 +62,8 @@ type TransferResult struct {
 func (p *Pod) Transfer(ctx context.Context, to *Pod, f cidr.Family, bytes int64) (TransferResult, error) {
 	result, err := p.transfer(ctx, to, f, bytes)
 	if err != nil {
-		return result, fmt.Errorf("transfer %d bytes from %s to %s over %s: %w", bytes, p.Name, to.Name, f, errors.Join(err, context.Cause(ctx)))
+		return result, fmt.Errorf("transfer %d bytes from %s to %s over %s: %w", bytes, p.Name, to.Name, f,
+			errors.Join(err, context.Cause(ctx)))
 	}
 	return result, nil
 }

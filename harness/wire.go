@@ -101,7 +101,8 @@ func (h *Host) nft(ctx context.Context, script string) error {
 		return fmt.Errorf("%w: install the package nftables", err)
 	}
 	var said strings.Builder
-	p, err := h.space.Start(&exec.Cmd{Path: path, Args: []string{"nft", "-f", "-"}, Stdin: strings.NewReader(script + "\n"),
+	p, err := h.space.Start(&exec.Cmd{Path: path, Args: []string{"nft", "-f", "-"},
+		Stdin:  strings.NewReader(script + "\n"),
 		Stdout: &said, Stderr: &said})
 	if err != nil {
 		return err

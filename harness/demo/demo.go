@@ -75,7 +75,8 @@ func (s *show) say(format string, args ...any) {
 // logs prints what each daemon wrote last.
 func (s *show) logs() {
 	for _, n := range s.lab.Nodes {
-		fmt.Fprintf(s.Out, "\n--- the last lines of flanneld on %s (%s)\n%s\n", n.Name, state(context.Background(), n), n.LogTail(20))
+		fmt.Fprintf(s.Out, "\n--- the last lines of flanneld on %s (%s)\n%s\n", n.Name,
+			state(context.Background(), n), n.LogTail(20))
 	}
 	fmt.Fprintln(s.Out)
 }
@@ -202,7 +203,8 @@ func (s *show) breakAndHeal(ctx context.Context) error {
 			}
 		}
 	}
-	s.say("its pod reaches every pod and is reached from every pod again, %d ms after the deletion", time.Since(broken).Milliseconds())
+	s.say("its pod reaches every pod and is reached from every pod again, %d ms after the deletion",
+		time.Since(broken).Milliseconds())
 	return victim.WaitReady(ctx)
 }
 

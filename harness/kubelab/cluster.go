@@ -71,13 +71,15 @@ func Start(ctx context.Context, lab *harness.Lab, dir string) (*Cluster, error) 
 		QPS:  -1, // a test writes as fast as it can
 	}
 	var err error
-	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+	c.Client, err = kubernetes.NewForConfig(c.Config)
+	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	if err := c.await(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
-	return c, errors.Join(c.writeKubeconfig(c.Kubeconfig(), daemonToken), c.writeKubeconfig(c.proxyKubeconfig(), proxyToken))
+	return c, errors.Join(c.writeKubeconfig(c.Kubeconfig(), daemonToken),
+		c.writeKubeconfig(c.proxyKubeconfig(), proxyToken))
 }
 
 // addr is where the nodes find the server.
@@ -98,7 +100,8 @@ func (c *Cluster) Resume(ctx context.Context) error {
 	defer log.Close() // the server has its own copy
 	server := os.Getenv(ServerEnv)
 	cmd := &exec.Cmd{Path: server, Args: append([]string{server}, c.args()...), Dir: c.dir, Stdout: log, Stderr: log}
-	if c.stop, err = c.lab.Store.Background(cmd); err != nil {
+	c.stop, err = c.lab.Store.Background(cmd)
+	if err != nil {
 		return fmt.Errorf("start kube-apiserver: %w", err)
 	}
 	if c.Client != nil {
@@ -145,7 +148,8 @@ func (c *Cluster) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"sa.key": sa, "tokens.csv": []byte(tokens), "tls.crt": chain, "tls.key": tlsKey} {
+	for name, data := range map[string][]byte{"sa.key": sa, "tokens.csv": []byte(tokens), "tls.crt": chain,
+		"tls.key": tlsKey} {
 		if err := os.WriteFile(c.path(name), data, 0o600); err != nil {
 			return err
 		}

@@ -43,7 +43,8 @@ func (c *cluster) pingAll(ctx context.Context) {
 // routes are the destinations that leave by the overlay's device.
 func routes(ctx context.Context, n *harness.Node) []string {
 	GinkgoHelper()
-	state, err := n.State(ctx, dataplane.Extent{Links: []string{"flannel.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
+	state, err := n.State(ctx, dataplane.Extent{Links: []string{"flannel.1"},
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
 	Expect(err).NotTo(HaveOccurred())
 	var out []string
 	for key, r := range state.Routes {
@@ -94,7 +95,8 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 			Expect(object.Annotations).To(HaveKeyWithValue(annotations+"public-ip", n.Underlay(cidr.V4).Addr().String()))
 			Expect(object.Annotations[annotations+"backend-data"]).To(MatchRegexp(`^\{"VNI":1,"VtepMAC":"[0-9a-f:]{17}"\}$`))
 			Eventually(func() []corev1.NodeCondition { return c.node(ctx, n.Name).Status.Conditions }).WithContext(ctx).
-				Should(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse))))
+				Should(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
+					HaveField("Status", corev1.ConditionFalse))))
 		}
 	}, limit)
 
@@ -109,7 +111,8 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c.register(ctx, "n2") // its CIDR comes late
 		Expect(c.lab.Nodes[0].WaitReady(ctx)).To(Succeed())
 		Expect(c.lab.Nodes[1].Running()).To(BeTrue())
-		c.patch(ctx, "n2", map[string]any{"spec": map[string]any{"podCIDR": "10.244.2.0/24", "podCIDRs": []string{"10.244.2.0/24"}}})
+		c.patch(ctx, "n2", map[string]any{"spec": map[string]any{"podCIDR": "10.244.2.0/24",
+			"podCIDRs": []string{"10.244.2.0/24"}}})
 		for _, n := range c.lab.Nodes {
 			Expect(n.WaitReady(ctx)).To(Succeed())
 			_, err := n.AddPod(ctx)
@@ -174,7 +177,8 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 	}, limit)
 
 	It("carries both families", func(ctx context.Context) {
-		c := newCluster(ctx, 2, `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`)
+		c := newCluster(ctx, 2,
+			`{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`)
 		c.register(ctx, "n1", "10.244.1.0/24", "fd00:10:0:1::/64")
 		c.register(ctx, "n2", "10.244.2.0/24", "fd00:10:0:2::/64")
 		c.startAll(ctx)
@@ -193,12 +197,14 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 			c.register(ctx, name, cidrs)
 			c.patch(ctx, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 				annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
-				annotations + "public-ip": "192.168.64.99", annotations + "backend-data": `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`}}})
+				annotations + "public-ip":    "192.168.64.99",
+				annotations + "backend-data": `{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}`}}})
 		}
 		c.register(ctx, "good", "10.244.77.0/24")
 		c.patch(ctx, "good", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 			annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
-			annotations + "public-ip": "192.168.64.98", annotations + "backend-data": `{"VNI":1,"VtepMAC":"02:00:5e:00:00:01"}`}}})
+			annotations + "public-ip":    "192.168.64.98",
+			annotations + "backend-data": `{"VNI":1,"VtepMAC":"02:00:5e:00:00:01"}`}}})
 		Eventually(func() []string { return routes(ctx, c.lab.Nodes[0]) }).WithContext(ctx).
 			Should(ConsistOf("10.244.2.0/24", "10.244.77.0/24"))
 		c.pingAll(ctx)

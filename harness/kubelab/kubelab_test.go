@@ -50,7 +50,8 @@ func newCluster(ctx context.Context, nodes int, netconf string, args ...string) 
 	Expect(os.WriteFile(conf, []byte(netconf), 0o644)).To(Succeed())
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	lab, err := harness.New(ctx, harness.Options{Nodes: nodes, IPv6: true, Outside: true, Daemon: daemon,
-		DaemonArgs: append([]string{"--kube-subnet-mgr", "--kubeconfig-file=" + kubeconfig, "--net-config-path=" + conf}, args...)})
+		DaemonArgs: append([]string{"--kube-subnet-mgr", "--kubeconfig-file=" + kubeconfig,
+			"--net-config-path=" + conf}, args...)})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(lab.Close)
 	for _, n := range lab.Nodes {
@@ -83,7 +84,8 @@ func (c *cluster) register(ctx context.Context, name string, podCIDRs ...string)
 		node.Spec.PodCIDR = podCIDRs[0]
 	}
 	if n := c.lab.Node(name); n != nil {
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Underlay(cidr.V4).Addr().String()}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+			Address: n.Underlay(cidr.V4).Addr().String()}}
 	}
 	_, err := c.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

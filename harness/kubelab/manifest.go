@@ -65,7 +65,8 @@ func (c *Cluster) Apply(ctx context.Context, o *unstructured.Unstructured, dry b
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	if _, err := client.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.ApplyPatchType, body, options); err != nil {
+	if _, err := client.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(),
+		types.ApplyPatchType, body, options); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

@@ -66,7 +66,11 @@ var _ = Describe("In the container of the manifest", func() {
 		c.registerAll(ctx)
 		n := c.lab.Nodes[0]
 		Expect(n.Start()).To(Succeed())
-		Eventually(func() error { _, err := n.Ready(ctx); return err }).WithContext(ctx).Should(MatchError(ContainSubstring("/dev/net/tun")))
+		Eventually(func() error {
+			_,
+				err := n.Ready(ctx)
+			return err
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("/dev/net/tun")))
 		Expect(n.Running()).To(BeTrue())
 	}, limit)
 })

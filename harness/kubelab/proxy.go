@@ -43,8 +43,10 @@ func (c *Cluster) StartProxy(ctx context.Context, n *harness.Node, mode, podCIDR
 		return nil, fmt.Errorf("start kube-proxy on %s: %w", n.Name, err)
 	}
 	defer log.Close() // the program has its own copy
-	cmd := &exec.Cmd{Path: program, Args: []string{program, "--config=" + base + ".json"}, Dir: c.dir, Stdout: log, Stderr: log, Env: os.Environ()}
-	if p.stop, err = n.Background(cmd); err != nil {
+	cmd := &exec.Cmd{Path: program, Args: []string{program, "--config=" + base + ".json"}, Dir: c.dir, Stdout: log,
+		Stderr: log, Env: os.Environ()}
+	p.stop, err = n.Background(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start kube-proxy on %s: %w", n.Name, err)
 	}
 	if err := n.Await(ctx, "kube-proxy", func() (bool, error) { return proxyHealthy(ctx, n), nil }); err != nil {
@@ -66,8 +68,9 @@ func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 		"healthzBindAddress": fmt.Sprintf("127.0.0.1:%d", proxyHealthPort),
 		"iptables":           often,
 		"nftables":           often,
-		"conntrack":          map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-		"oomScoreAdj":        0,
+		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s",
+			"tcpCloseWaitTimeout": "0s"},
+		"oomScoreAdj": 0,
 	})
 	if err != nil {
 		return err
@@ -78,7 +81,8 @@ func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 // proxyHealthy says whether the node's kube-proxy has made its rules.
 func proxyHealthy(ctx context.Context, n *harness.Node) bool {
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), nil)
 	if err != nil {
 		return false
 	}

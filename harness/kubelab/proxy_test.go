@@ -77,7 +77,8 @@ func ask(ctx context.Context, from *harness.Host, addr string) (seen string, err
 
 // addService makes a service whose only endpoint is that pod, as the
 // controllers would.
-func (c *cluster) addService(ctx context.Context, name, ip string, port int32, policy corev1.ServiceExternalTrafficPolicy, pod *harness.Pod) {
+func (c *cluster) addService(ctx context.Context, name, ip string, port int32,
+	policy corev1.ServiceExternalTrafficPolicy, pod *harness.Pod) {
 	GinkgoHelper()
 	_, err := c.Client.CoreV1().Services("default").Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -87,7 +88,9 @@ func (c *cluster) addService(ctx context.Context, name, ip string, port int32, p
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	ready, portName, targetPort := true, "", int32(serverPort)
+	ready := true
+	portName := ""
+	targetPort := int32(serverPort)
 	_, err = c.Client.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -144,8 +147,12 @@ func setHairpin(n *harness.Node) {
 // checkServices asks for everything from everywhere.
 func (c *cluster) checkServices(ctx context.Context) {
 	GinkgoHelper()
-	n1, n2, outside := c.lab.Nodes[0], c.lab.Nodes[1], c.lab.Outside
-	client, server, neighbour := n1.Pods[0], n2.Pods[0], n2.Pods[1]
+	n1 := c.lab.Nodes[0]
+	n2 := c.lab.Nodes[1]
+	outside := c.lab.Outside
+	client := n1.Pods[0]
+	server := n2.Pods[0]
+	neighbour := n2.Pods[1]
 	at := func(host fmt.Stringer, port int) string { return fmt.Sprintf("%v:%d", host, port) }
 	addr := func(n *harness.Node) netip.Addr { return n.Underlay(cidr.V4).Addr() }
 	const (
@@ -161,71 +168,82 @@ func (c *cluster) checkServices(ctx context.Context) {
 		{"a pod to one on another node", client.Host, at(server.Addr(cidr.V4), serverPort), client.Addr(cidr.V4).String()},
 		{"a pod to the outside", client.Host, at(outside.Addr(cidr.V4), serverPort), addr(n1).String()},
 		{"a pod to a service on another node", client.Host, service + ":80", client.Addr(cidr.V4).String()},
-		{"a pod to a service of a neighbour on its bridge", neighbour.Host, service + ":80", neighbour.Addr(cidr.V4).String()},
+		{"a pod to a service of a neighbour on its bridge", neighbour.Host, service + ":80",
+			neighbour.Addr(cidr.V4).String()},
 		{"a pod to itself through its service", server.Host, service + ":80", bridge2},
 		{"a node to a service on another node", n1.Host, service + ":80", overlay1},
 		{"a node to a service of its own pod", n2.Host, service + ":80", bridge2},
 		{"outside to a node port and on to another node", outside.Host, at(addr(n1), nodePort), overlay1},
 		{"outside to a node port of the pod's own node", outside.Host, at(addr(n2), nodePort), bridge2},
-		{"outside to a node port that keeps the source", outside.Host, at(addr(n2), localNodePort), outside.Addr(cidr.V4).String()},
+		{"outside to a node port that keeps the source", outside.Host, at(addr(n2), localNodePort),
+			outside.Addr(cidr.V4).String()},
 		{"a pod to the node port of another node", client.Host, at(addr(n2), nodePort), bridge2},
 		{"a pod to the node port of its own node", client.Host, at(addr(n1), nodePort), overlay1},
 		{"a pod to itself through another node", server.Host, at(addr(n1), nodePort), overlay1},
 	} {
-		Eventually(func() (string, error) { return ask(ctx, q.from, q.to) }).WithContext(ctx).WithTimeout(20*time.Second).Should(Equal(q.seen), "%s: whom the server sees", q.what)
+		Eventually(func() (string,
+			error) {
+			return ask(ctx, q.from,
+				q.to)
+		}).WithContext(ctx).WithTimeout(20*time.Second).Should(Equal(q.seen),
+			"%s: whom the server sees", q.what)
 	}
 }
 
 var _ = Describe("Beside kube-proxy", func() {
-	DescribeTable("services work, and neither touches the rules of the other", func(ctx context.Context, tool, mode string) {
-		c := newCluster(ctx, 2, fmt.Sprintf(`{"Network":"10.244.0.0/16","EnableNFTables":%v,"Backend":{"Type":"vxlan"}}`, tool == "nftables"),
-			"--ip-masq", "--iptables-forward-rules", "--iptables-resync=1")
-		n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
-		c.registerAll(ctx)
-		c.startAll(ctx)
-		_, err := n2.AddPod(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		setHairpin(n2)
-		server := n2.Pods[0]
-		serve(server.Host, server.Addr(cidr.V4))
-		serve(c.lab.Outside.Host, c.lab.Outside.Addr(cidr.V4))
-		c.addService(ctx, "everywhere", service, nodePort, corev1.ServiceExternalTrafficPolicyCluster, server)
-		c.addService(ctx, "local", localService, localNodePort, corev1.ServiceExternalTrafficPolicyLocal, server)
+	DescribeTable("services work, and neither touches the rules of the other",
+		func(ctx context.Context, tool, mode string) {
+			c := newCluster(ctx, 2,
+				fmt.Sprintf(`{"Network":"10.244.0.0/16","EnableNFTables":%v,"Backend":{"Type":"vxlan"}}`,
+					tool == "nftables"),
+				"--ip-masq", "--iptables-forward-rules", "--iptables-resync=1")
+			n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
+			c.registerAll(ctx)
+			c.startAll(ctx)
+			_, err := n2.AddPod(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			setHairpin(n2)
+			server := n2.Pods[0]
+			serve(server.Host, server.Addr(cidr.V4))
+			serve(c.lab.Outside.Host, c.lab.Outside.Addr(cidr.V4))
+			c.addService(ctx, "everywhere", service, nodePort, corev1.ServiceExternalTrafficPolicyCluster, server)
+			c.addService(ctx, "local", localService, localNodePort, corev1.ServiceExternalTrafficPolicyLocal, server)
 
-		proxy := c.startProxy(ctx, n1, mode)
-		c.startProxy(ctx, n2, mode)
-		c.checkServices(ctx)
+			proxy := c.startProxy(ctx, n1, mode)
+			c.startProxy(ctx, n2, mode)
+			c.checkServices(ctx)
 
-		both := func() string { return rules(ctx, n1) + proxyRules(ctx, n1) }
-		repairs := func() int { return strings.Count(n1.Log(), "firewall-applied") }
-		settled, repaired := both(), repairs()
-		same := func(after string) {
-			GinkgoHelper()
-			Eventually(both).WithContext(ctx).WithTimeout(30*time.Second).Should(Equal(settled), "the rules of both after %s", after)
-		}
-		for i := range 3 {
-			name := fmt.Sprintf("more-%d", i)
-			c.addService(ctx, name, fmt.Sprintf("10.96.1.%d", i+1), 0, corev1.ServiceExternalTrafficPolicyCluster, server)
-			Eventually(both).WithContext(ctx).Should(ContainSubstring("10.96.1.%d", i+1))
-			c.deleteService(ctx, name)
-			same("a service came and went")
-		}
-		Expect(repairs()).To(Equal(repaired), "nothing was in flannel's way")
+			both := func() string { return rules(ctx, n1) + proxyRules(ctx, n1) }
+			repairs := func() int { return strings.Count(n1.Log(), "firewall-applied") }
+			settled, repaired := both(), repairs()
+			same := func(after string) {
+				GinkgoHelper()
+				Eventually(both).WithContext(ctx).WithTimeout(30*time.Second).Should(Equal(settled),
+					"the rules of both after %s", after)
+			}
+			for i := range 3 {
+				name := fmt.Sprintf("more-%d", i)
+				c.addService(ctx, name, fmt.Sprintf("10.96.1.%d", i+1), 0, corev1.ServiceExternalTrafficPolicyCluster, server)
+				Eventually(both).WithContext(ctx).Should(ContainSubstring("10.96.1.%d", i+1))
+				c.deleteService(ctx, name)
+				same("a service came and went")
+			}
+			Expect(repairs()).To(Equal(repaired), "nothing was in flannel's way")
 
-		Expect(n1.Stop(ctx)).To(Succeed())
-		Expect(n1.Start()).To(Succeed())
-		Expect(n1.WaitReady(ctx)).To(Succeed())
-		same("a restart of flanneld")
-		Expect(proxy.Stop()).To(Succeed())
-		c.startProxy(ctx, n1, mode)
-		same("a restart of kube-proxy")
+			Expect(n1.Stop(ctx)).To(Succeed())
+			Expect(n1.Start()).To(Succeed())
+			Expect(n1.WaitReady(ctx)).To(Succeed())
+			same("a restart of flanneld")
+			Expect(proxy.Stop()).To(Succeed())
+			c.startProxy(ctx, n1, mode)
+			same("a restart of kube-proxy")
 
-		_, err = n1.Shell(ctx, "nft flush ruleset")
-		Expect(err).NotTo(HaveOccurred())
-		same("all rules were flushed")
-		c.checkServices(ctx)
-		Expect(n1.WaitReady(ctx)).To(Succeed())
-	},
+			_, err = n1.Shell(ctx, "nft flush ruleset")
+			Expect(err).NotTo(HaveOccurred())
+			same("all rules were flushed")
+			c.checkServices(ctx)
+			Expect(n1.WaitReady(ctx)).To(Succeed())
+		},
 		Entry("flannel with iptables, kube-proxy with iptables", "iptables", "iptables", limit),
 		Entry("flannel with iptables, kube-proxy with nftables", "iptables", "nftables", limit),
 		Entry("flannel with nftables, kube-proxy with iptables", "nftables", "iptables", limit),

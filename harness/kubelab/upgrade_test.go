@@ -95,7 +95,8 @@ const upstreamSubnetFile = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244
 // rules are flannel's in the packet filter, with P in the place of the subnet.
 func rules(ctx context.Context, n *harness.Node) string {
 	GinkgoHelper()
-	text, err := n.Shell(ctx, "iptables-save | grep -i flannel || true; nft list table ip flannel-ipv4 2>/dev/null || true")
+	text, err := n.Shell(ctx,
+		"iptables-save | grep -i flannel || true; nft list table ip flannel-ipv4 2>/dev/null || true")
 	Expect(err).NotTo(HaveOccurred())
 	return strings.ReplaceAll(text, podCIDR(n), "P")
 }
@@ -116,7 +117,8 @@ func pinging(ctx context.Context, from, to *harness.Pod) (stop func() (sent int,
 			default:
 			}
 			_, err := from.Ping(ctx, to.Addr(cidr.V4), harness.PingOptions{})
-			if sent++; err != nil && lost == nil {
+			sent++
+			if err != nil && lost == nil {
 				lost = fmt.Errorf("ping %d: %w", sent, err)
 			}
 		}
@@ -129,58 +131,62 @@ func pinging(ctx context.Context, from, to *harness.Pod) (stop func() (sent int,
 }
 
 var _ = Describe("A node that upstream has set up", func() {
-	DescribeTable("is taken over without a lost packet, and given back", func(ctx context.Context, netconf, firewall string) {
-		c := newCluster(ctx, 2, netconf, "--ip-masq", "--iptables-forward-rules")
-		n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
-		c.registerAll(ctx)
-		c.patch(ctx, "n1", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan", annotations + "public-ip": "192.168.64.1",
-			annotations + "backend-data": `{"VNI":1,"VtepMAC":"` + keptMAC + `"}`}}})
-		published := c.node(ctx, "n1").Annotations
-		Expect(n2.Start()).To(Succeed())
-		Expect(n2.WaitReady(ctx)).To(Succeed())
-		var n2Data struct{ VtepMAC string }
-		Expect(json.Unmarshal([]byte(c.node(ctx, "n2").Annotations[annotations+"backend-data"]), &n2Data)).To(Succeed())
+	DescribeTable("is taken over without a lost packet, and given back",
+		func(ctx context.Context, netconf, firewall string) {
+			c := newCluster(ctx, 2, netconf, "--ip-masq", "--iptables-forward-rules")
+			n1, n2 := c.lab.Nodes[0], c.lab.Nodes[1]
+			c.registerAll(ctx)
+			c.patch(ctx, "n1", map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+				annotations + "kube-subnet-manager": "true", annotations + "backend-type": "vxlan",
+				annotations + "public-ip":    "192.168.64.1",
+				annotations + "backend-data": `{"VNI":1,"VtepMAC":"` + keptMAC + `"}`}}})
+			published := c.node(ctx, "n1").Annotations
+			Expect(n2.Start()).To(Succeed())
+			Expect(n2.WaitReady(ctx)).To(Succeed())
+			var n2Data struct{ VtepMAC string }
+			Expect(json.Unmarshal([]byte(c.node(ctx, "n2").Annotations[annotations+"backend-data"]), &n2Data)).To(Succeed())
 
-		_, err := n1.Shell(ctx, fmt.Sprintf(upstreamDevice, n2Data.VtepMAC)+firewall)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(n1.SubnetFile(), []byte(upstreamSubnetFile), 0o644)).To(Succeed())
-		for _, n := range c.lab.Nodes {
-			_, err := n.AddPod(ctx)
+			_, err := n1.Shell(ctx, fmt.Sprintf(upstreamDevice, n2Data.VtepMAC)+firewall)
 			Expect(err).NotTo(HaveOccurred())
-		}
-		c.pingAll(ctx)
-		before, err := n1.Netlink().LinkByName("flannel.1")
-		Expect(err).NotTo(HaveOccurred())
-
-		kept := func() { // what upstream finds again, and peers go by
-			GinkgoHelper()
-			after, err := n1.Netlink().LinkByName("flannel.1")
+			Expect(os.WriteFile(n1.SubnetFile(), []byte(upstreamSubnetFile), 0o644)).To(Succeed())
+			for _, n := range c.lab.Nodes {
+				_, err := n.AddPod(ctx)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			c.pingAll(ctx)
+			before, err := n1.Netlink().LinkByName("flannel.1")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(after.Attrs().Index).To(Equal(before.Attrs().Index), "the device was never made anew")
-			Expect(after.Attrs().HardwareAddr.String()).To(Equal(keptMAC))
-			Expect(c.node(ctx, "n1").Annotations).To(Equal(published))
-			Expect(os.ReadFile(n1.SubnetFile())).To(BeEquivalentTo(upstreamSubnetFile))
-		}
-		stop := pinging(ctx, c.lab.Pods()[0], c.lab.Pods()[1])
-		Expect(n1.Start()).To(Succeed())
-		Expect(n1.WaitReady(ctx)).To(Succeed())
-		kept()
-		Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"), "the peer that is gone was pruned")
-		Expect(n1.Shell(ctx, "bridge fdb show dev flannel.1; ip neigh show dev flannel.1")).NotTo(ContainSubstring(goneMAC))
-		Expect(rules(ctx, n1)).To(Equal(rules(ctx, n2)))
 
-		Expect(n1.Stop(ctx)).To(Succeed())
-		kept()
-		_, err = n1.Shell(ctx, fmt.Sprintf(upstreamPeer, n2Data.VtepMAC))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"))
-		sent, lost := stop()
-		Expect(lost).NotTo(HaveOccurred(), "of %d", sent)
-		Expect(sent).To(BeNumerically(">", 0))
-	},
+			kept := func() { // what upstream finds again, and peers go by
+				GinkgoHelper()
+				after, err := n1.Netlink().LinkByName("flannel.1")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(after.Attrs().Index).To(Equal(before.Attrs().Index), "the device was never made anew")
+				Expect(after.Attrs().HardwareAddr.String()).To(Equal(keptMAC))
+				Expect(c.node(ctx, "n1").Annotations).To(Equal(published))
+				Expect(os.ReadFile(n1.SubnetFile())).To(BeEquivalentTo(upstreamSubnetFile))
+			}
+			stop := pinging(ctx, c.lab.Pods()[0], c.lab.Pods()[1])
+			Expect(n1.Start()).To(Succeed())
+			Expect(n1.WaitReady(ctx)).To(Succeed())
+			kept()
+			Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"), "the peer that is gone was pruned")
+			Expect(n1.Shell(ctx, "bridge fdb show dev flannel.1; ip neigh show dev flannel.1")).NotTo(ContainSubstring(goneMAC))
+			Expect(rules(ctx, n1)).To(Equal(rules(ctx, n2)))
+
+			Expect(n1.Stop(ctx)).To(Succeed())
+			kept()
+			_, err = n1.Shell(ctx, fmt.Sprintf(upstreamPeer, n2Data.VtepMAC))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"))
+			sent, lost := stop()
+			Expect(lost).NotTo(HaveOccurred(), "of %d", sent)
+			Expect(sent).To(BeNumerically(">", 0))
+		},
 		Entry("with iptables", vxlan, upstreamIPTables, limit),
-		Entry("with nftables", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, upstreamNFTables, limit),
-		Entry("from iptables to nftables", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, upstreamIPTables, limit),
+		Entry("with nftables", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`,
+			upstreamNFTables, limit),
+		Entry("from iptables to nftables",
+			`{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, upstreamIPTables, limit),
 	)
 })

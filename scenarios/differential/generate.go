@@ -50,12 +50,15 @@ var (
 	localMACs = []string{"02:00:00:00:00:44", "02:00:00:00:00:66"}
 	mtus      = []string{"1500", "1450", "1430", "1400", "1280", "1200", "65500"}
 	addrs     = []string{
-		"192.168.64.3/24", "192.168.64.9/24", "10.5.1.0/32", "10.5.1.1/24", "10.5.3.1/24", "192.168.64.3/32", "169.254.7.7/16",
+		"192.168.64.3/24", "192.168.64.9/24", "10.5.1.0/32", "10.5.1.1/24", "10.5.3.1/24", "192.168.64.3/32",
+		"169.254.7.7/16",
 		"fd00:a::3/64", "fd00:a::9/64", "fd00:5:1::/128", "fd00:5:1::1/64", "fd00:5:3::1/64",
 	}
 	dsts = [2][]string{
-		{"10.5.3.0/24", "10.5.3.0/24", "10.5.4.0/24", "10.5.1.0/24", "10.5.0.0/16", "192.168.64.0/24", "0.0.0.0/0", "10.5.3.0/32", "10.5.3.1/24"},
-		{"fd00:5:3::/64", "fd00:5:3::/64", "fd00:5:4::/64", "fd00:5:1::/64", "fd00:5::/32", "fd00:a::/64", "::/0", "fd00:5:3::/128", "fd00:5:3::1/64"},
+		{"10.5.3.0/24", "10.5.3.0/24", "10.5.4.0/24", "10.5.1.0/24", "10.5.0.0/16", "192.168.64.0/24", "0.0.0.0/0",
+			"10.5.3.0/32", "10.5.3.1/24"},
+		{"fd00:5:3::/64", "fd00:5:3::/64", "fd00:5:4::/64", "fd00:5:1::/64", "fd00:5::/32", "fd00:a::/64", "::/0",
+			"fd00:5:3::/128", "fd00:5:3::1/64"},
 	}
 	gateways = [2][]string{
 		{"10.5.3.0", "10.5.4.0", "192.168.64.4", "192.168.64.5", "192.168.64.3", "10.5.1.1"},
@@ -133,7 +136,8 @@ func (g *generator) ops() string {
 
 func (g *generator) op() string {
 	verb := g.one("add", "add", "replace", "replace", "del")
-	return verb + " " + g.object(verb == "del", g.tunnel, g.addr, g.addr, g.route, g.route, g.route, g.neigh, g.fdb, g.sysctl)
+	return verb + " " + g.object(verb == "del", g.tunnel, g.addr, g.addr, g.route, g.route, g.route, g.neigh, g.fdb,
+		g.sysctl)
 }
 
 func (g *generator) deed() string {
@@ -162,7 +166,8 @@ func (g *generator) deed() string {
 }
 
 func (g *generator) uplink() string {
-	return "link " + g.one(uplinks...) + " type ethernet mtu " + g.one(mtus...) + " mac 02:00:00:00:00:0" + g.one("1", "2") + g.maybe(2, " up")
+	return "link " + g.one(uplinks...) + " type ethernet mtu " + g.one(mtus...) + " mac 02:00:00:00:00:0" +
+		g.one("1", "2") + g.maybe(2, " up")
 }
 
 func (g *generator) bareTunnel() string {
@@ -228,7 +233,8 @@ func (g *generator) neigh() string {
 }
 
 func (g *generator) fdb() string {
-	return "fdb " + g.one(slices.Concat(macs, []string{"00:00:00:00:00:00"})...) + " dst " + g.one(remotes...) + " dev " + g.one(tunnels...)
+	return "fdb " + g.one(slices.Concat(macs, []string{"00:00:00:00:00:00"})...) + " dst " + g.one(remotes...) +
+		" dev " + g.one(tunnels...)
 }
 
 func (g *generator) sysctl() string {

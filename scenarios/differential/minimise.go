@@ -36,7 +36,9 @@ func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, 
 				at += size
 				continue
 			}
-			steps, m, shrunk = fewer[:part.Step+1], part, true
+			steps = fewer[:part.Step+1]
+			m = part
+			shrunk = true
 		}
 		if !shrunk || size > len(steps) {
 			size /= 2

@@ -49,7 +49,8 @@ func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) 
 	for i, step := range steps {
 		pages := [2][3]string{}
 		for j, p := range []*player{a, b} {
-			if pages[j], err = p.play(ctx, step); err != nil {
+			pages[j], err = p.play(ctx, step)
+			if err != nil {
 				return nil, fmt.Errorf("step %d, %s, world %d: %w", i, step, j, err)
 			}
 		}
@@ -72,7 +73,8 @@ type player struct {
 // play does one step, and returns its outcome and what can be read afterwards.
 func (p *player) play(ctx context.Context, step Step) (page [3]string, err error) {
 	p.Given(string(step))
-	if page[0], err = p.do(ctx, step); err != nil {
+	page[0], err = p.do(ctx, step)
+	if err != nil {
 		return page, err
 	}
 	seen, err := p.Driver().Look(ctx, p.extent)

@@ -72,7 +72,8 @@ func (n *netnsNode) FullDisk(f node.File, on bool) error {
 
 // Meet implements [StoreClient].
 func (n *netnsNode) Meet(f lang.Fate, count int) error {
-	known := map[lang.Fate]harness.Fate{lang.FateLost: harness.FateLost, lang.FateUnanswered: harness.FateUnanswered, lang.FateLate: harness.FateLate}
+	known := map[lang.Fate]harness.Fate{lang.FateLost: harness.FateLost, lang.FateUnanswered: harness.FateUnanswered,
+		lang.FateLate: harness.FateLate}
 	return n.world.Lab.Store.Meet(n.node, slices.Repeat([]harness.Fate{known[f]}, count)...)
 }
 
@@ -106,7 +107,8 @@ func (s *netnsStore) Leaderless(on bool) (err error) {
 		s.stopped, s.leaderless = false, false
 		return s.ElectLeader(ctx)
 	}
-	if s.last, err = s.Records(); err != nil {
+	s.last, err = s.Records()
+	if err != nil {
 		return err
 	}
 	s.stopped, s.leaderless = true, true

@@ -17,7 +17,8 @@ import (
 
 // firewallArgs tell a daemon which rules to make.
 func firewallArgs(top lang.Topology) []string {
-	args := []string{fmt.Sprintf("--ip-masq=%t", top.Firewalled()), fmt.Sprintf("--iptables-forward-rules=%t", top.Firewalled())}
+	args := []string{fmt.Sprintf("--ip-masq=%t", top.Firewalled()),
+		fmt.Sprintf("--iptables-forward-rules=%t", top.Firewalled())}
 	if top.Blackhole {
 		args = append(args, "--ip-blackhole-route")
 	}
@@ -59,10 +60,12 @@ func (w *World) place(name string, f cidr.Family) (netnsPlace, error) {
 }
 
 func (w *World) places(from, to string, f cidr.Family) (a, b netnsPlace, err error) {
-	if a, err = w.place(from, f); err != nil {
+	a, err = w.place(from, f)
+	if err != nil {
 		return a, b, err
 	}
-	if b, err = w.place(to, f); err != nil {
+	b, err = w.place(to, f)
+	if err != nil {
 		return a, b, err
 	}
 	if !a.addr.IsValid() || !b.addr.IsValid() {

@@ -38,7 +38,8 @@ func key(name string) string { return path.Join(harness.Prefix, name) }
 
 func (s *netnsStore) Stop() error {
 	return s.do(func(ctx context.Context) (err error) {
-		if s.last, err = s.Records(); err != nil {
+		s.last, err = s.Records()
+		if err != nil {
 			return err
 		}
 		s.stopped = true
@@ -110,7 +111,8 @@ func (s *netnsStore) Records() ([]lang.Record, error) {
 	}
 	records := make([]lang.Record, len(list))
 	for i, r := range list {
-		records[i] = lang.Record{Name: path.Base(r.Key), Value: r.Value, Reserved: r.Lease == 0, Created: r.CreateRev, Modified: r.ModRevision}
+		records[i] = lang.Record{Name: path.Base(r.Key), Value: r.Value, Reserved: r.Lease == 0, Created: r.CreateRev,
+			Modified: r.ModRevision}
 	}
 	return records, nil
 }

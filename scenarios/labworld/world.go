@@ -68,7 +68,8 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store}, family: top.Families[0]}
+	w := &World{Lab: lab, top: top, nodes: map[string]*netnsNode{}, storage: &netnsStore{Store: lab.Store},
+		family: top.Families[0]}
 	for _, n := range lab.Nodes {
 		w.nodes[n.Name] = &netnsNode{Host: n.Host, node: n, world: w}
 	}
@@ -134,10 +135,12 @@ func (w *World) pod(name string) (*harness.Pod, error) {
 }
 
 func (w *World) podPair(from, to string, f cidr.Family) (a, b *harness.Pod, err error) {
-	if a, err = w.pod(from); err != nil {
+	a, err = w.pod(from)
+	if err != nil {
 		return nil, nil, err
 	}
-	if b, err = w.pod(to); err != nil {
+	b, err = w.pod(to)
+	if err != nil {
 		return nil, nil, err
 	}
 	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
@@ -156,7 +159,8 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 	}
 	ctx, cancel := bounded(stepBound)
 	defer cancel()
-	result, err := a.host.Ping(ctx, b.addr, harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, TTL: o.TTL, Timeout: echoBound, Follow: o.Follow})
+	result, err := a.host.Ping(ctx, b.addr,
+		harness.PingOptions{Source: o.Source, Size: o.Size, DF: o.DF, TTL: o.TTL, Timeout: echoBound, Follow: o.Follow})
 	r := lang.PingResult{OK: err == nil, Source: result.Source, WantSource: a.addr,
 		Expired: errors.Is(err, harness.ErrExpired), TooBig: errors.Is(err, harness.ErrTooBig)}
 	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable, harness.ErrExpired} {
@@ -168,7 +172,9 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 		r.Way = wayOf(b.host.Name, result.Way, result.Loss)
 	}
 	if loss := result.Loss; loss != nil {
-		r.Where, r.Drop, r.Detail = loss.Host, loss.Reason, loss.Detail
+		r.Where = loss.Host
+		r.Drop = loss.Reason
+		r.Detail = loss.Detail
 	}
 	return r, err
 }

@@ -111,7 +111,8 @@ func lookAll(t *testing.T, h *History, c *clientv3.Client) (there int) {
 				t.Error(err)
 			}
 			there++
-			g.Lease = lease.Lease{Key: key, Attrs: attrs, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, ID: kv.Lease}
+			g.Lease = lease.Lease{Key: key, Attrs: attrs, CreateRevision: kv.CreateRevision,
+				ModRevision: kv.ModRevision, ID: kv.Lease}
 		}
 		done(g, nil)
 	}

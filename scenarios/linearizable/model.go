@@ -50,7 +50,8 @@ type state struct {
 }
 
 func (s state) equal(o state) bool {
-	return s.there == o.there && s.value == o.value && s.since == o.since && s.create == o.create && s.mod == o.mod && s.id == o.id &&
+	return s.there == o.there && s.value == o.value && s.since == o.since && s.create == o.create && s.mod == o.mod &&
+		s.id == o.id &&
 		s.ends == o.ends && s.doomed == o.doomed && s.newest == o.newest && slices.Equal(s.dead, o.dead)
 }
 
@@ -230,7 +231,10 @@ func (s state) mayDo(req node.Request) state {
 	switch req.Verb {
 	case node.Create:
 		next := s.ended()
-		next.there, next.value, next.doomed, next.since = true, req.Attrs.PublicIP, true, s.earliestEnd()
+		next.there = true
+		next.value = req.Attrs.PublicIP
+		next.doomed = true
+		next.since = s.earliestEnd()
 		return next
 	case node.Update:
 		if s.is(req.Grant) {
@@ -260,7 +264,8 @@ func describe(in Input, out Output) string {
 	case out.Err != nil:
 		answer = fmt.Sprintf("%v (revision %d)", out.Err, out.Revision)
 	case out.Lease != nil:
-		answer = fmt.Sprintf("%s create %d mod %d id %d", out.Lease.Attrs.PublicIP, out.Lease.CreateRevision, out.Lease.ModRevision, out.Lease.ID)
+		answer = fmt.Sprintf("%s create %d mod %d id %d", out.Lease.Attrs.PublicIP, out.Lease.CreateRevision,
+			out.Lease.ModRevision, out.Lease.ID)
 	case in.Request == nil:
 		answer = "nothing"
 	}

@@ -78,7 +78,8 @@ func TestModel(t *testing.T) {
 		"a creation of unknown outcome before the former lease can have ended": {func(s *tale) {
 			s.create("10.1.0.1", 5, nil)
 			s.create("10.2.0.1", 6, errors.New("no answer"))
-			s.see(&lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("10.2.0.1")}, ModRevision: 6}})
+			s.see(&lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("10.2.0.1")},
+				ModRevision: 6}})
 		}, porcupine.Illegal},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,8 @@ func (s *tale) ask(req node.Request, g lease.Grant, err error) lease.Grant {
 func (s *tale) create(ip string, revision int64, err error) lease.Grant {
 	attrs := lease.Attrs{PublicIP: netip.MustParseAddr(ip)}
 	return s.ask(node.Request{Verb: node.Create, Key: keyOf(0), Attrs: attrs, TTL: 8 * time.Second},
-		lease.Grant{TTL: 8 * time.Second, Lease: lease.Lease{Attrs: attrs, CreateRevision: revision, ModRevision: revision, ID: revision}}, err)
+		lease.Grant{TTL: 8 * time.Second,
+			Lease: lease.Lease{Attrs: attrs, CreateRevision: revision, ModRevision: revision, ID: revision}}, err)
 }
 
 func (s *tale) update(g lease.Grant, ip string, revision int64, err error) lease.Grant {

@@ -32,7 +32,8 @@ func Play(seed uint64, ask func(*world.World, *store.Store, string) Asker) *Hist
 	p := &play{world: w, store: storage, history: h, chance: w.Rand("play")}
 	for i := range clients {
 		p.left += requests
-		c := &client{play: p, party: newParty(i, w.Rand(fmt.Sprintf("play/%d", i))), asker: ask(w, storage, fmt.Sprintf("n%d", i))}
+		c := &client{play: p, party: newParty(i, w.Rand(fmt.Sprintf("play/%d", i))),
+			asker: ask(w, storage, fmt.Sprintf("n%d", i))}
 		c.next()
 	}
 	storage.SetFaults(store.Faults{
@@ -96,7 +97,8 @@ func (c *client) next() {
 		c.asker.Do(req, func(r node.Requested) {
 			done(r.Grant, r.Err)
 			c.learn(req, r.Grant, r.Err)
-			if c.left--; c.left >= clients {
+			c.left--
+			if c.left >= clients {
 				c.next()
 			}
 		})

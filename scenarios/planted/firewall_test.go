@@ -111,7 +111,8 @@ func f1look() *guard {
 			return again
 		},
 		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
-			if delete(memory.Chains, c.ChainKey); v != dataplane.Delete {
+			delete(memory.Chains, c.ChainKey)
+			if v != dataplane.Delete {
 				memory.AddChain(c)
 			}
 			return []dataplane.Op{{Verb: v, Object: c}}
@@ -186,7 +187,8 @@ func f3silent() *guard {
 			return s
 		},
 		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
-			if delete(made.Chains, c.ChainKey); v != dataplane.Delete {
+			delete(made.Chains, c.ChainKey)
+			if v != dataplane.Delete {
 				made.AddChain(c)
 			}
 			return []dataplane.Op{{Verb: v, Object: c}}

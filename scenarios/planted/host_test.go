@@ -122,7 +122,8 @@ func p3() *body {
 			}
 			delete(wrong, l.Name)
 			if op.Verb == dataplane.Create {
-				if made[l.Name]++; made[l.Name] > 1 {
+				made[l.Name]++
+				if made[l.Name] > 1 {
 					wrong[l.Name] = l.MAC
 					l.MAC[5] ^= 0xff
 				}

@@ -40,8 +40,10 @@ var defects = []defect{
 	{id: "P2", what: "what a former run left is not seen", plant: acting(p2), often: guests},
 	{id: "P3", what: "a recreated device has another MAC", plant: acting(p3)},
 	{id: "P4", what: "an existing device's MTU stays", plant: acting(p4)},
-	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"}, often: moves},
-	{id: "P8", what: "direct routing is judged once", plant: acting(p8), opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
+	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"},
+		often: moves},
+	{id: "P8", what: "direct routing is judged once", plant: acting(p8),
+		opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
 	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: strangers},
 	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
@@ -91,7 +93,8 @@ func (d defect) plan(seed uint64) search.Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x9a47))
 	n := rng.IntN(p.Nodes)
 	m := (n + 1 + rng.IntN(p.Nodes-1)) % p.Nodes
-	names := strings.NewReplacer("#N", fmt.Sprint(n+1), "#M", fmt.Sprint(m+1), "N", fmt.Sprintf("n%d", n+1), "M", fmt.Sprintf("n%d", m+1))
+	names := strings.NewReplacer("#N", fmt.Sprint(n+1), "#M", fmt.Sprint(m+1), "N", fmt.Sprintf("n%d", n+1), "M",
+		fmt.Sprintf("n%d", m+1))
 	step := func(s search.Step) search.Step {
 		s.Line = names.Replace(s.Line) + " may-fail"
 		if strings.HasPrefix(s.Input, "route") {

@@ -176,7 +176,8 @@ func forgetful(n daemon.Machine) daemon.Machine {
 			former = map[lease.Key]bool{}
 		}
 		for _, l := range snap.Leases {
-			if former[l.Key] = former[l.Key] || first; former[l.Key] {
+			former[l.Key] = former[l.Key] || first
+			if former[l.Key] {
 				l.Attrs.PublicIP = netip.MustParseAddr("192.168.64.99")
 			}
 		}
@@ -232,7 +233,8 @@ func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 }
 
 // asking makes a defect of a way to ask, with what it does not see.
-func asking(see func(lease.Snapshot) lease.Snapshot, do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
+func asking(see func(lease.Snapshot) lease.Snapshot,
+	do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
 			p.Client = hands{&eyes{Requester: p.Client, see: see}, p.Client.(*store.Client), do}

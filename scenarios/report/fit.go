@@ -12,7 +12,8 @@ const mostData = 1_800_000
 // encode makes the recording small enough for a page, by leaving out first what
 // tells least, and returns it as JSON. Marshal escapes what would end a script element.
 func encode(rec *Recording) ([]byte, error) {
-	for _, shrink := range []func(*Recording){func(*Recording) {}, (*Recording).dropWays, (*Recording).dropOps, (*Recording).dropEvents, (*Recording).dropProbes} {
+	for _, shrink := range []func(*Recording){func(*Recording) {}, (*Recording).dropWays, (*Recording).dropOps,
+		(*Recording).dropEvents, (*Recording).dropProbes} {
 		shrink(rec)
 		data, err := json.Marshal(rec)
 		if err != nil {
@@ -68,5 +69,7 @@ func (rec *Recording) dropEvents() {
 // dropProbes keeps the packets that were lost.
 func (rec *Recording) dropProbes() {
 	lost := slices.DeleteFunc(slices.Clone(rec.Probes), func(p Probe) bool { return p.OK })
-	rec.Omitted, rec.Probes, rec.Packet = rec.Omitted+len(rec.Probes)-len(lost), lost, -1
+	rec.Omitted = rec.Omitted + len(rec.Probes) - len(lost)
+	rec.Probes = lost
+	rec.Packet = -1
 }

@@ -88,7 +88,8 @@ func play(t *testing.T, name, text string) report.Recording {
 		}
 		return d.Expected
 	})
-	rec := s.Recording(report.About{Scenario: name, Commit: "abc1234", Replay: "make scenario NAME=" + name + " WORLD=sim SEED=1"}, "")
+	rec := s.Recording(report.About{Scenario: name, Commit: "abc1234",
+		Replay: "make scenario NAME=" + name + " WORLD=sim SEED=1"}, "")
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -161,7 +162,8 @@ func TestWitnessLeavesNoTrace(t *testing.T) {
 		if record {
 			s.Record(nil)
 		}
-		datadriven.RunTestFromString(t, planted, func(_ *testing.T, d *datadriven.TestData) string { s.Run(d); return d.Expected })
+		datadriven.RunTestFromString(t, planted,
+			func(_ *testing.T, d *datadriven.TestData) string { s.Run(d); return d.Expected })
 		if record {
 			return s.Recording(report.About{}, "").About.Trace
 		}

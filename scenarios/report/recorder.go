@@ -28,7 +28,8 @@ type Recorder struct {
 
 // NewRecorder returns a recorder of nothing yet.
 func NewRecorder() *Recorder {
-	return &Recorder{texts: map[string]int{}, nodes: map[string]*Node{}, paths: map[string]int{}, probes: map[[2]string]int{}}
+	return &Recorder{texts: map[string]int{}, nodes: map[string]*Node{}, paths: map[string]int{},
+		probes: map[[2]string]int{}}
 }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
@@ -43,7 +44,8 @@ func (r *Recorder) Topology(t Topology) {
 
 // Step begins a directive; [Recorder.StepDone] ends it.
 func (r *Recorder) Step(at time.Duration, text, input string) {
-	r.rec.Steps = append(r.rec.Steps, Step{From: micros(at), To: micros(at), Text: text, Input: input, Fault: isFault(text)})
+	r.rec.Steps = append(r.rec.Steps,
+		Step{From: micros(at), To: micros(at), Text: text, Input: input, Fault: isFault(text)})
 }
 
 // StepDone ends the last step. Where something was wanted, it must be what came.
@@ -74,7 +76,8 @@ func (r *Recorder) State(at time.Duration, node string, s State) {
 
 func (s State) equal(o State) bool {
 	return s.Life == o.Life && s.Phase == o.Phase && s.Ready == o.Ready && s.Fenced == o.Fenced && s.Stale == o.Stale &&
-		s.Synced == o.Synced && s.Subnet == o.Subnet && s.Peers == o.Peers && s.Revision == o.Revision && slices.Equal(s.Why, o.Why)
+		s.Synced == o.Synced && s.Subnet == o.Subnet && s.Peers == o.Peers && s.Revision == o.Revision &&
+		slices.Equal(s.Why, o.Why)
 }
 
 // Short tells in which objects a node's host differs from what the leases demand.
@@ -128,7 +131,10 @@ func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 // Probe tells what became of a packet from pod to pod, and which way it took.
 // At, From, To and the outcome count; packets in a row with one fate are one run.
 func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
-	p.At, p.Last, p.Count, p.Path = micros(at), micros(at), 1, r.path(path)
+	p.At = micros(at)
+	p.Last = micros(at)
+	p.Count = 1
+	p.Path = r.path(path)
 	pair := [2]string{p.From, p.To}
 	if i, ok := r.probes[pair]; ok {
 		if run := &r.rec.Probes[i]; run.alike(p) {
@@ -144,7 +150,8 @@ func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 const mostGap = int64(time.Second / time.Microsecond)
 
 func (p Probe) alike(o Probe) bool {
-	return p.OK == o.OK && p.Drop == o.Drop && p.Where == o.Where && p.Source == o.Source && p.After == o.After && o.At-p.Last < mostGap
+	return p.OK == o.OK && p.Drop == o.Drop && p.Where == o.Where && p.Source == o.Source && p.After == o.After &&
+		o.At-p.Last < mostGap
 }
 
 // path finds or keeps a way, whose times count only where it is new.

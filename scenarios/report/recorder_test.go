@@ -33,7 +33,8 @@ func TestOnlyChangesAreKept(t *testing.T) {
 	rec := r.Finish(11*time.Second, About{}, "")
 	n := rec.Nodes[0]
 	if len(n.State) != 2 || len(n.Short) != 2 || len(rec.Leases) != 1 || n.Short[1].Total != 0 {
-		t.Errorf("kept %d states, %d shortages, %d contents of the store: want 2, 2, 1", len(n.State), len(n.Short), len(rec.Leases))
+		t.Errorf("kept %d states, %d shortages, %d contents of the store: want 2, 2, 1", len(n.State), len(n.Short),
+			len(rec.Leases))
 	}
 	if d := cmp.Diff([]Band{{From: 0, To: 10_000_000, What: "store", Step: -1}}, rec.Bands); d != "" {
 		t.Errorf("bands (-want +got):\n%s", d)
@@ -48,14 +49,16 @@ func TestPacketsOfOneFateAreOneRun(t *testing.T) {
 	r := twoNodes()
 	fates := []string{"", "", "no_route", "no_route", ""}
 	for i, drop := range fates {
-		r.Probe(time.Duration(i)*time.Millisecond, Probe{From: "n1", To: "n2", OK: drop == "", Drop: drop}, []Hop{{Where: "n1", What: "forward"}})
+		r.Probe(time.Duration(i)*time.Millisecond, Probe{From: "n1", To: "n2", OK: drop == "", Drop: drop},
+			[]Hop{{Where: "n1", What: "forward"}})
 	}
 	r.Probe(5*time.Second, Probe{From: "n1", To: "n2", OK: true}, nil)
 	var runs []string
 	for _, p := range r.Finish(6*time.Second, About{}, "").Probes {
 		runs = append(runs, fmt.Sprintf("%d-%d %dx %s path %d", p.At, p.Last, p.Count, p.Drop, p.Path))
 	}
-	want := []string{"0-1000 2x  path 0", "2000-3000 2x no_route path 0", "4000-4000 1x  path 0", "5000000-5000000 1x  path -1"}
+	want := []string{"0-1000 2x  path 0", "2000-3000 2x no_route path 0", "4000-4000 1x  path 0",
+		"5000000-5000000 1x  path -1"}
 	if d := cmp.Diff(want, runs); d != "" {
 		t.Errorf("runs (-want +got):\n%s", d)
 	}
@@ -67,7 +70,8 @@ func TestPageStaysSmall(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for i := range 100_000 {
 		r.Event(time.Duration(i), "n1", "kind", long)
-		r.Probe(time.Duration(i), Probe{From: "n1", To: "n2", Drop: "ttl"}, []Hop{{Where: "n1", What: "forward", Detail: fmt.Sprint(i)}})
+		r.Probe(time.Duration(i), Probe{From: "n1", To: "n2", Drop: "ttl"},
+			[]Hop{{Where: "n1", What: "forward", Detail: fmt.Sprint(i)}})
 	}
 	rec := r.Finish(time.Second, About{}, "")
 	if len(rec.Events) != mostEvents || len(rec.Paths) != mostPaths || rec.Omitted != 200_000-mostEvents-mostPaths {
@@ -118,7 +122,8 @@ func TestTextsStayTexts(t *testing.T) {
 		if err := Write(&page, r.Finish(0, about, about.Scenario)); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Count(page.String(), "<script") + strings.Count(page.String(), "</script") + 100*strings.Count(page.String(), "<b>")
+		return strings.Count(page.String(), "<script") + strings.Count(page.String(), "</script") +
+			100*strings.Count(page.String(), "<b>")
 	}
 	if got, want := count(evil, About{Scenario: bad, Replay: bad}), count(plain, About{}); got != want {
 		t.Errorf("%d script tags, want %d", got, want)

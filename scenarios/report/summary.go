@@ -52,7 +52,8 @@ func (rec *Recording) summarize(failure string) {
 	if failure != "" {
 		rec.say("%s", rec.wrongBeside(strings.TrimRight(failure, ".\n")))
 	}
-	if rec.Packet = rec.lost(); rec.Packet >= 0 {
+	rec.Packet = rec.lost()
+	if rec.Packet >= 0 {
 		p := rec.Probes[rec.Packet]
 		rec.say("%s", rec.lostSentence(p))
 		rec.FocusOn = p.From
@@ -235,7 +236,8 @@ func isFault(directive string) bool {
 func (rec *Recording) right() []string {
 	t := rec.Topology
 	out := []string{fmt.Sprintf("All went right: %s with %s on %s did what the scenario demands in each of its %s, within %s.",
-		count(len(t.Nodes), "node"), t.Backend, count(len(t.Segments), "segment"), count(len(rec.Steps), "step"), span(rec.Length))}
+		count(len(t.Nodes), "node"), t.Backend, count(len(t.Segments), "segment"), count(len(rec.Steps), "step"),
+		span(rec.Length))}
 	var faults []string
 	for _, s := range rec.Steps {
 		if s.Fault {
@@ -252,7 +254,8 @@ func (rec *Recording) right() []string {
 		if p.After {
 			continue
 		}
-		if sent += p.Count; !p.OK {
+		sent += p.Count
+		if !p.OK {
 			lost += p.Count
 		}
 	}
@@ -260,7 +263,8 @@ func (rec *Recording) right() []string {
 	case sent > 0 && lost == 0:
 		out = append(out, fmt.Sprintf("Of %s between pods none was lost.", count(sent, "packet")))
 	case sent > 0:
-		out = append(out, fmt.Sprintf("Of %s between pods %d were lost, as the scenario expects or allows.", count(sent, "packet"), lost))
+		out = append(out, fmt.Sprintf("Of %s between pods %d were lost, as the scenario expects or allows.",
+			count(sent, "packet"), lost))
 	}
 	ready := 0
 	for _, n := range rec.Nodes {

@@ -34,7 +34,8 @@ func WriteFile(path string, rec Recording) error {
 
 // Write writes the page.
 func Write(out io.Writer, rec Recording) error {
-	page, err := template.New("page.html").Funcs(template.FuncMap{"words": words, "span": span}).ParseFS(files, "page/page.html")
+	page, err := template.New("page.html").Funcs(template.FuncMap{"words": words, "span": span}).ParseFS(files,
+		"page/page.html")
 	if err != nil {
 		return fmt.Errorf("report page: %w", err)
 	}

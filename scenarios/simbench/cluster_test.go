@@ -102,7 +102,8 @@ func (c *cluster) settle() {
 		if why == "" {
 			return
 		}
-		if c.must(c.Err()); c.Now().Sub(began) > patient {
+		c.must(c.Err())
+		if c.Now().Sub(began) > patient {
 			c.b.Fatalf("not settled after %s: %s", patient, why)
 		}
 	}
@@ -130,9 +131,11 @@ func (c *cluster) verify() {
 		c.must(err)
 		state := seen.State
 		state = state.Clone()
-		maps.DeleteFunc(state.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
+		maps.DeleteFunc(state.Routes,
+			func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
 		if n := len(c.daemons) - 1; len(state.Routes) != n || len(state.Neighs) != n || len(state.FDB) != n {
-			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(), len(state.Routes), len(state.Neighs), len(state.FDB), n)
+			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(),
+				len(state.Routes), len(state.Neighs), len(state.FDB), n)
 		}
 		key, _ := d.Node().Holding()
 		pod, err := d.Host().NewPod(fmt.Sprintf("%s.pod%d", d.Host().Name(), len(pods)), 1450, key.V4)
@@ -142,7 +145,8 @@ func (c *cluster) verify() {
 	for i, from := range pods {
 		to := pods[(i+1)%len(pods)]
 		p := from.Ping(to.Addr(cidr.V4), kernel.PingOptions{})
-		if c.RunUntil(p.Done, time.Minute); !p.Delivered {
+		c.RunUntil(p.Done, time.Minute)
+		if !p.Delivered {
 			c.b.Fatalf("%s", p)
 		}
 	}

@@ -120,7 +120,9 @@ func (w *World) wires(segment int) ([]*kernel.Wire, error) {
 
 // delay replaces what a wire did before. The latency adds to the wire's own.
 func delay(w *kernel.Wire, d lang.Delay) {
-	w.Reorder, w.Duplicate, w.Jitter = d.Reorder, d.Duplicate, d.Jitter
+	w.Reorder = d.Reorder
+	w.Duplicate = d.Duplicate
+	w.Jitter = d.Jitter
 	w.Latency = kernel.UnderlayLatency + d.Latency
 }
 
@@ -185,7 +187,8 @@ func (n *simNode) Meet(f lang.Fate, count int) error {
 	if err != nil {
 		return err
 	}
-	known := map[lang.Fate]store.StoreFate{lang.FateLost: store.FateLoseRequest, lang.FateUnanswered: store.FateLoseAnswer, lang.FateLate: store.FateLate}
+	known := map[lang.Fate]store.StoreFate{lang.FateLost: store.FateLoseRequest,
+		lang.FateUnanswered: store.FateLoseAnswer, lang.FateLate: store.FateLate}
 	c.Next(slices.Repeat([]store.StoreFate{known[f]}, count)...)
 	return nil
 }
@@ -244,7 +247,9 @@ func (s simStore) StaleReads(probability float64) {
 // DisturbEvents implements [FaultyStreams].
 func (s simStore) DisturbEvents(e lang.EventFaults) {
 	f := s.Faults()
-	f.WatchDelay, f.WatchLose, f.WatchDuplicate = e.Delay, e.Lose, e.Duplicate
+	f.WatchDelay = e.Delay
+	f.WatchLose = e.Lose
+	f.WatchDuplicate = e.Duplicate
 	f.WatchReorder, f.WatchBreak = e.Reorder, e.Break
 	s.SetFaults(f)
 }

@@ -35,7 +35,8 @@ func (w *World) addOutside() error {
 func (w *World) Outward(name string) error {
 	var errs []error
 	for _, op := range w.outward {
-		errs = append(errs, w.router.Driver().Apply(context.Background(), []dataplane.Op{{Verb: dataplane.Delete, Object: op.Object}})...)
+		errs = append(errs, w.router.Driver().Apply(context.Background(),
+			[]dataplane.Op{{Verb: dataplane.Delete, Object: op.Object}})...)
 	}
 	w.outward = nil
 	n, ok := w.nodes[name]
@@ -49,7 +50,8 @@ func (w *World) Outward(name string) error {
 	for _, f := range w.top.Families {
 		w.outward = append(w.outward, dataplane.Op{Verb: dataplane.Replace, Object: dataplane.Route{
 			RouteKey: dataplane.RouteKey{Dst: network.Of(f).Network},
-			Link:     fmt.Sprintf("eth%d", w.top.Segment(n.index)), Via: n.uplinkAddr(f).Addr(), Protocol: dataplane.ProtocolBoot,
+			Link:     fmt.Sprintf("eth%d", w.top.Segment(n.index)), Via: n.uplinkAddr(f).Addr(),
+			Protocol: dataplane.ProtocolBoot,
 		}})
 	}
 	return errors.Join(append(errs, w.router.Driver().Apply(context.Background(), w.outward)...)...)
@@ -86,10 +88,12 @@ func (w *World) place(name string) (simPlace, error) {
 }
 
 func (w *World) places(from, to string, f cidr.Family) (a, b simPlace, err error) {
-	if a, err = w.place(from); err != nil {
+	a, err = w.place(from)
+	if err != nil {
 		return a, b, err
 	}
-	if b, err = w.place(to); err != nil {
+	b, err = w.place(to)
+	if err != nil {
 		return a, b, err
 	}
 	if !a.addrs[f].IsValid() || !b.addrs[f].IsValid() {
@@ -131,7 +135,8 @@ func (n *simNode) Harm(kind string, mark uint32) error {
 }
 
 // foreignRule is a rule without effect: it counts packets to an unused address.
-var foreignRule = dataplane.Rule{To: dataplane.Match{Prefix: netip.MustParsePrefix("203.0.113.77/32")}, Verdict: dataplane.Return}
+var foreignRule = dataplane.Rule{To: dataplane.Match{Prefix: netip.MustParsePrefix("203.0.113.77/32")},
+	Verdict: dataplane.Return}
 
 // firewallHarms are the kinds of harm to a simulated host's packet filter.
 func firewallHarms() map[string]func(h *kernel.Host, mark uint32) {

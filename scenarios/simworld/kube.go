@@ -91,5 +91,6 @@ func (w *World) MovePodCIDR(name string) {
 // nodeRecord is a lease of a node object as scenarios see records. That it
 // never expires needs no mention.
 func nodeRecord(l lease.Lease) lang.Record {
-	return lang.Record{Name: l.Key.String(), Value: string(lease.EncodeAttrs(l.Attrs)), Created: l.CreateRevision, Modified: l.ModRevision}
+	return lang.Record{Name: l.Key.String(), Value: string(lease.EncodeAttrs(l.Attrs)), Created: l.CreateRevision,
+		Modified: l.ModRevision}
 }

@@ -53,7 +53,8 @@ type Wrap func(node string, p daemon.Parts) daemon.Parts
 // The daemons are the real ones, with the defects that a test plants.
 func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
 	events := world.New(seed)
-	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{}, defects: defects}
+	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{},
+		defects: defects}
 	w.began = w.World.Now()
 	w.router = w.network.NewHost("router")
 	w.router.Forward()
@@ -169,10 +170,12 @@ func (w *World) pod(name string) (*kernel.Pod, error) {
 }
 
 func (w *World) pods(from, to string, f cidr.Family) (a, b *kernel.Pod, err error) {
-	if a, err = w.pod(from); err != nil {
+	a, err = w.pod(from)
+	if err != nil {
 		return nil, nil, err
 	}
-	if b, err = w.pod(to); err != nil {
+	b, err = w.pod(to)
+	if err != nil {
 		return nil, nil, err
 	}
 	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
@@ -269,7 +272,8 @@ func (s simStore) Records() ([]lang.Record, error) {
 			continue
 		}
 		value, _ := s.Get("subnets/" + l.Key.String())
-		records = append(records, lang.Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(), Created: l.CreateRevision, Modified: l.ModRevision})
+		records = append(records, lang.Record{Name: l.Key.String(), Value: value, Reserved: l.Reserved(),
+			Created: l.CreateRevision, Modified: l.ModRevision})
 	}
 	for _, q := range snap.Quarantined {
 		name := q.Raw[strings.LastIndexByte(q.Raw, '/')+1:]

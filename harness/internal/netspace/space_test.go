@@ -52,7 +52,9 @@ func name(t *testing.T, s *netspace.Space) string {
 func TestDoGoesThereAndBack(t *testing.T) {
 	runtime.LockOSThread() // so that "back" is about one thread
 	defer runtime.UnlockOSThread()
-	outer, inner, before := newSpace(t), newSpace(t), current(t)
+	outer := newSpace(t)
+	inner := newSpace(t)
+	before := current(t)
 	wrong := errors.New("told to fail")
 	err := outer.Do(func() error {
 		if got := current(t); got != name(t, outer) {

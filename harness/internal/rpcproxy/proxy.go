@@ -53,7 +53,8 @@ func Start(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
 	p := &Proxy{o: o, back: back, fates: map[netip.Addr][]Fate{}}
-	p.server = grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.handle), grpc.MaxRecvMsgSize(maxMessage),
+	p.server = grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.handle),
+		grpc.MaxRecvMsgSize(maxMessage),
 		// The server decides how often clients may ask whether it is there.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Millisecond, PermitWithoutStream: true}))
 	go func() { _ = p.server.Serve(o.Listener) }() // it ends with Close, in which the error says so
@@ -111,7 +112,8 @@ func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
 }
 
 // ask puts one question to the server.
-func (p *Proxy) ask(ctx context.Context, method string, question message) (answer message, trailer metadata.MD, err error) {
+func (p *Proxy) ask(ctx context.Context, method string, question message) (answer message, trailer metadata.MD,
+	err error) {
 	out, err := p.back.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 	if err != nil {
 		return nil, nil, err
@@ -119,7 +121,8 @@ func (p *Proxy) ask(ctx context.Context, method string, question message) (answe
 	if err := errors.Join(out.SendMsg(&question), out.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
 	}
-	if err = out.RecvMsg(&answer); err != nil {
+	err = out.RecvMsg(&answer)
+	if err != nil {
 		return nil, out.Trailer(), err
 	}
 	for err == nil { // the rest of a stream is nothing but its end

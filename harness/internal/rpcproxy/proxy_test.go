@@ -22,7 +22,8 @@ type server struct {
 	asked chan struct{}
 }
 
-func (s server) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (s server) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse,
+	error) {
 	s.asked <- struct{}{}
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
@@ -49,7 +50,9 @@ func listen(t *testing.T) net.Listener {
 func newProxy(t *testing.T) (server, *rpcproxy.Proxy, grpc_health_v1.HealthClient) {
 	t.Helper()
 	s := server{asked: make(chan struct{}, 8)}
-	g, behind, before := grpc.NewServer(), listen(t), listen(t)
+	g := grpc.NewServer()
+	behind := listen(t)
+	before := listen(t)
 	grpc_health_v1.RegisterHealthServer(g, s)
 	go func() { _ = g.Serve(behind) }()
 	t.Cleanup(g.Stop)
@@ -115,7 +118,8 @@ func TestFates(t *testing.T) {
 			if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 				t.Error(err)
 			}
-			if <-s.asked; len(s.asked) > 0 {
+			<-s.asked
+			if len(s.asked) > 0 {
 				t.Error("the server was asked once more")
 			}
 		})
