@@ -61,7 +61,7 @@ func (o *options) embeddedURL() (string, error) {
 			quote(hideCredentials(o.etcdEndpoints)))
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
-		klog.Warningf("the embedded etcd asks for no password: whoever reaches %s can change the network", u.Host)
+		klog.Warningf("the embedded etcd asks for no password: any host that reaches %s can change the network", u.Host)
 	}
 	return o.etcdEndpoints, nil
 }

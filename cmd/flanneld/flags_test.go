@@ -172,7 +172,7 @@ func TestChecks(t *testing.T) {
 		"--subnet-file=":                   "--subnet-file is empty; it must name a file",
 		"--healthz-port=65536":             "--healthz-port is 65536; it must be 65535 or less",
 		"--healthz-port=-1":                "",
-		"--healthz-ip=here":                "", // nobody listens
+		"--healthz-ip=here":                "", // no listener
 		"--healthz-port=1 --healthz-ip=::": "",
 		"--healthz-port=1 --healthz-ip=me": `--healthz-ip is "me"; it must be an IP address`,
 	} {

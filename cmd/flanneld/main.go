@@ -46,7 +46,7 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 		help(stderr, args[0], flags)
 		return statusOK
 	case err != nil:
-		// The error comes last: what stands above the prompt is what is read.
+		// The error comes last, just above the prompt, where users read it.
 		help(stderr, args[0], flags)
 		fmt.Fprintf(stderr, "\nflanneld: %s\n", parseError(err))
 		return statusBadFlag

@@ -65,7 +65,7 @@ func runToEnd(t *testing.T, env []string, args ...string) (string, int) {
 	return stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// lastMessage is what the last log line says, without klog's header.
+// lastMessage returns the text of the last log line, without klog's header.
 func lastMessage(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	last := lines[len(lines)-1]

@@ -150,7 +150,7 @@ func defineLogging(fs *flag.FlagSet) {
 	usages := map[string]string{
 		"v":                "`level` of detail: 0, 1, 2, 4 or 6",
 		"vmodule":          "levels for single source files, as `pattern=level,...`",
-		"log_backtrace_at": "`file:line` of a log statement that shall print a stack trace",
+		"log_backtrace_at": "`file:line` of a log statement that must print a stack trace",
 	}
 	for _, name := range []string{"v", "vmodule", "log_backtrace_at"} {
 		fs.Var(all.Lookup(name).Value, name, usages[name])

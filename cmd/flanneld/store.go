@@ -28,7 +28,8 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 	endpoints, end := strings.Split(o.etcdEndpoints, ","), func() {}
 	if o.embedEtcd.dir != "" {
 		var err error
-		if ctx, endpoints, end, err = embedEtcd(ctx, o); err != nil {
+		ctx, endpoints, end, err = embedEtcd(ctx, o)
+		if err != nil {
 			return ctx, datastore{}, err
 		}
 	}

@@ -171,7 +171,7 @@ func crowd(t testing.TB, w *world, devices, routes int) {
 	apply(t, w.d, ops)
 }
 
-// BenchmarkLookByLibrary is what the netlink package takes to read the same
+// BenchmarkLookByLibrary measures how the netlink package reads the same
 // tables, and the reason why this package parses them itself.
 func BenchmarkLookByLibrary(b *testing.B) {
 	w := newWorld(b)
@@ -187,7 +187,7 @@ func BenchmarkLookByLibrary(b *testing.B) {
 	b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
-// cpuTime is what the process has used, in user and kernel mode.
+// cpuTime returns the CPU time of the process, in user and kernel mode.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

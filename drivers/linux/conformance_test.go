@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 // withTUN are the cases that make TUN devices.
 var withTUN = []string{"proxy", "tun"}
 
-// needTUN skips a test where nobody may make TUN devices.
+// needTUN skips a test where it may not make TUN devices.
 func needTUN(t testing.TB) {
 	t.Helper()
 	if err := linuxtest.TryTUN(); err != nil {

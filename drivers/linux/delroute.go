@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// routeList is what a table holds, in the kernel's order, in which the routes
+// routeList holds the routes of a table in the kernel's order, in which the routes
 // of a key stand side by side.
 type routeList struct {
 	routes []dataplane.Route

@@ -50,13 +50,16 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 	}
 	d := &Driver{ns: ns}
 	err := ns.Do(func() (err error) {
-		if d.bulk, err = nl.Open(unix.NETLINK_ROUTE); err != nil {
+		d.bulk, err = nl.Open(unix.NETLINK_ROUTE)
+		if err != nil {
 			return err
 		}
-		if d.query, err = nl.Open(unix.NETLINK_ROUTE); err != nil {
+		d.query, err = nl.Open(unix.NETLINK_ROUTE)
+		if err != nil {
 			return errors.Join(err, d.bulk.Close())
 		}
-		if d.hints, err = startHints(d.bulk.Port(), d.query.Port()); err != nil {
+		d.hints, err = startHints(d.bulk.Port(), d.query.Port())
+		if err != nil {
 			return errors.Join(err, d.bulk.Close(), d.query.Close())
 		}
 		return nil

@@ -109,7 +109,7 @@ func TestErrorTexts(t *testing.T) {
 }
 
 // TestOddFDBEntry is one that goes to a VNI of its own: it reads as one that
-// nobody wants, and can be replaced.
+// no node wants, and can be replaced.
 func TestOddFDBEntry(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)

@@ -57,7 +57,7 @@ func (h *hints) stop() error {
 	return err
 }
 
-// watched is what the announcements are compared with.
+// watched holds the objects whose announcements matter.
 type watched struct {
 	links    map[int]string // those whose neighbours and FDB entries matter
 	networks []netip.Prefix // those into which every route matters

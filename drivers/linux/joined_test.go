@@ -67,7 +67,7 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 	}
 }
 
-// leftWhole is a packet as a kernel leaves it, but for its header checksum.
+// leftWhole returns a packet as a kernel leaves it, except the header checksum.
 func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
 	vnet := udppath.Vnet{GSOType: udppath.VnetGSOTCPv4, GSOSize: uint16(size)}
 	header := 40
@@ -79,7 +79,8 @@ func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
 		b[i] = byte(i * 7)
 	}
 	clear(b[:20])
-	b[0], b[8], b[9] = 0x45, 64, proto
+	b[0], b[8] = 0x45, 64
+	b[9] = proto
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 	copy(b[12:], []byte{10, 5, 1, 7, 10, 5, 2, 9})
 	if proto == unix.IPPROTO_TCP {

@@ -79,7 +79,8 @@ func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	}
 	endVXLAN(c, info, data)
 	c.Out.End()
-	if _, err = c.Do(); errors.Is(err, unix.EEXIST) {
+	_, err = c.Do()
+	if errors.Is(err, unix.EEXIST) {
 		return ls.explainExists(want, err, func(other link) error { return sameVXLAN(other, v) })
 	}
 	return err

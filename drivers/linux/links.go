@@ -25,7 +25,7 @@ type link struct {
 	loopback bool
 }
 
-// linkKind is what this driver must know of one kind of link. The file of a kind
+// linkKind describes one kind of link to this driver. The file of a kind
 // is link_<kind>.go; [plainLink] serves the kinds that flannel never makes.
 type linkKind interface {
 	// parse reads the kind's parameters (IFLA_INFO_DATA) into the link. A

@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// defaultMetric6 is what the kernel gives an IPv6 route without a metric.
+// defaultMetric6 is the metric that the kernel gives an IPv6 route without a metric.
 const defaultMetric6 = 1024
 
 // loopbackIndex is that of lo, in every namespace.

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// group is what one transaction covers.
+// group holds the chains of one transaction.
 type group struct {
 	flavour dataplane.Flavour
 	family  int
@@ -104,7 +104,8 @@ func (f *Firewall) write(ctx context.Context, ops []dataplane.Op) error {
 	wanted := map[dataplane.Hook]*dataplane.Chain{}
 	for _, op := range ops {
 		c := op.Object.(dataplane.Chain)
-		if wanted[c.Hook] = &c; op.Verb == dataplane.Delete {
+		wanted[c.Hook] = &c
+		if op.Verb == dataplane.Delete {
 			wanted[c.Hook] = nil
 		}
 	}
@@ -151,7 +152,8 @@ func (f *Firewall) writeIPTables(
 		return err
 	}
 	other := f.tools.other[k.Family]
-	if text, err = script(others); err != nil || other == nil {
+	text, err = script(others)
+	if err != nil || other == nil {
 		return err
 	}
 	return other.write(ctx, f.ns, f.wait, text)

@@ -83,7 +83,7 @@ func (p *programs) direct(t testing.TB) {
 	}
 }
 
-// cpuTime is what the process and those it started have used.
+// cpuTime returns the CPU time of the process and its children.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var sum int64

@@ -19,7 +19,7 @@ type block struct {
 	passed  bool    // packets meet our chain of that iptables before the block
 }
 
-// effect is what a rule does with a packet that no rule before it decided
+// effect is the action of a rule on a packet that no rule before it decided
 // about, as far as this can be said with certainty.
 type effect uint8
 

@@ -88,7 +88,8 @@ func (w *world) talk(t testing.TB) {
 			if err != nil {
 				return err
 			}
-			if _, err = c.Write([]byte("hello")); errors.Join(err, c.Close()) != nil {
+			_, err = c.Write([]byte("hello"))
+			if errors.Join(err, c.Close()) != nil {
 				return err
 			}
 		}

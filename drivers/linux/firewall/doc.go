@@ -4,8 +4,8 @@
 //
 // # What is where
 //
-// A chain of nftables is a base chain in a table of ours. A chain of iptables
-// is a chain of ours in a shared table, and a rule in the shared chain of the
+// A chain of nftables is a base chain in our own table. A chain of iptables
+// is our chain in a shared table, and a rule in the shared chain of the
 // hook that jumps to it (interop 7.1, 7.2). What older releases put straight
 // into the shared chains is found by its comment or by its shape, and belongs
 // to the chain that stands there now. Nothing else is ours, and nothing else is

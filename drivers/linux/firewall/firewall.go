@@ -49,10 +49,12 @@ func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
 	}
 	f := &Firewall{ns: ns, wait: lockWait}
 	var err error
-	if f.nft, err = openNFTables(ns); err != nil {
+	f.nft, err = openNFTables(ns)
+	if err != nil {
 		return nil, fmt.Errorf("open packet filter: %w", err)
 	}
-	if f.hints, err = startHints(ns); err != nil {
+	f.hints, err = startHints(ns)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open packet filter: %w", err), f.nft.close())
 	}
 	return f, nil

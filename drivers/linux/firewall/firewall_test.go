@@ -70,7 +70,7 @@ func TestContract(t *testing.T) {
 }
 
 // TestUnreadable: what nft put into a table of iptables can keep iptables-save
-// from reading it. That stops nobody but iptables.
+// from reading it. That stops only iptables.
 func TestUnreadable(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.sh(t, "iptables -N FLANNEL-FWD\nnft 'add rule ip filter FLANNEL-FWD quota over 5 mbytes drop'")

@@ -62,7 +62,7 @@ COMMIT
 `, "{net}", "{other}"),
 }
 
-// theirs is what stands beside it and stays: rules like ours without proof
+// theirs are foreign rules that stay: rules like ours without proof
 // that they are.
 const theirs = `*nat
 -A POSTROUTING -s {other} -d {other} -j RETURN

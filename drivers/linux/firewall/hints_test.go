@@ -39,7 +39,7 @@ func TestHintFilter(t *testing.T) {
 		{"ip6tables -D FLANNEL-FWD 1", true},
 		{"nft flush chain ip flannel-ipv4 forward", true},
 		{"nft add rule ip6 flannel-ipv6 postrtg accept", true},
-		{"nft add table inet somebody", true},
+		{"nft add table inet another", true},
 		{"nft 'add chain inet firewalld bar { type filter hook forward priority 0; policy drop; }'", true},
 		{"nft delete table ip flannel-ipv4", true},
 		{"nft flush ruleset", true},

@@ -65,7 +65,8 @@ func (f *Firewall) look(ctx context.Context) error {
 	if generation == 0 || generation != f.seen.generation {
 		f.seen.generation, f.seen.nft = 0, nftView{}
 		if generation != 0 {
-			if f.seen.nft, err = f.nft.look(); err != nil {
+			f.seen.nft, err = f.nft.look()
+			if err != nil {
 				return err
 			}
 		}
@@ -92,7 +93,8 @@ func (f *Firewall) lookIPTables(ctx context.Context, family cidr.Family) error {
 			continue
 		}
 		var err error
-		if now[x.variant], err = f.tablesOf(ctx, x); err != nil {
+		now[x.variant], err = f.tablesOf(ctx, x)
+		if err != nil {
 			return err
 		}
 	}

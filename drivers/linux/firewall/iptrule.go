@@ -143,7 +143,7 @@ func splitWords(line string) []string {
 	return words
 }
 
-// specOf writes a rule of ours as iptables-save does (interop 7.1).
+// specOf writes one of our rules as iptables-save does (interop 7.1).
 func specOf(r dataplane.Rule, comment string) (string, error) {
 	var b strings.Builder
 	for _, a := range []struct {

@@ -17,7 +17,7 @@ import (
 // iptables-legacy has.
 const lockWait = 5
 
-// change is what becomes of the chain of one hook in iptables.
+// change is a change to the chain of one hook in iptables.
 type change struct {
 	want  *dataplane.Chain // nil: it goes
 	found found            // what is there

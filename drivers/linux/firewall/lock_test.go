@@ -60,7 +60,7 @@ func (w *world) expectNothingWritten(t *testing.T) {
 	}
 }
 
-// TestLockThatIsKept: the wait has an end, nobody who only looks waits, and
+// TestLockThatIsKept: the wait has an end, a look does not wait, and
 // it works once the lock is free.
 func TestLockThatIsKept(t *testing.T) {
 	w := newWorld(t, variantLegacy)

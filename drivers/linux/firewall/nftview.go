@@ -18,7 +18,7 @@ type nftView struct {
 	chains []dataplane.Chain // ours
 	blocks []block
 	// iptables sums up, by family, the chains of iptables-nft that may hold
-	// rules of ours.
+	// our rules.
 	iptables [2]imprint
 }
 
@@ -43,7 +43,8 @@ func (n *nftables) look() (nftView, error) {
 				return v, err
 			}
 		}
-		if v.iptables[f], err = n.printIPTables(f, chains); err != nil {
+		v.iptables[f], err = n.printIPTables(f, chains)
+		if err != nil {
 			return v, err
 		}
 	}
@@ -88,7 +89,7 @@ func hookOf(chain string) (dataplane.Hook, bool) {
 	return "", false
 }
 
-// neutral says what a chain of ours in nftables is.
+// neutral returns the neutral form of one of our chains in nftables.
 func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules []nftRule) dataplane.Chain {
 	out := dataplane.Chain{
 		ChainKey: dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: hook},

@@ -160,7 +160,8 @@ func (s *scene) listen(t testing.TB, place string, at netip.AddrPort) *net.UDPCo
 	err := s.places[place].Do(func() (err error) {
 		if at.Addr().IsMulticast() {
 			var eth0 *net.Interface
-			if eth0, err = net.InterfaceByName("eth0"); err != nil {
+			eth0, err = net.InterfaceByName("eth0")
+			if err != nil {
 				return err
 			}
 			c, err = net.ListenMulticastUDP("udp", eth0, net.UDPAddrFromAddrPort(at))
@@ -228,7 +229,7 @@ func (s *scene) sourceSeen(t testing.TB, f cidr.Family, from, to string, mark in
 	return seen.Addr().Unmap()
 }
 
-// TestPackets: real packets, and the same sources seen whoever makes the rules,
+// TestPackets: real packets, and the same sources with either tool,
 // as the core says by which the simulator lives.
 func TestPackets(t *testing.T) {
 	cases := []struct {
@@ -325,7 +326,8 @@ func (s *scene) connect(t *testing.T, f cidr.Family, stop chan struct{}, count *
 			return err
 		}
 		_, err = out.Write([]byte("x"))
-		if err = errors.Join(err, out.Close(), in.SetReadDeadline(time.Now().Add(10*time.Second))); err != nil {
+		err = errors.Join(err, out.Close(), in.SetReadDeadline(time.Now().Add(10*time.Second)))
+		if err != nil {
 			return err
 		}
 		_, seen, err := in.ReadFromUDPAddrPort(make([]byte, 100))

@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// damage is what somebody else does to our chains, with the words of [fill].
+// damage is a foreign change to our chains, with the words of [fill].
 type damage struct {
 	name string
 	does string
@@ -61,8 +61,8 @@ var damages = map[dataplane.Flavour][]damage{
 		{"the jump is there twice", `{iptables} -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`,
 			"jump moved { from"},
 		{"a jump of another form", "{iptables} -A FORWARD -i lo -j FLANNEL-FWD", "jump moved { from"},
-		{"somebody comes last", "{iptables} -A FORWARD -s {other} -j DROP", "forward jump moved { from"},
-		{"somebody comes last in nat", "{iptables} -t nat -A POSTROUTING -s {other} -j ACCEPT", "postrouting jump moved {"},
+		{"a foreign rule comes last", "{iptables} -A FORWARD -s {other} -j DROP", "forward jump moved { from"},
+		{"a foreign rule comes last in nat", "{iptables} -t nat -A POSTROUTING -s {other} -j ACCEPT", "postrouting jump moved {"},
 		{"a table is flushed", "{iptables} -t nat -F", "postrouting jump missing { }"},
 		{"all tables are flushed and chains deleted",
 			"{iptables} -F\n{iptables} -X\n{iptables} -t nat -F\n{iptables} -t nat -X", ""},
@@ -71,7 +71,7 @@ var damages = map[dataplane.Flavour][]damage{
 
 // fill puts the words of a family into a text: {iptables}, {ip}, {table} for
 // our table of nftables, {net}, {group} for multicast, and {other} for a
-// network of somebody else's.
+// foreign network.
 func fill(text string, f cidr.Family) string {
 	w := wordsOf(f)
 	return strings.NewReplacer("{iptables}", w.iptables, "{ip}", w.ip, "{table}", w.table, "{group}",
@@ -169,7 +169,7 @@ func (w *world) others(t testing.TB, m making, f cidr.Family) {
 		f)+"END\nnft -f - <<'END'"+othersTable+"END")
 }
 
-// allRules is everything in the packet filter but for ours, as its own tools print it.
+// allRules is everything in the packet filter except ours, as its own tools print it.
 func (w *world) allRules(t testing.TB) string {
 	t.Helper()
 	var programs []string

@@ -56,7 +56,7 @@ func parseSave(out string) (saved, error) {
 	return s, nil
 }
 
-// found is what one variant of iptables has of the chain of one hook.
+// found holds the parts of one hook's chain in one variant of iptables.
 type found struct {
 	chain  bool      // there is one
 	rules  []iptRule // in it
@@ -65,7 +65,7 @@ type found struct {
 	former []iptRule // rules of older releases in the shared chain
 }
 
-// any reports whether there is anything of ours.
+// any reports whether there is any part.
 func (f found) any() bool { return f.chain || len(f.jumps)+len(f.former) > 0 }
 
 // at tells the rules of a hook that are ours from those of others.
@@ -177,7 +177,7 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	return networks
 }
 
-// neutralIPTables says what a chain of ours in iptables is. The other variant of
+// neutralIPTables returns the neutral form of our chain in iptables. The other variant of
 // iptables, which is not the one that makes chains here, should have nothing.
 func neutralIPTables(k dataplane.ChainKey, here, elsewhere found) dataplane.Chain {
 	p := placeOf(k.Hook)

@@ -115,7 +115,8 @@ func (t *toolbox) findNFT(ctx context.Context, ns namespace.Namespace) {
 		return
 	}
 	var about string
-	if about, err = run(ctx, ns, "", path, "--version"); err == nil {
+	about, err = run(ctx, ns, "", path, "--version")
+	if err == nil {
 		err = ns.Do(func() (err error) {
 			t.nft, err = knftables.New("", "")
 			return err

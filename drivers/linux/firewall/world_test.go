@@ -129,7 +129,7 @@ func (p *programs) started(t testing.TB) []string {
 	return commands
 }
 
-// sh runs a line in the namespace, as somebody else would, and returns what it writes.
+// sh runs a line in the namespace, as another program would, and returns what it writes.
 func (w *world) sh(t testing.TB, line string) string {
 	t.Helper()
 	out, err := w.try(line)
@@ -211,7 +211,7 @@ func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.
 	for _, h := range dataplane.Hooks {
 		c, ok := w.Chains.Chains[dataplane.ChainKey{Flavour: flavour, Family: f, Hook: h}]
 		if !ok {
-			t.Fatalf("nobody wants a chain of %s at %s", flavour, h)
+			t.Fatalf("the state has no chain of %s at %s", flavour, h)
 		}
 		chains = append(chains, c)
 	}

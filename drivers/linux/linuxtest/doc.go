@@ -3,6 +3,6 @@
 // done to them.
 //
 // It uses the netlink package, which the driver does not: what one writes the
-// other must read. It knows nothing of the driver; whoever wants one opens it
+// other must read. It knows nothing of the driver; a test that wants one opens it
 // in [Host.NS].
 package linuxtest

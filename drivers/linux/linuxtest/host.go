@@ -21,11 +21,12 @@ type Host struct {
 	Far   *netlink.Handle
 }
 
-// NewHost makes a host. Whoever made it closes it.
+// NewHost makes a host. Its maker closes it.
 func NewHost() (*Host, error) {
 	h := &Host{NS: netns.None(), FarNS: netns.None()}
 	var err error
-	if h.NS, err = newNamespace(); err == nil {
+	h.NS, err = newNamespace()
+	if err == nil {
 		h.FarNS, err = newNamespace()
 	}
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 const insideEnv = "FLANNEL_TEST_IN_USERNS"
 
 // Main is the TestMain of a package that makes hosts. It runs the tests as root
-// of a user namespace if the caller is not root: whoever owns a network
+// of a user namespace if the caller is not root: the owner of a network
 // namespace may change all of it.
 func Main(m *testing.M) {
 	if os.Geteuid() == 0 || os.Getenv(insideEnv) != "" {
@@ -46,7 +46,8 @@ func newNamespace() (netns.NsHandle, error) {
 	go func() { // the thread is in the new namespace and ends with the goroutine
 		runtime.LockOSThread()
 		var err error
-		if ns, err = netns.New(); err == nil {
+		ns, err = netns.New()
+		if err == nil {
 			err = setDefaults()
 		}
 		made <- err

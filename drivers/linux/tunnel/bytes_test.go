@@ -33,7 +33,8 @@ func packets() map[string][]byte {
 // ID, changes it, and sums up its header.
 func craft(proto byte, size int, change func([]byte)) []byte {
 	b := append(make([]byte, 20), noise(uint64(size), size)...)
-	b[0], b[8], b[9] = 0x45, 64, proto
+	b[0], b[8] = 0x45, 64
+	b[9] = proto
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 	b[4], b[5] = 0x12, byte(size)
 	copy(b[12:], []byte{10, 5, 1, 0, 10, 5, 2, 9})
@@ -98,7 +99,7 @@ func TestTiersEmitTheSame(t *testing.T) {
 }
 
 // TestTiersCutTheSame sends what the one tier gets cut and the other whole, and
-// compares the datagrams but for the inner IDs, which the kernel draws, and what
+// compares the datagrams except the inner IDs, which the kernel draws, and what
 // is summed up over them.
 func TestTiersCutTheSame(t *testing.T) {
 	const size, count = 1000, 20

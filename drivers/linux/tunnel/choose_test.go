@@ -123,7 +123,7 @@ func elsewhere(change func() error, do func()) error {
 
 func hideDirectory() error { return unix.Mount("none", "/dev/net", "tmpfs", 0, "") }
 
-// forbidDevice lets nobody open devices there, not even root.
+// forbidDevice forbids even root to open devices there.
 func forbidDevice() error {
 	return errors.Join(
 		unix.Mount(devicePath, devicePath, "", unix.MS_BIND, ""),

@@ -105,7 +105,8 @@ func newStations(t *testing.T) (h *loopback, a, b *station) {
 	}
 	t.Cleanup(func() { ns.Close() })
 	err = ns.Do(func() (err error) {
-		if a, err = newStation(t, 1, true); err == nil {
+		a, err = newStation(t, 1, true)
+		if err == nil {
 			b, err = newStation(t, 2, true)
 		}
 		return err

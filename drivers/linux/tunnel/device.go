@@ -18,7 +18,8 @@ func CreateDevice(name string) error {
 	if err != nil {
 		return err
 	}
-	if err = attach(fd, name, unix.IFF_TUN_EXCL); err == nil {
+	err = attach(fd, name, unix.IFF_TUN_EXCL)
+	if err == nil {
 		err = unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1)
 	}
 	if err != nil {
@@ -71,14 +72,16 @@ func openQueue(name string, vnet bool) (fd, index int, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	if fd, err = openControl(); err != nil {
+	fd, err = openControl()
+	if err != nil {
 		return fail(err)
 	}
 	var flags uint16
 	if vnet {
 		flags = unix.IFF_VNET_HDR
 	}
-	if err = attach(fd, name, flags); err == nil {
+	err = attach(fd, name, flags)
+	if err == nil {
 		index, err = indexOf(name)
 	}
 	if err == nil && index != before { // it went away meanwhile, and the kernel made another, which closing removes

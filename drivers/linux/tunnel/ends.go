@@ -26,7 +26,7 @@ func (d drop) String() string {
 	return "socket_refused"
 }
 
-// outcome is what became of an attempt to carry.
+// outcome is the result of an attempt to carry.
 type outcome uint8
 
 const (

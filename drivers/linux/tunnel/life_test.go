@@ -376,7 +376,7 @@ func expect(t testing.TB, c *net.UDPConn, want string) {
 	}
 }
 
-// fixHeaders mends the checksums of an IPv4 header, the one of a tunnel's inner
+// fixHeaders corrects the checksums of an IPv4 header, the one of a tunnel's inner
 // packet too, and takes away that of the outer UDP header.
 func fixHeaders(packet []byte) {
 	packet[26], packet[27] = 0, 0
@@ -438,7 +438,7 @@ func (n *node) writeWhole(t testing.TB, c *net.UDPConn, to net.Addr, size, count
 	}
 }
 
-// tooBig is what a router says of a packet larger than the next link.
+// tooBig is the error of a router about a packet larger than the next link.
 func tooBig(packet []byte, mtu int) []byte {
 	b := append(make([]byte, 28), packet[:28]...)
 	b[0], b[3], b[8], b[9] = 0x45, 56, 64, unix.IPPROTO_ICMP

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxPacket is what one read of the device or of the socket can be.
+	// maxPacket is the most that one read of the device or the socket returns.
 	maxPacket = 65535
 	// turn is how many packets one direction carries before the other's turn.
 	turn = 32

@@ -39,7 +39,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			var a, b *station
 			if err := ns.Do(func() (err error) {
-				if a, err = newStation(t, 1, c.vnet); err == nil {
+				a, err = newStation(t, 1, c.vnet)
+				if err == nil {
 					b, err = newStation(t, 2, c.vnet)
 				}
 				return err
@@ -79,7 +80,8 @@ func TestSendsAllOfAPacket(t *testing.T) {
 	ns := newNamespace(t)
 	var a, b *station
 	if err := ns.Do(func() (err error) {
-		if a, err = newStation(t, 1, true); err == nil {
+		a, err = newStation(t, 1, true)
+		if err == nil {
 			b, err = newStation(t, 2, true)
 		}
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// upstream is no tier of ours but a stand-in for upstream's proxy, of which it
+// upstream is not our tier but a stand-in for upstream's proxy, of which it
 // has all that interop 6.1 tells: a packet a call and a datagram, buffers no
 // larger than the device's MTU, every sender believed.
 const upstream dataplane.Offload = "upstream"

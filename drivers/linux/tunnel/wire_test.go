@@ -107,7 +107,7 @@ func (w *wire) close() {
 	w.done.Wait()
 }
 
-// payload is what an UDP datagram to the nodes' port carries, nil of anything else.
+// payload returns the payload of a datagram to the nodes' port, nil for others.
 func payload(packet []byte) []byte {
 	const headers = 28
 	if len(packet) < headers || packet[0] != 0x45 || packet[9] != unix.IPPROTO_UDP ||

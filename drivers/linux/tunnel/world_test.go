@@ -39,7 +39,7 @@ func (n *node) subnet() netip.Prefix {
 // inner is the node's address in the tunnel.
 func (n *node) inner() netip.Addr { return n.subnet().Addr() }
 
-// needTUN skips a test where nobody may make TUN devices.
+// needTUN skips a test where it may not make TUN devices.
 func needTUN(t testing.TB) {
 	t.Helper()
 	if err := linuxtest.TryTUN(); err != nil {
@@ -138,7 +138,7 @@ func (n *node) apply(t testing.TB, verb dataplane.Verb, objects ...dataplane.Obj
 	}
 }
 
-// refusal is what one op fails with.
+// refusal returns the error of one op.
 func (n *node) refusal(t testing.TB, verb dataplane.Verb, o dataplane.Object) error {
 	t.Helper()
 	return n.d.Apply(t.Context(), []dataplane.Op{{Verb: verb, Object: o}})[0]
@@ -163,7 +163,8 @@ func carry(t testing.TB, a, b *node, tierA, tierB dataplane.Offload) {
 func (n *node) carry(t testing.TB, tier dataplane.Offload, peer *node) {
 	t.Helper()
 	n.apply(t, dataplane.Create, n.link(), n.addr(), n.route())
-	if n.foreign = tier == upstream; n.foreign {
+	n.foreign = tier == upstream
+	if n.foreign {
 		n.runUpstream(t, peer)
 		return
 	}
