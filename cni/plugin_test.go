@@ -81,8 +81,10 @@ func (b *bench) told() []string {
 	return calls
 }
 
-const wantBridge = `{"cniVersion":"1.1.0","ipMasq":false,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],[{"subnet":"2001:cafe:42::/64"}]],` +
-	`"routes":[{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"host-local"},"isGateway":true,"mtu":1450,"name":"cbr0","type":"bridge"}`
+const wantBridge = `{"cniVersion":"1.1.0","ipMasq":false,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],` +
+	`[{"subnet":"2001:cafe:42::/64"}]],` +
+	`"routes":[{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"host-local"},"isGateway":true,"mtu":1450,` +
+	`"name":"cbr0","type":"bridge"}`
 
 func TestAddKeepsAndDelForgets(t *testing.T) {
 	b := newBench(t, both)
@@ -130,8 +132,10 @@ func TestDelegateAndIPAMAreCompleted(t *testing.T) {
 	if err := b.call(b.plugin().add); err != nil {
 		t.Fatal(err)
 	}
-	const want = `macvlan ADD {"cniVersion":"1.1.0","ipMasq":true,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],[{"subnet":"2001:cafe:42::/64"}]],` +
-		`"routes":[{"dst":"0.0.0.0/0"},{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"static-ish"},"master":"eth1","mtu":900,"name":"cbr0",` +
+	const want = `macvlan ADD {"cniVersion":"1.1.0","ipMasq":true,"ipam":{"ranges":[[{"subnet":"10.5.72.0/24"}],` +
+		`[{"subnet":"2001:cafe:42::/64"}]],` +
+		`"routes":[{"dst":"0.0.0.0/0"},{"dst":"10.5.0.0/16"},{"dst":"2001:cafe:42::/56"}],"type":"static-ish"},` +
+		`"master":"eth1","mtu":900,"name":"cbr0",` +
 		`"runtimeConfig":{"mac":"02:00:00:00:00:01"},"type":"macvlan"}`
 	if diff := cmp.Diff([]string{want}, b.told()); diff != "" {
 		t.Error(diff)
@@ -171,7 +175,8 @@ func TestGCForgetsContainersThatAreGone(t *testing.T) {
 	if err := b.call(b.plugin().gc); err != nil {
 		t.Fatal(err)
 	}
-	want := "bridge GC " + strings.Replace(wantBridge, `{"cniVersion"`, `{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}],"cniVersion"`, 1)
+	want := "bridge GC " + strings.Replace(wantBridge, `{"cniVersion"`,
+		`{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}],"cniVersion"`, 1)
 	if diff := cmp.Diff([]string{want}, b.told()); diff != "" {
 		t.Error(diff)
 	}
@@ -194,16 +199,24 @@ func TestErrors(t *testing.T) {
 		code    uint
 		msg     string
 	}{
-		{"delegate with a name", both, "delegate", map[string]any{"name": "x"}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate has a member name: remove it, the network's name is used"},
-		{"delegate with ipam", both, "delegate", map[string]any{"ipam": nil}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate has a member ipam: put it beside delegate, not inside"},
-		{"delegate of no type", both, "delegate", map[string]any{"type": 3}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "delegate.type is 3: want the name of a plugin"},
-		{"delegate is a list", both, "delegate", []any{}, Plugin.add, nil, types.ErrDecodingFailure, "the configuration of plugin flannel"},
-		{"routes are no list", both, "ipam", map[string]any{"routes": 1}, Plugin.add, nil, types.ErrInvalidNetworkConfig, "ipam.routes is not a list"},
+		{"delegate with a name", both, "delegate", map[string]any{"name": "x"}, Plugin.add, nil,
+			types.ErrInvalidNetworkConfig, "delegate has a member name: remove it, the network's name is used"},
+		{"delegate with ipam", both, "delegate", map[string]any{"ipam": nil}, Plugin.add, nil,
+			types.ErrInvalidNetworkConfig, "delegate has a member ipam: put it beside delegate, not inside"},
+		{"delegate of no type", both, "delegate", map[string]any{"type": 3}, Plugin.add, nil, types.ErrInvalidNetworkConfig,
+			"delegate.type is 3: want the name of a plugin"},
+		{"delegate is a list", both, "delegate", []any{}, Plugin.add, nil, types.ErrDecodingFailure,
+			"the configuration of plugin flannel"},
+		{"routes are no list", both, "ipam", map[string]any{"routes": 1}, Plugin.add, nil, types.ErrInvalidNetworkConfig,
+			"ipam.routes is not a list"},
 		{"no subnet file, STATUS", "", "", nil, Plugin.status, nil, types.ErrPluginNotAvailable, ""},
 		{"no subnet file, GC", "", "", nil, Plugin.gc, nil, types.ErrTryAgainLater, ""},
-		{"CHECK of a stranger", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer, "container c1 was not added by this plugin"},
-		{"the delegate fails", both, "", nil, Plugin.add, types.NewError(types.ErrInvalidNetNS, "no netns", "x"), types.ErrInvalidNetNS, "delegate plugin bridge, ADD: no netns; x"},
-		{"the delegate is missing", both, "", nil, Plugin.status, errors.New("gone"), types.ErrInternal, "delegate plugin bridge, STATUS: gone"},
+		{"CHECK of a stranger", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer,
+			"container c1 was not added by this plugin"},
+		{"the delegate fails", both, "", nil, Plugin.add, types.NewError(types.ErrInvalidNetNS, "no netns", "x"),
+			types.ErrInvalidNetNS, "delegate plugin bridge, ADD: no netns; x"},
+		{"the delegate is missing", both, "", nil, Plugin.status, errors.New("gone"), types.ErrInternal,
+			"delegate plugin bridge, STATUS: gone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.env)

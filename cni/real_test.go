@@ -53,7 +53,8 @@ type inside struct{ host *harness.Host }
 
 func (i inside) ExecPlugin(ctx context.Context, plugin string, stdin []byte, env []string) ([]byte, error) {
 	var out, log bytes.Buffer
-	cmd := &exec.Cmd{Path: plugin, Args: []string{plugin}, Env: env, Stdin: bytes.NewReader(stdin), Stdout: &out, Stderr: &log}
+	cmd := &exec.Cmd{Path: plugin, Args: []string{plugin}, Env: env, Stdin: bytes.NewReader(stdin), Stdout: &out,
+		Stderr: &log}
 	if err := i.host.Run(ctx, cmd); err != nil {
 		return nil, fmt.Errorf("%w: %s%s", err, &out, &log)
 	}
@@ -72,7 +73,8 @@ func (inside) Decode(text []byte) (version.PluginInfo, error) {
 func attachment(pod *harness.Host) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: pod.Name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), pod.NamespaceFD()),
-		CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}},
+		CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80,
+			"protocol": "tcp"}}},
 	}
 }
 

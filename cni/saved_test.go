@@ -63,7 +63,8 @@ func TestTwoAttachmentsOfOneContainer(t *testing.T) {
 			b := newBench(t, both)
 			b.must(b.as("cbr0", "c1", "eth0").call(b.plugin().add))
 			b.must(b.as(second[0], "c1", second[1]).call(b.plugin().add))
-			if diff := cmp.Diff([]string{".cbr0/c1:eth0", "." + second[0] + "/c1:net1", "c1 -> .cbr0/c1:eth0"}, b.files()); diff != "" {
+			if diff := cmp.Diff([]string{".cbr0/c1:eth0", "." + second[0] + "/c1:net1", "c1 -> .cbr0/c1:eth0"},
+				b.files()); diff != "" {
 				t.Error(diff)
 			}
 			b.told()
@@ -130,7 +131,8 @@ func TestFilesOfTheOlderForm(t *testing.T) {
 	b.told()
 	b.must(b.as("cbr1", "c1", "eth0").call(b.plugin().check))
 	b.must(b.call(b.plugin().del))
-	if diff := cmp.Diff([]string{"bridge CHECK " + bridgeOf("cbr1"), "bridge DEL " + bridgeOf("cbr1")}, b.told()); diff != "" {
+	if diff := cmp.Diff([]string{"bridge CHECK " + bridgeOf("cbr1"), "bridge DEL " + bridgeOf("cbr1")},
+		b.told()); diff != "" {
 		t.Error(diff)
 	}
 	if left := b.files(); left != nil {

@@ -22,7 +22,8 @@ func TestParseSubnetEnv(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if env.subnets[cidr.V4] != netip.MustParsePrefix("10.5.72.1/24") || env.subnets[cidr.V6] != netip.MustParsePrefix("2001:cafe:42::1/64") ||
+	if env.subnets[cidr.V4] != netip.MustParsePrefix("10.5.72.1/24") ||
+		env.subnets[cidr.V6] != netip.MustParsePrefix("2001:cafe:42::1/64") ||
 		len(env.networks[cidr.V4]) != 1 || len(env.networks[cidr.V6]) != 1 || env.mtu != 1450 || !env.ipMasq {
 		t.Errorf("got %+v", env)
 	}
@@ -60,7 +61,8 @@ func TestParseSubnetEnvErrors(t *testing.T) {
 		{without("FLANNEL_MTU"), "FLANNEL_MTU is missing"},
 		{without("FLANNEL_IPMASQ"), "FLANNEL_IPMASQ is missing"},
 		{"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", "FLANNEL_NETWORK and FLANNEL_IPV6_NETWORK are missing"},
-		{"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", "FLANNEL_SUBNET and FLANNEL_IPV6_SUBNET are missing"},
+		{"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n",
+			"FLANNEL_SUBNET and FLANNEL_IPV6_SUBNET are missing"},
 		{"FLANNEL_SUBNET=10.5.72.1", `FLANNEL_SUBNET: "10.5.72.1" is no address with a prefix length`},
 		{"FLANNEL_SUBNET=fd00::1/64", "FLANNEL_SUBNET: fd00::1/64 is not IPv4"},
 		{"FLANNEL_MTU=big", `FLANNEL_MTU: "big" is no MTU`},
@@ -103,7 +105,8 @@ func FuzzParseSubnetEnv(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if env.mtu <= 0 || !env.subnets[0].IsValid() && !env.subnets[1].IsValid() || len(env.networks[0])+len(env.networks[1]) == 0 {
+		if env.mtu <= 0 || !env.subnets[0].IsValid() && !env.subnets[1].IsValid() ||
+			len(env.networks[0])+len(env.networks[1]) == 0 {
 			t.Errorf("%q is incomplete and passed: %+v", text, env)
 		}
 	})

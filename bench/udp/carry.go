@@ -95,7 +95,8 @@ func wanted(way string, i int) []dataplane.Object {
 	return []dataplane.Object{
 		dataplane.Link{Name: tunDevice, MTU: mtu, Up: true, Params: dataplane.TUN{}},
 		dataplane.Addr{Link: tunDevice, Prefix: netip.PrefixFrom(own.Addr(), 32)},
-		dataplane.Proxy{Link: tunDevice, Local: netip.AddrPortFrom(underlay(i), 8285), Subnet: own, MTU: mtu, Offload: offload},
+		dataplane.Proxy{Link: tunDevice, Local: netip.AddrPortFrom(underlay(i), 8285), Subnet: own, MTU: mtu,
+			Offload: offload},
 		dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tunDevice, Subnet: other}, To: underlay(1 - i)},
 		toPeer,
 	}

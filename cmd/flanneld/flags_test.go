@@ -54,7 +54,8 @@ func TestDefaults(t *testing.T) {
 		"log_backtrace_at":             ":0", // klog's way to say none
 
 		"embed-etcd":  "",
-		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d", "cni-conf": "/etc/kube-flannel/cni-conf.json",
+		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",
+		"cni-conf":         "/etc/kube-flannel/cni-conf.json",
 		"subnet-lease-ttl": "24h0m0s",
 		"on-lease-lost":    "reacquire",
 		"state-file":       "/var/lib/flannel<subnet-file>.state",

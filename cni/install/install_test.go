@@ -66,7 +66,8 @@ func TestBadConfInstallsNothing(t *testing.T) {
 		`{"name":"x","plugins":[{}]}`:      "plugin 1 of the list has no type",
 	} {
 		f := newFiles(t, conf)
-		if _, err := f.Install(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), f.Conf) {
+		if _, err := f.Install(); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), f.Conf) {
 			t.Errorf("%s: %v", conf, err)
 		}
 		if _, err := os.Stat(f.BinDir); !errors.Is(err, os.ErrNotExist) {

@@ -110,6 +110,7 @@ func (n *Node) lostNotes() []string {
 	if len(kept.peers) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; they are served until they are back, or until %s",
+	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; they are served until they are "+
+		"back, or until %s",
 		len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
 }

@@ -22,24 +22,24 @@ type Options struct {
 	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
 	Resync      time.Duration // full look without a hint; default 30 s, jittered
 	Debounce    time.Duration // from a hint to the look; default 100 ms
-	Rand        *rand.Rand    // the only source of chance
-	Previous    lease.Key     // from the subnet file of a former run; may be invalid
-	Saved       []byte        // from the state file of a former run; may be nil
+	Rand        *rand.Rand    // the only source of randomness
+	Previous    lease.Key     // from the subnet file of the last run; may be invalid
+	Saved       []byte        // from the state file of the last run; may be nil
 }
 
-// Input is what happened since the last Step. Nil members: nothing of that kind.
+// Input holds the news since the last Step. A nil member means no news of its kind.
 type Input struct {
-	View      *lease.View          // the store's view changed
-	Lanes     [LaneCount]LaneInput // what happened in each lane
+	View      *lease.View          // the changed view of the store
+	Lanes     [LaneCount]LaneInput // news of each lane
 	Requested *Requested           // ends Effects.Request
 	Wrote     *Wrote               // ends Effects.Writes
 
-	// Stop says that the process has to end. The node then begins nothing new
-	// except to write what its files do not hold yet.
+	// Stop says that the process has to end. The node then begins nothing new,
+	// except to write unsaved changes to its files.
 	Stop bool
 }
 
-// LaneInput is what happened in one lane.
+// LaneInput holds the news of one lane.
 type LaneInput struct {
 	Hint    bool     // the driver hinted
 	Looked  *Looked  // ends LaneEffects.Look
@@ -69,9 +69,9 @@ type Wrote struct {
 	Errs []error
 }
 
-// Effects are what the node asks for. Nil members: nothing of that kind.
+// Effects are the actions that the node asks for. A nil member asks for nothing.
 type Effects struct {
-	Lanes   [LaneCount]LaneEffects // what to do in each lane
+	Lanes   [LaneCount]LaneEffects // actions in each lane
 	Request *Request               // ask the store
 	Writes  []Write                // write files
 	Events  []Event                // log
@@ -79,19 +79,19 @@ type Effects struct {
 	Exit    *Exit                  // end the process; nothing else will follow
 }
 
-// LaneEffects are what to do in one lane: a look or a plan, never both.
+// LaneEffects are the actions in one lane: a look or a plan, never both.
 type LaneEffects struct {
 	Look *Look
 	Plan []dataplane.Op // apply
 }
 
-// Look says what a look reads.
+// Look asks to read a part of the host.
 type Look struct {
 	Extent     dataplane.Extent // of the lane's part of the host
 	SubnetFile bool             // also read the subnet file
 }
 
-// Verb is what a Request asks of the lease store.
+// Verb names the store method that a Request calls.
 type Verb uint8
 
 // The requests a node makes.
@@ -116,7 +116,7 @@ type Request struct {
 	TTL   time.Duration
 }
 
-// File is the role of a file; where it lies is the caller's business.
+// File is the role of a file; the caller knows its path.
 type File uint8
 
 // The files a node writes.
@@ -129,8 +129,8 @@ const (
 type Write struct {
 	File File
 	Data []byte
-	// Encode returns the data if it is not nil. The state file of a large
-	// cluster takes milliseconds to encode, which the writer spends, not the
+	// Encode returns the data, unless it is nil. The state file of a large
+	// cluster takes milliseconds to encode, so the writer does that outside the
 	// node's turn. Encode is a pure function of values that never change.
 	Encode func() ([]byte, error)
 }
@@ -151,7 +151,7 @@ type Event struct {
 	Level Level
 }
 
-// Level is how loud an event is.
+// Level is the severity of an event.
 type Level uint8
 
 // The levels, as klog has them.
@@ -161,7 +161,7 @@ const (
 	Error
 )
 
-// Exit asks for the end of the process.
+// Exit asks the caller to end the process.
 type Exit struct {
 	Status int
 	Reason string

@@ -9,23 +9,23 @@ import (
 	"github.com/flanneld/flannel/core/subnetfile"
 )
 
-// fileState is what the node's files hold, as far as it knows.
+// fileState is the content of the node's files, as far as the node knows it.
 type fileState struct {
 	busy    bool
 	writing []Write
 	subnet  []byte // as last written or seen since
-	seen    bool   // the look that is under way sees what was last written
+	seen    bool   // the look under way began after the last write
 	text    subnetText
-	saveDue time.Time // when the state file may be written next
-	dirty   bool      // there is something new to save
+	saveDue time.Time // earliest time of the next write of the state file
+	dirty   bool      // the state has changed since the last save
 	errs    map[File]error
 	retryAt time.Time
 	tries   int
 	lastKey savedKey
 }
 
-// saveEvery bounds how often the state file is written: a second, and longer
-// the larger it is. A thousand leases are about 150 KB.
+// saveEvery returns the shortest time between two writes of the state file: a
+// second, and more for a large file. A thousand leases are about 150 KB.
 func saveEvery(leases int) time.Duration {
 	return time.Second + time.Duration(leases)*time.Millisecond
 }
@@ -42,8 +42,8 @@ func (f *fileState) wake() time.Time {
 	return time.Time{}
 }
 
-// followFiles writes the subnet file once the host is as it announces, and
-// saves the state as it changes. Both are rewritten only when they differ.
+// followFiles writes the subnet file once the host matches it, and saves the
+// state when it changes. It writes a file only if its content differs.
 func (n *Node) followFiles() {
 	f := &n.files
 	if key := n.savedKey(); key != f.lastKey {
@@ -67,18 +67,19 @@ func (n *Node) followFiles() {
 	}
 }
 
-// sawSubnetFile compares the file with what this run has put there: somebody
-// may have removed or overwritten it, and no pod can be added then. What a write
-// overtook is no news.
+// sawSubnetFile compares the file with the last write of this run: another
+// program may have removed or overwritten it, and then no pod can be added. It
+// ignores a look that began before the last write.
 func (n *Node) sawSubnetFile(text []byte) {
-	if f := &n.files; f.subnet != nil && f.seen && !f.busy && !bytes.Equal(text, f.subnet) {
-		f.subnet = []byte{} // written, and not there any more
+	f := &n.files
+	if f.subnet != nil && f.seen && !f.busy && !bytes.Equal(text, f.subnet) {
+		f.subnet = []byte{} // this run has written it, and it is gone
 		n.event(Warning, "subnet-file-gone", "the subnet file is not as it was written; writing it again")
 	}
 }
 
-// subnetFile is the text to announce, or nil as long as there is nothing
-// programmed or nothing that may be announced.
+// subnetFile returns the text of the subnet file. It returns nil while the host
+// is not programmed and while the node is fenced.
 func (n *Node) subnetFile() []byte {
 	if !n.programmable() || !n.host.standing || n.fenced() {
 		return nil
@@ -91,7 +92,7 @@ func (n *Node) subnetFile() []byte {
 	return t.text
 }
 
-// subnetText keeps the last text for a config: it is asked for each Step.
+// subnetText caches the text of the subnet file, which every Step needs.
 type subnetText struct {
 	subnet lease.Key
 	mtu    int
@@ -110,10 +111,12 @@ func (n *Node) wroteFiles(w Wrote) {
 			n.once(Error, "write-failed", fmt.Sprintf("%s file: %v", write.File, err))
 		case write.File == SubnetFile:
 			f.subnet = write.Data
-			n.event(Info, "subnet-file", "subnet file written: "+string(bytes.ReplaceAll(bytes.TrimSpace(write.Data), []byte("\n"), []byte(" "))))
+			line := bytes.ReplaceAll(bytes.TrimSpace(write.Data), []byte("\n"), []byte(" "))
+			n.event(Info, "subnet-file", fmt.Sprintf("subnet file written: %s", line))
 		}
 	}
-	if f.writing = nil; len(f.errs) == 0 {
+	f.writing = nil
+	if len(f.errs) == 0 {
 		f.tries = 0
 		return
 	}
@@ -122,7 +125,7 @@ func (n *Node) wroteFiles(w Wrote) {
 	f.retryAt = n.now.Add(n.backoff(f.tries, time.Second, time.Minute))
 }
 
-// String names the role.
+// String returns the role in lower case.
 func (f File) String() string {
 	return [...]string{"unknown", "subnet", "state"}[f]
 }

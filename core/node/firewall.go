@@ -14,22 +14,22 @@ import (
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
-// ruleGap is the least time between two looks at the firewall that hints asked
-// for: where services come and go, other programs change rules all the time.
+// ruleGap is the shortest time between two looks at the firewall that hints
+// asked for. On a host with many services, other programs change rules all the
+// time.
 const ruleGap = time.Second
 
-// firewallState is what the last look at the firewall found, and what the node
-// makes of it.
+// firewallState holds the last look at the firewall and the conclusions from it.
 type firewallState struct {
 	facts    driver.FirewallFacts
 	have     *dataplane.State
-	notes    []string // that may matter to an operator
-	problems []error  // why the desired chains cannot be made, or will not do
+	notes    []string // for the operator
+	problems []error  // why the desired chains cannot be made or have no effect
 	aim      aim      // of the last comparison
-	wanted   int      // how many chains are desired
+	wanted   int      // number of desired chains
 }
 
-// aim is everything that the desired chains depend on besides the host.
+// aim holds the inputs of the desired chains besides the host.
 type aim struct {
 	net config.Network
 	own lease.Key
@@ -48,7 +48,7 @@ func (p firewallPart) pace() pace {
 	if !n.opts.Firewall.Any() {
 		most = n.opts.Resync
 	}
-	// Jitter adds a fifth at most, so no look is later than promised.
+	// Jitter adds at most a fifth, so the longest interval is Rules.
 	return pace{every: n.opts.Rules * 5 / 6, hintGap: ruleGap, most: most}
 }
 
@@ -73,7 +73,8 @@ func (p firewallPart) follow() bool {
 	}
 	if a := (aim{n.network.config, n.lease.self.Key}); !a.same(n.firewall.aim) {
 		l := n.lanes[FirewallLane]
-		n.firewall.aim, l.fresh, l.clean = a, false, false
+		n.firewall.aim = a
+		l.fresh, l.clean = false, false
 		l.restart()
 		l.lookDue = n.now
 	}
@@ -123,13 +124,13 @@ func (p firewallPart) settled() string {
 	return fmt.Sprintf("the firewall is as desired: %d chains", p.n.firewall.wanted)
 }
 
-// nameChain names the chain of an op, without its rules.
+// nameChain describes an op by its verb and its chain, without the rules.
 func nameChain(op dataplane.Op) string {
 	return fmt.Sprintf("%s %s", op.Verb, op.Object.(dataplane.Chain).ChainKey)
 }
 
-// reasons is empty if no rules are desired: leftovers that cannot be removed
-// keep no pod from the network.
+// reasons returns nothing if no rules are desired: leftover rules that cannot be
+// removed keep no pod from the network.
 func (p firewallPart) reasons() (rs []string) {
 	n, l := p.n, p.n.lanes[FirewallLane]
 	if !n.opts.Firewall.Any() {

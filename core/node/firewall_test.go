@@ -85,7 +85,8 @@ func (w *world) chains() string { return w.firewall.chains.Dump() }
 func TestRulesAreMadeAndKept(t *testing.T) {
 	w := guarded(t)
 	made := w.chains()
-	if strings.Count(made, "chain iptables ipv4") != 2 || !strings.Contains(made, "from "+w.own().Key.V4.String()+" to 10.5.0.0/16 return") {
+	if strings.Count(made, "chain iptables ipv4") != 2 ||
+		!strings.Contains(made, "from "+w.own().Key.V4.String()+" to 10.5.0.0/16 return") {
 		t.Fatalf("chains:\n%s", made)
 	}
 	for name, harm := range map[string]func(){
@@ -184,7 +185,8 @@ func TestReadinessTellsOfTheFirewall(t *testing.T) {
 		"an unreadable table": {func(f *fakeFirewall) { f.err = errors.New("iptables-save: exit status 4") },
 			"firewall: cannot read its rules: iptables-save: exit status 4", "firewall-look-failed"},
 		"no tools": {func(f *fakeFirewall) { f.facts.Tools = [2]driver.Tools{} },
-			"firewall: IPv4: neither iptables nor nft can be used: ; ; install one of them, or turn off --ip-masq and --iptables-forward-rules", "firewall-problem"},
+			"firewall: IPv4: neither iptables nor nft can be used: ; ; install one of them, or turn off --ip-masq and " +
+				"--iptables-forward-rules", "firewall-problem"},
 		"no answer": {func(f *fakeFirewall) { f.busy = true }, "firewall: the rules are not yet as desired", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +213,8 @@ func TestForeignDropIsNamed(t *testing.T) {
 	w := guarded(t)
 	w.firewall.facts.Blocks = []driver.ForwardBlock{{Family: cidr.V4, By: "chain inet strict forward"}}
 	w.pass(5 * time.Second)
-	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of iptables can overrule; accept packets from and to 10.5.0.0/16 there"
+	const want = "firewall: IPv4 packets to be forwarded are dropped by chain inet strict forward, which no chain of " +
+		"iptables can overrule; accept packets from and to 10.5.0.0/16 there"
 	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, want) {
 		t.Errorf("reasons %q", s.Reasons)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
-// hintGap is the least time between two looks at the host that hints asked for.
+// hintGap is the shortest time between two looks at the host that hints asked for.
 const hintGap = 500 * time.Millisecond
 
 // hostPart is the lane of the kernel's network tables and settings.
@@ -57,8 +57,8 @@ func (p hostPart) follow() bool {
 
 func (n *Node) hostLane() *lane { return n.lanes[HostLane] }
 
-// settleSelf programs the subnet that is held, once a snapshot as new as the
-// lease has shown that no older record claims part of it.
+// settleSelf programs the held subnet once a snapshot as new as the lease has
+// shown that no older record claims part of it.
 func (n *Node) settleSelf() {
 	l := &n.lease
 	if l.grant == nil || l.expired || n.store.stale {
@@ -94,9 +94,10 @@ func (p hostPart) take(looked Looked) {
 	n, h := p.n, &p.n.host
 	facts := looked.Seen.Facts.(driver.HostFacts)
 	changed := !h.facts.Equal(facts)
-	// A choice that failed is made and reported again; another one follows from the facts.
+	// After a failed choice, and with new facts, the node chooses the uplink again.
 	h.chosen = h.chosen && h.noUplink == nil && !changed
-	h.facts, h.have, h.looked = facts, looked.Seen.State, true
+	h.facts, h.have = facts, looked.Seen.State
+	h.looked = true
 	n.settleRefused()
 	n.retryRefused(changed)
 	n.sawSubnetFile(looked.SubnetFile)
@@ -202,16 +203,16 @@ func refused(err error) bool {
 	return errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid)
 }
 
-// denySetting gives up a kernel setting until the next start: a container sees
-// /proc/sys read-only, and no attempt will change that.
+// denySetting gives up a kernel setting until the next start: in a container
+// /proc/sys may be read-only, and another attempt would fail too.
 func (n *Node) denySetting(s dataplane.Sysctl, err error) {
 	n.host.denied[s.Path] = true
 	n.event(Warning, "setting-denied",
 		fmt.Sprintf("%s: %v; going on without it: set it on the host, or make /proc/sys writable", s, err))
 }
 
-// skipSetting tells of a kernel setting that does not exist. If its device is
-// missing, too, the device's own op says why.
+// skipSetting reports a kernel setting that does not exist. If its device is
+// missing too, the op of the device reports why.
 func (n *Node) skipSetting(s dataplane.Sysctl) {
 	n.once(Info, "setting-absent",
 		fmt.Sprintf("%s: this host has no such setting, as without IPv6 or with an MTU below 1280", s))
@@ -246,8 +247,8 @@ func (p hostPart) reasons() (rs []string) {
 	return rs
 }
 
-// rememberNetworks keeps former networks owned, so that a changed config
-// leaves nothing of the old one behind.
+// rememberNetworks records the networks of a config as owned. They stay owned
+// after a change of the config, so the node removes their routes.
 func (h *hostState) rememberNetworks(network config.Network) {
 	for _, f := range cidr.Families {
 		if p := network.Of(f).Network; p.IsValid() && !slices.Contains(h.networks, p) {
@@ -256,8 +257,8 @@ func (h *hostState) rememberNetworks(network config.Network) {
 	}
 }
 
-// forgetOld ends the ownership of former devices and networks once the host is
-// clean of them.
+// forgetOld ends the ownership of former devices and networks once the host
+// holds nothing of them.
 func (n *Node) forgetOld() {
 	if !n.synced() || n.fenced() {
 		return

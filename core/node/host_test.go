@@ -43,7 +43,8 @@ func TestHeals(t *testing.T) {
 			w.host.Sysctls[c] = dataplane.Sysctl{Path: c, Value: "1", Link: "flannel.1"}
 		},
 		"foreign": func(w *world) {
-			w.host.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: "flannel.1", IP: netip.MustParseAddr("10.5.9.0")}})
+			w.host.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: "flannel.1",
+				IP: netip.MustParseAddr("10.5.9.0")}})
 		},
 	}
 	for name, fault := range faults {
@@ -157,7 +158,8 @@ func TestChangedPeer(t *testing.T) {
 	w.put(p)
 	w.tell()
 	w.pass(time.Second)
-	if d := w.host.Dump(); !strings.Contains(d, "fdb c6:00:00:00:00:37 dst 192.168.64.55") || strings.Contains(d, "c6:00:00:00:00:05") {
+	if d := w.host.Dump(); !strings.Contains(d, "fdb c6:00:00:00:00:37 dst 192.168.64.55") ||
+		strings.Contains(d, "c6:00:00:00:00:05") {
 		t.Errorf("host:\n%s", d)
 	}
 }
@@ -201,7 +203,8 @@ func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
-	const direct, tunnelled = "route 10.5.4.0/24 via 192.168.64.5 dev eth0\n", "route 10.5.4.0/24 via 10.5.4.0 dev flannel.1 onlink\n"
+	const direct, tunnelled = "route 10.5.4.0/24 via 192.168.64.5 dev eth0\n",
+		"route 10.5.4.0/24 via 10.5.4.0 dev flannel.1 onlink\n"
 	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 {
 		t.Errorf("on one segment:\n%s", d)
 	}
@@ -237,7 +240,8 @@ func TestAdjustsAnExistingDevice(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.put(vxlanPeer("10.5.7.0-24", 3))
 	left := dataplane.Link{Name: "flannel.1", MTU: 1400, Up: true, MAC: dataplane.MAC{2, 1, 1, 1, 1, 1},
-		Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3"), Port: 8472, Learning: true}}
+		Params: dataplane.VXLAN{VNI: 1, Parent: "eth0", Local: netip.MustParseAddr("192.168.64.3"), Port: 8472,
+			Learning: true}}
 	w.host.AddLink(left)
 	w.tell()
 	w.pass(time.Second)
@@ -425,22 +429,26 @@ func TestConfigChange(t *testing.T) {
 		t.Errorf("%s\n%s", w.host.Dump(), w.log())
 	}
 	w.rev++
-	w.snap.Revision, w.snap.Config = w.rev, lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`), Revision: w.rev}
+	w.snap.Revision, w.snap.Config = w.rev,
+		lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`), Revision: w.rev}
 	w.tell()
 	w.pass(5 * time.Second)
 	w.tell()
 	w.pass(5 * time.Second)
 	w.wantReady()
-	if d := w.host.Dump(); strings.Contains(d, "flannel.1 ") || strings.Contains(d, "10.5.") || !strings.Contains(d, "link flannel.2") {
+	if d := w.host.Dump(); strings.Contains(d, "flannel.1 ") || strings.Contains(d, "10.5.") ||
+		!strings.Contains(d, "link flannel.2") {
 		t.Errorf("host:\n%s", d)
 	}
 }
 
 func TestFirstConfig(t *testing.T) {
 	for _, c := range []struct{ conf, want string }{
-		{`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`, `network config: backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp, alloc`},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`,
+			`network config: backend type "ipip" is not available in this build; it serves vxlan, host-gw, udp, alloc`},
 		{`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`,
-			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, alloc, wireguard, ipip, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
+			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, alloc, wireguard, ipip, ipsec, ` +
+				`extension, gce, aws-vpc, ali-vpc, tencent-vpc`},
 	} {
 		w := newWorld(t, c.conf)
 		w.tell()

@@ -10,14 +10,14 @@ import (
 )
 
 // LaneID names one part of the host. Every lane has its own driver, pace,
-// backoff and reasons not to be ready.
+// backoff and reasons why the node is not ready.
 type LaneID uint8
 
-// The lanes. A further one is added here and in newLanes.
+// The lanes. Add a new lane here and in newLanes.
 const (
 	HostLane     LaneID = iota // the kernel's network tables and settings
 	FirewallLane               // the chains of nftables and iptables
-	LaneCount                  // how many lanes there are
+	LaneCount                  // the number of lanes
 )
 
 // String returns the lane's name in lower case.
@@ -25,11 +25,11 @@ func (id LaneID) String() string {
 	return [...]string{"host", "firewall"}[id]
 }
 
-// eager is how many plans in a row are tried without a pause.
+// eager is the number of plans in a row that a lane tries without a pause.
 const eager = 3
 
 // lane is the loop that keeps one part of the host as desired: look, compare,
-// change, and look again to see what the change led to.
+// change, and look again to see the effect of the change.
 type lane struct {
 	id   LaneID
 	part part
@@ -37,27 +37,27 @@ type lane struct {
 	busy     bool           // a look or a plan is under way
 	plan     []dataplane.Op // the plan under way
 	fresh    bool           // the last look came after the last change and is not yet compared
-	retry    bool           // the plan only tries again what was refused before
-	clean    bool           // the last comparison found no difference, or only what is tried again
-	lookDue  time.Time      // when to look next; zero: no look is due
-	lastLook time.Time      // when the last look ended
+	retry    bool           // the plan only retries refused objects
+	clean    bool           // the last comparison found no difference except refused objects
+	lookDue  time.Time      // time of the next look; zero: no look is due
+	lastLook time.Time      // end of the last look
 	lookErr  error          // why the last look failed
 	failures []error        // of the last plan
 	attempts int            // plans and looks in a row that did not lead to an empty diff
-	pauses   int            // attempts in a row that were followed by a pause
+	pauses   int            // attempts in a row with a pause after them
 }
 
-// part is what makes one lane different from the others.
+// part holds the differences between the lanes.
 type part interface {
 	pace() pace
 	kinds() kinds
 
-	// follow takes in what has changed outside the lane. It returns false while
-	// the node knows too little to look at this part of the host.
+	// follow takes in changes from outside the lane. It returns false while the
+	// node knows too little to look at this part of the host.
 	follow() bool
 	// watches reports whether there is a reason to look from time to time.
 	watches() bool
-	// look returns what the next look has to read.
+	// look returns the extent of the next look.
 	look() Look
 	// take stores the result of a successful look.
 	take(Looked)
@@ -65,10 +65,11 @@ type part interface {
 	// and the desired state. It returns false while the node knows too little
 	// to desire anything.
 	compare() (plan []dataplane.Op, ok bool)
-	// retries reports whether a plan only tries again what the kernel refused
-	// before and the part can do without. Such a plan is no sign of trouble.
+	// retries reports whether a plan only retries objects that the kernel
+	// refused before and that the part does not need. Such a plan is no sign of
+	// trouble.
 	retries(plan []dataplane.Op) bool
-	// failed returns how a failed op is reported, or nil if it is no failure.
+	// failed returns the error to report for a failed op, or nil to report none.
 	failed(op dataplane.Op, err error) error
 	// describe returns a plan as the text of one log line.
 	describe(plan []dataplane.Op) string
@@ -79,12 +80,12 @@ type part interface {
 	reasons() []string
 }
 
-// pace says how often a lane looks and tries again.
+// pace sets the times between looks and between attempts.
 type pace struct {
 	every   time.Duration // from one look to the next without a hint, give or take a fifth
-	hintGap time.Duration // least time between two looks that hints asked for
+	hintGap time.Duration // shortest time between two looks that hints asked for
 	most    time.Duration // longest pause after a failure
-	insists bool          // plans that failed are also tried again without a pause
+	insists bool          // failed plans are also retried without a pause
 }
 
 // kinds are the events that a lane logs, still without their texts.
@@ -104,10 +105,10 @@ func (l *lane) lookBy(at time.Time) {
 	}
 }
 
-// restart begins with a new aim: the attempts so far were for another one.
+// restart forgets the attempts so far: they were for another desired state.
 func (l *lane) restart() { l.attempts, l.pauses = 0, 0 }
 
-// absorbLane records what happened in a lane; it decides nothing.
+// absorbLane records the news of a lane; it decides nothing.
 func (n *Node) absorbLane(l *lane, in LaneInput) {
 	if in.Hint {
 		n.hinted(l)
@@ -121,8 +122,8 @@ func (n *Node) absorbLane(l *lane, in LaneInput) {
 }
 
 // hinted schedules a look one debounce from now, or later if the last look was
-// just now: a busy host changes all the time, and every look has its price.
-// However many hints follow, the look stays due when the first one put it.
+// just now: a busy host changes all the time, and every look costs time. Later
+// hints do not move the look.
 func (n *Node) hinted(l *lane) {
 	at := n.now.Add(n.opts.Debounce)
 	if gap := l.lastLook.Add(l.part.pace().hintGap); gap.After(at) {
@@ -148,15 +149,15 @@ func (n *Node) finishedLook(l *lane, looked Looked) {
 	l.lookBy(n.now.Add(n.jitter(l.part.pace().every)))
 }
 
-// pause returns how long to wait after a failure: longer each time.
+// pause returns the time to wait after a failure: longer each time.
 func (n *Node) pause(l *lane) time.Duration {
 	l.pauses++
 	most := l.part.pace().most
 	return min(n.backoff(l.pauses, n.opts.Debounce, most), most)
 }
 
-// followLane looks when a look is due and closes the difference it shows. A
-// plan is made only from what was just read, never from memory.
+// followLane looks when a look is due, and closes the difference it shows. It
+// makes every plan from a fresh look, never from memory.
 func (n *Node) followLane(l *lane) {
 	if n.effects.Exit != nil || l.busy || !l.part.follow() {
 		return
@@ -166,7 +167,8 @@ func (n *Node) followLane(l *lane) {
 	}
 	if !l.busy && l.part.watches() && !n.now.Before(l.lookDue) {
 		look := l.part.look()
-		l.busy, l.fresh, l.lookDue = true, false, time.Time{}
+		l.busy, l.fresh = true, false
+		l.lookDue = time.Time{}
 		n.effects.Lanes[l.id].Look = &look
 	}
 }
@@ -193,11 +195,11 @@ func (n *Node) reconcile(l *lane) {
 	delete(n.said, l.part.kinds().failed.Kind)
 }
 
-// finishedPlan notes the failures, and looks again at once to see what the plan
-// led to. Deleting an object that is already gone is a success.
+// finishedPlan records the failures, and looks again at once to see the effect
+// of the plan. Deleting an object that is already gone is a success.
 func (n *Node) finishedPlan(l *lane, applied Applied) {
 	l.failures = nil
-	var done []dataplane.Op // and failed; without what the part can do without
+	var done []dataplane.Op // ops to log: without failures that the part ignores
 	for i, err := range applied.Errs {
 		op := l.plan[i]
 		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {

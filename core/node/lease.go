@@ -14,20 +14,20 @@ import (
 
 // leaseState is the node's right to its subnet.
 //
-// Self is the subnet the host is programmed for; grant is the right to it. The
-// two part when the right is lost or can no longer be proven: the node is then
-// fenced. A fenced node keeps its data plane, because taking it down helps
-// nobody, but it announces nothing until it holds a lease again (docs/adr 0005).
+// Self is the subnet the host is programmed for; grant is the right to it. If
+// the right is lost or can no longer be proven, the node is fenced. A fenced node
+// keeps its data plane, because taking it down would only cut connections, but it
+// announces nothing until it holds a lease again (docs/adr 0005).
 type leaseState struct {
 	self     backend.Self
 	grant    *lease.Grant
-	attrs    lease.Attrs // what our record shall say
-	source   attrsSource // what it follows from, beside what is stored
-	previous lease.Key   // to ask for first
+	attrs    lease.Attrs // the desired content of our record
+	source   attrsSource // the inputs of attrs, besides the stored attributes
+	previous lease.Key   // the subnet to ask for first
 
 	busy     bool
 	request  Request
-	agreed   agreement // what has been found to need nothing
+	agreed   agreement // the last comparison that called for nothing
 	atLeast  int64     // no decision on a snapshot older than this revision
 	retryAt  time.Time // after a failure
 	attempts int
@@ -35,15 +35,15 @@ type leaseState struct {
 	doubtAt  time.Time // when to ask the store about a write that no snapshot has shown
 	asked    bool      // the grant's TTL is the store's answer to ours
 	expired  bool
-	trouble  error       // why there is no lease, or what is wrong with it
+	trouble  error       // why there is no lease, or why it is not in order
 	copied   bool        // an older record of another host has our backend data
 	sent     lease.Attrs // of an update whose outcome is unknown
 	dispute  dispute
 }
 
 // fenced reports whether the host is programmed for a subnet that the node
-// cannot prove to hold. What a former run held counts until its lease ends, as
-// it would have for that run.
+// cannot prove to hold. The lease of the last run counts until it ends, as it
+// would have for that run.
 func (n *Node) fenced() bool {
 	l, s := &n.lease, n.store.saved
 	switch {
@@ -59,11 +59,11 @@ func (n *Node) fenced() bool {
 
 type attrsSource struct {
 	uplink  uplink.Uplink
-	backend backend.Backend // made anew with each config
+	backend backend.Backend // each config has its own
 }
 
-// wake names the moments at which time alone changes something. Requests wait
-// for the answer to the last one, and for retryAt; to be fenced waits for nothing.
+// wake passes consider the moments at which time alone changes a decision.
+// Requests wait for the last answer and for retryAt; the fence waits for nothing.
 func (l *leaseState) wake(consider func(time.Time)) {
 	if l.grant != nil && !l.expired {
 		consider(l.grant.Expires)
@@ -75,15 +75,15 @@ func (l *leaseState) wake(consider func(time.Time)) {
 	if l.grant == nil {
 		return
 	}
-	for _, at := range [...]time.Time{l.renewAt, l.doubtAt, l.dispute.mendAt} {
+	for _, at := range [...]time.Time{l.renewAt, l.doubtAt, l.dispute.repairAt} {
 		if at.After(l.retryAt) {
 			consider(at)
 		}
 	}
 }
 
-// followLease compares the belief with the snapshot and sends at most one
-// request. It is called on every Step and must be idempotent.
+// followLease compares the lease with the snapshot and sends at most one
+// request. Every Step calls it, so it is idempotent.
 func (n *Node) followLease() {
 	l := &n.lease
 	if n.effects.Exit != nil || !n.network.known || n.host.uplink.Link == "" {
@@ -114,11 +114,11 @@ func (n *Node) followLease() {
 	}
 }
 
-// followAttrs decides what our record shall say.
+// followAttrs computes the desired content of our record.
 func (n *Node) followAttrs() error {
 	l := &n.lease
 	source, stored := attrsSource{n.host.uplink, n.network.backend}, n.stored()
-	// What is stored is kept, so where it was the outcome it is so again.
+	// Backends keep stored attributes, so with the same source the result is the same.
 	if !l.copied && source == l.source && l.attrs.Equal(stored) {
 		return nil
 	}
@@ -135,8 +135,8 @@ func (n *Node) followAttrs() error {
 	return nil
 }
 
-// noticeExpiry fences the node once its lease may belong to somebody else.
-// The store's clock and ours need not agree; the next renewal tells.
+// noticeExpiry fences the node once its lease may belong to another node. The
+// store's clock and ours may differ; the next renewal shows who is right.
 func (n *Node) noticeExpiry() {
 	l := &n.lease
 	if n.store.stale && n.fenced() {
@@ -151,8 +151,8 @@ func (n *Node) noticeExpiry() {
 		"it may belong to another node by now", l.grant.Key))
 }
 
-// noAttrs follows a config that this node cannot follow. The lease that it
-// holds is renewed all the same: the config may be mended.
+// noAttrs handles a config that this node cannot serve. It still renews a held
+// lease: the operator may fix the config.
 func (n *Node) noAttrs(err error) {
 	l := &n.lease
 	switch {
@@ -165,8 +165,9 @@ func (n *Node) noAttrs(err error) {
 	l.trouble = err
 }
 
-// stored is what the node last published, so that peers need not change: this
-// run's, else what the store holds, else what a former run saved.
+// stored returns the attributes that the node last published, so that peers need
+// not change: those of this run, of the store, or of the state file, in this
+// order.
 func (n *Node) stored() lease.Attrs {
 	if n.lease.self.Key.IsValid() {
 		return n.lease.self.Attrs
@@ -195,7 +196,7 @@ func (n *Node) lost(reason error) {
 	}
 }
 
-// drop forgets the grant; what is programmed stays until another is held.
+// drop forgets the grant. The host stays as it is until the node holds another.
 func (n *Node) drop() {
 	l := &n.lease
 	l.grant = nil
@@ -204,7 +205,7 @@ func (n *Node) drop() {
 	l.dispute.garbled = false
 }
 
-// maintain keeps a held lease: fit for the config, with the right attributes, renewed.
+// maintain keeps a held lease valid for the config, correct and renewed.
 func (n *Node) maintain() {
 	l := &n.lease
 	if err := n.fits(n.network.config, l.grant.Key); err != nil {
@@ -213,13 +214,13 @@ func (n *Node) maintain() {
 	}
 	wrong := l.dispute.garbled || !l.attrs.Equal(l.grant.Attrs) || n.otherTTL()
 	switch {
-	case wrong && !n.now.Before(l.dispute.mendAt):
+	case wrong && !n.now.Before(l.dispute.repairAt):
 		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
 	case l.renewalDue(n.now):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
 	case wrong:
 		l.trouble = l.dispute.err
-	default: // whatever failed before, there is nothing left to do
+	default: // nothing is left to do, so earlier failures are over
 		l.trouble, l.attempts = nil, 0
 	}
 }
@@ -240,14 +241,14 @@ func (n *Node) leaveUnfit(why error) {
 	}
 }
 
-// renewalDue depends on nothing but the lease.
+// renewalDue reports whether it is time to renew. It depends only on the lease.
 func (l *leaseState) renewalDue(now time.Time) bool {
 	return !l.renewAt.IsZero() && !now.Before(l.renewAt)
 }
 
-// otherTTL reports whether the lease has a TTL for which this run has not
-// asked: a former run did, with another option. The store may have a shortest
-// or a longest TTL, so its answer counts.
+// otherTTL reports whether the lease still has the TTL of an earlier run with
+// another option. The store may have a shortest or a longest TTL, so any answer
+// to a request of this run counts as the right one.
 func (n *Node) otherTTL() bool {
 	l := &n.lease
 	return !l.asked && !l.grant.Reserved() && l.grant.TTL > 0 && l.grant.TTL != n.opts.LeaseTTL
@@ -258,7 +259,7 @@ func (n *Node) request(r Request) {
 	n.effects.Request = &r
 }
 
-// finishedRequest takes the answer of the store.
+// finishedRequest handles the answer of the store.
 func (n *Node) finishedRequest(done Requested) {
 	l := &n.lease
 	req := l.request
@@ -275,18 +276,19 @@ func (n *Node) finishedRequest(done Requested) {
 		if req.Verb == Update {
 			l.sent = req.Attrs
 		}
-		if l.trouble = fmt.Errorf("%s of lease %s: %w", req.Verb, keyOf(req), done.Err); l.attempts == 0 {
+		l.trouble = fmt.Errorf("%s of lease %s: %w", req.Verb, keyOf(req), done.Err)
+		if l.attempts == 0 {
 			n.event(Warning, "lease-request-failed", l.trouble.Error())
 		}
 		n.retryLease()
 	case req.Verb == Release:
-		// The snapshot without the record is the proof; until then the
-		// record would be found again. A release of a changed record does nothing.
+		// Wait for a snapshot without the record: in an older one the node would
+		// find it again. Releasing a record that has changed does nothing.
 		l.retryAt = n.now.Add(n.backoff(l.attempts, 50*time.Millisecond, 5*time.Second))
 		l.attempts++
 	default:
 		n.hold(done.Grant)
-		if req.Verb != Renew { // the record says what it shall
+		if req.Verb != Renew { // the record has the desired content
 			l.asked, l.sent = true, lease.Attrs{}
 			l.dispute.garbled = false
 		}
@@ -300,7 +302,7 @@ func keyOf(r Request) lease.Key {
 	return r.Grant.Key
 }
 
-// retrySoon follows an answer that a newer snapshot will explain.
+// retrySoon handles an answer that a newer snapshot will explain.
 func (n *Node) retrySoon(req Request, err error) {
 	l := &n.lease
 	n.event(Info, "lease-conflict", fmt.Sprintf("%s of %s: %v; trying again", req.Verb, keyOf(req), err))
@@ -308,7 +310,8 @@ func (n *Node) retrySoon(req Request, err error) {
 	l.attempts++
 }
 
-// retryLease follows a failure: at most a minute apart, and well before the lease ends.
+// retryLease sets the time of the next attempt after a failure: within a minute,
+// and well before the lease ends.
 func (n *Node) retryLease() {
 	l := &n.lease
 	most := time.Minute
@@ -319,7 +322,7 @@ func (n *Node) retryLease() {
 	l.attempts++
 }
 
-// hold takes a grant that the store just confirmed.
+// hold takes over a grant that the store has just confirmed.
 func (n *Node) hold(g lease.Grant) {
 	l := &n.lease
 	fresh := l.grant == nil
@@ -345,9 +348,10 @@ func describeGrant(g lease.Grant) string {
 	return fmt.Sprintf("%s for %s", g.Key, g.TTL)
 }
 
-// renewTime is counted from when the TTL began: after a third of the TTL, or when only the margin is left if that
-// is earlier. Renewing early costs one small request and lets a lease outlive
-// two thirds of its TTL without a datastore.
+// renewTime returns the time to renew a lease whose TTL began at began: after a
+// third of the TTL, or when only the margin is left, whichever is earlier. An
+// early renewal costs one small request; with it, a lease survives two thirds of
+// its TTL without a datastore.
 func renewTime(began time.Time, ttl, margin time.Duration) time.Time {
 	after := ttl / 3
 	if margin < ttl {

@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/cidr"
@@ -12,12 +11,14 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// This file is all that differs where the datastore hands the subnets out
-// itself (docs/adr 0012): the subnet is not chosen but taken, the own record
-// is known by its subnet and not by its address, nobody else can take it, and
-// an operator may say in the datastore how peers reach the node.
+// This file holds the differences for a datastore that assigns the subnets
+// itself (docs/adr 0012). The node takes the assigned subnet instead of choosing
+// one. It knows its record by the subnet, not by the address. No other node can
+// take the subnet. An operator may set the node's public address in the
+// datastore.
 
-// assigned is what the store holds for this node; nil: the node chooses.
+// assigned returns the store's assignment for this node, or nil if nodes choose
+// their subnets.
 func (n *Node) assigned() *lease.Assigned { return n.store.view.Assigned }
 
 func (n *Node) parseConfig(data []byte) (config.Network, error) {
@@ -35,8 +36,8 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 	return alloc.Compatible(network, key)
 }
 
-// selectUplink chooses the uplink, by the options and by what an operator says
-// of this node in the store, which goes before.
+// selectUplink chooses the uplink from the options and from the addresses that an
+// operator has set in the store, which take precedence.
 func (n *Node) selectUplink() (uplink.Uplink, error) {
 	opts, a := n.opts.Uplink, n.assigned()
 	if a == nil {
@@ -44,7 +45,7 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Detected.Of(f); addr.IsValid() {
-			*[2]*string{&opts.PublicIP, &opts.PublicIPv6}[f] = addr.String()
+			setOf(f, &opts.PublicIP, &opts.PublicIPv6, addr.String())
 		}
 	}
 	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
@@ -53,30 +54,31 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Published.Of(f); addr.IsValid() && up.Public(f).IsValid() {
-			*[2]*netip.Addr{&up.PublicIP, &up.PublicIPv6}[f] = addr
+			setOf(f, &up.PublicIP, &up.PublicIPv6, addr)
 		}
 	}
 	return up, nil
 }
 
-// overridden reports whether an operator says in the store how peers reach the
-// node. If that cannot be, it is mended there: there is no reason to end.
+// setOf sets the variable of a family.
+func setOf[T any](f cidr.Family, v4, v6 *T, to T) {
+	if f == cidr.V4 {
+		*v4 = to
+		return
+	}
+	*v6 = to
+}
+
+// overridden reports whether an operator has set the node's public address in the
+// store. If the address is invalid, the node waits for the operator to fix it.
 func (n *Node) overridden() bool {
 	return !n.assigned().SameAddresses(nil)
 }
 
-// takeAssigned takes the subnet that the store has for us. Without one, the
-// next view is what to wait for.
+// takeAssigned takes the assigned subnet. Without one, it waits for the next view.
 func (n *Node) takeAssigned() {
 	a, l := n.assigned(), &n.lease
-	err := a.Err
-	switch {
-	case err != nil:
-	case !a.Key.IsValid():
-		err = errors.New("no subnet is assigned to this node")
-	default:
-		err = n.fits(n.network.config, a.Key)
-	}
+	err := n.unassigned()
 	if err != nil {
 		l.trouble = err
 		n.once(Warning, "no-subnet", err.Error())
@@ -90,7 +92,19 @@ func (n *Node) takeAssigned() {
 	n.request(Request{Verb: Create, Key: a.Key, Attrs: l.attrs})
 }
 
-// followAssignment gives a subnet up that is no longer the one assigned.
+// unassigned returns why the assignment cannot be taken, or nil.
+func (n *Node) unassigned() error {
+	a := n.assigned()
+	if a.Err != nil {
+		return a.Err
+	}
+	if !a.Key.IsValid() {
+		return errors.New("no subnet is assigned to this node")
+	}
+	return n.fits(n.network.config, a.Key)
+}
+
+// followAssignment gives up a subnet that is no longer assigned to the node.
 func (n *Node) followAssignment() {
 	a, l := n.assigned(), &n.lease
 	if a == nil {
@@ -101,32 +115,35 @@ func (n *Node) followAssignment() {
 	} else if a.Key.IsValid() {
 		n.once(Warning, "assignment", a.Err.Error())
 	}
-	switch {
-	case l.grant == nil || a.Key == l.grant.Key:
-	case !a.Key.IsValid():
-		n.lost(fmt.Errorf("lease %s: %w", l.grant.Key, a.Err))
-	default:
-		n.event(Warning, "lease-reassigned", fmt.Sprintf("subnet %s is assigned to this node now, no longer %s",
-			a.Key, l.grant.Key))
-		n.drop()
+	if l.grant == nil || a.Key == l.grant.Key {
+		return
 	}
+	if !a.Key.IsValid() {
+		n.lost(fmt.Errorf("lease %s: %w", l.grant.Key, a.Err))
+		return
+	}
+	n.event(Warning, "lease-reassigned",
+		fmt.Sprintf("subnet %s is assigned to this node now, no longer %s", a.Key, l.grant.Key))
+	n.drop()
 }
 
-// checkAssigned compares our record with what we made it say. Whoever else
-// has changed or removed it, it is still ours, and put right again.
+// checkAssigned compares our record with our last write. If another program has
+// changed or removed the record, it is still ours, and the node repairs it.
 func (n *Node) checkAssigned(rec lease.Lease, exists bool) {
 	l := &n.lease
+	asWritten := exists && rec.ModRevision <= l.grant.ModRevision
+	missing := !exists && l.grant.Attrs.Equal(lease.Attrs{}) // known, and waiting for its repair
 	switch {
 	case exists && rec.ModRevision < l.grant.ModRevision && !rec.Attrs.Equal(l.grant.Attrs):
 		n.startOver(n.store.snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d",
 			n.store.snap.Revision, l.grant.ModRevision))
-	case exists && rec.ModRevision <= l.grant.ModRevision:
-	case !exists && l.grant.Attrs.Equal(lease.Attrs{}): // known, and waiting for its time
+	case asWritten || missing:
+		return
 	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) || rec.Attrs.Equal(l.attrs)):
 		l.grant.ModRevision = rec.ModRevision
 		l.agreesOn(rec.Attrs)
 	default:
 		l.grant.ModRevision, l.grant.Attrs = n.store.snap.Revision, rec.Attrs
-		n.disputed(fmt.Errorf("somebody else changed or removed our record %s", l.grant.Key))
+		n.disputed(fmt.Errorf("another program changed or removed our record %s", l.grant.Key))
 	}
 }

@@ -94,7 +94,8 @@ func TestAssignedAnew(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
-	if w.count("lease-reassigned") != 1 || w.count("lease-lost") != 0 || !strings.Contains(w.files[SubnetFile], "FLANNEL_SUBNET=10.5.8.1/24\n") {
+	if w.count("lease-reassigned") != 1 || w.count("lease-lost") != 0 ||
+		!strings.Contains(w.files[SubnetFile], "FLANNEL_SUBNET=10.5.8.1/24\n") {
 		t.Errorf("subnet file %s, log:\n%s", w.files[SubnetFile], w.log())
 	}
 }
@@ -219,7 +220,8 @@ func TestAssignedAddressThatCannotBe(t *testing.T) {
 			w := newAssignedWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`, a)
 			w.tell()
 			w.pass(time.Hour)
-			if reasons := strings.Join(w.status().Reasons, "; "); w.exit != nil || len(w.requests) != 0 || !strings.Contains(reasons, "203.0.113.5") {
+			if reasons := strings.Join(w.status().Reasons, "; "); w.exit != nil || len(w.requests) != 0 ||
+				!strings.Contains(reasons, "203.0.113.5") {
 				t.Fatalf("exit %v, requests %v, reasons %s", w.exit, w.requests, reasons)
 			}
 			w.assigned.Detected, w.assigned.Published = lease.ByFamily{}, lease.ByFamily{}

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// acquire asks for a subnet: our own record, then the previous subnet, then
-// any free one (interop 3.5).
+// acquire asks for a subnet: that of our own record, else the previous one, else
+// any free one (interop 3.5: the order of upstream).
 func (n *Node) acquire() {
 	l := &n.lease
 	if own, ok := n.ownRecord(); ok {
@@ -22,7 +22,7 @@ func (n *Node) acquire() {
 			n.exchange(own, err)
 			return
 		}
-		l.trouble = fmt.Errorf("reservation %s of ours cannot be used: %w", own.Key, err)
+		l.trouble = fmt.Errorf("our reservation %s cannot be used: %w", own.Key, err)
 		n.once(Warning, "reservation-unfit", l.trouble.Error())
 	}
 	key, err := n.choose(n.store.snap, n.formerKeys()...)
@@ -42,8 +42,8 @@ func (n *Node) claimed(snap *lease.Snapshot) *lease.Snapshot {
 	return &all
 }
 
-// formerKeys are subnets that were ours: this run's or the subnet file's, then
-// the state file's, where the subnet file is damaged.
+// formerKeys returns the subnets that were ours: that of this run or of the
+// subnet file, then that of the state file, in case the subnet file is damaged.
 func (n *Node) formerKeys() []lease.Key {
 	keys := []lease.Key{n.lease.previous}
 	if n.store.saved != nil {
@@ -102,7 +102,7 @@ func without(snap *lease.Snapshot, key lease.Key) *lease.Snapshot {
 	return &left
 }
 
-// unfit says why a record of ours cannot be taken over.
+// unfit returns why the node cannot take over its record own, or nil.
 func (n *Node) unfit(own lease.Lease) error {
 	if err := n.fits(n.network.config, own.Key); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (n *Node) unfit(own lease.Lease) error {
 	return nil
 }
 
-// adopt takes a record of ours over, from a former run of ours or of upstream.
+// adopt takes over our record from an earlier run of this daemon or of upstream.
 func (n *Node) adopt(own lease.Lease) {
 	g := lease.Grant{Lease: own}
 	switch {

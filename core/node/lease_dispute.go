@@ -8,26 +8,26 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// dispute is what others have done to our record. It is put right, but ever
-// more slowly: if two hosts share the address, a fight would wake every node of
-// the cluster each time. Renewals, which wake nobody, do not wait for that.
+// dispute describes foreign writes to our record. The node repairs the record
+// after growing pauses: if two hosts share the address, each repair wakes every
+// node of the cluster. Renewals wake no node, so they do not wait.
 type dispute struct {
-	err     error // what was done last
-	at      time.Time
-	count   int // how often in a row
-	mendAt  time.Time
-	garbled bool // the record does not decode
+	err      error // describes the last foreign write
+	at       time.Time
+	count    int // foreign writes in a row
+	repairAt time.Time
+	garbled  bool // the record does not decode
 }
 
-// The pauses before a disputed record is put right.
+// The pauses before the node repairs a disputed record.
 const (
-	firstMend = time.Second
-	mostMend  = 5 * time.Minute
-	calm      = 2 * mostMend // without another foreign write: the dispute is over
+	firstRepair = time.Second
+	mostRepair  = 5 * time.Minute
+	calm        = 2 * mostRepair // the dispute ends after this time without a foreign write
 )
 
-// disputed takes note that somebody else wrote our record, and sets the time
-// for the update that will put it right.
+// disputed records a foreign write to our record, and sets the time of the
+// update that repairs it.
 func (n *Node) disputed(err error) {
 	l, d := &n.lease, &n.lease.dispute
 	n.event(Warning, "lease-disputed", err.Error())
@@ -36,21 +36,22 @@ func (n *Node) disputed(err error) {
 	}
 	l.trouble = err
 	d.err, d.at = err, n.now
-	d.mendAt = n.now.Add(n.backoff(d.count, firstMend, mostMend))
+	d.repairAt = n.now.Add(n.backoff(d.count, firstRepair, mostRepair))
 	d.count++
 }
 
-// agreesOn takes note that our record says something of ours. If that is what it
-// shall say, there is nothing to put right.
+// agreesOn records that our record holds attributes that we wrote. If they are
+// the desired ones, there is nothing to repair.
 func (l *leaseState) agreesOn(attrs lease.Attrs) {
 	l.grant.Attrs, l.dispute.garbled = attrs, false
 	if attrs.Equal(l.attrs) {
-		l.dispute.mendAt = time.Time{}
+		l.dispute.repairAt = time.Time{}
 	}
 }
 
-// foreignWrite follows a record of ours that somebody else has put: an
-// operator making it a reservation, or a second host with our address (interop E6).
+// foreignWrite handles a foreign write to our record: by an operator who makes it
+// a reservation, or by a second host with our address (interop E6: two hosts with
+// one public address).
 func (n *Node) foreignWrite(rec lease.Lease) {
 	l := &n.lease
 	if rec.ID != l.grant.ID {
@@ -62,12 +63,12 @@ func (n *Node) foreignWrite(rec lease.Lease) {
 		return
 	}
 	l.grant.Attrs, l.dispute.garbled = rec.Attrs, false
-	n.disputed(fmt.Errorf("somebody else wrote our record %s; does another host use the public address %s?",
+	n.disputed(fmt.Errorf("another program wrote our record %s; does another host use the public address %s?",
 		rec.Key, ownerOf(rec.Attrs)))
 }
 
-// followHandle follows a record of ours that somebody has put on another TTL,
-// or on none, which makes it a reservation.
+// followHandle handles a foreign write that gave our record another TTL, or
+// none, which makes it a reservation.
 func (n *Node) followHandle(rec lease.Lease) {
 	l := &n.lease
 	if rec.Reserved() {
@@ -78,14 +79,15 @@ func (n *Node) followHandle(rec lease.Lease) {
 		return
 	}
 	if l.grant.Reserved() {
-		n.event(Info, "lease-unreserved", fmt.Sprintf("lease %s is no reservation any more and has to be renewed", rec.Key))
+		n.event(Info, "lease-unreserved",
+			fmt.Sprintf("lease %s is no reservation any more and has to be renewed", rec.Key))
 	}
-	l.renewAt = n.now // the answer tells how long it lasts
+	l.renewAt = n.now // the answer holds the new TTL
 }
 
-// noticeGarbage puts our record right after somebody has overwritten it with
-// something undecodable. Every upstream node of the cluster withdraws all its
-// peers until that is done (interop E1).
+// noticeGarbage repairs our record after a foreign write that does not decode.
+// Until then, every upstream node of the cluster withdraws all its peers
+// (interop E1: one bad record hides all).
 func (n *Node) noticeGarbage(snap *lease.Snapshot) {
 	l := &n.lease
 	for _, q := range snap.Quarantined {
@@ -96,7 +98,7 @@ func (n *Node) noticeGarbage(snap *lease.Snapshot) {
 	}
 }
 
-// garbled reports whether a record stands for one that does not decode.
+// garbled reports whether an undecodable value has replaced the record of a key.
 func garbled(snap *lease.Snapshot, key lease.Key) bool {
 	return slices.ContainsFunc(snap.Quarantined, func(q lease.Quarantined) bool {
 		return q.Key == key && q.OverwroteAt != 0

@@ -12,9 +12,9 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// ownRecord finds the record that carries our public address: IPv4's, or
-// IPv6's where there is no IPv4 (interop E9). Of several, that of a former key
-// or else the oldest counts.
+// ownRecord returns the record with our public address: the IPv4 address, or the
+// IPv6 address in a network without IPv4 (interop E9: IPv6-only nodes). Of
+// several, it prefers one with a former key, then the oldest.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	if a := n.assigned(); a != nil {
 		return findLease(n.store.snap, a.Key)
@@ -33,7 +33,8 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 	if len(own) == 0 {
 		return lease.Lease{}, false
 	}
-	return slices.MinFunc(own, func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }), true
+	byAge := func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
+	return slices.MinFunc(own, byAge), true
 }
 
 func (n *Node) isOurs(a *lease.Attrs) bool {
@@ -44,7 +45,7 @@ func (n *Node) isOurs(a *lease.Attrs) bool {
 	return a.IP(f).IsValid() && a.IP(f) == n.host.uplink.Public(f)
 }
 
-// checkGrant looks our record up in the snapshot.
+// checkGrant compares the grant with our record in the snapshot.
 func (n *Node) checkGrant() {
 	l := &n.lease
 	snap := n.store.snap
@@ -85,19 +86,19 @@ func (n *Node) checkGrant() {
 	}
 }
 
-// agreement is a grant and a snapshot that have been compared. As long as both
-// stay, there is nothing new to find among thousands of records.
+// agreement identifies a comparison of the grant with a snapshot. While its
+// inputs stay the same, the thousands of records need no second comparison.
 type agreement struct {
 	snap     *lease.Snapshot
 	key      lease.Key
 	modified int64
-	self     lease.Key // what the host is programmed for, which tells more records to be ours
+	self     lease.Key // the subnet the host is programmed for: its record is ours as well
 	uplink   uplink.Uplink
-	config   int64 // the revision of the one in force
+	config   int64 // revision of the config in force
 }
 
-// news are the records to compare the grant with: if only the snapshot is
-// another than at the last agreement, those that are new in it.
+// news returns the records to compare the grant with: only the new and changed
+// ones if nothing but the snapshot has changed since the last agreement.
 func (a agreement) news(last agreement) []*lease.Lease {
 	var old []*lease.Lease
 	if same := (agreement{last.snap, a.key, a.modified, a.self, a.uplink, a.config}); last.snap != nil && last == same {
@@ -118,15 +119,16 @@ func ownerOf(a lease.Attrs) string {
 	return a.PublicIPv6.String()
 }
 
-// noticeRestore compares two snapshots. A datastore that was wiped or restored
-// from a backup has another history, in which our revisions mean nothing. Its
-// revision may have passed ours by the time we see it.
+// noticeRestore detects a datastore that was wiped or restored from a backup. It
+// has another history, in which our revisions mean nothing. Its revision may
+// already be higher than ours.
 func (n *Node) noticeRestore(before, now *lease.Snapshot) {
 	switch {
 	case now.Revision < before.Revision:
 		n.startOver(now, fmt.Sprintf("the datastore went back from revision %d to %d", before.Revision, now.Revision))
 	case now.History != before.History && before.History != 0:
-		n.startOver(now, fmt.Sprintf("the datastore is another one, with id %x instead of %x", now.History, before.History))
+		n.startOver(now,
+			fmt.Sprintf("the datastore is another one, with id %x instead of %x", now.History, before.History))
 	}
 }
 
@@ -153,9 +155,9 @@ func (n *Node) doubtGrant() {
 	}
 }
 
-// noticeOlderRecord follows a snapshot that is newer than our last write, while
-// our record in it is older. Either the record stands for one that does not
-// decode, which noticeGarbage has seen, or the write was never made in this history.
+// noticeOlderRecord handles a snapshot that is newer than our last write but holds
+// an older record. Either an undecodable value has replaced the record, which
+// noticeGarbage handles, or this history does not contain our write.
 func (n *Node) noticeOlderRecord(snap *lease.Snapshot, rec lease.Lease) {
 	if !garbled(snap, rec.Key) {
 		n.startOver(snap, fmt.Sprintf("at revision %d the datastore lacks our write of revision %d",
@@ -163,9 +165,9 @@ func (n *Node) noticeOlderRecord(snap *lease.Snapshot, rec lease.Lease) {
 	}
 }
 
-// startOver follows a datastore with another history. Our record as an earlier
-// revision of it counts, and is brought up to date; anything else under our key
-// is not ours.
+// startOver handles a datastore with another history. An earlier revision of our
+// record counts, and the node updates it. Any other record under our key is not
+// ours.
 func (n *Node) startOver(snap *lease.Snapshot, why string) {
 	l := &n.lease
 	l.atLeast, l.agreed = 0, agreement{}
@@ -176,28 +178,29 @@ func (n *Node) startOver(snap *lease.Snapshot, why string) {
 	rec, ok := findLease(snap, l.grant.Key)
 	switch {
 	case n.assigned() != nil:
-		n.drop() // the record is ours whatever its revision, and found again
+		n.drop() // the record is ours at any revision; the node finds it again
 	case ok && n.earlier(rec):
 		l.grant.Lease = rec
-		l.renewAt = n.now // which tells when it ends
+		l.renewAt = n.now // the answer holds the end of the lease
 		if rec.Reserved() {
-			l.grant.TTL, l.grant.Expires, l.renewAt = 0, time.Time{}, time.Time{}
+			l.grant.TTL, l.grant.Expires = 0, time.Time{}
+			l.renewAt = time.Time{}
 		}
 	default:
 		n.lost(fmt.Errorf("%s, and with it lease %s", why, l.grant.Key))
 	}
 }
 
-// earlier reports whether a record is our own as it once was. The revision of
-// creation alone does not prove it: an empty datastore gives the same ones again.
+// earlier reports whether a record is an earlier revision of our own. The creation
+// revision alone does not prove that: an empty datastore counts from the start.
 func (n *Node) earlier(rec lease.Lease) bool {
 	g := n.lease.grant
 	return rec.CreateRevision == g.CreateRevision && (sameOwner(rec.Attrs, g.Attrs) || sameData(rec.Attrs, g.Attrs))
 }
 
-// checkCopies gives up backend data that an older record of another host has
-// as well: a host that for a while had another's address took over its record,
-// VTEP and all, and now each would refuse the other for good.
+// checkCopies gives up backend data that an older record of another host has as
+// well. A host that had another's address for a while takes over its record with
+// the VTEP, and from then on each of the two would refuse the other.
 func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
 	for _, r := range news {
@@ -216,8 +219,9 @@ func sameData(a, b lease.Attrs) bool {
 	})
 }
 
-// checkOverlaps gives way to an older record that covers part of our subnet
-// (interop E7). A reservation stays in the store, for its operator to mend.
+// checkOverlaps gives our lease up if an older record covers part of our subnet
+// (interop E7: overlapping leases). A reservation stays in the store for its
+// operator to fix.
 func (n *Node) checkOverlaps(news []*lease.Lease) {
 	g := n.lease.grant
 	older, ok := n.olderOverlap(news, g.Lease)
@@ -232,8 +236,8 @@ func (n *Node) checkOverlaps(news []*lease.Lease) {
 	n.drop()
 }
 
-// olderOverlap finds the record that our own has to give way to. One that lies
-// outside the network is nobody's subnet and drives nobody away.
+// olderOverlap returns the older record that overlaps our own. A record outside
+// the network is no node's subnet and does not count.
 func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lease, bool) {
 	for _, r := range records {
 		if r.Key != own.Key && r.CreateRevision < own.CreateRevision && r.Key.Overlaps(own.Key) && n.inNetwork(r.Key) {

@@ -110,7 +110,8 @@ func TestOwnRecordOverwritten(t *testing.T) {
 	}
 	w.answer = func(r Request) (lease.Grant, error) {
 		w.snap.Quarantined = nil
-		g := lease.Grant{Lease: w.put(lease.Lease{Key: own.Key, Attrs: r.Attrs, ID: own.ID}), TTL: time.Hour, Expires: w.now.Add(time.Hour)}
+		g := lease.Grant{Lease: w.put(lease.Lease{Key: own.Key, Attrs: r.Attrs, ID: own.ID}), TTL: time.Hour,
+			Expires: w.now.Add(time.Hour)}
 		return g, nil
 	}
 	requests := len(w.requests)

@@ -21,7 +21,8 @@ func TestFromNothingToReady(t *testing.T) {
 	if own.Reserved() || own.Key == mustKey("10.5.3.0-24") {
 		t.Errorf("own record %v", own)
 	}
-	want := "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=" + own.Key.V4.Addr().Next().String() + "/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n"
+	want := "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=" + own.Key.V4.Addr().Next().String() +
+		"/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n"
 	if w.files[SubnetFile] != want {
 		t.Errorf("subnet file:\n%s\nwant\n%s", w.files[SubnetFile], want)
 	}

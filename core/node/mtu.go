@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// mtu returns what pods may use: what the backend says, unless the kernel
-// refused to give a device that much.
+// mtu returns the MTU of pods: that of the backend, or less if the kernel refused
+// it for a device.
 func (n *Node) mtu() int {
 	mtu := n.network.backend.MTU(n.env())
 	for name := range n.host.keepMTU {
@@ -21,8 +21,8 @@ func (n *Node) mtu() int {
 	return mtu
 }
 
-// keepsMTU reports whether a kernel refused nothing but the MTU of a device that
-// exists. Then the device stays as it is: a new one would have no larger MTU.
+// keepsMTU reports whether the kernel refused only the MTU of an existing device.
+// The device then stays as it is: a new one would have no larger MTU.
 func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 	have, exists := n.host.have.Links[want.Name]
 	if !exists || !errors.Is(err, driver.ErrInvalid) || have.Become(want) != nil || want.MTU <= have.MTU {
@@ -37,12 +37,13 @@ func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 		return false
 	}
 	n.host.keepMTU[want.Name] = mtu
-	n.event(Warning, "mtu-refused", fmt.Sprintf("%s: the kernel refuses MTU %d (%v); the device keeps %d, and pods get no more: "+
-		"lower the MTU of the network config, or raise that of the uplink", want.Name, mtu, err, have.MTU))
+	n.event(Warning, "mtu-refused",
+		fmt.Sprintf("%s: the kernel refuses MTU %d (%v); the device keeps %d, and pods get no more: "+
+			"lower the MTU of the network config, or raise that of the uplink", want.Name, mtu, err, have.MTU))
 	return true
 }
 
-// tellNotes logs what the backend has to say about this host.
+// tellNotes logs the backend's notes about this host.
 func (n *Node) tellNotes() {
 	n.host.notes = nil
 	if b, ok := n.network.backend.(backend.Noter); ok {

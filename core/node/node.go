@@ -16,7 +16,7 @@ import (
 type Node struct {
 	opts    Options
 	now     time.Time
-	effects Effects // that the next Ready returns
+	effects Effects // for the next Ready
 
 	store    storeState
 	network  networkState
@@ -25,18 +25,18 @@ type Node struct {
 	host     hostState
 	firewall firewallState
 	files    fileState
-	said     map[string]string // the last text of each kind of event that is not repeated
+	said     map[string]string // the last text of each event kind that once logs
 }
 
-// storeState is what the lease store told, and what was saved of it.
+// storeState holds the news of the lease store, and the saved state.
 type storeState struct {
 	view    lease.View
 	snap    *lease.Snapshot // the one in force: the view's, else the saved one, else nil
-	stale   bool            // snap was saved by a former run
+	stale   bool            // snap was saved by the last run
 	lost    lostRecords     // peers that the datastore lost by accident
 	changed bool            // snap changed since the last look at the host
 	saved   *saved          // nil: none
-	giveUp  time.Time       // when to fall back on saved
+	giveUp  time.Time       // the time to fall back on saved
 }
 
 // networkState is the network config in force.
@@ -48,7 +48,7 @@ type networkState struct {
 	err     error // why doc is not in force
 }
 
-// hostState is what the last look at the host found, and what the node makes of it.
+// hostState holds the last look at the host and the conclusions from it.
 type hostState struct {
 	facts    driver.HostFacts
 	have     *dataplane.State
@@ -61,20 +61,20 @@ type hostState struct {
 	standing   bool  // the last plan changed none of the node's own devices and addresses
 	programmed int64 // revision of the snapshot for which the last diff was empty
 	conflicts  []error
-	problems   []backend.Problem // of the backend
-	refusals   refusals          // of the kernel
-	paths      []PacketPath      // that this process runs itself
+	problems   []backend.Problem // peers that the backend refuses
+	refusals   refusals          // peers that the kernel refuses
+	paths      []PacketPath      // packet paths that this process runs
 	withheld   int               // deletes that wait for the store
 	recreate   map[string]bool   // links that refused a change in place
 	keepMTU    map[string]int    // links whose kernel refused this MTU
 	notes      []string          // the backend's, about this host
 	denied     map[string]bool   // kernel settings that the node may not change
-	links      map[string]bool   // devices ever owned, in this run or a former one
+	links      map[string]bool   // devices ever owned, in this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
 }
 
-// settled is a desired and an observed state that were found equal.
+// settled is a desired and an observed state without a difference.
 type settled struct{ want, have *dataplane.State }
 
 // New returns the node before its first Step.
@@ -92,8 +92,7 @@ func New(opts Options) *Node {
 	return n
 }
 
-// WithDefaults returns the options as a node takes them: each zero duration
-// replaced by its default.
+// WithDefaults returns the options with each zero duration replaced by its default.
 func (o Options) WithDefaults() Options {
 	set := func(d *time.Duration, to time.Duration) {
 		if *d <= 0 {
@@ -108,7 +107,7 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Step takes in what happened and decides what follows. Now never goes back.
+// Step takes in the news and decides on the next effects. Now never goes back.
 func (n *Node) Step(now time.Time, in Input) {
 	if now.Before(n.now) {
 		now = n.now
@@ -140,7 +139,7 @@ func (n *Node) Step(now time.Time, in Input) {
 // absorb records results; it decides nothing.
 func (n *Node) absorb(in Input) {
 	if in.View != nil {
-		// Deletes withheld while the store was away may go ahead now.
+		// The node may now make the deletes withheld during the outage.
 		if in.View.Synced && !n.store.view.Synced {
 			n.hostLane().lookBy(n.now)
 		}
@@ -168,11 +167,11 @@ func (n *Node) Ready() Effects {
 	return e
 }
 
-// wake is the earliest moment at which time alone changes a decision.
+// wake returns the earliest moment at which time alone changes a decision.
 func (n *Node) wake() time.Time {
 	var at time.Time
 	consider := func(t time.Time) {
-		// A moment that has passed waits for something other than time.
+		// A decision whose moment has passed waits for something other than time.
 		if t.After(n.now) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
@@ -210,7 +209,7 @@ func (n *Node) jitter(d time.Duration) time.Duration {
 	return d*4/5 + time.Duration(n.opts.Rand.Int64N(int64(d)*2/5+1))
 }
 
-// backoff doubles from first to most with each attempt, jittered.
+// backoff returns a jittered pause that doubles with each attempt, from first to most.
 func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
 	return n.jitter(min(first<<min(attempt, 20), most))
 }

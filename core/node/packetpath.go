@@ -8,16 +8,16 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// PacketPath tells how a packet path of this process is doing.
+// PacketPath is the state of a packet path of this process.
 type PacketPath struct {
 	Link string
 	dataplane.Running
 }
 
-// followPacketPaths notes how the packet paths are doing that this process runs
-// itself. Which tier they use was found by trying, and may change while they run.
+// followPacketPaths records the state of the packet paths that this process runs.
+// The driver finds their tier by trying, and it may change while they run.
 func (n *Node) followPacketPaths(have *dataplane.State) {
-	if have.Running == nil { // the driver has none to tell of
+	if have.Running == nil { // the driver runs none
 		return
 	}
 	h := &n.host

@@ -30,7 +30,8 @@ func TestPacketPath(t *testing.T) {
 	}
 	w.host.Running = map[string]dataplane.Running{"flannel0": {Tier: "plain", Reason: "the kernel refused"}}
 	w.pass(time.Minute)
-	if last := w.events[len(w.events)-1]; w.count("packet-path") != 2 || last.Text != "flannel0: packets go by the plain tier: the kernel refused" {
+	if last := w.events[len(w.events)-1]; w.count("packet-path") != 2 ||
+		last.Text != "flannel0: packets go by the plain tier: the kernel refused" {
 		t.Errorf("after a change, last event %v:\n%s", last, w.log())
 	}
 	w.wantReady()

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// How long the node waits before it asks the kernel again for what it refused.
+// The pauses before the node asks the kernel again for refused objects.
 const (
 	refusedFirst = time.Second
 	refusedMost  = 5 * time.Minute
@@ -35,11 +35,11 @@ type refusals struct {
 	trying   bool      // the next plan may hold their objects
 	tried    bool      // the last plan could hold them
 	attempts int       // in a row that the kernel refused
-	at       time.Time // of the next attempt
+	at       time.Time // time of the next attempt
 	left     heldBack  // the last result of without
 }
 
-// refusal is why the kernel refused an object of a peer.
+// refusal records why the kernel refused an object of a peer.
 type refusal struct {
 	key   lease.Key
 	attrs lease.Attrs
@@ -115,8 +115,8 @@ func (n *Node) peerOf(subnet netip.Prefix) (*lease.Lease, bool) {
 	return n.host.want.peers[i], true
 }
 
-// settleRefused follows a plan: it forgets the subnets that were tried again and
-// not refused, and sets the time of the next attempt for the others.
+// settleRefused takes stock after a plan: it forgets the subnets that the kernel
+// accepted this time, and sets the time of the next attempt for the others.
 func (n *Node) settleRefused() {
 	r := &n.host.refusals
 	again := r.tried
@@ -127,7 +127,8 @@ func (n *Node) settleRefused() {
 				delete(r.of, subnet)
 			}
 		}
-		r.trying, r.tried, r.left = false, false, heldBack{}
+		r.trying, r.tried = false, false
+		r.left = heldBack{}
 	}
 	r.round++
 	if len(r.of) > 0 && (again || r.at.IsZero()) {
@@ -136,8 +137,8 @@ func (n *Node) settleRefused() {
 	}
 }
 
-// retryRefused lets the next plan try the refused subnets again: at their time,
-// or because the host has changed.
+// retryRefused lets the next plan try the refused subnets again if their time has
+// come or the host has changed.
 func (n *Node) retryRefused(changed bool) {
 	r := &n.host.refusals
 	if len(r.of) == 0 {
@@ -153,7 +154,7 @@ func (n *Node) retryRefused(changed bool) {
 }
 
 // withoutRefused returns the desired state without the refused subnets, except
-// while they are tried again. A subnet whose record has changed is not refused any more.
+// during a new attempt. A subnet whose record has changed is not refused any more.
 func (n *Node) withoutRefused(want *dataplane.State) *dataplane.State {
 	r := &n.host.refusals
 	for subnet, was := range r.of {
@@ -215,12 +216,12 @@ func (n *Node) retriesOnly(plan []dataplane.Op) bool {
 	})
 }
 
-// subnets are the refused ones, in their order.
+// subnets returns the refused subnets in order.
 func (r *refusals) subnets() []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(r.of), netip.Prefix.Compare)
 }
 
-// refusedProblems are the refused subnets as problems, in their order.
+// refusedProblems describes the refused subnets in order.
 func (n *Node) refusedProblems() []string {
 	var texts []string
 	for _, subnet := range n.host.refusals.subnets() {

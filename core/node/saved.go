@@ -13,11 +13,11 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// savedVersion is raised when the form changes; other versions are not read.
+// savedVersion is the version of the state file; other versions are not read.
 const savedVersion = 1
 
-// saved is the content of the state file: what a restart needs to go on while
-// the datastore does not answer, and to recognise what the last run made.
+// saved is the content of the state file. With it, a restarted daemon works while
+// the datastore does not answer, and recognises the objects of the last run.
 type saved struct {
 	Version  int
 	At       time.Time
@@ -28,7 +28,7 @@ type saved struct {
 	Networks []netip.Prefix
 }
 
-// savedKey tells whether there is something new to save.
+// savedKey changes whenever the state to save changes.
 type savedKey struct {
 	snap     *lease.Snapshot
 	expires  time.Time
@@ -44,8 +44,7 @@ func (n *Node) savedKey() savedKey {
 	return k
 }
 
-// state is what there is to save now. It shares nothing with the node that
-// will change.
+// state returns the state to save. It shares no mutable data with the node.
 func (n *Node) state() saved {
 	return saved{
 		Version: savedVersion, At: n.now, Snapshot: *n.store.snap,
@@ -63,8 +62,8 @@ func (s saved) encode() ([]byte, error) {
 	return data, nil
 }
 
-// load takes a former run's state. A file that cannot be read is as good as
-// none: it is only ever a fallback.
+// load takes over the state of the last run. An unreadable file counts as absent:
+// it is only a fallback.
 func (n *Node) load(data []byte) {
 	if len(data) == 0 {
 		return

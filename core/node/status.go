@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// Phase is how far a node's life has come.
+// Phase is a stage of a node's life.
 type Phase uint8
 
 // The phases, each of which includes the ones before it.
@@ -19,7 +19,7 @@ const (
 	PhaseConfigured              // config and backend are known
 	PhaseLeased                  // a subnet is held
 	PhaseProgrammed              // the last diff was empty
-	PhaseReady                   // and the store is synced, and the subnet file says so
+	PhaseReady                   // the store is synced and the subnet file is written
 )
 
 var phaseNames = [...]string{"idle", "configured", "leased", "programmed", "ready"}
@@ -41,7 +41,7 @@ func (p *Phase) UnmarshalText(text []byte) error {
 }
 
 // Pulse is the part of a node's status that its supervisor watches. It is cheap
-// to ask for after every Step.
+// enough for every Step.
 type Pulse struct {
 	Phase      Phase
 	Reasons    []string  // why the node is not ready, most basic first
@@ -49,11 +49,11 @@ type Pulse struct {
 	Programmed int64     // revision of the snapshot for which the host's last diff was empty; 0: none
 	FailingFor int       // looks and plans of the host in a row that did not lead to an empty diff
 	Expires    time.Time // of the lease; zero: never, or none is held
-	RenewBy    time.Time // when the next renewal begins; zero: none is planned
+	RenewBy    time.Time // time of the next renewal; zero: none is planned
 }
 
-// Status describes a node to operators and tests. Its JSON form is what the
-// daemon answers at /status.
+// Status describes a node to operators and tests. The daemon serves its JSON form
+// at /status.
 type Status struct {
 	Phase       Phase         `json:"Phase"`
 	Subnet      lease.Key     `json:"Subnet"`      // the one that the host is programmed for
@@ -63,7 +63,7 @@ type Status struct {
 	Uplink      uplink.Uplink `json:"Uplink"`      // the external interface
 	MTU         int           `json:"MTU"`         // of the overlay, in bytes
 	Synced      bool          `json:"Synced"`      // the leases in force follow the datastore
-	Stale       bool          `json:"Stale"`       // the leases in force were saved by a former run
+	Stale       bool          `json:"Stale"`       // the leases in force were saved by the last run
 	Fenced      bool          `json:"Fenced"`      // the subnet may belong to another node by now
 	Revision    int64         `json:"Revision"`    // of the snapshot in force
 	Programmed  int64         `json:"Programmed"`  // of the snapshot for which the host's last diff was empty
@@ -74,13 +74,13 @@ type Status struct {
 	Objects     int           `json:"Objects"`     // desired on the host
 	Withheld    int           `json:"Withheld"`    // deletes that wait for the datastore
 	Expires     time.Time     `json:"Expires"`     // end of the lease; zero: never, or none is held
-	RenewBy     time.Time     `json:"RenewBy"`     // when the next renewal begins; zero: none is planned
+	RenewBy     time.Time     `json:"RenewBy"`     // time of the next renewal; zero: none is planned
 	Notes       []string      `json:"Notes"`       // for operators; they keep no node from being ready
 	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
 	Unhealthy   []string      `json:"Unhealthy"`   // reasons for a restart, which the supervisor of the node adds
 }
 
-// Pulse returns the state of the node as of the last Step, in short.
+// Pulse returns a summary of the node's status as of the last Step.
 func (n *Node) Pulse() Pulse {
 	phase, reasons := n.phase()
 	p := Pulse{
@@ -97,8 +97,8 @@ func (n *Node) Pulse() Pulse {
 	return p
 }
 
-// Status describes the node as of the last Step. It counts peers and spells
-// everything out, so it is for those who ask and not for every turn.
+// Status returns the whole status of the node as of the last Step. It counts the
+// peers and formats every problem, so it is too slow for every turn.
 func (n *Node) Status() Status {
 	phase, reasons := n.phase()
 	s := Status{
@@ -140,8 +140,8 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Holding returns the subnet that the host is programmed for with the right to
-// it, as far as the node knows; false while the node is fenced or has none.
+// Holding returns the subnet that the node holds and the host is programmed for.
+// It returns false while the node is fenced or holds none.
 func (n *Node) Holding() (lease.Key, bool) {
 	l := &n.lease
 	if l.grant == nil || l.expired || l.grant.Key != l.self.Key {
@@ -150,7 +150,7 @@ func (n *Node) Holding() (lease.Key, bool) {
 	return l.self.Key, true
 }
 
-// phase returns how far the node has come, and why not further.
+// phase returns the node's phase, and the reasons why it is not ready.
 func (n *Node) phase() (Phase, []string) {
 	reasons := n.reasons()
 	_, holds := n.Holding()
@@ -167,8 +167,8 @@ func (n *Node) phase() (Phase, []string) {
 	return PhaseReady, nil
 }
 
-// reasons says what keeps the node from being ready, most basic first: the
-// store, the config, the lease, each lane, and the files.
+// reasons lists why the node is not ready, most basic first: the store, the
+// config, the lease, each lane, and the files.
 func (n *Node) reasons() (rs []string) {
 	say := func(bad bool, format string, args ...any) {
 		if bad {
@@ -198,7 +198,7 @@ func (n *Node) reasons() (rs []string) {
 	return rs
 }
 
-// because adds a cause to a sentence, if one is known.
+// because returns a cause as the end of a sentence, or nothing without a cause.
 func because(err error) string {
 	if err == nil {
 		return ""

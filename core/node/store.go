@@ -10,18 +10,20 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// patience is how long a node waits for the store before it programs what a
-// former run saved.
+// patience is the time that a node waits for the store before it programs the
+// saved state of the last run.
 const patience = 2 * time.Second
 
-// chooseSnapshot puts the newest snapshot in force. An unreachable store
-// leaves the last one standing; without any, the saved one is taken as stale.
+// chooseSnapshot puts the newest snapshot in force. While the store is
+// unreachable, the last one stays in force. Without any, the saved one is used as
+// stale.
 func (n *Node) chooseSnapshot() {
 	s := &n.store
 	switch snap := s.view.Snapshot; {
 	case snap != nil && snap != s.snap:
 		if s.stale {
-			n.event(Info, "store-synced", fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
+			n.event(Info, "store-synced",
+				fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
 		if before := n.lastKnown(); before != nil {
 			n.noticeAccident(before, snap)
@@ -30,12 +32,15 @@ func (n *Node) chooseSnapshot() {
 			n.noticeRestore(s.snap, snap)
 		}
 		n.reportChange(snap)
-		s.snap, s.stale, s.changed = snap, false, true
+		s.snap, s.stale = snap, false
+		s.changed = true
 	case snap == nil && s.snap == nil && s.saved != nil && !n.now.Before(s.giveUp):
-		s.snap, s.stale, s.changed = &s.saved.Snapshot, true, true
+		s.snap, s.stale = &s.saved.Snapshot, true
+		s.changed = true
 		n.lease.self = s.saved.Self
-		n.event(Warning, "store-stale", fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
-			s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
+		n.event(Warning, "store-stale",
+			fmt.Sprintf("the datastore does not answer (%v); going on with %d leases saved %s, nothing will be deleted",
+				s.view.Err, len(s.snap.Leases), s.saved.At.UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -47,8 +52,8 @@ func (n *Node) lastKnown() *lease.Snapshot {
 	return n.store.snap
 }
 
-// reportChange logs one line a snapshot, whatever the number of peers, and one
-// for each newly quarantined record.
+// reportChange logs one line for each snapshot, and one for each newly
+// quarantined record.
 func (n *Node) reportChange(snap *lease.Snapshot) {
 	var old []*lease.Lease
 	known := map[[2]string]bool{}
@@ -59,12 +64,14 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 		}
 	}
 	c := lease.Compare(old, snap.Leases)
-	if added, changed, gone := len(c.Added), len(c.Changed), len(c.Gone); added+changed+gone > 0 {
-		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)", snap.Revision, len(snap.Leases), added, changed, gone))
+	if len(c.Added)+len(c.Changed)+len(c.Gone) > 0 {
+		n.event(Info, "leases", fmt.Sprintf("revision %d: %d leases (%d new, %d changed, %d gone)",
+			snap.Revision, len(snap.Leases), len(c.Added), len(c.Changed), len(c.Gone)))
 	}
 	for _, q := range snap.Quarantined {
 		if !known[[2]string{q.Raw, q.Reason}] {
-			n.event(Warning, "quarantined", fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
+			n.event(Warning, "quarantined",
+				fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
 		}
 	}
 }
@@ -72,8 +79,8 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 // synced reports whether the snapshot in force follows the store.
 func (n *Node) synced() bool { return n.store.view.Synced && !n.store.stale }
 
-// followConfig puts the snapshot's config in force once it is valid. A config
-// that does not parse leaves the former one standing, and is named once.
+// followConfig puts the snapshot's config in force if it is valid. Otherwise the
+// last valid config stays in force, and the node logs the error once.
 func (n *Node) followConfig() {
 	s := &n.network
 	if n.store.snap == nil {
@@ -105,7 +112,8 @@ func (n *Node) followConfig() {
 	for _, warning := range all.Warnings(network) {
 		n.event(Warning, "config-warning", "network config: "+warning)
 	}
-	s.known, s.config, s.backend, s.err = true, network, b, nil
+	s.known, s.err = true, nil
+	s.config, s.backend = network, b
 	for _, link := range b.Extent().Links {
 		n.host.links[link] = true
 	}

@@ -50,8 +50,9 @@ func (n *Node) describeFormer(up uplink.Uplink) string {
 	return text
 }
 
-// reportNoUplink tells that no uplink can be chosen. Without a former one that
-// ends the process, unless an operator can put it right in the datastore.
+// reportNoUplink logs that the choice of the uplink failed. Without an earlier
+// uplink the process ends, unless an operator can fix the address in the
+// datastore.
 func (n *Node) reportNoUplink(err error) {
 	h := &n.host
 	switch {

@@ -16,7 +16,7 @@ func (n *Node) env() backend.Env {
 	return backend.Env{Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts}
 }
 
-// wantCache keeps the last rendering, which is a pure function of its inputs.
+// wantCache keeps the last rendering and its inputs. Rendering is a pure function.
 type wantCache struct {
 	state  *dataplane.State // nil: nothing yet
 	snap   *lease.Snapshot
@@ -27,8 +27,8 @@ type wantCache struct {
 	routes []driver.Route
 }
 
-// holds reports whether the cache was rendered for this node as it is now,
-// apart from its peers.
+// holds reports whether the cached rendering is valid for this node, apart from
+// its peers.
 func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 	return c.state != nil &&
 		c.self.Key == self.Key &&
@@ -37,8 +37,8 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal)
 }
 
-// wanted returns the desired state of the host, and whether it is another one
-// than at the last call.
+// wanted returns the desired state of the host, and whether it has changed since
+// the last call.
 func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	h := &n.host
 	self := n.lease.self
@@ -63,7 +63,8 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	return next.state, true
 }
 
-// render asks the backend for everything, and reports the peers that it refuses.
+// render asks the backend for the whole desired state, and reports the peers that
+// it refuses.
 func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State {
 	state, problems := n.network.backend.Render(n.env(), self, peers)
 	n.reportProblems(problems)
@@ -112,19 +113,19 @@ func (n *Node) served() []*lease.Lease {
 	return peers
 }
 
-// isSelf reports whether a record is the node's own, of this run or a former one.
+// isSelf reports whether a record is the node's own, of this run or an earlier one.
 func (n *Node) isSelf(p *lease.Lease) bool {
 	if a := n.assigned(); a != nil && a.Key.IsValid() {
 		return p.Key == a.Key
 	}
-	// Until a changed address is published, the record says what the grant says.
+	// Until the node publishes a changed address, its record has the old one.
 	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
 		return true
 	}
 	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(&p.Attrs)
 }
 
-// reportProblems logs each peer that newly cannot be served.
+// reportProblems logs each peer that the backend newly refuses.
 func (n *Node) reportProblems(problems []backend.Problem) {
 	known := map[string]bool{}
 	for _, p := range n.host.problems {

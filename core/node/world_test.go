@@ -47,7 +47,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
-	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0), firewall: fakeFirewall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
+	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0),
+		firewall: fakeFirewall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
@@ -55,7 +56,8 @@ func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 			{Prefix: netip.MustParsePrefix("fd00:a::3/64"), Permanent: true},
 		}}},
 		Routes: []driver.Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("192.168.64.1")}}},
+			{Dst: netip.MustParsePrefix("0.0.0.0/0"),
+				Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("192.168.64.1")}}},
 			{Dst: netip.MustParsePrefix("192.168.64.0/24"), Hops: []driver.Hop{{Link: "eth0"}}},
 			{Dst: netip.MustParsePrefix("::/0"), Hops: []driver.Hop{{Link: "eth0", Via: netip.MustParseAddr("fd00:a::1")}}},
 			{Dst: netip.MustParsePrefix("fd00:a::/64"), Hops: []driver.Hop{{Link: "eth0"}}},
@@ -128,7 +130,8 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
 		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
-		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(), Err: err}, true
+		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
+			Err: err}, true
 	}
 	if r.Lanes[HostLane].Plan != nil {
 		w.plans = append(w.plans, r.Lanes[HostLane].Plan)
@@ -253,7 +256,8 @@ func (w *world) put(l lease.Lease) lease.Lease {
 	if l.ModRevision = w.rev; l.CreateRevision == 0 {
 		l.CreateRevision = w.rev
 	}
-	i, found := slices.BinarySearchFunc(w.snap.Leases, &l, func(a, b *lease.Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	i, found := slices.BinarySearchFunc(w.snap.Leases, &l,
+		func(a, b *lease.Lease) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	leases := slices.Clone(w.snap.Leases)
 	if found {
 		l.CreateRevision = min(l.CreateRevision, leases[i].CreateRevision)

@@ -70,7 +70,8 @@ func TestFirewallToolsRunAlone(t *testing.T) {
 func TestImageMakesTheRules(t *testing.T) {
 	dir := image(t)
 	const rules = "*nat\n-A POSTROUTING -m mark --mark 0x4000/0x4000 -m comment --comment flanneld -j RETURN\n" +
-		"-A POSTROUTING ! -d 224.0.0.0/4 -m addrtype --src-type LOCAL -m comment --comment flanneld -j MASQUERADE --random-fully\nCOMMIT\n" +
+		"-A POSTROUTING ! -d 224.0.0.0/4 -m addrtype --src-type LOCAL -m comment --comment flanneld -j MASQUERADE " +
+		"--random-fully\nCOMMIT\n" +
 		"*filter\n-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
 	if out, err := alone(dir, rules, "iptables-restore", "--test"); err != nil {
 		t.Errorf("iptables-restore: %v: %s", err, out)
