@@ -53,7 +53,8 @@ func peerOps(verb dataplane.Verb, peers int) []dataplane.Op {
 			FDBKey: dataplane.FDBKey{Link: benchLink, MAC: mac}, Dst: netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)}),
 		}}
 		ops[2*peers+i] = dataplane.Op{Verb: verb, Object: dataplane.Route{
-			RouteKey: dataplane.RouteKey{Dst: subnet}, Link: benchLink, Via: subnet.Addr(), OnLink: true, Protocol: dataplane.Protocol,
+			RouteKey: dataplane.RouteKey{Dst: subnet}, Link: benchLink, Via: subnet.Addr(), OnLink: true,
+			Protocol: dataplane.Protocol,
 		}}
 	}
 	return ops

@@ -31,11 +31,13 @@ type scene struct {
 // The addresses of a family; see [scene].
 var addresses = [2]map[string]netip.Addr{
 	{
-		"pod": ip("10.5.1.2"), "gateway": ip("10.5.1.1"), "second": ip("10.5.1.77"), "overlay": ip("10.5.1.0"), "remote": ip("10.5.2.2"), "remote-overlay": ip("10.5.2.0"),
+		"pod": ip("10.5.1.2"), "gateway": ip("10.5.1.1"), "second": ip("10.5.1.77"), "overlay": ip("10.5.1.0"),
+		"remote": ip("10.5.2.2"), "remote-overlay": ip("10.5.2.0"),
 		"node": ip("192.168.64.3"), "outside": ip("192.168.64.9"), "group": ip("224.0.0.5"),
 	},
 	{
-		"pod": ip("fd00:5:0:1::2"), "gateway": ip("fd00:5:0:1::1"), "second": ip("fd00:5:0:1::77"), "overlay": ip("fd00:5:0:1::"), "remote": ip("fd00:5:0:2::2"), "remote-overlay": ip("fd00:5:0:2::"),
+		"pod": ip("fd00:5:0:1::2"), "gateway": ip("fd00:5:0:1::1"), "second": ip("fd00:5:0:1::77"), "overlay": ip("fd00:5:0:1::"),
+		"remote": ip("fd00:5:0:2::2"), "remote-overlay": ip("fd00:5:0:2::"),
 		"node": ip("fd00:a::3"), "outside": ip("fd00:a::9"), "group": ip("ff05::5"),
 	},
 }

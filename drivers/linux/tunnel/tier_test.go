@@ -171,7 +171,8 @@ func tcp(payload int) []byte {
 func whole(packet []byte, size int) []byte {
 	var b [udppath.VnetSize]byte
 	udppath.Vnet{
-		Flags: udppath.VnetNeedsCsum, GSOType: udppath.VnetGSOTCPv4, HeaderLen: 40, GSOSize: uint16(size), CsumStart: 20, CsumOffset: 16,
+		Flags: udppath.VnetNeedsCsum, GSOType: udppath.VnetGSOTCPv4, HeaderLen: 40, GSOSize: uint16(size),
+		CsumStart: 20, CsumOffset: 16,
 	}.Put(&b)
 	return append(b[:], packet...)
 }
