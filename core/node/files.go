@@ -81,7 +81,7 @@ func (n *Node) sawSubnetFile(text []byte) {
 // subnetFile returns the text of the subnet file. It returns nil while the host
 // is not programmed and while the node is fenced.
 func (n *Node) subnetFile() []byte {
-	if !n.programmable() || !n.host.standing || n.fenced() {
+	if !n.programmable() || n.host.standing != n.lease.self.Key || n.fenced() {
 		return nil
 	}
 	t := &n.files.text

@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
@@ -120,7 +121,10 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	} else {
 		delete(n.said, "conflict")
 	}
-	h.standing = !slices.ContainsFunc(plan.Ops, isOwn)
+	h.standing = lease.Key{}
+	if !slices.ContainsFunc(plan.Ops, isOwn) {
+		h.standing = n.lease.self.Key
+	}
 	for _, op := range plan.Ops {
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Create {
 			delete(h.recreate, link.Name)

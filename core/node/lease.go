@@ -50,7 +50,7 @@ func (n *Node) fenced() bool {
 	case !l.self.Key.IsValid():
 		return false
 	case l.grant != nil:
-		return l.expired
+		return l.expired || l.grant.Key != l.self.Key
 	case n.store.stale:
 		return !s.Expires.IsZero() && !n.now.Before(s.Expires)
 	}

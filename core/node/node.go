@@ -58,8 +58,8 @@ type hostState struct {
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 
-	standing   bool  // the last plan changed none of the node's own devices and addresses
-	programmed int64 // revision of the snapshot for which the last diff was empty
+	standing   lease.Key // the subnet for which the last plan changed none of the node's own devices and addresses
+	programmed int64     // revision of the snapshot for which the last diff was empty
 	conflicts  []error
 	problems   []backend.Problem // peers that the backend refuses
 	refusals   refusals          // peers that the kernel refuses

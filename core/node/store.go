@@ -120,6 +120,7 @@ func (n *Node) followConfig() {
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.chosen = false
+	n.host.standing = lease.Key{}
 	n.hostLane().lookBy(n.now)
 }
 

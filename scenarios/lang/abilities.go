@@ -193,6 +193,11 @@ type KernelRefuser interface {
 	LoseHints(probability float64)
 }
 
+// HintStormer is a node whose kernel can be told to hint without a pause.
+type HintStormer interface {
+	StormHints(every, length time.Duration)
+}
+
 // Refusal is an error number of a kernel.
 type Refusal string
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -390,7 +391,22 @@ func faultLooks(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 // faultHints performs "fault n2 hints [chance=0.5]": the kernel's hints get lost.
+// "fault n2 hints every=100ms for=2m": the kernel hints without a pause.
 func faultHints(s *Session, name string, n Node, a *args, _ string) error {
+	var every, length time.Duration
+	a.duration("every", &every)
+	a.duration("for", &length)
+	if every > 0 {
+		if err := a.done(); err != nil {
+			return err
+		}
+		host, err := able[HintStormer](s, n)
+		if err != nil {
+			return err
+		}
+		host.StormHints(every, length)
+		return nil
+	}
 	return s.chancy(name+" hints", n, a, KernelRefuser.LoseHints)
 }
 

@@ -53,6 +53,11 @@ var defects = []defect{
 	{id: "F2", what: "the other flavour's rules stay", plant: guarding(f2), opts: iptables},
 	{id: "F3", what: "chains are emptied before they are filled", plant: guarding(f3), opts: iptables},
 	{id: "F3", what: "refused rules are taken for made", plant: guarding(f3silent), opts: iptables},
+	{id: "T1", what: "failed renewals back off to a minute", plant: living(slowing), often: outages},
+	{id: "T2", what: "every hint puts the next look back", plant: living(distracted), often: storms},
+	{id: "T3", what: "a stale restart is never fenced", plant: living(neverFenced), often: staleStarts},
+	{id: "T4", what: "a store that went back is waited for", plant: living(backward), often: restores},
+	{id: "T5", what: "the subnet file comes before the address", plant: living(hasty)},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -76,7 +81,11 @@ var (
 		{Line: "store put subnets/10.5.3.0-24", Input: `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},
 		{Line: "kill N"}, {Line: "store delete subnets/10.5.3.0-24"},
 	}
-	detour = []search.Step{
+	outages     = []search.Step{{Line: "store stop"}, {Line: "pass 40s"}, {Line: "store start"}}
+	storms      = []search.Step{{Line: "fault N hints every=100ms for=3m"}, {Line: "pass 2m"}}
+	staleStarts = []search.Step{{Line: "fault N cut"}, {Line: "kill N"}, {Line: "pass 40s"}, {Line: "start N"}, {Line: "pass 5s"}}
+	restores    = []search.Step{{Line: "store lose-data"}, {Line: "heal"}}
+	detour      = []search.Step{
 		{Line: "fault N add", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},
 		{Line: "restart N"},
 		{Line: "fault N remove", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},

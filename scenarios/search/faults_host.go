@@ -34,6 +34,7 @@ func kernelFaults() []fault {
 		refused("ops-enoent", "ENOENT"),
 		chancy("looks-refused", "fault N looks chance=%s"),
 		chancy("hints-lost", "fault N hints chance=%s"),
+		often(1, one("hint-storm", "fault N hints every=100ms for=2m")),
 	}
 }
 

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -51,6 +52,16 @@ func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.filter.hints.on
 
 // LoseHints makes the kernel lose hints with the given probability.
 func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
+
+// StormHints makes the kernel hint again and again for some time, as on a host
+// whose other programs never rest.
+func (h *Host) StormHints(every, length time.Duration) {
+	if length <= 0 || every <= 0 {
+		return
+	}
+	h.hint()
+	h.world.After(every, h.name+": hint storm", func() { h.StormHints(every, length-every) })
+}
 
 // hint tells that something may have changed. Like a netlink message it carries
 // no reliable content, and it may be lost.

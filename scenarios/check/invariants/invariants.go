@@ -54,6 +54,8 @@ func Watch(o Options) *Invariants {
 	}
 	o.Store.OnWrite(i.wrote)
 	o.World.Always("overlap", i.checkOverlaps)
+	o.World.Always("looks-in-time", i.checkLooks)
+	o.World.Always("renews-in-time", i.checkRenewals)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -98,6 +100,7 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 	}
 	i.excuse(w)
+	i.reserve(w)
 	i.noteLost(w, h)
 	h.flawed = w.New != nil && w.New.Flaw != ""
 	if w.New == nil || w.New.Flaw != "" {

@@ -39,6 +39,8 @@ type Node struct {
 	observed  *dataplane.State            // by the last look
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
+	deadlines deadlines // of the last process
+
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
 	changes int           // of the store, before the minute
@@ -71,6 +73,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 	return func(p daemon.Parts) daemon.Parts {
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
+		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p = plant(p)
@@ -96,6 +99,7 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 	key, holds := m.Holding()
 	m.n.all.believes(m.n, key, holds)
+	m.n.stepped(now, in, m.Machine)
 	m.n.tally(counts{turns: 1})
 }
 
@@ -104,6 +108,7 @@ func (m watchedMachine) Ready() node.Effects {
 	r := m.Machine.Ready()
 	n := m.n
 	n.all.checkPlan(n, r.Lanes[node.HostLane].Plan)
+	n.began(r)
 	c := counts{lines: len(r.Events)}
 	for _, e := range r.Lanes {
 		c.ops += len(e.Plan)

@@ -1,0 +1,169 @@
+package invariants
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend/hostgw"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/store"
+)
+
+// The longest times that a daemon may take, in virtual time. A process that
+// stands still is excused: its deadlines begin anew when it goes on.
+const (
+	// lookBound is how long a host may go without a look: a resync is due after
+	// 36 s at most, and failures are followed by pauses of half a minute.
+	lookBound = 75 * time.Second
+	// fenceBound is how long after its saved lease ended a node may claim it.
+	fenceBound = 2 * time.Second
+	// conflictBound is the longest pause after a conflict with another write.
+	conflictBound = 6 * time.Second
+)
+
+// deadlines is what the process in charge has to do in time.
+type deadlines struct {
+	looking  bool          // a look or a plan of the host is under way
+	looked   bool          // the process has looked at its host
+	lookedAt time.Duration // when the last look or plan ended
+
+	asking  bool          // a request is under way
+	askedAt time.Duration // when the last request ended
+	granted time.Duration // when the store last confirmed the lease
+	ttl     time.Duration // of that lease; 0: none, or a reservation
+
+	savedUntil time.Time // by the daemon's clock: when the lease of the last run ends; zero: never
+}
+
+// savedExpiry returns the end of the lease that the state file holds.
+func (n *Node) savedExpiry() time.Time {
+	var saved struct{ Expires time.Time }
+	if text, ok := n.Daemon.File(node.StateFile); !ok || json.Unmarshal(text, &saved) != nil {
+		return time.Time{}
+	}
+	return saved.Expires
+}
+
+// stepped takes in what a turn brought to the node.
+func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
+	d, elapsed := &n.deadlines, n.all.elapsed()
+	if host := in.Lanes[node.HostLane]; host.Looked != nil || host.Applied != nil {
+		d.looking, d.lookedAt = false, elapsed
+	}
+	if done := in.Requested; done != nil {
+		d.asking, d.askedAt = false, elapsed
+		if done.Err == nil {
+			d.granted, d.ttl = elapsed, done.Grant.TTL
+		}
+	}
+	if n.client.View().Snapshot == nil && !d.savedUntil.IsZero() && now.Sub(d.savedUntil) > fenceBound {
+		if s := m.Status(); s.Stale && s.Subnet.IsValid() && !s.Fenced {
+			n.all.broken("fenced-in-time", "%s claims %s, though the lease it saved ended %s ago",
+				n.name, s.Subnet, now.Sub(d.savedUntil))
+		}
+	}
+}
+
+// began follows what the node begins.
+func (n *Node) began(r node.Effects) {
+	d := &n.deadlines
+	if host := r.Lanes[node.HostLane]; host.Look != nil || host.Plan != nil {
+		d.looking, d.looked = true, true
+	}
+	d.asking = d.asking || r.Request != nil
+	for _, w := range r.Writes {
+		if w.File == node.SubnetFile {
+			n.checkAnnounced(subnetfile.Previous(w.Data))
+		}
+	}
+}
+
+// checkLooks is called after every event.
+func (i *Invariants) checkLooks() error {
+	now := i.elapsed()
+	for _, name := range i.order {
+		n := i.nodes[name]
+		d := &n.deadlines
+		if n.stands() {
+			d.lookedAt = now
+		}
+		if d.looked && !d.looking && now-d.lookedAt > lookBound {
+			return fmt.Errorf("%s has not looked at its host for %s", name, now-d.lookedAt)
+		}
+	}
+	return nil
+}
+
+// checkRenewals is called after every event.
+func (i *Invariants) checkRenewals() error {
+	now := i.elapsed()
+	for _, name := range i.order {
+		n := i.nodes[name]
+		if n.stands() {
+			n.deadlines.askedAt, n.deadlines.granted = now, now
+		}
+		if err := n.checkTries(now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stands reports whether the node has no process that could do anything in time.
+func (n *Node) stands() bool {
+	return !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
+}
+
+// reserve follows a record that an operator makes a reservation, which needs no renewal.
+func (i *Invariants) reserve(w store.Write) {
+	for _, n := range i.nodes {
+		if w.New != nil && !w.New.Expiring && n.key.String() == w.Key {
+			n.deadlines.ttl = 0
+		}
+	}
+}
+
+// checkTries says how often a node asks for its lease once half of it is over:
+// several times, so that one answer in time is enough.
+func (n *Node) checkTries(now time.Duration) error {
+	d := &n.deadlines
+	if !n.holds || d.ttl == 0 || d.asking || now-d.granted < d.ttl/2 {
+		return nil
+	}
+	if idle := now - max(d.askedAt, d.granted+d.ttl/2); idle > max(d.ttl/5, conflictBound) {
+		return fmt.Errorf("%s, whose lease of %s was confirmed %s ago, has not asked for it for %s",
+			n.name, d.ttl, now-d.granted, idle)
+	}
+	return nil
+}
+
+// checkAnnounced says when a subnet file may be written: once a look has shown the
+// node's address in the subnet on its overlay device, if the backend has one.
+func (n *Node) checkAnnounced(key lease.Key) {
+	if n.all.bad || n.all.config.Backend.Type == hostgw.Type {
+		return
+	}
+	for _, f := range cidr.Families {
+		if subnet := key.Of(f); subnet.IsValid() && !n.hasOverlayAddress(subnet) {
+			n.all.broken("file-follows-host", "%s writes a subnet file with %s before a look has shown its address there", n.name, subnet)
+		}
+	}
+}
+
+func (n *Node) hasOverlayAddress(subnet netip.Prefix) bool {
+	if n.observed == nil {
+		return false
+	}
+	for a := range n.observed.Addrs {
+		if n.all.links[a.Link] && subnet.Contains(a.Prefix.Addr()) {
+			return true
+		}
+	}
+	return false
+}
