@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ballast is what fills a disk.
+// ballast is the name of the file that fills a disk.
 const ballast = "ballast"
 
 // FillDisk lets no write succeed to a disk that holds one of the node's files

@@ -37,7 +37,7 @@ type PingOptions struct {
 	Follow  bool          // the first one, through all devices of the lab
 }
 
-// PingResult is what became of echo requests.
+// PingResult is the outcome of echo requests.
 type PingResult struct {
 	RTT    time.Duration // the shortest
 	Source netip.Addr    // whom the destination saw, if it is a pod of the lab

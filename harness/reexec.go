@@ -34,9 +34,9 @@ func Main(m interface{ Run() int }) {
 
 // Reexec moves the program to where it may build labs: it must be called
 // first in main, before any flag is looked at. It runs the program again in a
-// mount and a network namespace, for anybody but root also in a user
-// namespace, and does not return in the first run. It also is what the lab's
-// own helper processes begin with.
+// mount and a network namespace, for users other than root also in a user
+// namespace, and does not return in the first run. The lab's helper processes
+// begin with it too.
 //
 // The network namespace makes sure that the host's own is not touched. And a
 // thread that entered one of the lab's must be able to come back, which to the

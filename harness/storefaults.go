@@ -139,7 +139,7 @@ func (s *Store) closeProxy() error {
 	return s.proxy.Close()
 }
 
-// Fate is what becomes of a request on its way to the store or back.
+// Fate says how a request to the store ends.
 type Fate = rpcproxy.Fate
 
 // The fates.

@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// SubnetEnv is what a CNI plugin reads of a subnet file (interop 4.1). It is
-// read here independently of the code that writes it.
+// SubnetEnv holds the values that a CNI plugin reads from a subnet file (interop
+// 4.1: its variables). The code here is independent of the code that writes it.
 type SubnetEnv struct {
 	Network [2]netip.Prefix // by family; zero where absent
 	Subnet  [2]netip.Prefix // address of the bridge with the subnet's length

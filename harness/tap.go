@@ -183,7 +183,7 @@ func stamp(control []byte) time.Time {
 	return time.Time{}
 }
 
-// packet is what there is to know of an echo on a device.
+// packet describes an echo on a device.
 type packet struct {
 	to       net.HardwareAddr // where the device has such
 	inner    net.HardwareAddr // of the frame within a tunnel's packet

@@ -22,7 +22,7 @@ import (
 // victimEnv makes this program build a lab, tell of it and wait to be killed.
 const victimEnv = "FLANNEL_LAB_VICTIM"
 
-// traces is what a lab might leave behind.
+// traces lists the processes and devices that a lab might leave behind.
 type traces struct {
 	PIDs   []int
 	Spaces []string // network namespaces, as /proc shows them

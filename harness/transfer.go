@@ -51,7 +51,7 @@ func (p *Pod) PathMTU(ctx context.Context, dst netip.Addr) (int, error) {
 	return low, nil
 }
 
-// TransferResult is what became of a TCP transfer that arrived unchanged.
+// TransferResult is the outcome of a TCP transfer that arrived unchanged.
 type TransferResult struct {
 	Source   netip.Addr // whom the receiver saw
 	Duration time.Duration
@@ -68,7 +68,7 @@ func (p *Pod) Transfer(ctx context.Context, to *Pod, f cidr.Family, bytes int64)
 	return result, nil
 }
 
-// received is what the receiver of a transfer got.
+// received is the outcome of a transfer at the receiver.
 type received struct {
 	sum  [sha256.Size]byte
 	from netip.Addr

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Disturbance is what a segment does to packets on their way. The kernel
+// Disturbance describes how a segment disturbs packets. The kernel
 // decides on each by itself; those that are lost vanish without a word. What
 // hosts need to resolve each other's addresses is spared: its loss would last
 // longer than the disturbance.

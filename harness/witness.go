@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// icmpKind is what differs between the families in an echo.
+// icmpKind holds the differences between the families in an echo.
 type icmpKind struct {
 	network  string    // for icmp.ListenPacket
 	any      string    // every local address

@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// A seed fixes everything: the same one gives the same run, another gives
-// another run of which the file is true as well.
+// A seed determines everything: the same seed gives the same run. Another seed
+// gives another run, in which the expectations of the file hold as well.
 func TestSeedFixesTheRun(t *testing.T) {
 	for _, file := range []string{"vxlan-dual-healed.txt", "lease-expiry-taken.txt", "twenty-nodes.txt"} {
 		t.Run(scenarioName(file), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// A mistake in a file is told as one, and never passes for something else.
+// A mistake in a file gives an error that names the mistake.
 func TestMistakesInAFile(t *testing.T) {
 	tests := []struct{ directive, want string }{
 		{"topology", "error: there is a topology already"},
@@ -71,7 +71,7 @@ func TestTheFirstCommandIsATopology(t *testing.T) {
 	}
 }
 
-// A block for the other world answers what is expected of it there.
+// A block for the other world answers its expected output.
 func TestBlocksForAnotherWorld(t *testing.T) {
 	s := simSession(1)
 	datadriven.RunTestFromString(t, "topology\n----\nok\n\nping n1.pod n2.pod only=netns\n----\nwhatever\n", func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
@@ -91,7 +91,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// run performs directives without input and returns what the last one answers.
+// run performs directives without input and returns the answer of the last one.
 func run(t *testing.T, s *lang.Session, directives ...string) (last string) {
 	t.Helper()
 	for _, d := range directives {

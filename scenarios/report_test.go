@@ -14,8 +14,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
-// reportOn records a session if REPORT asks for it, and returns what writes the
-// page, and the captures beside it.
+// reportOn records a session if REPORT asks for it. The returned function writes
+// the page and the captures.
 func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 	t.Helper()
 	page := os.Getenv("REPORT")
@@ -51,7 +51,7 @@ func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 	}
 }
 
-// commit is what git says of the tree, or nothing.
+// commit returns git's description of the tree, or "".
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {

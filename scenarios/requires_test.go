@@ -27,7 +27,7 @@ var features = map[string]func() error{
 	"firewall": hasFirewallTools,
 }
 
-// hasFirewallTools reports whether there is what rules are made and broken with.
+// hasFirewallTools reports whether the host has the tools that make and break rules.
 func hasFirewallTools() error {
 	var errs []error
 	for _, tool := range []string{"iptables", "ip6tables", "nft"} {
@@ -37,7 +37,7 @@ func hasFirewallTools() error {
 	return errors.Join(errs...)
 }
 
-// tryNft filters what a bridge forwards, which is what the lab's wires want.
+// tryNft filters the packets that a bridge forwards, as the lab's wires do.
 func tryNft() error {
 	nft := exec.Command("nft", "-f", "-")
 	nft.Stdin = strings.NewReader("add table bridge probe\ndelete table bridge probe\n")

@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// choice is what to replay, and where.
+// choice names the scenarios to replay, and their worlds.
 type choice struct {
 	files, worlds []string
 	seed          uint64

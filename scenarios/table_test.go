@@ -99,7 +99,7 @@ func (r *table) tell(worlds []string) (nowhere []string) {
 	return byWorlds[""]
 }
 
-// allWorlds is how the summary names both worlds.
+// allWorlds is the summary's name for both worlds.
 const allWorlds = "netns and sim"
 
 func TestSummaryNamesScenariosThatRanNowhere(t *testing.T) {

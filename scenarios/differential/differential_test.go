@@ -57,11 +57,11 @@ var worlds = differential.Worlds{
 	Sim:  func() (differential.World, error) { return simtest.NewHost(1), nil },
 }
 
-// atOnce is how many runs there are at a time: most of one is waiting until
-// the kernel has seen to the removal of a link.
+// atOnce is the number of concurrent runs: most of a run waits until the kernel
+// has removed a link.
 const atOnce = 6
 
-// TestWorldsAgree makes runs from seeds that are always the same.
+// TestWorldsAgree draws runs from fixed seeds.
 func TestWorldsAgree(t *testing.T) {
 	seeds := make(chan uint64)
 	var running sync.WaitGroup
@@ -86,7 +86,7 @@ func TestWorldsAgree(t *testing.T) {
 	t.Logf("%d runs from seed %d, %d steps of %d deeds and ops", *runs, *first, steps.Load(), ops.Load())
 }
 
-// draw makes a run from a seed.
+// draw draws a run from a seed.
 func draw(seed uint64) []differential.Step {
 	data := make([]byte, bytesPerRun)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -102,7 +102,7 @@ func FuzzDifferential(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { agree(t, "run", differential.Generate(data)) })
 }
 
-// agree fails the test with a case if the worlds part.
+// agree fails the test with a case if the worlds differ.
 func agree(t *testing.T, name string, run []differential.Step) {
 	t.Helper()
 	m, err := worlds.Run(t.Context(), run)

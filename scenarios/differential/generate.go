@@ -10,10 +10,10 @@ import (
 // it is a deed.
 type Step string
 
-// MaxSteps bounds a run, however many bytes it is drawn from.
+// MaxSteps bounds a run, even one from many bytes.
 const MaxSteps = 60
 
-// Generate draws a run. Equal bytes make equal runs; it ends with the bytes.
+// Generate draws a run. Equal bytes give equal runs. The run ends with the bytes.
 func Generate(data []byte) []Step {
 	g := &generator{data: data}
 	if g.n(2) == 1 {
@@ -64,8 +64,8 @@ var (
 		{"10.5.3.0", "10.5.4.0", "192.168.64.4", "192.168.64.5", "192.168.64.3", "10.5.1.1"},
 		{"fd00:5:3::", "fd00:5:4::", "fd00:a::4", "fd00:a::5", "fd00:a::3", "fd00:5:1::1", "fe80::4"},
 	}
-	// Neighbours are neither gateways nor remotes: an FDB entry for all frames
-	// lets the kernel's own packets out, for which it looks for those itself.
+	// Neighbours are neither gateways nor remotes: with an FDB entry for all
+	// frames the kernel sends packets of its own, and resolves those itself.
 	neighIPs = []string{"10.5.3.7", "192.168.64.7", "fd00:5:3::7", "fd00:a::7"}
 	remotes  = []string{"192.168.64.8", "192.168.64.9", "fd00:a::8", "fd00:a::9"}
 	settings = []string{
@@ -82,9 +82,9 @@ var (
 type generator struct {
 	data  []byte
 	steps []Step
-	past  []string // the objects that steps were about
-	// Half of the runs draw from a part of all words only, another part each:
-	// what is done more often meets more of what was done before.
+	past  []string // the objects of former steps
+	// Half of the runs draw from a part of all words only, each from another
+	// part: steps on fewer objects meet more earlier ones.
 	narrow, shift int
 }
 
@@ -115,7 +115,7 @@ func (g *generator) maybe(k int, text string) string {
 	return ""
 }
 
-// object draws a new object, or one there was before.
+// object draws a new object, or one of a former step.
 func (g *generator) object(again bool, kinds ...func() string) string {
 	if again && len(g.past) > 0 && g.n(4) > 0 {
 		return g.past[g.n(len(g.past))]
@@ -125,7 +125,7 @@ func (g *generator) object(again bool, kinds ...func() string) string {
 	return o
 }
 
-// ops draws an op or, because the driver writes several in one go, a few.
+// ops draws one op, or a few since the driver writes several at once.
 func (g *generator) ops() string {
 	text := g.op()
 	for range [...]int{0, 0, 0, 0, 0, 1, 2, 4}[g.n(8)] {
@@ -195,7 +195,7 @@ func (g *generator) addr() string { return "addr " + g.one(addrs...) + " dev " +
 
 func (g *generator) metric() string { return g.one("", "", "", "", " metric 7", " metric 256") }
 
-// anyRoute draws all of a route but its protocol.
+// anyRoute draws a route without its protocol.
 func (g *generator) anyRoute() string {
 	f := g.n(2)
 	var b strings.Builder

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Minimise returns the fewest of the steps it can find that still make the
-// worlds part, however they do: ddmin, with single steps as the last resort.
+// Minimise returns the shortest list of the steps that it can find for which the
+// worlds still differ in any way: ddmin, with single steps as the last resort.
 func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, error) {
 	m, err := w.Run(ctx, steps)
 	if err != nil || m == nil {
@@ -47,7 +47,7 @@ func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, 
 	return steps, m, nil
 }
 
-// apart makes a step of each op.
+// apart splits the steps: each op becomes a step of its own.
 func apart(steps []Step) []Step {
 	var out []Step
 	for _, step := range steps {
@@ -62,11 +62,11 @@ func apart(steps []Step) []Step {
 	return out
 }
 
-// Case prints the steps as a case of package drivertest, to be recorded from
-// Linux with -rewrite.
+// Case prints the steps as a case of package drivertest. Record it on Linux with
+// -rewrite.
 func Case(steps []Step, m *Mismatch) string {
 	var b strings.Builder
-	host := false // the block is one of deeds, and open
+	host := false // a block of deeds is open
 	for i, step := range steps {
 		ops, isOps := strings.CutPrefix(string(step), "apply ")
 		if i > 0 && (isOps || !host) {

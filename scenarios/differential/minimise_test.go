@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/differential"
 )
 
-// deaf is a host that mishears a flush of neighbours.
+// deaf is a host that misunderstands a flush of neighbours.
 type deaf struct{ simtest.Host }
 
 func (d deaf) Do(ctx context.Context, deed drivertest.Deed) error {
@@ -23,7 +23,7 @@ func (d deaf) Do(ctx context.Context, deed drivertest.Deed) error {
 	return d.Host.Do(ctx, deed)
 }
 
-// lame is one that refuses it.
+// lame is a host that refuses it.
 type lame struct{ simtest.Host }
 
 func (l lame) Do(ctx context.Context, deed drivertest.Deed) error {
@@ -33,7 +33,7 @@ func (l lame) Do(ctx context.Context, deed drivertest.Deed) error {
 	return l.Host.Do(ctx, deed)
 }
 
-// TestDefectIsFound plants a defect and sees it found, shrunk and printed.
+// TestDefectIsFound plants a defect, which the run must find, shrink and print.
 func TestDefectIsFound(t *testing.T) {
 	honest := func() (differential.World, error) { return simtest.NewHost(1), nil }
 	limping := func() (differential.World, error) { return lame{simtest.NewHost(1)}, nil }
@@ -101,8 +101,8 @@ add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
 	}
 }
 
-// TestGenerate: equal bytes make equal runs, and runs hold
-// deeds and ops of every kind.
+// TestGenerate checks that equal bytes give equal runs, and that runs hold deeds
+// and ops of every kind.
 func TestGenerate(t *testing.T) {
 	kinds := map[string]bool{}
 	for seed := range uint64(200) {

@@ -12,10 +12,10 @@ import (
 	"github.com/flanneld/flannel/core/driver/drivertest"
 )
 
-// Mismatch is the first step at which two worlds parted.
+// Mismatch is the first step after which two worlds differ.
 type Mismatch struct {
 	Step int
-	What string // the steps's outcome, "observe" or "facts"
+	What string // the step's outcome, "observe" or "facts"
 	Sim  string
 	Real string
 }
@@ -26,11 +26,11 @@ type World interface {
 	Close() error
 }
 
-// Worlds makes a pair of fresh hosts.
+// Worlds creates a pair of fresh hosts.
 type Worlds struct{ Real, Sim func() (World, error) }
 
-// Run does the steps to a pair of fresh hosts, until they part. It returns nil
-// if they never do.
+// Run performs the steps on a pair of fresh hosts until they differ. It returns
+// nil if they never do.
 func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) {
 	real, err := w.Real()
 	if err != nil {
@@ -63,14 +63,14 @@ func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) 
 	return nil, sim.Close()
 }
 
-// player does steps to one world.
+// player performs steps on one world.
 type player struct {
 	World
 	drivertest.Printer
 	extent dataplane.Extent
 }
 
-// play does one step, and returns its outcome and what can be read afterwards.
+// play performs one step, and returns its outcome and the reading afterwards.
 func (p *player) play(ctx context.Context, step Step) (page [3]string, err error) {
 	p.Given(string(step))
 	page[0], err = p.do(ctx, step)
@@ -85,8 +85,8 @@ func (p *player) play(ctx context.Context, step Step) (page [3]string, err error
 	return page, nil
 }
 
-// do returns the classes of the ops' errors; of a deed's only whether there was
-// one, because administrators have errors of their own.
+// do returns the classes of the ops' errors. For a deed it returns only whether
+// there was an error, since administrators' commands have errors of their own.
 func (p *player) do(ctx context.Context, step Step) (string, error) {
 	if text, isOp := strings.CutPrefix(string(step), "apply "); isOp {
 		var ops []dataplane.Op
@@ -113,7 +113,7 @@ func (p *player) do(ctx context.Context, step Step) (string, error) {
 	return "done", nil
 }
 
-// wholeHost is all that can be observed of the universe.
+// wholeHost is the extent of the whole universe.
 func wholeHost() dataplane.Extent {
 	e := dataplane.Extent{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 	for _, name := range names {

@@ -59,7 +59,7 @@ func (n *netnsNode) Second(on bool) error {
 	return n.node.StartSecond(ctx)
 }
 
-// KillAt implements [Process]. The effects are those that the kernel tells of.
+// KillAt implements [Process]. It counts the effects that the kernel reports.
 func (n *netnsNode) KillAt(boundary int) error { return n.node.KillAtChange(boundary) }
 
 // FullDisk implements [FileEditor].

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// firewallArgs tell a daemon which rules to make.
+// firewallArgs returns the flags that tell a daemon which rules to make.
 func firewallArgs(top lang.Topology) []string {
 	args := []string{fmt.Sprintf("--ip-masq=%t", top.Firewalled()),
 		fmt.Sprintf("--iptables-forward-rules=%t", top.Firewalled())}
@@ -38,7 +38,7 @@ func (w *World) Outward(name string) error {
 	return errors.Join(errs...)
 }
 
-// netnsPlace is who can send and receive.
+// netnsPlace is a host or pod that can send and receive.
 type netnsPlace struct {
 	host *harness.Host
 	addr netip.Addr
@@ -141,7 +141,7 @@ func whereOurs(command string) string {
 	return bothFamilies("if $TABLES -n -L FLANNEL-FWD >/dev/null 2>&1; then " + command + "; fi")
 }
 
-// moveJumps puts flannel's jumps first, and something behind them.
+// moveJumps puts flannel's jumps first, and a foreign rule behind them.
 func moveJumps() string {
 	return whereOurs(`$TABLES -t nat -D POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG; ` +
 		`$TABLES -t nat -I POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG; ` +

@@ -77,7 +77,7 @@ func (n *netnsNode) Status() (node.Status, error) {
 	return s, nil
 }
 
-// SubnetFile is empty while there is none.
+// SubnetFile returns the text of the subnet file, "" if there is none.
 func (n *netnsNode) SubnetFile() string {
 	text, err := os.ReadFile(n.node.SubnetFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -109,7 +109,7 @@ func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
 
-// LinkDelete names a missing device as the drivers do.
+// LinkDelete deletes a device. The error for a missing one is that of the drivers.
 func (n *netnsNode) LinkDelete(d string) error {
 	err := n.DeleteLink(d)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -133,7 +133,7 @@ func (n *netnsNode) Carrier(on bool) error {
 	return n.node.PlugCable(ctx)
 }
 
-// file is the path of one of the daemon's files.
+// file returns the path of one of the daemon's files.
 func (n *netnsNode) file(f node.File) string {
 	if f == node.StateFile {
 		return n.node.StateFile()
@@ -196,7 +196,7 @@ func (n *netnsNode) Cut(on bool) error {
 	return n.world.Lab.Store.RestoreTo(n.node)
 }
 
-// SetSysctl takes the path below /proc/sys, the lab that below /proc/sys/net.
+// SetSysctl takes a path below /proc/sys. The lab takes one below /proc/sys/net.
 func (n *netnsNode) SetSysctl(path, value string) error {
 	return n.Sysctl(strings.TrimPrefix(path, "net/"), value)
 }

@@ -16,14 +16,14 @@ import (
 type netnsStore struct {
 	*harness.Store
 	stopped bool
-	// leaderless is one that runs, but serves as little as one that is stopped.
+	// leaderless says that the store runs, but serves no request.
 	leaderless bool
-	last       []lang.Record // what it held when it was stopped
+	last       []lang.Record // its records when it stopped
 }
 
 var errStopped = errors.New("the store is stopped")
 
-// do performs one command on a store that runs.
+// do performs one command on a running store.
 func (s *netnsStore) do(command func(context.Context) error) error {
 	if s.stopped {
 		return errStopped
@@ -33,7 +33,7 @@ func (s *netnsStore) do(command func(context.Context) error) error {
 	return command(ctx)
 }
 
-// key is the whole key of a name below the prefix.
+// key returns the whole key of a name below the prefix.
 func key(name string) string { return path.Join(harness.Prefix, name) }
 
 func (s *netnsStore) Stop() error {
@@ -97,8 +97,7 @@ func (s *netnsStore) Reserve(name string) error {
 	})
 }
 
-// Records is what the store holds, or held when it was stopped: nothing
-// changes meanwhile.
+// Records returns the records of the store. A stopped store keeps its last records.
 func (s *netnsStore) Records() ([]lang.Record, error) {
 	if s.stopped {
 		return s.last, nil

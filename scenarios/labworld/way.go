@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
-// wayOf is what devices saw of a packet and its answer, as a report tells it.
+// wayOf returns the path of a packet and its answer through devices, for a report.
 func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
 	if len(way) == 0 && loss == nil {
 		return nil
@@ -18,7 +18,7 @@ func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
 	for _, s := range way {
 		h := report.Hop{After: after(s.At), Where: s.Host, What: "in " + s.Device}
 		if s.Frame != frame {
-			frame, h.Detail = s.Frame, s.Frame // else as it was
+			frame, h.Detail = s.Frame, s.Frame // otherwise the frame is unchanged
 		}
 		switch {
 		case s.Out:

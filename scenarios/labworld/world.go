@@ -29,19 +29,19 @@ type World struct {
 var _ lang.World = (*World)(nil)
 
 const (
-	// stepBound is how long one command may take: reached only if it hangs.
+	// stepBound is the time limit of one command: only a hanging one reaches it.
 	stepBound = 30 * time.Second
-	// statusBound is how long a daemon may take to say how it is. One that is
-	// paused never does.
+	// statusBound is the time limit for a daemon's status. A paused daemon never
+	// answers.
 	statusBound = 2 * time.Second
-	// echoBound is how long to wait for a reply before a packet counts as lost:
-	// longer than a packet may wait for a neighbour, who is asked once a second.
+	// echoBound is the time after which a packet without a reply counts as lost. It
+	// is longer than the wait for neighbour discovery, which asks once a second.
 	echoBound = 3 * time.Second
-	// lookEvery is how often a condition is looked at that nothing announces.
+	// lookEvery is the time between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
 )
 
-// bounded is the context of one command.
+// bounded returns the context of one command.
 func bounded(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
@@ -82,7 +82,7 @@ func (w *World) Name() string { return "netns" }
 // Close implements [World].
 func (w *World) Close() error { return w.Lab.Close() }
 
-// Until implements [World]: it looks again and again.
+// Until implements [World]: it polls the condition.
 func (w *World) Until(within time.Duration, cond func() error) error {
 	ctx, cancel := bounded(within)
 	defer cancel()
@@ -209,14 +209,14 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 	}, nil
 }
 
-// streamed is how a stream went.
+// streamed is the outcome of a stream.
 type streamed struct {
 	sent, lost int
 	err        error
 }
 
-// stream pings until told to stop. While a reply is outstanding it sends
-// nothing: one loss is as good as many.
+// stream pings until it is stopped. While a reply is outstanding it sends
+// nothing: one lost packet shows as much as many.
 func (w *World) stream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -59,7 +59,7 @@ func TestEtcdStore(t *testing.T) {
 	t.Logf("%d requests, %d of unknown outcome", h.Len(), h.Unknown())
 }
 
-// caller is a client that waits for each answer, if not always for long.
+// caller is a client that waits for each answer, sometimes only briefly.
 type caller struct {
 	*party
 	store *etcd.Store
@@ -94,7 +94,7 @@ func (c *caller) one(req node.Request, patience time.Duration) (lease.Grant, err
 	}
 }
 
-// lookAll reads all records, and returns how many there are.
+// lookAll reads all records, and returns their number.
 func lookAll(t *testing.T, h *History, c *clientv3.Client) (there int) {
 	for i := range keys {
 		key := keyOf(i)

@@ -16,8 +16,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// History records what clients asked of a store and were told. It may be used
-// by many goroutines.
+// History records the requests and answers of clients. Many goroutines may use it
+// at once.
 type History struct {
 	Now func() time.Duration // since the history began
 
@@ -26,8 +26,8 @@ type History struct {
 	ops   []porcupine.Operation
 }
 
-// Call records that a client asks. What it returns records the answer; until
-// then the outcome is unknown.
+// Call records a request. The returned function records the answer; until then
+// the outcome is unknown.
 func (h *History) Call(client int, in Input) (done func(lease.Grant, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,9 +88,9 @@ func (h *History) Unknown() (n int) {
 // Len counts the requests.
 func (h *History) Len() int { return len(h.ops) }
 
-// Check looks for an order that explains all answers. If it finds none it
-// returns the requests about the first key that has none, one a line, in the
-// order of their calls; those that the longest order explains are marked.
+// Check searches for an order that explains all answers. If there is none, it
+// returns the requests for the first key without one, one a line, in the order of
+// their calls, and marks those that the longest order explains.
 func (h *History) Check(within time.Duration) (porcupine.CheckResult, string) {
 	model := Model()
 	for _, part := range byKey(h.ops) {
@@ -104,9 +104,9 @@ func (h *History) Check(within time.Duration) (porcupine.CheckResult, string) {
 	return porcupine.Ok, ""
 }
 
-// relevant leaves out what is unknown and was never seen to happen. If the rest
-// has an order then so has all of it, with the others behind; only if it has
-// none does the search have to try what each of them may have done unseen.
+// relevant leaves out requests with an unknown outcome whose effect no client saw.
+// If the rest has an order, the whole has one too, with the others at the end.
+// Only if the rest has none must the search try their possible effects.
 func relevant(part []porcupine.Operation) []porcupine.Operation {
 	seen := map[netip.Addr]bool{}
 	for _, op := range part {

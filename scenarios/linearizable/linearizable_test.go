@@ -16,11 +16,11 @@ import (
 
 var seeds = flag.Uint64("seeds", 300, "how many histories of the simulated store are checked")
 
-// patience bounds the search for an order. Histories are short enough for
-// milliseconds; one that is not proves nothing, and fails.
+// patience bounds the search for an order. It takes milliseconds for these short
+// histories; a longer search proves nothing, and the test fails.
 const patience = time.Minute
 
-// honest is the client as it is.
+// honest returns the client without a defect.
 func honest(_ *world.World, s *store.Store, name string) Asker {
 	return s.Client(name, store.ClientOptions{})
 }
@@ -38,7 +38,7 @@ func TestSimulatedStore(t *testing.T) {
 	t.Logf("%d histories, %d requests, %d of unknown outcome", *seeds, asked, unknown)
 }
 
-// TestPlantedDefects: what a careless store does is found within a few seeds.
+// TestPlantedDefects checks that a few seeds find each defect of a store.
 func TestPlantedDefects(t *testing.T) {
 	for name, defect := range map[string]func(planted, node.Request) (node.Requested, bool){
 		"update is a blind put (E5)": planted.blindUpdate,

@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// Input is a request, or a look at the truth if Request is nil. Every value
-// that is written, in Attrs.PublicIP, is written once.
+// Input is a request, or a look at the truth if Request is nil. No two requests
+// write the same value in Attrs.PublicIP.
 type Input struct {
 	Request *node.Request
 	Key     lease.Key
@@ -26,7 +26,7 @@ type Output struct {
 	Unknown  bool
 	Err      error        // nil, lease.ErrConflict or lease.ErrLost
 	Revision int64        // of a conflict
-	Lease    *lease.Lease // of a success, or what a look saw; nil: no record
+	Lease    *lease.Lease // of a success or a look; nil: no record
 	Returned time.Duration
 }
 
@@ -34,16 +34,16 @@ type Output struct {
 type state struct {
 	there bool
 	value netip.Addr
-	// since is when the record can have been there at the earliest, where that
-	// is not known from the request which made it.
+	// since is the earliest time at which the record can have existed, if the
+	// request that created it does not tell.
 	since time.Duration
 	// Revisions and handle are 0 until an answer has told them.
 	create, mod, id int64
-	// ends is when the record may end by itself. It is known to have done so
-	// only when an answer cannot be explained otherwise.
+	// ends is the time from which the record may end by itself. The model knows
+	// that it has ended only once nothing else explains an answer.
 	ends time.Duration
-	// doomed is a record whose creator does not know of it and revokes it: it
-	// may end at any time, even if another client adopts it.
+	// doomed marks a record whose creator does not know it and revokes it: it may
+	// end at any time, even if another client adopts it.
 	doomed bool
 	newest int64   // the highest revision seen
 	dead   []int64 // handles that have run out
@@ -87,8 +87,8 @@ func byKey(history []porcupine.Operation) [][]porcupine.Operation {
 	return out
 }
 
-// step says whether the store can be asked this and answer that, and what is
-// there afterwards.
+// step reports whether the store can give that answer to this request, and
+// returns the state afterwards.
 func (s state) step(in Input, out Output) (state, bool) {
 	if in.Request == nil {
 		return s.look(out)
@@ -110,7 +110,7 @@ func (s state) step(in Input, out Output) (state, bool) {
 	}
 }
 
-// gone is the store without the record, if it can have ended by a time.
+// gone returns the store without the record, if it can have ended by a time.
 func (s state) gone(by time.Duration) (state, bool) {
 	if !s.there {
 		return s, true
@@ -118,7 +118,7 @@ func (s state) gone(by time.Duration) (state, bool) {
 	return s.ended(), by >= s.earliestEnd()
 }
 
-// earliestEnd is when the record can have ended by itself.
+// earliestEnd returns the earliest time at which the record can have ended by itself.
 func (s state) earliestEnd() time.Duration {
 	if !s.there || s.doomed {
 		return s.since
@@ -126,7 +126,7 @@ func (s state) earliestEnd() time.Duration {
 	return s.ends
 }
 
-// ended is the store after the record has ended by itself, if there was one.
+// ended returns the store after the record, if any, has ended by itself.
 func (s state) ended() state {
 	if s.there && s.id != 0 {
 		s.dead = append(slices.Clone(s.dead), s.id)
@@ -134,11 +134,11 @@ func (s state) ended() state {
 	return state{newest: s.newest, dead: s.dead}
 }
 
-// is reports whether the record is the one of a grant.
+// is reports whether the record belongs to a grant.
 func (s state) is(g lease.Grant) bool { return s.there && s.value == g.Attrs.PublicIP }
 
-// told learns revisions and handle from an answer, which must agree with what
-// was told before.
+// told learns revisions and handle from an answer, which must agree with former
+// answers.
 func (s state) told(l lease.Lease, at time.Duration) (state, bool) {
 	agree := func(known *int64, now int64) bool {
 		ok := *known == 0 || *known == now
@@ -164,7 +164,7 @@ func (s state) created(req node.Request, in Input, out Output) (state, bool) {
 	return s, false
 }
 
-// conflict is the answer that there is a record, last changed at a revision.
+// conflict checks the answer that a record exists, last changed at a revision.
 func (s state) conflict(out Output) (state, bool) {
 	ok := s.there && out.Returned >= s.since && (s.mod == 0 || s.mod == out.Revision)
 	s.mod, s.newest = out.Revision, max(s.newest, out.Revision)
@@ -216,7 +216,7 @@ func (s state) released(g lease.Grant) state {
 	return s
 }
 
-// look is a reading of the record.
+// look reads the record.
 func (s state) look(out Output) (state, bool) {
 	if out.Lease == nil {
 		return s.gone(out.Returned)
@@ -225,8 +225,8 @@ func (s state) look(out Output) (state, bool) {
 	return next, ok && s.there && s.value == out.Lease.Attrs.PublicIP
 }
 
-// mayDo returns the state after a request whose outcome is not known, done at
-// some moment. A request that did nothing counts as done after the history.
+// mayDo returns the state after a request of unknown outcome takes effect at some
+// moment. A request without effect counts as done after the history.
 func (s state) mayDo(req node.Request) state {
 	switch req.Verb {
 	case node.Create:
@@ -243,7 +243,7 @@ func (s state) mayDo(req node.Request) state {
 	case node.Release:
 		return s.released(req.Grant)
 	}
-	return s // a renewal may have put the end off, on which no client may rely
+	return s // a renewal may have postponed the end, but no client may rely on that
 }
 
 func describe(in Input, out Output) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// keys is how many leases all parties ask for.
+// keys is the number of leases that all parties ask for.
 const keys = 3
 
 func keyOf(i int) lease.Key {
@@ -21,7 +21,7 @@ type party struct {
 	id     int
 	rng    *rand.Rand
 	ttl    time.Duration
-	values int                       // that it wrote
+	values int                       // number of values that it wrote
 	grants map[lease.Key]lease.Grant // the last it was told of, good or not
 }
 
@@ -29,8 +29,8 @@ func newParty(id int, rng *rand.Rand) *party {
 	return &party{id: id, rng: rng, ttl: 8 * time.Second, grants: map[lease.Key]lease.Grant{}}
 }
 
-// draw makes a request up: mostly one about a grant that the client knows,
-// which may have come to an end long ago.
+// draw draws a request: mostly one for a grant that the client knows, which may
+// have ended long ago.
 func (p *party) draw(view lease.View) node.Request {
 	key := keyOf(p.rng.IntN(keys))
 	g, known := p.grants[key]
@@ -50,14 +50,14 @@ func (p *party) draw(view lease.View) node.Request {
 	}
 }
 
-// value returns a value that was never written before.
+// value returns a value that no request has written before.
 func (p *party) value() lease.Attrs {
 	p.values++
 	return lease.Attrs{PublicIP: netip.AddrFrom4([4]byte{10, byte(p.id), byte(p.values >> 8), byte(p.values)})}
 }
 
-// own finds a record of the client's in what it sees of the store, as a node
-// does that was not told of the outcome.
+// own finds a record of the client in its view of the store, like a node that did
+// not learn the outcome of its request.
 func (p *party) own(snap *lease.Snapshot, key lease.Key) (lease.Grant, bool) {
 	if snap == nil {
 		return lease.Grant{}, false
@@ -70,7 +70,7 @@ func (p *party) own(snap *lease.Snapshot, key lease.Key) (lease.Grant, bool) {
 	return lease.Grant{}, false
 }
 
-// learn takes an answer in.
+// learn notes an answer.
 func (p *party) learn(req node.Request, g lease.Grant, err error) {
 	if err == nil && req.Verb != node.Release {
 		p.grants[g.Key] = g

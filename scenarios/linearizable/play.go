@@ -23,8 +23,8 @@ const (
 	pause    = 3 * time.Second // between two requests of a client, at most
 )
 
-// Play lets clients ask a simulated store at random, with all its faults, and
-// returns what they saw. Ask makes the client of a name.
+// Play lets clients send random requests to a simulated store with all its
+// faults, and returns their history. Ask returns the client of a name.
 func Play(seed uint64, ask func(*world.World, *store.Store, string) Asker) *History {
 	w := world.New(seed)
 	storage := store.New(w, store.Options{})
@@ -47,16 +47,16 @@ func Play(seed uint64, ask func(*world.World, *store.Store, string) Asker) *Hist
 
 var start = world.New(0).Now()
 
-// play is one history in the making.
+// play builds one history.
 type play struct {
 	world   *world.World
 	store   *store.Store
 	history *History
 	chance  *rand.Rand
-	left    int // requests without an end
+	left    int // requests that have not ended
 }
 
-// trouble strikes the store now and then, and looks at the truth.
+// trouble breaks the store now and then, and looks at the truth.
 func (p *play) trouble() {
 	p.world.After(time.Duration(p.chance.Int64N(int64(2*time.Second))), "play: trouble", func() {
 		switch p.chance.IntN(20) {
@@ -71,7 +71,7 @@ func (p *play) trouble() {
 	})
 }
 
-// look is a reading of the truth, at once.
+// look reads the truth in one moment.
 func (p *play) look(key lease.Key) {
 	done := p.history.Call(clients, Input{Key: key})
 	for _, l := range p.store.Snapshot().Leases {

@@ -1,8 +1,7 @@
-// Package planted holds daemons with a defect each, and the test that the
+// Package planted holds daemons with one defect each, and the test that the
 // random search finds every one of them. It has no code of its own: a defect
-// is something put around the parts of a healthy daemon, and lives in tests.
+// wraps the parts of a healthy daemon, and lives in tests.
 //
-// The defects are those of upstream that this project set out not to repeat
-// (interop 10), and some that would make an invariant pointless if it did not
-// notice them.
+// Most are upstream's defects, which this project set out not to repeat (interop
+// 10: the list of known defects). Each of the others must trip an invariant.
 package planted

@@ -11,12 +11,12 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// guard lets a process find its packet filter other than it is, and do other
-// things to it than it means to. Nil members do as they should.
+// guard falsifies a process's view of its packet filter, and its changes. Nil
+// members falsify nothing.
 type guard struct {
 	driver.Lane
 	inspect func(*dataplane.State) *dataplane.State
-	apply   func(dataplane.Chain, dataplane.Verb) []dataplane.Op // what is done instead, one after the other
+	apply   func(dataplane.Chain, dataplane.Verb) []dataplane.Op // the ops to perform instead, in order
 }
 
 func (g *guard) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
@@ -40,8 +40,7 @@ func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// guarding makes a defect of a way to treat a packet filter; each process
-// begins anew.
+// guarding returns the defect of a guard. Each process gets a new guard.
 func guarding(begin func() *guard) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -53,7 +52,7 @@ func guarding(begin func() *guard) func() simworld.Wrap {
 	}
 }
 
-// spelt writes rules in a way of its own, and takes for right what it wrote.
+// spelt writes rules wrongly, and takes its own spelling for right.
 func spelt(wrongly func(dataplane.Rules) dataplane.Rules) func() *guard {
 	return func() *guard {
 		meant := map[dataplane.Rules]dataplane.Rules{}
@@ -79,12 +78,12 @@ func spelt(wrongly func(dataplane.Rules) dataplane.Rules) func() *guard {
 	}
 }
 
-// f1rule1 compares the whole mark (interop 7.2).
+// f1rule1 compares the whole mark (interop 7.2: other programs use other bits).
 func f1rule1(r dataplane.Rules) dataplane.Rules {
 	return dataplane.Rules(strings.Replace(string(r), "mark 0x4000/0x4000", "mark 0x4000/0xffffffff", 1))
 }
 
-// f1rule4 returns all that does not come from the own subnet (interop 7.2).
+// f1rule4 returns every packet from outside the node's own subnet (interop 7.2).
 func f1rule4(r dataplane.Rules) dataplane.Rules {
 	list, err := r.List()
 	if err != nil || len(list) != 6 {
@@ -96,7 +95,7 @@ func f1rule4(r dataplane.Rules) dataplane.Rules {
 	return dataplane.MakeRules(list...)
 }
 
-// f1look looks once, and from then on remembers what it did.
+// f1look looks once, and from then on only remembers its own changes.
 func f1look() *guard {
 	var memory *dataplane.State
 	return &guard{
@@ -120,8 +119,8 @@ func f1look() *guard {
 	}
 }
 
-// f1presence sees that its rules are there, and neither their order nor what
-// stands among them.
+// f1presence checks that its rules exist, and ignores their order and foreign
+// rules among them.
 func f1presence() *guard {
 	made := map[dataplane.ChainKey]dataplane.Chain{}
 	return &guard{
@@ -153,7 +152,7 @@ func containsAll(have, want dataplane.Rules) bool {
 	return true
 }
 
-// f2 takes no chain of the other flavour away.
+// f2 deletes no chain of the other flavour.
 func f2() *guard {
 	return &guard{
 		apply: func(c dataplane.Chain, v dataplane.Verb) []dataplane.Op {
@@ -175,7 +174,7 @@ func f3() *guard {
 	}}
 }
 
-// f3silent takes every change for done, and never looks at what it led to.
+// f3silent takes every change for done, and never checks the result.
 func f3silent() *guard {
 	made := dataplane.NewState(0)
 	return &guard{

@@ -12,13 +12,13 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// body lets a process find its host other than it is, and do other things to
-// it than it means to. Nil members do as they should.
+// body falsifies a process's view of its host, and its changes. Nil members
+// falsify nothing.
 type body struct {
 	driver.Lane
 	facts   func(driver.HostFacts) driver.HostFacts
 	observe func(*dataplane.State) *dataplane.State
-	// apply returns the op to perform instead, or false if it is taken for done.
+	// apply returns the op to perform instead, or false to perform none and report success.
 	apply func(op dataplane.Op) (dataplane.Op, bool)
 	done  func(dataplane.Op) // after a success
 }
@@ -51,7 +51,7 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// acting makes a defect of a way to treat a host; each process begins anew.
+// acting returns the defect of a body. Each process gets a new body.
 func acting(begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -63,7 +63,7 @@ func acting(begin func() *body) func() simworld.Wrap {
 	}
 }
 
-// p1 looks once, and from then on remembers what it did.
+// p1 looks once, and from then on only remembers its own changes.
 func p1() *body {
 	var memory *dataplane.State
 	return &body{
@@ -96,7 +96,7 @@ func remember(s *dataplane.State, op dataplane.Op) {
 	}
 }
 
-// p2 knows nothing of what a former run left for peers.
+// p2 does not see the objects that a former run left for peers.
 func p2() *body {
 	mine := dataplane.NewState(0)
 	return &body{
@@ -110,8 +110,8 @@ func p2() *body {
 	}
 }
 
-// p3 makes a device that has gone anew with whatever MAC the kernel draws, and
-// does not tell.
+// p3 creates a lost device again with a random MAC from the kernel, and does not
+// publish it.
 func p3() *body {
 	made, wrong := map[string]int{}, map[string]dataplane.MAC{}
 	return &body{
@@ -142,7 +142,7 @@ func p3() *body {
 	}
 }
 
-// p4 leaves a device's MTU as it finds it.
+// p4 never corrects a device's MTU.
 func p4() *body {
 	want, real := map[string]int{}, map[string]int{}
 	return &body{
@@ -167,7 +167,7 @@ func p4() *body {
 	}
 }
 
-// p7 leaves a peer's forwarding entry to where the peer was.
+// p7 keeps the forwarding entry to a peer's former address.
 func p7() *body {
 	var real *dataplane.State
 	told := map[dataplane.FDBKey]dataplane.FDBEntry{}
@@ -208,7 +208,7 @@ func p8() *body {
 	}}
 }
 
-// p9 adds routes, and never puts one in another's place.
+// p9 adds routes, and never replaces one.
 func p9() *body {
 	return &body{apply: func(op dataplane.Op) (dataplane.Op, bool) {
 		if _, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Replace {

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// most is how many seeds a defect may hide from.
+// most is the number of seeds that may miss a defect.
 const most = 150
 
 // defect is a broken variant of the daemon.
@@ -23,8 +23,8 @@ type defect struct {
 	id, what string
 	plant    func() simworld.Wrap // for one run
 	opts     search.Options
-	often    []search.Step // what brings it to light, drawn besides all else
-	last     []search.Step // what ends that
+	often    []search.Step // steps that expose it, drawn in addition to the others
+	last     []search.Step // steps that end those
 }
 
 var defects = []defect{
@@ -68,7 +68,7 @@ var (
 	nftables = search.Options{Firewall: "nftables"}
 )
 
-// What brings a defect to light when it is drawn often enough: N is a node, M
+// Steps that expose a defect when they are drawn often enough: N is a node, M
 // another one, #N the last byte of N's address.
 var (
 	robbery = []search.Step{
@@ -92,8 +92,8 @@ var (
 	}
 )
 
-// plan draws a seed's plan, with more of what matters here; that needs all
-// nodes on one segment.
+// plan draws a seed's plan, with more of the exposing steps. Those need all nodes
+// on one segment.
 func (d defect) plan(seed uint64) search.Plan {
 	p := search.Draw(seed, d.opts)
 	if len(d.often) == 0 {
@@ -122,15 +122,15 @@ func (d defect) plan(seed uint64) search.Plan {
 	return p
 }
 
-// caught is how a defect came to light.
+// caught says how a defect was found.
 type caught struct {
 	seed uint64
 	took time.Duration
 	how  string
 }
 
-// hunt runs one seed after the other until the defect shows. That the healthy
-// daemon passes the same plan proves that it was the defect.
+// hunt runs one seed after the other until the defect shows. The healthy daemon
+// must pass the same plan, which proves that the defect caused the failure.
 func (d defect) hunt(t *testing.T) caught {
 	began := time.Now()
 	for seed := uint64(1); seed <= most; seed++ {
@@ -148,7 +148,7 @@ func (d defect) hunt(t *testing.T) caught {
 	return caught{}
 }
 
-// by names the invariant or the oracle, without when and whom.
+// by names the invariant or the oracle, without times and nodes.
 func (c caught) by() string {
 	if _, rest, ok := strings.Cut(c.how, `invariant "`); ok {
 		name, _, _ := strings.Cut(rest, `"`)
@@ -158,7 +158,7 @@ func (c caught) by() string {
 	return strings.TrimSuffix(verb, ":") + " after the heal"
 }
 
-// TestManualNamesEveryDefect: docs/simulation.md lists those there are.
+// TestManualNamesEveryDefect checks that docs/simulation.md lists every defect.
 func TestManualNamesEveryDefect(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/simulation.md")
 	if err != nil {
@@ -179,7 +179,7 @@ func TestManualNamesEveryDefect(t *testing.T) {
 	}
 }
 
-// TestPlanted: the search finds every defect.
+// TestPlanted checks that the search finds every defect.
 func TestPlanted(t *testing.T) {
 	found := make([]caught, len(defects))
 	t.Run("defects", func(t *testing.T) {

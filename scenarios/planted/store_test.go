@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// eyes lets a process see other snapshots than there are.
+// eyes falsifies a process's snapshots.
 type eyes struct {
 	daemon.Requester
 	see     func(lease.Snapshot) lease.Snapshot
@@ -35,7 +35,7 @@ func (e *eyes) View() lease.View {
 	return v
 }
 
-// ownCopies are leases that may be changed.
+// ownCopies returns copies of leases, for a defect to change.
 func ownCopies(leases []*lease.Lease) []*lease.Lease {
 	var out []*lease.Lease
 	for _, l := range leases {
@@ -44,7 +44,7 @@ func ownCopies(leases []*lease.Lease) []*lease.Lease {
 	return out
 }
 
-// seeing makes a defect of a way to see; each process begins anew.
+// seeing returns the defect of eyes. Each process gets new eyes.
 func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -54,7 +54,7 @@ func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() simworld.Wr
 	}
 }
 
-// e1: one record that does not parse, and there are none.
+// e1 sees no record at all if one of them does not parse.
 func e1() func(lease.Snapshot) lease.Snapshot {
 	return func(s lease.Snapshot) lease.Snapshot {
 		if len(s.Quarantined) > 0 {
@@ -64,7 +64,7 @@ func e1() func(lease.Snapshot) lease.Snapshot {
 	}
 }
 
-// e11 knows of a peer what it saw first.
+// e11 keeps the first version of a peer's record.
 func e11() func(lease.Snapshot) lease.Snapshot {
 	known := map[lease.Key]lease.Attrs{}
 	return func(s lease.Snapshot) lease.Snapshot {
@@ -80,7 +80,7 @@ func e11() func(lease.Snapshot) lease.Snapshot {
 	}
 }
 
-// machine is a node with something else around Step and Ready.
+// machine is a node with a wrapped Step and Ready.
 type machine struct {
 	daemon.Machine
 	in  func(node.Input) node.Input
@@ -102,7 +102,7 @@ func (m machine) Ready() node.Effects {
 	return r
 }
 
-// living makes a defect of a way to be a node.
+// living returns the defect of a machine.
 func living(around func(daemon.Machine) daemon.Machine) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -112,7 +112,7 @@ func living(around func(daemon.Machine) daemon.Machine) func() simworld.Wrap {
 	}
 }
 
-// e3 takes a lost race for a reason to end.
+// e3 exits when it loses a race.
 func e3(n daemon.Machine) daemon.Machine {
 	var lost error
 	return machine{n, func(in node.Input) node.Input {
@@ -128,7 +128,7 @@ func e3(n daemon.Machine) daemon.Machine {
 	}}
 }
 
-// e7 does not see whose subnets overlap its own.
+// e7 does not see records that overlap its own.
 func e7(n daemon.Machine) daemon.Machine {
 	var own lease.Key
 	return machine{n, func(in node.Input) node.Input {
@@ -162,7 +162,7 @@ func e11own(n daemon.Machine) daemon.Machine {
 	}, nil}
 }
 
-// forgetful takes all records of a former run for others'.
+// forgetful takes all records of a former run for other nodes' records.
 func forgetful(n daemon.Machine) daemon.Machine {
 	var former map[lease.Key]bool
 	return machine{n, func(in node.Input) node.Input {
@@ -187,7 +187,7 @@ func forgetful(n daemon.Machine) daemon.Machine {
 	}, nil}
 }
 
-// impatient looks again and again whether it has something to do.
+// impatient polls for work in a hot loop.
 func impatient(n daemon.Machine) daemon.Machine {
 	var now time.Time
 	return clocked{machine{n, nil, func(r node.Effects) node.Effects {
@@ -207,7 +207,7 @@ func (c clocked) Step(now time.Time, in node.Input) {
 	c.machine.Step(now, in)
 }
 
-// hands let a process ask for other things than it wants.
+// hands falsify a process's requests.
 type hands struct {
 	daemon.Requester
 	client *store.Client
@@ -220,7 +220,7 @@ func (h hands) Do(req node.Request, done func(node.Requested)) {
 	}
 }
 
-// overwrite is what upstream renews, updates and reuses with.
+// overwrite writes without a condition, as upstream renews, updates and reuses leases.
 func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 	if req.Attrs.BackendType == "" {
 		req.Attrs = req.Grant.Attrs
@@ -232,7 +232,7 @@ func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 	return true
 }
 
-// asking makes a defect of a way to ask, with what it does not see.
+// asking returns the defect of hands, with the snapshots that it does not see.
 func asking(see func(lease.Snapshot) lease.Snapshot,
 	do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
 	return func() simworld.Wrap {
@@ -243,17 +243,17 @@ func asking(see func(lease.Snapshot) lease.Snapshot,
 	}
 }
 
-// e5 renews and updates blindly.
+// e5 renews and updates without a condition.
 func e5(h hands, req node.Request, done func(node.Requested)) bool {
 	return (req.Verb == node.Renew || req.Verb == node.Update) && h.overwrite(req, done)
 }
 
 func asItIs(s lease.Snapshot) lease.Snapshot { return s }
 
-// noTTL is the handle that e4 takes a reservation to have.
+// noTTL is the handle that e4 assumes for a reservation.
 const noTTL = -1
 
-// e4 takes a reservation for a lease that is about to end.
+// e4 takes a reservation for a lease that soon ends.
 func e4(s lease.Snapshot) lease.Snapshot {
 	for _, l := range s.Leases {
 		if l.Reserved() {
@@ -267,7 +267,7 @@ func e4renew(h hands, req node.Request, done func(node.Requested)) bool {
 	return req.Grant.ID == noTTL && (req.Verb == node.Renew || req.Verb == node.Update) && h.overwrite(req, done)
 }
 
-// deaf is e10: the first broken watch is the last.
+// deaf is e10: it does not watch again after the first broken watch.
 type deaf struct {
 	daemon.Requester
 	last lease.View

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// mostData is how large the recording in a page may be, in bytes.
+// mostData is the largest size of the recording in a page, in bytes.
 const mostData = 1_800_000
 
-// encode makes the recording small enough for a page, by leaving out first what
-// tells least, and returns it as JSON. Marshal escapes what would end a script element.
+// encode makes the recording small enough for a page, and returns it as JSON. It
+// leaves out the least useful parts first. Marshal escapes text that would end a
+// script element.
 func encode(rec *Recording) ([]byte, error) {
 	for _, shrink := range []func(*Recording){func(*Recording) {}, (*Recording).dropWays, (*Recording).dropOps,
 		(*Recording).dropEvents, (*Recording).dropProbes} {

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// mostBytes is how large a page may be.
+// mostBytes is the largest size of a page.
 const mostBytes = 2_000_000
 
 const healthy = `
@@ -154,7 +154,7 @@ func TestSummaryOfARunThatPassed(t *testing.T) {
 	}
 }
 
-// TestWitnessLeavesNoTrace: the run that was recorded is the run that was not.
+// TestWitnessLeavesNoTrace checks that a recorded run equals one without a record.
 func TestWitnessLeavesNoTrace(t *testing.T) {
 	run := func(record bool) string {
 		var hash string

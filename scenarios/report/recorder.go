@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a page can hold. Beyond it things are counted, not kept.
+// Limits of a page. Beyond them a recorder counts, and does not keep.
 const (
 	mostEvents = 4000
 	mostPaths  = 600
@@ -26,7 +26,7 @@ type Recorder struct {
 	probes map[[2]string]int // the pair's last run
 }
 
-// NewRecorder returns a recorder of nothing yet.
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
 	return &Recorder{texts: map[string]int{}, nodes: map[string]*Node{}, paths: map[string]int{},
 		probes: map[[2]string]int{}}
@@ -48,7 +48,7 @@ func (r *Recorder) Step(at time.Duration, text, input string) {
 		Step{From: micros(at), To: micros(at), Text: text, Input: input, Fault: isFault(text)})
 }
 
-// StepDone ends the last step. Where something was wanted, it must be what came.
+// StepDone ends the last step. Its output must be the wanted one, if one is given.
 func (r *Recorder) StepDone(at time.Duration, got, want string) {
 	s := &r.rec.Steps[len(r.rec.Steps)-1]
 	s.To, s.Got = micros(at), lines(got)
@@ -59,7 +59,7 @@ func (r *Recorder) StepDone(at time.Duration, got, want string) {
 
 func lines(s string) []string { return strings.Split(strings.TrimRight(s, "\n"), "\n") }
 
-// State tells how a node is.
+// State tells the state of a node.
 func (r *Recorder) State(at time.Duration, node string, s State) {
 	n := r.nodes[node]
 	if n == nil {
@@ -96,7 +96,7 @@ func (r *Recorder) Short(at time.Duration, node string, ops []string) {
 	n.Short = append(n.Short, s)
 }
 
-// Leases tells what the store holds.
+// Leases tells the records of the store.
 func (r *Recorder) Leases(at time.Duration, leases []Lease) {
 	if last := len(r.rec.Leases) - 1; last >= 0 && slices.Equal(r.rec.Leases[last].Leases, leases) {
 		return
@@ -104,7 +104,7 @@ func (r *Recorder) Leases(at time.Duration, leases []Lease) {
 	r.rec.Leases = append(r.rec.Leases, LeaseChange{micros(at), slices.Clone(leases)})
 }
 
-// Faults tells what is broken on purpose at present.
+// Faults tells the faults that last at present.
 func (r *Recorder) Faults(at time.Duration, what []string) {
 	for i := range r.rec.Bands {
 		if b := &r.rec.Bands[i]; b.To < 0 && !slices.Contains(what, b.What) {
@@ -128,7 +128,7 @@ func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 	r.rec.Events = append(r.rec.Events, Event{micros(at), who, kind, clip(text)})
 }
 
-// Probe tells what became of a packet from pod to pod, and which way it took.
+// Probe tells the fate of a packet from pod to pod, and its path.
 // At, From, To and the outcome count; packets in a row with one fate are one run.
 func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 	p.At = micros(at)
@@ -146,7 +146,7 @@ func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 	r.rec.Probes = append(r.rec.Probes, p)
 }
 
-// mostGap is how far apart two packets of one run may be.
+// mostGap is the longest time between two packets of one run.
 const mostGap = int64(time.Second / time.Microsecond)
 
 func (p Probe) alike(o Probe) bool {
@@ -195,15 +195,14 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:mostText], "") + "…"
 }
 
-// Finish ends the recording. A failure is what went wrong beside the steps; it
-// is empty where nothing did.
+// Finish ends the recording. Failure is an error that no step printed, or empty.
 func (r *Recorder) Finish(at time.Duration, about About, failure string) Recording {
 	rec := r.rec
 	rec.About, rec.Length = about, micros(at)
 	for _, p := range rec.Topology.Nodes {
 		rec.Nodes = append(rec.Nodes, *r.nodes[p.Name])
 	}
-	// A probe is told when its fate is known, but belongs to when it was sent.
+	// A probe is told when its fate is known, but counts from the time it was sent.
 	rec.Probes = slices.Clone(rec.Probes)
 	slices.SortStableFunc(rec.Probes, func(a, b Probe) int { return cmp.Compare(a.At, b.At) })
 	rec.OK = failure == "" && !slices.ContainsFunc(rec.Steps, func(s Step) bool { return s.Failed })

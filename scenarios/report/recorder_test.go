@@ -16,7 +16,7 @@ func twoNodes() *Recorder {
 	return r
 }
 
-// TestOnlyChangesAreKept: what is told again is not kept again.
+// TestOnlyChangesAreKept checks that a recorder does not keep repetitions.
 func TestOnlyChangesAreKept(t *testing.T) {
 	r := twoNodes()
 	for i := range 10 {

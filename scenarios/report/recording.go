@@ -1,11 +1,11 @@
 package report
 
-// Recording is all that a page shows. Times are microseconds since the
+// Recording holds everything that a page shows. Times are microseconds since the
 // beginning of the world; lists of changes are in their order.
 type Recording struct {
 	About    About
 	OK       bool
-	Summary  []string // what happened in plain words, a sentence each; `code` in backquotes
+	Summary  []string // the story of the run, a sentence each; `code` in backquotes
 	Length   int64
 	Focus    int64 // the moment worth looking at first
 	FocusOn  string
@@ -22,7 +22,7 @@ type Recording struct {
 	Omitted  int      // events and paths beyond what a page can hold
 }
 
-// About says what was run, and how to run it again.
+// About names the run, and says how to run it again.
 type About struct {
 	Scenario string
 	World    string // "sim" or "netns"
@@ -74,7 +74,7 @@ type StateChange struct {
 	State
 }
 
-// State is what a node says of itself.
+// State is a node's account of itself.
 type State struct {
 	Life     string // "running", "paused", "down", or "exited" with a status
 	Phase    string
@@ -133,12 +133,12 @@ type Probe struct {
 	From, To string
 	Count    int
 	OK       bool   `json:",omitempty"`
-	Source   string `json:",omitempty"` // whom the receiver saw, if not the sender
+	Source   string `json:",omitempty"` // the source that the receiver saw, if not the sender
 	Drop     string `json:",omitempty"` // the named reason
 	Where    string `json:",omitempty"`
 	Detail   string `json:",omitempty"`
 	Path     int    // -1: unknown
-	After    bool   `json:",omitempty"` // sent once all was over, to see who reaches whom
+	After    bool   `json:",omitempty"` // sent after the scenario, to see which pods reach which
 }
 
 // Hop is a step of a packet on its way.

@@ -71,8 +71,8 @@ func (rec *Recording) say(format string, args ...any) {
 	rec.Summary = append(rec.Summary, fmt.Sprintf(format, args...))
 }
 
-// wrongBeside says what went wrong although each step answered as it should.
-// The step it showed in is the last one.
+// wrongBeside describes a failure although each step answered as wanted. It
+// showed in the last step.
 func (rec *Recording) wrongBeside(failure string) string {
 	n := len(rec.Steps)
 	if n == 0 || slices.ContainsFunc(rec.Steps, func(s Step) bool { return s.Failed }) {
@@ -83,7 +83,7 @@ func (rec *Recording) wrongBeside(failure string) string {
 	return fmt.Sprintf("Step %d, `%s`, went wrong at %s: %s.", n, rec.Steps[n-1].Text, span(rec.Length), failure)
 }
 
-// wrongStep says what a step should have answered.
+// wrongStep names the answer that a step should have given.
 func wrongStep(i, of int, s Step) string {
 	head := fmt.Sprintf("Step %d of %d, `%s`, went wrong at %s: ", i+1, of, s.Text, span(s.To))
 	if len(s.Got) == 1 && strings.HasPrefix(s.Got[0], "error: ") {
@@ -150,7 +150,7 @@ func (rec *Recording) lostSentence(p Probe) string {
 	return s + "."
 }
 
-// arrived reports whether what was lost is not the packet but the answer to it.
+// arrived reports whether the packet arrived, and only the answer was lost.
 func (rec *Recording) arrived(p Probe) bool {
 	return p.Path >= 0 && slices.ContainsFunc(rec.Paths[p.Path], func(h Hop) bool { return h.What == "arrive" })
 }
@@ -202,7 +202,7 @@ func (rec *Recording) shortSentence() (sentence, node string) {
 	return fmt.Sprintf("%d nodes were not what the leases demand (%s). %s.", len(out), listed(out, 5), upper(worst)), node
 }
 
-// lastFault is the last thing that was done to the world before.
+// lastFault returns the last fault before the moment.
 func (rec *Recording) lastFault() string {
 	for _, s := range slices.Backward(rec.Steps) {
 		if s.From > rec.Focus || !s.Fault {
@@ -275,7 +275,7 @@ func (rec *Recording) right() []string {
 	return append(out, fmt.Sprintf("At the end %d of %s were ready.", ready, count(len(rec.Nodes), "node")))
 }
 
-// before is the last change no later than the moment.
+// before returns the last change no later than the moment.
 func before[T any](changes []T, moment int64, at func(T) int64) (last T, ok bool) {
 	for _, c := range changes {
 		if at(c) <= moment {

@@ -17,7 +17,7 @@ import (
 //go:embed page
 var files embed.FS
 
-// WriteFile writes the page into a file, whose folder it makes.
+// WriteFile writes the page into a file. It creates the folder.
 func WriteFile(path string, rec Recording) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("folder of the report: %w", err)
@@ -71,7 +71,7 @@ func Write(out io.Writer, rec Recording) error {
 
 var code = regexp.MustCompile("`([^`]*)`")
 
-// words renders a sentence, with what is in backquotes as code.
+// words renders a sentence, with text in backquotes as code.
 func words(s string) template.HTML {
 	return template.HTML(code.ReplaceAllString(html.EscapeString(s), "<code>$1</code>"))
 }

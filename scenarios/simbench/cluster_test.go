@@ -21,13 +21,13 @@ import (
 const (
 	config  = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
 	device  = "flannel.1"
-	patient = 5 * time.Minute // of virtual time, for a cluster to come to rest
+	patient = 5 * time.Minute // of virtual time, for a cluster to settle
 )
 
-// extent is where all of the overlay is on a host.
+// extent is the part of a host that holds the overlay.
 var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
-// gateway is where all hosts send what is not for their segment. No host has it.
+// gateway is the default gateway of all hosts. No host has its address.
 var gateway = netip.MustParseAddr("172.31.255.254")
 
 // cluster is a world of hosts on one segment, each with its flanneld.
@@ -38,12 +38,12 @@ type cluster struct {
 	segment *kernel.Segment
 	store   *store.Store
 	daemons []*daemon.Daemon // the running ones
-	made    int              // hosts ever made
+	made    int              // hosts ever created
 	events  int
 	rng     *rand.Rand
 }
 
-// newCluster makes a world with that many hosts, whose daemons are not started.
+// newCluster creates a world with that many hosts, and does not start their daemons.
 func newCluster(b *testing.B, nodes int) *cluster {
 	w := world.New(1)
 	c := &cluster{World: w, network: kernel.NewNetwork(w), b: b}
@@ -65,7 +65,7 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// join adds a host with a daemon, not yet started.
+// join adds a host with a daemon, and does not start it.
 func (c *cluster) join() *daemon.Daemon {
 	c.made++
 	h := c.network.NewHost(fmt.Sprintf("n%d", c.made))
@@ -109,7 +109,7 @@ func (c *cluster) settle() {
 	}
 }
 
-// unsettled names a node that is not where it should be, and why.
+// unsettled names a node that has not settled, and the reason.
 func (c *cluster) unsettled() string {
 	for _, d := range c.daemons {
 		s := d.Status()
@@ -121,7 +121,7 @@ func (c *cluster) unsettled() string {
 	return ""
 }
 
-// verify asks kernels and packets instead of daemons, of some nodes.
+// verify checks some nodes by their kernels and by packets, without their daemons.
 func (c *cluster) verify() {
 	c.b.Helper()
 	var pods []*kernel.Pod
@@ -152,7 +152,7 @@ func (c *cluster) verify() {
 	}
 }
 
-// faults are what may befall a host; each is healed by flannel alone.
+// faults are the faults of a host. flannel repairs each by itself.
 var faults = []func(h *kernel.Host) error{
 	func(h *kernel.Host) error { return h.LinkDelete(device) },
 	func(h *kernel.Host) error {

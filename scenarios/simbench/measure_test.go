@@ -17,14 +17,14 @@ func oneCore(b *testing.B) {
 	b.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// patientCollector lets the garbage of a world pile up to twice what it holds,
-// as long as both together are no more than 3 GB.
+// patientCollector lets garbage grow to twice the size of the live world, as long
+// as both together stay below 3 GB.
 func patientCollector(b *testing.B) {
 	percent, limit := debug.SetGCPercent(200), debug.SetMemoryLimit(3<<30)
 	b.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
 }
 
-// meter measures what a stretch of virtual time costs.
+// meter measures the cost of a span of virtual time.
 type meter struct {
 	wall    time.Time
 	cpu     time.Duration
@@ -32,14 +32,13 @@ type meter struct {
 	events  int
 }
 
-// measure begins with a memory that holds nothing of what was before.
+// measure begins after a collection of all earlier garbage.
 func measure(c *cluster) meter {
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forget the peak; without it the peak is the process's
 	return meter{wall: time.Now(), cpu: cpuTime(), virtual: c.Now(), events: c.events}
 }
 
-// report says what it cost. CPU time is what to compare on a machine that has
-// other work to do.
+// report reports the cost. On a machine with other work compare the CPU time.
 func (m meter) report(b *testing.B, c *cluster) {
 	cpu := (cpuTime() - m.cpu).Seconds()
 	b.ReportMetric(c.Now().Sub(m.virtual).Seconds()/time.Since(m.wall).Seconds(), "virtual/wall")
@@ -58,7 +57,7 @@ func cpuTime() time.Duration {
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMB is the most memory the process had at once.
+// peakMB returns the peak memory of the process.
 func peakMB(b *testing.B) float64 {
 	text, err := os.ReadFile("/proc/self/status")
 	m := highWater.FindSubmatch(text)

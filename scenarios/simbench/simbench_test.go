@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// BenchmarkDay lives through 24 hours of a cluster on one core: renewals, a
-// look at every host each half minute, and the joins, leaves and faults of
-// such a day. Joins and leaves come in waves, as those of an autoscaler do;
-// with waves of one each changes the tables of all nodes by itself.
+// BenchmarkDay runs 24 hours of a cluster on one core: renewals, a look at every
+// host each half minute, and the joins, leaves and faults of such a day. Joins and
+// leaves come in waves, like an autoscaler's; in a wave of one, each change alters
+// the tables of all nodes by itself.
 func BenchmarkDay(b *testing.B) {
 	for _, d := range []day{
 		{nodes: 100, changes: 20, wave: 1, faults: 50},
@@ -26,7 +26,7 @@ func BenchmarkDay(b *testing.B) {
 	}
 }
 
-// day is what happens to a cluster in 24 hours.
+// day describes the 24 hours of a cluster.
 type day struct {
 	nodes   int
 	changes int // joins and leaves, half of each

@@ -1,3 +1,3 @@
-// Package simworld builds the topologies of scenarios in the simulator, with
-// all invariants watched. The seed determines all chance.
+// Package simworld builds the topologies of scenarios in the simulator and
+// watches all invariants there. The seed determines every random choice.
 package simworld

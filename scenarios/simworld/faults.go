@@ -83,7 +83,7 @@ func (n *simNode) Delay(d lang.Delay) error {
 	return err
 }
 
-// wire is the wire of the uplink.
+// wire returns the wire of the uplink.
 func (n *simNode) wire() (*kernel.Wire, error) {
 	w := n.Wire("eth0")
 	if w == nil {
@@ -110,7 +110,7 @@ func (w *World) DelaySegment(i int, d lang.Delay) error {
 	return err
 }
 
-// wires are those of a segment.
+// wires returns the wires of a segment.
 func (w *World) wires(segment int) ([]*kernel.Wire, error) {
 	if segment < 0 || segment >= len(w.segments) {
 		return nil, fmt.Errorf("no segment%d; there are segment0 to segment%d", segment, len(w.segments)-1)
@@ -118,7 +118,7 @@ func (w *World) wires(segment int) ([]*kernel.Wire, error) {
 	return w.segments[segment].Wires(), nil
 }
 
-// delay replaces what a wire did before. The latency adds to the wire's own.
+// delay replaces the former delay of a wire. The latency adds to the wire's own.
 func delay(w *kernel.Wire, d lang.Delay) {
 	w.Reorder = d.Reorder
 	w.Duplicate = d.Duplicate
@@ -161,7 +161,7 @@ func (n *simNode) KillAt(boundary int) error {
 	return nil
 }
 
-// errDiskFull is what a write comes to on a full disk.
+// errDiskFull is the error of a write to a full disk.
 var errDiskFull = errors.New("no space left on device")
 
 // FullDisk implements [FileEditor].
@@ -173,7 +173,7 @@ func (n *simNode) FullDisk(f node.File, on bool) error {
 	return nil
 }
 
-// client is the running daemon's connection to the store.
+// client returns the running daemon's connection to the store.
 func (n *simNode) client() (*store.Client, error) {
 	if c := n.daemon.Client(); c != nil {
 		return c, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// addOutside makes the host outside. It knows only the router.
+// addOutside creates the outside host. It knows only the router.
 func (w *World) addOutside() error {
 	w.outside = w.network.NewHost(lang.OutsideName)
 	if err := w.plug(w.outside, "eth0", 0, lang.OutsideHost); err != nil {
@@ -57,7 +57,7 @@ func (w *World) Outward(name string) error {
 	return errors.Join(append(errs, w.router.Driver().Apply(context.Background(), w.outward)...)...)
 }
 
-// simPlace is who can send and receive.
+// simPlace is a host or pod that can send and receive.
 type simPlace struct {
 	ping  func(netip.Addr, kernel.PingOptions) *kernel.Probe
 	addrs [2]netip.Addr

@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// newStore makes the datastore of the topology, watched from its first write.
+// newStore creates the topology's datastore, watched from its first write.
 func (w *World) newStore() error {
 	kubeConfig := ""
 	if w.top.Kube {
@@ -48,7 +48,7 @@ func (w *World) RegisterNode(name string) error {
 	return w.storage.PutNode(name, w.podCIDRs(name))
 }
 
-// podCIDRs are those that the controller manager has for a node.
+// podCIDRs returns the pod CIDRs that the controller manager has for a node.
 func (w *World) podCIDRs(name string) string {
 	number := slices.Index(w.top.NodeNames(), name) + 1
 	if moved, ok := w.podCIDR[name]; ok {
@@ -88,8 +88,8 @@ func (w *World) MovePodCIDR(name string) {
 	w.podCIDR[name] = w.top.Nodes + w.moves
 }
 
-// nodeRecord is a lease of a node object as scenarios see records. That it
-// never expires needs no mention.
+// nodeRecord returns a lease on a Kubernetes node as a record of a scenario. It
+// does not mention that such a lease never expires.
 func nodeRecord(l lease.Lease) lang.Record {
 	return lang.Record{Name: l.Key.String(), Value: string(lease.EncodeAttrs(l.Attrs)), Created: l.CreateRevision,
 		Modified: l.ModRevision}

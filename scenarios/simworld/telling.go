@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
-// simWitness hears all that is noted in a simulated world, and looks at what
-// it concerns as soon as the moment is over.
+// simWitness hears all notes of a simulated world, and looks at the nodes that
+// they concern as soon as the moment is over.
 type simWitness struct {
 	*lang.Witness
 	world *World
@@ -23,10 +23,10 @@ type simWitness struct {
 	looked  time.Duration   // the last moment that was looked at
 	touched map[string]bool // nodes noted since; true: their host may have changed
 	store   bool            // the store's records changed since
-	after   bool            // all is over; what follows is to see who reaches whom
+	after   bool            // the scenario is over; the last packets show which pods reach which
 }
 
-// grain is how close together moments are looked at: a plan of many ops takes
+// grain is the shortest time between two looks: a plan of many ops takes
 // microseconds for each.
 const grain = 500 * time.Microsecond
 
@@ -47,8 +47,8 @@ func (s *simWitness) Identity() (seed, trace string, err error) {
 	return fmt.Sprint(w.Seed()), fmt.Sprintf("%016x", w.TraceHash()), w.Err()
 }
 
-// noted hears a note. The first one of a new moment comes before anything
-// happens in it, so that the world still is what the last moment left.
+// noted hears a note. The first note of a moment comes before anything happens in
+// it, when the world still is as the last moment left it.
 func (s *simWitness) noted(label, detail string) {
 	if now := s.world.Elapsed(); now != s.at {
 		if s.at-s.looked >= grain {
@@ -90,7 +90,7 @@ func (s *simWitness) notedNode(who, what, detail string) {
 
 func (s *simWitness) touch(who string, host bool) { s.touched[who] = s.touched[who] || host }
 
-// CatchUp implements [Telling]: it tells what the last moment left.
+// CatchUp implements [Telling]: it tells the state after the last moment.
 func (s *simWitness) CatchUp() {
 	s.looked = s.at
 	if len(s.touched) == 0 && !s.store || s.after {
@@ -116,7 +116,7 @@ func (s *simWitness) CatchUp() {
 	clear(s.touched)
 }
 
-// probed tells what became of a packet between pods.
+// probed tells the fate of a packet between pods.
 func (s *simWitness) probed(p *kernel.Probe) {
 	from, _, isPod := strings.Cut(p.From(), ".")
 	to := s.podWith(p.Dst)
@@ -146,10 +146,10 @@ func (s *simWitness) podWith(ip netip.Addr) string {
 	return ""
 }
 
-// mostAfter bounds the nodes among which all pairs are tried at the end.
+// mostAfter is the largest number of nodes among which End tries all pairs.
 const mostAfter = 24
 
-// End implements [Telling]: it sends a packet between all pods to see which reach
+// End implements [Telling]: it sends packets between all pods to see which reach
 // which. A world that stopped at a broken invariant sends no more packets.
 func (s *simWitness) End() {
 	s.world.World.OnNote(nil)
@@ -160,7 +160,7 @@ func (s *simWitness) End() {
 	}
 	for _, name := range names {
 		if n := s.world.nodes[name]; n.SubnetFile() != "" {
-			_ = n.SyncPods() // without a pod it just sends nothing
+			_ = n.SyncPods() // a node without a pod sends nothing
 		}
 	}
 	var probes []*kernel.Probe

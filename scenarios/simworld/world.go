@@ -33,7 +33,7 @@ type World struct {
 	segments []*kernel.Segment
 	router   *kernel.Host
 	outside  *kernel.Host   // nil if the topology has none
-	outward  []dataplane.Op // what Outward made
+	outward  []dataplane.Op // the changes that Outward made
 	storage  *store.Store
 	nodes    map[string]*simNode
 
@@ -46,11 +46,11 @@ type World struct {
 
 var _ lang.World = (*World)(nil)
 
-// Wrap puts something around the parts of a process of a node.
+// Wrap wraps the parts of a node's process.
 type Wrap func(node string, p daemon.Parts) daemon.Parts
 
-// New builds a topology in the simulator; the seed determines all chance.
-// The daemons are the real ones, with the defects that a test plants.
+// New builds a topology in the simulator. The seed determines every random
+// choice. The daemons are the real ones, with the defects that a test plants.
 func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
 	events := world.New(seed)
 	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{},
@@ -117,7 +117,7 @@ func (w *World) Logs() string {
 	return all.String()
 }
 
-// Events counts what the daemons logged, by kind.
+// Events counts the daemons' log events, by kind.
 func (w *World) Events() map[string]int {
 	counts := map[string]int{}
 	for _, n := range w.nodes {
@@ -132,12 +132,12 @@ func (w *World) Events() map[string]int {
 	return counts
 }
 
-// Elapsed is how much time has passed in the world.
+// Elapsed returns the time since the world began.
 func (w *World) Elapsed() time.Duration { return w.World.Now().Sub(w.began) }
 
-// Until implements [World]: it turns the event heap. It looks at the condition
-// every 10 ms of virtual time, and less often the longer it takes: after every
-// event would cost more than the events themselves.
+// Until implements [World]: it runs events. It checks the condition every 10 ms
+// of virtual time, and less often the longer it takes: a check after every event
+// would cost more than the events themselves.
 func (w *World) Until(within time.Duration, cond func() error) error {
 	for began := w.World.Now(); ; {
 		err, passed := cond(), w.World.Now().Sub(began)
@@ -254,7 +254,7 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 // Store implements [World].
 func (w *World) Store() lang.Store { return simStore{w.storage} }
 
-// simStore adds to the simulated store what scenarios call otherwise.
+// simStore adapts the simulated store to scenarios.
 type simStore struct{ *store.Store }
 
 func (s simStore) Stop() error                  { s.Store.Stop(); return nil }
@@ -292,9 +292,9 @@ type simNode struct {
 	subnet  string // the subnet file that the pod was made from
 	mtu     int
 	cut     bool
-	second  *daemon.Daemon   // one too many
-	addrs   [2]netip.Addr    // that the uplink was given later, by family
-	watched *invariants.Node // what the invariants know of the node
+	second  *daemon.Daemon   // the daemon started by mistake
+	addrs   [2]netip.Addr    // later addresses of the uplink, by family
+	watched *invariants.Node // the node as the invariants watch it
 }
 
 func (w *World) newNode(i int, name string) (*simNode, error) {
@@ -317,8 +317,8 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	return n, n.defaultRoutes()
 }
 
-// NodeOptions returns the options of every node of a topology, as the flags
-// that a lab gives to its daemons make them.
+// NodeOptions returns the options of every node of a topology: the same as from
+// the flags that a lab gives its daemons.
 func NodeOptions(top lang.Topology) node.Options {
 	return node.Options{
 		LeaseTTL:   top.TTL,
@@ -328,7 +328,7 @@ func NodeOptions(top lang.Topology) node.Options {
 	}
 }
 
-// plant puts the world's defects into a process.
+// plant wraps a process in the world's defects.
 func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 	for _, defect := range n.world.defects {
 		p = defect(n.Name(), p)
@@ -354,7 +354,7 @@ func (n *simNode) defaultRoutes() error {
 	return nil
 }
 
-// reachesStore: the datastore is beyond the uplink.
+// reachesStore reports whether the node reaches the datastore, which is beyond its uplink.
 func (n *simNode) reachesStore() bool {
 	wire := n.Wire("eth0")
 	return !n.cut && wire != nil && !wire.Down && n.HasCarrier("eth0") && n.uplinkUp()
@@ -381,8 +381,8 @@ func (n *simNode) Stop() error {
 
 func (n *simNode) Kill() error { n.daemon.Kill(); return nil }
 
-// Running: one that stood still when it was asked to end will do so as soon as
-// it goes on.
+// Running reports whether the daemon runs. A halted daemon that was asked to end
+// does so as soon as it goes on.
 func (n *simNode) Running() bool { return n.daemon.Running() && !n.daemon.Stopping() }
 
 // forever is longer than any scenario.
@@ -481,7 +481,7 @@ func (n *simNode) UplinkAddress(ip netip.Addr) error {
 	return n.defaultRoutes()
 }
 
-// uplinkAddr is the address of a family that the uplink has or had last.
+// uplinkAddr returns the uplink's present or last address of a family.
 func (n *simNode) uplinkAddr(f cidr.Family) netip.Prefix {
 	own := lang.UnderlayAddr(f, n.world.top.Segment(n.index), n.index+1)
 	if moved := n.addrs[f]; moved.IsValid() {
