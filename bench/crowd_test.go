@@ -196,7 +196,7 @@ func knows(ctx context.Context, b *testing.B, n *harness.Node, peers int) bool {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return len(state.Routes) >= peers
+	return state.Routes.Len() >= peers
 }
 
 // living counts the daemons that run, and shows how the others ended.

@@ -174,7 +174,7 @@ func (c *cluster) macOf(ctx context.Context, b *testing.B, subnet string) string
 	if err != nil {
 		b.Fatal(err)
 	}
-	for key, n := range state.Neighs {
+	for key, n := range state.Neighs.All {
 		if key.IP == netip.MustParsePrefix(subnet).Addr() {
 			return n.MAC.String()
 		}

@@ -99,8 +99,8 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if min(len(state.Routes), len(state.Neighs), len(state.FDB)) < peers {
+	if min(state.Routes.Len(), state.Neighs.Len(), state.FDB.Len()) < peers {
 		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers",
-			len(state.Routes), len(state.Neighs), len(state.FDB), peers)
+			state.Routes.Len(), state.Neighs.Len(), state.FDB.Len(), peers)
 	}
 }

@@ -36,13 +36,13 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 		for o := range want.Addrs {
 			add(o)
 		}
-		for _, o := range want.Neighs {
+		for _, o := range want.Neighs.All {
 			add(o)
 		}
-		for _, o := range want.FDB {
+		for _, o := range want.FDB.All {
 			add(o)
 		}
-		for _, o := range want.Routes {
+		for _, o := range want.Routes.All {
 			add(o)
 		}
 		Expect(n.Apply(ctx, ops...)).To(Succeed())

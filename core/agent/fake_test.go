@@ -64,7 +64,7 @@ type fakeHost struct {
 
 func (f *fakeHost) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	facts := driver.HostFacts{Links: []driver.Link{{Name: "eth0"}}}
-	seen := driver.Observation{State: dataplane.NewState(0), Facts: facts}
+	seen := driver.Observation{State: dataplane.NewState(), Facts: facts}
 	for _, name := range e.Links {
 		seen.State.AddLink(dataplane.Link{Name: name})
 	}
@@ -91,7 +91,7 @@ type fakeFirewall struct {
 }
 
 func (f *fakeFirewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observation, error) {
-	seen := driver.Observation{State: dataplane.NewState(0), Facts: driver.FirewallFacts{}}
+	seen := driver.Observation{State: dataplane.NewState(), Facts: driver.FirewallFacts{}}
 	seen.State.AddChain(dataplane.Chain{Other: "seen"})
 	if f.look != nil {
 		return seen, f.look(ctx)

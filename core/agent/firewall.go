@@ -14,7 +14,7 @@ func (noFirewall) Look(context.Context, dataplane.Extent) (driver.Observation, e
 	none := driver.Tool{About: "not supported on this system"}
 	tools := driver.Tools{IPTables: none, NFTables: none}
 	facts := driver.FirewallFacts{Tools: [2]driver.Tools{tools, tools}}
-	return driver.Observation{State: dataplane.NewState(0), Facts: facts}, nil
+	return driver.Observation{State: dataplane.NewState(), Facts: facts}, nil
 }
 
 func (noFirewall) Apply(_ context.Context, ops []dataplane.Op) []error {

@@ -249,8 +249,8 @@ func TestAllocWithBothFamilies(t *testing.T) {
 			t.Errorf("annotation %s is %q, want %q", suffix, got, want)
 		}
 	}
-	if routes := m.state("flannel.1").Routes; len(routes) > 0 {
-		t.Errorf("routes %v of a backend that makes none", routes)
+	if s := m.state("flannel.1"); s.Routes.Len() > 0 {
+		t.Errorf("routes of a backend that makes none:\n%s", s.Dump())
 	}
 }
 
@@ -347,7 +347,7 @@ func TestBadNode(t *testing.T) {
 			if s := m.status(); s.Quarantined+len(s.Problems) != 1 {
 				t.Errorf("%d quarantined, problems %q, want one of them", s.Quarantined, s.Problems)
 			}
-			if s := m.state("flannel.1"); routes(s) != 6 || len(s.Neighs) != 6 || len(s.FDB) != 6 {
+			if s := m.state("flannel.1"); routes(s) != 6 || s.Neighs.Len() != 6 || s.FDB.Len() != 6 {
 				t.Errorf("not what 6 peers need:\n%s", s.Dump())
 			}
 			m.api.Put(peerObject(4))
@@ -359,7 +359,7 @@ func TestBadNode(t *testing.T) {
 
 // routes counts the routes to peers, which are those with a gateway.
 func routes(s *dataplane.State) (count int) {
-	for _, r := range s.Routes {
+	for _, r := range s.Routes.All {
 		if r.Via.IsValid() {
 			count++
 		}

@@ -45,7 +45,7 @@ func TestEffectsComeBack(t *testing.T) {
 	granted := func(call string) *node.Requested {
 		return &node.Requested{Grant: lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{BackendType: call}}}}
 	}
-	have := dataplane.NewState(0)
+	have := dataplane.NewState()
 	have.AddLink(dataplane.Link{Name: "flannel.1"})
 	for name, c := range map[string]struct {
 		ready node.Effects

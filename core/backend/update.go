@@ -1,8 +1,6 @@
 package backend
 
 import (
-	"maps"
-
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
@@ -35,10 +33,10 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 		return nil, false
 	}
 	next := last.Clone()
-	ok := exchange(next.Routes, removed.Routes, added.Routes, own.Routes)
-	ok = exchange(next.Neighs, removed.Neighs, added.Neighs, own.Neighs) && ok
-	ok = exchange(next.FDB, removed.FDB, added.FDB, own.FDB) && ok
-	ok = exchange(next.Peers, removed.Peers, added.Peers, own.Peers) && ok
+	ok := exchange(&next.Routes, &removed.Routes, &added.Routes, &own.Routes)
+	ok = exchange(&next.Neighs, &removed.Neighs, &added.Neighs, &own.Neighs) && ok
+	ok = exchange(&next.FDB, &removed.FDB, &added.FDB, &own.FDB) && ok
+	ok = exchange(&next.Peers, &removed.Peers, &added.Peers, &own.Peers) && ok
 	return next, ok
 }
 
@@ -92,23 +90,23 @@ func sameAddress(a, b *lease.Lease) bool {
 	return false
 }
 
-// exchange takes the removed objects out of m, except the node's own, and puts
+// exchange takes the removed objects out of t, except the node's own, and puts
 // the added ones in. It returns false if an object would replace another.
-func exchange[K, V comparable](m, removed, added, own map[K]V) bool {
-	peers := func(k K) bool { _, is := own[k]; return !is }
-	for k, v := range removed {
-		if peers(k) {
-			if m[k] != v {
-				return false
-			}
-			delete(m, k)
+func exchange[K dataplane.Key[K], V dataplane.Row[K]](t, removed, added, own *dataplane.Table[K, V]) bool {
+	for k, v := range removed.All {
+		if own.Has(k) {
+			continue
 		}
-	}
-	for k := range added {
-		if _, taken := m[k]; taken && peers(k) {
+		if last, _ := t.Get(k); last != v {
 			return false
 		}
+		t.Delete(k)
 	}
-	maps.Copy(m, added)
+	for k, v := range added.All {
+		if !own.Has(k) && t.Has(k) {
+			return false
+		}
+		t.Put(v)
+	}
 	return true
 }

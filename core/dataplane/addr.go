@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -9,6 +10,16 @@ import (
 type Addr struct {
 	Link   string
 	Prefix netip.Prefix
+}
+
+// Compare orders addresses by link, then by prefix.
+func (a Addr) Compare(o Addr) int {
+	return cmp.Or(cmp.Compare(a.Link, o.Link), comparePrefixes(a.Prefix, o.Prefix))
+}
+
+// comparePrefixes orders by address, and a wider prefix before a narrower one.
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
 }
 
 // String returns the canonical form, such as "addr 10.5.1.0/32 dev flannel.1".

@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -10,6 +12,14 @@ type FDBKey struct {
 	Link string
 	MAC  MAC
 }
+
+// Compare orders keys by link, then by MAC.
+func (k FDBKey) Compare(o FDBKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), bytes.Compare(k.MAC[:], o.MAC[:]))
+}
+
+// Key returns the key.
+func (k FDBKey) Key() FDBKey { return k }
 
 // FDBEntry is a permanent "self" entry: frames to MAC leave inside packets to Dst.
 type FDBEntry struct {
@@ -26,7 +36,7 @@ func (e FDBEntry) putIn(s *State) { s.AddFDB(e) }
 var fdbKind = kind{
 	word:  "fdb",
 	parse: parseFDB,
-	each:  func(s *State, do func(Object)) { eachOf(s.FDB, do) },
+	each:  func(s *State, do func(Object)) { eachRow(&s.FDB, do) },
 }
 
 func parseFDB(f *fields) Object {

@@ -16,9 +16,16 @@ type kind struct {
 }
 
 // kinds lists the kinds of objects in the order of a dump. A new kind is one
-// file beside this one, a map in [State], and a line here.
+// file beside this one, a map or a [Table] in [State], and a line here.
 var kinds = [...]kind{
 	linkKind, addrKind, sysctlKind, proxyKind, peerKind, neighKind, fdbKind, routeKind, chainKind,
+}
+
+// eachRow calls do with every object of a table.
+func eachRow[K Key[K], V Row[K]](t *Table[K, V], do func(Object)) {
+	for _, o := range t.All {
+		do(o)
+	}
 }
 
 // eachOf calls do with every value of a map.

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -10,6 +11,14 @@ type NeighKey struct {
 	Link string
 	IP   netip.Addr
 }
+
+// Compare orders keys by link, then by address.
+func (k NeighKey) Compare(o NeighKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), k.IP.Compare(o.IP))
+}
+
+// Key returns the key.
+func (k NeighKey) Key() NeighKey { return k }
 
 // Neigh is a permanent neighbour entry.
 type Neigh struct {
@@ -26,7 +35,7 @@ func (n Neigh) putIn(s *State) { s.AddNeigh(n) }
 var neighKind = kind{
 	word:  "neigh",
 	parse: parseNeigh,
-	each:  func(s *State, do func(Object)) { eachOf(s.Neighs, do) },
+	each:  func(s *State, do func(Object)) { eachRow(&s.Neighs, do) },
 }
 
 func parseNeigh(f *fields) Object {

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -34,6 +35,14 @@ type PeerKey struct {
 	Link   string // the Proxy's
 	Subnet netip.Prefix
 }
+
+// Compare orders keys by link, then by subnet.
+func (k PeerKey) Compare(o PeerKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), comparePrefixes(k.Subnet, o.Subnet))
+}
+
+// Key returns the key.
+func (k PeerKey) Key() PeerKey { return k }
 
 // Peer is the host to which a Proxy sends the packets for a subnet. The Proxy
 // accepts packets from that subnet only from this host. The peers of a Proxy end with it.
@@ -87,7 +96,7 @@ var proxyKind = kind{
 var peerKind = kind{
 	word:  "peer",
 	parse: parsePeer,
-	each:  func(s *State, do func(Object)) { eachOf(s.Peers, do) },
+	each:  func(s *State, do func(Object)) { eachRow(&s.Peers, do) },
 }
 
 func parseProxy(f *fields) Object {

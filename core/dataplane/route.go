@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -36,6 +37,14 @@ type RouteKey struct {
 	Dst    netip.Prefix
 	Metric uint32
 }
+
+// Compare orders keys by destination, a wider prefix before a narrower one, then by metric.
+func (k RouteKey) Compare(o RouteKey) int {
+	return cmp.Or(comparePrefixes(k.Dst, o.Dst), cmp.Compare(k.Metric, o.Metric))
+}
+
+// Key returns the key.
+func (k RouteKey) Key() RouteKey { return k }
 
 // RouteKind says whether a route forwards packets or drops them (rtm_type).
 type RouteKind string
@@ -98,7 +107,7 @@ func (r Route) putIn(s *State) { s.AddRoute(r) }
 var routeKind = kind{
 	word:  "route",
 	parse: parseRoute,
-	each:  func(s *State, do func(Object)) { eachOf(s.Routes, do) },
+	each:  func(s *State, do func(Object)) { eachRow(&s.Routes, do) },
 }
 
 func parseRoute(f *fields) Object {

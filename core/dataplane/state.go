@@ -13,30 +13,26 @@ import (
 type State struct {
 	Links   map[string]Link
 	Addrs   map[Addr]struct{}
-	Routes  map[RouteKey]Route
-	Neighs  map[NeighKey]Neigh
-	FDB     map[FDBKey]FDBEntry
+	Routes  Table[RouteKey, Route]
+	Neighs  Table[NeighKey, Neigh]
+	FDB     Table[FDBKey, FDBEntry]
 	Sysctls map[string]Sysctl
 	Chains  map[ChainKey]Chain
 	Proxies map[string]Proxy // by link
-	Peers   map[PeerKey]Peer
+	Peers   Table[PeerKey, Peer]
 
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
 }
 
-// NewState returns an empty state whose maps have room for that many peers.
-func NewState(peers int) *State {
+// NewState returns an empty state.
+func NewState() *State {
 	return &State{
 		Links:   map[string]Link{},
 		Addrs:   map[Addr]struct{}{},
-		Routes:  make(map[RouteKey]Route, peers),
-		Neighs:  make(map[NeighKey]Neigh, peers),
-		FDB:     make(map[FDBKey]FDBEntry, peers),
 		Sysctls: map[string]Sysctl{},
 		Chains:  map[ChainKey]Chain{},
 		Proxies: map[string]Proxy{},
-		Peers:   map[PeerKey]Peer{},
 		Running: map[string]Running{},
 	}
 }
@@ -46,13 +42,13 @@ func (s *State) Clone() *State {
 	return &State{
 		Links:   maps.Clone(s.Links),
 		Addrs:   maps.Clone(s.Addrs),
-		Routes:  maps.Clone(s.Routes),
-		Neighs:  maps.Clone(s.Neighs),
-		FDB:     maps.Clone(s.FDB),
+		Routes:  s.Routes.Clone(),
+		Neighs:  s.Neighs.Clone(),
+		FDB:     s.FDB.Clone(),
 		Sysctls: maps.Clone(s.Sysctls),
 		Chains:  maps.Clone(s.Chains),
 		Proxies: maps.Clone(s.Proxies),
-		Peers:   maps.Clone(s.Peers),
+		Peers:   s.Peers.Clone(),
 		Running: maps.Clone(s.Running),
 	}
 }
@@ -60,18 +56,18 @@ func (s *State) Clone() *State {
 // AddLink and the methods below put an object under its key and replace the one that is there.
 func (s *State) AddLink(l Link)     { s.Links[l.Name] = l }
 func (s *State) AddAddr(a Addr)     { s.Addrs[a] = struct{}{} }
-func (s *State) AddRoute(r Route)   { s.Routes[r.RouteKey] = r }
-func (s *State) AddNeigh(n Neigh)   { s.Neighs[n.NeighKey] = n }
-func (s *State) AddFDB(f FDBEntry)  { s.FDB[f.FDBKey] = f }
+func (s *State) AddRoute(r Route)   { s.Routes.Put(r) }
+func (s *State) AddNeigh(n Neigh)   { s.Neighs.Put(n) }
+func (s *State) AddFDB(f FDBEntry)  { s.FDB.Put(f) }
 func (s *State) AddSysctl(c Sysctl) { s.Sysctls[c.Path] = c }
 func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
 func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
-func (s *State) AddPeer(p Peer)     { s.Peers[p.PeerKey] = p }
+func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
 
 // Len returns the number of objects.
 func (s *State) Len() int {
-	return len(s.Links) + len(s.Addrs) + len(s.Routes) + len(s.Neighs) + len(s.FDB) +
-		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + len(s.Peers)
+	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +
+		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len()
 }
 
 // Extent names the part of a host that a driver must read.

@@ -8,7 +8,7 @@ import (
 // TestAddAndPutAgree fills a state in both ways and in different orders.
 func TestAddAndPutAgree(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(everyKind), "\n")
-	put, added := NewState(0), NewState(len(lines))
+	put, added := NewState(), NewState()
 	for i, line := range lines {
 		o, err := ParseObject(line)
 		if err != nil {
@@ -49,7 +49,7 @@ func TestAddAndPutAgree(t *testing.T) {
 }
 
 func TestAddReplacesUnderTheSameKey(t *testing.T) {
-	s := NewState(0)
+	s := NewState()
 	for _, line := range []string{
 		"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
 		"route 10.5.3.0/24 via 192.168.64.9 dev eth0",

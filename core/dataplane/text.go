@@ -25,7 +25,7 @@ func (s *State) Dump() string {
 
 // ParseDump reads what Dump wrote.
 func ParseDump(text string) (*State, error) {
-	s := NewState(0)
+	s := NewState()
 	for i, line := range strings.Split(text, "\n") {
 		if strings.TrimSpace(line) == "" {
 			continue

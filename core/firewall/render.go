@@ -33,7 +33,7 @@ type Wanted struct {
 // Render returns the chains of each family that is configured and in which the
 // node has a subnet.
 func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallFacts) Wanted {
-	w := Wanted{Chains: dataplane.NewState(0)}
+	w := Wanted{Chains: dataplane.NewState()}
 	if !o.Any() {
 		return w
 	}

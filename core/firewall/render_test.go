@@ -169,7 +169,7 @@ func TestForwardBlocks(t *testing.T) {
 }
 
 func TestBlackhole(t *testing.T) {
-	s := dataplane.NewState(0)
+	s := dataplane.NewState()
 	for _, r := range Blackhole(own()) {
 		s.AddRoute(r)
 	}

@@ -258,18 +258,18 @@ func TestRestartLeavesRulesAlone(t *testing.T) {
 func TestBlackholeRoute(t *testing.T) {
 	w := guarded(t, func(o *Options) { o.Blackhole = true })
 	want := firewall.Blackhole(w.own().Key)[0]
-	if w.host.Routes[want.RouteKey] != want {
+	if got, _ := w.host.Routes.Get(want.RouteKey); got != want {
 		t.Fatalf("no %s in\n%s", want, w.host.Dump())
 	}
-	delete(w.host.Routes, want.RouteKey)
+	w.host.Routes.Delete(want.RouteKey)
 	w.run(hint(HostLane))
 	w.pass(time.Second)
-	if w.host.Routes[want.RouteKey] != want {
+	if got, _ := w.host.Routes.Get(want.RouteKey); got != want {
 		t.Errorf("%s did not come back", want)
 	}
 	w.start(withRules)
 	w.tell()
-	if _, there := w.host.Routes[want.RouteKey]; there {
-		t.Errorf("%s is left although nobody wants it", want)
+	if w.host.Routes.Has(want.RouteKey) {
+		t.Errorf("%s is left although the options do not ask for it", want)
 	}
 }

@@ -31,13 +31,18 @@ func TestHeals(t *testing.T) {
 		"device": func(w *world) {
 			w.unplug("flannel.1")
 		},
-		"down":    func(w *world) { l := w.host.Links["flannel.1"]; l.Up = false; w.host.AddLink(l); clear(w.host.Routes) },
+		"down": func(w *world) {
+			l := w.host.Links["flannel.1"]
+			l.Up = false
+			w.host.AddLink(l)
+			w.host.Routes.DeleteFunc(every)
+		},
 		"MAC":     func(w *world) { l := w.host.Links["flannel.1"]; l.MAC[5]++; w.host.AddLink(l) },
 		"MTU":     func(w *world) { l := w.host.Links["flannel.1"]; l.MTU = 1200; w.host.AddLink(l) },
 		"address": func(w *world) { clear(w.host.Addrs) },
-		"routes":  func(w *world) { clear(w.host.Routes) },
-		"neigh":   func(w *world) { clear(w.host.Neighs) },
-		"fdb":     func(w *world) { clear(w.host.FDB) },
+		"routes":  func(w *world) { w.host.Routes.DeleteFunc(every) },
+		"neigh":   func(w *world) { w.host.Neighs.DeleteFunc(every) },
+		"fdb":     func(w *world) { w.host.FDB.DeleteFunc(every) },
 		"sysctl": func(w *world) {
 			c := "net/ipv6/conf/flannel.1/accept_ra"
 			w.host.Sysctls[c] = dataplane.Sysctl{Path: c, Value: "1", Link: "flannel.1"}
@@ -78,14 +83,14 @@ func TestPrunesWhatLeftWhileDown(t *testing.T) {
 	w.start()
 	w.tell()
 	w.pass(10 * time.Second)
-	if s := w.status(); !s.Stale || s.Ready || len(w.host.Routes) != 2 {
+	if s := w.status(); !s.Stale || s.Ready || w.host.Routes.Len() != 2 {
 		t.Errorf("during the outage: %+v\n%s", s, w.host.Dump())
 	}
 	w.down = false
 	w.tell()
 	w.pass(2 * time.Second)
 	w.wantReady()
-	if len(w.host.Routes) != 1 || len(w.host.FDB) != 1 || len(w.host.Neighs) != 1 {
+	if w.host.Routes.Len() != 1 || w.host.FDB.Len() != 1 || w.host.Neighs.Len() != 1 {
 		t.Errorf("after it:\n%s", w.host.Dump())
 	}
 }
@@ -116,7 +121,7 @@ func TestStaleRestart(t *testing.T) {
 	w := readyWorld(t)
 	w.pass(10 * time.Second)
 	want := w.host.Dump()
-	w.host = dataplane.NewState(0) // the machine rebooted
+	w.host = dataplane.NewState() // the machine rebooted
 	w.down = true
 	w.start()
 	w.tell()
@@ -205,19 +210,19 @@ func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
 	w.wantReady()
 	const direct, tunnelled = "route 10.5.4.0/24 via 192.168.64.5 dev eth0\n",
 		"route 10.5.4.0/24 via 10.5.4.0 dev flannel.1 onlink\n"
-	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 {
+	if d := w.host.Dump(); !strings.Contains(d, direct) || w.host.FDB.Len() != 0 {
 		t.Errorf("on one segment:\n%s", d)
 	}
 	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/30")
 	w.run(hint(HostLane))
 	w.pass(time.Second)
-	if d := w.host.Dump(); !strings.Contains(d, tunnelled) || strings.Contains(d, direct) || len(w.host.FDB) != 1 {
+	if d := w.host.Dump(); !strings.Contains(d, tunnelled) || strings.Contains(d, direct) || w.host.FDB.Len() != 1 {
 		t.Errorf("behind a gateway:\n%s", d)
 	}
 	w.facts.Routes[1].Dst = netip.MustParsePrefix("192.168.64.0/24")
 	w.run(hint(HostLane))
 	w.pass(time.Second)
-	if d := w.host.Dump(); !strings.Contains(d, direct) || len(w.host.FDB) != 0 || len(w.host.Neighs) != 0 {
+	if d := w.host.Dump(); !strings.Contains(d, direct) || w.host.FDB.Len() != 0 || w.host.Neighs.Len() != 0 {
 		t.Errorf("on one segment again:\n%s", d)
 	}
 }
@@ -269,10 +274,10 @@ func TestOneFailureStopsNothing(t *testing.T) {
 		}
 		return nil
 	}
-	clear(w.host.Routes)
+	w.host.Routes.DeleteFunc(every)
 	plans := len(w.plans)
 	w.pass(10 * time.Minute)
-	if len(w.host.Routes) != 1 {
+	if w.host.Routes.Len() != 1 {
 		t.Errorf("host:\n%s", w.host.Dump())
 	}
 	if tried := len(w.plans) - plans; tried < 5 || tried > 60 {

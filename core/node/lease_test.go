@@ -26,7 +26,7 @@ func TestFromNothingToReady(t *testing.T) {
 	if w.files[SubnetFile] != want {
 		t.Errorf("subnet file:\n%s\nwant\n%s", w.files[SubnetFile], want)
 	}
-	if len(w.host.Routes) != 1 || len(w.host.Neighs) != 1 || len(w.host.FDB) != 1 {
+	if w.host.Routes.Len() != 1 || w.host.Neighs.Len() != 1 || w.host.FDB.Len() != 1 {
 		t.Errorf("host:\n%s", w.host.Dump())
 	}
 }
@@ -326,7 +326,7 @@ func TestIPv6Only(t *testing.T) {
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
-	if len(w.snap.Leases) != 2 || len(w.host.Routes) != 1 {
+	if len(w.snap.Leases) != 2 || w.host.Routes.Len() != 1 {
 		t.Errorf("leases %v\n%s", w.snap.Leases, w.host.Dump())
 	}
 }

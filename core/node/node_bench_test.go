@@ -54,7 +54,7 @@ func BenchmarkFirstPlan(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
-			empty := Looked{Seen: driver.Observation{Facts: w.facts, State: dataplane.NewState(0)}, SubnetFile: w.subnetFile()}
+			empty := Looked{Seen: driver.Observation{Facts: w.facts, State: dataplane.NewState()}, SubnetFile: w.subnetFile()}
 			b.ReportAllocs()
 			for b.Loop() {
 				w.now = w.now.Add(time.Minute)

@@ -87,7 +87,8 @@ func subnetsOf(o dataplane.Object, want *dataplane.State) []netip.Prefix {
 		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool { return gateway == o.IP })
 	case dataplane.FDBEntry:
 		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool {
-			return want.Neighs[dataplane.NeighKey{Link: o.Link, IP: gateway}].MAC == o.MAC
+			neigh, ok := want.Neighs.Get(dataplane.NeighKey{Link: o.Link, IP: gateway})
+			return ok && neigh.MAC == o.MAC
 		})
 	}
 	return nil
@@ -96,7 +97,7 @@ func subnetsOf(o dataplane.Object, want *dataplane.State) []netip.Prefix {
 // subnetsVia returns the destinations of the routes through a link whose gateway is accepted.
 func subnetsVia(want *dataplane.State, link string, accept func(netip.Addr) bool) []netip.Prefix {
 	var subnets []netip.Prefix
-	for key, r := range want.Routes {
+	for key, r := range want.Routes.All {
 		if r.Link == link && r.Via.IsValid() && accept(r.Via) {
 			subnets = append(subnets, key.Dst)
 		}
@@ -186,21 +187,21 @@ func (n *Node) withoutRefused(want *dataplane.State) *dataplane.State {
 // another subnet is behind the same MAC address.
 func leaveOut(s *dataplane.State, subnet netip.Prefix) {
 	key := dataplane.RouteKey{Dst: subnet}
-	r := s.Routes[key]
-	delete(s.Routes, key)
-	maps.DeleteFunc(s.Peers, func(k dataplane.PeerKey, _ dataplane.Peer) bool { return k.Subnet == subnet })
+	r, _ := s.Routes.Get(key)
+	s.Routes.Delete(key)
+	s.Peers.DeleteFunc(func(k dataplane.PeerKey, _ dataplane.Peer) bool { return k.Subnet == subnet })
 	gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
-	neigh, ok := s.Neighs[gateway]
+	neigh, ok := s.Neighs.Get(gateway)
 	if !ok {
 		return
 	}
-	delete(s.Neighs, gateway)
-	for k, other := range s.Neighs {
+	s.Neighs.Delete(gateway)
+	for k, other := range s.Neighs.All {
 		if k.Link == r.Link && other.MAC == neigh.MAC {
 			return
 		}
 	}
-	delete(s.FDB, dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC})
+	s.FDB.Delete(dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC})
 }
 
 // retriesOnly reports whether a plan holds nothing but objects that the kernel refused before.

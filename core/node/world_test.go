@@ -47,8 +47,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
-	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(0),
-		firewall: fakeFirewall{chains: dataplane.NewState(0)}, files: map[File]string{}, rev: 100}
+	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(),
+		firewall: fakeFirewall{chains: dataplane.NewState()}, files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
@@ -176,11 +176,11 @@ func (w *world) apply(ops []dataplane.Op) []error {
 		case dataplane.Addr:
 			delete(w.host.Addrs, o)
 		case dataplane.Route:
-			delete(w.host.Routes, o.RouteKey)
+			w.host.Routes.Delete(o.RouteKey)
 		case dataplane.Neigh:
-			delete(w.host.Neighs, o.NeighKey)
+			w.host.Neighs.Delete(o.NeighKey)
 		case dataplane.FDBEntry:
-			delete(w.host.FDB, o.FDBKey)
+			w.host.FDB.Delete(o.FDBKey)
 		}
 	}
 	return errs
@@ -190,9 +190,9 @@ func (w *world) apply(ops []dataplane.Op) []error {
 func (w *world) unplug(name string) {
 	delete(w.host.Links, name)
 	maps.DeleteFunc(w.host.Addrs, func(a dataplane.Addr, _ struct{}) bool { return a.Link == name })
-	maps.DeleteFunc(w.host.Routes, func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Link == name })
-	maps.DeleteFunc(w.host.Neighs, func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return k.Link == name })
-	maps.DeleteFunc(w.host.FDB, func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return k.Link == name })
+	w.host.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Link == name })
+	w.host.Neighs.DeleteFunc(func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return k.Link == name })
+	w.host.FDB.DeleteFunc(func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return k.Link == name })
 	maps.DeleteFunc(w.host.Sysctls, func(_ string, c dataplane.Sysctl) bool { return c.Link == name })
 }
 
@@ -366,3 +366,6 @@ func applied(id LaneID, errs []error) (in Input) {
 	in.Lanes[id].Applied = &Applied{Errs: errs}
 	return in
 }
+
+// every accepts every object of a table.
+func every[K, V any](K, V) bool { return true }

@@ -13,13 +13,14 @@ import (
 func Chains(want, have *dataplane.State) []dataplane.Op {
 	var ops, drop []dataplane.Op
 	var incomplete [2]bool
-	never := func(dataplane.ChainKey) bool { return false }
-	for _, c := range changed(want.Chains, have.Chains, never, compareChains) {
-		ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: c.object})
-		incomplete[c.key.Family] = true
+	for _, k := range sortedKeys(want.Chains, compareChains) {
+		if c, exists := have.Chains[k]; !exists || c != want.Chains[k] {
+			ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: want.Chains[k]})
+			incomplete[k.Family] = true
+		}
 	}
-	for _, k := range staleKeys(want.Chains, have.Chains, compareChains) {
-		if !incomplete[k.Family] {
+	for _, k := range sortedKeys(have.Chains, compareChains) {
+		if _, wanted := want.Chains[k]; !wanted && !incomplete[k.Family] {
 			drop = append(drop, dataplane.Op{Verb: dataplane.Delete, Object: have.Chains[k]})
 		}
 	}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -144,12 +145,12 @@ func (d *differ) settled(want dataplane.Sysctl) bool {
 }
 
 func (d *differ) addrs() {
-	for _, a := range sortedKeys(d.want.Addrs, compareAddrs) {
+	for _, a := range sortedKeys(d.want.Addrs, dataplane.Addr.Compare) {
 		if _, ok := d.have.Addrs[a]; !ok || d.flushed[a.Link].all {
 			d.add(dataplane.Replace, a)
 		}
 	}
-	for _, a := range sortedKeys(d.have.Addrs, compareAddrs) {
+	for _, a := range sortedKeys(d.have.Addrs, dataplane.Addr.Compare) {
 		if _, wanted := d.want.Addrs[a]; !wanted && d.ownsAddr(a) {
 			d.remove(a, a.Link)
 		}
@@ -170,78 +171,89 @@ func (d *differ) ownsAddr(a dataplane.Addr) bool {
 }
 
 func (d *differ) proxies() {
-	gone := func(link string) bool { return d.flushed[link].all }
-	d.ops = replaceAll(d.ops, changed(d.want.Proxies, d.have.Proxies, gone, cmp.Compare[string]))
-	for _, k := range staleKeys(d.want.Proxies, d.have.Proxies, cmp.Compare[string]) {
-		if d.opts.Own.Links[k] {
-			d.remove(d.have.Proxies[k], k)
+	for _, link := range sortedKeys(d.want.Proxies, cmp.Compare[string]) {
+		want := d.want.Proxies[link]
+		if have, exists := d.have.Proxies[link]; !exists || have != want || d.flushed[link].all {
+			d.add(dataplane.Replace, want)
+		}
+	}
+	for _, link := range sortedKeys(d.have.Proxies, cmp.Compare[string]) {
+		if _, wanted := d.want.Proxies[link]; !wanted && d.opts.Own.Links[link] {
+			d.remove(d.have.Proxies[link], link)
 		}
 	}
 }
 
 func (d *differ) peers() {
-	gone := func(k dataplane.PeerKey) bool { return d.flushed[k.Link].all }
-	d.ops = replaceAll(d.ops, changed(d.want.Peers, d.have.Peers, gone, comparePeers))
-	for _, k := range staleKeys(d.want.Peers, d.have.Peers, comparePeers) {
-		// A deleted proxy takes its peers along.
-		if _, stays := d.want.Proxies[k.Link]; stays && d.opts.Own.Links[k.Link] {
-			d.remove(d.have.Peers[k], k.Link)
+	have := surviving(d, &d.have.Peers, func(p dataplane.Peer) bool { return d.flushed[p.Link].all })
+	d.want.Peers.Differences(have, func(want, have *dataplane.Peer) {
+		if want != nil {
+			d.add(dataplane.Replace, *want)
+			return
 		}
-	}
+		// A deleted proxy takes its peers along.
+		if _, stays := d.want.Proxies[have.Link]; stays && d.opts.Own.Links[have.Link] {
+			d.remove(*have, have.Link)
+		}
+	})
 }
 
 func (d *differ) diffFDB() {
-	gone := func(k dataplane.FDBKey) bool { return d.flushed[k.Link].all }
-	d.ops = replaceAll(d.ops, changed(d.want.FDB, d.have.FDB, gone, compareFDB))
-	for _, k := range staleKeys(d.want.FDB, d.have.FDB, compareFDB) {
-		if d.opts.Own.Links[k.Link] {
-			d.remove(d.have.FDB[k], k.Link)
+	have := surviving(d, &d.have.FDB, func(e dataplane.FDBEntry) bool { return d.flushed[e.Link].all })
+	d.want.FDB.Differences(have, func(want, have *dataplane.FDBEntry) {
+		if want != nil {
+			d.add(dataplane.Replace, *want)
+		} else if d.opts.Own.Links[have.Link] {
+			d.remove(*have, have.Link)
 		}
-	}
+	})
 }
 
 func (d *differ) diffNeighs() {
-	gone := func(k dataplane.NeighKey) bool { return d.flushed[k.Link].all || d.flushed[k.Link].neighs }
-	d.ops = replaceAll(d.ops, changed(d.want.Neighs, d.have.Neighs, gone, compareNeighs))
-	for _, k := range staleKeys(d.want.Neighs, d.have.Neighs, compareNeighs) {
-		if d.opts.Own.Links[k.Link] && !gone(k) {
-			d.remove(d.have.Neighs[k], k.Link)
+	have := surviving(d, &d.have.Neighs, func(n dataplane.Neigh) bool {
+		return d.flushed[n.Link].all || d.flushed[n.Link].neighs
+	})
+	d.want.Neighs.Differences(have, func(want, have *dataplane.Neigh) {
+		if want != nil {
+			d.add(dataplane.Replace, *want)
+		} else if d.opts.Own.Links[have.Link] {
+			d.remove(*have, have.Link)
 		}
-	}
+	})
 }
 
 func (d *differ) diffRoutes() {
-	gone := func(k dataplane.RouteKey) bool { return d.flushed[d.have.Routes[k].Link].all }
-	list := changed(d.want.Routes, d.have.Routes, gone, compareRoutes)
-	d.ops = slices.Grow(d.ops, len(list))
-	for _, c := range list {
-		k, want := c.key, c.object.(dataplane.Route)
-		if have, taken := d.have.Routes[k]; taken && have.Protocol == dataplane.ProtocolKernel && !gone(k) {
-			d.conflicts = append(d.conflicts,
-				fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
-					"another subnet",
-					want, have.Link, have))
-			continue
+	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
+	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
+		if want != nil {
+			d.putRoute(want, have)
+		} else if d.opts.Own.Route(*have) {
+			d.remove(*have, have.Link)
 		}
-		if d.mustMakeWay(want, k, gone(k)) {
-			d.add(dataplane.Delete, d.have.Routes[k])
-		}
-		d.add(dataplane.Replace, c.object)
+	})
+}
+
+// putRoute puts a route in the place of the one with its key, nil if there is none.
+func (d *differ) putRoute(want, have *dataplane.Route) {
+	if have != nil && have.Protocol == dataplane.ProtocolKernel {
+		d.conflicts = append(d.conflicts,
+			fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
+				"another subnet",
+				want, have.Link, have))
+		return
 	}
-	for _, k := range staleKeys(d.want.Routes, d.have.Routes, compareRoutes) {
-		if have := d.have.Routes[k]; d.opts.Own.Route(have) {
-			d.remove(have, have.Link)
-		}
+	if have != nil && mustMakeWay(want, have) {
+		d.add(dataplane.Delete, *have)
 	}
+	d.add(dataplane.Replace, *want)
 }
 
 // mustMakeWay reports whether the wanted route can only be added once the one in
 // place is deleted. Linux refuses an IPv6 onlink gateway that another link's
 // route covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
 // route covers the peer's gateway.
-func (d *differ) mustMakeWay(want dataplane.Route, k dataplane.RouteKey, gone bool) bool {
-	have, taken := d.have.Routes[k]
-	return taken && !gone && want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
+func mustMakeWay(want, have *dataplane.Route) bool {
+	return want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
 }
 
 // Route reports whether a route is flannel's: it carries our protocol inside
@@ -263,13 +275,16 @@ func (o Ownership) inNetworks(p netip.Prefix) bool {
 	})
 }
 
-// replaceAll adds the ops that put objects in place.
-func replaceAll[K comparable](ops []dataplane.Op, list []keyed[K]) []dataplane.Op {
-	ops = slices.Grow(ops, len(list))
-	for _, k := range list {
-		ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: k.object})
+// surviving returns the objects that the changes to their links leave in place.
+func surviving[K dataplane.Key[K], V dataplane.Row[K]](
+	d *differ, have *dataplane.Table[K, V], gone func(V) bool,
+) *dataplane.Table[K, V] {
+	if len(d.flushed) == 0 {
+		return have
 	}
-	return ops
+	left := have.Clone()
+	left.DeleteFunc(func(_ K, v V) bool { return gone(v) })
+	return &left
 }
 
 func (d *differ) add(v dataplane.Verb, o dataplane.Object) {
@@ -282,4 +297,8 @@ func (d *differ) remove(o dataplane.Object, link string) {
 		return
 	}
 	d.drop = append(d.drop, dataplane.Op{Verb: dataplane.Delete, Object: o})
+}
+
+func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
+	return slices.SortedFunc(maps.Keys(m), compare)
 }

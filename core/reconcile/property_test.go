@@ -55,25 +55,25 @@ func TestWithheldPlanDeletesNothing(t *testing.T) {
 func expected(want, have *dataplane.State, plan Plan) string {
 	s := want.Clone()
 	if len(plan.Conflicts) > 0 {
-		for k, r := range have.Routes {
+		for _, r := range have.Routes.All {
 			if r.Protocol == dataplane.ProtocolKernel {
-				s.Routes[k] = r
+				s.Routes.Put(r)
 			}
 		}
 	}
-	for k, r := range have.Routes {
-		if _, taken := s.Routes[k]; !taken && !own().Route(r) {
-			s.Routes[k] = r
+	for k, r := range have.Routes.All {
+		if _, taken := s.Routes.Get(k); !taken && !own().Route(r) {
+			s.Routes.Put(r)
 		}
 	}
-	for k, n := range have.Neighs {
+	for k, n := range have.Neighs.All {
 		if k.Link == foreignLink {
-			s.Neighs[k] = n
+			s.Neighs.Put(n)
 		}
 	}
-	for k, e := range have.FDB {
+	for k, e := range have.FDB.All {
 		if k.Link == foreignLink {
-			s.FDB[k] = e
+			s.FDB.Put(e)
 		}
 	}
 	return s.Dump()
@@ -84,7 +84,7 @@ const foreignLink = "eth0"
 // drawState draws a host with flannel.1 and peers on it. An observed host may
 // have foreign objects as well.
 func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
-	s := dataplane.NewState(0)
+	s := dataplane.NewState()
 	links := []string{"flannel.1"}
 	protocols := []uint8{dataplane.Protocol}
 	if !wanted {
@@ -123,10 +123,10 @@ func perform(s *dataplane.State, op dataplane.Op) {
 	}
 	switch o := op.Object.(type) {
 	case dataplane.Route:
-		delete(s.Routes, o.RouteKey)
+		s.Routes.Delete(o.RouteKey)
 	case dataplane.Neigh:
-		delete(s.Neighs, o.NeighKey)
+		s.Neighs.Delete(o.NeighKey)
 	case dataplane.FDBEntry:
-		delete(s.FDB, o.FDBKey)
+		s.FDB.Delete(o.FDBKey)
 	}
 }

@@ -20,7 +20,7 @@ type Driver struct {
 	query   *nl.Conn // single requests, also while a dump or batch is in work
 	hints   *hints
 	proxies *proxies
-	peers   int // how many routes were seen last, to size maps
+	peers   int // how many routes the last look saw, to size a list of them
 }
 
 var _ driver.Lane = (*Driver)(nil)

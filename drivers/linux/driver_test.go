@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -26,19 +25,16 @@ func TestManyPeers(t *testing.T) {
 	w.withOverlay(t)
 	add := peerOps(dataplane.Create, peers)
 	apply(t, w.d, add)
-	want := dataplane.NewState(peers)
+	want := dataplane.NewState()
 	for _, op := range add {
 		want.Put(op.Object)
 	}
 	have := w.look(t, benchExtent)
-	same := cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
-	for key := range have.Routes {
-		if key.Dst.Addr().IsLinkLocalUnicast() { // the kernel's own, on any link that is up
-			delete(have.Routes, key)
-		}
-	}
+	have.Routes.DeleteFunc(func(key dataplane.RouteKey, _ dataplane.Route) bool {
+		return key.Dst.Addr().IsLinkLocalUnicast() // the kernel's own, on any link that is up
+	})
 	have.Links = want.Links
-	if d := cmp.Diff(want, have, same); d != "" {
+	if d := cmp.Diff(want.Dump(), have.Dump()); d != "" {
 		t.Fatalf("what was applied reads back otherwise (-want +have):\n%s", d)
 	}
 
@@ -123,7 +119,7 @@ func TestOddFDBEntry(t *testing.T) {
 	for _, want := range []string{"0.0.0.0", "192.168.64.4"} {
 		entry := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: benchLink, MAC: mac}, Dst: netip.MustParseAddr(want)}
 		s := w.look(t, benchExtent)
-		if got := s.FDB[entry.FDBKey]; got != entry {
+		if got, _ := s.FDB.Get(entry.FDBKey); got != entry {
 			t.Errorf("observed %s, want %s", got, entry)
 		}
 		apply(t, w.d, ops(t, "replace fdb 02:00:00:00:00:03 dst 192.168.64.4 dev flannel.1"))
@@ -146,12 +142,13 @@ func TestMultipath(t *testing.T) {
 	}
 	key := dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.3.0/24")}
 	s := w.look(t, dataplane.Extent{Links: []string{"eth0"}})
-	if got, want := s.Routes[key].String(), "route 10.5.3.0/24 other multipath"; got != want {
+	got, _ := s.Routes.Get(key)
+	if got, want := got.String(), "route 10.5.3.0/24 other multipath"; got != want {
 		t.Fatalf("observed %s, want %s", got, want)
 	}
-	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Delete, Object: s.Routes[key]}})
+	apply(t, w.d, []dataplane.Op{{Verb: dataplane.Delete, Object: got}})
 	s = w.look(t, dataplane.Extent{Links: []string{"eth0"}})
-	if got, there := s.Routes[key]; there {
+	if got, there := s.Routes.Get(key); there {
 		t.Errorf("%s is still there", got)
 	}
 }
@@ -203,8 +200,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 	// The answers still in the socket belong to no request.
 	apply(t, w.d, ops(t, "add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"))
-	if s := w.look(t, benchExtent); len(s.Neighs) != 1 {
-		t.Errorf("observed %d neighbours, want 1", len(s.Neighs))
+	if s := w.look(t, benchExtent); s.Neighs.Len() != 1 {
+		t.Errorf("observed %d neighbours, want 1", s.Neighs.Len())
 	}
 }
 

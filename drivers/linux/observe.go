@@ -28,7 +28,7 @@ type observer struct {
 // Look implements [driver.Lane].
 func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
 	o := &observer{d: d, extent: extent, links: newLinks(d.query), owned: map[int]string{}}
-	o.state = dataplane.NewState(d.peers)
+	o.state = dataplane.NewState()
 	reads := []func() error{
 		o.readLinks,
 		o.readAddrs,
@@ -46,7 +46,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 			return driver.Observation{}, fmt.Errorf("observe host: %w", err)
 		}
 	}
-	d.peers = len(o.state.Routes)
+	d.peers = o.state.Routes.Len()
 	d.hints.watch(watched{o.owned, slices.Clone(extent.Networks)})
 	return driver.Observation{State: o.state, Facts: o.facts}, nil
 }
@@ -146,7 +146,7 @@ func (o *observer) readFDB() error {
 				continue
 			}
 			f, ok := e.fdb(name)
-			if _, second := o.state.FDB[f.FDBKey]; ok && !second {
+			if _, second := o.state.FDB.Get(f.FDBKey); ok && !second {
 				o.state.AddFDB(f)
 			}
 		}
@@ -190,7 +190,7 @@ func (o *observer) addRoute(r *route) error {
 		return err
 	}
 	// The kernel lists routes of one key in the order in which it uses them.
-	if _, second := o.state.Routes[v.RouteKey]; !second {
+	if _, second := o.state.Routes.Get(v.RouteKey); !second {
 		o.state.AddRoute(v)
 	}
 	return nil

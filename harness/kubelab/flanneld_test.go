@@ -47,7 +47,7 @@ func routes(ctx context.Context, n *harness.Node) []string {
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}})
 	Expect(err).NotTo(HaveOccurred())
 	var out []string
-	for key, r := range state.Routes {
+	for key, r := range state.Routes.All {
 		if r.Link == "flannel.1" && key.Dst.Addr().Is4() {
 			out = append(out, key.Dst.String())
 		}

@@ -40,7 +40,7 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 	if own.Attrs.IP(f) != host.Uplink.Public[f] {
 		return nil, fmt.Errorf("publishes %s, has %s", s.owner(own), host.Uplink.Public[f])
 	}
-	chains := dataplane.NewState(0)
+	chains := dataplane.NewState()
 	if s.top.Firewalled() {
 		filter, err := able[Firewall](s, n)
 		if err != nil {

@@ -326,7 +326,7 @@ func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.Route
 	}
 	l, _ := r.lease()
 	key := dataplane.RouteKey{Dst: l.Key.Of(f)}
-	if ours, ok := state.Routes[key]; ok {
+	if ours, ok := state.Routes.Get(key); ok {
 		return key, k.Remove(ours)
 	}
 	return key, nil

@@ -3,7 +3,6 @@ package lang
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -135,10 +134,11 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	}
 	state = state.Clone()
 	delete(state.Links, dev)
-	state.Proxies, state.Peers = nil, nil // the kernel does not know them
+	state.Proxies = nil // the kernel knows neither proxies nor their peers
+	state.Peers = dataplane.Table[dataplane.PeerKey, dataplane.Peer]{}
 	// The kernel gives every device a link-local route of its own, which says
 	// nothing about flannel.
-	maps.DeleteFunc(state.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool {
+	state.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool {
 		return k.Dst.Addr().IsLinkLocalUnicast()
 	})
 	names, err := s.names()

@@ -176,10 +176,10 @@ func f3() *guard {
 
 // f3silent takes every change for done, and never checks the result.
 func f3silent() *guard {
-	made := dataplane.NewState(0)
+	made := dataplane.NewState()
 	return &guard{
 		inspect: func(*dataplane.State) *dataplane.State {
-			s := dataplane.NewState(0)
+			s := dataplane.NewState()
 			for _, c := range made.Chains {
 				s.AddChain(c)
 			}

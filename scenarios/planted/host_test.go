@@ -2,7 +2,6 @@ package planted
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -88,22 +87,22 @@ func remember(s *dataplane.State, op dataplane.Op) {
 	case dataplane.Addr:
 		delete(s.Addrs, o)
 	case dataplane.Route:
-		delete(s.Routes, o.RouteKey)
+		s.Routes.Delete(o.RouteKey)
 	case dataplane.Neigh:
-		delete(s.Neighs, o.NeighKey)
+		s.Neighs.Delete(o.NeighKey)
 	case dataplane.FDBEntry:
-		delete(s.FDB, o.FDBKey)
+		s.FDB.Delete(o.FDBKey)
 	}
 }
 
 // p2 does not see the objects that a former run left for peers.
 func p2() *body {
-	mine := dataplane.NewState(0)
+	mine := dataplane.NewState()
 	return &body{
 		observe: func(s *dataplane.State) *dataplane.State {
-			maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool { _, ok := mine.Routes[k]; return !ok })
-			maps.DeleteFunc(s.Neighs, func(k dataplane.NeighKey, _ dataplane.Neigh) bool { _, ok := mine.Neighs[k]; return !ok })
-			maps.DeleteFunc(s.FDB, func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { _, ok := mine.FDB[k]; return !ok })
+			s.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool { return !mine.Routes.Has(k) })
+			s.Neighs.DeleteFunc(func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return !mine.Neighs.Has(k) })
+			s.FDB.DeleteFunc(func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return !mine.FDB.Has(k) })
 			return s
 		},
 		done: func(op dataplane.Op) { remember(mine, op) },
@@ -175,8 +174,8 @@ func p7() *body {
 		observe: func(s *dataplane.State) *dataplane.State {
 			real = s.Clone()
 			for k, e := range told {
-				if _, ok := s.FDB[k]; ok {
-					s.FDB[k] = e
+				if _, ok := s.FDB.Get(k); ok {
+					s.FDB.Put(e)
 				}
 			}
 			return s
@@ -187,7 +186,7 @@ func p7() *body {
 				return op, true
 			}
 			delete(told, e.FDBKey)
-			if old, there := real.FDB[e.FDBKey]; op.Verb == dataplane.Replace && there && old.Dst != e.Dst {
+			if old, there := real.FDB.Get(e.FDBKey); op.Verb == dataplane.Replace && there && old.Dst != e.Dst {
 				told[e.FDBKey] = e
 				return op, false
 			}
@@ -224,18 +223,19 @@ func p15() *body {
 	return &body{
 		observe: func(s *dataplane.State) *dataplane.State {
 			real = s.Clone()
-			for k, r := range s.Routes {
+			for _, r := range s.Routes.All {
 				if r.Protocol == dataplane.ProtocolKernel {
 					continue
 				}
 				r.Protocol = dataplane.Protocol
-				s.Routes[k] = r
+				s.Routes.Put(r)
 			}
 			return s
 		},
 		apply: func(op dataplane.Op) (dataplane.Op, bool) {
 			if r, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Delete {
-				r.Protocol = real.Routes[r.RouteKey].Protocol
+				old, _ := real.Routes.Get(r.RouteKey)
+				r.Protocol = old.Protocol
 				op.Object = r
 			}
 			return op, true

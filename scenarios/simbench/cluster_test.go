@@ -3,7 +3,6 @@ package simbench
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -131,11 +130,12 @@ func (c *cluster) verify() {
 		c.must(err)
 		state := seen.State
 		state = state.Clone()
-		maps.DeleteFunc(state.Routes,
+		state.Routes.DeleteFunc(
 			func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Protocol != dataplane.Protocol })
-		if n := len(c.daemons) - 1; len(state.Routes) != n || len(state.Neighs) != n || len(state.FDB) != n {
+		n := len(c.daemons) - 1
+		if state.Routes.Len() != n || state.Neighs.Len() != n || state.FDB.Len() != n {
 			c.b.Fatalf("%s: %d routes, %d neighbours and %d FDB entries of %d peers", d.Host().Name(),
-				len(state.Routes), len(state.Neighs), len(state.FDB), n)
+				state.Routes.Len(), state.Neighs.Len(), state.FDB.Len(), n)
 		}
 		key, _ := d.Node().Holding()
 		pod, err := d.Host().NewPod(fmt.Sprintf("%s.pod%d", d.Host().Name(), len(pods)), 1450, key.V4)

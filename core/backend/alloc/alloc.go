@@ -41,5 +41,5 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand
 
 // Render implements [backend.Backend].
 func (Backend) Render(backend.Env, backend.Self, []*lease.Lease) (*dataplane.State, []backend.Problem) {
-	return dataplane.NewState(0), nil
+	return dataplane.NewState(), nil
 }

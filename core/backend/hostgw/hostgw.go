@@ -52,7 +52,7 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand
 
 // Render implements [backend.Backend].
 func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
-	state := dataplane.NewState(len(peers))
+	state := dataplane.NewState()
 	var problems []backend.Problem
 	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range cidr.Families {

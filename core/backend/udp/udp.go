@@ -90,7 +90,7 @@ func (b *Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *r
 func (b *Backend) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) (*dataplane.State, []backend.Problem) {
-	state := dataplane.NewState(0)
+	state := dataplane.NewState()
 	state.AddLink(dataplane.Link{Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.TUN{}})
 	state.AddSysctl(acceptLocal())
 	own := self.Key.Of(cidr.V4)

@@ -88,7 +88,7 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 		record(t, "10.2.0.0-24", "10.240.0.2", ""),
 		record(t, "10.3.0.0-24", "10.250.0.3", ""),
 	})
-	if len(state.Peers) != 1 || len(problems) != 1 || problems[0].String() !=
+	if state.Peers.Len() != 1 || len(problems) != 1 || problems[0].String() !=
 		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams "+
 			"to it would come back into the tunnel" {
 		t.Errorf("peers %v, problems %v", state.Peers, problems)

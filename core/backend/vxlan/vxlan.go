@@ -204,7 +204,7 @@ func randomMAC(rng *rand.Rand) dataplane.MAC {
 func (b *Backend) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) (*dataplane.State, []backend.Problem) {
-	state := dataplane.NewState(len(peers) * len(b.families))
+	state := dataplane.NewState()
 	var problems []backend.Problem
 	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range b.families {
@@ -252,7 +252,7 @@ func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer
 	dev := b.devices[p.Family]
 	key := dataplane.FDBKey{Link: dev, MAC: mac}
 	// A host may have two records, such as its lease and a reservation that it cannot use.
-	if e, taken := s.FDB[key]; taken && e.Dst != p.IP {
+	if e, taken := s.FDB.Get(key); taken && e.Dst != p.IP {
 		return fmt.Errorf("the older peer at %s has the same VtepMAC %s", e.Dst, mac)
 	}
 	if mac == s.Links[dev].MAC {

@@ -116,7 +116,7 @@ func TestAttrsText(t *testing.T) {
 // A MAC is taken from the own record, else from the device, else drawn.
 func TestAttrsMAC(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
-	have := dataplane.NewState(0)
+	have := dataplane.NewState()
 	have.AddLink(dataplane.Link{Name: "flannel.1", MAC: dataplane.MAC{2, 0, 0, 0, 0, 7}, Params: dataplane.VXLAN{}})
 	stored := peer("10.5.34.0-24", "192.168.64.3", "", "c6:d2:32:6f:8f:44", "").Attrs
 	mac := func(stored lease.Attrs, have *dataplane.State) string {
@@ -251,7 +251,7 @@ func TestTwoRecordsOfOneHost(t *testing.T) {
 		peer("10.5.35.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
 		peer("10.5.36.0-24", "192.168.64.4", "", "c6:00:00:00:00:04", ""),
 	})
-	if len(problems) > 0 || len(state.Routes) != 2 || len(state.Neighs) != 2 || len(state.FDB) != 1 {
+	if len(problems) > 0 || state.Routes.Len() != 2 || state.Neighs.Len() != 2 || state.FDB.Len() != 1 {
 		t.Errorf("problems %v, state:\n%s", problems, state.Dump())
 	}
 }
@@ -265,7 +265,7 @@ func TestRenderAccepts(t *testing.T) {
 	old := peer("10.5.35.0-24", "192.168.64.4", "", "", "")
 	old.Attrs.BackendData = json.RawMessage(`{"VtepMAC":"c6:00:00:00:00:04"}`)
 	state, problems := b.Render(env, self, []*lease.Lease{other, old})
-	if len(problems) > 0 || len(state.Routes) != 1 || len(state.FDB) != 1 || len(state.Neighs) != 1 {
+	if len(problems) > 0 || state.Routes.Len() != 1 || state.FDB.Len() != 1 || state.Neighs.Len() != 1 {
 		t.Errorf("problems %v, state:\n%s", problems, state.Dump())
 	}
 }

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ func (p *Printer) Given(text string) { p.given.WriteString(text + "\n") }
 // State prints an observed state.
 func (p *Printer) State(s *dataplane.State) string {
 	s = s.Clone()
-	maps.DeleteFunc(s.Routes, func(k dataplane.RouteKey, _ dataplane.Route) bool {
+	s.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool {
 		return k.Dst.Addr().IsLinkLocalUnicast()
 	})
 	return p.mask(s.Dump())

@@ -36,7 +36,7 @@ func (f *Firewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observa
 	if err := f.look(ctx); err != nil {
 		return driver.Observation{}, fmt.Errorf("look at packet filter: %w", err)
 	}
-	state := dataplane.NewState(0)
+	state := dataplane.NewState()
 	if f.tools.nft != nil { // otherwise we could not change them
 		for _, c := range f.seen.nft.chains {
 			state.AddChain(c)

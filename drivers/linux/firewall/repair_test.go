@@ -107,7 +107,7 @@ func TestRepair(t *testing.T) {
 }
 
 func dump(chains []dataplane.Chain) string {
-	s := dataplane.NewState(0)
+	s := dataplane.NewState()
 	for _, c := range chains {
 		s.AddChain(c)
 	}

@@ -185,7 +185,7 @@ func (w *world) inspect(t testing.TB) string {
 // expect compares the chains there are.
 func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
 	t.Helper()
-	s := dataplane.NewState(0)
+	s := dataplane.NewState()
 	for _, c := range want {
 		s.AddChain(c)
 	}

@@ -25,7 +25,7 @@ func TestObserve(t *testing.T) {
 	c := &node{i: 3}
 	want := func(p dataplane.Proxy, peers ...dataplane.Peer) {
 		t.Helper()
-		s := dataplane.NewState(0)
+		s := dataplane.NewState()
 		s.AddLink(a.link())
 		s.AddAddr(a.addr())
 		s.AddRoute(a.route())
@@ -64,7 +64,7 @@ func TestObserve(t *testing.T) {
 	a.apply(t, dataplane.Delete, moved)
 	want(withOffload(a.proxy("auto"), "gso"), a.peer(b))
 	a.apply(t, dataplane.Delete, a.proxy("gso"))
-	if s := a.observe(t); len(s.Proxies) > 0 || len(s.Peers) > 0 || len(s.Running) > 0 {
+	if s := a.observe(t); len(s.Proxies) > 0 || s.Peers.Len() > 0 || len(s.Running) > 0 {
 		t.Errorf("after the proxy was deleted: %s", s.Dump())
 	}
 }
@@ -76,11 +76,7 @@ func withOffload(p dataplane.Proxy, o dataplane.Offload) dataplane.Proxy {
 
 // withoutLinkLocal takes away what the kernel made itself.
 func withoutLinkLocal(s *dataplane.State) *dataplane.State {
-	for k := range s.Routes {
-		if k.Dst.Addr().Is6() {
-			delete(s.Routes, k)
-		}
-	}
+	s.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().Is6() })
 	for a := range s.Addrs {
 		if a.Prefix.Addr().Is6() {
 			delete(s.Addrs, a)
@@ -248,7 +244,7 @@ func TestRestart(t *testing.T) {
 			a.stop(t)
 			a.start(t)
 			s := withoutLinkLocal(a.observe(t))
-			want := dataplane.NewState(0)
+			want := dataplane.NewState()
 			want.AddLink(a.link())
 			want.AddAddr(a.addr())
 			want.AddRoute(a.route())

@@ -294,7 +294,7 @@ func TestDaemonStop(t *testing.T) {
 	if n := c.store.Streams(); n != 0 {
 		t.Errorf("%d streams are left", n)
 	}
-	if seen := look(t, c.hosts[0]); len(seen.FDB) != 0 || len(seen.Links) != 1 {
+	if seen := look(t, c.hosts[0]); seen.FDB.Len() != 0 || len(seen.Links) != 1 {
 		t.Error("the plan was not finished")
 	}
 }

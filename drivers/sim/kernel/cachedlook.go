@@ -56,17 +56,17 @@ func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops
 		switch o := op.Object.(type) {
 		case dataplane.Route:
 			k := readBack(o.RouteKey)
-			delete(state.Routes, k)
+			state.Routes.Delete(k)
 			s.fibs[cidr.FamilyOf(k.Dst.Addr())].observeAt(state, k.Dst, extent)
 		case dataplane.Neigh:
-			delete(state.Neighs, o.NeighKey)
+			state.Neighs.Delete(o.NeighKey)
 			if l := s.within(o.Link, extent); l != nil {
 				if n, ok := l.neighs.get(o.IP); ok {
 					l.observeNeigh(state, o.IP, n)
 				}
 			}
 		case dataplane.FDBEntry:
-			delete(state.FDB, o.FDBKey)
+			state.FDB.Delete(o.FDBKey)
 			if l := s.within(o.Link, extent); l != nil {
 				if e, ok := l.fdb.get(o.MAC); ok {
 					l.observeFDB(state, o.MAC, e)

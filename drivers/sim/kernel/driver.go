@@ -150,7 +150,7 @@ func (r *route) fact() driver.Route {
 
 func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 	s := d.h.stack
-	state := dataplane.NewState(s.fibs[cidr.V4].len() + s.fibs[cidr.V6].len())
+	state := dataplane.NewState()
 	for _, name := range extent.Links {
 		if l := s.link(name); l != nil {
 			l.observe(state)
@@ -230,7 +230,7 @@ func (r *route) observe(state *dataplane.State, extent dataplane.Extent) {
 		return
 	}
 	v := r.value()
-	if _, second := state.Routes[v.RouteKey]; !second {
+	if _, second := state.Routes.Get(v.RouteKey); !second {
 		state.AddRoute(v)
 	}
 }

@@ -38,7 +38,7 @@ func (n *netfilter) facts() driver.FirewallFacts {
 
 // state returns flannel's chains as they are.
 func (n *netfilter) state() *dataplane.State {
-	s := dataplane.NewState(0)
+	s := dataplane.NewState()
 	for _, family := range cidr.Families {
 		for _, flavour := range dataplane.Flavours {
 			for _, hook := range dataplane.Hooks {

@@ -170,7 +170,7 @@ func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Obs
 	if err == nil && seen.State != d.n.observed {
 		d.n.observed = seen.State
 		d.n.connected = map[dataplane.RouteKey]bool{}
-		for k, r := range seen.State.Routes {
+		for k, r := range seen.State.Routes.All {
 			d.n.connected[k] = r.Protocol == dataplane.ProtocolKernel
 		}
 	}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -28,12 +29,12 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
 	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
 	s = append(s, d.addrs(have)...)
-	s = append(s, compare(d.want.Neighs, have.Neighs, equal, func(n dataplane.Neigh) bool { return d.devices[n.Link] })...)
-	s = append(s, compare(d.want.FDB, have.FDB, equal, func(e dataplane.FDBEntry) bool { return d.devices[e.Link] })...)
-	s = append(s, compare(d.want.Routes, have.Routes, equal, d.ours)...)
+	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, func(n dataplane.Neigh) bool { return d.devices[n.Link] })...)
+	s = append(s, compareTables(&d.want.FDB, &have.FDB, func(e dataplane.FDBEntry) bool { return d.devices[e.Link] })...)
+	s = append(s, compareTables(&d.want.Routes, &have.Routes, d.ours)...)
 	if !d.host.NoProcess {
 		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
-		s = append(s, compare(d.want.Peers, have.Peers, equal, always)...)
+		s = append(s, compareTables(&d.want.Peers, &have.Peers, always)...)
 	}
 	if d.host.Masquerade || d.host.Forward {
 		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)
@@ -62,6 +63,11 @@ func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, h
 		}
 	}
 	return short
+}
+
+// compareTables is compare for tables, whose objects are the same if they are equal.
+func compareTables[K dataplane.Key[K], V dataplane.Row[K]](want, have *dataplane.Table[K, V], ours func(V) bool) []string {
+	return compare(maps.Collect(want.All), maps.Collect(have.All), equal, ours)
 }
 
 func equal[V comparable](want, have V) bool { return want == have }

@@ -30,7 +30,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	if err != nil {
 		return Demand{}, err
 	}
-	d := derivation{Demand: Demand{want: dataplane.NewState(len(others)), host: h}, net: n, own: own}
+	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true}
 	for _, f := range cidr.Families {
 		if d.net.of[f].IsValid() {
@@ -110,7 +110,7 @@ func (d *derivation) vxlanPeer(f cidr.Family, dev string, ownMAC dataplane.MAC, 
 		return
 	}
 	fdb := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: p.mac}, Dst: p.to}
-	if older, taken := d.want.FDB[fdb.FDBKey]; taken && older != fdb {
+	if older, taken := d.want.FDB.Get(fdb.FDBKey); taken && older != fdb {
 		return // one MAC address leads to one host: the older record's
 	}
 	if !p.hasMAC || p.mac == ownMAC {
