@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// How long to wait before trying again (interop 3.8).
+// The delays before a retry (interop 3.8: watching).
 const (
 	firstDelay = 100 * time.Millisecond
 	lastDelay  = 5 * time.Second
-	jitter     = 0.2 // of the delay, up or down: so that nodes that failed together do not come back together
+	jitter     = 0.2 // of the delay, up or down: nodes that failed together do not retry together
 )
 
 // delay doubles from attempt to attempt. The zero value starts anew.

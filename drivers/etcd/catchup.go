@@ -12,24 +12,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A watch that ended goes on where it was, if etcd still knows what happened
-// since. Reading everything again costs each node the whole list, and all
+// A watch that ended resumes at its revision, if etcd still knows the later
+// changes. Reading everything again costs each node the whole list, and all
 // nodes lose their watches at the same moment when a member restarts.
 
-// position is up to where the view knows all changes. The config has a watch
-// of its own, which may be ahead of the leases' or behind.
+// position is the revision up to which the view knows all changes. The config
+// has a watch of its own, which may be ahead of the leases' or behind.
 type position struct{ config, leases int64 }
 
-// position returns where a watch can go on.
+// position returns the revisions at which a watch can resume.
 func (s *Store) position() position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return position{max(s.table.configRevision, s.proven), max(s.table.revision, s.proven)}
 }
 
-// progressed takes an answer to a heartbeat: all watches have seen everything
-// up to a revision. etcd before 3.4.25 and 3.5.8 may give it ahead of events that
-// are on their way, so it counts from the next answer on.
+// progressed records an answer to a heartbeat: all watches have seen everything
+// up to a revision. etcd before 3.4.25 and 3.5.8 may report it ahead of pending
+// events, so it counts from the next answer on.
 func (s *Store) progressed(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Store) progressed(revision int64) {
 	s.progress = revision
 }
 
-// catchUp finds out whether the watch can go on where the view stands, with
-// one small request, and reads everything if not.
+// catchUp asks with one small request whether the watch can resume at the
+// view's revision, and reads everything if not.
 func (s *Store) catchUp(ctx context.Context) error {
 	if s.table == nil {
 		return s.list(ctx)
@@ -56,10 +56,10 @@ func (s *Store) catchUp(ctx context.Context) error {
 	return s.list(ctx)
 }
 
-// perPeer is how much later the last node reads everything again for each peer
-// there is, mostSpread the bound of that. Each node reads as many leases as
-// there are nodes, so what etcd has to serve grows with the square of them: 1,000
-// nodes read 260 MB within 10 s, 5,000 nodes 6.5 GB within 50 s.
+// perPeer is the delay of the last node's new read for each peer, mostSpread
+// the bound of that delay. Each node reads as many leases as there are nodes,
+// so etcd's load grows with the square of them: 1,000 nodes read 260 MB within
+// 10 s, 5,000 nodes 6.5 GB within 50 s.
 const (
 	perPeer    = 10 * time.Millisecond
 	mostSpread = time.Minute
@@ -73,19 +73,19 @@ func (s *Store) spread(ctx context.Context, why error) bool {
 	return sleep(ctx, time.Duration(rand.Int64N(int64(within)+1)))
 }
 
-// spreadOf returns within what time so many nodes read everything again.
+// spreadOf returns the time within which so many nodes read everything again.
 func spreadOf(peers int) time.Duration { return min(time.Duration(peers)*perPeer, mostSpread) }
 
-// Why everything has to be read again.
+// The reasons to read everything again.
 var (
 	errOtherCluster = errors.New("etcd is another cluster")
 	errOtherHistory = errors.New("etcd holds another history")
 )
 
-// verify compares the view with what etcd says of the position: how many
-// leases there were, which changed last, and the config. A datastore restored
-// from a backup may have passed the position with other changes. A reason means
-// that everything has to be read again, an error that etcd did not answer.
+// verify compares the view with etcd's content at the position: the number of
+// leases, the last changed one, and the config. A datastore restored from a
+// backup may have passed the position with other changes. A reason means that
+// everything has to be read again, an error that etcd did not answer.
 func (s *Store) verify(ctx context.Context) (why, err error) {
 	at := s.position()
 	s.mu.Lock()
@@ -119,8 +119,8 @@ func (s *Store) verify(ctx context.Context) (why, err error) {
 	return nil, nil
 }
 
-// modified returns the revision of the last change of the key that was asked
-// for; 0 if there is none.
+// modified returns the revision of the last change of the requested key; 0 if
+// there is none.
 func modified(r *pb.RangeResponse) int64 {
 	if len(r.Kvs) == 0 {
 		return 0
@@ -128,13 +128,12 @@ func modified(r *pb.RangeResponse) int64 {
 	return r.Kvs[0].ModRevision
 }
 
-// list reads the config and all leases with one request (interop E2), at one
-// revision, and replaces what the store knew.
+// list reads the config and all leases with one request (interop E2: no call for each lease), and replaces the store's knowledge.
 //
-// The read is linearizable: it shows at least whatever any watch has shown
-// before, so the revision cannot go back but in one way, which is that the
-// datastore itself was wiped or restored from an older backup. Then the older
-// revision is the truth, and it is taken.
+// // The read is linearizable: it shows at least every change that a watch has
+// shown before. The revision can go back only if the datastore itself was wiped
+// or restored from an older backup. Then the store takes the older revision as
+// the truth.
 func (s *Store) list(ctx context.Context) error {
 	var resp *clientv3.TxnResponse
 	err := s.do(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
@@ -158,8 +157,10 @@ func (s *Store) list(ctx context.Context) error {
 		s.proven, s.progress = 0, 0
 	})
 	s.reread, s.fresh = nil, true
+	if before == nil {
+		return nil
+	}
 	switch {
-	case before == nil:
 	case before.history != l.history:
 		s.o.Log.Warn("etcd is another cluster", "was", before.history, "is", l.history)
 	case l.revision < before.revision:

@@ -28,11 +28,11 @@ func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 		Username:    o.Username,
 		Password:    o.Password,
 		DialTimeout: o.Timeout,
-		// A connection that died without a word is found out and replaced.
-		// Servers answer pings more frequent than this by hanging up.
+		// The client finds and replaces a connection that died silently.
+		// Servers hang up on more frequent pings than this.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: o.Timeout,
-		Logger:               zap.NewNop(), // every failed attempt would be a line
+		Logger:               zap.NewNop(), // it would log every failed attempt
 		DialOptions: append([]grpc.DialOption{
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{
@@ -53,9 +53,10 @@ func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 // unlimited is for answers: a list grows with the cluster.
 var unlimited = grpc.MaxCallRecvMsgSize(math.MaxInt32)
 
-// A reason is why the last attempt of a call failed. The client library waits
-// for a connection until the call's deadline and then says only that; the
-// refused connection or the bad certificate behind it is kept here.
+// A reason is the cause of the last failed attempt of a call. The client
+// library waits for a connection until the call's deadline and then reports
+// only the deadline; the reason keeps the refused connection or the bad
+// certificate behind it.
 type reason struct{ text atomic.Pointer[string] }
 
 type reasonKey struct{}
@@ -85,7 +86,7 @@ func (r *reason) note(err error) {
 	r.text.Store(&text)
 }
 
-// explain adds the reason to an error that only says that time was up.
+// explain adds the reason to an error that reports only a deadline.
 func (r *reason) explain(err error) error {
 	text := r.text.Load()
 	if text == nil || !errors.Is(err, context.DeadlineExceeded) {

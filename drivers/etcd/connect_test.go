@@ -160,7 +160,7 @@ var _ = Describe("Close", func() {
 		Expect(following.View().Synced).To(BeFalse())
 	})
 
-	It("is what the end of the context does too", func() {
+	It("happens at the end of the context too", func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		s, err := Open(ctx, options(shared))
 		Expect(err).NotTo(HaveOccurred())
@@ -171,8 +171,8 @@ var _ = Describe("Close", func() {
 	})
 })
 
-// clientGoroutines are those of stores and their connections. The server in
-// this process has its own, which come and go as they please.
+// clientGoroutines counts the goroutines of stores and their connections. The
+// server in this process has its own, which vary.
 func clientGoroutines() []gleak.Goroutine {
 	return slices.DeleteFunc(gleak.Goroutines(), func(g gleak.Goroutine) bool {
 		return !slices.ContainsFunc([]string{
@@ -253,7 +253,7 @@ var _ = Describe("authentication", func() {
 			_, err = c.UserGrantRole(ctx, name, name)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		// Exactly what upstream needs, and not a key more.
+		// The permissions that upstream needs, and not a key more.
 		for _, r := range [][2]string{
 			{o.Prefix + "/config", ""},
 			{o.Prefix + "/subnets", o.Prefix + "/subnett"},

@@ -11,8 +11,8 @@ import (
 	"github.com/flanneld/flannel/internal/orphans"
 )
 
-// kept are a transport's credentials that take note of each connection. This
-// is where gRPC shows connections without being asked to make them itself.
+// kept wraps a transport's credentials and records each connection. gRPC shows
+// a connection only here, unless the caller makes it.
 type kept struct {
 	credentials.TransportCredentials
 	conns *orphans.Conns
@@ -27,7 +27,9 @@ func keeping(conns *orphans.Conns, secrets *tls.Config) credentials.TransportCre
 }
 
 // ClientHandshake implements [credentials.TransportCredentials].
-func (k kept) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (k kept) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	return k.TransportCredentials.ClientHandshake(ctx, authority, k.conns.Keep(raw))
 }
 

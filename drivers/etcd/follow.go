@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Why a store is not synced, where etcd itself does not say it.
+// The store's own reasons for not being synced.
 var (
 	errClosed    = errors.New("store is closed")
 	errNotYet    = errors.New("etcd has not been read yet")
@@ -45,11 +45,11 @@ func (s *Store) run(cfg clientv3.Config) {
 	}
 }
 
-// lost notes why the view no longer follows etcd. Of an outage, only the
-// beginning and each new reason are logged, not every attempt.
+// lost records the reason why the view no longer follows etcd. It logs the
+// beginning of an outage and each new reason, not every attempt.
 func (s *Store) lost(err error) {
 	s.update(func() { s.synced, s.err = false, err })
-	// Ports and revisions do not make a new reason.
+	// A change of ports or revisions is not a new reason.
 	reason := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
@@ -62,8 +62,8 @@ func (s *Store) lost(err error) {
 	s.complaint = reason
 }
 
-// attempt connects if need be, finds out where to go on, and follows the
-// changes until that fails. It returns for how long the view followed etcd.
+// attempt connects if necessary, finds the revision to resume at, and follows
+// the changes until that fails. It returns for how long the view followed etcd.
 func (s *Store) attempt(cfg clientv3.Config) (followed time.Duration, err error) {
 	// Everything that belongs to this attempt ends with it (interop E16).
 	ctx, cancel := context.WithCancelCause(s.ctx)
@@ -77,14 +77,15 @@ func (s *Store) attempt(cfg clientv3.Config) (followed time.Duration, err error)
 	if err := s.catchUp(ctx); err != nil {
 		return 0, fmt.Errorf("etcd: read %s and %s: %w", s.configKey, s.subnets, err)
 	}
-	if followed, err = s.watch(ctx, cancel); err != nil {
+	followed, err = s.watch(ctx, cancel)
+	if err != nil {
 		err = fmt.Errorf("etcd: watch %s: %w", s.subnets, err)
 	}
 	return followed, err
 }
 
-// connect makes the client. With a password that means to fetch a token, so
-// it can fail while etcd is unreachable; without, it only checks the options.
+// connect makes the client. With a password it fetches a token, so it can fail
+// while etcd is unreachable; without one, it only checks the options.
 func (s *Store) connect(cfg clientv3.Config) error {
 	ctx, why := withReason(s.ctx)
 	cfg.Context = ctx
@@ -102,7 +103,7 @@ func (s *Store) connect(cfg clientv3.Config) error {
 // fresh list the view counts as following once a heartbeat is answered: etcd
 // answers none before all changes since the position are on their way.
 func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (followed time.Duration, err error) {
-	// Every message winds up the timer that notices silence.
+	// Every message resets the timer that detects silence.
 	alive := time.AfterFunc(s.o.Timeout, func() { cancel(errSilent) })
 	defer alive.Stop()
 	var began time.Time
@@ -135,7 +136,8 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (foll
 		case resp.Canceled:
 			return 0, fmt.Errorf("refused: %s", resp.CancelReason)
 		case resp.Created:
-			if created++; created == len(s.watched()) {
+			created++
+			if created == len(s.watched()) {
 				if caughtUp {
 					follow()
 				}
@@ -154,15 +156,15 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (foll
 	}
 }
 
-// follows notes that the view follows etcd.
+// follows records that the view follows etcd.
 func (s *Store) follows(at position) {
 	s.complaint = ""
 	s.update(func() { s.synced, s.err = true, nil })
 	s.o.Log.Info("following etcd", "revision", at.leases)
 }
 
-// watched are the ranges to watch, as key and end. Everything from the config
-// to the subnets would be one, but a user's rights may not cover what lies
+// watched returns the ranges to watch, as key and end. One range from the
+// config to the subnets would do, but a user's rights may not cover the keys
 // between them.
 func (s *Store) watched() [2][2]string {
 	return [2][2]string{
@@ -198,8 +200,8 @@ func (s *Store) openWatch(ctx context.Context, at position) (pb.Watch_WatchClien
 	return stream, nil
 }
 
-// catchUpHeartbeat is how often a sign of life is asked for until the view has
-// caught up: etcd drops such a request while changes are still to be sent.
+// catchUpHeartbeat is the interval of heartbeats until the view has caught up:
+// etcd drops such a request while changes are still to be sent.
 const catchUpHeartbeat = 50 * time.Millisecond
 
 // heartbeat asks for a sign of life at intervals, until ctx ends.
@@ -241,8 +243,8 @@ func (s *Store) fold(events []*clientv3.Event) {
 }
 
 // behind reports whether a revision is older than the table. An answer to a
-// heartbeat with such a revision comes from a datastore that was wiped under
-// an open connection, or from a member that lags: reading again tells.
+// heartbeat with such a revision comes from a datastore that was wiped under an
+// open connection, or from a member that lags: a new read decides.
 func (s *Store) behind(revision int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

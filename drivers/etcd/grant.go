@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// cleanupTimeout bounds what is tidied up in the background. It is longer than
-// a call's timeout, because what made the call fail has to pass first.
+// cleanupTimeout bounds background cleanup. It is longer than a call's timeout,
+// because the cause of the call's failure has to pass first.
 const cleanupTimeout = time.Minute
 
 // Create implements lease.Store.
@@ -51,8 +51,8 @@ func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) e
 	})
 }
 
-// Renew implements lease.Store. That the record still hangs on the grant is
-// not asked: the watch would have shown otherwise.
+// Renew implements lease.Store. It does not check that the record still hangs
+// on the grant: the watch would have shown a change.
 func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	if g.Reserved() {
 		return g, nil
@@ -155,9 +155,9 @@ func (s *Store) Release(ctx context.Context, g lease.Grant) error {
 	return nil
 }
 
-// encode returns the value to write, once it is sure that its key is one that
-// every reader can parse: a single other one would make every upstream node
-// drop all its peers (interop E1).
+// encode returns the value to write, after checking that every reader can parse
+// its key: a single other one would make every upstream node drop all its peers
+// (interop E1: it takes the list for empty).
 func encode(l lease.Lease) (string, error) {
 	back, err := lease.ParseKey(l.Key.String())
 	if err != nil {
@@ -171,7 +171,9 @@ func encode(l lease.Lease) (string, error) {
 
 // swap runs op if the record was last changed at the given revision; 0 means
 // that it must not exist. It returns the revision of the change.
-func swap(ctx context.Context, c *clientv3.Client, key lease.Key, raw string, unchanged int64, op clientv3.Op) (int64, error) {
+func swap(
+	ctx context.Context, c *clientv3.Client, key lease.Key, raw string, unchanged int64, op clientv3.Op,
+) (int64, error) {
 	resp, err := c.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(raw), "=", unchanged)).
 		Then(op).
@@ -202,12 +204,12 @@ func (s *Store) grant(ctx context.Context, c *clientv3.Client, g *lease.Grant, t
 		return fmt.Errorf("grant of %s: %w", ttl, err)
 	}
 	g.ID = int64(resp.ID)
-	g.TTL = time.Duration(resp.TTL) * time.Second // etcd has a shortest one
+	g.TTL = time.Duration(resp.TTL) * time.Second // etcd has a minimum
 	g.Expires = began.Add(g.TTL)
 	return nil
 }
 
-// seconds is etcd's unit. A part of one counts as a whole.
+// seconds converts to etcd's unit, rounded up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // rawKey finds the store's key of a grant.
@@ -223,7 +225,7 @@ func (s *Store) rawKey(g lease.Grant) (string, error) {
 	return s.table.rawKey(g.Lease), nil
 }
 
-// lostIfNotFound translates etcd's word for a TTL handle that has run out.
+// lostIfNotFound translates etcd's error for an expired TTL handle.
 func lostIfNotFound(err error) error {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return lease.ErrLost
@@ -231,8 +233,8 @@ func lostIfNotFound(err error) error {
 	return err
 }
 
-// revokeLater revokes, in the background, a handle made by this very call:
-// nothing but our own record can hang on it.
+// revokeLater revokes, in the background, a handle made by this very call: only
+// our own record can hang on it.
 func (s *Store) revokeLater(id int64) {
 	s.later(func(ctx context.Context) error {
 		_, err := s.client.Revoke(ctx, clientv3.LeaseID(id))
@@ -246,8 +248,8 @@ func (s *Store) abandonLater(id int64) {
 	s.later(func(ctx context.Context) error { return s.abandon(ctx, clientv3.LeaseID(id)) })
 }
 
-// abandon revokes a handle unless something hangs on it, which would go with
-// it: we may not have made the handle ourselves. Then it is left to run out.
+// abandon revokes a handle unless a record hangs on it, which would be deleted:
+// another call may have made the handle. Then it expires by itself.
 func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
 	resp, err := s.client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
 	if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
@@ -257,7 +259,7 @@ func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// later tidies up in the background. Failing to is no harm: what remains runs out.
+// later cleans up in the background. A failure does no harm: the rest expires.
 func (s *Store) later(tidy func(context.Context) error) {
 	s.start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)

@@ -251,7 +251,8 @@ var _ = Describe("a grant", func() {
 	})
 
 	It("without a revision is refused", func(ctx SpecContext) {
-		_, err := s.Update(ctx, lease.Grant{Lease: lease.Lease{Key: k, Attrs: attrs("192.0.2.1")}}, attrs("192.0.2.1"), lifetime)
+		own := lease.Grant{Lease: lease.Lease{Key: k, Attrs: attrs("192.0.2.1")}}
+		_, err := s.Update(ctx, own, attrs("192.0.2.1"), lifetime)
 		Expect(err).To(MatchError("update lease of 10.5.1.0-24: grant without a revision"))
 		data, _ := get(shared, raw)
 		Expect(data).To(BeNil())

@@ -24,7 +24,8 @@ type proxy struct {
 	conns map[net.Conn]struct{}
 }
 
-// newProxy carries to the first endpoint of a server until the test ends.
+// newProxy carries connections to the first endpoint of a server until the test
+// ends.
 func newProxy(endpoint string) *proxy {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,7 +46,7 @@ func newProxy(endpoint string) *proxy {
 
 func (p *proxy) endpoint() string { return "http://" + p.listener.Addr().String() }
 
-// blackhole keeps all bytes; cut closes all connections; heal lets all pass.
+// blackhole blocks all bytes; cut closes all connections; heal lets all pass.
 func (p *proxy) blackhole() { p.set(true, false) }
 func (p *proxy) cut()       { p.set(false, true) }
 func (p *proxy) heal()      { p.set(false, false) }

@@ -12,32 +12,33 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options say which etcd to use, and how.
+// Options select an etcd and the way to use it.
 type Options struct {
 	// Endpoints are URLs, all http or all https.
 	Endpoints []string
 	// Prefix is the root of all keys.
 	Prefix string
-	// CertFile and KeyFile are the client's pair, CAFile the authorities to
-	// believe. The CA is used with and without a pair (interop E14).
+	// CertFile and KeyFile are the client's pair, CAFile the trusted
+	// authorities. The CA is used with and without a pair (interop E14: upstream ignores a CA alone).
 	CertFile, KeyFile, CAFile string
 	// Username and Password are for etcd's own authentication.
 	Username, Password string
 
-	// Timeout bounds every call; default 5 s (interop E14).
+	// Timeout bounds every call; default 5 s (interop E14: upstream has no deadlines).
 	Timeout time.Duration
 	// Heartbeat is how often the watch is asked whether it still lives;
 	// default 10 s. Silence for Heartbeat and Timeout means it does not.
 	Heartbeat time.Duration
 	// Now is the clock that a grant's expiry is measured with; default time.Now.
 	Now func() time.Time
-	// Log receives what happens to the connection and to bad records; default: they are discarded.
+	// Log receives messages on the connection and on bad records; default: they
+	// are discarded.
 	Log *slog.Logger
 
-	dial []grpc.DialOption // the tests' way to count and to interfere
+	dial []grpc.DialOption // for tests, to count and to interfere
 }
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
@@ -50,7 +51,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check finds what can be known to be wrong without asking anybody.
+// check finds mistakes in the options without a request.
 func (o Options) check() error {
 	if err := checkEndpoints(o.Endpoints); err != nil {
 		return fmt.Errorf("--etcd-endpoints: %w", err)
@@ -66,8 +67,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// checkEndpoints demands URLs of one scheme: the client library picks
-// plaintext or TLS by the first, for all.
+// checkEndpoints demands URLs of one scheme: the client library picks plaintext
+// or TLS by the first, for all.
 func checkEndpoints(endpoints []string) error {
 	if len(endpoints) == 0 {
 		return errors.New("none given")
@@ -81,7 +82,7 @@ func checkEndpoints(endpoints []string) error {
 	for i, e := range endpoints {
 		u, err := url.Parse(e)
 		if err != nil {
-			var ue *url.Error // quotes the whole string again
+			var ue *url.Error // it quotes the whole string again
 			if errors.As(err, &ue) {
 				err = ue.Err
 			}

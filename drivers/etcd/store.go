@@ -16,7 +16,7 @@ import (
 type Store struct {
 	o         Options
 	configKey string
-	subnets   string // where the subnets are, with its trailing slash (interop E12)
+	subnets   string // the prefix of the subnets, with its trailing slash (interop E12: upstream lacks it)
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -24,13 +24,13 @@ type Store struct {
 
 	connected chan struct{}    // closed once client is set
 	client    *clientv3.Client // read only after connected
-	conns     orphans.Conns    // the client's
+	conns     orphans.Conns    // of the client
 
 	changed chan struct{}
 
-	// These belong to run.
-	complaint string // what was logged last about the present outage
-	reread    error  // why everything has to be read again; nil: it need not
+	// run alone uses these.
+	complaint string // the last logged reason of the present outage
+	reread    error  // the reason to read everything again; nil: none
 	fresh     bool   // everything has just been read
 
 	mu       sync.Mutex
@@ -38,16 +38,16 @@ type Store struct {
 	snap     *lease.Snapshot
 	stale    bool // the table is newer than snap
 	synced   bool
-	err      error // why not synced
-	progress int64 // what the last answer to a heartbeat said
-	proven   int64 // no change up to here is missing
+	err      error // the reason why the view is not synced
+	progress int64 // the revision of the last answer to a heartbeat
+	proven   int64 // no change up to this revision is missing
 }
 
 var _ lease.Store = (*Store)(nil)
 
 // Open starts a store. It fails at once if the options are wrong, but not if
-// etcd cannot be reached: the store keeps trying, and its View says why it
-// has nothing to show. The store lives until Close, or the end of ctx.
+// etcd is unreachable: the store keeps trying, and its View has the reason. The
+// store lives until Close, or the end of ctx.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -70,8 +70,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends everything that the store has started and waits for it. Leases
-// stay in etcd.
+// Close ends all work of the store and waits for it. Leases stay in etcd.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.cancel() // from here on, start refuses
@@ -81,8 +80,8 @@ func (s *Store) Close() {
 
 // View implements lease.Store.
 //
-// Here is where snapshots are made, not where events arrive: of a burst of
-// thousands, the reader pays only for those snapshots that it looks at.
+// // It makes the snapshots, and the handling of events does not: of a burst of
+// thousands, the reader pays only for the snapshots that it looks at.
 func (s *Store) View() lease.View {
 	s.mu.Lock()
 	var fresh []lease.Quarantined
@@ -109,14 +108,14 @@ func (s *Store) isSynced() bool {
 // Changed implements lease.Store.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// update changes what View returns, and says so.
+// update changes the result of View, and signals the change.
 func (s *Store) update(change func()) {
 	s.mu.Lock()
 	change()
 	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:
-	default: // the reader has not yet come for the last one
+	default: // the reader has not yet taken the last one
 	}
 }
 
@@ -140,7 +139,7 @@ func (s *Store) do(ctx context.Context, call func(context.Context, *clientv3.Cli
 	stop := context.AfterFunc(s.ctx, cancel)
 	defer stop()
 	ctx, why := withReason(ctx)
-	s.conns.Cut() // what is asked for may be to tell that our address has changed
+	s.conns.Cut() // the request may announce a new address
 
 	select {
 	case <-s.connected:

@@ -25,8 +25,8 @@ func TestStore(t *testing.T) {
 	suite.Run(t, "etcd lease store")
 }
 
-// shared serves all tests that do not need to ill-treat their server; each
-// has a prefix of its own in it.
+// shared serves all tests that do not disturb their server; each has a prefix
+// of its own in it.
 var (
 	shared   *embedded.Server
 	prefixes atomic.Int64
@@ -49,7 +49,8 @@ func startServer(ctx context.Context, o embedded.Options) *embedded.Server {
 // newPrefix returns a prefix that no other test uses.
 func newPrefix() string { return fmt.Sprintf("/test/%d/network", prefixes.Add(1)) }
 
-// options are for a server, with a prefix of their own and short patience.
+// options returns options for a server, with a prefix of their own and short
+// timeouts.
 func options(server *embedded.Server) Options {
 	return Options{
 		Endpoints: server.Endpoints(),
@@ -94,7 +95,7 @@ func subnets(s *Store) func() []string {
 	}
 }
 
-// quarantined lists the raw keys that a store has set aside.
+// quarantined lists the raw keys that a store has quarantined.
 func quarantined(s *Store) func() []string {
 	return func() []string {
 		keys := []string{}
@@ -127,17 +128,18 @@ func key(s string) lease.Key {
 	return k
 }
 
-// attrs are those of a host-gw node.
+// attrs returns the attributes of a host-gw node.
 func attrs(ip string) lease.Attrs {
 	return lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: "host-gw"}
 }
 
-// value is the same on the wire, as another implementation would write it.
+// value returns the same attributes on the wire, as another implementation
+// writes them.
 func value(ip string) string {
 	return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"host-gw"}`, ip)
 }
 
-// put writes a record with its own hands.
+// put writes a record without the store.
 func put(server *embedded.Server, key, value string, opts ...clientv3.OpOption) int64 {
 	GinkgoHelper()
 	resp, err := server.Client().Put(context.Background(), key, value, opts...)
@@ -145,7 +147,7 @@ func put(server *embedded.Server, key, value string, opts ...clientv3.OpOption) 
 	return resp.Header.Revision
 }
 
-// get reads a record with its own hands; nil if there is none.
+// get reads a record without the store; nil if there is none.
 func get(server *embedded.Server, key string) (value []byte, id int64) {
 	GinkgoHelper()
 	resp, err := server.Client().Get(context.Background(), key)

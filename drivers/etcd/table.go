@@ -13,14 +13,15 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// table is all that lies below the subnets, good and bad, kept in order so
-// that a snapshot of it is one walk. Unlike snapshots it changes, so it stays
-// inside the store.
+// table holds all records below the subnets, good and bad, in order, so that
+// one walk makes a snapshot. Unlike snapshots it changes, so it stays inside
+// the store.
 type table struct {
 	dir     string
 	history uint64 // the cluster's id
-	// revision is that of the list or of the last event of a lease. A message's
-	// own revision is no use: while a watch catches up it is ahead of the events.
+	// revision is the revision of the list or of the last event of a lease. A
+	// message's own revision is no use: while a watch catches up it is ahead of
+	// the events.
 	revision int64
 	// config comes by a watch of its own, which may be ahead of the leases' or
 	// behind, so it has a revision of its own as well.
@@ -39,20 +40,20 @@ type record struct {
 	// creation are set even if there was none.
 	lease    lease.Lease
 	good     bool   // there was one
-	bad      string // why the present value does not decode
+	bad      string // the error of the present value
 	modified int64  // the revision of the present value, good or bad
-	reported bool   // that it was set aside
+	reported bool   // the quarantine was reported
 }
 
-// listed is what a list returned.
+// listed is the result of a list.
 type listed struct {
 	history        uint64
 	revision       int64
 	config, leases []*mvccpb.KeyValue
 }
 
-// newTable holds what a list returned. From the table before, it takes the
-// last good values of keys whose present value does not decode.
+// newTable holds the result of a list. From the table before, it takes the last
+// good values of keys whose present value does not decode.
 func newTable(dir string, l listed, before *table) *table {
 	t := &table{
 		dir: dir, history: l.history, revision: l.revision, configRevision: l.revision,
@@ -64,7 +65,7 @@ func newTable(dir string, l listed, before *table) *table {
 	}
 	for _, kv := range l.leases {
 		var old *record
-		// In a datastore with another history, no record is what it was.
+		// In a datastore with another history, no earlier record counts.
 		if before != nil && before.history == l.history && before.revision <= l.revision {
 			old = before.byRaw[string(kv.Key)]
 		}
@@ -76,8 +77,8 @@ func newTable(dir string, l listed, before *table) *table {
 	return t
 }
 
-// apply brings in the events of one message. What the table has seen already
-// is skipped: nothing ever moves it backwards.
+// apply brings in the events of one message. It skips known changes: the table
+// never moves backwards.
 func (t *table) apply(events []*clientv3.Event) {
 	seen, configSeen := t.revision, t.configRevision
 	for _, e := range events {
@@ -116,17 +117,20 @@ func (t *table) applyLease(e *clientv3.Event) {
 	}
 }
 
-// decode reads a key and its value. The old record under the same key, if
-// any, lends its lease when the new value is bad: as long as a key was not
-// deleted, its owner is most likely still where it was (interop E1).
+// decode reads a key and its value. The old record under the same key, if any,
+// lends its lease when the new value is bad: until the key is deleted, its
+// owner is most likely still at its old address (interop E1: skip a bad record only).
 func (t *table) decode(kv *mvccpb.KeyValue, old *record) *record {
 	r := &record{raw: string(kv.Key), modified: kv.ModRevision}
 	r.name = r.raw
 	key, err := lease.ParseKey(r.raw)
 	if err != nil {
 		r.bad = err.Error()
-	} else if r.name = r.raw[len(t.dir):]; r.name != key.String() {
-		r.name = key.String()
+	} else {
+		r.name = r.raw[len(t.dir):]
+		if r.name != key.String() {
+			r.name = key.String()
+		}
 	}
 	r.lease.Key, r.lease.CreateRevision = key, kv.CreateRevision
 
@@ -135,10 +139,10 @@ func (t *table) decode(kv *mvccpb.KeyValue, old *record) *record {
 		if err != nil {
 			r.bad = err.Error()
 		} else {
-			attrs.BackendType = unique.Make(attrs.BackendType).Value() // the same in all of them
+			attrs.BackendType = unique.Make(attrs.BackendType).Value() // one copy for all records
 			r.lease.Attrs = attrs
 			r.lease.ModRevision = kv.ModRevision
-			r.lease.ID = kv.Lease // none: a reservation (interop E4)
+			r.lease.ID = kv.Lease // none: a reservation (interop E4: no TTL)
 			r.good = true
 		}
 	}
@@ -152,7 +156,7 @@ func (t *table) decode(kv *mvccpb.KeyValue, old *record) *record {
 }
 
 // compare orders by subnet. Of the keys of one subnet the canonical one comes
-// first, so that it is the one which counts.
+// first, and the first one counts.
 func (t *table) compare(a, b *record) int {
 	return cmp.Or(
 		strings.Compare(a.name, b.name),
@@ -176,21 +180,20 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// snapshot returns the table as it stands, and those records set aside that
-// were not reported before.
+// snapshot returns the present table, and the quarantined records not reported
+// before.
 func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 	s := &lease.Snapshot{Revision: t.revision, History: t.history, Config: t.config}
 	s.Leases = make([]*lease.Lease, 0, len(t.records))
 	var fresh []lease.Quarantined
-	var taken *record // whose lease was taken last
+	var taken *record // of the last lease taken
 	for _, r := range t.records {
 		reason := r.bad
 		switch {
-		case !r.good:
-		case taken == nil || taken.name != r.name:
+		case r.good && (taken == nil || taken.name != r.name):
 			s.Leases = append(s.Leases, &r.lease)
 			taken = r
-		case reason == "":
+		case r.good && reason == "":
 			reason = fmt.Sprintf("subnet %s is recorded under %s already", r.name, taken.raw)
 		}
 		if reason == "" {
@@ -210,8 +213,8 @@ func (t *table) snapshot() (*lease.Snapshot, []lease.Quarantined) {
 	return s, fresh
 }
 
-// newest returns the key that changed last, and when; without records one that
-// no record has, and 0.
+// newest returns the last changed key and its revision; without records a key
+// that no record has, and 0.
 func (t *table) newest() (raw string, modified int64) {
 	raw = t.dir
 	for _, r := range t.records {
@@ -223,7 +226,7 @@ func (t *table) newest() (raw string, modified int64) {
 }
 
 // rawKey returns the store's key of a lease. It is the canonical one unless
-// another writer has spelt the key in another way, which the grammar allows.
+// another writer has spelt the key differently, which the grammar allows.
 func (t *table) rawKey(l lease.Lease) string {
 	name := l.Key.String()
 	i, _ := slices.BinarySearchFunc(t.records, name, func(r *record, name string) int {

@@ -61,7 +61,7 @@ func (h *history) list() []*mvccpb.KeyValue {
 	return kvs
 }
 
-// Whatever is written, and in whatever portions it is seen, watching and
+// However it is written and in whatever portions it is read, watching and
 // listing end in the same snapshot.
 func TestWatchingIsListing(t *testing.T) {
 	keys := []string{
@@ -156,9 +156,8 @@ func current(h *history, s *lease.Snapshot) lease.Snapshot {
 }
 
 func comparers() cmp.Options {
-	return cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(lease.Key{}), cmp.Comparer(func(a, b lease.Attrs) bool {
-		return fmt.Sprint(a) == fmt.Sprint(b)
-	})}
+	sameAttrs := cmp.Comparer(func(a, b lease.Attrs) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+	return cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(lease.Key{}), sameAttrs}
 }
 
 // records returns as many leases as asked for, as vxlan nodes write them.
@@ -166,7 +165,8 @@ func records(n int) *history {
 	h := &history{now: map[string]*mvccpb.KeyValue{}}
 	for i := range n {
 		h.put(fmt.Sprintf("%s10.%d.%d.0-24", testDir, i>>8, i&255), fmt.Sprintf(
-			`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}}`,
+			`{"PublicIP":"192.168.%d.%d","PublicIPv6":null,"BackendType":"vxlan",`+
+				`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:32:6f:%02x:%02x"}}`,
 			i>>8, i&255, i>>8, i&255), int64(i+1))
 	}
 	return h

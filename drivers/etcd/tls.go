@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// tlsConfig reads the files of the options. They are read even if no endpoint
-// is https, because a file that cannot be read is a mistake worth an error.
+// tlsConfig reads the files of the options, even if no endpoint is https: an
+// unreadable file is a mistake worth an error.
 func (o Options) tlsConfig() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
@@ -21,8 +21,8 @@ func (o Options) tlsConfig() (*tls.Config, error) {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("--etcd-certfile, --etcd-keyfile: %w", err)
 		}
-		// Read again for each connection, so that a renewed pair is used
-		// without a restart.
+		// Read again for each connection: a renewed pair works without a
+		// restart.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 			return &pair, err

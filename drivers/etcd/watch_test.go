@@ -31,7 +31,7 @@ var _ = Describe("following etcd", func() {
 		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
 		put(shared, dir+"10.5.2.0-24", value("192.0.2.2"))
 	})
-	// change is what the store has to find out about by itself.
+	// change is a change that the store has to discover by itself.
 	change := func() {
 		GinkgoHelper()
 		remove(shared, dir+"10.5.1.0-24")
@@ -126,7 +126,8 @@ var _ = Describe("following etcd", func() {
 		var compacted int
 		// Between the list and the watch, history is made and destroyed.
 		before = func() {
-			if compacted++; compacted > 1 {
+			compacted++
+			if compacted > 1 {
 				return
 			}
 			change()
@@ -188,13 +189,15 @@ var _ = Describe("following etcd", func() {
 		var first *pb.WatchResponse
 		o = o.onWatch(func() {}, func(m any) {
 			resp := m.(*pb.WatchResponse)
-			switch {
-			case len(resp.Events) == 0:
-			case first == nil:
-				first = &pb.WatchResponse{Header: resp.Header, Events: resp.Events}
-			default: // the second message brings the first again, behind its own
-				resp.Events = append(resp.Events, first.Events...)
+			if len(resp.Events) == 0 {
+				return
 			}
+			if first == nil {
+				first = &pb.WatchResponse{Header: resp.Header, Events: resp.Events}
+				return
+			}
+			// The second message repeats the first, behind its own events.
+			resp.Events = append(resp.Events, first.Events...)
 		})
 		s := openSynced(o)
 		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))

@@ -22,12 +22,12 @@ import (
 	"github.com/flanneld/flannel/internal/orphans"
 )
 
-// api is what the store asks of an API server.
+// api is the store's interface to an API server.
 type api interface {
-	// list reads one part of all nodes; token is the last part's next.
+	// list reads one part of all nodes; token is the next of the last part.
 	list(ctx context.Context, token string, each func(item)) (page, error)
-	// watch follows all nodes from a revision on; from the beginning, with
-	// all nodes that there are, if that is 0.
+	// watch follows all nodes from a revision on; from 0, it begins with all
+	// existing nodes.
 	watch(ctx context.Context, from int64) (stream, error)
 	get(ctx context.Context, name string) (item, error)
 	// patch changes the status subresource of a node.
@@ -35,23 +35,24 @@ type api interface {
 	nodeOfPod(ctx context.Context, namespace, name string) (string, error)
 }
 
-// stream is a watch. Next blocks; an end by the server's will is io.EOF.
+// stream is a watch. Next blocks; io.EOF means that the server ended it in
+// order.
 type stream interface {
 	next() (kind string, it item, err error)
 	Close() error
 }
 
-// chunk is how many nodes are asked for at once: so many objects an API server
-// reads without a pause that others would feel.
+// chunk is the number of nodes in one request: an API server reads that many
+// objects without a pause that others feel.
 const chunk = "500"
 
-// dialTime bounds the making of a connection; idle ones are asked as often
-// whether they still are.
+// dialTime bounds a new connection; it is also the interval of checks of an
+// idle one.
 const dialTime = 30 * time.Second
 
-// watchTime is how long a watch lasts at least before the server ends it, so
-// that the load spreads over its replicas again; the client ends one that
-// lives on for half of it more.
+// watchTime is the least duration of a watch at the server, so that the load
+// spreads over its replicas again; the client ends a watch after one and a half
+// times that.
 const watchTime = 5 * time.Minute
 
 // server is a real API server.
@@ -66,7 +67,7 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	cfg = rest.CopyConfig(cfg)
 	v1 := schema.GroupVersion{Version: "v1"}
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, v1) // errors are to be understood, nothing else
+	metav1.AddToGroupVersion(scheme, v1) // only errors need decoding
 	cfg.GroupVersion, cfg.APIPath = &v1, "/api"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf
@@ -78,7 +79,8 @@ func newServer(cfg *rest.Config, names nodelease.Names) (*server, error) {
 	}
 	cfg.Dial = s.dial
 	var err error
-	if s.client, err = rest.RESTClientFor(cfg); err != nil {
+	s.client, err = rest.RESTClientFor(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)
 	}
 	return s, nil
@@ -92,16 +94,16 @@ func (s *server) dial(ctx context.Context, network, address string) (net.Conn, e
 	return s.conns.Keep(raw), nil
 }
 
-// The most requests that one node makes, whatever goes wrong: client-go's own
+// The limits of one node's requests, in every failure: client-go's own
 // defaults. A cluster of 5,000 nodes is read in ten requests at most.
 const (
 	requestsPerSecond = 5
 	requestsAtOnce    = 10
 )
 
-// request begins a request. It closes connections from addresses that the host
-// has lost first: the request may be there to tell the new one. client-go is
-// not to repeat it: its callers do, with a delay that grows.
+// request begins a request. It first closes connections from addresses that the
+// host has lost: the request may announce the new one. client-go must not
+// repeat it: its callers do, with a delay that grows.
 func (s *server) request(verb string) *rest.Request {
 	s.conns.Cut()
 	return s.client.Verb(verb).MaxRetries(0)
@@ -129,7 +131,8 @@ func (s *server) watch(ctx context.Context, from int64) (stream, error) {
 	if from > 0 {
 		req = req.Param("resourceVersion", strconv.FormatInt(from, 10))
 	} else {
-		req = req.Param("sendInitialEvents", "true").Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+		req = req.Param("sendInitialEvents", "true")
+		req = req.Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
 	}
 	ctx, cancel := context.WithTimeout(ctx, length+watchTime/2)
 	body, err := req.Stream(ctx)
@@ -165,7 +168,10 @@ func (s *server) get(ctx context.Context, name string) (item, error) {
 }
 
 func (s *server) patch(ctx context.Context, name string, change []byte) (item, error) {
-	return s.node(s.request(http.MethodPatch).SetHeader("Content-Type", string(types.StrategicMergePatchType)).Resource("nodes").Name(name).SubResource("status").Body(change).Do(ctx))
+	return s.node(s.request(http.MethodPatch).
+		SetHeader("Content-Type", string(types.StrategicMergePatchType)).
+		Resource("nodes").Name(name).SubResource("status").
+		Body(change).Do(ctx))
 }
 
 func (s *server) node(res rest.Result) (item, error) {

@@ -22,11 +22,11 @@ import (
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
 )
 
-// crowd is how many nodes a large cluster has.
+// crowd is the number of nodes of a large cluster.
 const crowd = 5000
 
-// asServer makes the test binary the API server of the benchmarks, so that
-// what is measured is the store alone.
+// asServer makes the test binary the API server of the benchmarks, so that they
+// measure the store alone.
 const asServer = "TEST_BINARY_IS_API_SERVER"
 
 func TestMain(m *testing.M) {
@@ -84,7 +84,7 @@ func openCrowd(b *testing.B, url string) *Store {
 	return s
 }
 
-// until waits for changes of the view until it pleases, and counts them.
+// until waits for changes of the view until a condition holds, and counts them.
 func until(s *Store, pleases func() bool) (changes int) {
 	for !pleases() {
 		<-s.Changed()
@@ -93,7 +93,7 @@ func until(s *Store, pleases func() bool) (changes int) {
 	return changes
 }
 
-// usage is the CPU time of this process so far.
+// usage returns the CPU time of this process so far.
 func usage(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -102,7 +102,7 @@ func usage(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peak is the largest resident set of this process since the last call.
+// peak returns the largest resident set of this process since the last call.
 func peak(b *testing.B) float64 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -119,7 +119,7 @@ func peak(b *testing.B) float64 {
 	return float64(kb) / 1024
 }
 
-// BenchmarkStart is the time from nothing to all leases of 5,000 nodes.
+// BenchmarkStart measures the time from the start to all leases of 5,000 nodes.
 func BenchmarkStart(b *testing.B) {
 	for _, kind := range []string{"streaming", "older"} {
 		b.Run(kind, func(b *testing.B) {
@@ -137,7 +137,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkRoll is a change of all nodes' annotations, one after the other.
+// BenchmarkRoll changes all nodes' annotations, one after the other.
 func BenchmarkRoll(b *testing.B) {
 	url := crowded(b, "streaming")
 	s := openCrowd(b, url)
@@ -152,7 +152,7 @@ func BenchmarkRoll(b *testing.B) {
 	b.ReportMetric(float64((usage(b)-began).Microseconds())/float64(b.N*crowd), "us-cpu/node")
 }
 
-// lastData is what the last node publishes.
+// lastData is the data of the last node.
 func lastData(s *Store) string {
 	for _, l := range s.View().Snapshot.Leases {
 		if l.Key.V4.String() == kubetest.Realistic(crowd-1).Spec.PodCIDR {

@@ -9,8 +9,9 @@ import (
 )
 
 // The node condition NetworkUnavailable keeps the scheduler off a node until
-// flannel says that the network is up (interop 5.6). It is the one thing that
-// the store reads and writes of a node's status, and of our own node alone.
+// flannel reports the network as up (interop 5.6: NetworkUnavailable). The
+// store reads and writes nothing else of a node's status, and only of our own
+// node.
 
 const (
 	nodeStatus protowire.Number = 3 // v1.Node
@@ -22,9 +23,9 @@ const (
 	networkUnavailable = "NetworkUnavailable"
 )
 
-// standing is what our own node object last said of its network.
+// standing is the last reported network condition of our own node object.
 type standing struct {
-	uid      string // "": there is no such object, as far as is known
+	uid      string // "": no such object is known
 	status   string // of the condition; "": it has none
 	revision int64
 }
@@ -45,17 +46,17 @@ func standingOf(it item) standing {
 	return at
 }
 
-// saw takes note of our own node. What is part of a listing counts whatever its
-// revision: those may have begun anew. The caller holds mu.
+// saw records our own node. A node in a listing counts at any revision:
+// revisions may have begun anew. The caller holds mu.
 func (s *Store) saw(it item, listed bool) {
 	if it.node.Name == s.node && (listed || it.revision > s.own.revision) {
 		s.own = standingOf(it)
 	}
 }
 
-// Available publishes that the node's network is up: until that has worked,
-// and again whenever the node object is another one or another program has taken
-// it back (interop K5). It does not wait.
+// Available publishes that the node's network is up: it retries until that has
+// worked, and writes again whenever the node object is another one or another
+// program has taken the condition back (interop K5: upstream writes once). It does not wait.
 func (s *Store) Available() {
 	s.mu.Lock()
 	s.available = s.o.SetNetworkUnavailable
@@ -70,13 +71,13 @@ func (s *Store) lacking() (standing, bool) {
 	return s.own, s.available && s.own.uid != "" && s.own.status != "False"
 }
 
-// mostDispute is how seldom the condition is written in the end if another program
-// takes it back over and over: each write wakes all who watch nodes.
+// mostDispute is the longest interval of writes while another program takes the
+// condition back over and over: each write wakes all watchers of nodes.
 const mostDispute = 5 * time.Minute
 
 func (s *Store) publishCondition() {
 	var d, dispute delay
-	var told standing // when the condition was written last
+	var told standing // at the last write of the condition
 	var at time.Time
 	for {
 		select {
@@ -93,17 +94,21 @@ func (s *Store) publishCondition() {
 				if time.Since(at) > mostDispute {
 					dispute = 0
 				}
-				s.o.Log.Warn("another program took back the node condition NetworkUnavailable; writing it again", "node", s.node, "status", own.status)
+				s.o.Log.Warn("another program took back the node condition NetworkUnavailable; writing it again",
+					"node", s.node, "status", own.status)
 				sleep(s.ctx, dispute.next(mostDispute))
 			}
 			if err := s.tellCondition(own.uid); err != nil {
 				if d == 0 {
-					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again", "node", s.node, "err", explain(err, "patch nodes/status"))
+					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again",
+						"node", s.node, "err", explain(err, "patch nodes/status"))
 				}
 				sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
 				continue
 			}
-			told, at, d = own, time.Now(), 0
+			told = own
+			at = time.Now()
+			d = 0
 		}
 	}
 }

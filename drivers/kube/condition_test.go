@@ -20,12 +20,14 @@ var _ = Describe("the node condition", func() {
 		api.Put(plain("n1", "10.244.1.0/24"))
 		api.Put(peer(2))
 	})
-	// set is what another program makes of a node's condition; "": there is none any more.
+	// set gives a node's condition the status of another program; "" removes
+	// it.
 	set := func(node string, status corev1.ConditionStatus) {
 		api.Change(node, func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			if status != "" {
-				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: "Stranger"})
+				foreign := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: "Foreign"}
+				n.Status.Conditions = append(n.Status.Conditions, foreign)
 			}
 		})
 	}
@@ -39,8 +41,11 @@ var _ = Describe("the node condition", func() {
 		}
 		return corev1.NodeCondition{}
 	}
-	ours := And(HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "FlannelIsUp"), HaveField("Message", "Flannel is running on this node"))
-	// seen waits until the store has seen all that was done so far.
+	ours := And(
+		HaveField("Status", corev1.ConditionFalse),
+		HaveField("Reason", "FlannelIsUp"),
+		HaveField("Message", "Flannel is running on this node"))
+	// seen waits until the store has seen all changes so far.
 	seen := func(s *Store) {
 		GinkgoHelper()
 		api.Put(peer(40))
@@ -64,7 +69,9 @@ var _ = Describe("the node condition", func() {
 		Eventually(condition).Should(ours)
 	})
 
-	for name, status := range map[string]corev1.ConditionStatus{"true": corev1.ConditionTrue, "unknown": corev1.ConditionUnknown, "gone": ""} {
+	for name, status := range map[string]corev1.ConditionStatus{
+		"true": corev1.ConditionTrue, "unknown": corev1.ConditionUnknown, "gone": "",
+	} {
 		It("is written again when another program has made it "+name+", time after time", func() {
 			s := start(url, vxlanConfig)
 			synced(s)

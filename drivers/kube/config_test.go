@@ -53,7 +53,9 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 		api.Put(n)
 		file, log = mount(config), &journal{}
 		s := start(url, config, func(o *Options) {
-			o.ConfigFile, o.configEvery, o.Log = file.path(), 5*time.Millisecond, slog.New(log)
+			o.ConfigFile = file.path()
+			o.configEvery = 5 * time.Millisecond
+			o.Log = slog.New(log)
 		})
 		synced(s)
 		return s

@@ -15,10 +15,10 @@ import (
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
-// The API server's protobuf, as far as it is read: k8s.io/apimachinery and
-// k8s.io/api say in their generated.proto which number is what. Everything
-// else is skipped without a look, which is why this is not the generated code: of
-// a node's 15 kB, most are images, conditions and addresses.
+// The fields of the API server's protobuf that the store reads: generated.proto
+// of k8s.io/apimachinery and k8s.io/api has the numbers. The decoder skips
+// everything else unread, and so is faster than the generated code: most of a
+// node's 15 kB are images, conditions and addresses.
 const (
 	// magic begins each object that is not part of another.
 	magic = "k8s\x00"
@@ -57,20 +57,21 @@ const (
 // initialEventsEnd marks the bookmark that ends a streaming list.
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-var errNotProtobuf = errors.New("the API server answered with something else than protobuf; is there a proxy in between?")
+var errNotProtobuf = errors.New("the API server answered with something else than protobuf; " +
+	"is there a proxy in between?")
 
 // item is a node object as of a revision.
 type item struct {
 	node     nodelease.Node
 	revision int64
-	complete bool // a bookmark: all that was to be listed has been
-	// status is not read but where it is our own node's. It lies in the buffer
-	// of the decoder, and is good until the next item is decoded.
+	complete bool // a bookmark: the listing is complete
+	// status is read for our own node only. It lies in the buffer of the
+	// decoder, and is valid until the next item is decoded.
 	status []byte
 }
 
-// fields calls each for every field of a message: with its content, or of a
-// number its value. What each does not want costs nothing but its length.
+// fields calls each for every field of a message: with its content, or with the
+// value of a number. An ignored field costs only its length.
 func fields(b []byte, each func(n protowire.Number, content []byte, value uint64) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
@@ -115,7 +116,7 @@ func unwrap(b []byte) ([]byte, error) {
 	return raw, err
 }
 
-// decodeNode reads a node. Nothing of b is kept but the status, as it is.
+// decodeNode reads a node. It keeps nothing of b except the status, undecoded.
 func decodeNode(b []byte, names nodelease.Names) (item, error) {
 	var it item
 	var one string
@@ -170,7 +171,7 @@ func (it *item) decodeMeta(b []byte, names nodelease.Names) error {
 	})
 }
 
-// pair is what a message holds in two of its fields.
+// pair is a message with two fields.
 func pair(b []byte, first, second protowire.Number) (x, y []byte, err error) {
 	err = fields(b, func(n protowire.Number, content []byte, _ uint64) error {
 		switch n {
@@ -195,7 +196,7 @@ func (it *item) decodeAnnotation(b []byte, names nodelease.Names) error {
 	return err
 }
 
-// keep copies a value; one copy of what is the same on all nodes.
+// keep copies a value; values common to all nodes share one copy.
 func keep(a nodelease.Annotation, value []byte) string {
 	if a == nodelease.Marker || a == nodelease.BackendType {
 		return unique.Make(string(value)).Value()
@@ -203,8 +204,8 @@ func keep(a nodelease.Annotation, value []byte) string {
 	return string(value)
 }
 
-// parseRevision reads a resourceVersion. Since Kubernetes 1.35 they are said
-// to be numbers that grow; they always were.
+// parseRevision reads a resourceVersion. Kubernetes documents them as growing
+// numbers since 1.35; they always were.
 func parseRevision(text []byte) (int64, error) {
 	r, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || r < 0 {
@@ -243,7 +244,7 @@ func decodeEvent(b []byte, names nodelease.Names) (kind string, it item, err err
 	return kind, it, err
 }
 
-// watchError is what the API server says instead of an event.
+// watchError is the API server's error in place of an event.
 type watchError struct {
 	code    int
 	message string
@@ -284,11 +285,11 @@ func decodePod(b []byte) (node string, err error) {
 	return node, err
 }
 
-// maxObject is how large an object is believed to be, in bytes. The API server
-// takes none of more than 3 MB.
+// maxObject bounds the size of an object, in bytes. The API server accepts none
+// of more than 3 MB.
 const maxObject = 16 << 20
 
-// page is what a list says of itself.
+// page is the metadata of a list.
 type page struct {
 	revision int64
 	next     string // the token for the rest; "": there is none
@@ -317,8 +318,9 @@ func decodeList(r *reader, names nodelease.Names, each func(item)) (page, error)
 		case listMeta:
 			err = p.decode(content)
 		case listItems:
-			var it item
-			if it, err = decodeNode(content, names); err == nil {
+			it, bad := decodeNode(content, names)
+			err = bad
+			if err == nil {
 				each(it)
 			}
 		}
@@ -367,7 +369,7 @@ func (r *reader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// take reads so many bytes, into a buffer that the next call takes again.
+// take reads so many bytes, into a buffer that the next call reuses.
 func (r *reader) take(size int) ([]byte, error) {
 	if size < 0 || size > maxObject {
 		return nil, fmt.Errorf("object of %d bytes; is this protobuf?", size)

@@ -18,8 +18,8 @@ import (
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
-// clientset is an api over a client of client-go, for its fake: that has no
-// resource versions and no chunks, so it numbers what it sees.
+// clientset is an api over client-go's fake client. The fake has no resource
+// versions and no chunks, so clientset numbers the changes itself.
 type clientset struct {
 	kubernetes.Interface
 	names nodelease.Names
@@ -171,7 +171,10 @@ var _ = Describe("a store on client-go's fake", func() {
 		}
 		Eventually(func() []corev1.NodeCondition { return node().Status.Conditions }).Should(ConsistOf(
 			HaveField("Type", corev1.NodeReady),
-			And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "FlannelIsUp"))))
+			And(
+				HaveField("Type", corev1.NodeNetworkUnavailable),
+				HaveField("Status", corev1.ConditionFalse),
+				HaveField("Reason", "FlannelIsUp"))))
 		reset := node().DeepCopy()
 		for i := range reset.Status.Conditions {
 			reset.Status.Conditions[i].Status = corev1.ConditionTrue

@@ -34,7 +34,7 @@ func (s *Store) run() {
 			s.lost(err)
 			sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
 		case !lived:
-			if d > 0 { // one alone is a server that restarts, and no outage
+			if d > 0 { // a single one is a restarted server, not an outage
 				s.lost(errEnded)
 			}
 			sleep(s.ctx, d.next(mostDelay))
@@ -45,18 +45,18 @@ func (s *Store) run() {
 // errEnded is the end of a watch that the server ended too early, but in order.
 var errEnded = errors.New("watch nodes: the API server ended the watch soon after its beginning")
 
-// mostRetryAfter bounds the wait that a server may ask for.
+// mostRetryAfter bounds the delay that a server may ask for.
 const mostRetryAfter = time.Minute
 
-// retryAfter returns how long the server wants to be left alone, by the
-// Retry-After of its answer.
+// retryAfter returns the delay that the server asks for in the Retry-After of
+// its answer.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return min(time.Duration(seconds)*time.Second, mostRetryAfter)
 }
 
-// lost notes why the view no longer follows the cluster. Of an outage, only
-// the beginning and each new reason are logged, not every attempt.
+// lost records the reason why the view no longer follows the cluster. It logs
+// the beginning of an outage and each new reason, not every attempt.
 func (s *Store) lost(err error) {
 	reason := reasonOf(err)
 	s.update(func() bool {
@@ -64,14 +64,15 @@ func (s *Store) lost(err error) {
 		s.synced, s.err = false, err
 		return news
 	})
-	switch {
-	case s.ctx.Err() != nil || reason == s.complaint:
-	case gone(err): // which is how it goes after a while without a connection
-		s.o.Log.Info("reading all nodes anew", "because", err)
-	default:
-		s.complaint = reason
-		s.o.Log.Warn("not following the API server", "err", err)
+	if s.ctx.Err() != nil || reason == s.complaint {
+		return
 	}
+	if gone(err) { // the normal case after a while without a connection
+		s.o.Log.Info("reading all nodes anew", "because", err)
+		return
+	}
+	s.complaint = reason
+	s.o.Log.Warn("not following the API server", "err", err)
 }
 
 // reasonOf returns an error's text without ports, revisions and other numbers,
@@ -85,7 +86,7 @@ func reasonOf(err error) string {
 	}, err.Error())
 }
 
-// follows notes that the view follows the cluster.
+// follows records that the view follows the cluster.
 func (s *Store) follows() {
 	if s.complaint != "" {
 		s.complaint = ""
@@ -98,9 +99,9 @@ func (s *Store) follows() {
 	})
 }
 
-// attempt reads what is not known yet and follows the changes until that
-// fails, or until the server ends the watch in order: then err is nil. It
-// returns for how long the view followed the cluster.
+// attempt reads the missing state and follows the changes until that fails, or
+// until the server ends the watch in order: then err is nil. It returns for how
+// long the view followed the cluster.
 func (s *Store) attempt() (followed time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
@@ -138,7 +139,7 @@ func (s *Store) followNodes(ctx context.Context) (followed time.Duration, err er
 	return s.watch(ctx, nil)
 }
 
-// watch opens a watch where the view stands and follows it. With a listing,
+// watch opens a watch at the view's revision and follows it. With a listing,
 // the watch begins with all nodes.
 func (s *Store) watch(ctx context.Context, listing *nodelease.Listing) (followed time.Duration, err error) {
 	st, err := s.api.watch(ctx, s.at)
@@ -155,15 +156,15 @@ func (s *Store) watch(ctx context.Context, listing *nodelease.Listing) (followed
 	return followed, err
 }
 
-// begin starts a complete reading. The table may change at the same time: our
-// own requests change it.
+// begin starts a complete reading. The table may change at the same time
+// through our own requests.
 func (s *Store) begin() *nodelease.Listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table.List()
 }
 
-// findNode finds out who we are, which only a pod has to ask.
+// findNode finds the name of our node, for which only a pod has to ask.
 func (s *Store) findNode(ctx context.Context) error {
 	if s.table != nil {
 		return nil
@@ -173,11 +174,13 @@ func (s *Store) findNode(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 		defer cancel()
 		var err error
-		if name, err = s.api.nodeOfPod(ctx, s.o.PodNamespace, s.o.PodName); err == nil && name == "" {
+		name, err = s.api.nodeOfPod(ctx, s.o.PodNamespace, s.o.PodName)
+		if err == nil && name == "" {
 			err = errors.New("it is not on a node yet")
 		}
 		if err != nil {
-			return fmt.Errorf("get pod %s/%s, to learn the name of our node: %w", s.o.PodNamespace, s.o.PodName, explain(err, "get pods"))
+			return fmt.Errorf("get pod %s/%s, to learn the name of our node: %w",
+				s.o.PodNamespace, s.o.PodName, explain(err, "get pods"))
 		}
 	}
 	s.mu.Lock()
@@ -186,8 +189,8 @@ func (s *Store) findNode(ctx context.Context) error {
 	return nil
 }
 
-// list reads all nodes in parts. The parts are one reading: the server
-// returns them all as of the first, or refuses.
+// list reads all nodes in parts. The parts are one reading: the server returns
+// them all at the revision of the first, or refuses.
 func (s *Store) list(ctx context.Context) error {
 	listing := s.begin()
 	for token := ""; ; {
@@ -195,7 +198,8 @@ func (s *Store) list(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if token = p.next; token == "" {
+		token = p.next
+		if token == "" {
 			s.end(listing, p.revision)
 			return nil
 		}
@@ -260,7 +264,7 @@ func (s *Store) follow(st stream, listing *nodelease.Listing) (followed time.Dur
 
 // initial reads the nodes with which a streaming list begins.
 func (s *Store) initial(st stream, listing *nodelease.Listing) error {
-	// A server that does not know what it was asked for never says that this is all.
+	// A server that does not know this request never marks the end of the list.
 	late := time.AfterFunc(partTime, func() { _ = st.Close() })
 	defer late.Stop()
 	for {
@@ -282,7 +286,8 @@ func (s *Store) initial(st stream, listing *nodelease.Listing) error {
 // errUnfinished is a streaming list that ended too early.
 var errUnfinished = errors.New("the list of nodes broke off")
 
-// pollEvery is how often our own node is read where no other node matters.
+// pollEvery is the interval of reads of our own node where no other node
+// matters.
 const pollEvery = 30 * time.Second
 
 // poll reads our own node at intervals: alloc has no peers (interop 5.1). It
@@ -319,23 +324,24 @@ func (s *Store) getOwn(ctx context.Context) (item, error) {
 	return s.api.get(ctx, s.node)
 }
 
-// gone reports whether the server has forgotten what is asked for, or never knew it.
+// gone reports whether the server no longer has, or never had, the requested
+// revision.
 func gone(err error) bool {
 	var w *watchError
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) || // it was restored from a backup
 		apierrors.IsGone(err) || apierrors.IsResourceExpired(err) || errors.As(err, &w) && w.code == http.StatusGone
 }
 
-// noStreaming reports whether the server cannot do a streaming list: older
-// ones refuse what it is asked with, or take it for something else.
+// noStreaming reports whether the server lacks streaming lists: older ones
+// refuse the parameters, or ignore them.
 func noStreaming(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || errors.Is(err, errUnfinished)
 }
 
-// explain adds what to do to an error that does not say.
+// explain adds a remedy to an error without one.
 func explain(err error, right string) error {
 	if request := new(url.Error); errors.As(err, &request) {
-		err = request.Err // without the URL, which says nothing that is not known
+		err = request.Err // without the URL, which adds nothing
 	}
 	switch {
 	case apierrors.IsForbidden(err):

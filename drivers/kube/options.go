@@ -17,12 +17,12 @@ import (
 	"github.com/flanneld/flannel/core/nodelease"
 )
 
-// Options say which cluster to use, and who we are there.
+// Options select a cluster and our node in it.
 type Options struct {
-	// URL is that of the API server, Kubeconfig a file. With neither, the
-	// cluster that the process runs in as a pod.
+	// URL is the API server's, Kubeconfig a file. With neither, the store uses
+	// the cluster in which the process runs as a pod.
 	URL, Kubeconfig string
-	// Node is the name of our node object. Without one, it is that of the pod.
+	// Node is the name of our node object; without one, the node of the pod.
 	Node                  string
 	PodNamespace, PodName string
 	AnnotationPrefix      string
@@ -36,7 +36,7 @@ type Options struct {
 	configEvery time.Duration // how often the config file is read; default 5 s
 }
 
-// setup is what follows from the options.
+// setup holds the values derived from the options.
 type setup struct {
 	names   nodelease.Names
 	doc     lease.Document
@@ -54,11 +54,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// setup finds what can be known to be wrong without asking anybody.
+// setup checks the options without a request.
 func (o Options) setup() (setup, error) {
 	var s setup
 	var err error
-	if s.names, err = nodelease.ParsePrefix(o.AnnotationPrefix); err != nil {
+	s.names, err = nodelease.ParsePrefix(o.AnnotationPrefix)
+	if err != nil {
 		return s, fmt.Errorf("--kube-annotation-prefix: %w", err)
 	}
 	if o.Node == "" && (o.PodName == "" || o.PodNamespace == "") {
@@ -76,7 +77,8 @@ func (o Options) setup() (setup, error) {
 func (o Options) client() (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags(o.URL, o.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes: no way to the API server by --kube-api-url and --kubeconfig-file, nor as a pod: %w", err)
+		return nil, fmt.Errorf("kubernetes: no way to the API server by --kube-api-url and --kubeconfig-file, "+
+			"nor as a pod: %w", err)
 	}
 	cfg.UserAgent = o.UserAgent
 	return cfg, takeUser(cfg)

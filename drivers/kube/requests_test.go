@@ -53,7 +53,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// misbehave serves one request in a bad way, or returns false: the good server serves it.
+// misbehave serves one request badly, or returns false: then the good server
+// serves it.
 type misbehave func(w http.ResponseWriter, r *http.Request) bool
 
 // ofResumed limits a misbehaviour to watches that go on at a revision.
@@ -106,7 +107,8 @@ func refused(code int, retryAfter time.Duration) misbehave {
 	}
 }
 
-// TestRequestsAMinute: however the server ends what it has begun, the store comes back ever more slowly.
+// TestRequestsAMinute has a server end each request in a bad way: the store
+// retries with a growing delay.
 func TestRequestsAMinute(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad         misbehave
@@ -169,13 +171,15 @@ func requestsOf(t *testing.T, bad misbehave, older bool, minutes int) []int {
 		mu.Lock()
 		defer mu.Unlock()
 		minute := min(int(time.Since(began)/time.Minute), minutes-1)
-		if counts[minute]++; counts[minute] >= tooMany {
+		counts[minute]++
+		if counts[minute] >= tooMany {
 			cancel()
 		}
 	}
 	listener := newPipes()
 	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if count(); bad(w, r) {
+		count()
+		if bad(w, r) {
 			return
 		}
 		if isList(r.URL.RawQuery) { // with which a watch begins; the next one goes on where it ends
@@ -214,7 +218,8 @@ func overPipes(ctx context.Context, t *testing.T, listener *pipes) *Store {
 	return s
 }
 
-// TestDelayBeginsAnew: a watch that has lived is no failure, and its end is followed at once.
+// TestDelayBeginsAnew ends a watch that has lived long: this is no failure, and
+// the store opens the next at once.
 func TestDelayBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := ofResumed(func(w http.ResponseWriter, r *http.Request) bool {

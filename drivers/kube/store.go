@@ -24,10 +24,10 @@ type Store struct {
 	changed chan struct{}
 	moved   chan struct{} // there may be a condition to publish
 
-	// These belong to run.
-	at        int64  // where the watch goes on; 0: all has to be read first
+	// run alone uses these.
+	at        int64  // the revision to resume at; 0: read everything first
 	chunked   bool   // the API server has no streaming list
-	complaint string // what was logged last about the present outage
+	complaint string // the last logged reason of the present outage
 
 	mu        sync.Mutex
 	doc       lease.Document // the network config in force
@@ -36,14 +36,14 @@ type Store struct {
 	table     *nodelease.Table        // nil until the name of our node is known
 	node      string
 	synced    bool
-	err       error // why not synced
+	err       error // the reason why the view is not synced
 	available bool  // the node condition is to say so
 	own       standing
 }
 
 var _ lease.Store = (*Store)(nil)
 
-// Why a store is not synced, where the API server does not say it.
+// The store's own reasons for not being synced.
 var (
 	errClosed = errors.New("store is closed")
 	errNotYet = errors.New("the API server has not been read yet")
@@ -110,8 +110,8 @@ func (s *Store) View() lease.View {
 // Changed implements lease.Store.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// update changes what View returns. The change reports whether it is worth
-// waking anybody.
+// update changes the result of View. The change reports whether it has to wake
+// the reader.
 func (s *Store) update(change func() bool) {
 	s.mu.Lock()
 	own := s.own
@@ -126,7 +126,7 @@ func (s *Store) update(change func() bool) {
 	}
 }
 
-// take takes a node in as it is now.
+// take records the present state of a node.
 func (s *Store) take(it item) {
 	s.update(func() bool {
 		s.saw(it, false)
@@ -134,7 +134,7 @@ func (s *Store) take(it item) {
 	})
 }
 
-// remove takes the end of a node in.
+// remove records the deletion of a node.
 func (s *Store) remove(it item) {
 	s.update(func() bool {
 		if it.node.Name == s.node && it.revision >= s.own.revision {
@@ -144,7 +144,8 @@ func (s *Store) remove(it item) {
 	})
 }
 
-// signal leaves a value for a reader who has not come for the last one yet.
+// signal leaves a value for the reader, who may not have taken the last one
+// yet.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -152,7 +153,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// bounded is a context for one request of a caller.
+// bounded returns a context for one request of a caller.
 func (s *Store) bounded(ctx context.Context) (context.Context, func(), error) {
 	if s.ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errClosed, s.ctx.Err())

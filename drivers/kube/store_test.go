@@ -56,7 +56,9 @@ var _ = Describe("a store on an API server", func() {
 				}
 				api.Put(peer(4))
 				api.Delete("n3")
-				Eventually(keys(s)).Should(And(ContainElements("10.244.2.0-24", "10.244.4.0-24"), Not(ContainElement("10.244.3.0-24"))))
+				Eventually(keys(s)).Should(And(
+					ContainElements("10.244.2.0-24", "10.244.4.0-24"),
+					Not(ContainElement("10.244.3.0-24"))))
 			})
 
 			It("loses no peer while the server has forgotten the history (410)", func() {
@@ -136,7 +138,8 @@ var _ = Describe("a store on an API server", func() {
 		api, url := serve()
 		api.Fail(func(*http.Request) *metav1.Status { return kubetest.Forbidden("nodes") })
 		s := start(url, vxlanConfig)
-		Eventually(func() string { return s.View().Err.Error() }).Should(And(ContainSubstring("nodes is forbidden"), ContainSubstring("ClusterRole")))
+		Eventually(func() string { return s.View().Err.Error() }).
+			Should(And(ContainSubstring("nodes is forbidden"), ContainSubstring("ClusterRole")))
 		Expect(s.View().Assigned.Err).To(HaveOccurred())
 		Expect(s.View().Snapshot).To(BeNil())
 		api.Put(plain("n1", "10.244.1.0/24"))
@@ -148,8 +151,13 @@ var _ = Describe("a store on an API server", func() {
 	It("finds its node by its pod", func() {
 		api, url := serve()
 		api.Put(plain("n1", "10.244.1.0/24"))
-		s := start(url, vxlanConfig, func(o *Options) { o.Node, o.PodNamespace, o.PodName = "", "kube-flannel", "p" })
-		Eventually(func() string { return s.View().Err.Error() }).Should(ContainSubstring("get pod kube-flannel/p, to learn the name of our node"))
+		s := start(url, vxlanConfig, func(o *Options) {
+			o.Node = ""
+			o.PodNamespace = "kube-flannel"
+			o.PodName = "p"
+		})
+		Eventually(func() string { return s.View().Err.Error() }).
+			Should(ContainSubstring("get pod kube-flannel/p, to learn the name of our node"))
 		api.PutPod("kube-flannel", "p", "n1")
 		synced(s)
 		Expect(s.View().Assigned.Key).To(Equal(keyOf(1)))
@@ -187,7 +195,8 @@ var _ = Describe("a store on an API server", func() {
 		_, err = s.Update(ctx, g, moved, 0) // which it says already
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Patches()).To(HaveLen(2))
-		Expect(api.Patches()[1]).To(MatchJSON(`{"metadata":{"uid":"uid-1","annotations":{"flannel.alpha.coreos.com/public-ip":"192.168.64.77"}}}`))
+		Expect(api.Patches()[1]).To(MatchJSON(
+			`{"metadata":{"uid":"uid-1","annotations":{"flannel.alpha.coreos.com/public-ip":"192.168.64.77"}}}`))
 	})
 
 	It("writes both families, and neither of a node that has been replaced", func() {

@@ -29,7 +29,8 @@ func TestKube(t *testing.T) {
 
 const vxlanConfig = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
 
-const dualConfig = `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48","Backend":{"Type":"vxlan"}}`
+const dualConfig = `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10:244::/48",` +
+	`"Backend":{"Type":"vxlan"}}`
 
 // configFile writes a network config.
 func configFile(text string) string {
@@ -70,7 +71,8 @@ func synced(s *Store) lease.View {
 func plain(name string, cidrs ...string) *corev1.Node {
 	n := &corev1.Node{}
 	n.Name = name
-	if n.Spec.PodCIDRs = cidrs; len(cidrs) > 0 {
+	n.Spec.PodCIDRs = cidrs
+	if len(cidrs) > 0 {
 		n.Spec.PodCIDR = cidrs[0]
 	}
 	return n

@@ -20,17 +20,17 @@ func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, _ 
 	return g, nil
 }
 
-// Update implements lease.Store. What else was written to the node since the
-// grant is no obstacle: only the node itself writes these annotations.
+// Update implements lease.Store. Other writes to the node since the grant are
+// no obstacle: only the node itself writes these annotations.
 func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
 	return s.Create(ctx, g.Key, attrs, ttl)
 }
 
-// Renew implements lease.Store: a node's pod CIDRs do not run out.
+// Renew implements lease.Store: a node's pod CIDRs do not expire.
 func (s *Store) Renew(_ context.Context, g lease.Grant) (lease.Grant, error) { return g, nil }
 
-// Release implements lease.Store: a subnet is the node's for as long as that
-// exists, and not ours to give back.
+// Release implements lease.Store: a subnet belongs to the node object, and the
+// store cannot give it back.
 func (s *Store) Release(context.Context, lease.Grant) error { return nil }
 
 func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) (lease.Grant, error) {
@@ -56,8 +56,8 @@ func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) 
 	return grant, nil
 }
 
-// change is the patch to send; none, if the node says so already: then the
-// grant is as it stands.
+// change returns the patch to send; none, if the node already has the values:
+// then the grant stands.
 func (s *Store) change(key lease.Key, attrs lease.Attrs, grant *lease.Grant) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

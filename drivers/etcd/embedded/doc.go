@@ -1,7 +1,7 @@
-// Package embedded runs an etcd of one member inside this process: the
-// newcomer's default datastore, and the lab's.
+// Package embedded runs an etcd of one member inside this process: the default
+// datastore of a first installation, and the lab's.
 //
-// It listens on loopback unless told otherwise and asks for no password, so
-// an address that others can reach is for trusted networks only. It knows
-// nothing of leases; the store over it is package etcd's.
+// // It listens on loopback by default and asks for no password, so any other
+// address is for trusted networks only. It knows nothing of leases; package
+// etcd is the store over it.
 package embedded

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDir claims the data directory for as long as the file it returns is
-// open. Without it a second server would wait for the first one's end without
-// a word, and no context could end that wait.
+// lockDir claims the data directory as long as the returned file is open.
+// Without it a second server would silently wait for the end of the first, and
+// no context could end that wait.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // SeedConfig stores the network config under the prefix, unless the datastore
-// holds one already: what an operator has put there is never overwritten. It
-// reports whether it stored it.
+// holds one already: it never overwrites an operator's config. It reports
+// whether it stored it.
 func SeedConfig(ctx context.Context, kv clientv3.KV, prefix string, data []byte) (bool, error) {
 	key := path.Join(prefix, "config")
 	resp, err := kv.Txn(ctx).

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options say where the data lies and who can reach it.
+// Options are the place of the data and the access to the server.
 type Options struct {
 	// Dir holds the data; it is created for the owner alone if missing.
 	Dir string
@@ -25,12 +25,12 @@ type Options struct {
 	// CertFile and KeyFile serve https URLs; a ClientCAFile demands a
 	// certificate of every client.
 	CertFile, KeyFile, ClientCAFile string
-	// UnsafeNoSync leaves it to the kernel when data reaches the disk, and makes
-	// passwords quick to check. It is for data that a power cut may take, such as
-	// a test's.
+	// UnsafeNoSync leaves the time of writing to disk to the kernel, and makes
+	// passwords quick to check. It is for data that may be lost in a power cut,
+	// such as a test's.
 	UnsafeNoSync bool
-	// Alone forgets what other members the data speak of: what an operator does
-	// who has lost them for good.
+	// Alone removes the other members from the data, for an operator who has
+	// lost them for good.
 	Alone bool
 	// Logger receives etcd's own log; default: it is discarded.
 	Logger *zap.Logger
@@ -49,8 +49,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Dir == "" {
 		return nil, errors.New("embedded etcd: no data directory given")
 	}
-	// etcd would create it too, but would also leave an existing one as open
-	// to others as it is: the data holds every node's keys.
+	// etcd creates the directory too, but leaves the mode of an existing one:
+	// the data holds every node's keys.
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded etcd: create data directory: %w", err)
 	}
@@ -88,8 +88,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return &Server{lock: lock, etcd: e, client: v3client.New(e.Server), endStreams: endStreams}, nil
 }
 
-// until ends all streams when ctx ends. By itself, etcd waits seconds for the
-// watches of its clients to end before it closes, and they never do.
+// until ends all streams when ctx ends. Otherwise etcd waits seconds for the
+// watches of its clients before it closes, and they never end.
 func until(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(stream.Context())
@@ -115,11 +115,11 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync, cfg.ForceNewCluster = o.UnsafeNoSync, o.Alone
 	if o.UnsafeNoSync {
-		cfg.BcryptCost = 4 // the least; at the default the race detector on a busy machine takes two seconds
+		cfg.BcryptCost = 4 // the minimum; the default takes the race detector two seconds on a busy machine
 	}
 
-	// There is no second member to talk to. etcd wants to know a peer URL all
-	// the same, but need not listen there.
+	// There is no second member. etcd requires a peer URL all the same, but
+	// need not listen there.
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:2380"}
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{peer}
@@ -142,11 +142,11 @@ func configure(o Options) (*embed.Config, error) {
 	cfg.ClientTLSInfo.TrustedCAFile = o.ClientCAFile
 	cfg.ClientTLSInfo.ClientCertAuth = o.ClientCAFile != ""
 
-	// Nor is there anybody who speaks JSON to it.
+	// No client speaks JSON to it.
 	cfg.EnableGRPCGateway = false
 
-	// A lease is rewritten rarely, but for years: without compaction the
-	// history would grow for as long.
+	// A lease is rewritten rarely, and for years: without compaction the
+	// history would never stop growing.
 	cfg.AutoCompactionMode = embed.CompactorModePeriodic
 	cfg.AutoCompactionRetention = "1h"
 
@@ -197,7 +197,7 @@ func (s *Server) Close() error {
 	err := s.client.Close()
 	s.etcd.Close()
 	if errors.Is(err, context.Canceled) {
-		err = nil // what closing a client without a connection returns
+		err = nil // the error of closing a client without a connection
 	}
 	return errors.Join(err, s.lock.Close())
 }

@@ -12,8 +12,8 @@ import (
 
 const prefix = "flannel.alpha.coreos.com/"
 
-// Realistic is the i-th node of a large cluster as kubelets make them: of some
-// 10 kB, 300 bytes matter. Its subnet lies in 10.64.0.0/10.
+// Realistic returns the i-th node of a large cluster as kubelets make them: of
+// some 10 kB, 300 bytes matter. Its subnet lies in 10.64.0.0/10.
 func Realistic(i int) *corev1.Node {
 	n := &corev1.Node{}
 	n.Name = fmt.Sprintf("ip-10-%d-%d.eu-central-1.compute.internal", i/250, i%250)
@@ -28,7 +28,9 @@ func Realistic(i int) *corev1.Node {
 	n.Labels = map[string]string{}
 	for k := range 20 {
 		n.Labels[fmt.Sprintf("topology.kubernetes.io/label-%d", k)] = fmt.Sprintf("value-%d-%d", i%7, k)
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.%d.%d.%d", k, i/250, i%250)})
+		address := fmt.Sprintf("10.%d.%d.%d", k, i/250, i%250)
+		n.Status.Addresses = append(n.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
 			Type: corev1.NodeConditionType(fmt.Sprintf("Condition%d", k)), Status: corev1.ConditionFalse,
 			LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: n.CreationTimestamp,
@@ -45,7 +47,7 @@ func Realistic(i int) *corev1.Node {
 	return n
 }
 
-// vxlanData is what the i-th node publishes of its device, the n-th it has had.
+// vxlanData returns the data of the i-th node about its n-th device.
 func vxlanData(n, i int) string {
 	return fmt.Sprintf(`{"VNI":1,"VtepMAC":"%02x:d2:32:6f:%02x:%02x"}`, 4*(n%64)+2, i/256, i%256)
 }
@@ -53,10 +55,10 @@ func vxlanData(n, i int) string {
 // Last is the subnet of a node that "/do/last" adds to a crowd.
 const Last = "10.99.0.0/24"
 
-// Crowd is a server of that many realistic nodes. Besides the API it serves
-// what a benchmark in another process may want of it: "/do/roll" changes the
-// MAC that each node publishes, "/do/heartbeat" has each write its status,
-// "/do/last" adds one node.
+// Crowd is a server of that many realistic nodes. Besides the API it serves the
+// commands of a benchmark in another process: "/do/roll" changes the MAC that
+// each node publishes, "/do/heartbeat" lets each write its status, "/do/last"
+// adds one node.
 func Crowd(nodes int, older bool) http.Handler {
 	api := New()
 	for i := range nodes {
@@ -76,9 +78,12 @@ func Crowd(nodes int, older bool) http.Handler {
 			}
 		}
 	}
-	mux.HandleFunc("/do/roll", each(func(i int, n *corev1.Node) { n.Annotations[prefix+"backend-data"] = vxlanData(times, i) }))
+	mux.HandleFunc("/do/roll", each(func(i int, n *corev1.Node) {
+		n.Annotations[prefix+"backend-data"] = vxlanData(times, i)
+	}))
 	mux.HandleFunc("/do/heartbeat", each(func(_ int, n *corev1.Node) {
-		n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(n.Status.Conditions[0].LastHeartbeatTime.Add(5 * time.Minute))
+		heartbeat := &n.Status.Conditions[0].LastHeartbeatTime
+		*heartbeat = metav1.NewTime(heartbeat.Add(5 * time.Minute))
 	}))
 	mux.HandleFunc("/do/last", func(http.ResponseWriter, *http.Request) {
 		n := Realistic(nodes)

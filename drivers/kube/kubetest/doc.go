@@ -1,7 +1,7 @@
-// Package kubetest is as much of a Kubernetes API server as a node daemon gets
-// to see: nodes in chunks, watches with bookmarks and streaming lists, 410
-// Gone, strategic merge patches of the status subresource, in protobuf.
-// client-go's fake has no resource versions and none of these.
+// Package kubetest is the part of a Kubernetes API server that a node daemon
+// sees: nodes in chunks, watches with bookmarks and streaming lists, 410 Gone,
+// strategic merge patches of the status subresource, in protobuf. client-go's
+// fake has no resource versions and none of these.
 //
-// It is for tests: it authenticates no client.
+// // It is for tests: it authenticates no client.
 package kubetest

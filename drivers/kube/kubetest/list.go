@@ -19,8 +19,8 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request) {
 	s.list(w, r)
 }
 
-// list answers with a part. Its token is where the next begins, and at which
-// revision; unlike a real server, it returns what is there now.
+// list answers with a part. Its token holds the begin of the next part, and the
+// revision; unlike a real server, it returns the present nodes.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	if token := r.URL.Query().Get("continue"); token != "" {
 		number, name, _ := strings.Cut(token, ":")
 		revision, _ = strconv.ParseInt(number, 10, 64)
-		if after = name; revision < s.compacted {
+		after = name
+		if revision < s.compacted {
 			refuse(w, expired())
 			return
 		}
@@ -50,8 +51,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, wrap("NodeList", l))
 }
 
-// added is a node as a streaming list has it. Like a real server, this one
-// spells an object out once and not for everybody who reads it.
+// added returns a node as an event of a streaming list. Like a real server,
+// this one encodes an object once and not for each reader.
 func (s *Server) added(name string) []byte {
 	n := s.nodes[name]
 	if f, known := s.spelt[name]; known && f.of == n {
@@ -83,7 +84,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if initial && s.plain {
 		s.mu.Unlock()
-		refuse(w, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
+		const why = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch " +
+			"unless the WatchList feature gate is enabled"
+		refuse(w, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, why))
 		return
 	}
 	if from > s.revision {
@@ -111,7 +114,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	stop := make(chan struct{})
 	defer close(stop)
-	go func() { // wakes the loop below when the client is gone
+	go func() { // wakes the loop below when the client has gone
 		select {
 		case <-r.Context().Done():
 			s.mu.Lock()
@@ -128,14 +131,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.(http.Flusher).Flush()
-		if frames = s.since(r, at, epoch); frames == nil {
+		frames = s.since(r, at, epoch)
+		if frames == nil {
 			return
 		}
 		at += len(frames)
 	}
 }
 
-// since waits for the events from a place on; none means that the watch ends.
+// since waits for the events after a place; none means that the watch ends.
 func (s *Server) since(r *http.Request, at, epoch int) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

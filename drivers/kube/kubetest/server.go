@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// Server is an [http.Handler]. Its methods are what an operator, the rest of
-// Kubernetes and bad luck do to it.
+// Server is an [http.Handler]. Its methods are the actions of an operator and
+// of the rest of Kubernetes, and faults.
 type Server struct {
 	mux *http.ServeMux
 
@@ -44,7 +44,13 @@ type event struct {
 
 // New returns a server without nodes.
 func New() *Server {
-	s := &Server{mux: http.NewServeMux(), revision: 1, nodes: map[string]*corev1.Node{}, pods: map[string]string{}, spelt: map[string]spelt{}}
+	s := &Server{
+		mux:      http.NewServeMux(),
+		revision: 1,
+		nodes:    map[string]*corev1.Node{},
+		pods:     map[string]string{},
+		spelt:    map[string]spelt{},
+	}
 	s.news = sync.NewCond(&s.mu)
 	s.mux.HandleFunc("GET /api/v1/nodes", s.collection)
 	s.mux.HandleFunc("GET /api/v1/nodes/{name}", s.get)
@@ -69,7 +75,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Fail lets requests fail for which it returns a status; nil: none.
+// Fail makes the requests fail for which the function returns a status; nil:
+// none.
 func (s *Server) Fail(fail func(*http.Request) *metav1.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +126,7 @@ func (s *Server) put(n *corev1.Node) {
 	s.happened(kind, n)
 }
 
-// Change changes a node that exists.
+// Change changes an existing node.
 func (s *Server) Change(name string, change func(*corev1.Node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +158,7 @@ func (s *Server) PutPod(namespace, name, node string) {
 	s.pods[namespace+"/"+name] = node
 }
 
-// Compact forgets what has happened so far, and with it ends all watches.
+// Compact forgets the history so far, and so ends all watches.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +175,7 @@ func (s *Server) Break() {
 	s.news.Broadcast()
 }
 
-// Bookmark tells all watches how far they are.
+// Bookmark tells all watches their revision.
 func (s *Server) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,19 +183,21 @@ func (s *Server) Bookmark() {
 	s.news.Broadcast()
 }
 
-// Skip lets revisions go by that are not about nodes.
+// Skip skips revisions, as changes of other objects than nodes do.
 func (s *Server) Skip(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision += n
 }
 
-// Restore brings the state of an earlier revision back, as a backup does: the
-// nodes are as given, revisions count from there.
+// Restore restores the state of an earlier revision, as from a backup: the
+// nodes are the given ones, and revisions count from there.
 func (s *Server) Restore(revision int64, nodes ...*corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revision, s.compacted, s.events = revision, revision, nil
+	s.revision = revision
+	s.compacted = revision
+	s.events = nil
 	s.nodes = map[string]*corev1.Node{}
 	for _, n := range nodes {
 		s.nodes[n.Name] = n.DeepCopy()
@@ -228,8 +237,10 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	var body strings.Builder
-	if _, err := fmt.Fprint(&body, readAll(r)); err != nil || r.Header.Get("Content-Type") != string(types.StrategicMergePatchType) {
-		refuse(w, status(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, r.Header.Get("Content-Type")))
+	kind := r.Header.Get("Content-Type")
+	_, err := fmt.Fprint(&body, readAll(r))
+	if err != nil || kind != string(types.StrategicMergePatchType) {
+		refuse(w, status(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, kind))
 		return
 	}
 	s.mu.Lock()
@@ -260,7 +271,8 @@ func merged(old *corev1.Node, patch string) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, err = strategicpatch.StrategicMergePatch(text, []byte(patch), corev1.Node{}); err != nil {
+	text, err = strategicpatch.StrategicMergePatch(text, []byte(patch), corev1.Node{})
+	if err != nil {
 		return nil, err
 	}
 	n := &corev1.Node{}

@@ -53,7 +53,7 @@ func bookmark(revision int64, complete bool) *corev1.Node {
 
 func answer(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", protobuf)
-	_, _ = w.Write(body) // who hangs up gets none
+	_, _ = w.Write(body) // a client that hung up gets none
 }
 
 func refuse(w http.ResponseWriter, st metav1.Status) {
@@ -89,13 +89,13 @@ func notFound(resource, name string) metav1.Status {
 	return status(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", resource, name))
 }
 
-// Forbidden is what a lack of RBAC looks like.
+// Forbidden returns the answer to a request without the RBAC rule.
 func Forbidden(what string) *metav1.Status {
 	st := status(http.StatusForbidden, metav1.StatusReasonForbidden, what+" is forbidden")
 	return &st
 }
 
-// Unavailable is an API server that is not there.
+// Unavailable returns the answer of an unavailable API server.
 func Unavailable() *metav1.Status {
 	st := status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no")
 	return &st

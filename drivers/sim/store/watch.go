@@ -20,7 +20,7 @@ type storeStream struct {
 	at     *storeVersion // the version of the client after the last batch
 }
 
-// The waits between two attempts to connect (interop 3.8: retry with backoff).
+// The waits between two attempts to connect (interop 3.8: watching).
 const (
 	redialFirst = 100 * time.Millisecond
 	redialMost  = 5 * time.Second
