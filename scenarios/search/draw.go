@@ -225,8 +225,8 @@ func (d *drawing) fault() {
 	}
 }
 
-// fill puts names into a directive: N is a node, P another one, D a device of
-// the backend, G a segment.
+// fill puts names into a directive, as words or as the values of arguments: N
+// is a node, P another one, D a device of the backend, G a segment.
 func (d *drawing) fill(line string) string { return d.fillAll([]Step{{Line: line}})[0].Line }
 
 // fillAll puts the same names into all of some steps.
@@ -247,8 +247,11 @@ func (d *drawing) fillAll(steps []Step) []Step {
 	for i, s := range steps {
 		words := strings.Split(s.Line, " ")
 		for j, w := range words {
+			key, value, isArgument := strings.Cut(w, "=")
 			if name, ok := names[w]; ok {
 				words[j] = name
+			} else if name, ok := names[value]; ok && isArgument {
+				words[j] = key + "=" + name
 			}
 		}
 		s.Line = strings.Join(words, " ")
