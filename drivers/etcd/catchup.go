@@ -128,7 +128,8 @@ func modified(r *pb.RangeResponse) int64 {
 	return r.Kvs[0].ModRevision
 }
 
-// list reads the config and all leases with one request (interop E2: no call for each lease), and replaces the store's knowledge.
+// list reads the config and all leases with one request (interop E2: no call
+// for each lease), and replaces the store's knowledge.
 //
 // // The read is linearizable: it shows at least every change that a watch has
 // shown before. The revision can go back only if the datastore itself was wiped
