@@ -12,7 +12,6 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/sim/daemon"
-	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
 // The longest times that a daemon may take, in virtual time. A process that
@@ -120,15 +119,6 @@ func (n *Node) stands() bool {
 	return !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
 }
 
-// reserve follows a record that an operator makes a reservation, which needs no renewal.
-func (i *Invariants) reserve(w store.Write) {
-	for _, n := range i.nodes {
-		if w.New != nil && !w.New.Expiring && n.key.String() == w.Key {
-			n.deadlines.ttl = 0
-		}
-	}
-}
-
 // checkTries says how often a node asks for its lease once half of it is over:
 // several times, so that one answer in time is enough.
 func (n *Node) checkTries(now time.Duration) error {
@@ -136,7 +126,7 @@ func (n *Node) checkTries(now time.Duration) error {
 	if !n.holds || d.ttl == 0 || d.asking || now-d.granted < d.ttl/2 {
 		return nil
 	}
-	if idle := now - max(d.askedAt, d.granted+d.ttl/2); idle > max(d.ttl/5, conflictBound) {
+	if idle := now - max(d.askedAt, d.granted+d.ttl/2); idle > max(d.ttl/5, conflictBound) && !n.all.reserved[n.key.String()] {
 		return fmt.Errorf("%s, whose lease of %s was confirmed %s ago, has not asked for it for %s",
 			n.name, d.ttl, now-d.granted, idle)
 	}

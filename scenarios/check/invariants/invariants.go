@@ -25,6 +25,7 @@ type Invariants struct {
 	nodes    map[string]*Node
 	order    []string // names of nodes, in the order in which they were made
 	records  map[string]*history
+	reserved map[string]bool // records without a TTL, which need no renewal
 	config   config.Network
 	bad      bool             // the config in the store is invalid
 	links    map[string]bool  // every device that a config has ever named
@@ -49,7 +50,7 @@ type Options struct {
 // Watch begins to watch. Call it before the first write to the store.
 func Watch(o Options) *Invariants {
 	i := &Invariants{
-		about: o, began: o.World.Now(), nodes: map[string]*Node{}, records: map[string]*history{}, bad: true,
+		about: o, began: o.World.Now(), nodes: map[string]*Node{}, records: map[string]*history{}, reserved: map[string]bool{}, bad: true,
 		links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
 	o.Store.OnWrite(i.wrote)
@@ -100,7 +101,7 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 	}
 	i.excuse(w)
-	i.reserve(w)
+	i.reserved[w.Key] = w.New != nil && !w.New.Expiring
 	i.noteLost(w, h)
 	h.flawed = w.New != nil && w.New.Flaw != ""
 	if w.New == nil || w.New.Flaw != "" {
