@@ -74,7 +74,7 @@ func (b *bench) call(command func(*skel.CmdArgs) error) error {
 
 func (b *bench) plugin() Plugin { return Plugin{Exec: b.exec} }
 
-// told is what the delegates were told, and forgets it.
+// told returns the calls of the delegates so far, and forgets them.
 func (b *bench) told() []string {
 	calls := b.exec.calls
 	b.exec.calls = nil
@@ -211,7 +211,7 @@ func TestErrors(t *testing.T) {
 			"ipam.routes is not a list"},
 		{"no subnet file, STATUS", "", "", nil, Plugin.status, nil, types.ErrPluginNotAvailable, ""},
 		{"no subnet file, GC", "", "", nil, Plugin.gc, nil, types.ErrTryAgainLater, ""},
-		{"CHECK of a stranger", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer,
+		{"CHECK of an unknown container", both, "", nil, Plugin.check, nil, types.ErrUnknownContainer,
 			"container c1 was not added by this plugin"},
 		{"the delegate fails", both, "", nil, Plugin.add, types.NewError(types.ErrInvalidNetNS, "no netns", "x"),
 			types.ErrInvalidNetNS, "delegate plugin bridge, ADD: no netns; x"},

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// conflist is what the manifest installs (interop 4.3).
+// conflist is the configuration list of the manifest (interop 4.3: the CNI configuration).
 const conflist = `{"name":"cbr0","cniVersion":"1.1.0","plugins":[
 	{"type":"flannel","subnetFile":%q,"dataDir":%q,"ipam":{"dataDir":%q},"delegate":{"hairpinMode":true,"isDefaultGateway":true}},
 	{"type":"portmap","capabilities":{"portMappings":true}}]}`
@@ -33,7 +33,7 @@ type kubelet struct {
 	node *harness.Node
 	cni  *libcni.CNIConfig
 	list *libcni.NetworkConfigList
-	dir  string // what the plugins keep
+	dir  string // the plugins' data
 }
 
 func newKubelet(t *testing.T, n *harness.Node, bin string) *kubelet {
@@ -42,7 +42,8 @@ func newKubelet(t *testing.T, n *harness.Node, bin string) *kubelet {
 	k.cni = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(k.dir, "cache"), inside{n.Host})
 	text := fmt.Sprintf(conflist, n.SubnetFile(), filepath.Join(k.dir, "flannel"), filepath.Join(k.dir, "host-local"))
 	var err error
-	if k.list, err = libcni.NetworkConfFromBytes([]byte(text)); err != nil {
+	k.list, err = libcni.NetworkConfFromBytes([]byte(text))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return k

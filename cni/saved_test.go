@@ -12,9 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// as sets the attachment that the following calls are about.
+// as sets the attachment for the following calls.
 func (b *bench) as(network, container, ifname string) *bench {
-	b.conf["name"], b.container, b.ifname = network, container, ifname
+	b.conf["name"] = network
+	b.container, b.ifname = container, ifname
 	return b
 }
 

@@ -80,7 +80,8 @@ func (e *subnetEnv) set(name, value string) (err error) {
 	case "FLANNEL_IPV6_SUBNET":
 		e.subnets[cidr.V6], err = parsePrefix(cidr.V6, value)
 	case "FLANNEL_MTU":
-		if e.mtu, err = strconv.Atoi(value); err != nil || e.mtu <= 0 {
+		e.mtu, err = strconv.Atoi(value)
+		if err != nil || e.mtu <= 0 {
 			return fmt.Errorf("%q is no MTU", value)
 		}
 	case "FLANNEL_IPMASQ":

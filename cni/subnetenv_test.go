@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// both is what flanneld writes for two families.
+// both is the subnet file of a dual-stack node.
 const both = "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_IPV6_NETWORK=2001:cafe:42::/56\n" +
 	"FLANNEL_IPV6_SUBNET=2001:cafe:42::1/64\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 

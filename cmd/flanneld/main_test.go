@@ -14,32 +14,31 @@ import (
 )
 
 // asFlanneld makes the test binary behave as the daemon, or, with the value
-// stubborn, as one that never comes to its end.
+// stubborn, as a daemon whose shutdown never ends.
 const (
 	asFlanneld = "TEST_BINARY_IS_FLANNELD"
 	stubborn   = "stubborn"
 )
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(asFlanneld) {
-	case "":
-	case stubborn:
+	role := os.Getenv(asFlanneld)
+	if role == stubborn {
 		ctx, _ := untilSignal()
 		fmt.Println("listening to signals")
 		<-ctx.Done()
 		fmt.Println("stopping")
 		time.Sleep(time.Hour)
-	default:
+	} else if role != "" {
 		main()
 	}
 	os.Exit(m.Run())
 }
 
-// patience is how long a daemon may live that a test waits for.
+// patience is the longest time that a test waits for a daemon.
 const patience = time.Minute
 
-// command is the daemon with these arguments and nothing but env in its
-// environment. It does not live for ever.
+// command returns the daemon with these arguments and only env in its
+// environment. It ends after a time limit.
 func command(t *testing.T, env []string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	var stderr bytes.Buffer

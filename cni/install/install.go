@@ -20,7 +20,7 @@ const (
 	ConfName   = "10-flannel.conflist"
 )
 
-// Files say what goes where.
+// Files names the files to install and their places.
 type Files struct {
 	Plugin  string // the plugin's executable
 	BinDir  string // becomes BinDir/flannel
@@ -28,9 +28,9 @@ type Files struct {
 	ConfDir string // becomes ConfDir/10-flannel.conflist
 }
 
-// Install replaces each file atomically, and leaves one alone that is as it
-// shall be. The configuration comes last: with it the runtime starts to use
-// the plugin. It returns the paths that were written.
+// Install replaces each file atomically, unless it is already as desired. The
+// configuration comes last: with it the runtime starts to use the plugin.
+// Install returns the paths of the files it has written.
 func (f Files) Install() (written []string, err error) {
 	files, err := f.read()
 	if err != nil {
@@ -48,7 +48,7 @@ func (f Files) Install() (written []string, err error) {
 	return written, nil
 }
 
-// file is what shall be at a path.
+// file is the desired content and mode of a path.
 type file struct {
 	path string
 	data []byte

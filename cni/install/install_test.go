@@ -32,7 +32,7 @@ func TestInstall(t *testing.T) {
 		want   []string
 	}{
 		{func() error { return nil }, []string{plugin, conf}},
-		{func() error { return nil }, nil}, // all is as it shall be
+		{func() error { return nil }, nil}, // all files are as desired
 		{func() error { return os.Chmod(plugin, 0o600) }, []string{plugin}},
 		{func() error { return os.WriteFile(conf, []byte("{}"), 0o644) }, []string{conf}},
 		{func() error { return os.Remove(plugin) }, []string{plugin}},
