@@ -50,7 +50,8 @@ type Options struct {
 // Watch begins to watch. Call it before the first write to the store.
 func Watch(o Options) *Invariants {
 	i := &Invariants{
-		about: o, began: o.World.Now(), nodes: map[string]*Node{}, records: map[string]*history{}, reserved: map[string]bool{}, bad: true,
+		about: o, began: o.World.Now(), nodes: map[string]*Node{}, bad: true,
+		records: map[string]*history{}, reserved: map[string]bool{},
 		links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
 	o.Store.OnWrite(i.wrote)
@@ -101,7 +102,9 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 	}
 	i.excuse(w)
-	i.reserved[w.Key] = w.New != nil && !w.New.Expiring
+	if w.New != nil { // of one that is gone, its node may not know that yet
+		i.reserved[w.Key] = !w.New.Expiring
+	}
 	i.noteLost(w, h)
 	h.flawed = w.New != nil && w.New.Flaw != ""
 	if w.New == nil || w.New.Flaw != "" {
