@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -83,7 +84,19 @@ func (n *Node) lostPeers(c lease.Changes, before, now *lease.Snapshot) []*lease.
 	if !otherHistory(before, now) && 2*(len(gone)+back) <= others {
 		return nil
 	}
-	return stillMissing(gone, now.Leases)
+	return youngest(stillMissing(gone, now.Leases))
+}
+
+// youngest returns the peers as younger than any record: where two peers claim
+// the same subnet, address or MAC, the older is served, and a record that the
+// datastore holds must win over one that it has lost.
+func youngest(peers []*lease.Lease) []*lease.Lease {
+	for i, p := range peers {
+		kept := *p
+		kept.CreateRevision = math.MaxInt64
+		peers[i] = &kept
+	}
+	return peers
 }
 
 // stillMissing returns the peers whose subnets no record covers.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
@@ -136,7 +137,7 @@ func (n *Node) checkTries(now time.Duration) error {
 // checkAnnounced says when a subnet file may be written: once a look has shown the
 // node's address in the subnet on its overlay device, if the backend has one.
 func (n *Node) checkAnnounced(key lease.Key) {
-	if n.all.bad || n.all.config.Backend.Type == hostgw.Type {
+	if n.all.bad || n.all.config.Backend.Type == hostgw.Type || n.all.config.Backend.Type == alloc.Type {
 		return
 	}
 	for _, f := range cidr.Families {
