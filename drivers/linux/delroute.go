@@ -42,8 +42,10 @@ func (l *routeList) take(r dataplane.Route) error {
 	}
 	var other *dataplane.Route
 	for ; i < len(l.routes) && l.routes[i].RouteKey == r.RouteKey; i++ {
+		if l.gone[i] {
+			continue
+		}
 		switch at := &l.routes[i]; {
-		case l.gone[i]:
 		case *at != r:
 			if other == nil && mistaken(*at, r) {
 				other = at

@@ -200,10 +200,11 @@ func putRoute(c *nl.Conn, kind, flags uint16, r dataplane.Route, oif int) {
 	}
 	switch {
 	case r.Other != "": // only to delete: whatever has this key and protocol
-		rtype, oif, r.Via = unix.RTN_UNSPEC, 0, netip.Addr{}
+		rtype, oif = unix.RTN_UNSPEC, 0
+		r.Via = netip.Addr{}
 	case kind == unix.RTM_DELROUTE && family == cidr.V6 && !r.Via.IsValid():
-		// A missing gateway would mean any, and a missing link, which is
-		// what a blackhole has for us and not for the kernel.
+		// A missing gateway would match any, and so would a missing link:
+		// to the kernel, blackholes lie on loopback.
 		r.Via = netip.IPv6Unspecified()
 		if r.Kind == dataplane.Blackhole {
 			oif = loopbackIndex

@@ -68,7 +68,8 @@ func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
 }
 
 func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplane.Chain) error {
-	words, p, b := wordsOf(c.Family), placeOf(c.Hook), baseOf(c.Hook)
+	words, p := wordsOf(c.Family), placeOf(c.Hook)
+	b := baseOf(c.Hook)
 	switch {
 	case c.Flavour == dataplane.IPTables && h.Verb == drivertest.Stray:
 		spec, err := specOf(h.Rule, p.comment)

@@ -80,97 +80,107 @@ func TestProgramThatFails(t *testing.T) {
 
 // TestForwardBlocks: a block is certain only behind rules that accept nothing.
 func TestForwardBlocks(t *testing.T) {
-	const everything = ", which drops everything"
 	for _, v := range []variant{variantNFT, variantLegacy} {
 		for _, f := range cidr.Families {
 			chain := map[variant]string{
 				variantNFT:    "chain FORWARD in table {ip} filter",
 				variantLegacy: "chain FORWARD in table filter of {iptables}-legacy",
 			}[v]
-			for name, c := range map[string]struct {
-				script       string
-				by           string
-				overriddenBy dataplane.Flavour
-				doubtful     bool
-			}{
-				"policy":   {script: "{iptables} -P FORWARD DROP", by: "policy DROP of " + chain, overriddenBy: dataplane.IPTables},
-				"one drop": {script: "{iptables} -A FORWARD -s {other} -j DROP"},
-				"final reject": {
-					script: "{iptables} -A FORWARD -m comment --comment last -j REJECT",
-					by:     "rule 1 of " + chain + everything,
-				},
-				"final drop behind our jump": {
-					script: "{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP",
-					by:     "rule 2 of " + chain + everything, overriddenBy: dataplane.IPTables,
-				},
-				"rules that accept nothing": {
-					script: "{iptables} -A FORWARD -d {other} -j DROP\n{iptables} -A FORWARD -i eth9 -j LOG\n" +
-						"{iptables} -A FORWARD -s {other}\n{iptables} -A FORWARD -p tcp -j REJECT\n{iptables} -A FORWARD -j DROP",
-					by: "rule 5 of " + chain + everything,
-				},
-				"accepts by interface": {
-					script: "{iptables} -A FORWARD -i eth9 -j ACCEPT\n{iptables} -A FORWARD -j DROP",
-					by:     "rule 2 of " + chain + everything, doubtful: true,
-				},
-				"another chain": {
-					script: "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n{iptables} -A FORWARD -j DROP",
-					by:     "rule 2 of " + chain + everything, doubtful: true,
-				},
-				"another chain for good": {
-					script: "{iptables} -N USER\n{iptables} -A FORWARD -s {other} -g USER\n{iptables} -P FORWARD DROP",
-					by:     "policy DROP of " + chain, overriddenBy: dataplane.IPTables, doubtful: true,
-				},
-				"return to the policy": {
-					script: "{iptables} -A FORWARD -s {other} -j RETURN\n{iptables} -A FORWARD -j DROP",
-					by:     "rule 2 of " + chain + everything, doubtful: true,
-				},
-				"nft policy": {
-					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; policy drop; }'",
-					by:     "policy DROP of chain through in table inet x",
-				},
-				"nft reject": {
-					script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule " +
-						"inet x through counter reject'",
-					by: "rule 1 of chain through in table inet x" + everything,
-				},
-				"another hook": {
-					script: "nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'",
-				},
-				"nft rules that accept nothing": {
-					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state " +
-						"invalid drop; iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
-					by: "rule 5 of chain through in table inet x" + everything,
-				},
-				"nft map with verdicts": {
-					script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { " +
-						"eth9 : accept }; drop; }\n}\nEND",
-					by: "rule 2 of chain through in table inet x" + everything, doubtful: true,
-				},
-				"firewalld by zones": {
-					script: "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", []string{"cni0", "flannel.1"}) + "END",
-					by:     "rule 6 of chain filter_FORWARD in table inet firewalld" + everything, doubtful: true,
-				},
-			} {
-				t.Run(fmt.Sprintf("%s/%s/%s", v, f, name), func(t *testing.T) {
-					w := newWorld(t, v)
-					w.sh(t, fill("{iptables} -N FLANNEL-FWD\n"+c.script, f))
-					var want, have []driver.ForwardBlock
-					if c.by != "" {
-						want = append(want, driver.ForwardBlock{
-							Family: f, By: fill(c.by, f), OverriddenBy: c.overriddenBy, Doubtful: c.doubtful,
-						})
-					}
-					for _, b := range w.facts(t).Blocks {
-						if b.Family == f { // a table of both families blocks both
-							have = append(have, b)
-						}
-					}
-					if d := cmp.Diff(want, have); d != "" {
-						t.Errorf("%s (-want +have):\n%s", c.script, d)
-					}
-				})
+			for name, c := range forwardBlocks(chain) {
+				t.Run(fmt.Sprintf("%s/%s/%s", v, f, name), func(t *testing.T) { c.check(t, v, f) })
 			}
 		}
+	}
+}
+
+// forwardBlock is a script and the block that it makes, if any.
+type forwardBlock struct {
+	script       string
+	by           string
+	overriddenBy dataplane.Flavour
+	doubtful     bool
+}
+
+func (c forwardBlock) check(t *testing.T, v variant, f cidr.Family) {
+	w := newWorld(t, v)
+	w.sh(t, fill("{iptables} -N FLANNEL-FWD\n"+c.script, f))
+	var want, have []driver.ForwardBlock
+	if c.by != "" {
+		want = append(want, driver.ForwardBlock{
+			Family: f, By: fill(c.by, f), OverriddenBy: c.overriddenBy, Doubtful: c.doubtful,
+		})
+	}
+	for _, b := range w.facts(t).Blocks {
+		if b.Family == f { // a table of both families blocks both
+			have = append(have, b)
+		}
+	}
+	if d := cmp.Diff(want, have); d != "" {
+		t.Errorf("%s (-want +have):\n%s", c.script, d)
+	}
+}
+
+// forwardBlocks returns cases in which the variant's own chain is the one given.
+func forwardBlocks(chain string) map[string]forwardBlock {
+	const everything = ", which drops everything"
+	return map[string]forwardBlock{
+		"policy":   {script: "{iptables} -P FORWARD DROP", by: "policy DROP of " + chain, overriddenBy: dataplane.IPTables},
+		"one drop": {script: "{iptables} -A FORWARD -s {other} -j DROP"},
+		"final reject": {
+			script: "{iptables} -A FORWARD -m comment --comment last -j REJECT",
+			by:     "rule 1 of " + chain + everything,
+		},
+		"final drop behind our jump": {
+			script: "{iptables} -A FORWARD -j FLANNEL-FWD\n{iptables} -A FORWARD -j DROP",
+			by:     "rule 2 of " + chain + everything, overriddenBy: dataplane.IPTables,
+		},
+		"rules that accept nothing": {
+			script: "{iptables} -A FORWARD -d {other} -j DROP\n{iptables} -A FORWARD -i eth9 -j LOG\n" +
+				"{iptables} -A FORWARD -s {other}\n{iptables} -A FORWARD -p tcp -j REJECT\n{iptables} -A FORWARD -j DROP",
+			by: "rule 5 of " + chain + everything,
+		},
+		"accepts by interface": {
+			script: "{iptables} -A FORWARD -i eth9 -j ACCEPT\n{iptables} -A FORWARD -j DROP",
+			by:     "rule 2 of " + chain + everything, doubtful: true,
+		},
+		"another chain": {
+			script: "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n{iptables} -A FORWARD -j DROP",
+			by:     "rule 2 of " + chain + everything, doubtful: true,
+		},
+		"another chain for good": {
+			script: "{iptables} -N USER\n{iptables} -A FORWARD -s {other} -g USER\n{iptables} -P FORWARD DROP",
+			by:     "policy DROP of " + chain, overriddenBy: dataplane.IPTables, doubtful: true,
+		},
+		"return to the policy": {
+			script: "{iptables} -A FORWARD -s {other} -j RETURN\n{iptables} -A FORWARD -j DROP",
+			by:     "rule 2 of " + chain + everything, doubtful: true,
+		},
+		"nft policy": {
+			script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; policy drop; }'",
+			by:     "policy DROP of chain through in table inet x",
+		},
+		"nft reject": {
+			script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule " +
+				"inet x through counter reject'",
+			by: "rule 1 of chain through in table inet x" + everything,
+		},
+		"another hook": {
+			script: "nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'",
+		},
+		"nft rules that accept nothing": {
+			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state " +
+				"invalid drop; iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
+			by: "rule 5 of chain through in table inet x" + everything,
+		},
+		"nft map with verdicts": {
+			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { " +
+				"eth9 : accept }; drop; }\n}\nEND",
+			by: "rule 2 of chain through in table inet x" + everything, doubtful: true,
+		},
+		"firewalld by zones": {
+			script: "nft -f - <<'END'\n" + drivertest.FirewalldZones("firewalld", []string{"cni0", "flannel.1"}) + "END",
+			by:     "rule 6 of chain filter_FORWARD in table inet firewalld" + everything, doubtful: true,
+		},
 	}
 }
 

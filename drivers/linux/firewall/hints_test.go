@@ -51,21 +51,22 @@ func TestHintFilter(t *testing.T) {
 	}
 }
 
-// matters reads all announcements there are, to the end of which it puts one
-// of its own, and tells whether any mattered.
-func (h *hints) matters(t *testing.T, w *world, fence string) (any bool) {
+// matters appends an announcement of its own, reads all up to it, and returns
+// true if any of them matters.
+func (h *hints) matters(t *testing.T, w *world, fence string) bool {
 	t.Helper()
 	w.sh(t, "nft add table bridge "+fence)
 	buf := make([]byte, hintRoom)
+	found := false
 	for {
 		n, err := h.file.Read(buf)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if isFence(buf[:n], fence) {
-			return any
+			return found
 		}
-		any = any || anyMatters(buf[:n])
+		found = found || anyMatters(buf[:n])
 	}
 }
 

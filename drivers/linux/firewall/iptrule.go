@@ -150,13 +150,13 @@ func specOf(r dataplane.Rule, comment string) (string, error) {
 		option string
 		match  dataplane.Match
 	}{{"-s", r.From}, {"-d", r.To}} {
-		switch {
-		case !a.match.Prefix.IsValid():
-		case a.match.Not:
-			fmt.Fprintf(&b, "! %s %s ", a.option, a.match.Prefix)
-		default:
-			fmt.Fprintf(&b, "%s %s ", a.option, a.match.Prefix)
+		if !a.match.Prefix.IsValid() {
+			continue
 		}
+		if a.match.Not {
+			b.WriteString("! ")
+		}
+		fmt.Fprintf(&b, "%s %s ", a.option, a.match.Prefix)
 	}
 	if r.Mark != (dataplane.Mark{}) {
 		fmt.Fprintf(&b, "-m mark --mark %#x/%#x ", r.Mark.Value, r.Mark.Mask)

@@ -53,9 +53,11 @@ func addTable(tx *knftables.Transaction, f cidr.Family) {
 }
 
 func addBase(tx *knftables.Transaction, f cidr.Family, name string, b base) {
-	kind, hook, priority := knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority
+	kind, hook := knftables.FilterType, knftables.ForwardHook
+	priority := knftables.FilterPriority
 	if b.hook == hookPostrouting {
-		kind, hook, priority = knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority
+		kind, hook = knftables.NATType, knftables.PostroutingHook
+		priority = knftables.SNATPriority
 	}
 	tx.Add(&knftables.Chain{
 		Family: familyOf(f), Table: wordsOf(f).table, Name: name,

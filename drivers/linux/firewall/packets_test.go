@@ -36,8 +36,9 @@ var addresses = [2]map[string]netip.Addr{
 		"node": ip("192.168.64.3"), "outside": ip("192.168.64.9"), "group": ip("224.0.0.5"),
 	},
 	{
-		"pod": ip("fd00:5:0:1::2"), "gateway": ip("fd00:5:0:1::1"), "second": ip("fd00:5:0:1::77"), "overlay": ip("fd00:5:0:1::"),
-		"remote": ip("fd00:5:0:2::2"), "remote-overlay": ip("fd00:5:0:2::"),
+		"pod": ip("fd00:5:0:1::2"), "gateway": ip("fd00:5:0:1::1"), "second": ip("fd00:5:0:1::77"),
+		"overlay": ip("fd00:5:0:1::"),
+		"remote":  ip("fd00:5:0:2::2"), "remote-overlay": ip("fd00:5:0:2::"),
 		"node": ip("fd00:a::3"), "outside": ip("fd00:a::9"), "group": ip("ff05::5"),
 	},
 }
@@ -286,7 +287,7 @@ func TestPackets(t *testing.T) {
 func TestNoMomentWithout(t *testing.T) {
 	s := newScene(t, variantNFT)
 	f := cidr.V4
-	for _, v := range []variant{variantNFT, variantLegacy} { // nobody's own doing lets packets pass
+	for _, v := range []variant{variantNFT, variantLegacy} { // no foreign policy stands in the way
 		s.sh(t, fmt.Sprintf("iptables-%s -P FORWARD ACCEPT", v))
 	}
 	nft, ipt := wanted(t, dataplane.NFTables, f), wanted(t, dataplane.IPTables, f)

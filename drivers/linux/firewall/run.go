@@ -44,7 +44,8 @@ func run(ctx context.Context, ns namespace.Namespace, input, path string, args .
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = time.Second
 	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &said
+	cmd.Stdin = strings.NewReader(input)
+	cmd.Stdout, cmd.Stderr = &out, &said
 	err := ns.Do(cmd.Run)
 	if err == nil {
 		return out.String(), nil

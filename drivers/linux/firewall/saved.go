@@ -156,18 +156,20 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	var networks []netip.Prefix
 	proofs := map[netip.Prefix]int{}
 	for _, r := range shared.rules {
-		from, to, n := r.rule.From, r.rule.To, r.rule.From.Prefix
+		from, to := r.rule.From, r.rule.To
+		n := from.Prefix
 		if !r.known || r.comment != "" || r.rule.Mark != (dataplane.Mark{}) || !n.IsValid() {
 			continue
 		}
 		before := proofs[n]
-		switch v := r.rule.Verdict; {
+		v := r.rule.Verdict
+		masquerades := v == dataplane.Masquerade || v == dataplane.MasqueradeRandom
+		switch {
 		case v == dataplane.Return && !from.Not && to == from:
 			proofs[n] |= 1
-		case v != dataplane.Masquerade && v != dataplane.MasqueradeRandom:
-		case !from.Not && to == spared:
+		case masquerades && !from.Not && to == spared:
 			proofs[n] |= 2
-		case from.Not && to == dataplane.Match{Prefix: n}:
+		case masquerades && from.Not && to == dataplane.Match{Prefix: n}:
 			proofs[n] |= 4
 		}
 		if proofs[n] == 7 && before != 7 {

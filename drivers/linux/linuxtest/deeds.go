@@ -83,7 +83,8 @@ func (h *Host) doLink(verb drivertest.DeedVerb, o dataplane.Link) error {
 		return h.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: o.Name}})
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = o.Name, o.MTU, o.MAC[:]
+	attrs.Name, attrs.MTU = o.Name, o.MTU
+	attrs.HardwareAddr = o.MAC[:]
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: o.Name, PeerNamespace: netlink.NsFd(h.FarNS)}
 	if err := h.LinkAdd(veth); err != nil {
 		return err

@@ -55,7 +55,7 @@ func writev(fd int, iovs []unix.Iovec) unix.Errno {
 // hotTime is how long a wait keeps its processor, unless the runtime asks for
 // that, which its monitor does after 10 ms. A goroutine that sleeps in a call the
 // scheduler knows of makes the monitor wake every 20 µs to see whether it should
-// hand that processor to others, and whoever is woken has to get one again: at
+// hand that processor to others, and the goroutine has to get one again: at
 // 60,000 packets a second that made a packet cost 7.6 µs instead of 5.8.
 //
 // It is longer than the kernel's tick on purpose. A timer that is the next to

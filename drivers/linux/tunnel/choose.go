@@ -35,11 +35,10 @@ func (c *carrier) close() error { return errors.Join(unix.Close(c.device), unix.
 // instead of asking for the kernel's version, which says little: distributions
 // bring features back, and sandboxes take them away.
 func choose(p dataplane.Proxy) (*carrier, error) {
-	switch p.Offload {
-	case dataplane.OffloadOff:
+	if p.Offload == dataplane.OffloadOff {
 		return openPlain(p, "Offload is off")
-	case dataplane.OffloadGSO, dataplane.OffloadAuto:
-	default:
+	}
+	if p.Offload != dataplane.OffloadGSO && p.Offload != dataplane.OffloadAuto {
 		return nil, fmt.Errorf("option Offload: %q is none of auto, gso, off: %w", p.Offload, driver.ErrInvalid)
 	}
 	c, err := openGSO(p)
@@ -66,7 +65,8 @@ func openPlain(p dataplane.Proxy, reason string) (*carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tier, c.reason, c.carry = Plain, reason, newPlain(c.ends)
+	c.tier, c.reason = Plain, reason
+	c.carry = newPlain(c.ends)
 	return c, nil
 }
 

@@ -38,7 +38,8 @@ func TestAutoGoesOn(t *testing.T) {
 	// Without the rule by which local addresses are found, the message that tries
 	// UDP_SEGMENT has no way to go.
 	local := netlink.NewRule()
-	local.Family, local.Table, local.Priority = unix.AF_INET, unix.RT_TABLE_LOCAL, 0
+	local.Family, local.Table = unix.AF_INET, unix.RT_TABLE_LOCAL
+	local.Priority = 0
 	if err := host.RuleDel(local); err != nil {
 		t.Fatal(err)
 	}

@@ -43,15 +43,15 @@ type tier interface {
 	demotion() demotion               // what it does not do for the time being
 }
 
-// demotion is what a tier does not do, and why; "" if it does all. It ends by
-// itself.
+// demotion names the work that a tier does not do for a while, and why; "" if it
+// does all. It ends by itself.
 type demotion struct {
 	what  string
 	until time.Time
 }
 
-// ends is what all tiers hold: the device, the socket, and what became of the
-// packets between them.
+// ends holds what all tiers share: the device, the socket, and the counters of
+// the packets between them.
 type ends struct {
 	device, socket int
 	vnet           bool // the device has virtio-net headers
@@ -84,11 +84,10 @@ func (e *ends) deliver(packet []byte) outcome {
 
 // written counts what a write to the device came to.
 func (e *ends) written(errno unix.Errno) outcome {
-	switch errno {
-	case 0:
-	case unix.EBADFD:
+	if errno == unix.EBADFD {
 		return ended
-	default:
+	}
+	if errno != 0 {
 		e.refused[deviceRefused]++
 	}
 	return busy

@@ -437,7 +437,8 @@ func (n *node) writeWhole(t testing.TB, c *net.UDPConn, to net.Addr, size, count
 // tooBig is the error of a router about a packet larger than the next link.
 func tooBig(packet []byte, mtu int) []byte {
 	b := append(make([]byte, 28), packet[:28]...)
-	b[0], b[3], b[8], b[9] = 0x45, 56, 64, unix.IPPROTO_ICMP
+	b[0], b[3] = 0x45, 56
+	b[8], b[9] = 64, unix.IPPROTO_ICMP
 	copy(b[12:], []byte{192, 168, 64, 253})
 	copy(b[16:], packet[12:16])
 	sumHeader(b)

@@ -12,8 +12,8 @@ const (
 	// outEnough bytes are sent in one call, or less when the device is dry. To
 	// read on would let the first of them wait, and push them out of the cache.
 	outEnough = 120 << 10
-	// outRead is what one read of the device can be, and outMemory holds what is
-	// enough and one more.
+	// outRead bytes are the most that one read of the device returns; outMemory
+	// holds outEnough bytes and one read more.
 	outRead   = udppath.VnetSize + maxPacket
 	outMemory = outEnough + outRead
 	// outPackets bounds the datagrams of one call, and thereby all tables.
@@ -75,7 +75,8 @@ func (o *outbox) send(t *udppath.Table) outcome {
 
 // fill collects packets until there are enough, or no more.
 func (o *outbox) fill(t *udppath.Table) outcome {
-	o.packets, o.iovs, o.headers = o.packets[:0], o.iovs[:0], o.arena
+	o.packets, o.iovs = o.packets[:0], o.iovs[:0]
+	o.headers = o.arena
 	if !o.more {
 		o.used = 0
 	}

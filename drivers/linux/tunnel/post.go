@@ -49,13 +49,15 @@ func newPost(e *ends) *post {
 
 // begin takes a batch, which must stay as it is until flush says that it is sent.
 func (p *post) begin(packets []outPacket, iovs []unix.Iovec) {
-	p.packets, p.iovs, p.done = packets, iovs, 0
+	p.packets, p.iovs = packets, iovs
+	p.done = 0
 	p.pack()
 }
 
 // pack makes messages of the packets that are not sent.
 func (p *post) pack() {
-	p.msgs, p.lasts, p.sent = p.msgs[:0], p.lasts[:0], 0
+	p.msgs, p.lasts = p.msgs[:0], p.lasts[:0]
+	p.sent = 0
 	for first := p.done; first < len(p.packets); {
 		shape := udppath.Message{}
 		last := first

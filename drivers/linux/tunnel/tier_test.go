@@ -154,7 +154,8 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 // tcp is a packet from the first station to the second.
 func tcp(payload int) []byte {
 	ip := make([]byte, 40+payload)
-	ip[0], ip[6], ip[8], ip[9] = 0x45, 0x40, 64, unix.IPPROTO_TCP
+	ip[0], ip[6] = 0x45, 0x40
+	ip[8], ip[9] = 64, unix.IPPROTO_TCP
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
 	copy(ip[12:], []byte{10, 5, 1, 7, 10, 5, 2, 9})
 	ip[32], ip[33] = 0x50, 0x10

@@ -44,10 +44,9 @@ func exchange(c net.Conn, out, in uint64, size int) error {
 	n, err := io.Copy(h, c)
 	want := sha256.Sum256(noise(in, size))
 	switch {
-	case err != nil:
-	case n != int64(size):
+	case err == nil && n != int64(size):
 		err = fmt.Errorf("got %d bytes of %d", n, size)
-	case !bytes.Equal(h.Sum(nil), want[:]):
+	case err == nil && !bytes.Equal(h.Sum(nil), want[:]):
 		err = errors.New("other bytes came than were sent")
 	}
 	return errors.Join(err, <-sent)

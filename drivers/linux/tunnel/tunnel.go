@@ -161,7 +161,8 @@ func (t *Tunnel) report(c *carrier) {
 	t.mu.Lock()
 	r := &t.running
 	news := r.demotion.what != demotion.what
-	r.demotion, r.refused, r.path = demotion, c.refused, c.path.Counters()
+	r.demotion, r.refused = demotion, c.refused
+	r.path = c.path.Counters()
 	r.path.Add(c.uncut)
 	t.mu.Unlock()
 	if news {
