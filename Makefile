@@ -126,7 +126,7 @@ run-tests: check plugins bin/testsum
 		$(RACE) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
 
 # Kubernetes' programs are built from a module of their own, which keeps its
-# dependencies out of ours. It takes minutes the first time; go keeps the result.
+# dependencies out of this one. It takes minutes the first time; go keeps the result.
 KUBE         = bin/kube-apiserver bin/kube-proxy
 KUBE_VERSION = $(shell cd tools/kube && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 

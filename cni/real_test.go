@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { harness.Main(m) }
 
 // conflist is the configuration list of the manifest (interop 4.3: the CNI configuration).
 const conflist = `{"name":"cbr0","cniVersion":"1.1.0","plugins":[
-	{"type":"flannel","subnetFile":%q,"dataDir":%q,"ipam":{"dataDir":%q},"delegate":{"hairpinMode":true,"isDefaultGateway":true}},
+	{"type":"flannel","subnetFile":%q,"dataDir":%q,"ipam":{"dataDir":%q},
+	 "delegate":{"hairpinMode":true,"isDefaultGateway":true}},
 	{"type":"portmap","capabilities":{"portMappings":true}}]}`
 
 // kubelet calls plugins on one node, as a container runtime would.

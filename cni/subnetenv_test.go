@@ -31,11 +31,12 @@ func TestParseSubnetEnv(t *testing.T) {
 
 func TestParseSubnetEnvTolerates(t *testing.T) {
 	for name, text := range map[string]string{
-		"an unknown name":     both + "FLANNEL_COLOUR=blue\nPATH\n",
-		"CRLF":                strings.ReplaceAll(both, "\n", "\r\n"),
-		"no last newline":     strings.TrimSpace(both),
-		"a list of networks":  strings.Replace(both, "10.5.0.0/16", "10.5.0.0/16, 10.6.0.0/16", 1),
-		"only IPv4":           "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n",
+		"an unknown name":    both + "FLANNEL_COLOUR=blue\nPATH\n",
+		"CRLF":               strings.ReplaceAll(both, "\n", "\r\n"),
+		"no last newline":    strings.TrimSpace(both),
+		"a list of networks": strings.Replace(both, "10.5.0.0/16", "10.5.0.0/16, 10.6.0.0/16", 1),
+		"only IPv4": "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\n" +
+			"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n",
 		"a masquerade of yes": strings.Replace(both, "=true", "=yes", 1),
 	} {
 		if _, err := parseSubnetEnv(text); err != nil {

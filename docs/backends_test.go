@@ -59,7 +59,8 @@ func backendTable() string {
 			fmt.Fprintf(&b, "| | | `%s` | %s | %s | %s |\n", o.Name, code(o.Default), valuesText(o), o.Help)
 		}
 	}
-	fmt.Fprintf(&b, "\nNot available yet: %s. A config that asks for one of them is refused.\n", strings.Join(missing, ", "))
+	fmt.Fprintf(&b, "\nNot available yet: %s. A config that asks for one of them is refused.\n",
+		strings.Join(missing, ", "))
 	return b.String()
 }
 
@@ -101,7 +102,8 @@ func TestChartKnowsTheOptions(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff(optionSchema(o), schema[o.ChartValue]); diff != "" {
-				t.Errorf("values.schema.json, flannel.%s, is not what the option %s of %s takes (-want +got):\n%s", o.ChartValue, o.Name, s.Type, diff)
+				t.Errorf("values.schema.json, flannel.%s, is not what the option %s of %s takes (-want +got):\n%s",
+					o.ChartValue, o.Name, s.Type, diff)
 			}
 		}
 	}

@@ -9,12 +9,7 @@ import (
 )
 
 func TestEnvironment(t *testing.T) {
-	for name, c := range map[string]struct {
-		args       string
-		env        map[string]string
-		want       map[string]string // values that differ from the defaults
-		complaints []string
-	}{
+	for name, c := range map[string]environment{
 		"dashes become underscores": {
 			env:  map[string]string{"FLANNELD_ETCD_ENDPOINTS": "http://e:1", "FLANNELD_PUBLIC_IP": "1.2.3.4"},
 			want: map[string]string{"etcd-endpoints": "http://e:1", "public-ip": "1.2.3.4"},
@@ -65,34 +60,44 @@ func TestEnvironment(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, fs, err := parse(strings.Fields(c.args)...)
-			if err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// environment is a command line with variables, and the flags that result.
+type environment struct {
+	args       string
+	env        map[string]string
+	want       map[string]string // values that differ from the defaults
+	complaints []string
+}
+
+func (c environment) check(t *testing.T) {
+	_, fs, err := parse(strings.Fields(c.args)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // klog keeps these for the process
+		_ = fs.Set("v", "0")
+		_ = fs.Set("log_backtrace_at", "")
+	})
+	var complaints []string
+	for _, err := range fromEnv(fs, func(name string) string { return c.env[name] }) {
+		complaints = append(complaints, err.Error())
+	}
+	if diff := cmp.Diff(c.complaints, complaints); diff != "" {
+		t.Error(diff)
+	}
+	var got map[string]string
+	fs.VisitAll(func(f *flag.Flag) {
+		if v := f.Value.String(); v != f.DefValue {
+			if got == nil {
+				got = map[string]string{}
 			}
-			t.Cleanup(func() { // klog keeps these for the process
-				_ = fs.Set("v", "0")
-				_ = fs.Set("log_backtrace_at", "")
-			})
-			var complaints []string
-			for _, err := range fromEnv(fs, func(name string) string { return c.env[name] }) {
-				complaints = append(complaints, err.Error())
-			}
-			if diff := cmp.Diff(c.complaints, complaints); diff != "" {
-				t.Error(diff)
-			}
-			var got map[string]string
-			fs.VisitAll(func(f *flag.Flag) {
-				if v := f.Value.String(); v != f.DefValue {
-					if got == nil {
-						got = map[string]string{}
-					}
-					got[f.Name] = v
-				}
-			})
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+			got[f.Name] = v
+		}
+	})
+	if diff := cmp.Diff(c.want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -27,11 +27,12 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 	}
 	endpoints, end := strings.Split(o.etcdEndpoints, ","), func() {}
 	if o.embedEtcd.dir != "" {
-		var err error
-		ctx, endpoints, end, err = embedEtcd(ctx, o)
+		served, own, stop, err := embedEtcd(ctx, o)
 		if err != nil {
-			return ctx, datastore{}, err
+			return served, datastore{}, err
 		}
+		ctx = served
+		endpoints, end = own, stop
 	}
 	store, err := etcd.Open(ctx, o.storeOptions(endpoints))
 	if err != nil {

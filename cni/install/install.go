@@ -24,7 +24,7 @@ const (
 type Files struct {
 	Plugin  string // the plugin's executable
 	BinDir  string // becomes BinDir/flannel
-	Conf    string // the network configuration list; empty leaves the node's to somebody else
+	Conf    string // the network configuration list; empty leaves the node's to another program
 	ConfDir string // becomes ConfDir/10-flannel.conflist
 }
 

@@ -52,7 +52,9 @@ func TestEffectsComeBack(t *testing.T) {
 		want  node.Input
 	}{
 		"look": {
-			node.Effects{Lanes: onHost(node.LaneEffects{Look: &node.Look{Extent: dataplane.Extent{Links: []string{"flannel.1"}}}})},
+			node.Effects{Lanes: onHost(node.LaneEffects{
+				Look: &node.Look{Extent: dataplane.Extent{Links: []string{"flannel.1"}}},
+			})},
 			node.Input{Lanes: looked(have)},
 		},
 		"plan": {

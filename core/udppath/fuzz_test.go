@@ -125,12 +125,12 @@ func checkSplit(t *testing.T, packet []byte, v Vnet) bool {
 	t.Helper()
 	slow := append([]byte(nil), packet...)
 	var s Splitter
-	switch reason := s.Start(append([]byte(nil), packet...), v); {
-	case reason == Passed:
-	case reason != BadOffload:
-		t.Fatalf("refused: %s", reason)
-	default:
+	reason := s.Start(append([]byte(nil), packet...), v)
+	if reason == BadOffload {
 		return false
+	}
+	if reason != Passed {
+		t.Fatalf("refused: %s", reason)
 	}
 	got := split(t, packet, v)
 	var want [][]byte

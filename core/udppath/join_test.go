@@ -80,13 +80,7 @@ func TestJoin(t *testing.T) {
 	congested := tcp
 	congested.flags = tcpACK | tcpCWR
 	const data = minHeader + minTCP + 12
-	for _, c := range []struct {
-		what  string
-		super super
-		edits map[int]edit // of the five packets
-		plain bool         // without UDP
-		want  []int        // bytes of payload in what comes out
-	}{
+	for _, c := range []joinCase{
 		{what: "all five", super: tcp, want: []int{450}},
 		{what: "with FIN and PSH at the end", super: closing, want: []int{450}},
 		{what: "CWR at the beginning", super: congested, want: []int{100, 350}},
@@ -124,24 +118,35 @@ func TestJoin(t *testing.T) {
 			want: []int{104, 104}},
 		{what: "a longer one", super: super{proto: protoTCP, flags: tcpACK, size: 50, payload: 50}, want: []int{50}},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			packets := stream(c.super)
-			for i, e := range c.edits {
-				packets[i] = e(packets[i])
-			}
-			header := minHeader + sizeUDP
-			if c.super.proto == protoTCP {
-				header = minHeader + minTCP + 4*c.super.upperOptions
-			}
-			whole, _ := join(t, NewJoiner(!c.plain), packets)
-			var got []int
-			for _, b := range whole {
-				got = append(got, len(b)-header)
-			}
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Errorf("payloads (-want +got):\n%s", d)
-			}
-		})
+		t.Run(c.what, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// joinCase is a run of packets and the sizes of the packets joined from them.
+type joinCase struct {
+	what  string
+	super super
+	edits map[int]edit // of the five packets
+	plain bool         // without UDP
+	want  []int        // bytes of payload in what comes out
+}
+
+func (c joinCase) check(t *testing.T) {
+	packets := stream(c.super)
+	for i, e := range c.edits {
+		packets[i] = e(packets[i])
+	}
+	header := minHeader + sizeUDP
+	if c.super.proto == protoTCP {
+		header = minHeader + minTCP + 4*c.super.upperOptions
+	}
+	whole, _ := join(t, NewJoiner(!c.plain), packets)
+	var got []int
+	for _, b := range whole {
+		got = append(got, len(b)-header)
+	}
+	if d := cmp.Diff(c.want, got); d != "" {
+		t.Errorf("payloads (-want +got):\n%s", d)
 	}
 }
 

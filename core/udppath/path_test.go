@@ -85,15 +85,7 @@ func lowered(ip []byte) []byte { return set(8, ip[8]-1)(append([]byte(nil), ip..
 
 func TestSend(t *testing.T) {
 	const a, b = "10.5.1.7", "10.5.2.9"
-	for _, c := range []struct {
-		what   string
-		packet []byte
-		vnet   Vnet
-		action Action
-		reason Reason
-		to     netip.Addr
-		error  []byte // type and code
-	}{
+	for _, c := range []sendCase{
 		{what: "to a peer", packet: datagram(a, b), action: Transmit, to: nodeB},
 		{what: "by the longest prefix", packet: datagram(a, "10.5.2.129"), action: Transmit, to: nodeC},
 		{what: "of the host", packet: datagram("10.5.1.0", "10.5.3.0"), action: Transmit, to: nodeC},
@@ -140,22 +132,35 @@ func TestSend(t *testing.T) {
 		{what: "a checksum at the end", packet: datagram(a, b, pad(5)),
 			vnet: Vnet{Flags: VnetNeedsCsum, CsumStart: 20, CsumOffset: 18}, action: Transmit, to: nodeB},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			was := append([]byte(nil), c.packet...)
-			p := newPath()
-			v := p.Send(tableA(t), c.packet, c.vnet)
-			want := Verdict{Action: c.action, Reason: c.reason, To: c.to}
-			if c.action == Transmit {
-				want.Packet = lowered(was[:binary.BigEndian.Uint16(was[2:])])
-			} else if d := cmp.Diff(was, c.packet); d != "" {
-				t.Errorf("a packet that is not sent was changed (-want +got):\n%s", d)
-			}
-			if c.error != nil {
-				want.Packet = slowError([]byte{10, 5, 1, 0}, 8, c.error, 1472, was)
-			}
-			checkVerdict(t, p, want, v)
-		})
+		t.Run(c.what, func(t *testing.T) { c.check(t) })
 	}
+}
+
+// sendCase is a packet and what Send does with it.
+type sendCase struct {
+	what   string
+	packet []byte
+	vnet   Vnet
+	action Action
+	reason Reason
+	to     netip.Addr
+	error  []byte // type and code
+}
+
+func (c sendCase) check(t *testing.T) {
+	was := append([]byte(nil), c.packet...)
+	p := newPath()
+	v := p.Send(tableA(t), c.packet, c.vnet)
+	want := Verdict{Action: c.action, Reason: c.reason, To: c.to}
+	if c.action == Transmit {
+		want.Packet = lowered(was[:binary.BigEndian.Uint16(was[2:])])
+	} else if d := cmp.Diff(was, c.packet); d != "" {
+		t.Errorf("a packet that is not sent was changed (-want +got):\n%s", d)
+	}
+	if c.error != nil {
+		want.Packet = slowError([]byte{10, 5, 1, 0}, 8, c.error, 1472, was)
+	}
+	checkVerdict(t, p, want, v)
 }
 
 func checkVerdict(t *testing.T, p *Path, want, got Verdict) {

@@ -422,7 +422,9 @@ func TestInUse(t *testing.T) {
 	}
 	one, two := addr("192.168.1.1/24"), addr("192.168.1.100/24")
 	other := driver.Link{Name: "eth1", Index: 3, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{addr("172.16.0.1/24")}}
-	for name, opts := range map[string]Options{"default": {}, "by name": {Ifaces: []string{"eth0"}}, "by regex": {Regexes: []string{"^eth"}}} {
+	for name, opts := range map[string]Options{
+		"default": {}, "by name": {Ifaces: []string{"eth0"}}, "by regex": {Regexes: []string{"^eth"}},
+	} {
 		link := driver.Link{Name: "eth0", Index: 7, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{one}}
 		f := driver.HostFacts{Links: []driver.Link{link}, Routes: []driver.Route{route("eth0", 100)}}
 		used, err := Select(opts, v4, f, Uplink{})
