@@ -273,7 +273,8 @@ func (p *pinger) trace(ctx context.Context, h *Host, result *PingResult) error {
 	if err != nil {
 		return err
 	}
-	result.RTT, result.Source, err = p.echo(ctx, 0)
+	rtt, source, err := p.echo(ctx, 0)
+	result.RTT, result.Source = rtt, source
 	result.Way, result.Loss = f.end(p.dst, err != nil)
 	return err
 }

@@ -62,7 +62,8 @@ func stub() error {
 		return fmt.Errorf("told to fail")
 	}
 	env := fmt.Sprintf("FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.%d.1/24\n"+
-		"FLANNEL_IPV6_NETWORK=fd00:10::/32\nFLANNEL_IPV6_SUBNET=fd00:10:%d::1/64\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n", *number, *number)
+		"FLANNEL_IPV6_NETWORK=fd00:10::/32\nFLANNEL_IPV6_SUBNET=fd00:10:%d::1/64\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n",
+		*number, *number)
 	if err := os.WriteFile(*subnetFile, []byte(env), 0o644); err != nil {
 		return err
 	}

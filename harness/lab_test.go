@@ -151,7 +151,8 @@ var _ = Describe("pod", func() {
 		n := lab.Nodes[0]
 		p, err := n.AddPod(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(n.SubnetFile(), []byte("FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.9.1/24\nFLANNEL_MTU=1400\nFLANNEL_IPMASQ=false\n"), 0o644)).To(Succeed())
+		env := "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.9.1/24\nFLANNEL_MTU=1400\nFLANNEL_IPMASQ=false\n"
+		Expect(os.WriteFile(n.SubnetFile(), []byte(env), 0o644)).To(Succeed())
 		Expect(n.SyncPods()).To(Succeed())
 		Expect(p.Addr(cidr.V4)).To(Equal(addr("10.5.9.2")))
 		Expect(p.Addr(cidr.V6).IsValid()).To(BeFalse())

@@ -115,10 +115,12 @@ func explain(err error, userns bool) error {
 		return fmt.Errorf("run the program in its namespaces: %w", err)
 	}
 	if !userns {
-		return fmt.Errorf("root is refused a mount namespace here (%w): a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
+		return fmt.Errorf("root is refused a mount namespace here (%w): "+
+			"a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN", err)
 	}
 	return fmt.Errorf("user namespaces are refused here (%w): run as root, or allow them "+
-		"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)", err)
+		"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "+
+		"kernel.apparmor_restrict_unprivileged_userns)", err)
 }
 
 // settle prepares the namespaces: nothing mounted here shows outside.

@@ -17,8 +17,8 @@ func (n *Node) StartSecond(ctx context.Context) (err error) {
 	if n.second != nil && n.second.State() == nil {
 		return fmt.Errorf("node %s: start a second daemon: it runs already", n.Name)
 	}
-	if n.second, err = n.launch(n.file("second.log"),
-		[]string{fmt.Sprintf("--healthz-port=%d", secondHealthPort)}); err != nil {
+	n.second, err = n.launch(n.file("second.log"), []string{fmt.Sprintf("--healthz-port=%d", secondHealthPort)})
+	if err != nil {
 		return err
 	}
 	return n.Await(ctx, "the second daemon to be ready", func() (bool, error) {

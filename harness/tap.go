@@ -249,11 +249,11 @@ func readPacket(frame []byte, ether bool, data int) packet {
 // answerOf tells a request from the answers to it: an error quotes the whole
 // packet, as it was on the device that could not go on with it.
 func answerOf(protocol byte, message, frame []byte, data int) string {
-	switch {
-	case len(message) < echoHeader:
-	case protocol == unix.IPPROTO_ICMP && (message[0] == 3 || message[0] == 11),
-		protocol == unix.IPPROTO_ICMPV6 && message[0] < 128:
-		return "error"
+	if len(message) >= echoHeader {
+		unreachable := protocol == unix.IPPROTO_ICMP && (message[0] == 3 || message[0] == 11)
+		if unreachable || protocol == unix.IPPROTO_ICMPV6 && message[0] < 128 {
+			return "error"
+		}
 	}
 	if kind := frame[max(data-echoHeader, 0)]; kind == 0 || kind == 129 {
 		return "reply"

@@ -51,7 +51,8 @@ func TestDemoFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("Run: %v, want an error with the exit status", err)
 	}
-	if want := "the last lines of flanneld on n1 (not running: exit status 3)\ncannot go on"; !strings.Contains(out.String(), want) {
+	want := "the last lines of flanneld on n1 (not running: exit status 3)\ncannot go on"
+	if !strings.Contains(out.String(), want) {
 		t.Errorf("the demo did not print %q:\n%s", want, &out)
 	}
 }

@@ -84,7 +84,8 @@ func (s *show) hold(ctx context.Context) error {
 		}
 		peer := s.lab.Pods()[(i+1)%nodes]
 		log := fmt.Sprintf("/proc/%d/root%s", os.Getpid(), n.LogFile())
-		fmt.Fprintf(s.Out, "  %s   a shell      %s bash\n       its device   %s ip -d link show %s\n       its log      tail -f %s\n"+
+		fmt.Fprintf(s.Out, "  %s   a shell      %s bash\n       its device   %s ip -d link show %s\n"+
+			"       its log      tail -f %s\n"+
 			"  %s   a shell      %s bash\n       a ping       %s ping %s\n\n",
 			n.Name, node, node, device, log, "  ", inside, inside, peer.Addr(family))
 	}

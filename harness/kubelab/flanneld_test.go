@@ -141,7 +141,7 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c.registerAll(ctx)
 		c.startAll(ctx)
 		c.pingAll(ctx)
-		// What a restart without the API server knows is what was saved.
+		// A restart without the API server knows only the saved state.
 		Eventually(func() (string, error) {
 			saved, err := os.ReadFile(c.lab.Nodes[0].StateFile())
 			return string(saved), err

@@ -55,7 +55,8 @@ var _ = Describe("In the container of the manifest", func() {
 		}
 	},
 		Entry("vxlan", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, 1, limit),
-		Entry("vxlan, both families", `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, 2, limit),
+		Entry("vxlan, both families", `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",
+			"EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, 2, limit),
 		Entry("vxlan, iptables asked for and not there", `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`, 1, limit),
 		Entry("host-gw", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"host-gw"}}`, 0, limit),
 	)

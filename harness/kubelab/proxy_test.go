@@ -126,7 +126,8 @@ func (c *cluster) startProxy(ctx context.Context, n *harness.Node, mode string) 
 // Of chains that it does not need any more it leaves the names for a while.
 func proxyRules(ctx context.Context, n *harness.Node) string {
 	GinkgoHelper()
-	text, err := n.Shell(ctx, "{ iptables-save | grep KUBE || true; nft -s list table ip kube-proxy 2>/dev/null | grep -v chain || true; } | sort -u")
+	text, err := n.Shell(ctx, "{ iptables-save | grep KUBE || true; "+
+		"nft -s list table ip kube-proxy 2>/dev/null | grep -v chain || true; } | sort -u")
 	Expect(err).NotTo(HaveOccurred())
 	return text
 }

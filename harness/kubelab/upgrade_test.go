@@ -20,10 +20,11 @@ const (
 	goneMAC = "c6:d2:32:6f:8f:99"
 )
 
-// upstreamDevice is what upstream leaves on n1 (interop 6.2), with a peer that
-// has left unnoticed. %[1]s is n2's MAC.
+// upstreamDevice makes the device that upstream leaves on n1 (interop 6.2: the
+// vxlan device), with a peer that has left unnoticed. %[1]s is n2's MAC.
 const upstreamDevice = `
-ip link add flannel.1 address ` + keptMAC + ` mtu 1450 type vxlan id 1 dev eth0 local 192.168.64.1 dstport 8472 nolearning
+ip link add flannel.1 address ` + keptMAC + ` mtu 1450 \
+	type vxlan id 1 dev eth0 local 192.168.64.1 dstport 8472 nolearning
 echo 0 > /proc/sys/net/ipv6/conf/flannel.1/accept_ra
 ip addr add 10.244.1.0/32 dev flannel.1
 ip link set flannel.1 up
@@ -33,7 +34,7 @@ bridge fdb replace ` + goneMAC + ` dev flannel.1 dst 192.168.64.9 self permanent
 ip route replace 10.244.9.0/24 via 10.244.9.0 dev flannel.1 onlink
 `
 
-// upstreamPeer is what upstream does for n2, also when it is started again.
+// upstreamPeer makes upstream's entries for n2, also when it is started again.
 const upstreamPeer = `
 ip neigh replace 10.244.2.0 lladdr %[1]s nud permanent dev flannel.1
 bridge fdb replace %[1]s dev flannel.1 dst 192.168.64.2 self permanent
@@ -90,7 +91,8 @@ END
 )
 
 // upstreamSubnetFile is n1's, byte by byte.
-const upstreamSubnetFile = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+const upstreamSubnetFile = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\n" +
+	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
 // rules are flannel's in the packet filter, with P in the place of the subnet.
 func rules(ctx context.Context, n *harness.Node) string {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Fate is what becomes of a request.
+// Fate tells how a request ends.
 type Fate int
 
 const (
