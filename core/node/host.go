@@ -182,6 +182,8 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 		return nil
 	}
 	switch o := op.Object.(type) {
+	case dataplane.Addr:
+		p.n.host.refusals.ailing = append(p.n.host.refusals.ailing, o.Link)
 	case dataplane.Sysctl:
 		if errors.Is(err, driver.ErrDenied) {
 			p.n.denySetting(o, err)

@@ -569,3 +569,53 @@ func TestRefusedPeer(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedByTheHost lets the kernel refuse the device's own address, and with
+// it the neighbours behind the device: no peer is to blame.
+func TestRefusedByTheHost(t *testing.T) {
+	w := readyWorld(t)
+	refuses := true
+	w.applyErr = func(op dataplane.Op) error {
+		if name := op.Object.String(); refuses && (strings.HasPrefix(name, "addr ") || strings.HasPrefix(name, "neigh ")) {
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		return nil
+	}
+	w.unplug("flannel.1")
+	w.put(vxlanPeer("10.5.7.0-24", 7))
+	w.tell()
+	w.run(hint(HostLane))
+	w.pass(time.Minute)
+	if s := w.status(); s.Ready || s.Problems != nil || w.count("peer-refused") != 0 {
+		t.Errorf("ready %t, problems %q\n%s", s.Ready, s.Problems, w.log())
+	}
+	refuses = false
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
+// TestManyRefusedPeers lets the kernel refuse many peers at once, as when the
+// uplink lost its address, and accept them again: one line for each.
+func TestManyRefusedPeers(t *testing.T) {
+	w := readyWorld(t)
+	refuses := true
+	w.applyErr = func(op dataplane.Op) error {
+		if refuses && strings.HasPrefix(op.Object.String(), "route 10.5.") {
+			return fmt.Errorf("%w", driver.ErrUnreachable)
+		}
+		return nil
+	}
+	for i := byte(7); i < 107; i++ {
+		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", i), i))
+	}
+	w.tell()
+	w.pass(time.Minute)
+	if n, problems := w.count("peer-refused"), len(w.status().Problems); n != 1 || problems != 100 {
+		t.Errorf("%d problems, told %d times", problems, n)
+	}
+	refuses = false
+	w.pass(6 * time.Minute)
+	if n, problems := w.count("peer-accepted"), len(w.status().Problems); n != 1 || problems != 0 {
+		t.Errorf("%d problems, told %d times that peers are accepted", problems, n)
+	}
+}

@@ -36,6 +36,8 @@ type refusals struct {
 	tried    bool      // the last plan could hold them
 	attempts int       // in a row that the kernel refused
 	at       time.Time // time of the next attempt
+	newly    []string  // the problems that the last plan found
+	ailing   []string  // the links that the last plan could not make as desired
 	left     heldBack  // the last result of without
 }
 
@@ -52,12 +54,16 @@ type heldBack struct{ full, rest *dataplane.State }
 
 // refusedPeer reports whether a failed op is one peer's problem: the kernel
 // refused what the peer's record says. Any other failure, such as a full table
-// or a device that is down, concerns the host.
+// or a device that is down, concerns the host. So does all that fails on a link
+// whose own settings were refused, such as one that carries no IPv6.
 func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	if op.Verb == dataplane.Delete || !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid) {
 		return false
 	}
 	r := &n.host.refusals
+	if slices.Contains(r.ailing, linkOf(op.Object)) {
+		return false
+	}
 	known := false
 	for _, subnet := range subnetsOf(op.Object, n.host.want.state) {
 		p, ok := n.peerOf(subnet)
@@ -66,7 +72,7 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		}
 		known = true
 		if _, again := r.of[subnet]; !again {
-			n.event(Warning, "peer-refused", backend.Problem{Key: p.Key, Err: err}.String())
+			r.newly = append(r.newly, backend.Problem{Key: p.Key, Err: err}.String())
 		}
 		r.of[subnet] = refusal{p.Key, p.Attrs, err, r.round}
 	}
@@ -74,6 +80,21 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		r.left = heldBack{}
 	}
 	return known
+}
+
+// linkOf returns the link of an address or of an object of a peer, or "".
+func linkOf(o dataplane.Object) string {
+	switch o := o.(type) {
+	case dataplane.Addr:
+		return o.Link
+	case dataplane.Route:
+		return o.Link
+	case dataplane.Neigh:
+		return o.Link
+	case dataplane.FDBEntry:
+		return o.Link
+	}
+	return ""
 }
 
 // subnetsOf returns the peers' subnets to which an object leads.
@@ -120,13 +141,21 @@ func (n *Node) peerOf(subnet netip.Prefix) (*lease.Lease, bool) {
 // accepted this time, and sets the time of the next attempt for the others.
 func (n *Node) settleRefused() {
 	r := &n.host.refusals
+	if len(r.newly) > 0 {
+		n.event(Warning, "peer-refused", inOneLine(r.newly))
+	}
+	r.newly, r.ailing = nil, nil
 	again := r.tried
 	if again {
+		var accepted []string
 		for _, subnet := range r.subnets() {
 			if was := r.of[subnet]; was.round != r.round {
-				n.event(Info, "peer-accepted", fmt.Sprintf("peer %s: the kernel accepts it now", was.key))
+				accepted = append(accepted, fmt.Sprintf("peer %s: the kernel accepts it now", was.key))
 				delete(r.of, subnet)
 			}
+		}
+		if len(accepted) > 0 {
+			n.event(Info, "peer-accepted", inOneLine(accepted))
 		}
 		r.trying, r.tried = false, false
 		r.left = heldBack{}
@@ -136,6 +165,15 @@ func (n *Node) settleRefused() {
 		r.at = n.now.Add(n.backoff(r.attempts, refusedFirst, refusedMost))
 		r.attempts++
 	}
+}
+
+// inOneLine returns the first of several texts and the number of the others: a
+// host that loses an address has all its peers refused at once.
+func inOneLine(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return fmt.Sprintf("%s; and %d more", texts[0], len(texts)-1)
 }
 
 // retryRefused lets the next plan try the refused subnets again if their time has
