@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -105,5 +106,30 @@ func TestOtherTTL(t *testing.T) {
 			}
 			w.wantReady()
 		})
+	}
+}
+
+// A cluster is off for so long that all its leases end. The node that comes
+// back first keeps nobody: no accident took the peers' records.
+func TestLongOffKeepsNoPeers(t *testing.T) {
+	for name, off := range map[string]time.Duration{"a day and more": 30 * time.Hour, "an hour": time.Hour} {
+		w := readyWorld(t)
+		w.pass(time.Minute)
+		w.snap.Leases = nil
+		w.rev++
+		w.snap.Revision = w.rev
+		w.host = dataplane.NewState()
+		w.now = w.now.Add(off)
+		w.start()
+		w.tell()
+		w.pass(time.Minute)
+		w.wantReady()
+		want := 0
+		if off < 24*time.Hour { // within the TTL the records cannot have ended
+			want = 2
+		}
+		if got := w.host.Routes.Len(); got != want {
+			t.Errorf("off for %s: %d routes, want %d\n%s", name, got, want, w.log())
+		}
 	}
 }

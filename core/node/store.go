@@ -44,12 +44,18 @@ func (n *Node) chooseSnapshot() {
 	}
 }
 
-// lastKnown returns the last snapshot, of this run or saved by a former one, or nil.
+// lastKnown returns the last snapshot, of this run or saved by a former one, or
+// nil. What was saved counts as long as the lease saved with it: after that, the
+// leases of the peers may have ended as well, and nothing was lost by accident.
 func (n *Node) lastKnown() *lease.Snapshot {
-	if s := n.store; s.snap == nil && s.saved != nil {
-		return &s.saved.Snapshot
+	s := n.store
+	if s.snap != nil || s.saved == nil {
+		return s.snap
 	}
-	return n.store.snap
+	if ends := s.saved.Expires; !ends.IsZero() && !n.now.Before(ends) {
+		return nil
+	}
+	return &s.saved.Snapshot
 }
 
 // reportChange logs one line for each snapshot, and one for each newly
