@@ -43,7 +43,7 @@ type drawing struct {
 	top  shape
 }
 
-// shape is what faults need to know of the topology.
+// shape tells faults about the topology.
 type shape struct {
 	nodes    int
 	segments int
@@ -58,7 +58,8 @@ type shape struct {
 }
 
 func (d *drawing) topology(o Options) {
-	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall, kube: o.Store == "kube"}
+	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall}
+	s.kube = o.Store == "kube"
 	if s.nodes == 0 {
 		s.nodes = 2 + d.rng.IntN(6)
 	}
@@ -96,7 +97,8 @@ func (d *drawing) topology(o Options) {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
 	}
 	s.ttl = pick(d.rng, 6*time.Second, 30*time.Second, time.Hour)
-	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s", s.nodes, s.segments, s.backend, s.family, s.ttl)
+	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s",
+		s.nodes, s.segments, s.backend, s.family, s.ttl)
 	if s.firewall != "none" {
 		line += " firewall=" + s.firewall
 	}
@@ -120,7 +122,8 @@ func (d *drawing) topology(o Options) {
 		}
 		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
 	}
-	d.top, d.plan.Nodes, d.plan.Outward = s, s.nodes, s.firewall != "none"
+	d.top = s
+	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
 }
 

@@ -17,7 +17,10 @@ type fault struct {
 // faults is the vocabulary that schedules are drawn from.
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{endings(), kernelFaults(), storeFaults(), notKube(leaseFaults()), processFaults(), networkFaults(), firewallFaults(), nodeFaults()} {
+	for _, some := range [][]fault{
+		endings(), kernelFaults(), storeFaults(), notKube(leaseFaults()),
+		processFaults(), networkFaults(), firewallFaults(), nodeFaults(),
+	} {
 		all = append(all, some...)
 	}
 	return all

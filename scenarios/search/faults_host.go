@@ -65,7 +65,8 @@ func processFaults() []fault {
 		one("paused", "pause N"),
 		often(4, one("killed", "kill N")),
 		{name: "killed-at-boundary", weight: 4, draw: func(d *drawing) []Step {
-			return d.fillAll([]Step{at(0, "start N"), at(0, fmt.Sprintf("fault N kill boundary=%d", 1+d.rng.IntN(boundaries))), at(20*time.Second, "start N")})
+			kill := fmt.Sprintf("fault N kill boundary=%d", 1+d.rng.IntN(boundaries))
+			return d.fillAll([]Step{at(0, "start N"), at(0, kill), at(20*time.Second, "start N")})
 		}},
 		{name: "paused-past-ttl", weight: 1, draw: func(d *drawing) []Step {
 			return d.fillAll([]Step{at(0, "pause N"), at(d.pastTTL(), "resume N")})
@@ -73,11 +74,14 @@ func processFaults() []fault {
 		{name: "suspended", weight: 1, draw: func(d *drawing) []Step {
 			return []Step{{Line: d.fill("fault N suspend for=") + d.within(time.Second, 10*time.Second, d.pastTTL())}}
 		}},
-		several("old-files", at(0, "fault N file state keep"), at(0, "fault N file subnet keep"), at(30*time.Second, "kill N"),
-			at(0, "fault N file state old"), at(0, "fault N file subnet old"), at(0, "start N")),
-		several("files-gone", at(0, "kill N"), at(0, "fault N file state gone"), at(0, "fault N file subnet gone"), at(0, "start N")),
-		several("files-garbled", at(0, "kill N"), at(0, "fault N file state garbage"), at(0, "fault N file subnet garbage"), at(0, "start N")),
-		several("subnet-file-torn", at(0, "kill N"), at(0, "fault N file subnet gone"), at(0, "fault N file subnet tear"), at(0, "start N")),
+		several("old-files", at(0, "fault N file state keep"), at(0, "fault N file subnet keep"),
+			at(30*time.Second, "kill N"), at(0, "fault N file state old"), at(0, "fault N file subnet old"), at(0, "start N")),
+		several("files-gone", at(0, "kill N"),
+			at(0, "fault N file state gone"), at(0, "fault N file subnet gone"), at(0, "start N")),
+		several("files-garbled", at(0, "kill N"),
+			at(0, "fault N file state garbage"), at(0, "fault N file subnet garbage"), at(0, "start N")),
+		several("subnet-file-torn", at(0, "kill N"),
+			at(0, "fault N file subnet gone"), at(0, "fault N file subnet tear"), at(0, "start N")),
 		several("state-file-torn", at(0, "fault N file state tear"), at(0, "restart N"), at(20*time.Second, "start N")),
 		one("subnet-disk-full", "fault N file subnet full"),
 		one("state-disk-full", "fault N file state full"),

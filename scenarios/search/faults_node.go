@@ -13,7 +13,8 @@ func nodeFaults() []fault {
 		one("annotations-garbled", "fault N node garble"),
 		several("data-copied", at(0, "kill N"), at(0, "fault N node copy=P"), at(0, "start N")),
 		one("heartbeat", "fault N node heartbeat"),
-		several("gone-while-cut", at(0, "fault N cut"), at(0, "fault P node move"), at(0, "store compact"), at(0, "fault N cut heal")),
+		several("gone-while-cut", at(0, "fault N cut"), at(0, "fault P node move"), at(0, "store compact"),
+			at(0, "fault N cut heal")),
 		several("deleted-while-stopped", at(0, "kill N"), at(0, "fault N node delete"), at(0, "start N")),
 		onDevice(fault{name: "address-overwritten", weight: 2, draw: func(d *drawing) []Step {
 			n := d.rng.IntN(d.top.nodes)

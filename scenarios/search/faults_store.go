@@ -13,11 +13,14 @@ func storeFaults() []fault {
 			return []Step{{Line: "store leaderless for=" + d.within(time.Second, 10*time.Second, time.Minute)}}
 		}},
 		one("compacted", "store compact"),
-		notKube([]fault{several("compacted-past-watcher", at(0, "fault N cut"), at(0, "store expire P"), at(10*time.Second, "store compact"), at(0, "fault N cut heal"))})[0],
+		notKube([]fault{several("compacted-past-watcher", at(0, "fault N cut"), at(0, "store expire P"),
+			at(10*time.Second, "store compact"), at(0, "fault N cut heal"))})[0],
 		notKube([]fault{often(1, one("wiped", "store wipe"))})[0],
 		often(1, one("data-lost", "store lose-data")),
 		{name: "answers-slow", weight: 2, draw: func(d *drawing) []Step {
-			return []Step{{Line: "store slow chance=" + d.chance() + " by=" + d.within(100*time.Millisecond, time.Second, 10*time.Second)}}
+			chance := d.chance()
+			by := d.within(100*time.Millisecond, time.Second, 10*time.Second)
+			return []Step{{Line: "store slow chance=" + chance + " by=" + by}}
 		}},
 		chancy("requests-lost", "store lossy requests=%s"),
 		chancy("answers-lost", "store lossy answers=%s"),
@@ -86,7 +89,8 @@ func leaseFaults() []fault {
 			return []Step{{Line: fmt.Sprintf("store put subnets/garbage-%d", d.rng.IntN(100)), Input: "?"}}
 		}},
 		notKube([]fault{{name: "record-odd", weight: 2, draw: func(d *drawing) []Step {
-			return []Step{{Line: "store put subnets/" + pick(d.rng, "10.5.250.0-24", "172.31.5.0-24"), Input: pick(d.rng, oddRecords()...)}}
+			subnet := pick(d.rng, "10.5.250.0-24", "172.31.5.0-24")
+			return []Step{{Line: "store put subnets/" + subnet, Input: pick(d.rng, oddRecords()...)}}
 		}}})[0],
 		// The first two nodes are always on one segment.
 		amongPeers(fault{name: "address-doubled", weight: 1, draw: func(d *drawing) []Step {

@@ -33,7 +33,8 @@ func (d *drawing) place(f fault) bool {
 	for _, backend := range []string{"vxlan", "udp"} {
 		for _, store := range []string{"etcd", "kube"} {
 			o := Options{Nodes: 3, Backend: backend, Firewall: "iptables", Store: store}
-			there := shape{nodes: 3, devices: []string{"a device"}, firewall: o.Firewall, backend: backend, kube: store == "kube"}
+			there := shape{nodes: 3, devices: []string{"a device"}, firewall: o.Firewall, backend: backend}
+			there.kube = store == "kube"
 			if f.fits == nil || f.fits(there) {
 				d.topology(o)
 				return true

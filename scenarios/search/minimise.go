@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Symptom is what stays the same about a failure while its plan shrinks: the
-// sentence without numbers, names of nodes and details.
+// Symptom returns the part of a failure that stays the same while its plan
+// shrinks: the sentence without numbers, names of nodes and details.
 func Symptom(failed string) string {
 	text := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -38,7 +38,7 @@ func Minimise(p Plan, fails func(Plan) bool, tried func(Plan)) Plan {
 	}
 }
 
-// size is what Minimise makes smaller.
+// size weighs a plan: Minimise makes it smaller.
 func (p Plan) size() time.Duration {
 	size := time.Duration(len(p.Steps)+p.Nodes) * time.Hour
 	for _, s := range p.Steps {
@@ -76,8 +76,10 @@ func (m minimiser) nodes(p Plan) Plan {
 		last := fmt.Sprintf("n%d", p.Nodes)
 		c := p
 		c.Nodes--
-		c.Topology.Line = strings.Replace(p.Topology.Line, fmt.Sprintf("nodes=%d", p.Nodes), fmt.Sprintf("nodes=%d", c.Nodes), 1)
-		c.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return slices.Contains(strings.Fields(s.Line), last) })
+		before, after := fmt.Sprintf("nodes=%d", p.Nodes), fmt.Sprintf("nodes=%d", c.Nodes)
+		c.Topology.Line = strings.Replace(p.Topology.Line, before, after, 1)
+		namesLast := func(s Step) bool { return slices.Contains(strings.Fields(s.Line), last) }
+		c.Steps = slices.DeleteFunc(slices.Clone(p.Steps), namesLast)
 		if !m.fails(c) {
 			return p
 		}

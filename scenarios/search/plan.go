@@ -68,10 +68,10 @@ func (p Plan) all() []Step {
 	return append(steps, p.healed()...)
 }
 
-// reached is what "ping all" prints when all is well.
+// reached is the output of "ping all" when all is well.
 const reached = "all ok src=preserved\n"
 
-// hidden is what "ping all outside" prints then.
+// hidden is the output of "ping all outside" when all is well.
 const hidden = "all ok src=masqueraded\n"
 
 // directive turns a step into what a session runs.

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
-// TestRecordIsTheRun: what a page tells of a seed is what the seed did, and
-// says what failed.
+// TestRecordIsTheRun checks that the page of a seed tells the seed's own run, and
+// its failure.
 func TestRecordIsTheRun(t *testing.T) {
 	p := Draw(7, Options{})
 	r, rec := Run(p), Record(p, report.About{})

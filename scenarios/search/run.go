@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Plan    Plan
 	Failed  string // what broke, in a sentence; "" if nothing did
@@ -47,7 +47,8 @@ func run(p Plan, record bool, defects []simworld.Wrap) (Result, *lang.Session) {
 		session.Record(nil)
 	}
 	for i, step := range p.all() {
-		if r.Failed = perform(session, world, step); r.Failed != "" {
+		r.Failed = perform(session, world, step)
+		if r.Failed != "" {
 			r.At = i
 			break
 		}
@@ -59,7 +60,8 @@ func run(p Plan, record bool, defects []simworld.Wrap) (Result, *lang.Session) {
 		if err := session.Close(); err != nil && r.Failed == "" {
 			r.Failed = err.Error()
 		}
-		r.Trace, r.Virtual, r.Events = world.World.TraceHash(), world.Elapsed(), world.Events()
+		r.Trace = world.World.TraceHash()
+		r.Virtual, r.Events = world.Elapsed(), world.Events()
 		if r.Failed != "" {
 			r.Logs = world.Logs()
 		}
