@@ -42,7 +42,9 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault n1 kill", "error: fault kill: want boundary=N, from 1 on"},
 		{"fault n1 request lost", "error: no daemon runs"},
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
-		{"store burn", "error: store burn: want one of clobber, compact, config, delete, events, expire, firewall, leaderless, lose-data, lossy, put, reserve, slow, stale, start, stop, take, wipe"},
+		{"store burn", "error: store burn: " +
+			"want one of clobber, compact, config, delete, events, expire, " +
+			"firewall, leaderless, lose-data, lossy, put, reserve, slow, stale, start, stop, take, wipe"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
 		{"store expire n1", "error: n1 has no record"},
 	}
@@ -74,7 +76,8 @@ func TestTheFirstCommandIsATopology(t *testing.T) {
 // A block for the other world answers its expected output.
 func TestBlocksForAnotherWorld(t *testing.T) {
 	s := simSession(1)
-	datadriven.RunTestFromString(t, "topology\n----\nok\n\nping n1.pod n2.pod only=netns\n----\nwhatever\n", func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
+	text := "topology\n----\nok\n\nping n1.pod n2.pod only=netns\n----\nwhatever\n"
+	datadriven.RunTestFromString(t, text, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
 	want := []string{"<string>:5: ping is for netns only"}
 	if diff := cmp.Diff(want, s.Skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)

@@ -26,7 +26,8 @@ func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 		page = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(page, ".html"), scenario, s.WorldName)
 	}
 	captures := strings.TrimSuffix(page, ".html") + ".pcap"
-	about := report.About{Scenario: scenario, Commit: commit(), Replay: fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.WorldName)}
+	about := report.About{Scenario: scenario, Commit: commit()}
+	about.Replay = fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.WorldName)
 	if s.WorldName == "sim" {
 		about.Replay += " SEED=" + cmp.Or(os.Getenv("SEED"), "1")
 	}
@@ -35,7 +36,8 @@ func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 			return nil, err
 		}
 		file := filepath.Join(captures, node+".pcap")
-		about.Captures = append(about.Captures, report.Capture{Name: node, Path: filepath.Base(captures) + "/" + node + ".pcap"})
+		path := filepath.Base(captures) + "/" + node + ".pcap"
+		about.Captures = append(about.Captures, report.Capture{Name: node, Path: path})
 		out, err := os.Create(file)
 		if err == nil {
 			t.Cleanup(func() { _ = out.Close() })

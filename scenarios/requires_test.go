@@ -67,7 +67,8 @@ func skipWithout(t *testing.T, file string) {
 		}
 		try, known := features[name]
 		if !known {
-			t.Fatalf("%s: requires=%s: unknown; known are %s", file, name, strings.Join(slices.Sorted(maps.Keys(features)), ", "))
+			t.Fatalf("%s: requires=%s: unknown; known are %s",
+				file, name, strings.Join(slices.Sorted(maps.Keys(features)), ", "))
 		}
 		if err := try(); err != nil {
 			t.Skipf("this kernel lacks %s: %v", name, err)

@@ -90,7 +90,8 @@ func choose(t *testing.T) choice {
 		t.Fatal("to record, say from which world: WORLD=sim or WORLD=netns")
 	}
 	if seed := os.Getenv("SEED"); seed != "" {
-		if c.seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
+		c.seed, err = strconv.ParseUint(seed, 10, 64)
+		if err != nil {
 			t.Fatalf("SEED=%s: %v", seed, err)
 		}
 	}

@@ -107,7 +107,9 @@ func agree(t *testing.T, name string, run []differential.Step) {
 	t.Helper()
 	m, err := worlds.Run(t.Context(), run)
 	if err == nil && m != nil {
-		run, m, err = worlds.Minimise(t.Context(), run)
+		least, left, failed := worlds.Minimise(t.Context(), run)
+		run, m = least, left
+		err = failed
 	}
 	switch {
 	case err != nil:

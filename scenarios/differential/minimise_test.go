@@ -86,7 +86,8 @@ add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
 			steps, m, err := worlds.Minimise(t.Context(), []differential.Step{
 				"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
 				"add link eth1 type ethernet mtu 1500 mac 02:00:00:00:00:02 up",
-				"apply add addr 10.5.1.0/32 dev eth0\nadd neigh 10.5.3.7 lladdr 02:00:00:00:00:03 dev eth0\nadd addr 10.5.1.1/24 dev eth0",
+				"apply add addr 10.5.1.0/32 dev eth0\nadd neigh 10.5.3.7 lladdr 02:00:00:00:00:03 dev eth0\n" +
+					"add addr 10.5.1.1/24 dev eth0",
 				"mtu eth1 1400",
 				"flush-neighs eth0",
 				"down eth1",

@@ -32,12 +32,12 @@ type Worlds struct{ Real, Sim func() (World, error) }
 // Run performs the steps on a pair of fresh hosts until they differ. It returns
 // nil if they never do.
 func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) {
-	real, err := w.Real()
+	linux, err := w.Real()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if e := real.Close(); err == nil {
+		if e := linux.Close(); err == nil {
 			err = e
 		}
 	}()
@@ -45,7 +45,7 @@ func (w Worlds) Run(ctx context.Context, steps []Step) (m *Mismatch, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a, b := &player{World: real, extent: wholeHost()}, &player{World: sim, extent: wholeHost()}
+	a, b := &player{World: linux, extent: wholeHost()}, &player{World: sim, extent: wholeHost()}
 	for i, step := range steps {
 		pages := [2][3]string{}
 		for j, p := range []*player{a, b} {

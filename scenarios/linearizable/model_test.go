@@ -15,10 +15,7 @@ import (
 // TestModel gives the model short histories of one key. Requests follow each
 // other unless said otherwise; the TTL is eight seconds.
 func TestModel(t *testing.T) {
-	for name, c := range map[string]struct {
-		play func(*tale)
-		want porcupine.CheckResult
-	}{
+	for name, c := range map[string]modelCase{
 		"one life": {func(s *tale) {
 			g := s.create("10.1.0.1", 5, nil)
 			g = s.update(g, "10.1.0.2", 6, nil)
@@ -82,14 +79,22 @@ func TestModel(t *testing.T) {
 				ModRevision: 6}})
 		}, porcupine.Illegal},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := &tale{}
-			s.h.Now = func() time.Duration { return s.now }
-			c.play(s)
-			if got, why := s.h.Check(patience); got != c.want {
-				t.Errorf("%s, want %s\n%s", got, c.want, why)
-			}
-		})
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// modelCase is a history and the verdict on it.
+type modelCase struct {
+	play func(*tale)
+	want porcupine.CheckResult
+}
+
+func (c modelCase) check(t *testing.T) {
+	s := &tale{}
+	s.h.Now = func() time.Duration { return s.now }
+	c.play(s)
+	if got, why := s.h.Check(patience); got != c.want {
+		t.Errorf("%s, want %s\n%s", got, c.want, why)
 	}
 }
 

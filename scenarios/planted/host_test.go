@@ -143,11 +143,11 @@ func p3() *body {
 
 // p4 never corrects a device's MTU.
 func p4() *body {
-	want, real := map[string]int{}, map[string]int{}
+	want, actual := map[string]int{}, map[string]int{}
 	return &body{
 		observe: func(s *dataplane.State) *dataplane.State {
 			for name, l := range s.Links {
-				real[name] = l.MTU
+				actual[name] = l.MTU
 				if mtu, ok := want[name]; ok {
 					l.MTU = mtu
 					s.Links[name] = l
@@ -158,7 +158,7 @@ func p4() *body {
 		apply: func(op dataplane.Op) (dataplane.Op, bool) {
 			if l, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace {
 				want[l.Name] = l.MTU
-				l.MTU = real[l.Name]
+				l.MTU = actual[l.Name]
 				op.Object = l
 			}
 			return op, true
@@ -168,11 +168,11 @@ func p4() *body {
 
 // p7 keeps the forwarding entry to a peer's former address.
 func p7() *body {
-	var real *dataplane.State
+	var actual *dataplane.State
 	told := map[dataplane.FDBKey]dataplane.FDBEntry{}
 	return &body{
 		observe: func(s *dataplane.State) *dataplane.State {
-			real = s.Clone()
+			actual = s.Clone()
 			for k, e := range told {
 				if _, ok := s.FDB.Get(k); ok {
 					s.FDB.Put(e)
@@ -186,7 +186,7 @@ func p7() *body {
 				return op, true
 			}
 			delete(told, e.FDBKey)
-			if old, there := real.FDB.Get(e.FDBKey); op.Verb == dataplane.Replace && there && old.Dst != e.Dst {
+			if old, there := actual.FDB.Get(e.FDBKey); op.Verb == dataplane.Replace && there && old.Dst != e.Dst {
 				told[e.FDBKey] = e
 				return op, false
 			}
@@ -219,10 +219,10 @@ func p9() *body {
 
 // p15 takes every route in the overlay's network for its own.
 func p15() *body {
-	var real *dataplane.State
+	var actual *dataplane.State
 	return &body{
 		observe: func(s *dataplane.State) *dataplane.State {
-			real = s.Clone()
+			actual = s.Clone()
 			for _, r := range s.Routes.All {
 				if r.Protocol == dataplane.ProtocolKernel {
 					continue
@@ -234,7 +234,7 @@ func p15() *body {
 		},
 		apply: func(op dataplane.Op) (dataplane.Op, bool) {
 			if r, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Delete {
-				old, _ := real.Routes.Get(r.RouteKey)
+				old, _ := actual.Routes.Get(r.RouteKey)
 				r.Protocol = old.Protocol
 				op.Object = r
 			}

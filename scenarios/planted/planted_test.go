@@ -78,14 +78,18 @@ var (
 	shadows   = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
 	strangers = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}
 	guests    = []search.Step{
-		{Line: "store put subnets/10.5.3.0-24", Input: `{"PublicIP":"192.168.64.99","PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},
+		{Line: "store put subnets/10.5.3.0-24",
+			Input: `{"PublicIP":"192.168.64.99","PublicIPv6":null,` +
+				`"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},
 		{Line: "kill N"}, {Line: "store delete subnets/10.5.3.0-24"},
 	}
 	outages     = []search.Step{{Line: "store stop"}, {Line: "pass 40s"}, {Line: "store start"}}
 	storms      = []search.Step{{Line: "fault N hints every=100ms for=3m"}, {Line: "pass 2m"}}
-	staleStarts = []search.Step{{Line: "fault N cut"}, {Line: "kill N"}, {Line: "pass 40s"}, {Line: "start N"}, {Line: "pass 5s"}}
-	restores    = []search.Step{{Line: "store lose-data"}, {Line: "heal"}}
-	detour      = []search.Step{
+	staleStarts = []search.Step{
+		{Line: "fault N cut"}, {Line: "kill N"}, {Line: "pass 40s"}, {Line: "start N"}, {Line: "pass 5s"},
+	}
+	restores = []search.Step{{Line: "store lose-data"}, {Line: "heal"}}
+	detour   = []search.Step{
 		{Line: "fault N add", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},
 		{Line: "restart N"},
 		{Line: "fault N remove", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},

@@ -105,7 +105,7 @@ func ask[T any](t *testing.T, b *browser, expression string) T {
 	return v
 }
 
-// text is what an element holds.
+// text returns the text of an element.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	s, err := chromedp.Run(b, chromedp.TextContent(chromedp.CSS(selector)))
@@ -118,7 +118,8 @@ func (b *browser) text(t *testing.T, selector string) string {
 // scrub moves the slider, from 0 to 1000, as a hand does.
 func (b *browser) scrub(t *testing.T, to int) {
 	t.Helper()
-	ask[bool](t, b, fmt.Sprintf(`(s => { s.value = %d; return s.dispatchEvent(new Event("input")) })(document.getElementById("scrub"))`, to))
+	ask[bool](t, b, fmt.Sprintf(`(s => { s.value = %d; return s.dispatchEvent(new Event("input")) })`+
+		`(document.getElementById("scrub"))`, to))
 }
 
 func TestPageOfARunThatPassed(t *testing.T) {
@@ -186,7 +187,9 @@ func TestPlayReachesTheEnd(t *testing.T) {
 	b := open(t, write(t, play(t, "healthy", healthy)), 1280)
 	b.scrub(t, 990)
 	b.do(t, chromedp.Click(chromedp.CSS("#play")))
-	if _, err := chromedp.Run(b, chromedp.Poll[bool](`document.getElementById("scrub").value === "1000" && document.getElementById("play").textContent.includes("play")`)); err != nil {
+	_, err := chromedp.Run(b, chromedp.Poll[bool](`document.getElementById("scrub").value === "1000" && `+
+		`document.getElementById("play").textContent.includes("play")`))
+	if err != nil {
 		t.Error(err)
 	}
 }

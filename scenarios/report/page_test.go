@@ -125,7 +125,8 @@ func TestSummarySaysWhatWentWrong(t *testing.T) {
 	for _, want := range []string{
 		"Step 7 of 7, `ping n7.pod n13.pod`, went wrong",
 		"it should have answered `ok src=preserved`, but answered `lost`",
-		"A packet from the pod on n7 to the pod on n13 was lost at n7: the tunnel device knows no neighbour for the next hop (`neigh_missing",
+		"A packet from the pod on n7 to the pod on n13 was lost at n7: " +
+			"the tunnel device knows no neighbour for the next hop (`neigh_missing",
 		"n7 was 19 changes short of what the leases demand, the first: `missing neigh ",
 		"; it took itself for ready",
 		"The last thing done to the world before was `fault n7 flush neigh flannel.1`",
@@ -157,7 +158,6 @@ func TestSummaryOfARunThatPassed(t *testing.T) {
 // TestWitnessLeavesNoTrace checks that a recorded run equals one without a record.
 func TestWitnessLeavesNoTrace(t *testing.T) {
 	run := func(record bool) string {
-		var hash string
 		s := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, 1) })
 		if record {
 			s.Record(nil)
@@ -167,7 +167,7 @@ func TestWitnessLeavesNoTrace(t *testing.T) {
 		if record {
 			return s.Recording(report.About{}, "").About.Trace
 		}
-		_, hash, _ = strings.Cut(s.World().Logs(), "trace ")
+		_, hash, _ := strings.Cut(s.World().Logs(), "trace ")
 		return hash[:16]
 	}
 	if plain, recorded := run(false), run(true); plain != recorded {

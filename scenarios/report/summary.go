@@ -235,7 +235,8 @@ func isFault(directive string) bool {
 // right is the summary of a run in which all went right.
 func (rec *Recording) right() []string {
 	t := rec.Topology
-	out := []string{fmt.Sprintf("All went right: %s with %s on %s did what the scenario demands in each of its %s, within %s.",
+	out := []string{fmt.Sprintf("All went right: %s with %s on %s did what the scenario demands "+
+		"in each of its %s, within %s.",
 		count(len(t.Nodes), "node"), t.Backend, count(len(t.Segments), "segment"), count(len(rec.Steps), "step"),
 		span(rec.Length))}
 	var faults []string

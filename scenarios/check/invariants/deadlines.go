@@ -27,7 +27,7 @@ const (
 	conflictBound = 6 * time.Second
 )
 
-// deadlines is what the process in charge has to do in time.
+// deadlines tells what the process in charge has to do, and since when.
 type deadlines struct {
 	looking  bool          // a look or a plan of the host is under way
 	looked   bool          // the process has looked at its host
@@ -127,7 +127,8 @@ func (n *Node) checkTries(now time.Duration) error {
 	if !n.holds || d.ttl == 0 || d.asking || now-d.granted < d.ttl/2 {
 		return nil
 	}
-	if idle := now - max(d.askedAt, d.granted+d.ttl/2); idle > max(d.ttl/5, conflictBound) && !n.all.reserved[n.key.String()] {
+	idle := now - max(d.askedAt, d.granted+d.ttl/2)
+	if idle > max(d.ttl/5, conflictBound) && !n.all.reserved[n.key.String()] {
 		return fmt.Errorf("%s, whose lease of %s was confirmed %s ago, has not asked for it for %s",
 			n.name, d.ttl, now-d.granted, idle)
 	}
@@ -142,7 +143,8 @@ func (n *Node) checkAnnounced(key lease.Key) {
 	}
 	for _, f := range cidr.Families {
 		if subnet := key.Of(f); subnet.IsValid() && !n.hasOverlayAddress(subnet) {
-			n.all.broken("file-follows-host", "%s writes a subnet file with %s before a look has shown its address there", n.name, subnet)
+			n.all.broken("file-follows-host",
+				"%s writes a subnet file with %s before a look has shown its address there", n.name, subnet)
 		}
 	}
 }

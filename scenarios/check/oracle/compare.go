@@ -29,8 +29,10 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
 	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
 	s = append(s, d.addrs(have)...)
-	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, func(n dataplane.Neigh) bool { return d.devices[n.Link] })...)
-	s = append(s, compareTables(&d.want.FDB, &have.FDB, func(e dataplane.FDBEntry) bool { return d.devices[e.Link] })...)
+	ourNeigh := func(n dataplane.Neigh) bool { return d.devices[n.Link] }
+	ourEntry := func(e dataplane.FDBEntry) bool { return d.devices[e.Link] }
+	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, ourNeigh)...)
+	s = append(s, compareTables(&d.want.FDB, &have.FDB, ourEntry)...)
 	s = append(s, compareTables(&d.want.Routes, &have.Routes, d.ours)...)
 	if !d.host.NoProcess {
 		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
@@ -66,7 +68,9 @@ func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, h
 }
 
 // compareTables is compare for tables, whose objects are the same if they are equal.
-func compareTables[K dataplane.Key[K], V dataplane.Row[K]](want, have *dataplane.Table[K, V], ours func(V) bool) []string {
+func compareTables[K dataplane.Key[K], V dataplane.Row[K]](
+	want, have *dataplane.Table[K, V], ours func(V) bool,
+) []string {
 	return compare(maps.Collect(want.All), maps.Collect(have.All), equal, ours)
 }
 

@@ -1,0 +1,247 @@
+package simworld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/scenarios/check/invariants"
+	"github.com/flanneld/flannel/scenarios/lang"
+)
+
+// simNode is a simulated host with its daemon.
+type simNode struct {
+	*kernel.Host
+	world   *World
+	index   int
+	daemon  *daemon.Daemon
+	pod     *kernel.Pod
+	subnet  string // the subnet file that the pod was made from
+	mtu     int
+	cut     bool
+	second  *daemon.Daemon   // the daemon started by mistake
+	addrs   [2]netip.Addr    // later addresses of the uplink, by family
+	watched *invariants.Node // the node as the invariants watch it
+}
+
+func (w *World) newNode(i int, name string) (*simNode, error) {
+	n := &simNode{Host: w.network.NewHost(name), world: w, index: i}
+	n.Forward()
+	if slices.Contains(w.top.NoIPv6, name) {
+		n.WithoutIPv6()
+	}
+	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
+		return nil, err
+	}
+	n.watched = w.invariants.AddNode(n.Host)
+	n.daemon = daemon.New(n.Host, w.storage, daemon.Options{
+		Node:      NodeOptions(w.top),
+		Reachable: n.reachesStore,
+		OneByOne:  true,
+		Wrap:      n.watched.Wrap(n.plant),
+	})
+	n.watched.Daemon = n.daemon
+	return n, n.defaultRoutes()
+}
+
+// NodeOptions returns the options of every node of a topology: the same as from
+// the flags that a lab gives its daemons.
+func NodeOptions(top lang.Topology) node.Options {
+	return node.Options{
+		LeaseTTL:   top.TTL,
+		ExitOnLoss: top.ExitOnLoss,
+		Firewall:   firewall.Options{Masquerade: top.Firewalled(), Forward: top.Firewalled()},
+		Blackhole:  top.Blackhole,
+	}
+}
+
+// plant wraps a process in the world's defects.
+func (n *simNode) plant(p daemon.Parts) daemon.Parts {
+	for _, defect := range n.world.defects {
+		p = defect(n.Name(), p)
+	}
+	return p
+}
+
+// GoByOneName implements [Twin].
+func (n *simNode) GoByOneName() { n.watched.Twinned = true }
+
+// ShowsProcess implements [ProcessState].
+func (n *simNode) ShowsProcess() {}
+
+func (n *simNode) defaultRoutes() error {
+	for _, f := range cidr.Families {
+		if f == cidr.V4 || n.world.top.HasIPv6() {
+			err := n.DefaultRoute(lang.UnderlayAddr(f, n.world.top.Segment(n.index), lang.RouterHost).Addr())
+			if err != nil && !errors.Is(err, driver.ErrExists) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reachesStore reports whether the node reaches the datastore, which is beyond its uplink.
+func (n *simNode) reachesStore() bool {
+	wire := n.Wire("eth0")
+	return !n.cut && wire != nil && !wire.Down && n.HasCarrier("eth0") && n.uplinkUp()
+}
+
+func (n *simNode) uplinkUp() bool {
+	for _, l := range n.Facts().Links {
+		if l.Name == "eth0" {
+			return l.Up
+		}
+	}
+	return false
+}
+
+func (n *simNode) Start([]string) error { n.daemon.Start(); return nil }
+
+func (n *simNode) Stop() error {
+	n.daemon.Stop()
+	if !n.World().RunUntil(func() bool { return !n.daemon.Running() }, 10*time.Second) {
+		return errors.New("the daemon does not end")
+	}
+	return nil
+}
+
+func (n *simNode) Kill() error { n.daemon.Kill(); return nil }
+
+// Running reports whether the daemon runs. A halted daemon that was asked to end
+// does so as soon as it goes on.
+func (n *simNode) Running() bool { return n.daemon.Running() && !n.daemon.Stopping() }
+
+// forever is longer than any scenario.
+const forever = 1000 * time.Hour
+
+func (n *simNode) Pause() error  { n.daemon.Pause(forever); return nil }
+func (n *simNode) Resume() error { n.daemon.Resume(); return nil }
+
+func (n *simNode) Exited() (int, bool) {
+	if e := n.daemon.Exit(); e != nil {
+		return e.Status, true
+	}
+	return 0, false
+}
+
+func (n *simNode) Log() string { return strings.Join(n.daemon.Log(), "\n") }
+
+func (n *simNode) SubnetFile() string {
+	data, _ := n.daemon.File(node.SubnetFile)
+	return string(data)
+}
+
+func (n *simNode) Status() (node.Status, error) {
+	if !n.daemon.Running() {
+		return node.Status{}, lang.ErrNoDaemon
+	}
+	return n.daemon.Status(), nil
+}
+
+func (n *simNode) SyncPods() error {
+	text := n.SubnetFile()
+	if text == n.subnet && n.pod != nil {
+		return nil
+	}
+	key := subnetfile.Previous([]byte(text))
+	_, after, _ := strings.Cut(text, "FLANNEL_MTU=")
+	if _, err := fmt.Sscanf(after, "%d", &n.mtu); err != nil {
+		return fmt.Errorf("subnet file %q: MTU: %w", text, err)
+	}
+	if n.pod != nil {
+		if err := n.removePod(); err != nil {
+			return err
+		}
+	}
+	var subnets []netip.Prefix
+	for _, f := range cidr.Families {
+		if p := key.Of(f); p.IsValid() {
+			subnets = append(subnets, p)
+		}
+	}
+	var err error
+	n.subnet = text
+	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, subnets...)
+	return err
+}
+
+// removePod ends the pod and takes its gateway's addresses off the bridge.
+func (n *simNode) removePod() error {
+	n.pod.Remove()
+	key := subnetfile.Previous([]byte(n.subnet))
+	for _, f := range cidr.Families {
+		if p := key.Of(f); p.IsValid() {
+			if err := n.AddrDel("cni0", netip.PrefixFrom(p.Addr().Next(), p.Bits())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *simNode) UplinkDown() error { return n.LinkDown("eth0") }
+
+func (n *simNode) UplinkUp() error {
+	if err := n.LinkUp("eth0"); err != nil {
+		return err
+	}
+	if n.world.top.HasIPv6() {
+		err := n.AddrAdd("eth0", n.uplinkAddr(cidr.V6))
+		if err != nil && !errors.Is(err, driver.ErrExists) {
+			return err
+		}
+	}
+	return n.defaultRoutes()
+}
+
+func (n *simNode) UplinkAddress(ip netip.Addr) error {
+	f := cidr.FamilyOf(ip)
+	old := n.uplinkAddr(f)
+	if err := n.AddrDel("eth0", old); err != nil && !errors.Is(err, driver.ErrNotFound) {
+		return err // an IPv6 address goes by itself when the link goes down
+	}
+	n.addrs[f] = ip
+	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil || !n.uplinkUp() {
+		return err // no route leads over a link that is down
+	}
+	return n.defaultRoutes()
+}
+
+// uplinkAddr returns the uplink's present or last address of a family.
+func (n *simNode) uplinkAddr(f cidr.Family) netip.Prefix {
+	own := lang.UnderlayAddr(f, n.world.top.Segment(n.index), n.index+1)
+	if moved := n.addrs[f]; moved.IsValid() {
+		return netip.PrefixFrom(moved, own.Bits())
+	}
+	return own
+}
+
+func (n *simNode) UplinkMTU(mtu int) error { return n.SetMTU("eth0", mtu) }
+
+func (n *simNode) Isolate(on bool) error {
+	n.Wire("eth0").Down = on
+	return nil
+}
+
+func (n *simNode) Cut(on bool) error {
+	n.cut = on
+	return nil
+}
+
+func (n *simNode) State(extent dataplane.Extent) (*dataplane.State, error) {
+	seen, err := n.daemon.Driver().Look(context.Background(), extent)
+	return seen.State, err
+}
