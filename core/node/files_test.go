@@ -44,7 +44,8 @@ func TestStopSaves(t *testing.T) {
 		t.Errorf("%d leases saved, want %d (%v)", n, before+2, err)
 	}
 	w.n.Step(w.now, Input{Wrote: &Wrote{Errs: []error{errors.New("disk full")}}, Stop: true})
-	if w.events = w.n.Ready().Events; w.count("write-failed") != 1 {
+	w.events = w.n.Ready().Events
+	if w.count("write-failed") != 1 {
 		t.Errorf("events of a failed write: %v", w.events)
 	}
 }

@@ -50,11 +50,12 @@ func (f *fakeFirewall) apply(ops []dataplane.Op) []error {
 		if f.refuse != nil {
 			errs[i] = f.refuse(op)
 		}
-		switch {
-		case errs[i] != nil:
-		case op.Verb == dataplane.Delete:
+		if errs[i] != nil {
+			continue
+		}
+		if op.Verb == dataplane.Delete {
 			delete(f.chains.Chains, c.ChainKey)
-		default:
+		} else {
 			f.chains.AddChain(c)
 		}
 	}
@@ -116,7 +117,8 @@ func TestRulesAreMadeAndKept(t *testing.T) {
 		t.Errorf("with nothing wrong, chains are written: %v", w.firewall.plans[plans:])
 	}
 	looks := w.firewall.looks
-	if w.pass(50 * time.Second); w.firewall.looks < looks+10 || w.firewall.looks > looks+16 {
+	w.pass(50 * time.Second)
+	if w.firewall.looks < looks+10 || w.firewall.looks > looks+16 {
 		t.Errorf("%d looks in 50 s, want one every 3.3 to 5 s", w.firewall.looks-looks)
 	}
 }
@@ -226,7 +228,8 @@ func TestForeignDropIsNamed(t *testing.T) {
 	w.wantReady()
 }
 
-// With nothing to want, what a former run left is taken away, and then nobody looks any more.
+// With nothing to want, the node removes the chains of a former run and then
+// looks no more.
 func TestTurnedOff(t *testing.T) {
 	w := guarded(t)
 	w.start()
@@ -237,7 +240,8 @@ func TestTurnedOff(t *testing.T) {
 	}
 	looks := w.firewall.looks
 	w.run(hint(FirewallLane))
-	if w.pass(time.Hour); w.firewall.looks != looks {
+	w.pass(time.Hour)
+	if w.firewall.looks != looks {
 		t.Errorf("%d more looks for nothing", w.firewall.looks-looks)
 	}
 }

@@ -57,7 +57,7 @@ func TestAssignedWaitsAndTakes(t *testing.T) {
 	}
 }
 
-// A record that says already what it shall say needs no request.
+// A record that is already as wanted needs no request.
 func TestAssignedAdopts(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()
@@ -123,7 +123,8 @@ func TestAssignmentGoes(t *testing.T) {
 	w.wantReady()
 }
 
-// A record that somebody removes or changes is written again, ever more slowly.
+// A record that another program removes or changes is written again, ever more
+// slowly.
 func TestAssignedRecordIsPutRight(t *testing.T) {
 	key := mustKey("10.5.7.0-24")
 	for name, harm := range map[string]func(*assignedWorld){
@@ -198,7 +199,8 @@ func TestAssignedStoreWentBack(t *testing.T) {
 	w.pass(time.Second)
 	requests := len(w.requests)
 	old := *w.snap.Leases[0]
-	old.ModRevision, w.snap.Revision, w.rev = 5, 5, 5
+	old.ModRevision = 5
+	w.snap.Revision, w.rev = 5, 5
 	w.snap.Leases = []*lease.Lease{&old}
 	w.tell()
 	w.pass(time.Second)

@@ -73,8 +73,8 @@ func (n *Node) noSubnet(err error) {
 	n.once(Error, "no-subnet", err.Error())
 }
 
-// exchange releases a record of ours that cannot be used any more, and makes
-// up what to ask for next. The half that still fits is kept, so that the pods
+// exchange releases our record, which cannot be used any more, and chooses the
+// subnet to ask for next. The half that still fits is kept, so that the pods
 // lose no address in that family. If no subnet is free, the record stays.
 // It returns whether the record goes.
 func (n *Node) exchange(own lease.Lease, why error) bool {

@@ -58,7 +58,8 @@ func TestOverlapGoesToTheOlder(t *testing.T) {
 	t.Run("ours is younger", func(t *testing.T) {
 		w := newWorld(t, conf)
 		w.answer = func(r Request) (lease.Grant, error) {
-			if w.answer = nil; r.Verb == Create {
+			w.answer = nil
+			if r.Verb == Create {
 				w.put(rival(r.Key))
 			}
 			return lease.Grant{}, nil
@@ -139,7 +140,7 @@ func TestOwnRecordOverwrittenTwice(t *testing.T) {
 	}
 }
 
-// Somebody else puts the record right before its owner does: with what it said
+// Another program corrects the record before its owner does: with the text from
 // before, or with an address that the owner had then.
 func TestOwnRecordPutRightByAnother(t *testing.T) {
 	for _, move := range []bool{false, true} {
@@ -165,7 +166,7 @@ func TestOwnRecordPutRightByAnother(t *testing.T) {
 	}
 }
 
-// A record that is no subnet of the network drives nobody away, however old.
+// A record that is no subnet of the network drives no node away, however old.
 func TestHostileOverlapIsIgnored(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.Previous = mustKey("10.5.9.0-24") })
 	w.tell()

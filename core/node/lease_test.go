@@ -140,7 +140,7 @@ func TestReuse(t *testing.T) {
 			t.Errorf("own key %s, was %s", got, before)
 		}
 	})
-	t.Run("not if somebody has it", func(t *testing.T) {
+	t.Run("not if another node has it", func(t *testing.T) {
 		w := newWorld(t, vxlanConfig, func(o *Options) { o.Previous = mustKey("10.5.9.0-24") })
 		w.put(vxlanPeer("10.5.9.0-24", 4))
 		w.tell()

@@ -60,7 +60,8 @@ func TestRestoredStoreGaveOurSubnetAway(t *testing.T) {
 	other := vxlanPeer(own.Key.String(), 9)
 	other.CreateRevision, other.ModRevision = own.CreateRevision, own.ModRevision
 	w.rev += 1000
-	w.snap.Revision, w.snap.History, w.snap.Leases = w.rev, 77, []*lease.Lease{&other}
+	w.snap.Revision, w.snap.History = w.rev, 77
+	w.snap.Leases = []*lease.Lease{&other}
 	w.tell()
 	w.pass(time.Minute)
 	w.wantReady()
@@ -110,7 +111,7 @@ func TestOtherTTL(t *testing.T) {
 }
 
 // A cluster is off for so long that all its leases end. The node that comes
-// back first keeps nobody: no accident took the peers' records.
+// back first keeps no peers: no accident took their records.
 func TestLongOffKeepsNoPeers(t *testing.T) {
 	for name, off := range map[string]time.Duration{"a day and more": 30 * time.Hour, "an hour": time.Hour} {
 		w := readyWorld(t)

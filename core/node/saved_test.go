@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is no state file of ours is ignored, and said.
+// A text that is no state file is ignored, and the log says so.
 func TestStateUnreadable(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:             "state file of the last run is ignored: unexpected end of JSON input",

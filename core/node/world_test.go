@@ -80,7 +80,7 @@ func (w *world) start(mod ...func(*Options)) {
 	w.exit = nil
 }
 
-// view is what the store would tell now.
+// view returns the view that the store would send now.
 func (w *world) view() *lease.View {
 	if w.down {
 		return &lease.View{Snapshot: w.n.store.view.Snapshot, Err: fmt.Errorf("connection refused")}
@@ -150,7 +150,8 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	some = w.firewall.perform(r.Lanes[FirewallLane], &in.Lanes[FirewallLane]) || some
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
-		if w.pending = r.Request; !w.held {
+		w.pending = r.Request
+		if !w.held {
 			in.Requested, some = w.serve(), true
 			in.View = w.view()
 		}
@@ -162,7 +163,8 @@ func (w *world) apply(ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		if w.applyErr != nil {
-			if errs[i] = w.applyErr(op); errs[i] != nil {
+			errs[i] = w.applyErr(op)
+			if errs[i] != nil {
 				continue
 			}
 		}
@@ -253,7 +255,8 @@ func (w *world) store(req Request) (lease.Grant, error) {
 func (w *world) put(l lease.Lease) lease.Lease {
 	w.rev++
 	w.snap.Revision = w.rev
-	if l.ModRevision = w.rev; l.CreateRevision == 0 {
+	l.ModRevision = w.rev
+	if l.CreateRevision == 0 {
 		l.CreateRevision = w.rev
 	}
 	i, found := slices.BinarySearchFunc(w.snap.Leases, &l,

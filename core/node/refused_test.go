@@ -1,0 +1,270 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// An op that the kernel has no resources for stops no other, and is tried again ever more slowly.
+func TestOneFailureStopsNothing(t *testing.T) {
+	w := readyWorld(t)
+	refuse := netip.MustParsePrefix("10.5.4.0/24")
+	w.applyErr = func(op dataplane.Op) error {
+		if r, ok := op.Object.(dataplane.Route); ok && r.Dst == refuse {
+			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
+		}
+		return nil
+	}
+	w.host.Routes.DeleteFunc(every)
+	plans := len(w.plans)
+	w.pass(10 * time.Minute)
+	if w.host.Routes.Len() != 1 {
+		t.Errorf("host:\n%s", w.host.Dump())
+	}
+	if tried := len(w.plans) - plans; tried < 5 || tried > 60 {
+		t.Errorf("tried %d times in ten minutes", tried)
+	}
+	if s := w.status(); s.Ready || !strings.Contains(strings.Join(s.Reasons, "\n"), "10.5.4.0/24") {
+		t.Errorf("status %+v", s)
+	}
+	w.applyErr = nil
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
+// A host without IPv6 has no setting accept_ra. The node says so once, does not
+// ask for it again, and is ready.
+func TestAbsentSetting(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	tries := 0
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Sysctl); ok {
+			tries++
+			return fmt.Errorf("%s: %w", op, driver.ErrNotFound)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if n := w.count("setting-absent"); n != 1 || tries != 1 {
+		t.Errorf("tried %d times and said so %d times, want once each", tries, n)
+	}
+}
+
+// In a container /proc/sys may be read-only. A setting that cannot be made is
+// logged and given up, and the node becomes ready without it.
+func TestDeniedSetting(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Sysctl); ok {
+			return fmt.Errorf("%s: %w", op, driver.ErrDenied)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	told := 0
+	for _, e := range w.events {
+		if e.Kind == "setting-denied" {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// A change in place that the kernel refuses is made by a new device.
+func TestRefusedChangeRecreates(t *testing.T) {
+	w := readyWorld(t)
+	w.applyErr = func(op dataplane.Op) error {
+		if _, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Replace {
+			return fmt.Errorf("%s: %w", op, driver.ErrUnsupported)
+		}
+		return nil
+	}
+	moved := netip.MustParseAddr("192.168.64.33")
+	addrs := slices.Clone(w.facts.Links[0].Addrs)
+	addrs[0].Prefix = netip.PrefixFrom(moved, 24)
+	w.facts.Links[0].Addrs = addrs
+	w.pass(time.Minute)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if vxlanOf(w.host.Links["flannel.1"]).Local != moved {
+		t.Errorf("host:\n%s", w.host.Dump())
+	}
+}
+
+// A kernel that refuses an MTU keeps its device, and the subnet file says what the device has.
+func TestRefusedMTUIsKept(t *testing.T) {
+	w := readyWorld(t)
+	created := 0
+	w.applyErr = func(op dataplane.Op) error {
+		link, ok := op.Object.(dataplane.Link)
+		switch {
+		case ok && op.Verb == dataplane.Replace && link.MTU > 1450:
+			return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
+		case ok && op.Verb != dataplane.Replace:
+			created++
+		}
+		return nil
+	}
+	w.facts.Links[0].MTU = 9000
+	w.pass(time.Minute)
+	w.wantReady()
+	if created > 0 || w.count("mtu-refused") != 1 {
+		t.Errorf("%d devices deleted or created\n%s", created, w.log())
+	}
+	if file := w.files[SubnetFile]; !strings.Contains(file, "FLANNEL_MTU=1450\n") {
+		t.Errorf("subnet file: %s", file)
+	}
+	w.facts.Links[0].MTU, w.applyErr = 8000, nil
+	w.pass(time.Minute)
+	if got := w.host.Links["flannel.1"].MTU; got != 7950 {
+		t.Errorf("MTU %d after the uplink changed", got)
+	}
+}
+
+// What cannot be read is not acted upon, and the node looks again.
+func TestLookFails(t *testing.T) {
+	w := readyWorld(t)
+	w.n.Step(w.now.Add(time.Minute), Input{})
+	w.now = w.now.Add(time.Minute)
+	if r := w.n.Ready(); r.Lanes[HostLane].Look == nil {
+		t.Fatal("no look after a minute")
+	}
+	w.run(looked(HostLane, Looked{Err: errors.New("netlink: interrupted")}))
+	if s := w.status(); s.Ready {
+		t.Error("ready without having read the host")
+	}
+	w.pass(time.Second)
+	w.wantReady()
+}
+
+// Peers that come faster than they can be programmed are not a host that
+// resists: when they stop coming, the rest follows at once.
+func TestStormIsNoFailure(t *testing.T) {
+	w := readyWorld(t)
+	last := len(w.plans) + 20
+	stormed := 0
+	w.applyErr = func(dataplane.Op) error {
+		if plan := len(w.plans); plan > stormed && plan <= last { // once in each plan
+			stormed = plan
+			w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+plan), byte(100+plan)))
+			w.n.Step(w.now, Input{View: w.view()})
+		}
+		return nil
+	}
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.tell()
+	for stormed < last {
+		before := len(w.plans)
+		w.pass(200 * time.Millisecond)
+		if len(w.plans) == before {
+			t.Fatalf("nothing happens after plan %d", before)
+		}
+	}
+	w.pass(200 * time.Millisecond)
+	w.wantReady()
+}
+
+// TestRefusedPeer lets the kernel refuse objects of one peer: that is a problem
+// of this peer, and keeps the node neither from being ready nor healthy.
+func TestRefusedPeer(t *testing.T) {
+	for _, kind := range []string{"route 10.5.7.0/24", "neigh 10.5.7.0 ", "fdb c6:00:00:00:00:07 "} {
+		w := readyWorld(t)
+		refuses, asked := true, 0
+		w.applyErr = func(op dataplane.Op) error {
+			if !refuses || !strings.HasPrefix(op.Object.String(), kind) {
+				return nil
+			}
+			asked++
+			if told := w.count("peer-refused") > 0; told && !w.status().Ready {
+				t.Errorf("%s refused: not ready during another attempt", kind)
+			}
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		w.put(vxlanPeer("10.5.7.0-24", 7))
+		w.put(vxlanPeer("10.5.8.0-24", 8))
+		w.tell()
+		for range 60 {
+			w.pass(time.Minute)
+			w.wantReady()
+			if s := w.status(); s.FailingFor != 0 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "10.5.7.0-24") {
+				t.Fatalf("%s refused: failing for %d, problems %q", kind, s.FailingFor, s.Problems)
+			}
+		}
+		if n := w.count("peer-refused"); n != 1 || asked < 12 || asked > 40 {
+			t.Errorf("%s refused: told %d times, asked %d times in an hour", kind, n, asked)
+		}
+		if dump := w.host.Dump(); !strings.Contains(dump, "10.5.8.0/24") || strings.Contains(dump, "route 10.5.7.0/24") {
+			t.Errorf("%s refused: the host holds\n%s", kind, dump)
+		}
+		refuses = false
+		w.pass(6 * time.Minute)
+		if dump := w.host.Dump(); len(w.status().Problems) != 0 || !strings.Contains(dump, "route 10.5.7.0/24") {
+			t.Errorf("%s accepted: problems %q, the host holds\n%s", kind, w.status().Problems, dump)
+		}
+	}
+}
+
+// TestRefusedByTheHost lets the kernel refuse the device's own address, and with
+// it the neighbours behind the device: no peer is to blame.
+func TestRefusedByTheHost(t *testing.T) {
+	w := readyWorld(t)
+	refuses := true
+	w.applyErr = func(op dataplane.Op) error {
+		if name := op.Object.String(); refuses && (strings.HasPrefix(name, "addr ") || strings.HasPrefix(name, "neigh ")) {
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		return nil
+	}
+	w.unplug("flannel.1")
+	w.put(vxlanPeer("10.5.7.0-24", 7))
+	w.tell()
+	w.run(hint(HostLane))
+	w.pass(time.Minute)
+	if s := w.status(); s.Ready || s.Problems != nil || w.count("peer-refused") != 0 {
+		t.Errorf("ready %t, problems %q\n%s", s.Ready, s.Problems, w.log())
+	}
+	refuses = false
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
+// TestManyRefusedPeers lets the kernel refuse many peers at once, as when the
+// uplink lost its address, and accept them again: one line for each.
+func TestManyRefusedPeers(t *testing.T) {
+	w := readyWorld(t)
+	refuses := true
+	w.applyErr = func(op dataplane.Op) error {
+		if refuses && strings.HasPrefix(op.Object.String(), "route 10.5.") {
+			return fmt.Errorf("%w", driver.ErrUnreachable)
+		}
+		return nil
+	}
+	for i := byte(7); i < 107; i++ {
+		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", i), i))
+	}
+	w.tell()
+	w.pass(time.Minute)
+	if n, problems := w.count("peer-refused"), len(w.status().Problems); n != 1 || problems != 100 {
+		t.Errorf("%d problems, told %d times", problems, n)
+	}
+	refuses = false
+	w.pass(6 * time.Minute)
+	if n, problems := w.count("peer-accepted"), len(w.status().Problems); n != 1 || problems != 0 {
+		t.Errorf("%d problems, told %d times that peers are accepted", problems, n)
+	}
+}
