@@ -144,8 +144,10 @@ func (n *simNode) SubnetFile() string {
 	return string(data)
 }
 
+// Status asks the daemon. One that was asked to end answers no more, as a real
+// one closes its listener first.
 func (n *simNode) Status() (node.Status, error) {
-	if !n.daemon.Running() {
+	if !n.Running() {
 		return node.Status{}, lang.ErrNoDaemon
 	}
 	return n.daemon.Status(), nil
