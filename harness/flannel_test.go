@@ -51,7 +51,7 @@ var _ = Describe("flanneld in a lab", Ordered, func() {
 		}
 		state, err := lab.Nodes[0].State(ctx, dataplane.Extent{Links: []string{"flannel.1"}})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(state.FDB).To(HaveLen(2))
+		Expect(state.FDB.Len()).To(Equal(2))
 		for _, n := range lab.Nodes {
 			Expect(n.Stop(ctx)).To(Succeed())
 			Expect(n.ExitStatus().ExitCode()).To(BeZero())
