@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -66,9 +65,6 @@ func TestUpdateIsRender(t *testing.T) {
 		t.Errorf("updates by backend: %v, want some of each", updates)
 	}
 }
-
-var compare = cmp.Options{cmpopts.EquateEmpty(),
-	cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{})}
 
 // record is the i-th lease of a cluster with one backend.
 func record(i int, backendType string) lease.Lease {
