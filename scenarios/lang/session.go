@@ -167,8 +167,12 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	s.top, s.config = top, top.Config
-	s.world, err = s.build(top)
-	return "", err
+	world, err := s.build(top)
+	if err != nil {
+		return "", err // world may hold a nil pointer, which is no nil interface
+	}
+	s.world = world
+	return "", nil
 }
 
 // nodes expands "all" and checks the names.
