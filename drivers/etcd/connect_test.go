@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -18,6 +17,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gleak"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -115,19 +115,20 @@ var _ = Describe("an unreachable etcd", func() {
 	})
 
 	It("is named in the log once, not at every attempt", func() {
-		var log bytes.Buffer
+		log := gbytes.NewBuffer()
 		p := newProxy(shared.Endpoints()[0])
 		p.listener.Close()
 		s, err := Open(context.Background(), Options{
 			Endpoints: []string{p.endpoint()}, Timeout: 50 * ms,
-			Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Log: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		Expect(err).NotTo(HaveOccurred())
 		for range 4 { // attempts, each of which changes the view
 			Eventually(s.Changed()).Should(Receive())
 		}
 		s.Close()
-		Expect(strings.Count(log.String(), "not following etcd")).To(Equal(1), log.String())
+		text := string(log.Contents())
+		Expect(strings.Count(text, "not following etcd")).To(Equal(1), text)
 	})
 })
 

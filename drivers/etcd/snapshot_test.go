@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -116,13 +116,13 @@ var _ = Describe("bad records", func() {
 	var (
 		o   Options
 		dir string
-		log bytes.Buffer
+		log *gbytes.Buffer
 		s   *Store
 	)
 	BeforeEach(func() {
 		o = options(shared)
-		log.Reset()
-		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		log = gbytes.NewBuffer()
+		o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		dir = o.Prefix + "/subnets/"
 		put(shared, dir+"10.5.1.0-24", value("192.0.2.1"))
 	})
@@ -186,7 +186,7 @@ var _ = Describe("bad records", func() {
 	})
 
 	It("are reported once for each of their revisions", func() {
-		lines := func() int { return strings.Count(log.String(), "record set aside") }
+		lines := func() int { return strings.Count(string(log.Contents()), "record set aside") }
 		p := newProxy(shared.Endpoints()[0])
 		o.Endpoints = []string{p.endpoint()}
 		put(shared, dir+"garbage", "1")
