@@ -56,7 +56,7 @@ func mayNameBackends(path string) bool {
 	for _, part := range []string{
 		"_test.go", "core/backend/",
 		"core/dataplane/link_",     // the kernel's names for kinds of links
-		"core/lease/leasetest/",    // records as tests write them
+		"drivers/leasetest/",       // records as tests write them
 		"drivers/kube/kubetest/",   // the same
 		"drivers/linux/linuxtest/", // kernel kinds
 	} {

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/lease/leasetest"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/drivers/leasetest"
 )
 
 // TestConformance runs the cases that every lease store passes, the simulated

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 

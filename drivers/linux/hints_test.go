@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 

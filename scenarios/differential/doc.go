@@ -7,5 +7,5 @@
 // input for the long one. Names and values come from a small universe, so most
 // steps meet objects of earlier ones. If the worlds differ, the run is shrunk to
 // the steps that matter and printed as a case for
-// core/driver/drivertest/testdata. The kernel is right.
+// drivers/drivertest/testdata. The kernel is right.
 package differential

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/scenarios/lang"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/drivertest"
 )
 
 func (h *Host) do(d drivertest.Deed) error {

@@ -3,7 +3,7 @@ package kernel_test
 import (
 	"testing"
 
-	"github.com/flanneld/flannel/core/driver/drivertest"
+	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/sim/simtest"
 )
 

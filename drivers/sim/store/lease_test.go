@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/lease/leasetest"
+	"github.com/flanneld/flannel/drivers/leasetest"
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 

@@ -15,7 +15,7 @@ import (
 )
 
 // testdata holds the cases, seen from the root of the repository.
-const testdata = "core/driver/drivertest/testdata"
+const testdata = "drivers/drivertest/testdata"
 
 // Run runs every case, each file in a fresh world. Root leads from the test's
 // folder to the root of the repository. The commands of a file are

@@ -15,7 +15,7 @@ import (
 )
 
 // firewallCases is the folder of the cases of firewalls, in the repository.
-const firewallCases = "core/driver/drivertest/firewall"
+const firewallCases = "drivers/drivertest/firewall"
 
 // FirewallWorld is one host whose packet filter has no rules, with the driver
 // under test. Its iptables is the one over nf_tables. Its maker closes it
