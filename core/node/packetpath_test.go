@@ -19,7 +19,7 @@ func TestPacketPath(t *testing.T) {
 	if w.count("packet-path") != 0 {
 		t.Errorf("told of a packet path that the host did not report:\n%s", w.log())
 	}
-	gso := dataplane.Running{Tier: "gso", Reason: "the kernel has all it takes", Drops: map[string]uint64{"spoofed": 3}}
+	gso := dataplane.Running{Tier: "gso", Reason: "the kernel has every feature", Drops: map[string]uint64{"spoofed": 3}}
 	w.host.Running = map[string]dataplane.Running{"flannel0": gso}
 	w.pass(5 * time.Minute)
 	if w.count("packet-path") != 1 {

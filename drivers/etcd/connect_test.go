@@ -199,13 +199,13 @@ var _ = Describe("TLS", func() {
 		}
 	})
 
-	It("believes a CA without a key pair (E14)", func(ctx SpecContext) {
+	It("trusts a CA without a key pair (E14)", func(ctx SpecContext) {
 		o := options(startServer(ctx, eo))
 		o.CAFile = caFile
 		openSynced(o)
 	})
 
-	It("believes no other server, and says so", func(ctx SpecContext) {
+	It("trusts no other server, and says so", func(ctx SpecContext) {
 		o := options(startServer(ctx, eo))
 		o.Timeout = 500 * ms
 		unknown := MatchError(ContainSubstring("certificate signed by unknown authority"))
@@ -254,7 +254,7 @@ var _ = Describe("authentication", func() {
 			_, err = c.UserGrantRole(ctx, name, name)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		// The permissions that upstream needs, and not a key more.
+		// These are the permissions that upstream needs, and no key more.
 		for _, r := range [][2]string{
 			{o.Prefix + "/config", ""},
 			{o.Prefix + "/subnets", o.Prefix + "/subnett"},
@@ -266,7 +266,7 @@ var _ = Describe("authentication", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("lets in who knows the password, also when the token is no longer known", func(ctx SpecContext) {
+	It("accepts the password, also after the server has forgotten the token", func(ctx SpecContext) {
 		s := openSynced(o)
 		g, err := s.Create(ctx, key("10.5.1.0-24"), attrs("192.0.2.1"), lifetime)
 		Expect(err).NotTo(HaveOccurred())
@@ -286,7 +286,7 @@ var _ = Describe("authentication", func() {
 		Expect(s.Release(ctx, g)).To(Succeed())
 	})
 
-	It("says that a password is wrong, or missing, and never which it was", func() {
+	It("says that a password is wrong or missing, and never prints it", func() {
 		o.Password = "incorrect donkey"
 		s := open(o)
 		Eventually(s.View).Should(HaveField("Err",
@@ -315,7 +315,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// issue signs a certificate of 127.0.0.1; the first is the authority's own.
+// issue signs a certificate for 127.0.0.1; the first is the authority's own.
 func (a *authority) issue(name string, public *ecdsa.PublicKey) *x509.Certificate {
 	GinkgoHelper()
 	template := &x509.Certificate{

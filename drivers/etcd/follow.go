@@ -20,7 +20,7 @@ var (
 	errStarting  = errors.New("watch not yet established")
 	errCompacted = errors.New("watch fell behind: its next revision has been compacted")
 	errSilent    = errors.New("watch is silent")
-	errOlder     = errors.New("etcd is at an older revision than what was read from it")
+	errOlder     = errors.New("etcd is at an older revision than an earlier read")
 )
 
 // steady is how long a watch has to live for the next wait to be short again.

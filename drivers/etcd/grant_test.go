@@ -56,7 +56,7 @@ var _ = Describe("a grant", func() {
 
 	It("is refused if the key is taken, and leaves no TTL handle behind", func(ctx SpecContext) {
 		holder := put(shared, raw, value("192.0.2.2"))
-		put(shared, "/elsewhere", "x") // etcd's revision moves on, no snapshot's does
+		put(shared, "/elsewhere", "x") // etcd's revision moves on, and no snapshot's does
 		before, err := handles(shared)()
 		Expect(err).NotTo(HaveOccurred())
 
@@ -73,7 +73,7 @@ var _ = Describe("a grant", func() {
 		Eventually(handles(shared)).Should(Equal(before))
 	})
 
-	DescribeTable("is refused before anything is written if it could not be read back",
+	DescribeTable("is refused before it writes a record that no reader could parse",
 		func(ctx SpecContext, k lease.Key, ttl time.Duration, want string) {
 			_, err := s.Create(ctx, k, attrs("192.0.2.1"), ttl)
 			Expect(err).To(MatchError(want))
@@ -183,7 +183,7 @@ var _ = Describe("a grant", func() {
 		Eventually(handles(shared)).Should(Equal(before))
 	})
 
-	It("does not take down others that hang on its old TTL handle", func(ctx SpecContext) {
+	It("spares other records that hang on its old TTL handle", func(ctx SpecContext) {
 		before, err := handles(shared)()
 		Expect(err).NotTo(HaveOccurred())
 		other := o.Prefix + "/subnets/10.5.2.0-24"

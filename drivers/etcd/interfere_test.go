@@ -175,14 +175,14 @@ func (m *meter) noteList(req any) {
 	}
 }
 
-// lists returns how often all leases were asked for.
+// lists returns the number of requests for all leases.
 func (m *meter) lists() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.listed
 }
 
-// counts returns how often each method was called.
+// counts returns the number of calls of each method.
 func (m *meter) counts() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-var _ = Describe("what a store shows", func() {
+var _ = Describe("the snapshot of a store", func() {
 	It("is the config and the leases, sorted, with revisions and TTL handles", func() {
 		o := options(shared)
 		config := put(shared, o.Prefix+"/config", `{"Network":"10.5.0.0/16"}`)
@@ -199,7 +199,7 @@ var _ = Describe("bad records", func() {
 		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))
 		p.heal()
 		Eventually(subnets(s)).Should(HaveLen(3))
-		Expect(lines()).To(Equal(1), "neither another event nor another list is news")
+		Expect(lines()).To(Equal(1), "another event or another list is no news")
 		put(shared, dir+"garbage", "2")
 		put(shared, dir+"10.5.4.0-24", value("192.0.2.4"))
 		Eventually(subnets(s)).Should(HaveLen(4))

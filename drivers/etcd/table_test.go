@@ -19,7 +19,7 @@ import (
 
 const testDir = "/coreos.com/network/subnets/"
 
-// history is a toy of an etcd: what was written, in order.
+// history is a model of an etcd: the writes, in order.
 type history struct {
 	revision int64
 	now      map[string]*mvccpb.KeyValue
@@ -51,7 +51,7 @@ func (h *history) remove(key string) {
 	})
 }
 
-// list returns what a list would, in etcd's order.
+// list returns the answer of etcd to a list, in its order.
 func (h *history) list() []*mvccpb.KeyValue {
 	var kvs []*mvccpb.KeyValue
 	for _, kv := range h.now {
@@ -81,10 +81,10 @@ func TestWatchingIsListing(t *testing.T) {
 				h.remove(k)
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "then") {
-			case 0: // see all that happened since
+			case 0: // see every later change
 				watched.apply(h.events[seen:])
 				seen = len(h.events)
-			case 1: // see some of it again
+			case 1: // see some changes again
 				again := rapid.IntRange(0, seen).Draw(t, "again")
 				watched.apply(h.events[again:seen])
 			case 2: // lose the stream
@@ -95,8 +95,8 @@ func TestWatchingIsListing(t *testing.T) {
 		watched.apply(h.events[seen:])
 		got, _ := watched.snapshot()
 
-		// A list knows no former values, so those that stand in for a bad one
-		// are left out of the comparison.
+		// A list knows no former values, so the comparison omits leases that
+		// stand in for a bad value.
 		want, _ := newTable(testDir, listed{revision: h.revision, leases: h.list()}, nil).snapshot()
 		if diff := cmp.Diff(current(h, want), current(h, got), comparers()); diff != "" {
 			t.Fatalf("watched (-listed +watched):\n%s", diff)
@@ -111,9 +111,9 @@ func TestWatchingIsListing(t *testing.T) {
 	})
 }
 
-// A value that stands in for a bad one is a former one of the same record, not
-// of another that happened to have the same key and revisions before the
-// datastore lost its data.
+// A stand-in for a bad value must be a former value of the same record, not of
+// another record that had the same key and revisions before the datastore lost
+// its data.
 func TestWipedDataLendsNothing(t *testing.T) {
 	old := &history{now: map[string]*mvccpb.KeyValue{}}
 	old.put(testDir+"10.5.1.0-24", value("192.0.2.1"), 1)
@@ -215,7 +215,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// What stays in memory for many leases: the table and one snapshot of it.
+// The memory in use for many leases: the table and one snapshot of it.
 func BenchmarkMemory(b *testing.B) {
 	kvs := records(many).list()
 	for b.Loop() {

@@ -66,7 +66,7 @@ var _ = Describe("following etcd", func() {
 		Expect(s.View().Err).NotTo(HaveOccurred())
 	})
 
-	It("notices silence where nothing is refused (E10, E14)", func() {
+	It("notices silence on an open connection (E10, E14)", func() {
 		o.Heartbeat, o.Timeout = 50*ms, 500*ms
 		s := openSynced(o)
 		p.blackhole()
@@ -124,7 +124,8 @@ var _ = Describe("following etcd", func() {
 			}
 		}, func(any) {})
 		var compacted int
-		// Between the list and the watch, history is made and destroyed.
+		// Between the list and the watch, records are written, deleted and
+		// compacted.
 		before = func() {
 			compacted++
 			if compacted > 1 {
@@ -152,7 +153,7 @@ var _ = Describe("following etcd", func() {
 		Eventually(subnets(s)).Should(Equal(changed))
 	})
 
-	It("says why a watch is refused", func() {
+	It("gives the reason of a refused watch", func() {
 		var bad bool
 		o = o.onWatch(func() {}, func(m any) {
 			if resp := m.(*pb.WatchResponse); bad {
@@ -162,10 +163,10 @@ var _ = Describe("following etcd", func() {
 		bad = true
 		s := open(o)
 		Eventually(s.View).Should(HaveField("Err", MatchError("etcd: watch "+dir+": refused: no rights")))
-		Expect(subnets(s)()).To(Equal(unchanged), "what was read is good all the same")
+		Expect(subnets(s)()).To(Equal(unchanged), "the snapshot stays valid")
 	})
 
-	It("reads again when a sign of life comes from an older revision", func() {
+	It("reads again when a heartbeat's answer has an older revision", func() {
 		o.Heartbeat = 20 * ms
 		forge := make(chan struct{}, 1)
 		o, m := o.onWatch(func() {}, func(m any) {
@@ -251,7 +252,7 @@ var _ = Describe("a server", func() {
 		Eventually(subnets(s)).Should(Equal([]string{"10.5.77.0-24"}))
 		Expect(s.View().Snapshot.Revision).To(BeNumerically("<", was))
 		Expect(s.View().Snapshot.Config.Revision).To(BeZero())
-		// Following goes on, far below the revisions of before.
+		// The watch goes on, far below the former revisions.
 		put(server, o.Prefix+"/subnets/10.5.78.0-24", value("192.0.2.78"))
 		Eventually(subnets(s)).Should(Equal([]string{"10.5.77.0-24", "10.5.78.0-24"}))
 		eventuallySynced(s)
@@ -259,7 +260,7 @@ var _ = Describe("a server", func() {
 })
 
 var _ = Describe("a watch that ended", func() {
-	// many puts so many records, each with a revision of its own.
+	// many puts that many records, each with a revision of its own.
 	many := func(server *embedded.Server, o Options, n int) {
 		GinkgoHelper()
 		for i := range n {
@@ -267,7 +268,7 @@ var _ = Describe("a watch that ended", func() {
 		}
 	}
 
-	It("goes on where it was after a member's restart, without another list", func(ctx SpecContext) {
+	It("resumes after a member's restart, without another list", func(ctx SpecContext) {
 		eo := embedded.Options{Dir: GinkgoT().TempDir(), UnsafeNoSync: true}
 		server, err := embedded.Start(ctx, eo)
 		Expect(err).NotTo(HaveOccurred())
@@ -292,7 +293,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(1))
 	})
 
-	It("goes on after a compaction of what it has seen, though no lease has changed for long", func(ctx SpecContext) {
+	It("resumes after a compaction of changes that it has seen, though no lease has changed for long", func(ctx SpecContext) {
 		o, m := options(shared).metered()
 		p := newProxy(shared.Endpoints()[0])
 		o.Endpoints, o.Heartbeat = []string{p.endpoint()}, 20*ms
@@ -309,7 +310,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(1))
 	})
 
-	It("leads to one more list after a compaction of what it has not seen", func(ctx SpecContext) {
+	It("leads to one more list after a compaction of changes that it has not seen", func(ctx SpecContext) {
 		o, m := options(shared).metered()
 		p := newProxy(shared.Endpoints()[0])
 		o.Endpoints = []string{p.endpoint()}
@@ -326,7 +327,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(2))
 	})
 
-	It("leads to a list in a history in which other changes have passed its revision", func(ctx SpecContext) {
+	It("leads to a list if another history has passed its revision", func(ctx SpecContext) {
 		for name, change := range map[string]func(*embedded.Server, string){
 			"another record":  func(e *embedded.Server, dir string) { put(e, dir+"10.0.77.0-24", value("192.0.2.77")) },
 			"another value":   func(e *embedded.Server, dir string) { put(e, dir+"10.0.1.0-24", value("192.0.2.77")) },

@@ -187,7 +187,7 @@ func BenchmarkHeartbeatsOfAnHour(b *testing.B) {
 			ask(b, url+"/do/heartbeat")
 		}
 	}
-	ask(b, url+"/do/last") // which is seen after all of them
+	ask(b, url+"/do/last") // the store sees it after all heartbeats
 	for len(s.View().Snapshot.Leases) == crowd {
 		sleep(context.Background(), time.Millisecond)
 	}

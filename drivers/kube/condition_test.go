@@ -52,7 +52,7 @@ var _ = Describe("the node condition", func() {
 		Eventually(keys(s)).Should(ContainElement("10.244.40.0-24"))
 	}
 
-	It("is written until that worked, and on a new node object again (K5)", func() {
+	It("is retried until it is written, and written again on a new node object (K5)", func() {
 		var refused atomic.Int32
 		api.Fail(func(r *http.Request) *metav1.Status {
 			if r.Method == http.MethodPatch && refused.Add(1) <= 3 {
@@ -99,7 +99,7 @@ var _ = Describe("the node condition", func() {
 		Eventually(condition).Should(ours)
 	})
 
-	It("is left alone where it says so already, and on nodes of others", func() {
+	It("is left alone if it is right already, and on other nodes", func() {
 		set("n1", corev1.ConditionFalse)
 		s := start(url, vxlanConfig)
 		synced(s)
@@ -111,7 +111,7 @@ var _ = Describe("the node condition", func() {
 		Expect(api.Patches()).To(BeEmpty())
 	})
 
-	It("is not written before the network is up, nor without the option", func() {
+	It("is not written before the network is up, or without the option", func() {
 		s := start(url, vxlanConfig)
 		silent := start(url, vxlanConfig, func(o *Options) { o.SetNetworkUnavailable = false })
 		synced(s)

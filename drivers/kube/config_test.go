@@ -64,7 +64,7 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 		return func() string { return string(s.View().Snapshot.Config.Data) }
 	}
 
-	It("is followed as it changes", func() {
+	It("is followed when it changes", func() {
 		s := begin(vxlanConfig)
 		before := s.View().Snapshot.Config.Revision
 		file.set(hostgwConfig)
@@ -92,7 +92,7 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 		Eventually(s.View).Should(HaveField("Synced", true))
 	})
 
-	It("that cannot be used is named once, and leaves the former one in force", func() {
+	It("is named once if it is unusable, and the former one stays in force", func() {
 		s := begin(vxlanConfig)
 		warnings := func() (bad []string) {
 			for _, line := range log.lines() {

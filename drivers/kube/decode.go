@@ -57,7 +57,7 @@ const (
 // initialEventsEnd marks the bookmark that ends a streaming list.
 const initialEventsEnd = "k8s.io/initial-events-end"
 
-var errNotProtobuf = errors.New("the API server answered with something else than protobuf; " +
+var errNotProtobuf = errors.New("the API server's answer is not protobuf; " +
 	"is there a proxy in between?")
 
 // item is a node object as of a revision.

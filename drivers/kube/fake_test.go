@@ -26,7 +26,7 @@ type clientset struct {
 
 	mu       sync.Mutex
 	revision int64
-	watching watch.Interface // what the fake will not tell again
+	watching watch.Interface // changes that the fake does not report again
 }
 
 func (c *clientset) item(n *corev1.Node) (item, error) {
@@ -156,7 +156,7 @@ var _ = Describe("a store on client-go's fake", func() {
 		Eventually(keys(s)).Should(BeEmpty())
 	})
 
-	It("writes annotations, and the condition beside those of others", func() {
+	It("writes annotations, and its condition among foreign ones", func() {
 		own := plain("n1", "10.244.1.0/24")
 		own.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		own.Annotations = map[string]string{"someone": "else's"}

@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
 )
 
-// journal is a log handler that keeps what was said.
+// journal is a log handler that keeps the messages.
 type journal struct {
 	mu   sync.Mutex
 	said []string
@@ -42,7 +42,7 @@ func (j *journal) lines() []string {
 }
 
 var _ = Describe("an outage", func() {
-	It("is told once, and so is its end, however many attempts and whatever was missed", func() {
+	It("is logged once, and so is its end, whatever the number of attempts", func() {
 		api := kubetest.New()
 		var away atomic.Bool
 		var attempts atomic.Int32
@@ -80,7 +80,7 @@ var _ = Describe("an outage", func() {
 		))
 	})
 
-	It("does not last because a connection comes from an address that the host has lost", func() {
+	It("ends although a connection comes from an address that the host has lost", func() {
 		api := kubetest.New()
 		api.Put(plain("n1", "10.244.1.0/24"))
 		var made atomic.Int32
@@ -97,7 +97,7 @@ var _ = Describe("an outage", func() {
 		synced(store)
 		store.api.(*server).conns.Addrs = nowhere
 		before := made.Load()
-		for i := range 3 { // each finds the connection of the last one lost
+		for i := range 3 { // each finds that the last connection is lost
 			a := attrs(1)
 			a.PublicIP = netip.AddrFrom4([4]byte{192, 168, 64, byte(100 + i)})
 			_, err := store.Create(ctx, keyOf(1), a, 0)

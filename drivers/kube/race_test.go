@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("a store that reads all nodes while its own node is annotated", func() {
-	// The race detector judges: `go test -race`.
+	// The race detector is the judge: `go test -race`.
 	for name, older := range map[string]bool{"with streaming lists": false, "with lists in chunks": true} {
 		It("shares no memory without its lock "+name, func() {
 			api, url := serve()

@@ -57,7 +57,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // serves it.
 type misbehave func(w http.ResponseWriter, r *http.Request) bool
 
-// ofResumed limits a misbehaviour to watches that go on at a revision.
+// ofResumed limits a misbehaviour to watches that resume at a revision.
 func ofResumed(bad misbehave) misbehave {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()
@@ -90,7 +90,7 @@ func hangUp(w http.ResponseWriter, _ *http.Request) bool {
 	panic(http.ErrAbortHandler)
 }
 
-// garbage answers with bytes that mean nothing.
+// garbage answers with random bytes.
 func garbage(w http.ResponseWriter, _ *http.Request) bool {
 	_, _ = io.WriteString(w, "<html>please log in</html>")
 	return true
@@ -182,7 +182,7 @@ func requestsOf(t *testing.T, bad misbehave, older bool, minutes int) []int {
 		if bad(w, r) {
 			return
 		}
-		if isList(r.URL.RawQuery) { // with which a watch begins; the next one goes on where it ends
+		if isList(r.URL.RawQuery) { // the revision with which a watch begins; the next one resumes where it ends
 			time.AfterFunc(time.Second, api.Break)
 		}
 		api.ServeHTTP(w, r)
@@ -219,7 +219,7 @@ func overPipes(ctx context.Context, t *testing.T, listener *pipes) *Store {
 }
 
 // TestDelayBeginsAnew ends a watch that has lived long: this is no failure, and
-// the store opens the next at once.
+// the store opens the next one at once.
 func TestDelayBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := ofResumed(func(w http.ResponseWriter, r *http.Request) bool {

@@ -32,7 +32,7 @@ var _ = Describe("a store on an API server", func() {
 				}
 			})
 
-			It("shows all nodes, and what becomes of them", func() {
+			It("shows all nodes, and follows their changes", func() {
 				for i := 1; i <= 1203; i++ {
 					n := peer(i % 250)
 					n.Name, n.Spec = "other-"+n.Name+strings.Repeat("x", i/250), corev1.NodeSpec{}
@@ -96,7 +96,7 @@ var _ = Describe("a store on an API server", func() {
 				Expect(empty.Load()).To(BeFalse())
 			})
 
-			It("goes on where a watch ended, without reading all again", func() {
+			It("resumes where a watch ended, without reading all nodes again", func() {
 				api.Put(peer(2))
 				s := start(url, vxlanConfig)
 				synced(s)
@@ -134,7 +134,7 @@ var _ = Describe("a store on an API server", func() {
 		})
 	}
 
-	It("waits for an API server that is not there, and says why", func() {
+	It("waits for a missing API server, and says so", func() {
 		api, url := serve()
 		api.Fail(func(*http.Request) *metav1.Status { return kubetest.Forbidden("nodes") })
 		s := start(url, vxlanConfig)
@@ -176,7 +176,7 @@ var _ = Describe("a store on an API server", func() {
 		Eventually(func() lease.Key { return s.View().Assigned.Key }).Should(Equal(keyOf(1)))
 	})
 
-	It("writes only what differs, to the status subresource", func() {
+	It("writes only differences, to the status subresource", func() {
 		api, url := serve()
 		api.Put(plain("n1", "10.244.1.0/24"))
 		s := start(url, vxlanConfig)
@@ -192,7 +192,7 @@ var _ = Describe("a store on an API server", func() {
 		moved.PublicIP = netip.MustParseAddr("192.168.64.77")
 		_, err = s.Update(ctx, g, moved, 0)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = s.Update(ctx, g, moved, 0) // which it says already
+		_, err = s.Update(ctx, g, moved, 0) // the annotations say so already
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Patches()).To(HaveLen(2))
 		Expect(api.Patches()[1]).To(MatchJSON(
@@ -246,7 +246,7 @@ var _ = Describe("a store on an API server", func() {
 		s.mu.Lock()
 		before := s.table.Revision()
 		s.mu.Unlock()
-		api.Put(peer(40)) // which is seen after all those
+		api.Put(peer(40)) // the store sees it after all heartbeats
 		Eventually(keys(s)).Should(HaveLen(29))
 		Expect(s.View().Snapshot.Revision).To(BeNumerically(">", before+500))
 		Expect(before).To(Equal(snap.Revision))
@@ -266,7 +266,7 @@ var _ = Describe("a store on an API server", func() {
 			}
 		}
 		api.Delete("n11")
-		api.Put(peer(11)) // deleted and back: in no other order
+		api.Put(peer(11)) // deleted and created again, in this order
 		last, err := strconv.ParseInt(api.Node("n11").ResourceVersion, 10, 64)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() int64 {
@@ -293,7 +293,7 @@ var _ = Describe("a store on an API server", func() {
 		Expect(api.Requests()).To(Equal([]string{"GET /api/v1/nodes/n1?resourceVersion=0"}))
 	})
 
-	It("quarantines what cannot be read, and nothing else", func() {
+	It("quarantines unreadable nodes, and no other", func() {
 		api, url := serve()
 		api.Put(peer(2))
 		bad := peer(3)
@@ -329,7 +329,7 @@ var _ = Describe("a store on an API server", func() {
 	})
 })
 
-// drain takes what has been signalled so far.
+// drain takes all waiting signals.
 func drain(s *Store) {
 	select {
 	case <-s.Changed():

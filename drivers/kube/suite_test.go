@@ -39,7 +39,7 @@ func configFile(text string) string {
 	return path
 }
 
-// serve returns an API server and a kubeconfig-less way to it.
+// serve returns an API server and the options to reach it without a kubeconfig.
 func serve() (*kubetest.Server, string) {
 	api := kubetest.New()
 	server := httptest.NewServer(api)
@@ -60,7 +60,7 @@ func start(url, config string, change ...func(*Options)) *Store {
 	return s
 }
 
-// synced waits until the store follows the server, and returns what it shows.
+// synced waits until the store follows the server, and returns its snapshot.
 func synced(s *Store) lease.View {
 	GinkgoHelper()
 	Eventually(func() bool { return s.View().Synced }).Should(BeTrue())
@@ -102,7 +102,7 @@ func annotationsOf(a lease.Attrs) map[string]string {
 	return m
 }
 
-// attrs are those of the i-th node.
+// attrs returns the attributes of the i-th node.
 func attrs(i int) lease.Attrs {
 	return lease.Attrs{
 		PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)}), BackendType: "vxlan",

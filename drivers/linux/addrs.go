@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// address is an address of a link as the kernel tells it.
+// address is a link's address as the kernel reports it.
 type address struct {
 	prefix netip.Prefix
 	index  int
@@ -19,7 +19,8 @@ type address struct {
 	flags  uint32
 }
 
-// permanentGlobal reports whether it is one of those a State holds.
+// permanentGlobal reports whether the address is permanent and of global scope:
+// a State holds only such addresses.
 func (a address) permanentGlobal() bool {
 	return a.scope == unix.RT_SCOPE_UNIVERSE && a.flags&unix.IFA_F_PERMANENT != 0
 }
@@ -54,7 +55,7 @@ func parseAddr(body []byte) (address, bool) {
 			a.flags = nl.U32(value)
 		}
 	}
-	if local.IsValid() { // of a point-to-point pair, ours
+	if local.IsValid() { // our end of a point-to-point pair
 		ip = local
 	}
 	a.prefix = netip.PrefixFrom(ip, int(body[1]))
@@ -75,7 +76,8 @@ func (ls *links) applyAddr(verb dataplane.Verb, want dataplane.Addr) error {
 	c.Out.AttrAddr(unix.IFA_LOCAL, ip)
 	c.Out.AttrAddr(unix.IFA_ADDRESS, ip)
 	if ip.Is6() {
-		// The lease made it unique; looking for duplicates only delays its use.
+		// The lease makes the address unique; duplicate address detection would
+		// only delay its use.
 		c.Out.AttrU32(unix.IFA_FLAGS, unix.IFA_F_NODAD)
 	}
 	c.Out.End()
@@ -83,8 +85,8 @@ func (ls *links) applyAddr(verb dataplane.Verb, want dataplane.Addr) error {
 	return err
 }
 
-// verbFlags returns the message type and flags of an op, given the type that
-// makes an object. The type that deletes it is the next one.
+// verbFlags returns the message type and flags of an op. create is the message
+// type that creates the object; the type that deletes it is the next number.
 func verbFlags(verb dataplane.Verb, create uint16) (kind, flags uint16) {
 	switch verb {
 	case dataplane.Create:

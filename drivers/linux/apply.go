@@ -25,8 +25,8 @@ type applier struct {
 	batch []int  // indices of the ops in the batch being written
 	first uint32 // number of the batch's first message
 
-	// there holds the routes that exist, read when a delete needs to know and
-	// dropped when something else may have changed them.
+	// there holds the existing routes. A delete that needs them reads them; an
+	// op that may change them drops them.
 	there [2]*routeList
 }
 
@@ -59,7 +59,7 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.d.proxies.applyPeer(op.Verb, o)
 	}
 	a.flush()
-	a.there = [2]*routeList{} // links and addresses take routes along
+	a.there = [2]*routeList{} // a link or an address takes its routes along
 	switch o := op.Object.(type) {
 	case dataplane.Link:
 		return a.link(op.Verb, o)
@@ -106,7 +106,7 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 			return err
 		}
 	case r.Other != "":
-		return fmt.Errorf("a route of form %s is not made: %w", r.Other, driver.ErrUnsupported)
+		return fmt.Errorf("this driver makes no route of form %s: %w", r.Other, driver.ErrUnsupported)
 	case r.Via.IsValid() && cidr.FamilyOf(r.Via) != cidr.FamilyOf(r.Dst.Addr()):
 		// The kernel would take the first four bytes of an IPv6 gateway for an IPv4 one.
 		return fmt.Errorf("gateway %s of the other family: %w", r.Via, driver.ErrInvalid)
@@ -156,7 +156,7 @@ func (a *applier) flush() {
 		}
 		a.errs[i] = nl.Failed(a.ops[i], err)
 	})
-	if err != nil { // whatever was not refused may or may not have been done
+	if err != nil { // an op without a refusal may or may not have been done
 		err = fmt.Errorf("the kernel's answer was lost: %w", err)
 		for _, i := range batch {
 			if a.errs[i] == nil {
@@ -168,7 +168,8 @@ func (a *applier) flush() {
 	if len(again) == 0 {
 		return
 	}
-	// With its key all that followed comes again: the last has to stay.
+	// The replacement deletes the key's routes, so every later replace of the
+	// key is repeated too.
 	for _, i := range batch {
 		r, isRoute := a.ops[i].Object.(dataplane.Route)
 		if isRoute && again[r.RouteKey] && a.ops[i].Verb == dataplane.Replace {
@@ -177,15 +178,16 @@ func (a *applier) flush() {
 	}
 }
 
-// hiddenTwin tells the one refusal of a replace that can be helped: IPv4 wants
-// to replace the first route of a key and finds the wanted one behind it.
+// hiddenTwin reports whether a replace was refused for the one reason that has
+// a remedy: IPv4 tries to replace the first route of a key and finds the wanted
+// one behind it.
 func (a *applier) hiddenTwin(op dataplane.Op, err error) bool {
 	_, isRoute := op.Object.(dataplane.Route)
 	return isRoute && op.Verb == dataplane.Replace && errors.Is(err, unix.EEXIST)
 }
 
-// replace replaces a route by itself. A twin that another route hides carries
-// no packet, and goes first.
+// replace replaces one route. A twin that another route hides carries no
+// packet, so replace deletes it first.
 func (a *applier) replace(r dataplane.Route) error {
 	err := a.single(dataplane.Replace, r)
 	if !errors.Is(err, unix.EEXIST) {
@@ -197,7 +199,7 @@ func (a *applier) replace(r dataplane.Route) error {
 	return a.single(dataplane.Replace, r)
 }
 
-// single performs an op on a route, and no other beside it.
+// single performs one op on a route, outside any batch.
 func (a *applier) single(verb dataplane.Verb, r dataplane.Route) error {
 	oif, err := a.outLink(r)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const benchLink = "flannel.1"
 
-// benchExtent covers everything overlay makes.
+// benchExtent covers every object of overlay.
 var benchExtent = dataplane.Extent{
 	Links:    []string{benchLink},
 	Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
@@ -88,7 +88,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkReplace measures writing again what is there already.
+// BenchmarkReplace measures replacing objects that are already as wanted.
 func BenchmarkReplace(b *testing.B) {
 	w := newWorld(b)
 	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))
@@ -172,8 +172,8 @@ func crowd(t testing.TB, w *world, devices, routes int) {
 	apply(t, w.d, ops)
 }
 
-// BenchmarkLookByLibrary measures how the netlink package reads the same
-// tables, and the reason why this package parses them itself.
+// BenchmarkLookByLibrary measures the netlink package reading the same tables.
+// Its cost is why this package parses them itself.
 func BenchmarkLookByLibrary(b *testing.B) {
 	w := newWorld(b)
 	apply(b, w.d, overlay(b, w, dataplane.Create, 5000))

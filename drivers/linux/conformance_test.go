@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// TestConformance is where the suite's expectations are recorded: run it with
-// -rewrite after adding a case, and read what the kernel said.
+// TestConformance records the suite's expectations: after adding a case, run it
+// with -rewrite and read the kernel's answers.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, "../..", func(t *testing.T) drivertest.World {
 		if slices.Contains(withTUN, path.Base(t.Name())) {
@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// withTUN are the cases that make TUN devices.
+// withTUN names the cases that make TUN devices.
 var withTUN = []string{"proxy", "tun"}
 
 // needTUN skips a test where it may not make TUN devices.

@@ -33,8 +33,8 @@ func (l *routeList) add(r dataplane.Route) {
 	l.routes, l.gone = append(l.routes, r), append(l.gone, false)
 }
 
-// take removes the very route given, which has to be there, and to be the one
-// that the kernel will take when it is asked for it.
+// take removes exactly the given route. It must be there, and be the one that
+// the kernel picks when asked to delete it.
 func (l *routeList) take(r dataplane.Route) error {
 	i, ok := l.first[r.RouteKey]
 	if !ok {
@@ -53,17 +53,17 @@ func (l *routeList) take(r dataplane.Route) error {
 		case other != nil:
 			return fmt.Errorf("the kernel would delete %q, which stands before it: %w", *other, driver.ErrUnsupported)
 		default:
-			l.gone[i] = true // a second delete must not meet another's route
+			l.gone[i] = true // a second delete of r must not count as another route
 			return nil
 		}
 	}
 	return unix.ESRCH
 }
 
-// mistaken reports whether the kernel takes a route for another of its key that
-// it is asked to delete. It minds no onlink; IPv4 takes a missing gateway to
-// mean any, which putRoute can keep IPv6 from; and of a form of which we know
-// no more than that it is odd we can tell no more than key and protocol.
+// mistaken reports whether the kernel would delete route "at" when asked to
+// delete r. The kernel ignores onlink. To IPv4 a missing gateway matches any
+// gateway; putRoute prevents that for IPv6. For routes we cannot parse, only
+// key and protocol are compared.
 func mistaken(at, asked dataplane.Route) bool {
 	switch {
 	case at.Protocol != asked.Protocol:
@@ -77,8 +77,8 @@ func mistaken(at, asked dataplane.Route) bool {
 	return at.Via == asked.Via || v4 && !asked.Via.IsValid()
 }
 
-// mustBeThere makes sure that the very route to delete exists, and that no
-// other will go in its place.
+// mustBeThere checks that the route to delete exists and that the kernel will
+// delete no other in its place.
 func (a *applier) mustBeThere(r dataplane.Route) error {
 	family := cidr.FamilyOf(r.Dst.Addr())
 	if a.there[family] == nil {

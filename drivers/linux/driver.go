@@ -17,7 +17,7 @@ import (
 type Driver struct {
 	ns      namespace.Namespace
 	bulk    *nl.Conn // dumps and batches
-	query   *nl.Conn // single requests, also while a dump or batch is in work
+	query   *nl.Conn // single requests, also while a dump or batch is in progress
 	hints   *hints
 	proxies *proxies
 	peers   int // how many routes the last look saw, to size a list of them

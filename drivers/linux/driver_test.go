@@ -31,14 +31,14 @@ func TestManyPeers(t *testing.T) {
 	}
 	have := w.look(t, benchExtent)
 	have.Routes.DeleteFunc(func(key dataplane.RouteKey, _ dataplane.Route) bool {
-		return key.Dst.Addr().IsLinkLocalUnicast() // the kernel's own, on any link that is up
+		return key.Dst.Addr().IsLinkLocalUnicast() // the kernel's own, on every link that is up
 	})
 	have.Links = want.Links
 	if d := cmp.Diff(want.Dump(), have.Dump()); d != "" {
-		t.Fatalf("what was applied reads back otherwise (-want +have):\n%s", d)
+		t.Fatalf("the state read back differs from the one applied (-want +have):\n%s", d)
 	}
 
-	// Every error finds its op, wherever in a batch that is.
+	// Every error finds its op, wherever the op is in a batch.
 	again := peerOps(dataplane.Create, peers)
 	for i := range again {
 		if i%7 == 0 {
@@ -104,8 +104,8 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// TestOddFDBEntry is one that goes to a VNI of its own: it reads as one that
-// no node wants, and can be replaced.
+// TestOddFDBEntry adds an entry with a VNI of its own: it reads back as an
+// entry that no node wants, and can be replaced.
 func TestOddFDBEntry(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
@@ -126,7 +126,7 @@ func TestOddFDBEntry(t *testing.T) {
 	}
 }
 
-// TestMultipath is a route whose paths are in one attribute, which the suite
+// TestMultipath adds a route with two paths in one attribute, which the suite
 // cannot make for IPv4.
 func TestMultipath(t *testing.T) {
 	w := newWorld(t)
@@ -153,8 +153,8 @@ func TestMultipath(t *testing.T) {
 	}
 }
 
-// TestAddressDetails holds what the suite cannot see: an IPv6 address is used
-// at once, and of a pair of addresses ours is reported.
+// TestAddressDetails checks two facts that the suite cannot see: an IPv6
+// address is usable at once, and of a pair of addresses the look reports ours.
 func TestAddressDetails(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
@@ -175,7 +175,7 @@ func TestAddressDetails(t *testing.T) {
 	}
 }
 
-// TestLostAnswers takes away the room for the kernel's answers.
+// TestLostAnswers leaves no room for the kernel's answers.
 func TestLostAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
@@ -193,7 +193,7 @@ func TestLostAnswers(t *testing.T) {
 		}
 	}
 	if lost == 0 {
-		t.Error("no answer was lost: the test does not reach what it is for")
+		t.Error("no answer was lost: the test does not reach the case")
 	}
 	if err := w.d.bulk.SetReceiveBuffer(1 << 20); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestNew makes the driver of the process's own namespace, and only looks.
+// TestNew opens a driver in the process's own namespace and only looks.
 func TestNew(t *testing.T) {
 	d, err := New(t.Context())
 	if err != nil {
@@ -243,7 +243,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestGoneLinkIsNamedByNumber is the race in which a link goes between two readings.
+// TestGoneLinkIsNamedByNumber plays a race: a link goes away between two
+// readings.
 func TestGoneLinkIsNamedByNumber(t *testing.T) {
 	w := newWorld(t)
 	name, err := newLinks(w.d.query).nameOf(77)

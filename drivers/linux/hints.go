@@ -31,7 +31,8 @@ var groups = []int{
 
 // startHints listens in the network namespace of the calling thread. Changes by
 // the driver's own sockets, given by their ports, need no hint. The kernel does
-// not sign FDB entries and deleted neighbours, so these lead to one.
+// not say which socket changed an FDB entry or deleted a neighbour, so such a
+// change leads to one hint.
 func startHints(own ...uint32) (*hints, error) {
 	h, err := newHints(own...)
 	if err == nil {
@@ -59,11 +60,11 @@ func (h *hints) stop() error {
 
 // watched holds the objects whose announcements matter.
 type watched struct {
-	links    map[int]string // those whose neighbours and FDB entries matter
-	networks []netip.Prefix // those into which every route matters
+	links    map[int]string // links whose neighbours and FDB entries matter
+	networks []netip.Prefix // networks into which every route matters
 }
 
-// watch sets what the announcements are compared with.
+// watch sets the objects that the announcements are compared with.
 func (h *hints) watch(w watched) { h.watched.Store(&w) }
 
 func (h *hints) listen() {
@@ -90,12 +91,12 @@ func (h *hints) listen() {
 func (h *hints) give() {
 	select {
 	case h.out <- struct{}{}:
-	default: // one is waiting already
+	default: // a hint is waiting already
 	}
 }
 
 // matters reports whether an announcement is a reason to look. On a busy host
-// most are not: neighbours that come and go on other links, and routes of other
+// most are not: neighbours come and go on other links, and routes in other
 // tables.
 func (h *hints) matters(m nl.Message) bool {
 	switch m.Kind {
@@ -107,7 +108,8 @@ func (h *hints) matters(m nl.Message) bool {
 		if _, ours := h.watched.Load().links[e.index]; !ours {
 			return false
 		}
-		// A deleted entry does not say whether it was permanent.
+		// The announcement of a deleted entry does not say whether the entry
+		// was permanent.
 		return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		var r route
@@ -116,8 +118,8 @@ func (h *hints) matters(m nl.Message) bool {
 	return true
 }
 
-// route reports whether a route matters at once. One from a routing daemon that
-// leads elsewhere is seen by the next look: a full BGP table changes all the time.
+// route reports whether a route matters at once. The next look finds a routing
+// daemon's route that leads elsewhere: a full BGP table changes all the time.
 func (w *watched) route(r *route) bool {
 	return !fromDaemon(r.protocol) || r.dst.Bits() == 0 || r.leavesBy(w.links) || contains(w.networks, r.dst)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// do performs deeds given as text.
+// do performs deeds, each given as text.
 func (w *world) do(t testing.TB, deeds ...string) {
 	t.Helper()
 	for _, line := range deeds {
@@ -54,7 +54,7 @@ func (w *world) withOverlay(t testing.TB) {
 func TestHintFilter(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
-	var h *hints // hears what the driver's own listener hears, one message at a time
+	var h *hints // hears the same announcements as the driver's listener, one message at a time
 	if err := w.d.ns.Do(func() (err error) {
 		h, err = newHints(w.d.bulk.Port(), w.d.query.Port())
 		return err
@@ -65,8 +65,8 @@ func TestHintFilter(t *testing.T) {
 	h.watch(*w.d.hints.watched.Load())
 	for i, c := range []struct {
 		name  string
-		deeds []string // by others
-		ops   []string // by the driver
+		deeds []string // changes by others
+		ops   []string // changes by the driver
 		want  bool
 	}{
 		{name: "ARP churn on the uplink", deeds: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0",
@@ -106,8 +106,8 @@ func TestHintFilter(t *testing.T) {
 	}
 }
 
-// mattersUntilFence reads all announcements there are, to the end of which it
-// puts one of its own, and tells whether any mattered.
+// mattersUntilFence reads all announcements up to a fence of its own, and
+// reports whether any of them mattered.
 func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 	t.Helper()
 	if err := w.far.LinkSetAlias(must(w.far.LinkByName("lo")), fence); err != nil {

@@ -25,9 +25,10 @@ const (
 	offloadUDP = unix.TUN_F_USO4 | unix.TUN_F_USO6
 )
 
-// TestKernelUnderstandsProxy has the kernel route what package proxy joined from
-// one TUN device into another, and compares what comes out there with what went
-// in: once where the kernel must cut it, and once where it leaves that to us.
+// TestKernelUnderstandsProxy sends packets that package udppath joined from one
+// TUN device to another through the kernel, and compares the result with the
+// originals: once where the kernel must cut the packet, and once where it
+// leaves that to the reader.
 func TestKernelUnderstandsProxy(t *testing.T) {
 	for _, c := range []struct {
 		what      string
@@ -67,7 +68,8 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 	}
 }
 
-// leftWhole returns a packet as a kernel leaves it, except the header checksum.
+// leftWhole returns a packet as a kernel passes it on whole, except for the
+// header checksum.
 func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
 	vnet := udppath.Vnet{GSOType: udppath.VnetGSOTCPv4, GSOSize: uint16(size)}
 	header := 40
@@ -89,15 +91,15 @@ func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
 	return b, vnet
 }
 
-// lowered is the packet behind the next router. Cutting it makes all checksums
-// anew.
+// lowered returns the packet as it is behind the next router. Cutting a packet
+// computes all checksums anew.
 func lowered(packet []byte) []byte {
 	b := bytes.Clone(packet)
 	b[8]--
 	return b
 }
 
-// cut returns the packets of one that was left whole.
+// cut returns the packets that a whole one stands for.
 func cut(t *testing.T, packet []byte, vnet udppath.Vnet) (packets [][]byte) {
 	t.Helper()
 	var s udppath.Splitter
@@ -111,14 +113,15 @@ func cut(t *testing.T, packet []byte, vnet udppath.Vnet) (packets [][]byte) {
 	return packets
 }
 
-// tunFile is a TUN device and its name.
+// tunFile is an open TUN device with its name.
 type tunFile struct {
 	name string
 	*os.File
 	vnet bool
 }
 
-// tunnels are a host that routes, with a device to write to and two to read from.
+// tunnels is a host that forwards, with one device to write to and two to read
+// from.
 type tunnels struct {
 	*linuxtest.Host
 	in, plain, offload tunFile
@@ -152,7 +155,7 @@ func newTunnels(t *testing.T) *tunnels {
 	}()
 	<-done
 	if errors.Is(made, fs.ErrNotExist) || errors.Is(made, fs.ErrPermission) || errors.Is(made, unix.EINVAL) {
-		t.Skipf("there is no TUN device with UDP segmentation for us: %v", made)
+		t.Skipf("this kernel has no TUN device with UDP segmentation: %v", made)
 	}
 	if made != nil {
 		t.Fatal(made)
@@ -167,7 +170,8 @@ func newTunnels(t *testing.T) *tunnels {
 			t.Fatal(err)
 		}
 	}
-	// Without a way back the host would not believe the source.
+	// Without a route back the kernel would drop the packet for its source
+	// (rp_filter).
 	w.route(t, "10.5.1.0/24", w.in)
 	return w
 }
@@ -211,7 +215,7 @@ func (w *tunnels) route(t *testing.T, to string, d tunFile) {
 	}
 }
 
-// write joins packets, which must become one, and writes that.
+// write joins the packets into one, and writes it.
 func (w *tunnels) write(t *testing.T, packets [][]byte) {
 	t.Helper()
 	j := udppath.NewJoiner(true)
@@ -229,8 +233,8 @@ func (w *tunnels) write(t *testing.T, packets [][]byte) {
 	}
 }
 
-// read returns the next IPv4 packet from the device, cut if the kernel left that
-// to us.
+// read returns the next IPv4 packet from the device, cut if the kernel left it
+// whole.
 func (d tunFile) read(t *testing.T) [][]byte {
 	t.Helper()
 	b := make([]byte, 1<<17)
@@ -248,10 +252,10 @@ func (d tunFile) read(t *testing.T) [][]byte {
 			packet = packet[udppath.VnetSize:]
 		}
 		if packet[0]>>4 != 4 {
-			continue // the kernel greets its neighbours by IPv6
+			continue // the kernel sends IPv6 router solicitations by itself
 		}
 		if d.vnet && vnet.GSOType == udppath.VnetGSONone {
-			t.Fatal("the kernel cut what it was to leave whole")
+			t.Fatal("the kernel cut a packet that it should leave whole")
 		}
 		return cut(t, packet, vnet)
 	}

@@ -86,8 +86,8 @@ func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	return err
 }
 
-// sameVXLAN returns an error if a link is a vxlan with this VNI and port, which
-// the kernel does not tell apart.
+// sameVXLAN returns an error that names the vxlan with this VNI and port, if
+// there is one: the kernel allows only one.
 func sameVXLAN(l link, want dataplane.VXLAN) error {
 	v, ok := l.Params.(dataplane.VXLAN)
 	if !ok || v.VNI != want.VNI || v.Port != want.Port || v.Local.Is6() != want.Local.Is6() {

@@ -13,7 +13,7 @@ import (
 // link performs an op on a link.
 func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 	defer a.links.forget()
-	if want.MAC[0]&1 != 0 { // the kernel says EADDRNOTAVAIL, as if something were missing
+	if want.MAC[0]&1 != 0 { // the kernel says EADDRNOTAVAIL, which reads like a missing address
 		return fmt.Errorf("MAC is a multicast address: %w", driver.ErrInvalid)
 	}
 	switch verb {
@@ -26,7 +26,7 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 	}
 }
 
-// explainExists says which link is in the way of a new one: a link of its name,
+// explainExists names the link that blocks a new one: a link of the same name,
 // or one that sameKey says the kernel cannot tell apart from it.
 func (ls *links) explainExists(want dataplane.Link, cause error, sameKey func(link) error) error {
 	all, err := ls.all()
@@ -65,7 +65,7 @@ func (ls *links) adjust(want dataplane.Link) error {
 		return err
 	}
 	if changed {
-		have.MTU = 0 // unknown now
+		have.MTU = 0 // the request may have changed it
 	}
 	var flags, change uint32
 	if want.Up != have.Up {

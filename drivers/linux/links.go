@@ -10,14 +10,14 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// noKind is the kind of a link for which the kernel names none, such as a
-// physical one: the text form of a link must name something.
+// noKind stands for the kind of a link for which the kernel names none, such as
+// a physical one: the text form of a link needs a word there.
 const noKind = dataplane.OtherLink("none")
 
 // skipStats is RTEXT_FILTER_SKIP_STATS: counters are most of a link's answer.
 const skipStats = 1 << 3
 
-// link is a device with what only this package needs to know of it.
+// link is a device, with the details that only this package needs.
 type link struct {
 	dataplane.Link
 	index    int
@@ -43,7 +43,8 @@ type linkKind interface {
 	adjust(ls *links, have link, want dataplane.Link) (changed bool, err error)
 }
 
-// kindOf returns what is special to a kind. A new kind is a file and a line here.
+// kindOf returns the implementation of a kind. A new kind is one file and one
+// line here.
 func kindOf(kind dataplane.LinkKind) linkKind {
 	switch kind {
 	case dataplane.LinkVXLAN:
@@ -54,7 +55,7 @@ func kindOf(kind dataplane.LinkKind) linkKind {
 	return plainLink{}
 }
 
-// plainLink is a link without parameters that flannel knows of.
+// plainLink is a link whose parameters flannel does not know.
 type plainLink struct{}
 
 func (plainLink) parse([]byte, *link) {}
@@ -101,8 +102,8 @@ func (ls *links) named(name string) (link, error) {
 	return l, nil
 }
 
-// nameOf returns the name of the link with that index. A link that is gone by
-// now is called by its number.
+// nameOf returns the name of the link with that index, or its number if the
+// link is gone.
 func (ls *links) nameOf(index int) (string, error) {
 	if name, ok := ls.byIndex[index]; ok || index == 0 {
 		return name, nil
@@ -119,7 +120,7 @@ func (ls *links) nameOf(index int) (string, error) {
 	return l.Name, nil
 }
 
-// forget drops what is known of links, after one was changed.
+// forget drops the remembered links after one has changed.
 func (ls *links) forget() {
 	clear(ls.byName)
 	clear(ls.byIndex)

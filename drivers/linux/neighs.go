@@ -22,7 +22,7 @@ func putNdmsg(c *nl.Conn, family byte, index int, state uint16, flags byte) {
 	c.Out.U8(flags, 0)
 }
 
-// putNeigh writes a message about a neighbour. The key alone is deleted.
+// putNeigh writes a message about a neighbour. A delete names only the key.
 func putNeigh(c *nl.Conn, kind, flags uint16, n dataplane.Neigh, index int) {
 	c.Begin(kind, flags)
 	putNdmsg(c, nl.AF(cidr.FamilyOf(n.IP)), index, unix.NUD_PERMANENT, 0)
@@ -33,8 +33,8 @@ func putNeigh(c *nl.Conn, kind, flags uint16, n dataplane.Neigh, index int) {
 	c.Out.End()
 }
 
-// putFDB writes a message about an FDB entry. The key alone is deleted, with
-// all destinations it may have.
+// putFDB writes a message about an FDB entry. A delete names only the key, and
+// removes all its destinations.
 func putFDB(c *nl.Conn, kind, flags uint16, f dataplane.FDBEntry, index int) {
 	c.Begin(kind, flags)
 	putNdmsg(c, unix.AF_BRIDGE, index, unix.NUD_PERMANENT, unix.NTF_SELF)
@@ -70,7 +70,7 @@ func dumpFDB(c *nl.Conn, index int) ([]byte, error) {
 	return b, nil
 }
 
-// entry is a neighbour or an FDB entry as the kernel tells it.
+// entry is a neighbour or an FDB entry as the kernel reports it.
 type entry struct {
 	family byte
 	index  int
@@ -103,7 +103,7 @@ func parseEntry(body []byte) (entry, bool) {
 	return e, true
 }
 
-// neigh returns the permanent neighbour that the entry is, if it is one.
+// neigh returns the entry as a permanent neighbour, if it is one.
 func (e entry) neigh(link string) (dataplane.Neigh, bool) {
 	ip := nl.Addr(e.dst)
 	if e.state&unix.NUD_PERMANENT == 0 || len(e.mac) != 6 || !ip.IsValid() {
@@ -112,10 +112,10 @@ func (e entry) neigh(link string) (dataplane.Neigh, bool) {
 	return dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: link, IP: ip}, MAC: dataplane.MAC(e.mac)}, true
 }
 
-// fdb returns the permanent forwarding entry that this is, if it is one with a
-// destination. The core has no form for an entry with a port, VNI or link of its
-// own: it reads back with the unspecified destination, which no backend wants,
-// so it is replaced or removed.
+// fdb returns the entry as a permanent forwarding entry with a destination, if
+// it is one. The core has no form for an entry with a port, VNI or link of its
+// own: it reads back with the unspecified destination. No backend wants that,
+// so the planner replaces or removes it.
 func (e entry) fdb(link string) (dataplane.FDBEntry, bool) {
 	dst := nl.Addr(e.dst)
 	if e.state&unix.NUD_PERMANENT == 0 || e.flags&unix.NTF_SELF == 0 || len(e.mac) != 6 || !dst.IsValid() {

@@ -13,14 +13,14 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/tunnel"
 )
 
-// proxies are the packet paths of this driver. They are its only memory of former
-// ops, because the kernel does not know them.
+// proxies holds the packet paths of this driver. They are its only memory of
+// former ops, because the kernel does not know them.
 type proxies struct {
 	byLink  map[string]running
-	changed func() // called when one ends, or carries packets another way
+	changed func() // called when a path ends, or carries packets in another way
 }
 
-// running is a packet path and the object that it was made from.
+// running is a packet path with the object that describes it.
 type running struct {
 	dataplane.Proxy
 	*tunnel.Tunnel
@@ -75,8 +75,8 @@ func (ps *proxies) apply(verb dataplane.Verb, want dataplane.Proxy) error {
 	return err
 }
 
-// localTable is the table of a proxy that is to run, with the peers of the one
-// that it replaces.
+// localTable returns the table of a new proxy, with the peers of the one it
+// replaces.
 func localTable(want dataplane.Proxy, have running, alive bool) (*udppath.Table, error) {
 	local := udppath.Local{Addr: want.Subnet.Addr(), Subnet: want.Subnet, MTU: want.MTU}
 	if alive {
@@ -119,8 +119,8 @@ func (ps *proxies) applyPeer(verb dataplane.Verb, want dataplane.Peer) error {
 	return err
 }
 
-// observe adds what runs on a link. On a link that was made anew nothing runs
-// any more: what did has lost its device, whether it knows already or not.
+// observe adds the packet path of a link. On a new link of the same name
+// nothing runs: the old path has lost its device, even if it does not know yet.
 func (ps *proxies) observe(link string, index int, state *dataplane.State) {
 	r, alive := ps.alive(link)
 	if !alive || r.Index() != index {

@@ -20,15 +20,16 @@ const loopbackIndex = 1
 // rtaNhID is RTA_NH_ID: the route's hops are in a nexthop object.
 const rtaNhID = 0x1e
 
-// hop is one way of a route.
+// hop is one next hop of a route.
 type hop struct {
 	oif    int
 	via    netip.Addr
 	onlink bool
-	odd    string // what of the hop no field describes
+	odd    string // properties of the hop that no field describes
 }
 
-// route is a route of the main table as the kernel tells it, with links by index.
+// route is a route of the main table as the kernel reports it, with links by
+// index.
 type route struct {
 	dst      netip.Prefix
 	metric   uint32
@@ -36,7 +37,7 @@ type route struct {
 	scope    uint8
 	protocol uint8
 	tos      uint8
-	hasSrc   bool // an IPv6 route that only packets from a prefix take
+	hasSrc   bool // an IPv6 route that applies only to packets from a prefix
 	src      netip.Addr
 	hop            // of a route with one
 	hops     []hop // of a multipath route
@@ -167,7 +168,7 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 	return v, nil
 }
 
-// other names what dataplane.Route has no field for.
+// other names the properties for which dataplane.Route has no field.
 func (r *route) other() string {
 	switch {
 	case r.kind == unix.RTN_BLACKHOLE:
@@ -199,7 +200,7 @@ func putRoute(c *nl.Conn, kind, flags uint16, r dataplane.Route, oif int) {
 		rtype = unix.RTN_BLACKHOLE
 	}
 	switch {
-	case r.Other != "": // only to delete: whatever has this key and protocol
+	case r.Other != "": // only to delete: any route with this key and protocol
 		rtype, oif = unix.RTN_UNSPEC, 0
 		r.Via = netip.Addr{}
 	case kind == unix.RTM_DELROUTE && family == cidr.V6 && !r.Via.IsValid():

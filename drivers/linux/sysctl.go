@@ -33,8 +33,8 @@ func readSysctl(path string) (string, bool, error) {
 	return strings.TrimSpace(string(b)), err == nil, err
 }
 
-// writeSysctl sets a value. Settings are not made or deleted: they come and go
-// with their link.
+// writeSysctl sets a value. A setting is never made or deleted: it comes and
+// goes with its link.
 func writeSysctl(verb dataplane.Verb, s dataplane.Sysctl) error {
 	if verb == dataplane.Delete {
 		return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)

@@ -21,7 +21,7 @@ func TestDirectoryIsForOne(t *testing.T) {
 	}
 	again, err := Start(ctx, Options{Dir: dir, UnsafeNoSync: true})
 	if err != nil {
-		t.Fatalf("after the first one's end: %v", err)
+		t.Fatalf("after the end of the first: %v", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)

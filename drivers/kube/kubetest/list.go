@@ -19,8 +19,9 @@ func (s *Server) collection(w http.ResponseWriter, r *http.Request) {
 	s.list(w, r)
 }
 
-// list answers with a part. Its token holds the begin of the next part, and the
-// revision; unlike a real server, it returns the present nodes.
+// list answers with one part of the nodes. Its token holds the beginning of the
+// next part, and the revision; unlike a real server, it returns the present
+// nodes.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *Server) added(name string) []byte {
 }
 
 type spelt struct {
-	of    *corev1.Node // never changed: another takes its place
+	of    *corev1.Node // an event never changes; a new event takes its place
 	frame []byte
 }
 

@@ -75,15 +75,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Fail makes the requests fail for which the function returns a status; nil:
-// none.
+// Fail makes requests fail with the status that the function returns; 0 serves
+// a request. nil ends the fault.
 func (s *Server) Fail(fail func(*http.Request) *metav1.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// WithoutStreaming makes it an older server.
+// WithoutStreaming turns the server into an older one.
 func (s *Server) WithoutStreaming() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +190,8 @@ func (s *Server) Skip(n int64) {
 	s.revision += n
 }
 
-// Restore restores the state of an earlier revision, as from a backup: the
-// nodes are the given ones, and revisions count from there.
+// Restore returns to an earlier state, as from a backup: the nodes are the
+// given ones, and revisions count from there.
 func (s *Server) Restore(revision int64, nodes ...*corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,7 +43,7 @@ func (f *Firewall) applyGroup(ctx context.Context, ops []dataplane.Op, errs []er
 	if err == nil {
 		err = f.look(ctx)
 	}
-	var wanted []dataplane.Op // those that can be done
+	var wanted []dataplane.Op // the ops that are possible
 	for i, op := range ops {
 		if err == nil {
 			errs[i] = f.refuse(op)
@@ -65,7 +65,7 @@ func (f *Firewall) applyGroup(ctx context.Context, ops []dataplane.Op, errs []er
 	}
 }
 
-// refuse returns what stands against an op.
+// refuse returns the reason against an op, nil if there is none.
 func (f *Firewall) refuse(op dataplane.Op) error {
 	c, ok := op.Object.(dataplane.Chain)
 	if !ok {
@@ -81,7 +81,7 @@ func (f *Firewall) refuse(op dataplane.Op) error {
 	case op.Verb == dataplane.Delete && !there:
 		return driver.ErrNotFound
 	case op.Verb != dataplane.Delete && (c.Jump != dataplane.Placed || c.Other != ""):
-		return fmt.Errorf("such a chain is read, not made: %w", driver.ErrInvalid)
+		return fmt.Errorf("flannel reads such a chain and never makes one: %w", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (f *Firewall) there(k dataplane.ChainKey) bool {
 	return false
 }
 
-// write performs ops of one group, none of which is refused.
+// write performs ops of one group that refuse let pass.
 func (f *Firewall) write(ctx context.Context, ops []dataplane.Op) error {
 	wanted := map[dataplane.Hook]*dataplane.Chain{}
 	for _, op := range ops {
@@ -121,7 +121,7 @@ func (f *Firewall) write(ctx context.Context, ops []dataplane.Op) error {
 			}
 			continue
 		}
-		for _, c := range f.seen.nft.chains { // what is not touched comes back as it is, if it is in order
+		for _, c := range f.seen.nft.chains { // an untouched chain is written as it is, if it is in order
 			if c.Family == k.Family && c.Hook == h && c.Jump == dataplane.Placed {
 				chains = append(chains, c)
 			}

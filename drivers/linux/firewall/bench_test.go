@@ -16,9 +16,9 @@ func bothFamilies(t testing.TB, flavour dataplane.Flavour) []dataplane.Chain {
 	return append(wanted(t, flavour, cidr.V4), wanted(t, flavour, cidr.V6)...)
 }
 
-// BenchmarkLook is a look at a dual-stack node, in wall and CPU time: where
-// nothing has changed, and where everything has to be read. Beside ours there
-// are as many rules in the table nat as kube-proxy makes for so many services.
+// BenchmarkLook measures a look at a dual-stack node, in wall and CPU time:
+// where nothing has changed, and where everything must be read. The table nat
+// also holds as many rules as kube-proxy makes for that many services.
 func BenchmarkLook(b *testing.B) {
 	for _, m := range makings {
 		for _, services := range []int{0, 2000} {
@@ -75,7 +75,7 @@ func (w *world) services(t testing.TB, n int) {
 	w.sh(t, "iptables-restore --noflush <<'END'\n"+s.String()+"COMMIT\nEND")
 }
 
-// direct takes the note-taking shell away from before the programs.
+// direct removes the shell that notes each start from before the programs.
 func (p *programs) direct(t testing.TB) {
 	t.Helper()
 	for name, path := range p.real {

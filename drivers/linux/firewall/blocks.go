@@ -15,17 +15,16 @@ import (
 // block is a ForwardBlock in a base chain at the hook forward.
 type block struct {
 	driver.ForwardBlock
-	variant variant // of iptables that owns the chain; empty: none does
+	variant variant // the iptables that owns the chain; empty: none does
 	passed  bool    // packets meet our chain of that iptables before the block
 }
 
-// effect is the action of a rule on a packet that no rule before it decided
-// about, as far as this can be said with certainty.
+// effect is the certain effect of a rule on the packets that reach it.
 type effect uint8
 
 const (
 	goesOn    effect = iota // the rule accepts no packet: it drops some, or none
-	mayAccept               // it accepts some packets, or does something we do not know
+	mayAccept               // it accepts some packets, or its effect is unknown to us
 	dropsAll                // it drops or rejects every packet
 	entersOur               // it sends every packet to our chain
 )
@@ -95,15 +94,15 @@ func familyName(af byte) string {
 	return "inet"
 }
 
-// conditions are the expressions that only select packets, or note something
-// about them. A lookup may also decide, see [effectOf].
+// conditions are the expressions that only select packets or record something.
+// A lookup may also decide, see [effectOf].
 var conditions = []string{
 	"meta", "payload", "cmp", "bitwise", "byteorder", "range", "ct", "fib", "rt", "exthdr", "limit", "lookup", "match",
 }
 
-// effectOf says what the expressions of a rule do. own is our chain.
+// effectOf returns the effect of a rule's expressions. own is our chain.
 func effectOf(exprs []byte, own string) effect {
-	every := true // the expressions so far let every packet pass
+	every := true // the expressions so far select every packet
 	drops := func() effect {
 		if every {
 			return dropsAll
@@ -131,7 +130,7 @@ func effectOf(exprs []byte, own string) effect {
 	return goesOn
 }
 
-// verdictEffect says what an immediate verdict does with the packets that
+// verdictEffect returns the effect of an immediate verdict on the packets that
 // reach it.
 func verdictEffect(a map[uint16][]byte, own string, every bool, drops func() effect) effect {
 	switch code, _ := verdictCode(a); {
@@ -143,7 +142,7 @@ func verdictEffect(a map[uint16][]byte, own string, every bool, drops func() eff
 	return mayAccept
 }
 
-// marking are the targets of iptables after which a packet goes on.
+// marking holds the iptables targets after which a packet goes on.
 var marking = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TRACE"}
 
 // blocks reads the chain FORWARD of iptables-legacy.
@@ -165,7 +164,7 @@ func (s saved) blocks(f cidr.Family) []block {
 	return []block{b}
 }
 
-// effect says what a rule of iptables does. own is our chain.
+// effect returns the effect of a rule of iptables. own is our chain.
 func (r iptRule) effect(own string) effect {
 	words := splitWords(r.spec)
 	target := ""

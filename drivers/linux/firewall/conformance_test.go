@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/drivers/drivertest"
 )
 
-// TestConformance is where the suite's expectations are recorded: run it with
-// -rewrite after adding a case, and read what the kernel said.
+// TestConformance records the suite's expectations: after adding a case, run it
+// with -rewrite and read the kernel's answers.
 func TestConformance(t *testing.T) {
 	drivertest.RunFirewall(t, "../../..", func(t *testing.T) drivertest.FirewallWorld { return newWorld(t, variantNFT) })
 }

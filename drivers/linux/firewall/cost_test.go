@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// TestProcesses: a look where nothing changed starts none, except for
+// TestProcesses: a look without a change starts no process, except for
 // iptables-legacy, which does not say whether it changed; a repair starts one.
 func TestProcesses(t *testing.T) {
 	for _, m := range makings {
@@ -29,7 +29,7 @@ func TestProcesses(t *testing.T) {
 			for range 3 {
 				w.expect(t, chains...)
 			}
-			// Counters and foreign tables do not count as changes.
+			// Counters and foreign tables are no changes.
 			w.sh(t, "nft 'add table inet y; add chain inet y z; add rule inet y z counter'")
 			w.talk(t)
 			w.expect(t, chains...)
@@ -68,7 +68,8 @@ func (m making) unchanged(looks int) []string {
 	return slices.Repeat([]string{"iptables-save", "ip6tables-save"}, looks)
 }
 
-// changed returns the processes that a look starts after a change of IPv4 rules.
+// changed returns the processes that a look starts after a change of IPv4
+// rules.
 func (m making) changed() []string {
 	switch {
 	case m.variant == variantLegacy:

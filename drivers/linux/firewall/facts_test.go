@@ -33,8 +33,8 @@ func TestTools(t *testing.T) {
 					t.Errorf("%s: nftables: %+v", f, tools.NFTables)
 				}
 			}
-			// Programs may come and go while we run. Where one is missing there is
-			// nothing to clean up (interop F2).
+			// Programs may come and go while the daemon runs. Without a program
+			// there is nothing to clean up (interop F2: leave no rules behind).
 			for _, name := range []string{"ip6tables-restore", "nft"} {
 				if err := os.Rename(filepath.Join(w.dir, name), filepath.Join(w.dir, "hidden-"+name)); err != nil {
 					t.Fatal(err)
@@ -59,7 +59,8 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestProgramThatFails is there, and is tried again later.
+// TestProgramThatFails has a program that fails: the driver tries it again
+// later.
 func TestProgramThatFails(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	if err := os.WriteFile(filepath.Join(w.dir, "nft"), []byte("#!/bin/sh\necho out of order >&2\nexit 1\n"),
@@ -120,7 +121,8 @@ func (c forwardBlock) check(t *testing.T, v variant, f cidr.Family) {
 	}
 }
 
-// forwardBlocks returns cases in which the variant's own chain is the one given.
+// forwardBlocks returns cases in which the given chain is our chain of the
+// variant.
 func forwardBlocks(chain string) map[string]forwardBlock {
 	const everything = ", which drops everything"
 	return map[string]forwardBlock{
@@ -147,7 +149,7 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 			script: "{iptables} -N USER\n{iptables} -A FORWARD -j USER\n{iptables} -A FORWARD -j DROP",
 			by:     "rule 2 of " + chain + everything, doubtful: true,
 		},
-		"another chain for good": {
+		"go to another chain": {
 			script: "{iptables} -N USER\n{iptables} -A FORWARD -s {other} -g USER\n{iptables} -P FORWARD DROP",
 			by:     "policy DROP of " + chain, overriddenBy: dataplane.IPTables, doubtful: true,
 		},
@@ -184,7 +186,8 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 	}
 }
 
-// TestPolicyOfOtherVariant: our chains cannot override it.
+// TestPolicyOfOtherVariant: our chains cannot override the other variant's
+// policy.
 func TestPolicyOfOtherVariant(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.sh(t, "iptables-legacy -P FORWARD DROP")

@@ -60,8 +60,8 @@ func open(ctx context.Context, ns namespace.Namespace) (*Firewall, error) {
 	return f, nil
 }
 
-// Close ends the goroutine of the hints and releases what is held. What was
-// made stays.
+// Close ends the goroutine of the hints and releases the sockets. The chains
+// stay.
 func (f *Firewall) Close() error {
 	return errors.Join(f.nft.close(), f.hints.stop(), f.ns.Close())
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// TestReadsBack makes, replaces and deletes chains in every way there is. What
-// is deleted leaves neither chain nor jump behind (interop F2).
+// TestReadsBack makes, replaces and deletes chains in every way there is. A
+// deleted chain leaves neither chain nor jump behind (interop F2).
 func TestReadsBack(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.expect(t)
@@ -30,7 +30,8 @@ func TestReadsBack(t *testing.T) {
 	})
 }
 
-// TestContract holds what others read: names, comments, order (interop 7.1, 7.2).
+// TestContract checks names, comments and order, which other programs read
+// (interop 7.1, 7.2).
 func TestContract(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.apply(t, ops(dataplane.Create, append(wanted(t, dataplane.IPTables, cidr.V4),
@@ -69,8 +70,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what nft put into a table of iptables can keep iptables-save
-// from reading it. That stops only iptables.
+// TestUnreadable: a rule that nft puts into a table of iptables can keep
+// iptables-save from reading it. That stops only iptables.
 func TestUnreadable(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	w.sh(t, "iptables -N FLANNEL-FWD\nnft 'add rule ip filter FLANNEL-FWD quota over 5 mbytes drop'")

@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// releases are what older ones left behind (interop 7.1), as iptables-restore
-// reads it and with the words of [fill].
+// releases are the rules that older releases left behind (interop 7.1), as
+// iptables-restore reads them and with the words of [fill].
 var releases = map[string]string{
 	"v0.8": `*nat
 -A POSTROUTING -s {net} -d {net} -j RETURN
@@ -62,7 +62,7 @@ COMMIT
 `, "{net}", "{other}"),
 }
 
-// theirs are foreign rules that stay: rules like ours without proof
+// theirs are foreign rules that must stay: they look like ours, without proof
 // that they are.
 const theirs = `*nat
 -A POSTROUTING -s {other} -d {other} -j RETURN
@@ -77,7 +77,8 @@ COMMIT
 COMMIT
 `
 
-// TestOlderReleases upgrades from each, in both variants and to both flavours.
+// TestOlderReleases upgrades from each release, in both variants and to both
+// flavours.
 func TestOlderReleases(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		restore := fill("{iptables}-restore --noflush <<'END'\n", f)
@@ -88,14 +89,14 @@ func TestOlderReleases(t *testing.T) {
 				w.sh(t, restore+fill(left, f)+"END")
 				w.upgrade(t, m, f)
 				if d := cmp.Diff(before, withoutNotes(w.sh(t, fill("{iptables}-save", f)))); d != "" {
-					t.Errorf("what is left (-before +after):\n%s", d)
+					t.Errorf("the rules left (-before +after):\n%s", d)
 				}
 			})
 		}
 	})
 }
 
-// upgrade makes our chains where an older release has been, and removes them.
+// upgrade makes our chains where an older release has run, and removes them.
 func (w *world) upgrade(t *testing.T, m making, f cidr.Family) {
 	t.Helper()
 	have := w.look(t).State
@@ -116,7 +117,7 @@ func (w *world) upgrade(t *testing.T, m making, f cidr.Family) {
 	w.expect(t)
 }
 
-// withoutNotes drops the lines with the time of day.
+// withoutNotes removes the lines with the time of day.
 func withoutNotes(save string) string {
 	var b strings.Builder
 	for line := range strings.Lines(save) {
@@ -127,8 +128,8 @@ func withoutNotes(save string) string {
 	return b.String()
 }
 
-// TestOtherVariant: after iptables has become its other variant, what the
-// former one made is found and removed with it.
+// TestOtherVariant: after iptables has become its other variant, the driver
+// finds and removes the former variant's rules with its program.
 func TestOtherVariant(t *testing.T) {
 	for _, f := range cidr.Families {
 		for now, before := range map[variant]variant{variantNFT: variantLegacy, variantLegacy: variantNFT} {

@@ -12,7 +12,7 @@ func TestParseRule(t *testing.T) {
 	const comment = `-m comment --comment "flanneld masq" `
 	for _, c := range []struct {
 		spec string
-		want string // "" if the rule is not understood
+		want string // "" if the parser does not understand the rule
 		bare bool
 	}{
 		{comment + "-j RETURN", "return", true},
@@ -47,8 +47,8 @@ func TestParseRule(t *testing.T) {
 	}
 }
 
-// FuzzParseSave: whatever iptables-save prints, what is understood says the
-// same when it is written.
+// FuzzParseSave: for any output of iptables-save, a rule that the parser
+// understands says the same when it is written again.
 func FuzzParseSave(f *testing.F) {
 	for _, left := range releases {
 		f.Add(fill(left, cidr.V4))
@@ -81,7 +81,7 @@ func FuzzParseSave(f *testing.F) {
 	})
 }
 
-// FuzzDecodeRule: bytes of the kernel's do no harm.
+// FuzzDecodeRule: no bytes of the kernel do harm.
 func FuzzDecodeRule(f *testing.F) {
 	f.Add([]byte{20, 0, 1, 0, 12, 0, 1, 0, 'p', 'a', 'y', 'l', 'o', 'a', 'd', 0, 4, 0, 2, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -20,14 +20,14 @@ type hints struct {
 	done chan struct{}
 }
 
-// hintRoom is the size of the buffer for announcements. A bigger one is lost,
-// which is a hint in itself.
+// hintRoom is the size of the buffer for announcements, in bytes. A larger one
+// is lost, which counts as a hint.
 const hintRoom = 64 << 10
 
 func startHints(ns namespace.Namespace) (*hints, error) {
 	h, err := newHints(ns)
 	switch {
-	case lacking(err): // there will be no announcements
+	case lacking(err): // no announcements will come
 		h = &hints{out: make(chan struct{}), done: make(chan struct{})}
 		close(h.done)
 		return h, nil
@@ -92,9 +92,9 @@ func anyMatters(b []byte) bool {
 	return false
 }
 
-// matters reports whether an announcement may be about one of our chains, or one
-// that drops forwarded packets. On a host with kube-proxy most are about chains
-// and maps of kube-proxy.
+// matters reports whether an announcement may be about one of our chains, or
+// about one that drops forwarded packets. On a host with kube-proxy most are
+// about chains and maps of kube-proxy.
 func matters(kind uint16, body []byte) bool {
 	if kind>>8 != unix.NFNL_SUBSYS_NFTABLES {
 		return false

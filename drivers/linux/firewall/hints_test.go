@@ -12,14 +12,15 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// TestHintFilter tells what others do apart by whether it is a reason to look.
+// TestHintFilter separates the changes by others that are a reason to look from
+// those that are not.
 func TestHintFilter(t *testing.T) {
 	w := newWorld(t, variantNFT)
 	for _, f := range cidr.Families {
 		w.others(t, makings[0], f)
 		w.apply(t, ops(dataplane.Create, append(wanted(t, dataplane.NFTables, f), wanted(t, dataplane.IPTables, f)...))...)
 	}
-	h, err := newHints(w.ns) // hears what the packet filter's own listener hears
+	h, err := newHints(w.ns) // hears the same announcements as the driver's listener
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +52,8 @@ func TestHintFilter(t *testing.T) {
 	}
 }
 
-// matters appends an announcement of its own, reads all up to it, and returns
-// true if any of them matters.
+// matters makes a fence, reads all announcements up to it, and returns true if
+// any of them matters.
 func (h *hints) matters(t *testing.T, w *world, fence string) bool {
 	t.Helper()
 	w.sh(t, "nft add table bridge "+fence)
@@ -70,7 +71,7 @@ func (h *hints) matters(t *testing.T, w *world, fence string) bool {
 	}
 }
 
-// isFence looks for the table in an announcement.
+// isFence looks for the fence's table in an announcement.
 func isFence(b []byte, fence string) bool {
 	for _, value := range nl.Attrs(b[min(len(b), unix.NLMSG_HDRLEN+nfgenLen):]) {
 		if nl.Text(value) == fence {
@@ -104,7 +105,7 @@ func TestHintAfterOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := ""
-	for i := range 100 { // of a chain that does not matter: only the overflow can be a reason
+	for i := range 100 { // about a chain that does not matter: only the overflow can be a reason
 		rules += fmt.Sprintf("add rule inet x y tcp dport %d accept;", i+1)
 	}
 	w.sh(t, "nft 'add table inet x; add chain inet x y'")

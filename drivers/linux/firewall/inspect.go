@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// cache holds the last reading, and what shows that it is still valid.
+// cache holds the last reading and the condition under which it is still valid.
 type cache struct {
 	generation uint32 // of nft; 0: read again
 	nft        nftView
@@ -54,8 +54,8 @@ func (f *Firewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observa
 }
 
 // look brings the cache up to date. It starts a process only for tables of
-// iptables-nft that have changed, and for those of iptables-legacy, which do
-// not tell whether they have.
+// iptables-nft that have changed, and for tables of iptables-legacy, which do
+// not say whether they have.
 func (f *Firewall) look(ctx context.Context) error {
 	f.tools = f.tools.current(ctx, f.ns, time.Now())
 	generation, err := f.nft.generation()
@@ -128,7 +128,7 @@ func (f *Firewall) tablesOf(ctx context.Context, x *xtables) (*tables, error) {
 }
 
 // legacyTables reports whether iptables-legacy has one of the tables that
-// matter. Asking it for a table that does not exist would create it.
+// matter. Asking it for a missing table would create the table.
 func (f *Firewall) legacyTables(family cidr.Family) (there bool, err error) {
 	var names []byte
 	err = f.ns.Do(func() (err error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// iptRule is one line of iptables-save behind "-A CHAIN".
+// iptRule is one line of iptables-save after "-A CHAIN".
 type iptRule struct {
-	spec    string // as read, which is how the rule can be named to delete it
+	spec    string // as read: the text that names the rule when deleting it
 	comment string
 	target  string
 	rule    dataplane.Rule // if known
@@ -36,7 +36,7 @@ func parseRule(spec string) iptRule {
 type iptParser struct {
 	words      []string
 	failed     bool
-	onlyTarget bool // what was not understood stands behind the target
+	onlyTarget bool // the unknown part stands after the target
 }
 
 func (p *iptParser) next() string {
@@ -98,7 +98,8 @@ func (p *iptParser) mark() dataplane.Mark {
 	return dataplane.Mark{Value: uint32(v), Mask: uint32(m)}
 }
 
-// verdictOf returns the empty verdict for targets that ours do not have.
+// verdictOf returns the verdict for an iptables target, empty for targets that
+// our rules do not have.
 func verdictOf(target string) dataplane.Verdict {
 	switch target {
 	case "RETURN":
@@ -172,12 +173,12 @@ func specOf(r dataplane.Rule, comment string) (string, error) {
 	return b.String(), nil
 }
 
-// jumpSpec is the rule that leads from the shared chain to ours.
+// jumpSpec writes the rule that leads from the shared chain to ours.
 func jumpSpec(p place) string {
 	return fmt.Sprintf("-m comment --comment %q -j %s", p.comment, p.own)
 }
 
-// everybody is the group that rule 5 spares (interop 7).
+// everybody is the multicast group that rule 5 exempts (interop 7).
 func everybody(f cidr.Family) netip.Prefix {
 	if f == cidr.V4 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4)

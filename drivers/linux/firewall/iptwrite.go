@@ -19,13 +19,13 @@ const lockWait = 5
 
 // change is a change to the chain of one hook in iptables.
 type change struct {
-	want  *dataplane.Chain // nil: it goes
-	found found            // what is there
+	want  *dataplane.Chain // nil: delete the chain
+	found found            // the chain's current parts
 	hook  dataplane.Hook
 }
 
-// script writes changes for iptables-restore --noflush: a block for each
-// table, of which the kernel takes over all or nothing.
+// script writes changes for iptables-restore --noflush: one block for each
+// table. The kernel applies all of a block or nothing.
 func script(changes []change) (string, error) {
 	var b strings.Builder
 	for _, c := range changes {
@@ -34,7 +34,7 @@ func script(changes []change) (string, error) {
 		}
 		p := placeOf(c.hook)
 		fmt.Fprintf(&b, "*%s\n", p.table)
-		// To declare a chain empties it, if it is there, and makes it, if not.
+		// Declaring a chain empties it if it exists, and creates it otherwise.
 		fmt.Fprintf(&b, ":%s - [0:0]\n", p.own)
 		if c.want != nil {
 			rules, err := c.want.Rules.List()
@@ -68,7 +68,8 @@ func script(changes []change) (string, error) {
 	return b.String(), nil
 }
 
-// write runs a script in one process, which waits that many seconds for the lock.
+// write runs a script in one process, which waits that many seconds for the
+// lock.
 func (x *xtables) write(ctx context.Context, ns namespace.Namespace, wait int, script string) error {
 	if script == "" {
 		return nil

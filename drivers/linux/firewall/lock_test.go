@@ -14,8 +14,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// holdLock takes the lock of iptables-legacy, as iptables does, and returns
-// how to let go of it.
+// holdLock takes the lock of iptables-legacy, as iptables does, and returns a
+// function that releases it.
 func holdLock(t *testing.T) (release func()) {
 	t.Helper()
 	f, err := os.Create(os.Getenv("XTABLES_LOCKFILE"))
@@ -28,7 +28,7 @@ func holdLock(t *testing.T) (release func()) {
 	return func() { f.Close() }
 }
 
-// TestLockThatIsLetGo is waited for.
+// TestLockThatIsLetGo: a write waits for a lock that is released soon.
 func TestLockThatIsLetGo(t *testing.T) {
 	w := newWorld(t, variantLegacy)
 	w.inspect(t)
@@ -60,8 +60,8 @@ func (w *world) expectNothingWritten(t *testing.T) {
 	}
 }
 
-// TestLockThatIsKept: the wait has an end, a look does not wait, and
-// it works once the lock is free.
+// TestLockThatIsKept: the wait has an end, a look does not wait, and writes
+// succeed once the lock is free.
 func TestLockThatIsKept(t *testing.T) {
 	w := newWorld(t, variantLegacy)
 	w.f.wait = 1

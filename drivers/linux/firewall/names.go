@@ -9,7 +9,7 @@ import (
 // contract (interop 7.1).
 type place struct {
 	table   string
-	shared  string // everybody's chain at the hook
+	shared  string // the shared chain at the hook
 	own     string
 	comment string
 }
@@ -21,8 +21,8 @@ func placeOf(h dataplane.Hook) place {
 	return place{table: "nat", shared: "POSTROUTING", own: "FLANNEL-POSTRTG", comment: "flanneld masq"}
 }
 
-// formerComments are those of rules that older releases put straight into a
-// shared chain, one with a slip of the pen (interop 7.1).
+// formerComments are the comments of rules that older releases put straight
+// into a shared chain; one has a typing error (interop 7.1).
 var formerComments = [...]string{"flanneld masq", "flannel masq", "flanneld forward"}
 
 // base is where nftables has the chain of a hook (interop 7.2).
@@ -49,13 +49,13 @@ const (
 	hookPostrouting = 4
 )
 
-// words are what the two families are called by their tools.
+// words holds the words for a family in the tools' languages.
 type words struct {
 	ip        string // family and payload of nftables
 	table     string // ours of nftables
 	iptables  string
 	procNames string // lists the tables of iptables-legacy
-	bridge    string // exists if packets over bridges are shown to iptables
+	bridge    string // exists if iptables sees packets that cross bridges
 }
 
 func wordsOf(f cidr.Family) words {

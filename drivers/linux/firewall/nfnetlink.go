@@ -65,8 +65,8 @@ func (n *nftables) dump() (iter.Seq2[byte, []byte], error) {
 	}, err
 }
 
-// generation returns a number that every change of nftables increases, those by
-// iptables-nft included. 0: the kernel has no nftables.
+// generation returns a number that every change of nftables increases,
+// including changes by iptables-nft. 0: the kernel has no nftables.
 func (n *nftables) generation() (uint32, error) {
 	if n.conn == nil {
 		return 0, nil
@@ -130,7 +130,7 @@ type nftChain struct {
 	kind     string
 	hook     uint32
 	priority int32
-	drops    bool // its policy: packets that no rule decides about
+	drops    bool // the chain's policy, for packets that no rule decides about
 }
 
 func (n *nftables) chains() ([]nftChain, error) {
@@ -208,7 +208,8 @@ func (n *nftables) rules(family byte, table, chain string) ([]nftRule, error) {
 				r.exprs = bytes.Clone(value)
 			}
 		}
-		// A kernel that does not filter returns more than was asked for.
+		// A kernel that does not filter returns more than the request asked
+		// for.
 		if f == family && of == table && (chain == "" || chain == r.chain) {
 			all = append(all, r)
 		}

@@ -10,20 +10,21 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// imprint is a hash that shows whether rules have changed. Zero: there are none.
+// imprint is a hash that shows whether rules have changed. Zero: there are no
+// rules.
 type imprint [sha256.Size]byte
 
 // nftView is one look at the kernel's nftables.
 type nftView struct {
-	chains []dataplane.Chain // ours
+	chains []dataplane.Chain // our chains
 	blocks []block
-	// iptables sums up, by family, the chains of iptables-nft that may hold
-	// our rules.
+	// iptables holds, by family, an imprint of the iptables-nft chains that may
+	// hold our rules.
 	iptables [2]imprint
 }
 
-// look reads everything that matters here. A change meanwhile leads to a view
-// that mixes old and new; the caller compares the generations.
+// look reads all tables that matter here. A change during the reading leads to
+// a view that mixes old and new; the caller compares the generations.
 func (n *nftables) look() (nftView, error) {
 	var v nftView
 	tables, err := n.tables()
@@ -70,7 +71,7 @@ func (n *nftables) lookOurs(v *nftView, f cidr.Family, t nftTable, chains []nftC
 			odd = "chain " + c.name + " beside it"
 		}
 	}
-	if len(v.chains) == first { // to be deleted, the table needs a chain that says it is there
+	if len(v.chains) == first { // a chain in the state makes the planner delete the table
 		key := dataplane.ChainKey{Flavour: dataplane.NFTables, Family: f, Hook: dataplane.Forward}
 		v.chains = append(v.chains, dataplane.Chain{ChainKey: key, Jump: dataplane.Missing, Other: "a table without chains"})
 	}
@@ -121,7 +122,7 @@ func neutral(f cidr.Family, hook dataplane.Hook, c nftChain, t nftTable, rules [
 	return out
 }
 
-// printIPTables sums up what iptables-nft has in the chains that matter.
+// printIPTables computes the imprint of the iptables-nft chains that matter.
 func (n *nftables) printIPTables(f cidr.Family, chains []nftChain) (imprint, error) {
 	sum, found := sha256.New(), false
 	for _, c := range chains {

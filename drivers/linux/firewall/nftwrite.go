@@ -23,7 +23,7 @@ func familyOf(f cidr.Family) knftables.Family {
 func (t *toolbox) writeNFT(ctx context.Context, ns namespace.Namespace, f cidr.Family, chains []dataplane.Chain) error {
 	tx := t.nft.NewTransaction()
 	table := &knftables.Table{Family: familyOf(f), Name: wordsOf(f).table}
-	tx.Add(table) // so that it can be deleted
+	tx.Add(table) // a delete needs an existing table
 	tx.Delete(table)
 	if len(chains) > 0 {
 		addTable(tx, f)

@@ -21,8 +21,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// scene is a node with a pod of its own, another node's pod behind a device
-// that stands for the overlay, and a host outside.
+// scene is a node with a pod, another node's pod behind a device that stands
+// for the overlay, and a host outside.
 type scene struct {
 	*world
 	places map[string]namespace.Namespace
@@ -91,7 +91,7 @@ func set(t testing.TB, ns namespace.Namespace, path, value string) {
 	}
 }
 
-// join makes a place at the other end of a link of the node.
+// join makes a place at the other end of one of the node's links.
 func (s *scene) join(t testing.TB, link, place string) *netlink.Handle {
 	t.Helper()
 	h, err := linuxtest.NewHost()
@@ -108,7 +108,7 @@ func (s *scene) join(t testing.TB, link, place string) *netlink.Handle {
 		}
 	})
 	s.places[place] = ns
-	set(t, ns, "ipv6/conf/default/accept_dad", "0") // which would keep packets waiting
+	set(t, ns, "ipv6/conf/default/accept_dad", "0") // otherwise duplicate address detection would delay packets
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = link
 	if err := s.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.NS)}); err != nil {
@@ -190,7 +190,7 @@ func (s *scene) dial(place string, from netip.Addr, to netip.AddrPort, mark int)
 				if mark != 0 {
 					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark)
 				}
-				if to.Addr().IsMulticast() { // which of the links' routes comes first is chance
+				if to.Addr().IsMulticast() { // the order of the links' routes is random
 					err = errors.Join(err, unix.BindToDevice(int(fd), "cni0"))
 				}
 			}), err)
@@ -204,7 +204,7 @@ func (s *scene) dial(place string, from netip.Addr, to netip.AddrPort, mark int)
 	return c, err
 }
 
-// sourceSeen sends a packet and returns whom the receiver takes for its sender.
+// sourceSeen sends a packet and returns the source that the receiver sees.
 func (s *scene) sourceSeen(t testing.TB, f cidr.Family, from, to string, mark int) netip.Addr {
 	t.Helper()
 	at := to
@@ -232,8 +232,8 @@ func (s *scene) sourceSeen(t testing.TB, f cidr.Family, from, to string, mark in
 	return seen.Addr().Unmap()
 }
 
-// TestPackets: real packets, and the same sources with either tool,
-// as the core says by which the simulator lives.
+// TestPackets sends real packets with either tool: the sources must be those
+// that the core predicts. The simulator uses the core's prediction.
 func TestPackets(t *testing.T) {
 	cases := []struct {
 		from, to string
@@ -249,7 +249,7 @@ func TestPackets(t *testing.T) {
 		{from: "outside", to: "pod", seen: "outside"},
 		{from: "outside", to: "remote", seen: "overlay"},
 		{from: "node", to: "outside", seen: "node"},
-		{from: "node", to: "remote", mark: 0x4000, seen: "node"}, // kube-proxy's business
+		{from: "node", to: "remote", mark: 0x4000, seen: "node"}, // kube-proxy's work
 		{from: "node", to: "remote", mark: 0xc001, seen: "node"},
 		{from: "node", to: "remote", mark: 0x8001, seen: "overlay"},
 		{from: "second", to: "group", seen: "second"},
@@ -258,7 +258,7 @@ func TestPackets(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			s := newScene(t, m.variant)
 			for _, f := range cidr.Families {
-				if m.flavour == dataplane.IPTables { // only there can our chain overrule it
+				if m.flavour == dataplane.IPTables { // only there can our chain override it
 					s.sh(t, fill("{iptables} -P FORWARD DROP", f))
 				}
 				chains := wanted(t, m.flavour, f)
@@ -283,7 +283,7 @@ func TestPackets(t *testing.T) {
 
 // TestNoMomentWithout replaces chains and switches flavours while new
 // connections leave all the time: each is masqueraded, and none is lost
-// (interop F3).
+// (interop F3: no window without rules).
 func TestNoMomentWithout(t *testing.T) {
 	s := newScene(t, variantNFT)
 	f := cidr.V4
@@ -314,7 +314,7 @@ func TestNoMomentWithout(t *testing.T) {
 }
 
 // connect makes one connection after the other from the pod to the host
-// outside, each of which has to arrive as the node's.
+// outside. Each must arrive with the node's address.
 func (s *scene) connect(t *testing.T, f cidr.Family, stop chan struct{}, count *int) error {
 	target := netip.AddrPortFrom(addresses[f]["outside"], 5000)
 	in := s.listen(t, "outside", target)

@@ -15,7 +15,7 @@ import (
 type damage struct {
 	name string
 	does string
-	seen string // a part of what is observed then
+	seen string // a part of the state observed after the damage
 }
 
 var damages = map[dataplane.Flavour][]damage{
@@ -32,9 +32,9 @@ var damages = map[dataplane.Flavour][]damage{
 		{"a further condition", "nft insert rule {ip} {table} forward iifname lo {ip} saddr {net} accept",
 			`other "rule 1 of the table has another form"`},
 		{"a chain besides", "nft add chain {ip} {table} more", `other "chain more beside it"`},
-		{"a jump to a chain besides", "nft 'add chain {ip} {table} more; insert rule {ip} {table} forward jump more'",
+		{"a jump to an added chain", "nft 'add chain {ip} {table} more; insert rule {ip} {table} forward jump more'",
 			`other "chain more beside it"`},
-		{"a set besides, which does nothing",
+		{"an added set without effect",
 			"nft 'add set {ip} {table} more { type inet_service ; }; flush chain {ip} {table} forward'", "{ }"},
 		{"the table sleeps", "nft 'add table {ip} {table} { flags dormant ; }'", "jump missing"},
 		{"another policy", "nft 'add chain {ip} {table} forward { policy drop ; }'", `other "policy drop"`},
@@ -82,8 +82,8 @@ func fill(text string, f cidr.Family) string {
 	).Replace(text)
 }
 
-// TestRepair does each damage, sees it, and has Replace of all chains make it
-// good (interop F1).
+// TestRepair does each damage, sees it, and repairs it with a Replace of all
+// chains (interop F1: watch and repair rules).
 func TestRepair(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.others(t, m, f)
@@ -95,7 +95,7 @@ func TestRepair(t *testing.T) {
 				w.sh(t, fill(d.does, f))
 				seen := w.inspect(t)
 				if s := dump(chains); seen == s {
-					t.Error("the damage is not seen")
+					t.Error("the look does not see the damage")
 				}
 				if !strings.Contains(seen, fill(d.seen, f)) {
 					t.Errorf("observed\n%swant in it\n%s", seen, fill(d.seen, f))
@@ -116,7 +116,7 @@ func dump(chains []dataplane.Chain) string {
 }
 
 // othersRules are like those of docker, kube-proxy and an administrator who
-// writes what we would write.
+// writes the same rules as we do.
 const othersRules = `*nat
 :DOCKER - [0:0]
 :KUBE-MARK-MASQ - [0:0]
@@ -162,7 +162,7 @@ table inet firewalld {
 }
 `
 
-// others puts the rules of others there. With flushing damages the caller
+// others adds the rules of other programs. After damages that flush, the caller
 // repairs only ours.
 func (w *world) others(t testing.TB, m making, f cidr.Family) {
 	t.Helper()
@@ -170,7 +170,8 @@ func (w *world) others(t testing.TB, m making, f cidr.Family) {
 		f)+"END\nnft -f - <<'END'"+othersTable+"END")
 }
 
-// allRules is everything in the packet filter except ours, as its own tools print it.
+// allRules returns everything in the packet filter except our rules, as its own
+// tools print it.
 func (w *world) allRules(t testing.TB) string {
 	t.Helper()
 	var programs []string
@@ -186,12 +187,12 @@ func (w *world) allRules(t testing.TB) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestOthersAreLeftAlone: byte for byte.
+// TestOthersAreLeftAlone: foreign rules stay the same byte for byte.
 func TestOthersAreLeftAlone(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.others(t, m, f)
 		before := w.allRules(t)
-		w.expect(t) // nothing of theirs is taken for ours
+		w.expect(t) // no foreign rule is taken for one of ours
 		chains := wanted(t, m.flavour, f)
 		w.apply(t, ops(dataplane.Create, chains)...)
 		if m.flavour == dataplane.IPTables {
@@ -200,11 +201,11 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		w.apply(t, ops(dataplane.Replace, chains)...)
 		w.expect(t, chains...)
 		if d := cmp.Diff(before, w.allRules(t)); d != "" {
-			t.Errorf("others' rules, with ours beside (-before +after):\n%s", d)
+			t.Errorf("foreign rules while ours are there (-before +after):\n%s", d)
 		}
 		w.apply(t, ops(dataplane.Delete, chains)...)
 		if d := cmp.Diff(before, w.allRules(t)); d != "" {
-			t.Errorf("others' rules (-before +after):\n%s", d)
+			t.Errorf("foreign rules (-before +after):\n%s", d)
 		}
 	})
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// longest bounds a process, which ends long before unless the machine is in trouble.
+// longest is the time limit of a process. A process ends long before, unless
+// the machine is in trouble.
 const longest = 30 * time.Second
 
 // processError is the failure of a program.
 type processError struct {
 	name   string
-	said   string // on its standard error
+	said   string // its standard error
 	status int
 	err    error
 }
@@ -61,15 +62,15 @@ func run(ctx context.Context, ns namespace.Namespace, input, path string, args .
 	return "", failure
 }
 
-// oneLine joins what a program said over several lines.
+// oneLine joins the lines of a program's output.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// lockBusy is the exit status of iptables when it did not get its lock.
+// lockBusy is the exit status of iptables without the lock.
 const lockBusy = 4
 
-// said are the classes of the errors that nft and iptables put in words.
+// said maps texts of nft and iptables to the classes of their errors.
 var said = []struct {
 	errno unix.Errno
 	class error

@@ -17,13 +17,13 @@ type savedChain struct {
 	rules  []iptRule
 }
 
-// saved holds the chains that may hold rules of flannel, by name. Shared and own
-// chains of different tables have different names.
+// saved holds the chains that may hold rules of flannel, by name. Shared and
+// own chains of different tables have different names.
 type saved map[string]*savedChain
 
 // parseSave reads the output of iptables-save. It fails for a table that
-// iptables-save leaves out, since nft put something into it that iptables has
-// no words for.
+// iptables-save omits because nft put something into it that iptables has no
+// words for.
 func parseSave(out string) (saved, error) {
 	s := saved{}
 	var table string
@@ -58,17 +58,17 @@ func parseSave(out string) (saved, error) {
 
 // found holds the parts of one hook's chain in one variant of iptables.
 type found struct {
-	chain  bool      // there is one
-	rules  []iptRule // in it
-	jumps  []iptRule // to it, from the shared chain
-	placed bool      // one jump, where it belongs
+	chain  bool      // the chain exists
+	rules  []iptRule // its rules
+	jumps  []iptRule // the jumps to it from the shared chain
+	placed bool      // there is one jump, in its place
 	former []iptRule // rules of older releases in the shared chain
 }
 
-// any reports whether there is any part.
+// any reports whether any part exists.
 func (f found) any() bool { return f.chain || len(f.jumps)+len(f.former) > 0 }
 
-// at tells the rules of a hook that are ours from those of others.
+// at separates our rules of a hook from foreign rules.
 func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 	var out found
 	p := placeOf(h)
@@ -114,9 +114,9 @@ func mayFollow(h dataplane.Hook, r iptRule) bool {
 	return false
 }
 
-// isFormer reports whether a rule in a shared chain was put there by an older
-// release: it says so, or it was made before they did and is one of the rules
-// for a network that those rules are for.
+// isFormer reports whether an older release put a rule into a shared chain: its
+// comment says so, or it is one of the rules for a network that releases before
+// v0.16 made without comments.
 func isFormer(r iptRule, networks []netip.Prefix) bool {
 	if r.comment != "" {
 		return slices.Contains(formerComments[:], r.comment)
@@ -124,7 +124,7 @@ func isFormer(r iptRule, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return isFormerOf(r, n) })
 }
 
-// isFormerOf knows the rules without a comment, up to v0.15 (interop 7.1).
+// isFormerOf recognises the rules without a comment, up to v0.15 (interop 7.1).
 func isFormerOf(r iptRule, n netip.Prefix) bool {
 	if !r.known || r.rule.Mark != (dataplane.Mark{}) {
 		return false
@@ -144,9 +144,9 @@ func isFormerOf(r iptRule, n netip.Prefix) bool {
 	return false
 }
 
-// formerNetworks finds the networks for which all three rules that every
-// release up to v0.15 made stand in POSTROUTING without a comment. Less would
-// not be proof: administrators write such rules, too.
+// formerNetworks finds the networks whose three rules, made by every release up
+// to v0.15, all stand in POSTROUTING without a comment. Fewer would be no
+// proof: administrators write such rules too.
 func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	shared := s[placeOf(dataplane.Postrouting).shared]
 	if shared == nil {
@@ -179,8 +179,8 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	return networks
 }
 
-// neutralIPTables returns the neutral form of our chain in iptables. The other variant of
-// iptables, which is not the one that makes chains here, should have nothing.
+// neutralIPTables returns the neutral form of our chain in iptables. The
+// variant of iptables that does not make chains here should hold no part of it.
 func neutralIPTables(k dataplane.ChainKey, here, elsewhere found) dataplane.Chain {
 	p := placeOf(k.Hook)
 	c := dataplane.Chain{ChainKey: k, Jump: dataplane.Moved}

@@ -36,19 +36,19 @@ type xtables struct {
 
 // toolbox holds the programs that can make chains.
 type toolbox struct {
-	facts    [2]driver.Tools // by family, without BridgeFilter
+	facts    [2]driver.Tools // by family; BridgeFilter is not set
 	iptables [2]*xtables     // the program named iptables, nil if there is none
 	other    [2]*xtables     // the other variant beside it
 	nft      knftables.Interface
 
-	files string    // the program files that this describes
-	retry time.Time // when to look again, if something was unusable
+	files string    // the program files that this toolbox describes
+	retry time.Time // when to look again, if a program was unusable
 }
 
-// again is the time until a program that did not work is tried again.
+// again is the time until a failed program is tried again.
 const again = time.Minute
 
-// current returns the toolbox, and looks anew if programs have changed.
+// current returns the toolbox, and searches again if programs have changed.
 func (t *toolbox) current(ctx context.Context, ns namespace.Namespace, now time.Time) *toolbox {
 	files := programFiles()
 	if t != nil && t.files == files && (t.retry.IsZero() || now.Before(t.retry)) {
@@ -65,7 +65,7 @@ func (t *toolbox) current(ctx context.Context, ns namespace.Namespace, now time.
 	return fresh
 }
 
-// broken reports whether a program is there that does not work.
+// broken reports whether a program exists and does not work.
 func (t *toolbox) broken() bool {
 	for _, f := range cidr.Families {
 		for _, tool := range []driver.Tool{t.facts[f].IPTables, t.facts[f].NFTables} {
@@ -77,7 +77,7 @@ func (t *toolbox) broken() bool {
 	return false
 }
 
-// programFiles names the files behind all programs that are used, and their age.
+// programFiles lists the files of all programs in use, with their times.
 func programFiles() string {
 	var b strings.Builder
 	names := []string{"nft"}
@@ -100,7 +100,7 @@ func programFiles() string {
 	return b.String()
 }
 
-// missing begins what is said about programs that are not there.
+// missing begins the error about programs that do not exist.
 const missing = "no "
 
 func notFound(name string) driver.Tool { return driver.Tool{About: missing + name + " in $PATH"} }
@@ -133,7 +133,8 @@ func (t *toolbox) findNFT(ctx context.Context, ns namespace.Namespace) {
 	}
 }
 
-// nftCan tells by a dry run whether the host knows a statement (interop 7.2).
+// nftCan reports, by a dry run, whether the host knows a statement (interop
+// 7.2).
 func (t *toolbox) nftCan(ctx context.Context, ns namespace.Namespace, f cidr.Family, statement string) bool {
 	const scratch = "masqueradeTest"
 	tx := t.nft.NewTransaction()
@@ -162,7 +163,7 @@ func (t *toolbox) findIPTables(ctx context.Context, ns namespace.Namespace, f ci
 	}
 }
 
-// findOther finds the other variant beside the one that is called iptables.
+// findOther finds the other variant beside the program called iptables.
 func (t *toolbox) findOther(ctx context.Context, ns namespace.Namespace, x *xtables) {
 	v := variantNFT
 	if x.variant == variantNFT {
@@ -170,7 +171,7 @@ func (t *toolbox) findOther(ctx context.Context, ns namespace.Namespace, x *xtab
 	}
 	other, _, err := findXTables(ctx, ns, x.family, wordsOf(x.family).iptables+"-"+string(v))
 	if err == nil && other.variant == v {
-		other.wait = true // the variants were parted long after restore could wait
+		other.wait = true // the two variants came long after --wait
 		t.other[x.family] = other
 	}
 }
@@ -185,7 +186,7 @@ func waits(known *iptables.IPTables) bool {
 	return v1 > 1 || v1 == 1 && (v2 > 6 || v2 == 6 && v3 >= 2)
 }
 
-// findXTables finds NAME-save and NAME-restore and asks what they are.
+// findXTables finds NAME-save and NAME-restore and identifies their variant.
 func findXTables(ctx context.Context, ns namespace.Namespace, f cidr.Family, name string) (*xtables, string, error) {
 	save, err := exec.LookPath(name + "-save")
 	if err != nil {

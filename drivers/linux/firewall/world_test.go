@@ -23,7 +23,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// world is a network namespace with a packet filter, and a $PATH of its own.
+// world is a network namespace with a packet filter and a $PATH of its own.
 type world struct {
 	*linuxtest.Host
 	*programs
@@ -59,19 +59,19 @@ func newWorld(t testing.TB, v variant) *world {
 	return &world{Host: h, programs: p, f: f, ns: ns}
 }
 
-// programs is a directory that is all of $PATH, with programs that note each
-// start of theirs.
+// programs is a directory that is the whole $PATH, with programs that note each
+// start.
 type programs struct {
 	dir, log string
 	real     map[string]string // paths
 }
 
-// newPrograms has iptables be one variant of it. It skips the test if this
-// machine lacks something.
+// newPrograms makes iptables the given variant. It skips the test if this
+// machine lacks a program.
 func newPrograms(t testing.TB, v variant) *programs {
 	t.Helper()
 	p := &programs{dir: t.TempDir(), real: map[string]string{}}
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // where not everybody looks
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // a directory that is not in every $PATH
 	p.log = filepath.Join(p.dir, "started")
 	for _, name := range []string{"iptables", "ip6tables"} {
 		for _, what := range []string{"", "-save", "-restore"} {
@@ -100,7 +100,7 @@ func (p *programs) add(t testing.TB, name, of string) {
 	}
 }
 
-// link has a name be the program itself.
+// link makes a name a link to the program itself.
 func (p *programs) link(t testing.TB, name, path string) {
 	t.Helper()
 	file := filepath.Join(p.dir, name)
@@ -109,7 +109,7 @@ func (p *programs) link(t testing.TB, name, path string) {
 	}
 }
 
-// started returns what was started since it was asked before.
+// started returns the programs started since the last call.
 func (p *programs) started(t testing.TB) []string {
 	t.Helper()
 	b, err := os.ReadFile(p.log)
@@ -129,7 +129,8 @@ func (p *programs) started(t testing.TB) []string {
 	return commands
 }
 
-// sh runs a line in the namespace, as another program would, and returns what it writes.
+// sh runs a line in the namespace, as another program would, and returns its
+// output.
 func (w *world) sh(t testing.TB, line string) string {
 	t.Helper()
 	out, err := w.try(line)
@@ -176,13 +177,13 @@ func (w *world) look(t testing.TB) driver.Observation {
 	return seen
 }
 
-// inspect returns the chains there are.
+// inspect returns the existing chains.
 func (w *world) inspect(t testing.TB) string {
 	t.Helper()
 	return w.look(t).State.Dump()
 }
 
-// expect compares the chains there are.
+// expect compares the existing chains.
 func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
 	t.Helper()
 	s := dataplane.NewState()
@@ -194,7 +195,7 @@ func (w *world) expect(t testing.TB, want ...dataplane.Chain) {
 	}
 }
 
-// wanted returns the chains that a node wants of a flavour and family.
+// wanted returns the chains that a node wants for a flavour and family.
 func wanted(t testing.TB, flavour dataplane.Flavour, f cidr.Family) []dataplane.Chain {
 	t.Helper()
 	prefix := func(text string, f cidr.Family) netip.Prefix { return netip.MustParsePrefix(fill(text, f)) }
@@ -235,7 +236,8 @@ type making struct {
 
 func (m making) String() string { return fmt.Sprintf("%s-%s", m.flavour, m.variant) }
 
-// makings are all of them. With nftables, the variant of iptables is beside the point.
+// makings lists all ways. With nftables, the variant of iptables makes no
+// difference.
 var makings = []making{
 	{dataplane.NFTables, variantNFT},
 	{dataplane.IPTables, variantNFT},

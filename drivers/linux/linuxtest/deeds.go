@@ -146,7 +146,7 @@ func (h *Host) flush(verb drivertest.DeedVerb, l netlink.Link) error {
 				return nil
 			}
 			err := h.AddrDel(l, &a)
-			if errors.Is(err, unix.EADDRNOTAVAIL) { // a secondary one went with its primary
+			if errors.Is(err, unix.EADDRNOTAVAIL) { // a secondary address went with its primary
 				return nil
 			}
 			return err
@@ -174,7 +174,7 @@ func (h *Host) flush(verb drivertest.DeedVerb, l netlink.Link) error {
 	return fmt.Errorf("unknown verb %q", verb)
 }
 
-// each calls f for what was listed, until it fails.
+// each calls f for every listed item until f fails.
 func each[T any](all []T, err error, f func(T) error) error {
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func each[T any](all []T, err error, f func(T) error) error {
 	return nil
 }
 
-// IPNet is the prefix as the netlink package writes it.
+// IPNet returns the prefix in the netlink package's form.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), cidr.FamilyOf(p.Addr()).Bits())}
 }

@@ -15,8 +15,8 @@ import (
 type Host struct {
 	NS netns.NsHandle
 	*netlink.Handle
-	// Far is where the other ends of the host's links are: setting one down
-	// takes the carrier.
+	// Far holds the other ends of the host's links: setting one down takes the
+	// carrier of its link.
 	FarNS netns.NsHandle
 	Far   *netlink.Handle
 }
@@ -66,9 +66,9 @@ func (h *Host) Do(_ context.Context, d drivertest.Deed) error {
 	return h.Settle()
 }
 
-// Settle waits until the kernel has drawn its conclusions from carriers that
-// came and went, which it does in the background: to be asked for a link makes
-// it do so at once.
+// Settle waits until the kernel has processed carriers that came and went,
+// which it does in the background: a question about the link makes it do so at
+// once.
 func (h *Host) Settle() error {
 	all, err := h.LinkList()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // insideEnv marks a test binary that runs in a user namespace of its own.
 const insideEnv = "FLANNEL_TEST_IN_USERNS"
 
-// Main is the TestMain of a package that makes hosts. It runs the tests as root
-// of a user namespace if the caller is not root: the owner of a network
-// namespace may change all of it.
+// Main is the TestMain of a package that makes hosts. Without root it runs the
+// tests as root of a user namespace: the owner of a network namespace may
+// change all of it.
 func Main(m *testing.M) {
 	if os.Geteuid() == 0 || os.Getenv(insideEnv) != "" {
 		os.Exit(m.Run())
@@ -39,8 +39,8 @@ func Main(m *testing.M) {
 	os.Exit(cmd.ProcessState.ExitCode())
 }
 
-// newNamespace makes a network namespace, which lives as long as the handle,
-// with the settings of a fresh kernel where it inherits others from the host.
+// newNamespace makes a network namespace that lives as long as its handle.
+// Settings that it would inherit from the host get a fresh kernel's values.
 func newNamespace() (netns.NsHandle, error) {
 	made := make(chan error)
 	ns := netns.None()

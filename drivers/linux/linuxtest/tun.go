@@ -2,8 +2,8 @@ package linuxtest
 
 import "os"
 
-// TryTUN says why this user cannot make TUN devices here, such as that the
-// device file is root's alone.
+// TryTUN returns the reason why this user cannot make TUN devices here, for
+// example that only root may open the device file.
 func TryTUN() error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {

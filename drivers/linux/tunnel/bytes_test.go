@@ -12,25 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packets are what a node may send of its own, of the first node for the second.
+// packets are the packets that the first node may send to the second from its
+// own pods.
 func packets() map[string][]byte {
 	return map[string][]byte{
-		"nothing but a header": craft(253, 0, nil),
-		"one byte":             craft(253, 1, nil),
-		"as large as it gets":  craft(unix.IPPROTO_UDP, 1452, nil),
-		"the same size again":  craft(unix.IPPROTO_UDP, 1452, func(b []byte) { b[5] = 77 }),
-		"ICMP":                 craft(unix.IPPROTO_ICMP, 64, func(b []byte) { b[20] = 8 }),
-		"never to be cut":      craft(unix.IPPROTO_UDP, 100, func(b []byte) { b[6] = 0x40 }),
-		"a first fragment":     craft(unix.IPPROTO_UDP, 800, func(b []byte) { b[6] = 0x20 }),
-		"a later fragment":     craft(unix.IPPROTO_UDP, 800, func(b []byte) { b[7] = 100 }),
-		"with options":         craft(unix.IPPROTO_UDP, 60, func(b []byte) { b[0] = 0x46; copy(b[20:], []byte{1, 1, 1, 0}) }),
-		"its last hop but one": craft(unix.IPPROTO_UDP, 60, func(b []byte) { b[8] = 2 }),
-		"marked":               craft(unix.IPPROTO_TCP, 60, func(b []byte) { b[1] = 0xb9 }),
+		"a header alone":      craft(253, 0, nil),
+		"one byte":            craft(253, 1, nil),
+		"the largest":         craft(unix.IPPROTO_UDP, 1452, nil),
+		"the same size again": craft(unix.IPPROTO_UDP, 1452, func(b []byte) { b[5] = 77 }),
+		"ICMP":                craft(unix.IPPROTO_ICMP, 64, func(b []byte) { b[20] = 8 }),
+		"with DF":             craft(unix.IPPROTO_UDP, 100, func(b []byte) { b[6] = 0x40 }),
+		"a first fragment":    craft(unix.IPPROTO_UDP, 800, func(b []byte) { b[6] = 0x20 }),
+		"a later fragment":    craft(unix.IPPROTO_UDP, 800, func(b []byte) { b[7] = 100 }),
+		"with options":        craft(unix.IPPROTO_UDP, 60, func(b []byte) { b[0] = 0x46; copy(b[20:], []byte{1, 1, 1, 0}) }),
+		"with two hops left":  craft(unix.IPPROTO_UDP, 60, func(b []byte) { b[8] = 2 }),
+		"marked":              craft(unix.IPPROTO_TCP, 60, func(b []byte) { b[1] = 0xb9 }),
 	}
 }
 
-// craft makes a packet of some protocol and size of payload, with TTL 64 and an
-// ID, changes it, and sums up its header.
+// craft makes a packet of a protocol and a payload size, with TTL 64 and an ID,
+// applies a change, and computes the header's checksum.
 func craft(proto byte, size int, change func([]byte)) []byte {
 	b := append(make([]byte, 20), noise(uint64(size), size)...)
 	b[0], b[8] = 0x45, 64
@@ -60,8 +61,9 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum>>16 + sum&0xffff)
 }
 
-// TestTiersEmitTheSame sends packets of all kinds, in a row, and reads what comes
-// out of the other end of the wire: the very same, one hop later, each alone.
+// TestTiersEmitTheSame sends packets of all kinds in a row and reads the other
+// end of the wire: the same packets arrive, one hop later, each in its own
+// datagram.
 func TestTiersEmitTheSame(t *testing.T) {
 	var names []string
 	for name := range packets() {
@@ -98,9 +100,9 @@ func TestTiersEmitTheSame(t *testing.T) {
 	}
 }
 
-// TestTiersCutTheSame sends what the one tier gets cut and the other whole, and
-// compares the datagrams except the inner IDs, which the kernel draws, and what
-// is summed up over them.
+// TestTiersCutTheSame sends one tier packets that the kernel has cut and the
+// other the whole packet, and compares the datagrams except for the inner IDs,
+// which the kernel draws, and the checksums over them.
 func TestTiersCutTheSame(t *testing.T) {
 	const size, count = 1000, 20
 	var got [2][][]byte

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls below do not wait, so the scheduler need not know of them: telling
-// it costs more than some of them take. Memory they are given is kept alive by
-// the buffers that own it, and does not move. They start over when interrupted,
-// which happens when the runtime wants this thread to pause: the signal's
-// handler has then done what it could.
+// The calls below return at once, so the scheduler need not know of them:
+// telling it costs more than some of them take. The buffers that own the memory
+// keep it alive, and it does not move. A call starts over when a signal
+// interrupts it, which happens when the runtime wants this thread to pause: by
+// then the signal's handler has run.
 
 func sendmmsg(fd int, msgs []unix.Mmsghdr) (int, unix.Errno) {
 	return batch(unix.SYS_SENDMMSG, fd, msgs)
@@ -52,21 +52,22 @@ func writev(fd int, iovs []unix.Iovec) unix.Errno {
 	}
 }
 
-// hotTime is how long a wait keeps its processor, unless the runtime asks for
-// that, which its monitor does after 10 ms. A goroutine that sleeps in a call the
-// scheduler knows of makes the monitor wake every 20 µs to see whether it should
-// hand that processor to others, and the goroutine has to get one again: at
-// 60,000 packets a second that made a packet cost 7.6 µs instead of 5.8.
+// hotTime is how long a wait keeps its processor. The runtime's monitor takes
+// the processor back after 10 ms at the latest. If the goroutine sleeps in a
+// call that the scheduler knows of, the monitor wakes every 20 µs to decide
+// whether to give the processor to other goroutines, and the goroutine must get
+// one again: at 60,000 packets a second a packet then cost 7.6 µs instead of
+// 5.8.
 //
-// It is longer than the kernel's tick on purpose. A timer that is the next to
-// expire has to be programmed for each wait and again after it, which on virtual
-// machines cost 4 µs a packet.
+// hotTime is longer than the kernel's tick on purpose. A timer that is the next
+// to expire must be programmed for each wait and again after it, which on
+// virtual machines cost 4 µs a packet.
 const hotTime = 20 * time.Millisecond
 
-// waiter waits for the device, the socket, and to be told to stop.
+// waiter waits for the device, for the socket, and for the order to stop.
 type waiter struct {
 	fds [3]unix.PollFd
-	hot bool // whether there is a processor for others meanwhile
+	hot bool // whether other goroutines get the processor meanwhile
 }
 
 func newWaiter(device, socket, stop int) *waiter {
@@ -78,8 +79,8 @@ func newWaiter(device, socket, stop int) *waiter {
 	return w
 }
 
-// want says what to wait for: that the device has a packet, unless the socket
-// takes none, and that the socket has one or takes one again.
+// want sets what to wait for: a packet from the device, unless one is waiting
+// for the socket, and a datagram from the socket or room in it.
 func (w *waiter) want(blocked bool) {
 	w.fds[0].Events, w.fds[1].Events = unix.POLLIN, unix.POLLIN
 	if blocked {
@@ -88,7 +89,7 @@ func (w *waiter) want(blocked bool) {
 }
 
 // short waits for a moment and reports whether something has happened. It also
-// returns when the runtime interrupts it, to have this processor for others.
+// returns when the runtime interrupts it to take the processor.
 func (w *waiter) short() bool {
 	if !w.hot {
 		return false
@@ -99,7 +100,7 @@ func (w *waiter) short() bool {
 	return errno == 0 && n > 0
 }
 
-// long waits for as long as it takes, and lets others have the processor.
+// long waits without a limit, and gives other goroutines the processor.
 func (w *waiter) long() error {
 	for {
 		if _, err := unix.Ppoll(w.fds[:], nil, nil); err != unix.EINTR {
@@ -108,17 +109,17 @@ func (w *waiter) long() error {
 	}
 }
 
-// arrived reports whether the socket has a datagram, or an error to tell.
+// arrived reports whether the socket has a datagram or an error.
 func (w *waiter) arrived() bool { return w.fds[1].Revents&^unix.POLLOUT != 0 }
 
-// leaving reports whether the device has a packet, or the socket takes the one
-// that waits for it.
+// leaving reports whether the device has a packet, or the socket has room for
+// the one that waits.
 func (w *waiter) leaving() bool {
 	return w.fds[0].Revents&unix.POLLIN != 0 || w.fds[1].Revents&unix.POLLOUT != 0
 }
 
-// gone reports whether the device said that it is no more.
+// gone reports whether the device is gone.
 func (w *waiter) gone() bool { return w.fds[0].Revents&(unix.POLLERR|unix.POLLNVAL) != 0 }
 
-// stopped reports whether the loop was told to end.
+// stopped reports whether the loop was told to stop.
 func (w *waiter) stopped() bool { return w.fds[2].Revents != 0 }

@@ -20,7 +20,7 @@ const (
 	GSO   Tier = "gso"
 )
 
-// carrier is a tier with the device and the socket that it was given.
+// carrier is a tier with its device and socket.
 type carrier struct {
 	*ends
 	index  int
@@ -31,8 +31,8 @@ type carrier struct {
 
 func (c *carrier) close() error { return errors.Join(unix.Close(c.device), unix.Close(c.socket)) }
 
-// choose opens the best tier that is allowed and that the kernel has. It tries
-// instead of asking for the kernel's version, which says little: distributions
+// choose opens the best tier that the options allow and the kernel supports. It
+// tries each feature instead of asking for the kernel's version: distributions
 // bring features back, and sandboxes take them away.
 func choose(p dataplane.Proxy) (*carrier, error) {
 	if p.Offload == dataplane.OffloadOff {
@@ -52,7 +52,7 @@ func choose(p dataplane.Proxy) (*carrier, error) {
 	return nil, fmt.Errorf("option Offload is gso: %w: %w; choose auto or off", lacks, driver.ErrUnsupported)
 }
 
-// lack is a feature that the kernel does not have.
+// lack is the error about a feature that the kernel does not have.
 type lack struct {
 	what string
 	err  error
@@ -82,11 +82,11 @@ func openGSO(p dataplane.Proxy) (*carrier, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	c.tier, c.reason = GSO, "the kernel has all it takes"
+	c.tier, c.reason = GSO, "the kernel has every feature"
 	if err := unix.SetsockoptInt(c.socket, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
 		c.reason = lack{"UDP_GRO, so that datagrams come one by one", err}.Error()
 	} else if !uso {
-		c.reason = "the kernel has all it takes but segmentation of UDP on TUN devices"
+		c.reason = "the kernel has every feature except segmentation of UDP on TUN devices"
 	}
 	c.carry = newGSO(c.ends, uso)
 	return c, nil
@@ -101,18 +101,18 @@ func openEnds(p dataplane.Proxy, vnet bool) (*carrier, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(device))
 	}
-	e := &ends{device: device, socket: socket, vnet: vnet, letter: letter{port: p.Local.Port()}}
+	e := &ends{device: device, socket: socket, vnet: vnet, replies: packetSender{port: p.Local.Port()}}
 	return &carrier{ends: e, index: index}, nil
 }
 
-// setOffload has the kernel leave to us what devices do: to cut large packets of
-// TCP, and of UDP where it can, and to compute checksums.
+// setOffload makes the kernel leave to us the work of network cards: cutting
+// large TCP packets, and UDP packets where it can, and computing checksums.
 func setOffload(device int) (uso bool, err error) {
 	if err := unix.IoctlSetPointerInt(device, unix.TUNSETVNETHDRSZ, udppath.VnetSize); err != nil {
 		return false, lack{"virtio-net headers on TUN devices", err}
 	}
 	const tcp = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO_ECN
-	const udp = unix.TUN_F_USO4 | unix.TUN_F_USO6 // the kernel wants both or none
+	const udp = unix.TUN_F_USO4 | unix.TUN_F_USO6 // the kernel wants both or neither
 	if unix.IoctlSetInt(device, unix.TUNSETOFFLOAD, tcp|udp) == nil {
 		return true, nil
 	}
@@ -122,7 +122,7 @@ func setOffload(device int) (uso bool, err error) {
 	return false, nil
 }
 
-// trySegment sends a message of two datagrams to itself.
+// trySegment sends one message of two datagrams to its own socket.
 func trySegment() error {
 	const what = "UDP_SEGMENT"
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -134,7 +134,7 @@ func trySegment() error {
 		return lack{what, err}
 	}
 	err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	if errors.Is(err, unix.EADDRNOTAVAIL) { // the loopback device is down: there is nothing to try it with
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // the loopback device is down, so the attempt is impossible
 		return nil
 	}
 	var self unix.Sockaddr

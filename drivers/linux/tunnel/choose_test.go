@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// TestAutoGoesOn tries the best tier where that does not work.
+// TestAutoGoesOn tries the best tier where the kernel lacks a feature.
 func TestAutoGoesOn(t *testing.T) {
 	host, err := linuxtest.NewHost()
 	if err != nil {
@@ -35,8 +35,8 @@ func TestAutoGoesOn(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	// Without the rule by which local addresses are found, the message that tries
-	// UDP_SEGMENT has no way to go.
+	// Without the rule that finds local addresses, the message that tries
+	// UDP_SEGMENT has no route.
 	local := netlink.NewRule()
 	local.Family, local.Table = unix.AF_INET, unix.RT_TABLE_LOCAL
 	local.Priority = 0
@@ -67,7 +67,8 @@ func TestAutoGoesOn(t *testing.T) {
 	}
 }
 
-// TestWithoutDevice has no way to make TUN devices, and says what would be one.
+// TestWithoutDevice runs where no TUN device can be made, and expects errors
+// that name the remedy.
 func TestWithoutDevice(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -101,8 +102,8 @@ func TestWithoutDevice(t *testing.T) {
 	}
 }
 
-// elsewhere does something where the file system is another, on a thread that
-// ends with it.
+// elsewhere runs f with a file system of its own, on a thread that ends with
+// it.
 func elsewhere(change func() error, do func()) error {
 	done := make(chan error)
 	go func() {
@@ -124,7 +125,7 @@ func elsewhere(change func() error, do func()) error {
 
 func hideDirectory() error { return unix.Mount("none", "/dev/net", "tmpfs", 0, "") }
 
-// forbidDevice forbids even root to open devices there.
+// forbidDevice forbids opening devices there, even to root.
 func forbidDevice() error {
 	return errors.Join(
 		unix.Mount(devicePath, devicePath, "", unix.MS_BIND, ""),

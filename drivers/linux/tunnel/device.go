@@ -84,7 +84,7 @@ func openQueue(name string, vnet bool) (fd, index int, err error) {
 	if err == nil {
 		index, err = indexOf(name)
 	}
-	if err == nil && index != before { // it went away meanwhile, and the kernel made another, which closing removes
+	if err == nil && index != before { // the device went away meanwhile, and the kernel made another; closing removes it
 		err = unix.ENODEV
 	}
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/udppath"
 )
 
-// drop is a reason for which the kernel did not take a packet, beside those for
-// which package proxy does not offer it.
+// drop is a reason why the kernel did not take a packet. Package udppath has
+// its own reasons for not offering one.
 type drop uint8
 
 const (
@@ -26,13 +26,13 @@ func (d drop) String() string {
 	return "socket_refused"
 }
 
-// outcome is the result of an attempt to carry.
+// outcome is the result of an attempt to carry packets.
 type outcome uint8
 
 const (
-	dry     outcome = iota // there was nothing, or one packet, and it is carried
-	busy                   // there were more, and so may be answers to them, or still are
-	blocked                // the socket is full: nothing is lost, try again when it is not
+	dry     outcome = iota // there was at most one packet, and it is carried
+	busy                   // there were several, and more may follow
+	blocked                // the socket is full: nothing is lost, try again when it has room
 	ended                  // the device is gone
 )
 
@@ -40,34 +40,34 @@ const (
 type tier interface {
 	receive(t *udppath.Table) outcome // from the socket to the device
 	send(t *udppath.Table) outcome    // from the device to the socket
-	demotion() demotion               // what it does not do for the time being
+	fallback() fallback               // the work that it does not do for now
 }
 
-// demotion names the work that a tier does not do for a while, and why; "" if it
+// fallback names the work that a tier does not do for a while, and why; "" if it
 // does all. It ends by itself.
-type demotion struct {
+type fallback struct {
 	what  string
 	until time.Time
 }
 
-// ends holds what all tiers share: the device, the socket, and the counters of
-// the packets between them.
+// ends holds the parts that all tiers share: the device, the socket, and the
+// counters of the packets between them.
 type ends struct {
 	device, socket int
 	vnet           bool // the device has virtio-net headers
 	now            time.Time
 
 	path    udppath.Path
-	uncut   udppath.Counters // packets that the path let pass and that could not be cut
+	uncut   udppath.Counters // packets that the path accepted and that could not be cut
 	refused [drops]uint64
 
-	letter letter // for replies
-	whole  [udppath.VnetSize]byte
+	replies packetSender // for replies
+	whole   [udppath.VnetSize]byte
 
 	iovs [2]unix.Iovec
 }
 
-// begin is called before each batch.
+// begin starts a batch.
 func (e *ends) begin(now time.Time) {
 	e.now = now
 	e.path.Tick(now)
@@ -82,7 +82,7 @@ func (e *ends) deliver(packet []byte) outcome {
 	return e.written(writev(e.device, e.iovs[:]))
 }
 
-// written counts what a write to the device came to.
+// written counts the result of a write to the device.
 func (e *ends) written(errno unix.Errno) outcome {
 	if errno == unix.EBADFD {
 		return ended
@@ -106,10 +106,10 @@ func (e *ends) take(t *udppath.Table, from *name, b []byte) []byte {
 	return nil
 }
 
-// reply sends an ICMP error to a peer. It is worth no waiting.
+// reply sends an ICMP error to a peer. It does not wait for room in the socket.
 func (e *ends) reply(to netip.Addr, packet []byte) {
-	e.letter.address(to, packet)
-	if e.letter.send(e.socket) != 0 {
+	e.replies.address(to, packet)
+	if e.replies.send(e.socket) != 0 {
 		e.refused[socketRefused]++
 	}
 }

@@ -2,8 +2,8 @@ package tunnel
 
 import "github.com/flanneld/flannel/core/udppath"
 
-// gso carries what the kernel joined or left whole, in both directions, of a
-// device with virtio-net headers.
+// gso carries packets that the kernel joined or left whole, in both directions,
+// over a device with virtio-net headers.
 type gso struct {
 	*inbox
 	out *outbox
@@ -13,4 +13,4 @@ func newGSO(e *ends, uso bool) *gso { return &gso{inbox: newInbox(e, uso), out: 
 
 func (g *gso) send(t *udppath.Table) outcome { return g.out.send(t) }
 
-func (g *gso) demotion() demotion { return g.out.post.demotion() }
+func (g *gso) fallback() fallback { return g.out.sender.fallback() }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	inMessages = 16      // a call, each of up to 64 KiB; more do not pay
-	maxPieces  = 1024    // that writev takes
-	inSize     = 1 << 16 // of a message with UDP_GRO
+	inMessages = 16      // a call, each of up to 64 KiB; more gain nothing
+	maxPieces  = 1024    // the most that writev takes
+	inSize     = 1 << 16 // the most of a message with UDP_GRO
 )
 
-// inbox takes from the socket what the kernel joined (UDP_GRO), and gives to the
-// device what it joins further.
+// inbox takes from the socket packets that the kernel joined (UDP_GRO), and
+// gives them to the device joined further.
 type inbox struct {
 	*ends
 	joiner  *udppath.Joiner
@@ -68,7 +68,7 @@ func (in *inbox) receive(t *udppath.Table) outcome {
 }
 
 // open gives the joiner the packets of a message that are for the device, and
-// returns how many it had.
+// returns how many there were.
 func (in *inbox) open(t *udppath.Table, i int) (packets int) {
 	m := &in.msgs[i]
 	rest := in.buffer(i)[:m.Len]
@@ -96,7 +96,7 @@ func (in *inbox) deliverJoined() outcome {
 		if !ok {
 			return result
 		}
-		if result == ended { // let the joiner come to its end
+		if result == ended { // let the joiner finish
 			continue
 		}
 		j.Vnet.Put(&in.vnet)

@@ -19,7 +19,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// TestObserve reads back what was made, and what changed in place.
+// TestObserve reads back the objects made, and those changed in place.
 func TestObserve(t *testing.T) {
 	a, b := newPair(t, 1500)
 	c := &node{i: 3}
@@ -74,7 +74,7 @@ func withOffload(p dataplane.Proxy, o dataplane.Offload) dataplane.Proxy {
 	return p
 }
 
-// withoutLinkLocal takes away what the kernel made itself.
+// withoutLinkLocal removes the addresses that the kernel makes itself.
 func withoutLinkLocal(s *dataplane.State) *dataplane.State {
 	s.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool { return k.Dst.Addr().Is6() })
 	for a := range s.Addrs {
@@ -85,8 +85,8 @@ func withoutLinkLocal(s *dataplane.State) *dataplane.State {
 	return s
 }
 
-// TestRunningNamesTier skips by name a kernel that lacks offloads. On all others
-// "auto" must use them.
+// TestRunningNamesTier skips, with its name, a kernel that lacks offloads. On
+// all others "auto" must use them.
 func TestRunningNamesTier(t *testing.T) {
 	a, _ := newPair(t, 1500)
 	a.apply(t, dataplane.Create, a.link())
@@ -102,8 +102,8 @@ func TestRunningNamesTier(t *testing.T) {
 		tier, reason string
 	}{
 		{"off", "plain", "Offload is off"},
-		{"auto", "gso", "the kernel has all it takes"},
-		{"gso", "gso", "the kernel has all it takes"},
+		{"auto", "gso", "the kernel has every feature"},
+		{"gso", "gso", "the kernel has every feature"},
 	} {
 		a.apply(t, dataplane.Replace, a.proxy(c.offload))
 		got := a.observe(t).Running[device]
@@ -113,7 +113,7 @@ func TestRunningNamesTier(t *testing.T) {
 	}
 }
 
-// TestRefusals are errors with their classes, which say what to do.
+// TestRefusals expects errors with their classes, which say what to do.
 func TestRefusals(t *testing.T) {
 	a, b := newPair(t, 1500)
 	check := func(verb dataplane.Verb, o dataplane.Object, class error, text string) {
@@ -174,8 +174,8 @@ func (n *node) holdPort(t *testing.T) net.PacketConn {
 	return c
 }
 
-// TestDeviceDeleted has the device go under a tunnel: that ends, says so, lets go
-// of the port, and can be made again.
+// TestDeviceDeleted deletes the device of a running tunnel: the tunnel ends,
+// says so, releases the port, and can be made again.
 func TestDeviceDeleted(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
@@ -189,16 +189,16 @@ func TestDeviceDeleted(t *testing.T) {
 			if err := a.LinkDel(l); err != nil {
 				t.Fatal(err)
 			}
-			for a.holdPortIfFree() != nil { // the loop has ended once its port is free
+			for a.holdPortIfFree() != nil { // the port is free once the loop has ended
 				<-a.d.Hints()
 			}
 			if s := a.observe(t); s.Len() > 0 {
-				t.Errorf("something is left: %s", s.Dump())
+				t.Errorf("objects are left: %s", s.Dump())
 			}
-			// A new device of the name is not the one that the old tunnel was on.
+			// A new device of that name is not the old tunnel's device.
 			a.apply(t, dataplane.Create, a.link())
 			if s := a.observe(t); len(s.Proxies) > 0 {
-				t.Errorf("on the new device runs %v", s.Proxies)
+				t.Errorf("the new device runs %v", s.Proxies)
 			}
 			a.apply(t, dataplane.Replace, a.proxy(tier))
 			a.apply(t, dataplane.Create, a.addr(), a.route(), a.peer(b))
@@ -227,8 +227,8 @@ func (n *node) holdPortIfFree() error {
 	})
 }
 
-// TestRestart ends the driver, as a restart of the daemon does: the device keeps
-// its address and route, and connections go on.
+// TestRestart ends the driver, as a restart of the daemon does: the device
+// keeps its address and route, and connections survive.
 func TestRestart(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestRestart(t *testing.T) {
 			want.AddAddr(a.addr())
 			want.AddRoute(a.route())
 			if d := cmp.Diff(want.Dump(), s.Dump()); d != "" {
-				t.Errorf("what a restart leaves (-want +got):\n%s", d)
+				t.Errorf("the objects after a restart (-want +got):\n%s", d)
 			}
 			a.apply(t, dataplane.Create, a.proxy(tier), a.peer(b))
 			done := make(chan error, 1)
@@ -261,8 +261,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestDown has the device be down for a while, which costs the packets of that
-// while and not the tunnel.
+// TestDown sets the device down for a while: only the packets of that time are
+// lost, and the tunnel stays.
 func TestDown(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
@@ -297,10 +297,11 @@ func (n *node) await(t testing.TB, reason string, want uint64) {
 		func(r dataplane.Running) bool { return r.Drops[reason] == want })
 }
 
-// awaitRunning waits until the report on the running packet path meets a condition.
+// awaitRunning waits until the report on the running packet path meets a
+// condition.
 func (n *node) awaitRunning(t testing.TB, what string, ok func(dataplane.Running) bool) {
 	t.Helper()
-	const bound = 10 * time.Second // reached only if it never comes true
+	const bound = 10 * time.Second // reached only if the condition never holds
 	deadline := time.NewTimer(bound)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -318,7 +319,7 @@ func (n *node) awaitRunning(t testing.TB, what string, ok func(dataplane.Running
 	}
 }
 
-// TestSpoofed sends datagrams from who may not send them.
+// TestSpoofed sends datagrams from senders that may not send them.
 func TestSpoofed(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
@@ -372,8 +373,8 @@ func expect(t testing.TB, c *net.UDPConn, want string) {
 	}
 }
 
-// fixHeaders corrects the checksums of an IPv4 header, the one of a tunnel's inner
-// packet too, and takes away that of the outer UDP header.
+// fixHeaders corrects the checksums of an IPv4 header and of the inner packet
+// of a tunnel, and clears the checksum of the outer UDP header.
 func fixHeaders(packet []byte) {
 	packet[26], packet[27] = 0, 0
 	sumHeader(packet)
@@ -382,9 +383,10 @@ func fixHeaders(packet []byte) {
 	}
 }
 
-// TestNarrowPath shrinks the path between the nodes: the tunnel goes on, in outer
-// packets that the kernel fragments. It learns of the path by single packets;
-// those that the kernel cuts from a message may be fragmented on their way.
+// TestNarrowPath shrinks the path between the nodes: the tunnel goes on with
+// outer packets that the kernel fragments. Single packets discover the path's
+// MTU; packets that the kernel cuts from a message may be fragmented on their
+// way.
 func TestNarrowPath(t *testing.T) {
 	const mtu = 1200
 	pairs(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
@@ -416,8 +418,8 @@ func TestNarrowPath(t *testing.T) {
 	})
 }
 
-// writeWhole sends some datagrams of a size, which the kernel keeps as one packet
-// for as long as it can.
+// writeWhole sends some datagrams of a size, which the kernel keeps as one
+// packet as long as it can.
 func (n *node) writeWhole(t testing.TB, c *net.UDPConn, to net.Addr, size, count int) {
 	t.Helper()
 	raw, err := c.SyscallConn()
@@ -434,7 +436,7 @@ func (n *node) writeWhole(t testing.TB, c *net.UDPConn, to net.Addr, size, count
 	}
 }
 
-// tooBig is the error of a router about a packet larger than the next link.
+// tooBig is a router's error about a packet larger than the next link.
 func tooBig(packet []byte, mtu int) []byte {
 	b := append(make([]byte, 28), packet[:28]...)
 	b[0], b[3] = 0x45, 56

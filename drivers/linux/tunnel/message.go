@@ -13,7 +13,7 @@ type control struct {
 	value [8]byte
 }
 
-// setSegment asks for a message to be sent as datagrams of a size.
+// setSegment tells the kernel to send a message as datagrams of a size.
 func (c *control) setSegment(h *unix.Msghdr, size int) {
 	c.Level, c.Type = unix.SOL_UDP, unix.UDP_SEGMENT
 	c.SetLen(unix.CmsgLen(2))
@@ -22,8 +22,8 @@ func (c *control) setSegment(h *unix.Msghdr, size int) {
 	h.SetControllen(unix.CmsgSpace(2))
 }
 
-// segment returns the size of the datagrams that a received message was joined
-// from, 0 if it is one.
+// segment returns the size of the datagrams that were joined into a received
+// message, 0 if there is one datagram.
 func (c *control) segment(h *unix.Msghdr) int {
 	if int(h.Controllen) < unix.CmsgLen(4) || c.Level != unix.SOL_UDP || c.Type != unix.UDP_GRO {
 		return 0
@@ -31,10 +31,10 @@ func (c *control) segment(h *unix.Msghdr) int {
 	return int(*(*int32)(unsafe.Pointer(&c.value)))
 }
 
-// name is the address of a datagram as the kernel has it.
+// name is the address of a datagram in the kernel's form.
 type name = unix.RawSockaddrInet4
 
-// nameOf writes a port as the network has it.
+// nameOf writes the port in network byte order.
 func nameOf(ip netip.Addr, port uint16) name {
 	n := name{Family: unix.AF_INET, Addr: ip.As4()}
 	p := (*[2]byte)(unsafe.Pointer(&n.Port))
@@ -57,23 +57,23 @@ func iovec(b []byte) unix.Iovec {
 	return v
 }
 
-// letter sends single packets.
-type letter struct {
+// packetSender sends single packets.
+type packetSender struct {
 	port uint16
 	to   name
 	iov  [1]unix.Iovec
 	msg  [1]unix.Mmsghdr
 }
 
-// address prepares a packet, which must stay as it is until it is sent.
-func (l *letter) address(to netip.Addr, packet []byte) {
+// address prepares a packet, which must not change until it is sent.
+func (l *packetSender) address(to netip.Addr, packet []byte) {
 	l.to = nameOf(to, l.port)
 	l.iov[0] = iovec(packet)
 	setName(&l.msg[0].Hdr, &l.to)
 	setIovs(&l.msg[0].Hdr, l.iov[:])
 }
 
-func (l *letter) send(socket int) unix.Errno {
+func (l *packetSender) send(socket int) unix.Errno {
 	_, errno := sendmmsg(socket, l.msg[:])
 	return errno
 }

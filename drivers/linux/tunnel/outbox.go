@@ -9,41 +9,43 @@ import (
 )
 
 const (
-	// outEnough bytes are sent in one call, or less when the device is dry. To
-	// read on would let the first of them wait, and push them out of the cache.
+	// outEnough is the number of bytes sent in one call, if the device has that
+	// many. Reading on would delay the first packets, and push them out of the
+	// cache.
 	outEnough = 120 << 10
-	// outRead bytes are the most that one read of the device returns; outMemory
-	// holds outEnough bytes and one read more.
+	// outRead is the most that one read of the device returns, in bytes;
+	// outMemory holds outEnough bytes and one read more.
 	outRead   = udppath.VnetSize + maxPacket
 	outMemory = outEnough + outRead
-	// outPackets bounds the datagrams of one call, and thereby all tables.
+	// outPackets limits the datagrams of one call, and so the size of all
+	// tables.
 	outPackets = 1024
 )
 
-// outPacket is one that the path gave to a peer, in one piece or two.
+// outPacket is a packet for a peer, in one piece or two.
 type outPacket struct {
 	to    netip.Addr
 	size  int
-	iov   int // its first
+	iov   int // the first piece
 	parts int
 }
 
-// outbox takes from the device what the kernel left whole, and cuts it into
-// packets: small headers of our making, and payloads that lie where the device's
-// read put them. What it cut, its post sends.
+// outbox takes from the device packets that the kernel left whole, and cuts
+// them: into small headers that it writes, and payloads that stay where the
+// read put them. Its batchSender sends the result.
 type outbox struct {
 	*ends
 	memory   []byte
 	used     int
 	splitter udppath.Splitter
-	to       netip.Addr // of the packet being split
-	more     bool       // the splitter is not done
+	to       netip.Addr // of the packet being cut
+	more     bool       // the splitter has packets left
 	arena    []byte
-	headers  []byte // what is left of the arena
+	headers  []byte // the free part of the arena
 
 	packets []outPacket
 	iovs    []unix.Iovec
-	post    *post
+	sender  *batchSender
 }
 
 func newOutbox(e *ends) *outbox {
@@ -53,18 +55,18 @@ func newOutbox(e *ends) *outbox {
 		arena:   make([]byte, outPackets*udppath.MaxSegmentHeader),
 		packets: make([]outPacket, 0, outPackets),
 		iovs:    make([]unix.Iovec, 0, 2*outPackets),
-		post:    newPost(e),
+		sender:  newBatchSender(e),
 	}
 }
 
 func (o *outbox) send(t *udppath.Table) outcome {
-	if !o.post.flush() {
+	if !o.sender.flush() {
 		return blocked
 	}
 	for {
 		result := o.fill(t)
-		o.post.begin(o.packets, o.iovs)
-		if !o.post.flush() {
+		o.sender.begin(o.packets, o.iovs)
+		if !o.sender.flush() {
 			return blocked
 		}
 		if !o.more { // otherwise the device may be empty, and no event would follow
@@ -90,7 +92,7 @@ func (o *outbox) fill(t *udppath.Table) outcome {
 	}
 }
 
-// fetch reads one packet, whole or still to be cut, and carries out the path's
+// fetch reads one packet, possibly still to be cut, and carries out the path's
 // decision about it. It leaves packets for peers to the splitter.
 func (o *outbox) fetch(t *udppath.Table) outcome {
 	b := o.memory[o.used : o.used+outRead]
@@ -116,7 +118,7 @@ func (o *outbox) fetch(t *udppath.Table) outcome {
 	return busy
 }
 
-// split makes packets of what was read, and reports whether there is room for
+// split cuts the packet that fetch read, and reports whether there is room for
 // more. Without room it goes on at the next call.
 func (o *outbox) split() bool {
 	for o.more {

@@ -13,7 +13,7 @@ const (
 	turn = 32
 )
 
-// plain carries one packet a call, of a device without virtio-net headers.
+// plain carries one packet a call, over a device without virtio-net headers.
 type plain struct {
 	*ends
 	in, out []byte
@@ -22,12 +22,12 @@ type plain struct {
 	iov  [1]unix.Iovec
 	msg  [1]unix.Mmsghdr
 
-	outgoing letter
-	waiting  bool // outgoing holds a packet that the socket has yet to take
+	outgoing packetSender
+	waiting  bool // outgoing holds a packet that waits for room in the socket
 }
 
 func newPlain(e *ends) *plain {
-	p := &plain{ends: e, in: make([]byte, maxPacket), out: make([]byte, maxPacket), outgoing: e.letter}
+	p := &plain{ends: e, in: make([]byte, maxPacket), out: make([]byte, maxPacket), outgoing: e.replies}
 	p.iov[0] = iovec(p.in)
 	setIovs(&p.msg[0].Hdr, p.iov[:])
 	return p
@@ -57,7 +57,7 @@ func (p *plain) send(t *udppath.Table) outcome {
 				return o
 			}
 		}
-		if p.waiting && !p.post() {
+		if p.waiting && !p.sendOne() {
 			return blocked
 		}
 	}
@@ -65,7 +65,7 @@ func (p *plain) send(t *udppath.Table) outcome {
 }
 
 // fetch reads a packet and carries out the path's decision about it. It leaves
-// packets for peers to post.
+// packets for peers to sendOne.
 func (p *plain) fetch(t *udppath.Table) outcome {
 	n, errno := read(p.device, p.out)
 	switch {
@@ -84,8 +84,8 @@ func (p *plain) fetch(t *udppath.Table) outcome {
 	return busy
 }
 
-// post sends the packet that waits, and reports whether none does any more.
-func (p *plain) post() bool {
+// sendOne sends the packet that waits, and reports whether none waits any more.
+func (p *plain) sendOne() bool {
 	errno := p.outgoing.send(p.socket)
 	if errno == unix.EAGAIN {
 		return false
@@ -97,5 +97,5 @@ func (p *plain) post() bool {
 	return true
 }
 
-// demotion implements tier: there is nothing below.
-func (p *plain) demotion() demotion { return demotion{} }
+// fallback implements tier: no simpler way exists.
+func (p *plain) fallback() fallback { return fallback{} }

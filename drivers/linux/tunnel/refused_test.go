@@ -13,9 +13,10 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// TestRefusedWhileTrafficRuns has the kernel refuse messages of several after it
-// took some. Connections go on in single packets, of which the kernel
-// refuses none, and what runs says so. (How this ends is TestDemotion's.)
+// TestRefusedWhileTrafficRuns makes the kernel refuse messages of several
+// packets after it took some. Connections go on in single packets, the kernel
+// refuses none of them, and the report says so. (TestFallback covers the end of
+// that state.)
 func TestRefusedWhileTrafficRuns(t *testing.T) {
 	a, b := newPair(t, 1500)
 	carry(t, a, b, dataplane.OffloadGSO, dataplane.OffloadGSO)
@@ -69,7 +70,7 @@ func (n *node) socket(t testing.TB) int {
 		if err != nil {
 			continue
 		}
-		at, err := unix.Getsockname(fd) // an error of most descriptors
+		at, err := unix.Getsockname(fd) // most descriptors are no sockets
 		if at, ok := at.(*unix.SockaddrInet4); err == nil && ok &&
 			netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)) == want {
 			return fd

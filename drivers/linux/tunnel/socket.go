@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room for what arrives while the loop is busy. With the kernel's default of 208
-// KiB a single TCP stream loses packets in bursts and a quarter of its speed;
-// more than this gains nothing.
+// The room for packets that arrive while the loop is busy. With the kernel's
+// default of 208 KiB a single TCP stream loses packets in bursts and a quarter
+// of its speed; more room gains nothing.
 const socketBuffer = 8 << 20
 
-// listen opens the socket at which peers find this node. Outer packets are as
-// those of any socket: not to be fragmented on the way unless they are larger
-// than the path is known to take, when the kernel fragments them here.
+// listen opens the socket at which peers reach this node. Outer packets are
+// like those of any socket: they carry DF unless they are larger than the known
+// MTU of the path; the kernel fragments larger ones here.
 func listen(local netip.AddrPort) (int, error) {
 	if !local.Addr().Is4() {
 		return -1, fmt.Errorf("listen on UDP %s: %w", local, unix.EAFNOSUPPORT)
@@ -45,7 +45,8 @@ func listen(local netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-// grow enlarges a buffer of a socket, past the host's limit where it may.
+// grow enlarges a buffer of a socket, past the host's limit if the process has
+// the privilege.
 func grow(fd, force, ask int) error {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, socketBuffer) == nil {
 		return nil

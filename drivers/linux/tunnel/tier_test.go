@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// station is a tier between a socket pair, in the place of a device, and an UDP
+// station is a tier between a socket pair, which stands for a device, and a UDP
 // socket on the loopback device.
 type station struct {
 	*ends
@@ -23,7 +23,7 @@ type station struct {
 }
 
 // TestSteadyStateAllocatesNothing carries packets from one station to another,
-// alone and, where the tier can, what is twenty packets on the wire.
+// alone and, where the tier can, as one packet that stands for twenty.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	ns := newNamespace(t)
 	buf := make([]byte, 1<<16)
@@ -54,7 +54,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				a.begin(time.Now())
 				a.send(a.table)
 				n := 0
-				for n < len(c.packet) { // in one piece or, as it comes, in several
+				for n < len(c.packet) { // in one piece or several
 					b.begin(time.Now())
 					b.receive(b.table)
 					for m, errno := read(b.kernel, buf); errno == 0; m, errno = read(b.kernel, buf) {
@@ -72,9 +72,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSendsAllOfAPacket has the kernel leave one packet that is more datagrams
-// than fit into one batch. All of them leave at once, since nothing else might
-// ever wake the loop.
+// TestSendsAllOfAPacket has the kernel leave one packet whole that is more
+// datagrams than fit into one batch. All of them must leave at once, since no
+// later event might wake the loop.
 func TestSendsAllOfAPacket(t *testing.T) {
 	const size = 3 * outPackets
 	ns := newNamespace(t)
@@ -123,7 +123,8 @@ func newNamespace(t *testing.T) namespace.Namespace {
 	return ns
 }
 
-// newStation is to be called in the namespace, and so may not end the test.
+// newStation runs in the namespace, on another goroutine, so it must not end
+// the test.
 func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 	const port = 8285
 	at := func(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, i}) }
@@ -138,7 +139,7 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { unix.Close(socket) })
-	s := &station{kernel: fds[0], ends: &ends{device: fds[1], socket: socket, vnet: vnet, letter: letter{port: port}}}
+	s := &station{kernel: fds[0], ends: &ends{device: fds[1], socket: socket, vnet: vnet, replies: packetSender{port: port}}}
 	s.tier = newPlain(s.ends)
 	if vnet {
 		s.tier = newGSO(s.ends, true)
@@ -151,7 +152,7 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 	return s, err
 }
 
-// tcp is a packet from the first station to the second.
+// tcp returns a packet from the first station to the second.
 func tcp(payload int) []byte {
 	ip := make([]byte, 40+payload)
 	ip[0], ip[6] = 0x45, 0x40
@@ -168,7 +169,7 @@ func tcp(payload int) []byte {
 	return ip
 }
 
-// whole is a packet as a kernel leaves it.
+// whole returns a packet as a kernel leaves it.
 func whole(packet []byte, size int) []byte {
 	var b [udppath.VnetSize]byte
 	udppath.Vnet{

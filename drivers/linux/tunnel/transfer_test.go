@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// transfer sends so many bytes between two nodes, in both directions at once,
+// transfer sends that many bytes between two nodes, in both directions at once,
 // and compares their checksums.
 func transfer(t testing.TB, a, b *node, size int) error {
 	t.Helper()
@@ -47,7 +47,7 @@ func exchange(c net.Conn, out, in uint64, size int) error {
 	case err == nil && n != int64(size):
 		err = fmt.Errorf("got %d bytes of %d", n, size)
 	case err == nil && !bytes.Equal(h.Sum(nil), want[:]):
-		err = errors.New("other bytes came than were sent")
+		err = errors.New("the bytes received differ from those sent")
 	}
 	return errors.Join(err, <-sent)
 }
@@ -67,7 +67,8 @@ func pairs(t *testing.T, test func(t *testing.T, tierA, tierB dataplane.Offload)
 	}
 }
 
-// mixed runs a test for every pair of tiers, and for each with upstream's proxy.
+// mixed runs a test for every pair of tiers, and for each tier with a stand-in
+// of upstream's daemon.
 func mixed(t *testing.T, test func(t *testing.T, tierA, tierB dataplane.Offload)) {
 	pairs(t, test)
 	for _, tier := range tiers {
@@ -86,7 +87,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransferWithJumboFrames has datagrams of which only seven fit a message.
+// TestTransferWithJumboFrames uses datagrams so large that only seven fit a
+// message.
 func TestTransferWithJumboFrames(t *testing.T) {
 	mixed(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
 		a, b := newPair(t, 9000)
@@ -97,8 +99,8 @@ func TestTransferWithJumboFrames(t *testing.T) {
 	})
 }
 
-// TestTransferOverBadWire loses one packet of a hundred and lets one of ten
-// arrive behind the next.
+// TestTransferOverBadWire loses one packet of a hundred and delays one of ten
+// behind the next.
 func TestTransferOverBadWire(t *testing.T) {
 	mixed(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
 		a, b, w := newWired(t, 1500)
@@ -125,7 +127,7 @@ func TestTransferOverBadWire(t *testing.T) {
 }
 
 // TestStreamsWhilePeersComeAndGo sends eight streams while peers of other
-// subnets, and of a part of the receiver's, come and go.
+// subnets, and of a part of the receiver's subnet, come and go.
 func TestStreamsWhilePeersComeAndGo(t *testing.T) {
 	mixed(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
 		a, b := newPair(t, 1500)

@@ -13,17 +13,17 @@ import (
 	"github.com/flanneld/flannel/core/udppath"
 )
 
-// reportTime is how often a loop that has no rest says how it is.
+// reportTime is how often a loop that never waits publishes its report.
 const reportTime = 100 * time.Millisecond
 
 // Tunnel is a running packet path.
 type Tunnel struct {
 	index int // of the device
-	stop  int // an eventfd: the loop ends when it is written to
+	stop  int // an eventfd: the loop stops when it is written to
 	done  chan struct{}
 	table atomic.Pointer[udppath.Table]
 
-	// changed is called by the loop when it ends or does something less than
+	// changed is called by the loop when it ends or uses a simpler way than
 	// before.
 	changed func()
 
@@ -31,11 +31,11 @@ type Tunnel struct {
 	running report
 }
 
-// report is how a loop is.
+// report is the state of a loop.
 type report struct {
 	tier     Tier
 	reason   string
-	demotion demotion
+	fallback fallback
 	path     udppath.Counters
 	refused  [drops]uint64
 }
@@ -58,20 +58,21 @@ func Open(p dataplane.Proxy, table *udppath.Table, changed func()) (*Tunnel, err
 	return t, nil
 }
 
-// Close ends the loop and lets go of the device, which stays, and the socket.
+// Close ends the loop and releases the socket and the device, which stays.
 func (t *Tunnel) Close() error {
 	var one [8]byte
-	one[0] = 1 // anything but zero, in either order of bytes
+	one[0] = 1 // any number but zero, in either byte order
 	_, err := unix.Write(t.stop, one[:])
 	<-t.done
 	return errors.Join(err, unix.Close(t.stop))
 }
 
-// Index is the device's. Another device of its name is not this tunnel's.
+// Index returns the device's index. Another device of its name has another
+// index.
 func (t *Tunnel) Index() int { return t.index }
 
-// Alive reports whether packets are carried. A device that is gone ends the
-// tunnel, which must still be closed.
+// Alive reports whether packets are carried. A tunnel ends when its device goes
+// away; it must still be closed.
 func (t *Tunnel) Alive() bool {
 	select {
 	case <-t.done:
@@ -81,21 +82,20 @@ func (t *Tunnel) Alive() bool {
 	}
 }
 
-// Table returns what the tunnel goes by, and SetTable changes it, from one
-// packet to the next.
+// Table returns the peers in use.
 func (t *Tunnel) Table() *udppath.Table { return t.table.Load() }
 
-// SetTable implements what Table says.
+// SetTable changes the peers in use, between one packet and the next.
 func (t *Tunnel) SetTable(table *udppath.Table) { t.table.Store(table) }
 
-// Running says how the tunnel carries packets and which it did not, as of a
+// Running says how the tunnel carries packets and which it dropped, as of a
 // moment ago.
 func (t *Tunnel) Running() dataplane.Running {
 	t.mu.Lock()
 	r := t.running
 	t.mu.Unlock()
 	reason := r.reason
-	if d := r.demotion; d.what != "" && time.Now().Before(d.until) {
+	if d := r.fallback; d.what != "" && time.Now().Before(d.until) {
 		reason += "; " + d.what
 	}
 	out := dataplane.Running{Tier: string(r.tier), Reason: reason, Drops: map[string]uint64{}}
@@ -113,7 +113,7 @@ func (t *Tunnel) Running() dataplane.Running {
 }
 
 // run is the loop. Each turn serves the sides that are ready and waits for the
-// next, which costs a lone packet no call that finds nothing.
+// next event. A lone packet costs no call that finds nothing.
 func (t *Tunnel) run(c *carrier) {
 	defer t.end(c)
 	w := newWaiter(c.device, c.socket, t.stop)
@@ -138,9 +138,9 @@ func (t *Tunnel) run(c *carrier) {
 	}
 }
 
-// turn carries what is ready: what has arrived first, so that what the kernel
-// answers to it leaves in the same turn. A lone packet is not worth looking for
-// an answer.
+// turn carries the packets that are ready: arrivals first, so that the kernel's
+// answers to them leave in the same turn. After a lone packet it does not look
+// for an answer.
 func (t *Tunnel) turn(c *carrier, w *waiter) outcome {
 	table := t.table.Load()
 	in := dry
@@ -155,13 +155,13 @@ func (t *Tunnel) turn(c *carrier, w *waiter) outcome {
 	return out
 }
 
-// report tells others how the loop is.
+// report publishes the state of the loop.
 func (t *Tunnel) report(c *carrier) {
-	demotion := c.carry.demotion()
+	fallback := c.carry.fallback()
 	t.mu.Lock()
 	r := &t.running
-	news := r.demotion.what != demotion.what
-	r.demotion, r.refused = demotion, c.refused
+	news := r.fallback.what != fallback.what
+	r.fallback, r.refused = fallback, c.refused
 	r.path = c.path.Counters()
 	r.path.Add(c.uncut)
 	t.mu.Unlock()
@@ -172,7 +172,7 @@ func (t *Tunnel) report(c *carrier) {
 
 func (t *Tunnel) end(c *carrier) {
 	t.report(c)
-	_ = c.close() // nothing is lost by descriptors that hold nothing back
+	_ = c.close() // these descriptors buffer no writes, so an error loses nothing
 	close(t.done)
 	t.changed()
 }

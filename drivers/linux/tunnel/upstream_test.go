@@ -10,9 +10,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// upstream is not our tier but a stand-in for upstream's proxy, of which it
-// has all that interop 6.1 tells: a packet a call and a datagram, buffers no
-// larger than the device's MTU, every sender believed.
+// upstream stands for upstream's daemon instead of one of our tiers, with all
+// the traits that interop 6.1 lists: one packet a call and a datagram, buffers
+// no larger than the device's MTU, every sender believed.
 const upstream dataplane.Offload = "upstream"
 
 // proxyOfUpstream carries packets between a device and a socket.
@@ -47,12 +47,12 @@ func (n *node) runUpstream(t testing.TB, peer *node) {
 		<-ended
 		<-ended
 	})
-	if err := n.Settle(); err != nil { // let the kernel note that the device has a carrier
+	if err := n.Settle(); err != nil { // let the kernel notice that the device has a carrier
 		t.Fatal(err)
 	}
 }
 
-// send and receive end when what they read from is closed.
+// send and receive end when their input is closed.
 func (p *proxyOfUpstream) send() {
 	b := make([]byte, p.mtu)
 	for {
@@ -61,7 +61,7 @@ func (p *proxyOfUpstream) send() {
 			return
 		}
 		if n >= 20 && p.subnet.Contains(netip.AddrFrom4([4]byte(b[16:20]))) && hop(b[:n]) {
-			_, _ = p.socket.WriteToUDPAddrPort(b[:n], p.peer) // what is refused is lost
+			_, _ = p.socket.WriteToUDPAddrPort(b[:n], p.peer) // a refused packet is lost
 		}
 	}
 }

@@ -9,18 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire is an underlay whose ends are TUN devices: all that two nodes send each
-// other passes through this process, packet by packet, and may be lost, held
-// back, answered or read.
+// wire is an underlay whose ends are TUN devices: every packet between the two
+// nodes passes through this process, which may lose, delay, answer or read it.
 type wire struct {
 	ends [2]*os.File
 
 	mu   sync.Mutex
-	pass func(from int, packet []byte) [][]byte // what comes out at the other end
+	pass func(from int, packet []byte) [][]byte // packets that leave at the other end
 	done sync.WaitGroup
 }
 
-// newWired are two nodes with a wire that passes everything.
+// newWired makes two nodes with a wire that passes everything.
 func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 	t.Helper()
 	a, b = newNode(t, 1, mtu), newNode(t, 2, mtu)
@@ -35,7 +34,7 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 			t.Fatal(err)
 		}
 		n.uplink(t)
-		if err := n.Settle(); err != nil { // let the kernel note that the device has a carrier
+		if err := n.Settle(); err != nil { // let the kernel notice that the device has a carrier
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +45,7 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 	return a, b, w
 }
 
-// openTUN opens a TUN device, which the kernel makes if it is not there.
+// openTUN opens a TUN device. The kernel makes it if it is not there.
 func (n *node) openTUN(t testing.TB, name string) (f *os.File) {
 	t.Helper()
 	err := n.ns.Do(func() error {
@@ -90,10 +89,10 @@ func (w *wire) forward(i int) {
 	}
 }
 
-// put lets a packet come out of an end, unless that is closing.
+// put sends a packet out of an end, unless that end is closing.
 func (w *wire) put(end int, packet []byte) { _, _ = w.ends[end].Write(packet) }
 
-// set says what the wire does from now on.
+// set chooses what the wire does from now on.
 func (w *wire) set(pass func(from int, packet []byte) [][]byte) {
 	w.mu.Lock()
 	w.pass = pass

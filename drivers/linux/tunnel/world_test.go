@@ -28,7 +28,7 @@ type node struct {
 	i   int
 	mtu int // of the underlay
 
-	foreign bool // what carries its packets is not ours
+	foreign bool // a stand-in of upstream carries its packets
 }
 
 func (n *node) underlay() netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 64, byte(n.i)}) }
@@ -66,7 +66,7 @@ func newNode(t testing.TB, i, mtu int) *node {
 	return n
 }
 
-// start opens a driver, as a daemon that starts does, and stop closes it.
+// start opens a driver, as a starting daemon does, and stop closes it.
 func (n *node) start(t testing.TB) {
 	t.Helper()
 	d, err := linux.Open(t.Context(), n.NS)
@@ -124,7 +124,7 @@ func (n *node) route() dataplane.Route {
 	return dataplane.Route{RouteKey: dataplane.RouteKey{Dst: network}, Link: device, Protocol: dataplane.Protocol}
 }
 
-// apply does one op on some objects.
+// apply does one op on each of the objects.
 func (n *node) apply(t testing.TB, verb dataplane.Verb, objects ...dataplane.Object) {
 	t.Helper()
 	var ops []dataplane.Op
@@ -153,7 +153,7 @@ func (n *node) observe(t testing.TB) *dataplane.State {
 	return seen.State
 }
 
-// carry makes what the backend wants on two nodes.
+// carry applies the backend's objects on two nodes.
 func carry(t testing.TB, a, b *node, tierA, tierB dataplane.Offload) {
 	t.Helper()
 	a.carry(t, tierA, b)
@@ -171,7 +171,8 @@ func (n *node) carry(t testing.TB, tier dataplane.Offload, peer *node) {
 	n.apply(t, dataplane.Create, n.proxy(tier), n.peer(peer))
 }
 
-// newPair are two nodes with a veth wire, which takes what is dozens of packets.
+// newPair makes two nodes with a veth wire, which carries packets that stand
+// for dozens.
 func newPair(t testing.TB, mtu int) (a, b *node) {
 	t.Helper()
 	a, b = newNode(t, 1, mtu), newNode(t, 2, mtu)
@@ -216,7 +217,7 @@ func (n *node) dial(t testing.TB, to net.Addr) net.Conn {
 	return c
 }
 
-// open opens an UDP socket on the node's address in the tunnel.
+// open opens a UDP socket on the node's address in the tunnel.
 func (n *node) open(t testing.TB) *net.UDPConn { t.Helper(); return n.openAt(t, 0) }
 
 func (n *node) openAt(t testing.TB, port uint16) *net.UDPConn {

@@ -125,7 +125,7 @@ func (s *stack) applyRoute(verb dataplane.Verb, o dataplane.Route) error {
 		return s.fibs[f].delete(o)
 	}
 	if o.Other != "" {
-		return fmt.Errorf("a route of form %s is not made: %w", o.Other, driver.ErrUnsupported)
+		return fmt.Errorf("this driver makes no route of form %s: %w", o.Other, driver.ErrUnsupported)
 	}
 	r, err := s.checkedRoute(o)
 	if err != nil {

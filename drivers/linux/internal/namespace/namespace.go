@@ -15,14 +15,14 @@ import (
 
 // Namespace is a network namespace. The zero value is not valid; see [Current].
 type Namespace struct {
-	handle netns.NsHandle // closed for the one that the process is in
+	handle netns.NsHandle // closed for the process's own namespace
 }
 
-// Current is the namespace that the process is in. Working in it never
-// switches, which would take CAP_SYS_ADMIN.
+// Current returns the process's own namespace. Working in it never switches,
+// which would need CAP_SYS_ADMIN.
 func Current() Namespace { return Namespace{netns.None()} }
 
-// Keep returns the namespace of a handle, of which it keeps a copy of its own.
+// Keep returns the namespace of a handle. It keeps its own copy of the handle.
 func Keep(ns netns.NsHandle) (Namespace, error) {
 	fd, err := unix.FcntlInt(uintptr(ns), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func Keep(ns netns.NsHandle) (Namespace, error) {
 	return Namespace{netns.NsHandle(fd)}, nil
 }
 
-// Close lets go of the namespace.
+// Close releases the namespace.
 func (n Namespace) Close() error {
 	if !n.handle.IsOpen() {
 		return nil
@@ -39,15 +39,16 @@ func (n Namespace) Close() error {
 	return n.handle.Close()
 }
 
-// Do runs f where the namespace is the current one. A process that f starts
-// itself, not by a goroutine of its own, is in it, too.
+// Do runs f inside the namespace. A process that f starts itself, not from a
+// goroutine of its own, is inside, too.
 func (n Namespace) Do(f func() error) error {
 	if !n.handle.IsOpen() {
 		return f()
 	}
 	done := make(chan error)
 	go func() {
-		// A thread that cannot go back is not unlocked and ends with the goroutine.
+		// A thread that cannot switch back stays locked and ends with the
+		// goroutine.
 		runtime.LockOSThread()
 		home, err := netns.Get()
 		if err != nil {

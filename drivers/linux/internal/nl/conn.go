@@ -9,23 +9,27 @@ import (
 )
 
 const (
-	// ReadSize is the room that a receive needs: the kernel fills the answers to
-	// a dump up to 32 KiB at a time, if it has seen that much room before.
+	// ReadSize is the room that a receive needs, in bytes: the kernel fills the
+	// answers to a dump up to 32 KiB at a time, if an earlier receive had that
+	// much room.
 	ReadSize = 32 << 10
 	// rcvBuf is the size of the receive buffer; without privileges rmem_max limits it.
 	rcvBuf = 4 << 20
-	// ackCost is the part of it that one acknowledgement with a note takes.
+	// ackCost is the room in it that one acknowledgement with a note takes, in
+	// bytes.
 	ackCost = 1 << 10
 	// maxBatch bounds the messages in one send, far below the send buffer's size.
 	maxBatch = 512
-	// dumpTries is how often a dump that the kernel calls inconsistent is repeated.
+	// dumpTries is how often to repeat a dump that the kernel calls
+	// inconsistent.
 	dumpTries = 10
-	// patience bounds the wait for an answer, which the kernel gives at once.
+	// patience is the time limit for an answer, which the kernel gives at once.
 	patience = 30 * time.Second
 )
 
-// niceToHave are short acknowledgements (Linux 4.3), notes in them (4.12) and
-// dumps filtered by the kernel (4.20). Readers of dumps filter, too.
+// niceToHave are optional socket features: short acknowledgements (Linux 4.3),
+// notes in them (4.12), and dumps filtered by the kernel (4.20). Readers of
+// dumps filter, too.
 var niceToHave = [...]int{unix.NETLINK_CAP_ACK, unix.NETLINK_EXT_ACK, unix.NETLINK_GET_STRICT_CHK}
 
 // errInterrupted says that the tables changed during every try of a dump.
@@ -184,7 +188,7 @@ func (c *Conn) Do() ([]byte, error) {
 
 // Dump sends the one message in Out and returns all messages of the answer,
 // valid until the next request. It repeats the request while the kernel says
-// that the answer is not one consistent picture.
+// that the answer is not consistent.
 func (c *Conn) Dump() ([]byte, error) {
 	request := append([]byte(nil), c.Out.buf...)
 	for range dumpTries {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReceiveDump feeds a connection what a kernel may say to a dump.
+// TestReceiveDump feeds a connection the possible answers of a kernel to a
+// dump.
 func TestReceiveDump(t *testing.T) {
 	const seq = 7
 	datagram := func(kind, flags uint16, seq uint32, body ...byte) []byte {

@@ -25,7 +25,7 @@ func (e kernelError) Error() string {
 func (e kernelError) Unwrap() error { return e.errno }
 
 // verdict reads an NLMSG_ERROR or NLMSG_DONE message: an errno, 0 for success,
-// and perhaps a note.
+// and possibly a note.
 func verdict(m Message) error {
 	if len(m.Body) < 4 {
 		return nil
@@ -39,7 +39,7 @@ func verdict(m Message) error {
 		return e
 	}
 	at := 4
-	if m.Kind == unix.NLMSG_ERROR { // the header of the request comes between
+	if m.Kind == unix.NLMSG_ERROR { // the header of the request comes in between
 		at += headerLen
 	}
 	if at > len(m.Body) {
@@ -69,8 +69,8 @@ func NamedClass(err error) error {
 	return nil
 }
 
-// ClassOf returns the class that an error wraps, or else the class of its errno;
-// nil if there is none for it.
+// ClassOf returns the class that an error wraps, or else the class of its
+// errno, nil if neither has one.
 func ClassOf(err error) error {
 	if class := NamedClass(err); class != nil {
 		return class
@@ -103,10 +103,11 @@ func ClassOf(err error) error {
 // IsGone reports whether the error says that its object does not exist.
 func IsGone(err error) bool { return ClassOf(err) == driver.ErrNotFound }
 
-// Failed returns err with what was being done and its class, see [ClassOf].
+// Failed returns err with the attempted action and its class, see [ClassOf].
 func Failed(doing fmt.Stringer, err error) error { return FailedAs(doing, err, ClassOf(err)) }
 
-// FailedAs returns err with what was being done and the given class; nil: none.
+// FailedAs returns err with the attempted action and the given class; nil: no
+// class.
 func FailedAs(doing fmt.Stringer, err, class error) error {
 	switch {
 	case err == nil:

@@ -31,7 +31,7 @@ func TestClassOf(t *testing.T) {
 	if class := ClassOf(unix.EPIPE); class != nil {
 		t.Errorf("EPIPE has class %q", class)
 	}
-	// A cause that names its class already is not told twice.
+	// The text does not repeat a class that the cause already names.
 	err := Failed(dataplane.Addr{Link: "x"}, driver.ErrInvalid)
 	if got, want := err.Error(), "addr invalid Prefix dev x: invalid"; got != want {
 		t.Errorf("error %q, want %q", got, want)

@@ -10,16 +10,17 @@ import (
 	"github.com/flanneld/flannel/core/udppath"
 )
 
-// narrowTime is for how long a peer gets single packets after the kernel refused
-// a message of several: because the path to it takes less than such a packet
-// (EMSGSIZE, in older kernels EINVAL), or because of the device that leads to it
-// (EIO): in older kernels one that computes no checksums, in all a way that IPsec
-// takes. The former may pass: the kernel itself forgets what it learnt of a path
-// after ten minutes.
+// narrowTime is how long a peer gets single packets after the kernel refused a
+// message of several. The path to the peer may be too narrow for one of the
+// packets (EMSGSIZE, in older kernels EINVAL), or the device may refuse it
+// (EIO): in older kernels a device that computes no checksums, in all kernels a
+// route through IPsec. A narrow path may pass: the kernel itself forgets a
+// path's MTU after ten minutes.
 const narrowTime = 30 * time.Second
 
-// post sends the packets of one batch, in as few messages as the kernel takes.
-type post struct {
+// batchSender sends the packets of one batch, in as few messages as the kernel
+// accepts.
+type batchSender struct {
 	*ends
 	packets []outPacket
 	iovs    []unix.Iovec
@@ -27,7 +28,7 @@ type post struct {
 	msgs  []unix.Mmsghdr
 	names []name
 	ctrls []control
-	lasts []int // for each message, how many packets end with it
+	lasts []int // for each message, the number of packets up to its end
 	sent  int   // messages
 	done  int   // packets
 
@@ -36,8 +37,8 @@ type post struct {
 	refusal unix.Errno // the last one
 }
 
-func newPost(e *ends) *post {
-	return &post{
+func newBatchSender(e *ends) *batchSender {
+	return &batchSender{
 		ends:   e,
 		msgs:   make([]unix.Mmsghdr, 0, outPackets),
 		names:  make([]name, outPackets),
@@ -47,15 +48,15 @@ func newPost(e *ends) *post {
 	}
 }
 
-// begin takes a batch, which must stay as it is until flush says that it is sent.
-func (p *post) begin(packets []outPacket, iovs []unix.Iovec) {
+// begin takes a batch, which must not change until flush says that it is sent.
+func (p *batchSender) begin(packets []outPacket, iovs []unix.Iovec) {
 	p.packets, p.iovs = packets, iovs
 	p.done = 0
 	p.pack()
 }
 
-// pack makes messages of the packets that are not sent.
-func (p *post) pack() {
+// pack makes messages of the packets that are not yet sent.
+func (p *batchSender) pack() {
 	p.msgs, p.lasts = p.msgs[:0], p.lasts[:0]
 	p.sent = 0
 	for first := p.done; first < len(p.packets); {
@@ -74,12 +75,12 @@ func (p *post) pack() {
 }
 
 // add makes one message of the packets from first until last.
-func (p *post) add(first, last int, shape udppath.Message) {
+func (p *batchSender) add(first, last int, shape udppath.Message) {
 	i := len(p.msgs)
 	p.msgs = append(p.msgs, unix.Mmsghdr{})
 	p.lasts = append(p.lasts, last)
 	h := &p.msgs[i].Hdr
-	p.names[i] = nameOf(shape.To, p.letter.port)
+	p.names[i] = nameOf(shape.To, p.replies.port)
 	setName(h, &p.names[i])
 	end := p.packets[last-1]
 	setIovs(h, p.iovs[p.packets[first].iov:end.iov+end.parts])
@@ -88,8 +89,9 @@ func (p *post) add(first, last int, shape udppath.Message) {
 	}
 }
 
-// flush sends, and reports whether everything is sent: if not, the socket is full.
-func (p *post) flush() bool {
+// flush sends the messages, and reports whether everything is sent: if not, the
+// socket is full.
+func (p *batchSender) flush() bool {
 	for p.sent < len(p.msgs) {
 		n, errno := sendmmsg(p.socket, p.msgs[p.sent:])
 		switch {
@@ -105,10 +107,9 @@ func (p *post) flush() bool {
 	return true
 }
 
-// refuse does what is to be done about a message that the kernel did not take:
-// one of several packets is made into single ones, and one of a single packet
-// is dropped.
-func (p *post) refuse(errno unix.Errno) {
+// refuse handles a message that the kernel did not take: it splits one of
+// several packets into single packets, and drops a single packet.
+func (p *batchSender) refuse(errno unix.Errno) {
 	first, last := p.done, p.lasts[p.sent]
 	if last-first > 1 && (errno == unix.EMSGSIZE || errno == unix.EINVAL || errno == unix.EIO) {
 		p.narrow[p.packets[first].to] = p.now.Add(narrowTime)
@@ -121,7 +122,7 @@ func (p *post) refuse(errno unix.Errno) {
 	p.sent++
 }
 
-func (p *post) isNarrow(to netip.Addr) bool {
+func (p *batchSender) isNarrow(to netip.Addr) bool {
 	if len(p.narrow) == 0 {
 		return false
 	}
@@ -133,11 +134,11 @@ func (p *post) isNarrow(to netip.Addr) bool {
 	return ok
 }
 
-// demotion says how many peers get single packets.
-func (p *post) demotion() demotion {
-	var d demotion
+// fallback says how many peers get single packets.
+func (p *batchSender) fallback() fallback {
+	var d fallback
 	for to, until := range p.narrow {
-		if p.now.After(until) { // nothing was sent to it since
+		if p.now.After(until) { // no packet was sent to it since
 			delete(p.narrow, to)
 		} else if until.After(d.until) {
 			d.until = until

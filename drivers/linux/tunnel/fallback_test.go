@@ -16,9 +16,9 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// refusals are ways to have the kernel take single packets and refuse messages of
-// several, and to have it take them again. Of what a device refuses, EIO, newer
-// kernels have left only what no device can do; UDP-Lite is among that.
+// refusals are ways to make the kernel take single packets and refuse messages
+// of several, and to make it take them again. Newer kernels refuse with EIO
+// only for reasons that no device can produce; UDP-Lite is one of them.
 var refusals = []struct {
 	errno        unix.Errno
 	refuse, take func(h *loopback, s *station) error
@@ -28,17 +28,17 @@ var refusals = []struct {
 	{unix.EMSGSIZE, pathMTU(900), pathMTU(0)},
 }
 
-// TestDemotion has the kernel refuse a message in the middle of what is sent: not
-// one packet of it is lost, it is said why there are single ones now, and for how
-// long, and then all is as it was.
-func TestDemotion(t *testing.T) {
+// TestFallback makes the kernel refuse a message in the middle of a batch: no
+// packet is lost, the report says why and for how long packets go singly, and
+// then all is as before.
+func TestFallback(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(c.errno.Error(), func(t *testing.T) {
 			h, a, b := newStations(t)
 			both := func(do func(*loopback, *station) error) {
 				t.Helper()
 				if err := errors.Join(do(h, a), do(h, b)); errors.Is(err, unix.EPROTONOSUPPORT) {
-					t.Skipf("this kernel has no UDP-Lite, and takes all other messages of several: %v", err)
+					t.Skipf("this kernel has no UDP-Lite, and accepts all other messages of several: %v", err)
 				} else if err != nil {
 					t.Fatal(err)
 				}
@@ -51,13 +51,13 @@ func TestDemotion(t *testing.T) {
 				if got := a.pass(t, b, now); got != messages {
 					t.Errorf("%d messages, want %d", got, messages)
 				}
-				d := a.demotion()
+				d := a.fallback()
 				what := "single packets to 1 of the peers, since the kernel refused messages of several: " + c.errno.Error()
 				if !demoted {
 					what = ""
 				}
 				if d.what != what {
-					t.Errorf("demotion %q, want %q", d.what, what)
+					t.Errorf("fallback %q, want %q", d.what, what)
 				}
 				if left := d.until.Sub(now); demoted && (left < 0 || left > narrowTime) {
 					t.Errorf("demoted for %s", left)
@@ -77,21 +77,21 @@ func TestDemotion(t *testing.T) {
 
 			both(c.refuse)
 			check(time.Second, single, true)
-			a.begin(now.Add(narrowTime + time.Millisecond)) // and nothing is sent to that peer any more
-			if d := a.demotion(); d != (demotion{}) {
-				t.Errorf("demotion %q of a peer that gets nothing", d.what)
+			a.begin(now.Add(narrowTime + time.Millisecond)) // and no packet goes to that peer any more
+			if d := a.fallback(); d != (fallback{}) {
+				t.Errorf("fallback %q of a peer that gets nothing", d.what)
 			}
 		})
 	}
 }
 
-// loopback is a host on which stations talk with each other.
+// loopback is a host on which stations send to each other.
 type loopback struct {
 	*linuxtest.Host
 	namespace.Namespace
 }
 
-// newStations are two with all offloads.
+// newStations makes two stations with all offloads.
 func newStations(t *testing.T) (h *loopback, a, b *station) {
 	t.Helper()
 	host, err := linuxtest.NewHost()
@@ -117,8 +117,8 @@ func newStations(t *testing.T) (h *loopback, a, b *station) {
 	return &loopback{host, ns}, a, b
 }
 
-// pass sends what is twenty packets on the wire, compares what arrives, and
-// returns in how many messages the last of it went.
+// pass sends one packet that stands for twenty, compares what arrives, and
+// returns the number of messages that carried the last of it.
 func (s *station) pass(t *testing.T, to *station, now time.Time) int {
 	t.Helper()
 	const size, count = 1000, 20
@@ -135,7 +135,7 @@ func (s *station) pass(t *testing.T, to *station, now time.Time) int {
 	}
 	got := make([]byte, 0, size*count)
 	buf := make([]byte, 1<<16)
-	for reads := 0; len(got) < size*count; reads++ { // in one piece or, as it comes, in several
+	for reads := 0; len(got) < size*count; reads++ { // in one piece or several
 		to.begin(now)
 		to.receive(to.table)
 		for n, errno := read(to.kernel, buf); errno == 0; n, errno = read(to.kernel, buf) {
@@ -152,7 +152,7 @@ func (s *station) pass(t *testing.T, to *station, now time.Time) int {
 	if !bytes.Equal(got, sent[40:]) {
 		t.Error("other bytes arrived")
 	}
-	return len(s.tier.(*gso).out.post.msgs)
+	return len(s.tier.(*gso).out.sender.msgs)
 }
 
 // protocol gives a station a socket of another protocol at the same address:
@@ -173,15 +173,15 @@ func protocol(number int) func(*loopback, *station) error {
 	}
 }
 
-// noChecksums takes the outer checksums away, without which there are no
-// messages of several, or gives them back.
+// noChecksums turns the outer checksums off, without which the kernel takes no
+// messages of several, or on again.
 func noChecksums(no int) func(*loopback, *station) error {
 	return func(_ *loopback, s *station) error {
 		return unix.SetsockoptInt(s.socket, unix.SOL_SOCKET, unix.SO_NO_CHECK, no)
 	}
 }
 
-// pathMTU is that of the way to a station; 0: the device's.
+// pathMTU returns the MTU of the path to a station; 0: the device's.
 func pathMTU(mtu int) func(*loopback, *station) error {
 	return func(h *loopback, s *station) error {
 		at, err := unix.Getsockname(s.socket)
