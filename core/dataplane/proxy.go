@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 )
@@ -52,11 +53,16 @@ type Peer struct {
 }
 
 // Running reports about a running [Proxy] what the Proxy's own fields do not. It
-// is never compared and not part of a dump.
+// is never wanted and not part of a dump.
 type Running struct {
 	Tier   string            // the tier that carries packets now
 	Reason string            // why no faster tier is in use
 	Drops  map[string]uint64 // numbers of dropped packets, by reason
+}
+
+// Equal reports whether both reports say the same.
+func (r Running) Equal(o Running) bool {
+	return r.Tier == o.Tier && r.Reason == o.Reason && maps.Equal(r.Drops, o.Drops)
 }
 
 // String returns the canonical form, such as

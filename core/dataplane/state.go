@@ -53,6 +53,22 @@ func (s *State) Clone() *State {
 	}
 }
 
+// Equal reports whether both states hold the same objects, and the same reports
+// about what runs.
+func (s *State) Equal(o *State) bool {
+	return s == o ||
+		maps.Equal(s.Links, o.Links) &&
+			maps.Equal(s.Addrs, o.Addrs) &&
+			s.Routes.Equal(o.Routes) &&
+			s.Neighs.Equal(o.Neighs) &&
+			s.FDB.Equal(o.FDB) &&
+			maps.Equal(s.Sysctls, o.Sysctls) &&
+			maps.Equal(s.Chains, o.Chains) &&
+			maps.Equal(s.Proxies, o.Proxies) &&
+			s.Peers.Equal(o.Peers) &&
+			maps.EqualFunc(s.Running, o.Running, Running.Equal)
+}
+
 // AddLink and the methods below put an object under its key and replace the one that is there.
 func (s *State) AddLink(l Link)     { s.Links[l.Name] = l }
 func (s *State) AddAddr(a Addr)     { s.Addrs[a] = struct{}{} }

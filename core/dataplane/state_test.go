@@ -48,6 +48,38 @@ func TestAddAndPutAgree(t *testing.T) {
 	}
 }
 
+// TestEqual leaves each object of a state out of a second one in turn.
+func TestEqual(t *testing.T) {
+	full, err := ParseDump(everyKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := map[string]Running{"flannel0": {Tier: "gso", Drops: map[string]uint64{"ttl": 1}}}
+	full.Running = running
+	lines := strings.SplitAfter(strings.TrimSpace(everyKind), "\n")
+	for left := range len(lines) + 1 {
+		other := NewState()
+		other.Running = map[string]Running{"flannel0": {Tier: "gso", Drops: map[string]uint64{"ttl": 1}}}
+		for i, line := range lines {
+			o, err := ParseObject(strings.TrimSpace(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i != left {
+				other.Put(o)
+			}
+		}
+		if same := left == len(lines); full.Equal(other) != same || other.Equal(full) != same {
+			t.Errorf("without line %d of %d, equal is %t", left, len(lines), full.Equal(other))
+		}
+	}
+	other := full.Clone()
+	other.Running["flannel0"] = Running{Tier: "gso", Drops: map[string]uint64{"ttl": 2}}
+	if full.Equal(other) {
+		t.Error("a packet path has dropped another packet, and the states are equal")
+	}
+}
+
 func TestAddReplacesUnderTheSameKey(t *testing.T) {
 	s := NewState()
 	for _, line := range []string{

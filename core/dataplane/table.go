@@ -1,6 +1,9 @@
 package dataplane
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // chunkRows is how many objects a chunk of a [Table] holds at most.
 const chunkRows = 64
@@ -21,6 +24,7 @@ type Row[K any] interface {
 // Table holds the objects of one kind in the order of their keys, in chunks
 // that its clones share until one of them changes. A clone of a large table is
 // cheap, and two tables are compared in one pass. The zero Table is empty.
+// Several goroutines may read and clone a table that none changes.
 type Table[K Key[K], V Row[K]] struct {
 	chunks []*chunk[V] // none is empty
 	size   int
@@ -28,7 +32,7 @@ type Table[K Key[K], V Row[K]] struct {
 
 type chunk[V any] struct {
 	rows   []V
-	shared bool // another table may hold the chunk, so it must not change
+	shared atomic.Bool // another table may hold the chunk, so it must not change
 }
 
 // Len is the number of objects.
@@ -37,7 +41,7 @@ func (t *Table[K, V]) Len() int { return t.size }
 // Clone returns a copy. Neither table sees later changes of the other.
 func (t *Table[K, V]) Clone() Table[K, V] {
 	for _, c := range t.chunks {
-		c.shared = true
+		c.shared.Store(true)
 	}
 	return Table[K, V]{slices.Clone(t.chunks), t.size}
 }
@@ -77,7 +81,11 @@ func (t *Table[K, V]) Put(v V) {
 	}
 	t.size++
 	if i == len(t.chunks) {
-		t.chunks = append(t.chunks, &chunk[V]{rows: []V{v}})
+		room := 1 // most tables have one chunk, with few rows
+		if i > 0 {
+			room = chunkRows
+		}
+		t.chunks = append(t.chunks, &chunk[V]{rows: append(make([]V, 0, room), v)})
 		return
 	}
 	c := t.own(i)
@@ -184,7 +192,7 @@ func (t *Table[K, V]) search(k K) (in, at int, found bool) {
 
 // own returns a chunk that only this table holds.
 func (t *Table[K, V]) own(i int) *chunk[V] {
-	if c := t.chunks[i]; c.shared {
+	if c := t.chunks[i]; c.shared.Load() {
 		t.chunks[i] = &chunk[V]{rows: append(make([]V, 0, len(c.rows)+1), c.rows...)}
 	}
 	return t.chunks[i]

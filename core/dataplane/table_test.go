@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -29,6 +30,49 @@ func TestTable(t *testing.T) {
 			checkDifferences(t, tables[i], tables[len(tables)-1])
 		}
 	})
+}
+
+// TestCloneInParallel clones one table in several goroutines, each of which
+// changes its clone. The race detector watches.
+func TestCloneInParallel(t *testing.T) {
+	neigh := func(i int, mac byte) Neigh {
+		return Neigh{NeighKey{"flannel.1", netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}, MAC{5: mac}}
+	}
+	var table Table[NeighKey, Neigh]
+	for i := range 3 * chunkRows {
+		table.Put(neigh(i, 0))
+	}
+	var group sync.WaitGroup
+	for mac := range byte(4) {
+		group.Go(func() {
+			mine := table.Clone()
+			for i := range mine.Len() {
+				mine.Put(neigh(i, mac+1))
+			}
+		})
+	}
+	group.Wait()
+	for _, n := range table.All {
+		if n.MAC != (MAC{}) {
+			t.Fatalf("a change to a clone shows in the table: %s", n)
+		}
+	}
+}
+
+// TestTableAllocations bounds what rows that come in order cost: two allocations
+// for a full chunk, and a few more for the first chunk and for the list of chunks.
+func TestTableAllocations(t *testing.T) {
+	const chunks = 50
+	got := testing.AllocsPerRun(10, func() {
+		var table Table[NeighKey, Neigh]
+		for i := range chunks * chunkRows {
+			ip := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+			table.Put(Neigh{NeighKey{"flannel.1", ip}, MAC{}})
+		}
+	})
+	if got > 2*chunks+20 {
+		t.Errorf("%v allocations for %d chunks", got, chunks)
+	}
 }
 
 // changeTable puts or deletes a run of neighbours, enough to split chunks.

@@ -24,7 +24,8 @@ const testdata = "drivers/drivertest/testdata"
 //	                      or with "! " before them, which must be refused
 //	apply                 ops, one a line; prints "ok" or the error's class for each
 //	observe links=(…) networks=(…) sysctls=(…)
-//	                      prints the State
+//	                      prints the State; a second look that finds the same
+//	                      must hand over the same pointer
 //	facts                 prints the facts of a look at nothing
 //
 // A MAC that no command set is printed as "random". The kernel's own IPv6
@@ -120,7 +121,12 @@ func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return r.State(r.look(t, d, extent).State)
+	seen := r.look(t, d, extent)
+	again := r.look(t, d, extent)
+	if again.State != seen.State && again.State.Equal(seen.State) {
+		t.Errorf("%s: a second look hands over an equal state that is not the same", d.Pos)
+	}
+	return r.State(seen.State)
 }
 
 func (r *runner) look(t *testing.T, d *datadriven.TestData, extent dataplane.Extent) driver.Observation {

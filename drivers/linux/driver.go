@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
@@ -20,7 +21,8 @@ type Driver struct {
 	query   *nl.Conn // single requests, also while a dump or batch is in progress
 	hints   *hints
 	proxies *proxies
-	peers   int // how many routes the last look saw, to size a list of them
+	peers   int              // how many routes the last look saw, to size a list of them
+	last    *dataplane.State // which the last look returned
 }
 
 var _ driver.Lane = (*Driver)(nil)

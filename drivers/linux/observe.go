@@ -48,7 +48,17 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 	}
 	d.peers = o.state.Routes.Len()
 	d.hints.watch(watched{o.owned, slices.Clone(extent.Networks)})
-	return driver.Observation{State: o.state, Facts: o.facts}, nil
+	return d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts}), nil
+}
+
+// sameAsLast returns the last state again if a look found nothing else, so that
+// its reader need not compare it.
+func (d *Driver) sameAsLast(seen driver.Observation) driver.Observation {
+	if d.last != nil && d.last.Equal(seen.State) {
+		seen.State = d.last
+	}
+	d.last = seen.State
+	return seen
 }
 
 func (o *observer) readLinks() error {

@@ -89,6 +89,9 @@ func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *da
 	for _, name := range extent.Links {
 		d.paths.observeRunning(&now, name)
 	}
+	if maps.EqualFunc(now.Running, state.Running, dataplane.Running.Equal) {
+		return state
+	}
 	return &now
 }
 
