@@ -251,8 +251,8 @@ func TestNoNews(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(1), peer(2), peer(3))
 	before, _ := table.Snapshot()
 	for _, c := range []struct {
-		name string
-		deed func() bool
+		name   string
+		action func() bool
 	}{
 		{"heartbeat", func() bool { return table.Set(peer(2), 50) }},
 		{"older value", func() bool { return table.Set(peer(2, value(PublicIP, "1.1.1.1")), 30) }},
@@ -265,7 +265,7 @@ func TestNoNews(t *testing.T) {
 			return l.End(70)
 		}},
 	} {
-		if c.deed() {
+		if c.action() {
 			t.Errorf("%s is news", c.name)
 		}
 	}

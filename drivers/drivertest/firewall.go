@@ -35,7 +35,7 @@ type Harm struct {
 	Family cidr.Family    // of Foreign
 	Hook   dataplane.Hook // of Foreign
 	Rule   dataplane.Rule // of Stray and Foreign; its Verdict alone of Policy
-	Name   string         // of Alien and Zones
+	Name   string         // of ForeignTable and Zones
 }
 
 // HarmVerb is the kind of a Harm.
@@ -52,15 +52,15 @@ const (
 	Stray     HarmVerb = "stray"   // Rule goes first into each of our chains, and looks like our rules
 	Foreign   HarmVerb = "foreign" // Rule goes first into the shared iptables chain of Family and Hook
 	Policy    HarmVerb = "policy"  // Rule.Verdict becomes the policy of FORWARD in iptables, for both families
-	// Alien makes a table inet, called Name, with a chain at the hook forward
+	// ForeignTable makes a table inet, called Name, with a chain at the hook forward
 	// whose last rule drops everything.
-	Alien HarmVerb = "alien"
-	Zones HarmVerb = "zones" // a table inet, called Name, with the rules of [FirewalldZones]
+	ForeignTable HarmVerb = "foreign-table"
+	Zones        HarmVerb = "zones" // a table inet, called Name, with the rules of [FirewalldZones]
 )
 
 // ParseHarm reads one line: a verb and its arguments, such as "flush-ruleset",
 // "stray to 10.5.9.9/32 drop", "foreign ipv4 forward to 10.5.9.9/32 drop",
-// "policy drop" or "alien firewalld".
+// "policy drop" or "foreign-table firewalld".
 func ParseHarm(line string) (Harm, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	h := Harm{Verb: HarmVerb(verb)}
@@ -71,7 +71,7 @@ func ParseHarm(line string) (Harm, error) {
 		err = wantWords(words, 0)
 	case Stray, Policy:
 		h.Rule, err = dataplane.ParseRule(rest)
-	case Alien, Zones:
+	case ForeignTable, Zones:
 		err = wantWords(words, 1)
 		if err == nil {
 			h.Name = words[0]

@@ -19,7 +19,7 @@ func TestParseHarm(t *testing.T) {
 		{"foreign ipv6 forward to 10.5.9.9/32 drop",
 			Harm{Verb: Foreign, Family: cidr.V6, Hook: dataplane.Forward, Rule: stray}},
 		{"policy accept", Harm{Verb: Policy, Rule: dataplane.Rule{Verdict: dataplane.Accept}}},
-		{"alien firewalld", Harm{Verb: Alien, Name: "firewalld"}},
+		{"foreign-table firewalld", Harm{Verb: ForeignTable, Name: "firewalld"}},
 		{"zones firewalld", Harm{Verb: Zones, Name: "firewalld"}},
 	} {
 		if got, err := ParseHarm(c.line); err != nil || got != c.want {
@@ -30,7 +30,7 @@ func TestParseHarm(t *testing.T) {
 		{"", `harm "": unknown verb ""`},
 		{"burn", `harm "burn": unknown verb "burn"`},
 		{"flush-ruleset now", `harm "flush-ruleset now": want 0 words after the verb, have 1`},
-		{"alien", `harm "alien": want 1 words after the verb, have 0`},
+		{"foreign-table", `harm "foreign-table": want 1 words after the verb, have 0`},
 		{"policy", `harm "policy": rule "": line ends early`},
 		{"foreign ipv5 forward accept", `harm "foreign ipv5 forward accept": unknown family "ipv5"`},
 		{"foreign ipv4 input accept", `harm "foreign ipv4 input accept": unknown hook "input"`},
@@ -44,7 +44,7 @@ func TestParseHarm(t *testing.T) {
 
 func FuzzParseHarm(f *testing.F) {
 	f.Add("foreign ipv6 forward to 10.5.9.9/32 drop")
-	f.Add("alien firewalld")
+	f.Add("foreign-table firewalld")
 	f.Fuzz(func(t *testing.T, line string) {
 		if h, err := ParseHarm(line); err == nil && h.Verb == Foreign && h.Rule.Verdict == "" {
 			t.Errorf("%q adds no rule: %+v", line, h)

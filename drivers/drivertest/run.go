@@ -20,7 +20,7 @@ const testdata = "drivers/drivertest/testdata"
 // Run runs every case, each file in a fresh world. Root leads from the test's
 // folder to the root of the repository. The commands of a file are
 //
-//	host                  deeds, one a line (see [ParseDeed]), which must succeed,
+//	host                  actions, one a line (see [ParseAction]), which must succeed,
 //	                      or with "! " before them, which must be refused
 //	apply                 ops, one a line; prints "ok" or the error's class for each
 //	observe links=(…) networks=(…) sysctls=(…)
@@ -64,11 +64,11 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
 	for line := range lines(d.Input) {
 		text, refused := strings.CutPrefix(line, "! ")
-		deed, err := ParseDeed(text)
+		action, err := ParseAction(text)
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		if err := r.world.Do(t.Context(), deed); refused != (err != nil) {
+		if err := r.world.Do(t.Context(), action); refused != (err != nil) {
 			d.Fatalf(t, "%s: error %v", line, err)
 		}
 	}

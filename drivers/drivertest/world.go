@@ -16,24 +16,24 @@ import (
 type World interface {
 	Driver() driver.Lane
 
-	// Do performs a deed on the host behind the driver's back, as an
-	// administrator or another program would. It returns after the deed and its
+	// Do performs an action on the host behind the driver's back, as an
+	// administrator or another program would. It returns after the action and its
 	// immediate effects.
-	Do(ctx context.Context, d Deed) error
+	Do(ctx context.Context, d Action) error
 }
 
-// Deed is one manipulation of a host. The comment of the verb names the fields
+// Action is one manipulation of a host. The comment of the verb names the fields
 // that are set.
-type Deed struct {
-	Verb   DeedVerb
+type Action struct {
+	Verb   ActionVerb
 	Link   string           // of the verbs that act on a link
 	Object dataplane.Object // of Add, Append, Learn and Remove
 	MTU    int              // of SetMTU
 	MAC    dataplane.MAC    // of SetMAC
 }
 
-// DeedVerb is the kind of a Deed.
-type DeedVerb string
+// ActionVerb is the kind of a Action.
+type ActionVerb string
 
 // The verbs. A Link to Add has the type [Ethernet]; it is created with the
 // given MAC and MTU, with carrier, and set up if the object says so. An Addr is
@@ -41,33 +41,33 @@ type DeedVerb string
 // Route carries any protocol. Neigh and FDBEntry become permanent with Add,
 // and reachable ones, as the kernel learns them by itself, with Learn.
 const (
-	Add          DeedVerb = "add"           // Object, whose key must be free
-	Append       DeedVerb = "append"        // Object: a Route behind others of its key (IPv6: a further path)
-	Learn        DeedVerb = "learn"         // Object: a Neigh or FDBEntry
-	Remove       DeedVerb = "del"           // Object
-	Up           DeedVerb = "up"            // Link
-	Down         DeedVerb = "down"          // Link
-	CarrierOn    DeedVerb = "carrier-on"    // Link
-	CarrierOff   DeedVerb = "carrier-off"   // Link
-	SetMTU       DeedVerb = "mtu"           // Link, MTU
-	SetMAC       DeedVerb = "mac"           // Link, MAC
-	FlushAddrs   DeedVerb = "flush-addrs"   // Link: all its addresses of global scope
-	FlushRoutes  DeedVerb = "flush-routes"  // Link: all routes of the main table through it
-	FlushNeighs  DeedVerb = "flush-neighs"  // Link: all its neighbours, permanent or not
-	FlushFDB     DeedVerb = "flush-fdb"     // Link: all its "self" FDB entries
-	AddBlackhole DeedVerb = "add-blackhole" // Object: a Route of which Dst, Metric and Protocol count
+	Add          ActionVerb = "add"           // Object, whose key must be free
+	Append       ActionVerb = "append"        // Object: a Route behind others of its key (IPv6: a further path)
+	Learn        ActionVerb = "learn"         // Object: a Neigh or FDBEntry
+	Remove       ActionVerb = "del"           // Object
+	Up           ActionVerb = "up"            // Link
+	Down         ActionVerb = "down"          // Link
+	CarrierOn    ActionVerb = "carrier-on"    // Link
+	CarrierOff   ActionVerb = "carrier-off"   // Link
+	SetMTU       ActionVerb = "mtu"           // Link, MTU
+	SetMAC       ActionVerb = "mac"           // Link, MAC
+	FlushAddrs   ActionVerb = "flush-addrs"   // Link: all its addresses of global scope
+	FlushRoutes  ActionVerb = "flush-routes"  // Link: all routes of the main table through it
+	FlushNeighs  ActionVerb = "flush-neighs"  // Link: all its neighbours, permanent or not
+	FlushFDB     ActionVerb = "flush-fdb"     // Link: all its "self" FDB entries
+	AddBlackhole ActionVerb = "add-blackhole" // Object: a Route of which Dst, Metric and Protocol count
 )
 
 // Ethernet is the type of a host's own link, such as its uplink. A driver reads
 // it back as the kind that its world makes.
 const Ethernet dataplane.LinkKind = "ethernet"
 
-// ParseDeed reads one line: a verb, then an object in canonical form or a link
+// ParseAction reads one line: a verb, then an object in canonical form or a link
 // with its argument, such as "add addr 192.168.64.3/24 dev eth0",
 // "down flannel.1" or "mtu eth0 1400".
-func ParseDeed(line string) (Deed, error) {
+func ParseAction(line string) (Action, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	d := Deed{Verb: DeedVerb(verb)}
+	d := Action{Verb: ActionVerb(verb)}
 	var err error
 	words := strings.Fields(rest)
 	switch d.Verb {
@@ -94,7 +94,7 @@ func ParseDeed(line string) (Deed, error) {
 		err = errors.New("unknown verb")
 	}
 	if err != nil {
-		return Deed{}, fmt.Errorf("deed %q: %w", line, err)
+		return Action{}, fmt.Errorf("action %q: %w", line, err)
 	}
 	return d, nil
 }

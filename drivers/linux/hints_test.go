@@ -15,11 +15,11 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// do performs deeds, each given as text.
-func (w *world) do(t testing.TB, deeds ...string) {
+// do performs actions, each given as text.
+func (w *world) do(t testing.TB, actions ...string) {
 	t.Helper()
-	for _, line := range deeds {
-		d, err := drivertest.ParseDeed(line)
+	for _, line := range actions {
+		d, err := drivertest.ParseAction(line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,31 +64,31 @@ func TestHintFilter(t *testing.T) {
 	defer h.file.Close()
 	h.watch(*w.d.hints.watched.Load())
 	for i, c := range []struct {
-		name  string
-		deeds []string // changes by others
-		ops   []string // changes by the driver
-		want  bool
+		name    string
+		actions []string // changes by others
+		ops     []string // changes by the driver
+		want    bool
 	}{
-		{name: "ARP churn on the uplink", deeds: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0",
+		{name: "ARP churn on the uplink", actions: []string{"learn neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0",
 			"flush-neighs eth0"}},
 		{name: "permanent neighbour on the uplink",
-			deeds: []string{"add neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0"}},
+			actions: []string{"add neigh 192.168.64.7 lladdr 02:00:00:00:00:07 dev eth0"}},
 		{name: "neighbour learnt on the vxlan",
-			deeds: []string{"learn neigh 10.5.7.0 lladdr 02:00:00:00:00:07 dev flannel.1"}},
+			actions: []string{"learn neigh 10.5.7.0 lladdr 02:00:00:00:00:07 dev flannel.1"}},
 		{name: "permanent neighbour on the vxlan",
-			deeds: []string{"add neigh 10.5.8.0 lladdr 02:00:00:00:00:08 dev flannel.1"}, want: true},
-		{name: "neighbours flushed", deeds: []string{"flush-neighs flannel.1"}, want: true},
-		{name: "FDB entry added", deeds: []string{"add fdb 02:00:00:00:00:08 dst 192.168.64.8 dev flannel.1"}, want: true},
-		{name: "FDB flushed", deeds: []string{"flush-fdb flannel.1"}, want: true},
-		{name: "route added", deeds: []string{"add route 10.5.9.0/24 via 192.168.64.9 dev eth0 proto 3"}, want: true},
-		{name: "route of a routing daemon", deeds: []string{"add route 172.30.0.0/24 via 192.168.64.9 dev eth0 proto 186"}},
+			actions: []string{"add neigh 10.5.8.0 lladdr 02:00:00:00:00:08 dev flannel.1"}, want: true},
+		{name: "neighbours flushed", actions: []string{"flush-neighs flannel.1"}, want: true},
+		{name: "FDB entry added", actions: []string{"add fdb 02:00:00:00:00:08 dst 192.168.64.8 dev flannel.1"}, want: true},
+		{name: "FDB flushed", actions: []string{"flush-fdb flannel.1"}, want: true},
+		{name: "route added", actions: []string{"add route 10.5.9.0/24 via 192.168.64.9 dev eth0 proto 3"}, want: true},
+		{name: "route of a routing daemon", actions: []string{"add route 172.30.0.0/24 via 192.168.64.9 dev eth0 proto 186"}},
 		{name: "route of a routing daemon into the overlay",
-			deeds: []string{"add route 10.5.10.0/24 via 192.168.64.9 dev eth0 proto 186"}, want: true},
+			actions: []string{"add route 10.5.10.0/24 via 192.168.64.9 dev eth0 proto 186"}, want: true},
 		{name: "default route of a routing daemon",
-			deeds: []string{"add route 0.0.0.0/0 via 192.168.64.9 dev eth0 metric 7 proto 186"}, want: true},
-		{name: "link down", deeds: []string{"down flannel.1"}, want: true},
-		{name: "link up", deeds: []string{"up flannel.1"}, want: true},
-		{name: "address added", deeds: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},
+			actions: []string{"add route 0.0.0.0/0 via 192.168.64.9 dev eth0 metric 7 proto 186"}, want: true},
+		{name: "link down", actions: []string{"down flannel.1"}, want: true},
+		{name: "link up", actions: []string{"up flannel.1"}, want: true},
+		{name: "address added", actions: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},
 		{name: "own neighbour and route", ops: []string{
 			"add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1",
 			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
@@ -96,7 +96,7 @@ func TestHintFilter(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w.do(t, c.deeds...)
+			w.do(t, c.actions...)
 			apply(t, w.d, ops(t, c.ops...))
 			got := h.mattersUntilFence(t, w, fmt.Sprintf("fence-%d", i))
 			if got != c.want {
@@ -135,10 +135,10 @@ func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 func TestHintsArrive(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
-	for _, deed := range []string{"down flannel.1", "up flannel.1", "mtu eth0 1400",
+	for _, action := range []string{"down flannel.1", "up flannel.1", "mtu eth0 1400",
 		"del link flannel.1 type vxlan mtu 0 id 0 port 0"} {
 		drain(w.d.hints.out)
-		w.do(t, deed)
+		w.do(t, action)
 		expectHint(t, w.d.hints)
 	}
 }

@@ -83,7 +83,7 @@ func TestWorldsAgree(t *testing.T) {
 	}
 	close(seeds)
 	running.Wait()
-	t.Logf("%d runs from seed %d, %d steps of %d deeds and ops", *runs, *first, steps.Load(), ops.Load())
+	t.Logf("%d runs from seed %d, %d steps of %d actions and ops", *runs, *first, steps.Load(), ops.Load())
 }
 
 // draw draws a run from a seed.

@@ -7,7 +7,7 @@ import (
 )
 
 // Step is the ops of one Apply, one a line, if it begins with "apply "; otherwise
-// it is a deed.
+// it is an action.
 type Step string
 
 // MaxSteps bounds a run, even one from many bytes.
@@ -33,7 +33,7 @@ func Generate(data []byte) []Step {
 	}
 	for len(g.data) > 0 && len(g.steps) < MaxSteps {
 		if g.n(3) == 0 {
-			g.steps = append(g.steps, Step(g.deed()))
+			g.steps = append(g.steps, Step(g.action()))
 		} else {
 			g.steps = append(g.steps, Step("apply "+g.ops()))
 		}
@@ -140,7 +140,7 @@ func (g *generator) op() string {
 		g.sysctl)
 }
 
-func (g *generator) deed() string {
+func (g *generator) action() string {
 	switch verb := g.one("up", "down", "up", "down", "carrier-on", "carrier-off", "mtu", "mac",
 		"flush-addrs", "flush-routes", "flush-neighs", "flush-fdb",
 		"add", "add", "add", "del", "del", "learn", "append", "add-blackhole"); verb {

@@ -66,7 +66,7 @@ func apart(steps []Step) []Step {
 // -rewrite.
 func Case(steps []Step, m *Mismatch) string {
 	var b strings.Builder
-	host := false // a block of deeds is open
+	host := false // a block of actions is open
 	for i, step := range steps {
 		ops, isOps := strings.CutPrefix(string(step), "apply ")
 		if i > 0 && (isOps || !host) {

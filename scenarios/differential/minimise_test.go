@@ -16,21 +16,21 @@ import (
 // deaf is a host that misunderstands a flush of neighbours.
 type deaf struct{ simtest.Host }
 
-func (d deaf) Do(ctx context.Context, deed drivertest.Deed) error {
-	if deed.Verb == drivertest.FlushNeighs {
-		deed.Verb = drivertest.FlushFDB
+func (d deaf) Do(ctx context.Context, action drivertest.Action) error {
+	if action.Verb == drivertest.FlushNeighs {
+		action.Verb = drivertest.FlushFDB
 	}
-	return d.Host.Do(ctx, deed)
+	return d.Host.Do(ctx, action)
 }
 
 // lame is a host that refuses it.
 type lame struct{ simtest.Host }
 
-func (l lame) Do(ctx context.Context, deed drivertest.Deed) error {
-	if deed.Verb == drivertest.FlushNeighs {
+func (l lame) Do(ctx context.Context, action drivertest.Action) error {
+	if action.Verb == drivertest.FlushNeighs {
 		return errors.New("no")
 	}
-	return l.Host.Do(ctx, deed)
+	return l.Host.Do(ctx, action)
 }
 
 // TestDefectIsFound plants a defect, which the run must find, shrink and print.
@@ -102,7 +102,7 @@ add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up
 	}
 }
 
-// TestGenerate checks that equal bytes give equal runs, and that runs hold deeds
+// TestGenerate checks that equal bytes give equal runs, and that runs hold actions
 // and ops of every kind.
 func TestGenerate(t *testing.T) {
 	kinds := map[string]bool{}

@@ -85,7 +85,7 @@ func (p *player) play(ctx context.Context, step Step) (page [3]string, err error
 	return page, nil
 }
 
-// do returns the classes of the ops' errors. For a deed it returns only whether
+// do returns the classes of the ops' errors. For an action it returns only whether
 // there was an error, since administrators' commands have errors of their own.
 func (p *player) do(ctx context.Context, step Step) (string, error) {
 	if text, isOp := strings.CutPrefix(string(step), "apply "); isOp {
@@ -103,11 +103,11 @@ func (p *player) do(ctx context.Context, step Step) (string, error) {
 		}
 		return strings.Join(classes, "\n"), nil
 	}
-	deed, err := drivertest.ParseDeed(string(step))
+	action, err := drivertest.ParseAction(string(step))
 	if err != nil {
 		return "", err
 	}
-	if p.Do(ctx, deed) != nil {
+	if p.Do(ctx, action) != nil {
 		return "refused", nil
 	}
 	return "done", nil

@@ -187,9 +187,9 @@ func (n *simNode) Meet(f lang.Fate, count int) error {
 	if err != nil {
 		return err
 	}
-	known := map[lang.Fate]store.StoreFate{lang.FateLost: store.FateLoseRequest,
+	known := map[lang.Fate]store.Fate{lang.FateLost: store.FateLoseRequest,
 		lang.FateUnanswered: store.FateLoseAnswer, lang.FateLate: store.FateLate}
-	c.Next(slices.Repeat([]store.StoreFate{known[f]}, count)...)
+	c.Next(slices.Repeat([]store.Fate{known[f]}, count)...)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (w *world) Harm(_ context.Context, h drivertest.Harm) error {
 	case drivertest.Policy:
 		target := strings.ToUpper(string(h.Rule.Verdict))
 		fmt.Fprintf(&script, "iptables -P FORWARD %s\nip6tables -P FORWARD %s", target, target)
-	case drivertest.Alien:
+	case drivertest.ForeignTable:
 		fmt.Fprintf(&script, "nft 'add table inet %s; add chain inet %s forward { type filter hook forward priority 10; "+
 			"policy drop; }'", h.Name, h.Name)
 	case drivertest.Zones:

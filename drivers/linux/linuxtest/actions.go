@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/drivers/drivertest"
 )
 
-func (h *Host) do(d drivertest.Deed) error {
+func (h *Host) do(d drivertest.Action) error {
 	switch d.Verb {
 	case drivertest.Add, drivertest.Append, drivertest.Learn, drivertest.Remove, drivertest.AddBlackhole:
 		return h.doObject(d)
@@ -49,7 +49,7 @@ func (h *Host) setCarrier(name string, on bool) error {
 	return h.Far.LinkSetDown(l)
 }
 
-func (h *Host) doObject(d drivertest.Deed) error {
+func (h *Host) doObject(d drivertest.Action) error {
 	switch o := d.Object.(type) {
 	case dataplane.Link:
 		return h.doLink(d.Verb, o)
@@ -75,10 +75,10 @@ func (h *Host) doObject(d drivertest.Deed) error {
 			Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, IP: o.Dst.AsSlice(), HardwareAddr: o.MAC[:],
 		})
 	}
-	return fmt.Errorf("no deed for an object of type %T", d.Object)
+	return fmt.Errorf("no action for an object of type %T", d.Object)
 }
 
-func (h *Host) doLink(verb drivertest.DeedVerb, o dataplane.Link) error {
+func (h *Host) doLink(verb drivertest.ActionVerb, o dataplane.Link) error {
 	if verb == drivertest.Remove {
 		return h.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: o.Name}})
 	}
@@ -95,7 +95,7 @@ func (h *Host) doLink(verb drivertest.DeedVerb, o dataplane.Link) error {
 	return h.LinkSetUp(veth)
 }
 
-func (h *Host) doRoute(verb drivertest.DeedVerb, o dataplane.Route) error {
+func (h *Host) doRoute(verb drivertest.ActionVerb, o dataplane.Route) error {
 	r := &netlink.Route{
 		Dst: IPNet(o.Dst), Gw: o.Via.AsSlice(), Priority: int(o.Metric),
 		Protocol: netlink.RouteProtocol(o.Protocol), Scope: netlink.Scope(o.Scope), Table: unix.RT_TABLE_MAIN,
@@ -121,7 +121,7 @@ func (h *Host) doRoute(verb drivertest.DeedVerb, o dataplane.Route) error {
 	return h.RouteAdd(r)
 }
 
-func (h *Host) doNeigh(verb drivertest.DeedVerb, link string, n *netlink.Neigh) error {
+func (h *Host) doNeigh(verb drivertest.ActionVerb, link string, n *netlink.Neigh) error {
 	l, err := h.LinkByName(link)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (h *Host) doNeigh(verb drivertest.DeedVerb, link string, n *netlink.Neigh) 
 	return h.NeighAdd(n)
 }
 
-func (h *Host) flush(verb drivertest.DeedVerb, l netlink.Link) error {
+func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 	index := l.Attrs().Index
 	switch verb {
 	case drivertest.FlushAddrs:

@@ -1,5 +1,5 @@
 // Package linuxtest makes hosts for tests of the Linux driver: network
-// namespaces with links that lead nowhere, and the deeds of package drivertest
+// namespaces with links that lead nowhere, and the actions of package drivertest
 // done to them.
 //
 // It uses the netlink package, which the driver does not: what one writes the

@@ -59,7 +59,7 @@ func (h *Host) Close() error {
 }
 
 // Do is the part of [drivertest.World] that needs no driver.
-func (h *Host) Do(_ context.Context, d drivertest.Deed) error {
+func (h *Host) Do(_ context.Context, d drivertest.Action) error {
 	if err := h.do(d); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func TestCachedLookIsTheHost(t *testing.T) {
 		for range rapid.IntRange(1, 10).Draw(t, "looks") {
 			plans := rapid.IntRange(0, 3).Draw(t, "plans")
 			for range plans {
-				if rapid.IntRange(0, 20).Draw(t, "deed") == 0 {
+				if rapid.IntRange(0, 20).Draw(t, "action") == 0 {
 					fine(t, h.FlushNeigh("flannel.1"))
 				}
 				plan := []dataplane.Op{drawOp(t, "flannel.1")}

@@ -86,9 +86,9 @@ func TestCompactRoutes(t *testing.T) {
 				t.Fatalf("ours: %v; theirs: %v", a, b)
 			}
 		}
-		for range rapid.IntRange(1, 30).Draw(t, "deeds") {
+		for range rapid.IntRange(1, 30).Draw(t, "actions") {
 			r := drawRoute(t)
-			switch deed := rapid.IntRange(0, 9).Draw(t, "deed"); deed {
+			switch action := rapid.IntRange(0, 9).Draw(t, "action"); action {
 			case 0:
 				link, up := rapid.SampledFrom([]string{"eth0", "eth1"}).Draw(t, "of"), rapid.Bool().Draw(t, "up")
 				both(func(h *Host, _ uint8) error {
@@ -102,7 +102,7 @@ func TestCompactRoutes(t *testing.T) {
 			case 2, 3:
 				both(func(h *Host, p uint8) error { r.Protocol = p; return h.RouteAppend(r) })
 			default:
-				verb := []dataplane.Verb{dataplane.Create, dataplane.Replace, dataplane.Delete}[deed%3]
+				verb := []dataplane.Verb{dataplane.Create, dataplane.Replace, dataplane.Delete}[action%3]
 				both(func(h *Host, p uint8) error {
 					r.Protocol = p
 					return h.stack.apply(dataplane.Op{Verb: verb, Object: r})
@@ -141,11 +141,11 @@ func TestLinkTables(t *testing.T) {
 		v := newValues()
 		ns, fs := newNeighs(v), newFDB(v)
 		wantN, wantF := map[netip.Addr]neigh{}, map[dataplane.MAC]fdbEntry{}
-		for range rapid.IntRange(1, 40).Draw(t, "deeds") {
+		for range rapid.IntRange(1, 40).Draw(t, "actions") {
 			ip := netip.AddrFrom4([4]byte{10, 0, 0, rapid.ByteRange(0, 5).Draw(t, "ip")})
 			mac := dataplane.MAC{2, 0, 0, 0, 0, rapid.ByteRange(0, 5).Draw(t, "mac")}
 			permanent := rapid.Bool().Draw(t, "permanent")
-			switch rapid.IntRange(0, 5).Draw(t, "deed") {
+			switch rapid.IntRange(0, 5).Draw(t, "action") {
 			case 0:
 				ns.delete(ip)
 				delete(wantN, ip)

@@ -14,8 +14,8 @@ import (
 // administrator, another program or a cable does. Each has the side effects of
 // the real kernel and ends with a hint.
 
-// deed notes such a change, makes it, and lets the kernel hint.
-func (h *Host) deed(err error, format string, args ...any) error {
+// action notes such a change, makes it, and lets the kernel hint.
+func (h *Host) action(err error, format string, args ...any) error {
 	h.changed++ // even a failed change may have changed a table
 	what := fmt.Sprintf(format, args...)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Host) onLink(name string, do func(*link) error, format string, args ...
 	if err == nil {
 		err = do(l)
 	}
-	return h.deed(err, format+" dev "+name, args...)
+	return h.action(err, format+" dev "+name, args...)
 }
 
 // LinkUp sets a link up.
@@ -152,13 +152,13 @@ func (h *Host) addRoute(o dataplane.Route, only bool) error {
 		}
 		return s.fibs[f].add(r, only)
 	}
-	return h.deed(add(), "add %s", o)
+	return h.action(add(), "add %s", o)
 }
 
 // Add makes an object of any program: a permanent neighbour or FDB entry, an
 // address, a setting, a vxlan link.
 func (h *Host) Add(o dataplane.Object) error {
-	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
+	return h.action(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
 }
 
 // Remove deletes an object. The kernel silently keeps an FDB entry that has
@@ -167,11 +167,11 @@ func (h *Host) Remove(o dataplane.Object) error {
 	if e, ok := o.(dataplane.FDBEntry); ok {
 		if l := h.stack.link(e.Link); l != nil {
 			if have, there := l.fdb.get(e.MAC); there && have.dst != e.Dst {
-				return h.deed(nil, "delete %s", o)
+				return h.action(nil, "delete %s", o)
 			}
 		}
 	}
-	return h.deed(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
+	return h.action(h.stack.apply(dataplane.Op{Verb: dataplane.Delete, Object: o}), "delete %s", o)
 }
 
 // Learn makes a neighbour or FDB entry as the kernel learns it: not permanent.
@@ -190,10 +190,10 @@ func (h *Host) Learn(o dataplane.Object) error {
 		}
 		return nil
 	}
-	return h.deed(learn(), "learn %s", o)
+	return h.action(learn(), "learn %s", o)
 }
 
 // SetSysctl writes a setting.
 func (h *Host) SetSysctl(path, value string) error {
-	return h.deed(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)
+	return h.action(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)
 }

@@ -29,13 +29,13 @@ func (f filtered) Harm(_ context.Context, h drivertest.Harm) error {
 	case drivertest.MoveJumps:
 		f.MoveJump()
 	case drivertest.Stray:
-		f.StrayRule(h.Rule)
+		f.AddStrayRule(h.Rule)
 	case drivertest.Foreign:
 		f.ForeignRule(h.Family, h.Hook, h.Rule)
 	case drivertest.Policy:
 		f.ForwardPolicy(h.Rule.Verdict)
-	case drivertest.Alien:
-		f.AddAlien(h.Name)
+	case drivertest.ForeignTable:
+		f.AddForeignTable(h.Name)
 	case drivertest.Zones:
 		f.AddZones(h.Name, "cni0")
 	default:

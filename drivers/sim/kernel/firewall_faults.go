@@ -25,7 +25,7 @@ func (h *Host) FlushRuleset() {
 	n := h.filter
 	clear(n.ours)
 	clear(n.shared)
-	n.alien = nil
+	n.foreign = nil
 	n.policy = [2]dataplane.Verdict{dataplane.Accept, dataplane.Accept}
 	n.upset("nft flush ruleset")
 }
@@ -63,8 +63,8 @@ func (h *Host) MoveJump() {
 	n.upset("jumps moved")
 }
 
-// StrayRule puts a foreign rule first into each of flannel's chains.
-func (h *Host) StrayRule(r dataplane.Rule) {
+// AddStrayRule adds a foreign rule as the first of each of flannel's chains.
+func (h *Host) AddStrayRule(r dataplane.Rule) {
 	for _, c := range h.filter.ours {
 		c.rules = append([]dataplane.Rule{r}, c.rules...)
 		c.text = dataplane.MakeRules(c.rules...)
@@ -78,31 +78,32 @@ func (h *Host) ForwardPolicy(v dataplane.Verdict) {
 	h.filter.upset("policy %s", v)
 }
 
-// AddAlien adds a base chain of another program that drops every forwarded
-// packet; RemoveAlien removes it.
-func (h *Host) AddAlien(name string) {
+// AddForeignTable adds another program's table of that name, whose base chain
+// drops every forwarded packet. RemoveForeignTable removes it.
+func (h *Host) AddForeignTable(name string) {
 	h.addForeignChain(foreignChain{name: name, by: "policy DROP of chain forward in table inet " + name})
 }
 
 // AddZones adds firewalld's chains under that table name: they accept packets
-// that come in by the trusted links and reject all others. RemoveAlien removes
-// them.
+// that come in by the trusted links and reject all others. RemoveForeignTable
+// removes them.
 func (h *Host) AddZones(name string, trusted ...string) {
 	by := "rule 6 of chain filter_FORWARD in table inet " + name + ", which drops everything"
 	h.addForeignChain(foreignChain{name: name, by: by, trusted: trusted})
 }
 
 func (h *Host) addForeignChain(a foreignChain) {
-	h.RemoveAlien(a.name)
+	h.RemoveForeignTable(a.name)
 	for _, a.family = range cidr.Families {
-		h.filter.alien = append(h.filter.alien, a)
+		h.filter.foreign = append(h.filter.foreign, a)
 	}
 	h.filter.upset("chain %s", a.name)
 }
 
-// RemoveAlien removes the chains of AddAlien and AddZones.
-func (h *Host) RemoveAlien(name string) {
-	h.filter.alien = slices.DeleteFunc(slices.Clone(h.filter.alien), func(a foreignChain) bool { return a.name == name })
+// RemoveForeignTable removes the chains of AddForeignTable and AddZones.
+func (h *Host) RemoveForeignTable(name string) {
+	named := func(c foreignChain) bool { return c.name == name }
+	h.filter.foreign = slices.DeleteFunc(slices.Clone(h.filter.foreign), named)
 	h.filter.upset("no chain %s", name)
 }
 

@@ -102,7 +102,7 @@ func (h *Host) AddEthernet(o dataplane.Link) error {
 		return fmt.Errorf("%s: link %q: %w", h.name, o.Name, driver.ErrInvalid)
 	}
 	s.addLink(o.Name, ethernet, o.MTU, o.MAC).setUp(o.Up)
-	return h.deed(nil, "add link %s", o.Name)
+	return h.action(nil, "add link %s", o.Name)
 }
 
 // Wire returns the wire between a link of the host and its segment, nil if

@@ -22,11 +22,11 @@ func TestHints(t *testing.T) {
 	must(t, h.LinkDown("eth0"))
 	must(t, h.LinkUp("eth0"))
 	if heard != 0 {
-		t.Error("a hint came within the deed, not as an event of its own")
+		t.Error("a hint came within the action, not as an event of its own")
 	}
 	l.Run(time.Second)
 	if heard != 1 {
-		t.Errorf("two deeds at one instant gave %d hints, want one", heard)
+		t.Errorf("two actions at one instant gave %d hints, want one", heard)
 	}
 	must(t, h.LinkDown("eth0"))
 	l.Run(time.Second)
@@ -134,8 +134,8 @@ func TestIPv6NeedsItsMTU(t *testing.T) {
 	must(t, h.AddrAdd("eth0", v4("fd00:64::1/64")))
 }
 
-// TestDeedsNameTheHost checks the error that a scenario's author reads.
-func TestDeedsNameTheHost(t *testing.T) {
+// TestActionsNameTheHost checks the error that a scenario's author reads.
+func TestActionsNameTheHost(t *testing.T) {
 	l := underlay(t, 1, 1)
 	err := l.hosts[0].LinkDown("eth7")
 	if want := `n1: link down dev eth7: no link "eth7": not found`; err == nil || err.Error() != want {

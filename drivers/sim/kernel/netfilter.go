@@ -14,14 +14,14 @@ import (
 // netfilter is a host's packet filter: flannel's chains of both flavours, and
 // the rules of other programs.
 type netfilter struct {
-	host   *Host
-	tools  [2]driver.Tools
-	ours   map[dataplane.ChainKey]*flannelChain
-	shared map[sharedKey][]sharedRule
-	policy [2]dataplane.Verdict // of the chain FORWARD of iptables
-	alien  []foreignChain
-	mark   uint32 // that another program sets on incoming packets
-	conns  conntrack
+	host    *Host
+	tools   [2]driver.Tools
+	ours    map[dataplane.ChainKey]*flannelChain
+	shared  map[sharedKey][]sharedRule
+	policy  [2]dataplane.Verdict // of the chain FORWARD of iptables
+	foreign []foreignChain
+	mark    uint32 // that another program sets on incoming packets
+	conns   conntrack
 
 	lockedUntil time.Time // by another program
 	hints       hinter
@@ -160,7 +160,7 @@ func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 				Doubtful:     slices.ContainsFunc(n.foreignRules(sharedKey{f, dataplane.Forward}), mayAccept),
 			})
 		}
-		for _, a := range n.alien {
+		for _, a := range n.foreign {
 			if a.family == f {
 				blocks = append(blocks, driver.ForwardBlock{Family: f, By: a.by, Doubtful: a.trusted != nil})
 			}
@@ -199,7 +199,7 @@ func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (b
 	if n.decideOurs(own, p) == dataplane.Drop {
 		return "forward", true
 	}
-	for _, a := range n.alien {
+	for _, a := range n.foreign {
 		if a.family == f && !slices.Contains(a.trusted, in) {
 			return a.name, true
 		}
@@ -248,7 +248,7 @@ func (n *netfilter) decideOurs(key dataplane.ChainKey, p firewall.Packet) datapl
 // empty reports whether there are no rules, nor were any lately. Most simulated
 // hosts have none, and every packet asks: the check must be cheap.
 func (n *netfilter) empty() bool {
-	return len(n.ours)+len(n.shared)+len(n.alien)+len(n.conns.byOrig) == 0
+	return len(n.ours)+len(n.shared)+len(n.foreign)+len(n.conns.byOrig) == 0
 }
 
 // tracks reports whether the host follows connections: as on Linux, only where

@@ -78,7 +78,7 @@ func (h *Host) TakePort(port uint16) error {
 	_, err := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), func(_ ipHeader, d udpDatagram, p *Probe) {
 		s.drop(p, DropNoListener, fmt.Sprintf("port %d belongs to another program", d.dst))
 	})
-	return h.deed(err, "take port %d", port)
+	return h.action(err, "take port %d", port)
 }
 
 // SendUDP sends one datagram from an unused port.
@@ -97,8 +97,8 @@ func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
 func (h *Host) LeavePort(port uint16) error {
 	k := h.stack.socketAt(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	if k == nil || !k.local.Addr().IsUnspecified() {
-		return h.deed(fmt.Errorf("no program has the port: %w", driver.ErrNotFound), "leave port %d", port)
+		return h.action(fmt.Errorf("no program has the port: %w", driver.ErrNotFound), "leave port %d", port)
 	}
 	h.stack.unbind(k)
-	return h.deed(nil, "leave port %d", port)
+	return h.action(nil, "leave port %d", port)
 }

@@ -21,7 +21,7 @@ func NewHost(seed uint64) Host { return Host{kernel.NewNetwork(world.New(seed)).
 func (h Host) Close() error { return nil }
 
 // Do implements [drivertest.World].
-func (h Host) Do(_ context.Context, d drivertest.Deed) error {
+func (h Host) Do(_ context.Context, d drivertest.Action) error {
 	switch d.Verb {
 	case drivertest.Add:
 		switch o := d.Object.(type) {
@@ -49,7 +49,7 @@ func (h Host) Do(_ context.Context, d drivertest.Deed) error {
 	case drivertest.SetMAC:
 		return h.SetMAC(d.Link, d.MAC)
 	}
-	do, ok := map[drivertest.DeedVerb]func(string) error{
+	do, ok := map[drivertest.ActionVerb]func(string) error{
 		drivertest.Up:          h.LinkUp,
 		drivertest.Down:        h.LinkDown,
 		drivertest.CarrierOn:   func(l string) error { return h.Carrier(l, true) },

@@ -52,7 +52,7 @@ type Client struct {
 	closed bool
 	frozen bool
 	inbox  []func() // arrivals during a freeze
-	fates  []StoreFate
+	fates  []Fate
 
 	cut     bool // partitioned off by command
 	expired bool // its auth token is no longer valid
@@ -171,7 +171,7 @@ func storeError(req node.Request, err error) error {
 }
 
 // Next decides the fates of the coming requests made with Do, in order.
-func (c *Client) Next(fates ...StoreFate) { c.fates = append(c.fates, fates...) }
+func (c *Client) Next(fates ...Fate) { c.fates = append(c.fates, fates...) }
 
 // Cut separates the client from the server, silently: packets vanish. It also
 // ends that.

@@ -23,17 +23,17 @@ type Faults struct {
 	WatchBreak     float64       // the stream ends instead of delivering the batch
 }
 
-// StoreFate is the outcome of one request, for tests and scenarios that need a
+// Fate is the outcome of one request, for tests and scenarios that need a
 // certain one.
-type StoreFate uint8
+type Fate uint8
 
 // The fates of a request.
 const (
-	FateDraw        StoreFate = iota // drawn as Faults says
-	FateDone                         // done and answered
-	FateLoseRequest                  // never done, never answered
-	FateLoseAnswer                   // done, never answered
-	FateLate                         // reaches the server only after the client has given up
+	FateDraw        Fate = iota // drawn as Faults says
+	FateDone                    // done and answered
+	FateLoseRequest             // never done, never answered
+	FateLoseAnswer              // done, never answered
+	FateLate                    // reaches the server only after the client has given up
 )
 
 // Errors of a failing store. To a node all mean that the outcome is unknown.

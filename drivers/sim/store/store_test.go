@@ -68,9 +68,9 @@ func mustCreate(t *testing.T, c *Client, i int, ttl time.Duration) lease.Grant {
 	return g
 }
 
-func TestStoreFates(t *testing.T) {
+func TestFates(t *testing.T) {
 	tests := []struct {
-		fate    StoreFate
+		fate    Fate
 		err     error
 		applied bool // by then
 		stands  bool // a minute later
