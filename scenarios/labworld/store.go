@@ -3,8 +3,10 @@ package labworld
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -83,7 +85,8 @@ func (s *netnsStore) Expire(name string) error {
 	return s.do(func(ctx context.Context) error { return s.RevokeLease(ctx, key(name)) })
 }
 
-func (s *netnsStore) Reserve(name string) error {
+// SetTTL puts the same value again, with another TTL; 0: none, as of a reservation.
+func (s *netnsStore) SetTTL(name string, ttl time.Duration) error {
 	return s.do(func(ctx context.Context) error {
 		records, err := s.ListLeases(ctx)
 		if err != nil {
@@ -91,9 +94,17 @@ func (s *netnsStore) Reserve(name string) error {
 		}
 		i := slices.IndexFunc(records, func(r harness.Record) bool { return r.Key == key(name) })
 		if i < 0 {
-			return errors.New("reserve " + name + ": not found")
+			return fmt.Errorf("set the TTL of %s: not found", name)
 		}
-		return s.PutRaw(ctx, key(name), records[i].Value)
+		if ttl == 0 {
+			return s.PutRaw(ctx, key(name), records[i].Value)
+		}
+		granted, err := s.Client().Grant(ctx, int64(ttl.Seconds()))
+		if err != nil {
+			return fmt.Errorf("set the TTL of %s: %w", name, err)
+		}
+		_, err = s.Client().Put(ctx, key(name), records[i].Value, clientv3.WithLease(granted.ID))
+		return err
 	})
 }
 

@@ -260,8 +260,8 @@ type Twin interface {
 type RecordEditor interface {
 	// Expire ends a record's TTL now.
 	Expire(name string) error
-	// Reserve puts the same value again, without a TTL.
-	Reserve(name string) error
+	// SetTTL puts the same value again, with another TTL; 0: none, as of a reservation.
+	SetTTL(name string, ttl time.Duration) error
 	// Wipe deletes all records below "subnets/".
 	Wipe() error
 	Compact() error

@@ -25,11 +25,12 @@ func operations() map[string]operation {
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
 		"config": storeConfig, "firewall": storeFirewall, "put": storePut, "delete": storeDelete, "take": storeTake,
 		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
-		"expire":  toRecord(edited(RecordEditor.Expire)),
-		"reserve": toRecord(edited(RecordEditor.Reserve)),
-		"clobber": toRecord(func(_ *Session, st Store, name, input string) error { return st.Put(name, input) }),
-		"stale":   storeStale,
-		"events":  storeEvents,
+		"expire":    toRecord(edited(RecordEditor.Expire)),
+		"reserve":   toRecord(edited(func(e RecordEditor, name string) error { return e.SetTTL(name, 0) })),
+		"unreserve": storeUnreserve,
+		"clobber":   toRecord(func(_ *Session, st Store, name, input string) error { return st.Put(name, input) }),
+		"stale":     storeStale,
+		"events":    storeEvents,
 	}
 }
 
@@ -146,6 +147,18 @@ func toRecord(do func(s *Session, st Store, name, input string) error) operation
 		}
 		return do(s, st, "subnets/"+r.Name, input)
 	}
+}
+
+// storeUnreserve performs "store unreserve n2 ttl=30s": it turns n2's reservation
+// back into a lease with that TTL.
+func storeUnreserve(s *Session, st Store, a *args, input string) error {
+	var ttl time.Duration
+	a.duration("ttl", &ttl)
+	if ttl < time.Second {
+		return errors.New("store unreserve: want ttl=DURATION, of a second at least")
+	}
+	set := edited(func(e RecordEditor, name string) error { return e.SetTTL(name, ttl) })
+	return toRecord(set)(s, st, a, input)
 }
 
 // edited turns a method of RecordEditor into an operation on a record.

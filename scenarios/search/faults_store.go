@@ -81,6 +81,10 @@ func leaseFaults() []fault {
 		expired("lease-expired-stopped-taken", "kill N", "start N", true),
 		one("record-overwritten", "store take N"),
 		one("reserved", "store reserve N"),
+		{name: "unreserved", weight: 2, draw: func(d *drawing) []Step {
+			back := "store unreserve N ttl=" + d.top.ttl.String()
+			return d.fillAll([]Step{at(0, "store reserve N"), at(time.Duration(d.pause()), back)})
+		}},
 		{name: "record-garbled", weight: 2, draw: func(d *drawing) []Step {
 			return []Step{{Line: d.fill("store clobber N"), Input: pick(d.rng, "}garbage{", "", `{"PublicIP":7}`)}}
 		}},

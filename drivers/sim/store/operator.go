@@ -34,13 +34,14 @@ func (s *Store) Put(name, value string, ttl time.Duration) error {
 	return nil
 }
 
-// Reserve makes a lease a reservation: the same value again, without a TTL.
-func (s *Store) Reserve(name string) error {
+// SetTTL puts the same value again, with another TTL. With a TTL of 0 a lease
+// becomes a reservation.
+func (s *Store) SetTTL(name string, ttl time.Duration) error {
 	value, ok := s.Get(name)
 	if !ok {
-		return fmt.Errorf("reserve %s: no such key", name)
+		return fmt.Errorf("set the TTL of %s: no such key", name)
 	}
-	return s.Put(name, value, 0)
+	return s.Put(name, value, ttl)
 }
 
 // Delete removes a name, if it exists.

@@ -281,7 +281,7 @@ func TestStoreOperator(t *testing.T) {
 		}
 	}
 	check(s.Put("config", testConfig, 0))
-	check(s.Reserve("subnets/10.5.1.0-24"))
+	check(s.SetTTL("subnets/10.5.1.0-24", 0))
 	check(s.Put("subnets/garbage", "{}", 0))
 	check(s.Put("subnets/10.5.3.0-24", "not JSON", time.Hour))
 	check(s.Put("subnets/10.5.4.7-24", `{"PublicIP":"192.168.64.9"}`, 0))

@@ -124,15 +124,28 @@ func (n *Node) stands() bool {
 // several times, so that one answer in time is enough.
 func (n *Node) checkTries(now time.Duration) error {
 	d := &n.deadlines
+	if n.holds && n.neverExpires() {
+		d.granted = now
+	}
 	if !n.holds || d.ttl == 0 || d.asking || now-d.granted < d.ttl/2 {
 		return nil
 	}
 	idle := now - max(d.askedAt, d.granted+d.ttl/2)
-	if idle > max(d.ttl/5, conflictBound) && !n.all.reserved[n.key.String()] {
+	if idle > max(d.ttl/5, conflictBound) {
 		return fmt.Errorf("%s, whose lease of %s was confirmed %s ago, has not asked for it for %s",
 			n.name, d.ttl, now-d.granted, idle)
 	}
 	return nil
+}
+
+// neverExpires reports whether the node's record is a reservation, or was one in
+// the last snapshot that the node has seen.
+func (n *Node) neverExpires() bool {
+	if n.all.reserved[n.key.String()] {
+		return true
+	}
+	snap := n.client.View().Snapshot
+	return snap != nil && snap.Revision < n.all.unreserved[n.key.String()]
 }
 
 // checkAnnounced says when a subnet file may be written: once a look has shown the

@@ -26,13 +26,15 @@ type Invariants struct {
 	order    []string // names of nodes, in the order in which they were made
 	records  map[string]*history
 	reserved map[string]bool // records without a TTL, which need no renewal
-	config   config.Network
-	bad      bool             // the config in the store is invalid
-	links    map[string]bool  // every device that a config has ever named
-	networks []netip.Prefix   // every network that a config has ever named
-	overlaps map[pair]overlap // the present ones, which may be excused
-	changes  int              // of records and config
-	podCIDRs map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
+	// unreserved holds the revisions at which reservations got a TTL again.
+	unreserved map[string]int64
+	config     config.Network
+	bad        bool             // the config in the store is invalid
+	links      map[string]bool  // every device that a config has ever named
+	networks   []netip.Prefix   // every network that a config has ever named
+	overlaps   map[pair]overlap // the present ones, which may be excused
+	changes    int              // of records and config
+	podCIDRs   map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
 }
 
 // pair is two nodes, the one with the lesser name first.
@@ -52,7 +54,7 @@ func Watch(o Options) *Invariants {
 	i := &Invariants{
 		about: o, began: o.World.Now(), nodes: map[string]*Node{}, bad: true,
 		records: map[string]*history{}, reserved: map[string]bool{},
-		links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
+		unreserved: map[string]int64{}, links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
 	o.Store.OnWrite(i.wrote)
 	o.World.Always("overlap", i.checkOverlaps)
@@ -103,6 +105,9 @@ func (i *Invariants) wrote(w store.Write) {
 	}
 	i.excuse(w)
 	if w.New != nil { // of one that is gone, its node may not know that yet
+		if i.reserved[w.Key] && w.New.Expiring {
+			i.unreserved[w.Key] = i.about.Store.Revision()
+		}
 		i.reserved[w.Key] = !w.New.Expiring
 	}
 	i.noteLost(w, h)
