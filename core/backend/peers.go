@@ -53,7 +53,7 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease
 func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 	own := self.Key.Of(p.Family)
 	switch {
-	case p.Subnet.Bits() < network.Bits() || !network.Contains(p.Subnet.Addr()):
+	case !cidr.Contains(network, p.Subnet):
 		return fmt.Errorf("subnet %s is outside the network %s", p.Subnet, network)
 	case own.IsValid() && own.Overlaps(p.Subnet):
 		return fmt.Errorf("subnet %s overlaps our own %s", p.Subnet, own)

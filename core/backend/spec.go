@@ -17,7 +17,8 @@ type Spec struct {
 	Carries []Families
 	Options []Option
 
-	// New makes the backend. Its options are complete and within their limits.
+	// New makes the backend. The config's Backend object has every option, each
+	// with a value that it takes, so json.Unmarshal reads it.
 	// A nil New means that this build does not have the backend.
 	New func(config.Network) (Backend, error)
 

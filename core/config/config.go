@@ -28,19 +28,12 @@ func (r Range) Enabled() bool { return r.Network.IsValid() }
 
 // Of returns the range of one family.
 func (n Network) Of(f cidr.Family) Range {
-	if f == cidr.V4 {
-		return n.V4
-	}
-	return n.V6
+	return cidr.Pick(f, n.V4, n.V6)
 }
 
 // Only returns the config with one family alone switched on.
 func (n Network) Only(f cidr.Family) Network {
-	if f == cidr.V4 {
-		n.V6 = Range{}
-	} else {
-		n.V4 = Range{}
-	}
+	*cidr.Pick(f, &n.V6, &n.V4) = Range{}
 	return n
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -66,11 +65,7 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 		if err != nil {
 			return Network{}, err
 		}
-		if f == cidr.V4 {
-			n.V4 = r
-		} else {
-			n.V6 = r
-		}
+		*cidr.Pick(f, &n.V4, &n.V6) = r
 	}
 	n.Backend, err = parseBackend(doc.Backend)
 	if err != nil {
@@ -135,11 +130,4 @@ func parseBackend(raw json.RawMessage) (Backend, error) {
 	}
 	b.Type = strings.ToLower(b.Type)
 	return b, nil
-}
-
-// parseAddr reads an address of one family. It refuses zones and IPv4-mapped
-// addresses, which belong to neither family.
-func parseAddr(f cidr.Family, s string) (netip.Addr, bool) {
-	a, err := netip.ParseAddr(s)
-	return a, err == nil && cidr.FamilyOf(a) == f && a.Zone() == "" && !a.Is4In6()
 }

@@ -42,7 +42,7 @@ func (d document) rangeOf(f cidr.Family) (written, error) {
 			return w, err
 		}
 		p, err := netip.ParsePrefix(s)
-		if _, ok := parseAddr(f, p.Addr().String()); err != nil || !ok {
+		if _, ok := cidr.ParseAddr(f, p.Addr().String()); err != nil || !ok {
 			return w, fmt.Errorf("%s %q: want %s", name, s, networkExample[f])
 		}
 		w.network = p
@@ -59,7 +59,7 @@ func (d document) rangeOf(f cidr.Family) (written, error) {
 		if err := decode(name, raw[2+i], &s, addrExample[f]); err != nil {
 			return w, err
 		}
-		a, ok := parseAddr(f, s)
+		a, ok := cidr.ParseAddr(f, s)
 		if !ok {
 			return w, fmt.Errorf("%s %q: want %s", name, s, addrExample[f])
 		}

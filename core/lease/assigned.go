@@ -26,16 +26,11 @@ type ByFamily struct{ V4, V6 netip.Addr }
 
 // Of returns the address of one family.
 func (b ByFamily) Of(f cidr.Family) netip.Addr {
-	if f == cidr.V4 {
-		return b.V4
-	}
-	return b.V6
+	return cidr.Pick(f, b.V4, b.V6)
 }
 
 // Set replaces the address of one family.
-func (b *ByFamily) Set(f cidr.Family, a netip.Addr) {
-	*[2]*netip.Addr{&b.V4, &b.V6}[f] = a
-}
+func (b *ByFamily) Set(f cidr.Family, a netip.Addr) { *cidr.Pick(f, &b.V4, &b.V6) = a }
 
 // SameAddresses reports whether both override the same addresses. Nil overrides
 // none.

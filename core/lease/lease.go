@@ -16,23 +16,20 @@ type Key struct {
 
 // Of returns the subnet of one family; invalid if the key has none.
 func (k Key) Of(f cidr.Family) netip.Prefix {
-	if f == cidr.V4 {
-		return k.V4
-	}
-	return k.V6
+	return cidr.Pick(f, k.V4, k.V6)
 }
 
-// Filter returns the key with those halves alone that keep accepts. It is told
-// each as a key of its own.
+// Filter returns the key with only the halves that keep accepts. Keep gets each
+// half as a key of its own.
 func (k Key) Filter(keep func(f cidr.Family, half Key) bool) Key {
-	var kept Key
-	if half := (Key{V4: k.V4}); k.V4.IsValid() && keep(cidr.V4, half) {
-		kept.V4 = k.V4
+	v4, v6 := Key{V4: k.V4}, Key{V6: k.V6}
+	if !v4.IsValid() || !keep(cidr.V4, v4) {
+		k.V4 = netip.Prefix{}
 	}
-	if half := (Key{V6: k.V6}); k.V6.IsValid() && keep(cidr.V6, half) {
-		kept.V6 = k.V6
+	if !v6.IsValid() || !keep(cidr.V6, v6) {
+		k.V6 = netip.Prefix{}
 	}
-	return kept
+	return k
 }
 
 // IsValid reports whether the key names a subnet at all.
@@ -56,18 +53,12 @@ type Attrs struct {
 
 // IP returns the public address of one family; invalid if there is none.
 func (a Attrs) IP(f cidr.Family) netip.Addr {
-	if f == cidr.V4 {
-		return a.PublicIP
-	}
-	return a.PublicIPv6
+	return cidr.Pick(f, a.PublicIP, a.PublicIPv6)
 }
 
 // Data returns the backend's data for one family; nil if there is none.
 func (a Attrs) Data(f cidr.Family) json.RawMessage {
-	if f == cidr.V4 {
-		return a.BackendData
-	}
-	return a.BackendV6Data
+	return cidr.Pick(f, a.BackendData, a.BackendV6Data)
 }
 
 // Equal reports whether both tell peers the same.

@@ -45,7 +45,7 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Detected.Of(f); addr.IsValid() {
-			setOf(f, &opts.PublicIP, &opts.PublicIPv6, addr.String())
+			*cidr.Pick(f, &opts.PublicIP, &opts.PublicIPv6) = addr.String()
 		}
 	}
 	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
@@ -54,19 +54,10 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Published.Of(f); addr.IsValid() && up.Public(f).IsValid() {
-			setOf(f, &up.PublicIP, &up.PublicIPv6, addr)
+			*cidr.Pick(f, &up.PublicIP, &up.PublicIPv6) = addr
 		}
 	}
 	return up, nil
-}
-
-// setOf sets the variable of a family.
-func setOf[T any](f cidr.Family, v4, v6 *T, to T) {
-	if f == cidr.V4 {
-		*v4 = to
-		return
-	}
-	*v6 = to
 }
 
 // overridden reports whether an operator has set the node's public address in the

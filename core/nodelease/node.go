@@ -56,7 +56,7 @@ func (n *Node) key(network config.Network) (lease.Key, error) {
 			return lease.Key{}, fmt.Errorf("node %s: pod CIDR %q is not a CIDR", n.Name, short(text))
 		}
 		f := cidr.FamilyOf(p.Addr())
-		into := [2]*netip.Prefix{&key.V4, &key.V6}[f]
+		into := cidr.Pick(f, &key.V4, &key.V6)
 		if into.IsValid() {
 			return lease.Key{}, fmt.Errorf("node %s: pod CIDRs %s and %s are both %v", n.Name, *into, p, f)
 		}
@@ -65,18 +65,7 @@ func (n *Node) key(network config.Network) (lease.Key, error) {
 		}
 		*into = p
 	}
-	return within(key, network), nil
-}
-
-// within removes the families that the network lacks.
-func within(key lease.Key, network config.Network) lease.Key {
-	if !network.V4.Enabled() {
-		key.V4 = netip.Prefix{}
-	}
-	if !network.V6.Enabled() {
-		key.V6 = netip.Prefix{}
-	}
-	return key
+	return key.Filter(func(f cidr.Family, _ lease.Key) bool { return network.Of(f).Enabled() }), nil
 }
 
 // attrs returns the attributes in the annotations, in the families of the
@@ -144,7 +133,7 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 		case !cidr.Contains(whole, subnet):
 			return l, fmt.Errorf("node %s: pod CIDR %s is outside the network %s", n.Name, subnet, whole)
 		case !ip.IsValid():
-			*[2]*netip.Prefix{&l.Key.V4, &l.Key.V6}[f] = netip.Prefix{}
+			*cidr.Pick(f, &l.Key.V4, &l.Key.V6) = netip.Prefix{}
 		case ip.IsMulticast() || ip.IsLoopback() || whole.Contains(ip):
 			return l, fmt.Errorf("node %s: no node can be reached at its public address %s", n.Name, ip)
 		}

@@ -47,17 +47,15 @@ func (t *Table) assigned() *lease.Assigned {
 }
 
 // override reads an operator's annotation of an address. An unreadable one leaves
-// the last one in force (interop K7: upstream falls
-// back silently).
+// the last one in force (interop K7: upstream falls back silently).
 func (n *Node) override(which Annotation, f cidr.Family, into *lease.ByFamily) error {
 	text := n.Values[which]
 	if text == "" {
 		into.Set(f, netip.Addr{})
 		return nil
 	}
-	a, err := netip.ParseAddr(text)
-	if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() ||
-		a.IsLoopback() {
+	a, ok := cidr.ParseAddr(f, text)
+	if !ok || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
 		return fmt.Errorf("node %s: annotation %s is %q: want an %v address that peers can reach", n.Name, suffixes[which],
 			short(text), f)
 	}

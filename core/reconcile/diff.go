@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
@@ -270,9 +271,7 @@ func (o Ownership) Route(r dataplane.Route) bool {
 }
 
 func (o Ownership) inNetworks(p netip.Prefix) bool {
-	return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool {
-		return n.Bits() <= p.Bits() && n.Contains(p.Addr())
-	})
+	return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool { return cidr.Contains(n, p) })
 }
 
 // surviving returns the objects that the changes to their links leave in place.

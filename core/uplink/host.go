@@ -43,7 +43,7 @@ func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
 			defaults = append(defaults, r)
 		}
 	}
-	unspecified := [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}[f]
+	unspecified := cidr.Pick(f, netip.IPv4Unspecified(), netip.IPv6Unspecified())
 	used := slices.DeleteFunc(slices.Clone(defaults), func(r driver.Route) bool { return r.Hops[0].Link != h.used.Link })
 	if r, ok := Lookup(used, unspecified); ok {
 		return r, true

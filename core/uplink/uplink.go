@@ -34,18 +34,12 @@ type Uplink struct {
 
 // Addr returns the link's own address of one family.
 func (u Uplink) Addr(f cidr.Family) netip.Addr {
-	if f == cidr.V4 {
-		return u.IP
-	}
-	return u.IPv6
+	return cidr.Pick(f, u.IP, u.IPv6)
 }
 
 // Public returns the published address of one family.
 func (u Uplink) Public(f cidr.Family) netip.Addr {
-	if f == cidr.V4 {
-		return u.PublicIP
-	}
-	return u.PublicIPv6
+	return cidr.Pick(f, u.PublicIP, u.PublicIPv6)
 }
 
 // Select chooses the uplink for the families of the network. It keeps the link
@@ -83,12 +77,12 @@ func Select(opts Options, network config.Network, facts driver.HostFacts, used U
 func (o Options) public() ([2]netip.Addr, error) {
 	var addrs [2]netip.Addr
 	for _, f := range cidr.Families {
-		text := [2]string{o.PublicIP, o.PublicIPv6}[f]
+		text := cidr.Pick(f, o.PublicIP, o.PublicIPv6)
 		if text == "" {
 			continue
 		}
-		a, err := netip.ParseAddr(text)
-		if err != nil || cidr.FamilyOf(a) != f || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
+		a, ok := cidr.ParseAddr(f, text)
+		if !ok || a.IsUnspecified() {
 			return addrs, fmt.Errorf("%s %q: want an %v address that peers can reach", publicFlag[f], text, f)
 		}
 		addrs[f] = a
@@ -111,7 +105,7 @@ func (c candidate) uplink(families []cidr.Family, public [2]netip.Addr) Uplink {
 		if !a.IsValid() {
 			a = c.addrs[f]
 		}
-		*[2]*netip.Addr{&u.PublicIP, &u.PublicIPv6}[f] = a
+		*cidr.Pick(f, &u.PublicIP, &u.PublicIPv6) = a
 	}
 	return u
 }

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -55,8 +56,8 @@ var _ backend.Backend = (*Backend)(nil)
 
 func open(network config.Network) (backend.Backend, error) {
 	b := &Backend{}
-	if err := network.Backend.Decode(&b.opts); err != nil {
-		return nil, err
+	if err := json.Unmarshal(network.Backend.Options, &b.opts); err != nil {
+		return nil, fmt.Errorf("options of %s: %w", Type, err)
 	}
 	return b, nil
 }

@@ -69,8 +69,8 @@ var _ backend.Backend = (*Backend)(nil)
 
 func open(network config.Network) (backend.Backend, error) {
 	b := &Backend{}
-	if err := network.Backend.Decode(&b.opts); err != nil {
-		return nil, err
+	if err := json.Unmarshal(network.Backend.Options, &b.opts); err != nil {
+		return nil, fmt.Errorf("options of %s: %w", Type, err)
 	}
 	if b.opts.Port == 0 {
 		b.opts.Port = KernelPort
@@ -180,11 +180,7 @@ func (b *Backend) Attrs(
 		if err != nil {
 			return lease.Attrs{}, fmt.Errorf("vxlan data: %w", err)
 		}
-		if f == cidr.V4 {
-			a.BackendData = text
-		} else {
-			a.BackendV6Data = text
-		}
+		*cidr.Pick(f, &a.BackendData, &a.BackendV6Data) = text
 	}
 	return a, nil
 }
