@@ -13,9 +13,9 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// BenchmarkPeerChange measures how long after a record was put, of one peer
-// among many that got another MAC, the kernel has the new neighbour and the
-// new FDB entry.
+// BenchmarkPeerChange measures the time from a change of one peer's MAC in the
+// store to the new neighbour and the new FDB entry in the kernel, with many
+// peers.
 func BenchmarkPeerChange(b *testing.B) {
 	ctx, lab := newLab(b, 1, many)
 	n := lab.Nodes[0]
@@ -56,7 +56,7 @@ func await(ctx context.Context, b *testing.B, entries <-chan netlink.NeighUpdate
 		select {
 		case e, open := <-entries:
 			if !open {
-				b.Fatal("the kernel announces nothing any more")
+				b.Fatal("the kernel stopped announcing")
 			}
 			if string(e.HardwareAddr) == string(mac[:]) {
 				missing--

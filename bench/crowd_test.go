@@ -21,7 +21,7 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// crowded has not many more subnets than there are nodes.
+// crowded has only a few more subnets than nodes.
 const crowded = `{"Network":"10.0.0.0/17","Backend":{"Type":"vxlan"}}`
 
 // BenchmarkAcquire measures how long it takes 100 nodes that start at once to
@@ -56,7 +56,7 @@ func BenchmarkAcquire(b *testing.B) {
 	b.ReportMetric(float64(conflicts)/float64(b.N), "conflicts/op")
 }
 
-// crowd are nodes about to start with the same etcd.
+// crowd is a set of nodes about to start with the same etcd.
 type crowd struct {
 	prefix  string
 	agents  []agent.Options
@@ -86,7 +86,7 @@ func newCrowd(ctx context.Context, b *testing.B, server *embedded.Server, prefix
 		b.Fatal(err)
 	}
 	for i := range nodes {
-		// Each host is in a world of its own: they meet in etcd only.
+		// Each host is in a world of its own: they share only etcd.
 		host := kernel.NewNetwork(world.New(uint64(i))).NewHost("n")
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 1)}), 24)
 		if _, err := host.AddUplink("eth0", host.Network().NewSegment("lan"), addr); err != nil {
@@ -111,7 +111,7 @@ func newCrowd(ctx context.Context, b *testing.B, server *embedded.Server, prefix
 	return c
 }
 
-// listen counts what the nodes say.
+// listen counts the messages of the nodes.
 func (c *crowd) listen(e node.Event) {
 	switch e.Kind {
 	case "lease-acquired":
@@ -127,7 +127,7 @@ func (c *crowd) start() {
 	}
 }
 
-// check makes sure that all hold different subnets.
+// check checks that all hold different subnets.
 func (c *crowd) check(ctx context.Context, b *testing.B, server *embedded.Server) {
 	b.Helper()
 	store, err := etcd.Open(ctx, etcd.Options{Endpoints: server.Endpoints(), Prefix: c.prefix})
@@ -199,7 +199,7 @@ func knows(ctx context.Context, b *testing.B, n *harness.Node, peers int) bool {
 	return state.Routes.Len() >= peers
 }
 
-// living counts the daemons that run, and shows how the others ended.
+// living counts the running daemons, and shows how the others ended.
 func living(b *testing.B, lab *harness.Lab) (alive int) {
 	b.Helper()
 	for _, n := range lab.Nodes {

@@ -135,7 +135,7 @@ func BenchmarkKubernetesStart(b *testing.B) {
 	b.ReportMetric(float64(len(c.n.Log())-logged)/float64(b.N), "log-B/op")
 }
 
-// forget ends the daemon and removes all that it left on the host.
+// forget ends the daemon and removes everything that it left on the host.
 func (c *cluster) forget(ctx context.Context, b *testing.B) {
 	b.Helper()
 	for _, err := range []error{
@@ -148,7 +148,7 @@ func (c *cluster) forget(ctx context.Context, b *testing.B) {
 	}
 }
 
-// BenchmarkKubernetesRoll lets all 5,000 nodes publish another MAC, one right
+// BenchmarkKubernetesRoll makes all 5,000 nodes publish another MAC, one right
 // after the other, and waits until the host holds all of them.
 func BenchmarkKubernetesRoll(b *testing.B) {
 	ctx, c := newCluster(b)

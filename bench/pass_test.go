@@ -18,8 +18,8 @@ import (
 
 const many = 5000
 
-// BenchmarkNoChangePass measures a look at a host on which all is well: what
-// the driver reads of the kernel, and what the node makes of it.
+// BenchmarkNoChangePass measures a look at a healthy host: the driver's reading
+// of the kernel, and the node's work on the result.
 func BenchmarkNoChangePass(b *testing.B) {
 	ctx, lab := newLab(b, 1, 0)
 	d, err := linux.Open(ctx, netns.NsHandle(lab.Nodes[0].NamespaceFD()))
@@ -40,8 +40,8 @@ func BenchmarkNoChangePass(b *testing.B) {
 	b.ReportMetric(milliseconds(cpuTime(b, os.Getpid())-began)/float64(b.N), "cpu-ms/op")
 }
 
-// inline is a node whose effects are performed at once, by one goroutine, in
-// a time of its own.
+// inline is a node whose effects are performed at once, by one goroutine, with
+// a clock of its own.
 type inline struct {
 	*node.Node
 	driver *linux.Driver
@@ -74,7 +74,7 @@ func settled(ctx context.Context, b *testing.B, d *linux.Driver) *inline {
 	return n
 }
 
-// perform does what the node asks for and returns the results. It grants every
+// perform performs the node's effects and returns the results. It grants every
 // request to the store and keeps the subnet file; other files are lost.
 func (n *inline) perform(ctx context.Context, effects node.Effects, snap *lease.Snapshot) (in node.Input) {
 	host, result := effects.Lanes[node.HostLane], &in.Lanes[node.HostLane]
@@ -114,7 +114,7 @@ func (n *inline) pass(ctx context.Context, b *testing.B) {
 	n.Step(n.now, n.perform(ctx, node.Effects{Lanes: effects.Lanes}, nil))
 	plan := n.Ready().Lanes[node.HostLane].Plan
 	if plan != nil || !n.Status().Ready {
-		b.Fatalf("%d changes although nothing happened; %q", len(plan), n.Status().Reasons)
+		b.Fatalf("%d changes without a cause; %q", len(plan), n.Status().Reasons)
 	}
 }
 
@@ -135,7 +135,8 @@ func BenchmarkHintedPass(b *testing.B) {
 	}
 	b.ReportMetric(milliseconds(used-began)/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(megabytes(peakMemory(b, n.PID())), "peak-MB")
-	// Most of the wall time is the daemon's pause between two looks and rest's.
+	// Most of the wall time is the daemon's pause between two looks and the
+	// time of rest.
 	b.ReportMetric(0, "ns/op")
 }
 

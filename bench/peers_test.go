@@ -21,11 +21,11 @@ const (
 	limit   = 3 * time.Minute // of each wait of a benchmark
 )
 
-// extent covers all of the overlay on a host.
+// extent covers the whole overlay on a host.
 var extent = dataplane.Extent{Links: []string{device}, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
-// peer returns the record of a node that does not exist. Its public address is
-// outside of the lab, so no packet of the lab goes to it.
+// peer returns the record of a node that does not exist. Its public address
+// lies outside the lab, so no packet of the lab goes to it.
 func peer(i int) lease.Lease {
 	return lease.Lease{
 		Key: lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + i>>8), byte(i), 0}), 24)},
@@ -77,8 +77,8 @@ func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
 	return ctx, lab
 }
 
-// start starts a node's daemon and waits until it is ready and the kernel
-// holds everything of that many peers.
+// start starts a node's daemon and waits until it is ready and the kernel holds
+// the objects of that many peers.
 func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 	b.Helper()
 	if err := n.Start(); err != nil {
@@ -88,7 +88,8 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
 		if !n.Running() {
 			b.Fatalf("the daemon has ended (%v):\n%s", n.ExitStatus(), n.LogTail(20))
 		}
-		// The daemon writes the subnet file just before; looking costs it nothing.
+		// The daemon writes the subnet file just before; looking costs it
+		// nothing.
 		if _, err := os.Stat(n.SubnetFile()); err != nil {
 			return false
 		}

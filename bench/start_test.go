@@ -13,9 +13,9 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// BenchmarkStart measures a daemon on a host that knows nothing, from the
-// start of its process until it is ready, which means that the kernel has
-// shown it a route, a neighbour and an FDB entry for every peer.
+// BenchmarkStart measures a daemon on a host without any state, from the start
+// of its process until it is ready, which means that the kernel has a route, a
+// neighbour and an FDB entry for every peer.
 func BenchmarkStart(b *testing.B) {
 	for _, peers := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// forget ends a node's daemon and removes all that it left anywhere.
+// forget ends a node's daemon and removes all its traces.
 func forget(ctx context.Context, b *testing.B, lab *harness.Lab, n *harness.Node) {
 	b.Helper()
 	env, err := n.SubnetEnv()

@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// The paths that a configuration without subnetFile and dataDir means.
+// The default paths, for a configuration without subnetFile and dataDir.
 const (
 	defaultSubnetFile = "/run/flannel/subnet.env"
 	defaultDataDir    = "/var/lib/cni/flannel"

@@ -29,7 +29,8 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	// Before the delegate runs: should it fail half-way, DEL can clean up.
+	// This comes before the delegate runs: if the delegate fails half-way, DEL
+	// can clean up.
 	if err := c.attachment(args).keep(text); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (p Plugin) check(args *skel.CmdArgs) error {
 	return p.delegate(invoke.DelegateCheck, "CHECK", delegated)
 }
 
-// del succeeds for an attachment that is not known: a runtime may repeat it.
+// del succeeds for an unknown attachment: a runtime may repeat the command.
 func (p Plugin) del(args *skel.CmdArgs) error {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
@@ -68,7 +69,8 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	a := c.attachment(args)
 	delegated, path, err := a.kept()
 	if errors.Is(err, errDamaged) {
-		// The same as what was kept, unless the node's subnet has changed since.
+		// The configuration equals the kept one, unless the node's subnet has
+		// changed since.
 		delegated, err = c.current()
 	}
 	if err != nil || delegated == nil {
@@ -108,8 +110,8 @@ func (p Plugin) status(args *skel.CmdArgs) error {
 	return p.delegate(invoke.DelegateStatus, "STATUS", delegated)
 }
 
-// current returns the plugin's configuration, and the delegate's as the subnet
-// file makes it now.
+// current returns the plugin's configuration, and the delegate's by the present
+// subnet file.
 func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
@@ -119,7 +121,7 @@ func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	return c, delegated, err
 }
 
-// current returns the delegate's configuration as the subnet file makes it now.
+// current returns the delegate's configuration by the present subnet file.
 func (c conf) current() (map[string]any, error) {
 	env, err := readSubnetFile(c.SubnetFile)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorder stands for the delegates: it notes what they were told.
+// recorder stands for the delegates: it records their calls.
 type recorder struct {
 	calls []string // "bridge ADD {conf}"
 	err   error
@@ -25,7 +25,7 @@ func (r *recorder) ExecPlugin(_ context.Context, plugin string, stdin []byte, en
 	command := ""
 	for _, e := range env {
 		if value, ok := strings.CutPrefix(e, "CNI_COMMAND="); ok {
-			command = value // the last one counts
+			command = value // the last call counts
 		}
 	}
 	r.calls = append(r.calls, plugin+" "+command+" "+string(stdin))
@@ -45,7 +45,7 @@ type bench struct {
 	dir  string
 	conf map[string]any
 
-	container, ifname string // the attachment that calls are about
+	container, ifname string // the attachment of the calls
 }
 
 func newBench(t *testing.T, subnetEnv string) *bench {
@@ -111,7 +111,7 @@ func TestAddKeepsAndDelForgets(t *testing.T) {
 	if err := b.call(b.plugin().check); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time nothing is known any more
+	for range 2 { // the second time the attachment is unknown
 		if err := b.call(b.plugin().del); err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,8 @@ func (inside) Decode(text []byte) (version.PluginInfo, error) {
 	return (&version.PluginDecoder{}).Decode(text)
 }
 
-// attachment tells the plugins which pod, and that its port 80 is to be the node's 8080.
+// attachment tells the plugins which pod to attach, and that the node's port
+// 8080 leads to the pod's port 80.
 func attachment(pod *harness.Host) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: pod.Name, IfName: "eth0", NetNS: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), pod.NamespaceFD()),
@@ -138,7 +139,8 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// saysToTryAgain checks the answer on a node without a daemon, and so without a subnet.
+// saysToTryAgain checks the answer on a node without a daemon, and so without a
+// subnet.
 func saysToTryAgain(ctx context.Context, t *testing.T, k *kubelet) {
 	t.Helper()
 	err := k.cni.GetStatusNetworkList(ctx, k.list)
@@ -177,7 +179,7 @@ func (k *kubelet) attach(ctx context.Context, t *testing.T, pod *harness.Host) [
 	return addrs
 }
 
-// detach takes a pod away, twice, and checks that nothing of it is left.
+// detach detaches a pod twice, and checks that it leaves nothing behind.
 func (k *kubelet) detach(ctx context.Context, t *testing.T, pod *harness.Host) {
 	t.Helper()
 	for range 2 {

@@ -44,7 +44,7 @@ func (a attachment) file() string {
 
 func (a attachment) path() string { return filepath.Join(a.dataDir, a.file()) }
 
-// byContainer is the path under which upstream's plugin looks.
+// byContainer returns the path under which upstream's plugin looks.
 func (a attachment) byContainer() string { return filepath.Join(a.dataDir, a.container) }
 
 // keep stores the delegate's configuration.
@@ -68,7 +68,7 @@ func (a attachment) keep(text []byte) error {
 // errDamaged marks a kept file that names no plugin.
 var errDamaged = errors.New("no delegate's configuration")
 
-// kept returns what keep stored and where it lies; nil if nothing is stored. A
+// kept returns the stored configuration and its path; nil if none is stored. A
 // damaged file is an error that wraps errDamaged.
 func (a attachment) kept() (delegated map[string]any, path string, err error) {
 	delegated, err = readKept(a.path())
@@ -91,7 +91,7 @@ func readKept(path string) (map[string]any, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, types.NewError(types.ErrIOFailure, "read what was kept of the container", err.Error())
+		return nil, types.NewError(types.ErrIOFailure, "read the container's kept configuration", err.Error())
 	}
 	var delegated map[string]any
 	if err := json.Unmarshal(text, &delegated); err != nil || pluginOf(delegated) == "" {
@@ -112,12 +112,13 @@ func (a attachment) forget(path string) error {
 
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return types.NewError(types.ErrIOFailure, "remove what was kept of the container", err.Error())
+		return types.NewError(types.ErrIOFailure, "remove the container's kept configuration", err.Error())
 	}
 	return nil
 }
 
-// forgetOthers removes what was kept of attachments to this network that are gone.
+// forgetOthers removes the kept files of attachments to this network that no
+// longer exist.
 func (c conf) forgetOthers(valid []types.GCAttachment) error {
 	return errors.Join(c.forgetAttachments(valid), c.forgetContainers(valid))
 }
@@ -139,8 +140,8 @@ func (c conf) forgetAttachments(valid []types.GCAttachment) error {
 	return errors.Join(errs...)
 }
 
-// forgetContainers removes files of the older form: they name their network, and
-// not their interface. A damaged one may be another network's and stays.
+// forgetContainers removes files of the older form: they name their network,
+// and not their interface. A damaged one may be another network's and stays.
 func (c conf) forgetContainers(valid []types.GCAttachment) error {
 	live := map[string]bool{}
 	for _, v := range valid {
@@ -158,7 +159,8 @@ func (c conf) forgetContainers(valid []types.GCAttachment) error {
 	return errors.Join(errs...)
 }
 
-// plainFiles lists the names of the plain files in a directory, which may be missing.
+// plainFiles lists the names of the plain files in a directory, which may be
+// missing.
 func plainFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// files lists what the data directory holds, links with their target.
+// files lists the data directory, links with their target.
 func (b *bench) files() []string {
 	b.t.Helper()
 	var found []string
@@ -45,7 +45,8 @@ func (b *bench) files() []string {
 	return found
 }
 
-// formerly writes the file that upstream's plugin, and this one before, kept of a container.
+// formerly writes the file of a container that upstream's plugin, and earlier
+// releases of this one, wrote.
 func (b *bench) formerly(container, text string) {
 	b.t.Helper()
 	b.must(os.MkdirAll(filepath.Join(b.dir, "data"), 0o700))
@@ -54,7 +55,8 @@ func (b *bench) formerly(container, text string) {
 
 func bridgeOf(network string) string { return strings.Replace(wantBridge, "cbr0", network, 1) }
 
-// Each attachment has a file, and the first of a container is found by upstream's plugin too.
+// Each attachment has a file, and upstream's plugin finds the first one of a
+// container, too.
 func TestTwoAttachmentsOfOneContainer(t *testing.T) {
 	for name, second := range map[string][2]string{
 		"two networks":   {"cbr1", "net1"},
@@ -69,7 +71,7 @@ func TestTwoAttachmentsOfOneContainer(t *testing.T) {
 				t.Error(diff)
 			}
 			b.told()
-			for range 2 { // DEL may come again, and then leaves the other one alone
+			for range 2 { // DEL may come again, and then leaves the other attachment alone
 				b.must(b.call(b.plugin().del))
 			}
 			if diff := cmp.Diff([]string{".cbr0/c1:eth0", "c1 -> .cbr0/c1:eth0"}, b.files()); diff != "" {
@@ -141,7 +143,8 @@ func TestFilesOfTheOlderForm(t *testing.T) {
 	}
 }
 
-// Upstream's plugin removes the name that it knows. What is left of the attachment goes with GC.
+// Upstream's plugin removes the name that it knows. GC removes the rest of the
+// attachment.
 func TestUpstreamDeletedTheContainer(t *testing.T) {
 	b := newBench(t, both)
 	b.must(b.as("cbr0", "c1", "eth0").call(b.plugin().add))

@@ -22,8 +22,8 @@ type subnetEnv struct {
 	ipMasq   bool              // flanneld masquerades, so the delegate need not
 }
 
-// readSubnetFile reads the file that flanneld writes. If it is missing, the daemon
-// is not up yet: the error asks the runtime to try again.
+// readSubnetFile reads the file that flanneld writes. A missing file means that
+// the daemon is not ready yet: the error asks the runtime to try again.
 func readSubnetFile(path string) (subnetEnv, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func readSubnetFile(path string) (subnetEnv, error) {
 	return env, nil
 }
 
-// parseSubnetEnv reads the file's text. It skips lines of other names.
+// parseSubnetEnv reads the file's text. It skips lines with other names.
 func parseSubnetEnv(text string) (subnetEnv, error) {
 	if strings.TrimSpace(text) == "" {
 		return subnetEnv{}, errors.New("it is empty")
@@ -90,7 +90,7 @@ func (e *subnetEnv) set(name, value string) (err error) {
 	return err
 }
 
-// addNetworks reads a network, or a list of them divided by commas.
+// addNetworks reads a network, or a list of networks separated by commas.
 func (e *subnetEnv) addNetworks(f cidr.Family, list string) error {
 	for value := range strings.SplitSeq(list, ",") {
 		p, err := parsePrefix(f, strings.TrimSpace(value))

@@ -16,18 +16,18 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Loss is where an echo was seen last and why, as far as the kernel there can
-// be asked: it is not told what became of a packet, but its tables say what
-// would become of one.
+// Loss says where an echo was last seen, and why it was lost, as far as the
+// kernel there can be asked: the kernel does not report the fate of a packet,
+// but its tables say what it would do with one.
 type Loss struct {
 	Host   string
-	Answer string // "": the request was lost, or else the "reply" to it
-	Reason string // one of the simulator's names of drops; "unknown"
+	Answer string // "": the request was lost; "reply": the answer to it
+	Reason string // a drop reason of the simulator; "unknown"
 	Detail string
 }
 
-// soon is when an echo that is still under way counts as lost for an autopsy:
-// flanneld repairs much before its sender has given up.
+// soon is the age at which an echo without an answer counts as lost for an
+// autopsy: flanneld repairs most faults before the sender gives up.
 const soon = 250 * time.Millisecond
 
 // follower watches one echo.
@@ -39,7 +39,7 @@ type follower struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	way   []Sighting
-	early Loss // at the time at which way was read
+	early Loss // the time at which way was read
 }
 
 func (h *Host) follow(key echoKey, dst netip.Addr) (*follower, error) {
@@ -57,7 +57,8 @@ func (h *Host) follow(key echoKey, dst netip.Addr) (*follower, error) {
 	return f, nil
 }
 
-// end returns which way the echo and its answer took and, if that was lost, why.
+// end returns the way of the echo and its answer and, if one of them was lost,
+// the reason.
 func (f *follower) end(dst netip.Addr, lost bool) ([]Sighting, *Loss) {
 	f.timer.Stop()
 	f.mu.Lock()
@@ -74,9 +75,10 @@ func (f *follower) end(dst netip.Addr, lost bool) ([]Sighting, *Loss) {
 	return way, &loss
 }
 
-// autopsy asks the host where a packet was seen last what it would do with it.
+// autopsy asks the host that saw a packet last what it would do with it.
 func (l *Lab) autopsy(from *Host, dst netip.Addr, way []Sighting) Loss {
-	// An error only tells of the loss, and a frame for another MAC of none.
+	// An error message only reports a loss, and a frame for another MAC reports
+	// none.
 	way = slices.DeleteFunc(slices.Clone(way), func(s Sighting) bool { return s.Answer == "error" })
 	if len(way) == 0 {
 		return Loss{Host: from.Name, Reason: "no_route"}.with(from.wouldSend(dst, netip.Addr{}, 0, 0))
@@ -121,14 +123,14 @@ func (h *Host) owns(a netip.Addr) bool {
 	return err == nil && slices.ContainsFunc(addrs, func(o netlink.Addr) bool { return o.IP.Equal(a.AsSlice()) })
 }
 
-// afterSending says what becomes of a packet that a device was given to send.
+// afterSending returns the fate of a packet that a device was given to send.
 func (l *Lab) afterSending(h *Host, link netlink.Link, s Sighting) (reason, detail string) {
 	name := link.Attrs().Name
 	switch link.Type() {
 	case "vxlan":
 		return h.wouldPack(link, s.packet)
 	case "tuntap", "tun":
-		return "", "the daemon was given it and did not send it on: is it running, and has it a way for this destination?"
+		return "", "the daemon received it and did not send it on: does the daemon run, and does it know this destination?"
 	}
 	if reason, detail := unusable(link); reason != "" {
 		return reason, detail
@@ -139,7 +141,7 @@ func (l *Lab) afterSending(h *Host, link netlink.Link, s Sighting) (reason, deta
 	return "wire_loss", fmt.Sprintf("%s sent it, and no host received it", name)
 }
 
-// unusable says why a device sends nothing.
+// unusable returns the reason why a device sends nothing.
 func unusable(link netlink.Link) (reason, detail string) {
 	a := link.Attrs()
 	switch {
@@ -159,7 +161,7 @@ func (l *Lab) anyMAC(mac net.HardwareAddr) bool {
 	})
 }
 
-// wouldPack says how a tunnel device would send a frame on.
+// wouldPack says how a tunnel device would encapsulate a frame.
 func (h *Host) wouldPack(link netlink.Link, p packet) (reason, detail string) {
 	if reason, detail := unusable(link); reason != "" {
 		return reason, detail
@@ -184,7 +186,7 @@ func (h *Host) wouldPack(link netlink.Link, p packet) (reason, detail string) {
 	return reason, fmt.Sprintf("towards %s, the host behind %s: %s", remote, p.to, detail)
 }
 
-// wouldUnpack says what a host would do with a tunnel's packet to itself.
+// wouldUnpack says what a host would do with a tunnel packet addressed to it.
 func (h *Host) wouldUnpack(p packet) (reason, detail string) {
 	links, err := h.nl.LinkList()
 	if err != nil {
@@ -203,13 +205,13 @@ func (h *Host) wouldUnpack(p packet) (reason, detail string) {
 		case p.inner.String() != v.HardwareAddr.String():
 			return "not_mine", fmt.Sprintf("the frame within is for %s; the MAC of %s is %s", p.inner, v.Name, v.HardwareAddr)
 		}
-		return "", v.Name + " should have taken it: its forwarding entries may say that it has to come from another host"
+		return "", v.Name + " should have taken it: perhaps its forwarding entries name another host as the sender"
 	}
 	return "no_listener", fmt.Sprintf("no tunnel device on port %d, or a daemon that did not deliver it", p.port)
 }
 
 // wouldSend says what a host would do with a packet, as `ip route get` does.
-// Index 0 is one of its own, size 0 an unknown one.
+// Index 0 is a packet of the host itself, size 0 an unknown size.
 func (h *Host) wouldSend(dst, src netip.Addr, index, size int) (reason, detail string) {
 	o := &netlink.RouteGetOptions{IifIndex: index}
 	if index != 0 {
@@ -264,7 +266,7 @@ func (h *Host) wouldResolve(link netlink.Link, next netip.Addr) (reason, detail 
 			return "neigh_failed", where
 		}
 	}
-	return "", fmt.Sprintf("the kernel knows a way, by %s, and did not send it there: a filter may have dropped it", where)
+	return "", fmt.Sprintf("the kernel has a route, by %s, and did not send it there: a filter may have dropped it", where)
 }
 
 // trace is a ping whose packet is followed.

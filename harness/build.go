@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// DaemonEnv names a flanneld that is built already.
+// DaemonEnv names a flanneld that is already built.
 const DaemonEnv = "FLANNEL_LAB_DAEMON"
 
 // BuildDaemon returns the path of a flanneld: the one that DaemonEnv names, or
-// one that it builds from the module of the working directory. That one is
+// one that it builds from the module of the working directory. A built one is
 // removed with the program's scratch file system. The build downloads nothing:
 // the namespaces of a lab have no network.
 func BuildDaemon(ctx context.Context) (string, error) {

@@ -28,12 +28,13 @@ func child(name string) func(args []string) error {
 	return nil
 }
 
-// childCommand is the command that runs this program as a child of that name.
+// childCommand returns a command that runs this program as the child of that
+// name.
 func childCommand(name string, args ...string) *exec.Cmd {
 	return &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{name}, args...), Env: os.Environ()}
 }
 
-// pause keeps a namespace enterable by process id until it is ended.
+// pause keeps a namespace enterable by process id until a signal ends it.
 func pause([]string) error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)

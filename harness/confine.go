@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// podCapabilities are all that the manifest gives the daemon.
+// podCapabilities are the capabilities that the manifest gives the daemon.
 var podCapabilities = []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW}
 
-// confined is the command that runs another as a container of the manifest does.
+// confined returns a command that runs another command as a container of the
+// manifest does.
 func confined(cmd *exec.Cmd) *exec.Cmd {
 	inner := *cmd
 	inner.Path = "/proc/self/exe"
@@ -24,12 +25,12 @@ func confined(cmd *exec.Cmd) *exec.Cmd {
 	return &inner
 }
 
-// confine becomes the program args[0], whose own arguments follow, with what a
-// container runtime would leave it: two capabilities and no way to more, root
-// and /proc/sys read-only, no devices. The lab's files, on a file system of
-// their own, stay writable like the host paths of a pod.
+// confine becomes the program args[0], whose arguments follow, with the rights
+// that a container runtime would leave it: two capabilities and no way to more,
+// root and /proc/sys read-only, no devices. The lab's files, on a file system
+// of their own, stay writable like the host paths of a pod.
 func confine(args []string) error {
-	// Namespaces and capabilities are those of a thread; exec keeps this one's.
+	// Namespaces and capabilities belong to a thread; exec keeps this thread's.
 	runtime.LockOSThread()
 	if len(args) < 2 {
 		return fmt.Errorf("confine %q: want a path and arguments", args)
@@ -62,19 +63,19 @@ func confineFiles() error {
 	return nil
 }
 
-// readOnly makes a tree read-only, but not what is mounted below it.
+// readOnly makes a tree read-only, but no mount below it.
 func readOnly(path string) error {
 	var flags unix.Statfs_t
 	if err := unix.Statfs(path, &flags); err != nil {
 		return err
 	}
-	// In a user namespace these have to stay as they are. The kernel has the
-	// same bits for both calls.
+	// In a user namespace these flags must not change. The kernel has the same
+	// bits for both calls.
 	kept := uintptr(flags.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
 	if flags.Flags&unix.ST_RELATIME != 0 {
 		kept |= unix.MS_RELATIME
 	}
-	if path != "/" { // which is a mount already
+	if path != "/" { // already a mount
 		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return err
 		}
@@ -83,13 +84,14 @@ func readOnly(path string) error {
 }
 
 func confineRights() error {
-	// No process gets a capability outside the bounding set, not even root by exec.
+	// No process gets a capability outside the bounding set, not even root by
+	// exec.
 	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
 		if slices.Contains(podCapabilities, c) {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil &&
-			!errors.Is(err, unix.EINVAL) { // a kernel that lacks it
+			!errors.Is(err, unix.EINVAL) { // the kernel lacks this capability
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}

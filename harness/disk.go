@@ -13,8 +13,8 @@ import (
 // ballast is the name of the file that fills a disk.
 const ballast = "ballast"
 
-// FillDisk lets no write succeed to a disk that holds one of the node's files
-// and nothing else, until FreeDisk.
+// FillDisk gives one of the node's files a disk of its own and fills it: until
+// FreeDisk no write to it succeeds.
 func (n *Node) FillDisk(file string) error {
 	dir := filepath.Dir(file)
 	if err := n.giveDisk(dir); err != nil {
@@ -43,12 +43,13 @@ func (n *Node) FreeDisk(file string) error {
 	return nil
 }
 
-// giveDisk puts a small disk where a directory is, with what is in that.
+// giveDisk mounts a small disk over a directory and copies the directory's
+// content.
 func (n *Node) giveDisk(dir string) error {
 	if slices.Contains(n.disks, dir) {
 		return nil
 	}
-	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // what it is below the disk
+	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // the directory's path below the disk
 	if err != nil {
 		return err
 	}

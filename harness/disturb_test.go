@@ -28,14 +28,14 @@ var _ = Describe("a disturbed wire", func() {
 		lab = newLab(ctx, harness.Options{Nodes: 3, Segments: 2, IPv6: true})
 	}, NodeTimeout(time.Minute))
 
-	// ping from the first node to another, of that size.
+	// ping sends a ping of that size from the first node to another.
 	ping := func(ctx context.Context, to *harness.Node, f cidr.Family, size int) error {
 		_, err := lab.Nodes[0].Ping(ctx, to.Underlay(f).Addr(),
 			harness.PingOptions{Size: size, Timeout: 300 * time.Millisecond})
 		return err
 	}
 
-	It("loses packets or swallows large ones", func(ctx context.Context) {
+	It("loses packets or drops large ones", func(ctx context.Context) {
 		n := lab.Nodes[0]
 		near := lab.Nodes[1]
 		far := lab.Nodes[2]
@@ -59,7 +59,7 @@ var _ = Describe("a disturbed wire", func() {
 		Expect(lab.DisturbSegment(ctx, 2, harness.Disturbance{})).To(MatchError("disturb segment 2: there are 2"))
 	}, limit)
 
-	It("parts one node from another in one direction", func(ctx context.Context) {
+	It("cuts one node off from another in one direction", func(ctx context.Context) {
 		for _, peer := range lab.Nodes[1:] {
 			for _, f := range cidr.Families {
 				n := lab.Nodes[0]
@@ -108,7 +108,7 @@ var _ = Describe("a node's daemon", func() {
 		Expect(n.DelAddr("eth0", prefix("10.9.9.1/24"))).To(Succeed())
 	}
 
-	It("dies when its kernel has changed often enough, and only then", func(ctx context.Context) {
+	It("dies after the given number of changes to its kernel, and not before", func(ctx context.Context) {
 		Expect(n.KillAtChange(1000)).To(Succeed())
 		change()
 		Expect(n.KillAtChange(0)).To(Succeed())
@@ -119,11 +119,11 @@ var _ = Describe("a node's daemon", func() {
 		Eventually(ctx, n.Running).Should(BeFalse())
 		Expect(n.Start()).To(Succeed())
 		Expect(n.WaitReady(ctx)).To(Succeed())
-		change() // the count does not matter any more
+		change() // the count no longer matters
 		Expect(n.WaitReady(ctx)).To(Succeed())
 	}, limit)
 
-	It("can have another one beside it", func(ctx context.Context) {
+	It("can run beside another one", func(ctx context.Context) {
 		first := n.PID()
 		Expect(n.StartSecond(ctx)).To(Succeed())
 		Expect(n.StartSecond(ctx)).To(MatchError("node n1: start a second daemon: it runs already"))
@@ -152,7 +152,7 @@ var _ = Describe("a node's daemon", func() {
 var _ = Describe("a store's faults", func() {
 	key := harness.SubnetKey("10.5.1.0-24")
 
-	It("ask every node who it is", func(ctx context.Context) {
+	It("demand a login from every node", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2, StoreUsers: true, Config: `{}`})
 		store, n := lab.Store, lab.Nodes[0]
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{store.Endpoint()}, Username: n.Name,
@@ -178,7 +178,7 @@ var _ = Describe("a store's faults", func() {
 		Expect(put()).To(Succeed())
 	}, limit)
 
-	It("leave it without a leader, and with what it held", func(ctx context.Context) {
+	It("leave it without a leader, and with its data", func(ctx context.Context) {
 		store := newLab(ctx, harness.Options{Nodes: 1}).Store
 		Expect(store.PutRaw(ctx, key, "a")).To(Succeed())
 		Expect(store.LoseLeader(ctx)).To(Succeed())
@@ -189,7 +189,7 @@ var _ = Describe("a store's faults", func() {
 		Expect(store.ListLeases(ctx)).To(HaveLen(1))
 	}, limit)
 
-	It("are refused by a lab that is not built for them", func(ctx context.Context) {
+	It("are refused by a lab built without them", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 1})
 		n := lab.Nodes[0]
 		for _, err := range []error{lab.Store.Deny(ctx, n, true), lab.Store.ForgetToken(ctx, n)} {

@@ -17,8 +17,9 @@ import (
 // UplinkDown sets the node's uplink administratively down.
 func (n *Node) UplinkDown() error { return n.SetDown(uplink) }
 
-// UplinkUp sets it up again and gives it back what the kernel took, as a
-// network manager would. It returns when the uplink carries frames.
+// UplinkUp sets the uplink up again and restores the routes and addresses that
+// the kernel removed, as a network manager would. It returns when the uplink
+// carries frames.
 func (n *Node) UplinkUp(ctx context.Context) error {
 	if err := n.SetUp(uplink); err != nil {
 		return err
@@ -43,9 +44,10 @@ func (n *Node) PlugCable(ctx context.Context) error {
 	return n.reconnected(ctx)
 }
 
-// reconnected waits until frames pass again, and lets every host ask anew for
-// the neighbours it asked for in vain: Linux drops what it has queued for one
-// when the third request goes unanswered, even if the answer could come now.
+// reconnected waits until frames pass again, and makes every host ask again for
+// neighbours that did not answer: Linux drops the packets queued for a
+// neighbour when the third request goes unanswered, even if the answer could
+// come now.
 func (n *Node) reconnected(ctx context.Context) error {
 	if err := n.segment.waitPlugged(ctx, n.Host, uplink); err != nil {
 		return err
@@ -53,7 +55,8 @@ func (n *Node) reconnected(ctx context.Context) error {
 	return each(n.lab.hosts, (*Host).forgetUnanswered)
 }
 
-// Isolate parts the node from the underlay: frames vanish, the carrier stays.
+// Isolate cuts the node off from the underlay: frames vanish, the carrier
+// stays.
 func (n *Node) Isolate() error {
 	sw := n.segment.sw
 	return sw.onLink(n.Name, "disconnection", sw.nl.LinkSetNoMaster)
@@ -69,8 +72,9 @@ func (n *Node) Rejoin(ctx context.Context) error {
 	return n.reconnected(ctx)
 }
 
-// SetUplinkAddr moves the node to another address of its segment: the old one
-// of that family goes, with the routes that used it, and the default routes come back.
+// SetUplinkAddr moves the node to another address of its segment: the old
+// address of that family goes, with the routes that used it, and the default
+// routes come back.
 func (n *Node) SetUplinkAddr(addr netip.Prefix) error {
 	n.underlay[cidr.FamilyOf(addr.Addr())] = addr
 	if err := n.setAddrs(uplink, n.underlay); err != nil {
@@ -84,7 +88,7 @@ func (n *Node) SetUnderlayMTU(mtu int) error {
 	return errors.Join(n.SetMTU(uplink, mtu), n.segment.sw.SetMTU(n.Name, mtu))
 }
 
-// withDriver does something with a driver of the host that is open meanwhile.
+// withDriver calls f with a driver of the host that is open during the call.
 func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) error {
 	d, err := linux.Open(ctx, netns.NsHandle(h.space.FD()))
 	if err != nil {
@@ -93,7 +97,7 @@ func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) err
 	return errors.Join(do(d), d.Close())
 }
 
-// State reads what is on the host, within the extent.
+// State reads the host's objects within the extent.
 func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state *dataplane.State, err error) {
 	err = h.withDriver(ctx, func(d *linux.Driver) error {
 		seen, err := d.Look(ctx, extent)
@@ -106,8 +110,7 @@ func (h *Host) State(ctx context.Context, extent dataplane.Extent) (state *datap
 	return state, err
 }
 
-// Apply performs ops on the host, as another program that puts things there or takes
-// them away.
+// Apply performs ops on the host, as another program would.
 func (h *Host) Apply(ctx context.Context, ops ...dataplane.Op) error {
 	return h.withDriver(ctx, func(d *linux.Driver) error {
 		errs := d.Apply(ctx, ops)

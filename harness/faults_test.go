@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("a node's device", func() {
-	// What a daemon could have made, and one object of each kind.
+	// The objects that a daemon could have made, and one object of each kind.
 	const made = `link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.1 port 8472
 addr 10.5.1.0/32 dev flannel.1
 neigh 10.5.2.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
@@ -49,7 +49,7 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 		Expect(dump(ctx)).To(HavePrefix(made)) // the kernel adds a route for fe80::/64
 	}, NodeTimeout(time.Minute))
 
-	DescribeTable("loses what a fault takes, and nothing else",
+	DescribeTable("loses the objects that a fault takes, and no others",
 		func(ctx context.Context, fault func() error, lost ...string) {
 			Expect(fault()).To(Succeed())
 			after := dump(ctx)
@@ -66,7 +66,7 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 		Entry("routes flushed", limit, func() error { return n.FlushRoutes("flannel.1") }, "route 10.5.2.0/24"),
 		Entry("neighbours flushed", limit, func() error { return n.FlushNeighs("flannel.1") }, "neigh"),
 		Entry("forwarding entries flushed", limit, func() error { return n.FlushFDB("flannel.1") }, "fdb"),
-		// With its last address a device stops taking part in IPv4.
+		// A device without addresses stops taking part in IPv4.
 		Entry("address removed", limit, func() error { return n.DelAddr("flannel.1", prefix("10.5.1.0/32")) }, "addr",
 			"neigh", "route 10.5.2.0/24"),
 		Entry("set down", limit, func() error { return n.SetDown("flannel.1") }, "neigh", "route 10.5.2.0/24"),
@@ -81,11 +81,11 @@ route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink
 		Expect(dump(ctx)).To(ContainSubstring("mtu 1300 mac " + mac.String()))
 	}, limit)
 
-	It("is named when it is not there", func() {
+	It("is named when it is missing", func() {
 		Expect(n.SetDown("flannel.9")).To(MatchError(ContainSubstring("host n1: find device flannel.9")))
 	})
 
-	It("refuses an op with its reason", func(ctx context.Context) {
+	It("refuses an op and gives the reason", func(ctx context.Context) {
 		err := n.Apply(ctx, dataplane.Op{Verb: dataplane.Delete,
 			Object: dataplane.Addr{Link: "flannel.1", Prefix: prefix("10.9.0.0/32")}})
 		Expect(err).To(MatchError(ContainSubstring("host n1: del addr 10.9.0.0/32 dev flannel.1: ")))

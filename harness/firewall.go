@@ -27,7 +27,7 @@ func (h *Host) Rules(ctx context.Context) (facts driver.FirewallFacts, state *da
 	return facts, state, errors.Join(err, f.Close())
 }
 
-// Shell runs commands on the host and returns what they print.
+// Shell runs commands on the host and returns their output.
 func (h *Host) Shell(ctx context.Context, script string) (out string, err error) {
 	var text []byte
 	err = h.Do(func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// What flannel itself does is the scenarios' to say. Here it is only shown
-// that the real daemon runs in a lab, and that the probes see what it does.
+// The scenarios test flannel itself. These specs only show that the real daemon
+// runs in a lab, and that the probes see its work.
 var _ = Describe("flanneld in a lab", Ordered, func() {
 	var daemon string
 	BeforeAll(func(ctx context.Context) {

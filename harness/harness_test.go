@@ -20,7 +20,7 @@ import (
 	"github.com/flanneld/flannel/internal/suite"
 )
 
-// stubName is how a program has to be called to be the stub of the daemon.
+// stubName is the name under which a program is the stub of the daemon.
 const stubName = "stub-flanneld"
 
 func TestMain(m *testing.M) {
@@ -41,9 +41,9 @@ func TestMain(m *testing.M) {
 
 func TestHarness(t *testing.T) { suite.Run(t, "harness") }
 
-// stub does what of flanneld the lab itself depends on: it takes subnet
-// 10.5.N.0/24 and fd00:10:N::/64 after the last octet N of its node's address,
-// says it is ready, and ends with status 0 when told.
+// stub does the part of flanneld's work that the lab depends on: it takes
+// subnet 10.5.N.0/24 and fd00:10:N::/64, where N is the last octet of its
+// node's address, says it is ready, and ends with status 0 on a signal.
 func stub() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -108,7 +108,7 @@ func startStub(ctx context.Context, lab *harness.Lab) {
 	}
 }
 
-// limit bounds a spec: reached only when something is wrong.
+// limit is the time limit of a spec; a correct spec never reaches it.
 const limit = SpecTimeout(time.Minute)
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

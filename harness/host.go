@@ -33,15 +33,15 @@ func (h *Host) String() string { return "host " + h.Name }
 // setting is a kernel setting, by its path below /proc/sys/net.
 type setting struct{ path, value string }
 
-// hostSettings are those of every host: no waiting for duplicate addresses,
-// which cannot exist here.
+// hostSettings are the settings of every host: no duplicate address detection,
+// because duplicates cannot exist here.
 var hostSettings = []setting{
 	{"ipv6/conf/all/accept_dad", "0"},
 	{"ipv6/conf/default/accept_dad", "0"},
 }
 
-// routerSettings are those of every host that forwards. A new namespace has
-// rp_filter 0; what systemd sets on a machine is 2, loose.
+// routerSettings are the settings of every host that forwards. A new namespace
+// has rp_filter 0; systemd sets it to 2, loose.
 var routerSettings = []setting{
 	{"ipv4/ip_forward", "1"},
 	{"ipv6/conf/all/forwarding", "1"},
@@ -49,7 +49,7 @@ var routerSettings = []setting{
 	{"ipv4/conf/default/rp_filter", "2"},
 }
 
-// newHost makes a host with nothing but a loopback device, up.
+// newHost makes a host with only a loopback device, which is up.
 func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	space, err := netspace.New()
 	if err != nil {
@@ -73,10 +73,10 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 // everywhere afterwards; goroutines and processes it starts are outside.
 func (h *Host) Do(fn func() error) error { return h.space.Do(fn) }
 
-// Netlink is a handle on the host's rtnetlink. It is the lab's to close.
+// Netlink returns a handle on the host's rtnetlink. The lab closes it.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }
 
-// NamespaceFD is a file descriptor of the host's network namespace.
+// NamespaceFD returns a file descriptor of the host's network namespace.
 func (h *Host) NamespaceFD() int { return h.space.FD() }
 
 // Sysctl sets a kernel setting by its path below /proc/sys/net.
@@ -88,7 +88,7 @@ func (h *Host) Sysctl(path, value string) error {
 	return nil
 }
 
-// Dial connects from inside the host. The address has to be an IP literal.
+// Dial connects from inside the host. The address must be an IP literal.
 func (h *Host) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = h.Do(func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -106,8 +106,8 @@ func (h *Host) Listen(addr netip.AddrPort) (l net.Listener, err error) {
 	return l, err
 }
 
-// Hold returns the id of a process that does nothing but stay in the host, so
-// that nsenter can be told where to go.
+// Hold returns the id of a process that only stays in the host, so that nsenter
+// can find the namespace.
 func (h *Host) Hold() (pid int, err error) {
 	if h.pause == nil {
 		h.pause, err = h.space.Start(childCommand(childPause))
@@ -118,7 +118,7 @@ func (h *Host) Hold() (pid int, err error) {
 	return h.pause.PID(), nil
 }
 
-// Enter is the command line by which a person enters the host.
+// Enter returns the command line by which a person enters the host.
 func (h *Host) Enter() (string, error) {
 	pid, err := h.Hold()
 	if err != nil {

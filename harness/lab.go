@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Options says what lab to build.
+// Options describe the lab to build.
 type Options struct {
-	Nodes      int           // how many; n1, n2, …
-	Segments   int           // underlay segments the nodes are spread over in order; 0 is 1
+	Nodes      int           // the number of nodes; n1, n2, …
+	Segments   int           // underlay segments; the nodes are spread over them in order; 0 is 1
 	IPv6       bool          // the underlay has IPv6 beside IPv4
 	MTU        int           // of the underlay; 0 is 1500
 	Config     string        // network config put into the store; "" puts none
 	Daemon     string        // path of flanneld; see BuildDaemon
-	DaemonArgs []string      // for every node, after the lab's own
+	DaemonArgs []string      // for every node, after the lab's own arguments
 	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
-	Outside    bool          // there is a host on the first segment that knows nothing of the overlay
-	StoreUsers bool          // the store knows each node as a user of its own
+	Outside    bool          // adds a host on the first segment that is not part of the overlay
+	StoreUsers bool          // each node has a user of its own in the store
 	StoreProxy bool          // the nodes reach the store through a proxy; see Store.Meet
 }
 
-// Lab is a set of machines and the network between them. It is changed by one
-// goroutine at a time; probes may run side by side, but not while pods are
+// Lab is a set of machines and the network between them. Only one goroutine at
+// a time may change it; probes may run side by side, but not while pods are
 // added or follow another subnet file.
 type Lab struct {
 	Options Options
@@ -37,13 +37,13 @@ type Lab struct {
 	Outside *Outside // nil unless the options want it
 
 	segments []*segment
-	hosts    []*Host // all there are, in order of making
+	hosts    []*Host // all pods, in the order of their making
 	pods     []*Pod
 	dir      string // the lab's files
 	pings    atomic.Uint32
 }
 
-// New builds a lab whose store runs and whose nodes run nothing yet.
+// New builds a lab whose store runs and whose nodes run no daemon yet.
 func New(ctx context.Context, o Options) (*Lab, error) {
 	if os.Getenv(stageEnv) == "" {
 		return nil, errors.New("build a lab: the program did not begin with harness.Main or harness.Reexec")
@@ -94,7 +94,7 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	return l.Store.SetConfig(ctx, l.Options.Config)
 }
 
-// startStore starts the store, with what the nodes need to talk to it.
+// startStore starts the store and gives the nodes their access to it.
 func (l *Lab) startStore(ctx context.Context) error {
 	if err := l.Store.Start(ctx); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (l *Lab) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-// path is the name of a file of the lab.
+// path returns the path of a file of the lab.
 func (l *Lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }

@@ -38,7 +38,7 @@ var _ = Describe("underlay", func() {
 		Expect(err).To(MatchError(harness.ErrUnreachable))
 	}, limit)
 
-	It("has the MTU it was told", func(ctx context.Context) {
+	It("has the wanted MTU", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2, MTU: 9000, IPv6: true})
 		for _, f := range cidr.Families {
 			to := lab.Nodes[1].Underlay(f).Addr()
@@ -49,7 +49,7 @@ var _ = Describe("underlay", func() {
 		}
 	}, limit)
 
-	It("parts and rejoins a node", func(ctx context.Context) {
+	It("isolates and rejoins a node", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2, IPv6: true})
 		n1, n2 := lab.Nodes[0], lab.Nodes[1]
 		ping := func(f cidr.Family, o harness.PingOptions) error {
@@ -109,7 +109,7 @@ var _ = Describe("node", func() {
 		Expect(n.Running()).To(BeFalse())
 	}, limit)
 
-	It("tells of a daemon that dies", func(ctx context.Context) {
+	It("reports a daemon that dies", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 1})
 		n := lab.Nodes[0]
 		Expect(n.Start("--fail")).To(Succeed())
@@ -163,7 +163,7 @@ var _ = Describe("pod", func() {
 		Expect(err).To(HaveOccurred())
 	}, limit)
 
-	It("finds the MTU of a path that is narrower than its device, and who changes its source", func(ctx context.Context) {
+	It("finds the MTU of a path that is narrower than its device, and a changed source", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2})
 		startStub(ctx, lab)
 		var pods []*harness.Pod

@@ -16,22 +16,22 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// pollEvery is how often a condition that nothing announces is looked at.
+// pollEvery is the interval for polling a condition that has no announcement.
 const pollEvery = 10 * time.Millisecond
 
 // SetUp sets a device administratively up.
 func (h *Host) SetUp(dev string) error { return h.onLink(dev, "set up", h.nl.LinkSetUp) }
 
 // waitUp waits until a device is not only set up but has noticed its carrier
-// and may use its addresses. The kernel sees to both a little later, and until
-// then drops what is sent.
+// and may use its addresses. The kernel does both a little later, and until
+// then drops the packets to send.
 func (h *Host) waitUp(ctx context.Context, dev string) error {
 	return h.Await(ctx, "device "+dev+" to be usable", func() (bool, error) {
 		link, err := h.link(dev)
 		if err != nil {
 			return false, err
 		}
-		// A bridge that never lost its carrier has state "unknown" for ever.
+		// A bridge that never lost its carrier stays in state "unknown".
 		const running = unix.IFF_RUNNING | unix.IFF_LOWER_UP
 		idle := link.Type() == "bridge" && link.Attrs().RawFlags&running == running
 		if !idle && link.Attrs().OperState != netlink.OperUp {
@@ -43,7 +43,7 @@ func (h *Host) waitUp(ctx context.Context, dev string) error {
 	})
 }
 
-// Await waits for a condition that nothing announces. An error ends the wait.
+// Await waits for a condition that has no announcement. An error ends the wait.
 func (h *Host) Await(ctx context.Context, what string, condition func() (bool, error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -97,8 +97,8 @@ func (h *Host) DelAddr(dev string, addr netip.Prefix) error {
 	})
 }
 
-// AddRoute adds or replaces a foreign route: it carries no
-// mark of flannel. Without a gateway it is connected.
+// AddRoute adds or replaces a foreign route: it carries no mark of flannel.
+// Without a gateway it is connected.
 func (h *Host) AddRoute(dst netip.Prefix, via netip.Addr, dev string) error {
 	return h.onLink(dev, "route "+dst.String(), func(l netlink.Link) error {
 		return h.nl.RouteReplace(&netlink.Route{Dst: ipNet(dst), Gw: via.AsSlice(), LinkIndex: l.Attrs().Index})
@@ -132,7 +132,7 @@ func (h *Host) FlushNeighs(dev string) error {
 			neighs, err := h.nl.NeighList(l.Attrs().Index, nlFamily(f))
 			return errors.Join(err, each(neighs, func(n netlink.Neigh) error {
 				if n.State&netlink.NUD_NOARP != 0 {
-					return nil // multicast and the like: the kernel's own
+					return nil // multicast and the like: the kernel's own entries
 				}
 				return h.nl.NeighDel(&n)
 			}))
@@ -140,8 +140,8 @@ func (h *Host) FlushNeighs(dev string) error {
 	})
 }
 
-// forgetUnanswered removes the neighbours that were asked for and have not
-// answered yet.
+// forgetUnanswered removes neighbours that were asked for and have not answered
+// yet.
 func (h *Host) forgetUnanswered() error {
 	return eachFamily(func(f cidr.Family) error {
 		neighs, err := h.nl.NeighList(0, nlFamily(f))
@@ -175,11 +175,11 @@ func (h *Host) FlushAddrs(dev string) error {
 	})
 }
 
-// eachFamily does something for both address families and joins the errors.
+// eachFamily calls f for both address families and joins the errors.
 func eachFamily(do func(cidr.Family) error) error { return each(cidr.Families[:], do) }
 
-// each does something to all elements and joins the errors. An element that is
-// gone already is none.
+// each calls f for all elements and joins the errors. A missing element is no
+// error.
 func each[E any](elements []E, do func(E) error) error {
 	var errs []error
 	for _, e := range elements {

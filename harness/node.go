@@ -17,7 +17,7 @@ import (
 	"github.com/flanneld/flannel/harness/internal/netspace"
 )
 
-// healthPort is where every node's daemon serves health, on loopback.
+// healthPort is the port, on loopback, of every node's health listener.
 const healthPort = 8081
 
 // Node is a host that runs flanneld.
@@ -25,19 +25,19 @@ type Node struct {
 	*Host
 	Number int // from 1
 	Pods   []*Pod
-	Env    []string // more of the daemon's environment, as NAME=value
+	Env    []string // more variables of the daemon's environment, as NAME=value
 
-	// Confined says that the daemon gets no more rights than its container has
-	// by the manifest.
+	// Confined limits the daemon to the rights of its container in the
+	// manifest.
 	Confined bool
 
 	segment  *segment
 	underlay [2]netip.Prefix   // addresses of the uplink, by family
-	proc     *netspace.Process // the latest; nil before the first Start
-	second   *netspace.Process // one too many; see StartSecond
+	proc     *netspace.Process // the latest daemon; nil before the first Start
+	second   *netspace.Process // a second daemon; see StartSecond
 	trap     *trap             // see KillAtChange
 	disks    []string          // see FillDisk
-	made     int               // pods ever made, for the names of their devices
+	made     int               // the number of pods ever made, for the names of their devices
 }
 
 func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
@@ -58,22 +58,22 @@ func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
 	return l.plugWithDefault(ctx, s, h, number)
 }
 
-// file is the name of a file of the node, without parts its directory.
+// file returns the path of a file of the node; without parts, its directory.
 func (n *Node) file(parts ...string) string {
 	return n.lab.path(append([]string{n.Name}, parts...)...)
 }
 
-// Underlay is the address of the node's uplink with its length, invalid if the
-// underlay lacks that family.
+// Underlay returns the address of the node's uplink with its length, invalid if
+// the underlay lacks that family.
 func (n *Node) Underlay(f cidr.Family) netip.Prefix { return n.underlay[f] }
 
-// SubnetFile is the path of the node's subnet file.
+// SubnetFile returns the path of the node's subnet file.
 func (n *Node) SubnetFile() string { return n.file("run", "subnet.env") }
 
-// StateFile is the path of the node's saved snapshot.
+// StateFile returns the path of the node's saved snapshot.
 func (n *Node) StateFile() string { return n.file("lib", "state.json") }
 
-// args is the daemon's command line.
+// args returns the daemon's command line.
 func (n *Node) args(extra []string) []string {
 	o := n.lab.Options
 	args := []string{
@@ -84,7 +84,7 @@ func (n *Node) args(extra []string) []string {
 		"--state-file=" + n.StateFile(),
 		"--healthz-ip=127.0.0.1",
 		fmt.Sprintf("--healthz-port=%d", healthPort),
-		"--iptables-forward-rules=false", // unless DaemonArgs want them: most labs have no firewall to overcome
+		"--iptables-forward-rules=false", // unless DaemonArgs set them: most labs have no firewall to overcome
 	}
 	if o.LeaseTTL != 0 {
 		args = append(args, "--subnet-lease-ttl="+o.LeaseTTL.String())
@@ -95,7 +95,7 @@ func (n *Node) args(extra []string) []string {
 	return append(append(args, o.DaemonArgs...), extra...)
 }
 
-// Start starts the daemon and does not wait for it. What it logs is added to Log.
+// Start starts the daemon and does not wait for it. Its log is appended to Log.
 func (n *Node) Start(extra ...string) (err error) {
 	if n.Running() {
 		return fmt.Errorf("node %s: start: it runs already", n.Name)
@@ -133,8 +133,8 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 // Running reports whether the daemon runs, paused or not.
 func (n *Node) Running() bool { return n.proc != nil && n.proc.State() == nil }
 
-// PID is the id of the daemon's process, the latest if it has ended; 0 if it
-// was never started.
+// PID returns the id of the daemon's process, the latest if it has ended; 0 if
+// it was never started.
 func (n *Node) PID() int {
 	if n.proc == nil {
 		return 0
@@ -142,7 +142,8 @@ func (n *Node) PID() int {
 	return n.proc.PID()
 }
 
-// ExitStatus is how the daemon ended, nil while it runs and before it did.
+// ExitStatus returns how the daemon ended, nil while it runs and before its
+// first start.
 func (n *Node) ExitStatus() *os.ProcessState {
 	if n.proc == nil {
 		return nil
@@ -150,10 +151,10 @@ func (n *Node) ExitStatus() *os.ProcessState {
 	return n.proc.State()
 }
 
-// Ended is closed when the daemon's process has ended.
+// Ended returns a channel that is closed when the daemon's process has ended.
 func (n *Node) Ended() <-chan struct{} { return n.proc.Done() }
 
-// Stop ends the daemon in order. One that does not run is fine.
+// Stop ends the daemon in order. It does nothing if none runs.
 func (n *Node) Stop(ctx context.Context) error {
 	if !n.Running() {
 		return nil
@@ -167,7 +168,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the daemon at once. One that does not run is fine.
+// Kill ends the daemon at once. It does nothing if none runs.
 func (n *Node) Kill() error {
 	if !n.Running() {
 		return nil
@@ -210,7 +211,8 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Ready asks the daemon once whether it is ready; the error says why not.
+// Ready asks the daemon once whether it is ready; the error holds the reason if
+// not.
 func (n *Node) Ready(ctx context.Context) (bool, error) {
 	status, body, err := n.Get(ctx, "/readyz")
 	if err != nil {
@@ -244,10 +246,10 @@ func (n *Node) get(ctx context.Context, port int, path string) (status int, body
 	return resp.StatusCode, text.String(), err
 }
 
-// LogFile is the path of the node's log.
+// LogFile returns the path of the node's log.
 func (n *Node) LogFile() string { return n.file("log") }
 
-// Log is all that the node's daemons have written so far.
+// Log returns the log of all the node's daemons so far.
 func (n *Node) Log() string {
 	text, err := os.ReadFile(n.LogFile())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -256,7 +258,7 @@ func (n *Node) Log() string {
 	return string(text)
 }
 
-// LogTail is the last lines of Log.
+// LogTail returns the last lines of Log.
 func (n *Node) LogTail(lines int) string {
 	text := bytes.TrimRight([]byte(n.Log()), "\n")
 	at := len(text)

@@ -8,21 +8,21 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Outside is a host of the underlay that knows nothing of the overlay: what
-// it does not have on its segment it sends to the router.
+// Outside is a host of the underlay that is not part of the overlay: it sends
+// packets for other segments to the router.
 type Outside struct {
 	*Host
 	witness *witness
 }
 
-// Addr is its address of a family.
+// Addr returns its address of a family.
 func (o *Outside) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, outsideHost).Addr() }
 
 func (l *Lab) addOutside(ctx context.Context) error {
 	if !l.Options.Outside {
 		return nil
 	}
-	// A redirect would have it go round the router long after the way changed.
+	// After a redirect it would bypass the router long after the way changed.
 	h, err := l.newHost("outside", setting{"ipv4/conf/all/accept_redirects", "0"},
 		setting{"ipv4/conf/default/accept_redirects", "0"},
 		setting{"ipv6/conf/all/accept_redirects", "0"}, setting{"ipv6/conf/default/accept_redirects", "0"})
@@ -39,7 +39,7 @@ func (l *Lab) addOutside(ctx context.Context) error {
 }
 
 // Outward lets the router, and so the outside host, reach a network through a
-// node; nil takes the route away.
+// node; nil removes the route.
 func (l *Lab) Outward(network netip.Prefix, by *Node) error {
 	if by == nil {
 		return l.Router.DelRoute(network)

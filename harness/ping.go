@@ -18,7 +18,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// What can happen to a ping.
+// The errors that the network answers a ping with.
 var (
 	ErrNoReply     = errors.New("no reply")
 	ErrTooBig      = errors.New("packet too big")
@@ -26,23 +26,23 @@ var (
 	ErrExpired     = errors.New("time to live exceeded")
 )
 
-// PingOptions say what echo requests to send.
+// PingOptions describe the echo requests to send.
 type PingOptions struct {
-	Source  netip.Addr    // of the host; zero: what the kernel chooses
+	Source  netip.Addr    // the source address; zero: the kernel chooses
 	Size    int           // of the whole IP packet, in bytes; 0 is 84
-	DF      bool          // do not fragment, and believe no learnt path MTU
+	DF      bool          // set DF, and ignore a learnt path MTU
 	TTL     int           // hops; 0 is the kernel's default
-	Count   int           // how many, all of which have to be answered; 0 is 1
+	Count   int           // the number of requests, each of which must be answered; 0 is 1
 	Timeout time.Duration // for each reply; 0 is 3s, since a neighbour is asked once a second
-	Follow  bool          // the first one, through all devices of the lab
+	Follow  bool          // follow the first one through all devices of the lab
 }
 
 // PingResult is the outcome of echo requests.
 type PingResult struct {
 	RTT    time.Duration // the shortest
-	Source netip.Addr    // whom the destination saw, if it is a pod of the lab
-	Way    []Sighting    // of the first one, if it was followed
-	Loss   *Loss         // of the first one, if it was followed and not answered
+	Source netip.Addr    // the source that the destination saw, if it is a pod of the lab
+	Way    []Sighting    // the way of the first one, if it was followed
+	Loss   *Loss         // the loss of the first one, if it was followed and not answered
 }
 
 // echoHeader is the length of an ICMP echo's header, the same in both families.
@@ -55,11 +55,11 @@ func icmpKinds(f cidr.Family) icmpKind {
 	return icmpKind{"ip6:ipv6-icmp", "::", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply}
 }
 
-// ipHeader is the length of an IP header without options.
+// ipHeader returns the length of an IP header without options.
 func ipHeader(f cidr.Family) int { return [2]int{20, 40}[f] }
 
 // Ping sends echo requests and waits for the reply to each. Its error wraps
-// ErrNoReply, ErrTooBig, ErrUnreachable or ErrExpired if it is the network's.
+// ErrNoReply, ErrTooBig, ErrUnreachable or ErrExpired if the network caused it.
 func (h *Host) Ping(ctx context.Context, dst netip.Addr, o PingOptions) (PingResult, error) {
 	var result PingResult
 	if o.Size == 0 {
@@ -102,7 +102,7 @@ type pinger struct {
 	id      int
 	payload []byte
 	timeout time.Duration
-	witness *witness // of the destination; nil if it is no pod
+	witness *witness // the destination's witness; nil if it is no pod
 }
 
 func (h *Host) newPinger(dst netip.Addr, o PingOptions) (*pinger, error) {
@@ -149,9 +149,9 @@ func setTTL(conn *icmp.PacketConn, f cidr.Family, ttl int) error {
 	return conn.IPv6PacketConn().SetHopLimit(ttl)
 }
 
-// setFragmenting says whether the kernel may fragment what it sends. With df
-// it obeys the device's MTU but no path MTU it has learnt, so that each probe
-// asks the path anew.
+// setFragmenting says whether the kernel may fragment the requests. With df it
+// obeys the device's MTU but no learnt path MTU, so that each probe tests the
+// path anew.
 func setFragmenting(conn *icmp.PacketConn, f cidr.Family, df bool) error {
 	level := [2]int{unix.IPPROTO_IP, unix.IPPROTO_IPV6}
 	discover := [2]int{unix.IP_MTU_DISCOVER, unix.IPV6_MTU_DISCOVER}
@@ -183,7 +183,7 @@ func setFragmenting(conn *icmp.PacketConn, f cidr.Family, df bool) error {
 	return nil
 }
 
-// echo sends one request and waits for what comes of it.
+// echo sends one request and waits for its outcome.
 func (p *pinger) echo(ctx context.Context, seq int) (time.Duration, netip.Addr, error) {
 	echoKey{p.id, seq}.sign(p.payload)
 	msg := icmp.Message{Type: p.kind.request, Body: &icmp.Echo{ID: p.id, Seq: seq, Data: p.payload}}
@@ -211,7 +211,7 @@ func (p *pinger) echo(ctx context.Context, seq int) (time.Duration, netip.Addr, 
 	if seen == nil {
 		return rtt, netip.Addr{}, nil
 	}
-	select { // answered, so it has arrived, but perhaps the witness is not through with it
+	select { // answered, so it has arrived; but the witness may not have processed it yet
 	case source := <-seen:
 		return rtt, source, nil
 	case <-ctx.Done():
@@ -219,7 +219,7 @@ func (p *pinger) echo(ctx context.Context, seq int) (time.Duration, netip.Addr, 
 	}
 }
 
-// await reads until the reply or an error message about the request is there.
+// await reads until the reply or an error message about the request arrives.
 func (p *pinger) await(seq int) error {
 	buf := make([]byte, 1<<16)
 	for {
@@ -266,7 +266,7 @@ func (p *pinger) quotes(packet []byte, seq int) bool {
 	return int(echo[4])<<8|int(echo[5]) == p.id && int(echo[6])<<8|int(echo[7]) == seq
 }
 
-// classify names the network's errors.
+// classify maps an errno to one of the network's errors.
 func classify(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// bridgeName is the bridge the CNI plugin would make.
+// bridgeName is the name of the bridge that the CNI plugin would make.
 const bridgeName = "cni0"
 
 // Pod is a host behind a node's bridge.
@@ -24,10 +24,10 @@ type Pod struct {
 	witness *witness
 }
 
-// Addr is the pod's address of a family, invalid if it has none.
+// Addr returns the pod's address of a family, invalid if it has none.
 func (p *Pod) Addr(f cidr.Family) netip.Addr { return p.addrs[f].Addr() }
 
-// MTU is that of the pod's device.
+// MTU returns the MTU of the pod's device.
 func (p *Pod) MTU() (int, error) {
 	link, err := p.link("eth0")
 	if err != nil {
@@ -37,7 +37,8 @@ func (p *Pod) MTU() (int, error) {
 }
 
 // AddPod adds a pod to a node, as the CNI plugin would from the subnet file
-// (interop 4.2), masquerading apart. Its name is, for example, "n1.pod1".
+// (interop 4.2), except that it does not masquerade. Its name is, for example,
+// "n1.pod1".
 func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 	env, err := n.SubnetEnv()
 	if err != nil {
@@ -66,8 +67,8 @@ func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 	return p, nil
 }
 
-// SyncPods gives the bridge and all pods of the node what the subnet file says
-// now. A real cluster would restart the pods instead.
+// SyncPods configures the bridge and all pods of the node by the present subnet
+// file. A real cluster would restart the pods instead.
 func (n *Node) SyncPods() error {
 	env, err := n.SubnetEnv()
 	if err != nil {
@@ -81,15 +82,15 @@ func (n *Node) SyncPods() error {
 	})
 }
 
-// syncBridge makes the bridge what the subnet file says.
+// syncBridge configures the bridge by the subnet file.
 func (n *Node) syncBridge(env SubnetEnv) error {
 	if _, err := n.nl.LinkByName(bridgeName); errors.As(err, &netlink.LinkNotFoundError{}) {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName, MTU: env.MTU}}
 		if err := n.nl.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("node %s: add bridge %s: %w", n.Name, bridgeName, err)
 		}
-		// A bridge takes the lowest address of its ports and would change it
-		// with each pod, unless it was given one.
+		// A bridge takes the lowest address of its ports, and changes it with
+		// each pod, unless its address is set.
 		if err := n.onLink(bridgeName, "fixing of MAC", func(l netlink.Link) error {
 			return n.nl.LinkSetHardwareAddr(l, l.Attrs().HardwareAddr)
 		}); err != nil {
@@ -102,7 +103,7 @@ func (n *Node) syncBridge(env SubnetEnv) error {
 	return n.setAddrs(bridgeName, env.Subnet)
 }
 
-// port is the name of the pod's device on its node.
+// port returns the name of the pod's device on its node.
 func (p *Pod) port() string { return fmt.Sprintf("veth%d", p.number-1) }
 
 // connect plugs a new pod into its node's bridge.
@@ -127,7 +128,7 @@ func (p *Pod) connect(env SubnetEnv) error {
 	return p.configure(env)
 }
 
-// configure gives the pod's own side what the subnet file says.
+// configure sets up the pod's own end by the subnet file.
 func (p *Pod) configure(env SubnetEnv) error {
 	if err := p.SetMTU("eth0", env.MTU); err != nil {
 		return err
@@ -152,8 +153,8 @@ func (p *Pod) configure(env SubnetEnv) error {
 	return nil
 }
 
-// setAddrs makes the given addresses the only ones of a device, link-local
-// ones apart.
+// setAddrs makes the given addresses the only ones of a device, except
+// link-local ones.
 func (h *Host) setAddrs(dev string, want [2]netip.Prefix) error {
 	link, err := h.link(dev)
 	if err != nil {
@@ -182,7 +183,7 @@ func (h *Host) setAddrs(dev string, want [2]netip.Prefix) error {
 	})
 }
 
-// addrAt is the address of that number within a subnet.
+// addrAt returns the address of that number within a subnet.
 func addrAt(subnet netip.Prefix, number int) netip.Addr {
 	a := subnet.Masked().Addr()
 	for range number {

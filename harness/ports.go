@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// TakePort binds a UDP port at all IPv4 addresses of the host, as some other
+// TakePort binds a UDP port at all IPv4 addresses of the host, as another
 // program would, and reads nothing.
 func (h *Host) TakePort(port uint16) error {
 	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
@@ -31,7 +31,8 @@ func (h *Host) LeavePort(port uint16) error {
 	return conn.Close()
 }
 
-// SendUDP sends one datagram from the host, from a port of the kernel's choice.
+// SendUDP sends one datagram from the host, from a port that the kernel
+// chooses.
 func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
 	return h.Do(func() error {
 		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))

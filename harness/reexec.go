@@ -17,10 +17,10 @@ import (
 const (
 	// stageEnv marks a process that is in the lab's own mount namespace.
 	stageEnv = "FLANNEL_LAB_STAGE"
-	// usernsEnv set to 1 asks root for a user namespace as others get it.
+	// usernsEnv set to 1 makes root use a user namespace as other users do.
 	usernsEnv = "FLANNEL_LAB_USERNS"
 	// scratch is covered by a file system of the lab's own, which the kernel
-	// frees with the last process of the lab.
+	// frees with the lab's last process.
 	scratch = "/dev/shm"
 )
 
@@ -68,7 +68,8 @@ func exitOn(err error) {
 // runAgain runs this program once more, in namespaces of its own, and returns
 // its exit status.
 func runAgain() (int, error) {
-	// The kernel kills the child when this thread ends, so it has to stay.
+	// The kernel kills the child when this thread ends, so the thread must
+	// stay.
 	runtime.LockOSThread()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args, Env: append(os.Environ(), stageEnv+"=1"),
@@ -98,17 +99,17 @@ func runAgain() (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// forward passes signals on. A Ctrl-C has reached the child already: the
-// terminal sends it to both.
+// forward passes signals on. The child already has a Ctrl-C: the terminal sends
+// it to both.
 func forward(signals <-chan os.Signal, to *os.Process) {
 	for s := range signals {
 		if s != syscall.SIGINT {
-			_ = to.Signal(s) // it may just have ended
+			_ = to.Signal(s) // the child may just have ended
 		}
 	}
 }
 
-// explain says what to do about namespaces that were refused.
+// explain adds the remedy to an error about refused namespaces.
 func explain(err error, userns bool) error {
 	if !slices.ContainsFunc([]error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.ENOSYS},
 		func(e error) bool { return errors.Is(err, e) }) {
@@ -123,7 +124,7 @@ func explain(err error, userns bool) error {
 		"kernel.apparmor_restrict_unprivileged_userns)", err)
 }
 
-// settle prepares the namespaces: nothing mounted here shows outside.
+// settle prepares the namespaces: no mount made here shows outside.
 func settle() error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
@@ -142,8 +143,8 @@ func settle() error {
 	return nil
 }
 
-// initialUserns reports whether this process is in the user namespace of the
-// machine, the only one that maps every id.
+// initialUserns reports whether this process is in the machine's first user
+// namespace, the only one that maps every id.
 func initialUserns() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	var inside, outside, size uint64

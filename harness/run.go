@@ -11,7 +11,8 @@ import (
 func (l *Lab) AddHost(name string) (*Host, error) { return l.newHost(name) }
 
 // Run runs a command inside the host and waits for its end. The error is the
-// command's exit status, unless it could not be started or ctx ended first.
+// command's exit status, unless the command could not be started or ctx ended
+// first.
 func (h *Host) Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := h.space.Start(cmd)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"net/http"
 )
 
-// secondHealthPort is where a second daemon serves health: it must say so, or
-// it would end because the first has the port.
+// secondHealthPort is the health port of a second daemon. With the first one's
+// port it would end at once.
 const secondHealthPort = healthPort + 1
 
-// StartSecond starts another daemon on the node with the same files, by
-// mistake, and waits until it is ready: before that it has done nothing yet.
+// StartSecond starts another daemon on the node with the same files, as a
+// mistake would, and waits until it is ready: before that it has done nothing.
 func (n *Node) StartSecond(ctx context.Context) (err error) {
 	if n.second != nil && n.second.State() == nil {
 		return fmt.Errorf("node %s: start a second daemon: it runs already", n.Name)
@@ -30,8 +30,8 @@ func (n *Node) StartSecond(ctx context.Context) (err error) {
 	})
 }
 
-// EndSecond ends the second daemon at once, if there is one, and starts the
-// first anew: it cannot know what the other left in its files.
+// EndSecond kills the second daemon, if there is one, and restarts the first:
+// it cannot know what the other wrote to its files.
 func (n *Node) EndSecond() error {
 	if n.second == nil {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/flanneld/flannel/harness/internal/rpcproxy"
 )
 
-// Prefix is the key under which the nodes keep everything.
+// Prefix is the key that holds all data of the nodes.
 const Prefix = "/coreos.com/network"
 
 const storePort = 2379
@@ -35,8 +35,8 @@ type Store struct {
 	*Host
 	proc   *netspace.Process // nil before the first Start and after the end
 	client *clientv3.Client
-	users  bool            // it demands that everybody say who he is
-	proxy  *rpcproxy.Proxy // through which the nodes come, if asked for
+	users  bool            // clients need a user and password
+	proxy  *rpcproxy.Proxy // between the nodes and the store, if asked for
 }
 
 func (l *Lab) addStore(ctx context.Context) (err error) {
@@ -51,11 +51,11 @@ func (l *Lab) addStore(ctx context.Context) (err error) {
 	return l.Store.makeRoomForCuts()
 }
 
-// cutPriority is that of the rules that part a node from the store.
+// cutPriority is the priority of the rules that cut a node off from the store.
 const cutPriority = 1
 
-// makeRoomForCuts moves the rule that asks the local table, which comes first
-// and lets everything for this host in, behind the rules of CutFrom.
+// makeRoomForCuts moves the rule for the local table, which comes first and
+// accepts every packet for this host, behind the rules of CutFrom.
 func (s *Store) makeRoomForCuts() error {
 	return eachFamily(func(f cidr.Family) error {
 		local := netlink.NewRule()
@@ -73,17 +73,17 @@ func (s *Store) makeRoomForCuts() error {
 	})
 }
 
-// Addr is the store's address on the underlay.
+// Addr returns the store's address on the underlay.
 func (s *Store) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, storeHost).Addr() }
 
-// Endpoint is where etcd serves.
+// Endpoint returns etcd's URL.
 func (s *Store) Endpoint() string { return s.endpoint(cidr.V4, storePort) }
 
 func (s *Store) endpoint(f cidr.Family, port uint16) string {
 	return "http://" + netip.AddrPortFrom(s.Addr(f), port).String()
 }
 
-// nodeEndpoint is the URL the nodes are given.
+// nodeEndpoint returns the URL for the nodes.
 func (s *Store) nodeEndpoint() string {
 	if s.proxy != nil {
 		return s.endpoint(cidr.V4, proxyPort)
@@ -91,10 +91,10 @@ func (s *Store) nodeEndpoint() string {
 	return s.Endpoint()
 }
 
-// Start starts etcd, with the data it had before, and waits until it serves.
+// Start starts etcd, with its earlier data, and waits until it serves.
 func (s *Store) Start(ctx context.Context) error { return s.start(ctx, false) }
 
-// start starts etcd, if asked to as the only member that its cluster ever had.
+// start starts etcd, on demand as the only member that its cluster ever had.
 func (s *Store) start(ctx context.Context, alone bool) error {
 	if s.proc != nil {
 		return errors.New("start the store: it runs already")
@@ -144,8 +144,8 @@ func (s *Store) newClient() (*clientv3.Client, error) {
 	return client, nil
 }
 
-// Client is a client that dials from the store's own host, so that it works
-// whatever happens to the underlay. It is good until the store ends.
+// Client returns a client that dials from the store's own host, so that it
+// works whatever happens to the underlay. It is valid until the store ends.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
 // Stop ends etcd in order; the data stays.
@@ -185,12 +185,12 @@ func (s *Store) closeClient() error {
 	err := s.client.Close()
 	s.client = nil
 	if errors.Is(err, context.Canceled) {
-		return nil // what Close says when all was well
+		return nil // the result of Close without trouble
 	}
 	return err
 }
 
-// Pause freezes etcd: connections stay, nothing answers.
+// Pause freezes etcd: connections stay, no request is answered.
 func (s *Store) Pause() error {
 	if s.proc == nil {
 		return errors.New("pause the store: it does not run")
@@ -218,9 +218,9 @@ func (s *Store) Wipe(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// CutFrom parts a node from the store, and from nothing else: packets between
-// them vanish, in both directions, as in a network that fails. The node's own
-// tables stay as they are.
+// CutFrom cuts a node off from the store, and from nothing else: packets
+// between them vanish, in both directions, as in a network that fails. The
+// node's own tables stay as they are.
 func (s *Store) CutFrom(n *Node) error { return s.eachCut(n, s.nl.RuleAdd) }
 
 // RestoreTo undoes CutFrom.
@@ -244,7 +244,7 @@ func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
 	return nil
 }
 
-// serveStore is the etcd process: it says so on stdout when it is ready.
+// serveStore is the etcd process: it reports on stdout when it is ready.
 func serveStore(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

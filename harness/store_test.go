@@ -39,7 +39,7 @@ var _ = Describe("store", func() {
 		return string(resp.Kvs[0].Value), nil
 	}
 
-	It("serves every node in both families and can be parted from one", func(ctx context.Context) {
+	It("serves every node in both families and can be cut off from one", func(ctx context.Context) {
 		for _, address := range []string{"192.168.64.254:2379", "[fd00:64::254]:2379"} {
 			for _, n := range lab.Nodes {
 				Expect(reachable(ctx, n, address)).To(Succeed())
@@ -53,7 +53,7 @@ var _ = Describe("store", func() {
 		}
 	}, limit)
 
-	It("hears nothing of a node it is parted from", func(ctx context.Context) {
+	It("hears nothing from a node that is cut off", func(ctx context.Context) {
 		n := lab.Nodes[0]
 		var heard net.PacketConn
 		Expect(store.Do(func() (err error) {

@@ -10,9 +10,9 @@ import (
 
 // Record is a key of the store with its value.
 type Record struct {
-	Key         string // whole
+	Key         string // the whole key
 	Value       string
-	Lease       int64 // id of the etcd lease it hangs on, 0 for none
+	Lease       int64 // id of its etcd lease, 0 for none
 	CreateRev   int64
 	ModRevision int64
 }
@@ -22,7 +22,8 @@ func (s *Store) SetConfig(ctx context.Context, config string) error {
 	return s.PutRaw(ctx, path.Join(Prefix, "config"), config)
 }
 
-// SubnetKey is the whole key of a lease, by its last part, such as "10.5.34.0-24".
+// SubnetKey returns the whole key of a lease, by its last part, such as
+// "10.5.34.0-24".
 func SubnetKey(name string) string { return path.Join(Prefix, "subnets", name) }
 
 // PutRaw stores any value under any key, without a lease.
@@ -33,7 +34,7 @@ func (s *Store) PutRaw(ctx context.Context, key, value string) error {
 	return nil
 }
 
-// DeleteKey removes a key; that it is not there is an error.
+// DeleteKey removes a key; a missing key is an error.
 func (s *Store) DeleteKey(ctx context.Context, key string) error {
 	resp, err := s.client.Delete(ctx, key)
 	if err == nil && resp.Deleted == 0 {
@@ -45,7 +46,8 @@ func (s *Store) DeleteKey(ctx context.Context, key string) error {
 	return nil
 }
 
-// ListLeases returns all records of subnets, readable or not, in order of key.
+// ListLeases returns all records of subnets, readable or not, in the order of
+// their keys.
 func (s *Store) ListLeases(ctx context.Context) ([]Record, error) {
 	resp, err := s.client.Get(ctx, SubnetKey("")+"/", clientv3.WithPrefix())
 	if err != nil {
@@ -61,7 +63,7 @@ func (s *Store) ListLeases(ctx context.Context) ([]Record, error) {
 	return records, nil
 }
 
-// RevokeLease ends the etcd lease a key hangs on, as if its time had run out.
+// RevokeLease ends a key's etcd lease, as if its time had run out.
 func (s *Store) RevokeLease(ctx context.Context, key string) error {
 	resp, err := s.client.Get(ctx, key)
 	if err == nil && (len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0) {
@@ -76,8 +78,8 @@ func (s *Store) RevokeLease(ctx context.Context, key string) error {
 	return nil
 }
 
-// Compact forgets all history except the present, so that an absent client cannot
-// catch up by events.
+// Compact forgets all history except the present, so that an absent client
+// cannot catch up by events.
 func (s *Store) Compact(ctx context.Context) error {
 	resp, err := s.client.Get(ctx, Prefix)
 	if err == nil {

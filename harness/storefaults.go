@@ -14,11 +14,11 @@ import (
 	"github.com/flanneld/flannel/harness/internal/rpcproxy"
 )
 
-// rootUser may do everything in a store with users; its password is its name,
-// as everybody's.
+// rootUser may do everything in a store with users. Every user's password is
+// the user's name.
 const rootUser = "root"
 
-// addUsers gives each node a user of its own and demands one from everybody.
+// addUsers gives each node a user of its own and switches authentication on.
 func (s *Store) addUsers(ctx context.Context) error {
 	names := []string{rootUser}
 	for _, n := range s.lab.Nodes {
@@ -53,14 +53,14 @@ func (s *Store) addUsers(ctx context.Context) error {
 }
 
 // ErrNoProxy and errNoUsers are answers to faults that a lab is not built for.
-// Nothing has been done then.
+// The fault has had no effect then.
 var (
 	errNoUsers = errors.New("the lab was built without Options.StoreUsers")
 	ErrNoProxy = errors.New("the lab was built without Options.StoreProxy")
 )
 
-// Deny takes the permission to anything of flannel's away from a node's user,
-// or gives it back. A watch that runs goes on: etcd asks for permission when it
+// Deny takes all permissions on flannel's keys away from a node's user, or
+// gives them back. A running watch goes on: etcd checks permissions when it
 // begins.
 func (s *Store) Deny(ctx context.Context, n *Node, on bool) error {
 	if !s.lab.Options.StoreUsers {
@@ -79,7 +79,7 @@ func (s *Store) Deny(ctx context.Context, n *Node, on bool) error {
 	return nil
 }
 
-// ForgetToken ends the session of a node's user: it has to say again who it is.
+// ForgetToken ends the session of a node's user: the node must log in again.
 func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
 	if !s.lab.Options.StoreUsers {
 		return errNoUsers
@@ -93,8 +93,8 @@ func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
 // noMember is an address without a listener.
 const noMember = "http://127.0.0.1:1"
 
-// LoseLeader lets etcd wait for a second member that does not exist: what runs
-// is half of a cluster, elects no leader, and serves no request.
+// LoseLeader makes etcd wait for a second member that does not exist: the
+// remaining half of the cluster elects no leader and serves no request.
 func (s *Store) LoseLeader(ctx context.Context) error {
 	if _, err := s.client.MemberAdd(ctx, []string{noMember}); err != nil {
 		return fmt.Errorf("store: add a member: %w", err)
@@ -105,7 +105,8 @@ func (s *Store) LoseLeader(ctx context.Context) error {
 	})
 }
 
-// ElectLeader undoes LoseLeader: it starts etcd again as all there is of its cluster.
+// ElectLeader undoes LoseLeader: it starts etcd again as the only member of its
+// cluster.
 func (s *Store) ElectLeader(ctx context.Context) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -113,10 +114,10 @@ func (s *Store) ElectLeader(ctx context.Context) error {
 	return s.start(ctx, true)
 }
 
-// proxyPort is where nodes find the store if there is a proxy.
+// proxyPort is the port of the proxy, if there is one.
 const proxyPort = storePort - 1
 
-// startProxy lets a proxy stand before the store, for as long as the lab lives.
+// startProxy puts a proxy before the store, for as long as the lab lives.
 func (s *Store) startProxy() error {
 	l, err := s.Listen(netip.AddrPortFrom(s.Addr(cidr.V4), proxyPort))
 	if err != nil {
@@ -149,11 +150,11 @@ const (
 	FateLate       = rpcproxy.Late
 )
 
-// Chances are those of what may become of any request.
+// Chances are the probabilities of each fate for any request.
 type Chances = rpcproxy.Chances
 
-// Meet sets the fate of a node's next requests. News, and all that the lab itself
-// asks for, are not disturbed.
+// Meet sets the fate of a node's next requests. It disturbs neither watches nor
+// the lab's own requests.
 func (s *Store) Meet(n *Node, fates ...Fate) error {
 	if s.proxy == nil {
 		return ErrNoProxy

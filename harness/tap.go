@@ -19,23 +19,23 @@ type Sighting struct {
 	Host   string
 	Device string
 	Out    bool   // sent, not received
-	Other  bool   // received, but with another host's MAC
+	Other  bool   // received, with another host's MAC
 	Answer string // "": the request itself; "reply", or "error" that quotes the request
-	Frame  string // who to whom, from the outside in
+	Frame  string // source and destination, from the outermost header inwards
 
 	packet packet
 }
 
-// tap sees every frame on every device of the lab, from when it is made.
+// tap sees every frame on every device of the lab, from its making on.
 type tap struct {
 	hosts  []*Host
 	fds    []int // of each host
-	stamps []int // hold the kernel to noting times
+	stamps []int // keep the kernel noting times
 	seen   []Sighting
-	key    []byte // what the data of the packet begins with
+	key    []byte // the first bytes of the packet's data
 }
 
-// newTap listens for the echo with that key. It has to be closed.
+// newTap listens for the echo with that key. The caller closes it.
 func (l *Lab) newTap(key echoKey) (*tap, error) {
 	t := &tap{key: key.sign(make([]byte, keyLength))}
 	if err := l.Router.Do(t.awaitStamps); err != nil {
@@ -59,7 +59,7 @@ func (l *Lab) newTap(key echoKey) (*tap, error) {
 	return t, nil
 }
 
-// stampedSocket is a socket that tells when the kernel saw a packet.
+// stampedSocket returns a socket that reports when the kernel saw a packet.
 func stampedSocket(domain, kind, protocol int) (int, error) {
 	fd, err := unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -72,9 +72,8 @@ func stampedSocket(domain, kind, protocol int) (int, error) {
 }
 
 // awaitStamps returns once the kernel notes the time of every packet. It begins
-// to a while after the holder of the socket has asked for it;
-// until then a packet gets the time at which it is read, which says nothing of
-// the order.
+// to do so a while after a socket has asked for it; until then a packet gets
+// the time at which it is read, which says nothing about the order.
 func (t *tap) awaitStamps() error {
 	fd, err := stampedSocket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -114,7 +113,7 @@ func (t *tap) close() error {
 	return errors.Join(errs...)
 }
 
-// sightings are those so far, in the order of time.
+// sightings returns the sightings so far, in the order of time.
 func (t *tap) sightings() []Sighting {
 	for i, fd := range t.fds {
 		t.drain(t.hosts[i], fd)
@@ -123,7 +122,7 @@ func (t *tap) sightings() []Sighting {
 	return slices.Clone(t.seen)
 }
 
-// drain reads what a host's socket holds.
+// drain reads the packets waiting in a host's socket.
 func (t *tap) drain(h *Host, fd int) {
 	frame, control := make([]byte, 1<<16), make([]byte, 128)
 	names := map[int]string{}
@@ -152,7 +151,8 @@ func (t *tap) drain(h *Host, fd int) {
 	}
 }
 
-// deviceName is empty for a port of a node's bridge: what it sees, the bridge sees.
+// deviceName is empty for a port of a node's bridge: the bridge sees the same
+// packets.
 func (h *Host) deviceName(index int) string {
 	l, err := h.nl.LinkByIndex(index)
 	switch {
@@ -169,7 +169,7 @@ func (h *Host) switches() bool {
 	return slices.ContainsFunc(h.lab.segments, func(s *segment) bool { return s.sw == h })
 }
 
-// stamp is when the kernel saw it.
+// stamp returns the time at which the kernel saw the packet.
 func stamp(control []byte) time.Time {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -185,10 +185,10 @@ func stamp(control []byte) time.Time {
 
 // packet describes an echo on a device.
 type packet struct {
-	to       net.HardwareAddr // where the device has such
-	inner    net.HardwareAddr // of the frame within a tunnel's packet
-	src, dst netip.Addr       // as the device sees it
-	port     uint16           // UDP's destination; 0: it is not within UDP
+	to       net.HardwareAddr // on devices that have MACs
+	inner    net.HardwareAddr // of the frame inside a tunnel packet
+	src, dst netip.Addr       // as seen on the device
+	port     uint16           // UDP destination port; 0: not inside UDP
 	vni      uint32
 	size     int // of the IP packet
 	answer   string
@@ -246,8 +246,8 @@ func readPacket(frame []byte, ether bool, data int) packet {
 	return p
 }
 
-// answerOf tells a request from the answers to it: an error quotes the whole
-// packet, as it was on the device that could not go on with it.
+// answerOf distinguishes a request from the answers to it: an error quotes the
+// whole packet, as it was on the device that could not send it on.
 func answerOf(protocol byte, message, frame []byte, data int) string {
 	if len(message) >= echoHeader {
 		unreachable := protocol == unix.IPPROTO_ICMP && (message[0] == 3 || message[0] == 11)

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("a packet that is followed", func() {
-	It("tells where it was seen and, of one that was lost, why", func(ctx context.Context) {
+	It("reports where it was seen and, if it was lost, why", func(ctx context.Context) {
 		daemon, err := harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon,
@@ -43,7 +43,7 @@ var _ = Describe("a packet that is followed", func() {
 		}))
 
 		for _, n := range lab.Nodes {
-			Expect(n.Pause()).To(Succeed()) // no daemon repairs what follows
+			Expect(n.Pause()).To(Succeed()) // no daemon repairs the next faults
 		}
 		lost := func(host, answer, reason string) {
 			GinkgoHelper()
@@ -62,7 +62,7 @@ var _ = Describe("a packet that is followed", func() {
 	}, NodeTimeout(5*time.Minute))
 })
 
-// seen are the devices, in the order of time.
+// seen returns the devices, in the order of time.
 func seen(r harness.PingResult) []string {
 	var lines []string
 	for _, s := range r.Way {

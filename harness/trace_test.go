@@ -19,7 +19,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// victimEnv makes this program build a lab, tell of it and wait to be killed.
+// victimEnv makes this program build a lab, report its traces and wait to be
+// killed.
 const victimEnv = "FLANNEL_LAB_VICTIM"
 
 // traces lists the processes and devices that a lab might leave behind.
@@ -28,7 +29,7 @@ type traces struct {
 	Spaces []string // network namespaces, as /proc shows them
 }
 
-// victim builds a lab of everything there is and waits to be killed.
+// victim builds a lab with one of everything and waits to be killed.
 func victim() {
 	ctx := context.Background()
 	must := func(err error) {
@@ -58,7 +59,7 @@ func victim() {
 	select {}
 }
 
-// left returns what of the traces is still to be seen.
+// left returns the traces that still exist.
 func (t traces) left() []string {
 	var left []string
 	tasks, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/ns/net")
@@ -88,7 +89,7 @@ func devices() []string {
 	return names
 }
 
-// files lists what lies in the scratch directory.
+// files lists the scratch directory.
 func files() []string {
 	names, err := filepath.Glob("/dev/shm/*")
 	Expect(err).NotTo(HaveOccurred())
@@ -115,7 +116,7 @@ var _ = Describe("a lab leaves nothing behind", func() {
 		exe, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		cmd := exec.CommandContext(ctx, exe)
-		// The victim begins as any program does, before it is in namespaces.
+		// The victim begins as any program does, before it enters namespaces.
 		cmd.Env = append(slices.DeleteFunc(os.Environ(),
 			func(s string) bool { return strings.HasPrefix(s, "FLANNEL_LAB_STAGE=") }),
 			victimEnv+"="+stubDaemon(GinkgoT().TempDir()))
@@ -131,7 +132,7 @@ var _ = Describe("a lab leaves nothing behind", func() {
 		Expect(devices()).To(Equal(links))
 
 		Expect(cmd.Process.Kill()).To(Succeed())
-		_ = cmd.Wait() // killed, as we know
+		_ = cmd.Wait() // the test killed it
 		Eventually(found.left).WithContext(ctx).WithTimeout(30 * time.Second).Should(BeEmpty())
 		Expect(devices()).To(Equal(links))
 		Expect(files()).To(Equal(before))

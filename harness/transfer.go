@@ -35,7 +35,8 @@ func (p *Pod) PathMTU(ctx context.Context, dst netip.Addr) (int, error) {
 	if _, err := p.Ping(ctx, dst, PingOptions{}); err != nil {
 		return 0, fmt.Errorf("path MTU: %w", err)
 	}
-	// What fits is below what does not: mostly the device's MTU is the path's.
+	// Sizes that fit lie below those that do not. Mostly the device's MTU is
+	// the path's.
 	low, high := 84, high+1
 	for guess := high - 1; low+1 < high; guess = (low + high) / 2 {
 		fits, err := try(guess)
@@ -53,12 +54,12 @@ func (p *Pod) PathMTU(ctx context.Context, dst netip.Addr) (int, error) {
 
 // TransferResult is the outcome of a TCP transfer that arrived unchanged.
 type TransferResult struct {
-	Source   netip.Addr // whom the receiver saw
+	Source   netip.Addr // the source that the receiver saw
 	Duration time.Duration
 }
 
-// Transfer sends bytes to another pod over TCP and checks that these very
-// bytes arrive.
+// Transfer sends bytes to another pod over TCP and checks that the same bytes
+// arrive.
 func (p *Pod) Transfer(ctx context.Context, to *Pod, f cidr.Family, bytes int64) (TransferResult, error) {
 	result, err := p.transfer(ctx, to, f, bytes)
 	if err != nil {
@@ -105,7 +106,7 @@ func (p *Pod) transfer(ctx context.Context, to *Pod, f cidr.Family, bytes int64)
 		return result, r.err
 	}
 	if r.sum != [sha256.Size]byte(sum.Sum(nil)) {
-		return result, errors.New("what arrived is not what was sent")
+		return result, errors.New("the bytes received differ from those sent")
 	}
 	return TransferResult{Source: r.from, Duration: time.Since(started)}, nil
 }

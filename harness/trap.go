@@ -12,22 +12,22 @@ import (
 	"github.com/flanneld/flannel/harness/internal/netspace"
 )
 
-// trap kills a daemon in the middle of what it does to its kernel.
+// trap kills a daemon in the middle of its changes to its kernel.
 type trap struct {
-	socket *nl.NetlinkSocket // what the kernel tells of its changes
+	socket *nl.NetlinkSocket // the kernel's announcements of changes
 	target atomic.Pointer[netspace.Process]
 }
 
-// changes are the groups of rtnetlink that tell of what flanneld changes.
+// changes are the rtnetlink groups that announce the objects flanneld changes.
 var changes = [...]uint{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
 	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 }
 
-// KillAtChange lets the daemon die when the kernel of the node has told of so
-// many changes from now on, if it runs, or else from its next start on. What
-// becomes of neighbours by themselves does not count. The daemon may get some
-// steps further before it is dead. 0 calls it off.
+// KillAtChange kills the daemon when the node's kernel has announced that many
+// changes: from now on, if the daemon runs, or else from its next start.
+// Changes of neighbours that the kernel makes itself do not count. The daemon
+// may get some steps further before it is dead. 0 cancels the trap.
 func (n *Node) KillAtChange(count int) error {
 	if n.trap != nil {
 		n.trap.socket.Close()
@@ -59,7 +59,7 @@ func (t *trap) wait(left int) {
 		messages, _, err := t.socket.Receive()
 		target := t.target.Load()
 		switch {
-		case errors.Is(err, unix.ENOBUFS): // more than it can tell of: that is enough
+		case errors.Is(err, unix.ENOBUFS): // more than the socket holds: enough
 			left = 0
 		case err != nil: // called off
 			return
@@ -70,13 +70,14 @@ func (t *trap) wait(left int) {
 			}
 		}
 		if left <= 0 && target != nil {
-			_ = target.Kill() // the end follows, and Wait reports it
+			_ = target.Kill() // the process ends now, and Wait reports it
 			return
 		}
 	}
 }
 
-// ofItself reports whether a change is of a neighbour that the kernel made itself.
+// ofItself reports whether a change is of a neighbour that the kernel made
+// itself.
 func ofItself(kind uint16, data []byte) bool {
 	const stateAt = 8 // in struct ndmsg
 	if kind != unix.RTM_NEWNEIGH && kind != unix.RTM_DELNEIGH || len(data) < stateAt+2 {

@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// Host numbers on a segment; nodes have their own number.
+// Host numbers on a segment; a node's host number is its own number.
 const (
 	maxNodes    = 251
 	outsideHost = 252
@@ -34,7 +34,8 @@ type segment struct {
 	bridge netlink.Link
 }
 
-// underlayAddr is the address of a host on a segment, with the segment's length.
+// underlayAddr returns the address of a host on a segment, with the segment's
+// length.
 func underlayAddr(f cidr.Family, segment, host int) netip.Prefix {
 	if f == cidr.V4 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(64 + segment), byte(host)}), 24)
@@ -100,7 +101,7 @@ func (s *segment) waitPlugged(ctx context.Context, h *Host, dev string) error {
 	return errors.Join(s.sw.waitUp(ctx, h.Name), s.sw.waitUp(ctx, "br0"), h.waitUp(ctx, dev))
 }
 
-// plugWithDefault is plug for a host that reaches everything else by the router.
+// plugWithDefault is plug for a host whose default routes lead to the router.
 func (l *Lab) plugWithDefault(ctx context.Context, s *segment, h *Host, number int) error {
 	if err := l.plug(ctx, s, h, uplink, number); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (l *Lab) plugWithDefault(ctx context.Context, s *segment, h *Host, number i
 	return l.routeToRouter(s, h)
 }
 
-// routeToRouter gives a host its default routes, or back to it.
+// routeToRouter gives a host its default routes, or restores them.
 func (l *Lab) routeToRouter(s *segment, h *Host) error {
 	for _, f := range l.families() {
 		if err := h.AddRoute(defaultRoute(f), underlayAddr(f, s.index, routerHost).Addr(), uplink); err != nil {
@@ -127,7 +128,7 @@ func (h *Host) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// onLink does something to a device of the host and names both if it fails.
+// onLink calls f for a device of the host and names both if it fails.
 func (h *Host) onLink(name, what string, do func(netlink.Link) error) error {
 	link, err := h.link(name)
 	if err != nil {
@@ -139,10 +140,10 @@ func (h *Host) onLink(name, what string, do func(netlink.Link) error) error {
 	return nil
 }
 
-// ipNet is a prefix in the form package netlink wants.
+// ipNet returns the prefix in package netlink's form.
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// nlFamily is the address family as netlink numbers it.
+// nlFamily returns netlink's number of the address family.
 func nlFamily(f cidr.Family) int { return [2]int{unix.AF_INET, unix.AF_INET6}[f] }

@@ -8,23 +8,22 @@ import (
 	"strings"
 )
 
-// Disturbance describes how a segment disturbs packets. The kernel
-// decides on each by itself; those that are lost vanish without a word. What
-// hosts need to resolve each other's addresses is spared: its loss would last
-// longer than the disturbance.
+// Disturbance describes how a segment disturbs packets. The kernel decides
+// about each packet by itself; lost packets vanish without an error. Packets
+// that resolve addresses are spared: their loss would outlast the disturbance.
 type Disturbance struct {
 	Loss float64 // probability
-	MTU  int     // larger packets vanish; 0: none do
+	MTU  int     // drop packets larger than this; 0: no limit
 }
 
-// Disturb sets what becomes of packets on the node's cable, in both directions,
-// in place of what was set before.
+// Disturb sets the disturbance of the node's cable, in both directions, in
+// place of the former one.
 func (n *Node) Disturb(ctx context.Context, d Disturbance) error {
 	cable := []string{"iifname " + quote(n.Name), "oifname " + quote(n.Name)}
 	return n.segment.filter(ctx, "wire-"+n.Name, d.rules(cable))
 }
 
-// DisturbSegment is Disturb for all of a segment, by its number from 0.
+// DisturbSegment is Disturb for a whole segment, by its number from 0.
 func (l *Lab) DisturbSegment(ctx context.Context, segment int, d Disturbance) error {
 	if segment < 0 || segment >= len(l.segments) {
 		return fmt.Errorf("disturb segment %d: there are %d", segment, len(l.segments))
@@ -32,10 +31,10 @@ func (l *Lab) DisturbSegment(ctx context.Context, segment int, d Disturbance) er
 	return l.segments[segment].filter(ctx, "wire", d.rules([]string{""}))
 }
 
-// outOf is in how many parts nftables is told a probability.
+// outOf is the denominator of the probabilities for nftables.
 const outOf = 1_000_000
 
-// rules are those that drop what is disturbed of what matches.
+// rules returns the nftables rules that disturb the matching packets.
 func (d Disturbance) rules(matches []string) []string {
 	var rules []string
 	for _, m := range matches {
@@ -53,7 +52,7 @@ func (d Disturbance) rules(matches []string) []string {
 }
 
 // PartFrom keeps the packets of another node from reaching this one, or ends
-// that. Those to the other still do.
+// that. Packets to the other node still arrive.
 func (n *Node) PartFrom(ctx context.Context, other *Node, on bool) error {
 	name := "part-" + other.Name + "-" + n.Name
 	if !on {
@@ -73,10 +72,10 @@ func (n *Node) PartFrom(ctx context.Context, other *Node, on bool) error {
 	return n.segment.filter(ctx, name, rules)
 }
 
-// filter puts rules on what the segment forwards, under a name; without rules
-// it takes away what was there.
+// filter puts rules on the segment's forwarding, under a name; without rules it
+// removes the former ones.
 func (s *segment) filter(ctx context.Context, name string, rules []string) error {
-	// That what is deleted exists is seen to first: older kernels have no
+	// The script first creates what it deletes: older kernels have no
 	// "destroy".
 	script := []string{"add table bridge " + name, "delete table bridge " + name}
 	if len(rules) > 0 {
@@ -117,5 +116,5 @@ func (h *Host) nft(ctx context.Context, script string) error {
 	return nil
 }
 
-// quote is a name as nftables wants it.
+// quote returns a name in the form of nftables.
 func quote(name string) string { return fmt.Sprintf("%q", name) }

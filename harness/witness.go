@@ -22,8 +22,7 @@ type icmpKind struct {
 	reply    icmp.Type // echo reply
 }
 
-// witness sees the echo requests that reach a pod, and from whom they seem to
-// come there.
+// witness sees the echo requests that reach a pod, with their source.
 type witness struct {
 	conns []*icmp.PacketConn
 
@@ -34,14 +33,14 @@ type witness struct {
 // echoKey identifies an echo request and its reply.
 type echoKey struct{ id, seq int }
 
-// mark follows the key in a request's data, by which it is known among all
-// that passes a device.
+// mark follows the key in a request's data; by it the tap recognises the packet
+// on any device.
 const mark = "flannel lab"
 
 const keyLength = 4 + len(mark)
 
 // sign writes the key into the first bytes of a request's data, where there is
-// room: who masquerades may change the id.
+// room: masquerading may change the id.
 func (k echoKey) sign(data []byte) []byte {
 	if len(data) >= 4 {
 		binary.BigEndian.PutUint16(data, uint16(k.id))
@@ -51,7 +50,7 @@ func (k echoKey) sign(data []byte) []byte {
 	return data
 }
 
-// keyOf is the key of a request as it was sent.
+// keyOf returns the key of a request as it was sent.
 func keyOf(e *icmp.Echo) echoKey {
 	if len(e.Data) < 4 {
 		return echoKey{e.ID, e.Seq}
@@ -75,7 +74,7 @@ func newWitness(h *Host) (*witness, error) {
 	})
 }
 
-// watch tells those who asked about what arrives, until the socket is closed.
+// watch tells the waiting pingers about arrivals, until the socket is closed.
 func (w *witness) watch(conn *icmp.PacketConn, kind icmpKind) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -106,7 +105,7 @@ func (w *witness) tell(key echoKey, from netip.Addr) {
 }
 
 // expect returns a channel that receives the source of that echo request, once
-// it is here, and a function that ends the waiting.
+// it has arrived, and a function that ends the waiting.
 func (w *witness) expect(key echoKey) (<-chan netip.Addr, func()) {
 	seen := make(chan netip.Addr, 1)
 	w.mu.Lock()
@@ -127,7 +126,7 @@ func (w *witness) close() error {
 	return errors.Join(errs...)
 }
 
-// addrOf is the address of a peer on a raw socket.
+// addrOf returns the address of a peer on a raw socket.
 func addrOf(a net.Addr) netip.Addr {
 	ip, ok := a.(*net.IPAddr)
 	if !ok {

@@ -22,14 +22,15 @@ var roles = map[string]func(args []string) error{"carry": carry, "serve": serve,
 
 const port = 9000
 
-// count says how much a server received while the client sent.
+// count is the number of bytes or packets that a server received while the
+// client sent.
 type count struct {
 	Bytes, Packets uint64
 	Time           time.Duration
 	Trips          []time.Duration // of the client
 }
 
-// serve receives until its input ends, and prints how much.
+// serve receives until its input ends, and prints the count.
 func serve(args []string) error {
 	at := net.JoinHostPort(args[1], strconv.Itoa(port))
 	var c counter

@@ -54,7 +54,7 @@ func parse() options {
 	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
 	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
 	list(&o.loads, "loads", "tcp1,tcp8,small,rtt,ping",
-		"what to carry: TCP in one stream and in eight, packets of 64 bytes, "+
+		"the load: TCP in one stream and in eight, packets of 64 bytes, "+
 			"round trips one after the other and one a millisecond")
 	flag.StringVar(&o.tcp, "tcp", "cubic", "congestion control of the streams; host: the host's own default")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the processes that carry packets")

@@ -5,9 +5,9 @@ import (
 	"os/exec"
 )
 
-// segmentation lists the features with which a wire takes dozens of packets as
-// one. Without them the kernel cuts packets just before the wire, and joins them
-// behind it, which a veth does only with gro on.
+// segmentation lists the features with which a wire takes one packet that
+// stands for dozens. Without them the kernel cuts packets just before the wire,
+// and joins them behind it, which a veth does only with gro on.
 var segmentation = []string{"tso", "tx-udp-segmentation", "tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"}
 
 // setOffload switches segmentation on the wire between the nodes.

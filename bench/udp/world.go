@@ -26,7 +26,7 @@ const underlayMTU = 1500
 type world struct {
 	way   string
 	nodes [2]*node
-	said  string // by the last node, about how it carries
+	said  string // by the last node, about its way to carry
 }
 
 // node is a namespace, with a process that carries packets, and one behind it.

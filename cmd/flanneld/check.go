@@ -27,16 +27,17 @@ func (o *options) check() error {
 	return nil
 }
 
-// statePaths returns where the state file lies, and where the one of a release
-// before may lie: beside the subnet file. Each is empty if there is none. The
-// path of the subnet file is part of both, so two daemons on one host do not meet.
+// statePaths returns the path of the state file, and the path where an earlier
+// release kept it: beside the subnet file. Each is empty if there is none. The
+// path of the subnet file is part of both, so two daemons on one host do not
+// collide.
 func (o *options) statePaths() (path, former string) {
 	if o.stateFile != defaultStateFile {
 		return o.stateFile, ""
 	}
 	former = o.subnetFile + ".state"
 	absolute, err := filepath.Abs(former)
-	if err != nil { // the working directory is gone
+	if err != nil { // the working directory no longer exists
 		return former, ""
 	}
 	return filepath.Join(stateDir, absolute), former

@@ -22,8 +22,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/firewall"
 )
 
-// daemon opens what a node needs, in the order of interop 1.5, and lives its
-// life. The health listener comes first: a supervisor asks from the start.
+// daemon opens the parts of a node in the order of interop 1.5 (start-up), and
+// runs it. The health listener comes first: a supervisor asks from the start.
 func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	health := &agent.Health{}
 	if o.healthzPort > 0 {
@@ -35,7 +35,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		if err != nil {
 			return failed(err)
 		}
-		// It closes with the first signal, whatever still has to end.
+		// The listener closes at the first signal, before the slower parts end.
 		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
 	}
 	ctx, store, err := openStore(ctx, o)
@@ -56,7 +56,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		Health: health, OnReady: store.ready, OnPulse: new(systemd).report,
 	}
 	options.Lanes[node.HostLane] = host
-	// Without a firewall the node runs on. If it wants rules, it is not ready.
+	// The node runs on without a firewall. If it wants rules, it is not ready.
 	if filter, err := firewall.New(ctx); err != nil {
 		klog.Warningf("going on without a firewall: %v", err)
 	} else {

@@ -1,4 +1,4 @@
-// Flanneld is flannel's node daemon: flags and environment in, exit status
-// out. What it does in between is core/agent's; here only the parts are chosen
-// and plugged together.
+// Flanneld is flannel's node daemon: flags and environment in, exit status out.
+// Package core/agent does the work in between; this package only chooses the
+// parts and connects them.
 package main

@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 )
 
-// embeddedDied is why a run ends whose etcd did.
+// embeddedDied ends a run whose embedded etcd has ended.
 type embeddedDied struct{ err error }
 
 func (e *embeddedDied) Error() string { return "embedded etcd: " + e.err.Error() }
@@ -50,7 +50,7 @@ func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []
 	return ctx, server.Endpoints(), end, nil
 }
 
-// embeddedURL is where the embedded etcd listens.
+// embeddedURL returns the URL at which the embedded etcd listens.
 func (o *options) embeddedURL() (string, error) {
 	if o.etcdEndpoints == defaultEndpoints {
 		return embeddedEndpoint, nil
@@ -61,17 +61,18 @@ func (o *options) embeddedURL() (string, error) {
 			quote(hideCredentials(o.etcdEndpoints)))
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
-		klog.Warningf("the embedded etcd asks for no password: any host that reaches %s can change the network", u.Host)
+		klog.Warningf("the embedded etcd needs no password: any host that reaches %s can change the network", u.Host)
 	}
 	return o.etcdEndpoints, nil
 }
 
-// seed stores the network config file unless there is a config already. A bad
-// file is refused here, because once stored it would have to be replaced there.
+// seed stores the network config file unless the store has a config already. It
+// refuses a bad file: once stored, the config would have to be replaced in the
+// store.
 func (o *options) seed(ctx context.Context, server *embedded.Server) error {
 	data, err := os.ReadFile(o.netConfigPath)
 	if errors.Is(err, fs.ErrNotExist) && o.netConfigPath == defaultNetConfig {
-		return nil // the node will say so if it finds no config
+		return nil // the node reports a missing config
 	}
 	if err != nil {
 		return fmt.Errorf("--net-config-path: %w", err)

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// envName returns the variable that a flag may come from (interop 1.3).
+// envName returns the environment variable of a flag (interop 1.3).
 func envName(flagName string) string {
 	return "FLANNELD_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
 // fromEnv sets the flags that the command line does not set. An empty variable
-// counts as unset; for one that does not parse it returns a complaint.
+// counts as unset. It returns a complaint about each variable that does not
+// parse.
 func fromEnv(fs *flag.FlagSet, getenv func(string) string) []error {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -27,7 +28,7 @@ func fromEnv(fs *flag.FlagSet, getenv func(string) string) []error {
 		if err := fs.Set(f.Name, value); err != nil {
 			text := fmt.Sprintf("environment variable %s is ignored: invalid value %q: %v", envName(f.Name), value, err)
 			complaints = append(complaints, errors.New(hideRefused(text, value)))
-			// Package flag's numbers become 0 when they fail to parse.
+			// Package flag sets a number to 0 when parsing fails.
 			if f.Value.String() != before {
 				_ = f.Value.Set(before)
 			}

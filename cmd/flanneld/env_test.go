@@ -41,7 +41,7 @@ func TestEnvironment(t *testing.T) {
 		},
 		// Package flag turns a number that does not parse into 0, or into the
 		// largest one: the default must come back.
-		"what does not parse is skipped": {
+		"a value that does not parse is skipped": {
 			args: "--v=2",
 			env: map[string]string{
 				"FLANNELD_SUBNET_LEASE_RENEW_MARGIN": "hour", "FLANNELD_IPTABLES_RESYNC": "99999999999999999999",

@@ -26,7 +26,7 @@ func TestExitStatus(t *testing.T) {
 		args   []string
 		env    []string
 		status int
-		says   string // the last message, or how it begins
+		says   string // the last message, or its beginning
 	}{
 		"version": {args: []string{"--version"}, status: 0, says: version()},
 		"version, before the rest": {args: []string{"--version", "--iptables-resync=0"}, env: []string{"FLANNELD_V=x"},
@@ -76,7 +76,8 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// The usage is shown with whatever could not be understood (interop F7).
+// The daemon shows the usage with any argument that it does not understand
+// (interop F7).
 func TestUsageOfBadFlags(t *testing.T) {
 	usage, _ := runToEnd(t, nil, "--help")
 	for arg, says := range map[string]string{

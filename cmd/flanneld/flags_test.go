@@ -17,7 +17,7 @@ func parse(args ...string) (*options, *flag.FlagSet, error) {
 	return o, fs, fs.Parse(args)
 }
 
-// The table of interop 1.2, and ours.
+// The table of interop 1.2, and our additional flags.
 func TestDefaults(t *testing.T) {
 	want := map[string]string{
 		"etcd-endpoints":               "http://127.0.0.1:4001,http://127.0.0.1:2379",
@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		"version":                      "false",
 		"v":                            "0",
 		"vmodule":                      "",
-		"log_backtrace_at":             ":0", // klog's way to say none
+		"log_backtrace_at":             ":0", // klog's word for none
 
 		"embed-etcd":  "",
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",
@@ -95,11 +95,11 @@ func TestSyntax(t *testing.T) {
 		"choice": {[]string{"--on-lease-lost=exit"}, func(o *options) { o.onLeaseLost.value = "exit" }},
 		"etcd within": {[]string{"--embed-etcd"},
 			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
-		"etcd within, data elsewhere": {[]string{"--embed-etcd=/data"}, func(o *options) { o.embedEtcd.dir = "/data" }},
-		"etcd within, switched on": {[]string{"--embed-etcd=true"},
+		"embedded etcd, data elsewhere": {[]string{"--embed-etcd=/data"}, func(o *options) { o.embedEtcd.dir = "/data" }},
+		"embedded etcd, switched on": {[]string{"--embed-etcd=true"},
 			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
-		"etcd within, switched off": {[]string{"--embed-etcd=/data", "--embed-etcd=false"}, func(*options) {}},
-		"etcd within takes no word": {[]string{"--embed-etcd", "/data"},
+		"embedded etcd, switched off": {[]string{"--embed-etcd=/data", "--embed-etcd=false"}, func(*options) {}},
+		"embedded etcd takes no word": {[]string{"--embed-etcd", "/data"},
 			func(o *options) { o.embedEtcd.dir = "/var/lib/flannel/etcd" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestParseErrors(t *testing.T) {
 		"--v=much":                 `invalid value "much" for flag -v: strconv.ParseInt: parsing "much": invalid syntax`,
 		"--log_backtrace_at=x":     `invalid value "x" for flag -log_backtrace_at: syntax error: expect file.go:234`,
 		"--=":                      "bad flag syntax: --=",
-		"--logtostderr=false":      "unknown flag --logtostderr", // klog has it; the contract does not
+		"--logtostderr=false":      "unknown flag --logtostderr", // klog has this flag; the contract does not
 		"--etcd-endpoint=http://x": "unknown flag --etcd-endpoint (use --etcd-endpoints)",
 		"--listen=:8888":           "unknown flag --listen (the server mode is gone: point --etcd-endpoints at etcd itself)",
 		"--remote=10.0.0.1:8888":   "unknown flag --remote (the server mode is gone: point --etcd-endpoints at etcd itself)",
@@ -193,7 +193,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// The state outlives a reboot, which empties /run, and each daemon of a host has its own.
+// The state outlives a reboot, which empties /run, and each daemon of a host
+// has its own state.
 func TestStatePaths(t *testing.T) {
 	for args, want := range map[string][2]string{
 		"": {"/var/lib/flannel/run/flannel/subnet.env.state",

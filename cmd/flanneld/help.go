@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// groups order the flags for people. A test holds that none is missing.
+// groups order the flags for people. A test checks that none is missing.
 var groups = [...]struct {
 	title string
 	flags []string
@@ -41,7 +41,7 @@ Each option can also come from the environment, as FLANNELD_ and its name:
 FLANNELD_ETCD_ENDPOINTS. The command line wins.
 `
 
-// help prints what there is to know about the flags.
+// help prints all flags.
 func help(w io.Writer, program string, fs *flag.FlagSet) {
 	fmt.Fprintf(w, helpHead, program)
 	for _, g := range groups {

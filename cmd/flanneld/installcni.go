@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// pluginName is how the CNI plugin is called beside the daemon.
+// pluginName is the name of the CNI plugin's file beside the daemon.
 const pluginName = "flannel-cni"
 
 func (o *options) defineInstall(fs *flag.FlagSet) {
@@ -23,7 +23,7 @@ func (o *options) defineInstall(fs *flag.FlagSet) {
 		"network configuration list `file` to install, for --install-cni; empty: the plugin alone")
 }
 
-// installCNI does what an init container is for.
+// installCNI does the work of an init container.
 func installCNI(files install.Files) node.Exit {
 	self, err := os.Executable()
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/flanneld/flannel/drivers/kube"
 )
 
-// openKube opens the lease store on Kubernetes nodes. Which node this is comes
-// from the environment of the pod (interop 1.3).
+// openKube opens the lease store on Kubernetes nodes. The pod's environment
+// names the node (interop 1.3).
 func (o *options) openKube(ctx context.Context) (*kube.Store, error) {
 	if depth := o.getenv("EVENT_QUEUE_DEPTH"); depth != "" {
-		klog.Infof("EVENT_QUEUE_DEPTH=%s has nothing to do: there is no queue of events that could be full", depth)
+		klog.Infof("EVENT_QUEUE_DEPTH=%s has no effect: there is no queue of events to fill", depth)
 	}
 	return kube.Open(ctx, kube.Options{
 		URL: o.kubeAPIURL, Kubeconfig: o.kubeconfig, UserAgent: "flanneld/" + version(),

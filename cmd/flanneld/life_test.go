@@ -102,8 +102,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// A daemon that waits for its datastore or config is alive, says once what it
-// waits for, and ends on a signal.
+// A daemon that waits for its datastore or config is alive, logs the reason
+// once, and ends on a signal.
 func TestSignalWhileWaiting(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestSignalWhileWaiting(t *testing.T) {
 					t.Errorf("status %d\n%s", status, out)
 				}
 				if n := strings.Count(out, c.once); c.once != "" && n != 1 {
-					t.Errorf("it said %d times what it waits for\n%s", n, out)
+					t.Errorf("it logged %d times what it waits for\n%s", n, out)
 				}
 			})
 		}
@@ -172,8 +172,8 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 }
 
-// oneHost starts a daemon with its own etcd and the alloc backend on
-// loopback, which changes nothing on the host.
+// oneHost starts a daemon with its own etcd and the alloc backend on loopback,
+// which changes nothing on the host.
 func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -187,7 +187,7 @@ func oneHost(t *testing.T, env []string, args ...string) (p *process, dir string
 	return launch(t, env, args...), dir
 }
 
-// From nothing to a subnet, as systemd and CNI plugins see it.
+// systemd and CNI plugins see a start without any state end with a subnet.
 func TestLifeOfOneHost(t *testing.T) {
 	systemd := newNotified(t)
 	p, dir := oneHost(t, systemd.env(), fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
@@ -217,8 +217,8 @@ func TestLifeOfOneHost(t *testing.T) {
 	}
 }
 
-// A start without the datastore is a start: systemd would kill a unit that never
-// notifies. The status tells what is missing.
+// A start without the datastore counts as a start: systemd would kill a unit
+// that never notifies. The status tells what is missing.
 func TestStaleStartNotifies(t *testing.T) {
 	p, dir := oneHost(t, nil, fmt.Sprintf("--etcd-endpoints=http://127.0.0.1:%d", freePort(t)))
 	p.await("/readyz", "flanneld is ready")
@@ -266,7 +266,8 @@ func TestLostLease(t *testing.T) {
 			defer etcd.Close()
 			subnets := defaultEtcdPrefix + "/subnets/"
 			gone, err := etcd.Delete(t.Context(), subnets, clientv3.WithPrefix())
-			// A daemon that ends takes its etcd with it, perhaps before the answer.
+			// A daemon that ends takes its etcd with it, perhaps before the
+			// answer.
 			if !ends && (err != nil || gone.Deleted != 1) {
 				t.Fatalf("deleted %v, %v", gone, err)
 			}

@@ -24,8 +24,8 @@ const (
 )
 
 // gcPercent is how much the heap may grow between two collections, in percent,
-// unless GOGC says otherwise. Against Go's 100 it keeps the peak at 5,000 peers
-// below 50 MB, and costs no CPU time that can be measured.
+// unless GOGC is set. Compared with Go's 100 it keeps the peak at 5,000 peers
+// below 50 MB, and costs no measurable CPU time.
 const gcPercent = 70
 
 func main() {
@@ -78,7 +78,7 @@ func untilSignal() (ctx context.Context, release func()) {
 	return ctx, release
 }
 
-// start runs the daemon if what the flags say is possible.
+// start runs the daemon if the flags make sense.
 func start(ctx context.Context, o *options) node.Exit {
 	if o.installCNI {
 		return installCNI(o.cni)
@@ -93,7 +93,7 @@ func failed(err error) node.Exit {
 	return node.Exit{Status: statusFailed, Reason: err.Error()}
 }
 
-// version is that of the module, or of the commit it was built from.
+// version returns the version of the module, or of its commit.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -46,14 +46,15 @@ func command(t *testing.T, env []string, args ...string) (*exec.Cmd, *bytes.Buff
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Args[0] = "flanneld"
-	// A test binary that is killed leaves no daemon behind.
+	// A killed test binary leaves no daemon behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Env = append([]string{asFlanneld + "=1"}, env...)
 	cmd.Stdout, cmd.Stderr = &stderr, &stderr
 	return cmd, &stderr
 }
 
-// runToEnd returns what a run that ends by itself prints, and its exit status.
+// runToEnd returns the output of a run that ends by itself, and its exit
+// status.
 func runToEnd(t *testing.T, env []string, args ...string) (string, int) {
 	t.Helper()
 	cmd, stderr := command(t, env, args...)

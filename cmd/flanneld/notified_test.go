@@ -48,7 +48,7 @@ func (n *notified) await(start string, parts ...string) (before []string) {
 	}
 }
 
-// rest returns the messages that have arrived and were not read.
+// rest returns the unread messages.
 func (n *notified) rest() (messages []string) {
 	for {
 		message, err := n.read(time.Now())

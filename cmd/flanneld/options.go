@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/cni/install"
 )
 
-// The values that more than one place knows.
+// The values that several files use.
 const (
 	defaultEndpoints   = "http://127.0.0.1:4001,http://127.0.0.1:2379"
 	defaultEmbedDir    = "/var/lib/flannel/etcd"
@@ -32,7 +32,7 @@ const (
 
 // options are the values of all flags (interop 1.2).
 type options struct {
-	getenv func(string) string // what has no flag
+	getenv func(string) string // options without a flag
 
 	etcdEndpoints, etcdPrefix              string
 	etcdKeyFile, etcdCertFile, etcdCAFile  string
@@ -60,7 +60,7 @@ type options struct {
 }
 
 // define makes the flag set that fills o in. Parsing it prints nothing: the
-// caller says what went wrong.
+// caller reports errors.
 func (o *options) define() *flag.FlagSet {
 	fs := flag.NewFlagSet("flanneld", flag.ContinueOnError)
 	fs.Usage = func() {}
@@ -143,7 +143,7 @@ func (o *options) defineProcess(fs *flag.FlagSet) {
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 
-// defineLogging takes over those of klog's flags that are part of the contract.
+// defineLogging adds those of klog's flags that are part of the contract.
 func defineLogging(fs *flag.FlagSet) {
 	var all flag.FlagSet
 	klog.InitFlags(&all)

@@ -9,7 +9,7 @@ import (
 const redacted = "REDACTED"
 
 // describe lists the flags that differ from their defaults, for the log. It
-// shows no credential (interop F6).
+// shows no credential (interop F6: secrets in logs).
 func describe(fs *flag.FlagSet) string {
 	var given []string
 	fs.VisitAll(func(f *flag.Flag) {
@@ -36,8 +36,8 @@ func harmless(name, value string) string {
 
 // hideCredentials returns a list of URLs without credentials. It neither parses
 // the URLs nor splits the list: a password may hold commas and slashes, and a
-// malformed URL must show no more than a good one. So everything up to the last @
-// goes, and everything from the first ? or #.
+// malformed URL must show no more than a good one. So it removes everything up
+// to the last @, and everything from the first ? or #.
 func hideCredentials(urls string) string {
 	scheme := ""
 	for _, known := range []string{"http://", "https://"} {
@@ -48,7 +48,7 @@ func hideCredentials(urls string) string {
 	at := strings.LastIndex(urls, "@")
 	query := strings.IndexAny(urls, "?#")
 	switch {
-	case at >= 0 && query >= 0: // which of them is part of a password?
+	case at >= 0 && query >= 0: // any entry may be part of a password
 		return scheme + redacted
 	case at >= 0:
 		return scheme + redacted + urls[at:]

@@ -10,7 +10,8 @@ import (
 	"github.com/flanneld/flannel/drivers/etcd"
 )
 
-// placings are the ways in which a credential gets into the daemon: as it should, and by mistake.
+// placings are the ways in which a credential gets into the daemon, on purpose
+// and by mistake.
 var placings = []struct {
 	args func(secret string) []string
 	env  func(secret string) map[string]string
@@ -40,7 +41,8 @@ var placings = []struct {
 	{env: func(s string) map[string]string { return map[string]string{"FLANNELD_V": "password=" + s} }},
 }
 
-// told returns all that the daemon says of its flags, and of endpoints that hold a credential.
+// told returns all output of the daemon about its flags, and about endpoints
+// that hold a credential.
 func told(args []string, env map[string]string) string {
 	o := options{}
 	fs := o.define()
@@ -62,7 +64,8 @@ func told(args []string, env map[string]string) string {
 	return b.String()
 }
 
-// The output depends on a credential only by whether it holds an @, and a ? or #: so it shows no part of one.
+// The output depends on a credential only by whether it holds an @, and a ? or
+// #: so it shows no part of one.
 func FuzzOutputTellsNoSecret(f *testing.F) {
 	for way := range placings {
 		for _, secret := range []string{

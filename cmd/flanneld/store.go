@@ -15,8 +15,8 @@ type datastore struct {
 	close func()
 }
 
-// openStore opens it; with --embed-etcd, together with the etcd. The context
-// it returns ends when that does.
+// openStore opens the store; with --embed-etcd, together with the etcd. The
+// returned context ends with that etcd.
 func openStore(ctx context.Context, o *options) (context.Context, datastore, error) {
 	if o.kubeSubnetMgr {
 		store, err := o.openKube(ctx)

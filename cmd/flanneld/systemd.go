@@ -9,17 +9,17 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// systemd hears how the node is doing, if it started the daemon with
-// Type=notify. It gets READY=1 when the host is programmed, even from saved
-// leases while the datastore is away: without it a unit is killed and started
-// again, and each restart cuts the udp backend's traffic. STATUS= tells what is
-// missing.
+// systemd reports the state of the node to systemd, if that started the daemon
+// with Type=notify. It sends READY=1 when the host is programmed, even from
+// saved leases while the datastore is away: otherwise systemd kills and
+// restarts the unit, and each restart cuts the udp backend's traffic. STATUS=
+// tells what is missing.
 type systemd struct {
 	ready bool
 	said  string
 }
 
-// report sends what has changed. It belongs to one goroutine.
+// report sends changes. Only one goroutine may call it.
 func (s *systemd) report(pulse node.Pulse) {
 	text := "STATUS=" + statusLine(pulse)
 	first := !s.ready && pulse.Programmed > 0

@@ -37,7 +37,7 @@ func (c *choice) Set(s string) error {
 // optionalDir is a switch that may carry a directory: --x, --x=DIR, --x=false.
 type optionalDir struct {
 	dir       string // empty: off
-	byDefault string // what --x alone means
+	byDefault string // the directory for --x alone
 }
 
 func (d *optionalDir) String() string { return d.dir }

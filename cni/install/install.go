@@ -29,8 +29,8 @@ type Files struct {
 }
 
 // Install replaces each file atomically, unless it is already as desired. The
-// configuration comes last: with it the runtime starts to use the plugin.
-// Install returns the paths of the files it has written.
+// configuration comes last: it makes the runtime use the plugin. Install
+// returns the paths of the files it has written.
 func (f Files) Install() (written []string, err error) {
 	files, err := f.read()
 	if err != nil {
@@ -75,8 +75,8 @@ func (f Files) read() ([]file, error) {
 	return append(files, file{filepath.Join(f.ConfDir, ConfName), conf, 0o644}), nil
 }
 
-// checkConf refuses what would leave a node without a network: a runtime that
-// meets a broken file passes it over, or stops.
+// checkConf refuses a configuration that would leave a node without a network:
+// a runtime skips a broken file, or stops.
 func checkConf(text []byte) error {
 	var list struct {
 		Name    string
@@ -96,7 +96,7 @@ func checkConf(text []byte) error {
 	return nil
 }
 
-// put writes a file unless it is there already.
+// put writes a file unless it is already as desired.
 func put(path string, data []byte, mode fs.FileMode) (changed bool, err error) {
 	have, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(have, data) {

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
-// The second run has what a suite was skipped for in the first.
+// The second run has the program for which the first skipped a suite.
 func TestRunsCloseWithOneSummary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	ran := func(state, test, name string) result {

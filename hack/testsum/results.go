@@ -15,10 +15,11 @@ import (
 type result struct {
 	outcome.Outcome
 	Pkg  string // relative to the module
-	Test string // that ran it: the suite's, if it is a spec
+	Test string // the test that ran it: the suite's, if it is a spec
 }
 
-// resultsOf lists what a package ran, in the order in which it ended.
+// resultsOf lists the results of a package, in the order in which the tests
+// ended.
 func resultsOf(pkg *testjson.Package) []result {
 	parents := parentsOf(pkg.TestCases())
 	var results []result
@@ -48,7 +49,7 @@ func parentsOf(tests []testjson.TestCase) map[string]bool {
 }
 
 // expand returns the specs of a suite, or the test itself. A suite that failed
-// beside its specs, for example while it was set up, is a failure of its own.
+// outside its specs, for example in its set-up, is a failure of its own.
 func expand(state string, test testjson.TestCase, pkg *testjson.Package) []result {
 	name := testjson.RelativePackagePath(test.Package)
 	var specs []result

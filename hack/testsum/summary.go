@@ -101,7 +101,7 @@ func (s *summary) total() tally {
 	return t
 }
 
-// write prints what ran and what did not.
+// write prints the results.
 func (s *summary) write(out io.Writer) {
 	fmt.Fprintf(out, "\nWhat ran, in %s:\n", s.Elapsed.Round(time.Second))
 	for _, note := range s.Notes {
@@ -116,7 +116,7 @@ func (s *summary) write(out io.Writer) {
 	if len(s.Broken) > 0 {
 		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n", strings.Join(s.Broken, " "))
 	}
-	s.list(out, outcome.Failed, "Failed; what they said is above:")
+	s.list(out, outcome.Failed, "Failed; their output is above:")
 	s.list(out, outcome.Skipped, "Skipped, and why:")
 	fmt.Fprintf(out, "\n%v\n", s.total())
 }

@@ -16,7 +16,7 @@ import (
 const (
 	nodes   = 3
 	config  = `{"Network": "10.5.0.0/16", "Backend": {"Type": "vxlan"}}`
-	device  = "flannel.1" // what the config above leads to
+	device  = "flannel.1" // the device of the config above
 	family  = cidr.V4
 	patient = 30 * time.Second // how long any one step may take
 )
@@ -24,7 +24,7 @@ const (
 // Options say what to show.
 type Options struct {
 	Daemon string    // path of flanneld
-	Hold   bool      // stay up until ctx ends, and say how to look around
+	Hold   bool      // stay up until ctx ends, and print how to look around
 	Out    io.Writer // for people to read
 }
 
@@ -35,8 +35,8 @@ type show struct {
 	started time.Time
 }
 
-// Run shows everything and returns an error if anything was not as it should
-// be. Ending ctx ends it, which is an error only before Hold.
+// Run shows everything and returns an error if a step failed. Ending ctx ends
+// it, which is an error only before Hold.
 func Run(ctx context.Context, o Options) (err error) {
 	s := &show{Options: o, started: time.Now()}
 	if _, err := os.Stat(o.Daemon); err != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return s.hold(ctx)
 }
 
-// within runs a step with the time a step may take.
+// within runs a step within its time limit.
 func within(ctx context.Context, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -72,7 +72,7 @@ func (s *show) say(format string, args ...any) {
 	fmt.Fprintf(s.Out, "%6.2fs  %s\n", time.Since(s.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// logs prints what each daemon wrote last.
+// logs prints the last lines of each daemon's log.
 func (s *show) logs() {
 	for _, n := range s.lab.Nodes {
 		fmt.Fprintf(s.Out, "\n--- the last lines of flanneld on %s (%s)\n%s\n", n.Name,
@@ -147,9 +147,9 @@ func (s *show) pingAll(ctx context.Context) error {
 	return s.columns(rows)
 }
 
-// ping returns how long a reply takes. A node that is ready reaches all it
-// knows of, but may learn a moment later of one that became ready after it: so
-// it tries until ctx ends.
+// ping returns the round-trip time. A ready node reaches every node it knows,
+// but may learn a moment later of one that became ready after it: so ping
+// retries until ctx ends.
 func (s *show) ping(ctx context.Context, from, to *harness.Pod) (string, error) {
 	if from == to {
 		return "-", nil
@@ -164,7 +164,7 @@ func (s *show) ping(ctx context.Context, from, to *harness.Pod) (string, error) 
 	return fmt.Sprintf("%.2f ms", float64(result.RTT.Microseconds())/1000), nil
 }
 
-// reach pings until there is a reply, and then for the fastest of three.
+// reach pings until there is a reply, and then returns the fastest of three.
 func (s *show) reach(ctx context.Context, from, to *harness.Pod) (harness.PingResult, error) {
 	for {
 		_, err := from.Ping(ctx, to.Addr(family), harness.PingOptions{Timeout: 100 * time.Millisecond})
@@ -208,7 +208,7 @@ func (s *show) breakAndHeal(ctx context.Context) error {
 	return victim.WaitReady(ctx)
 }
 
-// state is how a node is, in a word or with the reason.
+// state returns the node's state in a word, or with the reason.
 func state(ctx context.Context, n *harness.Node) string {
 	if !n.Running() {
 		return fmt.Sprintf("not running: %v", n.ExitStatus())

@@ -40,7 +40,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A daemon that does not come up fails the demo, and its log is shown.
+// A daemon that does not start fails the demo, and the demo shows its log.
 func TestDemoFails(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "flanneld")
 	if err := os.WriteFile(daemon, []byte("#!/bin/sh\necho cannot go on >&2\nexit 3\n"), 0o755); err != nil {
@@ -60,7 +60,7 @@ func TestDemoFails(t *testing.T) {
 func TestDemoNeedsADaemon(t *testing.T) {
 	err := demo.Run(t.Context(), demo.Options{Daemon: "/nonexistent/flanneld", Out: new(bytes.Buffer)})
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Run: %v, want that there is no such file", err)
+		t.Errorf("Run: %v, want a missing file", err)
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *show) columns(rows [][]string) error {
 	return w.Flush()
 }
 
-// table prints what each node ended up with.
+// table prints the final state of each node.
 func (s *show) table(ctx context.Context) error {
 	s.say("what each node has:")
 	rows := [][]string{{"NODE", "SUBNET", "PUBLIC IP", "DEVICE", "MTU"}}
@@ -69,7 +69,7 @@ func (s *show) row(ctx context.Context, n *harness.Node, pod *harness.Pod) ([]st
 	return append(row, state(ctx, n)), nil
 }
 
-// hold says how to look around, and waits.
+// hold prints how to look around, and waits.
 func (s *show) hold(ctx context.Context) error {
 	fmt.Fprintf(s.Out, "\nIt stays up until Ctrl-C. From another terminal, as the same user:\n\n")
 	for i, n := range s.lab.Nodes {

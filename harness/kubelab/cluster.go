@@ -27,7 +27,7 @@ import (
 // ServerEnv names the kube-apiserver to run.
 const ServerEnv = "FLANNEL_LAB_APISERVER"
 
-// ServiceAccount is the user that the manifest's ServiceAccount makes of a pod.
+// ServiceAccount is the user name of the manifest's ServiceAccount.
 const ServiceAccount = "system:serviceaccount:kube-flannel:flannel"
 
 const (
@@ -82,7 +82,7 @@ func Start(ctx context.Context, lab *harness.Lab, dir string) (*Cluster, error) 
 		c.writeKubeconfig(c.proxyKubeconfig(), proxyToken))
 }
 
-// addr is where the nodes find the server.
+// addr returns the server's address for the nodes.
 func (c *Cluster) addr() netip.AddrPort {
 	return netip.AddrPortFrom(c.lab.Store.Addr(cidr.V4), securePort)
 }
@@ -91,7 +91,7 @@ func (c *Cluster) path(parts ...string) string {
 	return filepath.Join(append([]string{c.dir}, parts...)...)
 }
 
-// Resume starts the server, with the objects it had before.
+// Resume starts the server, with its earlier objects.
 func (c *Cluster) Resume(ctx context.Context) error {
 	log, err := os.OpenFile(c.path("apiserver.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Cluster) Resume(ctx context.Context) error {
 // Stop ends the server. Its objects stay in etcd.
 func (c *Cluster) Stop() error { return c.stop() }
 
-// args are the server's flags: RBAC, tokens from a file, nothing that calls out.
+// args returns the server's flags: RBAC, tokens from a file, no webhooks.
 func (c *Cluster) args() []string {
 	return []string{
 		"--etcd-servers=" + c.lab.Store.Endpoint(),
@@ -133,7 +133,7 @@ func (c *Cluster) args() []string {
 	}
 }
 
-// writeFiles makes what the server reads.
+// writeFiles writes the files that the server reads.
 func (c *Cluster) writeFiles() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -180,8 +180,8 @@ func tail(log string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// Kubeconfig is the path of a file that makes its reader the manifest's
-// ServiceAccount, and no other subject.
+// Kubeconfig returns the path of a file that makes its reader the manifest's
+// ServiceAccount, and no other user.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
 // writeKubeconfig writes a file that makes its reader the user of that token.

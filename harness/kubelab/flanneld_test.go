@@ -22,8 +22,8 @@ const vxlan = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
 
 const annotations = "flannel.alpha.coreos.com/"
 
-// pingAll pings from every pod to every other. A node is ready with the peers it
-// knows; that another has joined takes a moment to get about.
+// pingAll pings from every pod to every other. A node is ready with the peers
+// it knows; it learns of a new one a moment later.
 func (c *cluster) pingAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, from := range c.lab.Pods() {
@@ -40,7 +40,7 @@ func (c *cluster) pingAll(ctx context.Context) {
 	}
 }
 
-// routes are the destinations that leave by the overlay's device.
+// routes returns the destinations of the routes through the overlay's device.
 func routes(ctx context.Context, n *harness.Node) []string {
 	GinkgoHelper()
 	state, err := n.State(ctx, dataplane.Extent{Links: []string{"flannel.1"},
@@ -108,7 +108,7 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		}
 		Expect(c.Resume(ctx)).To(Succeed())
 		c.register(ctx, "n1", "10.244.1.0/24")
-		c.register(ctx, "n2") // its CIDR comes late
+		c.register(ctx, "n2") // the controller assigns its CIDR late
 		Expect(c.lab.Nodes[0].WaitReady(ctx)).To(Succeed())
 		Expect(c.lab.Nodes[1].Running()).To(BeTrue())
 		c.patch(ctx, "n2", map[string]any{"spec": map[string]any{"podCIDR": "10.244.2.0/24",

@@ -28,7 +28,7 @@ func TestKubelab(t *testing.T) {
 	suite.Run(t, "kubelab")
 }
 
-// limit bounds a spec: reached only when something is wrong.
+// limit is the time limit of a spec; a correct spec never reaches it.
 const limit = SpecTimeout(3 * time.Minute)
 
 const manifest = "../../deploy/kube-flannel.yml"
@@ -39,8 +39,8 @@ type cluster struct {
 	lab *harness.Lab
 }
 
-// newCluster builds one that ends with the spec. The network config is that of
-// the daemons; the manifest has been applied.
+// newCluster builds a cluster that ends with the spec. The network config is
+// that of the daemons; the manifest has been applied.
 func newCluster(ctx context.Context, nodes int, netconf string, args ...string) *cluster {
 	GinkgoHelper()
 	daemon, err := harness.BuildDaemon(ctx)
@@ -75,8 +75,8 @@ func newCluster(ctx context.Context, nodes int, netconf string, args ...string) 
 	return c
 }
 
-// register makes a node object as kubelet and the controller manager do: known
-// by name, its pod CIDRs assigned.
+// register makes a node object as kubelet and the controller manager do: with a
+// name and assigned pod CIDRs.
 func (c *cluster) register(ctx context.Context, name string, podCIDRs ...string) {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: podCIDRs}}

@@ -41,9 +41,9 @@ func Objects(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Apply has the server take over an object, as kubectl apply --server-side
-// does. A field it does not know is an error. With dry it only says whether it
-// would.
+// Apply makes the server apply an object, as kubectl apply --server-side does.
+// An unknown field is an error. With dry it only reports whether the server
+// would accept the object.
 func (c *Cluster) Apply(ctx context.Context, o *unstructured.Unstructured, dry bool) error {
 	what := fmt.Sprintf("apply %s %s", o.GetKind(), o.GetName())
 	client, err := dynamic.NewForConfig(c.Config)

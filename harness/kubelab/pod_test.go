@@ -14,8 +14,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// confineAll makes all daemons run as in the pods of the manifest and the
-// image: without rights beyond its two, and with nft as the only tool.
+// confineAll runs all daemons as in the pods of the manifest and the image:
+// with only two capabilities, and with nft as the only tool.
 func (c *cluster) confineAll() {
 	GinkgoHelper()
 	nft, err := exec.LookPath("nft")
@@ -57,7 +57,7 @@ var _ = Describe("In the container of the manifest", func() {
 		Entry("vxlan", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, 1, limit),
 		Entry("vxlan, both families", `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",
 			"EnableNFTables":true,"Backend":{"Type":"vxlan"}}`, 2, limit),
-		Entry("vxlan, iptables asked for and not there", `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`, 1, limit),
+		Entry("vxlan, iptables wanted and missing", `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`, 1, limit),
 		Entry("host-gw", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"host-gw"}}`, 0, limit),
 	)
 

@@ -24,7 +24,7 @@ type Proxy struct {
 }
 
 // proxyKubeconfig makes its reader the user kube-proxy, whose rights every API
-// server has from the start.
+// server grants by default.
 func (c *Cluster) proxyKubeconfig() string { return c.path("kube-proxy.conf") }
 
 // StartProxy starts a kube-proxy in one of its modes and waits until it serves.
@@ -55,8 +55,8 @@ func (c *Cluster) StartProxy(ctx context.Context, n *harness.Node, mode, podCIDR
 	return p, nil
 }
 
-// writeProxyConfig has kube-proxy look after its rules every second, and leave
-// alone what is not of one namespace: the limits of connection tracking.
+// writeProxyConfig makes kube-proxy check its rules every second, and leave
+// alone the limits of connection tracking, which are not of one namespace.
 func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 	often := map[string]any{"syncPeriod": "1s"}
 	text, err := json.Marshal(map[string]any{
@@ -78,7 +78,7 @@ func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// proxyHealthy says whether the node's kube-proxy has made its rules.
+// proxyHealthy reports whether the node's kube-proxy has made its rules.
 func proxyHealthy(ctx context.Context, n *harness.Node) bool {
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
@@ -94,8 +94,8 @@ func proxyHealthy(ctx context.Context, n *harness.Node) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Stop ends it at once. Its rules stay.
+// Stop kills kube-proxy. Its rules stay.
 func (p *Proxy) Stop() error { return p.stop() }
 
-// LogTail is the end of what it logged.
+// LogTail returns the last lines of its log.
 func (p *Proxy) LogTail() string { return tail(p.log) }

@@ -21,8 +21,8 @@ import (
 	"github.com/flanneld/flannel/harness/kubelab"
 )
 
-// The service is one pod of n2 under two names, which differ in whether a node
-// sends on what comes to it from outside.
+// The service is one pod of n2 under two names, which differ in their external
+// traffic policy: one sends packets from outside on to other nodes.
 const (
 	serverPort = 8080
 
@@ -30,11 +30,11 @@ const (
 	localService, localNodePort = "10.96.0.11", 30081
 )
 
-// answerSize is more than a window of TCP holds at first, so that segments of
-// full size and offloads take part.
+// answerSize is more than TCP's first window holds, so that segments of full
+// size and offloads take part.
 const answerSize = 256 << 10
 
-// serve answers each connection to the host with the address it came from.
+// serve answers each connection to the host with its source address.
 func serve(h *harness.Host, addr netip.Addr) {
 	GinkgoHelper()
 	listener, err := h.Listen(netip.AddrPortFrom(addr, serverPort))
@@ -53,8 +53,9 @@ func serve(h *harness.Host, addr netip.Addr) {
 	}()
 }
 
-// ask connects from a host, reads the whole answer and returns whom the server saw.
-// It gives up soon: what was sent before the rules were there is lost for good.
+// ask connects from a host, reads the whole answer and returns the source that
+// the server saw. It gives up soon: packets sent before the rules were there
+// are lost for good.
 func ask(ctx context.Context, from *harness.Host, addr string) (seen string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -122,8 +123,8 @@ func (c *cluster) startProxy(ctx context.Context, n *harness.Node, mode string) 
 	return p
 }
 
-// proxyRules are kube-proxy's in the packet filter, in no order of their own.
-// Of chains that it does not need any more it leaves the names for a while.
+// proxyRules returns kube-proxy's rules in the packet filter, sorted.
+// kube-proxy keeps the names of unused chains for a while.
 func proxyRules(ctx context.Context, n *harness.Node) string {
 	GinkgoHelper()
 	text, err := n.Shell(ctx, "{ iptables-save | grep KUBE || true; "+
@@ -132,8 +133,8 @@ func proxyRules(ctx context.Context, n *harness.Node) string {
 	return text
 }
 
-// setHairpin lets the bridge send a frame back to where it came from, as
-// hairpinMode in the manifest's conflist does.
+// setHairpin lets the bridge send a frame back to its port, as hairpinMode in
+// the manifest's conflist does.
 func setHairpin(n *harness.Node) {
 	GinkgoHelper()
 	links, err := n.Netlink().LinkList()
@@ -145,7 +146,7 @@ func setHairpin(n *harness.Node) {
 	}
 }
 
-// checkServices asks for everything from everywhere.
+// checkServices sends requests between every kind of source and service.
 func (c *cluster) checkServices(ctx context.Context) {
 	GinkgoHelper()
 	n1 := c.lab.Nodes[0]
@@ -187,7 +188,7 @@ func (c *cluster) checkServices(ctx context.Context) {
 			return ask(ctx, q.from,
 				q.to)
 		}).WithContext(ctx).WithTimeout(20*time.Second).Should(Equal(q.seen),
-			"%s: whom the server sees", q.what)
+			"%s: source seen by the server", q.what)
 	}
 }
 
@@ -229,7 +230,7 @@ var _ = Describe("Beside kube-proxy", func() {
 				c.deleteService(ctx, name)
 				same("a service came and went")
 			}
-			Expect(repairs()).To(Equal(repaired), "nothing was in flannel's way")
+			Expect(repairs()).To(Equal(repaired), "the rules do not block flannel")
 
 			Expect(n1.Stop(ctx)).To(Succeed())
 			Expect(n1.Start()).To(Succeed())

@@ -14,7 +14,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// What upstream left on n1: its own MAC, and that of a peer which is gone.
+// The objects that upstream left on n1: its own MAC, and that of a peer that
+// has left.
 const (
 	keptMAC = "c6:d2:32:6f:8f:44"
 	goneMAC = "c6:d2:32:6f:8f:99"
@@ -34,7 +35,7 @@ bridge fdb replace ` + goneMAC + ` dev flannel.1 dst 192.168.64.9 self permanent
 ip route replace 10.244.9.0/24 via 10.244.9.0 dev flannel.1 onlink
 `
 
-// upstreamPeer makes upstream's entries for n2, also when it is started again.
+// upstreamPeer makes upstream's entries for n2, also after a restart.
 const upstreamPeer = `
 ip neigh replace 10.244.2.0 lladdr %[1]s nud permanent dev flannel.1
 bridge fdb replace %[1]s dev flannel.1 dst 192.168.64.2 self permanent
@@ -90,11 +91,12 @@ END
 `
 )
 
-// upstreamSubnetFile is n1's, byte by byte.
+// upstreamSubnetFile is n1's subnet file, byte by byte.
 const upstreamSubnetFile = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\n" +
 	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
-// rules are flannel's in the packet filter, with P in the place of the subnet.
+// rules returns flannel's rules in the packet filter, with P in the place of
+// the subnet.
 func rules(ctx context.Context, n *harness.Node) string {
 	GinkgoHelper()
 	text, err := n.Shell(ctx,
@@ -103,8 +105,8 @@ func rules(ctx context.Context, n *harness.Node) string {
 	return strings.ReplaceAll(text, podCIDR(n), "P")
 }
 
-// pinging pings without a pause until told to stop, which says how often, and
-// what the first loss was.
+// pinging pings without a pause until told to stop; stop returns the number of
+// pings and the first loss.
 func pinging(ctx context.Context, from, to *harness.Pod) (stop func() (sent int, err error)) {
 	done := make(chan struct{})
 	var sent int
@@ -159,7 +161,7 @@ var _ = Describe("A node that upstream has set up", func() {
 			before, err := n1.Netlink().LinkByName("flannel.1")
 			Expect(err).NotTo(HaveOccurred())
 
-			kept := func() { // what upstream finds again, and peers go by
+			kept := func() { // upstream finds it again, and peers depend on it
 				GinkgoHelper()
 				after, err := n1.Netlink().LinkByName("flannel.1")
 				Expect(err).NotTo(HaveOccurred())
@@ -172,7 +174,7 @@ var _ = Describe("A node that upstream has set up", func() {
 			Expect(n1.Start()).To(Succeed())
 			Expect(n1.WaitReady(ctx)).To(Succeed())
 			kept()
-			Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"), "the peer that is gone was pruned")
+			Expect(routes(ctx, n1)).To(ConsistOf("10.244.2.0/24"), "the departed peer was pruned")
 			Expect(n1.Shell(ctx, "bridge fdb show dev flannel.1; ip neigh show dev flannel.1")).NotTo(ContainSubstring(goneMAC))
 			Expect(rules(ctx, n1)).To(Equal(rules(ctx, n2)))
 

@@ -1,5 +1,5 @@
-// Demo shows flannel at work on this machine, in network namespaces that are
-// gone when it ends. Run it by "make demo".
+// Demo shows flannel at work on this machine, in network namespaces that vanish
+// when it ends. Run it by "make demo".
 package main
 
 import (

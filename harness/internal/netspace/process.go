@@ -18,17 +18,17 @@ type Process struct {
 }
 
 func (p *Process) reap() {
-	_ = p.cmd.Wait() // the state says all there is to say
+	_ = p.cmd.Wait() // the state holds the result
 	close(p.done)
 }
 
-// PID is the process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State is how the process ended, nil while it runs.
+// State returns how the process ended, nil while it runs.
 func (p *Process) State() *os.ProcessState {
 	select {
 	case <-p.done:
@@ -48,7 +48,7 @@ func (p *Process) Wait(ctx context.Context) (*os.ProcessState, error) {
 	}
 }
 
-// Signal sends a signal. A process that has ended already is no error.
+// Signal sends a signal. A process that has ended is no error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("send %s to process %d: %w", sig, p.PID(), err)
@@ -56,14 +56,14 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Pause freezes the process and returns when all its threads stand still,
-// which the signal alone does not wait for.
+// Pause freezes the process and returns when all its threads stand still; the
+// signal alone does not wait for that.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
-		// Nothing is taken from reap: the state is only looked at.
+		// This only looks at the state: reap still gets it.
 		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 		if err == nil || errors.Is(err, unix.ECHILD) {
 			return nil
@@ -77,7 +77,7 @@ func (p *Process) Pause() error {
 // Resume undoes Pause.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Kill ends the process at once and waits for that.
+// Kill ends the process at once and waits for its end.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // Space is a network namespace of this process.
 type Space struct {
 	ns    netns.NsHandle
-	using sync.RWMutex // of ns: who enters against who closes
+	using sync.RWMutex // of ns: readers enter, the writer closes
 	calls chan func()  // run by the home thread
 	ended chan struct{}
 	close sync.Once
@@ -46,8 +46,8 @@ func (s *Space) home(ready chan<- error) {
 	}
 }
 
-// onOwnThread runs fn on a thread that ends with it. It spares the main
-// thread: Linux shows its namespace as that of the process, and Go cannot end it.
+// onOwnThread runs fn on a thread that ends with it. It avoids the main thread:
+// Linux shows its namespace as that of the process, and Go cannot end it.
 func onOwnThread(fn func()) {
 	locked := func(holding chan<- struct{}) {
 		runtime.LockOSThread()
@@ -60,7 +60,8 @@ func onOwnThread(fn func()) {
 			fn()
 			return
 		}
-		// While this goroutine sits on the main thread no other gets it.
+		// While this goroutine holds the main thread, no other goroutine gets
+		// it.
 		holding := make(chan struct{})
 		go locked(holding)
 		<-holding
@@ -68,7 +69,7 @@ func onOwnThread(fn func()) {
 	}()
 }
 
-// FD is a file descriptor of the namespace, valid until Close.
+// FD returns a file descriptor of the namespace, valid until Close.
 func (s *Space) FD() int { return int(s.ns) }
 
 // Do runs fn inside the namespace, on the calling goroutine. Sockets that fn
@@ -115,9 +116,9 @@ func (s *Space) Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Close lets go of the namespace, which ends when the sockets opened in it do.
-// Do fails from then on: the client of a store may still be dialling. Start
-// may not be called.
+// Close releases the namespace, which ends with the last socket opened in it.
+// Do fails from then on: the client of a store may still be dialling. Do not
+// call Start after Close.
 func (s *Space) Close() error {
 	var err error
 	s.close.Do(func() {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// current names the network namespace the calling thread is in.
+// current returns the name of the network namespace of the calling thread.
 func current(t *testing.T) string {
 	t.Helper()
 	name, err := os.Readlink("/proc/thread-self/ns/net")
@@ -96,7 +96,7 @@ func TestDoComesBackFromAPanic(t *testing.T) {
 	}
 }
 
-// The main thread shows as the process: it must never be some space's home.
+// The main thread shows as the process: it must never be the home of a space.
 func TestProcessStaysWhereItIs(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestProcessStaysWhereItIs(t *testing.T) {
 	}
 }
 
-// sleeper starts a process that ends only when told.
+// sleeper starts a process that ends only on a signal.
 func sleeper(t *testing.T, s *netspace.Space) *netspace.Process {
 	t.Helper()
 	p, err := s.Start(exec.Command("sleep", "3600"))
@@ -158,7 +158,7 @@ func TestPauseWaitsUntilItStands(t *testing.T) {
 	if state, err := p.Wait(t.Context()); err != nil || state.String() != "signal: terminated" {
 		t.Errorf("it ended by %v (%v), want signal: terminated", state, err)
 	}
-	// One that has ended is no error to anybody.
+	// Signalling a process that has ended is no error.
 	if err := errors.Join(p.Pause(), p.Resume(), p.Kill()); err != nil {
 		t.Error(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Fate tells how a request ends.
+// Fate says how a request ends.
 type Fate int
 
 const (
@@ -16,22 +16,22 @@ const (
 	Late            // done after the client has given up
 )
 
-// Chances are the probabilities of what may become of any request. The zero
-// value is a proxy without effect.
+// Chances are the probabilities of the fates of any request. The zero value is
+// a proxy without effect.
 type Chances struct {
-	Request, Answer float64 // that it is lost
+	Request, Answer float64 // of its loss
 	Slow            float64
 	SlowBy          time.Duration // at most, each for request and answer
 }
 
-// Next sets the fate of a client's next requests, behind those that are set.
+// Next sets the fate of a client's next requests, after those already set.
 func (p *Proxy) Next(client netip.Addr, fates ...Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fates[client] = append(p.fates[client], fates...)
 }
 
-// Left is how many of those fates no request has met yet.
+// Left returns how many of those fates no request has met yet.
 func (p *Proxy) Left(client netip.Addr) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +45,8 @@ func (p *Proxy) Change(change func(*Chances)) {
 	change(&p.chance)
 }
 
-// draw decides on a client's request, and how long it and its answer take.
+// draw decides the fate of a client's request, and how long it and its answer
+// take.
 func (p *Proxy) draw(client netip.Addr) (f Fate, before, after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,17 +19,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Options say between whom the proxy stands.
+// Options name the two sides of the proxy.
 type Options struct {
-	Listener net.Listener                                // of the clients' connections; the proxy closes it
+	Listener net.Listener                                // for the clients; the proxy closes it
 	Dial     func(ctx context.Context) (net.Conn, error) // to the server
-	// Stream tells, by its full name, a method that is no request and is always
-	// passed on, such as a stream of news. Of any other the client sends one
-	// message and wants one answer.
+	// Stream reports, by its full name, whether a method is a stream, such as a
+	// watch, that the proxy always passes on. Of any other method the client
+	// sends one message and wants one answer.
 	Stream func(method string) bool
 }
 
-// Proxy is one that runs. It is safe for concurrent use.
+// Proxy is a running proxy. It is safe for concurrent use.
 type Proxy struct {
 	o      Options
 	server *grpc.Server
@@ -40,13 +40,13 @@ type Proxy struct {
 	chance Chances
 }
 
-// Start lets a proxy serve.
+// Start starts a proxy.
 func Start(o Options) (*Proxy, error) {
 	back, err := grpc.NewClient("passthrough:///server",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxMessage)),
-		// Find a server that comes back within seconds, not minutes.
+		// This finds a server that comes back within seconds, not minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
 	if err != nil {
@@ -55,13 +55,13 @@ func Start(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, back: back, fates: map[netip.Addr][]Fate{}}
 	p.server = grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.handle),
 		grpc.MaxRecvMsgSize(maxMessage),
-		// The server decides how often clients may ask whether it is there.
+		// The server decides how often clients may send keepalive pings.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Millisecond, PermitWithoutStream: true}))
-	go func() { _ = p.server.Serve(o.Listener) }() // it ends with Close, in which the error says so
+	go func() { _ = p.server.Serve(o.Listener) }() // it ends with Close, which makes the error meaningless
 	return p, nil
 }
 
-// maxMessage is more than anybody sends.
+// maxMessage is larger than any message.
 const maxMessage = 64 << 20
 
 // Close cuts all connections.
@@ -95,7 +95,7 @@ func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
 		return givenUp(ctx)
 	}
 	asked := ctx
-	if fate != Done { // it is done whether or not the client waits
+	if fate != Done { // the server performs it whether or not the client waits
 		var cancel context.CancelFunc
 		asked, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
@@ -111,7 +111,7 @@ func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
 	return in.SendMsg(&answer)
 }
 
-// ask puts one question to the server.
+// ask sends one request to the server.
 func (p *Proxy) ask(ctx context.Context, method string, question message) (answer message, trailer metadata.MD,
 	err error) {
 	out, err := p.back.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
@@ -125,7 +125,7 @@ func (p *Proxy) ask(ctx context.Context, method string, question message) (answe
 	if err != nil {
 		return nil, out.Trailer(), err
 	}
-	for err == nil { // the rest of a stream is nothing but its end
+	for err == nil { // the stream only has its end left
 		var more message
 		err = out.RecvMsg(&more)
 	}
@@ -167,13 +167,13 @@ func (p *Proxy) pass(ctx context.Context, method string, in grpc.ServerStream) e
 	}
 }
 
-// givenUp waits until the client does not wait any more.
+// givenUp waits until the client has given up.
 func givenUp(ctx context.Context) error {
 	<-ctx.Done()
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// sleep lets time pass, and reports whether the client still waits.
+// sleep waits, and reports whether the client still waits, too.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -188,7 +188,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// clientOf is the address of who asks.
+// clientOf returns the address of the calling client.
 func clientOf(ctx context.Context) netip.Addr {
 	who, ok := peer.FromContext(ctx)
 	if !ok {
@@ -201,10 +201,10 @@ func clientOf(ctx context.Context) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// message is one as it is on the wire.
+// message is a message as it is on the wire.
 type message []byte
 
-// raw is the codec of messages that are passed on unread.
+// raw is a codec that passes messages on unread.
 type raw struct{}
 
 func (raw) Name() string                  { return "proto" }

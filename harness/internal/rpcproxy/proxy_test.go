@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/harness/internal/rpcproxy"
 )
 
-// server counts what it is asked.
+// server counts its requests.
 type server struct {
 	grpc_health_v1.UnimplementedHealthServer
 	asked chan struct{}
@@ -114,22 +114,22 @@ func TestFates(t *testing.T) {
 			if tt.asked {
 				<-s.asked
 			}
-			// The next one is as if nothing had been.
+			// The next request works as usual.
 			if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 				t.Error(err)
 			}
 			<-s.asked
 			if len(s.asked) > 0 {
-				t.Error("the server was asked once more")
+				t.Error("the server got another request")
 			}
 		})
 	}
 }
 
-// met: the request has come to the proxy.
+// met: the request has reached the proxy.
 func met(_ server, p *rpcproxy.Proxy) bool { return p.Left(loopback) == 0 }
 
-// answered: the server has been asked.
+// answered: the server has got the request.
 func answered(s server, _ *rpcproxy.Proxy) bool { return len(s.asked) > 0 }
 
 func TestChances(t *testing.T) {
@@ -152,7 +152,7 @@ func TestChances(t *testing.T) {
 
 func TestStreamPasses(t *testing.T) {
 	_, p, client := newProxy(t)
-	p.Change(func(c *rpcproxy.Chances) { c.Request = 1 }) // which it is none of
+	p.Change(func(c *rpcproxy.Chances) { c.Request = 1 }) // an unknown method
 	stream, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
