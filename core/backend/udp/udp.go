@@ -25,6 +25,11 @@ const DefaultPort = 8285
 // device is the TUN device's name (interop 6.0).
 const device = "flannel0"
 
+// metric makes our route yield to upstream's, which has none (interop 6.0). Our
+// device outlives this process, so an upstream daemon that follows us gets
+// another device, and its route to that must win.
+const metric = 1
+
 // overhead is the size of the outer IPv4 and UDP headers, in bytes.
 const overhead = 20 + 8
 
@@ -105,7 +110,7 @@ func (b *Backend) Render(
 		Subnet: own, MTU: b.MTU(env), Offload: b.opts.Offload,
 	})
 	state.AddRoute(dataplane.Route{
-		RouteKey: dataplane.RouteKey{Dst: env.Config.V4.Network},
+		RouteKey: dataplane.RouteKey{Dst: env.Config.V4.Network, Metric: metric},
 		Link:     device, Protocol: dataplane.Protocol,
 	})
 	var problems []backend.Problem

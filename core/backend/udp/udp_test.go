@@ -58,7 +58,7 @@ sysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0
 proxy flannel0 local 192.168.64.3:9000 subnet 10.5.34.0/24 mtu 1472 offload gso
 peer 10.5.35.0/24 to 192.168.64.4 dev flannel0
 peer 10.5.36.0/25 to 192.168.64.5 dev flannel0
-route 10.5.0.0/16 dev flannel0
+route 10.5.0.0/16 dev flannel0 metric 1
 `
 	if d := cmp.Diff(want, state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)

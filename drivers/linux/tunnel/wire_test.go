@@ -1,12 +1,13 @@
 package tunnel_test
 
 import (
-	"errors"
 	"os"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 // wire is an underlay whose ends are TUN devices: every packet between the two
@@ -48,21 +49,9 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 // openTUN opens a TUN device. The kernel makes it if it is not there.
 func (n *node) openTUN(t testing.TB, name string) (f *os.File) {
 	t.Helper()
-	err := n.ns.Do(func() error {
-		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return err
-		}
-		ifr, err := unix.NewIfreq(name)
-		if err != nil {
-			return err
-		}
-		ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
-			return errors.Join(err, unix.Close(fd))
-		}
-		f = os.NewFile(uintptr(fd), "/dev/net/tun")
-		return nil
+	err := n.ns.Do(func() (err error) {
+		f, _, err = linuxtest.OpenTUN(name)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,9 @@ func (d *derivation) udp(peers []peer) {
 		return
 	}
 	d.want.AddAddr(dataplane.Addr{Link: tun, Prefix: base(own)})
-	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[cidr.V4]}, Link: tun})
+	// An upstream daemon that follows ours makes a device and a route of its own
+	// beside these. Its route has no metric (interop 6.0), so it must win.
+	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[cidr.V4], Metric: 1}, Link: tun})
 	if d.host.NoProcess {
 		return
 	}

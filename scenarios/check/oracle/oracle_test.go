@@ -141,7 +141,7 @@ func TestDemanded(t *testing.T) {
 			"link flannel0 type tun mtu 1472 up\n" +
 				"addr 10.5.1.0/32 dev flannel0\n" +
 				"sysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n" +
-				"route 10.5.0.0/16 dev flannel0\n" +
+				"route 10.5.0.0/16 dev flannel0 metric 1\n" +
 				"proxy flannel0 local 192.168.64.1:9000 subnet 10.5.1.0/24 mtu 1472 offload auto\n" +
 				"peer 10.5.4.0/24 to 192.168.64.2 dev flannel0\n"},
 		"alloc": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"alloc"}}`), record(t, 1, "10.5.1.0-24", dualOwn),
