@@ -192,7 +192,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	eachMaking(t, func(t *testing.T, w *world, m making, f cidr.Family) {
 		w.others(t, m, f)
 		before := w.allRules(t)
-		w.expect(t) // no foreign rule is taken for one of ours
+		w.expect(t) // no foreign rule is taken for our rule
 		chains := wanted(t, m.flavour, f)
 		w.apply(t, ops(dataplane.Create, chains)...)
 		if m.flavour == dataplane.IPTables {

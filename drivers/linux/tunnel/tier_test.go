@@ -139,7 +139,8 @@ func newStation(t *testing.T, i byte, vnet bool) (*station, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { unix.Close(socket) })
-	s := &station{kernel: fds[0], ends: &ends{device: fds[1], socket: socket, vnet: vnet, replies: packetSender{port: port}}}
+	e := &ends{device: fds[1], socket: socket, vnet: vnet, replies: packetSender{port: port}}
+	s := &station{kernel: fds[0], ends: e}
 	s.tier = newPlain(s.ends)
 	if vnet {
 		s.tier = newGSO(s.ends, true)
