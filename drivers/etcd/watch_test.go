@@ -293,7 +293,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(1))
 	})
 
-	It("resumes after a compaction of changes that it has seen, without a recent change of a lease", func(ctx SpecContext) {
+	It("resumes after a compaction of changes that it has seen, with no recent change", func(ctx SpecContext) {
 		o, m := options(shared).metered()
 		p := newProxy(shared.Endpoints()[0])
 		o.Endpoints, o.Heartbeat = []string{p.endpoint()}, 20*ms
