@@ -82,6 +82,14 @@ func (n *Node) SyncPods() error {
 	})
 }
 
+// SetPodMTU gives the bridge and all pods of the node another MTU than the subnet
+// file says, such as pods have that were made before it changed.
+func (n *Node) SetPodMTU(mtu int) error {
+	return errors.Join(n.SetMTU(bridgeName, mtu), each(n.Pods, func(p *Pod) error {
+		return errors.Join(n.SetMTU(p.port(), mtu), p.SetMTU("eth0", mtu))
+	}))
+}
+
 // syncBridge configures the bridge by the subnet file.
 func (n *Node) syncBridge(env SubnetEnv) error {
 	if _, err := n.nl.LinkByName(bridgeName); errors.As(err, &netlink.LinkNotFoundError{}) {

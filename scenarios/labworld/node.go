@@ -105,6 +105,7 @@ func (n *netnsNode) SyncPods() error {
 
 func (n *netnsNode) UplinkDown() error         { return n.node.UplinkDown() }
 func (n *netnsNode) UplinkMTU(mtu int) error   { return n.node.SetUnderlayMTU(mtu) }
+func (n *netnsNode) SetPodMTU(mtu int) error   { return n.node.SetPodMTU(mtu) }
 func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }

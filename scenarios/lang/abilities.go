@@ -121,6 +121,13 @@ type Uplink interface {
 	Carrier(on bool) error
 }
 
+// PodOwner has pods whose devices other programs made.
+type PodOwner interface {
+	// SetPodMTU gives the node's pods and their bridge another MTU than the subnet
+	// file says.
+	SetPodMTU(int) error
+}
+
 // Partitioner cuts connections of a node.
 type Partitioner interface {
 	// Isolate cuts all connections, Cut only those to the store.

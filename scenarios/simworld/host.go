@@ -233,6 +233,10 @@ func (n *simNode) uplinkAddr(f cidr.Family) netip.Prefix {
 
 func (n *simNode) UplinkMTU(mtu int) error { return n.SetMTU("eth0", mtu) }
 
+func (n *simNode) SetPodMTU(mtu int) error {
+	return errors.Join(n.SetMTU("cni0", mtu), n.pod.SetMTU(mtu))
+}
+
 func (n *simNode) Isolate(on bool) error {
 	n.Wire("eth0").Down = on
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // bridgeName is the name of the pods' bridge in CNI.
@@ -43,6 +44,17 @@ func (h *Host) NewPod(name string, mtu int, subnets ...netip.Prefix) (*Pod, erro
 	h.pods = append(h.pods, p)
 	h.world.Note(h.name+": pod", name)
 	return p, nil
+}
+
+// SetMTU gives the pod's device another MTU.
+func (p *Pod) SetMTU(mtu int) error {
+	p.host.changed++
+	eth0 := p.stack.link("eth0")
+	if !eth0.takesMTU(mtu) {
+		return driver.ErrInvalid
+	}
+	eth0.setMTU(mtu)
+	return nil
 }
 
 // address gives the pod the first free address of a subnet and its default route.
