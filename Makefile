@@ -191,6 +191,12 @@ bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each, then RUNS (2000) random runs on kernel and simulator
 	@FUZZTIME=$(FUZZTIME) RUNS=$(RUNS) GO=$(GO) hack/fuzz
 
+# The scores of the core and the datastores take an hour; those of a package, minutes.
+.PHONY: mutants
+mutants: ## score how many small changes of the code the checks catch: docs/mutation.md (PKG=core/lease N=40 SEED=1 SEEDS=200)
+	@$(STATIC) -o bin/mutants ./hack/mutants
+	@exec bin/mutants -n $(or $(N),40) -seed $(or $(SEED),1) -seeds $(or $(SEEDS),200) $(patsubst ./...,,$(PKG))
+
 .PHONY: deps
 deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)
 	@hack/deps

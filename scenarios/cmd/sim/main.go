@@ -27,6 +27,7 @@ type options struct {
 	search.Options
 	seed, first, seeds uint64
 	workers            int
+	minimise           bool
 	dir, report        string
 }
 
@@ -41,6 +42,7 @@ func main() {
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
+	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
 	flag.Parse()
@@ -132,6 +134,9 @@ func list(counts map[string]int) {
 func tell(ctx context.Context, o options, r search.Result) int {
 	fmt.Printf("seed %d FAILED (commit %s)\n%s\n", r.Plan.Seed, commit(), r.Failed)
 	fmt.Printf("replay: %s\n", replayCommand(o, r.Plan.Seed))
+	if !o.minimise {
+		return 1
+	}
 	runs := 0
 	small := search.Minimise(r.Plan, func(p search.Plan) bool {
 		return ctx.Err() == nil && search.Symptom(search.Run(p).Failed) == search.Symptom(r.Failed)
