@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
 // Interfaces of a world.
@@ -49,6 +50,14 @@ type PacketCapturer interface {
 // VirtualClock is the clock of a world with virtual time.
 type VirtualClock interface {
 	Elapsed() time.Duration // since the world began
+}
+
+// DeadlineJudge is a world that ends itself when a node exceeds a deadline. It
+// hears of every directive, to excuse nodes by the names of the faults in force.
+type DeadlineJudge interface {
+	// Directed is called after each directive. Host describes a node's host after
+	// the topology and the faults so far.
+	Directed(directive, faults []string, host func(node string) (oracle.Host, error))
 }
 
 // NodeObjects are the Kubernetes nodes of a world with topology store=kube.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
 // Session replays one scenario on one world.
@@ -110,6 +112,7 @@ func (s *Session) run(d *datadriven.TestData) string {
 		return "error: a scenario begins with a topology\n"
 	}
 	out, err := v(s, d)
+	s.tellJudge(d)
 	if err != nil && mayFail(d) {
 		return "ok\n"
 	}
@@ -120,6 +123,26 @@ func (s *Session) run(d *datadriven.TestData) string {
 		return "ok\n"
 	}
 	return strings.TrimRight(out, "\n") + "\n"
+}
+
+// tellJudge tells a world that judges deadlines which directive was performed and
+// which faults are in force.
+func (s *Session) tellJudge(d *datadriven.TestData) {
+	judge, judges := s.world.(DeadlineJudge)
+	if !judges {
+		return
+	}
+	words := []string{d.Cmd}
+	for _, a := range d.CmdArgs {
+		words = append(words, a.String())
+	}
+	judge.Directed(words, sortedKeys(s.undo), func(name string) (oracle.Host, error) {
+		n, err := s.world.Node(name)
+		if err != nil {
+			return oracle.Host{}, err
+		}
+		return s.host(name, n)
+	})
 }
 
 func onlyFor(d *datadriven.TestData) (world string, ok bool) {

@@ -31,33 +31,37 @@ var defects = []defect{
 	{id: "E1", what: "a garbage record empties the snapshot", plant: seeing(e1)},
 	{id: "E3", what: "a lost race ends the process", plant: living(e3)},
 	{id: "E4", what: "a reservation is renewed with a TTL", plant: asking(e4, e4renew)},
-	{id: "E5", what: "renewals put blindly", plant: asking(asItIs, e5), often: robbery},
+	{id: "E5", what: "renewals overwrite the record without a condition", plant: asking(asItIs, e5), often: robbery},
 	{id: "E7", what: "overlaps go unnoticed", plant: living(e7), opts: search.Options{Family: "dual"}},
 	{id: "E10", what: "the first broken watch is the last", plant: e10},
 	{id: "E11", what: "changed attributes are ignored", plant: seeing(e11), often: moves},
-	{id: "E11", what: "the own record is missed", plant: living(e11own)},
-	{id: "P1", what: "one look, then memory", plant: acting(p1)},
-	{id: "P2", what: "what a former run left is not seen", plant: acting(p2), often: guests},
+	{id: "E11", what: "the node does not see its own record", plant: living(e11own)},
+	{id: "P1", what: "the host is read only once", plant: acting(p1)},
+	{id: "P2", what: "objects that a former run left are not seen", plant: acting(p2), often: guests},
 	{id: "P3", what: "a recreated device has another MAC", plant: acting(p3)},
 	{id: "P4", what: "an existing device's MTU stays", plant: acting(p4)},
 	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"},
 		often: moves},
-	{id: "P8", what: "direct routing is judged once", plant: acting(p8),
+	{id: "P8", what: "direct routing is decided only once", plant: acting(p8),
 		opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
 	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: strangers},
 	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
-	{id: "F1", what: "nftables spare what others send to remote pods", plant: guarding(spelt(f1rule4)), opts: nftables},
-	{id: "F1", what: "rules are looked at once", plant: guarding(f1look), opts: iptables},
-	{id: "F1", what: "rules have to be there, in any order and company", plant: guarding(f1presence), opts: iptables},
+	{id: "F1", what: "nftables do not masquerade packets of other hosts to remote pods",
+		plant: guarding(spelt(f1rule4)), opts: nftables},
+	{id: "F1", what: "the rules are read only once", plant: guarding(f1look), opts: iptables},
+	{id: "F1", what: "the order of rules and foreign rules among them are ignored",
+		plant: guarding(f1presence), opts: iptables},
 	{id: "F2", what: "the other flavour's rules stay", plant: guarding(f2), opts: iptables},
 	{id: "F3", what: "chains are emptied before they are filled", plant: guarding(f3), opts: iptables},
-	{id: "F3", what: "refused rules are taken for made", plant: guarding(f3silent), opts: iptables},
+	{id: "F3", what: "a refused change of rules counts as made", plant: guarding(f3silent), opts: iptables},
 	{id: "T1", what: "failed renewals back off to a minute", plant: living(slowing), often: outages},
 	{id: "T2", what: "every hint puts the next look back", plant: living(distracted), often: storms},
 	{id: "T3", what: "a stale restart is never fenced", plant: living(neverFenced), often: staleStarts},
 	{id: "T4", what: "a store that went back is waited for", plant: living(backward), often: restores},
 	{id: "T5", what: "the subnet file comes before the address", plant: living(hasty)},
+	{id: "T6", what: "a dispute never ends", plant: living(resentful), last: disputes},
+	{id: "T7", what: "a change of the store waits for the next full look", plant: living(unhurried)},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -88,6 +92,7 @@ var (
 	staleStarts = []search.Step{
 		{Line: "fault N cut"}, {Line: "kill N"}, {Line: "pass 40s"}, {Line: "start N"}, {Line: "pass 5s"},
 	}
+	disputes = repeated(6, search.Step{Line: "store clobber N", Input: "?"}, search.Step{Line: "pass 12m"})
 	restores = []search.Step{{Line: "store lose-data"}, {Line: "heal"}}
 	detour   = []search.Step{
 		{Line: "fault N add", Input: "route 192.168.64.#M/32 via 192.168.64.253 dev eth0 proto 4"},
@@ -96,11 +101,20 @@ var (
 	}
 )
 
+// repeated returns steps that are done so many times, after a heal.
+func repeated(times int, steps ...search.Step) []search.Step {
+	all := []search.Step{{Line: "heal"}}
+	for range times {
+		all = append(all, steps...)
+	}
+	return all
+}
+
 // plan draws a seed's plan, with more of the exposing steps. Those need all nodes
 // on one segment.
 func (d defect) plan(seed uint64) search.Plan {
 	p := search.Draw(seed, d.opts)
-	if len(d.often) == 0 {
+	if len(d.often)+len(d.last) == 0 {
 		return p
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x9a47))
@@ -117,7 +131,7 @@ func (d defect) plan(seed uint64) search.Plan {
 		return s
 	}
 	p.Topology.Line = strings.Replace(p.Topology.Line, "segments=2", "segments=1", 1)
-	for range 3 + rng.IntN(6) {
+	for range min(len(d.often), 1) * (3 + rng.IntN(6)) {
 		p.Steps = slices.Insert(p.Steps, 1+rng.IntN(len(p.Steps)), step(d.often[rng.IntN(len(d.often))]))
 	}
 	for _, s := range d.last {

@@ -53,6 +53,16 @@ func (l *late) holdRequest(r *node.Effects) bool {
 	return true
 }
 
+// holdLook keeps the look at the host back while it is too early for it.
+func (l *late) holdLook(r *node.Effects) bool {
+	host := &r.Lanes[node.HostLane]
+	if host.Look == nil || !l.now.Before(l.until) {
+		return false
+	}
+	l.look, host.Look = host.Look, nil
+	return true
+}
+
 // slowing backs off to a minute after failed renewals, whatever the TTL.
 func slowing(n daemon.Machine) daemon.Machine {
 	failed := 0
@@ -75,14 +85,7 @@ func distracted(n daemon.Machine) daemon.Machine {
 		if in.Lanes[node.HostLane].Hint {
 			l.until = l.now.Add(time.Second)
 		}
-	}, hold: func(l *late, r *node.Effects) bool {
-		host := &r.Lanes[node.HostLane]
-		if host.Look == nil || !l.now.Before(l.until) {
-			return false
-		}
-		l.look, host.Look = host.Look, nil
-		return true
-	}}
+	}, hold: (*late).holdLook}
 }
 
 // backward waits for a revision that it has seen, though the store went back in time.
@@ -145,4 +148,38 @@ func hasty(n daemon.Machine) daemon.Machine {
 		}
 		return r
 	}}
+}
+
+// resentful counts all foreign writes to its record that there ever were, and
+// waits longer with each before it repairs the record.
+func resentful(n daemon.Machine) daemon.Machine {
+	writes := 0
+	return &late{Machine: n, hold: func(l *late, r *node.Effects) bool {
+		for _, e := range r.Events {
+			if e.Kind == "lease-disputed" {
+				l.until = l.now.Add(min(time.Second<<writes, 5*time.Minute))
+				writes++
+			}
+		}
+		if r.Request != nil && r.Request.Verb != node.Update {
+			return false
+		}
+		return l.holdRequest(r)
+	}}
+}
+
+// unhurried looks at its host when something has changed there, and from time to
+// time, but not when the store has changed.
+func unhurried(n daemon.Machine) daemon.Machine {
+	var asked time.Time
+	return &late{Machine: n, step: func(l *late, in node.Input) {
+		host := in.Lanes[node.HostLane]
+		if host.Hint || host.Looked != nil || host.Applied != nil {
+			asked = l.now
+		}
+		l.until = asked.Add(30 * time.Second)
+		if l.now.Sub(asked) < time.Second {
+			l.until = l.now
+		}
+	}, hold: (*late).holdLook}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/drivers/sim/world"
 	"github.com/flanneld/flannel/scenarios/check/invariants"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
@@ -38,7 +39,10 @@ type World struct {
 	defects    []Wrap
 }
 
-var _ lang.World = (*World)(nil)
+var (
+	_ lang.World         = (*World)(nil)
+	_ lang.DeadlineJudge = (*World)(nil)
+)
 
 // Wrap wraps the parts of a node's process.
 type Wrap func(node string, p daemon.Parts) daemon.Parts
@@ -99,6 +103,11 @@ func (w *World) Name() string { return "sim" }
 
 // Close implements [World].
 func (w *World) Close() error { return w.World.Err() }
+
+// Directed implements [DeadlineJudge].
+func (w *World) Directed(directive, faults []string, host func(node string) (oracle.Host, error)) {
+	w.invariants.Directed(invariants.Situation{Directive: directive, Faults: faults, Host: host})
+}
 
 // Logs implements [World].
 func (w *World) Logs() string {

@@ -50,6 +50,13 @@ func (h *Host) RefuseLooks(probability float64) {
 	h.world.Note(h.name+": refuses looks", fmt.Sprint(probability))
 }
 
+// Refusing reports whether the kernel refuses ops or looks at present, for no
+// fault of theirs.
+func (h *Host) Refusing() bool {
+	r := &h.refuses
+	return r.count > 0 || r.odds > 0 || r.looks > 0
+}
+
 // refusal returns the error with which the kernel refuses an op, or nil.
 func (h *Host) refusal() error {
 	r := &h.refuses

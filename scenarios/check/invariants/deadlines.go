@@ -58,6 +58,7 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	}
 	if done := in.Requested; done != nil {
 		d.asking, d.askedAt = false, elapsed
+		n.noteRequest(done)
 		if done.Err == nil {
 			d.granted, d.ttl = elapsed, done.Grant.TTL
 		}

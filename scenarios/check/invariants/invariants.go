@@ -29,12 +29,15 @@ type Invariants struct {
 	// unreserved holds the revisions at which reservations got a TTL again.
 	unreserved map[string]int64
 	config     config.Network
+	text       string           // of the config
 	bad        bool             // the config in the store is invalid
 	links      map[string]bool  // every device that a config has ever named
 	networks   []netip.Prefix   // every network that a config has ever named
 	overlaps   map[pair]overlap // the present ones, which may be excused
 	changes    int              // of records and config
 	podCIDRs   map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
+
+	situation Situation
 }
 
 // pair is two nodes, the one with the lesser name first.
@@ -60,6 +63,8 @@ func Watch(o Options) *Invariants {
 	o.World.Always("overlap", i.checkOverlaps)
 	o.World.Always("looks-in-time", i.checkLooks)
 	o.World.Always("renews-in-time", i.checkRenewals)
+	o.World.Always("repairs-in-time", i.checkDisputes)
+	o.World.Always("follows-in-time", i.checkChanges)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -104,6 +109,11 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 	}
 	i.excuse(w)
+	for _, name := range i.order {
+		if n := i.nodes[name]; w.Key == n.last.String() {
+			n.noteDispute(w)
+		}
+	}
 	if w.New != nil { // of one that is gone, its node may not know that yet
 		if i.reserved[w.Key] && w.New.Expiring {
 			i.unreserved[w.Key] = i.about.Store.Revision()
@@ -160,7 +170,7 @@ func (i *Invariants) takeConfig(text string) {
 	if err != nil {
 		return
 	}
-	i.config, i.bad = network, false
+	i.config, i.text, i.bad = network, text, false
 	for _, l := range b.Extent().Links {
 		i.links[l] = true
 	}

@@ -40,6 +40,8 @@ type Node struct {
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
 	deadlines deadlines // of the last process
+	follows   follower
+	dispute   dispute
 
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
@@ -74,6 +76,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
+		n.dispute.open = false
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p = plant(p)
@@ -185,9 +188,12 @@ func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		if r, ok := op.Object.(dataplane.Route); ok {
 			before, _ = d.n.Route(r.RouteKey)
 		}
+		refusing := d.n.Refusing()
 		err := d.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		if err == nil {
 			d.n.all.checkOp(d.n, op, before)
+		} else {
+			d.n.wasRefused(refusing)
 		}
 		errs = append(errs, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/flanneld/flannel/core/dataplane"
 )
@@ -25,6 +26,16 @@ func (d Demand) Extent() dataplane.Extent {
 // Short names each object that is missing, differs or is left over, sorted by
 // text. Chains are the host's chains, which need a reading of their own.
 func (d Demand) Short(have, chains *dataplane.State) []string {
+	s := d.Tables(have)
+	if d.host.Masquerade || d.host.Forward {
+		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)
+	}
+	slices.Sort(s)
+	return s
+}
+
+// Tables is Short without the chains.
+func (d Demand) Tables(have *dataplane.State) []string {
 	var s []string
 	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
 	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
@@ -38,12 +49,18 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
 		s = append(s, compareTables(&d.want.Peers, &have.Peers, always)...)
 	}
-	if d.host.Masquerade || d.host.Forward {
-		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)
-	}
 	slices.Sort(s)
 	return s
 }
+
+// Missing names each object of the network tables that is missing or differs,
+// sorted by text. It does not judge what is left over.
+func (d Demand) Missing(have *dataplane.State) []string {
+	return slices.DeleteFunc(d.Tables(have), func(text string) bool { return strings.HasPrefix(text, leftOver) })
+}
+
+// leftOver begins the text about an object that no record demands.
+const leftOver = "left over "
 
 // compare names the objects that are missing or wrong, and flannel's objects that
 // are left over.
@@ -61,7 +78,7 @@ func compare[K comparable, V fmt.Stringer](want, have map[K]V, same func(want, h
 	}
 	for k, h := range have {
 		if _, wanted := want[k]; !wanted && ours(h) {
-			short = append(short, "left over "+h.String())
+			short = append(short, leftOver+h.String())
 		}
 	}
 	return short
@@ -102,7 +119,7 @@ func (d Demand) addrs(have *dataplane.State) []string {
 		ip := a.Prefix.Addr()
 		foreign := ip.Is4() && !d.inNetworks(a.Prefix) || ip.IsLinkLocalUnicast()
 		if _, wanted := d.want.Addrs[a]; !wanted && !foreign && d.devices[a.Link] {
-			short = append(short, "left over "+a.String())
+			short = append(short, leftOver+a.String())
 		}
 	}
 	return short

@@ -1,0 +1,164 @@
+package invariants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
+)
+
+const (
+	// changeBound is how long after a node's client has shown a change of the store
+	// the node's host must follow it. A node waits a debounce of 100 ms, looks,
+	// changes the host and looks again.
+	changeBound = 2 * time.Second
+	// driftBound is how long a host may differ from the records after the last fault
+	// on it: a failure may be followed by a pause of 36 s, and a lost hint by as much.
+	driftBound = lookBound
+)
+
+// follower tells how a node's host follows the records that the node knows.
+type follower struct {
+	key   lease.Key       // the node's subnet
+	snap  *lease.Snapshot // the newest that the node's client has shown
+	asked *lease.Snapshot // what the host must follow by due
+	due   time.Duration   // 0: nothing is due
+	// sound: the host was as demanded, and no fault has touched it since.
+	sound     bool
+	touchedAt time.Duration // by a fault, or the process was away; meaningful if not sound
+	added     bool          // the scenario has added foreign objects to the host
+}
+
+// disturbed notes that a fault has changed the node's host, or is over.
+func (n *Node) disturbed() {
+	n.follows.sound, n.follows.touchedAt = false, n.all.elapsed()
+}
+
+// wasRefused notes that the kernel refused an op: a pause follows. A refusal
+// without a fault does not excuse the node for ever.
+func (n *Node) wasRefused(byFault bool) {
+	n.follows.sound = false
+	if byFault {
+		n.follows.touchedAt = n.all.elapsed()
+	}
+}
+
+// checkChanges is called after every event. It says when a host has to hold what
+// the records demand that its node knows.
+func (i *Invariants) checkChanges() error {
+	for _, name := range i.order {
+		n := i.nodes[name]
+		if err := n.checkChange(i.elapsed()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) checkChange(now time.Duration) error {
+	f := &n.follows
+	if n.stands() || !n.holds || n.client.View().Snapshot == nil {
+		f.snap, f.due, f.touchedAt = nil, 0, now
+		return nil
+	}
+	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key {
+		f.snap, f.key = snap, n.key
+		if f.due == 0 {
+			f.asked, f.due = snap, now+changeBound
+		}
+	}
+	switch {
+	case f.due > 0 && now >= f.due:
+		return n.judgeChange(now)
+	case !f.sound && now-f.touchedAt > driftBound:
+		return n.judgeDrift(now)
+	}
+	return nil
+}
+
+// judgeChange says whether the host has followed a change in time. A host that
+// was not in order before the change is not judged: see judgeDrift.
+func (n *Node) judgeChange(now time.Duration) error {
+	f := &n.follows
+	asked := f.asked
+	f.due = 0
+	if asked != f.snap { // what has come since then is due later
+		f.asked, f.due = f.snap, now+changeBound
+	}
+	short, known := n.missing(asked)
+	was := f.sound
+	f.sound = known && len(short) == 0
+	if f.sound || !known {
+		return nil
+	}
+	if was {
+		return fmt.Errorf("%s has known the records of revision %d for %s, and its host lacks %d objects, first: %s",
+			n.name, asked.Revision, changeBound, len(short), short[0])
+	}
+	return nil
+}
+
+// judgeDrift says whether the host is in order some time after the last fault.
+func (n *Node) judgeDrift(now time.Duration) error {
+	f := &n.follows
+	touched := f.touchedAt
+	f.touchedAt = now
+	short, known := n.missing(f.snap)
+	f.sound = known && len(short) == 0
+	if f.sound || !known {
+		return nil
+	}
+	return fmt.Errorf("%s had %s without a fault on its host, which still lacks %d objects, first: %s",
+		n.name, now-touched, len(short), short[0])
+}
+
+// missing names the objects that the host lacks to serve the records of a
+// snapshot which have not changed since. It knows nothing while a fault on the
+// host is in force, or while the node is about to move.
+func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
+	i := n.all
+	if i.situation.Host == nil || i.bad || n.Twinned || n.follows.added || len(i.hostFaults(n.name)) > 0 {
+		return nil, false
+	}
+	host, err := i.situation.Host(n.name)
+	if err != nil {
+		return nil, false
+	}
+	host.Config, host.Masquerade, host.Forward = i.text, false, false
+	own, others := n.steady(asked)
+	for _, f := range cidr.Families {
+		if own.Key.Of(f).IsValid() && own.Attrs.IP(f) != host.Uplink.Public[f] {
+			return nil, false // it is about to publish another address
+		}
+	}
+	demand, err := oracle.Demanded(host, own, others)
+	if err != nil || !own.Key.IsValid() {
+		return nil, false
+	}
+	have, err := n.Daemon.Driver().Look(context.Background(), demand.Extent())
+	if err != nil {
+		return nil, false
+	}
+	return demand.Missing(have.State), true
+}
+
+// steady returns the node's own record and those of others that a snapshot has in
+// common with the newest one.
+func (n *Node) steady(asked *lease.Snapshot) (own lease.Lease, others []lease.Lease) {
+	for _, l := range asked.Leases {
+		unchanged := func(o *lease.Lease) bool { return o.Key == l.Key && o.ModRevision == l.ModRevision }
+		switch {
+		case asked != n.follows.snap && !slices.ContainsFunc(n.follows.snap.Leases, unchanged):
+			continue
+		case l.Key == n.key:
+			own = *l
+		default:
+			others = append(others, *l)
+		}
+	}
+	return own, others
+}
