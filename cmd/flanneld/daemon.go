@@ -95,6 +95,7 @@ func (o *options) nodeOptions() node.Options {
 		},
 		Firewall:    rules.Options{Masquerade: o.ipMasq, NoRandom: o.ipMasqNoRandom, Forward: o.forwardRules},
 		Rules:       time.Duration(o.iptablesResync) * time.Second,
+		IPForward:   o.ipForward,
 		Blackhole:   o.blackholeRoute,
 		LeaseTTL:    o.leaseTTL,
 		RenewMargin: time.Duration(o.renewMargin) * time.Minute,

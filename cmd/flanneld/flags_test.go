@@ -38,6 +38,7 @@ func TestDefaults(t *testing.T) {
 		"ip-masq-fully-random-disable": "false",
 		"iptables-resync":              "5",
 		"iptables-forward-rules":       "true",
+		"ip-forward":                   "false",
 		"ip-blackhole-route":           "false",
 		"kube-subnet-mgr":              "false",
 		"kube-api-url":                 "",

@@ -19,7 +19,7 @@ var groups = [...]struct {
 	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "v", "vmodule", "log_backtrace_at",
 		"version"}},
 	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync",
-		"ip-blackhole-route"}},
+		"ip-forward", "ip-blackhole-route"}},
 	{"Kubernetes", []string{"kube-subnet-mgr", "kube-api-url", "kubeconfig-file", "kube-annotation-prefix",
 		"set-node-network-unavailable"}},
 	{"Installing the CNI plugin", []string{"install-cni", "cni-bin-dir", "cni-conf-dir", "cni-conf"}},

@@ -48,6 +48,7 @@ type options struct {
 	ipMasq, ipMasqNoRandom                 bool
 	iptablesResync                         int // seconds
 	forwardRules, blackholeRoute           bool
+	ipForward                              bool
 	kubeSubnetMgr, setNetworkUnavailable   bool
 	kubeAPIURL, kubeconfig, kubeAnnotation string
 	netConfigPath                          string
@@ -118,6 +119,9 @@ func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.ipMasqNoRandom, "ip-masq-fully-random-disable", false, "never masquerade with fully random source ports")
 	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "`seconds` between two checks of the firewall rules")
 	fs.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "install rules that let forwarded packets pass")
+	fs.BoolVar(&o.ipForward, "ip-forward", false,
+		"keep the kernel's IP forwarding on, for the families of the network config; without it flanneld only says "+
+			"when it is off, and is not ready")
 	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
 }
 

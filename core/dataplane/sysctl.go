@@ -1,6 +1,10 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
 
 // Sysctl is a kernel setting by its path below /proc/sys, such as
 // "net/ipv6/conf/flannel.1/accept_ra".
@@ -8,6 +12,12 @@ type Sysctl struct {
 	Path  string
 	Value string
 	Link  string // the device that the setting belongs to and that must exist first
+}
+
+// Forwarding returns the setting that makes a host forward packets of a family.
+func Forwarding(f cidr.Family) Sysctl {
+	path := [...]string{cidr.V4: "net/ipv4/ip_forward", cidr.V6: "net/ipv6/conf/all/forwarding"}[f]
+	return Sysctl{Path: path, Value: "1"}
 }
 
 // String returns the canonical form, such as

@@ -7,11 +7,17 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// HostFacts are the links and underlay routes of a host. Slices are ordered as
-// the kernel orders them, so equal hosts give equal facts.
+// HostFacts are the links and underlay routes of a host, and whether it forwards
+// packets. Slices are ordered as the kernel orders them, so equal hosts give equal
+// facts.
 type HostFacts struct {
 	Links  []Link  // by index
 	Routes []Route // of the main table, IPv4 first, each family in the kernel's order
+
+	// NoForwarding tells for each family whether the host certainly forwards no
+	// packet: the setting of [dataplane.Forwarding] exists and is 0, and no link
+	// has a setting of its own that overrules it.
+	NoForwarding [2]bool
 }
 
 // Link holds the properties of a device that the choice of an uplink needs.
@@ -51,7 +57,8 @@ type Hop struct {
 
 // Equal reports whether the facts are the same.
 func (f HostFacts) Equal(o HostFacts) bool {
-	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal)
+	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal) &&
+		f.NoForwarding == o.NoForwarding
 }
 
 // Equal reports whether all fields are the same.

@@ -16,6 +16,7 @@ type Options struct {
 	Uplink      uplink.Options
 	Firewall    firewall.Options
 	Rules       time.Duration // longest time between two looks at the firewall; default 5 s
+	IPForward   bool          // keep the host forwarding packets
 	Blackhole   bool          // keep a blackhole route for the own subnet
 	LeaseTTL    time.Duration // default 24 h
 	RenewMargin time.Duration // renew when this much is left; default 1 h

@@ -87,6 +87,9 @@ func (p hostPart) look() Look {
 	slices.Sort(former)
 	extent.Links = append(extent.Links, former...)
 	extent.Networks = n.host.networks
+	if n.opts.IPForward {
+		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
+	}
 	n.files.seen = true
 	return Look{Extent: extent, SubnetFile: true}
 }
@@ -99,6 +102,7 @@ func (p hostPart) take(looked Looked) {
 	h.chosen = h.chosen && h.noUplink == nil && !changed
 	h.facts, h.have = facts, looked.Seen.State
 	h.looked = true
+	n.tellForwarding()
 	n.settleRefused()
 	n.retryRefused(changed)
 	n.sawSubnetFile(looked.SubnetFile)
@@ -241,6 +245,7 @@ func (p hostPart) reasons() (rs []string) {
 	if l.lookErr != nil {
 		rs = append(rs, fmt.Sprintf("cannot read the host: %v", l.lookErr))
 	}
+	rs = append(rs, p.n.forwardsNothing()...)
 	for _, conflict := range h.conflicts {
 		rs = append(rs, fmt.Sprintf("conflict: %v", conflict))
 	}

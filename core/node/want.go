@@ -68,6 +68,11 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State {
 	state, problems := n.network.backend.Render(n.env(), self, peers)
 	n.reportProblems(problems)
+	if n.opts.IPForward {
+		for _, setting := range n.forwarding() {
+			state.AddSysctl(setting)
+		}
+	}
 	if n.opts.Blackhole {
 		for _, r := range firewall.Blackhole(self.Key) {
 			state.AddRoute(r)

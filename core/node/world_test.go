@@ -129,7 +129,8 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	if r.Lanes[HostLane].Look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
-		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes)}
+		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes),
+			NoForwarding: w.facts.NoForwarding}
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
 			Err: err}, true
 	}

@@ -131,8 +131,8 @@ func (d *differ) sysctls() {
 }
 
 // settled reports whether a setting needs no change: it has the wanted value, or
-// it does not exist although its device does. IPv6's settings do not exist on a
-// host without IPv6 or on a device with an MTU below 1280 (Linux
+// it does not exist although its device does, or has none. IPv6's settings do not
+// exist on a host without IPv6 or on a device with an MTU below 1280 (Linux
 // net/ipv6/addrconf.c, addrconf_notify).
 func (d *differ) settled(want dataplane.Sysctl) bool {
 	if d.flushed[want.Link].all {
@@ -142,7 +142,7 @@ func (d *differ) settled(want dataplane.Sysctl) bool {
 		return have.Value == want.Value
 	}
 	_, device := d.have.Links[want.Link]
-	return device
+	return device || want.Link == ""
 }
 
 func (d *differ) addrs() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -43,6 +44,17 @@ func (p *Printer) Facts(f driver.HostFacts) string {
 	}
 	b.WriteString(routeFacts(f.Routes))
 	return p.mask(b.String())
+}
+
+// forwarding prints the families of which a host forwards no packet.
+func forwarding(f driver.HostFacts) string {
+	var b strings.Builder
+	for _, family := range cidr.Families {
+		if f.NoForwarding[family] {
+			fmt.Fprintf(&b, "no %s\n", family)
+		}
+	}
+	return b.String()
 }
 
 // routeFacts prints routes sorted. The kernel's order has no meaning.

@@ -27,6 +27,7 @@ const testdata = "drivers/drivertest/testdata"
 //	                      prints the State; a second look that finds the same
 //	                      must hand over the same pointer
 //	facts                 prints the facts of a look at nothing
+//	forwarding            prints the families of which the host forwards no packet
 //
 // A MAC that no command set is printed as "random". The kernel's own IPv6
 // link-local addresses and routes are left out everywhere.
@@ -56,6 +57,8 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 		return r.observe(t, d)
 	case "facts":
 		return r.Facts(r.look(t, d, dataplane.Extent{}).Facts.(driver.HostFacts))
+	case "forwarding":
+		return forwarding(r.look(t, d, dataplane.Extent{}).Facts.(driver.HostFacts))
 	}
 	d.Fatalf(t, "unknown command %q", d.Cmd)
 	return ""

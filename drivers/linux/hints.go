@@ -27,6 +27,7 @@ var groups = []int{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
 	unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+	unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF, // settings such as IP forwarding
 }
 
 // startHints listens in the network namespace of the calling thread. Changes by

@@ -36,6 +36,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		o.readFDB,
 		o.readRoutes,
 		o.readSysctls,
+		o.readForwarding,
 		o.readProxies,
 	}
 	for _, read := range reads {
@@ -236,6 +237,39 @@ func (o *observer) readSysctls() error {
 		}
 		return nil
 	})
+}
+
+// readForwarding reads whether the host forwards packets.
+func (o *observer) readForwarding() error {
+	return o.d.ns.Do(func() error {
+		for _, family := range cidr.Families {
+			off, err := o.forwardsNothing(family)
+			if err != nil {
+				return fmt.Errorf("%s forwarding: %w", family, err)
+			}
+			o.facts.NoForwarding[family] = off
+		}
+		return nil
+	})
+}
+
+// forwardsNothing reports whether the kernel forwards no packet of a family. The
+// setting for the host decides, unless a link has one of its own: for IPv4 each
+// link has (Linux net/ipv4/route.c, ip_route_input_slow), for IPv6 since Linux
+// 6.17 (net/ipv6/ip6_output.c, ip6_forward).
+func (o *observer) forwardsNothing(family cidr.Family) (bool, error) {
+	value, exists, err := readSysctl(dataplane.Forwarding(family).Path)
+	if err != nil || !exists || value != "0" {
+		return false, err
+	}
+	pattern := [...]string{cidr.V4: "net/ipv4/conf/%s/forwarding", cidr.V6: "net/ipv6/conf/%s/force_forwarding"}[family]
+	for _, l := range o.facts.Links {
+		value, exists, err := readSysctl(fmt.Sprintf(pattern, l.Name))
+		if err != nil || exists && value != "0" {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (o *observer) readProxies() error {

@@ -15,12 +15,16 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// firewallArgs returns the flags that tell a daemon which rules to make.
+// firewallArgs returns the flags that tell a daemon which rules to make, and
+// which routes and settings besides those of its backend.
 func firewallArgs(top lang.Topology) []string {
 	args := []string{fmt.Sprintf("--ip-masq=%t", top.Firewalled()),
 		fmt.Sprintf("--iptables-forward-rules=%t", top.Firewalled())}
 	if top.Blackhole {
 		args = append(args, "--ip-blackhole-route")
+	}
+	if top.IPForward {
+		args = append(args, "--ip-forward")
 	}
 	return args
 }

@@ -19,13 +19,17 @@ const (
 	OutsideHost = 252
 )
 
-// parseFirewall reads firewall=iptables|nftables|none and blackhole=yes|no.
+// parseFirewall reads firewall=iptables|nftables|none, blackhole=yes|no and
+// ipforward=yes|no.
 func (t *Topology) parseFirewall(a *args, conf *configText) error {
 	t.Firewall = "none"
 	a.text("firewall", &t.Firewall)
 	blackhole := "no"
 	a.text("blackhole", &blackhole)
 	t.Blackhole = blackhole == "yes"
+	ipForward := "no"
+	a.text("ipforward", &ipForward)
+	t.IPForward = ipForward == "yes"
 	conf.EnableNFTables = t.Firewall == string(dataplane.NFTables)
 	if !t.Firewalled() && t.Firewall != "none" {
 		return fmt.Errorf("firewall=%s: want iptables, nftables or none", t.Firewall)

@@ -27,6 +27,7 @@ type Topology struct {
 	ExitOnLoss bool
 	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
 	Blackhole  bool   // --ip-blackhole-route
+	IPForward  bool   // --ip-forward
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
@@ -35,7 +36,7 @@ type Topology struct {
 // parseTopology reads
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
-//		[noipv6=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [store=users|proxy|kube]
+//		[noipv6=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [ipforward=yes] [store=users|proxy|kube]
 //
 // Its input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {

@@ -211,6 +211,8 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 //
 //	wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
 //	wait n1 exited [status=1]
+//	wait n1 not-ready because=TEXT  a reason holds that text
+//	wait n1 problem=TEXT            the status tells such a problem of a peer
 //	wait n1 mtu=1350             the subnet file holds that MTU
 //	wait n1 log=lease-lost [count=1]  the daemon has logged that kind so often
 //	wait leases=3                the store holds so many records
@@ -224,9 +226,11 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	a.integer("mtu", &w.mtu)
 	a.integer("count", &w.count)
 	a.text("log", &w.log)
+	a.text("because", &w.because)
+	a.text("problem", &w.problem)
 	if w.leases < 0 {
 		w.node = a.word("node")
-		if w.mtu == 0 && w.log == "" {
+		if w.mtu == 0 && w.log == "" && w.problem == "" {
 			w.what = a.word("condition")
 		}
 	}
@@ -238,9 +242,10 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 
 // waiting describes a condition to wait for.
 type waiting struct {
-	node, what, log string
-	leases, status  int
-	mtu, count      int
+	node, what, log  string
+	because, problem string
+	leases, status   int
+	mtu, count       int
 }
 
 func (s *Session) holds(w waiting) error {
@@ -273,7 +278,7 @@ func (s *Session) holds(w waiting) error {
 			return fmt.Errorf("%s runs", w.node)
 		}
 	default:
-		return nodeIs(n, w.what)
+		return nodeIs(n, w)
 	}
 	return nil
 }
@@ -292,20 +297,31 @@ func (s *Session) haveLeases(want int) error {
 	return nil
 }
 
-func nodeIs(n Node, what string) error {
+// nodeIs checks conditions that the daemon's status tells.
+func nodeIs(n Node, w waiting) error {
 	st, err := n.Status()
 	if err != nil {
 		return err
 	}
+	if problems := strings.Join(st.Problems, "; "); !strings.Contains(problems, w.problem) {
+		return fmt.Errorf("no problem is about %q: %s", w.problem, problems)
+	}
+	reasons := strings.Join(st.Reasons, "; ")
+	if !strings.Contains(reasons, w.because) {
+		return fmt.Errorf("no reason is about %q: %s", w.because, reasons)
+	}
+	if w.what == "" {
+		return nil
+	}
 	is, known := map[string]bool{
 		"ready": st.Ready, "not-ready": !st.Ready, "fenced": st.Fenced, "stale": st.Stale, "synced": st.Synced,
 		"quarantined": st.Quarantined > 0, "programmed": st.Programmed > 0 && st.Programmed == st.Revision,
-	}[what]
+	}[w.what]
 	if !known {
-		return fmt.Errorf("unknown condition %q", what)
+		return fmt.Errorf("unknown condition %q", w.what)
 	}
 	if !is {
-		return fmt.Errorf("not %s: phase %s, %s", what, st.Phase, strings.Join(st.Reasons, "; "))
+		return fmt.Errorf("not %s: phase %s, %s", w.what, st.Phase, reasons)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ type breaking func(s *Session, name string, n Node, a *args, input string) error
 func breakings() map[string]breaking {
 	return map[string]breaking{
 		"link": faultLink, "flush": faultFlush, "uplink": faultUplink, "carrier": faultCarrier, "sysctl": faultSysctl,
-		"add": faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
+		"forwarding": faultForwarding,
+		"add":        faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
 		"unroute": faultUnroute,
 		"index":   faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,
 		"port": faultPort, "pods": faultPods,

@@ -225,6 +225,34 @@ func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 	return a.done()
 }
 
+// faultForwarding performs "fault n2 forwarding off|on": whether the host forwards
+// packets of the topology's families.
+func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
+	off := a.flag("off")
+	if !off && !a.flag("on") {
+		return errors.New("fault forwarding: want off or on")
+	}
+	if err := a.done(); err != nil {
+		return err
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	return s.switched(name+" forwarding", off, func(off bool) error {
+		value := "1"
+		if off {
+			value = "0"
+		}
+		for _, f := range s.top.Families {
+			if err := k.SetSysctl(dataplane.Forwarding(f).Path, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // faultObjects returns the fault "fault n2 add|remove", whose input holds
 // objects in canonical form.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {

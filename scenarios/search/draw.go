@@ -105,6 +105,9 @@ func (d *drawing) topology(o Options) {
 	if d.rng.IntN(4) == 0 {
 		line += " blackhole=yes"
 	}
+	if d.rng.IntN(4) == 0 {
+		line += " ipforward=yes"
+	}
 	if s.family == "v4" {
 		if d.rng.IntN(5) == 0 {
 			s.mtu = 1280
@@ -173,8 +176,14 @@ func examples(backendType string) []string {
 	return inputs
 }
 
-// joins start the nodes: all at once, or one after the other.
+// joins start the nodes: all at once, or one after the other. Some hosts forward
+// no packets at first.
 func (d *drawing) joins() {
+	for i := range d.top.nodes {
+		if d.rng.IntN(12) == 0 {
+			d.step(0, Step{Line: fmt.Sprintf("fault n%d forwarding off", i+1)})
+		}
+	}
 	if d.rng.IntN(2) == 0 {
 		d.step(0, Step{Line: "start all"})
 		return

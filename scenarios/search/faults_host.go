@@ -27,6 +27,7 @@ func kernelFaults() []fault {
 		amongPeers(one("route-shadowed", "fault N shadow P")),
 		one("uplink-bounced", "fault N uplink down-up"),
 		one("uplink-down", "fault N uplink down"),
+		one("forwarding-off", "fault N forwarding off"),
 		one("carrier-lost", "fault N carrier off"),
 		refused("ops-enobufs", "ENOBUFS"),
 		refused("ops-ebusy", "EBUSY"),

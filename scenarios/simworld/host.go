@@ -64,6 +64,7 @@ func NodeOptions(top lang.Topology) node.Options {
 		ExitOnLoss: top.ExitOnLoss,
 		Firewall:   firewall.Options{Masquerade: top.Firewalled(), Forward: top.Firewalled()},
 		Blackhole:  top.Blackhole,
+		IPForward:  top.IPForward,
 	}
 }
 

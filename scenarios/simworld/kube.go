@@ -22,6 +22,7 @@ func (w *World) newStore() error {
 	w.storage = store.New(w.World, store.Options{Nodes: kubeConfig})
 	w.invariants = invariants.Watch(invariants.Options{
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
+		IPForward: w.top.IPForward,
 	})
 	if !w.top.Kube {
 		return w.storage.Put("config", w.top.Config, 0)

@@ -123,6 +123,7 @@ func (s *stack) facts() driver.HostFacts {
 		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), (*route).underlay) {
 			facts.Routes = append(facts.Routes, r.fact())
 		}
+		facts.NoForwarding[f] = s.forwardsNothing(f)
 	}
 	return facts
 }

@@ -161,6 +161,9 @@ func TestOtherDropsHaveNames(t *testing.T) {
 		{"no forwarding", func(t *testing.T, l *lab) {
 			must(t, l.hosts[1].SetSysctl("net/ipv4/ip_forward", "0"))
 		}, DropNotMine, "n2"},
+		{"a link without forwarding", func(t *testing.T, l *lab) {
+			must(t, l.hosts[1].SetSysctl("net/ipv4/conf/flannel.1/forwarding", "0"))
+		}, DropNotMine, "n2"},
 		{"bridge down", func(t *testing.T, l *lab) { must(t, l.hosts[1].LinkDown("cni0")) }, DropNoRoute, "n2"},
 		{"own bridge down", func(t *testing.T, l *lab) { must(t, l.hosts[0].LinkDown("cni0")) }, DropNeighFailed, "n1.pod"},
 		{"strict reverse path", func(t *testing.T, l *lab) {

@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // receive takes a frame from the link, as the kernel does in ip_rcv.
@@ -68,9 +70,23 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 	}
 }
 
-// forwards reports whether the host forwards packets that come in by a link.
+// forwards reports whether the host forwards packets that come in by a link. For
+// IPv4 the link's setting decides, for IPv6 that of the host (Linux
+// net/ipv4/route.c, ip_route_input_slow; net/ipv6/ip6_output.c, ip6_forward).
 func (s *stack) forwards(l *link, f cidr.Family) bool {
+	if f == cidr.V6 {
+		return isOn(s.sysctls[sysctlForward6])
+	}
 	return isOn(s.setting(l, f, "forwarding"))
+}
+
+// forwardsNothing reports whether the host certainly forwards no packet of a family.
+func (s *stack) forwardsNothing(f cidr.Family) bool {
+	value, exists := s.sysctls[dataplane.Forwarding(f).Path]
+	if !exists || isOn(value) {
+		return false
+	}
+	return !slices.ContainsFunc(s.links, func(l *link) bool { return s.forwards(l, f) })
 }
 
 // martian reports whether an IPv4 packet that came in by a link claims to be

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
@@ -56,6 +57,7 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	if host := in.Lanes[node.HostLane]; host.Looked != nil || host.Applied != nil {
 		d.looking, d.lookedAt = false, elapsed
 	}
+	n.checkForwarding(in.Lanes[node.HostLane].Looked, m)
 	if done := in.Requested; done != nil {
 		d.asking, d.askedAt = false, elapsed
 		n.noteRequest(done)
@@ -67,6 +69,20 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 		if s := m.Status(); s.Stale && s.Subnet.IsValid() && !s.Fenced {
 			n.all.broken("fenced-in-time", "%s claims %s, though the lease it saved ended %s ago",
 				n.name, s.Subnet, now.Sub(d.savedUntil))
+		}
+	}
+}
+
+// checkForwarding checks that a node is not ready after a look at a host that
+// forwards no packet between pods.
+func (n *Node) checkForwarding(looked *node.Looked, m daemon.Machine) {
+	if looked == nil || looked.Err != nil {
+		return
+	}
+	for _, f := range cidr.Families {
+		off := looked.Seen.Facts.(driver.HostFacts).NoForwarding[f] && n.all.config.Of(f).Enabled()
+		if off && !n.all.bad && m.Status().Ready {
+			n.all.broken("ready-forwards", "%s is ready, though its host forwards no %s packet", n.name, f)
 		}
 	}
 }

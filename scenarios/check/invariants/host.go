@@ -34,6 +34,9 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 		link = o.Link
 	case dataplane.Sysctl:
 		link = o.Link
+		if i.about.IPForward && (o == dataplane.Forwarding(cidr.V4) || o == dataplane.Forwarding(cidr.V6)) {
+			return
+		}
 	case dataplane.Proxy:
 		link = o.Link
 	case dataplane.Peer:

@@ -50,6 +50,7 @@ type Options struct {
 	Config     string // the network config of daemons on Kubernetes nodes, "" with etcd
 	ExitOnLoss bool
 	Masquerade bool
+	IPForward  bool
 }
 
 // Watch begins to watch. Call it before the first write to the store.

@@ -37,6 +37,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 			d.networks = append(d.networks, d.net.of[f])
 			d.family(f, others)
 			d.blackhole(f)
+			d.forwarding(f)
 			d.firewall(f)
 		}
 	}
@@ -173,5 +174,13 @@ func (d *derivation) route(r dataplane.Route) {
 func (d *derivation) blackhole(f cidr.Family) {
 	if own := d.own.Key.Of(f); d.host.Blackhole && own.IsValid() {
 		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: own, Metric: 1<<32 - 1}, Kind: dataplane.Blackhole})
+	}
+}
+
+// forwarding demands the kernel's setting for IP forwarding.
+func (d *derivation) forwarding(f cidr.Family) {
+	if d.host.IPForward && !(f == cidr.V6 && d.host.NoIPv6) {
+		path := [...]string{cidr.V4: "net/ipv4/ip_forward", cidr.V6: "net/ipv6/conf/all/forwarding"}[f]
+		d.want.AddSysctl(dataplane.Sysctl{Path: path, Value: "1"})
 	}
 }

@@ -19,6 +19,7 @@ type Host struct {
 
 	// The daemon's flags.
 	Blackhole  bool // --ip-blackhole-route
+	IPForward  bool // --ip-forward
 	Masquerade bool // --ip-masq
 	Forward    bool // --iptables-forward-rules
 

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+const forwarding4 = "net/ipv4/ip_forward"
+
+// logged returns the texts of all events of a kind.
+func (w *world) logged(kind string) (texts []string) {
+	for _, e := range w.events {
+		if e.Kind == kind {
+			texts = append(texts, e.Text)
+		}
+	}
+	return texts
+}
+
+// forwards sets whether the host forwards IPv4 packets, and lets the node look.
+func (w *world) forwards(on bool) {
+	w.facts.NoForwarding[cidr.V4] = !on
+	w.run(Input{Lanes: [LaneCount]LaneInput{HostLane: {Hint: true}}})
+	w.pass(time.Second)
+}
+
+func TestNotReadyWithoutForwarding(t *testing.T) {
+	w := readyWorld(t)
+	file := w.files[SubnetFile]
+	w.forwards(false)
+	s := w.n.Status()
+	reasons := strings.Join(s.Reasons, "; ")
+	if s.Ready || !strings.Contains(reasons, "set net.ipv4.ip_forward to 1, or start flanneld with --ip-forward") {
+		t.Errorf("ready %t, reasons %q, want the setting and the remedy", s.Ready, reasons)
+	}
+	if s.FailingFor > 0 || w.files[SubnetFile] != file {
+		t.Errorf("failing for %d, subnet file %q: want a host that is as desired", s.FailingFor, w.files[SubnetFile])
+	}
+	w.pass(5 * time.Minute)
+	if texts := w.logged("forwarding"); len(texts) != 1 {
+		t.Errorf("logged %q, want one line", texts)
+	}
+	w.forwards(true)
+	w.wantReady()
+	if texts := w.logged("forwarding"); len(texts) != 2 {
+		t.Errorf("logged %q, want a second line", texts)
+	}
+}
+
+// TestForwardingOfTheConfigsFamilies: IPv6 may be off where no pod has IPv6.
+func TestForwardingOfTheConfigsFamilies(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.facts.NoForwarding[cidr.V6] = true
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+}
+
+func TestForwardingIsHealed(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.IPForward = true })
+	w.host.AddSysctl(dataplane.Sysctl{Path: forwarding4, Value: "0"})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if got := w.host.Sysctls[forwarding4].Value; got != "1" {
+		t.Errorf("%s is %s at first, want 1", forwarding4, got)
+	}
+	w.host.AddSysctl(dataplane.Sysctl{Path: forwarding4, Value: "0"})
+	w.pass(time.Minute)
+	if got := w.host.Sysctls[forwarding4].Value; got != "1" {
+		t.Errorf("%s is %s later, want 1", forwarding4, got)
+	}
+}
+
+// TestForwardingMayNotBeSet is a container with a read-only /proc/sys.
+func TestForwardingMayNotBeSet(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.IPForward = true })
+	w.applyErr = func(op dataplane.Op) error {
+		if s, ok := op.Object.(dataplane.Sysctl); ok && s.Path == forwarding4 {
+			return fmt.Errorf("%s: %w", op, driver.ErrDenied)
+		}
+		return nil
+	}
+	w.host.AddSysctl(dataplane.Sysctl{Path: forwarding4, Value: "0"})
+	w.facts.NoForwarding[cidr.V4] = true
+	w.tell()
+	w.pass(time.Minute)
+	reasons := strings.Join(w.n.Status().Reasons, "; ")
+	if !strings.Contains(reasons, "set net.ipv4.ip_forward to 1, which flanneld may not do") {
+		t.Errorf("reasons %q, want the setting that flanneld may not change", reasons)
+	}
+	if w.files[SubnetFile] == "" {
+		t.Error("no subnet file")
+	}
+}
