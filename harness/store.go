@@ -218,6 +218,45 @@ func (s *Store) Wipe(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
+// Backup keeps a copy of etcd's data for Restore. Etcd is away meanwhile.
+func (s *Store) Backup(ctx context.Context) error {
+	if err := s.Stop(ctx); err != nil {
+		return err
+	}
+	if err := s.copyData("store", "backup"); err != nil {
+		return fmt.Errorf("back up the store: %w", err)
+	}
+	return s.Start(ctx)
+}
+
+// Restore puts etcd back to the last backup, with another history from there on:
+// as many further changes of a key that does not concern flannel.
+func (s *Store) Restore(ctx context.Context, further int) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	if err := s.copyData("backup", "store"); err != nil {
+		return fmt.Errorf("restore the store: %w", err)
+	}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	for range further {
+		if err := s.PutRaw(ctx, "/elsewhere", "changed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyData replaces one folder of etcd's data by a copy of another.
+func (s *Store) copyData(from, to string) error {
+	if err := os.RemoveAll(s.lab.path(to)); err != nil {
+		return err
+	}
+	return os.CopyFS(s.lab.path(to), os.DirFS(s.lab.path(from)))
+}
+
 // CutFrom cuts a node off from the store, and from nothing else: packets
 // between them vanish, in both directions, as in a network that fails. The
 // node's own tables stay as they are.

@@ -67,6 +67,14 @@ func (s *netnsStore) Wipe() error {
 	})
 }
 
+// Backup implements [lang.Restorer].
+func (s *netnsStore) Backup() error { return s.do(s.Store.Backup) }
+
+// Restore implements [lang.Restorer].
+func (s *netnsStore) Restore(further int) error {
+	return s.do(func(ctx context.Context) error { return s.Store.Restore(ctx, further) })
+}
+
 func (s *netnsStore) Compact() error { return s.do(s.Store.Compact) }
 
 func (s *netnsStore) Put(name, value string) error {

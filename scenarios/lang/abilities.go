@@ -283,6 +283,14 @@ type RecordEditor interface {
 	Compact() error
 }
 
+// Restorer is a datastore with a backup.
+type Restorer interface {
+	Backup() error
+	// Restore puts the datastore back to the last backup. Its revision has gone on
+	// since then, by that many changes that do not concern flannel.
+	Restore(further int) error
+}
+
 // FaultyStore is a datastore that loses data, leader or messages.
 type FaultyStore interface {
 	LoseData() error

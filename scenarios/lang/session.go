@@ -24,6 +24,7 @@ type Session struct {
 	moved     map[string]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int        // and underlay MTUs
 	config    string                // the network config in force, if it is a good one
+	backup    string                // the config at the time of "store backup"
 	streams   map[string]func() (sent, lost int, err error)
 	undo      map[string]func() error // heals each lasting fault
 	kept      map[string][]byte       // files as of the last "keep"

@@ -24,6 +24,7 @@ func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
 		"config": storeConfig, "firewall": storeFirewall, "put": storePut, "delete": storeDelete, "take": storeTake,
+		"backup": storeBackup, "restore": storeRestore,
 		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
 		"expire":    toRecord(edited(RecordEditor.Expire)),
 		"reserve":   toRecord(edited(func(e RecordEditor, name string) error { return e.SetTTL(name, 0) })),
@@ -170,6 +171,38 @@ func edited(do func(RecordEditor, string) error) func(*Session, Store, string, s
 		}
 		return do(editor, name)
 	}
+}
+
+// storeBackup performs "store backup".
+func storeBackup(s *Session, st Store, a *args, _ string) error {
+	if err := a.done(); err != nil {
+		return err
+	}
+	r, err := able[Restorer](s, st)
+	if err != nil {
+		return err
+	}
+	s.backup = s.config
+	return r.Backup()
+}
+
+// storeRestore performs "store restore [further=100]": the datastore is put back
+// to the last backup, and its revision has gone on since then by other changes.
+func storeRestore(s *Session, st Store, a *args, _ string) error {
+	further := 100
+	a.integer("further", &further)
+	if err := a.done(); err != nil {
+		return err
+	}
+	r, err := able[Restorer](s, st)
+	if err != nil {
+		return err
+	}
+	if err := r.Restore(further); err != nil {
+		return err
+	}
+	s.config = s.backup
+	return nil
 }
 
 // storeLoseData performs "store lose-data": the store loses its disk. The heal

@@ -17,6 +17,8 @@ func storeFaults() []fault {
 			at(10*time.Second, "store compact"), at(0, "fault N cut heal"))})[0],
 		notKube([]fault{often(1, one("wiped", "store wipe"))})[0],
 		often(1, one("data-lost", "store lose-data")),
+		notKube([]fault{several("restored-past-node", at(0, "store backup"), at(0, "store expire N"),
+			at(5*time.Second, "fault N cut"), at(0, "store restore further=1000"), at(2*time.Second, "fault N cut heal"))})[0],
 		{name: "answers-slow", weight: 2, draw: func(d *drawing) []Step {
 			chance := d.chance()
 			by := d.within(100*time.Millisecond, time.Second, 10*time.Second)

@@ -208,6 +208,12 @@ func (n *simNode) Deny(on bool) error {
 	return nil
 }
 
+// Backup implements [Restorer].
+func (s simStore) Backup() error { return s.Store.Backup() }
+
+// Restore implements [Restorer].
+func (s simStore) Restore(further int) error { return s.Store.Restore(int64(further)) }
+
 // LoseData implements [FaultyStore].
 func (s simStore) LoseData() error { s.Store.LoseData(); return nil }
 

@@ -32,11 +32,12 @@ type Store struct {
 
 	revision  int64
 	compacted int64 // no stream can begin before this revision
-	epoch     int   // number of times that all data were lost
+	epoch     int   // number of times that data were lost or restored
 	records   map[string]*record
 	order     []string // the keys of records, sorted
 	ttls      map[int64]*storeTTL
 	lastTTL   int64
+	backup    *backup // nil: none was made
 
 	version *storeVersion // made from the records
 	former  *storeVersion // the one before, for stale reads

@@ -25,7 +25,8 @@ type Invariants struct {
 	nodes    map[string]*Node
 	order    []string // names of nodes, in the order in which they were made
 	records  map[string]*history
-	reserved map[string]bool // records without a TTL, which need no renewal
+	authors  map[authored]string // the nodes that wrote such records last
+	reserved map[string]bool     // records without a TTL, which need no renewal
 	// unreserved holds the revisions at which reservations got a TTL again.
 	unreserved map[string]int64
 	config     config.Network
@@ -57,7 +58,7 @@ type Options struct {
 func Watch(o Options) *Invariants {
 	i := &Invariants{
 		about: o, began: o.World.Now(), nodes: map[string]*Node{}, bad: true,
-		records: map[string]*history{}, reserved: map[string]bool{},
+		records: map[string]*history{}, authors: map[authored]string{}, reserved: map[string]bool{},
 		unreserved: map[string]int64{}, links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
 	o.Store.OnWrite(i.wrote)
@@ -78,9 +79,15 @@ func (i *Invariants) broken(name, format string, args ...any) {
 	i.about.World.Fail(fmt.Errorf("invariant %q: %s", name, fmt.Sprintf(format, args...)))
 }
 
+// authored names a record by its key and the address that it publishes.
+type authored struct {
+	key  string
+	addr netip.Addr
+}
+
 // history describes the last write of a record.
 type history struct {
-	writer string     // the node that wrote it last; "" for an operator
+	writer string     // the node that wrote it last, perhaps before a backup; "" for an operator
 	addr   netip.Addr // its owner's
 	flawed bool       // it does not decode
 }
@@ -126,8 +133,12 @@ func (i *Invariants) wrote(w store.Write) {
 	if w.New == nil || w.New.Flaw != "" {
 		return // nodes still take the record for its former owner's
 	}
-	if addr := owner(w.New.Lease.Attrs); w.Client != "" || addr != h.addr {
-		*h = history{writer: w.Client, addr: addr}
+	addr := owner(w.New.Lease.Attrs)
+	if w.Client != "" {
+		i.authors[authored{w.Key, addr}] = w.Client
+	}
+	if w.Client != "" || addr != h.addr {
+		*h = history{writer: i.authors[authored{w.Key, addr}], addr: addr}
 	}
 }
 
