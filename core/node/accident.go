@@ -124,6 +124,5 @@ func (n *Node) lostNotes() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; they are served until they are "+
-		"back, or until %s",
-		len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
+		"back, or until %s", len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,15 +51,6 @@ func (p firewallPart) pace() pace {
 	return pace{every: n.opts.Rules * 5 / 6, hintGap: ruleGap, most: most}
 }
 
-func (firewallPart) kinds() kinds {
-	return kinds{
-		lookFailed: Event{Kind: "firewall-look-failed", Level: Error},
-		applied:    Event{Kind: "firewall-applied", Level: Info},
-		failed:     Event{Kind: "firewall-failed", Level: Error},
-		clean:      Event{Kind: "firewall", Level: Info},
-	}
-}
-
 // watches returns false if no rules are desired and none are left to remove.
 func (p firewallPart) watches() bool {
 	return p.n.opts.Firewall.Any() || !p.n.lanes[FirewallLane].clean
@@ -93,16 +83,8 @@ func (p firewallPart) compare() ([]dataplane.Op, bool) {
 	wanted := firewall.Render(n.opts.Firewall, f.aim.net, f.aim.own, f.facts)
 	f.notes, f.problems = wanted.Notes, wanted.Problems
 	f.wanted = wanted.Chains.Len()
-	if len(f.notes) > 0 {
-		n.once(Info, "firewall-note", strings.Join(f.notes, "; "))
-	} else {
-		delete(n.said, "firewall-note")
-	}
-	if len(f.problems) > 0 {
-		n.once(Error, "firewall-problem", errors.Join(f.problems...).Error())
-	} else {
-		delete(n.said, "firewall-problem")
-	}
+	n.once(Info, "firewall-note", strings.Join(f.notes, "; "))
+	n.once(Error, "firewall-problem", textOf(f.problems))
 	return reconcile.Chains(wanted.Chains, f.have), true
 }
 

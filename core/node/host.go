@@ -32,15 +32,6 @@ func (p hostPart) pace() pace {
 	}
 }
 
-func (hostPart) kinds() kinds {
-	return kinds{
-		lookFailed: Event{Kind: "look-failed", Level: Error},
-		applied:    Event{Kind: "applied", Level: Info},
-		failed:     Event{Kind: "apply-failed", Level: Error},
-		clean:      Event{Kind: "programmed", Level: Info},
-	}
-}
-
 func (p hostPart) watches() bool { return p.n.network.known }
 
 func (p hostPart) follow() bool {
@@ -78,14 +69,11 @@ func (n *Node) settleSelf() {
 func (p hostPart) look() Look {
 	n := p.n
 	extent := n.network.backend.Extent()
-	var former []string
-	for name := range n.host.links {
-		if !slices.Contains(extent.Links, name) {
-			former = append(former, name)
+	for _, name := range slices.Sorted(maps.Keys(n.host.links)) {
+		if !slices.Contains(extent.Links, name) { // a former device
+			extent.Links = append(extent.Links, name)
 		}
 	}
-	slices.Sort(former)
-	extent.Links = append(extent.Links, former...)
 	extent.Networks = n.host.networks
 	if n.opts.IPForward {
 		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
@@ -120,11 +108,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	}
 	plan := n.diff(n.withoutRefused(want))
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
-	if len(plan.Conflicts) > 0 {
-		n.once(Error, "conflict", errors.Join(plan.Conflicts...).Error())
-	} else {
-		delete(n.said, "conflict")
-	}
+	n.once(Error, "conflict", textOf(plan.Conflicts))
 	h.standing = lease.Key{}
 	if !slices.ContainsFunc(plan.Ops, isOwn) {
 		h.standing = n.lease.self.Key

@@ -33,6 +33,7 @@ const eager = 3
 type lane struct {
 	id   LaneID
 	part part
+	logs kinds
 
 	busy     bool           // a look or a plan is under way
 	plan     []dataplane.Op // the plan under way
@@ -50,7 +51,6 @@ type lane struct {
 // part holds the differences between the lanes.
 type part interface {
 	pace() pace
-	kinds() kinds
 
 	// follow takes in changes from outside the lane. It returns false while the
 	// node knows too little to look at this part of the host.
@@ -88,13 +88,15 @@ type pace struct {
 	insists bool          // failed plans are also retried without a pause
 }
 
-// kinds are the events that a lane logs, still without their texts.
-type kinds struct{ lookFailed, applied, failed, clean Event }
+// kinds are the kinds of the events that a lane logs.
+type kinds struct{ lookFailed, applied, failed, clean string }
 
 func newLanes(n *Node) [LaneCount]*lane {
 	return [LaneCount]*lane{
-		HostLane:     {id: HostLane, part: hostPart{n}},
-		FirewallLane: {id: FirewallLane, part: firewallPart{n}},
+		HostLane: {id: HostLane, part: hostPart{n},
+			logs: kinds{"look-failed", "applied", "apply-failed", "programmed"}},
+		FirewallLane: {id: FirewallLane, part: firewallPart{n},
+			logs: kinds{"firewall-look-failed", "firewall-applied", "firewall-failed", "firewall"}},
 	}
 }
 
@@ -133,17 +135,16 @@ func (n *Node) hinted(l *lane) {
 }
 
 func (n *Node) finishedLook(l *lane, looked Looked) {
-	kind := l.part.kinds().lookFailed
 	l.busy, l.lastLook = false, n.now
 	l.lookErr = looked.Err
 	if looked.Err != nil {
-		n.once(kind.Level, kind.Kind, looked.Err.Error())
+		n.once(Error, l.logs.lookFailed, looked.Err.Error())
 		l.clean = false
 		l.attempts++
 		l.lookBy(n.now.Add(n.pause(l)))
 		return
 	}
-	delete(n.said, kind.Kind)
+	delete(n.said, l.logs.lookFailed)
 	l.fresh = true
 	l.part.take(looked)
 	l.lookBy(n.now.Add(n.jitter(l.part.pace().every)))
@@ -187,12 +188,11 @@ func (n *Node) reconcile(l *lane) {
 	}
 	text := l.part.settled()
 	if l.attempts > 0 {
-		clean := l.part.kinds().clean
-		n.event(clean.Level, clean.Kind, text)
+		n.event(Info, l.logs.clean, text)
 	}
 	l.restart()
 	l.failures = nil
-	delete(n.said, l.part.kinds().failed.Kind)
+	delete(n.said, l.logs.failed)
 }
 
 // finishedPlan records the failures, and looks again at once to see the effect
@@ -229,11 +229,10 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 
 // reportPlan logs one line for each plan, with the first of its failures.
 func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
-	text, kinds := l.part.describe(plan), l.part.kinds()
+	text := l.part.describe(plan)
 	if len(l.failures) == 0 {
-		n.event(kinds.applied.Level, kinds.applied.Kind, text)
+		n.event(Info, l.logs.applied, text)
 		return
 	}
-	text = fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0])
-	n.once(kinds.failed.Level, kinds.failed.Kind, text)
+	n.once(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
 }

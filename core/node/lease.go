@@ -284,8 +284,7 @@ func (n *Node) finishedRequest(done Requested) {
 	case req.Verb == Release:
 		// Wait for a snapshot without the record: in an older one the node would
 		// find it again. Releasing a record that has changed does nothing.
-		l.retryAt = n.now.Add(n.backoff(l.attempts, 50*time.Millisecond, 5*time.Second))
-		l.attempts++
+		n.retryWithin(50*time.Millisecond, 5*time.Second)
 	default:
 		n.hold(done.Grant)
 		if req.Verb != Renew { // the record has the desired content
@@ -304,10 +303,8 @@ func keyOf(r Request) lease.Key {
 
 // retrySoon handles an answer that a newer snapshot will explain.
 func (n *Node) retrySoon(req Request, err error) {
-	l := &n.lease
 	n.event(Info, "lease-conflict", fmt.Sprintf("%s of %s: %v; trying again", req.Verb, keyOf(req), err))
-	l.retryAt = n.now.Add(n.backoff(l.attempts, 5*time.Millisecond, 5*time.Second))
-	l.attempts++
+	n.retryWithin(5*time.Millisecond, 5*time.Second)
 }
 
 // retryLease sets the time of the next attempt after a failure: within a minute,
@@ -318,7 +315,14 @@ func (n *Node) retryLease() {
 	if l.grant != nil && !l.grant.Reserved() {
 		most = min(most, max(cmp.Or(l.grant.TTL, n.opts.LeaseTTL)/10, 100*time.Millisecond))
 	}
-	l.retryAt = n.now.Add(n.backoff(l.attempts, 100*time.Millisecond, most))
+	n.retryWithin(100*time.Millisecond, most)
+}
+
+// retryWithin sets the time of the next request: after a pause that grows with
+// each attempt, from first to most.
+func (n *Node) retryWithin(first, most time.Duration) {
+	l := &n.lease
+	l.retryAt = n.now.Add(n.backoff(l.attempts, first, most))
 	l.attempts++
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -49,10 +50,5 @@ func (n *Node) tellNotes() {
 	if b, ok := n.network.backend.(backend.Noter); ok {
 		n.host.notes = b.Notes(n.env())
 	}
-	for _, note := range n.host.notes {
-		n.once(Warning, "backend-note", note)
-	}
-	if len(n.host.notes) == 0 {
-		delete(n.said, "backend-note")
-	}
+	n.once(Warning, "backend-note", strings.Join(n.host.notes, "; "))
 }

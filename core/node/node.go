@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -215,10 +216,18 @@ func (n *Node) backoff(attempt int, first, most time.Duration) time.Duration {
 }
 
 // once logs an event unless its text equals that of the last event of its kind.
+// No text means that the event's reason is over: nothing is logged now.
 func (n *Node) once(level Level, kind, text string) {
-	if n.said[kind] == text {
-		return
+	if text != "" && text != n.said[kind] {
+		n.event(level, kind, text)
 	}
 	n.said[kind] = text
-	n.event(level, kind, text)
+}
+
+// textOf returns the texts of several errors, or "" without any.
+func textOf(errs []error) string {
+	if len(errs) == 0 {
+		return ""
+	}
+	return errors.Join(errs...).Error()
 }

@@ -100,22 +100,23 @@ func (n *Node) Pulse() Pulse {
 // Status returns the whole status of the node as of the last Step. It counts the
 // peers and formats every problem, so it is too slow for every turn.
 func (n *Node) Status() Status {
-	phase, reasons := n.phase()
+	p := n.Pulse()
 	s := Status{
-		Phase:       phase,
-		Ready:       phase == PhaseReady,
-		Reasons:     reasons,
-		Subnet:      n.lease.self.Key,
+		Phase:       p.Phase,
+		Ready:       p.Phase == PhaseReady,
+		Reasons:     p.Reasons,
+		Subnet:      p.Subnet,
 		Uplink:      n.host.uplink,
 		Synced:      n.synced(),
 		Stale:       n.store.stale,
 		Fenced:      n.fenced(),
-		Programmed:  n.host.programmed,
+		Programmed:  p.Programmed,
 		PacketPaths: n.host.paths,
 		Withheld:    n.host.withheld,
-		RenewBy:     n.lease.renewAt,
+		Expires:     p.Expires,
+		RenewBy:     p.RenewBy,
 		Notes:       slices.Concat(n.host.notes, n.firewall.notes, n.lostNotes()),
-		FailingFor:  n.hostLane().attempts,
+		FailingFor:  p.FailingFor,
 	}
 	if want := n.host.want.state; want != nil {
 		s.Objects = want.Len()
@@ -130,11 +131,8 @@ func (n *Node) Status() Status {
 			s.MTU = n.mtu()
 		}
 	}
-	if g := n.lease.grant; g != nil {
-		s.Expires = g.Expires
-	}
-	for _, p := range n.host.problems {
-		s.Problems = append(s.Problems, p.String())
+	for _, problem := range n.host.problems {
+		s.Problems = append(s.Problems, problem.String())
 	}
 	s.Problems = append(s.Problems, n.refusedProblems()...)
 	return s
