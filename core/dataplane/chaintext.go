@@ -66,17 +66,12 @@ func ParseRules(text string) (Rules, error) {
 // String returns the canonical form, such as
 // "from !10.5.0.0/16 to 10.5.1.0/24 return" or "mark 0x4000/0x4000 return".
 func (r Rule) String() string {
-	var b strings.Builder
-	if r.Mark != (Mark{}) {
-		fmt.Fprintf(&b, "mark %#x/%#x ", r.Mark.Value, r.Mark.Mask)
-	}
-	if r.From.Prefix.IsValid() {
-		fmt.Fprintf(&b, "from %s ", r.From)
-	}
-	if r.To.Prefix.IsValid() {
-		fmt.Fprintf(&b, "to %s ", r.To)
-	}
-	return b.String() + string(r.Verdict)
+	var l line
+	l.add(r.Mark != (Mark{}), "mark %#x/%#x", r.Mark.Value, r.Mark.Mask)
+	l.add(r.From.Prefix.IsValid(), "from %s", r.From)
+	l.add(r.To.Prefix.IsValid(), "to %s", r.To)
+	l.add(true, "%s", r.Verdict)
+	return l.String()
 }
 
 // String returns the prefix, with a "!" before it for the addresses outside.

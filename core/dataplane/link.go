@@ -1,9 +1,6 @@
 package dataplane
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // LinkKind is the kernel's name for a kind of link (IFLA_INFO_KIND).
 type LinkKind string
@@ -24,8 +21,8 @@ type LinkParams interface {
 	// Kind returns the kernel's name for the kind.
 	Kind() LinkKind
 
-	// text returns the words of the canonical form, each with a blank before it.
-	text() string
+	// words adds the words of the canonical form.
+	words(l *line)
 
 	// withWord returns the parameters with the value that the word announces,
 	// or false if the kind has no such word.
@@ -46,7 +43,7 @@ type OtherLink LinkKind
 // Kind implements [LinkParams].
 func (o OtherLink) Kind() LinkKind { return LinkKind(o) }
 
-func (o OtherLink) text() string { return "" }
+func (o OtherLink) words(*line) {}
 
 func (o OtherLink) withWord(string, *fields) (LinkParams, bool) { return o, false }
 
@@ -93,18 +90,14 @@ func fixed[T comparable](what string, have, want T) error {
 // String returns the canonical form, such as
 // "link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472".
 func (l Link) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "link %s type %s mtu %d", l.Name, l.Kind(), l.MTU)
-	if !l.MAC.IsZero() {
-		fmt.Fprintf(&b, " mac %s", l.MAC)
-	}
-	if l.Up {
-		b.WriteString(" up")
-	}
+	var text line
+	text.add(true, "link %s type %s mtu %d", l.Name, l.Kind(), l.MTU)
+	text.add(!l.MAC.IsZero(), "mac %s", l.MAC)
+	text.add(l.Up, "up")
 	if l.Params != nil {
-		b.WriteString(l.Params.text())
+		l.Params.words(&text)
 	}
-	return b.String()
+	return text.String()
 }
 
 func (l Link) putIn(s *State) { s.AddLink(l) }

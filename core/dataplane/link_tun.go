@@ -10,7 +10,7 @@ type TUN struct{}
 // Kind implements [LinkParams].
 func (TUN) Kind() LinkKind { return LinkTUN }
 
-func (TUN) text() string { return "" }
+func (TUN) words(*line) {}
 
 func (t TUN) withWord(string, *fields) (LinkParams, bool) { return t, false }
 

@@ -3,9 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // LinkVXLAN is the kernel's name for the kind of [VXLAN].
@@ -24,23 +22,13 @@ type VXLAN struct {
 // Kind implements [LinkParams].
 func (VXLAN) Kind() LinkKind { return LinkVXLAN }
 
-func (v VXLAN) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, " id %d", v.VNI)
-	if v.Parent != "" {
-		fmt.Fprintf(&b, " dev %s", v.Parent)
-	}
-	if v.Local.IsValid() {
-		fmt.Fprintf(&b, " local %s", v.Local)
-	}
-	fmt.Fprintf(&b, " port %d", v.Port)
-	if v.Learning {
-		b.WriteString(" learning")
-	}
-	if v.GBP {
-		b.WriteString(" gbp")
-	}
-	return b.String()
+func (v VXLAN) words(l *line) {
+	l.add(true, "id %d", v.VNI)
+	l.add(v.Parent != "", "dev %s", v.Parent)
+	l.add(v.Local.IsValid(), "local %s", v.Local)
+	l.add(true, "port %d", v.Port)
+	l.add(v.Learning, "learning")
+	l.add(v.GBP, "gbp")
 }
 
 func (v VXLAN) withWord(word string, f *fields) (LinkParams, bool) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"strings"
 )
 
 // Proxy is a packet path between a TUN device and a UDP socket. It runs in the
@@ -68,19 +67,13 @@ func (r Running) Equal(o Running) bool {
 // String returns the canonical form, such as
 // "proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto".
 func (p Proxy) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "proxy %s", p.Link)
-	if p.Local.IsValid() {
-		fmt.Fprintf(&b, " local %s", p.Local)
-	}
-	if p.Subnet.IsValid() {
-		fmt.Fprintf(&b, " subnet %s", p.Subnet)
-	}
-	fmt.Fprintf(&b, " mtu %d", p.MTU)
-	if p.Offload != "" {
-		fmt.Fprintf(&b, " offload %s", p.Offload)
-	}
-	return b.String()
+	var l line
+	l.add(true, "proxy %s", p.Link)
+	l.add(p.Local.IsValid(), "local %s", p.Local)
+	l.add(p.Subnet.IsValid(), "subnet %s", p.Subnet)
+	l.add(true, "mtu %d", p.MTU)
+	l.add(p.Offload != "", "offload %s", p.Offload)
+	return l.String()
 }
 
 // String returns the canonical form, such as

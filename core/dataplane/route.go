@@ -2,9 +2,7 @@ package dataplane
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // The route protocols that matter to flannel (rtm_protocol).
@@ -73,33 +71,17 @@ type Route struct {
 // "route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink". The protocol is
 // shown unless it is ours.
 func (r Route) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "route %s", r.Dst)
-	if r.Kind != Unicast {
-		fmt.Fprintf(&b, " %s", r.Kind)
-	}
-	if r.Via.IsValid() {
-		fmt.Fprintf(&b, " via %s", r.Via)
-	}
-	if r.Link != "" {
-		fmt.Fprintf(&b, " dev %s", r.Link)
-	}
-	if r.OnLink {
-		b.WriteString(" onlink")
-	}
-	if r.Scope != ScopeGlobal {
-		fmt.Fprintf(&b, " scope %d", r.Scope)
-	}
-	if r.Metric != 0 {
-		fmt.Fprintf(&b, " metric %d", r.Metric)
-	}
-	if r.Protocol != Protocol {
-		fmt.Fprintf(&b, " proto %d", r.Protocol)
-	}
-	if r.Other != "" {
-		fmt.Fprintf(&b, " other %s", r.Other)
-	}
-	return b.String()
+	var l line
+	l.add(true, "route %s", r.Dst)
+	l.add(r.Kind != Unicast, "%s", r.Kind)
+	l.add(r.Via.IsValid(), "via %s", r.Via)
+	l.add(r.Link != "", "dev %s", r.Link)
+	l.add(r.OnLink, "onlink")
+	l.add(r.Scope != ScopeGlobal, "scope %d", r.Scope)
+	l.add(r.Metric != 0, "metric %d", r.Metric)
+	l.add(r.Protocol != Protocol, "proto %d", r.Protocol)
+	l.add(r.Other != "", "other %s", r.Other)
+	return l.String()
 }
 
 func (r Route) putIn(s *State) { s.AddRoute(r) }

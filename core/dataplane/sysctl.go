@@ -1,8 +1,6 @@
 package dataplane
 
 import (
-	"fmt"
-
 	"github.com/flanneld/flannel/core/cidr"
 )
 
@@ -23,11 +21,10 @@ func Forwarding(f cidr.Family) Sysctl {
 // String returns the canonical form, such as
 // "sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1".
 func (c Sysctl) String() string {
-	s := fmt.Sprintf("sysctl %s = %s", c.Path, c.Value)
-	if c.Link != "" {
-		s += " dev " + c.Link
-	}
-	return s
+	var l line
+	l.add(true, "sysctl %s = %s", c.Path, c.Value)
+	l.add(c.Link != "", "dev %s", c.Link)
+	return l.String()
 }
 
 func (c Sysctl) putIn(s *State) { s.AddSysctl(c) }

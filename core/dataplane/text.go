@@ -39,6 +39,20 @@ func ParseDump(text string) (*State, error) {
 	return s, nil
 }
 
+// line builds a text of words with blanks between them.
+type line struct{ strings.Builder }
+
+// add appends words if they have a meaning.
+func (l *line) add(has bool, format string, words ...any) {
+	if !has {
+		return
+	}
+	if l.Len() > 0 {
+		l.WriteByte(' ')
+	}
+	fmt.Fprintf(l, format, words...)
+}
+
 // Put adds an object of any kind under its key.
 func (s *State) Put(o Object) { o.putIn(s) }
 

@@ -12,7 +12,7 @@ const (
 // in the epoch in which it was written.
 type flowTable struct {
 	slots [flowSlots]flowSlot
-	epoch [2]uint64 // of TCP and of UDP
+	epoch [256]uint64 // by protocol; only those of TCP and UDP matter
 }
 
 type flowSlot struct {
@@ -31,25 +31,14 @@ func (t *flowTable) find(ip []byte) *int32 {
 	ports := binary.BigEndian.Uint32(ip[minHeader:])
 	hash := (addresses ^ uint64(ports)<<16 ^ uint64(proto)) * 0x9e3779b97f4a7c15
 	s := &t.slots[hash>>(64-flowBits)]
-	if epoch := *t.epochOf(proto); s.epoch != epoch || s.addresses != addresses || s.ports != ports || s.proto != proto {
+	if epoch := t.epoch[proto]; s.epoch != epoch || s.addresses != addresses || s.ports != ports || s.proto != proto {
 		*s = flowSlot{epoch: epoch, addresses: addresses, ports: ports, proto: proto, run: -1}
 	}
 	return &s.run
 }
 
 // forget makes all flows of a protocol begin anew.
-func (t *flowTable) forget(proto byte) {
-	if proto == protoTCP || proto == protoUDP {
-		*t.epochOf(proto)++
-	}
-}
-
-func (t *flowTable) epochOf(proto byte) *uint64 {
-	if proto == protoTCP {
-		return &t.epoch[0]
-	}
-	return &t.epoch[1]
-}
+func (t *flowTable) forget(proto byte) { t.epoch[proto]++ }
 
 // clear makes all flows begin anew.
 func (t *flowTable) clear() {

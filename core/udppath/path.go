@@ -110,23 +110,24 @@ func (p *Path) drop(reason Reason) Verdict {
 
 // deliverError answers a packet that came from the kernel.
 func (p *Path) deliverError(t *Table, ip []byte, header int, reason Reason, e problem) Verdict {
-	v := p.drop(reason)
-	if mayAnswer(ip, header) && p.errors.take() {
-		v.Action = Deliver
-		v.Packet = writeError(&p.scratch, t.source, localTTL, e, ip, header)
-	}
-	return v
+	return p.answer(t, Verdict{Action: Deliver, Reason: reason}, localTTL, ip, header, e)
 }
 
 // transmitError answers a packet that came from a peer. The answer comes from the
 // node's own TUN address, as if the host itself sent it, so every kind of peer
 // carries it to the pod.
 func (p *Path) transmitError(t *Table, to netip.Addr, ip []byte, header int, reason Reason, e problem) Verdict {
-	v := p.drop(reason)
-	if mayAnswer(ip, header) && p.errors.take() {
-		v.Action, v.To = Transmit, to
-		v.Packet = writeError(&p.scratch, t.source, peerTTL, e, ip, header)
+	return p.answer(t, Verdict{Action: Transmit, To: to, Reason: reason}, peerTTL, ip, header, e)
+}
+
+// answer fills the verdict on a packet with an ICMP error, or drops the packet if
+// no error may be sent about it.
+func (p *Path) answer(t *Table, v Verdict, ttl byte, ip []byte, header int, e problem) Verdict {
+	if !mayAnswer(ip, header) || !p.errors.take() {
+		return p.drop(v.Reason)
 	}
+	p.counters[v.Reason]++
+	v.Packet = writeError(&p.scratch, t.source, ttl, e, ip, header)
 	return v
 }
 

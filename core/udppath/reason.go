@@ -21,35 +21,18 @@ const (
 	Reasons     int    = iota
 )
 
+// reasonNames are the names of the counters.
+var reasonNames = [Reasons]string{
+	"passed", "truncated", "not_ipv4", "bad_header", "bad_checksum", "bad_offload",
+	"no_route", "ttl", "too_big", "foreign", "spoofed", "not_ours",
+}
+
 // String returns the name of the counter.
 func (r Reason) String() string {
-	switch r {
-	case Passed:
-		return "passed"
-	case Truncated:
-		return "truncated"
-	case NotIPv4:
-		return "not_ipv4"
-	case BadHeader:
-		return "bad_header"
-	case BadChecksum:
-		return "bad_checksum"
-	case BadOffload:
-		return "bad_offload"
-	case NoRoute:
-		return "no_route"
-	case TTL:
-		return "ttl"
-	case TooBig:
-		return "too_big"
-	case Foreign:
-		return "foreign"
-	case Spoofed:
-		return "spoofed"
-	case NotOurs:
-		return "not_ours"
+	if int(r) >= Reasons {
+		return "unknown"
 	}
-	return "unknown"
+	return reasonNames[r]
 }
 
 // Counters hold the number of packets by reason. A packet that is still to be cut
