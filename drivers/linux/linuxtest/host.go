@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/drivers/drivertest"
+	"github.com/flanneld/flannel/internal/pace"
 )
 
 // Host is a network namespace with nothing on it but a loopback link that is up.
@@ -66,18 +69,36 @@ func (h *Host) Do(_ context.Context, d drivertest.Action) error {
 	return h.Settle()
 }
 
-// Settle waits until the kernel has processed carriers that came and went,
-// which it does in the background: a question about the link makes it do so at
-// once.
+// settleBound is the time that the kernel has to process a carrier: about a second.
+const settleBound = 10 * time.Second
+
+// Settle waits until the kernel has processed carriers that came and went, which
+// it does in the background. Recent kernels do so at once when a program asks about
+// the link.
 func (h *Host) Settle() error {
 	all, err := h.LinkList()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
 	for _, l := range all {
-		if _, err := h.LinkByIndex(l.Attrs().Index); err != nil {
-			return fmt.Errorf("look at link %s: %w", l.Attrs().Name, err)
+		if err := h.settleLink(l.Attrs()); err != nil {
+			return fmt.Errorf("wait for the carrier of link %s: %w", l.Attrs().Name, err)
 		}
 	}
 	return nil
+}
+
+func (h *Host) settleLink(link *netlink.LinkAttrs) error {
+	for end := time.Now().Add(pace.Scale(settleBound)); time.Now().Before(end); {
+		l, err := h.LinkByIndex(link.Index)
+		if err != nil {
+			return err
+		}
+		// LOWER_UP is the carrier, RUNNING what the kernel has made of it.
+		flags := l.Attrs().RawFlags
+		if flags&unix.IFF_UP == 0 || (flags&unix.IFF_RUNNING != 0) == (flags&unix.IFF_LOWER_UP != 0) {
+			return nil
+		}
+	}
+	return context.DeadlineExceeded
 }
