@@ -1,0 +1,150 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/harness/vm/wire"
+)
+
+// outputGrace is how long a command's output may stay open after its end. Only
+// processes that it left behind hold it open.
+const outputGrace = 2 * time.Second
+
+// agent runs the host's commands.
+type agent struct {
+	conn *wire.Conn
+
+	mu      sync.Mutex
+	running map[int]*os.Process
+}
+
+// serve runs commands until the host closes the serial port.
+func serve() error {
+	loopback, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(loopback)
+	}
+	if err != nil {
+		return fmt.Errorf("set the loopback device up: %w", err)
+	}
+	// Loading it makes /dev/net/tun, which programs open to have it loaded.
+	if said, err := exec.Command("modprobe", "tun").CombinedOutput(); err != nil {
+		return fmt.Errorf("load the module tun: %w: %s", err, said)
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	a := &agent{conn: wire.NewConn(port), running: map[int]*os.Process{}}
+	if err := a.conn.Send(wire.Message{Ready: true}); err != nil {
+		return err
+	}
+	for {
+		m, err := a.conn.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read from the host: %w", err)
+		}
+		switch {
+		case m.Start != nil:
+			go a.run(m.ID, m.Start)
+		case m.Signal != 0:
+			a.signal(m.ID, m.Signal)
+		}
+	}
+}
+
+// openPort opens the serial port with our name. There is no udev to make a link
+// with that name.
+func openPort() (*os.File, error) {
+	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range names {
+		name, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(string(name)) == PortName {
+			// Without Go's poller, which reports the port as unusable until the host has written.
+			fd, err := unix.Open("/dev/"+filepath.Base(filepath.Dir(file)), unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return nil, fmt.Errorf("open the serial port: %w", err)
+			}
+			return os.NewFile(uintptr(fd), PortName), nil
+		}
+	}
+	return nil, fmt.Errorf("serial port %s: %w", PortName, fs.ErrNotExist)
+}
+
+// run runs a command, and reports its end when the host can read all that it wrote.
+func (a *agent) run(id int, c *wire.Command) {
+	end := a.perform(id, c)
+	unix.Sync()
+	if err := a.conn.Send(wire.Message{ID: id, End: &end}); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+	}
+}
+
+func (a *agent) perform(id int, c *wire.Command) wire.End {
+	if len(c.Args) == 0 {
+		return wire.End{Status: 127, Reason: "no program is named"}
+	}
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Dir = c.Dir
+	cmd.Env = c.Env
+	cmd.Stdout = a.conn.Stdout(id)
+	cmd.Stderr = a.conn.Stderr(id)
+	cmd.WaitDelay = outputGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return wire.End{Status: 127, Reason: err.Error()}
+	}
+	a.remember(id, cmd.Process)
+	err := cmd.Wait()
+	a.remember(id, nil)
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind; mostly nothing
+	if cmd.ProcessState == nil {
+		return wire.End{Status: 1, Reason: err.Error()}
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return wire.End{Status: 128 + int(ws.Signal())}
+	}
+	return wire.End{Status: cmd.ProcessState.ExitCode()}
+}
+
+// remember notes the process of a command; nil: it has ended.
+func (a *agent) remember(id int, p *os.Process) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p == nil {
+		delete(a.running, id)
+		return
+	}
+	a.running[id] = p
+}
+
+// signal passes a signal on to a command, if it still runs.
+func (a *agent) signal(id int, s syscall.Signal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.running[id]; p != nil {
+		_ = p.Signal(s) // it may just have ended
+	}
+}

@@ -1,0 +1,217 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/flanneld/flannel/harness/vm/guest"
+	"github.com/flanneld/flannel/harness/vm/wire"
+)
+
+// Options describe a machine.
+type Options struct {
+	Kernel   Kernel
+	Guest    string   // a static program that calls guest.Main first
+	Writable []string // folders of the host that commands may change, as absolute paths
+	CPUs     int      // 2 by default
+	Memory   int      // MiB; 2048 by default
+}
+
+// Machine is a running virtual machine.
+type Machine struct {
+	dir     string // of its files
+	process *process
+	conn    *wire.Conn
+	port    io.Closer
+
+	mu       sync.Mutex
+	next     int
+	commands map[int]*command
+	ended    error // why no command can run any more
+}
+
+// command is one that runs in the guest.
+type command struct {
+	stdout, stderr io.Writer
+	end            chan wire.End
+}
+
+// ErrEnded says that the machine ended while a command ran, or before.
+var ErrEnded = errors.New("the machine has ended")
+
+// Boot starts a machine and waits until it takes commands, or until ctx ends. The
+// caller closes it.
+func Boot(ctx context.Context, o Options) (*Machine, error) {
+	if err := Check(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "flannel-vm-")
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{dir: dir, commands: map[int]*command{}}
+	if err := m.boot(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot kernel %s: %w", o.Kernel.Release, err), m.Close())
+	}
+	return m, nil
+}
+
+func (m *Machine) boot(ctx context.Context, o Options) error {
+	plan := guest.Plan{Release: o.Kernel.Release, Modules: o.Kernel.Modules(), Writable: o.Writable}
+	initramfs := filepath.Join(m.dir, "initramfs")
+	if err := writeInitramfs(initramfs, o.Kernel, o.Guest, plan); err != nil {
+		return err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	m.port, m.conn = ours, wire.NewConn(ours)
+	m.process, err = startQEMU(o, initramfs, m.console(), theirs)
+	_ = theirs.Close() // QEMU has its own
+	if err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	go m.receive(ready)
+	select {
+	case <-ready:
+		return nil
+	case <-m.process.done:
+		return m.explain()
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("wait for the guest: %w", ctx.Err()), m.explain())
+	}
+}
+
+// receive reads what the guest sends until the machine ends.
+func (m *Machine) receive(ready chan<- struct{}) {
+	for {
+		message, err := m.conn.Receive()
+		if err != nil {
+			break
+		}
+		if message.Ready {
+			close(ready)
+			continue
+		}
+		m.deliver(message)
+	}
+	_ = m.process.kill()
+	err := m.explain()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = err
+	for _, c := range m.commands {
+		close(c.end)
+	}
+	m.commands = nil
+}
+
+// deliver passes a message on to the command's owner.
+func (m *Machine) deliver(message wire.Message) {
+	m.mu.Lock()
+	c := m.commands[message.ID]
+	if message.End != nil {
+		delete(m.commands, message.ID)
+	}
+	m.mu.Unlock()
+	switch {
+	case c == nil:
+		return
+	case message.End != nil:
+		c.end <- *message.End
+	case message.Stdout != nil:
+		_, _ = c.stdout.Write(message.Stdout) // the command goes on, as one with a closed pipe
+	case message.Stderr != nil:
+		_, _ = c.stderr.Write(message.Stderr)
+	}
+}
+
+// Run runs a command, and returns its exit status when it has ended and all its
+// output is written. When ctx ends, the guest kills the command. The error is not nil if
+// the command could not run, ctx ended, or the machine did.
+func (m *Machine) Run(ctx context.Context, c wire.Command, stdout, stderr io.Writer) (int, error) {
+	return m.run(ctx, c, stdout, stderr, func(int) {})
+}
+
+// run is Run that tells the command's number once the guest knows of it.
+func (m *Machine) run(
+	ctx context.Context, c wire.Command, stdout, stderr io.Writer, started func(id int),
+) (int, error) {
+	running := &command{stdout: stdout, stderr: stderr, end: make(chan wire.End, 1)}
+	id, err := m.enlist(running)
+	if err != nil {
+		return 1, err
+	}
+	if err := m.conn.Send(wire.Message{ID: id, Start: &c}); err != nil {
+		return 1, errors.Join(err, m.why())
+	}
+	started(id)
+	stopped := context.AfterFunc(ctx, func() {
+		_ = m.conn.Send(wire.Message{ID: id, Signal: syscall.SIGKILL}) // the machine may just have ended
+	})
+	defer stopped()
+	end, ok := <-running.end
+	switch {
+	case !ok:
+		return 1, m.why()
+	case end.Reason != "":
+		return end.Status, fmt.Errorf("run %q in the machine: %s", c.Args, end.Reason)
+	default:
+		return end.Status, ctx.Err()
+	}
+}
+
+// enlist gives a command its number.
+func (m *Machine) enlist(c *command) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != nil {
+		return 0, m.ended
+	}
+	m.next++
+	m.commands[m.next] = c
+	return m.next, nil
+}
+
+func (m *Machine) why() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended
+}
+
+// Close ends the machine and removes its files. A second call does nothing.
+func (m *Machine) Close() error {
+	var errs []error
+	if m.process != nil {
+		errs = append(errs, m.process.kill())
+	}
+	if m.port != nil {
+		_ = m.port.Close() // may be closed already
+	}
+	return errors.Join(append(errs, os.RemoveAll(m.dir))...)
+}
+
+func (m *Machine) console() string { return filepath.Join(m.dir, "console.log") }
+
+// consoleTail is the number of lines of the console that an error quotes.
+const consoleTail = 40
+
+// explain says how the machine ended, with the last lines of its console.
+func (m *Machine) explain() error {
+	text, err := os.ReadFile(m.console())
+	if err != nil {
+		return fmt.Errorf("%w; its console: %w", ErrEnded, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines = lines[max(0, len(lines)-consoleTail):]
+	return fmt.Errorf("%w; its console says:\n%s", ErrEnded, strings.Join(lines, "\n"))
+}

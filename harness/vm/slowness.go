@@ -1,0 +1,102 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"os/exec"
+	"time"
+
+	"github.com/flanneld/flannel/harness/vm/wire"
+)
+
+// MeasureArg and IdleArg are arguments for which the guest's program calls
+// [Measure], and does nothing.
+const (
+	MeasureArg = "measure"
+	IdleArg    = "idle"
+)
+
+// Sample says how fast a machine is: how long two pieces of work take there.
+type Sample struct {
+	Compute time.Duration // hash bytes, encode and decode text
+	Spawn   time.Duration // start a program that does nothing, several times
+}
+
+// The size of the work: some hundredths of a second on a host, a second in a machine.
+const (
+	rounds     = 3 // the fastest counts, so that other work on the host matters less
+	hashBytes  = 1 << 20
+	jsonValues = 1 << 12
+	spawns     = 5
+)
+
+// Measure takes a sample of the machine on which it runs. Program is started as
+// "program idle".
+func Measure(program string) (Sample, error) {
+	var best Sample
+	for range rounds {
+		started := time.Now()
+		if err := compute(); err != nil {
+			return best, err
+		}
+		computed := time.Now()
+		for range spawns {
+			if err := exec.Command(program, IdleArg).Run(); err != nil {
+				return best, fmt.Errorf("start a program to measure this machine: %w", err)
+			}
+		}
+		best.Compute = least(best.Compute, computed.Sub(started))
+		best.Spawn = least(best.Spawn, time.Since(computed))
+	}
+	return best, nil
+}
+
+// least returns the smaller of the best so far, which is 0 at first, and another.
+func least(best, other time.Duration) time.Duration {
+	if best == 0 {
+		return other
+	}
+	return min(best, other)
+}
+
+func compute() error {
+	sum := fnv.New64a()
+	_, _ = sum.Write(make([]byte, hashBytes)) // never fails
+	values := make([]uint64, jsonValues)
+	for i := range values {
+		values[i] = sum.Sum64() >> (i % 64)
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &values)
+}
+
+// Slowness measures how many times slower than the host the machine is: the greater
+// of two ratios, and at least 1. Program is the guest's program, under a path that the
+// guest shares with the host.
+func (m *Machine) Slowness(ctx context.Context, program string) (float64, error) {
+	here, err := Measure(program)
+	if err != nil {
+		return 0, err
+	}
+	var out, said bytes.Buffer
+	status, err := m.Run(ctx, wire.Command{Args: []string{program, MeasureArg}}, &out, &said)
+	if err != nil {
+		return 0, fmt.Errorf("measure the machine: %w", err)
+	}
+	if status != 0 {
+		return 0, fmt.Errorf("measure the machine: status %d: %s", status, said.Bytes())
+	}
+	var there Sample
+	if err := json.Unmarshal(out.Bytes(), &there); err != nil {
+		return 0, fmt.Errorf("measure the machine: %w", err)
+	}
+	return max(1, ratio(there.Compute, here.Compute), ratio(there.Spawn, here.Spawn)), nil
+}
+
+func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
