@@ -55,9 +55,17 @@ demo: build ## three nodes in namespaces: ping all pods, break a device, watch i
 	@exec bin/demo $(if $(HOLD),-hold)
 
 .PHONY: scenario
-scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns, SEED=7, REPORT=out.html, RECORD=1)
+scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|netns|vm, SEED=7, REPORT=out.html, RECORD=1)
+	@$(if $(IN_VM),$(MAKE) bin/vm)
 	@cd scenarios && SCENARIO='$(NAME)' WORLD='$(WORLD)' SEED='$(SEED)' REPORT='$(if $(REPORT),$(abspath $(REPORT)))' \
-		$(GO) test -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
+		$(if $(IN_VM),$(VM_RUN) -writable cases -writable regressions $(if $(REPORT),-writable '$(dir $(abspath $(REPORT)))') --) \
+		$(GO) test $(if $(IN_VM),$(VM_EXEC)) -count=1 -timeout 20m -run '^TestScenarios$$' $(if $(RECORD),-rewrite)
+
+# A program in the virtual machine has no C library of its own kind to rely on, and no
+# race detector: both worlds without emulation have it.
+IN_VM   = $(filter vm,$(WORLD))
+VM_RUN  = CGO_ENABLED=0 $(CURDIR)/bin/vm run
+VM_EXEC = -exec '$(CURDIR)/bin/vm exec' -vet=off
 
 # The parts of the core that decide. A search lists the blocks of them that it never reached.
 DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
@@ -146,6 +154,20 @@ test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API s
 	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
 	exit $$status
 
+# First the machine itself, on this host. Then, in one machine, what needs a kernel
+# that this host may not have.
+.PHONY: test-vm
+test-vm: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-vm: export FLANNEL_LAB_VM := $(CURDIR)/bin/vm
+test-vm: build bin/testsum bin/vm ## conformance and scenarios on a stock Debian kernel in QEMU; it says what to install
+	@hack/deps || true
+	@trap '$(if $(MORE),,rm -f "$(RESULTS)")' EXIT; status=0; \
+	kernel=$$(bin/vm kernel); \
+	$(CHECKED) bin/testsum -more -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m ./harness/vm || status=$$?; \
+	WORLD=vm $(VM_RUN) -- bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -note "$$kernel" -- \
+		$(VM_EXEC) -count=1 -p 1 -timeout 12m -run '^(TestConformance|TestScenarios)$$' ./drivers/linux ./scenarios || status=$$?; \
+	exit $$status
+
 .PHONY: check
 check: fmt-check vet lint ## format, vet and lint only
 
@@ -200,6 +222,10 @@ mutants: ## score how many small changes of the code the checks catch: docs/muta
 .PHONY: deps
 deps: ## install what the tests can use and this machine lacks (Debian; says so when not root)
 	@hack/deps
+
+.PHONY: bin/vm
+bin/vm:
+	@$(STATIC) -o $@ ./harness/cmd/vm
 
 bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/testsum

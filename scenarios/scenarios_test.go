@@ -23,10 +23,11 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// TestScenarios replays the files of cases/ and regressions/ on both worlds.
+// TestScenarios replays the files of cases/ and regressions/, on the simulator and in
+// namespaces.
 //
 //	SCENARIO=vxlan-*   only the files that match, by name without .txt
-//	WORLD=sim          only that world
+//	WORLD=sim          only that world; vm is namespaces of a machine, in which this program runs
 //	SEED=7             of all chance in the simulator; 1 by default
 //	REPORT=out.html    write a page that explains each run; several get names of their own
 //
@@ -39,7 +40,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(world, func(t *testing.T) {
 			for _, file := range c.files {
 				t.Run(scenarioName(file), func(t *testing.T) {
-					if world == "netns" {
+					if world != "sim" {
 						t.Parallel() // it waits for the kernel most of the time
 					}
 					replay(t, c.maker(t, world), file, results)
@@ -81,10 +82,13 @@ func choose(t *testing.T) choice {
 		t.Fatalf("SCENARIO=%s matches none of %s", pattern, strings.Join(all, " "))
 	}
 	if world := os.Getenv("WORLD"); world != "" && world != "both" {
-		if !slices.Contains(c.worlds, world) {
-			t.Fatalf("WORLD=%s: want sim, netns or both", world)
+		if !slices.Contains([]string{"sim", "netns", "vm"}, world) {
+			t.Fatalf("WORLD=%s: want sim, netns, vm or both", world)
 		}
 		c.worlds = []string{world}
+	}
+	if slices.Contains(c.worlds, "vm") && os.Getenv("SCENARIO") == "" {
+		c.files = slices.DeleteFunc(c.files, func(file string) bool { return !forVM(readFile(t, file)) })
 	}
 	if rewriting() && len(c.worlds) > 1 {
 		t.Fatal("to record, say from which world: WORLD=sim or WORLD=netns")
@@ -123,12 +127,21 @@ func simSession(seed uint64) *lang.Session {
 func replay(t *testing.T, s *lang.Session, file string, results *table) {
 	started := time.Now()
 	defer func() { results.add(t, s, scenarioName(file), time.Since(started)) }()
-	if s.WorldName == "netns" {
+	if s.WorldName != "sim" {
 		skipWithout(t, file)
 	}
 	defer finish(t, s)
 	defer reportOn(t, s, scenarioName(file))()
 	datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
+}
+
+func readFile(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // finish ends a session, and shows the logs of one that failed.

@@ -9,5 +9,7 @@
 // file (-results), and those before the last say so (-more). What an earlier run
 // skipped for want of something, and a later one ran, is counted as it ran.
 // A scenario is a subtest of a package whose path ends in "scenarios"; its
-// world is the element "sim" or "netns" of the test's name.
+// world is the element "sim", "netns" or "vm" of the test's name. The last two are
+// real: a scenario that all worlds of the runs skipped except the simulator is listed,
+// and fails the run if one of the worlds was a VM.
 package main

@@ -96,7 +96,7 @@ func skipReason(output []string) string {
 }
 
 // worlds are the places where a scenario runs.
-var worlds = [...]string{"sim", "netns"}
+var worlds = [...]string{"sim", "netns", "vm"}
 
 // world returns where a scenario ran; empty if the result is not of a scenario.
 func (r result) world() string {

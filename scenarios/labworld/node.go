@@ -1,6 +1,7 @@
 package labworld
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (n *netnsNode) Status() (node.Status, error) {
 	if !n.node.Running() {
 		return node.Status{}, lang.ErrNoDaemon
 	}
-	ctx, cancel := bounded(statusBound)
+	ctx, cancel := context.WithTimeout(context.Background(), statusBound)
 	defer cancel()
 	code, body, err := n.node.Get(ctx, "/status")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/pace"
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
@@ -32,18 +33,19 @@ const (
 	// stepBound is the time limit of one command: only a hanging one reaches it.
 	stepBound = 30 * time.Second
 	// statusBound is the time limit for a daemon's status. A paused daemon never
-	// answers.
+	// answers, and a wait for a condition asks again.
 	statusBound = 2 * time.Second
 	// echoBound is the time after which a packet without a reply counts as lost. It
-	// is longer than the wait for neighbour discovery, which asks once a second.
+	// is longer than the wait for neighbour discovery, which asks once a second. A slow
+	// machine has no longer: nearly all of it is the kernel's timer.
 	echoBound = 3 * time.Second
 	// lookEvery is the time between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
 )
 
-// bounded returns the context of one command.
+// bounded returns the context of one command. A slow machine has longer.
 func bounded(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d)
+	return context.WithTimeout(context.Background(), pace.Scale(d))
 }
 
 // New builds a topology in network namespaces. The program must have
@@ -84,7 +86,7 @@ func (w *World) Close() error { return w.Lab.Close() }
 
 // Until implements [World]: it polls the condition.
 func (w *World) Until(within time.Duration, cond func() error) error {
-	ctx, cancel := bounded(within)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -100,6 +102,9 @@ func (w *World) Until(within time.Duration, cond func() error) error {
 		}
 	}
 }
+
+// Stretch implements [lang.Slow].
+func (w *World) Stretch(d time.Duration) time.Duration { return pace.Scale(d) }
 
 // Node implements [World].
 func (w *World) Node(name string) (lang.Node, error) {

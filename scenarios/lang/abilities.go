@@ -16,6 +16,13 @@ import (
 
 // Interfaces of a world.
 
+// Slow is a world on which a correct daemon needs longer than the bounds of a
+// scenario say, such as one on an emulated machine.
+type Slow interface {
+	// Stretch returns the bound to use in place of d.
+	Stretch(d time.Duration) time.Duration
+}
+
 // OutsideRouter routes the overlay through a node for the outside host and for
 // every user of the router; "" removes that route.
 type OutsideRouter interface {

@@ -77,10 +77,18 @@ func (s *Session) settle(d *datadriven.TestData) (string, error) {
 	if len(names) == 0 {
 		names = s.running()
 	}
-	if err := s.world.Until(within, func() error { return s.settled(names) }); err != nil {
+	if err := s.until(within, func() error { return s.settled(names) }); err != nil {
 		return "", fmt.Errorf("not settled within %s: %w", within, err)
 	}
 	return "", nil
+}
+
+// until waits for a condition, on a slow world for longer.
+func (s *Session) until(within time.Duration, cond func() error) error {
+	if slow, ok := s.World().(Slow); ok {
+		within = slow.Stretch(within)
+	}
+	return s.world.Until(within, cond)
 }
 
 func (s *Session) running() []string {
@@ -237,7 +245,7 @@ func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	if err := a.done(); err != nil {
 		return "", err
 	}
-	return "", s.world.Until(within, func() error { return s.holds(w) })
+	return "", s.until(within, func() error { return s.holds(w) })
 }
 
 // waiting describes a condition to wait for.

@@ -25,7 +25,7 @@ type Recording struct {
 // About names the run, and says how to run it again.
 type About struct {
 	Scenario string
-	World    string // "sim" or "netns"
+	World    string // "sim", "netns" or "vm"
 	Seed     string // empty: nothing was drawn
 	Commit   string
 	Trace    string // hash; empty: the world has none
