@@ -35,6 +35,25 @@ type chunk[V any] struct {
 	shared atomic.Bool // another table may hold the chunk, so it must not change
 }
 
+// next returns an empty chunk for the end of the table. The first chunk grows,
+// because most tables have few rows.
+func (t *Table[K, V]) next() *chunk[V] {
+	if len(t.chunks) == 0 {
+		return &chunk[V]{}
+	}
+	return newChunk[V]()
+}
+
+// newChunk returns an empty chunk with room for all rows, in one allocation.
+func newChunk[V any]() *chunk[V] {
+	c := &struct {
+		chunk[V]
+		room [chunkRows]V
+	}{}
+	c.rows = c.room[:0]
+	return &c.chunk
+}
+
 // Len is the number of objects.
 func (t *Table[K, V]) Len() int { return t.size }
 
@@ -81,17 +100,16 @@ func (t *Table[K, V]) Put(v V) {
 	}
 	t.size++
 	if i == len(t.chunks) {
-		room := 1 // most tables have one chunk, with few rows
-		if i > 0 {
-			room = chunkRows
-		}
-		t.chunks = append(t.chunks, &chunk[V]{rows: append(make([]V, 0, room), v)})
+		c := t.next()
+		c.rows = append(c.rows, v)
+		t.chunks = append(t.chunks, c)
 		return
 	}
 	c := t.own(i)
 	if len(c.rows) == chunkRows {
 		const half = chunkRows / 2
-		second := &chunk[V]{rows: slices.Clone(c.rows[half:])}
+		second := newChunk[V]()
+		second.rows = append(second.rows, c.rows[half:]...)
 		c.rows = slices.Delete(c.rows, half, chunkRows)
 		t.chunks = slices.Insert(t.chunks, i+1, second)
 		if j > half {
