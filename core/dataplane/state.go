@@ -1,9 +1,6 @@
 package dataplane
 
-import (
-	"maps"
-	"net/netip"
-)
+import "maps"
 
 // State is a set of objects on one host. Two states with equal contents mean
 // the same host; a nil map equals an empty one.
@@ -84,20 +81,4 @@ func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +
 		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len()
-}
-
-// Extent names the part of a host that a driver must read.
-//
-// Observe returns these objects with their true values, foreign ones too:
-//   - the links named, if they exist;
-//   - on those links: all permanent global addresses, all permanent
-//     neighbours, all permanent "self" FDB entries with a destination, and the
-//     proxy that this driver itself runs, with its peers;
-//   - routes of the main table that leave through those links or lie inside
-//     Networks; for each key the one the kernel would use first;
-//   - the sysctls named, if they exist.
-type Extent struct {
-	Links    []string
-	Networks []netip.Prefix
-	Sysctls  []Sysctl // Value is ignored
 }

@@ -150,6 +150,9 @@ func (t Table[K, V]) Equal(o Table[K, V]) bool {
 	if t.size != o.size {
 		return false
 	}
+	if slices.Equal(t.chunks, o.chunks) {
+		return true
+	}
 	mine, theirs := cursor[V]{chunks: t.chunks}, cursor[V]{chunks: o.chunks}
 	for v := mine.next(); v != nil; v = mine.next() {
 		if *v != *theirs.next() {

@@ -7,9 +7,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// HostFacts are the links and underlay routes of a host, and whether it forwards
-// packets. Slices are ordered as the kernel orders them, so equal hosts give equal
-// facts.
+// HostFacts are the links of a host, those of its underlay routes that the look
+// asked for (see [dataplane.Extent]), and whether it forwards packets. Slices are
+// ordered as the kernel orders them, so equal hosts give equal facts.
 type HostFacts struct {
 	Links  []Link  // by index
 	Routes []Route // of the main table, IPv4 first, each family in the kernel's order
@@ -40,8 +40,8 @@ type LinkAddr struct {
 	Deprecated bool // preferred lifetime has ended
 }
 
-// Route is an underlay route: any unicast route of the main table that does
-// not carry [dataplane.Protocol].
+// Route is an underlay route: a unicast route of the main table that does not
+// carry [dataplane.Protocol].
 type Route struct {
 	Dst    netip.Prefix // 0.0.0.0/0 or ::/0 for the default route
 	Metric uint32       // as the kernel has it

@@ -78,6 +78,8 @@ func (p hostPart) look() Look {
 	if n.opts.IPForward {
 		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
 	}
+	extent.Reach = n.reach()
+	n.host.asked = extent.Reach
 	n.files.seen = true
 	return Look{Extent: extent, SubnetFile: true}
 }
@@ -100,6 +102,10 @@ func (p hostPart) take(looked Looked) {
 func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n, h := p.n, &p.n.host
 	if !n.programmable() {
+		return nil, false
+	}
+	if !n.reachKnown() {
+		n.hostLane().lookBy(n.now)
 		return nil, false
 	}
 	want, moved := n.wanted()

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +223,68 @@ func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
 	w.pass(time.Second)
 	if d := w.host.Dump(); !strings.Contains(d, direct) || w.host.FDB.Len() != 0 || w.host.Neighs.Len() != 0 {
 		t.Errorf("on one segment again:\n%s", d)
+	}
+}
+
+// TestDirectRoutingAsksFirst lets a peer's record arrive while a look is under
+// way that has not asked for the route to the peer. The node looks again, and
+// never routes the peer through the tunnel.
+func TestDirectRoutingAsksFirst(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`)
+	second := driver.Route{Dst: netip.MustParsePrefix("192.168.80.0/24"), Hops: []driver.Hop{{Link: "eth0"}}}
+	w.facts.Routes = append(w.facts.Routes, second)
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.now = w.now.Add(time.Minute)
+	w.n.Step(w.now, Input{})
+	r := w.n.Ready()
+	if r.Lanes[HostLane].Look == nil {
+		t.Fatal("no look is under way")
+	}
+	late := vxlanPeer("10.5.6.0-24", 6)
+	late.Attrs.PublicIP = netip.MustParseAddr("192.168.80.6")
+	w.put(late)
+	w.n.Step(w.now, Input{View: w.view()})
+	looked, _ := w.perform(r)
+	w.run(looked)
+	w.pass(time.Second)
+	w.wantReady()
+	if d := w.host.Dump(); !strings.Contains(d, "route 10.5.6.0/24 via 192.168.80.6 dev eth0\n") {
+		t.Errorf("the new peer has no direct route:\n%s", d)
+	}
+	for _, op := range slices.Concat(w.plans...) {
+		if e, ok := op.Object.(dataplane.FDBEntry); ok {
+			t.Errorf("a peer on the segment was reached through the tunnel for a while: %s %s", op.Verb, e)
+		}
+	}
+}
+
+// TestReach lists the addresses whose routes the looks of each backend read.
+func TestReach(t *testing.T) {
+	canReach := func(o *Options) { o.Uplink.CanReach = "192.168.64.77" }
+	for _, c := range []struct {
+		conf string
+		mod  func(*Options)
+		want string
+	}{
+		{vxlanConfig, func(*Options) {}, "[]"},
+		{vxlanConfig, canReach, "[192.168.64.77]"},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`, canReach,
+			"[192.168.64.4 192.168.64.5 192.168.64.77]"},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`, func(*Options) {}, "[192.168.64.4 192.168.64.5]"},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`, func(*Options) {}, "[]"},
+		{`{"Network":"192.168.0.0/16","Backend":{"Type":"udp"}}`, func(*Options) {}, "[192.168.64.4 192.168.64.5]"},
+	} {
+		w := newWorld(t, c.conf, c.mod)
+		w.put(vxlanPeer("10.5.4.0-24", 4))
+		w.put(vxlanPeer("10.5.5.0-24", 5))
+		w.held = true // no lease, so the node's own record is not among them
+		w.tell()
+		if got := fmt.Sprint(w.n.reach()); got != c.want {
+			t.Errorf("%s: %s, want %s", c.conf, got, c.want)
+		}
 	}
 }
 

@@ -56,6 +56,8 @@ type hostState struct {
 	looked   bool    // facts and have are known
 	chosen   bool    // the uplink follows from these facts and the config in force
 	settled  settled // the last two states whose diff was empty; zero: none
+	reach    reach
+	asked    []netip.Addr // whose routes the last look read
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
 

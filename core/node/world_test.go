@@ -126,11 +126,12 @@ func (w *world) subnetFile() []byte {
 
 func (w *world) perform(r Effects) (in Input, some bool) {
 	host := &in.Lanes[HostLane]
-	if r.Lanes[HostLane].Look != nil {
+	if look := r.Lanes[HostLane].Look; look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
 		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes),
 			NoForwarding: w.facts.NoForwarding}
+		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
 			Err: err}, true
 	}

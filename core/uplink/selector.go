@@ -35,7 +35,7 @@ func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selec
 		add(byRegex(pattern), "--iface-regex %q", pattern)
 	}
 	if o.CanReach != "" {
-		add(byReach(o.CanReach), "--iface-can-reach %q", o.CanReach)
+		add(byReach(o), "--iface-can-reach %q", o.CanReach)
 	}
 	if len(list) > 0 {
 		return list
@@ -111,14 +111,14 @@ func byRegex(pattern string) func(host) (candidate, error) {
 	}
 }
 
-// byReach chooses the link and the source address of packets to dst.
-func byReach(dst string) func(host) (candidate, error) {
+// byReach chooses the link and the source address of packets to the address of
+// --iface-can-reach.
+func byReach(o Options) func(host) (candidate, error) {
 	return func(h host) (candidate, error) {
-		to, err := netip.ParseAddr(dst)
-		if err != nil || to.Zone() != "" {
-			return candidate{}, errors.New("want an IP address")
+		to, err := o.CanReachAddr()
+		if err != nil {
+			return candidate{}, err
 		}
-		to = to.Unmap()
 		route, ok := Lookup(append(slices.Clip(h.facts.Routes), h.connected()...), to)
 		if !ok || len(route.Hops) == 0 {
 			return candidate{}, fmt.Errorf("there is no route to %v", to)

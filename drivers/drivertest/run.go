@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ const testdata = "drivers/drivertest/testdata"
 //	observe links=(…) networks=(…) sysctls=(…)
 //	                      prints the State; a second look that finds the same
 //	                      must hand over the same pointer
-//	facts                 prints the facts of a look at nothing
+//	facts reach=(…)       prints the facts, with the routes to these addresses
 //	forwarding            prints the families of which the host forwards no packet
 //
 // A MAC that no command set is printed as "random". The kernel's own IPv6
@@ -56,7 +57,7 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 	case "observe":
 		return r.observe(t, d)
 	case "facts":
-		return r.Facts(r.look(t, d, dataplane.Extent{}).Facts.(driver.HostFacts))
+		return r.facts(t, d)
 	case "forwarding":
 		return forwarding(r.look(t, d, dataplane.Extent{}).Facts.(driver.HostFacts))
 	}
@@ -132,6 +133,14 @@ func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
 	return r.State(seen.State)
 }
 
+func (r *runner) facts(t *testing.T, d *datadriven.TestData) string {
+	extent, err := parseExtent(d)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return r.Facts(r.look(t, d, extent).Facts.(driver.HostFacts))
+}
+
 func (r *runner) look(t *testing.T, d *datadriven.TestData, extent dataplane.Extent) driver.Observation {
 	seen, err := r.world.Driver().Look(t.Context(), extent)
 	if err != nil {
@@ -153,6 +162,12 @@ func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 					return e, err
 				}
 				e.Networks = append(e.Networks, p)
+			case "reach":
+				a, err := netip.ParseAddr(v)
+				if err != nil {
+					return e, err
+				}
+				e.Reach = append(e.Reach, a)
 			case "sysctls":
 				e.Sysctls = append(e.Sysctls, dataplane.Sysctl{Path: v})
 			default:
@@ -160,6 +175,7 @@ func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 			}
 		}
 	}
+	slices.SortFunc(e.Reach, netip.Addr.Compare)
 	return e, nil
 }
 

@@ -32,6 +32,7 @@ type applier struct {
 
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	d.forgetRoutes(ops)
 	a := &applier{d: d, links: newLinks(d.query), ops: ops, errs: make([]error, len(ops))}
 	for i, op := range ops {
 		if err := ctx.Err(); err != nil {

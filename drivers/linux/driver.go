@@ -23,6 +23,7 @@ type Driver struct {
 	proxies *proxies
 	peers   int              // how many routes the last look saw, to size a list of them
 	last    *dataplane.State // which the last look returned
+	routes  *routeMemory     // nil: the next look reads the tables
 }
 
 var _ driver.Lane = (*Driver)(nil)

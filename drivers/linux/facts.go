@@ -24,7 +24,7 @@ func (a address) fact() driver.LinkAddr {
 	}
 }
 
-// underlay reports whether the route is one of the facts.
+// underlay reports whether the route can be one of the facts.
 func (r *route) underlay() bool {
 	return r.kind == unix.RTN_UNICAST && r.protocol != dataplane.Protocol
 }

@@ -1,25 +1,27 @@
 package linux
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// hints listens to the kernel's announcements and says when to look again. It
-// owns the driver's one goroutine.
+// hints listens to the kernel's announcements. They say when to look again, and
+// whether the routes that the last look read may have changed. It owns the
+// driver's one goroutine.
 type hints struct {
 	out  chan struct{}
 	file *os.File // the listening socket
 	done chan struct{}
 
-	watched atomic.Pointer[watched]
+	mutex   sync.Mutex
+	buf     []byte
+	watched watched
+	stale   bool // routes may have changed since the last call of routesChanged
 }
 
 // groups are the kinds of announcements that matter.
@@ -47,9 +49,9 @@ func newHints(own ...uint32) (*hints, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
-	h := &hints{out: make(chan struct{}, 1), file: file, done: make(chan struct{})}
-	h.watch(watched{})
-	return h, nil
+	return &hints{
+		out: make(chan struct{}, 1), file: file, done: make(chan struct{}), buf: make([]byte, nl.ReadSize),
+	}, nil
 }
 
 // stop ends the goroutine and closes the socket.
@@ -59,31 +61,66 @@ func (h *hints) stop() error {
 	return err
 }
 
-// watched holds the objects whose announcements matter.
-type watched struct {
-	links    map[int]string // links whose neighbours and FDB entries matter
-	networks []netip.Prefix // networks into which every route matters
+// watch sets what later announcements are compared with.
+func (h *hints) watch(w watched) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.watched = w
 }
 
-// watch sets the objects that the announcements are compared with.
-func (h *hints) watch(w watched) { h.watched.Store(&w) }
+// routesChanged reports whether routes that are watched may have changed since
+// the last call. The kernel queues an announcement before the call that caused it
+// returns, so no change made before this call is missed.
+func (h *hints) routesChanged() (bool, error) {
+	raw, err := h.file.SyscallConn()
+	if err != nil {
+		return true, err
+	}
+	changed := true
+	err = raw.Control(func(fd uintptr) {
+		h.drain(int(fd))
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		changed = h.stale
+		h.stale = false
+	})
+	return changed, err
+}
 
+// listen takes in announcements until the socket is closed.
 func (h *hints) listen() {
 	defer close(h.done)
-	buf := make([]byte, nl.ReadSize)
+	raw, err := h.file.SyscallConn()
+	if err != nil { // closed
+		return
+	}
+	_ = raw.Read(func(fd uintptr) bool { // its only error says that the socket was closed
+		h.drain(int(fd))
+		return false // wait for more
+	})
+}
+
+// drain takes in all announcements that are queued.
+func (h *hints) drain(fd int) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
 	for {
-		n, err := h.file.Read(buf)
+		n, _, err := unix.Recvfrom(fd, h.buf, unix.MSG_DONTWAIT)
 		switch {
-		case errors.Is(err, unix.ENOBUFS): // announcements were lost
+		case err == unix.EINTR:
+			continue
+		case err == unix.ENOBUFS: // announcements were lost
+			h.stale = true
 			h.give()
 			continue
-		case err != nil: // closed
+		case err != nil: // EAGAIN: the queue is empty
 			return
 		}
-		for m := range nl.Messages(buf[:n]) {
-			if h.matters(m) {
+		for m := range nl.Messages(h.buf[:n]) {
+			hint, stale := h.watched.judge(m)
+			h.stale = h.stale || stale
+			if hint {
 				h.give()
-				break
 			}
 		}
 	}
@@ -92,46 +129,6 @@ func (h *hints) listen() {
 func (h *hints) give() {
 	select {
 	case h.out <- struct{}{}:
-	default: // a hint is waiting already
+	default: // one is waiting already
 	}
-}
-
-// matters reports whether an announcement is a reason to look. On a busy host
-// most are not: neighbours come and go on other links, and routes in other
-// tables.
-func (h *hints) matters(m nl.Message) bool {
-	switch m.Kind {
-	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		e, ok := parseEntry(m.Body)
-		if !ok {
-			return false
-		}
-		if _, ours := h.watched.Load().links[e.index]; !ours {
-			return false
-		}
-		// The announcement of a deleted entry does not say whether the entry
-		// was permanent.
-		return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		var r route
-		return parseRoute(m.Body, &r) && h.watched.Load().route(&r)
-	}
-	return true
-}
-
-// route reports whether a route matters at once. The next look finds a routing
-// daemon's route that leads elsewhere: a full BGP table changes all the time.
-func (w *watched) route(r *route) bool {
-	return !fromDaemon(r.protocol) || r.dst.Bits() == 0 || r.leavesBy(w.links) || contains(w.networks, r.dst)
-}
-
-// fromDaemon reports whether a route's protocol is that of a routing daemon
-// (iproute2, etc/iproute2/rt_protos), of which a host may have a million.
-func fromDaemon(protocol uint8) bool {
-	switch protocol {
-	case unix.RTPROT_BGP, unix.RTPROT_ISIS, unix.RTPROT_OSPF, unix.RTPROT_RIP, unix.RTPROT_EIGRP,
-		unix.RTPROT_BIRD, unix.RTPROT_ZEBRA, unix.RTPROT_GATED, unix.RTPROT_BABEL, unix.RTPROT_XORP:
-		return true
-	}
-	return false
 }

@@ -62,7 +62,7 @@ func TestHintFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.file.Close()
-	h.watch(*w.d.hints.watched.Load())
+	h.watch(w.d.hints.watched)
 	for i, c := range []struct {
 		name    string
 		actions []string // changes by others
@@ -131,7 +131,8 @@ func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 			if bytes.Contains(m.Body, []byte(fence)) {
 				return matters
 			}
-			matters = matters || h.matters(m)
+			hint, _ := h.watched.judge(m)
+			matters = matters || hint
 		}
 	}
 }

@@ -3,8 +3,6 @@ package linux
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,7 +46,6 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		}
 	}
 	d.peers = o.state.Routes.Len()
-	d.hints.watch(watched{o.owned, slices.Clone(extent.Networks)})
 	return d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts}), nil
 }
 
@@ -165,60 +162,8 @@ func (o *observer) readFDB() error {
 	})
 }
 
-func (o *observer) readRoutes() error {
-	for _, family := range cidr.Families {
-		b, err := dumpRoutes(o.d.bulk, family)
-		if err != nil {
-			return err
-		}
-		var r route
-		for body := range nl.Answers(b, unix.RTM_NEWROUTE, nl.AF(family)) {
-			if !parseRoute(body, &r) {
-				continue
-			}
-			if err := o.addRoute(&r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// addRoute adds a route to the facts, to the state, to both or to neither.
-func (o *observer) addRoute(r *route) error {
-	if r.underlay() {
-		fact, err := r.fact(o.links)
-		if err != nil {
-			return err
-		}
-		o.facts.Routes = append(o.facts.Routes, fact)
-	}
-	if !o.inExtent(r) {
-		return nil
-	}
-	v, err := r.value(o.links)
-	if err != nil {
-		return err
-	}
-	// The kernel lists routes of one key in the order in which it uses them.
-	if _, second := o.state.Routes.Get(v.RouteKey); !second {
-		o.state.AddRoute(v)
-	}
-	return nil
-}
-
 func (o *observer) inExtent(r *route) bool {
-	return r.protocol == dataplane.Protocol || r.leavesBy(o.owned) || contains(o.extent.Networks, r.dst)
-}
-
-// contains reports whether a destination lies in one of the networks.
-func contains(networks []netip.Prefix, dst netip.Prefix) bool {
-	for _, n := range networks {
-		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
-			return true
-		}
-	}
-	return false
+	return r.protocol == dataplane.Protocol || r.leavesBy(o.owned) || o.extent.InNetworks(r.dst)
 }
 
 func (o *observer) readSysctls() error {

@@ -154,7 +154,7 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 		return dataplane.Route{}, err
 	}
 	v := dataplane.Route{
-		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
+		RouteKey: r.key(),
 		Link:     name, Via: r.via, OnLink: r.onlink,
 		Scope: dataplane.Scope(r.scope), Protocol: r.protocol,
 		Other: r.other(),
@@ -162,10 +162,15 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 	if r.kind == unix.RTN_BLACKHOLE {
 		v.Kind = dataplane.Blackhole
 	}
-	if r.dst.Addr().Is6() && v.Metric == defaultMetric6 {
-		v.Metric = 0
-	}
 	return v, nil
+}
+
+func (r *route) key() dataplane.RouteKey {
+	k := dataplane.RouteKey{Dst: r.dst, Metric: r.metric}
+	if r.dst.Addr().Is6() && k.Metric == defaultMetric6 {
+		k.Metric = 0
+	}
+	return k
 }
 
 // other names the properties for which dataplane.Route has no field.

@@ -116,6 +116,10 @@ func (p *player) do(ctx context.Context, step Step) (string, error) {
 // wholeHost is the extent of the whole universe.
 func wholeHost() dataplane.Extent {
 	e := dataplane.Extent{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+	for _, ip := range slices.Concat(neighIPs, remotes) {
+		e.Reach = append(e.Reach, netip.MustParseAddr(ip))
+	}
+	slices.SortFunc(e.Reach, netip.Addr.Compare)
 	for _, name := range names {
 		if !slices.Contains(e.Links, name) {
 			e.Links = append(e.Links, name)

@@ -3,6 +3,7 @@ package hostgw
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -32,6 +33,13 @@ func (Backend) Type() string { return Type }
 
 // Extent implements [backend.Backend]: it owns routes only.
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
+
+// Reach implements [backend.Reacher]. The kernel accepts a peer as a gateway if
+// a route leads to it directly, so a change of that route is a reason to try a
+// refused peer again.
+func (Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Addr {
+	return backend.PublicAddrs(network, peers)
+}
 
 // MTU implements [backend.Backend]. The backend adds nothing to a packet.
 func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }

@@ -83,6 +83,13 @@ func (b *Backend) Extent() dataplane.Extent {
 	return dataplane.Extent{Links: []string{device}, Sysctls: []dataplane.Sysctl{acceptLocal()}}
 }
 
+// Reach implements [backend.Reacher]. Only peers inside the network need a route
+// of the underlay, see intoTunnel.
+func (b *Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Addr {
+	outside := func(a netip.Addr) bool { return !network.V4.Network.Contains(a) }
+	return slices.DeleteFunc(backend.PublicAddrs(network, peers), outside)
+}
+
 // MTU implements [backend.Backend].
 func (b *Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }
 

@@ -98,6 +98,14 @@ func (b *Backend) Extent() dataplane.Extent {
 	return e
 }
 
+// Reach implements [backend.Reacher].
+func (b *Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Addr {
+	if !b.opts.DirectRouting {
+		return nil
+	}
+	return backend.PublicAddrs(network, peers)
+}
+
 // acceptRA makes the tunnel device ignore router advertisements, which a pod
 // could send.
 func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {

@@ -22,10 +22,7 @@ type cachedLook struct {
 }
 
 func (s *cachedLook) holds(d hostDriver, extent dataplane.Extent) bool {
-	return s.changed == d.h.changed && s.paths == d.paths &&
-		slices.Equal(s.extent.Links, extent.Links) &&
-		slices.Equal(s.extent.Networks, extent.Networks) &&
-		slices.Equal(s.extent.Sysctls, extent.Sysctls)
+	return s.changed == d.h.changed && s.paths == d.paths && s.extent.Equal(extent)
 }
 
 // follow records ops that were applied to a host, whose count of changes was

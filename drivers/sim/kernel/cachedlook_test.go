@@ -40,7 +40,7 @@ func TestCachedLookIsTheHost(t *testing.T) {
 			seen, err := d.Look(ctx, extent)
 			fine(t, err)
 			wantSame(t, "state", d.observe(extent), seen.State)
-			wantSame(t, "facts", h.stack.facts(), seen.Facts)
+			wantSame(t, "facts", h.stack.facts(extent), seen.Facts)
 			if last != nil && last.Dump() != text {
 				t.Fatalf("a state that was handed over was\n%s\nand is now\n%s", text, last.Dump())
 			}

@@ -75,7 +75,7 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 		seen.ops = nil
 	}
 	seen.state = d.running(seen.state, extent)
-	return driver.Observation{State: seen.state, Facts: d.h.Facts()}, nil
+	return driver.Observation{State: seen.state, Facts: d.h.Facts(extent.Reach...)}, nil
 }
 
 // running returns the state with the current counters of the packet paths; they
@@ -95,32 +95,35 @@ func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *da
 	return &now
 }
 
-// Facts returns the facts of the kernel lane.
-func (h *Host) Facts() driver.HostFacts {
+// Facts returns the facts of the kernel lane, with the routes to the given
+// addresses, which must be in order.
+func (h *Host) Facts(reach ...netip.Addr) driver.HostFacts {
 	c := &h.facts
-	if c.changed != h.changed {
-		*c = cachedFacts{h.changed, h.stack.facts()}
+	if c.changed != h.changed || !slices.Equal(c.reach, reach) {
+		*c = cachedFacts{h.changed, reach, h.stack.facts(dataplane.Extent{Reach: reach})}
 	}
 	return c.facts
 }
 
 // cachedFacts are valid as long as nothing on the host has changed.
 type cachedFacts struct {
-	changed uint64 // 0: never read
+	changed uint64       // 0: never read
+	reach   []netip.Addr // for which routes were read
 	facts   driver.HostFacts
 }
 
-// underlay reports whether the route is among the facts.
+// underlay reports whether the route can be among the facts.
 func (r *route) underlay() bool { return r.link != nil && r.proto != dataplane.Protocol }
 
-func (s *stack) facts() driver.HostFacts {
+func (s *stack) facts(extent dataplane.Extent) driver.HostFacts {
 	var facts driver.HostFacts
 	for _, l := range s.links {
 		facts.Links = append(facts.Links, l.fact())
 	}
 	for _, f := range cidr.Families {
+		asked := func(r *route) bool { return r.underlay() && extent.Reaches(r.dst) }
 		// Compact routes are flannel's own.
-		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), (*route).underlay) {
+		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), asked) {
 			facts.Routes = append(facts.Routes, r.fact())
 		}
 		facts.NoForwarding[f] = s.forwardsNothing(f)
@@ -230,22 +233,13 @@ func (f *fib) observeAt(state *dataplane.State, dst netip.Prefix, extent datapla
 
 // observe adds the route if it is within the extent and the first of its key.
 func (r *route) observe(state *dataplane.State, extent dataplane.Extent) {
-	if r.proto != dataplane.Protocol && !within(r.dst, extent.Networks) && !r.leavesBy(extent.Links) {
+	if r.proto != dataplane.Protocol && !extent.InNetworks(r.dst) && !r.leavesBy(extent.Links) {
 		return
 	}
 	v := r.value()
 	if _, second := state.Routes.Get(v.RouteKey); !second {
 		state.AddRoute(v)
 	}
-}
-
-func within(dst netip.Prefix, networks []netip.Prefix) bool {
-	for _, n := range networks {
-		if n.Bits() <= dst.Bits() && n.Contains(dst.Addr()) {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *route) leavesBy(links []string) bool {

@@ -204,9 +204,12 @@ func (n *Node) reaches(l *lease.Lease) bool {
 	if l.Attrs.BackendType != hostgw.Type {
 		return true
 	}
-	facts := n.Facts()
 	for _, f := range cidr.Families {
-		if _, direct := uplink.Direct(facts.Routes, l.Attrs.IP(f)); l.Key.Of(f).IsValid() && !direct {
+		if !l.Key.Of(f).IsValid() {
+			continue
+		}
+		ip := l.Attrs.IP(f)
+		if _, direct := uplink.Direct(n.Facts(ip).Routes, ip); !direct {
 			return false
 		}
 	}

@@ -1,0 +1,51 @@
+package dataplane
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Extent names the part of a host that a driver must read.
+//
+// A look returns these objects with their true values, foreign ones too:
+//   - the links named, if they exist;
+//   - on those links: all permanent global addresses, all permanent
+//     neighbours, all permanent "self" FDB entries with a destination, and the
+//     proxy that this driver itself runs, with its peers;
+//   - routes of the main table that carry [Protocol], leave through those links
+//     or lie inside Networks; for each key the one the kernel would use first;
+//   - the sysctls named, if they exist.
+//
+// The facts of the look hold the underlay's default routes, and its routes that
+// cover an address in Reach. A host may have a million others.
+type Extent struct {
+	Links    []string
+	Networks []netip.Prefix
+	Sysctls  []Sysctl     // Value is ignored
+	Reach    []netip.Addr // in order
+}
+
+// Equal reports whether both extents name the same, in the same order.
+func (e Extent) Equal(o Extent) bool {
+	return slices.Equal(e.Links, o.Links) &&
+		slices.Equal(e.Networks, o.Networks) &&
+		slices.Equal(e.Sysctls, o.Sysctls) &&
+		slices.Equal(e.Reach, o.Reach)
+}
+
+// InNetworks reports whether a destination lies inside one of the Networks.
+func (e Extent) InNetworks(dst netip.Prefix) bool {
+	return slices.ContainsFunc(e.Networks, func(n netip.Prefix) bool {
+		return n.Bits() <= dst.Bits() && n.Contains(dst.Addr())
+	})
+}
+
+// Reaches reports whether an underlay route to a destination belongs to the
+// facts: it is a default route, or covers an address in Reach.
+func (e Extent) Reaches(dst netip.Prefix) bool {
+	if dst.Bits() == 0 {
+		return true
+	}
+	first, _ := slices.BinarySearchFunc(e.Reach, dst.Masked().Addr(), netip.Addr.Compare)
+	return first < len(e.Reach) && dst.Contains(e.Reach[first])
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// reach holds the addresses whose underlay routes matter, and the records and
+// the backend from which they follow.
+type reach struct {
+	snap    *lease.Snapshot
+	lost    []*lease.Lease
+	backend backend.Backend
+	addrs   []netip.Addr // in order, each once
+}
+
+// reach returns the addresses whose underlay routes the next look must read: that
+// of --iface-can-reach, and the peers' for a backend that routes to them.
+func (n *Node) reach() []netip.Addr {
+	r, s := &n.host.reach, &n.store
+	if r.backend == n.network.backend && r.snap == s.snap && slices.Equal(r.lost, s.lost.peers) {
+		return r.addrs
+	}
+	*r = reach{snap: s.snap, lost: s.lost.peers, backend: n.network.backend}
+	if to, err := n.opts.Uplink.CanReachAddr(); err == nil {
+		r.addrs = append(r.addrs, to)
+	}
+	if b, ok := n.network.backend.(backend.Reacher); ok && s.snap != nil {
+		r.addrs = append(r.addrs, b.Reach(n.network.config, s.snap.Leases)...)
+		r.addrs = append(r.addrs, b.Reach(n.network.config, s.lost.peers)...)
+	}
+	slices.SortFunc(r.addrs, netip.Addr.Compare)
+	r.addrs = slices.Compact(r.addrs)
+	return r.addrs
+}
+
+// reachKnown reports whether the last look asked for all addresses that matter
+// now. If not, a record came after the look was begun, and the node looks again.
+func (n *Node) reachKnown() bool {
+	h := &n.host
+	want := n.reach()
+	if slices.Equal(want, h.asked) {
+		return true
+	}
+	asked := h.asked
+	for _, a := range want {
+		at, found := slices.BinarySearchFunc(asked, a, netip.Addr.Compare)
+		if !found {
+			return false
+		}
+		asked = asked[at:]
+	}
+	return true
+}

@@ -1,0 +1,73 @@
+package linux
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+)
+
+// watched holds the objects whose announcements matter.
+type watched struct {
+	links  map[int]string // of the extent: their neighbours, FDB entries and routes matter
+	extent dataplane.Extent
+	memory *routeMemory // whose routes matter; nil while the tables are being read
+}
+
+// judge reports whether an announcement is a reason to look, and whether routes
+// that matter may have changed. On a busy host most announcements are neither:
+// neighbours come and go on other links, and routing daemons change routes that
+// lead elsewhere.
+func (w *watched) judge(m nl.Message) (hint, stale bool) {
+	switch m.Kind {
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		return w.entry(m), false
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		var r route
+		matters := parseRoute(m.Body, &r) && w.route(&r)
+		return matters, matters
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		if len(m.Body) < unix.SizeofIfInfomsg {
+			return true, true
+		}
+		up := m.Kind == unix.RTM_NEWLINK && nl.Native.Uint32(m.Body[8:])&unix.IFF_UP != 0
+		return true, !up && w.carries(nl.Native.Uint32(m.Body[4:]))
+	case unix.RTM_DELADDR:
+		return true, len(m.Body) < unix.SizeofIfAddrmsg || w.carries(nl.Native.Uint32(m.Body[4:]))
+	}
+	return true, false
+}
+
+// entry reports whether a neighbour or an FDB entry matters.
+func (w *watched) entry(m nl.Message) bool {
+	e, ok := parseEntry(m.Body)
+	if !ok {
+		return false
+	}
+	if _, ours := w.links[e.index]; !ours {
+		return false
+	}
+	// A deleted entry does not say whether it was permanent.
+	return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
+}
+
+// route reports whether a route matters: a look would report it, or it replaces
+// one that the last look reported. Every link has a link-local route of its own
+// under one and the same key, and nothing replaces that.
+func (w *watched) route(r *route) bool {
+	return r.protocol == dataplane.Protocol ||
+		r.leavesBy(w.links) ||
+		w.extent.InNetworks(r.dst) ||
+		w.extent.Reaches(r.dst) ||
+		w.memory != nil && w.memory.routes.Has(r.key()) && !r.dst.Addr().IsLinkLocalUnicast()
+}
+
+// carries reports whether routes that matter depend on a link. When a link goes
+// down or loses an address, Linux removes routes without an announcement.
+func (w *watched) carries(index uint32) bool {
+	if w.memory == nil {
+		return true
+	}
+	_, ok := w.memory.links[int(index)]
+	return ok
+}
