@@ -80,7 +80,7 @@ func mutate(root string, p *packages.Package) (*mutated, error) {
 		m.folder = filepath.Dir(f.name)
 	}
 	m.mutants = f.mutants
-	m.overlay[filepath.Join(root, m.folder, "mutants_generated.go")] = switches(p.Name)
+	m.overlay[filepath.Join(root, m.folder, "mutants_generated.go")] = switches(p.Name, len(m.mutants))
 	return m, nil
 }
 

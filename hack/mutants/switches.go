@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Names of the variables that a binary with mutants reads.
 const (
@@ -8,9 +11,10 @@ const (
 	reachedEnv = "MUTANTS_REACHED" // the file that gets the numbers of the mutants reached
 )
 
-// switches returns the file that a package with mutants has in addition.
-func switches(name string) []byte {
-	return []byte(strings.Replace(switchesText, "package mutated", "package "+name, 1))
+// switches returns the file that a package with so many mutants has in addition.
+func switches(name string, mutants int) []byte {
+	text := strings.Replace(switchesText, "package mutated", "package "+name, 1)
+	return []byte(strings.Replace(text, "[0]atomic", fmt.Sprintf("[%d]atomic", mutants+1), 1))
 }
 
 // switchesText has a function for each kind of mutant. Each takes the numbers of
@@ -22,14 +26,15 @@ package mutated
 import (
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 )
 
 var mutantChosen, _ = strconv.Atoi(os.Getenv("` + chosenEnv + `"))
 
 var mutantsReached = os.Getenv("` + reachedEnv + `")
 
-var mutantsSeen sync.Map
+// Without allocations: some tests count them.
+var mutantsSeen [0]atomic.Bool
 
 func mutantOn(id int) bool {
 	if mutantsReached != "" {
@@ -39,7 +44,7 @@ func mutantOn(id int) bool {
 }
 
 func mutantNote(id int) {
-	if _, known := mutantsSeen.LoadOrStore(id, true); known {
+	if mutantsSeen[id].Swap(true) {
 		return
 	}
 	f, err := os.OpenFile(mutantsReached, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
