@@ -38,8 +38,7 @@ func (k Key) IsValid() bool { return k.V4.IsValid() || k.V6.IsValid() }
 // Overlaps reports whether the keys share an address in any family. A family
 // that one of them lacks is ignored.
 func (k Key) Overlaps(o Key) bool {
-	return k.V4.IsValid() && o.V4.IsValid() && k.V4.Overlaps(o.V4) ||
-		k.V6.IsValid() && o.V6.IsValid() && k.V6.Overlaps(o.V6)
+	return k.V4.Overlaps(o.V4) || k.V6.Overlaps(o.V6)
 }
 
 // Attrs is the value of a lease. It tells peers how to reach the owner.

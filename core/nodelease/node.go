@@ -68,6 +68,13 @@ func (n *Node) key(network config.Network) (lease.Key, error) {
 	return key.Filter(func(f cidr.Family, _ lease.Key) bool { return network.Of(f).Enabled() }), nil
 }
 
+// isInside reports whether a network contains the subnets of a key.
+func isInside(network config.Network, key lease.Key) bool {
+	return key == key.Filter(func(f cidr.Family, half lease.Key) bool {
+		return cidr.Contains(network.Of(f).Network, half.Of(f))
+	})
+}
+
 // attrs returns the attributes in the annotations, in the families of the
 // network. Values of another family are left over from another config.
 func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
@@ -139,7 +146,6 @@ func (n *Node) lease(network config.Network) (lease.Lease, error) {
 		}
 	}
 	if !l.Key.IsValid() {
-		l.Key = key
 		return l, fmt.Errorf("node %s has no public address in the family of its pod CIDR", n.Name)
 	}
 	return l, nil

@@ -61,9 +61,9 @@ func (t *Table) reread(nodes map[string]*entry) {
 		e := t.read(old.node, old.modified, nil)
 		e.seen, e.turn = old.seen, old.turn
 		// An unreadable value leaves the last good one in force while the node
-		// keeps its subnet.
+		// keeps its subnet, and the network contains it.
 		key, err := old.node.key(t.network)
-		if e.flaw != "" && old.flaw != "" && err == nil && key == old.lease.Key {
+		if e.flaw != "" && old.flaw != "" && err == nil && key == old.lease.Key && isInside(t.network, key) {
 			e.lease = old.lease
 		}
 		nodes[name] = e
