@@ -62,7 +62,7 @@ func (n *Node) settleSelf() {
 	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}
 	if self.Key != l.self.Key || !self.Attrs.Equal(l.self.Attrs) {
 		l.self = self
-		n.hostLane().lookBy(n.now)
+		n.hostLane().outdated(n.now)
 	}
 }
 

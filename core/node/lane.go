@@ -107,6 +107,13 @@ func (l *lane) lookBy(at time.Time) {
 	}
 }
 
+// outdated notes that the last comparison was with another desired state: the
+// node is not ready until a look has shown that the host is as desired.
+func (l *lane) outdated(now time.Time) {
+	l.clean = false
+	l.lookBy(now)
+}
+
 // restart forgets the attempts so far: they were for another desired state.
 func (l *lane) restart() { l.attempts, l.pauses = 0, 0 }
 

@@ -127,7 +127,7 @@ func (n *Node) followConfig() {
 	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.chosen = false
 	n.host.standing = lease.Key{}
-	n.hostLane().lookBy(n.now)
+	n.hostLane().outdated(n.now)
 }
 
 func (n *Node) refuseConfig(err error) {

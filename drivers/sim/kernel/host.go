@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -41,6 +42,16 @@ func (h *Host) World() *world.World { return h.world }
 
 // Name returns the name of the host, unique in the world.
 func (h *Host) Name() string { return h.name }
+
+// Changes counts the possible changes of the host's tables so far.
+func (h *Host) Changes() uint64 { return h.changed }
+
+// HasAddressIn reports whether a link is up and has an address in a subnet.
+func (h *Host) HasAddressIn(link string, subnet netip.Prefix) bool {
+	l := h.stack.link(link)
+	return l != nil && l.up && slices.ContainsFunc(l.addrs[cidr.FamilyOf(subnet.Addr())],
+		func(a address) bool { return subnet.Contains(a.prefix.Addr()) })
+}
 
 // OnHint calls fn, as an event of its own, each time the kernel hints that
 // something may have changed. It is the driver's Hints in virtual time. The

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
@@ -38,6 +39,7 @@ type deadlines struct {
 	askedAt time.Duration // when the last request ended
 	granted time.Duration // when the store last confirmed the lease
 	ttl     time.Duration // of that lease; 0: none, or a reservation
+	expires time.Time     // by the daemon's clock: when that lease ends
 
 	savedUntil time.Time // by the daemon's clock: when the lease of the last run ends; zero: never
 }
@@ -62,8 +64,22 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 		d.asking, d.askedAt = false, elapsed
 		n.noteRequest(done)
 		if done.Err == nil {
-			d.granted, d.ttl = elapsed, done.Grant.TTL
+			d.granted, d.ttl, d.expires = elapsed, done.Grant.TTL, done.Grant.Expires
 		}
+	}
+	if !in.Stop {
+		n.checkFence(now, m)
+	}
+}
+
+// checkFence says when a node has to fence itself: soon after its lease has ended,
+// by its own clock. The lease that a former process saved counts until the node
+// hears from the store.
+func (n *Node) checkFence(now time.Time, m daemon.Machine) {
+	d := &n.deadlines
+	expired := d.ttl > 0 && !d.expires.IsZero() && now.Sub(d.expires) > fenceBound
+	if key, holds := m.Holding(); holds && expired && !n.all.reserved[key.String()] {
+		n.all.broken("fenced-in-time", "%s claims %s, though its lease ended %s ago", n.name, key, now.Sub(d.expires))
 	}
 	if n.client.View().Snapshot == nil && !d.savedUntil.IsZero() && now.Sub(d.savedUntil) > fenceBound {
 		if s := m.Status(); s.Stale && s.Subnet.IsValid() && !s.Fenced {
@@ -172,19 +188,21 @@ func (n *Node) checkAnnounced(key lease.Key) {
 		return
 	}
 	for _, f := range cidr.Families {
-		if subnet := key.Of(f); subnet.IsValid() && !n.hasOverlayAddress(subnet) {
+		if subnet := key.Of(f); subnet.IsValid() && !n.all.showsAddress(n.claims.looked, subnet) {
 			n.all.broken("file-follows-host",
 				"%s writes a subnet file with %s before a look has shown its address there", n.name, subnet)
 		}
 	}
 }
 
-func (n *Node) hasOverlayAddress(subnet netip.Prefix) bool {
-	if n.observed == nil {
+// showsAddress reports whether a state has an address in a subnet on a device of
+// flannel that is up.
+func (i *Invariants) showsAddress(s *dataplane.State, subnet netip.Prefix) bool {
+	if s == nil {
 		return false
 	}
-	for a := range n.observed.Addrs {
-		if n.all.links[a.Link] && subnet.Contains(a.Prefix.Addr()) {
+	for a := range s.Addrs {
+		if i.links[a.Link] && s.Links[a.Link].Up && subnet.Contains(a.Prefix.Addr()) {
 			return true
 		}
 	}

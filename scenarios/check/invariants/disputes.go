@@ -35,6 +35,9 @@ type dispute struct {
 func (n *Node) noteDispute(w store.Write) {
 	d, now := &n.dispute, n.all.elapsed()
 	d.open = false
+	if w.New != nil && !w.New.Expiring {
+		n.deadlines.expires = time.Time{} // the node may know of the reservation
+	}
 	foreign := w.Client != n.name && w.New != nil && w.Old != nil
 	if !foreign || w.New.Flaw == "" && owner(w.New.Lease.Attrs) != n.lastAddr {
 		return // the node repaired it, or lost it

@@ -70,14 +70,21 @@ func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before datapl
 }
 
 // leased reports whether a destination is the subnet of a record that the node
-// knows.
+// knows, or of one that it may have missed: a node keeps peers for some time whose
+// records an accident of the store or a stale read has hidden.
 func (i *Invariants) leased(n *Node, dst netip.Prefix) bool {
 	snap := n.client.View().Snapshot
 	if snap == nil {
 		return true // the invariants do not know the state that a former run saved
 	}
+	leads := func(key lease.Key) bool { return key.V4 == dst || key.V6 == dst }
 	for _, l := range snap.Leases {
-		if key := l.Key; key.V4 == dst || key.V6 == dst {
+		if leads(l.Key) {
+			return true
+		}
+	}
+	for _, h := range i.records {
+		if leads(h.key) && (!h.gone || i.elapsed()-h.goneAt < keptBound) {
 			return true
 		}
 	}

@@ -67,6 +67,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("renews-in-time", i.checkRenewals)
 	o.World.Always("repairs-in-time", i.checkDisputes)
 	o.World.Always("follows-in-time", i.checkChanges)
+	o.World.Always("ready-in-time", i.checkReadiness)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -90,7 +91,14 @@ type history struct {
 	writer string     // the node that wrote it last, perhaps before a backup; "" for an operator
 	addr   netip.Addr // its owner's
 	flawed bool       // it does not decode
+	key    lease.Key
+	gone   bool          // it was deleted, or has expired
+	goneAt time.Duration // when
 }
+
+// keptBound is how long a node may serve a peer after its record is gone: five
+// minutes after an accident of the store, which the node may notice late.
+const keptBound = 6 * time.Minute
 
 // owner returns the public address that identifies a record's owner (interop 3.2:
 // the IPv6 address if the key has only an IPv6 part).
@@ -115,6 +123,9 @@ func (i *Invariants) wrote(w store.Write) {
 	}
 	if w.Client != "" {
 		i.checkWrite(w, h)
+		if w.New != nil && w.New.Flaw == "" {
+			i.nodes[w.Client].notePublished(w.New.Lease.Attrs)
+		}
 	}
 	i.excuse(w)
 	for _, name := range i.order {
@@ -130,6 +141,7 @@ func (i *Invariants) wrote(w store.Write) {
 	}
 	i.noteLost(w, h)
 	h.flawed = w.New != nil && w.New.Flaw != ""
+	h.gone, h.goneAt = w.New == nil, i.elapsed()
 	if w.New == nil || w.New.Flaw != "" {
 		return // nodes still take the record for its former owner's
 	}
@@ -140,6 +152,7 @@ func (i *Invariants) wrote(w store.Write) {
 	if w.Client != "" || addr != h.addr {
 		*h = history{writer: i.authors[authored{w.Key, addr}], addr: addr}
 	}
+	h.key = w.New.Lease.Key
 }
 
 // checkWrite checks a node's write to a record.

@@ -36,12 +36,14 @@ type Node struct {
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
 	hidden []lease.Key      // subnets held until a stale read hid their record
 
-	observed  *dataplane.State            // by the last look
+	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
 	deadlines deadlines // of the last process
 	follows   follower
 	dispute   dispute
+	claims    claims
+	published publication
 
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
@@ -77,6 +79,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		n.dispute.open = false
+		n.claims, n.published = claims{changes: n.claims.changes, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p = plant(p)
@@ -102,7 +105,9 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 	key, holds := m.Holding()
 	m.n.all.believes(m.n, key, holds)
+	m.n.tookLook(in)
 	m.n.stepped(now, in, m.Machine)
+	m.n.checkClaims(in, m.Pulse().Phase == node.PhaseReady)
 	m.n.tally(counts{turns: 1})
 }
 
@@ -170,6 +175,10 @@ type watchedDriver struct {
 // next action.
 func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	seen, err := d.Lane.Look(ctx, e)
+	if err == nil {
+		d.n.sawAddresses(seen.Facts.(driver.HostFacts))
+		d.n.claims.file, d.n.claims.written = d.n.announced(), false
+	}
 	if err == nil && seen.State != d.n.observed {
 		d.n.observed = seen.State
 		d.n.connected = map[dataplane.RouteKey]bool{}

@@ -1,0 +1,166 @@
+package invariants
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend/alloc"
+	"github.com/flanneld/flannel/core/backend/hostgw"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// hintBound is how long a node may call itself ready without its own device and
+// address on the host: a hint leads to a look within 600 ms, and the look takes some time.
+const hintBound = 1500 * time.Millisecond
+
+// claims compares a node's status and subnet file with the host. The node may
+// claim what its last completed look showed, and for a short time more than the
+// host holds.
+type claims struct {
+	ready  bool // as of the last turn
+	synced bool // the last view of the store that the node got follows the store
+
+	looked  *dataplane.State // by the look that the node knows of
+	file    lease.Key        // the subnets in the subnet file, as of that look
+	written bool             // the node has written the subnet file since the look began
+
+	changes  uint64        // of the host, at the last comparison with it
+	lacks    bool          // the host lacks the node's own device or address
+	lacksAt  time.Duration // since when; or the process was away until then
+	hintless bool          // hints were lost at that time
+}
+
+// tookLook notes the end of a look that the driver has performed.
+func (n *Node) tookLook(in node.Input) {
+	c := &n.claims
+	if looked := in.Lanes[node.HostLane].Looked; looked != nil && looked.Err == nil {
+		c.looked = n.observed
+	}
+	if in.View != nil {
+		c.synced = in.View.Synced
+	}
+	c.written = c.written || in.Wrote != nil
+}
+
+// checkClaims is called after every turn of the node: a ready node follows the
+// store, and its last look showed its own device, its address and its subnet file.
+func (n *Node) checkClaims(in node.Input, ready bool) {
+	c := &n.claims
+	c.ready = ready
+	if !ready || n.Twinned {
+		return
+	}
+	if !c.synced {
+		n.all.broken("ready-is-true", "%s calls itself ready, though it does not know what the store holds", n.name)
+	}
+	if subnet := n.without(c.looked); subnet.IsValid() {
+		n.all.broken("ready-is-true", "%s calls itself ready, though its last look showed no device with an address in %s",
+			n.name, subnet)
+	}
+	if in.Lanes[node.HostLane].Looked != nil && !c.written && c.file != n.key {
+		n.all.broken("ready-is-true", "%s calls itself ready with %s, though the subnet file holds %q",
+			n.name, n.key, c.file)
+	}
+}
+
+// without returns a subnet of the node for which a state has no address on an
+// overlay device that is up, if the backend has such a device.
+func (n *Node) without(s *dataplane.State) netip.Prefix {
+	return n.lacking(func(subnet netip.Prefix) bool { return n.all.showsAddress(s, subnet) })
+}
+
+// lacking returns a subnet of the node that is not shown, or none.
+func (n *Node) lacking(shown func(netip.Prefix) bool) netip.Prefix {
+	if !n.holds || n.all.bad || n.all.config.Backend.Type == hostgw.Type || n.all.config.Backend.Type == alloc.Type {
+		return netip.Prefix{}
+	}
+	for _, f := range cidr.Families {
+		if subnet := n.key.Of(f); subnet.IsValid() && !shown(subnet) {
+			return subnet
+		}
+	}
+	return netip.Prefix{}
+}
+
+// checkReadiness is called after every event: a node does not call itself ready
+// for long without its own device and address, though hints tell it to look.
+func (i *Invariants) checkReadiness() error {
+	now := i.elapsed()
+	for _, name := range i.order {
+		n := i.nodes[name]
+		c := &n.claims
+		if c.changes != n.Changes() {
+			n.compareOwn(now)
+		}
+		if !c.lacks || n.stands() || n.Twinned {
+			c.lacksAt = now
+			continue
+		}
+		bound := hintBound
+		if c.hintless {
+			bound = lookBound
+		}
+		if c.ready && now-c.lacksAt > bound {
+			return fmt.Errorf("%s calls itself ready, though its host has had no device with an address in %s for %s",
+				name, n.key, now-c.lacksAt)
+		}
+	}
+	return nil
+}
+
+// compareOwn says whether the host holds the node's own device and address.
+func (n *Node) compareOwn(now time.Duration) {
+	c := &n.claims
+	c.changes = n.Changes()
+	had := !c.lacks
+	c.lacks = n.lacking(func(subnet netip.Prefix) bool {
+		for link := range n.all.links {
+			if n.HasAddressIn(link, subnet) {
+				return true
+			}
+		}
+		return false
+	}).IsValid()
+	if had && c.lacks {
+		c.lacksAt = now
+		c.hintless = slices.Contains(n.all.situation.Faults, n.name+" hints")
+	}
+}
+
+// publication is the address of each family that the node's process has published.
+type publication struct {
+	address [2]netip.Addr
+	stayed  [2]bool // every look since then has shown it on a link that is up
+}
+
+// notePublished follows the node's writes to its record: the published address
+// stays as long as it is valid.
+func (n *Node) notePublished(attrs lease.Attrs) {
+	for _, f := range cidr.Families {
+		old, now := n.published.address[f], attrs.IP(f)
+		if old == now {
+			continue
+		}
+		if old.IsValid() && now.IsValid() && n.published.stayed[f] && n.deadlines.asking && !n.Twinned {
+			n.all.broken("address-kept", "%s publishes %s in the place of %s, which its uplink still has", n.name, now, old)
+		}
+		n.published.address[f], n.published.stayed[f] = now, true
+	}
+}
+
+// sawAddresses follows the addresses of the host as the node's looks show them.
+func (n *Node) sawAddresses(facts driver.HostFacts) {
+	p := &n.published
+	for _, f := range cidr.Families {
+		has := slices.ContainsFunc(facts.Links, func(l driver.Link) bool {
+			return l.Up && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool { return a.Prefix.Addr() == p.address[f] })
+		})
+		p.stayed[f] = p.stayed[f] && has
+	}
+}
