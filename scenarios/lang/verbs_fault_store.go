@@ -284,16 +284,22 @@ func storeLossy(s *Session, st Store, a *args, _ string) error {
 // foreignHost is the number of a host that is not a node.
 const foreignHost = 99
 
-// storeTake performs "store take n2 [by=192.168.64.99] [backend=host-gw]": it
-// gives the subnet that a node has, or had when last remembered, to another host.
-// By default that host does not exist and has the node's backend. The heal takes
-// the record back if it is unchanged.
+// storeTake performs
+//
+//	store take n2 [by=192.168.64.99] [backend=host-gw] [within=10s]
+//
+// It gives the subnet that a node has, or had when last remembered, to another
+// host. By default that host does not exist and has the node's backend. With
+// within, it awaits the node's record. The heal takes the record back if it is
+// unchanged.
 func storeTake(s *Session, st Store, a *args, _ string) error {
 	node := a.word("node")
 	by := ""
 	backend := ""
 	a.text("by", &by)
 	foreign := a.text("backend", &backend)
+	var within time.Duration
+	a.duration("within", &within)
 	if err := a.done(); err != nil {
 		return err
 	}
@@ -304,7 +310,7 @@ func storeTake(s *Session, st Store, a *args, _ string) error {
 	if foreign {
 		attrs.BackendType = backend
 	}
-	r, err := s.recordOf(node)
+	r, err := s.awaitRecord(node, within)
 	if err != nil {
 		r.Name = s.noted[node]
 		if r.Name == "" {
@@ -372,6 +378,15 @@ func (s *Session) recordOf(node string) (Record, error) {
 		}
 	}
 	return Record{}, fmt.Errorf("%s has no record", node)
+}
+
+// awaitRecord returns the record of a node, which may take some time to appear.
+func (s *Session) awaitRecord(node string, within time.Duration) (r Record, err error) {
+	err = s.world.Until(within, func() error {
+		r, err = s.recordOf(node)
+		return err
+	})
+	return r, err
 }
 
 // registerAll registers the kubelets of all nodes again.
