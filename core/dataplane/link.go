@@ -15,7 +15,7 @@ type Link struct {
 }
 
 // LinkParams is the part of a link that is special to its kind: [VXLAN], [TUN],
-// or [OtherLink] for every kind that flannel does not make. The types are
+// [IPIP], or [OtherLink] for every kind that flannel does not make. The types are
 // comparable values, and no type outside this package implements the interface.
 type LinkParams interface {
 	// Kind returns the kernel's name for the kind.
@@ -35,7 +35,7 @@ type LinkParams interface {
 
 // linkKinds holds the zero parameters of each kind that flannel makes. A new kind
 // is one file beside this one and a line here.
-var linkKinds = [...]LinkParams{VXLAN{}, TUN{}}
+var linkKinds = [...]LinkParams{VXLAN{}, TUN{}, IPIP{}}
 
 // OtherLink stands for the parameters of a link whose kind flannel never makes.
 type OtherLink LinkKind

@@ -28,6 +28,9 @@ func TestBecome(t *testing.T) {
 		{"another kind", OtherLink("veth"), v, "kind is veth and cannot become vxlan"},
 		{"no kind", nil, nil, ""},
 		{"TUN", TUN{}, TUN{}, ""},
+		{"IPIP, all but the remote address", IPIP{Local: v.Local}, IPIP{Parent: "eth1", TTL: 9, PMTUDisc: true}, ""},
+		{"IPIP, a remote address", IPIP{}, IPIP{Remote: v.Local},
+			"a tunnel with a remote address cannot become one without, or the reverse"},
 		{"a kind we do not make", OtherLink("veth"), OtherLink("veth"), ""},
 	} {
 		text := ""

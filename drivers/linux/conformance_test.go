@@ -1,9 +1,11 @@
 package linux
 
 import (
+	"net"
 	"path"
-	"slices"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
@@ -13,15 +15,34 @@ import (
 // with -rewrite and read the kernel's answers.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, "../..", func(t *testing.T) drivertest.World {
-		if slices.Contains(withTUN, path.Base(t.Name())) {
-			needTUN(t)
+		w := newWorld(t)
+		if need, special := needs[path.Base(t.Name())]; special {
+			need(t, w)
 		}
-		return newWorld(t)
+		return w
 	})
 }
 
-// withTUN names the cases that make TUN devices.
-var withTUN = []string{"proxy", "tun"}
+// needs maps each case that not every kernel can run to a function that skips it
+// there.
+var needs = map[string]func(testing.TB, *world){
+	"proxy": func(t testing.TB, _ *world) { needTUN(t) },
+	"tun":   func(t testing.TB, _ *world) { needTUN(t) },
+	"ipip":  needIPIP,
+}
+
+// needIPIP skips a test on a kernel without ipip.
+func needIPIP(t testing.TB, w *world) {
+	t.Helper()
+	probe := &netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, Remote: net.IPv4(192, 0, 2, 1)}
+	err := w.host.LinkAdd(probe)
+	if err == nil {
+		err = w.host.LinkDel(probe)
+	}
+	if err != nil {
+		t.Skipf("this kernel has no ipip: %v", err)
+	}
+}
 
 // needTUN skips a test where it may not make TUN devices.
 func needTUN(t testing.TB) {

@@ -49,7 +49,7 @@ func (vxlanLink) nameParent(params dataplane.LinkParams, name string) dataplane.
 // create makes a device in one request, so that a refusal leaves nothing behind.
 func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	v, ls := want.Params.(dataplane.VXLAN), a.links
-	parent, err := ls.vxlanParent(v)
+	parent, err := ls.parentIndex(v.Parent)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	if errors.Is(err, unix.EEXIST) {
 		return ls.explainExists(want, err, func(other link) error { return sameVXLAN(other, v) })
 	}
-	return err
+	return explainKind(want.Kind(), err)
 }
 
 // sameVXLAN returns an error that names the vxlan with this VNI and port, if
@@ -99,7 +99,7 @@ func sameVXLAN(l link, want dataplane.VXLAN) error {
 
 func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bool, err error) {
 	now, want := have.Params.(dataplane.VXLAN), wanted.Params.(dataplane.VXLAN)
-	parent, err := ls.vxlanParent(want)
+	parent, err := ls.parentIndex(want.Parent)
 	if err != nil {
 		return false, err
 	}
@@ -127,15 +127,6 @@ func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bo
 	c.Out.End()
 	_, err = c.Do()
 	return err == nil, err
-}
-
-// vxlanParent returns the index of a vxlan's underlay link, 0 for none.
-func (ls *links) vxlanParent(v dataplane.VXLAN) (int, error) {
-	if v.Parent == "" {
-		return 0, nil
-	}
-	l, err := ls.named(v.Parent)
-	return l.index, err
 }
 
 // beginVXLAN opens the nested attributes that hold a vxlan's parameters.

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,24 @@ func (ls *links) adjust(want dataplane.Link) error {
 	c.Out.End()
 	_, err = c.Do()
 	return err
+}
+
+// explainKind adds the remedy to the refusal of a kind that the kernel does not
+// know.
+func explainKind(kind dataplane.LinkKind, err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("the kernel has no links of type %s; run: modprobe %s: %w", kind, kind, err)
+	}
+	return err
+}
+
+// parentIndex returns the index of an underlay link, 0 for no name.
+func (ls *links) parentIndex(name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	l, err := ls.named(name)
+	return l.index, err
 }
 
 // nameParent puts the name of the underlay link into the parameters.

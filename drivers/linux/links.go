@@ -51,6 +51,8 @@ func kindOf(kind dataplane.LinkKind) linkKind {
 		return vxlanLink{}
 	case dataplane.LinkTUN:
 		return tunLink{}
+	case dataplane.LinkIPIP:
+		return ipipLink{}
 	}
 	return plainLink{}
 }

@@ -73,6 +73,13 @@ func (d *drawing) topology(o Options) {
 			s.segments = 1 + d.rng.IntN(2)
 		}
 	}
+	if s.backend == "ipip" {
+		s.family = "v4"
+		s.devices = []string{"flannel.ipip"}
+		if s.nodes > 2 {
+			s.segments = 1 + d.rng.IntN(2)
+		}
+	}
 	if s.family == "" {
 		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
 	}

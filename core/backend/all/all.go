@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/hostgw"
+	"github.com/flanneld/flannel/core/backend/ipip"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/config"
@@ -25,9 +26,9 @@ func Specs() []backend.Spec {
 		vxlan.Spec(),
 		hostgw.Spec(),
 		udp.Spec(),
+		ipip.Spec(),
 		alloc.Spec(),
 		{Type: "wireguard", Summary: "encrypted tunnels of the kernel's WireGuard", Carries: backend.EveryFamily},
-		{Type: "ipip", Summary: "IP in IP tunnels of the kernel", Carries: v4},
 		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
 		{Type: "extension", Summary: "commands of the operator", Carries: v4},
 		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},

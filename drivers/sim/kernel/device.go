@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -31,9 +32,9 @@ type device interface {
 	// hasMAC reports whether the link has an Ethernet address.
 	hasMAC() bool
 
-	// carryPacket takes a packet that needs no frame, and reports whether it
-	// did.
-	carryPacket(packet []byte, p *Probe) bool
+	// carryPacket takes a packet for a next hop if it needs no frame, and
+	// reports whether it did.
+	carryPacket(packet []byte, next netip.Addr, p *Probe) bool
 
 	// carryFrame takes a frame that goes onto no wire, and reports whether it
 	// did.
@@ -50,6 +51,8 @@ func (s *stack) createDevice(o dataplane.Link) error {
 		return s.createVXLAN(o, want)
 	case dataplane.TUN:
 		return s.createTUN(o)
+	case dataplane.IPIP:
+		return s.createIPIP(o, want)
 	}
 	return fmt.Errorf("type %q: %w", o.Kind(), driver.ErrUnsupported)
 }
@@ -77,7 +80,7 @@ func (plainDevice) parent() string { return "" }
 
 func (plainDevice) hasMAC() bool { return true }
 
-func (plainDevice) carryPacket([]byte, *Probe) bool { return false }
+func (plainDevice) carryPacket([]byte, netip.Addr, *Probe) bool { return false }
 
 func (plainDevice) carryFrame([]byte, *Probe) bool { return false }
 

@@ -11,6 +11,7 @@ import (
 // IP protocol numbers.
 const (
 	protoICMP4    = 1
+	protoIPIP     = 4
 	protoUDP      = 17
 	protoFragment = 44
 	protoICMP6    = 58

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -29,7 +30,7 @@ func (*tunDevice) check(want dataplane.Link) error {
 
 func (*tunDevice) hasMAC() bool { return false }
 
-func (d *tunDevice) carryPacket(packet []byte, p *Probe) bool {
+func (d *tunDevice) carryPacket(packet []byte, _ netip.Addr, p *Probe) bool {
 	d.link.enqueue(packet, p)
 	return true
 }

@@ -123,6 +123,8 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 		s.deliverICMP(h, payload, p)
 	case protoUDP:
 		s.deliverUDP(h, payload, p)
+	case protoIPIP:
+		s.deliverIPIP(h, payload, p)
 	default:
 		s.drop(p, DropNoListener, "unknown protocol")
 	}

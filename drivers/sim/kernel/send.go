@@ -36,10 +36,7 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 		s.drop(p, noRoute(r), h.dst.String())
 		return
 	}
-	mtu := r.link.mtu
-	if learnt, ok := s.pmtu[h.dst]; ok && learnt.until.After(s.world.Now()) {
-		mtu = min(mtu, learnt.mtu)
-	}
+	mtu := s.mtuTo(h.dst, r)
 	packet := h.packet(payload)
 	h.size = len(packet) - len(payload)
 	h, packet, ok := s.leave(h, packet, r, 0, p)
@@ -57,6 +54,19 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 			s.emit(r, h.dst, part, p)
 		}
 	}
+}
+
+// mtuTo returns the largest packet that this host may send to a destination by a
+// route, nil for a local one.
+func (s *stack) mtuTo(dst netip.Addr, r *route) int {
+	if r == nil {
+		return maxMTU
+	}
+	mtu := r.link.mtu
+	if learnt, ok := s.pmtu[dst]; ok && learnt.until.After(s.world.Now()) {
+		mtu = min(mtu, learnt.mtu)
+	}
+	return mtu
 }
 
 // leave passes a packet that is about to go out by a route through the chains
@@ -132,12 +142,12 @@ func noRoute(r *route) Drop {
 
 // emit puts a packet that fits onto the link of a route.
 func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
-	if r.link.device.carryPacket(packet, p) {
-		return
-	}
 	next := dst
 	if r.via.IsValid() {
 		next = r.via
+	}
+	if r.link.device.carryPacket(packet, next, p) {
+		return
 	}
 	mac, why := r.link.resolve(next)
 	if why != "" {

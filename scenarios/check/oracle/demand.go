@@ -31,7 +31,8 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		return Demand{}, err
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
-	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true}
+	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true,
+		ipip: true}
 	for _, f := range cidr.Families {
 		if d.net.of[f].IsValid() {
 			d.networks = append(d.networks, d.net.of[f])
@@ -53,6 +54,8 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 		d.hostGW(f, d.peers(f, others))
 	case "udp":
 		d.udp(d.peers(cidr.V4, others))
+	case "ipip":
+		d.ipip(d.peers(cidr.V4, others))
 	}
 }
 
@@ -160,6 +163,29 @@ func (d *derivation) udp(peers []peer) {
 		if !d.net.of[cidr.V4].Contains(p.to) || up.direct(int(cidr.V4), p.to) {
 			d.want.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tun, Subnet: p.subnet}, To: p.to})
 		}
+	}
+}
+
+// ipip is the name of the ipip backend's device (interop 6.0: flannel.ipip).
+const ipip = "flannel.ipip"
+
+// ipip derives the tunnel device and a route to each peer. The public address of
+// the peer is the gateway, and thereby the other end of the tunnel (interop 6.4:
+// the ipip backend).
+func (d *derivation) ipip(peers []peer) {
+	up := d.host.Uplink
+	d.want.AddLink(dataplane.Link{
+		Name: ipip, MTU: up.MTU - 20, Up: true, Params: dataplane.IPIP{Local: up.Addr[cidr.V4]},
+	})
+	if own := d.own.Key.V4; own.IsValid() {
+		d.want.AddAddr(dataplane.Addr{Link: ipip, Prefix: base(own)})
+	}
+	for _, p := range peers {
+		dev := ipip
+		if d.net.options.DirectRouting && up.direct(int(cidr.V4), p.to) {
+			dev = up.Link
+		}
+		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: p.to, Link: dev, OnLink: true})
 	}
 }
 

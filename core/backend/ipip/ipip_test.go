@@ -1,0 +1,97 @@
+package ipip
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+func open4(t *testing.T, conf string) (backend.Backend, backend.Env) {
+	t.Helper()
+	network, err := config.Parse([]byte(conf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Spec().Open(network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, backend.Env{
+		Config: network,
+		Uplink: uplink.Uplink{
+			Link: "eth0", MTU: 1500,
+			IP: netip.MustParseAddr("192.168.64.3"), PublicIP: netip.MustParseAddr("203.0.113.3"),
+		},
+		Facts: driver.HostFacts{Routes: []driver.Route{{
+			Dst:  netip.MustParsePrefix("192.168.64.0/24"),
+			Hops: []driver.Hop{{Link: "eth0"}},
+		}}},
+	}
+}
+
+func record(t *testing.T, key, ip, backendType string) *lease.Lease {
+	t.Helper()
+	k, err := lease.ParseKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
+}
+
+// The tunnel's local address is the interface's, not the public one, and routes
+// of direct peers are onlink too (interop 6.4).
+func TestRender(t *testing.T) {
+	const device = "link flannel.ipip type ipip mtu 1480 up local 192.168.64.3\naddr 10.5.34.0/32 dev flannel.ipip\n"
+	for conf, want := range map[string]string{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`: device +
+			"route 10.5.35.0/24 via 192.168.64.4 dev flannel.ipip onlink\n" +
+			"route 10.5.36.0/24 via 192.168.65.5 dev flannel.ipip onlink\n",
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":true}}`: device +
+			"route 10.5.35.0/24 via 192.168.64.4 dev eth0 onlink\n" +
+			"route 10.5.36.0/24 via 192.168.65.5 dev flannel.ipip onlink\n",
+	} {
+		b, env := open4(t, conf)
+		state, problems := b.Render(env, backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", Type).Key}, []*lease.Lease{
+			record(t, "10.5.35.0-24", "192.168.64.4", Type),
+			record(t, "10.5.36.0-24", "192.168.65.5", Type),
+			record(t, "10.5.37.0-24", "192.168.64.6", "vxlan"),
+		})
+		if d := cmp.Diff(want, state.Dump()); d != "" || len(problems) > 0 {
+			t.Errorf("%s: problems %v, rendered (-want +got):\n%s", conf, problems, d)
+		}
+		if mtu := b.MTU(env); mtu != 1480 {
+			t.Errorf("MTU %d, want 1480", mtu)
+		}
+	}
+}
+
+// The record holds an address and the type, and no data (interop 3.3).
+func TestAttrs(t *testing.T) {
+	b, env := open4(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
+	attrs, err := b.Attrs(env, lease.Attrs{}, dataplane.NewState(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"PublicIP":"203.0.113.3","PublicIPv6":null,"BackendType":"ipip"}`
+	if got := string(lease.EncodeAttrs(attrs)); got != want {
+		t.Errorf("record %s, want %s", got, want)
+	}
+}
+
+// A node that has lost its subnet for certain keeps the device.
+func TestRenderWithoutSubnet(t *testing.T) {
+	b, env := open4(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
+	state, _ := b.Render(env, backend.Self{}, nil)
+	const want = "link flannel.ipip type ipip mtu 1480 up local 192.168.64.3\n"
+	if d := cmp.Diff(want, state.Dump()); d != "" {
+		t.Errorf("rendered (-want +got):\n%s", d)
+	}
+}
