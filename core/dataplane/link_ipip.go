@@ -2,9 +2,7 @@ package dataplane
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // LinkIPIP is the kernel's name for the kind of [IPIP].
@@ -24,24 +22,12 @@ type IPIP struct {
 // Kind implements [LinkParams].
 func (IPIP) Kind() LinkKind { return LinkIPIP }
 
-func (i IPIP) text() string {
-	var b strings.Builder
-	if i.Parent != "" {
-		fmt.Fprintf(&b, " dev %s", i.Parent)
-	}
-	if i.Local.IsValid() {
-		fmt.Fprintf(&b, " local %s", i.Local)
-	}
-	if i.Remote.IsValid() {
-		fmt.Fprintf(&b, " remote %s", i.Remote)
-	}
-	if i.TTL != 0 {
-		fmt.Fprintf(&b, " ttl %d", i.TTL)
-	}
-	if i.PMTUDisc {
-		b.WriteString(" pmtudisc")
-	}
-	return b.String()
+func (i IPIP) words(l *line) {
+	l.add(i.Parent != "", "dev %s", i.Parent)
+	l.add(i.Local.IsValid(), "local %s", i.Local)
+	l.add(i.Remote.IsValid(), "remote %s", i.Remote)
+	l.add(i.TTL != 0, "ttl %d", i.TTL)
+	l.add(i.PMTUDisc, "pmtudisc")
 }
 
 func (i IPIP) withWord(word string, f *fields) (LinkParams, bool) {

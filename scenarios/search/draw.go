@@ -57,6 +57,32 @@ type shape struct {
 	direct   bool // some packets travel without a tunnel
 }
 
+// overlay draws the families and the number of segments, and names the devices.
+func (d *drawing) overlay(s *shape) {
+	switch {
+	case s.backend == "udp" || s.backend == "ipip":
+		s.family = "v4" // which is all they carry
+	case s.family == "":
+		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
+	}
+	switch s.backend {
+	case "udp":
+		s.devices = []string{"flannel0"}
+	case "ipip":
+		s.devices = []string{"flannel.ipip"}
+	case "vxlan":
+		if s.family != "v6" {
+			s.devices = append(s.devices, "flannel.1")
+		}
+		if s.family != "v4" {
+			s.devices = append(s.devices, "flannel-v6.1")
+		}
+	}
+	if s.backend != "host-gw" && s.nodes > 2 { // host-gw needs all nodes on one segment
+		s.segments = 1 + d.rng.IntN(2)
+	}
+}
+
 func (d *drawing) topology(o Options) {
 	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall}
 	s.kube = o.Store == "kube"
@@ -66,35 +92,8 @@ func (d *drawing) topology(o Options) {
 	if s.backend == "" {
 		s.backend = pick(d.rng, backends(s.family)...)
 	}
-	if s.backend == "udp" {
-		s.family = "v4" // which is all it carries
-		s.devices = []string{"flannel0"}
-		if s.nodes > 2 {
-			s.segments = 1 + d.rng.IntN(2)
-		}
-	}
-	if s.backend == "ipip" {
-		s.family = "v4"
-		s.devices = []string{"flannel.ipip"}
-		if s.nodes > 2 {
-			s.segments = 1 + d.rng.IntN(2)
-		}
-	}
-	if s.family == "" {
-		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
-	}
+	d.overlay(&s)
 	input := ""
-	if s.backend == "vxlan" {
-		if s.family != "v6" {
-			s.devices = append(s.devices, "flannel.1")
-		}
-		if s.family != "v4" {
-			s.devices = append(s.devices, "flannel-v6.1")
-		}
-		if s.nodes > 2 {
-			s.segments = 1 + d.rng.IntN(2)
-		}
-	}
 	if inputs := examples(s.backend); len(inputs) > 0 {
 		input = pick(d.rng, append(inputs, "", "", "")...)
 	}

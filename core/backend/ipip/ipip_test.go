@@ -59,7 +59,8 @@ func TestRender(t *testing.T) {
 			"route 10.5.36.0/24 via 192.168.65.5 dev flannel.ipip onlink\n",
 	} {
 		b, env := open4(t, conf)
-		state, problems := b.Render(env, backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", Type).Key}, []*lease.Lease{
+		self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", Type).Key}
+		state, problems := b.Render(env, self, []*lease.Lease{
 			record(t, "10.5.35.0-24", "192.168.64.4", Type),
 			record(t, "10.5.36.0-24", "192.168.65.5", Type),
 			record(t, "10.5.37.0-24", "192.168.64.6", "vxlan"),
