@@ -29,8 +29,6 @@ var features = map[string]func() error{
 	"esp":       tryESP,
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 
-	"ipip": func() error { return tryLink(&netlink.Iptun{LinkAttrs: netlink.LinkAttrs{Name: "probe"}}) },
-
 	"tun":      linuxtest.TryTUN,
 	"firewall": hasFirewallTools,
 }
