@@ -60,6 +60,8 @@ type hostState struct {
 	asked    []netip.Addr // whose routes the last look read
 	uplink   uplink.Uplink
 	noUplink error // why no uplink could be chosen at the last look
+	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
+	unreachable string
 
 	standing   lease.Key // the subnet for which the last plan changed none of the node's own devices and addresses
 	programmed int64     // revision of the snapshot for which the last diff was empty

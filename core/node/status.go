@@ -118,6 +118,9 @@ func (n *Node) Status() Status {
 		Notes:       slices.Concat(n.host.notes, n.firewall.notes, n.lostNotes()),
 		FailingFor:  p.FailingFor,
 	}
+	if n.host.unreachable != "" {
+		s.Notes = append(s.Notes, n.host.unreachable)
+	}
 	if want := n.host.want.state; want != nil {
 		s.Objects = want.Len()
 	}

@@ -17,6 +17,8 @@ func (n *Node) followUplink() {
 		return
 	}
 	h.chosen = true
+	h.unreachable = n.opts.Uplink.Unreachable(h.facts)
+	n.once(Warning, "cannot-reach", h.unreachable)
 	up, err := n.selectUplink()
 	if err != nil {
 		n.reportNoUplink(err)

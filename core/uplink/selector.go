@@ -119,13 +119,9 @@ func byReach(o Options) func(host) (candidate, error) {
 		if err != nil {
 			return candidate{}, err
 		}
-		route, ok := Lookup(append(slices.Clip(h.facts.Routes), h.connected()...), to)
-		if !ok || len(route.Hops) == 0 {
-			return candidate{}, fmt.Errorf("there is no route to %v", to)
-		}
-		l, ok := h.link(route.Hops[0].Link)
-		if !ok {
-			return candidate{}, fmt.Errorf("the route to %v leaves through unknown interface %q", to, route.Hops[0].Link)
+		route, l, err := h.toward(to)
+		if err != nil {
+			return candidate{}, err
 		}
 		c := candidate{link: l}
 		f := cidr.FamilyOf(to)

@@ -1,7 +1,6 @@
 package uplink
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -89,16 +88,6 @@ func (o Options) public() ([2]netip.Addr, error) {
 		addrs[f] = a
 	}
 	return addrs, nil
-}
-
-// CanReachAddr returns the address of --iface-can-reach, whose route the facts
-// must hold.
-func (o Options) CanReachAddr() (netip.Addr, error) {
-	to, err := netip.ParseAddr(o.CanReach)
-	if err != nil || to.Zone() != "" {
-		return netip.Addr{}, errors.New("want an IP address")
-	}
-	return to.Unmap(), nil
 }
 
 // candidate is a link that a selector chose, with the addresses that the

@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -201,6 +202,36 @@ func TestPassedOver(t *testing.T) {
 	} {
 		if u, err := Select(opts, v4, facts(), Uplink{}); err != nil || u.PassedOver != want {
 			t.Errorf("%+v: passed over %q, error %v; want %q", opts, u.PassedOver, err, want)
+		}
+	}
+}
+
+// TestUnreachable lists the addresses of --iface-can-reach that deserve a warning.
+func TestUnreachable(t *testing.T) {
+	down := facts()
+	down.Routes = nil
+	for i := range down.Links {
+		down.Links[i].Up = down.Links[i].Name != "eth1"
+	}
+	for _, c := range []struct {
+		address string
+		facts   driver.HostFacts
+		want    string
+	}{
+		{"", down, ""},
+		{"192.168.1.77", down, ""},
+		{"172.16.0.77", down, "the route to 172.16.0.77 leaves through eth1, which is down"},
+		{"8.8.8.8", down, "there is no route to 8.8.8.8"},
+		{"gateway", down, "want an IP address"},
+		{"224.0.0.1", facts(), "224.0.0.1 is not the address of another host"},
+		{"0.0.0.0", facts(), "0.0.0.0 is not the address of another host"},
+	} {
+		if c.want != "" {
+			c.want = fmt.Sprintf("--iface-can-reach %q: %s", c.address, c.want)
+		}
+		opts := Options{Ifaces: []string{"eth0"}, CanReach: c.address}
+		if got := opts.Unreachable(c.facts); got != c.want {
+			t.Errorf("%q: warning %q, want %q", c.address, got, c.want)
 		}
 	}
 }
