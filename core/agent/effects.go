@@ -153,6 +153,8 @@ func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested 
 		done.Grant, done.Err = store.Renew(ctx, r.Grant)
 	case node.Update:
 		done.Grant, done.Err = store.Update(ctx, r.Grant, r.Attrs, r.TTL)
+	case node.Move:
+		done.Grant, done.Err = store.Move(ctx, r.Grant, r.Key, r.Attrs, r.TTL)
 	case node.Release:
 		done.Err = store.Release(ctx, r.Grant)
 	default:

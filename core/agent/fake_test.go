@@ -137,6 +137,12 @@ func (f *fakeStore) Update(ctx context.Context, g lease.Grant, a lease.Attrs, tt
 	return f.answer(ctx, fmt.Sprintf("update %s %s %s", g.Key, a.BackendType, ttl))
 }
 
+func (f *fakeStore) Move(
+	ctx context.Context, g lease.Grant, to lease.Key, a lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	return f.answer(ctx, fmt.Sprintf("move %s to %s %s %s", g.Key, to, a.BackendType, ttl))
+}
+
 func (f *fakeStore) Release(ctx context.Context, g lease.Grant) error {
 	_, err := f.answer(ctx, "release")
 	return err

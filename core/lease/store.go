@@ -9,7 +9,7 @@ import (
 // Store holds the leases. It hands out whole snapshots, never deltas, so a
 // missed event cannot exist.
 //
-// Create, Renew, Update and Release block until done or until ctx ends; the
+// Create, Renew, Update, Move and Release block until done or until ctx ends; the
 // store also sets a time limit of its own. An error that wraps none of the
 // errors below means that the outcome is unknown: the change may have happened.
 type Store interface {
@@ -34,6 +34,12 @@ type Store interface {
 	// handle has run out while another program's write kept the record.
 	// ErrConflict: the record has changed. ErrLost: it is gone.
 	Update(ctx context.Context, g Grant, attrs Attrs, ttl time.Duration) (Grant, error)
+
+	// Move replaces the record by one under another key, in one change: every
+	// snapshot shows the one or the other. A store that assigns the subnets has no
+	// use for it. ErrConflict: the record has changed, or the other key is taken.
+	// ErrLost: the record is gone.
+	Move(ctx context.Context, g Grant, to Key, attrs Attrs, ttl time.Duration) (Grant, error)
 
 	// Release deletes the record if it still has the grant's ModRevision, and
 	// otherwise does nothing. It never touches another node's record.

@@ -100,20 +100,21 @@ const (
 	Create Verb = iota + 1
 	Renew
 	Update
+	Move
 	Release
 )
 
 // String returns the verb in lower case.
 func (v Verb) String() string {
-	return [...]string{"none", "create", "renew", "update", "release"}[v]
+	return [...]string{"none", "create", "renew", "update", "move", "release"}[v]
 }
 
 // Request is one call of a lease.Store method.
 type Request struct {
 	Verb  Verb
-	Key   lease.Key   // Create
-	Grant lease.Grant // Renew, Update, Release
-	Attrs lease.Attrs // Create, Update
+	Key   lease.Key   // Create, Move
+	Grant lease.Grant // Renew, Update, Move, Release
+	Attrs lease.Attrs // Create, Update, Move
 	TTL   time.Duration
 }
 

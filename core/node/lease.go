@@ -24,6 +24,7 @@ type leaseState struct {
 	attrs    lease.Attrs // the desired content of our record
 	source   attrsSource // the inputs of attrs, besides the stored attributes
 	previous lease.Key   // the subnet to ask for first
+	target   lease.Key   // the subnet to move to from one that does not fit any more
 
 	busy     bool
 	request  Request
@@ -200,6 +201,7 @@ func (n *Node) lost(reason error) {
 func (n *Node) drop() {
 	l := &n.lease
 	l.grant = nil
+	l.target = lease.Key{}
 	l.renewAt, l.doubtAt = time.Time{}, time.Time{}
 	l.expired, l.asked = false, false
 	l.dispute.garbled = false
@@ -236,8 +238,8 @@ func (n *Node) leaveUnfit(why error) {
 		n.drop()
 	case l.renewalDue(n.now):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
-	case n.exchange(l.grant.Lease, why):
-		n.drop()
+	default:
+		n.move(*l.grant, why)
 	}
 }
 
@@ -329,7 +331,7 @@ func (n *Node) retryWithin(first, most time.Duration) {
 // hold takes over a grant that the store has just confirmed.
 func (n *Node) hold(g lease.Grant) {
 	l := &n.lease
-	fresh := l.grant == nil
+	fresh := l.grant == nil || g.Key != l.grant.Key
 	if fresh || g.ModRevision != l.grant.ModRevision {
 		l.doubtAt = n.now.Add(doubtAfter)
 	}
@@ -341,6 +343,7 @@ func (n *Node) hold(g lease.Grant) {
 		n.event(Info, "lease-acquired", fmt.Sprintf("holding subnet %s", describeGrant(g)))
 	}
 	l.grant, l.previous = &g, g.Key
+	l.target = lease.Key{}
 	l.expired, l.trouble = false, nil
 	l.attempts, l.retryAt = 0, time.Time{}
 }

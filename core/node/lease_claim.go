@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/lease"
@@ -19,7 +20,7 @@ func (n *Node) acquire() {
 			n.adopt(own)
 			return
 		case !own.Reserved():
-			n.exchange(own, err)
+			n.move(lease.Grant{Lease: own}, err)
 			return
 		}
 		l.trouble = fmt.Errorf("our reservation %s cannot be used: %w", own.Key, err)
@@ -73,23 +74,39 @@ func (n *Node) noSubnet(err error) {
 	n.once(Error, "no-subnet", err.Error())
 }
 
-// exchange releases our record, which cannot be used any more, and chooses the
-// subnet to ask for next. The half that still fits is kept, so that the pods
-// lose no address in that family. If no subnet is free, the record stays.
-// It returns whether the record goes.
-func (n *Node) exchange(own lease.Lease, why error) bool {
-	former := append([]lease.Key{own.Key}, n.formerKeys()...)
+// move replaces our record, which cannot be used any more, by one for another
+// subnet, in one change of the datastore: no peer sees a moment without a record.
+// The half that still fits is kept, so that the pods lose no address in that
+// family. If no subnet is free, the record stays.
+func (n *Node) move(own lease.Grant, why error) {
+	l := &n.lease
+	n.once(Warning, "lease-unfit", fmt.Sprintf("lease %s cannot be used any more (%v); moving to another subnet",
+		own.Key, why))
+	// If the last attempt succeeded unnoticed, the same target makes this one fail
+	// by a conflict, and the snapshot that shows it explains the rest.
+	former := append([]lease.Key{l.target, own.Key}, n.formerKeys()...)
 	next, err := n.choose(without(n.store.snap, own.Key), former...)
 	if err != nil {
 		n.noSubnet(fmt.Errorf("lease %s cannot be used any more (%w), and %w", own.Key, why, err))
 		n.retryLease()
-		return false
+		return
 	}
-	n.event(Warning, "lease-unfit", fmt.Sprintf("lease %s cannot be used any more (%v); releasing it for %s",
-		own.Key, why, next))
-	n.lease.previous = next
-	n.request(Request{Verb: Release, Grant: lease.Grant{Lease: own}})
-	return true
+	l.target = next
+	n.request(Request{Verb: Move, Grant: own, Key: next, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// recordGone handles a snapshot without our record. Either it is lost, or it was
+// moved by a request whose answer was lost; then the node adopts the new record.
+func (n *Node) recordGone() {
+	l := &n.lease
+	rec, ok := findLease(n.store.snap, l.target)
+	if !ok || !sameOwner(rec.Attrs, l.attrs) {
+		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
+		return
+	}
+	l.previous = rec.Key
+	n.drop()
+	l.attempts, l.retryAt = 0, time.Time{}
 }
 
 // without is a snapshot as it will be when the record under a key is gone.

@@ -63,7 +63,7 @@ func (n *Node) checkGrant() {
 	case n.assigned() != nil:
 		n.checkAssigned(rec, ok)
 	case !ok:
-		n.lost(fmt.Errorf("lease %s is gone from the datastore", l.grant.Key))
+		n.recordGone()
 	case rec.ModRevision < l.grant.ModRevision:
 		n.noticeGarbage(snap)
 		n.noticeOlderRecord(snap, rec)

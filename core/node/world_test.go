@@ -245,6 +245,13 @@ func (w *world) store(req Request) (lease.Grant, error) {
 		return lease.Grant{}, nil
 	}
 	rec.Attrs = req.Attrs
+	if req.Verb == Move {
+		if _, taken := findLease(&w.snap, req.Key); taken {
+			return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: w.rev}
+		}
+		w.remove(rec.Key)
+		rec.Key, rec.CreateRevision = req.Key, 0
+	}
 	rec = w.put(rec)
 	g := lease.Grant{Lease: rec, TTL: req.Grant.TTL, Expires: req.Grant.Expires}
 	if !rec.Reserved() && g.TTL != req.TTL {

@@ -36,7 +36,7 @@ func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) e
 		if err := s.grant(ctx, c, g, ttl); err != nil {
 			return err
 		}
-		revision, err := swap(ctx, c, g.Key, raw, 0,
+		revision, err := swap(ctx, c, []guard{{key: g.Key, raw: raw}},
 			clientv3.OpPut(raw, value, clientv3.WithLease(clientv3.LeaseID(g.ID))))
 		if err != nil {
 			// If the key is taken, the grant is of no use. If the outcome
@@ -84,6 +84,20 @@ func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, tt
 	return updated, nil
 }
 
+// Move implements lease.Store. Both keys change in one transaction, and watchers
+// get both events in one message, the deletion first: so an upstream node, which
+// handles them in order, ends with the routes of the new record.
+func (s *Store) Move(
+	ctx context.Context, g lease.Grant, to lease.Key, attrs lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	moved := g
+	moved.Key, moved.Attrs = to, attrs
+	if err := s.replace(ctx, g, &moved, ttl); err != nil {
+		return lease.Grant{}, fmt.Errorf("move lease of %s to %s: %w", g.Key, to, err)
+	}
+	return moved, nil
+}
+
 func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration) error {
 	// A reservation must not gain a TTL (interop E4), and a grant of the right
 	// length need not be replaced.
@@ -117,7 +131,7 @@ func (s *Store) replaceOn(ctx context.Context, old lease.Grant, g *lease.Grant, 
 		if !g.Reserved() {
 			opts = append(opts, clientv3.WithLease(clientv3.LeaseID(g.ID)))
 		}
-		revision, err := swap(ctx, c, g.Key, raw, old.ModRevision, clientv3.OpPut(raw, value, opts...))
+		revision, err := s.put(ctx, c, guard{old.Key, raw, old.ModRevision}, g.Key, value, opts...)
 		if err != nil {
 			// Only a refusal makes the new grant useless. If the outcome is
 			// unknown our record may hang on it, and we are using the subnet.
@@ -127,6 +141,9 @@ func (s *Store) replaceOn(ctx context.Context, old lease.Grant, g *lease.Grant, 
 			return err
 		}
 		g.ModRevision = revision
+		if g.Key != old.Key {
+			g.CreateRevision = revision
+		}
 		if fresh {
 			s.abandonLater(old.ID)
 		}
@@ -139,7 +156,7 @@ func (s *Store) Release(ctx context.Context, g lease.Grant) error {
 	raw, err := s.rawKey(g)
 	if err == nil {
 		err = s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
-			_, err := swap(ctx, c, g.Key, raw, g.ModRevision, clientv3.OpDelete(raw))
+			_, err := swap(ctx, c, []guard{{g.Key, raw, g.ModRevision}}, clientv3.OpDelete(raw))
 			if errors.Is(err, lease.ErrConflict) || errors.Is(err, lease.ErrLost) {
 				return nil // not ours any more, so nothing to release
 			}
@@ -169,26 +186,49 @@ func encode(l lease.Lease) (string, error) {
 	return string(lease.EncodeAttrs(l.Attrs)), nil
 }
 
-// swap runs op if the record was last changed at the given revision; 0 means
-// that it must not exist. It returns the revision of the change.
-func swap(
-	ctx context.Context, c *clientv3.Client, key lease.Key, raw string, unchanged int64, op clientv3.Op,
+// put replaces a record, under the same key or another one.
+func (s *Store) put(
+	ctx context.Context, c *clientv3.Client, old guard, key lease.Key, value string, opts ...clientv3.OpOption,
 ) (int64, error) {
-	resp, err := c.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(raw), "=", unchanged)).
-		Then(op).
-		Else(clientv3.OpGet(raw, clientv3.WithKeysOnly())).
-		Commit()
+	if key == old.key {
+		return swap(ctx, c, []guard{old}, clientv3.OpPut(old.raw, value, opts...))
+	}
+	free := guard{key: key, raw: s.subnets + key.String()}
+	return swap(ctx, c, []guard{old, free}, clientv3.OpDelete(old.raw), clientv3.OpPut(free.raw, value, opts...))
+}
+
+// guard is the condition that a record was last changed at a revision; 0 means
+// that it does not exist.
+type guard struct {
+	key      lease.Key
+	raw      string // the store's key
+	revision int64
+}
+
+// swap runs the ops in one transaction if all guards hold. It returns the revision
+// of the change.
+func swap(ctx context.Context, c *clientv3.Client, guards []guard, ops ...clientv3.Op) (int64, error) {
+	var conditions []clientv3.Cmp
+	var reads []clientv3.Op
+	for _, g := range guards {
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(g.raw), "=", g.revision))
+		reads = append(reads, clientv3.OpGet(g.raw, clientv3.WithKeysOnly()))
+	}
+	resp, err := c.Txn(ctx).If(conditions...).Then(ops...).Else(reads...).Commit()
 	if err != nil {
 		return 0, lostIfNotFound(err)
 	}
 	if resp.Succeeded {
 		return resp.Header.Revision, nil
 	}
-	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
-		// The revision of the record in the way, not of etcd as a whole: a
-		// snapshot reaches the latter only when a record changes again.
-		return 0, &lease.ConflictError{Key: key, Revision: kv.ModRevision}
+	for i, g := range guards {
+		for _, kv := range resp.Responses[i].GetResponseRange().Kvs {
+			// The revision of the record in the way, not of etcd as a whole: a
+			// snapshot reaches the latter only when a record changes again.
+			if kv.ModRevision != g.revision {
+				return 0, &lease.ConflictError{Key: g.key, Revision: kv.ModRevision}
+			}
+		}
 	}
 	return 0, lease.ErrLost
 }

@@ -29,6 +29,13 @@ func (s *Store) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, tt
 // Renew implements lease.Store: a node's pod CIDRs do not expire.
 func (s *Store) Renew(_ context.Context, g lease.Grant) (lease.Grant, error) { return g, nil }
 
+// Move implements lease.Store: the cluster assigns the subnets, so no node moves.
+func (s *Store) Move(
+	_ context.Context, g lease.Grant, to lease.Key, _ lease.Attrs, _ time.Duration,
+) (lease.Grant, error) {
+	return lease.Grant{}, fmt.Errorf("move lease %s to %s: Kubernetes assigns the subnets", g.Key, to)
+}
+
 // Release implements lease.Store: a subnet belongs to the node object, and the
 // store cannot give it back.
 func (s *Store) Release(context.Context, lease.Grant) error { return nil }

@@ -51,8 +51,8 @@ type kase struct {
 // Run runs all cases, each as a subtest on a harness of its own. Open may
 // declare the subtest parallel.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
-	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, renewCases, updateCases, reservationCases,
-		releaseCases) {
+	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, renewCases, updateCases, moveCases,
+		reservationCases, releaseCases) {
 		t.Run(k.name, func(t *testing.T) {
 			h := open(t)
 			k.run(t, &suite{Harness: h, own: h.Open(t), other: h.Open(t)})

@@ -128,6 +128,13 @@ func (c *Client) Update(ctx context.Context, g lease.Grant, attrs lease.Attrs, t
 	return c.call(ctx, node.Request{Verb: node.Update, Grant: g, Attrs: attrs, TTL: ttl})
 }
 
+// Move replaces the client's own record by one under another key, at once.
+func (c *Client) Move(
+	ctx context.Context, g lease.Grant, to lease.Key, attrs lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	return c.call(ctx, node.Request{Verb: node.Move, Grant: g, Key: to, Attrs: attrs, TTL: ttl})
+}
+
 // Release deletes the client's own record, at once.
 func (c *Client) Release(ctx context.Context, g lease.Grant) error {
 	_, err := c.call(ctx, node.Request{Verb: node.Release, Grant: g})

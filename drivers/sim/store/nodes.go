@@ -222,6 +222,8 @@ func (c *Client) prepare(req node.Request) (*patch, error) {
 	}
 	own, exists := c.nodes.table.Node(c.name)
 	switch {
+	case req.Verb == node.Move:
+		return nil, errors.New("the cluster assigns the subnets")
 	case req.Verb == node.Renew || req.Verb == node.Release:
 		return &patch{client: c, grant: req.Grant}, nil
 	case !exists || c.nodes.assigned.Key != key:

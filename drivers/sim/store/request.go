@@ -178,6 +178,8 @@ func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.G
 		return s.renew(req.Grant, began)
 	case node.Update:
 		return s.update(req, began)
+	case node.Move:
+		return s.move(req, began)
 	case node.Release:
 		return lease.Grant{}, s.release(req.Grant)
 	}
@@ -218,14 +220,37 @@ func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	// The record goes on the grant's TTL, whatever its present one: another
-	// program may have put it without one.
+	t := s.ttlFor(&g, req.TTL, began)
+	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
+	return g, nil
+}
+
+// ttlFor returns the TTL for a record that replaces that of a grant, and enters it
+// in the grant. It is the grant's TTL, whatever the record's present one: another
+// program may have put it without one.
+func (s *Store) ttlFor(g *lease.Grant, ttl time.Duration, began time.Time) *storeTTL {
 	t := s.ttls[g.ID]
-	if !g.Reserved() && (t == nil || wholeSeconds(req.TTL) != wholeSeconds(g.TTL)) {
-		t = s.grant(req.TTL)
+	if !g.Reserved() && (t == nil || wholeSeconds(ttl) != wholeSeconds(g.TTL)) {
+		t = s.grant(ttl)
 		g.TTL, g.Expires = t.length, began.Add(t.length)
 	}
-	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
+	return t
+}
+
+func (s *Store) move(req node.Request, began time.Time) (lease.Grant, error) {
+	g, to := req.Grant, s.subnetKey(req.Key)
+	r, err := s.own(g)
+	taken := s.records[to]
+	switch {
+	case errors.Is(err, lease.ErrConflict):
+		return lease.Grant{}, err
+	case taken != nil:
+		return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: taken.mod}
+	case err != nil:
+		return lease.Grant{}, err
+	}
+	t := s.ttlFor(&g, req.TTL, began)
+	g.Lease = s.replace(r.key, to, lease.EncodeAttrs(req.Attrs), t).lease
 	return g, nil
 }
 

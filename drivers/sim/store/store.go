@@ -125,22 +125,7 @@ func (s *Store) subnetKey(k lease.Key) string { return s.full("subnets/" + k.Str
 // put writes one record in a revision of its own.
 func (s *Store) put(key string, value []byte, ttl *storeTTL) *record {
 	s.revision++
-	r := &record{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
-	s.changes += r.size()
-	s.size += r.size()
-	old := s.records[key]
-	if old != nil {
-		s.size -= old.size()
-		r.create = old.create
-		old.ttl.detach(key)
-	} else {
-		i, _ := slices.BinarySearch(s.order, key)
-		s.order = slices.Insert(s.order, i, key)
-	}
-	ttl.attach(key)
-	r.decode(s.full("subnets/"), old)
-	s.records[key] = r
-	s.world.Note("store: put", fmt.Sprintf("%s rev %d ttl %s %s", key, s.revision, ttl, value))
+	r, old := s.enter(key, value, ttl)
 	s.publish(key)
 	s.tell(key, old, r)
 	return r
@@ -153,6 +138,47 @@ func (s *Store) remove(keys ...string) {
 		return
 	}
 	s.revision++
+	removed := s.takeOut(keys...)
+	s.publish(keys...)
+	for _, r := range removed {
+		s.tell(r.key, r, nil)
+	}
+}
+
+// replace deletes a key and puts another, which must be free, in one revision.
+func (s *Store) replace(from, to string, value []byte, ttl *storeTTL) *record {
+	s.revision++
+	removed := s.takeOut(from)
+	r, _ := s.enter(to, value, ttl)
+	s.publish(from, to)
+	s.tell(from, removed[0], nil)
+	s.tell(to, nil, r)
+	return r
+}
+
+// enter writes a record at the present revision, and returns the former one too.
+func (s *Store) enter(key string, value []byte, ttl *storeTTL) (r, old *record) {
+	r = &record{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
+	s.changes += r.size()
+	s.size += r.size()
+	old = s.records[key]
+	if old != nil {
+		s.size -= old.size()
+		r.create = old.create
+		old.ttl.detach(key)
+	} else {
+		i, _ := slices.BinarySearch(s.order, key)
+		s.order = slices.Insert(s.order, i, key)
+	}
+	ttl.attach(key)
+	r.decode(s.full("subnets/"), old)
+	s.records[key] = r
+	s.world.Note("store: put", fmt.Sprintf("%s rev %d ttl %s %s", key, s.revision, ttl, value))
+	return r, old
+}
+
+// takeOut deletes keys that exist, at the present revision.
+func (s *Store) takeOut(keys ...string) []*record {
 	removed := make([]*record, 0, len(keys))
 	for _, key := range keys {
 		removed = append(removed, s.records[key])
@@ -163,10 +189,7 @@ func (s *Store) remove(keys ...string) {
 		s.world.Note("store: delete", fmt.Sprintf("%s rev %d", key, s.revision))
 	}
 	s.order = slices.DeleteFunc(s.order, func(k string) bool { return s.records[k] == nil })
-	s.publish(keys...)
-	for _, r := range removed {
-		s.tell(r.key, r, nil)
-	}
+	return removed
 }
 
 // publish makes the version that follows a change of the keys, and tells all
