@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
 // features are what a scenario may require of a real kernel, by a comment line
@@ -78,7 +79,7 @@ func skipWithout(t *testing.T, file string) {
 	t.Helper()
 	for _, name := range required(readFile(t, file)) {
 		if name == "simulator" {
-			t.Skip("its faults exist only in the simulator")
+			t.Skip(outcome.SimulatorOnly)
 		}
 		try, known := features[name]
 		if !known {

@@ -84,7 +84,11 @@ func run(ctx context.Context, out io.Writer, o options, args []string) (int, err
 	if status == 0 && sum.total().failed > 0 {
 		status = 1
 	}
-	return status, sum.close(out, o)
+	err = sum.close(out, o)
+	if status == 0 && !o.more && len(sum.lost()) > 0 {
+		status = 1
+	}
+	return status, err
 }
 
 // printFailures prints the output of failed tests, without the library's own

@@ -94,19 +94,3 @@ func skipReason(output []string) string {
 	}
 	return reason
 }
-
-// worlds are the places where a scenario runs.
-var worlds = [...]string{"sim", "netns", "vm"}
-
-// world returns where a scenario ran; empty if the result is not of a scenario.
-func (r result) world() string {
-	if r.Pkg != "scenarios" && !strings.HasSuffix(r.Pkg, "/scenarios") {
-		return ""
-	}
-	for _, part := range strings.FieldsFunc(r.Name, func(c rune) bool { return c == '/' || c == ' ' }) {
-		if slices.Contains(worlds[:], part) {
-			return part
-		}
-	}
-	return ""
-}

@@ -108,17 +108,16 @@ func (s *summary) write(out io.Writer) {
 		fmt.Fprintf(out, "  %s\n", note)
 	}
 	fmt.Fprintf(out, "  %d packages with tests; %d without\n", len(s.Packages), len(s.Untested))
-	for _, world := range worlds {
-		if t := s.tally(func(r result) bool { return r.world() == world }); t != (tally{}) {
-			fmt.Fprintf(out, "  scenarios on %s: %v\n", world, t)
-		}
-	}
+	s.writeWorlds(out)
 	if len(s.Broken) > 0 {
 		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n", strings.Join(s.Broken, " "))
 	}
 	s.list(out, outcome.Failed, "Failed; their output is above:")
 	s.list(out, outcome.Skipped, "Skipped, and why:")
-	fmt.Fprintf(out, "\n%v\n", s.total())
+	s.writeUnreal(out)
+	total := s.total()
+	total.failed += len(s.lost())
+	fmt.Fprintf(out, "\n%v\n", total)
 }
 
 // list names the results of one state, if there are any.

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
 
-// The recorded run has a failed subtest, scenarios of both worlds with one
+// The recorded run has a failed subtest, scenarios of two worlds with one
 // skipped, a ginkgo suite, another whose set-up failed, a package without
 // tests and one that does not compile.
 func TestSummary(t *testing.T) {

@@ -31,6 +31,8 @@ type Machine struct {
 	conn    *wire.Conn
 	port    io.Closer
 
+	over chan struct{} // closed when nothing more comes from the guest
+
 	mu       sync.Mutex
 	next     int
 	commands map[int]*command
@@ -46,6 +48,20 @@ type command struct {
 // ErrEnded says that the machine ended while a command ran, or before.
 var ErrEnded = errors.New("the machine has ended")
 
+// Crash is the error of a machine that ended by itself. It is an [ErrEnded].
+type Crash struct {
+	Console string // a file with all that the machine's console said
+	tail    string
+}
+
+// Error implements error.
+func (c *Crash) Error() string {
+	return fmt.Sprintf("%v; its console, all of it in %s, ends with:\n%s", ErrEnded, c.Console, c.tail)
+}
+
+// Unwrap makes the error an ErrEnded.
+func (c *Crash) Unwrap() error { return ErrEnded }
+
 // Boot starts a machine and waits until it takes commands, or until ctx ends. The
 // caller closes it.
 func Boot(ctx context.Context, o Options) (*Machine, error) {
@@ -56,7 +72,7 @@ func Boot(ctx context.Context, o Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{dir: dir, commands: map[int]*command{}}
+	m := &Machine{dir: dir, over: make(chan struct{}), commands: map[int]*command{}}
 	if err := m.boot(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot kernel %s: %w", o.Kernel.Release, err), m.Close())
 	}
@@ -83,16 +99,19 @@ func (m *Machine) boot(ctx context.Context, o Options) error {
 	go m.receive(ready)
 	select {
 	case <-ready:
-		return nil
-	case <-m.process.done:
-		return m.explain()
+		return os.Remove(initramfs)
+	case <-m.over:
+		return m.why()
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("wait for the guest: %w", ctx.Err()), m.explain())
+		err := m.process.kill()
+		<-m.over
+		return errors.Join(fmt.Errorf("wait for the guest: %w", ctx.Err()), m.why(), err)
 	}
 }
 
 // receive reads what the guest sends until the machine ends.
 func (m *Machine) receive(ready chan<- struct{}) {
+	defer close(m.over)
 	for {
 		message, err := m.conn.Receive()
 		if err != nil {
@@ -105,10 +124,11 @@ func (m *Machine) receive(ready chan<- struct{}) {
 		m.deliver(message)
 	}
 	_ = m.process.kill()
-	err := m.explain()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended = err
+	if m.ended == nil { // not by Close
+		m.ended = m.explain()
+	}
 	for _, c := range m.commands {
 		close(c.end)
 	}
@@ -191,6 +211,11 @@ func (m *Machine) why() error {
 // Close ends the machine and removes its files. A second call does nothing.
 func (m *Machine) Close() error {
 	var errs []error
+	m.mu.Lock()
+	if m.ended == nil {
+		m.ended = ErrEnded
+	}
+	m.mu.Unlock()
 	if m.process != nil {
 		errs = append(errs, m.process.kill())
 	}
@@ -205,13 +230,21 @@ func (m *Machine) console() string { return filepath.Join(m.dir, "console.log") 
 // consoleTail is the number of lines of the console that an error quotes.
 const consoleTail = 40
 
-// explain says how the machine ended, with the last lines of its console.
+// explain says how the machine ended, and keeps its console.
 func (m *Machine) explain() error {
 	text, err := os.ReadFile(m.console())
 	if err != nil {
 		return fmt.Errorf("%w; its console: %w", ErrEnded, err)
 	}
+	kept, err := os.CreateTemp("", "flannel-vm-console-*.log")
+	if err != nil {
+		return fmt.Errorf("%w; keep its console: %w", ErrEnded, err)
+	}
+	defer kept.Close()
+	if _, err := kept.Write(text); err != nil {
+		return fmt.Errorf("%w; keep its console: %w", ErrEnded, err)
+	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	lines = lines[max(0, len(lines)-consoleTail):]
-	return fmt.Errorf("%w; its console says:\n%s", ErrEnded, strings.Join(lines, "\n"))
+	return &Crash{Console: kept.Name(), tail: strings.Join(lines, "\n")}
 }

@@ -223,6 +223,7 @@ func TestPanic(t *testing.T) {
 	if !errors.Is(err, vm.ErrEnded) || !strings.Contains(err.Error(), "sysrq triggered crash") {
 		t.Errorf("error %v, want the kernel's reason", err)
 	}
+	wantConsole(t, err)
 	if _, _, err := sh(t, m.Machine, "true"); !errors.Is(err, vm.ErrEnded) {
 		t.Errorf("a command after the end: error %v, want %v", err, vm.ErrEnded)
 	}
@@ -240,6 +241,20 @@ func TestBootLimit(t *testing.T) {
 	_, err = vm.Boot(ctx, vm.Options{Kernel: kernel, Guest: program})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want canceled", err)
+	}
+	wantConsole(t, err)
+}
+
+// wantConsole checks that a crash kept the console, and removes it.
+func wantConsole(t *testing.T, err error) {
+	t.Helper()
+	var crash *vm.Crash
+	if !errors.As(err, &crash) {
+		t.Errorf("error %v, want a crash", err)
+		return
+	}
+	if err := os.Remove(crash.Console); err != nil {
+		t.Errorf("the console is not kept: %v", err)
 	}
 }
 

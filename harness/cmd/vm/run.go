@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -55,7 +56,9 @@ func run(args []string) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("ask to end with the parent: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), *limit, fmt.Errorf("the machine ran for %s", *limit))
+	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(signalled, *limit, fmt.Errorf("the machine ran for %s", *limit))
 	defer cancel()
 	status, err := withMachine(ctx, writable, flags.Args())
 	if ctx.Err() != nil {
@@ -111,6 +114,8 @@ func here(ctx context.Context, args, env []string) (int, error) {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second // then it is killed
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

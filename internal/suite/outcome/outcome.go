@@ -15,6 +15,10 @@ const (
 	Skipped = "skipped"
 )
 
+// SimulatorOnly is the reason of a scenario's skip on every kernel. Without it, some
+// kernel has to run the scenario.
+const SimulatorOnly = "its faults exist only in the simulator"
+
 // Outcome says how one spec ended.
 type Outcome struct {
 	State  string // Passed, Failed or Skipped

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/internal/suite/outcome"
+)
+
+// replay returns the result of a scenario.
+func replay(world, scenario, state, reason string) result {
+	name := "TestScenarios/" + world + "/" + scenario
+	return result{outcome.Outcome{State: state, Name: name, Reason: reason}, "scenarios", name}
+}
+
+// A scenario that no kernel ran fails the run in which a machine was tried, unless it
+// says that it is for the simulator.
+func TestScenariosWithoutAKernel(t *testing.T) {
+	s := &summary{Results: []result{
+		replay("sim", "basic", outcome.Passed, ""), replay("netns", "basic", outcome.Passed, ""),
+		replay("sim", "clock", outcome.Passed, ""), replay("netns", "clock", outcome.Skipped, outcome.SimulatorOnly),
+		replay("sim", "ipip", outcome.Passed, ""), replay("netns", "ipip", outcome.Skipped, "this kernel lacks ipip"),
+		replay("sim", "gre", outcome.Passed, ""), replay("netns", "gre", outcome.Skipped, "this kernel lacks gre"),
+	}}
+	if diff := cmp.Diff([]string{"gre", "ipip"}, s.unreal()); diff != "" {
+		t.Errorf("on no kernel (-want +got):\n%s", diff)
+	}
+	if lost := s.lost(); lost != nil {
+		t.Errorf("lost without a machine: %q", lost)
+	}
+	s.Results = append(s.Results, replay("vm", "ipip", outcome.Passed, ""), replay("vm", "gre", outcome.Skipped, "no gre"))
+	if diff := cmp.Diff([]string{"gre"}, s.lost()); diff != "" {
+		t.Errorf("lost (-want +got):\n%s", diff)
+	}
+	var out bytes.Buffer
+	s.write(&out)
+	for _, want := range []string{
+		"    in sim: 2\n    in sim, netns: 1\n    in sim, vm: 1\n",
+		"\nFailed, since no kernel ran them: gre\n",
+		"\n6 passed, 1 failed, 4 skipped\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the summary lacks %q:\n%s", want, &out)
+		}
+	}
+}
