@@ -57,6 +57,9 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	if top.NoIPv6 != nil {
 		return nil, errors.New("topology noipv6: network namespaces share the kernel's IPv6")
 	}
+	if top.NAT != nil {
+		return nil, errors.New("topology nat: the lab has no router that translates addresses")
+	}
 	ctx, cancel := bounded(4 * stepBound)
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.HasIPv6(), MTU: top.MTU,

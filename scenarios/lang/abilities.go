@@ -108,6 +108,11 @@ type PodHost interface {
 	SyncPods() error
 }
 
+// PodChurner is a node on which pods come and go: one each time, for that long.
+type PodChurner interface {
+	ChurnPods(every, length time.Duration)
+}
+
 // LeaseHolder knows which subnet the node uses.
 type LeaseHolder interface {
 	Holds() lease.Key
@@ -244,6 +249,11 @@ type Firewall interface {
 	// Harm does one of the kinds of harm that FirewallHarms names. Mark is the
 	// packet mark of the kind "mark".
 	Harm(kind string, mark uint32) error
+}
+
+// FirewallToolbox is a host whose firewall tools can change: "nftables", "old" or "all".
+type FirewallToolbox interface {
+	SetFirewallTools(tools string) error
 }
 
 // FirewallLocker holds the lock of iptables for another program.

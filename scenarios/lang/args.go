@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -72,6 +73,14 @@ func (a *args) text(key string, to *string) bool {
 		delete(a.pairs, key)
 	}
 	return ok
+}
+
+// list reads words with commas between them.
+func (a *args) list(key string, to *[]string) {
+	var v string
+	if a.text(key, &v) {
+		*to = strings.Split(v, ",")
+	}
 }
 
 func (a *args) integer(key string, to *int) {

@@ -113,7 +113,7 @@ func (s *Session) nameOf(ip netip.Addr) (string, error) {
 func (s *Session) pingAllOutside() (string, error) {
 	var bad []string
 	for _, node := range s.running() {
-		for _, f := range s.top.Families {
+		for _, f := range s.families {
 			r, err := s.pingPlaces(node+".pod", OutsideName, "", false, PingOptions{Family: f})
 			if err != nil {
 				return "", err

@@ -36,7 +36,7 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 		return nil, err
 	}
 	own, others := s.split(name, n, records)
-	f := s.top.Families[0]
+	f := s.families[0]
 	if own.Attrs.IP(f) != host.Uplink.Public[f] {
 		return nil, fmt.Errorf("publishes %s, has %s", s.owner(own), host.Uplink.Public[f])
 	}
@@ -87,7 +87,7 @@ func (s *Session) split(name string, n Node, records []Record) (own lease.Lease,
 // announces reports whether a node's subnet file holds a subnet.
 func (s *Session) announces(n Node, key lease.Key) bool {
 	file := n.SubnetFile()
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		if p := key.Of(f); !strings.Contains(file, fmt.Sprintf("=%s/%d\n", p.Addr().Next(), p.Bits())) {
 			return false
 		}

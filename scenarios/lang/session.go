@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
@@ -25,6 +27,7 @@ type Session struct {
 	mtus      map[string]int        // and underlay MTUs
 	config    string                // the network config in force, if it is a good one
 	backup    string                // the config at the time of "store backup"
+	families  []cidr.Family         // those of the topology that the config has switched on
 	streams   map[string]func() (sent, lost int, err error)
 	undo      map[string]func() error // heals each lasting fault
 	kept      map[string][]byte       // files as of the last "keep"
@@ -196,13 +199,25 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.top, s.config = top, top.Config
+	s.top = top
+	s.setConfig(top.Config)
 	world, err := s.build(top)
 	if err != nil {
 		return "", err // world may hold a nil pointer, which is no nil interface
 	}
 	s.world = world
 	return "", nil
+}
+
+// setConfig notes the network config in force, and the families that it switches on.
+func (s *Session) setConfig(text string) {
+	s.config = text
+	network, err := config.Parse([]byte(text))
+	if err != nil {
+		return // the nodes stay with the former one
+	}
+	off := func(f cidr.Family) bool { return !network.Of(f).Enabled() }
+	s.families = slices.DeleteFunc(slices.Clone(s.top.Families), off)
 }
 
 // nodes expands "all" and checks the names.

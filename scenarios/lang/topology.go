@@ -2,6 +2,7 @@ package lang
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,6 +24,7 @@ type Topology struct {
 	Families   []cidr.Family
 	MTU        int           // of the underlay, bytes
 	NoIPv6     []string      // nodes whose kernel has no IPv6
+	NAT        []string      // nodes that publish the address of a router before them (--public-ip)
 	TTL        time.Duration // of leases; 0: the daemon's default
 	ExitOnLoss bool
 	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
@@ -36,7 +38,8 @@ type Topology struct {
 // parseTopology reads
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
-//		[noipv6=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [ipforward=yes] [store=users|proxy|kube]
+//		[noipv6=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [ipforward=yes]
+//		[store=users|proxy|kube]
 //
 // Its input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -47,10 +50,8 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	args.integer("nodes", &t.Nodes)
 	args.integer("segments", &t.Segments)
 	args.integer("mtu", &t.MTU)
-	noIPv6 := ""
-	if args.text("noipv6", &noIPv6) {
-		t.NoIPv6 = strings.Split(noIPv6, ",")
-	}
+	args.list("noipv6", &t.NoIPv6)
+	args.list("nat", &t.NAT)
 	args.duration("ttl", &t.TTL)
 	args.text("backend", &backend)
 	args.text("network", &conf.Network)
@@ -73,9 +74,11 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if err := args.done(); err != nil {
 		return t, err
 	}
-	unknown := slices.DeleteFunc(slices.Clone(t.NoIPv6), t.hasNode)
-	if len(unknown) > 0 || t.NoIPv6 != nil && families != "v4" {
-		return t, fmt.Errorf("noipv6=%s: want nodes of a topology with families=v4", noIPv6)
+	if unknown := slices.DeleteFunc(slices.Concat(t.NoIPv6, t.NAT), t.hasNode); len(unknown) > 0 {
+		return t, fmt.Errorf("no node %s; there are n1 to n%d", strings.Join(unknown, ","), t.Nodes)
+	}
+	if t.NoIPv6 != nil && families != "v4" {
+		return t, errors.New("noipv6: want a topology with families=v4")
 	}
 	switch families {
 	case "v4":
@@ -147,6 +150,15 @@ func UnderlayAddr(f cidr.Family, segment, host int) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(64 + segment), byte(host)}), 24)
 	}
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:%d::%d/64", 64+segment, host))
+}
+
+// PublicAddr returns the address that the node of that number, from 0, publishes
+// if it is behind a NAT.
+func PublicAddr(f cidr.Family, i int) netip.Addr {
+	if f == cidr.V4 {
+		return netip.AddrFrom4([4]byte{198, 51, 100, byte(i + 1)})
+	}
+	return netip.MustParseAddr(fmt.Sprintf("2001:db8:100::%d", i+1))
 }
 
 // HasIPv6 reports whether the underlay has IPv6 as well as IPv4.

@@ -36,7 +36,14 @@ func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "lo
 //
 //	fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept
 //	fault n2 firewall foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
+//	fault n2 firewall tools=nftables|old|all
+//	                         the host has no iptables; tools that cannot choose random
+//	                         ports; both tools of today
 func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
+	tools := ""
+	if a.text("tools", &tools) {
+		return faultTools(s, n, a, tools)
+	}
 	length := time.Duration(0)
 	mark := ""
 	kind := ""
@@ -76,4 +83,15 @@ func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
 		return do()
 	}
 	return s.lasting(name+" firewall "+undo, true, do, func() error { return filter.Harm(undo, 0) })
+}
+
+func faultTools(s *Session, n Node, a *args, tools string) error {
+	if err := a.done(); err != nil {
+		return err
+	}
+	box, err := able[FirewallToolbox](s, n)
+	if err != nil {
+		return err
+	}
+	return box.SetFirewallTools(tools)
 }

@@ -103,9 +103,12 @@ func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 //
 //	fault n2 uplink down|up|down-up|address=192.168.64.77|mtu=1400
 //	fault n2 uplink twin=n1  n2 gets the address that n1 has, until the heal
+//	fault n2 uplink vip=192.168.64.150
+//	                         a second address, until the heal or until another node gets it
 func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
-	var addr, twin string
+	var addr, twin, vip string
 	mtu := 0
+	floats := a.text("vip", &vip)
 	a.integer("mtu", &mtu)
 	moved, doubled := a.text("address", &addr), a.text("twin", &twin)
 	down := a.flag("down")
@@ -133,6 +136,8 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 	case mtu > 0:
 		s.mtus[name] = mtu
 		return u.UplinkMTU(mtu)
+	case floats:
+		return s.floatAddress(name, n, vip)
 	case doubled:
 		return s.doubleAddress(name, u, twin)
 	case moved:
@@ -143,7 +148,29 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 		s.moved[name] = ip
 		return u.UplinkAddress(ip)
 	}
-	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE or mtu=N")
+	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE, vip=IP or mtu=N")
+}
+
+// floatAddress gives a node a second address, and takes it from the node that had
+// it before, as keepalived does.
+func (s *Session) floatAddress(name string, n Node, text string) error {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return fmt.Errorf("vip=%s: %w", text, err)
+	}
+	k, err := able[Kernel](s, n)
+	if err != nil {
+		return err
+	}
+	what := "second address " + text
+	if s.undo[what] != nil {
+		if err := s.undo[what](); err != nil {
+			return err
+		}
+	}
+	vip := dataplane.Addr{Link: "eth0", Prefix: netip.PrefixFrom(ip, ip.BitLen())}
+	return s.lasting(what, true, func() error { return unless(driver.ErrExists, k.Add(vip)) },
+		func() error { return unless(driver.ErrNotFound, k.Remove(vip)) })
 }
 
 // doubleAddress gives a node the address of another until the heal. The address
@@ -153,7 +180,7 @@ func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 	if err != nil {
 		return err
 	}
-	f := s.top.Families[0]
+	f := s.families[0]
 	if _, already := s.moved[name]; already || own == other {
 		return fmt.Errorf("%s has another address than its own already", name)
 	}
@@ -290,7 +317,7 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	f := s.top.Families[0]
+	f := s.families[0]
 	gateway := UnderlayAddr(f, s.top.Segment(i), RouterHost).Addr()
 	if given {
 		gateway, err = netip.ParseAddr(via)
@@ -329,7 +356,7 @@ func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		if _, err := s.unroute(k, peer, f); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -127,14 +128,25 @@ func unless(expected, err error) error {
 	return err
 }
 
-// published returns the address that an operator has annotated for a node, if any.
+// published returns the address that an operator has annotated for a node, or
+// that of the NAT before it, if any.
 func (s *Session) published(name string, f cidr.Family) (netip.Addr, bool) {
+	if ip, ok := s.annotated(name, f); ok {
+		return ip, true
+	}
+	if slices.Contains(s.top.NAT, name) {
+		return PublicAddr(f, s.nodeIndex(name)), true
+	}
+	return netip.Addr{}, false
+}
+
+func (s *Session) annotated(name string, f cidr.Family) (netip.Addr, bool) {
 	objects, ok := s.World().(NodeObjects)
 	if !ok || !s.top.Kube {
 		return netip.Addr{}, false
 	}
 	n, _ := objects.NodeObject(name)
-	ip, err := netip.ParseAddr(n.Values[[2]nodelease.Annotation{nodelease.PublicIPOverwrite,
-		nodelease.PublicIPv6Overwrite}[f]])
+	which := [2]nodelease.Annotation{nodelease.PublicIPOverwrite, nodelease.PublicIPv6Overwrite}[f]
+	ip, err := netip.ParseAddr(n.Values[which])
 	return ip, err == nil
 }

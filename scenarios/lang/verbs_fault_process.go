@@ -28,6 +28,23 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 	return s.lasting(name+" kill", true, set(at), set(0))
 }
 
+// faultChurn performs "fault n2 churn every=1s for=1m": pods of the node come and
+// go, one each time.
+func faultChurn(s *Session, _ string, n Node, a *args, _ string) error {
+	var every, length time.Duration
+	a.duration("every", &every)
+	a.duration("for", &length)
+	if err := a.done(); err != nil {
+		return err
+	}
+	host, err := able[PodChurner](s, n)
+	if err != nil {
+		return err
+	}
+	host.ChurnPods(every, length)
+	return nil
+}
+
 // faultSuspend performs "fault n2 suspend for=1h": the machine and its clock
 // sleep, and it does not know for how long. The kernel goes on.
 func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {

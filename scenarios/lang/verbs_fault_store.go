@@ -1,7 +1,6 @@
 package lang
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/core/cidr"
-	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -23,7 +21,8 @@ type operation func(s *Session, st Store, a *args, input string) error
 func operations() map[string]operation {
 	return map[string]operation{
 		"stop": storeStop, "start": storeStart, "wipe": plainly(RecordEditor.Wipe), "compact": plainly(RecordEditor.Compact),
-		"config": storeConfig, "firewall": storeFirewall, "put": storePut, "delete": storeDelete, "take": storeTake,
+		"config": storeConfig, "merge": storeMerge, "firewall": storeFirewall,
+		"put": storePut, "delete": storeDelete, "take": storeTake,
 		"backup": storeBackup, "restore": storeRestore,
 		"lose-data": storeLoseData, "leaderless": storeLeaderless, "slow": storeSlow, "lossy": storeLossy,
 		"expire":    toRecord(edited(RecordEditor.Expire)),
@@ -80,40 +79,6 @@ func storeStart(s *Session, st Store, a *args, _ string) error {
 		return err
 	}
 	return s.lasting(storeStopped, false, st.Start, nil)
-}
-
-// storeConfig performs "store config", with the network config as input.
-func storeConfig(s *Session, st Store, a *args, input string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	if err := st.Put("config", input); err != nil {
-		return err
-	}
-	s.config = input
-	return nil
-}
-
-// storeFirewall performs "store firewall iptables|nftables": it writes the config
-// in force with another tool for the rules.
-func storeFirewall(s *Session, st Store, a *args, _ string) error {
-	flavour := a.word("iptables or nftables")
-	if err := a.done(); err != nil {
-		return err
-	}
-	if flavour != string(dataplane.IPTables) && flavour != string(dataplane.NFTables) {
-		return fmt.Errorf("store firewall %s: want iptables or nftables", flavour)
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal([]byte(s.config), &fields); err != nil {
-		return fmt.Errorf("the config in force: %w", err)
-	}
-	fields["EnableNFTables"] = flavour == string(dataplane.NFTables)
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return fmt.Errorf("the config in force: %w", err)
-	}
-	return storeConfig(s, st, newArgs(&datadriven.TestData{}), string(text))
 }
 
 // storePut performs "store put NAME", with the value as input.
@@ -201,7 +166,7 @@ func storeRestore(s *Session, st Store, a *args, _ string) error {
 	if err := r.Restore(further); err != nil {
 		return err
 	}
-	s.config = s.backup
+	s.setConfig(s.backup)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (s *Session) ping(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	var lines []string
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		if least := HeaderSize(f) + 1; o.Size != 0 && (o.Size < least || o.Size > 65535) {
 			return "", fmt.Errorf("size=%d: want %d to 65535", o.Size, least)
 		}
@@ -94,7 +94,7 @@ func (s *Session) pingAll() (string, error) {
 			if from == to {
 				continue
 			}
-			for _, f := range s.top.Families {
+			for _, f := range s.families {
 				r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: f})
 				if err != nil {
 					return "", err
@@ -130,7 +130,7 @@ func (s *Session) mtu(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	var lines []string
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		size, err := s.pathMTU(from, to, f)
 		if err != nil {
 			return "", err
@@ -174,7 +174,7 @@ func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		if err := streamer.Transfer(from, to, f, int64(size)); err != nil {
 			return "", err
 		}

@@ -82,7 +82,7 @@ func (s *Session) subnet(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	l, _ := r.lease()
-	for _, f := range s.top.Families {
+	for _, f := range s.families {
 		p := l.Key.Of(f)
 		if !p.IsValid() {
 			continue // the config in force has this family off

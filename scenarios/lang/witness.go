@@ -114,7 +114,7 @@ func (r *Witness) begin() {
 	if b, _, err := s.backend(); err == nil {
 		t.Backend = b.Type()
 	}
-	f := s.top.Families[0]
+	f := s.families[0]
 	for i := range s.top.Segments {
 		t.Segments = append(t.Segments, UnderlayAddr(f, i, 0).Masked().String())
 	}

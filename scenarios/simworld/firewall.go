@@ -134,6 +134,25 @@ func (n *simNode) Harm(kind string, mark uint32) error {
 	return nil
 }
 
+// SetFirewallTools implements [FirewallToolbox].
+func (n *simNode) SetFirewallTools(tools string) error {
+	t := kernel.EveryTool()
+	for f := range t {
+		switch tools {
+		case "nftables":
+			t[f].IPTables = driver.Tool{}
+		case "old":
+			t[f].IPTables.RandomFully, t[f].NFTables.RandomFully = false, false
+		case "all":
+			continue
+		default:
+			return fmt.Errorf("tools=%s: want nftables, old or all", tools)
+		}
+	}
+	n.SetTools(t)
+	return nil
+}
+
 // foreignRule is a rule without effect: it counts packets to an unused address.
 var foreignRule = dataplane.Rule{To: dataplane.Match{Prefix: netip.MustParsePrefix("203.0.113.77/32")},
 	Verdict: dataplane.Return}

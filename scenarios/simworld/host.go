@@ -30,6 +30,7 @@ type simNode struct {
 	pod     *kernel.Pod
 	subnet  string // the subnet file that the pod was made from
 	mtu     int
+	extra   *kernel.Pod // one that comes and goes
 	cut     bool
 	second  *daemon.Daemon   // the daemon started by mistake
 	addrs   [2]netip.Addr    // later addresses of the uplink, by family
@@ -45,15 +46,32 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
 		return nil, err
 	}
+	options := NodeOptions(w.top)
 	n.watched = w.invariants.AddNode(n.Host)
+	if slices.Contains(w.top.NAT, name) {
+		n.behindNAT(&options)
+	}
 	n.daemon = daemon.New(n.Host, w.storage, daemon.Options{
-		Node:      NodeOptions(w.top),
+		Node:      options,
 		Reachable: n.reachesStore,
 		OneByOne:  true,
 		Wrap:      n.watched.Wrap(n.plant),
 	})
 	n.watched.Daemon = n.daemon
 	return n, n.defaultRoutes()
+}
+
+// behindNAT makes the router translate the node's addresses, and the node publish
+// the translated ones.
+func (n *simNode) behindNAT(o *node.Options) {
+	for _, f := range n.world.top.Families {
+		public := lang.PublicAddr(f, n.index)
+		n.world.router.Translate(public, n.uplinkAddr(f).Addr())
+		n.watched.Public = append(n.watched.Public, public)
+	}
+	o.Uplink.Ifaces = []string{"eth0"} // else --public-ip names an address of the interface to use
+	o.Uplink.PublicIP = lang.PublicAddr(cidr.V4, n.index).String()
+	o.Uplink.PublicIPv6 = lang.PublicAddr(cidr.V6, n.index).String()
 }
 
 // NodeOptions returns the options of every node of a topology: the same as from
@@ -159,7 +177,6 @@ func (n *simNode) SyncPods() error {
 	if text == n.subnet && n.pod != nil {
 		return nil
 	}
-	key := subnetfile.Previous([]byte(text))
 	_, after, _ := strings.Cut(text, "FLANNEL_MTU=")
 	if _, err := fmt.Sscanf(after, "%d", &n.mtu); err != nil {
 		return fmt.Errorf("subnet file %q: MTU: %w", text, err)
@@ -169,27 +186,55 @@ func (n *simNode) SyncPods() error {
 			return err
 		}
 	}
+	var err error
+	n.subnet = text
+	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, n.podSubnets()...)
+	return err
+}
+
+// podSubnets returns the subnets of the file that the pod was made from.
+func (n *simNode) podSubnets() []netip.Prefix {
+	key := subnetfile.Previous([]byte(n.subnet))
 	var subnets []netip.Prefix
 	for _, f := range cidr.Families {
 		if p := key.Of(f); p.IsValid() {
 			subnets = append(subnets, p)
 		}
 	}
-	var err error
-	n.subnet = text
-	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, subnets...)
-	return err
+	return subnets
+}
+
+// ChurnPods implements [PodChurner]. While the node has no pod, none comes.
+func (n *simNode) ChurnPods(every, length time.Duration) {
+	if length <= 0 || every <= 0 {
+		return
+	}
+	switch {
+	case n.extra != nil:
+		n.removeExtra()
+	case n.pod != nil:
+		extra, err := n.NewPod(n.Name()+".extra", n.mtu, n.podSubnets()...)
+		if err == nil {
+			n.extra = extra
+		}
+	}
+	n.World().After(every, n.Name()+": pods", func() { n.ChurnPods(every, length-every) })
+}
+
+func (n *simNode) removeExtra() {
+	if n.extra != nil {
+		n.extra.Remove()
+		n.extra = nil
+	}
 }
 
 // removePod ends the pod and takes its gateway's addresses off the bridge.
 func (n *simNode) removePod() error {
+	n.removeExtra()
 	n.pod.Remove()
-	key := subnetfile.Previous([]byte(n.subnet))
-	for _, f := range cidr.Families {
-		if p := key.Of(f); p.IsValid() {
-			if err := n.AddrDel("cni0", netip.PrefixFrom(p.Addr().Next(), p.Bits())); err != nil {
-				return err
-			}
+	for _, p := range n.podSubnets() {
+		if err := n.AddrDel("cni0", netip.PrefixFrom(p.Addr().Next(), p.Bits())); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -217,6 +262,9 @@ func (n *simNode) UplinkAddress(ip netip.Addr) error {
 		return err // an IPv6 address goes by itself when the link goes down
 	}
 	n.addrs[f] = ip
+	if slices.Contains(n.world.top.NAT, n.Name()) {
+		n.world.router.Translate(lang.PublicAddr(f, n.index), ip)
+	}
 	if err := n.AddrAdd("eth0", netip.PrefixFrom(ip, old.Bits())); err != nil || !n.uplinkUp() {
 		return err // no route leads over a link that is down
 	}

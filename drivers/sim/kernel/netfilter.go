@@ -58,8 +58,8 @@ type foreignChain struct {
 	trusted []string // links; packets that come in by them are accepted
 }
 
-// everyTool lists the tools of a host by default.
-func everyTool() [2]driver.Tools {
+// EveryTool lists the tools of a host by default.
+func EveryTool() [2]driver.Tools {
 	tools := driver.Tools{
 		IPTables:     driver.Tool{Usable: true, About: "iptables v1.8.11 (nf_tables)", RandomFully: true},
 		NFTables:     driver.Tool{Usable: true, About: "nftables v1.1.3", RandomFully: true},
@@ -70,7 +70,7 @@ func everyTool() [2]driver.Tools {
 
 func newNetfilter(h *Host) *netfilter {
 	return &netfilter{
-		host: h, tools: everyTool(),
+		host: h, tools: EveryTool(),
 		ours:   map[dataplane.ChainKey]*flannelChain{},
 		shared: map[sharedKey][]sharedRule{},
 		policy: [2]dataplane.Verdict{dataplane.Accept, dataplane.Accept},

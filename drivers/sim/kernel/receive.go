@@ -56,6 +56,11 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 		packet = h.packet(payload)
 		h.size = len(packet) - len(payload)
 	}
+	if s.nat.private != nil {
+		h, payload = s.nat.translate(h, payload)
+		packet = h.packet(payload)
+		h.size = len(packet) - len(payload)
+	}
 	switch {
 	case s.martian(l, h.src):
 		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)

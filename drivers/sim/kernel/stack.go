@@ -23,6 +23,7 @@ type stack struct {
 	sysctls map[string]string
 	no6     bool       // the kernel has no IPv6
 	filter  *netfilter // nil for a pod, which has no rules
+	nat     nat
 	sockets []*socket
 
 	ipID  uint32

@@ -3,6 +3,7 @@ package invariants
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -22,6 +23,8 @@ type Node struct {
 	// Twinned is set once another daemon or host has used this node's name. From
 	// then on a record does not tell which of the two holds a subnet.
 	Twinned bool
+	// Public are the addresses that the node publishes in place of its own.
+	Public []netip.Addr
 
 	name   string
 	all    *Invariants
@@ -54,7 +57,7 @@ type Node struct {
 func (n *Node) live() bool { return n.holds && n.Daemon.Running() && !n.Daemon.Halted() }
 
 func (n *Node) addresses() []netip.Addr {
-	var addrs []netip.Addr
+	addrs := slices.Clone(n.Public)
 	for _, l := range n.Facts().Links {
 		for _, a := range l.Addrs {
 			addrs = append(addrs, a.Prefix.Addr())
