@@ -22,18 +22,24 @@ type Options struct {
 
 // Draw makes the plan of a seed.
 func Draw(seed uint64, o Options) Plan {
-	rng := rand.New(rand.NewPCG(seed, 0x5ea7c4))
-	d := &drawing{rng: rng, plan: Plan{Seed: seed}}
-	d.topology(o)
+	d := newDrawing(seed, o)
+	d.hosts()
 	d.joins()
-	for range 3 + rng.IntN(18) {
-		if rng.IntN(4) == 0 {
+	for range 3 + d.rng.IntN(18) {
+		if d.rng.IntN(4) == 0 {
 			d.workload()
 		} else {
 			d.fault()
 		}
 	}
 	return d.plan
+}
+
+// newDrawing draws the topology of a seed.
+func newDrawing(seed uint64, o Options) *drawing {
+	d := &drawing{rng: rand.New(rand.NewPCG(seed, 0x5ea7c4)), plan: Plan{Seed: seed}}
+	d.topology(o)
+	return d
 }
 
 // drawing is a plan being drawn.
@@ -54,7 +60,9 @@ type shape struct {
 	ttl      time.Duration
 	kube     bool
 	mtu      int  // of the uplinks
+	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
+	roomy    bool // the IPv4 network has many more subnets than the cluster needs
 }
 
 // overlay draws the families and the number of segments, and names the devices.
@@ -102,7 +110,8 @@ func (d *drawing) topology(o Options) {
 	if s.firewall == "" {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
 	}
-	s.ttl = pick(d.rng, 6*time.Second, 30*time.Second, time.Hour)
+	s.ttl = pick(d.rng, 5*time.Second, 6*time.Second, 30*time.Second, 10*time.Minute, time.Hour, 24*time.Hour)
+	s.roomy = s.family != "v6" && !s.kube
 	line := fmt.Sprintf("topology nodes=%d segments=%d backend=%s families=%s ttl=%s",
 		s.nodes, s.segments, s.backend, s.family, s.ttl)
 	if s.firewall != "none" {
@@ -119,8 +128,11 @@ func (d *drawing) topology(o Options) {
 			s.mtu = 1280
 			line += " mtu=1280"
 		}
-		line += d.withoutIPv6(s.nodes)
+		line += d.some("noipv6", s.nodes)
 	}
+	nat := d.behindNAT(s)
+	s.nat = nat != ""
+	line += nat
 	if s.kube {
 		line += " store=kube"
 	} else if s.family != "v6" && d.rng.IntN(3) == 0 {
@@ -130,26 +142,11 @@ func (d *drawing) topology(o Options) {
 			bits++
 		}
 		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
+		s.roomy = false
 	}
 	d.top = s
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
-}
-
-// withoutIPv6 makes some clusters with nodes whose kernel has no IPv6.
-func (d *drawing) withoutIPv6(nodes int) string {
-	var without []string
-	if d.rng.IntN(4) == 0 {
-		for i := range nodes {
-			if d.rng.IntN(2) == 0 {
-				without = append(without, fmt.Sprintf("n%d", i+1))
-			}
-		}
-	}
-	if len(without) == 0 {
-		return ""
-	}
-	return " noipv6=" + strings.Join(without, ",")
 }
 
 // familyWords are the registry's combinations of families, by the words of a scenario.

@@ -20,6 +20,7 @@ func faults() []fault {
 	for _, some := range [][]fault{
 		endings(), kernelFaults(), storeFaults(), notKube(leaseFaults()),
 		processFaults(), networkFaults(), firewallFaults(), nodeFaults(),
+		notKube(configFaults()), workloads(),
 	} {
 		all = append(all, some...)
 	}

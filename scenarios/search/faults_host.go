@@ -28,6 +28,18 @@ func kernelFaults() []fault {
 		one("uplink-bounced", "fault N uplink down-up"),
 		one("uplink-down", "fault N uplink down"),
 		one("forwarding-off", "fault N forwarding off"),
+		{name: "uplink-readdressed", weight: 2, draw: func(d *drawing) []Step {
+			n := d.rng.IntN(d.top.nodes)
+			return []Step{{Line: fmt.Sprintf("fault n%d uplink address=%s", n+1, d.address(n, 100+10*d.rng.IntN(3)+n))}}
+		}},
+		{name: "second-address", weight: 2, draw: func(d *drawing) []Step {
+			n := d.rng.IntN(firstSegment(d.top))
+			return []Step{{Line: fmt.Sprintf("fault n%d uplink vip=%s", n+1, d.address(n, 150))}}
+		}},
+		{name: "uplink-mtu-changed", weight: 1, draw: func(d *drawing) []Step {
+			mtu := pick(d.rng, 1400, 1450, 1500)
+			return []Step{{Line: d.fill("fault N uplink mtu=") + fmt.Sprint(mtu)}}
+		}},
 		one("carrier-lost", "fault N carrier off"),
 		refused("ops-enobufs", "ENOBUFS"),
 		refused("ops-ebusy", "EBUSY"),
@@ -35,7 +47,6 @@ func kernelFaults() []fault {
 		refused("ops-enoent", "ENOENT"),
 		chancy("looks-refused", "fault N looks chance=%s"),
 		chancy("hints-lost", "fault N hints chance=%s"),
-		often(1, one("hint-storm", "fault N hints every=100ms for=2m")),
 	}
 }
 
@@ -69,11 +80,12 @@ func processFaults() []fault {
 			kill := fmt.Sprintf("fault N kill boundary=%d", 1+d.rng.IntN(boundaries))
 			return d.fillAll([]Step{at(0, "start N"), at(0, kill), at(20*time.Second, "start N")})
 		}},
-		{name: "paused-past-ttl", weight: 1, draw: func(d *drawing) []Step {
+		{name: "paused-past-ttl", weight: 1, fits: canExpire, draw: func(d *drawing) []Step {
 			return d.fillAll([]Step{at(0, "pause N"), at(d.pastTTL(), "resume N")})
 		}},
 		{name: "suspended", weight: 1, draw: func(d *drawing) []Step {
-			return []Step{{Line: d.fill("fault N suspend for=") + d.within(time.Second, 10*time.Second, d.pastTTL())}}
+			length := d.within(time.Second, 10*time.Second, min(d.pastTTL(), time.Hour))
+			return []Step{{Line: d.fill("fault N suspend for=") + length}}
 		}},
 		several("old-files", at(0, "fault N file state keep"), at(0, "fault N file subnet keep"),
 			at(30*time.Second, "kill N"), at(0, "fault N file state old"), at(0, "fault N file subnet old"), at(0, "start N")),

@@ -105,10 +105,13 @@ func leaseFaults() []fault {
 	}
 }
 
+// canExpire is for leases that end within a time that is cheap to simulate.
+func canExpire(s shape) bool { return s.ttl <= time.Hour }
+
 // expired lets a lease run out by itself while its node can do nothing, and
 // leaves the subnet free or gives it to a foreign host.
 func expired(name, away, back string, taken bool) fault {
-	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
+	return fault{name: name, weight: 1, fits: canExpire, draw: func(d *drawing) []Step {
 		steps := []Step{at(0, "remember"), at(0, away)}
 		if wait := d.pastTTL(); taken {
 			steps = append(steps, at(wait, "store take N"), at(time.Second, back))

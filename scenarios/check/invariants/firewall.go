@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -23,11 +24,22 @@ func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error 
 		return errs // a fault that makes looks fail blinds this look as well
 	}
 	for _, f := range cidr.Families {
-		if before[f] && !after[f] && w.n.all.about.Masquerade {
+		if before[f] && !after[f] && w.n.all.about.Masquerade && w.n.carries(f) {
 			w.n.all.broken("masquerade-stays", "%s did %q, and now nothing masquerades %s", w.n.name, ops, f)
 		}
 	}
 	return errs
+}
+
+// carries reports whether the config that the node knows has a family switched
+// on. The node deletes the rules of a family that is off.
+func (n *Node) carries(f cidr.Family) bool {
+	snap := n.client.View().Snapshot
+	if snap == nil || len(snap.Config.Data) == 0 {
+		return true // the invariants do not know the state that a former run saved
+	}
+	network, err := config.Parse(snap.Config.Data)
+	return err != nil || network.Of(f).Enabled()
 }
 
 // masquerades reports for each family whether connections to the outside leave

@@ -152,7 +152,12 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 	if published == udp.Type {
 		published = backend.AnyType // the node publishes no type either
 	}
-	if l.Attrs.BackendType != published || !usable(l) || !n.reaches(l) || l.Key.Overlaps(n.last) || l.Key.Overlaps(n.key) {
+	if l.Attrs.BackendType != published ||
+		!usable(l) ||
+		!n.reaches(l) ||
+		n.hasVTEP(l) ||
+		l.Key.Overlaps(n.last) ||
+		l.Key.Overlaps(n.key) {
 		return false
 	}
 	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {
@@ -175,6 +180,23 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 		}
 	}
 	return true
+}
+
+// hasVTEP reports whether a record has the MAC of one of the node's own devices, as
+// after a write of its own under another node's address.
+func (n *Node) hasVTEP(l *lease.Lease) bool {
+	if n.observed == nil {
+		return false
+	}
+	for _, f := range cidr.Families {
+		mac, err := dataplane.ParseMAC(oracle.VTEPMAC(*l, f))
+		for _, link := range n.observed.Links {
+			if err == nil && link.MAC == mac && n.all.links[link.Name] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sameVTEP reports whether two records have a VTEP's MAC in common.

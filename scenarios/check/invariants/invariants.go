@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -205,7 +204,7 @@ func (i *Invariants) takeConfig(text string) {
 		}
 	}
 	for _, n := range i.nodes {
-		if n.last.IsValid() && alloc.Compatible(network, n.last) != nil {
+		if n.last.IsValid() && !i.fits(n.last) {
 			n.excused = true
 		}
 	}

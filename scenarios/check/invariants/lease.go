@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
@@ -56,7 +57,7 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 			n.name, n.last, key)
 	}
 	// A renewal does not read the record, and a grant may be answered after the record is gone.
-	n.last, n.excused = key, h != nil && h.flawed || n.lostAt[key.String()] > 0
+	n.last, n.excused = key, h != nil && h.flawed || n.lostAt[key.String()] > 0 || !i.fits(key)
 	if h != nil {
 		n.lastAddr = h.addr
 	}
@@ -67,6 +68,10 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 		}
 	}
 }
+
+// fits reports whether a subnet fits the config in force. A node may still follow
+// an older one.
+func (i *Invariants) fits(key lease.Key) bool { return i.bad || alloc.Compatible(i.config, key) == nil }
 
 // finds reports whether a node may come back to a subnet. It may if a stale read
 // hid that record when the node moved on, which left it with two records, and if

@@ -1,0 +1,47 @@
+package search
+
+import "strings"
+
+// configFaults are the changes that an operator makes to the network config of a
+// running cluster, member by member.
+func configFaults() []fault {
+	all := []fault{
+		merged("config-mtu", isVXLAN, `{"Backend":{"MTU":1400}}`, `{"Backend":{"MTU":9000}}`, `{"Backend":{"MTU":null}}`),
+		merged("config-port", hasPort, `{"Backend":{"Port":8473}}`, `{"Backend":{"Port":null}}`),
+		merged("config-vni", isVXLAN, `{"Backend":{"VNI":7}}`, `{"Backend":{"VNI":null}}`),
+		merged("config-learning", canLearn, `{"Backend":{"Learning":true}}`, `{"Backend":{"Learning":null}}`),
+		merged("config-gbp", isVXLAN, `{"Backend":{"GBP":true}}`, `{"Backend":{"GBP":null}}`),
+		merged("config-direct-routing", isVXLAN, `{"Backend":{"DirectRouting":true}}`, `{"Backend":{"DirectRouting":false}}`),
+		merged("config-subnet-range", isRoomy, `{"SubnetMin":"10.5.32.0","SubnetMax":"10.5.223.0"}`,
+			`{"SubnetMin":"10.5.64.0","SubnetMax":null}`, `{"SubnetMin":null,"SubnetMax":null}`),
+		merged("config-ipv6-subnet-range", hasIPv6, `{"IPv6SubnetMin":"fd00:10:5:20::","IPv6SubnetMax":"fd00:10:5:df::"}`,
+			`{"IPv6SubnetMin":null,"IPv6SubnetMax":null}`),
+		merged("config-subnet-length", isRoomy, `{"SubnetLen":25}`, `{"SubnetLen":24}`, `{"SubnetLen":null}`),
+		merged("config-network-grown", hasIPv4, `{"Network":"10.4.0.0/15"}`),
+		merged("config-ipv6-network-grown", hasIPv6, `{"IPv6Network":"fd00:10:4::/47"}`),
+		merged("config-ipv6-switched", isDual, `{"EnableIPv6":false}`, `{"EnableIPv6":true}`),
+		merged("config-ipv4-switched", isDual, `{"EnableIPv4":false}`, `{"EnableIPv4":true}`),
+	}
+	return all
+}
+
+func isVXLAN(s shape) bool { return s.backend == "vxlan" }
+
+// canLearn is for nodes whose packets come from the address that they publish: a
+// kernel that learns drops all others.
+func canLearn(s shape) bool { return isVXLAN(s) && !s.nat }
+
+func hasPort(s shape) bool { return s.backend == "vxlan" || s.backend == "udp" }
+func isRoomy(s shape) bool { return s.roomy }
+func hasIPv4(s shape) bool { return s.family != "v6" }
+func hasIPv6(s shape) bool { return s.family != "v4" }
+func isDual(s shape) bool  { return s.family == "dual" }
+
+// merged merges one of some texts into the network config.
+func merged(name string, fits func(shape) bool, texts ...string) fault {
+	return fault{name: name, weight: 1, fits: fits, draw: func(d *drawing) []Step {
+		text := pick(d.rng, texts...)
+		d.top.direct = d.top.direct || strings.Contains(text, "DirectRouting")
+		return []Step{{Line: "store merge", Input: text}}
+	}}
+}
