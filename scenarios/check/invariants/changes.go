@@ -1,12 +1,15 @@
 package invariants
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
@@ -66,6 +69,10 @@ func (n *Node) checkChange(now time.Duration) error {
 		return nil
 	}
 	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key {
+		if f.snap != nil && snap.Config.Revision != f.snap.Config.Revision {
+			// A changed device is deleted and made again.
+			f.touchedAt = max(f.touchedAt, now+changeBound-driftBound)
+		}
 		f.snap, f.key = snap, n.key
 		if f.due == 0 {
 			f.asked, f.due = snap, now+changeBound
@@ -125,11 +132,15 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 		return nil, false
 	}
 	host, err := i.situation.Host(n.name)
-	if err != nil {
+	text, same := n.knownConfig(asked)
+	if err != nil || !same {
 		return nil, false
 	}
-	host.Config, host.Masquerade, host.Forward = i.text, false, false
+	host.Config, host.Masquerade, host.Forward = text, false, false
 	own, others := n.steady(asked)
+	if !i.fitsConfig(text, own.Key) {
+		return nil, false // it is about to take another subnet
+	}
 	for _, f := range cidr.Families {
 		if own.Key.Of(f).IsValid() && own.Attrs.IP(f) != host.Uplink.Public[f] {
 			return nil, false // it is about to publish another address
@@ -144,6 +155,25 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 		return nil, false
 	}
 	return demand.Missing(have.State), true
+}
+
+// knownConfig returns the network config of a snapshot, and whether the node's
+// newest snapshot has the same.
+func (n *Node) knownConfig(asked *lease.Snapshot) (text string, same bool) {
+	if n.all.about.Config != "" {
+		return n.all.text, true // a file, not a record
+	}
+	return string(asked.Config.Data), bytes.Equal(asked.Config.Data, n.follows.snap.Config.Data)
+}
+
+// fitsConfig reports whether a node stays with a subnet under a network config.
+// The subnets of Kubernetes nodes are assigned.
+func (i *Invariants) fitsConfig(text string, key lease.Key) bool {
+	if i.about.Config != "" {
+		return true
+	}
+	network, err := config.Parse([]byte(text))
+	return err == nil && alloc.Compatible(network, key) == nil
 }
 
 // steady returns the node's own record and those of others that a snapshot has in
