@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
@@ -23,6 +24,7 @@ type link struct {
 	index    int
 	parent   int // index of the underlay link that Params should name, 0 for none
 	loopback bool
+	forwards [2]bool // by family: the link's own setting lets its packets be forwarded
 }
 
 // linkKind describes one kind of link to this driver. The file of a kind
@@ -196,9 +198,39 @@ func parseLink(body []byte) (link, error) {
 			}
 		case unix.IFLA_LINKINFO:
 			l.parseInfo(value)
+		case unix.IFLA_AF_SPEC:
+			l.parseForwarding(value)
 		}
 	}
 	return l, nil
+}
+
+// forwardingAt tells where the attributes of a link hold its own forwarding
+// setting: in which array of settings, at which index (Linux
+// include/uapi/linux/ip.h and ipv6.h; for IPv6 since Linux 6.17).
+var forwardingAt = [2]struct {
+	family, array uint16
+	index         int
+}{
+	cidr.V4: {unix.AF_INET, 1, 0},   // IFLA_INET_CONF, IPV4_DEVCONF_FORWARDING
+	cidr.V6: {unix.AF_INET6, 2, 59}, // IFLA_INET6_CONF, DEVCONF_FORCE_FORWARDING
+}
+
+// parseForwarding reads IFLA_AF_SPEC. The answers have it anyway, and reading a
+// file for each of 1,000 links would take several times as long as all of them.
+func (l *link) parseForwarding(families []byte) {
+	for kind, arrays := range nl.Attrs(families) {
+		for f, at := range forwardingAt {
+			if kind != at.family {
+				continue
+			}
+			for kind, array := range nl.Attrs(arrays) {
+				if kind == at.array && len(array) >= 4*(at.index+1) {
+					l.forwards[f] = nl.U32(array[4*at.index:]) != 0
+				}
+			}
+		}
+	}
 }
 
 func (l *link) parseInfo(info []byte) {

@@ -21,6 +21,8 @@ type observer struct {
 	owned  map[int]string // the extent's links that exist, by index
 	state  *dataplane.State
 	facts  driver.HostFacts
+	// forwards tells by family whether a link's own setting lets packets be forwarded.
+	forwards [2]bool
 }
 
 // Look implements [driver.Lane].
@@ -66,6 +68,9 @@ func (o *observer) readLinks() error {
 	}
 	for _, l := range all {
 		o.facts.Links = append(o.facts.Links, l.fact())
+		for f, own := range l.forwards {
+			o.forwards[f] = o.forwards[f] || own
+		}
 	}
 	for _, name := range o.extent.Links {
 		l, ok := o.links.byName[name]
@@ -204,17 +209,7 @@ func (o *observer) readForwarding() error {
 // 6.17 (net/ipv6/ip6_output.c, ip6_forward).
 func (o *observer) forwardsNothing(family cidr.Family) (bool, error) {
 	value, exists, err := readSysctl(dataplane.Forwarding(family).Path)
-	if err != nil || !exists || value != "0" {
-		return false, err
-	}
-	pattern := [...]string{cidr.V4: "net/ipv4/conf/%s/forwarding", cidr.V6: "net/ipv6/conf/%s/force_forwarding"}[family]
-	for _, l := range o.facts.Links {
-		value, exists, err := readSysctl(fmt.Sprintf(pattern, l.Name))
-		if err != nil || exists && value != "0" {
-			return false, err
-		}
-	}
-	return true, nil
+	return exists && value == "0" && !o.forwards[family], err
 }
 
 func (o *observer) readProxies() error {
