@@ -42,7 +42,11 @@ func served(t *testing.T, f cidr.Family, peers ...*lease.Lease) (subnets, proble
 
 // Of records that overlap, the oldest is served, and each other is named.
 func TestOverlapsGoToTheOldest(t *testing.T) {
-	const wide, first, second = "10.0.8.0/22", "10.0.8.0/24", "10.0.9.0/24"
+	const (
+		wide   = "10.0.8.0/22"
+		first  = "10.0.8.0/24"
+		second = "10.0.9.0/24"
+	)
 	for _, c := range []struct {
 		name     string
 		peers    []*lease.Lease

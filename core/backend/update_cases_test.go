@@ -27,11 +27,13 @@ func vxlanPeers(i, k int) (peers []*lease.Lease) {
 func TestUpdateTakesWhatItCan(t *testing.T) {
 	peers := vxlanPeers(1, 31)
 	late := record(31, "vxlan")
-	sameIPv4, sameIPv6, overlapping, refused := record(31, "vxlan"), record(31, "vxlan"), record(31, "vxlan"),
-		record(31, "vxlan")
+	sameIPv4 := record(31, "vxlan")
 	sameIPv4.Attrs.PublicIP = peers[20].Attrs.PublicIP
+	sameIPv6 := record(31, "vxlan")
 	sameIPv6.Attrs.PublicIPv6 = peers[20].Attrs.PublicIPv6
+	overlapping := record(31, "vxlan")
 	overlapping.Key.V4 = peers[20].Key.V4
+	refused := record(31, "vxlan")
 	refused.Attrs.BackendData = nil
 	without := func(from, to int) []*lease.Lease { return slices.Delete(slices.Clone(peers), from, to) }
 	for name, c := range map[string]struct {

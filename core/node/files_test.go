@@ -59,3 +59,65 @@ func TestStopWithNothingToSave(t *testing.T) {
 		t.Errorf("writes %v", r.Writes)
 	}
 }
+
+// A write that fails is reported once, keeps the node from being ready, and is
+// tried again after pauses that grow to a minute.
+func TestFailedWrites(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	var tries []time.Time
+	full := func(f File) error {
+		if f != SubnetFile {
+			return nil
+		}
+		tries = append(tries, w.now)
+		return errors.New("disk full")
+	}
+	w.writeErr = full
+	w.tell()
+	w.run(Input{}) // which asks for nothing before the pause is over
+	if len(tries) != 1 || !slices.Contains(w.status().Reasons, "the subnet file is not written: disk full") {
+		t.Fatalf("%d tries, reasons %q", len(tries), w.status().Reasons)
+	}
+	w.pass(10 * time.Minute)
+	between := func(i int, least, most time.Duration) {
+		t.Helper()
+		if pause := tries[i].Sub(tries[i-1]); pause < least*4/5 || pause > most*6/5 {
+			t.Errorf("a pause of %s before try %d, want about %s", pause, i, most)
+		}
+	}
+	between(1, 2*time.Second, 2*time.Second)
+	between(len(tries)-1, time.Minute, time.Minute)
+	if got := w.count("write-failed"); got != 1 {
+		t.Errorf("reported %d times\n%s", got, w.log())
+	}
+	w.writeErr = nil
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	// The next failure begins with a short pause, and a wake to save is not forgotten.
+	tries, w.writeErr = nil, full
+	delete(w.files, SubnetFile)
+	w.run(hint(HostLane))
+	w.pass(10 * time.Second)
+	between(1, 2*time.Second, 2*time.Second)
+	if w.count("subnet-file-gone") != 1 {
+		t.Errorf("want the lost file reported once\n%s", w.log())
+	}
+}
+
+// The node wakes to save its state, however early the change came.
+func TestWakesToSave(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	for _, n := range []byte{77, 78} {
+		w.put(vxlanPeer("10.5.77.0-24", n))
+		w.tell()
+	}
+	due := w.n.files.saveDue
+	if at := w.n.wake(); !due.After(w.now) || at.After(due) {
+		t.Errorf("wakes at %s, want %s at the latest", at, due)
+	}
+	w.pass(due.Sub(w.now))
+	if got := savedLeases(t, w.files[StateFile]); got != len(w.snap.Leases) {
+		t.Errorf("%d leases saved of %d", got, len(w.snap.Leases))
+	}
+}

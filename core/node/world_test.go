@@ -38,6 +38,7 @@ type world struct {
 	pending  *Request                           // asked for and not yet answered, when held is set
 	held     bool
 	applyErr func(dataplane.Op) error
+	writeErr func(File) error
 	firewall fakeFirewall
 
 	plans    [][]dataplane.Op
@@ -141,7 +142,13 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	}
 	if r.Writes != nil {
 		in.Wrote, some = &Wrote{Errs: make([]error, len(r.Writes))}, true
-		for _, f := range r.Writes {
+		for i, f := range r.Writes {
+			if w.writeErr != nil {
+				in.Wrote.Errs[i] = w.writeErr(f.File)
+				if in.Wrote.Errs[i] != nil {
+					continue
+				}
+			}
 			data, err := f.Content()
 			if err != nil {
 				panic(err)

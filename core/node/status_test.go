@@ -1,0 +1,190 @@
+package node
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+func TestPhaseReadsBack(t *testing.T) {
+	for p := PhaseIdle; p <= PhaseReady; p++ {
+		text, err := p.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := PhaseReady + 1
+		if err := back.UnmarshalText(text); err != nil || back != p {
+			t.Errorf("%s reads back as %s, %v", text, back, err)
+		}
+	}
+	unchanged := PhaseLeased
+	if err := unchanged.UnmarshalText([]byte("odd")); err == nil || unchanged != PhaseLeased {
+		t.Errorf("an unknown phase reads as %s", unchanged)
+	}
+}
+
+func TestStatusBeforeTheStoreAnswers(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.run(Input{})
+	s := w.status()
+	if s.Phase != PhaseIdle || !slices.Equal(s.Reasons, []string{"the datastore has not answered yet"}) {
+		t.Errorf("%s: %q", s.Phase, s.Reasons)
+	}
+}
+
+func TestStatusOfAReadyNode(t *testing.T) {
+	w := readyWorld(t)
+	s := w.status()
+	own := w.own()
+	if s.Subnet != own.Key || s.Uplink.Link != "eth0" || s.Uplink.PublicIP != own.Attrs.PublicIP {
+		t.Errorf("subnet %s behind %+v, want %s", s.Subnet, s.Uplink, own.Key)
+	}
+	if !s.Ready || !s.Synced || s.Stale || s.Fenced || s.Backend != "vxlan" || s.MTU != 1450 || s.Objects == 0 {
+		t.Errorf("%+v", s)
+	}
+	if s.FailingFor != 0 || len(s.Notes)+len(s.Reasons)+len(s.Problems) > 0 {
+		t.Errorf("failing for %d, notes %q, reasons %q, problems %q", s.FailingFor, s.Notes, s.Reasons, s.Problems)
+	}
+	if p := w.n.Pulse(); p.Subnet != own.Key || p.Phase != PhaseReady || !p.Expires.Equal(s.Expires) || p.RenewBy.IsZero() {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Status counts the plans in vain, and the log has each kind of failure once.
+func TestStatusOfAFailingHost(t *testing.T) {
+	w := readyWorld(t)
+	w.applyErr = func(dataplane.Op) error { return errors.New("refused") }
+	w.unplug("flannel.1")
+	w.run(hint(HostLane))
+	w.pass(10 * time.Second)
+	if s := w.status(); s.Ready || s.FailingFor < 2 {
+		t.Errorf("ready %t, failing for %d", s.Ready, s.FailingFor)
+	}
+	failed := 0
+	for _, e := range w.events {
+		if e.Level == Error && strings.Contains(e.Text, " failed, first: ") {
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d errors logged, want one\n%s", failed, w.log())
+	}
+	w.applyErr = nil
+	w.pass(time.Minute)
+	w.wantReady()
+	if s := w.status(); s.FailingFor != 0 {
+		t.Errorf("failing for %d", s.FailingFor)
+	}
+}
+
+// Requests that fail are logged once, and the pauses between them grow.
+func TestFailedRequests(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("timeout") }
+	w.tell()
+	w.pass(10 * time.Second)
+	if got := w.count("lease-request-failed"); got != 1 {
+		t.Errorf("logged %d times\n%s", got, w.log())
+	}
+	if got := len(w.requests); got < 5 || got > 10 {
+		t.Errorf("%d requests in ten seconds", got)
+	}
+	w.answer = nil
+	w.pass(time.Minute)
+	w.wantReady()
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("timeout") }
+	w.pass(24 * time.Hour)
+	if got := w.count("lease-request-failed"); got != 2 {
+		t.Errorf("logged %d times in two outages", got)
+	}
+}
+
+// A record that cannot be read is logged when it appears, and once.
+func TestQuarantineIsLoggedOnce(t *testing.T) {
+	w := readyWorld(t)
+	for _, reasons := range [][]string{{"odd"}, {"odd"}, {"odd", "garbled"}} {
+		w.snap.Quarantined = nil
+		for _, r := range reasons {
+			w.snap.Quarantined = append(w.snap.Quarantined, lease.Quarantined{Raw: "/subnets/" + r, Reason: r})
+		}
+		w.put(vxlanPeer("10.5.77.0-24", 77))
+		w.tell()
+	}
+	if got := w.count("quarantined"); got != 2 {
+		t.Errorf("logged %d times\n%s", got, w.log())
+	}
+}
+
+// Time that goes back is no news, and moves nothing.
+func TestTimeNeverGoesBack(t *testing.T) {
+	w := readyWorld(t)
+	w.n.Step(w.now.Add(-time.Hour), Input{})
+	if !w.n.now.Equal(w.now) {
+		t.Errorf("the node's time is %s, want %s", w.n.now, w.now)
+	}
+}
+
+// The end of an outage of the store is a reason to look at the host, and a new
+// snapshot without changes is none.
+func TestLooksAfterAnOutage(t *testing.T) {
+	w := readyWorld(t)
+	looks := func() bool {
+		w.n.Step(w.now, Input{View: w.view()})
+		return w.n.Ready().Lanes[HostLane].Look != nil
+	}
+	if looks() {
+		t.Error("an equal view makes the node look")
+	}
+	w.down = true
+	w.tell()
+	w.down = false
+	if !looks() {
+		t.Error("the end of the outage makes the node look at nothing")
+	}
+}
+
+// Two disputes that are more than the calm period apart have nothing to do with
+// each other.
+func TestCalmEndsADispute(t *testing.T) {
+	w := readyWorld(t)
+	for range 3 {
+		w.overwrite()
+		w.pass(calm + time.Minute)
+		if got := w.n.lease.dispute.count; got != 1 {
+			t.Fatalf("%d disputes are remembered", got)
+		}
+	}
+	if calm != 10*time.Minute {
+		t.Errorf("calm is %s, want twice the longest pause before a repair", calm)
+	}
+}
+
+// Peers whose records the store lost are kept for the time that the log tells,
+// noted for operators, and then given up.
+func TestLostPeersAreGivenUpInTime(t *testing.T) {
+	w := readyWorld(t)
+	for i := range byte(3) {
+		w.put(vxlanPeer([]string{"10.5.77.0-24", "10.5.78.0-24", "10.5.79.0-24"}[i], 77+i))
+	}
+	w.tell()
+	w.pass(time.Minute)
+	full := w.host.Routes.Len()
+	w.snap.Leases = nil
+	w.rev++
+	w.snap.Revision = w.rev
+	w.tell()
+	w.pass(5*time.Minute - time.Second)
+	notes := w.status().Notes
+	if w.host.Routes.Len() != full || len(notes) != 1 || !strings.Contains(notes[0], "lost the records of") {
+		t.Errorf("%d routes of %d, notes %q", w.host.Routes.Len(), full, notes)
+	}
+	w.pass(3 * time.Second)
+	if w.count("peers-given-up") != 1 || w.host.Routes.Len() >= full || len(w.status().Notes) > 0 {
+		t.Errorf("%d routes of %d, notes %q\n%s", w.host.Routes.Len(), full, w.status().Notes, w.log())
+	}
+}
