@@ -18,7 +18,7 @@ const keepFor = 5 * time.Minute
 // have left, so they are served until they are back, or until the period ends.
 type lostRecords struct {
 	peers []*lease.Lease // sorted by key
-	until time.Time
+	until time.Time      // end of the period after the last accident
 }
 
 // noticeAccident compares two snapshots in a row. A datastore that loses our own
@@ -29,11 +29,12 @@ func (n *Node) noticeAccident(before, now *lease.Snapshot) {
 	c := lease.Compare(before.Leases, now.Leases)
 	still := stillMissing(kept.peers, append(slices.Clone(c.Added), c.Changed...))
 	var peers []*lease.Lease
-	if otherHistory(before, now) || n.lostOwn(c.Gone, now) {
-		peers = n.lostPeers(c, before, now)
+	if otherHistory(before, now) || n.lostOwn(c.Gone, now) && n.lostMost(c, before) {
+		gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
+		peers = youngest(stillMissing(gone, now.Leases))
+		kept.until = n.now.Add(keepFor)
 	}
 	if len(peers) > 0 {
-		kept.until = n.now.Add(keepFor)
 		n.event(Warning, "peers-kept", fmt.Sprintf("the datastore lost the records of %d peers at once; "+
 			"serving these for %s, or until they are back", len(peers), keepFor))
 	}
@@ -61,10 +62,9 @@ func (n *Node) wasSelf(p *lease.Lease) bool {
 	return n.isSelf(p) || s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
 }
 
-// lostPeers returns the peers whose records are gone, or none if these are the
-// lesser part of the records that have not stayed the same: some peers may have
-// written theirs anew already.
-func (n *Node) lostPeers(c lease.Changes, before, now *lease.Snapshot) []*lease.Lease {
+// lostMost reports whether the peers' records that are gone, or were written anew
+// since, are the greater part of all.
+func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 	anew := map[lease.Key]int64{}
 	for _, p := range c.Changed {
 		anew[p.Key] = p.CreateRevision
@@ -81,10 +81,7 @@ func (n *Node) lostPeers(c lease.Changes, before, now *lease.Snapshot) []*lease.
 		}
 	}
 	gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
-	if !otherHistory(before, now) && 2*(len(gone)+back) <= others {
-		return nil
-	}
-	return youngest(stillMissing(gone, now.Leases))
+	return 2*(len(gone)+back) > others
 }
 
 // youngest returns the peers as younger than any record: where two peers claim
@@ -109,6 +106,9 @@ func stillMissing(peers, records []*lease.Lease) []*lease.Lease {
 // giveUpLost ends the time for which lost peers are kept.
 func (n *Node) giveUpLost() {
 	kept := &n.store.lost
+	if most := n.now.Add(keepFor); kept.until.After(most) {
+		kept.until = most // a former run saved it by another clock
+	}
 	if len(kept.peers) == 0 || n.now.Before(kept.until) {
 		return
 	}

@@ -237,7 +237,9 @@ func (p hostPart) reasons() (rs []string) {
 	}
 	rs = append(rs, p.n.forwardsNothing()...)
 	for _, conflict := range h.conflicts {
-		rs = append(rs, fmt.Sprintf("conflict: %v", conflict))
+		if _, peers := p.n.peerOf(conflict.Want.Dst); !peers {
+			rs = append(rs, fmt.Sprintf("conflict: %v", conflict))
+		}
 	}
 	for _, failure := range l.failures {
 		rs = append(rs, failure.Error())

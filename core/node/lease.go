@@ -185,14 +185,16 @@ func (n *Node) stored() lease.Attrs {
 	return lease.Attrs{}
 }
 
-// lost notes that the right to the subnet is gone for good.
+// lost notes that the right to the subnet is gone for good. After an accident of
+// the datastore, which took the peers' records as well, the node does not
+// exit, but writes its record again.
 func (n *Node) lost(reason error) {
 	l := &n.lease
 	n.event(Error, "lease-lost", reason.Error())
 	l.trouble = reason
 	l.previous = l.grant.Key
 	n.drop()
-	if n.opts.ExitOnLoss {
+	if n.opts.ExitOnLoss && !n.now.Before(n.store.lost.until) {
 		n.exit(1, reason.Error())
 	}
 }

@@ -1,8 +1,8 @@
 package node
 
 import (
-	"errors"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/reconcile"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -65,7 +66,7 @@ type hostState struct {
 
 	standing   lease.Key // the subnet for which the last plan changed none of the node's own devices and addresses
 	programmed int64     // revision of the snapshot for which the last diff was empty
-	conflicts  []error
+	conflicts  []reconcile.Conflict
 	problems   []backend.Problem // peers that the backend refuses
 	refusals   refusals          // peers that the kernel refuses
 	paths      []PacketPath      // packet paths that this process runs
@@ -229,9 +230,10 @@ func (n *Node) once(level Level, kind, text string) {
 }
 
 // textOf returns the texts of several errors, or "" without any.
-func textOf(errs []error) string {
-	if len(errs) == 0 {
-		return ""
+func textOf[E error](errs []E) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
 	}
-	return errors.Join(errs...).Error()
+	return strings.Join(texts, "\n")
 }

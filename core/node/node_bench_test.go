@@ -69,3 +69,25 @@ func BenchmarkFirstPlan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAllRefused assigns the refused objects of all peers to their peers, as
+// when the kernel refuses every route.
+func BenchmarkAllRefused(b *testing.B) {
+	for _, peers := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(peers), func(b *testing.B) {
+			w := benchWorld(b, peers)
+			var ops []dataplane.Op
+			for _, e := range w.n.host.want.state.FDB.All {
+				ops = append(ops, dataplane.Op{Verb: dataplane.Replace, Object: e})
+			}
+			for b.Loop() {
+				w.n.host.want.indexed = nil
+				for _, op := range ops {
+					if !w.n.refusedPeer(op, driver.ErrInvalid) {
+						b.Fatalf("%s belongs to no peer", op)
+					}
+				}
+			}
+		})
+	}
+}

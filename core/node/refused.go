@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -57,15 +56,18 @@ type heldBack struct{ full, rest *dataplane.State }
 // or a device that is down, concerns the host. So does all that fails on a link
 // whose own settings were refused, such as one that carries no IPv6.
 func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
-	if op.Verb == dataplane.Delete || !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid) {
+	if op.Verb == dataplane.Delete {
 		return false
 	}
 	r := &n.host.refusals
-	if slices.Contains(r.ailing, linkOf(op.Object)) {
+	subnets := n.host.want.index().subnetsOf(op.Object)
+	notTheirs := !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid)
+	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) {
+		r.keep(subnets)
 		return false
 	}
 	known := false
-	for _, subnet := range subnetsOf(op.Object, n.host.want.state) {
+	for _, subnet := range subnets {
 		p, ok := n.peerOf(subnet)
 		if !ok {
 			continue
@@ -80,6 +82,17 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		r.left = heldBack{}
 	}
 	return known
+}
+
+// keep leaves subnets refused whose objects failed in this plan for another
+// reason, such as a link that is down: nothing says that the kernel accepts them.
+func (r *refusals) keep(subnets []netip.Prefix) {
+	for _, subnet := range subnets {
+		if was, ok := r.of[subnet]; ok {
+			was.round = r.round
+			r.of[subnet] = was
+		}
+	}
 }
 
 // linkOf returns the link of an address or of an object of a peer, or "".
@@ -97,44 +110,10 @@ func linkOf(o dataplane.Object) string {
 	return ""
 }
 
-// subnetsOf returns the peers' subnets to which an object leads.
-func subnetsOf(o dataplane.Object, want *dataplane.State) []netip.Prefix {
-	switch o := o.(type) {
-	case dataplane.Route:
-		return []netip.Prefix{o.Dst}
-	case dataplane.Peer:
-		return []netip.Prefix{o.Subnet}
-	case dataplane.Neigh:
-		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool { return gateway == o.IP })
-	case dataplane.FDBEntry:
-		return subnetsVia(want, o.Link, func(gateway netip.Addr) bool {
-			neigh, ok := want.Neighs.Get(dataplane.NeighKey{Link: o.Link, IP: gateway})
-			return ok && neigh.MAC == o.MAC
-		})
-	}
-	return nil
-}
-
-// subnetsVia returns the destinations of the routes through a link whose gateway is accepted.
-func subnetsVia(want *dataplane.State, link string, accept func(netip.Addr) bool) []netip.Prefix {
-	var subnets []netip.Prefix
-	for key, r := range want.Routes.All {
-		if r.Link == link && r.Via.IsValid() && accept(r.Via) {
-			subnets = append(subnets, key.Dst)
-		}
-	}
-	slices.SortFunc(subnets, netip.Prefix.Compare)
-	return subnets
-}
-
 // peerOf returns the rendered peer with a subnet.
 func (n *Node) peerOf(subnet netip.Prefix) (*lease.Lease, bool) {
-	f := cidr.FamilyOf(subnet.Addr())
-	i := slices.IndexFunc(n.host.want.peers, func(p *lease.Lease) bool { return p.Key.Of(f) == subnet })
-	if i < 0 {
-		return nil, false
-	}
-	return n.host.want.peers[i], true
+	p, ok := n.host.want.index().peers[subnet]
+	return p, ok
 }
 
 // settleRefused takes stock after a plan: it forgets the subnets that the kernel
@@ -213,33 +192,36 @@ func (n *Node) withoutRefused(want *dataplane.State) *dataplane.State {
 	}
 	if r.left.full != want {
 		rest := want.Clone()
-		for subnet := range r.of {
-			leaveOut(rest, subnet)
-		}
+		leaveOut(rest, r.of)
 		r.left = heldBack{want, rest}
 	}
 	return r.left.rest
 }
 
-// leaveOut removes all objects of a peer's subnet. An FDB entry stays while
+// leaveOut removes all objects of the refused subnets. An FDB entry stays while
 // another subnet is behind the same MAC address.
-func leaveOut(s *dataplane.State, subnet netip.Prefix) {
-	key := dataplane.RouteKey{Dst: subnet}
-	r, _ := s.Routes.Get(key)
-	s.Routes.Delete(key)
-	s.Peers.DeleteFunc(func(k dataplane.PeerKey, _ dataplane.Peer) bool { return k.Subnet == subnet })
-	gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
-	neigh, ok := s.Neighs.Get(gateway)
-	if !ok {
-		return
-	}
-	s.Neighs.Delete(gateway)
-	for k, other := range s.Neighs.All {
-		if k.Link == r.Link && other.MAC == neigh.MAC {
-			return
+func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
+	s.Peers.DeleteFunc(func(k dataplane.PeerKey, _ dataplane.Peer) bool {
+		_, out := refused[k.Subnet]
+		return out
+	})
+	unused := map[dataplane.FDBKey]bool{}
+	for subnet := range refused {
+		key := dataplane.RouteKey{Dst: subnet}
+		r, _ := s.Routes.Get(key)
+		s.Routes.Delete(key)
+		gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
+		if neigh, ok := s.Neighs.Get(gateway); ok {
+			s.Neighs.Delete(gateway)
+			unused[dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC}] = true
 		}
 	}
-	s.FDB.Delete(dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC})
+	for k, neigh := range s.Neighs.All {
+		delete(unused, dataplane.FDBKey{Link: k.Link, MAC: neigh.MAC})
+	}
+	for entry := range unused {
+		s.FDB.Delete(entry)
+	}
 }
 
 // retriesOnly reports whether a plan holds nothing but objects that the kernel refused before.
@@ -249,7 +231,7 @@ func (n *Node) retriesOnly(plan []dataplane.Op) bool {
 		return false
 	}
 	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
-		subnets := subnetsOf(op.Object, n.host.want.state)
+		subnets := n.host.want.index().subnetsOf(op.Object)
 		return op.Verb == dataplane.Delete || len(subnets) == 0 ||
 			slices.ContainsFunc(subnets, func(s netip.Prefix) bool { _, refused := r.of[s]; return !refused })
 	})

@@ -268,3 +268,70 @@ func TestManyRefusedPeers(t *testing.T) {
 		t.Errorf("%d problems, told %d times that peers are accepted", problems, n)
 	}
 }
+
+// A refused peer stays refused while its link fails: nothing says that the kernel
+// accepts the peer now.
+func TestRefusedPeerBehindAFailingLink(t *testing.T) {
+	w := readyWorld(t)
+	refuse := netip.MustParsePrefix("10.5.4.0/24")
+	broken := false
+	w.applyErr = func(op dataplane.Op) error {
+		switch o := op.Object.(type) {
+		case dataplane.Link:
+			if broken {
+				return fmt.Errorf("%s: %w", op, driver.ErrBusy)
+			}
+		case dataplane.Route:
+			if broken {
+				return fmt.Errorf("%s: %w", op, driver.ErrNotFound)
+			}
+			if o.Dst == refuse {
+				return fmt.Errorf("%s: %w", op, driver.ErrUnreachable)
+			}
+		}
+		return nil
+	}
+	w.host.Routes.DeleteFunc(every)
+	w.pass(time.Minute)
+	if s := w.status(); !s.Ready || len(s.Problems) != 1 {
+		t.Fatalf("status %+v\n%s", s, w.log())
+	}
+	broken = true
+	w.unplug("flannel.1")
+	w.pass(15 * time.Minute)
+	if s := w.status(); s.Ready || len(s.Problems) != 1 || w.count("peer-accepted") != 0 {
+		t.Errorf("status %+v\n%s", s, w.log())
+	}
+	broken = false
+	w.pass(time.Minute)
+	if s := w.status(); !s.Ready || len(s.Problems) != 1 {
+		t.Errorf("status %+v\n%s", s, w.log())
+	}
+	w.applyErr = nil
+	w.pass(15 * time.Minute)
+	if s := w.status(); !s.Ready || len(s.Problems) != 0 || w.count("peer-accepted") != 1 {
+		t.Errorf("status %+v\n%s", s, w.log())
+	}
+}
+
+// An address of the host covers one peer's subnet. That peer is not reached; the
+// node is ready for the others.
+func TestConflictIsThePeersProblem(t *testing.T) {
+	w := readyWorld(t)
+	taken := dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.4.0/24")}
+	w.host.Routes.Delete(taken)
+	w.host.AddRoute(dataplane.Route{RouteKey: taken, Link: "eth0", Scope: 253, Protocol: dataplane.ProtocolKernel})
+	w.pass(time.Minute)
+	s := w.status()
+	if !s.Ready || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "peer 10.5.4.0-24: route") {
+		t.Errorf("ready %t (%v), problems %q", s.Ready, s.Reasons, s.Problems)
+	}
+	if w.count("conflict") != 1 {
+		t.Errorf("the conflict is not logged once\n%s", w.log())
+	}
+	w.host.Routes.Delete(taken)
+	w.pass(time.Minute)
+	if s := w.status(); !s.Ready || len(s.Problems) != 0 {
+		t.Errorf("afterwards: %+v", s)
+	}
+}

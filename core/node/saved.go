@@ -3,11 +3,10 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
-
-	"maps"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/lease"
@@ -26,6 +25,9 @@ type saved struct {
 	Expires  time.Time // zero: a reservation
 	Links    []string
 	Networks []netip.Prefix
+
+	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
+	LostUntil time.Time      // end of the period for which they are kept
 }
 
 // savedKey changes whenever the state to save changes.
@@ -34,10 +36,12 @@ type savedKey struct {
 	expires  time.Time
 	modified int64
 	links    int
+	lost     int
+	until    time.Time
 }
 
 func (n *Node) savedKey() savedKey {
-	k := savedKey{snap: n.store.snap, links: len(n.host.links)}
+	k := savedKey{snap: n.store.snap, links: len(n.host.links), lost: len(n.store.lost.peers), until: n.store.lost.until}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
 	}
@@ -51,6 +55,7 @@ func (n *Node) state() saved {
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Expires: n.lease.grant.Expires,
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks),
+		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 	}
 }
 
@@ -73,7 +78,7 @@ func (n *Node) load(data []byte) {
 	if err == nil && s.Version != savedVersion {
 		err = fmt.Errorf("version %d, want %d", s.Version, savedVersion)
 	}
-	if err == nil && slices.Contains(s.Snapshot.Leases, nil) {
+	if err == nil && (slices.Contains(s.Snapshot.Leases, nil) || slices.Contains(s.Lost, nil)) {
 		err = fmt.Errorf("a lease is null")
 	}
 	if err != nil {
@@ -81,6 +86,7 @@ func (n *Node) load(data []byte) {
 		return
 	}
 	n.store.saved = &s
+	n.store.lost = lostRecords{s.Lost, s.LostUntil}
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}

@@ -138,6 +138,7 @@ func (n *Node) Status() Status {
 		s.Problems = append(s.Problems, problem.String())
 	}
 	s.Problems = append(s.Problems, n.refusedProblems()...)
+	s.Problems = append(s.Problems, n.conflictProblems()...)
 	return s
 }
 

@@ -25,6 +25,8 @@ type wantCache struct {
 	self   backend.Self
 	uplink uplink.Uplink
 	routes []driver.Route
+
+	indexed *peerIndex // of state and peers; nil: not made yet
 }
 
 // holds reports whether the cached rendering is valid for this node, apart from

@@ -37,7 +37,17 @@ type Plan struct {
 	// Withheld counts the deletes that Prune did not allow.
 	Withheld int
 	// Conflicts are wanted routes in whose place the kernel has a route of its own.
-	Conflicts []error
+	Conflicts []Conflict
+}
+
+// Conflict is a wanted route in whose place the kernel has a route of its own.
+type Conflict struct{ Want, Have dataplane.Route }
+
+// Error says what to do about the conflict.
+func (c Conflict) Error() string {
+	return fmt.Sprintf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
+		"another subnet",
+		c.Want, c.Have.Link, c.Have)
 }
 
 // Empty reports whether nothing is due, withheld or in conflict.
@@ -68,7 +78,7 @@ type differ struct {
 	want, have *dataplane.State
 	opts       Options
 	flushed    map[string]flush
-	conflicts  []error
+	conflicts  []Conflict
 
 	early []dataplane.Op // links to delete before anything can be made
 	ops   []dataplane.Op
@@ -237,10 +247,7 @@ func (d *differ) diffRoutes() {
 // putRoute puts a route in the place of the one with its key, nil if there is none.
 func (d *differ) putRoute(want, have *dataplane.Route) {
 	if have != nil && have.Protocol == dataplane.ProtocolKernel {
-		d.conflicts = append(d.conflicts,
-			fmt.Errorf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
-				"another subnet",
-				want, have.Link, have))
+		d.conflicts = append(d.conflicts, Conflict{*want, *have})
 		return
 	}
 	if have != nil && mustMakeWay(want, have) {

@@ -1,0 +1,77 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// peerIndex finds peers by their subnets, and the subnets behind the neighbours
+// and FDB entries of a desired state. A kernel may refuse thousands of peers at
+// once, and each refused op has to be assigned to its peer.
+type peerIndex struct {
+	peers  map[netip.Prefix]*lease.Lease
+	neighs map[dataplane.NeighKey][]netip.Prefix // by gateway, in order
+	macs   map[dataplane.FDBKey][]netip.Prefix   // by the gateways' MAC, in order
+}
+
+// index returns the index of the rendered state and its peers.
+func (c *wantCache) index() *peerIndex {
+	if c.indexed == nil {
+		c.indexed = newPeerIndex(c.state, c.peers)
+	}
+	return c.indexed
+}
+
+func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
+	x := &peerIndex{
+		peers:  make(map[netip.Prefix]*lease.Lease, len(peers)),
+		neighs: map[dataplane.NeighKey][]netip.Prefix{},
+		macs:   map[dataplane.FDBKey][]netip.Prefix{},
+	}
+	for _, p := range peers {
+		for _, subnet := range [...]netip.Prefix{p.Key.V4, p.Key.V6} {
+			if _, older := x.peers[subnet]; subnet.IsValid() && !older {
+				x.peers[subnet] = p
+			}
+		}
+	}
+	if want == nil {
+		return x
+	}
+	for key, r := range want.Routes.All {
+		if !r.Via.IsValid() {
+			continue
+		}
+		gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
+		x.neighs[gateway] = append(x.neighs[gateway], key.Dst)
+		if neigh, ok := want.Neighs.Get(gateway); ok {
+			entry := dataplane.FDBKey{Link: r.Link, MAC: neigh.MAC}
+			x.macs[entry] = append(x.macs[entry], key.Dst)
+		}
+	}
+	for _, subnets := range x.neighs {
+		slices.SortFunc(subnets, netip.Prefix.Compare)
+	}
+	for _, subnets := range x.macs {
+		slices.SortFunc(subnets, netip.Prefix.Compare)
+	}
+	return x
+}
+
+// subnetsOf returns the peers' subnets to which an object leads.
+func (x *peerIndex) subnetsOf(o dataplane.Object) []netip.Prefix {
+	switch o := o.(type) {
+	case dataplane.Route:
+		return []netip.Prefix{o.Dst}
+	case dataplane.Peer:
+		return []netip.Prefix{o.Subnet}
+	case dataplane.Neigh:
+		return x.neighs[o.NeighKey]
+	case dataplane.FDBEntry:
+		return x.macs[o.FDBKey]
+	}
+	return nil
+}
