@@ -94,9 +94,19 @@ type kinds struct{ lookFailed, applied, failed, clean string }
 func newLanes(n *Node) [LaneCount]*lane {
 	return [LaneCount]*lane{
 		HostLane: {id: HostLane, part: hostPart{n},
-			logs: kinds{"look-failed", "applied", "apply-failed", "programmed"}},
+			logs: kinds{
+				lookFailed: "look-failed",
+				applied:    "applied",
+				failed:     "apply-failed",
+				clean:      "programmed",
+			}},
 		FirewallLane: {id: FirewallLane, part: firewallPart{n},
-			logs: kinds{"firewall-look-failed", "firewall-applied", "firewall-failed", "firewall"}},
+			logs: kinds{
+				lookFailed: "firewall-look-failed",
+				applied:    "firewall-applied",
+				failed:     "firewall-failed",
+				clean:      "firewall",
+			}},
 	}
 }
 
