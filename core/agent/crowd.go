@@ -1,25 +1,20 @@
 package agent
 
 import (
-	"container/list"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
 // crowd holds the open connections of a server, and closes the oldest when there
 // are too many: any pod can open connections, and the supervisor must still be
-// able to connect. The zero crowd is not usable; see newCrowd.
+// able to connect.
 type crowd struct {
 	limit int
 
-	mu     sync.Mutex
-	oldest *list.List // of net.Conn, the oldest first
-	places map[net.Conn]*list.Element
-}
-
-func newCrowd(limit int) *crowd {
-	return &crowd{limit: limit, oldest: list.New(), places: map[net.Conn]*list.Element{}}
+	mu    sync.Mutex
+	conns []net.Conn // the oldest first
 }
 
 // follow is the ConnState callback of the server.
@@ -38,20 +33,17 @@ func (c *crowd) follow(conn net.Conn, state http.ConnState) {
 func (c *crowd) join(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.places[conn] = c.oldest.PushBack(conn)
-	if len(c.places) <= c.limit {
+	c.conns = append(c.conns, conn)
+	if len(c.conns) <= c.limit {
 		return nil
 	}
-	first := c.oldest.Remove(c.oldest.Front()).(net.Conn)
-	delete(c.places, first)
+	first := c.conns[0]
+	c.conns = slices.Delete(c.conns, 0, 1)
 	return first
 }
 
 func (c *crowd) leave(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if place, ok := c.places[conn]; ok {
-		c.oldest.Remove(place)
-		delete(c.places, conn)
-	}
+	c.conns = slices.DeleteFunc(c.conns, func(open net.Conn) bool { return open == conn })
 }

@@ -51,7 +51,7 @@ func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
 	}
 	s := &Server{addr: l.Addr(), http: &http.Server{
 		Handler:           listen.handler(h),
-		ConnState:         newCrowd(maxConns).follow,
+		ConnState:         (&crowd{limit: maxConns}).follow,
 		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
