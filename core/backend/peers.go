@@ -24,16 +24,17 @@ type Peer struct {
 const AnyType = ""
 
 // Peers returns the peers of one family that a backend can serve, oldest record
-// first, and reports the others through problem. It skips records of another
+// first, and a problem for each of the others. It skips records of another
 // backend type silently (interop 6.0).
 //
 // Peer data is untrusted. A subnet outside the network, or one that overlaps
 // ours or an older peer's, would attract foreign packets, so it is refused.
-func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease.Lease, problem func(Problem)) []Peer {
+func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease.Lease) ([]Peer, []Problem) {
 	rng := env.Config.Of(f)
 	if !rng.Enabled() {
-		return nil
+		return nil, nil
 	}
+	var problems []Problem
 	out := make([]Peer, 0, len(peers))
 	for _, l := range peers {
 		subnet := l.Key.Of(f)
@@ -42,12 +43,13 @@ func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease
 		}
 		p := Peer{Family: f, Key: l.Key, Subnet: subnet, IP: l.Attrs.IP(f), Lease: l}
 		if err := p.check(env, self, rng.Network); err != nil {
-			problem(Problem{l.Key, err})
+			problems = append(problems, Problem{l.Key, err})
 			continue
 		}
 		out = append(out, p)
 	}
-	return withoutOverlaps(out, problem)
+	out, overlapping := withoutOverlaps(out)
+	return out, append(problems, overlapping...)
 }
 
 func (p Peer) check(env Env, self Self, network netip.Prefix) error {
@@ -69,21 +71,22 @@ func (p Peer) check(env Env, self Self, network netip.Prefix) error {
 
 // withoutOverlaps drops each peer whose subnet overlaps that of an older record
 // (interop E7: two dual-stack keys may share one half).
-func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
+func withoutOverlaps(peers []Peer) ([]Peer, []Problem) {
 	slices.SortFunc(peers, func(a, b Peer) int {
 		return cmp.Or(a.Subnet.Addr().Compare(b.Subnet.Addr()), a.Subnet.Bits()-b.Subnet.Bits(),
 			cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision))
 	})
+	var problems []Problem
 	out := peers[:0]
 	for _, p := range peers {
 		// Sorted by base, wider first: only the last one kept can contain p.
 		if n := len(out); n > 0 && out[n-1].Subnet.Overlaps(p.Subnet) {
 			last := out[n-1]
 			if last.Lease.CreateRevision <= p.Lease.CreateRevision {
-				problem(overlap(p, last))
+				problems = append(problems, overlap(p, last))
 				continue
 			}
-			problem(overlap(last, p))
+			problems = append(problems, overlap(last, p))
 			out = out[:n-1]
 		}
 		out = append(out, p)
@@ -91,7 +94,7 @@ func withoutOverlaps(peers []Peer, problem func(Problem)) []Peer {
 	slices.SortFunc(out, func(a, b Peer) int {
 		return cmp.Or(cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision), a.Subnet.Addr().Compare(b.Subnet.Addr()))
 	})
-	return out
+	return out, problems
 }
 
 func overlap(younger, older Peer) Problem {

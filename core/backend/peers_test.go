@@ -31,10 +31,12 @@ func served(t *testing.T, f cidr.Family, peers ...*lease.Lease) (subnets, proble
 		t.Fatal(err)
 	}
 	env, self := at(network, record(0, "host-gw"))
-	for _, p := range backend.Peers(env, self, "host-gw", f, peers, func(p backend.Problem) {
-		problems = append(problems, p.Key.V4.String()+": "+p.Err.Error())
-	}) {
+	kept, refused := backend.Peers(env, self, "host-gw", f, peers)
+	for _, p := range kept {
 		subnets = append(subnets, p.Subnet.String())
+	}
+	for _, p := range refused {
+		problems = append(problems, p.Key.V4.String()+": "+p.Err.Error())
 	}
 	slices.Sort(problems)
 	return subnets, problems

@@ -1,8 +1,6 @@
 package dataplane
 
-import (
-	"github.com/flanneld/flannel/core/cidr"
-)
+import "github.com/flanneld/flannel/core/cidr"
 
 // Sysctl is a kernel setting by its path below /proc/sys, such as
 // "net/ipv6/conf/flannel.1/accept_ra".

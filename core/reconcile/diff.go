@@ -62,9 +62,9 @@ func Diff(want, have *dataplane.State, opts Options) Plan {
 	d.addrs()
 	d.proxies()
 	d.peers()
-	d.diffFDB()
-	d.diffNeighs()
-	d.diffRoutes()
+	d.fdb()
+	d.neighs()
+	d.routes()
 	return d.plan()
 }
 
@@ -197,43 +197,41 @@ func (d *differ) proxies() {
 
 func (d *differ) peers() {
 	have := surviving(d, &d.have.Peers, func(p dataplane.Peer) bool { return d.flushed[p.Link].all })
-	d.want.Peers.Differences(have, func(want, have *dataplane.Peer) {
-		if want != nil {
-			d.add(dataplane.Replace, *want)
-			return
+	diffTable(d, &d.want.Peers, have, func(p dataplane.Peer) string {
+		if _, stays := d.want.Proxies[p.Link]; !stays {
+			return "" // a deleted proxy takes its peers along
 		}
-		// A deleted proxy takes its peers along.
-		if _, stays := d.want.Proxies[have.Link]; stays && d.opts.Own.Links[have.Link] {
-			d.remove(*have, have.Link)
-		}
+		return p.Link
 	})
 }
 
-func (d *differ) diffFDB() {
+func (d *differ) fdb() {
 	have := surviving(d, &d.have.FDB, func(e dataplane.FDBEntry) bool { return d.flushed[e.Link].all })
-	d.want.FDB.Differences(have, func(want, have *dataplane.FDBEntry) {
-		if want != nil {
-			d.add(dataplane.Replace, *want)
-		} else if d.opts.Own.Links[have.Link] {
-			d.remove(*have, have.Link)
-		}
-	})
+	diffTable(d, &d.want.FDB, have, func(e dataplane.FDBEntry) string { return e.Link })
 }
 
-func (d *differ) diffNeighs() {
+func (d *differ) neighs() {
 	have := surviving(d, &d.have.Neighs, func(n dataplane.Neigh) bool {
 		return d.flushed[n.Link].all || d.flushed[n.Link].neighs
 	})
-	d.want.Neighs.Differences(have, func(want, have *dataplane.Neigh) {
+	diffTable(d, &d.want.Neighs, have, func(n dataplane.Neigh) string { return n.Link })
+}
+
+// diffTable puts the wanted objects of a table in place, and removes the others
+// from our links. Link returns an object's link, or "" to leave the object alone.
+func diffTable[K dataplane.Key[K], V dataplane.Row[K]](
+	d *differ, want, have *dataplane.Table[K, V], link func(V) string,
+) {
+	want.Differences(have, func(want, have *V) {
 		if want != nil {
 			d.add(dataplane.Replace, *want)
-		} else if d.opts.Own.Links[have.Link] {
-			d.remove(*have, have.Link)
+		} else if on := link(*have); d.opts.Own.Links[on] {
+			d.remove(*have, on)
 		}
 	})
 }
 
-func (d *differ) diffRoutes() {
+func (d *differ) routes() {
 	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
 	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
 		if want != nil {

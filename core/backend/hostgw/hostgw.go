@@ -62,9 +62,10 @@ func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand
 func (Backend) Render(env backend.Env, self backend.Self, peers []*lease.Lease) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState()
 	var problems []backend.Problem
-	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range cidr.Families {
-		for _, p := range backend.Peers(env, self, Type, f, peers, problem) {
+		served, refused := backend.Peers(env, self, Type, f, peers)
+		problems = append(problems, refused...)
+		for _, p := range served {
 			state.AddRoute(dataplane.Route{
 				RouteKey: dataplane.RouteKey{Dst: p.Subnet},
 				Link:     env.Uplink.Link, Via: p.IP, Protocol: dataplane.Protocol,

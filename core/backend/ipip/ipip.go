@@ -74,9 +74,8 @@ func (b Backend) Render(
 	if own := self.Key.Of(cidr.V4); own.IsValid() {
 		state.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), cidr.V4.Bits())})
 	}
-	var problems []backend.Problem
-	problem := func(p backend.Problem) { problems = append(problems, p) }
-	for _, p := range backend.Peers(env, self, Type, cidr.V4, peers, problem) {
+	served, problems := backend.Peers(env, self, Type, cidr.V4, peers)
+	for _, p := range served {
 		// The onlink flag is part of the contract for direct peers too.
 		route := dataplane.Route{
 			RouteKey: dataplane.RouteKey{Dst: p.Subnet},

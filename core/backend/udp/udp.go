@@ -120,11 +120,10 @@ func (b *Backend) Render(
 		RouteKey: dataplane.RouteKey{Dst: env.Config.V4.Network, Metric: metric},
 		Link:     device, Protocol: dataplane.Protocol,
 	})
-	var problems []backend.Problem
-	problem := func(p backend.Problem) { problems = append(problems, p) }
-	for _, p := range backend.Peers(env, self, backend.AnyType, cidr.V4, peers, problem) {
+	served, problems := backend.Peers(env, self, backend.AnyType, cidr.V4, peers)
+	for _, p := range served {
 		if intoTunnel(env, p.IP) {
-			problem(backend.Problem{Key: p.Key, Err: fmt.Errorf("public address %s is inside the network "+
+			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf("public address %s is inside the network "+
 				"and no underlay route leads there; datagrams to it would come back into the tunnel", p.IP)})
 			continue
 		}

@@ -210,12 +210,13 @@ func (b *Backend) Render(
 ) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState()
 	var problems []backend.Problem
-	problem := func(p backend.Problem) { problems = append(problems, p) }
 	for _, f := range b.families {
 		b.renderSelf(state, env, self, f)
-		for _, p := range backend.Peers(env, self, Type, f, peers, problem) {
+		served, refused := backend.Peers(env, self, Type, f, peers)
+		problems = append(problems, refused...)
+		for _, p := range served {
 			if err := b.renderPeer(state, env, p); err != nil {
-				problem(backend.Problem{Key: p.Key, Err: err})
+				problems = append(problems, backend.Problem{Key: p.Key, Err: err})
 			}
 		}
 	}
