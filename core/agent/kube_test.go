@@ -115,6 +115,7 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 			t.Fatal(err)
 		}
 	}
+	host.Forward()
 	m.host.Lane = host.Driver()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/net-conf.json", []byte(config), 0o600); err != nil {
