@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -24,6 +25,9 @@ const KernelPort = 8472
 // overhead is the size of the headers of encapsulation, in bytes: outer IP, UDP
 // (8), VXLAN (8) and inner Ethernet (14).
 var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
+
+// leastIPv6 is the least MTU with which Linux gives a device IPv6 (RFC 8200, section 5).
+const leastIPv6 = 1280
 
 // Spec describes the backend and its options (interop 6.2).
 func Spec() backend.Spec {
@@ -124,12 +128,17 @@ func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
 }
 
 // Notes implements [backend.Noter].
-func (b *Backend) Notes(env backend.Env) []string {
-	if b.opts.MTU <= env.Uplink.MTU {
-		return nil
+func (b *Backend) Notes(env backend.Env) (notes []string) {
+	if b.opts.MTU > env.Uplink.MTU {
+		notes = append(notes, fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
+			b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env)))
 	}
-	return []string{fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
-		b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env))}
+	if mtu := b.deviceMTU(env, cidr.V6); slices.Contains(b.families, cidr.V6) && mtu < leastIPv6 {
+		notes = append(notes, fmt.Sprintf("the kernel gives %s no IPv6, because its MTU of %d is below %d: give %s, and the "+
+			"config if it sets one, an MTU of %d or more, or leave IPv6 out of the config",
+			b.devices[cidr.V6], mtu, leastIPv6, env.Uplink.Link, leastIPv6+overhead[cidr.V6]))
+	}
+	return notes
 }
 
 // MTU implements [backend.Backend]. It returns the smallest MTU of the devices

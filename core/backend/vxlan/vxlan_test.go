@@ -280,3 +280,21 @@ func FuzzParseMAC(f *testing.F) {
 		}
 	})
 }
+
+// With an uplink of 1280 bytes the kernel gives the tunnel no IPv6: the note says
+// which MTU would do.
+func TestNoteOnTooSmallForIPv6(t *testing.T) {
+	b, env := newBackend(t, dual(""))
+	for mtu, want := range map[int]string{1280: "MTU of 1350 or more", 1349: "MTU of 1350 or more", 1350: ""} {
+		env.Uplink.MTU = mtu
+		notes := strings.Join(b.Notes(env), "; ")
+		if want == "" && notes != "" || !strings.Contains(notes, want) {
+			t.Errorf("uplink of %d: notes %q, want %q", mtu, notes, want)
+		}
+	}
+	v4, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	env.Uplink.MTU = 1280
+	if notes := v4.Notes(env); notes != nil {
+		t.Errorf("IPv4 alone: notes %q", notes)
+	}
+}
