@@ -50,7 +50,8 @@ func TestStatusOfAReadyNode(t *testing.T) {
 	if s.FailingFor != 0 || len(s.Notes)+len(s.Reasons)+len(s.Problems) > 0 {
 		t.Errorf("failing for %d, notes %q, reasons %q, problems %q", s.FailingFor, s.Notes, s.Reasons, s.Problems)
 	}
-	if p := w.n.Pulse(); p.Subnet != own.Key || p.Phase != PhaseReady || !p.Expires.Equal(s.Expires) || p.RenewBy.IsZero() {
+	p := w.n.Pulse()
+	if p.Subnet != own.Key || p.Phase != PhaseReady || !p.Expires.Equal(s.Expires) || p.RenewBy.IsZero() {
 		t.Errorf("%+v", p)
 	}
 }
@@ -79,6 +80,19 @@ func TestStatusOfAFailingHost(t *testing.T) {
 	w.wantReady()
 	if s := w.status(); s.FailingFor != 0 {
 		t.Errorf("failing for %d", s.FailingFor)
+	}
+}
+
+// The log of a start names the config and the changes made.
+func TestLogOfAStart(t *testing.T) {
+	w := readyWorld(t)
+	for kind, part := range map[string]string{
+		"config": "10.5.0.0/16", "applied": " added, ", "subnet-file": "FLANNEL_SUBNET",
+	} {
+		logged := w.logged(kind)
+		if len(logged) == 0 || !strings.Contains(logged[0], part) {
+			t.Errorf("%s: %q, want %q in it", kind, logged, part)
+		}
 	}
 }
 
@@ -115,8 +129,9 @@ func TestQuarantineIsLoggedOnce(t *testing.T) {
 		w.put(vxlanPeer("10.5.77.0-24", 77))
 		w.tell()
 	}
-	if got := w.count("quarantined"); got != 2 {
-		t.Errorf("logged %d times\n%s", got, w.log())
+	logged := w.logged("quarantined")
+	if len(logged) != 2 || !strings.Contains(logged[0], "/odd: odd") || !strings.Contains(logged[1], "/garbled: garbled") {
+		t.Errorf("logged %q", logged)
 	}
 }
 

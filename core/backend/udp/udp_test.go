@@ -150,3 +150,30 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// A look reads the device and its setting, and a status says what both need.
+func TestExtent(t *testing.T) {
+	b, _ := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
+	e := b.Extent()
+	want := []dataplane.Sysctl{{Path: "net/ipv4/conf/flannel0/accept_local", Value: "1", Link: "flannel0"}}
+	if diff := cmp.Diff([]string{"flannel0"}, e.Links) + cmp.Diff(want, e.Sysctls); diff != "" {
+		t.Error(diff)
+	}
+	if Spec().Needs != "/dev/net/tun" {
+		t.Errorf("needs %q", Spec().Needs)
+	}
+}
+
+// A route to the whole network is that of the tunnel. Only a narrower one of the
+// underlay leads to a peer inside.
+func TestRouteToAPeerInside(t *testing.T) {
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
+	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
+	inside := []*lease.Lease{record(t, "10.5.35.0-24", "10.5.200.4", "")}
+	for dst, want := range map[string]int{"10.5.0.0/16": 1, "10.4.0.0/15": 1, "10.5.128.0/17": 0, "10.5.0.0/17": 1} {
+		env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix(dst), Hops: []driver.Hop{{Link: "eth0"}}}}
+		if _, problems := b.Render(env, self, inside); len(problems) != want {
+			t.Errorf("with a route to %s: problems %v, want %d", dst, problems, want)
+		}
+	}
+}

@@ -185,7 +185,6 @@ func (b *Backend) Attrs(
 	for _, f := range b.families {
 		mac, err := parseMAC(stored.Data(f))
 		if err != nil {
-			mac = dataplane.MAC{}
 			if l, ok := have.Links[b.devices[f]]; ok && l.Kind() == dataplane.LinkVXLAN {
 				mac = l.MAC
 			}
