@@ -37,7 +37,10 @@ func Spec() backend.Spec {
 // Backend renders ipip. It is immutable.
 type Backend struct{ DirectRouting bool }
 
-var _ backend.Backend = Backend{}
+var (
+	_ backend.Backend = Backend{}
+	_ backend.Reacher = Backend{}
+)
 
 func open(network config.Network) (backend.Backend, error) {
 	var b Backend
@@ -52,6 +55,14 @@ func (Backend) Type() string { return Type }
 
 // Extent implements [backend.Backend].
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{Links: []string{device}} }
+
+// Reach implements [backend.Reacher].
+func (b Backend) Reach(network config.Network, peers []*lease.Lease) []netip.Addr {
+	if !b.DirectRouting {
+		return nil
+	}
+	return backend.PublicAddrs(network, peers)
+}
 
 // MTU implements [backend.Backend].
 func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU - overhead }

@@ -81,7 +81,7 @@ func (n *Node) lacking(shown func(netip.Prefix) bool) netip.Prefix {
 		return netip.Prefix{}
 	}
 	for _, f := range cidr.Families {
-		if subnet := n.key.Of(f); subnet.IsValid() && !shown(subnet) {
+		if subnet := n.key.Of(f); subnet.IsValid() && n.carries(f) && !shown(subnet) {
 			return subnet
 		}
 	}
