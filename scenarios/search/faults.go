@@ -62,6 +62,12 @@ func onDevice(f fault) fault {
 	return f
 }
 
+// onVXLAN is for the backend that has a device with a MAC.
+func onVXLAN(f fault) fault {
+	f.fits = isVXLAN
+	return f
+}
+
 // onUDP is for the backend that needs a port for itself.
 func onUDP(f fault) fault {
 	f.fits = func(s shape) bool { return s.backend == "udp" }

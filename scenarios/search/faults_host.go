@@ -11,7 +11,7 @@ func kernelFaults() []fault {
 		onDevice(one("link-deleted", "fault N link D delete")),
 		onDevice(one("link-down", "fault N link D down")),
 		onDevice(one("link-down-up", "fault N link D down-up")),
-		onDevice(one("mac-rewritten", "fault N link D mac")),
+		onVXLAN(one("mac-rewritten", "fault N link D mac")), // the other devices have no MAC
 		onDevice(fault{name: "mtu-changed", weight: 2, draw: func(d *drawing) []Step {
 			return []Step{{Line: fmt.Sprintf("%s%d", d.fill("fault N link D mtu="), d.top.mtu-200)}}
 		}}),
