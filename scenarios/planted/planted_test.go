@@ -62,6 +62,24 @@ var defects = []defect{
 	{id: "T5", what: "the subnet file comes before the address", plant: living(hasty)},
 	{id: "T6", what: "a dispute never ends", plant: living(resentful), last: disputes},
 	{id: "T7", what: "a change of the store waits for the next full look", plant: living(unhurried)},
+	{id: "T8", what: "a running node is never fenced by its clock", plant: living(neverExpired), often: outages},
+	{id: "T9", what: "a lease is renewed shortly before it ends", plant: living(lastMinute), often: idleness},
+	{id: "T10", what: "hints are ignored", plant: living(hintless), often: lostDevices},
+	{id: "T11", what: "every other snapshot is missed", plant: seeing(skipping), often: moves},
+	{id: "T12", what: "the firewall is read only after a hint", plant: living(sleepyGuard), opts: nftables,
+		often: deafness},
+	{id: "C1", what: "a node is ready as soon as it holds a lease", plant: living(readyTooEarly)},
+	{id: "C2", what: "a node is ready while the datastore does not answer", plant: living(readyWithoutStore),
+		often: outages},
+	{id: "C3", what: "a removed subnet file stays removed", plant: living(blindToFile), often: lostFiles},
+	{id: "C4", what: "the newest address of the uplink is published", plant: acting(restless),
+		opts: search.Options{Family: "v4"}, often: seconds},
+	{id: "L1", what: "neighbour entries of departed peers stay", plant: acting(leaving(neighbours)), often: guests},
+	{id: "L2", what: "FDB entries of departed peers stay", plant: acting(leaving(forwarding)), often: guests},
+	{id: "L3", what: "the address of the former subnet stays", plant: acting(leaving(addresses)), often: robbery},
+	{id: "L4", what: "IPv6 routes are never deleted", plant: acting(leaving(routes6)),
+		opts: search.Options{Family: "dual"}, often: robbery},
+	{id: "L5", what: "a departed peer is served for ever", plant: seeing(keeping), often: guests},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -87,6 +105,16 @@ var (
 				`"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},
 		{Line: "kill N"}, {Line: "store delete subnets/10.5.3.0-24"},
 	}
+	lostDevices = []search.Step{
+		{Line: "fault N link flannel.1 delete"}, {Line: "fault N link flannel-v6.1 delete"},
+		{Line: "fault N link flannel0 delete"},
+	}
+	deafness = []search.Step{
+		{Line: "fault N hints chance=1"}, {Line: "fault N firewall flush-ruleset"}, {Line: "fault N hints chance=0"},
+	}
+	idleness    = []search.Step{{Line: "pass 1m"}}
+	lostFiles   = []search.Step{{Line: "fault N file subnet gone"}, {Line: "pass 1m"}}
+	seconds     = []search.Step{{Line: "fault N add", Input: "addr 192.168.64.77/24 dev eth0"}, {Line: "pass 1m"}}
 	outages     = []search.Step{{Line: "store stop"}, {Line: "pass 40s"}, {Line: "store start"}}
 	storms      = []search.Step{{Line: "fault N hints every=100ms for=3m"}, {Line: "pass 2m"}}
 	staleStarts = []search.Step{
@@ -124,7 +152,7 @@ func (d defect) plan(seed uint64) search.Plan {
 		fmt.Sprintf("n%d", m+1))
 	step := func(s search.Step) search.Step {
 		s.Line = names.Replace(s.Line) + " may-fail"
-		if strings.HasPrefix(s.Input, "route") {
+		if strings.HasPrefix(s.Input, "route") || strings.HasPrefix(s.Input, "addr") {
 			s.Input = names.Replace(s.Input)
 		}
 		s.After = time.Duration(rng.Int64N(int64(10 * time.Second))).Round(time.Millisecond)

@@ -3,7 +3,6 @@ package invariants
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
@@ -74,6 +73,3 @@ func (i *Invariants) faultsThat(count func(words []string) bool) []string {
 	}
 	return names
 }
-
-// since returns the time that has passed since a moment.
-func (i *Invariants) since(at time.Duration) time.Duration { return i.elapsed() - at }
