@@ -298,8 +298,8 @@ func TestExitOnLoss(t *testing.T) {
 	w.pass(time.Second)
 	w.remove(w.own().Key)
 	w.tell()
-	if w.exit == nil || w.exit.Status != 1 {
-		t.Errorf("exit %v, want status 1 (a supervisor must see a failure)", w.exit)
+	if w.exit == nil || w.exit.Status != 1 || w.count("exit") != 1 {
+		t.Errorf("exit %v, want status 1 (a supervisor must see a failure) and a line in the log\n%s", w.exit, w.log())
 	}
 }
 

@@ -1,8 +1,12 @@
 package node
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // A text that is no state file is ignored, and the log says so.
@@ -19,5 +23,31 @@ func TestStateUnreadable(t *testing.T) {
 		if n.store.saved != nil {
 			t.Errorf("%s: taken all the same", text)
 		}
+	}
+}
+
+// Routes of the network that a former run had are removed, although the config
+// changed while no daemon ran: the state file tells that they are ours.
+func TestFormerNetworkIsCleanedUpAfterARestart(t *testing.T) {
+	const conf = `{"Network":"10.%d.0.0/16","Backend":{"Type":"host-gw"}}`
+	w := newWorld(t, fmt.Sprintf(conf, 5))
+	w.tell()
+	peer := vxlanPeer("10.5.77.0-24", 77)
+	peer.Attrs.BackendType, peer.Attrs.BackendData = "host-gw", nil
+	w.put(peer)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if w.host.Routes.Len() != 1 {
+		t.Fatalf("routes before:\n%s", w.host.Dump())
+	}
+	w.rev++
+	w.snap.Revision, w.snap.Config = w.rev, lease.Document{Data: fmt.Appendf(nil, conf, 6), Revision: w.rev}
+	w.start()
+	w.tell()
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	if w.host.Routes.Len() != 0 {
+		t.Errorf("routes of the former network are left:\n%s", w.host.Dump())
 	}
 }
