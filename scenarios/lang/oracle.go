@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
@@ -36,6 +37,9 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 		return nil, err
 	}
 	own, others := s.split(name, n, records)
+	if err := s.fits(own.Key); err != nil {
+		return nil, err
+	}
 	f := s.families[0]
 	if own.Attrs.IP(f) != host.Uplink.Public[f] {
 		return nil, fmt.Errorf("publishes %s, has %s", s.owner(own), host.Uplink.Public[f])
@@ -65,6 +69,16 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 		return nil, err
 	}
 	return demand.Short(have, chains), nil
+}
+
+// fits returns an error if a subnet does not fit the config in force: its node has
+// not seen that config yet. The subnets of Kubernetes nodes are assigned.
+func (s *Session) fits(key lease.Key) error {
+	network, err := config.Parse([]byte(s.config))
+	if err != nil || s.top.Kube {
+		return nil // the nodes stay with the former config
+	}
+	return alloc.Compatible(network, key)
 }
 
 // split returns a node's own record and those of all others. If a node has two
