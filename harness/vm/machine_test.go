@@ -262,6 +262,7 @@ func wantConsole(t *testing.T, err error) {
 func TestKilledParentLeavesNoMachine(t *testing.T) {
 	program := need(t)
 	cmd := exec.Command(program, "run", "--", "sh", "-c", "echo up; exec sleep 1000")
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // a killed program removes no files
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

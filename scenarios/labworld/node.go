@@ -94,7 +94,16 @@ func (n *netnsNode) SyncPods() error {
 	}
 	n.world.pods.Lock()
 	defer n.world.pods.Unlock()
+	n.subnet = "" // what fails below is done again
+	if err := n.syncPods(); err != nil {
+		n.world.note(fmt.Sprintf("pods of %s: %v", n.Name, err))
+		return err
+	}
 	n.subnet = text
+	return nil
+}
+
+func (n *netnsNode) syncPods() error {
 	if len(n.node.Pods) > 0 {
 		return n.node.SyncPods()
 	}

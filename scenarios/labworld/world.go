@@ -25,6 +25,9 @@ type World struct {
 
 	// Streams read the list of pods from goroutines of their own.
 	pods sync.RWMutex
+
+	mu    sync.Mutex
+	notes []string // the last lost packets and failed attempts, with all that is known
 }
 
 var _ lang.World = (*World)(nil)
@@ -124,6 +127,9 @@ func (w *World) Store() lang.Store { return w.storage }
 // Logs implements [World].
 func (w *World) Logs() string {
 	var all strings.Builder
+	w.mu.Lock()
+	fmt.Fprintf(&all, "lost packets and failed attempts:\n%s\n", strings.Join(w.notes, "\n"))
+	w.mu.Unlock()
 	for _, n := range w.Lab.Nodes {
 		fmt.Fprintf(&all, "%s:\n%s\n", n.Name, n.LogTail(lang.LogTail))
 	}
@@ -173,6 +179,7 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 		Expired: errors.Is(err, harness.ErrExpired), TooBig: errors.Is(err, harness.ErrTooBig)}
 	for _, lost := range []error{harness.ErrNoReply, harness.ErrTooBig, harness.ErrUnreachable, harness.ErrExpired} {
 		if errors.Is(err, lost) {
+			w.note(fmt.Sprintf("%s to %s: %v", from, to, err))
 			r.Drop, err = lost.Error(), nil
 		}
 	}
@@ -185,6 +192,17 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 		r.Detail = loss.Detail
 	}
 	return r, err
+}
+
+// keptNotes is the number of notes that Logs tells of.
+const keptNotes = 10
+
+// note remembers a lost packet or a failed attempt for Logs.
+func (w *World) note(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, time.Now().Format("15:04:05.000 ")+text)
+	w.notes = w.notes[max(0, len(w.notes)-keptNotes):]
 }
 
 // Transfer implements [Streamer].
