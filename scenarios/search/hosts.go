@@ -41,9 +41,10 @@ func argument(key string, nodes []int) string {
 
 // behindNAT puts some nodes behind a NAT, in one cluster of five. With udp they
 // have a segment each, since peers take no datagram from an address that the
-// sender does not publish. With host-gw they would be of no use as gateways.
+// sender does not publish. The router translates UDP alone, so backends without it
+// have none.
 func (d *drawing) behindNAT(s shape) string {
-	if s.backend == "host-gw" || d.rng.IntN(5) != 0 {
+	if !hasPort(s) || d.rng.IntN(5) != 0 {
 		return ""
 	}
 	top := lang.Topology{Nodes: s.nodes, Segments: s.segments}
