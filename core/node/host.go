@@ -195,6 +195,9 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 			p.n.host.recreate[o.Name] = true
 		}
 	}
+	if lack := p.n.host.lack; lack != nil && op.Verb != dataplane.Delete && linkOf(op.Object) == lack.Link {
+		return lack.Err
+	}
 	return fmt.Errorf("%s: %w", op, err)
 }
 
@@ -242,7 +245,9 @@ func (p hostPart) reasons() (rs []string) {
 		}
 	}
 	for _, failure := range l.failures {
-		rs = append(rs, failure.Error())
+		if text := failure.Error(); !slices.Contains(rs, text) { // one lack fails several ops
+			rs = append(rs, text)
+		}
 	}
 	if !l.clean && len(l.failures) == 0 {
 		rs = append(rs, "the host is not yet as desired")

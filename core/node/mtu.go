@@ -44,11 +44,15 @@ func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 	return true
 }
 
-// tellNotes logs the backend's notes about this host.
-func (n *Node) tellNotes() {
-	n.host.notes = nil
+// checkHost logs the backend's notes about this host, and keeps what the host
+// lacks for it.
+func (n *Node) checkHost() {
+	n.host.notes, n.host.lack = nil, nil
 	if b, ok := n.network.backend.(backend.Noter); ok {
 		n.host.notes = b.Notes(n.env())
+	}
+	if b, ok := n.network.backend.(backend.Checker); ok {
+		n.host.lack = b.Check(n.env())
 	}
 	n.once(Warning, "backend-note", strings.Join(n.host.notes, "; "))
 }

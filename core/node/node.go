@@ -74,6 +74,7 @@ type hostState struct {
 	recreate   map[string]bool   // links that refused a change in place
 	keepMTU    map[string]int    // links whose kernel refused this MTU
 	notes      []string          // the backend's, about this host
+	lack       *backend.Lack     // what this host lacks for the backend, nil if nothing is known
 	denied     map[string]bool   // kernel settings that the node may not change
 	links      map[string]bool   // devices ever owned, in this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned

@@ -32,7 +32,7 @@ func (n *Node) followUplink() {
 	}
 	h.uplink, h.noUplink = up, nil
 	clear(h.keepMTU) // the uplink may carry more now
-	n.tellNotes()
+	n.checkHost()
 }
 
 // describeFormer names the addresses that a former run published and this one,

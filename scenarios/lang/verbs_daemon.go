@@ -222,6 +222,7 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 //	wait n1 not-ready because=TEXT  a reason holds that text
 //	wait n1 problem=TEXT            the status tells such a problem of a peer
 //	wait n1 mtu=1350             the subnet file holds that MTU
+//	wait n1 no-subnet-file       there is no subnet file
 //	wait n1 log=lease-lost [count=1]  the daemon has logged that kind so often
 //	wait leases=3                the store holds so many records
 func (s *Session) wait(d *datadriven.TestData) (string, error) {
@@ -280,6 +281,10 @@ func (s *Session) holds(w waiting) error {
 		}
 		if got, ok := p.Exited(); !ok || got != w.status {
 			return fmt.Errorf("%s has not exited with status %d (exited: %t, status %d)", w.node, w.status, ok, got)
+		}
+	case w.what == "no-subnet-file":
+		if file := n.SubnetFile(); file != "" {
+			return fmt.Errorf("the subnet file says\n%s", file)
 		}
 	case w.what == "killed":
 		if n.Running() {

@@ -128,17 +128,24 @@ func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
 }
 
 // Notes implements [backend.Noter].
-func (b *Backend) Notes(env backend.Env) (notes []string) {
-	if b.opts.MTU > env.Uplink.MTU {
-		notes = append(notes, fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
-			b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env)))
+func (b *Backend) Notes(env backend.Env) []string {
+	if b.opts.MTU <= env.Uplink.MTU {
+		return nil
 	}
-	if mtu := b.deviceMTU(env, cidr.V6); slices.Contains(b.families, cidr.V6) && mtu < leastIPv6 {
-		notes = append(notes, fmt.Sprintf("the kernel gives %s no IPv6, because its MTU of %d is below %d: give %s, and the "+
-			"config if it sets one, an MTU of %d or more, or leave IPv6 out of the config",
-			b.devices[cidr.V6], mtu, leastIPv6, env.Uplink.Link, leastIPv6+overhead[cidr.V6]))
+	return []string{fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
+		b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env))}
+}
+
+// Check implements [backend.Checker].
+func (b *Backend) Check(env backend.Env) *backend.Lack {
+	mtu := b.deviceMTU(env, cidr.V6)
+	if mtu >= leastIPv6 || !slices.Contains(b.families, cidr.V6) {
+		return nil
 	}
-	return notes
+	return &backend.Lack{Link: b.devices[cidr.V6], Err: fmt.Errorf(
+		"the kernel gives %s no IPv6, because its MTU of %d is below %d: give %s, and the config if it sets one, "+
+			"an MTU of %d or more, or leave IPv6 out of the config",
+		b.devices[cidr.V6], mtu, leastIPv6, env.Uplink.Link, leastIPv6+overhead[cidr.V6])}
 }
 
 // MTU implements [backend.Backend]. It returns the smallest MTU of the devices

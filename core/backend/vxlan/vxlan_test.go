@@ -281,20 +281,23 @@ func FuzzParseMAC(f *testing.F) {
 	})
 }
 
-// With an uplink of 1280 bytes the kernel gives the tunnel no IPv6: the note says
+// With an uplink of 1280 bytes the kernel gives the tunnel no IPv6: the check says
 // which MTU would do.
-func TestNoteOnTooSmallForIPv6(t *testing.T) {
+func TestCheckTooSmallForIPv6(t *testing.T) {
 	b, env := newBackend(t, dual(""))
-	for mtu, want := range map[int]string{1280: "MTU of 1350 or more", 1349: "MTU of 1350 or more", 1350: ""} {
+	for mtu, small := range map[int]bool{1280: true, 1349: true, 1350: false} {
 		env.Uplink.MTU = mtu
-		notes := strings.Join(b.Notes(env), "; ")
-		if want == "" && notes != "" || !strings.Contains(notes, want) {
-			t.Errorf("uplink of %d: notes %q, want %q", mtu, notes, want)
+		lack := b.Check(env)
+		if (lack != nil) != small {
+			t.Errorf("uplink of %d: %+v, want a lack: %t", mtu, lack, small)
+		}
+		if small && (lack.Link != "flannel-v6.1" || !strings.Contains(lack.Err.Error(), "MTU of 1350 or more")) {
+			t.Errorf("uplink of %d: %+v", mtu, lack)
 		}
 	}
 	v4, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	env.Uplink.MTU = 1280
-	if notes := v4.Notes(env); notes != nil {
-		t.Errorf("IPv4 alone: notes %q", notes)
+	if lack := v4.Check(env); lack != nil {
+		t.Errorf("IPv4 alone: %+v", lack)
 	}
 }
