@@ -44,6 +44,10 @@ func serve() error {
 	if said, err := exec.Command("modprobe", "tun").CombinedOutput(); err != nil {
 		return fmt.Errorf("load the module tun: %w: %s", err, said)
 	}
+	// Otherwise each new namespace has a tunl0 as soon as a test has loaded ipip.
+	if err := os.WriteFile("/proc/sys/net/core/fb_tunnels_only_for_init_net", []byte("1"), 0); err != nil {
+		return fmt.Errorf("keep fallback tunnels out of namespaces: %w", err)
+	}
 	port, err := openPort()
 	if err != nil {
 		return err
