@@ -6,8 +6,8 @@ import (
 )
 
 // nat is a router's static translation between hosts' own addresses and the
-// public addresses under which others reach them. It translates UDP only, which
-// carries the tunnels.
+// public addresses under which others reach them. It translates the protocols that
+// carry the tunnels: UDP and IP in IP.
 type nat struct {
 	private map[netip.Addr]netip.Addr // by public address
 	public  map[netip.Addr]netip.Addr // by private address
@@ -26,7 +26,7 @@ func (h *Host) Translate(public, private netip.Addr) {
 
 // translate replaces a public destination and a private source.
 func (n *nat) translate(h ipHeader, payload []byte) (ipHeader, []byte) {
-	if h.proto != protoUDP {
+	if h.proto != protoUDP && h.proto != protoIPIP {
 		return h, payload
 	}
 	payload = append([]byte(nil), payload...)
@@ -43,7 +43,7 @@ func (n *nat) translate(h ipHeader, payload []byte) (ipHeader, []byte) {
 
 // adjustUDP corrects the checksum of a datagram for a changed address (RFC 1624).
 func adjustUDP(h *ipHeader, payload []byte, before, now netip.Addr) {
-	if h.offset > 0 || len(payload) < udpLen {
+	if h.proto != protoUDP || h.offset > 0 || len(payload) < udpLen {
 		return
 	}
 	given := binary.BigEndian.Uint16(payload[6:])
