@@ -141,10 +141,12 @@ func repeated(times int, steps ...search.Step) []search.Step {
 // plan draws a seed's plan, with more of the exposing steps. Those need all nodes
 // on one segment.
 func (d defect) plan(seed uint64) search.Plan {
-	p := search.Draw(seed, d.opts)
+	opts := d.opts
 	if len(d.often)+len(d.last) == 0 {
-		return p
+		return search.Draw(seed, opts)
 	}
+	opts.Segments = 1
+	p := search.Draw(seed, opts)
 	rng := rand.New(rand.NewPCG(seed, 0x9a47))
 	n := rng.IntN(p.Nodes)
 	m := (n + 1 + rng.IntN(p.Nodes-1)) % p.Nodes
@@ -158,7 +160,6 @@ func (d defect) plan(seed uint64) search.Plan {
 		s.After = time.Duration(rng.Int64N(int64(10 * time.Second))).Round(time.Millisecond)
 		return s
 	}
-	p.Topology.Line = strings.Replace(p.Topology.Line, "segments=2", "segments=1", 1)
 	for range min(len(d.often), 1) * (3 + rng.IntN(6)) {
 		p.Steps = slices.Insert(p.Steps, 1+rng.IntN(len(p.Steps)), step(d.often[rng.IntN(len(d.often))]))
 	}

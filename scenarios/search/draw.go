@@ -14,6 +14,7 @@ import (
 // Options narrow what is drawn. Zero values leave it to chance.
 type Options struct {
 	Nodes    int    // 2 to 7 if zero
+	Segments int    // 1 or 2 if zero
 	Backend  string // vxlan, host-gw or udp
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
@@ -86,13 +87,17 @@ func (d *drawing) overlay(s *shape) {
 			s.devices = append(s.devices, "flannel-v6.1")
 		}
 	}
-	if s.backend != "host-gw" && s.nodes > 2 { // host-gw needs all nodes on one segment
+	switch {
+	case s.segments != 0:
+	case s.backend == "host-gw" || s.nodes == 2: // host-gw needs all nodes on one segment
+		s.segments = 1
+	default:
 		s.segments = 1 + d.rng.IntN(2)
 	}
 }
 
 func (d *drawing) topology(o Options) {
-	s := shape{nodes: o.Nodes, segments: 1, backend: o.Backend, family: o.Family, firewall: o.Firewall}
+	s := shape{nodes: o.Nodes, segments: o.Segments, backend: o.Backend, family: o.Family, firewall: o.Firewall}
 	s.kube = o.Store == "kube"
 	if s.nodes == 0 {
 		s.nodes = 2 + d.rng.IntN(6)
