@@ -21,7 +21,8 @@ type observer struct {
 	owned  map[int]string // the extent's links that exist, by index
 	state  *dataplane.State
 	facts  driver.HostFacts
-	// forwards tells by family whether a link's own setting lets packets be forwarded.
+	// forwards tells by family whether the own setting of a link that counts lets
+	// its packets be forwarded.
 	forwards [2]bool
 }
 
@@ -68,9 +69,6 @@ func (o *observer) readLinks() error {
 	}
 	for _, l := range all {
 		o.facts.Links = append(o.facts.Links, l.fact())
-		for f, own := range l.forwards {
-			o.forwards[f] = o.forwards[f] || own
-		}
 	}
 	for _, name := range o.extent.Links {
 		l, ok := o.links.byName[name]
@@ -83,7 +81,21 @@ func (o *observer) readLinks() error {
 		o.owned[l.index] = name
 		o.state.AddLink(l.Link)
 	}
+	o.noteForwarding(all)
 	return nil
+}
+
+// noteForwarding notes the links' own forwarding settings. Packets from peers
+// come in by a link of the extent, so once there is one, no other link counts.
+func (o *observer) noteForwarding(all []link) {
+	for _, l := range all {
+		if _, owned := o.owned[l.index]; !owned && len(o.owned) > 0 {
+			continue
+		}
+		for f, forwards := range l.forwards {
+			o.forwards[f] = o.forwards[f] || forwards
+		}
+	}
 }
 
 // eachOwned calls read for the extent's links, in the extent's order.
