@@ -104,8 +104,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if !n.programmable() {
 		return nil, false
 	}
-	if !n.reachKnown() {
-		n.hostLane().lookBy(n.now)
+	if n.asksAgain() {
 		return nil, false
 	}
 	want, moved := n.wanted()

@@ -52,15 +52,16 @@ type networkState struct {
 
 // hostState holds the last look at the host and the conclusions from it.
 type hostState struct {
-	facts    driver.HostFacts
-	have     *dataplane.State
-	looked   bool    // facts and have are known
-	chosen   bool    // the uplink follows from these facts and the config in force
-	settled  settled // the last two states whose diff was empty; zero: none
-	reach    reach
-	asked    []netip.Addr // whose routes the last look read
-	uplink   uplink.Uplink
-	noUplink error // why no uplink could be chosen at the last look
+	facts      driver.HostFacts
+	have       *dataplane.State
+	looked     bool    // facts and have are known
+	chosen     bool    // the uplink follows from these facts and the config in force
+	settled    settled // the last two states whose diff was empty; zero: none
+	reach      reach
+	asked      []netip.Addr // whose routes the last look read
+	askedAgain bool         // the next plan waits for a look that asks for more
+	uplink     uplink.Uplink
+	noUplink   error // why no uplink could be chosen at the last look
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
 

@@ -37,8 +37,22 @@ func (n *Node) reach() []netip.Addr {
 	return r.addrs
 }
 
+// asksAgain reports whether a plan waits for another look, which asks for
+// addresses that the last one did not. It waits once: where peers join faster than
+// looks end, the second look leads to a plan, and a third follows that.
+func (n *Node) asksAgain() bool {
+	h := &n.host
+	if n.reachKnown() {
+		h.askedAgain = false
+		return false
+	}
+	n.hostLane().lookBy(n.now)
+	h.askedAgain = !h.askedAgain
+	return h.askedAgain
+}
+
 // reachKnown reports whether the last look asked for all addresses that matter
-// now. If not, a record came after the look was begun, and the node looks again.
+// now. If not, a record came after the look was begun.
 func (n *Node) reachKnown() bool {
 	h := &n.host
 	want := n.reach()
