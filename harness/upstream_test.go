@@ -87,11 +87,12 @@ func startUpstream(ctx context.Context, on, peer *harness.Node) *linuxtest.Upstr
 	Expect(err).NotTo(HaveOccurred())
 	u.MTU = env.MTU
 	var device string
-	Expect(on.Do(func() (err error) {
-		u.Device, device, err = linuxtest.OpenTUN("flannel%d")
+	Expect(on.Do(func() error {
+		opened, name, err := linuxtest.OpenTUN("flannel%d")
 		if err != nil {
 			return err
 		}
+		u.Device, device = opened, name
 		local := netip.AddrPortFrom(on.Underlay(cidr.V4).Addr(), 8285)
 		u.Socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(local))
 		return err

@@ -44,7 +44,8 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
 		{"store burn", "error: store burn: " +
 			"want one of backup, clobber, compact, config, delete, events, expire, " +
-			"firewall, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, take, unreserve, wipe"},
+			"firewall, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, take, " +
+			"unreserve, wipe"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
 		{"store expire n1", "error: n1 has no record"},
 	}

@@ -116,7 +116,8 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 		return oracle.Host{}, fmt.Errorf("no node %q", name)
 	}
 	h := oracle.Host{
-		Config: s.config, Blackhole: s.top.Blackhole, IPForward: s.top.IPForward, Masquerade: s.top.Firewalled(), Forward: s.top.Firewalled(),
+		Config: s.config, Blackhole: s.top.Blackhole, IPForward: s.top.IPForward,
+		Masquerade: s.top.Firewalled(), Forward: s.top.Firewalled(),
 		Uplink: oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
 	}
 	if mtu, ok := s.mtus[name]; ok {

@@ -87,11 +87,10 @@ func (d *drawing) overlay(s *shape) {
 			s.devices = append(s.devices, "flannel-v6.1")
 		}
 	}
-	switch {
-	case s.segments != 0:
-	case s.backend == "host-gw" || s.nodes == 2: // host-gw needs all nodes on one segment
+	if s.backend == "host-gw" || s.nodes == 2 { // host-gw needs all nodes on one segment
 		s.segments = 1
-	default:
+	}
+	if s.segments == 0 {
 		s.segments = 1 + d.rng.IntN(2)
 	}
 }

@@ -49,8 +49,9 @@ func newWired(t testing.TB, mtu int) (a, b *node, w *wire) {
 // openTUN opens a TUN device. The kernel makes it if it is not there.
 func (n *node) openTUN(t testing.TB, name string) (f *os.File) {
 	t.Helper()
-	err := n.ns.Do(func() (err error) {
-		f, _, err = linuxtest.OpenTUN(name)
+	err := n.ns.Do(func() error {
+		opened, _, err := linuxtest.OpenTUN(name)
+		f = opened
 		return err
 	})
 	if err != nil {

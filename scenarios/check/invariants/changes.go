@@ -65,7 +65,8 @@ func (i *Invariants) checkChanges() error {
 func (n *Node) checkChange(now time.Duration) error {
 	f := &n.follows
 	if n.stands() || !n.holds || n.client.View().Snapshot == nil {
-		f.snap, f.due, f.touchedAt = nil, 0, now
+		f.snap, f.due = nil, 0
+		f.touchedAt = now
 		return nil
 	}
 	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key {
@@ -136,7 +137,8 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	if err != nil || !same {
 		return nil, false
 	}
-	host.Config, host.Masquerade, host.Forward = text, false, false
+	host.Config = text
+	host.Masquerade, host.Forward = false, false
 	own, others := n.steady(asked)
 	if !i.fitsConfig(text, own.Key) {
 		return nil, false // it is about to take another subnet

@@ -64,7 +64,8 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 		d.asking, d.askedAt = false, elapsed
 		n.noteRequest(done)
 		if done.Err == nil {
-			d.granted, d.ttl, d.expires = elapsed, done.Grant.TTL, done.Grant.Expires
+			d.granted = elapsed
+			d.ttl, d.expires = done.Grant.TTL, done.Grant.Expires
 		}
 	}
 	if !in.Stop {

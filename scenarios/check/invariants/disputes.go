@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
@@ -24,6 +25,7 @@ const (
 // dispute follows the foreign writes to the record of a node's subnet, which the
 // node has to repair.
 type dispute struct {
+	key      lease.Key     // of the record
 	writes   int           // in a row: with less than calmBound between two of them
 	at       time.Duration // of the last one
 	revision int64         // of the last one
@@ -49,7 +51,8 @@ func (n *Node) noteDispute(w store.Write) {
 		d.writes = 0
 	}
 	d.writes++
-	d.at, d.since, d.open = now, now, true
+	d.at, d.since = now, now
+	d.key, d.open = n.key, true
 	d.revision = n.all.about.Store.Revision()
 }
 
@@ -68,7 +71,7 @@ func (i *Invariants) checkDisputes() error {
 	for _, name := range i.order {
 		n := i.nodes[name]
 		d := &n.dispute
-		if !d.open {
+		if !d.open || d.key != n.key { // a node that gave up the subnet leaves its record
 			continue
 		}
 		if n.excusedFromRepair() {

@@ -194,7 +194,8 @@ func (i *Invariants) takeConfig(text string) {
 	if err != nil {
 		return
 	}
-	i.config, i.text, i.bad = network, text, false
+	i.config, i.text = network, text
+	i.bad = false
 	for _, l := range b.Extent().Links {
 		i.links[l] = true
 	}
