@@ -125,6 +125,8 @@ func firewallHarms() map[string]string {
 		"stray-rule":     whereOurs("$TABLES -I FLANNEL-FWD -j DROP"),
 		"policy-drop":    bothFamilies("$TABLES -P FORWARD DROP"),
 		"policy-accept":  bothFamilies("$TABLES -P FORWARD ACCEPT"),
+		"legacy-drop":    bothFamilies("$TABLES-legacy -P FORWARD DROP"),
+		"legacy-accept":  bothFamilies("$TABLES-legacy -P FORWARD ACCEPT"),
 		"foreign-rule": "iptables -I FORWARD -d 203.0.113.77 -j RETURN; " +
 			"iptables -t nat -I POSTROUTING -d 203.0.113.77 -j RETURN",
 		"firewalld":       bothFamilies("$TABLES -F FORWARD; $TABLES -t nat -F POSTROUTING; $TABLES -P FORWARD DROP"),

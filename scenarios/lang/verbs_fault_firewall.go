@@ -16,8 +16,11 @@ var FirewallHarms = map[string]string{
 	"stray-rule":     "",
 	"policy-drop":    "policy-accept",
 	"policy-accept":  "",
-	"foreign-rule":   "",
-	"firewalld":      "policy-accept",
+	// The same for iptables-legacy, where iptables is the other variant.
+	"legacy-drop":   "legacy-accept",
+	"legacy-accept": "",
+	"foreign-rule":  "",
+	"firewalld":     "policy-accept",
 	// The rules of firewalld, with [TrustedLinks] in the zone "trusted".
 	"firewalld-zones": "no-zones",
 	"no-zones":        "",
@@ -35,6 +38,7 @@ func FirewallHarmNames() []string { return append(sortedKeys(FirewallHarms), "lo
 // faultFirewall performs
 //
 //	fault n2 firewall flush-ruleset|flush-iptables|jump-moved|stray-rule|policy-drop|policy-accept
+//	fault n2 firewall legacy-drop|legacy-accept
 //	fault n2 firewall foreign-rule|firewalld|firewalld-zones|mark=0xc000|locked for=3s
 //	fault n2 firewall tools=nftables|old|all
 //	                         the host has no iptables; tools that cannot choose random

@@ -13,6 +13,7 @@ func firewallFaults() []fault {
 		one("jumps-moved", "fault N firewall jump-moved"),
 		one("stray-rule", "fault N firewall stray-rule"),
 		one("forward-policy-drop", "fault N firewall policy-drop"),
+		one("legacy-policy-drop", "fault N firewall legacy-drop"),
 		one("firewalld-restarted", "fault N firewall firewalld"),
 		often(1, one("firewalld-zones", "fault N firewall firewalld-zones")),
 		often(1, one("foreign-rule", "fault N firewall foreign-rule")),

@@ -162,6 +162,9 @@ func firewallHarms() map[string]func(h *kernel.Host, mark uint32) {
 	policy := func(v dataplane.Verdict) func(*kernel.Host, uint32) {
 		return func(h *kernel.Host, _ uint32) { h.ForwardPolicy(v) }
 	}
+	legacy := func(v dataplane.Verdict) func(*kernel.Host, uint32) {
+		return func(h *kernel.Host, _ uint32) { h.LegacyPolicy(v) }
+	}
 	return map[string]func(*kernel.Host, uint32){
 		"flush-ruleset":   func(h *kernel.Host, _ uint32) { h.FlushRuleset() },
 		"flush-iptables":  func(h *kernel.Host, _ uint32) { h.FlushIPTables() },
@@ -169,6 +172,8 @@ func firewallHarms() map[string]func(h *kernel.Host, mark uint32) {
 		"stray-rule":      func(h *kernel.Host, _ uint32) { h.AddStrayRule(dataplane.Rule{Verdict: dataplane.Drop}) },
 		"policy-drop":     policy(dataplane.Drop),
 		"policy-accept":   policy(dataplane.Accept),
+		"legacy-drop":     legacy(dataplane.Drop),
+		"legacy-accept":   legacy(dataplane.Accept),
 		"foreign-rule":    func(h *kernel.Host, _ uint32) { addForeignRule(h) },
 		"firewalld":       func(h *kernel.Host, _ uint32) { h.RestartFirewalld() },
 		"firewalld-zones": func(h *kernel.Host, _ uint32) { h.AddZones("firewalld", lang.TrustedLinks()...) },

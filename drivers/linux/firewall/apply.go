@@ -142,7 +142,11 @@ func (f *Firewall) writeIPTables(
 		k.Hook = h
 		here, elsewhere := f.found(k)
 		mine = append(mine, change{want: want, found: here, hook: h})
-		others = append(others, change{found: elsewhere, hook: h})
+		other := change{found: elsewhere, hook: h}
+		if f.inBoth(k) {
+			other.want = want
+		}
+		others = append(others, other)
 	}
 	text, err := script(mine)
 	if err != nil {

@@ -186,13 +186,61 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 	}
 }
 
-// TestPolicyOfOtherVariant: our chains cannot override the other variant's
-// policy.
+// TestPolicyOfOtherVariant: the node makes the chain at the hook forward in both
+// variants while the other's policy drops packets, and in its own alone after that.
 func TestPolicyOfOtherVariant(t *testing.T) {
-	w := newWorld(t, variantNFT)
-	w.sh(t, "iptables-legacy -P FORWARD DROP")
-	want := []driver.ForwardBlock{{By: "policy DROP of chain FORWARD in table filter of iptables-legacy"}}
-	if d := cmp.Diff(want, w.facts(t).Blocks); d != "" {
-		t.Errorf("blocks (-want +have):\n%s", d)
+	for now, other := range map[variant]variant{variantNFT: variantLegacy, variantLegacy: variantNFT} {
+		for _, f := range cidr.Families {
+			t.Run(fmt.Sprintf("%s/%s", now, f), func(t *testing.T) { policyOfOther(t, now, other, f) })
+		}
+	}
+}
+
+func policyOfOther(t *testing.T, now, other variant, f cidr.Family) {
+	w := newWorld(t, now)
+	chains := wanted(t, dataplane.IPTables, f)
+	jumps := func() int {
+		save := w.sh(t, fill("{iptables}-"+string(other)+"-save -t filter", f))
+		return strings.Count(save, "-A FORWARD -m comment --comment \"flanneld forward\" -j FLANNEL-FWD")
+	}
+	w.apply(t, ops(dataplane.Create, chains)...)
+	w.sh(t, fill("{iptables}-"+string(other)+" -P FORWARD DROP", f))
+	if blocks := w.facts(t).Blocks; len(blocks) != 1 || blocks[0].OverriddenBy != dataplane.IPTables {
+		t.Errorf("blocks %+v, want one that iptables overrules", blocks)
+	}
+	w.wantOther(t, f, "other rules in the other variant of iptables, whose FORWARD drops packets")
+	w.apply(t, ops(dataplane.Replace, chains)...)
+	w.expect(t, chains...)
+	if got := jumps(); got != 1 {
+		t.Errorf("%d jumps in the other variant, want 1", got)
+	}
+
+	w.sh(t, fill("{iptables}-"+string(other)+" -F FLANNEL-FWD", f))
+	w.wantOther(t, f, "other rules in the other variant of iptables, whose FORWARD drops packets")
+	w.apply(t, ops(dataplane.Replace, chains)...)
+	w.expect(t, chains...)
+
+	w.sh(t, fill("{iptables}-"+string(other)+" -P FORWARD ACCEPT", f))
+	w.wantOther(t, f, "rules in the other variant of iptables")
+	w.apply(t, ops(dataplane.Replace, chains)...)
+	w.expect(t, chains...)
+	if got := jumps(); got != 0 {
+		t.Errorf("%d jumps in the other variant, want none", got)
+	}
+	w.sh(t, fill("{iptables}-"+string(other)+" -P FORWARD DROP", f))
+	w.apply(t, ops(dataplane.Replace, chains)...)
+	w.apply(t, ops(dataplane.Delete, chains)...)
+	w.expect(t)
+	if got := jumps(); got != 0 {
+		t.Errorf("%d jumps in the other variant after the delete, want none", got)
+	}
+}
+
+// wantOther expects that reading our chain at the hook forward finds want.
+func (w *world) wantOther(t *testing.T, f cidr.Family, want string) {
+	t.Helper()
+	k := dataplane.ChainKey{Flavour: dataplane.IPTables, Family: f, Hook: dataplane.Forward}
+	if got := w.look(t).State.Chains[k].Other; got != want {
+		t.Errorf("chain holds other things: %q, want %q", got, want)
 	}
 }

@@ -62,7 +62,9 @@ func FuzzParseSave(f *testing.F) {
 		for _, family := range cidr.Families {
 			for _, h := range dataplane.Hooks {
 				have := s.at(family, h)
-				neutralIPTables(dataplane.ChainKey{Flavour: dataplane.IPTables, Family: family, Hook: h}, have, have)
+				k := dataplane.ChainKey{Flavour: dataplane.IPTables, Family: family, Hook: h}
+				neutralIPTables(k, have, have, false)
+				neutralIPTables(k, have, have, true)
 			}
 			s.blocks(family)
 		}

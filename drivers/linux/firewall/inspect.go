@@ -46,7 +46,7 @@ func (f *Firewall) Look(ctx context.Context, _ dataplane.Extent) (driver.Observa
 		for _, h := range dataplane.Hooks {
 			k := dataplane.ChainKey{Flavour: dataplane.IPTables, Family: family, Hook: h}
 			if here, elsewhere := f.found(k); here.any() || elsewhere.any() {
-				state.AddChain(neutralIPTables(k, here, elsewhere))
+				state.AddChain(neutralIPTables(k, here, elsewhere, f.inBoth(k)))
 			}
 		}
 	}
@@ -187,17 +187,40 @@ func (f *Firewall) facts() driver.FirewallFacts {
 }
 
 func (f *Firewall) blocks(family cidr.Family) []driver.ForwardBlock {
-	all := slices.DeleteFunc(slices.Clone(f.seen.nft.blocks), func(b block) bool { return b.Family != family })
-	if t := f.seen.tables[family][variantLegacy]; t != nil {
-		all = append(all, t.saved.blocks(family)...)
-	}
 	var blocks []driver.ForwardBlock
-	for _, b := range all {
-		if x := f.tools.iptables[family]; x != nil && b.variant == x.variant && b.passed {
+	for _, b := range f.allBlocks(family) {
+		if b.passed && f.writable(family, b.variant) {
 			b.OverriddenBy = dataplane.IPTables
 		}
 		blocks = append(blocks, b.ForwardBlock)
 	}
 	slices.SortStableFunc(blocks, func(a, b driver.ForwardBlock) int { return cmp.Compare(a.By, b.By) })
 	return blocks
+}
+
+// allBlocks returns the blocks of a family in nftables and iptables-legacy.
+func (f *Firewall) allBlocks(family cidr.Family) []block {
+	all := slices.DeleteFunc(slices.Clone(f.seen.nft.blocks), func(b block) bool { return b.Family != family })
+	if t := f.seen.tables[family][variantLegacy]; t != nil {
+		all = append(all, t.saved.blocks(family)...)
+	}
+	return all
+}
+
+// writable reports whether a variant of iptables is here and can read its tables.
+func (f *Firewall) writable(family cidr.Family, v variant) bool {
+	t := f.seen.tables[family][v]
+	return t != nil && t.err == nil
+}
+
+// inBoth reports whether a chain belongs into both variants of iptables: where
+// the other variant's FORWARD drops packets, only a chain there can accept them.
+func (f *Firewall) inBoth(k dataplane.ChainKey) bool {
+	other := f.tools.other[k.Family]
+	if k.Hook != dataplane.Forward || other == nil || !f.writable(k.Family, other.variant) {
+		return false
+	}
+	return slices.ContainsFunc(f.allBlocks(k.Family), func(b block) bool {
+		return b.passed && b.variant == other.variant
+	})
 }

@@ -179,19 +179,35 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	return networks
 }
 
-// neutralIPTables returns the neutral form of our chain in iptables. The
-// variant of iptables that does not make chains here should hold no part of it.
-func neutralIPTables(k dataplane.ChainKey, here, elsewhere found) dataplane.Chain {
+// neutralIPTables returns the neutral form of our chain in iptables. If the chain
+// belongs into both variants, they should hold the same; otherwise the variant
+// that does not make chains here should hold no part of it.
+func neutralIPTables(k dataplane.ChainKey, here, elsewhere found, both bool) dataplane.Chain {
+	c := neutralVariant(k, here)
+	if c.Other != "" {
+		return c
+	}
+	switch {
+	case both && neutralVariant(k, elsewhere) != c:
+		c.Other = "other rules in the other variant of iptables, whose FORWARD drops packets"
+	case !both && elsewhere.any():
+		c.Other = "rules in the other variant of iptables"
+	}
+	return c
+}
+
+// neutralVariant returns the neutral form of our chain in one variant of iptables.
+func neutralVariant(k dataplane.ChainKey, in found) dataplane.Chain {
 	p := placeOf(k.Hook)
 	c := dataplane.Chain{ChainKey: k, Jump: dataplane.Moved}
 	switch {
-	case here.placed:
+	case in.placed:
 		c.Jump = dataplane.Placed
-	case len(here.jumps) == 0:
+	case len(in.jumps) == 0:
 		c.Jump = dataplane.Missing
 	}
 	var list []dataplane.Rule
-	for _, r := range here.rules {
+	for _, r := range in.rules {
 		if !r.known || r.comment != p.comment || r.rule.Verdict == "" {
 			c.Other = "rule " + r.spec
 			continue
@@ -199,11 +215,8 @@ func neutralIPTables(k dataplane.ChainKey, here, elsewhere found) dataplane.Chai
 		list = append(list, r.rule)
 	}
 	c.Rules = dataplane.MakeRules(list...)
-	switch {
-	case len(here.former) > 0:
-		c.Other = "rule of an older release in " + p.shared + ": " + here.former[0].spec
-	case elsewhere.any():
-		c.Other = "rules in the other variant of iptables"
+	if len(in.former) > 0 {
+		c.Other = "rule of an older release in " + p.shared + ": " + in.former[0].spec
 	}
 	return c
 }

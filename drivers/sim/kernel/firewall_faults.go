@@ -78,6 +78,15 @@ func (h *Host) ForwardPolicy(v dataplane.Verdict) {
 	h.filter.upset("policy %s", v)
 }
 
+// LegacyPolicy sets the policy of the chain FORWARD of iptables-legacy, which the
+// kernel announces to no program.
+func (h *Host) LegacyPolicy(v dataplane.Verdict) {
+	for _, f := range cidr.Families {
+		h.filter.legacy[f].drops = v == dataplane.Drop
+	}
+	h.world.Note(h.name+": firewall fault", fmt.Sprintf("policy %s of iptables-legacy", v))
+}
+
 // AddForeignTable adds another program's table of that name, whose base chain
 // drops every forwarded packet. RemoveForeignTable removes it.
 func (h *Host) AddForeignTable(name string) {

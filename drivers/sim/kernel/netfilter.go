@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ type netfilter struct {
 	ours    map[dataplane.ChainKey]*flannelChain
 	shared  map[sharedKey][]sharedRule
 	policy  [2]dataplane.Verdict // of the chain FORWARD of iptables
+	legacy  [2]legacyForward     // by family
 	foreign []foreignChain
 	mark    uint32 // that another program sets on incoming packets
 	conns   conntrack
@@ -33,6 +35,13 @@ type flannelChain struct {
 	rules []dataplane.Rule // the same
 	other string
 	moved bool // nftables: hooked in at another place than it should be
+}
+
+// legacyForward is the chain FORWARD of iptables-legacy, on a host whose program
+// named iptables is the other variant.
+type legacyForward struct {
+	drops bool          // its policy
+	ours  *flannelChain // flannel's chain and the jump to it; nil if there is none
 }
 
 // sharedKey names a chain of iptables to which every program adds rules:
@@ -83,13 +92,35 @@ func newNetfilter(h *Host) *netfilter {
 func (n *netfilter) chain(k dataplane.ChainKey) (dataplane.Chain, bool) {
 	c := n.ours[k]
 	jump := n.jump(k)
-	if c == nil && jump == dataplane.Missing {
+	if c == nil && jump == dataplane.Missing && n.legacyOf(k).ours == nil {
 		return dataplane.Chain{}, false
 	}
 	if c == nil {
 		c = &flannelChain{}
 	}
-	return dataplane.Chain{ChainKey: k, Jump: jump, Rules: c.text, Other: c.other}, true
+	other := cmp.Or(c.other, n.legacyOf(k).drift(c.text))
+	return dataplane.Chain{ChainKey: k, Jump: jump, Rules: c.text, Other: other}, true
+}
+
+// legacyOf returns the part of a chain that is in iptables-legacy, which can only
+// be at the hook forward.
+func (n *netfilter) legacyOf(k dataplane.ChainKey) *legacyForward {
+	if k.Flavour != dataplane.IPTables || k.Hook != dataplane.Forward {
+		return &legacyForward{}
+	}
+	return &n.legacy[k.Family]
+}
+
+// drift says why flannel's rules in iptables-legacy are not as they should be: the
+// same as in the other variant while the policy drops packets, and none otherwise.
+func (l *legacyForward) drift(rules dataplane.Rules) string {
+	switch {
+	case l.drops && (l.ours == nil || l.ours.text != rules):
+		return "other rules in the other variant of iptables, whose FORWARD drops packets"
+	case !l.drops && l.ours != nil:
+		return "rules in the other variant of iptables"
+	}
+	return ""
 }
 
 // jump returns the position of the jump into a chain.
@@ -124,6 +155,11 @@ func (n *netfilter) put(c dataplane.Chain) error {
 	}
 	n.unjump(c.ChainKey)
 	n.ours[c.ChainKey] = &flannelChain{text: c.Rules, rules: rules}
+	legacy := n.legacyOf(c.ChainKey)
+	legacy.ours = nil
+	if legacy.drops {
+		legacy.ours = &flannelChain{text: c.Rules, rules: rules}
+	}
 	if c.Flavour == dataplane.IPTables {
 		k := sharedKey{c.Family, c.Hook}
 		n.shared[k] = append(n.shared[k], sharedRule{jump: true})
@@ -138,6 +174,7 @@ func (n *netfilter) remove(k dataplane.ChainKey) error {
 	}
 	n.unjump(k)
 	delete(n.ours, k)
+	n.legacyOf(k).ours = nil
 	return nil
 }
 
@@ -158,6 +195,13 @@ func (n *netfilter) blocks() (blocks []driver.ForwardBlock) {
 				Family: f, By: "policy DROP of chain FORWARD in table " + table + " filter",
 				OverriddenBy: dataplane.IPTables,
 				Doubtful:     slices.ContainsFunc(n.foreignRules(sharedKey{f, dataplane.Forward}), mayAccept),
+			})
+		}
+		if n.legacy[f].drops {
+			table := [...]string{"iptables", "ip6tables"}[f]
+			blocks = append(blocks, driver.ForwardBlock{
+				Family: f, By: "policy DROP of chain FORWARD in table filter of " + table + "-legacy",
+				OverriddenBy: dataplane.IPTables,
 			})
 		}
 		for _, a := range n.foreign {
@@ -189,8 +233,12 @@ func (n *netfilter) foreignRules(k sharedKey) (rules []dataplane.Rule) {
 // by a link, and which chain does. It asks every base chain at the hook: one
 // may drop what another accepts.
 func (n *netfilter) dropsForward(in string, f cidr.Family, p firewall.Packet) (by string, drops bool) {
-	if n.empty() && n.policy[f] == dataplane.Accept {
+	legacy := n.legacy[f]
+	if n.empty() && n.policy[f] == dataplane.Accept && !legacy.drops {
 		return "", false
+	}
+	if legacy.drops && (legacy.ours == nil || firewall.Decide(legacy.ours.rules, p) != dataplane.Accept) {
+		return "FORWARD of iptables-legacy", true
 	}
 	if n.decideShared(sharedKey{f, dataplane.Forward}, p, n.policy[f]) == dataplane.Drop {
 		return "FORWARD", true
