@@ -36,15 +36,20 @@ type Plan struct {
 	Ops []dataplane.Op
 	// Withheld counts the deletes that Prune did not allow.
 	Withheld int
-	// Conflicts are wanted routes in whose place the kernel has a route of its own.
+	// Conflicts are wanted routes that are not in force.
 	Conflicts []Conflict
 }
 
-// Conflict is a wanted route in whose place the kernel has a route of its own.
+// Conflict is a wanted route in whose place the kernel has a route of its own, or
+// over which a foreign route without a metric wins.
 type Conflict struct{ Want, Have dataplane.Route }
 
 // Error says what to do about the conflict.
 func (c Conflict) Error() string {
+	if c.Have.Metric < c.Want.Metric {
+		return fmt.Sprintf("%s: a foreign route wins over it (%s); remove that or give the overlay another network",
+			c.Want, c.Have)
+	}
 	return fmt.Sprintf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
 		"another subnet",
 		c.Want, c.Have.Link, c.Have)
@@ -240,6 +245,23 @@ func (d *differ) routes() {
 			d.remove(*have, have.Link)
 		}
 	})
+	for _, want := range d.want.Routes.All {
+		d.noteWinner(want, have)
+	}
+}
+
+// noteWinner notes a foreign IPv4 route without a metric that wins over a wanted
+// one. An upstream daemon may run behind it, so it stays. A blackhole is meant to
+// yield.
+func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
+	if want.Metric == 0 || want.Kind == dataplane.Blackhole || !want.Dst.Addr().Is4() {
+		return
+	}
+	wins := dataplane.RouteKey{Dst: want.Dst}
+	foreign, exists := have.Get(wins)
+	if exists && !d.want.Routes.Has(wins) && !d.opts.Own.Route(foreign) {
+		d.conflicts = append(d.conflicts, Conflict{want, foreign})
+	}
 }
 
 // putRoute puts a route in the place of the one with its key, nil if there is none.
