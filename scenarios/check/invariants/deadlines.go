@@ -149,9 +149,17 @@ func (i *Invariants) checkRenewals() error {
 	return nil
 }
 
-// stands reports whether the node has no process that could do anything in time.
+// stands reports whether the node has no process that could do anything in time,
+// or has one only from this instant on. It is called after every event, so that
+// deadlines begin when the process goes on.
 func (n *Node) stands() bool {
-	return !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
+	now := n.all.elapsed()
+	idle := !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
+	if idle || n.idle {
+		n.stoodAt = now
+	}
+	n.idle = idle
+	return n.stoodAt == now
 }
 
 // checkTries says how often a node asks for its lease once half of it is over:

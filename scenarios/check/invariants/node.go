@@ -30,6 +30,10 @@ type Node struct {
 	all    *Invariants
 	client daemon.Requester // of the last process, below any defect
 
+	// stands keeps these: whether no process could act, and when that was so last.
+	idle    bool
+	stoodAt time.Duration
+
 	key      lease.Key // the subnet that it holds, as of its last turn
 	holds    bool
 	last     lease.Key  // the subnet that it held last, over all restarts
@@ -68,7 +72,7 @@ func (n *Node) addresses() []netip.Addr {
 
 // AddNode adds a node.
 func (i *Invariants) AddNode(h *kernel.Host) *Node {
-	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}}
+	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}, stoodAt: -1}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
 	return n
