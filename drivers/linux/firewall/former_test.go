@@ -56,6 +56,23 @@ COMMIT
 -A FLANNEL-FWD -d {net} -m comment --comment "flanneld forward" -j ACCEPT
 COMMIT
 `,
+	"v0.28": `*nat
+:FLANNEL-POSTRTG - [0:0]
+-A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
+-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -m comment --comment "flanneld masq" -j RETURN
+-A FLANNEL-POSTRTG -s {own} -d {net} -m comment --comment "flanneld masq" -j RETURN
+-A FLANNEL-POSTRTG -s {net} -d {own} -m comment --comment "flanneld masq" -j RETURN
+-A FLANNEL-POSTRTG ! -s {net} -d {own} -m comment --comment "flanneld masq" -j RETURN
+-A FLANNEL-POSTRTG -s {net} ! -d {group} -m comment --comment "flanneld masq" -j MASQUERADE --random-fully
+-A FLANNEL-POSTRTG ! -s {net} -d {net} -m comment --comment "flanneld masq" -j MASQUERADE --random-fully
+COMMIT
+*filter
+:FLANNEL-FWD - [0:0]
+-A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD
+-A FLANNEL-FWD -s {net} -m comment --comment "flanneld forward" -j ACCEPT
+-A FLANNEL-FWD -d {net} -m comment --comment "flanneld forward" -j ACCEPT
+COMMIT
+`,
 	"rules of another network, some time ago": strings.ReplaceAll(`*nat
 -A POSTROUTING -s {net} -d {net} -m comment --comment "flanneld masq" -j RETURN
 COMMIT

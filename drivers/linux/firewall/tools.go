@@ -77,9 +77,9 @@ func (t *toolbox) broken() bool {
 	return false
 }
 
-// programFiles lists the files of all programs in use, with their times.
-func programFiles() string {
-	var b strings.Builder
+// programNames returns the names of all programs that the driver runs or asks
+// for their version.
+func programNames() []string {
 	names := []string{"nft"}
 	for _, f := range cidr.Families {
 		name := wordsOf(f).iptables
@@ -88,7 +88,13 @@ func programFiles() string {
 			names = append(names, name+infix+"-save", name+infix+"-restore")
 		}
 	}
-	for _, name := range names {
+	return names
+}
+
+// programFiles lists the files of all programs in use, with their times.
+func programFiles() string {
+	var b strings.Builder
+	for _, name := range programNames() {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
