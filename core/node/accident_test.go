@@ -35,6 +35,27 @@ func TestNoExitAfterAnAccident(t *testing.T) {
 	}
 }
 
+// TestExitWhenTakenAfterAnAccident gives the node's subnet to another host soon
+// after an accident. The node cannot write its record again then.
+func TestExitWhenTakenAfterAnAccident(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(time.Second)
+	own := w.own().Key
+	w.wipe()
+	w.pass(30 * time.Second)
+	if w.exit != nil {
+		t.Fatalf("exit %v after an accident\n%s", w.exit, w.log())
+	}
+	w.put(vxlanPeer(own.String(), 77))
+	w.tell()
+	if w.exit == nil {
+		t.Errorf("another host has taken the lease, and the node does not exit\n%s", w.log())
+	}
+}
+
 // Restarts within the period do not forget the kept peers, nor the period's end.
 func TestRestartsKeepLostPeers(t *testing.T) {
 	w := readyWorld(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -187,16 +188,22 @@ func (n *Node) stored() lease.Attrs {
 
 // lost notes that the right to the subnet is gone for good. After an accident of
 // the datastore, which took the peers' records as well, the node does not
-// exit, but writes its record again.
+// exit, but writes its record again, unless another node has taken the subnet.
 func (n *Node) lost(reason error) {
 	l := &n.lease
 	n.event(Error, "lease-lost", reason.Error())
+	accident := n.now.Before(n.store.lost.until) && !n.taken(l.grant.Key)
 	l.trouble = reason
 	l.previous = l.grant.Key
 	n.drop()
-	if n.opts.ExitOnLoss && !n.now.Before(n.store.lost.until) {
+	if n.opts.ExitOnLoss && !accident {
 		n.exit(1, reason.Error())
 	}
+}
+
+// taken reports whether another node's record covers part of a subnet.
+func (n *Node) taken(key lease.Key) bool {
+	return slices.ContainsFunc(n.others(), func(p *lease.Lease) bool { return p.Key.Overlaps(key) })
 }
 
 // drop forgets the grant. The host stays as it is until the node holds another.
