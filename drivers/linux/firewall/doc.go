@@ -26,6 +26,8 @@
 //
 // Each family and flavour is one transaction in one process: nft by knftables
 // for nftables, iptables-restore --noflush for iptables. A packet meets all of
-// the old rules or all of the new ones. The lock of iptables is waited for,
-// with a bound; the caller gets [driver.ErrBusy] then.
+// the old rules or all of the new ones. A second process writes the other variant
+// of iptables: it removes our chains there, and keeps the one at the hook forward
+// while FORWARD there drops packets. Each process waits for the lock of iptables
+// with a bound; after that the caller gets [driver.ErrBusy].
 package firewall
