@@ -177,6 +177,10 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 	switch o := op.Object.(type) {
 	case dataplane.Addr:
 		p.n.host.refusals.ailing = append(p.n.host.refusals.ailing, o.Link)
+	case dataplane.Route:
+		if op.Verb == dataplane.Delete {
+			p.n.host.refusals.inTheWay = append(p.n.host.refusals.inTheWay, o.Dst)
+		}
 	case dataplane.Sysctl:
 		if errors.Is(err, driver.ErrDenied) {
 			p.n.denySetting(o, err)

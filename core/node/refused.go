@@ -30,22 +30,24 @@ const (
 //	               └──────────── refused ──────────────┘
 type refusals struct {
 	of       map[netip.Prefix]refusal
-	round    int       // counts plans
-	trying   bool      // the next plan may hold their objects
-	tried    bool      // the last plan could hold them
-	attempts int       // in a row that the kernel refused
-	at       time.Time // time of the next attempt
-	newly    []string  // the problems that the last plan found
-	ailing   []string  // the links that the last plan could not make as desired
-	left     heldBack  // the last result of without
+	round    int            // counts plans
+	trying   bool           // the next plan may hold their objects
+	tried    bool           // the last plan could hold them
+	attempts int            // in a row that the kernel refused
+	at       time.Time      // time of the next attempt
+	newly    []string       // the problems that the last plan found
+	ailing   []string       // the links that the last plan could not make as desired
+	inTheWay []netip.Prefix // the subnets whose former routes the last plan could not delete
+	left     heldBack       // the last result of without
 }
 
 // refusal records why the kernel refused an object of a peer.
 type refusal struct {
-	key   lease.Key
-	attrs lease.Attrs
-	err   error
-	round int // of the plan that held the object last
+	key    lease.Key
+	attrs  lease.Attrs
+	object dataplane.Object // the refused one
+	err    error
+	round  int // of the plan that held the object last
 }
 
 // heldBack is a desired state, and the same without the refused subnets.
@@ -54,7 +56,8 @@ type heldBack struct{ full, rest *dataplane.State }
 // refusedPeer reports whether a failed op is one peer's problem: the kernel
 // refused what the peer's record says. Any other failure, such as a full table
 // or a device that is down, concerns the host. So does all that fails on a link
-// whose own settings were refused, such as one that carries no IPv6.
+// whose own settings were refused, such as one that carries no IPv6, and a route
+// whose predecessor could not be deleted.
 func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	if op.Verb == dataplane.Delete {
 		return false
@@ -62,8 +65,9 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	r := &n.host.refusals
 	subnets := n.host.want.index().subnetsOf(op.Object)
 	notTheirs := !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid)
-	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) {
-		r.keep(subnets)
+	blocked := func(subnet netip.Prefix) bool { return slices.Contains(r.inTheWay, subnet) }
+	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) || slices.ContainsFunc(subnets, blocked) {
+		r.keep(subnets, op.Object)
 		return false
 	}
 	known := false
@@ -76,7 +80,7 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		if _, again := r.of[subnet]; !again {
 			r.newly = append(r.newly, backend.Problem{Key: p.Key, Err: err}.String())
 		}
-		r.of[subnet] = refusal{p.Key, p.Attrs, err, r.round}
+		r.of[subnet] = refusal{p.Key, p.Attrs, op.Object, err, r.round}
 	}
 	if known {
 		r.left = heldBack{}
@@ -84,11 +88,11 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	return known
 }
 
-// keep leaves subnets refused whose objects failed in this plan for another
-// reason, such as a link that is down: nothing says that the kernel accepts them.
-func (r *refusals) keep(subnets []netip.Prefix) {
+// keep leaves subnets refused whose refused object failed in this plan for another
+// reason, such as a link that is down: nothing says that the kernel accepts it.
+func (r *refusals) keep(subnets []netip.Prefix, object dataplane.Object) {
 	for _, subnet := range subnets {
-		if was, ok := r.of[subnet]; ok {
+		if was, ok := r.of[subnet]; ok && was.object == object {
 			was.round = r.round
 			r.of[subnet] = was
 		}
@@ -123,7 +127,7 @@ func (n *Node) settleRefused() {
 	if len(r.newly) > 0 {
 		n.event(Warning, "peer-refused", inOneLine(r.newly))
 	}
-	r.newly, r.ailing = nil, nil
+	r.newly, r.ailing, r.inTheWay = nil, nil, nil
 	again := r.tried
 	if again {
 		var accepted []string
