@@ -79,7 +79,7 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 	d := &n.deadlines
 	expired := d.ttl > 0 && !d.expires.IsZero() && now.Sub(d.expires) > fenceBound
-	if key, holds := m.Holding(); holds && expired && !n.all.reserved[key.String()] {
+	if key, holds := m.Holding(); holds && expired && !n.neverExpires() {
 		n.all.broken("fenced-in-time", "%s claims %s, though its lease ended %s ago", n.name, key, now.Sub(d.expires))
 	}
 	if n.client.View().Snapshot == nil && !d.savedUntil.IsZero() && now.Sub(d.savedUntil) > fenceBound {

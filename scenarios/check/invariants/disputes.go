@@ -37,8 +37,8 @@ type dispute struct {
 func (n *Node) noteDispute(w store.Write) {
 	d, now := &n.dispute, n.all.elapsed()
 	d.open = false
-	if w.New != nil && !w.New.Expiring {
-		n.deadlines.expires = time.Time{} // the node may know of the reservation
+	if w.New != nil && (!w.New.Expiring || w.Old != nil && !w.Old.Expiring) {
+		n.deadlines.expires = time.Time{} // the node may know of the reservation that it is, or was
 	}
 	foreign := w.Client != n.name && w.New != nil && w.Old != nil
 	if !foreign || w.New.Flaw == "" && owner(w.New.Lease.Attrs) != n.lastAddr {

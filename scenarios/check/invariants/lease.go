@@ -24,8 +24,8 @@ func (i *Invariants) excuse(w store.Write) {
 	}
 	for name, n := range i.nodes {
 		switch {
-		case w.Client == name && w.Key == n.last.String() && n.holds && w.Old != nil && w.Old.Flaw != "":
-			n.excused = false // it has repaired its record
+		case w.Client == name && w.Key == n.last.String() && n.repairs(w):
+			n.excused = false
 		case !n.last.IsValid() || n.excused:
 			continue
 		case w.Key != n.last.String():
@@ -34,6 +34,12 @@ func (i *Invariants) excuse(w store.Write) {
 			n.excused = w.New == nil || w.New.Flaw != "" || owner(w.New.Lease.Attrs) != i.records[w.Key].addr
 		}
 	}
+}
+
+// repairs reports whether the node, with a write to its own record, puts a flawed
+// one right. A node that must move, as after a change of the config, deletes it.
+func (n *Node) repairs(w store.Write) bool {
+	return n.holds && w.Old != nil && w.Old.Flaw != "" && w.New != nil && n.all.fits(n.last)
 }
 
 // believes follows the subnet that a node takes for its own.
