@@ -22,12 +22,12 @@ type Session struct {
 	top       Topology
 	world     World
 	started   map[string]bool
-	noted     map[string]string     // subnets as of the last "remember"
-	moved     map[string]netip.Addr // underlay addresses that were changed
-	mtus      map[string]int        // and underlay MTUs
-	config    string                // the network config in force, if it is a good one
-	backup    string                // the config at the time of "store backup"
-	families  []cidr.Family         // those of the topology that the config has switched on
+	noted     map[string]string         // subnets as of the last "remember"
+	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
+	mtus      map[string]int            // and underlay MTUs
+	config    string                    // the network config in force, if it is a good one
+	backup    string                    // the config at the time of "store backup"
+	families  []cidr.Family             // those of the topology that the config has switched on
 	streams   map[string]func() (sent, lost int, err error)
 	undo      map[string]func() error // heals each lasting fault
 	kept      map[string][]byte       // files as of the last "keep"
@@ -46,7 +46,7 @@ func NewSession(world string, build func(Topology) (World, error)) *Session {
 		WorldName: world,
 		started:   map[string]bool{},
 		noted:     map[string]string{},
-		moved:     map[string]netip.Addr{},
+		moved:     map[hostFamily]netip.Addr{},
 		mtus:      map[string]int{},
 		streams:   map[string]func() (int, int, error){},
 		undo:      map[string]func() error{},

@@ -207,9 +207,15 @@ func (s *Session) owner(l lease.Lease) string {
 	return ip.String()
 }
 
+// hostFamily names one of the two addresses of a host.
+type hostFamily struct {
+	host   string
+	family cidr.Family
+}
+
 // address returns the present underlay address of the i-th node.
 func (s *Session) address(i int, f cidr.Family) netip.Addr {
-	if moved, ok := s.moved[nodeName(i)]; ok && f == cidr.FamilyOf(moved) {
+	if moved, ok := s.moved[hostFamily{nodeName(i), f}]; ok {
 		return moved
 	}
 	return UnderlayAddr(f, s.top.Segment(i), i+1).Addr()

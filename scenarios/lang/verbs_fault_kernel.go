@@ -145,7 +145,7 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 		if err != nil {
 			return err
 		}
-		s.moved[name] = ip
+		s.moved[hostFamily{name, cidr.FamilyOf(ip)}] = ip
 		return u.UplinkAddress(ip)
 	}
 	return fmt.Errorf("fault uplink: want down, up, down-up, address=IP, twin=NODE, vip=IP or mtu=N")
@@ -181,15 +181,16 @@ func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 		return err
 	}
 	f := s.families[0]
-	if _, already := s.moved[name]; already || own == other {
+	which := hostFamily{name, f}
+	if _, already := s.moved[which]; already || own == other {
 		return fmt.Errorf("%s has another address than its own already", name)
 	}
 	before := s.address(own, f)
 	theirs := s.address(other, f)
-	s.moved[name] = theirs
+	s.moved[which] = theirs
 	s.doubled[twin] = true
-	for _, which := range []string{name, twin} {
-		n, err := s.world.Node(which)
+	for _, host := range []string{name, twin} {
+		n, err := s.world.Node(host)
 		if err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 		}
 	}
 	return s.lasting(name+" twin", true, func() error { return u.UplinkAddress(theirs) }, func() error {
-		delete(s.moved, name)
+		delete(s.moved, which)
 		return u.UplinkAddress(before)
 	})
 }
