@@ -91,18 +91,19 @@ func (s *Session) split(name string, n Node, records []Record) (own lease.Lease,
 			continue
 		case s.owner(l) != name:
 			others = append(others, l)
-		case !own.Key.IsValid() || s.announces(n, l.Key):
+		case !own.Key.IsValid() || announces(n, l.Key):
 			own = l
 		}
 	}
 	return own, others
 }
 
-// announces reports whether a node's subnet file holds a subnet.
-func (s *Session) announces(n Node, key lease.Key) bool {
+// announces reports whether a node's subnet file holds a subnet, with each half.
+func announces(n Node, key lease.Key) bool {
 	file := n.SubnetFile()
-	for _, f := range s.families {
-		if p := key.Of(f); !strings.Contains(file, fmt.Sprintf("=%s/%d\n", p.Addr().Next(), p.Bits())) {
+	for _, f := range cidr.Families {
+		p := key.Of(f)
+		if p.IsValid() && !strings.Contains(file, fmt.Sprintf("=%s/%d\n", p.Addr().Next(), p.Bits())) {
 			return false
 		}
 	}
