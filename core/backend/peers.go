@@ -28,7 +28,9 @@ const AnyType = ""
 // backend type silently (interop 6.0).
 //
 // Peer data is untrusted. A subnet outside the network, or one that overlaps
-// ours or an older peer's, would attract foreign packets, so it is refused.
+// ours or an older peer's, would attract foreign packets, so it is refused. Two
+// records of one host may name the same subnet: a reservation that the host cannot
+// use, and its lease for the half that fits. They count as one peer.
 func Peers(env Env, self Self, backendType string, f cidr.Family, peers []*lease.Lease) ([]Peer, []Problem) {
 	rng := env.Config.Of(f)
 	if !rng.Enabled() {
@@ -82,6 +84,10 @@ func withoutOverlaps(peers []Peer) ([]Peer, []Problem) {
 		// Sorted by base, wider first: only the last one kept can contain p.
 		if n := len(out); n > 0 && out[n-1].Subnet.Overlaps(p.Subnet) {
 			last := out[n-1]
+			if last.Subnet == p.Subnet && last.IP == p.IP {
+				out[n-1] = merge(last, p)
+				continue
+			}
 			if last.Lease.CreateRevision <= p.Lease.CreateRevision {
 				problems = append(problems, overlap(p, last))
 				continue
@@ -95,6 +101,18 @@ func withoutOverlaps(peers []Peer) ([]Peer, []Problem) {
 		return cmp.Or(cmp.Compare(a.Lease.CreateRevision, b.Lease.CreateRevision), a.Subnet.Addr().Compare(b.Subnet.Addr()))
 	})
 	return out, problems
+}
+
+// merge returns two peers of one host and subnet as one: as old as the older record,
+// with the attributes that were written last.
+func merge(older, younger Peer) Peer {
+	if older.Lease.ModRevision > younger.Lease.ModRevision {
+		return older
+	}
+	merged := *younger.Lease
+	merged.CreateRevision = older.Lease.CreateRevision
+	younger.Lease = &merged
+	return younger
 }
 
 func overlap(younger, older Peer) Problem {

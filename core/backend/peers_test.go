@@ -83,6 +83,34 @@ func TestOverlapsGoToTheOldest(t *testing.T) {
 	}
 }
 
+// Two records of one host for one subnet, such as a reservation and the lease it uses
+// instead, are one peer: as old as the older one, with what was written last.
+func TestTwoRecordsOfOneHost(t *testing.T) {
+	network, err := config.Parse([]byte(dual))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, self := at(network, record(0, "host-gw"))
+	for _, writtenLast := range []int{0, 1} {
+		both := []*lease.Lease{of(3, "10.0.8.0/24", 5), of(3, "10.0.8.0/24", 9)}
+		both[1].Key.V6 = netip.Prefix{}
+		both[writtenLast].ModRevision = 20
+		foreign := of(4, "10.0.8.0/25", 7)
+		for _, peers := range [][]*lease.Lease{{both[0], both[1], foreign}, {foreign, both[1], both[0]}} {
+			served, problems := backend.Peers(env, self, "host-gw", cidr.V4, peers)
+			if len(served) != 1 || served[0].Key != both[writtenLast].Key || served[0].Lease.CreateRevision != 5 {
+				t.Errorf("served %+v, want record %d of %v", served, writtenLast, both)
+			}
+			if len(problems) != 1 || problems[0].Key != foreign.Key {
+				t.Errorf("problems %v, want one of %s", problems, foreign.Key)
+			}
+		}
+		if both[0].CreateRevision != 5 || both[1].CreateRevision != 9 {
+			t.Errorf("the records were changed: %v", both)
+		}
+	}
+}
+
 // The other family of records that overlap in one is served.
 func TestOverlapInOneFamily(t *testing.T) {
 	peers := []*lease.Lease{of(3, "10.0.8.0/24", 8), of(4, "10.0.8.0/24", 9)}

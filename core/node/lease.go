@@ -237,7 +237,8 @@ func (n *Node) maintain() {
 }
 
 // leaveUnfit gives up a lease that does not fit the config any more, as soon as
-// another can be had. A reservation stays in the store (interop E15).
+// another can be had. A reservation stays in the store (interop E15), and the node
+// asks for a lease with the half that fits.
 func (n *Node) leaveUnfit(why error) {
 	l := &n.lease
 	switch {

@@ -13,7 +13,8 @@ import (
 // any free one (interop 3.5: the order of upstream).
 func (n *Node) acquire() {
 	l := &n.lease
-	if own, ok := n.ownRecord(); ok {
+	own, ok := n.ownRecord()
+	if ok {
 		err := n.unfit(own)
 		switch {
 		case err == nil:
@@ -26,7 +27,7 @@ func (n *Node) acquire() {
 		l.trouble = fmt.Errorf("our reservation %s cannot be used: %w", own.Key, err)
 		n.once(Warning, "reservation-unfit", l.trouble.Error())
 	}
-	key, err := n.choose(n.store.snap, n.formerKeys()...)
+	key, err := n.choose(n.store.snap, append(n.formerKeys(), own.Key)...)
 	if err != nil {
 		n.noSubnet(err)
 		n.retryLease()
@@ -54,11 +55,14 @@ func (n *Node) formerKeys() []lease.Key {
 }
 
 // choose returns a subnet that is free in a snapshot: a former one that fits,
-// else as much of one as fits, completed with what is drawn.
+// else as much of one as fits, completed with what is drawn. Our other records, such
+// as a reservation that the node cannot use, keep no half of it from us.
 func (n *Node) choose(snap *lease.Snapshot, former ...lease.Key) (lease.Key, error) {
+	foreign := *snap
+	foreign.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return n.isOurs(&l.Attrs) })
 	var kept lease.Key
 	for _, k := range former {
-		keep := alloc.Keep(n.network.config, snap, k)
+		keep := alloc.Keep(n.network.config, &foreign, k)
 		if alloc.Compatible(n.network.config, keep) == nil {
 			return keep, nil
 		}
@@ -77,11 +81,17 @@ func (n *Node) noSubnet(err error) {
 // move replaces our record, which cannot be used any more, by one for another
 // subnet, in one change of the datastore: no peer sees a moment without a record.
 // The half that still fits is kept, so that the pods lose no address in that
-// family. If no subnet is free, the record stays.
+// family. If no subnet is free, the record stays. If our reservation with that half
+// fits again, the node goes back to it.
 func (n *Node) move(own lease.Grant, why error) {
 	l := &n.lease
 	n.once(Warning, "lease-unfit", fmt.Sprintf("lease %s cannot be used any more (%v); moving to another subnet",
 		own.Key, why))
+	if n.reservationFor(own.Key) {
+		n.request(Request{Verb: Release, Grant: own})
+		n.drop()
+		return
+	}
 	// If the last attempt succeeded unnoticed, the same target makes this one fail
 	// by a conflict, and the snapshot that shows it explains the rest.
 	former := append([]lease.Key{l.target, own.Key}, n.formerKeys()...)
@@ -93,6 +103,14 @@ func (n *Node) move(own lease.Grant, why error) {
 	}
 	l.target = next
 	n.request(Request{Verb: Move, Grant: own, Key: next, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// reservationFor reports whether the node can use a reservation that shares a half
+// with our key.
+func (n *Node) reservationFor(key lease.Key) bool {
+	return slices.ContainsFunc(n.store.snap.Leases, func(l *lease.Lease) bool {
+		return l.Reserved() && n.isOurs(&l.Attrs) && l.Key.Overlaps(key) && n.unfit(*l) == nil
+	})
 }
 
 // recordGone handles a snapshot without our record. Either it is lost, or it was

@@ -14,7 +14,8 @@ import (
 
 // ownRecord returns the record with our public address: the IPv4 address, or the
 // IPv6 address in a network without IPv4 (interop E9: IPv6-only nodes). Of
-// several, it prefers one with a former key, then the oldest.
+// several, it takes an unfit reservation last, and prefers one with a former key,
+// then the oldest.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	if a := n.assigned(); a != nil {
 		return findLease(n.store.snap, a.Key)
@@ -24,6 +25,10 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 		if n.isOurs(&r.Attrs) {
 			own = append(own, *r)
 		}
+	}
+	unusable := func(r lease.Lease) bool { return r.Reserved() && n.unfit(r) != nil }
+	if rest := slices.DeleteFunc(slices.Clone(own), unusable); len(rest) > 0 {
+		own = rest
 	}
 	for _, former := range n.formerKeys() {
 		if i := slices.IndexFunc(own, func(r lease.Lease) bool { return r.Key == former }); i >= 0 {
@@ -236,11 +241,12 @@ func (n *Node) checkOverlaps(news []*lease.Lease) {
 	n.drop()
 }
 
-// olderOverlap returns the older record that overlaps our own. A record outside
-// the network is no node's subnet and does not count.
+// olderOverlap returns another node's older record that overlaps our own. A record
+// outside the network is no node's subnet and does not count.
 func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lease, bool) {
 	for _, r := range records {
-		if r.Key != own.Key && r.CreateRevision < own.CreateRevision && r.Key.Overlaps(own.Key) && n.inNetwork(r.Key) {
+		claims := r.Key.Overlaps(own.Key) && n.inNetwork(r.Key)
+		if r.CreateRevision < own.CreateRevision && claims && !n.isSelf(r) {
 			return r, true
 		}
 	}

@@ -185,6 +185,20 @@ func TestPeersThatAreNotServed(t *testing.T) {
 	}
 }
 
+// A host's reservation and its lease for the same subnet demand one peer, with the
+// device of the record that was written last.
+func TestTwoRecordsOfOneHost(t *testing.T) {
+	h := host(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	own := record(t, 1, "10.5.1.0-24", dualOwn)
+	old := record(t, 2, "10.5.2.0-24&fd00:10:5:2::-64", dualPeer)
+	now := record(t, 3, "10.5.2.0-24", strings.Replace(dualPeer, "00:02", "00:03", 1))
+	now.ModRevision = 4
+	want := demanded(t, h, own, now).want.Dump()
+	if diff := cmp.Diff(want, demanded(t, h, own, old, now).want.Dump()); diff != "" {
+		t.Errorf("demanded with both records (-lease +both):\n%s", diff)
+	}
+}
+
 func TestFirewall(t *testing.T) {
 	own := record(t, 1, "10.5.1.0-24", dualOwn)
 	const chains = `chain FLAVOUR ipv4 forward jump placed { from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }

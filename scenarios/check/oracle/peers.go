@@ -16,12 +16,15 @@ type peer struct {
 	subnet  netip.Prefix
 	to      netip.Addr
 	created int64 // revision
+	written int64 // revision
 	mac     dataplane.MAC
 	hasMAC  bool // the record has a unicast MAC address
 }
 
 // peers returns the peers to serve in a family, oldest record first. Of two
 // records with overlapping subnets the older one counts (interop E7: overlapping leases).
+// Two records of one host for one subnet, such as a reservation and the lease made for
+// the half of it that fits, count as one, with the address of the device written last.
 func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	var all []peer
 	for _, r := range records {
@@ -29,7 +32,7 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		if d.net.backend != "udp" && r.Attrs.BackendType != d.net.backend {
 			continue
 		}
-		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision}
+		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision, written: r.ModRevision}
 		p.mac, p.hasMAC = vtepMAC(r, f)
 		if d.serves(f, p) {
 			all = append(all, p)
@@ -40,8 +43,12 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	})
 	var kept []peer
 	for _, p := range all {
-		if !slices.ContainsFunc(kept, func(k peer) bool { return k.subnet.Overlaps(p.subnet) }) {
+		i := slices.IndexFunc(kept, func(k peer) bool { return k.subnet.Overlaps(p.subnet) })
+		switch {
+		case i < 0:
 			kept = append(kept, p)
+		case kept[i].subnet == p.subnet && kept[i].to == p.to && kept[i].written < p.written:
+			kept[i].written, kept[i].mac, kept[i].hasMAC = p.written, p.mac, p.hasMAC
 		}
 	}
 	return kept
