@@ -63,10 +63,22 @@ func (n *Node) checkClaims(in node.Input, ready bool) {
 		n.all.broken("ready-is-true", "%s calls itself ready, though its last look showed no device with an address in %s",
 			n.name, subnet)
 	}
-	if in.Lanes[node.HostLane].Looked != nil && !c.written && c.file != n.key {
+	if in.Lanes[node.HostLane].Looked != nil && !c.written && !n.named(c.file) {
 		n.all.broken("ready-is-true", "%s calls itself ready with %s, though the subnet file holds %q",
 			n.name, n.key, c.file)
 	}
+}
+
+// named reports whether a subnet file names the node's subnet of each family that
+// the config has switched on. While the node moves off the other family, the file
+// names no subnet of that one.
+func (n *Node) named(file lease.Key) bool {
+	for _, f := range cidr.Families {
+		if file.Of(f) != n.key.Of(f) && (n.carries(f) || file.Of(f).IsValid()) {
+			return false
+		}
+	}
+	return true
 }
 
 // without returns a subnet of the node for which a state has no address on an
