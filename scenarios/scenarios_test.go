@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 //
 //	SCENARIO=vxlan-*   only the files that match, by name without .txt
 //	WORLD=sim          only that world; vm is namespaces of a machine, in which this program runs
-//	SEED=7             of all chance in the simulator; 1 by default
+//	SEED=7             of all chance in the simulator; by default the file's "# seed=N", else 1
 //	REPORT=out.html    write a page that explains each run; several get names of their own
 //
 // With -rewrite the output of the one world that WORLD names is recorded.
@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 					if world != "sim" {
 						t.Parallel() // it waits for the kernel most of the time
 					}
-					replay(t, c.maker(t, world), file, results)
+					replay(t, c.maker(t, world, file), file, results)
 				})
 			}
 		})
@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 // choice names the scenarios to replay, and their worlds.
 type choice struct {
 	files, worlds []string
-	seed          uint64
+	seed          uint64 // 0: as the file says
 	daemon        func() (string, error)
 }
 
@@ -62,7 +62,7 @@ func scenarioName(file string) string { return strings.TrimSuffix(filepath.Base(
 // choose reads the environment.
 func choose(t *testing.T) choice {
 	t.Helper()
-	c := choice{worlds: []string{"sim", "netns"}, seed: 1,
+	c := choice{worlds: []string{"sim", "netns"},
 		daemon: sync.OnceValues(func() (string, error) { return harness.BuildDaemon(t.Context()) })}
 	all, err := scenarioFiles()
 	if err != nil {
@@ -106,9 +106,9 @@ func choose(t *testing.T) choice {
 func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // maker returns a session for a world that is built at the first topology.
-func (c choice) maker(t *testing.T, world string) *lang.Session {
+func (c choice) maker(t *testing.T, world, file string) *lang.Session {
 	if world == "sim" {
-		return simSession(c.seed)
+		return simSession(cmp.Or(c.seed, seedOf(t, file)))
 	}
 	return lang.NewSession(world, func(top lang.Topology) (lang.World, error) {
 		daemon, err := c.daemon()
@@ -117,6 +117,22 @@ func (c choice) maker(t *testing.T, world string) *lang.Session {
 		}
 		return labworld.New(top, daemon)
 	})
+}
+
+// seedOf returns the seed of a file's line "# seed=N", with which its fault was
+// found; 1 without one.
+func seedOf(t *testing.T, file string) uint64 {
+	t.Helper()
+	_, rest, found := strings.Cut(readFile(t, file), "\n# seed=")
+	if !found {
+		return 1
+	}
+	number, _, _ := strings.Cut(rest, "\n")
+	seed, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: # seed=%s: %v", file, number, err)
+	}
+	return seed
 }
 
 func simSession(seed uint64) *lang.Session {

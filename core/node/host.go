@@ -60,7 +60,11 @@ func (n *Node) settleSelf() {
 		return
 	}
 	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}
-	if self.Key != l.self.Key || !self.Attrs.Equal(l.self.Attrs) {
+	same := self.Key == l.self.Key && self.Attrs.Equal(l.self.Attrs)
+	// While it was fenced the node may have removed a half that it was unsure of.
+	want := &n.host.want
+	withheld := n.hostLane().clean && want.state != nil && want.self.Key != n.undisputed(self.Key)
+	if !same || withheld {
 		l.self = self
 		n.hostLane().outdated(n.now)
 	}

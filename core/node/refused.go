@@ -127,7 +127,8 @@ func (n *Node) settleRefused() {
 	if len(r.newly) > 0 {
 		n.event(Warning, "peer-refused", inOneLine(r.newly))
 	}
-	r.newly, r.ailing, r.inTheWay = nil, nil, nil
+	r.newly = nil
+	r.ailing, r.inTheWay = nil, nil
 	again := r.tried
 	if again {
 		var accepted []string

@@ -110,7 +110,8 @@ replace route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink`},
 		have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
 		conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 " +
 			"already covers it (route 10.5.3.0/24 dev cni0 proto 2); remove that address or give the peer another subnet"}},
-	{name: "a foreign route that wins by its metric is a conflict", want: self + "route 10.5.0.0/16 dev flannel.1 metric 1",
+	{name: "a foreign route that wins by its metric is a conflict",
+		want: self + "route 10.5.0.0/16 dev flannel.1 metric 1",
 		have: self + "route 10.5.0.0/16 dev flannel.1 metric 1\nroute 10.5.0.0/16 via 192.168.64.99 dev eth0 proto 3",
 		conflicts: []string{"route 10.5.0.0/16 dev flannel.1 metric 1: a foreign route wins over it " +
 			"(route 10.5.0.0/16 via 192.168.64.99 dev eth0 proto 3); remove that or give the overlay another network"}},

@@ -156,7 +156,29 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	if err != nil {
 		return nil, false
 	}
-	return demand.Missing(have.State), true
+	short = demand.Missing(have.State)
+	if asked == n.follows.snap || len(short) == 0 {
+		return short, true
+	}
+	// A later record may have taken the place of one that did not change, for
+	// example with the same VTEP.
+	newest, err := oracle.Demanded(host, own, n.others(n.follows.snap))
+	if err != nil {
+		return nil, false
+	}
+	still := newest.Missing(have.State)
+	return slices.DeleteFunc(short, func(o string) bool { return !slices.Contains(still, o) }), true
+}
+
+// others returns the records of a snapshot except the node's own.
+func (n *Node) others(snap *lease.Snapshot) []lease.Lease {
+	var all []lease.Lease
+	for _, l := range snap.Leases {
+		if l.Key != n.key {
+			all = append(all, *l)
+		}
+	}
+	return all
 }
 
 // knownConfig returns the network config of a snapshot, and whether the node's

@@ -48,7 +48,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		case i < 0:
 			kept = append(kept, p)
 		case kept[i].subnet == p.subnet && kept[i].to == p.to && kept[i].written < p.written:
-			kept[i].written, kept[i].mac, kept[i].hasMAC = p.written, p.mac, p.hasMAC
+			kept[i].written = p.written
+			kept[i].mac, kept[i].hasMAC = p.mac, p.hasMAC
 		}
 	}
 	return kept
