@@ -40,9 +40,8 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 	if err := s.fits(own.Key); err != nil {
 		return nil, err
 	}
-	f := s.families[0]
-	if own.Attrs.IP(f) != host.Uplink.Public[f] {
-		return nil, fmt.Errorf("publishes %s, has %s", s.owner(own), host.Uplink.Public[f])
+	if err := publishes(own, host); err != nil {
+		return nil, err
 	}
 	chains := dataplane.NewState()
 	if s.top.Firewalled() {
@@ -79,6 +78,17 @@ func (s *Session) fits(key lease.Key) error {
 		return nil // the nodes stay with the former config
 	}
 	return alloc.Compatible(network, key)
+}
+
+// publishes returns an error if a node's record holds another address than the
+// host's, in a family of its subnet: the node has not noticed the change yet.
+func publishes(own lease.Lease, host oracle.Host) error {
+	for _, f := range cidr.Families {
+		if own.Key.Of(f).IsValid() && own.Attrs.IP(f) != host.Uplink.Public[f] {
+			return fmt.Errorf("publishes %s, has %s", own.Attrs.IP(f), host.Uplink.Public[f])
+		}
+	}
+	return nil
 }
 
 // split returns a node's own record and those of all others. If a node has two
