@@ -161,7 +161,7 @@ func (n *Node) phase() (Phase, []string) {
 		return PhaseIdle, reasons
 	case !holds:
 		return PhaseConfigured, reasons
-	case !n.hostLane().clean:
+	case !n.hostLane().clean || n.host.want.self.Key != n.lease.self.Key: // clean without the subnet
 		return PhaseLeased, reasons
 	case len(reasons) > 0:
 		return PhaseProgrammed, reasons

@@ -19,8 +19,9 @@ func configFaults() []fault {
 		merged("config-subnet-length", isRoomy, `{"SubnetLen":25}`, `{"SubnetLen":24}`, `{"SubnetLen":null}`),
 		merged("config-network-grown", hasIPv4, `{"Network":"10.4.0.0/15"}`),
 		merged("config-ipv6-network-grown", hasIPv6, `{"IPv6Network":"fd00:10:4::/47"}`),
-		merged("config-ipv6-switched", isDual, `{"EnableIPv6":false}`, `{"EnableIPv6":true}`),
-		merged("config-ipv4-switched", isDual, `{"EnableIPv4":false}`, `{"EnableIPv4":true}`),
+		// With both families off there is no network to settle on.
+		merged("config-ipv6-switched", isDual, `{"EnableIPv4":true,"EnableIPv6":false}`, `{"EnableIPv6":true}`),
+		merged("config-ipv4-switched", isDual, `{"EnableIPv4":false,"EnableIPv6":true}`, `{"EnableIPv4":true}`),
 	}
 	return all
 }

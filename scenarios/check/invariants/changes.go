@@ -82,7 +82,7 @@ func (n *Node) checkChange(now time.Duration) error {
 	switch {
 	case f.due > 0 && now >= f.due:
 		return n.judgeChange(now)
-	case !f.sound && now-f.touchedAt > driftBound:
+	case !f.sound && f.due == 0 && now-f.touchedAt > driftBound:
 		return n.judgeDrift(now)
 	}
 	return nil
@@ -99,13 +99,18 @@ func (n *Node) judgeChange(now time.Duration) error {
 	}
 	short, known := n.missing(asked)
 	was := f.sound
-	f.sound = known && len(short) == 0
-	if f.sound || !known {
+	lacks := known && len(short) > 0
+	// A host that lacks nothing of a former snapshot may be refused the latest one.
+	f.sound = known && !lacks && (was || asked == f.snap)
+	if !lacks {
 		return nil
 	}
 	if was {
 		return fmt.Errorf("%s has known the records of revision %d for %s, and its host lacks %d objects, first: %s",
 			n.name, asked.Revision, changeBound, len(short), short[0])
+	}
+	if now-f.touchedAt > driftBound {
+		return n.drifted(now, short)
 	}
 	return nil
 }
@@ -113,15 +118,19 @@ func (n *Node) judgeChange(now time.Duration) error {
 // judgeDrift says whether the host is in order some time after the last fault.
 func (n *Node) judgeDrift(now time.Duration) error {
 	f := &n.follows
-	touched := f.touchedAt
-	f.touchedAt = now
 	short, known := n.missing(f.snap)
 	f.sound = known && len(short) == 0
 	if f.sound || !known {
+		f.touchedAt = now
 		return nil
 	}
+	return n.drifted(now, short)
+}
+
+// drifted says what a host lacks long after the last fault.
+func (n *Node) drifted(now time.Duration, short []string) error {
 	return fmt.Errorf("%s had %s without a fault on its host, which still lacks %d objects, first: %s",
-		n.name, now-touched, len(short), short[0])
+		n.name, now-n.follows.touchedAt, len(short), short[0])
 }
 
 // missing names the objects that the host lacks to serve the records of a

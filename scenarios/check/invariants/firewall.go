@@ -32,11 +32,13 @@ func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error 
 }
 
 // carries reports whether the config that the node knows has a family switched
-// on. The node deletes the rules of a family that is off.
+// on. The node deletes the rules of a family that is off. Without a snapshot the
+// node may work from a config that a former run saved, which the invariants do not
+// know.
 func (n *Node) carries(f cidr.Family) bool {
 	snap := n.client.View().Snapshot
 	if snap == nil || len(snap.Config.Data) == 0 {
-		return true // the invariants do not know the state that a former run saved
+		return false
 	}
 	network, err := config.Parse(snap.Config.Data)
 	return err != nil || network.Of(f).Enabled()

@@ -54,9 +54,10 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	i.checkAssigned(n, key)
 	h := i.records[key.String()]
 	stale := i.about.Store.Faults().StaleList > 0 // a new process may not see the record of its former one
-	moved := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil && h.addr == n.lastAddr
+	other := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil
+	moved := other && h.addr == n.lastAddr
 	switch {
-	case moved && stale:
+	case other && stale:
 		n.hidden = append(n.hidden, n.last)
 	case moved && !n.finds(key):
 		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken",
