@@ -1,10 +1,9 @@
 package linux
 
 import (
-	"errors"
+	"fmt"
 
 	vnl "github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
@@ -20,13 +19,9 @@ func (ipipLink) parse(data []byte, into *link) {
 		case vnl.IFLA_IPTUN_LINK:
 			into.parent = int(nl.U32(value))
 		case vnl.IFLA_IPTUN_LOCAL:
-			if a := nl.Addr(value); a.IsValid() && !a.IsUnspecified() {
-				i.Local = a
-			}
+			i.Local = specified(value)
 		case vnl.IFLA_IPTUN_REMOTE:
-			if a := nl.Addr(value); a.IsValid() && !a.IsUnspecified() {
-				i.Remote = a
-			}
+			i.Remote = specified(value)
 		case vnl.IFLA_IPTUN_TTL:
 			if len(value) > 0 {
 				i.TTL = value[0]
@@ -44,29 +39,24 @@ func (ipipLink) nameParent(params dataplane.LinkParams, name string) dataplane.L
 	return i
 }
 
-// create makes a device in one request, so that a refusal leaves nothing behind.
 func (ipipLink) create(a *applier, want dataplane.Link) error {
-	ls := a.links
-	parent, err := ls.parentIndex(want.Params.(dataplane.IPIP).Parent)
+	i, ls := want.Params.(dataplane.IPIP), a.links
+	parent, err := ls.parentIndex(i.Parent)
 	if err != nil {
 		return err
 	}
-	c := ls.c
-	var up uint32
-	if want.Up {
-		up = unix.IFF_UP
+	params := func(out *nl.Encoder) { putIPIP(out, i, parent) }
+	return ls.create(want, params, func(other link) error { return sameIPIP(other, i, parent) })
+}
+
+// sameIPIP returns an error that names the tunnel with these ends, if there is
+// one: the kernel allows only one.
+func sameIPIP(l link, want dataplane.IPIP, parent int) error {
+	i, ok := l.Params.(dataplane.IPIP)
+	if !ok || i.Local != want.Local || i.Remote != want.Remote || l.parent != parent {
+		return nil
 	}
-	c.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	putIfinfo(c, 0, up, up)
-	c.Out.AttrString(unix.IFLA_IFNAME, want.Name)
-	putLinkAttrs(c, want, dataplane.Link{})
-	putIPIP(c, want.Params.(dataplane.IPIP), parent)
-	c.Out.End()
-	_, err = c.Do()
-	if errors.Is(err, unix.EEXIST) {
-		return ls.explainExists(want, err, func(link) error { return nil })
-	}
-	return explainKind(want.Kind(), err)
+	return fmt.Errorf("link %s is an ipip tunnel with these ends already; delete it", l.Name)
 }
 
 // adjust writes all parameters: the kernel takes each absent one for its default.
@@ -79,29 +69,19 @@ func (ipipLink) adjust(ls *links, have link, wanted dataplane.Link) (changed boo
 	if want == have.Params.(dataplane.IPIP) && parent == have.parent {
 		return false, nil
 	}
-	c := ls.c
-	c.Begin(unix.RTM_NEWLINK, 0)
-	putIfinfo(c, have.index, 0, 0)
-	putIPIP(c, want, parent)
-	c.Out.End()
-	_, err = c.Do()
+	err = ls.change(have, func(out *nl.Encoder) { putIPIP(out, want, parent) })
 	return err == nil, err
 }
 
 // putIPIP writes the parameters of a tunnel.
-func putIPIP(c *nl.Conn, i dataplane.IPIP, parent int) {
-	info := c.Out.Nest(unix.IFLA_LINKINFO)
-	c.Out.Attr(unix.IFLA_INFO_KIND, []byte(dataplane.LinkIPIP))
-	data := c.Out.Nest(unix.IFLA_INFO_DATA)
-	c.Out.AttrU32(vnl.IFLA_IPTUN_LINK, uint32(parent))
+func putIPIP(out *nl.Encoder, i dataplane.IPIP, parent int) {
+	out.AttrU32(vnl.IFLA_IPTUN_LINK, uint32(parent))
 	if i.Local.IsValid() {
-		c.Out.AttrAddr(vnl.IFLA_IPTUN_LOCAL, i.Local)
+		out.AttrAddr(vnl.IFLA_IPTUN_LOCAL, i.Local)
 	}
 	if i.Remote.IsValid() {
-		c.Out.AttrAddr(vnl.IFLA_IPTUN_REMOTE, i.Remote)
+		out.AttrAddr(vnl.IFLA_IPTUN_REMOTE, i.Remote)
 	}
-	c.Out.Attr(vnl.IFLA_IPTUN_TTL, []byte{i.TTL})
-	c.Out.AttrFlag(vnl.IFLA_IPTUN_PMTUDISC, i.PMTUDisc)
-	c.Out.Unnest(data)
-	c.Out.Unnest(info)
+	out.Attr(vnl.IFLA_IPTUN_TTL, []byte{i.TTL})
+	out.AttrFlag(vnl.IFLA_IPTUN_PMTUDISC, i.PMTUDisc)
 }

@@ -1,12 +1,10 @@
 package linux
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
 	vnl "github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
@@ -24,7 +22,7 @@ func (vxlanLink) parse(data []byte, into *link) {
 		case vnl.IFLA_VXLAN_LINK:
 			into.parent = int(nl.U32(value))
 		case vnl.IFLA_VXLAN_LOCAL, vnl.IFLA_VXLAN_LOCAL6:
-			if a := nl.Addr(value); a.IsValid() && !a.IsUnspecified() {
+			if a := specified(value); a.IsValid() { // the kernel may report both families
 				v.Local = a
 			}
 		case vnl.IFLA_VXLAN_PORT:
@@ -46,44 +44,29 @@ func (vxlanLink) nameParent(params dataplane.LinkParams, name string) dataplane.
 	return v
 }
 
-// create makes a device in one request, so that a refusal leaves nothing behind.
 func (vxlanLink) create(a *applier, want dataplane.Link) error {
 	v, ls := want.Params.(dataplane.VXLAN), a.links
 	parent, err := ls.parentIndex(v.Parent)
 	if err != nil {
 		return err
 	}
-	c := ls.c
-	var up uint32
-	if want.Up {
-		up = unix.IFF_UP
+	params := func(out *nl.Encoder) {
+		out.AttrU32(vnl.IFLA_VXLAN_ID, v.VNI)
+		if parent != 0 {
+			out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
+		}
+		if v.Local.IsValid() {
+			out.AttrAddr(localAttr(v.Local), v.Local)
+		}
+		if v.Port != 0 {
+			out.Attr(vnl.IFLA_VXLAN_PORT, []byte{byte(v.Port >> 8), byte(v.Port)})
+		}
+		out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, v.Learning) // the kernel's default is on
+		if v.GBP {
+			out.Attr(vnl.IFLA_VXLAN_GBP, nil)
+		}
 	}
-	c.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	putIfinfo(c, 0, up, up)
-	c.Out.AttrString(unix.IFLA_IFNAME, want.Name)
-	putLinkAttrs(c, want, dataplane.Link{})
-	info, data := beginVXLAN(c)
-	c.Out.AttrU32(vnl.IFLA_VXLAN_ID, v.VNI)
-	if parent != 0 {
-		c.Out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
-	}
-	if v.Local.IsValid() {
-		c.Out.AttrAddr(localAttr(v.Local), v.Local)
-	}
-	if v.Port != 0 {
-		c.Out.Attr(vnl.IFLA_VXLAN_PORT, []byte{byte(v.Port >> 8), byte(v.Port)})
-	}
-	c.Out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, v.Learning) // the kernel's default is on
-	if v.GBP {
-		c.Out.Attr(vnl.IFLA_VXLAN_GBP, nil)
-	}
-	endVXLAN(c, info, data)
-	c.Out.End()
-	_, err = c.Do()
-	if errors.Is(err, unix.EEXIST) {
-		return ls.explainExists(want, err, func(other link) error { return sameVXLAN(other, v) })
-	}
-	return explainKind(want.Kind(), err)
+	return ls.create(want, params, func(other link) error { return sameVXLAN(other, v) })
 }
 
 // sameVXLAN returns an error that names the vxlan with this VNI and port, if
@@ -106,39 +89,22 @@ func (vxlanLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bo
 	if want == now && parent == have.parent {
 		return false, nil
 	}
-	c := ls.c
-	c.Begin(unix.RTM_NEWLINK, 0)
-	putIfinfo(c, have.index, 0, 0)
-	info, data := beginVXLAN(c)
-	if parent != have.parent {
-		c.Out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
-	}
-	if want.Local != now.Local {
-		local := want.Local
-		if !local.IsValid() {
-			local = unspecified(now.Local)
+	err = ls.change(have, func(out *nl.Encoder) {
+		if parent != have.parent {
+			out.AttrU32(vnl.IFLA_VXLAN_LINK, uint32(parent))
 		}
-		c.Out.AttrAddr(localAttr(local), local)
-	}
-	if want.Learning != now.Learning {
-		c.Out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, want.Learning)
-	}
-	endVXLAN(c, info, data)
-	c.Out.End()
-	_, err = c.Do()
+		if want.Local != now.Local {
+			local := want.Local
+			if !local.IsValid() {
+				local = unspecified(now.Local)
+			}
+			out.AttrAddr(localAttr(local), local)
+		}
+		if want.Learning != now.Learning {
+			out.AttrFlag(vnl.IFLA_VXLAN_LEARNING, want.Learning)
+		}
+	})
 	return err == nil, err
-}
-
-// beginVXLAN opens the nested attributes that hold a vxlan's parameters.
-func beginVXLAN(c *nl.Conn) (info, data int) {
-	info = c.Out.Nest(unix.IFLA_LINKINFO)
-	c.Out.Attr(unix.IFLA_INFO_KIND, []byte(dataplane.LinkVXLAN))
-	return info, c.Out.Nest(unix.IFLA_INFO_DATA)
-}
-
-func endVXLAN(c *nl.Conn, info, data int) {
-	c.Out.Unnest(data)
-	c.Out.Unnest(info)
 }
 
 // localAttr returns the attribute that holds a vxlan's local address.

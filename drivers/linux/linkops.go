@@ -27,6 +27,49 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 	}
 }
 
+// create makes a device in one request, so that a refusal leaves nothing behind.
+// Params writes the parameters of its kind. A link that sameKey returns an error
+// for is one that the kernel cannot tell apart from the new one.
+func (ls *links) create(want dataplane.Link, params func(*nl.Encoder), sameKey func(link) error) error {
+	c := ls.c
+	var up uint32
+	if want.Up {
+		up = unix.IFF_UP
+	}
+	c.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	putIfinfo(c, 0, up, up)
+	c.Out.AttrString(unix.IFLA_IFNAME, want.Name)
+	putLinkAttrs(c, want, dataplane.Link{})
+	putParams(c, want.Kind(), params)
+	c.Out.End()
+	_, err := c.Do()
+	if errors.Is(err, unix.EEXIST) {
+		return ls.explainExists(want, err, sameKey)
+	}
+	return explainKind(want.Kind(), err)
+}
+
+// change changes parameters of a device's kind.
+func (ls *links) change(have link, params func(*nl.Encoder)) error {
+	c := ls.c
+	c.Begin(unix.RTM_NEWLINK, 0)
+	putIfinfo(c, have.index, 0, 0)
+	putParams(c, have.Kind(), params)
+	c.Out.End()
+	_, err := c.Do()
+	return err
+}
+
+// putParams writes the nested attributes that hold the parameters of a kind.
+func putParams(c *nl.Conn, kind dataplane.LinkKind, params func(*nl.Encoder)) {
+	info := c.Out.Nest(unix.IFLA_LINKINFO)
+	c.Out.Attr(unix.IFLA_INFO_KIND, []byte(kind))
+	data := c.Out.Nest(unix.IFLA_INFO_DATA)
+	params(&c.Out)
+	c.Out.Unnest(data)
+	c.Out.Unnest(info)
+}
+
 // explainExists names the link that blocks a new one: a link of the same name,
 // or one that sameKey says the kernel cannot tell apart from it.
 func (ls *links) explainExists(want dataplane.Link, cause error, sameKey func(link) error) error {

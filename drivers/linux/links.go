@@ -2,6 +2,7 @@ package linux
 
 import (
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -231,6 +232,15 @@ func (l *link) parseForwarding(families []byte) {
 			}
 		}
 	}
+}
+
+// specified returns an address attribute; zero if it holds 0.0.0.0 or ::.
+func specified(value []byte) netip.Addr {
+	a := nl.Addr(value)
+	if a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
 }
 
 func (l *link) parseInfo(info []byte) {
