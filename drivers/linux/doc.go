@@ -4,9 +4,10 @@
 // paths of the udp backend (package tunnel).
 //
 // It decides nothing: it does what an op says and reports what the kernel says.
-// It remembers the paths it runs, and for a few seconds the routes that it has
-// read, as long as the kernel announces no change of them (routememory.go). A thousand ops cost a few
-// system calls: runs of neighbours, FDB entries and routes are sent as one
-// batch, and only the last message of a batch asks for an answer. A dump is read
-// into one buffer and parsed there without copies.
+// It remembers the paths it runs, and for some seconds the routes that it has
+// read, as long as the kernel announces no change of them (routememory.go).
+//
+// A thousand ops cost a few system calls: runs of neighbours, FDB entries and
+// routes are sent as one batch, and only the last message of a batch asks for an
+// answer. A dump is read into one buffer and parsed there without copies.
 package linux
