@@ -150,7 +150,7 @@ test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
 test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds (FOCUS='words of a spec')
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
-	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
+	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" $(if $(SUMMARY_NOTE),-note "$$SUMMARY_NOTE") -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
 	exit $$status
 
 # First the machine itself, on this host. Then, in one machine, what needs a kernel
