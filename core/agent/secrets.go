@@ -28,9 +28,9 @@ var _ driver.Secrets = FileSecrets{}
 // Secret implements [driver.Secrets]. It refuses a damaged file and a file that
 // other users may have read. Only the operator replaces such a file: peers lose
 // this node until they have learnt its new secret.
-func (s FileSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
+func (s FileSecrets) Secret(name dataplane.SecretName) (dataplane.Secret, error) {
 	if !name.Valid() {
-		return driver.Secret{}, fmt.Errorf("secret %q: not a name", name)
+		return dataplane.Secret{}, fmt.Errorf("secret %q: not a name", name)
 	}
 	path := filepath.Join(s.Dir, string(name)+".secret")
 	secret, err := readSecret(path)
@@ -40,44 +40,44 @@ func (s FileSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
 	return secret, err
 }
 
-func readSecret(path string) (driver.Secret, error) {
+func readSecret(path string) (dataplane.Secret, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}
 	if mode := info.Mode(); mode != secretFileMode {
-		return driver.Secret{}, fmt.Errorf("secret file %s has mode %v, so others may have read it: "+
+		return dataplane.Secret{}, fmt.Errorf("secret file %s has mode %v, so others may have read it: "+
 			"remove it and let the daemon draw another, or set mode %04o if you know that no other user did",
 			path, mode, secretFileMode)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, driver.SecretSize+1))
+	data, err := io.ReadAll(io.LimitReader(file, dataplane.SecretSize+1))
 	if err != nil {
-		return driver.Secret{}, fmt.Errorf("read secret: %w", err)
+		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}
-	secret, err := driver.ParseSecret(data)
+	secret, err := dataplane.SecretOf(data)
 	if err != nil {
-		return driver.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and "+
+		return dataplane.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and "+
 			"let the daemon draw another", path, err)
 	}
 	return secret, nil
 }
 
 // draw makes a secret and writes its file before it returns the secret.
-func (s FileSecrets) draw(path string) (driver.Secret, error) {
-	secret, err := driver.DrawSecret(s.Random)
+func (s FileSecrets) draw(path string) (dataplane.Secret, error) {
+	secret, err := dataplane.DrawSecret(s.Random)
 	if err != nil {
-		return driver.Secret{}, err
+		return dataplane.Secret{}, err
 	}
 	if err := os.MkdirAll(s.Dir, dirMode); err != nil {
-		return driver.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
+		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
 	if err := renameio.WriteFile(path, secret.Bytes(), secretFileMode, renameio.IgnoreUmask()); err != nil {
-		return driver.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
+		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
 	return secret, nil
 }

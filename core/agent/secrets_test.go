@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 func TestSecretOutlivesRestart(t *testing.T) {
@@ -28,7 +28,7 @@ func TestSecretOutlivesRestart(t *testing.T) {
 		t.Errorf("another name: the same %t, %v", other == first, err)
 	}
 	info, err := os.Stat(filepath.Join(dir, "tunnel-key.secret"))
-	if err != nil || info.Mode() != 0o400 || info.Size() != driver.SecretSize {
+	if err != nil || info.Mode() != 0o400 || info.Size() != dataplane.SecretSize {
 		t.Errorf("file %v, %v", info, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestSecretNames(t *testing.T) {
 // TestSecretIsNeverPrinted tries the ways in which a value reaches a log, a status or a report.
 func TestSecretIsNeverPrinted(t *testing.T) {
 	plain := strings.Repeat("s3cr", 8)
-	secret, err := driver.DrawSecret(strings.NewReader(plain))
+	secret, err := dataplane.DrawSecret(strings.NewReader(plain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,8 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 	}
 	out := string(text)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
-		out += fmt.Sprintf(verb, secret) + fmt.Sprintf(verb, &secret) + fmt.Sprintf(verb, struct{ Key driver.Secret }{secret})
+		out += fmt.Sprintf(verb, secret) + fmt.Sprintf(verb, &secret) +
+			fmt.Sprintf(verb, struct{ Key dataplane.Secret }{secret})
 	}
 	for _, leak := range []string{"s3cr", "73336372", "73336372"[:4], "czNjc", "115 51 99 114"} {
 		if strings.Contains(strings.ToLower(out), strings.ToLower(leak)) {

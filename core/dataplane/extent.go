@@ -10,19 +10,26 @@ import (
 // A look returns these objects with their true values, foreign ones too:
 //   - the links named, if they exist;
 //   - on those links: all permanent global addresses, all permanent
-//     neighbours, all permanent "self" FDB entries with a destination, and the
-//     proxy that this driver itself runs, with its peers;
+//     neighbours, all permanent "self" FDB entries with a destination, all
+//     WireGuard peers, and the proxy that this driver itself runs, with its peers;
 //   - routes of the main table that carry [Protocol], leave through those links
 //     or lie inside Networks; for each key the one the kernel would use first;
 //   - the sysctls named, if they exist.
 //
 // The facts of the look hold the underlay's default routes, and its routes that
-// cover an address in Reach. A host may have a million others.
+// cover an address in Reach. A host may have a million others. The facts also answer
+// for each of Keys and Kinds.
 type Extent struct {
 	Links    []string
 	Networks []netip.Prefix
 	Sysctls  []Sysctl     // Value is ignored
 	Reach    []netip.Addr // in order
+	Keys     []SecretName // private keys whose public halves the facts must tell
+	Kinds    []LinkKind   // the facts must tell which of these the kernel lacks
+
+	// PSKs are the secrets that the config holds. The driver keeps those of the
+	// last look in memory alone, for the objects that name them.
+	PSKs []Secret
 }
 
 // Equal reports whether both extents name the same, in the same order.
@@ -30,7 +37,10 @@ func (e Extent) Equal(o Extent) bool {
 	return slices.Equal(e.Links, o.Links) &&
 		slices.Equal(e.Networks, o.Networks) &&
 		slices.Equal(e.Sysctls, o.Sysctls) &&
-		slices.Equal(e.Reach, o.Reach)
+		slices.Equal(e.Reach, o.Reach) &&
+		slices.Equal(e.Keys, o.Keys) &&
+		slices.Equal(e.Kinds, o.Kinds) &&
+		slices.Equal(e.PSKs, o.PSKs)
 }
 
 // InNetworks reports whether a destination lies inside one of the Networks.

@@ -18,7 +18,7 @@ type kind struct {
 // kinds lists the kinds of objects in the order of a dump. A new kind is one
 // file beside this one, a map or a [Table] in [State], and a line here.
 var kinds = [...]kind{
-	linkKind, addrKind, sysctlKind, proxyKind, peerKind, neighKind, fdbKind, routeKind, chainKind,
+	linkKind, addrKind, sysctlKind, proxyKind, peerKind, wgPeerKind, neighKind, fdbKind, routeKind, chainKind,
 }
 
 // eachRow calls do with every object of a table.

@@ -15,8 +15,9 @@ type Link struct {
 }
 
 // LinkParams is the part of a link that is special to its kind: [VXLAN], [TUN],
-// [IPIP], or [OtherLink] for every kind that flannel does not make. The types are
-// comparable values, and no type outside this package implements the interface.
+// [IPIP], [WireGuard], or [OtherLink] for every kind that flannel does not make.
+// The types are comparable values, and no type outside this package implements
+// the interface.
 type LinkParams interface {
 	// Kind returns the kernel's name for the kind.
 	Kind() LinkKind
@@ -35,7 +36,7 @@ type LinkParams interface {
 
 // linkKinds holds the zero parameters of each kind that flannel makes. A new kind
 // is one file beside this one and a line here.
-var linkKinds = [...]LinkParams{VXLAN{}, TUN{}, IPIP{}}
+var linkKinds = [...]LinkParams{VXLAN{}, TUN{}, IPIP{}, WireGuard{}}
 
 // OtherLink stands for the parameters of a link whose kind flannel never makes.
 type OtherLink LinkKind

@@ -31,6 +31,8 @@ func TestBecome(t *testing.T) {
 		{"IPIP, all but the remote address", IPIP{Local: v.Local}, IPIP{Parent: "eth1", TTL: 9, PMTUDisc: true}, ""},
 		{"IPIP, a remote address", IPIP{}, IPIP{Remote: v.Local},
 			"a tunnel with a remote address cannot become one without, or the reverse"},
+		{"WireGuard, port and key", WireGuard{ListenPort: 1}, WireGuard{ListenPort: 2, PublicKey: PublicKey{1}}, ""},
+		{"WireGuard, userspace", WireGuard{}, WireGuard{Userspace: true}, "userspace is false and cannot become true"},
 		{"a kind we do not make", OtherLink("veth"), OtherLink("veth"), ""},
 	} {
 		text := ""

@@ -17,9 +17,13 @@ type State struct {
 	Chains  map[ChainKey]Chain
 	Proxies map[string]Proxy // by link
 	Peers   Table[PeerKey, Peer]
+	WGPeers Table[WGPeerKey, WGPeer]
 
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
+	// Alive is set by a driver. It holds those of the WGPeers with a handshake in
+	// the last [SessionLife].
+	Alive map[WGPeerKey]struct{}
 }
 
 // NewState returns an empty state.
@@ -31,6 +35,7 @@ func NewState() *State {
 		Chains:  map[ChainKey]Chain{},
 		Proxies: map[string]Proxy{},
 		Running: map[string]Running{},
+		Alive:   map[WGPeerKey]struct{}{},
 	}
 }
 
@@ -46,7 +51,9 @@ func (s *State) Clone() *State {
 		Chains:  maps.Clone(s.Chains),
 		Proxies: maps.Clone(s.Proxies),
 		Peers:   s.Peers.Clone(),
+		WGPeers: s.WGPeers.Clone(),
 		Running: maps.Clone(s.Running),
+		Alive:   maps.Clone(s.Alive),
 	}
 }
 
@@ -63,7 +70,9 @@ func (s *State) Equal(o *State) bool {
 			maps.Equal(s.Chains, o.Chains) &&
 			maps.Equal(s.Proxies, o.Proxies) &&
 			s.Peers.Equal(o.Peers) &&
-			maps.EqualFunc(s.Running, o.Running, Running.Equal)
+			s.WGPeers.Equal(o.WGPeers) &&
+			maps.EqualFunc(s.Running, o.Running, Running.Equal) &&
+			maps.Equal(s.Alive, o.Alive)
 }
 
 // AddLink and the methods below put an object under its key and replace the one that is there.
@@ -76,9 +85,10 @@ func (s *State) AddSysctl(c Sysctl) { s.Sysctls[c.Path] = c }
 func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
 func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
 func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
+func (s *State) AddWGPeer(p WGPeer) { s.WGPeers.Put(p) }
 
 // Len returns the number of objects.
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +
-		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len()
+		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len() + s.WGPeers.Len()
 }

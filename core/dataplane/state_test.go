@@ -38,6 +38,8 @@ func TestAddAndPutAgree(t *testing.T) {
 			added.AddProxy(o)
 		case Peer:
 			added.AddPeer(o)
+		case WGPeer:
+			added.AddWGPeer(o)
 		}
 	}
 	if put.Dump() != added.Dump() {
@@ -77,6 +79,11 @@ func TestEqual(t *testing.T) {
 	other.Running["flannel0"] = Running{Tier: "gso", Drops: map[string]uint64{"ttl": 2}}
 	if full.Equal(other) {
 		t.Error("a packet path has dropped another packet, and the states are equal")
+	}
+	other = full.Clone()
+	other.Alive[WGPeerKey{Link: "flannel-wg"}] = struct{}{}
+	if full.Equal(other) || len(full.Alive) > 0 {
+		t.Error("a peer has come alive, and the states are equal")
 	}
 }
 

@@ -154,6 +154,22 @@ func (f *fields) prefix() netip.Prefix {
 	return p
 }
 
+func (f *fields) publicKey() PublicKey {
+	k, err := ParsePublicKey(f.next())
+	if err != nil {
+		f.fail("%w", err)
+	}
+	return k
+}
+
+func (f *fields) secretName() SecretName {
+	n := SecretName(f.next())
+	if !n.Valid() {
+		f.fail("%q is not the name of a secret", n)
+	}
+	return n
+}
+
 func (f *fields) mac(s string) MAC {
 	m, err := ParseMAC(s)
 	if err != nil {

@@ -9,13 +9,18 @@ import (
 )
 
 const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 dev eth0 local fd00::3 port 8472 learning gbp
+link flannel-wg type wireguard mtu 1420 up port 51820 key kQ0j1b6jJbGkOTqCOvvgdo3uBVeLCfwcFPEWUqDHhkE=
+link flannel-wg-v6 type wireguard mtu 1420 userspace
 link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472
 link flannel0 type tun mtu 1472 up
 addr 10.5.1.0/32 dev flannel.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto
 peer 10.5.4.0/24 to 192.168.64.5 dev flannel0
-neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
+wgpeer AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE= dev flannel-wg-v6
+` +
+	"wgpeer b2hO4QLmTcEv8PLDtjUHY0FMDYyHTjqFk5BlOVBMXnY= endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64 " +
+	"more 2 keepalive 25 psk psk-1a2b3c4d dev flannel-wg\n" + `neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 route 10.5.4.0/24 via 192.168.64.9 dev eth0 metric 20 proto 3
@@ -42,6 +47,8 @@ func TestDumpReadsBack(t *testing.T) {
 	}
 }
 
+const aKey = "AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE="
+
 func TestParseObjectErrors(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", `object "": unknown kind ""`},
@@ -55,6 +62,15 @@ func TestParseObjectErrors(t *testing.T) {
 		{"proxy flannel0 mtu 1472 tier fast", `object "proxy flannel0 mtu 1472 tier fast": unexpected "tier"`},
 		{"peer 10.5.3.0/24 via 192.168.64.4 dev flannel0",
 			`object "peer 10.5.3.0/24 via 192.168.64.4 dev flannel0": want "to", have "via"`},
+		{"wgpeer AAA= dev x", `object "wgpeer AAA= dev x": public key "AAA=": want 32 bytes in base64, not all zero`},
+		{"wgpeer " + aKey, `object "wgpeer ` + aKey + `": no dev`},
+		{"wgpeer " + aKey + " allowed 10.0.0.0/8,10.1.0.0/16 dev x", `object "wgpeer ` + aKey +
+			` allowed 10.0.0.0/8,10.1.0.0/16 dev x": two allowed IPs of IPv4`},
+		{"wgpeer " + aKey + " psk ../x dev x", `object "wgpeer ` + aKey +
+			` psk ../x dev x": "../x" is not the name of a secret`},
+		{"link x type wireguard mtu 1 key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+			`object "link x type wireguard mtu 1 key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=": ` +
+				`public key "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=": want 32 bytes in base64, not all zero`},
 		{"route 10.5.3.0/24 nexthop", `object "route 10.5.3.0/24 nexthop": unexpected "nexthop"`},
 	} {
 		if _, err := ParseObject(c.line); err == nil || err.Error() != c.want {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -8,7 +9,8 @@ import (
 )
 
 // HostFacts are the links of a host, those of its underlay routes that the look
-// asked for (see [dataplane.Extent]), and whether it forwards packets. Slices are
+// asked for (see [dataplane.Extent]), whether it forwards packets, and its answers
+// about keys and kinds of links. Slices are
 // ordered as the kernel orders them, so equal hosts give equal facts.
 type HostFacts struct {
 	Links  []Link  // by index
@@ -18,6 +20,18 @@ type HostFacts struct {
 	// packet: the setting of [dataplane.Forwarding] exists and is 0, and no link
 	// has a setting of its own that overrules it.
 	NoForwarding [2]bool
+
+	// Keys answers the extent's Keys.
+	Keys map[dataplane.SecretName]Key
+	// Unsupported holds, for those of the extent's Kinds of which the kernel can
+	// make no link, the reason and the remedy. A driver that does not know says nothing.
+	Unsupported map[dataplane.LinkKind]string
+}
+
+// Key is the public half of a private key.
+type Key struct {
+	Public dataplane.PublicKey
+	Err    string // if there is none: why, and the remedy
 }
 
 // Link holds the properties of a device that the choice of an uplink needs.
@@ -58,7 +72,7 @@ type Hop struct {
 // Equal reports whether the facts are the same.
 func (f HostFacts) Equal(o HostFacts) bool {
 	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal) &&
-		f.NoForwarding == o.NoForwarding
+		f.NoForwarding == o.NoForwarding && maps.Equal(f.Keys, o.Keys) && maps.Equal(f.Unsupported, o.Unsupported)
 }
 
 // Equal reports whether all fields are the same.

@@ -67,6 +67,7 @@ func Diff(want, have *dataplane.State, opts Options) Plan {
 	d.addrs()
 	d.proxies()
 	d.peers()
+	d.wgPeers()
 	d.fdb()
 	d.neighs()
 	d.routes()
@@ -208,6 +209,14 @@ func (d *differ) peers() {
 		}
 		return p.Link
 	})
+}
+
+// wgPeers replaces the peers that differ and then deletes those that are not
+// wanted. No two wanted peers share an allowed IP, and Replace takes it from its
+// present owner, so the order among the peers does not matter.
+func (d *differ) wgPeers() {
+	have := surviving(d, &d.have.WGPeers, func(p dataplane.WGPeer) bool { return d.flushed[p.Link].all })
+	diffTable(d, &d.want.WGPeers, have, func(p dataplane.WGPeer) string { return p.Link })
 }
 
 func (d *differ) fdb() {

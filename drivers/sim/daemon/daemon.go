@@ -60,7 +60,7 @@ type Daemon struct {
 
 // New installs flanneld on the host, not yet started.
 func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
-	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]driver.Secret{}}
+	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]dataplane.Secret{}}
 	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets}
 }
 

@@ -14,7 +14,7 @@ import (
 // reads the secrets that earlier ones drew.
 type diskSecrets struct {
 	host *kernel.Host
-	kept map[dataplane.SecretName]driver.Secret
+	kept map[dataplane.SecretName]dataplane.Secret
 	fail error
 }
 
@@ -26,16 +26,16 @@ func (d *Daemon) Secrets() driver.Secrets { return d.secrets }
 func (d *Daemon) FailSecrets(err error) { d.secrets.fail = err }
 
 // Secret implements [driver.Secrets].
-func (s *diskSecrets) Secret(name dataplane.SecretName) (driver.Secret, error) {
+func (s *diskSecrets) Secret(name dataplane.SecretName) (dataplane.Secret, error) {
 	if s.fail != nil {
-		return driver.Secret{}, fmt.Errorf("secret %s: %w", name, s.fail)
+		return dataplane.Secret{}, fmt.Errorf("secret %s: %w", name, s.fail)
 	}
 	if secret, ok := s.kept[name]; ok {
 		return secret, nil
 	}
-	secret, err := driver.DrawSecret(s.random(name))
+	secret, err := dataplane.DrawSecret(s.random(name))
 	if err != nil {
-		return driver.Secret{}, err
+		return dataplane.Secret{}, err
 	}
 	s.host.World().Note(s.host.Name()+": secret drawn", string(name))
 	s.kept[name] = secret

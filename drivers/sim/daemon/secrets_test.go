@@ -23,7 +23,7 @@ const testSecret dataplane.SecretName = "tunnel-key"
 type keyedLane struct {
 	driver.Lane
 	secrets driver.Secrets
-	used    map[driver.Secret]bool
+	used    map[dataplane.Secret]bool
 }
 
 func (k keyedLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
@@ -45,7 +45,7 @@ func (k keyedLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
 // TestSecretsStayInside runs a cluster whose devices need secrets through a
 // restart and a fault, and searches all output of the run for them.
 func TestSecretsStayInside(t *testing.T) {
-	used := map[driver.Secret]bool{}
+	used := map[dataplane.Secret]bool{}
 	var out strings.Builder
 	c := newCluster(t, 7, 2, func(o *Options) { o.OnLog = func(line string) { fmt.Fprintln(&out, line) } })
 	c.Trace(func(line string) { fmt.Fprintln(&out, line) })

@@ -1,0 +1,114 @@
+package dataplane
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// SessionLife is how long a WireGuard session lasts after its handshake
+// (REJECT_AFTER_TIME). A peer with traffic makes the next one before.
+const SessionLife = 3 * time.Minute
+
+// WGPeerKey identifies a peer of a [WireGuard] device.
+type WGPeerKey struct {
+	Link   string
+	Public PublicKey
+}
+
+// Compare orders keys by link, then by public key.
+func (k WGPeerKey) Compare(o WGPeerKey) int {
+	return cmp.Or(cmp.Compare(k.Link, o.Link), k.Public.Compare(o.Public))
+}
+
+// Key returns the key.
+func (k WGPeerKey) Key() WGPeerKey { return k }
+
+// WGPeer is a peer of a [WireGuard] device. Replace changes it in place and keeps
+// its session: it sets the endpoint, if there is one, and replaces the allowed IPs,
+// the keepalive and the PSK. An allowed IP of another peer moves to this one. The
+// peers of a device end with it, and a userspace device's with its process.
+type WGPeer struct {
+	WGPeerKey
+	// Endpoint is where packets to the peer go. The device itself changes it when an
+	// authenticated packet comes from elsewhere. Zero: not known yet.
+	Endpoint netip.AddrPort
+	// Allowed holds the destinations behind the peer, at most one for each family.
+	Allowed [2]netip.Prefix
+	// More counts further allowed IPs. It is never wanted.
+	More      int
+	Keepalive uint16     // seconds between packets to an idle peer; 0: off
+	PSK       SecretName // [Secret.PSKName] of the pre-shared key; "": none
+}
+
+// String returns the canonical form, such as
+// "wgpeer b2hO...= endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00:0:0:3::/64 keepalive 25 dev flannel-wg".
+func (p WGPeer) String() string {
+	var allowed []string
+	for _, prefix := range p.Allowed {
+		if prefix.IsValid() {
+			allowed = append(allowed, prefix.String())
+		}
+	}
+	var l line
+	l.add(true, "wgpeer %s", p.Public)
+	l.add(p.Endpoint.IsValid(), "endpoint %s", p.Endpoint)
+	l.add(len(allowed) > 0, "allowed %s", strings.Join(allowed, ","))
+	l.add(p.More != 0, "more %d", p.More)
+	l.add(p.Keepalive != 0, "keepalive %d", p.Keepalive)
+	l.add(p.PSK != "", "psk %s", p.PSK)
+	l.add(true, "dev %s", p.Link)
+	return l.String()
+}
+
+func (p WGPeer) putIn(s *State) { s.AddWGPeer(p) }
+
+var wgPeerKind = kind{
+	word:  "wgpeer",
+	parse: parseWGPeer,
+	each:  func(s *State, do func(Object)) { eachRow(&s.WGPeers, do) },
+}
+
+func parseWGPeer(f *fields) Object {
+	p := WGPeer{WGPeerKey: WGPeerKey{Public: f.publicKey()}}
+	for len(f.words) > 0 && f.err == nil {
+		switch word := f.next(); word {
+		case "endpoint":
+			p.Endpoint = f.addrPort(f.next())
+		case "allowed":
+			p.parseAllowed(f)
+		case "more":
+			p.More = int(f.number(31))
+		case "keepalive":
+			p.Keepalive = uint16(f.number(16))
+		case "psk":
+			p.PSK = f.secretName()
+		case "dev":
+			p.Link = f.next()
+		default:
+			f.fail("unexpected %q", word)
+		}
+	}
+	if p.Link == "" {
+		f.fail("no dev")
+	}
+	return p
+}
+
+func (p *WGPeer) parseAllowed(f *fields) {
+	for text := range strings.SplitSeq(f.next(), ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			f.fail("%w", err)
+			return
+		}
+		family := cidr.FamilyOf(prefix.Addr())
+		if p.Allowed[family].IsValid() {
+			f.fail("two allowed IPs of %s", family)
+		}
+		p.Allowed[family] = prefix
+	}
+}
