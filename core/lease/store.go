@@ -19,13 +19,16 @@ type Store interface {
 	// Changed receives a value after View has changed. It is coalesced.
 	Changed() <-chan struct{}
 
-	// Create takes a free key with one compare-and-swap.
+	// Create takes a free key with one compare-and-swap. If the outcome is
+	// unknown, the store deletes the record in the background, unless the caller
+	// finds it in a snapshot and renews, updates or moves it first.
 	// ErrConflict, as a *ConflictError: the key is taken.
 	Create(ctx context.Context, key Key, attrs Attrs, ttl time.Duration) (Grant, error)
 
 	// Renew extends the grant by its TTL without changing the record, so that
-	// no peer wakes. ErrLost: the grant has run out. A reservation
-	// needs no renewal; for it Renew does nothing.
+	// no peer wakes. Only the record of a Create of unknown outcome changes, by
+	// compare-and-swap to another TTL handle. ErrLost: the grant has run out. A
+	// reservation needs no renewal; for it Renew does nothing.
 	Renew(ctx context.Context, g Grant) (Grant, error)
 
 	// Update changes the attributes if the record still has the grant's

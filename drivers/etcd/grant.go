@@ -12,10 +12,6 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// cleanupTimeout bounds background cleanup. It is longer than a call's timeout,
-// because the cause of the call's failure has to pass first.
-const cleanupTimeout = time.Minute
-
 // Create implements lease.Store.
 func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, ttl time.Duration) (lease.Grant, error) {
 	g := lease.Grant{Lease: lease.Lease{Key: key, Attrs: attrs}}
@@ -42,8 +38,9 @@ func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) e
 			// If the key is taken, the grant is of no use. If the outcome
 			// is unknown, revoking deletes our record in case it was written,
 			// or keeps it from being written late: either way no node holds a
-			// subnet without knowing it.
-			s.revokeLater(g.ID)
+			// subnet without knowing it. A node that finds the record before
+			// takes it over on another handle.
+			s.revokeLater(*g)
 			return err
 		}
 		g.CreateRevision, g.ModRevision = revision, revision
@@ -52,10 +49,14 @@ func (s *Store) create(ctx context.Context, g *lease.Grant, ttl time.Duration) e
 }
 
 // Renew implements lease.Store. It does not check that the record still hangs
-// on the grant: the watch would have shown a change.
+// on the grant: the watch would have shown a change. Only a record on a doomed
+// handle changes, by its move to another one.
 func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	if g.Reserved() {
 		return g, nil
+	}
+	if ttl, doomed := s.doomed.ttl(g.ID); doomed {
+		return s.Update(ctx, g, g.Attrs, ttl)
 	}
 	err := s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
 		began := s.o.Now()
@@ -100,8 +101,9 @@ func (s *Store) Move(
 
 func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration) error {
 	// A reservation must not gain a TTL (interop E4), and a grant of the right
-	// length need not be replaced.
-	fresh := !old.Reserved() && seconds(ttl) != seconds(old.TTL)
+	// length need not be replaced unless it is about to be revoked.
+	_, doomed := s.doomed.ttl(old.ID)
+	fresh := !old.Reserved() && (doomed || seconds(ttl) != seconds(old.TTL))
 	err := s.replaceOn(ctx, old, g, ttl, fresh)
 	if errors.Is(err, lease.ErrLost) && !fresh && !old.Reserved() {
 		// Either the record is gone, which the second try finds as well, or
@@ -136,7 +138,7 @@ func (s *Store) replaceOn(ctx context.Context, old lease.Grant, g *lease.Grant, 
 			// Only a refusal makes the new grant useless. If the outcome is
 			// unknown our record may hang on it, and we are using the subnet.
 			if fresh && (errors.Is(err, lease.ErrConflict) || errors.Is(err, lease.ErrLost)) {
-				s.revokeLater(g.ID)
+				s.revokeLater(*g)
 			}
 			return err
 		}
@@ -271,41 +273,4 @@ func lostIfNotFound(err error) error {
 		return lease.ErrLost
 	}
 	return err
-}
-
-// revokeLater revokes, in the background, a handle made by this very call: only
-// our own record can hang on it.
-func (s *Store) revokeLater(id int64) {
-	s.later(func(ctx context.Context) error {
-		_, err := s.client.Revoke(ctx, clientv3.LeaseID(id))
-		return err
-	})
-}
-
-// abandonLater gives back, in the background, a handle that our record no
-// longer hangs on.
-func (s *Store) abandonLater(id int64) {
-	s.later(func(ctx context.Context) error { return s.abandon(ctx, clientv3.LeaseID(id)) })
-}
-
-// abandon revokes a handle unless a record hangs on it, which would be deleted:
-// another call may have made the handle. Then it expires by itself.
-func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
-	resp, err := s.client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
-	if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
-		return err
-	}
-	_, err = s.client.Revoke(ctx, id)
-	return err
-}
-
-// later cleans up in the background. A failure does no harm: the rest expires.
-func (s *Store) later(tidy func(context.Context) error) {
-	s.start(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
-		defer cancel()
-		if err := tidy(ctx); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && s.ctx.Err() == nil {
-			s.o.Log.Info("etcd lease left to run out", "err", err)
-		}
-	})
 }

@@ -2,11 +2,17 @@ package etcd
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
@@ -44,6 +50,39 @@ func (h *leaseHarness) Open(t *testing.T) lease.Store {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+func (h *leaseHarness) OpenUnsure(t *testing.T) (lease.Store, func()) {
+	revoke, revoked := make(chan struct{}), make(chan struct{})
+	done := sync.OnceFunc(func() { close(revoked) })
+	var created atomic.Bool
+	o := h.options
+	o.dial = append(o.dial, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+		conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		call := func() error { return invoke(ctx, method, req, reply, conn, opts...) }
+		switch r := req.(type) {
+		case *pb.TxnRequest:
+			err := call()
+			if err == nil && r.Success[0].GetRequestPut() != nil && created.CompareAndSwap(false, true) {
+				err = status.Error(codes.Unavailable, "the answer got lost")
+			}
+			return err
+		case *pb.LeaseRevokeRequest:
+			<-revoke
+			defer done()
+		}
+		return call()
+	}))
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, func() {
+		close(revoke)
+		<-revoked
+	}
 }
 
 func (h *leaseHarness) Now() time.Time { return time.Now() }

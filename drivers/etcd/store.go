@@ -27,6 +27,7 @@ type Store struct {
 	conns     orphans.Conns    // of the client
 
 	changed chan struct{}
+	doomed  doomedHandles
 
 	// run alone uses these.
 	complaint string // the last logged reason of the present outage

@@ -20,6 +20,9 @@ import (
 type Harness interface {
 	// Open returns a store of its own, closed at the end of the test.
 	Open(t *testing.T) lease.Store
+	// OpenUnsure returns a store whose first Create is carried out but gets no
+	// answer. The requests that clean up after it reach the datastore during tidy.
+	OpenUnsure(t *testing.T) (st lease.Store, tidy func())
 	// Now is the clock that the stores measure a grant's expiry with.
 	Now() time.Time
 	// Await lets time pass until cond holds, and fails the test if it never does.
@@ -51,8 +54,8 @@ type kase struct {
 // Run runs all cases, each as a subtest on a harness of its own. Open may
 // declare the subtest parallel.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
-	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, renewCases, updateCases, moveCases,
-		reservationCases, releaseCases) {
+	for _, k := range slices.Concat(viewCases, quarantineCases, createCases, unsureCases, renewCases, updateCases,
+		moveCases, reservationCases, releaseCases) {
 		t.Run(k.name, func(t *testing.T) {
 			h := open(t)
 			k.run(t, &suite{Harness: h, own: h.Open(t), other: h.Open(t)})

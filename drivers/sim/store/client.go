@@ -53,6 +53,7 @@ type Client struct {
 	frozen bool
 	inbox  []func() // arrivals during a freeze
 	fates  []Fate
+	doomed map[int64]time.Duration // lengths of the TTLs that the client has asked to end
 
 	cut     bool // partitioned off by command
 	expired bool // its auth token is no longer valid
@@ -83,6 +84,7 @@ func newClientChances(w *world.World, prefix string) clientChances {
 // Client connects a process to the store, under the name of its host.
 func (s *Store) Client(name string, opts ClientOptions) *Client {
 	c := &Client{store: s, name: name, opts: opts, changed: make(chan struct{}, 1)}
+	c.doomed = map[int64]time.Duration{}
 	c.label = newClientLabels(name + ": store ")
 	c.rng = newClientChances(s.world, "store/"+name+"/")
 	c.nodes = s.newNodeClient(name)
@@ -154,7 +156,7 @@ func (c *Client) call(ctx context.Context, req node.Request) (lease.Grant, error
 	if c.nodes.table != nil {
 		return c.callNodes(req)
 	}
-	x := exchange{client: c, req: req, began: c.now()}
+	x := c.begin(req)
 	if req.Verb == node.Create {
 		x.ttl = c.store.grant(req.TTL)
 	}

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/leasetest"
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
@@ -26,6 +28,35 @@ func (h *storeHarness) Open(t *testing.T) lease.Store {
 	c := h.store.Client(t.Name(), ClientOptions{})
 	t.Cleanup(c.Close)
 	return c
+}
+
+func (h *storeHarness) OpenUnsure(t *testing.T) (lease.Store, func()) {
+	st := &unsureStore{Client: h.Open(t).(*Client), world: h.world}
+	return st, func() { h.world.Run(slowCleanup) }
+}
+
+// slowCleanup is the longest time that the cleanup of an unsureStore takes.
+const slowCleanup = time.Minute
+
+// unsureStore is a client whose Create gets no answer, and then cleans up late.
+type unsureStore struct {
+	*Client
+	world *world.World
+}
+
+func (u *unsureStore) Create(
+	_ context.Context, key lease.Key, attrs lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	var answer *node.Requested
+	u.Next(FateLoseAnswer)
+	u.Do(node.Request{Verb: node.Create, Key: key, Attrs: attrs, TTL: ttl}, func(done node.Requested) {
+		answer = &done
+	})
+	u.world.RunUntil(func() bool { return len(u.store.records) > 0 }, time.Minute)
+	u.store.SetFaults(Faults{Slow: 1, SlowBy: slowCleanup})
+	u.world.RunUntil(func() bool { return answer != nil }, time.Minute)
+	u.store.SetFaults(Faults{})
+	return answer.Grant, answer.Err
 }
 
 func (h *storeHarness) Now() time.Time { return h.world.Now() }

@@ -18,6 +18,7 @@ type exchange struct {
 	began    time.Time
 	deadline *world.Event
 	ttl      *storeTTL                   // granted for a Create
+	fresh    bool                        // the record needs another TTL
 	act      func() (lease.Grant, error) // runs at the server
 	done     func(node.Requested)
 }
@@ -39,11 +40,25 @@ func (c *Client) Do(req node.Request, done func(node.Requested)) {
 }
 
 func (c *Client) exchange(req node.Request, done func(node.Requested)) *exchange {
-	x := &exchange{client: c, req: req, began: c.now(), done: done}
-	x.act = x.serve
+	x := c.begin(req)
+	x.done = done
 	x.deadline = c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
 		c.arrive(func() { x.finish(lease.Grant{}, errStoreNoAnswer) })
 	})
+	return x
+}
+
+// begin prepares a request to the server. A record on a doomed TTL goes on another
+// one with the first request for it.
+func (c *Client) begin(req node.Request) *exchange {
+	x := &exchange{client: c, req: req, began: c.now()}
+	length, doomed := c.doomed[req.Grant.ID]
+	x.fresh = doomed && req.Verb != node.Create
+	if x.fresh && req.Verb == node.Renew {
+		x.req.Verb, x.req.Attrs = node.Update, req.Grant.Attrs
+		x.req.TTL = length
+	}
+	x.act = x.serve
 	return x
 }
 
@@ -79,7 +94,7 @@ func (x *exchange) serve() (g lease.Grant, err error) {
 		return lease.Grant{}, err
 	}
 	c := x.client
-	c.store.by(c.name, func() { g, err = c.store.serve(x.req, x.ttl, x.began) })
+	c.store.by(c.name, func() { g, err = c.store.serve(x) })
 	return g, err
 }
 
@@ -102,13 +117,16 @@ func (x *exchange) finish(g lease.Grant, err error) {
 	done(node.Requested{Grant: g, Err: err})
 }
 
-// revoke asks the server to end a TTL, and ignores the answer.
+// revoke asks the server to end a TTL. Until the answer the TTL is doomed: the
+// request may arrive at any time.
 func (c *Client) revoke(t *storeTTL) {
+	c.doomed[t.id] = t.length
 	c.send(c.drawTrip(), func() (answer func()) {
-		if c.refused() == nil {
-			c.store.by(c.name, func() { c.store.endTTL(t) })
+		if c.refused() != nil {
+			return func() {}
 		}
-		return func() {}
+		c.store.by(c.name, func() { c.store.endTTL(t) })
+		return func() { delete(c.doomed, t.id) }
 	})
 }
 
@@ -168,28 +186,28 @@ func (c *Client) drawFate() trip {
 	return t
 }
 
-// serve carries out a request, at the server. Began is the time of sending by
-// the client's clock.
-func (s *Store) serve(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
-	switch req.Verb {
+// serve carries out a request, at the server.
+func (s *Store) serve(x *exchange) (lease.Grant, error) {
+	switch x.req.Verb {
 	case node.Create:
-		return s.create(req, ttl, began)
+		return s.create(x)
 	case node.Renew:
-		return s.renew(req.Grant, began)
+		return s.renew(x)
 	case node.Update:
-		return s.update(req, began)
+		return s.update(x)
 	case node.Move:
-		return s.move(req, began)
+		return s.move(x)
 	case node.Release:
-		return lease.Grant{}, s.release(req.Grant)
+		return lease.Grant{}, s.release(x.req.Grant)
 	}
-	panic(fmt.Sprintf("store: request with verb %d", req.Verb))
+	panic(fmt.Sprintf("store: request with verb %d", x.req.Verb))
 }
 
 // errNoSuchTTL answers a put that came after its TTL had ended.
 var errNoSuchTTL = errors.New("requested lease not found")
 
-func (s *Store) create(req node.Request, ttl *storeTTL, began time.Time) (lease.Grant, error) {
+func (s *Store) create(x *exchange) (lease.Grant, error) {
+	req, ttl := x.req, x.ttl
 	key := s.subnetKey(req.Key)
 	if r := s.records[key]; r != nil {
 		return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: r.mod}
@@ -198,10 +216,11 @@ func (s *Store) create(req node.Request, ttl *storeTTL, began time.Time) (lease.
 		return lease.Grant{}, errNoSuchTTL
 	}
 	r := s.put(key, lease.EncodeAttrs(req.Attrs), ttl)
-	return lease.Grant{Lease: r.lease, TTL: ttl.length, Expires: began.Add(ttl.length)}, nil
+	return lease.Grant{Lease: r.lease, TTL: ttl.length, Expires: x.began.Add(ttl.length)}, nil
 }
 
-func (s *Store) renew(g lease.Grant, began time.Time) (lease.Grant, error) {
+func (s *Store) renew(x *exchange) (lease.Grant, error) {
+	g := x.req.Grant
 	if g.Reserved() {
 		return g, nil
 	}
@@ -210,47 +229,48 @@ func (s *Store) renew(g lease.Grant, began time.Time) (lease.Grant, error) {
 		return lease.Grant{}, lease.ErrLost
 	}
 	s.refresh(t)
-	g.TTL, g.Expires = t.length, began.Add(t.length)
+	g.TTL, g.Expires = t.length, x.began.Add(t.length)
 	return g, nil
 }
 
-func (s *Store) update(req node.Request, began time.Time) (lease.Grant, error) {
-	g := req.Grant
+func (s *Store) update(x *exchange) (lease.Grant, error) {
+	g := x.req.Grant
 	r, err := s.own(g)
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	t := s.ttlFor(&g, req.TTL, began)
-	g.Lease = s.put(r.key, lease.EncodeAttrs(req.Attrs), t).lease
+	t := s.ttlFor(&g, x)
+	g.Lease = s.put(r.key, lease.EncodeAttrs(x.req.Attrs), t).lease
 	return g, nil
 }
 
 // ttlFor returns the TTL for a record that replaces that of a grant, and enters it
 // in the grant. It is the grant's TTL, whatever the record's present one: another
 // program may have put it without one.
-func (s *Store) ttlFor(g *lease.Grant, ttl time.Duration, began time.Time) *storeTTL {
+func (s *Store) ttlFor(g *lease.Grant, x *exchange) *storeTTL {
 	t := s.ttls[g.ID]
-	if !g.Reserved() && (t == nil || wholeSeconds(ttl) != wholeSeconds(g.TTL)) {
-		t = s.grant(ttl)
-		g.TTL, g.Expires = t.length, began.Add(t.length)
+	another := t == nil || x.fresh || wholeSeconds(x.req.TTL) != wholeSeconds(g.TTL)
+	if !g.Reserved() && another {
+		t = s.grant(x.req.TTL)
+		g.TTL, g.Expires = t.length, x.began.Add(t.length)
 	}
 	return t
 }
 
-func (s *Store) move(req node.Request, began time.Time) (lease.Grant, error) {
-	g, to := req.Grant, s.subnetKey(req.Key)
+func (s *Store) move(x *exchange) (lease.Grant, error) {
+	g, to := x.req.Grant, s.subnetKey(x.req.Key)
 	r, err := s.own(g)
 	taken := s.records[to]
 	switch {
 	case errors.Is(err, lease.ErrConflict):
 		return lease.Grant{}, err
 	case taken != nil:
-		return lease.Grant{}, &lease.ConflictError{Key: req.Key, Revision: taken.mod}
+		return lease.Grant{}, &lease.ConflictError{Key: x.req.Key, Revision: taken.mod}
 	case err != nil:
 		return lease.Grant{}, err
 	}
-	t := s.ttlFor(&g, req.TTL, began)
-	g.Lease = s.replace(r.key, to, lease.EncodeAttrs(req.Attrs), t).lease
+	t := s.ttlFor(&g, x)
+	g.Lease = s.replace(r.key, to, lease.EncodeAttrs(x.req.Attrs), t).lease
 	return g, nil
 }
 
