@@ -21,7 +21,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=$(STAMP
 # headers. Without them the tests run without it, and the summary says so.
 HAVE_CC  := $(shell $$($(GO) env CC) -E -include pthread.h -x c /dev/null >/dev/null 2>&1 && echo yes || true)
 RACE     := $(if $(HAVE_CC),-race)
-RACENOTE := race detector: $(if $(HAVE_CC),on,OFF - no C compiler or C headers here (make deps))
+RACENOTE := race detector: $(if $(HAVE_CC),on (off for simulations of one thread),OFF - no C compiler or C headers here (make deps))
 
 # Two builds of each package are enough: STATIC for programs, CHECKED for the
 # tests and for what vet and staticcheck need to know of the imports.
@@ -126,11 +126,24 @@ test: ## everything: format, vet, lint, unit, fuzz seeds, conformance and scenar
 	@hack/deps || true
 	@$(MAKE) run-tests
 
+CHECKNOTES = -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)'
+
+# These run simulations of one thread, in which nothing can race, and the race
+# detector would make them five times slower.
+UNRACED = ./scenarios/planted
+
 # vet has run already, so go test does without its own.
+TESTS = bin/testsum -results "$$results" $(1) -- $(2) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(3)
+
 .PHONY: run-tests
 run-tests: check plugins bin/testsum
-	@$(CHECKED) bin/testsum -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)' $(if $(RESULTS),-more -results '$(RESULTS)') -- \
-		$(RACE) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(PKG)
+	@results='$(or $(RESULTS),$(shell mktemp -u))'; $(if $(RESULTS),,trap 'rm -f "$$results"' EXIT;) status=0; \
+	packages=$$($(GO) list $(PKG)) plain=$$($(GO) list $(UNRACED)); \
+	raced=$$(grep -vxF "$$plain" <<<"$$packages" || true); \
+	plain=$$(grep -xF "$$plain" <<<"$$packages" || true); \
+	[ -z "$$plain" ] || CGO_ENABLED=0 $(call TESTS,$(if $(RESULTS),-more,$${raced:+-more}),,$$plain) || status=1; \
+	[ -z "$$raced" ] || $(CHECKED) $(call TESTS,$(if $(RESULTS),-more) $(CHECKNOTES),$(RACE),$$raced) || status=1; \
+	exit $$status
 
 # Kubernetes' programs are built from a module of their own, which keeps its
 # dependencies out of this one. It takes minutes the first time; go keeps the result.
