@@ -9,7 +9,8 @@ import (
 
 // Network is the parsed and completed network config.
 type Network struct {
-	V4, V6         Range // the zero Range: the family is off
+	V4, V6         Range          // the zero Range: the family is off
+	Off            []netip.Prefix // the networks of families that are off, masked
 	EnableNFTables bool
 	Backend        Backend
 	Warnings       []string // a sentence for each member of the document that has no effect

@@ -59,6 +59,9 @@ func parse(data []byte, complete func(written) (Range, error)) (Network, error) 
 			return Network{}, err
 		}
 		if !enabled[f] {
+			if w.network.IsValid() {
+				n.Off = append(n.Off, w.network.Masked())
+			}
 			continue
 		}
 		r, err := complete(w)

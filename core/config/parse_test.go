@@ -86,7 +86,8 @@ func TestParse(t *testing.T) {
 			Network{V4: v4}},
 		{"unknown members", `{"Network":"10.5.0.0/16","Colour":{"of":"rain"}}`,
 			Network{V4: v4, Warnings: []string{`member "Colour" is unknown and ignored`}}},
-		{"IPv6 off but written", `{"Network":"10.5.0.0/16","IPv6Network":"fd00::/127","IPv6SubnetLen":1}`, Network{V4: v4}},
+		{"IPv6 off but written", `{"Network":"10.5.0.0/16","IPv6Network":"fd00::1/127","IPv6SubnetLen":1}`,
+			Network{V4: v4, Off: []netip.Prefix{netip.MustParsePrefix("fd00::/127")}}},
 		{"any backend's name", `{"Network":"10.5.0.0/16","Backend":{"Type":"carrier-pigeon"}}`,
 			Network{V4: v4, Backend: Backend{Type: "carrier-pigeon", Options: json.RawMessage(`{"Type":"carrier-pigeon"}`)}}},
 	} {

@@ -265,11 +265,23 @@ func (p hostPart) reasons() (rs []string) {
 // rememberNetworks records the networks of a config as owned. They stay owned
 // after a change of the config, so the node removes their routes.
 func (h *hostState) rememberNetworks(network config.Network) {
-	for _, f := range cidr.Families {
-		if p := network.Of(f).Network; p.IsValid() && !slices.Contains(h.networks, p) {
+	for _, p := range owned(network) {
+		if !slices.Contains(h.networks, p) {
 			h.networks = append(h.networks, p)
 		}
 	}
+}
+
+// owned returns the networks of a config. In that of a family that is off, a former
+// run may have left routes.
+func owned(network config.Network) []netip.Prefix {
+	networks := slices.Clone(network.Off)
+	for _, f := range cidr.Families {
+		if p := network.Of(f).Network; p.IsValid() {
+			networks = append(networks, p)
+		}
+	}
+	return networks
 }
 
 // forgetOld ends the ownership of former devices and networks once the host
@@ -279,9 +291,7 @@ func (n *Node) forgetOld() {
 		return
 	}
 	h := &n.host
-	current := n.network.backend.Extent().Links
-	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(current, name) })
-	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool {
-		return p != n.network.config.V4.Network && p != n.network.config.V6.Network
-	})
+	links, networks := n.network.backend.Extent().Links, owned(n.network.config)
+	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
+	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool { return !slices.Contains(networks, p) })
 }

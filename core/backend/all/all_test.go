@@ -112,7 +112,7 @@ func TestLastValueCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if links := b.Extent().Links; !slices.Equal(links, []string{"flannel.7"}) {
+	if links := b.Extent().Links; !slices.Equal(links, []string{"flannel.7", "flannel-v6.7"}) {
 		t.Errorf("links %v", links)
 	}
 }

@@ -92,11 +92,11 @@ func open(network config.Network) (backend.Backend, error) {
 // Type implements [backend.Backend].
 func (b *Backend) Type() string { return Type }
 
-// Extent implements [backend.Backend].
+// Extent implements [backend.Backend]. It names both devices: a former run may have
+// left one in a family that is off by now.
 func (b *Backend) Extent() dataplane.Extent {
-	var e dataplane.Extent
+	e := dataplane.Extent{Links: b.devices[:]}
 	for _, f := range b.families {
-		e.Links = append(e.Links, b.devices[f])
 		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
 	}
 	return e

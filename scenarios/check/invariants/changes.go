@@ -148,10 +148,44 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	}
 	host.Config = text
 	host.Masquerade, host.Forward = false, false
-	own, others := n.steady(asked)
-	if !i.fitsConfig(text, own.Key) {
+	if own, _ := n.steady(asked); !i.fitsConfig(text, own.Key) {
 		return nil, false // it is about to take another subnet
 	}
+	for _, host.Uplink = range n.uplinks(host.Uplink) {
+		less, judged := n.lacks(host, asked)
+		if judged && (!known || len(less) < len(short)) {
+			short, known = less, true
+		}
+	}
+	return short, known
+}
+
+// uplinks returns the uplink of a host with each address that a process may have
+// chosen at its start: a host with a second address has several.
+func (n *Node) uplinks(up oracle.Uplink) []oracle.Uplink {
+	all := []oracle.Uplink{up}
+	for _, l := range n.Facts().Links {
+		for _, a := range l.Addrs {
+			ip := a.Prefix.Addr()
+			f := cidr.FamilyOf(ip)
+			if l.Name != up.Link || ip == up.Addr[f] || !up.Addr[f].IsValid() || !ip.IsGlobalUnicast() {
+				continue
+			}
+			other := up
+			if other.Public[f] == other.Addr[f] { // no NAT
+				other.Public[f] = ip
+			}
+			other.Addr[f] = ip
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// lacks names the objects that a host lacks, with the given address of its uplink
+// in use.
+func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot) (short []string, known bool) {
+	own, others := n.steady(asked)
 	for _, f := range cidr.Families {
 		if own.Key.Of(f).IsValid() && own.Attrs.IP(f) != host.Uplink.Public[f] {
 			return nil, false // it is about to publish another address

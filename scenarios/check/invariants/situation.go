@@ -41,7 +41,9 @@ func touches(directive []string, name string) bool {
 	case "heal":
 		return true
 	case "fault":
-		return slices.Contains(directive, name) || slices.Contains(directive, "twin="+name)
+		return slices.Contains(directive, name) || slices.ContainsFunc(directive, func(word string) bool {
+			return word == "twin="+name || strings.HasPrefix(word, "vip=") // which another node may have had
+		})
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 // the objects of a host.
 type network struct {
 	of       [2]netip.Prefix // the Network of each family; zero: the family is off
+	off      []netip.Prefix  // the Networks of families that are off
 	nftables bool
 	backend  string
 	options  options
@@ -48,14 +49,15 @@ func parse(text string) (network, error) {
 		if cidr.Family(f) == cidr.V4 {
 			on = c.EnableIPv4 == nil || *c.EnableIPv4
 		}
-		if !on {
-			continue
-		}
 		p, err := netip.ParsePrefix(text)
-		if err != nil {
+		switch {
+		case on && err != nil:
 			return network{}, fmt.Errorf("network config: %w", err)
+		case on:
+			n.of[f] = p.Masked()
+		case err == nil:
+			n.off = append(n.off, p.Masked())
 		}
-		n.of[f] = p.Masked()
 	}
 	if n.options.Port == 0 {
 		n.options.Port = defaultPort[n.backend]

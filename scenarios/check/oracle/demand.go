@@ -33,6 +33,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true,
 		ipip: true}
+	d.networks = append(d.networks, n.off...) // where nothing may be left
 	for _, f := range cidr.Families {
 		if d.net.of[f].IsValid() {
 			d.networks = append(d.networks, d.net.of[f])
