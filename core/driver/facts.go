@@ -9,17 +9,12 @@ import (
 )
 
 // HostFacts are the links of a host, those of its underlay routes that the look
-// asked for (see [dataplane.Extent]), whether it forwards packets, and its answers
-// about keys and kinds of links. Slices are
-// ordered as the kernel orders them, so equal hosts give equal facts.
+// asked for (see [dataplane.Extent]), and the host's answers about keys and kinds of
+// links. Slices are ordered as the kernel orders them, so equal hosts give equal
+// facts.
 type HostFacts struct {
 	Links  []Link  // by index
 	Routes []Route // of the main table, IPv4 first, each family in the kernel's order
-
-	// NoForwarding tells for each family whether the host certainly forwards no
-	// packet: the setting of [dataplane.Forwarding] exists and is 0, and no link
-	// has a setting of its own that overrules it.
-	NoForwarding [2]bool
 
 	// Keys answers the extent's Keys.
 	Keys map[dataplane.SecretName]Key
@@ -43,6 +38,11 @@ type Link struct {
 	Loopback bool
 	MAC      dataplane.MAC
 	Addrs    []LinkAddr // in the kernel's order
+
+	// NoForwarding tells for each family whether the host certainly forwards no
+	// packet that comes in by this link. For IPv4 the link's own setting decides,
+	// for IPv6 that of [dataplane.Forwarding], unless the link overrules it.
+	NoForwarding [2]bool
 }
 
 // LinkAddr is an address of a device.
@@ -72,13 +72,13 @@ type Hop struct {
 // Equal reports whether the facts are the same.
 func (f HostFacts) Equal(o HostFacts) bool {
 	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal) &&
-		f.NoForwarding == o.NoForwarding && maps.Equal(f.Keys, o.Keys) && maps.Equal(f.Unsupported, o.Unsupported)
+		maps.Equal(f.Keys, o.Keys) && maps.Equal(f.Unsupported, o.Unsupported)
 }
 
 // Equal reports whether all fields are the same.
 func (l Link) Equal(o Link) bool {
 	return l.Name == o.Name && l.Index == o.Index && l.MTU == o.MTU && l.Up == o.Up && l.Loopback == o.Loopback &&
-		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs)
+		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs) && l.NoForwarding == o.NoForwarding
 }
 
 // Equal reports whether all fields are the same.

@@ -2,11 +2,14 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // forwarding returns the settings that make the host forward packets of the
@@ -22,43 +25,70 @@ func (n *Node) forwarding() []dataplane.Sysctl {
 	return settings
 }
 
-// forwardsNothing lists the settings that keep packets between pods from passing,
-// with the remedy. With a backend that carries no packets, pods may be connected
-// in other ways.
-func (n *Node) forwardsNothing() (reasons []string) {
-	if n.host.facts.NoForwarding == [2]bool{} {
-		return nil
-	}
-	if spec, _ := all.Find(n.network.backend.Type()); spec.IgnoresPeers {
-		return nil
-	}
-	for _, f := range cidr.Families {
-		if !n.network.config.Of(f).Enabled() || !n.host.facts.NoForwarding[f] {
-			continue
-		}
-		setting := dataplane.Forwarding(f)
-		remedy := "or start flanneld with --ip-forward"
-		if n.opts.IPForward {
-			remedy = "which flanneld is about to do"
-			if n.host.denied[setting.Path] {
-				remedy = "which flanneld may not do"
-			}
-		}
-		reasons = append(reasons, fmt.Sprintf("the host forwards no %s packet, so none passes between pods: "+
-			"set %s to 1, %s", f, strings.ReplaceAll(setting.Path, "/", "."), remedy))
-	}
-	return reasons
-}
-
-// tellForwarding logs once that the host forwards no packets, and that it does again.
-func (n *Node) tellForwarding() {
-	off := n.forwardsNothing()
-	if len(off) > 0 {
-		n.once(Warning, "forwarding", strings.Join(off, "; "))
+// checkForwarding notes the settings of the host that keep packets between pods
+// from passing. It logs them once, and when packets pass again.
+func (n *Node) checkForwarding() {
+	h := &n.host
+	h.noForwarding = n.forwardsNothing()
+	if len(h.noForwarding) > 0 {
+		n.once(Warning, "forwarding", strings.Join(h.noForwarding, "; "))
 		return
 	}
 	if n.said["forwarding"] != "" {
 		delete(n.said, "forwarding")
 		n.event(Info, "forwarding", "the host forwards packets")
 	}
+}
+
+// forwardsNothing says for each family why no packet passes between pods, with the
+// remedy. With a backend that carries no packets, pods may be connected in other
+// ways.
+func (n *Node) forwardsNothing() (reasons []string) {
+	if spec, _ := all.Find(n.network.backend.Type()); spec.IgnoresPeers {
+		return nil
+	}
+	for _, f := range cidr.Families {
+		in, known := n.entrance(f)
+		if n.network.config.Of(f).Enabled() && known && in.NoForwarding[f] {
+			reasons = append(reasons, n.describeForwarding(f, in.Name))
+		}
+	}
+	return reasons
+}
+
+// entrance returns the link by which packets of a family come in from peers: the
+// device with an address of the overlay, or else the uplink.
+func (n *Node) entrance(f cidr.Family) (driver.Link, bool) {
+	name := n.host.uplink.Link
+	for _, a := range slices.SortedFunc(maps.Keys(n.host.want.state.Addrs), dataplane.Addr.Compare) {
+		if cidr.FamilyOf(a.Prefix.Addr()) == f {
+			name = a.Link
+		}
+	}
+	links := n.host.facts.Links
+	i := slices.IndexFunc(links, func(l driver.Link) bool { return l.Name == name })
+	if i < 0 {
+		return driver.Link{}, false
+	}
+	return links[i], true
+}
+
+// describeForwarding names the setting to change: that of the host, or that of one
+// link if the host forwards IPv4 packets that come in by others.
+func (n *Node) describeForwarding(f cidr.Family, link string) string {
+	forwards := func(l driver.Link) bool { return !l.NoForwarding[f] }
+	if f == cidr.V4 && slices.ContainsFunc(n.host.facts.Links, forwards) {
+		return fmt.Sprintf("the host forwards no IPv4 packet that comes in by %s, so none passes between pods: "+
+			"set net/ipv4/conf/%s/forwarding to 1", link, link)
+	}
+	setting := dataplane.Forwarding(f)
+	remedy := "or start flanneld with --ip-forward"
+	if n.opts.IPForward {
+		remedy = "which flanneld is about to do"
+		if n.host.denied[setting.Path] {
+			remedy = "which flanneld may not do"
+		}
+	}
+	return fmt.Sprintf("the host forwards no %s packet, so none passes between pods: set %s to 1, %s",
+		f, strings.ReplaceAll(setting.Path, "/", "."), remedy)
 }

@@ -23,17 +23,24 @@ func (w *world) logged(kind string) (texts []string) {
 	return texts
 }
 
-// forwards sets whether the host forwards IPv4 packets, and lets the node look.
-func (w *world) forwards(on bool) {
-	w.facts.NoForwarding[cidr.V4] = !on
+// withDevice adds the device of vxlan to the facts.
+func (w *world) withDevice() {
+	w.facts.Links = append(w.facts.Links, driver.Link{Name: "flannel.1", Index: 3, MTU: 1450})
+}
+
+// forwardsNoneBy keeps the host from forwarding IPv4 packets that come in by a
+// link, and lets the node look.
+func (w *world) forwardsNoneBy(link string) {
+	w.noForwarding[cidr.V4] = link
 	w.run(Input{Lanes: [LaneCount]LaneInput{HostLane: {Hint: true}}})
 	w.pass(time.Second)
 }
 
 func TestNotReadyWithoutForwarding(t *testing.T) {
 	w := readyWorld(t)
+	w.withDevice()
 	file := w.files[SubnetFile]
-	w.forwards(false)
+	w.forwardsNoneBy(anyLink)
 	s := w.n.Status()
 	reasons := strings.Join(s.Reasons, "; ")
 	if s.Ready || !strings.Contains(reasons, "set net.ipv4.ip_forward to 1, or start flanneld with --ip-forward") {
@@ -46,17 +53,44 @@ func TestNotReadyWithoutForwarding(t *testing.T) {
 	if texts := w.logged("forwarding"); len(texts) != 1 {
 		t.Errorf("logged %q, want one line", texts)
 	}
-	w.forwards(true)
+	w.forwardsNoneBy("")
 	w.wantReady()
 	if texts := w.logged("forwarding"); len(texts) != 2 {
 		t.Errorf("logged %q, want a second line", texts)
 	}
 }
 
+// TestForwardingOfALink switches off the forwarding of packets that come in by one
+// link, as net.ipv4.conf.default.forwarding does for every new device. Only the link
+// by which the peers' packets come in matters.
+func TestForwardingOfALink(t *testing.T) {
+	const hostGW = `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`
+	for _, c := range []struct{ config, link, reason string }{
+		{vxlanConfig, "eth0", ""},
+		{vxlanConfig, "flannel.1", "the host forwards no IPv4 packet that comes in by flannel.1, so none passes between " +
+			"pods: set net/ipv4/conf/flannel.1/forwarding to 1"},
+		{hostGW, "eth0", "the host forwards no IPv4 packet that comes in by eth0, so none passes between pods: " +
+			"set net/ipv4/conf/eth0/forwarding to 1"},
+	} {
+		w := newWorld(t, c.config)
+		w.withDevice()
+		w.tell()
+		w.pass(time.Second)
+		w.forwardsNoneBy(c.link)
+		s := w.n.Status()
+		if reasons := strings.Join(s.Reasons, "; "); reasons != c.reason || s.Ready != (c.reason == "") {
+			t.Errorf("%s of %s: ready %t, reasons %q, want %q", c.link, c.config, s.Ready, reasons, c.reason)
+		}
+		w.forwardsNoneBy("")
+		w.wantReady()
+	}
+}
+
 // TestForwardingOfTheConfigsFamilies: IPv6 may be off where no pod has IPv6.
 func TestForwardingOfTheConfigsFamilies(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
-	w.facts.NoForwarding[cidr.V6] = true
+	w.withDevice()
+	w.noForwarding[cidr.V6] = anyLink
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
@@ -87,8 +121,9 @@ func TestForwardingMayNotBeSet(t *testing.T) {
 		}
 		return nil
 	}
+	w.withDevice()
 	w.host.AddSysctl(dataplane.Sysctl{Path: forwarding4, Value: "0"})
-	w.facts.NoForwarding[cidr.V4] = true
+	w.noForwarding[cidr.V4] = anyLink
 	w.tell()
 	w.pass(time.Minute)
 	reasons := strings.Join(w.n.Status().Reasons, "; ")

@@ -96,7 +96,6 @@ func (p hostPart) take(looked Looked) {
 	h.chosen = h.chosen && h.noUplink == nil && !changed
 	h.facts, h.have = facts, looked.Seen.State
 	h.looked = true
-	n.tellForwarding()
 	n.settleRefused()
 	n.retryRefused(changed)
 	n.sawSubnetFile(looked.SubnetFile)
@@ -112,6 +111,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		return nil, false
 	}
 	want, moved := n.wanted()
+	n.checkForwarding()
 	if l := n.hostLane(); moved && len(l.failures) == 0 {
 		l.restart()
 	}
@@ -245,7 +245,7 @@ func (p hostPart) reasons() (rs []string) {
 	if l.lookErr != nil {
 		rs = append(rs, fmt.Sprintf("cannot read the host: %v", l.lookErr))
 	}
-	rs = append(rs, p.n.forwardsNothing()...)
+	rs = append(rs, h.noForwarding...)
 	for _, conflict := range h.conflicts {
 		if _, peers := p.n.peerOf(conflict.Want.Dst); !peers {
 			rs = append(rs, fmt.Sprintf("conflict: %v", conflict))

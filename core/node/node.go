@@ -64,6 +64,8 @@ type hostState struct {
 	noUplink   error // why no uplink could be chosen at the last look
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
+	// noForwarding lists the settings that keep packets between pods from passing.
+	noForwarding []string
 
 	standing   lease.Key // the subnet for which the last plan changed none of the node's own devices and addresses
 	programmed int64     // revision of the snapshot for which the last diff was empty

@@ -27,11 +27,14 @@ type world struct {
 	now   time.Time
 	host  *dataplane.State
 	facts driver.HostFacts
-	files map[File]string
-	snap  lease.Snapshot
-	down  bool // the store does not answer
-	rev   int64
-	ttl   time.Duration // that the store renews leases by; 0: 24 h
+	// noForwarding names for each family a link by which no packet comes in that
+	// the host forwards, or anyLink.
+	noForwarding [2]string
+	files        map[File]string
+	snap         lease.Snapshot
+	down         bool // the store does not answer
+	rev          int64
+	ttl          time.Duration // that the store renews leases by; 0: 24 h
 
 	decorate func(*lease.View)                  // adds to what the store tells
 	answer   func(Request) (lease.Grant, error) // nil: the store does as asked
@@ -46,6 +49,8 @@ type world struct {
 	events   []Event
 	exit     *Exit
 }
+
+const anyLink = "any"
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(),
@@ -130,8 +135,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	if look := r.Lanes[HostLane].Look; look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
 		have.Running = w.host.Running // which is in no dump
-		facts := driver.HostFacts{Links: slices.Clone(w.facts.Links), Routes: slices.Clone(w.facts.Routes),
-			NoForwarding: w.facts.NoForwarding}
+		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes)}
 		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
 			Err: err}, true
@@ -166,6 +170,17 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		}
 	}
 	return in, some
+}
+
+// links returns the facts' links as noForwarding has them.
+func (w *world) links() []driver.Link {
+	links := slices.Clone(w.facts.Links)
+	for i, l := range links {
+		for f, on := range w.noForwarding {
+			links[i].NoForwarding[f] = on == anyLink || on == l.Name
+		}
+	}
+	return links
 }
 
 func (w *world) apply(ops []dataplane.Op) []error {

@@ -46,12 +46,20 @@ func (p *Printer) Facts(f driver.HostFacts) string {
 	return p.mask(b.String())
 }
 
-// forwarding prints the families of which a host forwards no packet.
+// forwarding prints the families of which a host forwards no packet, and those of
+// which it forwards none that comes in by a certain link.
 func forwarding(f driver.HostFacts) string {
 	var b strings.Builder
 	for _, family := range cidr.Families {
-		if f.NoForwarding[family] {
+		forwards := func(l driver.Link) bool { return !l.NoForwarding[family] }
+		some := slices.ContainsFunc(f.Links, forwards)
+		if !some {
 			fmt.Fprintf(&b, "no %s\n", family)
+		}
+		for _, l := range f.Links {
+			if some && !forwards(l) && !l.Loopback {
+				fmt.Fprintf(&b, "no %s by %s\n", family, l.Name)
+			}
 		}
 	}
 	return b.String()

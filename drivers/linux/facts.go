@@ -3,14 +3,25 @@ package linux
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
-func (l *link) fact() driver.Link {
-	return driver.Link{
-		Name: l.Name, Index: l.index, MTU: l.MTU, Up: l.Up, Loopback: l.loopback, MAC: l.MAC,
+// fact returns the link's part of the facts. Off tells for each family whether the
+// setting for the host forbids forwarding. For IPv4 the link's own setting decides
+// (Linux net/ipv4/route.c, ip_route_input_slow); for IPv6 it can only allow more,
+// since Linux 6.17 (net/ipv6/ip6_output.c, ip6_forward).
+func (l *link) fact(off [2]bool) driver.Link {
+	fact := driver.Link{
+		Name: l.Name, Index: l.index, MTU: l.MTU, Up: l.Up, Loopback: l.loopback, MAC: l.MAC, NoForwarding: off,
 	}
+	for f, forwards := range l.forwards {
+		if forwards != nil && (*forwards || cidr.Family(f) == cidr.V4) {
+			fact.NoForwarding[f] = !*forwards
+		}
+	}
+	return fact
 }
 
 func (a address) fact() driver.LinkAddr {

@@ -25,7 +25,7 @@ type link struct {
 	index    int
 	parent   int // index of the underlay link that Params should name, 0 for none
 	loopback bool
-	forwards [2]bool // by family: the link's own setting lets its packets be forwarded
+	forwards [2]*bool // by family: the link's own setting of forwarding, nil if it has none
 }
 
 // linkKind describes one kind of link to this driver. The file of a kind
@@ -227,7 +227,7 @@ func (l *link) parseForwarding(families []byte) {
 			}
 			for kind, array := range nl.Attrs(arrays) {
 				if kind == at.array && len(array) >= 4*(at.index+1) {
-					l.forwards[f] = nl.U32(array[4*at.index:]) != 0
+					l.forwards[f] = new(nl.U32(array[4*at.index:]) != 0)
 				}
 			}
 		}

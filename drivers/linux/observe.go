@@ -21,9 +21,6 @@ type observer struct {
 	owned  map[int]string // the extent's links that exist, by index
 	state  *dataplane.State
 	facts  driver.HostFacts
-	// forwards tells by family whether the own setting of a link that counts lets
-	// its packets be forwarded.
-	forwards [2]bool
 }
 
 // Look implements [driver.Lane].
@@ -37,7 +34,6 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		o.readFDB,
 		o.readRoutes,
 		o.readSysctls,
-		o.readForwarding,
 		o.readProxies,
 	}
 	for _, read := range reads {
@@ -67,8 +63,12 @@ func (o *observer) readLinks() error {
 	if err != nil {
 		return err
 	}
+	off, err := o.forwardingOff()
+	if err != nil {
+		return err
+	}
 	for _, l := range all {
-		o.facts.Links = append(o.facts.Links, l.fact())
+		o.facts.Links = append(o.facts.Links, l.fact(off))
 	}
 	for _, name := range o.extent.Links {
 		l, ok := o.links.byName[name]
@@ -81,21 +81,22 @@ func (o *observer) readLinks() error {
 		o.owned[l.index] = name
 		o.state.AddLink(l.Link)
 	}
-	o.noteForwarding(all)
 	return nil
 }
 
-// noteForwarding notes the links' own forwarding settings. Packets from peers
-// come in by a link of the extent, so once there is one, no other link counts.
-func (o *observer) noteForwarding(all []link) {
-	for _, l := range all {
-		if _, owned := o.owned[l.index]; !owned && len(o.owned) > 0 {
-			continue
+// forwardingOff returns for each family whether the setting for the host forbids
+// the forwarding of packets.
+func (o *observer) forwardingOff() (off [2]bool, err error) {
+	return off, o.d.ns.Do(func() error {
+		for _, family := range cidr.Families {
+			value, exists, err := readSysctl(dataplane.Forwarding(family).Path)
+			if err != nil {
+				return fmt.Errorf("%s forwarding: %w", family, err)
+			}
+			off[family] = exists && value == "0"
 		}
-		for f, forwards := range l.forwards {
-			o.forwards[f] = o.forwards[f] || forwards
-		}
-	}
+		return nil
+	})
 }
 
 // eachOwned calls read for the extent's links, in the extent's order.
@@ -199,29 +200,6 @@ func (o *observer) readSysctls() error {
 		}
 		return nil
 	})
-}
-
-// readForwarding reads whether the host forwards packets.
-func (o *observer) readForwarding() error {
-	return o.d.ns.Do(func() error {
-		for _, family := range cidr.Families {
-			off, err := o.forwardsNothing(family)
-			if err != nil {
-				return fmt.Errorf("%s forwarding: %w", family, err)
-			}
-			o.facts.NoForwarding[family] = off
-		}
-		return nil
-	})
-}
-
-// forwardsNothing reports whether the kernel forwards no packet of a family. The
-// setting for the host decides, unless a link has one of its own: for IPv4 each
-// link has (Linux net/ipv4/route.c, ip_route_input_slow), for IPv6 since Linux
-// 6.17 (net/ipv6/ip6_output.c, ip6_forward).
-func (o *observer) forwardsNothing(family cidr.Family) (bool, error) {
-	value, exists, err := readSysctl(dataplane.Forwarding(family).Path)
-	return exists && value == "0" && !o.forwards[family], err
 }
 
 func (o *observer) readProxies() error {

@@ -43,20 +43,29 @@ func (f *finder) visit(n ast.Node) bool {
 // comparisons and fields around them say more.
 func (f *finder) constant(e ast.Expr) {
 	isDuration := types.TypeString(f.info.TypeOf(e), nil) == "time.Duration"
-	if !isDuration || !mentionsName(e) || constant.Sign(f.info.Types[e].Value) == 0 {
+	if !isDuration || !f.mentionsType(e) || constant.Sign(f.info.Types[e].Value) == 0 {
 		return
 	}
 	id := f.add(e, f.text(e), "twice "+f.text(e))
 	f.wrap(e, fmt.Sprintf("mutantTwice(%d, ", id), ")")
 }
 
-// mentionsName reports whether an expression has a type of its own: a bare
-// number takes that of its place.
-func mentionsName(e ast.Expr) bool {
+// mentionsType reports whether an expression has a type of its own: a bare number,
+// or a constant without a type, takes that of its place.
+func (f *finder) mentionsType(e ast.Expr) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
-		_, isName := n.(*ast.Ident)
-		found = found || isName
+		id, isName := n.(*ast.Ident)
+		if !isName {
+			return !found
+		}
+		switch o := f.info.Uses[id].(type) {
+		case *types.TypeName:
+			found = true
+		case *types.Const:
+			b, basic := o.Type().(*types.Basic)
+			found = found || !basic || b.Info()&types.IsUntyped == 0
+		}
 		return !found
 	})
 	return found

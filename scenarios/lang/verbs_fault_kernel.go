@@ -254,11 +254,20 @@ func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 }
 
 // faultForwarding performs "fault n2 forwarding off|on": whether the host forwards
-// packets of the topology's families.
+// packets of the topology's families. With by=flannel.1 it is about IPv4 packets that
+// come in by one link.
 func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	off := a.flag("off")
 	if !off && !a.flag("on") {
 		return errors.New("fault forwarding: want off or on")
+	}
+	var link string
+	var paths []string
+	for _, f := range s.top.Families {
+		paths = append(paths, dataplane.Forwarding(f).Path)
+	}
+	if a.text("by", &link) {
+		paths = []string{"net/ipv4/conf/" + link + "/forwarding"}
 	}
 	if err := a.done(); err != nil {
 		return err
@@ -267,13 +276,13 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	return s.switched(name+" forwarding", off, func(off bool) error {
+	return s.switched(strings.TrimSpace(name+" forwarding "+link), off, func(off bool) error {
 		value := "1"
 		if off {
 			value = "0"
 		}
-		for _, f := range s.top.Families {
-			if err := k.SetSysctl(dataplane.Forwarding(f).Path, value); err != nil {
+		for _, path := range paths {
+			if err := k.SetSysctl(path, value); err != nil {
 				return err
 			}
 		}

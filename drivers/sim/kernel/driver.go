@@ -126,7 +126,6 @@ func (s *stack) facts(extent dataplane.Extent) driver.HostFacts {
 		for _, r := range s.fibs[f].list(maps.Keys(s.fibs[f].lists), asked) {
 			facts.Routes = append(facts.Routes, r.fact())
 		}
-		facts.NoForwarding[f] = s.forwardsNothing(f)
 	}
 	return facts
 }
@@ -137,6 +136,7 @@ func (l *link) fact() driver.Link {
 		Loopback: l.device == loopback, MAC: l.mac,
 	}
 	for _, f := range cidr.Families {
+		out.NoForwarding[f] = l.stack.forwardsNothing(l, f)
 		for _, a := range l.addrs[f] {
 			out.Addrs = append(out.Addrs, driver.LinkAddr{
 				Prefix: a.prefix, Permanent: true,

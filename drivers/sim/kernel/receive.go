@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -85,13 +84,11 @@ func (s *stack) forwards(l *link, f cidr.Family) bool {
 	return isOn(s.setting(l, f, "forwarding"))
 }
 
-// forwardsNothing reports whether the host certainly forwards no packet of a family.
-func (s *stack) forwardsNothing(f cidr.Family) bool {
-	value, exists := s.sysctls[dataplane.Forwarding(f).Path]
-	if !exists || isOn(value) {
-		return false
-	}
-	return !slices.ContainsFunc(s.links, func(l *link) bool { return s.forwards(l, f) })
+// forwardsNothing reports whether the host certainly forwards no packet of a family
+// that comes in by a link.
+func (s *stack) forwardsNothing(l *link, f cidr.Family) bool {
+	_, exists := s.sysctls[dataplane.Forwarding(f).Path]
+	return exists && !s.forwards(l, f)
 }
 
 // martian reports whether an IPv4 packet that came in by a link claims to be

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/alloc"
@@ -91,14 +92,21 @@ func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 }
 
 // checkForwarding checks that a node is not ready after a look at a host that
-// forwards no packet between pods.
+// forwards no packet between pods: none that comes in by any link, or by a device
+// with an address of the overlay.
 func (n *Node) checkForwarding(looked *node.Looked, m daemon.Machine) {
 	if looked == nil || looked.Err != nil {
 		return
 	}
+	links := looked.Seen.Facts.(driver.HostFacts).Links
 	for _, f := range cidr.Families {
-		off := looked.Seen.Facts.(driver.HostFacts).NoForwarding[f] && n.all.config.Of(f).Enabled()
-		if off && !n.all.bad && m.Status().Ready {
+		passes := func(l driver.Link) bool { return !l.NoForwarding[f] }
+		off := !slices.ContainsFunc(links, passes)
+		for a := range looked.Seen.State.Addrs {
+			device := func(l driver.Link) bool { return l.Name == a.Link && !passes(l) }
+			off = off || n.all.config.Of(f).Network.Contains(a.Prefix.Addr()) && slices.ContainsFunc(links, device)
+		}
+		if off && n.all.config.Of(f).Enabled() && !n.all.bad && m.Status().Ready {
 			n.all.broken("ready-forwards", "%s is ready, though its host forwards no %s packet", n.name, f)
 		}
 	}
