@@ -37,6 +37,9 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 	ok = exchange(&next.Neighs, &removed.Neighs, &added.Neighs, &own.Neighs) && ok
 	ok = exchange(&next.FDB, &removed.FDB, &added.FDB, &own.FDB) && ok
 	ok = exchange(&next.Peers, &removed.Peers, &added.Peers, &own.Peers) && ok
+	ok = exchange(&next.Policies, &removed.Policies, &added.Policies, &own.Policies) && ok
+	ok = exchange(&next.SharedKeys, &removed.SharedKeys, &added.SharedKeys, &own.SharedKeys) && ok
+	ok = exchange(&next.Conns, &removed.Conns, &added.Conns, &own.Conns) && ok
 	return next, ok
 }
 

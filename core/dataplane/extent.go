@@ -14,7 +14,10 @@ import (
 //     WireGuard peers, and the proxy that this driver itself runs, with its peers;
 //   - routes of the main table that carry [Protocol], leave through those links
 //     or lie inside Networks; for each key the one the kernel would use first;
-//   - the sysctls named, if they exist.
+//   - the sysctls named, if they exist;
+//   - if Policies is set, the IPv4 policies of IPsec whose packets all stay within
+//     one of the Networks and that have a [PolicyKey]; none on a kernel without
+//     IPsec.
 //
 // The facts of the look hold the underlay's default routes, and its routes that
 // cover an address in Reach. A host may have a million others. The facts also answer
@@ -30,6 +33,9 @@ type Extent struct {
 	// PSKs are the secrets that the config holds. The driver keeps those of the
 	// last look in memory alone, for the objects that name them.
 	PSKs []Secret
+
+	Policies   bool       // IPsec policies, too
+	Passphrase Passphrase // like PSKs, for the keys of IPsec
 }
 
 // Equal reports whether both extents name the same, in the same order.
@@ -40,7 +46,9 @@ func (e Extent) Equal(o Extent) bool {
 		slices.Equal(e.Reach, o.Reach) &&
 		slices.Equal(e.Keys, o.Keys) &&
 		slices.Equal(e.Kinds, o.Kinds) &&
-		slices.Equal(e.PSKs, o.PSKs)
+		slices.Equal(e.PSKs, o.PSKs) &&
+		e.Policies == o.Policies &&
+		e.Passphrase == o.Passphrase
 }
 
 // InNetworks reports whether a destination lies inside one of the Networks.
@@ -58,4 +66,9 @@ func (e Extent) Reaches(dst netip.Prefix) bool {
 	}
 	first, _ := slices.BinarySearchFunc(e.Reach, dst.Masked().Addr(), netip.Addr.Compare)
 	return first < len(e.Reach) && dst.Contains(e.Reach[first])
+}
+
+// HasPolicy reports whether a look returns the policies with a key.
+func (e Extent) HasPolicy(k PolicyKey) bool {
+	return e.Policies && slices.ContainsFunc(e.Networks, k.Inside)
 }

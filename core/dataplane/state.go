@@ -19,6 +19,13 @@ type State struct {
 	Peers   Table[PeerKey, Peer]
 	WGPeers Table[WGPeerKey, WGPeer]
 
+	// The objects of IPsec: in the kernel, and in the IKE daemon.
+	Policies   Table[PolicyKey, Policy]
+	IKE        map[string]IKEDaemon // by name
+	SharedKeys Table[SharedKeyKey, SharedKey]
+	Conns      Table[ConnKey, Conn]
+	Tunnels    Table[ConnKey, Tunnel]
+
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
 	// Alive is set by a driver. It holds those of the WGPeers with a handshake in
@@ -36,6 +43,7 @@ func NewState() *State {
 		Proxies: map[string]Proxy{},
 		Running: map[string]Running{},
 		Alive:   map[WGPeerKey]struct{}{},
+		IKE:     map[string]IKEDaemon{},
 	}
 }
 
@@ -54,6 +62,12 @@ func (s *State) Clone() *State {
 		WGPeers: s.WGPeers.Clone(),
 		Running: maps.Clone(s.Running),
 		Alive:   maps.Clone(s.Alive),
+
+		Policies:   s.Policies.Clone(),
+		IKE:        maps.Clone(s.IKE),
+		SharedKeys: s.SharedKeys.Clone(),
+		Conns:      s.Conns.Clone(),
+		Tunnels:    s.Tunnels.Clone(),
 	}
 }
 
@@ -71,6 +85,11 @@ func (s *State) Equal(o *State) bool {
 			maps.Equal(s.Proxies, o.Proxies) &&
 			s.Peers.Equal(o.Peers) &&
 			s.WGPeers.Equal(o.WGPeers) &&
+			s.Policies.Equal(o.Policies) &&
+			maps.Equal(s.IKE, o.IKE) &&
+			s.SharedKeys.Equal(o.SharedKeys) &&
+			s.Conns.Equal(o.Conns) &&
+			s.Tunnels.Equal(o.Tunnels) &&
 			maps.EqualFunc(s.Running, o.Running, Running.Equal) &&
 			maps.Equal(s.Alive, o.Alive)
 }
@@ -86,9 +105,11 @@ func (s *State) AddChain(c Chain)   { s.Chains[c.ChainKey] = c }
 func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
 func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
 func (s *State) AddWGPeer(p WGPeer) { s.WGPeers.Put(p) }
+func (s *State) AddPolicy(p Policy) { s.Policies.Put(p) }
 
 // Len returns the number of objects.
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +
-		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len() + s.WGPeers.Len()
+		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len() + s.WGPeers.Len() +
+		s.Policies.Len() + len(s.IKE) + s.SharedKeys.Len() + s.Conns.Len() + s.Tunnels.Len()
 }

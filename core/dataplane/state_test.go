@@ -40,6 +40,10 @@ func TestAddAndPutAgree(t *testing.T) {
 			added.AddPeer(o)
 		case WGPeer:
 			added.AddWGPeer(o)
+		case Policy:
+			added.AddPolicy(o)
+		default:
+			added.Put(o)
 		}
 	}
 	if put.Dump() != added.Dump() {

@@ -115,10 +115,16 @@ func (f *fields) next() string {
 	return w
 }
 
-func (f *fields) after(keyword string) string {
+// want reads a word that must be the keyword.
+func (f *fields) want(keyword string) {
 	if w := f.next(); w != keyword {
 		f.fail("want %q, have %q", keyword, w)
 	}
+}
+
+// after reads the word behind a keyword.
+func (f *fields) after(keyword string) string {
+	f.want(keyword)
 	return f.next()
 }
 

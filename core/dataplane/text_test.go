@@ -28,6 +28,15 @@ route fd00:5::/64 blackhole metric 7
 route fd00::/64 dev flannel-v6.1 scope 253
 chain iptables ipv4 postrouting jump moved { to 10.5.1.0/24 return } other "-p tcp\n{ -j } other"
 chain nftables ipv6 forward jump missing { }
+policy fwd 10.5.3.0/24 to 10.5.1.0/24 esp 192.168.64.4 to 192.168.64.3 reqid 7 priority 0 other transport
+policy out 10.5.0.0/16 to 10.5.0.0/16 block priority 102
+policy out 10.5.1.0/24 to 10.5.1.0/24 allow priority 101
+policy out 10.5.1.0/24 to 10.5.3.0/24 esp 192.168.64.3 to 192.168.64.4 reqid 11 priority 0
+ike charon
+shared-key 192.168.64.4 psk-1f2e3d4c
+conn 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4 esp aes128gcm16-sha256-prfsha256-ecp256 encap
+conn 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5 esp aes128gcm16-sha256-prfsha256-ecp256 other version
+tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4
 `
 
 func TestDumpReadsBack(t *testing.T) {
@@ -72,6 +81,12 @@ func TestParseObjectErrors(t *testing.T) {
 			`object "link x type wireguard mtu 1 key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=": ` +
 				`public key "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=": want 32 bytes in base64, not all zero`},
 		{"route 10.5.3.0/24 nexthop", `object "route 10.5.3.0/24 nexthop": unexpected "nexthop"`},
+		{"policy up 10.5.1.0/24 to 10.5.3.0/24 block priority 1",
+			`object "policy up 10.5.1.0/24 to 10.5.3.0/24 block priority 1": unknown direction "up"`},
+		{"policy in 10.5.1.0/24 to 10.5.3.0/24 ah priority 1",
+			`object "policy in 10.5.1.0/24 to 10.5.3.0/24 ah priority 1": unknown action "ah"`},
+		{"policy in 10.5.1.0/24 via 10.5.3.0/24 allow priority 1",
+			`object "policy in 10.5.1.0/24 via 10.5.3.0/24 allow priority 1": want "to", have "via"`},
 	} {
 		if _, err := ParseObject(c.line); err == nil || err.Error() != c.want {
 			t.Errorf("ParseObject(%q): error %v, want %s", c.line, err, c.want)

@@ -79,6 +79,7 @@ func (p hostPart) look() Look {
 		}
 	}
 	extent.Networks = n.host.networks
+	extent.Policies = n.host.policies
 	if n.opts.IPForward {
 		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
 	}
@@ -291,7 +292,9 @@ func (n *Node) forgetOld() {
 		return
 	}
 	h := &n.host
-	links, networks := n.network.backend.Extent().Links, owned(n.network.config)
+	extent := n.network.backend.Extent()
+	links, networks := extent.Links, owned(n.network.config)
+	h.policies = extent.Policies
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
 	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool { return !slices.Contains(networks, p) })
 }

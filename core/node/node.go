@@ -80,6 +80,7 @@ type hostState struct {
 	lack       *backend.Lack     // what this host lacks for the backend, nil if nothing is known
 	denied     map[string]bool   // kernel settings that the node may not change
 	links      map[string]bool   // devices ever owned, in this run or an earlier one
+	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
 }

@@ -68,6 +68,11 @@ func (x *peerIndex) subnetsOf(o dataplane.Object) []netip.Prefix {
 		return []netip.Prefix{o.Dst}
 	case dataplane.Peer:
 		return []netip.Prefix{o.Subnet}
+	case dataplane.Policy:
+		if o.Dir == dataplane.PolicyOut {
+			return []netip.Prefix{o.Dst}
+		}
+		return []netip.Prefix{o.Src}
 	case dataplane.Neigh:
 		return x.neighs[o.NeighKey]
 	case dataplane.FDBEntry:

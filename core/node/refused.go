@@ -210,6 +210,11 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 		_, out := refused[k.Subnet]
 		return out
 	})
+	s.Policies.DeleteFunc(func(k dataplane.PolicyKey, _ dataplane.Policy) bool {
+		_, to := refused[k.Dst]
+		_, from := refused[k.Src]
+		return to || from
+	})
 	unused := map[dataplane.FDBKey]bool{}
 	for subnet := range refused {
 		key := dataplane.RouteKey{Dst: subnet}

@@ -25,6 +25,7 @@ type saved struct {
 	Expires  time.Time // zero: a reservation
 	Links    []string
 	Networks []netip.Prefix
+	Policies bool `json:",omitempty"`
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
@@ -36,12 +37,16 @@ type savedKey struct {
 	expires  time.Time
 	modified int64
 	links    int
+	policies bool
 	lost     int
 	until    time.Time
 }
 
 func (n *Node) savedKey() savedKey {
-	k := savedKey{snap: n.store.snap, links: len(n.host.links), lost: len(n.store.lost.peers), until: n.store.lost.until}
+	k := savedKey{
+		snap: n.store.snap, links: len(n.host.links), policies: n.host.policies,
+		lost: len(n.store.lost.peers), until: n.store.lost.until,
+	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
 	}
@@ -54,7 +59,7 @@ func (n *Node) state() saved {
 		Version: savedVersion, At: n.now, Snapshot: *n.store.snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Expires: n.lease.grant.Expires,
-		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks),
+		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 	}
 }
@@ -91,4 +96,5 @@ func (n *Node) load(data []byte) {
 		n.host.links[l] = true
 	}
 	n.host.networks = s.Networks
+	n.host.policies = s.Policies
 }

@@ -123,6 +123,7 @@ func (n *Node) followConfig() {
 	for _, link := range b.Extent().Links {
 		n.host.links[link] = true
 	}
+	n.host.policies = n.host.policies || b.Extent().Policies
 	n.host.rememberNetworks(network)
 	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.chosen = false

@@ -62,6 +62,7 @@ func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 
 // not owned are left alone, unless a wanted object needs their very key.
 func Diff(want, have *dataplane.State, opts Options) Plan {
 	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
+	d.policies()
 	d.links()
 	d.sysctls()
 	d.addrs()
@@ -245,6 +246,21 @@ func diffTable[K dataplane.Key[K], V dataplane.Row[K]](
 	})
 }
 
+// policies puts IPsec policies in place before all else, first the ones that block
+// packets. It deletes those last: no packet leaves without protection meanwhile.
+func (d *differ) policies() {
+	for _, protects := range [...]bool{false, true} {
+		d.want.Policies.Differences(&d.have.Policies, func(want, have *dataplane.Policy) {
+			if want != nil && (want.Action == dataplane.Protect) == protects {
+				d.add(dataplane.Replace, *want)
+			}
+			if want == nil && (have.Action == dataplane.Protect) == protects && d.opts.Own.Policy(*have) {
+				d.remove(*have, "")
+			}
+		})
+	}
+}
+
 func (d *differ) routes() {
 	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
 	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
@@ -304,6 +320,23 @@ func (o Ownership) Route(r dataplane.Route) bool {
 		return o.Links[r.Link] && o.inNetworks(r.Dst)
 	}
 	return false
+}
+
+// Policy reports whether a policy is flannel's: it selects packets of our networks,
+// and is a tunnel with our number, or has the priority and the form of the
+// policies that go with those.
+func (o Ownership) Policy(p dataplane.Policy) bool {
+	within := slices.ContainsFunc(o.Networks, p.Inside)
+	if !within || p.Other != "" {
+		return false
+	}
+	switch p.Action {
+	case dataplane.Protect:
+		return p.ReqID == dataplane.ReqID
+	case dataplane.Allow:
+		return p.Dir == dataplane.PolicyOut && p.Priority == dataplane.PriorityAllow
+	}
+	return p.Dir == dataplane.PolicyOut && p.Priority == dataplane.PriorityBlock
 }
 
 func (o Ownership) inNetworks(p netip.Prefix) bool {

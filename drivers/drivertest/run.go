@@ -24,7 +24,7 @@ const testdata = "drivers/drivertest/testdata"
 //	host                  actions, one a line (see [ParseAction]), which must succeed,
 //	                      or with "! " before them, which must be refused
 //	apply                 ops, one a line; prints "ok" or the error's class for each
-//	observe links=(…) networks=(…) sysctls=(…)
+//	observe links=(…) networks=(…) sysctls=(…) policies
 //	                      prints the State; a second look that finds the same
 //	                      must hand over the same pointer
 //	facts reach=(…)       prints the facts, with the routes to these addresses
@@ -152,6 +152,7 @@ func (r *runner) look(t *testing.T, d *datadriven.TestData, extent dataplane.Ext
 func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 	var e dataplane.Extent
 	for _, arg := range d.CmdArgs {
+		e.Policies = e.Policies || arg.Key == "policies" && len(arg.Vals) == 0
 		for _, v := range arg.Vals {
 			switch arg.Key {
 			case "links":

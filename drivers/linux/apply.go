@@ -70,6 +70,8 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.d.ns.Do(func() error { return writeSysctl(op.Verb, o) })
 	case dataplane.Proxy:
 		return a.proxy(op.Verb, o)
+	case dataplane.Policy:
+		return a.d.applyPolicy(op.Verb, o)
 	}
 	return fmt.Errorf("object of type %T: %w", op.Object, driver.ErrUnsupported)
 }

@@ -1,7 +1,8 @@
 // Package linux is the [driver.Lane] of the Linux kernel's network tables. It
 // reads and changes links, addresses, routes, neighbours and FDB entries over
 // rtnetlink (package nl), and settings below /proc/sys, and runs the packet
-// paths of the udp backend (package tunnel).
+// paths of the udp backend (package tunnel). IPsec policies go through the netlink
+// package.
 //
 // It decides nothing: it does what an op says and reports what the kernel says.
 // It remembers the paths it runs, and for some seconds the routes that it has

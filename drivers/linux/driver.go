@@ -16,14 +16,15 @@ import (
 // Driver is one network namespace. Its sockets belong to that namespace, so
 // that it may be called from any thread; calls are made one at a time.
 type Driver struct {
-	ns      namespace.Namespace
-	bulk    *nl.Conn // dumps and batches
-	query   *nl.Conn // single requests, also while a dump or batch is in progress
-	hints   *hints
-	proxies *proxies
-	peers   int              // how many routes the last look saw, to size a list of them
-	last    *dataplane.State // which the last look returned
-	routes  *routeMemory     // nil: the next look reads the tables
+	ns       namespace.Namespace
+	bulk     *nl.Conn // dumps and batches
+	query    *nl.Conn // single requests, also while a dump or batch is in progress
+	hints    *hints
+	proxies  *proxies
+	policies policies
+	peers    int              // how many routes the last look saw, to size a list of them
+	last     *dataplane.State // which the last look returned
+	routes   *routeMemory     // nil: the next look reads the tables
 }
 
 var _ driver.Lane = (*Driver)(nil)
@@ -76,6 +77,7 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 
 // Close ends the driver's goroutines and releases what it holds.
 func (d *Driver) Close() error {
+	d.policies.close()
 	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.Close(), d.query.Close(), d.ns.Close())
 }
 

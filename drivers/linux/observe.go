@@ -35,6 +35,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		o.readRoutes,
 		o.readSysctls,
 		o.readProxies,
+		o.readPolicies,
 	}
 	for _, read := range reads {
 		if err := ctx.Err(); err != nil {

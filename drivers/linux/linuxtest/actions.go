@@ -70,6 +70,8 @@ func (h *Host) doObject(d drivertest.Action) error {
 		return h.doRoute(d.Verb, o)
 	case dataplane.Neigh:
 		return h.doNeigh(d.Verb, o.Link, &netlink.Neigh{IP: o.IP.AsSlice(), HardwareAddr: o.MAC[:]})
+	case dataplane.Policy:
+		return h.doPolicy(d.Verb, o)
 	case dataplane.FDBEntry:
 		return h.doNeigh(d.Verb, o.Link, &netlink.Neigh{
 			Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, IP: o.Dst.AsSlice(), HardwareAddr: o.MAC[:],
@@ -134,6 +136,30 @@ func (h *Host) doNeigh(verb drivertest.ActionVerb, link string, n *netlink.Neigh
 		n.State = netlink.NUD_REACHABLE
 	}
 	return h.NeighAdd(n)
+}
+
+func (h *Host) doPolicy(verb drivertest.ActionVerb, o dataplane.Policy) error {
+	p := &netlink.XfrmPolicy{
+		Src: IPNet(o.Src), Dst: IPNet(o.Dst), Priority: int(o.Priority),
+		Dir: map[dataplane.Direction]netlink.Dir{
+			dataplane.PolicyIn:      netlink.XFRM_DIR_IN,
+			dataplane.PolicyOut:     netlink.XFRM_DIR_OUT,
+			dataplane.PolicyForward: netlink.XFRM_DIR_FWD,
+		}[o.Dir],
+	}
+	if o.Action == dataplane.Block {
+		p.Action = netlink.XFRM_POLICY_BLOCK
+	}
+	if o.Action == dataplane.Protect {
+		p.Tmpls = []netlink.XfrmPolicyTmpl{{
+			Src: o.From.AsSlice(), Dst: o.To.AsSlice(), Reqid: int(o.ReqID),
+			Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TUNNEL,
+		}}
+	}
+	if verb == drivertest.Remove {
+		return h.XfrmPolicyDel(p)
+	}
+	return h.XfrmPolicyAdd(p)
 }
 
 func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {

@@ -29,6 +29,8 @@ func (s *stack) apply(op dataplane.Op) error {
 		return s.applyNeigh(op.Verb, o)
 	case dataplane.FDBEntry:
 		return s.applyFDB(op.Verb, o)
+	case dataplane.Policy:
+		return s.applyPolicy(op.Verb, o)
 	case dataplane.Sysctl:
 		if op.Verb == dataplane.Delete {
 			return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)

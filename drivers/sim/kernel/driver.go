@@ -165,6 +165,7 @@ func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 		}
 	}
 	s.observeAll(state, extent)
+	s.observePolicies(state, extent)
 	for _, c := range extent.Sysctls {
 		if value, ok := s.sysctls[c.Path]; ok {
 			c.Value = value

@@ -14,6 +14,7 @@ const (
 	protoIPIP     = 4
 	protoUDP      = 17
 	protoFragment = 44
+	protoESP      = 50
 	protoICMP6    = 58
 )
 
@@ -40,6 +41,8 @@ type ipHeader struct {
 	joined bool   // it came in fragments, and may leave in fragments
 
 	size int // of the header as parsed, in bytes
+
+	sa *association // by which the packet came in; nil: in the clear
 }
 
 func (h *ipHeader) family() cidr.Family { return cidr.FamilyOf(h.src) }

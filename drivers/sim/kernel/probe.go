@@ -40,6 +40,11 @@ const (
 	DropMalformed    Drop = "malformed"
 	DropTimeout      Drop = "timeout"
 	DropFirewall     Drop = "fw_drop"
+
+	DropPolicyBlock   Drop = "xfrm_blocked"     // an IPsec policy blocks the packet
+	DropNoAssociation Drop = "xfrm_no_sa"       // a policy demands a tunnel that has no key yet
+	DropUnprotected   Drop = "xfrm_unprotected" // came by another way than the policies demand
+	DropUnknownSPI    Drop = "xfrm_no_state"    // came in a tunnel that this host does not know
 )
 
 // PingOptions say what to send.

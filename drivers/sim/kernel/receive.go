@@ -34,7 +34,11 @@ func (l *link) receive(frame []byte, p *Probe) {
 }
 
 // receiveIP takes a packet from the link.
-func (l *link) receiveIP(packet []byte, p *Probe) {
+func (l *link) receiveIP(packet []byte, p *Probe) { l.receiveSecured(packet, nil, p) }
+
+// receiveSecured takes a packet that came in the tunnel of an association, nil if it
+// came in the clear.
+func (l *link) receiveSecured(packet []byte, sa *association, p *Probe) {
 	s := l.stack
 	h, payload, err := parseIP(packet)
 	if err != nil {
@@ -60,10 +64,11 @@ func (l *link) receiveIP(packet []byte, p *Probe) {
 		packet = h.packet(payload)
 		h.size = len(packet) - len(payload)
 	}
+	h.sa = sa
 	switch {
 	case s.martian(l, h.src):
 		s.drop(p, DropMartian, h.src.String()+" dev "+l.name)
-	case !s.passesReversePath(l, h.src):
+	case sa == nil && !s.passesReversePath(l, h.src):
 		s.drop(p, DropRPFilter, h.src.String()+" dev "+l.name)
 	case s.isLocal(h.dst):
 		s.deliver(h, payload, p)
@@ -120,6 +125,12 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 		}
 		h, payload = whole, body
 	}
+	if h.proto != protoESP {
+		if why := s.admission(dataplane.PolicyIn, h); why != "" {
+			s.drop(p, why, h.src.String())
+			return
+		}
+	}
 	switch h.proto {
 	case icmpProto(h.family()):
 		s.deliverICMP(h, payload, p)
@@ -127,6 +138,8 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 		s.deliverUDP(h, payload, p)
 	case protoIPIP:
 		s.deliverIPIP(h, payload, p)
+	case protoESP:
+		s.deliverESP(h, payload, p)
 	default:
 		s.drop(p, DropNoListener, "unknown protocol")
 	}
@@ -177,6 +190,10 @@ func (s *stack) deliverUDP(h ipHeader, payload []byte, p *Probe) {
 	d, err := parseUDP(&h, payload)
 	if err != nil {
 		s.drop(p, DropMalformed, err.Error())
+		return
+	}
+	if s.isESPInUDP(d, h.family()) {
+		s.deliverESP(h, d.body, p)
 		return
 	}
 	if k := s.socketAt(netip.AddrPortFrom(h.dst, d.dst)); k != nil {

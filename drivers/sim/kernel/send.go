@@ -36,7 +36,15 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 		s.drop(p, noRoute(r), h.dst.String())
 		return
 	}
+	sa, why := s.protection(h)
+	if why != "" {
+		s.drop(p, why, h.dst.String())
+		return
+	}
 	mtu := s.mtuTo(h.dst, r)
+	if sa != nil {
+		mtu = sa.espMTU(mtu)
+	}
 	packet := h.packet(payload)
 	h.size = len(packet) - len(payload)
 	h, packet, ok := s.leave(h, packet, r, 0, p)
@@ -45,15 +53,25 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 	}
 	switch {
 	case len(packet) <= mtu:
-		s.emit(r, h.dst, packet, p)
+		s.put(sa, r, h, packet, p)
 	case h.df:
 		p.tooBig(mtu)
 		s.drop(p, DropTooBig, fmt.Sprintf("%d bytes, MTU %d", len(packet), mtu))
 	default:
 		for _, part := range fragments(h, packet[h.size:], mtu) {
-			s.emit(r, h.dst, part, p)
+			s.put(sa, r, h, part, p)
 		}
 	}
+}
+
+// put sends a packet that fits through the tunnel of an association, or by the
+// route if there is none.
+func (s *stack) put(sa *association, r *route, h ipHeader, packet []byte, p *Probe) {
+	if sa != nil {
+		s.tunnel(sa, h, packet, p)
+		return
+	}
+	s.emit(r, h.dst, packet, p)
 }
 
 // mtuTo returns the largest packet that this host may send to a destination by a
@@ -92,6 +110,10 @@ func (s *stack) leave(h ipHeader, packet []byte, r *route, mark uint32, p *Probe
 
 // forward sends on a packet that came in by a link.
 func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
+	if why := s.admission(dataplane.PolicyForward, h); why != "" {
+		s.drop(p, why, h.src.String())
+		return
+	}
 	if h.ttl <= 1 {
 		s.refuse(DropTTL, "", icmpMessage{kind: icmpTimeExceeded}, packet, p)
 		return
@@ -101,10 +123,18 @@ func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
 		s.refuse(noRoute(r), h.dst.String(), icmpMessage{kind: icmpNoRoute}, packet, p)
 		return
 	}
+	sa, why := s.protection(h)
+	if why != "" {
+		s.drop(p, why, h.dst.String())
+		return
+	}
 	p.pass(s, "forward", r.link.name)
 	packet = h.hopped(packet)
 	h.ttl--
 	mtu := r.link.mtu
+	if sa != nil {
+		mtu = sa.espMTU(mtu)
+	}
 	if len(packet) > mtu && h.df && !h.joined {
 		why := fmt.Sprintf("%d bytes, MTU %d", len(packet), mtu)
 		s.refuse(DropTooBig, why, icmpMessage{kind: icmpTooBig, mtu: mtu}, packet, p)
@@ -123,12 +153,12 @@ func (s *stack) forward(in *link, h ipHeader, packet []byte, p *Probe) {
 	if !ok {
 		return
 	}
-	if len(packet) <= mtu {
-		s.emit(r, h.dst, packet, p)
-		return
+	parts := [][]byte{packet}
+	if len(packet) > mtu {
+		parts = fragments(h, packet[h.size:], mtu)
 	}
-	for _, part := range fragments(h, packet[h.size:], mtu) {
-		s.emit(r, h.dst, part, p)
+	for _, part := range parts {
+		s.put(sa, r, h, part, p)
 	}
 }
 

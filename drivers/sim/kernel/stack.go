@@ -13,18 +13,20 @@ import (
 
 // stack is one network namespace of a kernel: a host's or a pod's.
 type stack struct {
-	network *Network
-	world   *world.World
-	name    string
-	links   []*link                // by index
-	lastIdx int                    // indexes only grow
-	local   map[netip.Addr][]*link // owners of an address, oldest first
-	fibs    [2]fib
-	sysctls map[string]string
-	no6     bool       // the kernel has no IPv6
-	filter  *netfilter // nil for a pod, which has no rules
-	nat     nat
-	sockets []*socket
+	network      *Network
+	world        *world.World
+	name         string
+	links        []*link                // by index
+	lastIdx      int                    // indexes only grow
+	local        map[netip.Addr][]*link // owners of an address, oldest first
+	fibs         [2]fib
+	sysctls      map[string]string
+	no6          bool       // the kernel has no IPv6
+	filter       *netfilter // nil for a pod, which has no rules
+	nat          nat
+	sockets      []*socket
+	policies     policies
+	associations []*association // oldest first
 
 	ipID  uint32
 	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for the host's own packets
