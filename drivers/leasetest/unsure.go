@@ -45,7 +45,8 @@ func (s *suite) createUnsure(t *testing.T, st lease.Store) lease.Lease {
 	if err == nil || errors.Is(err, lease.ErrConflict) || errors.Is(err, lease.ErrLost) {
 		t.Fatalf("create: %v, want an unknown outcome", err)
 	}
-	return *s.awaitSnapshot(t, st, "the record", func(snap *lease.Snapshot) bool { return len(snap.Leases) == 1 }).Leases[0]
+	shows := func(snap *lease.Snapshot) bool { return len(snap.Leases) == 1 }
+	return *s.awaitSnapshot(t, st, "the record", shows).Leases[0]
 }
 
 // takeOver takes a record of unknown outcome over before the cleanup, which must
