@@ -46,6 +46,10 @@ func TestExtent(t *testing.T) {
 	if !slices.Equal(e.Links, []string{"flannel.1", "flannel-v6.1"}) || !slices.Equal(e.Sysctls, want) {
 		t.Errorf("%+v", e)
 	}
+	only4, _ := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	if off := only4.Extent(); !slices.Equal(off.Links, e.Links) || len(off.Sysctls) != 1 {
+		t.Errorf("with IPv6 off: %+v", off)
+	}
 }
 
 // An MTU that the uplink cannot carry has a note for operators.
