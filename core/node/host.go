@@ -60,6 +60,12 @@ func (n *Node) settleSelf() {
 		return
 	}
 	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}
+	if self.Key != l.self.Key && n.assigned() == nil {
+		// A request under way keeps the node from giving such a lease up at once.
+		if _, older := n.olderOverlap(n.store.snap.Leases, l.grant.Lease); older {
+			return
+		}
+	}
 	same := self.Key == l.self.Key && self.Attrs.Equal(l.self.Attrs)
 	// While it was fenced the node may have removed a half that it was unsure of.
 	want := &n.host.want

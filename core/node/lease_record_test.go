@@ -88,6 +88,35 @@ func TestOverlapGoesToTheOlder(t *testing.T) {
 	})
 }
 
+// The snapshot with the older record comes while the node waits for an answer: it
+// does not program the shared half meanwhile.
+func TestOverlapDuringARequest(t *testing.T) {
+	w := newWorld(t, dualConfig)
+	w.held = true
+	w.tell()
+	w.configure(vxlanConfig)
+	shared := w.pending.Key.V4
+	rival := vxlanPeer("10.5.3.0-24", 4)
+	rival.Key = lease.Key{V4: shared, V6: netip.MustParsePrefix("fd00:10:0:7777::/64")}
+	w.put(rival)
+	w.run(Input{Requested: w.serve()})
+	if w.pending == nil || w.pending.Verb != Move {
+		t.Fatalf("request %v, want a move to a subnet without IPv6", w.pending)
+	}
+	w.tell()
+	w.pass(time.Second)
+	if key, holds := w.n.Holding(); holds {
+		t.Errorf("holds %s beside the older record %s\n%s", key, rival.Key, w.log())
+	}
+	w.held = false
+	w.run(Input{Requested: w.serve(), View: w.view()})
+	w.pass(5 * time.Second)
+	w.wantReady()
+	if key, _ := w.n.Holding(); key.Overlaps(rival.Key) {
+		t.Errorf("holds %s beside the older record %s\n%s", key, rival.Key, w.log())
+	}
+}
+
 // garble overwrites a record with something undecodable.
 func (w *world) garble(l lease.Lease) {
 	w.rev++

@@ -124,6 +124,7 @@ func (i *Invariants) wrote(w store.Write) {
 		i.checkWrite(w, h)
 		if w.New != nil && w.New.Flaw == "" {
 			i.nodes[w.Client].notePublished(w.New.Lease.Attrs)
+			i.nodes[w.Client].noteBlind(w)
 		}
 	}
 	i.excuse(w)

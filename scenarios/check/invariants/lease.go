@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
@@ -53,7 +54,7 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	}
 	i.checkAssigned(n, key)
 	h := i.records[key.String()]
-	stale := i.about.Store.Faults().StaleList > 0 // a new process may not see the record of its former one
+	stale := i.staleReads() || n.blind == key // a new process may not see the record of its former one
 	other := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil
 	moved := other && h.addr == n.lastAddr
 	switch {
@@ -75,6 +76,16 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 		}
 	}
 }
+
+// noteBlind notes that a node created a record while reads could be stale. The node
+// holds the subnet once a snapshot shows the record, perhaps long after that fault.
+func (n *Node) noteBlind(w store.Write) {
+	if w.Old == nil && n.all.staleReads() {
+		n.blind = w.New.Lease.Key
+	}
+}
+
+func (i *Invariants) staleReads() bool { return i.about.Store.Faults().StaleList > 0 }
 
 // fits reports whether a subnet fits the config in force. A node may still follow
 // an older one.
@@ -122,6 +133,9 @@ func (i *Invariants) checkOverlaps() error {
 			delete(i.overlaps, p)
 			continue
 		}
+		if !a.sharesSubnet(b) {
+			continue
+		}
 		loser := a
 		if a.recordLostAt() == 0 || b.recordLostAt() > 0 && a.knows() {
 			loser = b
@@ -135,6 +149,15 @@ func (i *Invariants) checkOverlaps() error {
 		i.overlaps[p] = o
 	}
 	return nil
+}
+
+// sharesSubnet reports whether the subnets of two nodes overlap in a family that both
+// carry. Of a family that is off neither has anything on its host, and one may
+// have moved to another subnet without knowing yet that the datastore did it.
+func (n *Node) sharesSubnet(o *Node) bool {
+	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		return n.key.Of(f).Overlaps(o.key.Of(f)) && n.carries(f) && o.carries(f)
+	})
 }
 
 // judge returns an error for an overlap without an excuse, and notes since when

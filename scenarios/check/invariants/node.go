@@ -42,6 +42,7 @@ type Node struct {
 
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
 	hidden []lease.Key      // subnets held until a stale read hid their record
+	blind  lease.Key        // the subnet whose record it created last while reads could be stale
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
