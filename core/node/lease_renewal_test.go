@@ -45,6 +45,31 @@ func TestReservationBecomesLease(t *testing.T) {
 	}
 }
 
+// The store does not answer after an operator gave a reservation a TTL again: the node is
+// fenced at the latest after a TTL of its own.
+func TestReservationBecomesLeaseWithoutAnAnswer(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	rec := w.own()
+	rec.ID = 0
+	w.put(rec)
+	w.tell()
+	w.pass(time.Hour)
+	rec.ID = 77
+	w.put(rec)
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("no answer") }
+	w.tell()
+	w.pass(23 * time.Hour)
+	if w.status().Fenced {
+		t.Errorf("fenced too early\n%s", w.log())
+	}
+	w.pass(2 * time.Hour)
+	if !w.status().Fenced {
+		t.Errorf("holds a lease that nothing confirms\n%s", w.log())
+	}
+}
+
 // The record is put on another TTL, as by a former release with our address:
 // when that one ends is not known before it is renewed.
 func TestAnotherTTLUnderTheRecord(t *testing.T) {

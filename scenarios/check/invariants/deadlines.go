@@ -41,6 +41,7 @@ type deadlines struct {
 	granted time.Duration // when the store last confirmed the lease
 	ttl     time.Duration // of that lease; 0: none, or a reservation
 	expires time.Time     // by the daemon's clock: when that lease ends
+	forever bool          // its record was a reservation as of the last turn
 
 	savedUntil time.Time // by the daemon's clock: when the lease of the last run ends; zero: never
 }
@@ -79,8 +80,13 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 // hears from the store.
 func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 	d := &n.deadlines
+	before := d.forever
+	d.forever = n.neverExpires()
+	if before && !d.forever {
+		d.expires = now.Add(d.ttl) // the node learns of the lease's end with the answer to a renewal
+	}
 	expired := d.ttl > 0 && !d.expires.IsZero() && now.Sub(d.expires) > fenceBound
-	if key, holds := m.Holding(); holds && expired && !n.neverExpires() {
+	if key, holds := m.Holding(); holds && expired && !d.forever {
 		n.all.broken("fenced-in-time", "%s claims %s, though its lease ended %s ago", n.name, key, now.Sub(d.expires))
 	}
 	if n.client.View().Snapshot == nil && !d.savedUntil.IsZero() && now.Sub(d.savedUntil) > fenceBound {
