@@ -22,7 +22,7 @@ const many = 5000
 // of the kernel, and the node's work on the result.
 func BenchmarkNoChangePass(b *testing.B) {
 	ctx, lab := newLab(b, 1, 0)
-	d, err := linux.Open(ctx, netns.NsHandle(lab.Nodes[0].NamespaceFD()))
+	d, err := linux.Open(ctx, netns.NsHandle(lab.Nodes[0].NamespaceFD()), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (n *Node) SetUnderlayMTU(mtu int) error {
 
 // withDriver calls f with a driver of the host that is open during the call.
 func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) error {
-	d, err := linux.Open(ctx, netns.NsHandle(h.space.FD()))
+	d, err := linux.Open(ctx, netns.NsHandle(h.space.FD()), nil)
 	if err != nil {
 		return fmt.Errorf("host %s: open its driver: %w", h.Name, err)
 	}

@@ -24,7 +24,7 @@ func carry(args []string) error {
 		return err
 	}
 	ctx := context.Background()
-	d, err := linux.New(ctx)
+	d, err := linux.New(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		return interrupted(ctx, err)
 	}
 	defer store.close()
-	host, err := linux.New(ctx)
+	host, err := linux.New(ctx, o.secrets())
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("open the kernel's network configuration: %w", err))
 	}

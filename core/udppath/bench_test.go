@@ -51,7 +51,7 @@ func BenchmarkSum(b *testing.B) {
 			bytes := make([]byte, size)
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				sum(bytes)
+				Sum(bytes)
 			}
 		})
 	}

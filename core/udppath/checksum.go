@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// sum returns the ones' complement sum of RFC 1071 over bytes as big-endian
+// Sum returns the ones' complement sum of RFC 1071 over bytes as big-endian
 // 16-bit words; an odd last byte is padded with zero.
 //
 // Such a sum does not depend on the order of bytes within a word, if the result
 // has the same order, nor on the width of the words. So it adds eight bytes at a
 // time as they lie in memory. Two chains of carries keep both of a processor's
 // adders busy.
-func sum(b []byte) uint16 {
+func Sum(b []byte) uint16 {
 	var x, y, carry uint64
 	for len(b) >= 64 {
 		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b), 0)

@@ -28,7 +28,7 @@ func TestSum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := sum(b); got != c.want {
+		if got := Sum(b); got != c.want {
 			t.Errorf("%s: got %04x, want %04x", c.what, got, c.want)
 		}
 		if got := headerSum(b); len(b)%4 == 0 && got != c.want {
@@ -42,7 +42,7 @@ func TestSum(t *testing.T) {
 func TestSumLengths(t *testing.T) {
 	b := bytes.Repeat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80}, 40)
 	for n := range b {
-		if got, want := sum(b[:n]), slowSum(b[:n]); got != want {
+		if got, want := Sum(b[:n]), slowSum(b[:n]); got != want {
 			t.Fatalf("%d bytes: got %04x, want %04x", n, got, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestSumLengths(t *testing.T) {
 func TestSumProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 400).Draw(t, "bytes")
-		if got, want := sum(b), slowSum(b); got != want {
+		if got, want := Sum(b), slowSum(b); got != want {
 			t.Errorf("got %04x, want %04x", got, want)
 		}
 	})

@@ -74,6 +74,6 @@ func writeError(b *[maxError]byte, from [4]byte, ttl byte, p problem, about []by
 	icmp[0], icmp[1] = p.kind, p.code
 	binary.BigEndian.PutUint16(icmp[6:], uint16(p.mtu))
 	copy(icmp[8:], quote)
-	binary.BigEndian.PutUint16(icmp[2:], ^sum(icmp))
+	binary.BigEndian.PutUint16(icmp[2:], ^Sum(icmp))
 	return out
 }

@@ -115,5 +115,5 @@ func (r *run) finish(first, last []byte) Vnet {
 // verify reports whether the checksum of a TCP or UDP packet without IPv4
 // options is right.
 func verify(ip []byte) bool {
-	return fold(pseudoSum(ip, len(ip)-minHeader)+uint64(sum(ip[minHeader:]))) == 0xffff
+	return fold(pseudoSum(ip, len(ip)-minHeader)+uint64(Sum(ip[minHeader:]))) == 0xffff
 }

@@ -79,7 +79,7 @@ func (s *Splitter) startWhole(header int, v Vnet) Reason {
 		s.done = true
 		return BadOffload
 	}
-	check := ^sum(s.packet[v.CsumStart:])
+	check := ^Sum(s.packet[v.CsumStart:])
 	if check == 0 && s.packet[9] == protoUDP {
 		check = 0xffff // 0 means that there is none
 	}
@@ -107,7 +107,7 @@ func (s *Splitter) Next(arena []byte) (seg Segment, ok bool) {
 	binary.BigEndian.PutUint16(h[2:], uint16(total))
 	binary.BigEndian.PutUint16(h[4:], s.id)
 	binary.BigEndian.PutUint16(h[10:], ^fold(s.ipSum+uint64(total)+uint64(s.id)))
-	upper := s.upperSum + uint64(total-s.ip) + uint64(sum(payload))
+	upper := s.upperSum + uint64(total-s.ip) + uint64(Sum(payload))
 	if s.proto == protoTCP {
 		s.finishTCP(h[s.ip:], upper, len(payload))
 	} else {

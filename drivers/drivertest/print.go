@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ func (p *Printer) Facts(f driver.HostFacts) string {
 		}
 	}
 	b.WriteString(routeFacts(f.Routes))
+	for _, name := range slices.Sorted(maps.Keys(f.Keys)) {
+		fmt.Fprintf(&b, "key %s %s%s\n", name, f.Keys[name].Public, f.Keys[name].Err)
+	}
 	return p.mask(b.String())
 }
 

@@ -24,10 +24,13 @@ const testdata = "drivers/drivertest/testdata"
 //	host                  actions, one a line (see [ParseAction]), which must succeed,
 //	                      or with "! " before them, which must be refused
 //	apply                 ops, one a line; prints "ok" or the error's class for each
-//	observe links=(…) networks=(…) sysctls=(…) policies
+//	observe links=(…) networks=(…) sysctls=(…) psks=(…) policies
 //	                      prints the State; a second look that finds the same
-//	                      must hand over the same pointer
-//	facts reach=(…)       prints the facts, with the routes to these addresses
+//	                      must hand over the same pointer. The pre-shared keys are
+//	                      those that [Secrets] has under these names
+//	facts reach=(…) keys=(…)
+//	                      prints the facts, with the routes to these addresses and
+//	                      the public halves of these secrets
 //	forwarding            prints the families of which the host forwards no packet
 //
 // A MAC that no command set is printed as "random". The kernel's own IPv6
@@ -169,6 +172,14 @@ func parseExtent(d *datadriven.TestData) (dataplane.Extent, error) {
 					return e, err
 				}
 				e.Reach = append(e.Reach, a)
+			case "psks":
+				psk, err := Secrets{}.Secret(dataplane.SecretName(v))
+				if err != nil {
+					return e, err
+				}
+				e.PSKs = append(e.PSKs, psk)
+			case "keys":
+				e.Keys = append(e.Keys, dataplane.SecretName(v))
 			case "sysctls":
 				e.Sysctls = append(e.Sysctls, dataplane.Sysctl{Path: v})
 			default:

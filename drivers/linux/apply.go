@@ -28,12 +28,16 @@ type applier struct {
 	// there holds the existing routes. A delete that needs them reads them; an
 	// op that may change them drops them.
 	there [2]*routeList
+
+	// wgKeys holds the keys of the peers of WireGuard devices in the kernel, by the
+	// link's index, once an op needs them.
+	wgKeys map[int]map[dataplane.PublicKey]bool
 }
 
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	d.forgetRoutes(ops)
-	a := &applier{d: d, links: newLinks(d.query), ops: ops, errs: make([]error, len(ops))}
+	a := &applier{d: d, links: newLinks(d.query, d.wg), ops: ops, errs: make([]error, len(ops))}
 	for i, op := range ops {
 		if err := ctx.Err(); err != nil {
 			a.errs[i] = nl.Failed(op, err)
@@ -58,6 +62,8 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.route(i, op.Verb, o)
 	case dataplane.Peer:
 		return a.d.proxies.applyPeer(op.Verb, o)
+	case dataplane.WGPeer:
+		return a.wgPeer(op.Verb, o)
 	}
 	a.flush()
 	a.there = [2]*routeList{} // a link or an address takes its routes along

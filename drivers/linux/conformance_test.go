@@ -29,6 +29,17 @@ var needs = map[string]func(testing.TB, *world){
 	"proxy": func(t testing.TB, _ *world) { needTUN(t) },
 	"tun":   func(t testing.TB, _ *world) { needTUN(t) },
 	"ipip":  needIPIP,
+
+	"wireguard":           needWireGuard,
+	"wireguard-userspace": func(t testing.TB, _ *world) { needTUN(t) },
+}
+
+// needWireGuard skips a test on a kernel without WireGuard.
+func needWireGuard(t testing.TB, w *world) {
+	t.Helper()
+	if _, err := w.d.wg.inKernel(); err != nil {
+		t.Skipf("this kernel has no WireGuard: %v", err)
+	}
 }
 
 // needIPIP skips a test on a kernel without ipip.

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+	"github.com/flanneld/flannel/drivers/linux/wireguard"
 )
 
 // Driver is one network namespace. Its sockets belong to that namespace, so
@@ -21,6 +22,7 @@ type Driver struct {
 	query    *nl.Conn // single requests, also while a dump or batch is in progress
 	hints    *hints
 	proxies  *proxies
+	wg       *wireguards
 	policies policies
 	peers    int              // how many routes the last look saw, to size a list of them
 	last     *dataplane.State // which the last look returned
@@ -29,26 +31,27 @@ type Driver struct {
 
 var _ driver.Lane = (*Driver)(nil)
 
-// New opens the driver of the network namespace that the process is in.
-func New(ctx context.Context) (*Driver, error) {
-	return open(ctx, namespace.Current())
+// New opens the driver of the network namespace that the process is in. Secrets
+// may be nil if no object names one.
+func New(ctx context.Context, secrets driver.Secrets) (*Driver, error) {
+	return open(ctx, namespace.Current(), secrets)
 }
 
 // Open opens the driver of the given network namespace, of which it keeps a
 // handle of its own.
-func Open(ctx context.Context, ns netns.NsHandle) (*Driver, error) {
+func Open(ctx context.Context, ns netns.NsHandle, secrets driver.Secrets) (*Driver, error) {
 	own, err := namespace.Keep(ns)
 	if err != nil {
 		return nil, err
 	}
-	d, err := open(ctx, own)
+	d, err := open(ctx, own, secrets)
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
 	return d, nil
 }
 
-func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
+func open(ctx context.Context, ns namespace.Namespace, secrets driver.Secrets) (*Driver, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -72,13 +75,14 @@ func open(ctx context.Context, ns namespace.Namespace) (*Driver, error) {
 		return nil, err
 	}
 	d.proxies = newProxies(d.hints.give)
+	d.wg = &wireguards{ns: ns, secrets: secrets, running: map[string]*wireguard.Device{}, changed: d.hints.give}
 	return d, nil
 }
 
 // Close ends the driver's goroutines and releases what it holds.
 func (d *Driver) Close() error {
 	d.policies.close()
-	return errors.Join(d.proxies.close(), d.hints.stop(), d.bulk.Close(), d.query.Close(), d.ns.Close())
+	return errors.Join(d.proxies.close(), d.wg.close(), d.hints.stop(), d.bulk.Close(), d.query.Close(), d.ns.Close())
 }
 
 // Hints implements [driver.Lane].

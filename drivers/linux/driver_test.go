@@ -215,14 +215,14 @@ func TestCancelled(t *testing.T) {
 	if _, err := w.d.Look(ctx, benchExtent); !errors.Is(err, context.Canceled) {
 		t.Errorf("Look: error %v", err)
 	}
-	if _, err := New(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := New(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("New: error %v", err)
 	}
 }
 
 // TestNew opens a driver in the process's own namespace and only looks.
 func TestNew(t *testing.T) {
-	d, err := New(t.Context())
+	d, err := New(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestNew(t *testing.T) {
 // readings.
 func TestGoneLinkIsNamedByNumber(t *testing.T) {
 	w := newWorld(t)
-	name, err := newLinks(w.d.query).nameOf(77)
+	name, err := newLinks(w.d.query, w.d.wg).nameOf(77)
 	if err != nil || name != "if77" {
 		t.Errorf("name %q, error %v", name, err)
 	}

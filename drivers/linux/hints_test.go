@@ -183,7 +183,7 @@ func TestHintAfterOverflow(t *testing.T) {
 
 func TestCloseEndsHints(t *testing.T) {
 	w := newWorld(t)
-	d, err := Open(t.Context(), w.NS)
+	d, err := Open(t.Context(), w.NS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

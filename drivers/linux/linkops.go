@@ -23,6 +23,7 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 	case dataplane.Replace:
 		return a.links.adjust(want)
 	default:
+		a.d.wg.stop(want.Name)
 		return a.links.remove(want.Name)
 	}
 }

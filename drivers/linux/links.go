@@ -56,6 +56,8 @@ func kindOf(kind dataplane.LinkKind) linkKind {
 		return tunLink{}
 	case dataplane.LinkIPIP:
 		return ipipLink{}
+	case dataplane.LinkWireGuard:
+		return wireguardLink{}
 	}
 	return plainLink{}
 }
@@ -78,12 +80,13 @@ func (plainLink) adjust(*links, link, dataplane.Link) (changed bool, err error) 
 // links finds links by name or index and remembers them for one call.
 type links struct {
 	c       *nl.Conn
+	wg      *wireguards
 	byName  map[string]link
 	byIndex map[int]string
 }
 
-func newLinks(c *nl.Conn) *links {
-	return &links{c: c, byName: map[string]link{}, byIndex: map[int]string{}}
+func newLinks(c *nl.Conn, wg *wireguards) *links {
+	return &links{c: c, wg: wg, byName: map[string]link{}, byIndex: map[int]string{}}
 }
 
 // named returns the link of that name; the error is ENODEV if there is none.
@@ -187,6 +190,7 @@ func parseLink(body []byte) (link, error) {
 	l := link{index: int(int32(nl.Native.Uint32(body[4:]))), loopback: flags&unix.IFF_LOOPBACK != 0}
 	l.Up = flags&unix.IFF_UP != 0
 	l.Params = noKind
+	userspace := false
 	for kind, value := range nl.Attrs(body[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
@@ -197,11 +201,16 @@ func parseLink(body []byte) (link, error) {
 			if len(value) == len(l.MAC) {
 				l.MAC = dataplane.MAC(value)
 			}
+		case unix.IFLA_IFALIAS:
+			userspace = nl.Text(value) == userspaceAlias
 		case unix.IFLA_LINKINFO:
 			l.parseInfo(value)
 		case unix.IFLA_AF_SPEC:
 			l.parseForwarding(value)
 		}
+	}
+	if userspace && l.Kind() == dataplane.LinkTUN {
+		l.Params = dataplane.WireGuard{Userspace: true}
 	}
 	return l, nil
 }

@@ -25,7 +25,7 @@ type observer struct {
 
 // Look implements [driver.Lane].
 func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
-	o := &observer{d: d, extent: extent, links: newLinks(d.query), owned: map[int]string{}}
+	o := &observer{d: d, extent: extent, links: newLinks(d.query, d.wg), owned: map[int]string{}}
 	o.state = dataplane.NewState()
 	reads := []func() error{
 		o.readLinks,
@@ -36,6 +36,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		o.readSysctls,
 		o.readProxies,
 		o.readPolicies,
+		o.readWireGuard,
 	}
 	for _, read := range reads {
 		if err := ctx.Err(); err != nil {

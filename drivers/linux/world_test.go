@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
@@ -31,7 +32,7 @@ func newWorld(t testing.TB) *world {
 			t.Errorf("close host: %v", err)
 		}
 	})
-	d, err := Open(t.Context(), h.NS)
+	d, err := Open(t.Context(), h.NS, drivertest.Secrets{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func newKernel() (differential.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := linux.Open(context.Background(), h.NS)
+	d, err := linux.Open(context.Background(), h.NS, nil)
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

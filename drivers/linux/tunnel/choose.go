@@ -93,7 +93,7 @@ func openGSO(p dataplane.Proxy) (*carrier, error) {
 }
 
 func openEnds(p dataplane.Proxy, vnet bool) (*carrier, error) {
-	device, index, err := openQueue(p.Link, vnet)
+	device, index, err := OpenQueue(p.Link, vnet)
 	if err != nil {
 		return nil, err
 	}

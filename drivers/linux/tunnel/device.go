@@ -64,9 +64,9 @@ func attach(fd int, name string, flags uint16) error {
 	return err
 }
 
-// openQueue opens a device that exists, with a virtio-net header before each
+// OpenQueue opens a device that exists, with a virtio-net header before each
 // packet or without.
-func openQueue(name string, vnet bool) (fd, index int, err error) {
+func OpenQueue(name string, vnet bool) (fd, index int, err error) {
 	fail := func(err error) (int, int, error) { return -1, 0, fmt.Errorf("open TUN device %s: %w", name, err) }
 	before, err := indexOf(name)
 	if err != nil {

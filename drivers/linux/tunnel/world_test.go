@@ -69,7 +69,7 @@ func newNode(t testing.TB, i, mtu int) *node {
 // start opens a driver, as a starting daemon does, and stop closes it.
 func (n *node) start(t testing.TB) {
 	t.Helper()
-	d, err := linux.Open(t.Context(), n.NS)
+	d, err := linux.Open(t.Context(), n.NS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

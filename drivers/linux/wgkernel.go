@@ -1,0 +1,267 @@
+package linux
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
+	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+	"github.com/flanneld/flannel/drivers/linux/wireguard"
+)
+
+// The kernel's WireGuard (Linux include/uapi/linux/wireguard.h).
+const (
+	wgFamily  = "wireguard"
+	wgVersion = 1
+
+	wgGetDevice = 0
+	wgSetDevice = 1
+
+	wgDeviceIfindex    = 1
+	wgDevicePrivateKey = 3
+	wgDevicePublicKey  = 4
+	wgDeviceListenPort = 6
+	wgDevicePeers      = 8
+
+	wgPeerPublicKey    = 1
+	wgPeerPSK          = 2
+	wgPeerFlags        = 3
+	wgPeerEndpoint     = 4
+	wgPeerKeepalive    = 5
+	wgPeerHandshake    = 6
+	wgPeerAllowedIPs   = 9
+	wgPeerRemoveMe     = 1 << 0
+	wgPeerReplaceIPs   = 1 << 1
+	wgAllowedIPFamily  = 1
+	wgAllowedIPAddress = 2
+	wgAllowedIPMask    = 3
+)
+
+// kernelWG reads and changes WireGuard devices of the kernel by generic netlink.
+// Links, addresses and routes are not its business.
+type kernelWG struct {
+	c      *nl.Conn
+	family uint16
+}
+
+// openKernelWG fails with ENOENT if the kernel has no WireGuard. The kernel
+// tries to load its module first.
+func openKernelWG(ns namespace.Namespace) (*kernelWG, error) {
+	k := &kernelWG{}
+	err := ns.Do(func() (err error) {
+		k.c, err = nl.Open(unix.NETLINK_GENERIC)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.begin(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, 0)
+	k.c.Out.AttrString(unix.CTRL_ATTR_FAMILY_NAME, wgFamily)
+	k.c.Out.End()
+	body, err := k.c.Do()
+	if err != nil {
+		return nil, errors.Join(err, k.c.Close())
+	}
+	for kind, value := range genAttrs(body) {
+		if kind == unix.CTRL_ATTR_FAMILY_ID && len(value) >= 2 {
+			k.family = nl.Native.Uint16(value)
+		}
+	}
+	return k, nil
+}
+
+func (k *kernelWG) begin(family uint16, command byte, flags uint16) {
+	k.c.Begin(family, flags)
+	k.c.Out.U8(command, wgVersion, 0, 0)
+}
+
+// genAttrs yields the attributes behind struct genlmsghdr.
+func genAttrs(body []byte) func(yield func(uint16, []byte) bool) {
+	return nl.Attrs(body[min(len(body), unix.GENL_HDRLEN):])
+}
+
+// configure sets a device's key and port.
+func (k *kernelWG) configure(index int, key dataplane.Secret, port uint16) error {
+	k.beginSet(index)
+	k.c.Out.Attr(wgDevicePrivateKey, key.Bytes())
+	k.c.Out.Attr(wgDeviceListenPort, nl.Native.AppendUint16(nil, port))
+	return k.finish()
+}
+
+func (k *kernelWG) beginSet(index int) {
+	k.begin(k.family, wgSetDevice, 0)
+	k.c.Out.AttrU32(wgDeviceIfindex, uint32(index))
+}
+
+func (k *kernelWG) finish() error {
+	k.c.Out.End()
+	_, err := k.c.Do()
+	return err
+}
+
+// setPeer adds a peer to a device, or changes it and keeps its session. All other
+// peers stay.
+func (k *kernelWG) setPeer(index int, p dataplane.WGPeer, psk dataplane.Secret) error {
+	out := &k.c.Out
+	k.beginSet(index)
+	end := k.beginPeer(p.Public, wgPeerReplaceIPs)
+	out.Attr(wgPeerPSK, psk.Bytes())
+	if p.Endpoint.IsValid() {
+		out.Attr(wgPeerEndpoint, sockaddr(p.Endpoint))
+	}
+	out.Attr(wgPeerKeepalive, nl.Native.AppendUint16(nil, p.Keepalive))
+	ips := out.Nest(wgPeerAllowedIPs)
+	for _, prefix := range p.Allowed {
+		if !prefix.IsValid() {
+			continue
+		}
+		one := out.Nest(0)
+		out.Attr(wgAllowedIPFamily, nl.Native.AppendUint16(nil, uint16(nl.AF(cidr.FamilyOf(prefix.Addr())))))
+		out.AttrAddr(wgAllowedIPAddress, prefix.Addr())
+		out.Attr(wgAllowedIPMask, []byte{byte(prefix.Bits())})
+		out.Unnest(one)
+	}
+	out.Unnest(ips)
+	end()
+	return k.finish()
+}
+
+// removePeer removes a peer from a device, if it is there.
+func (k *kernelWG) removePeer(index int, key dataplane.PublicKey) error {
+	k.beginSet(index)
+	k.beginPeer(key, wgPeerRemoveMe)()
+	return k.finish()
+}
+
+// beginPeer opens the attributes of the one peer in a message; end closes them.
+func (k *kernelWG) beginPeer(key dataplane.PublicKey, flags uint32) (end func()) {
+	out := &k.c.Out
+	peers := out.Nest(wgDevicePeers)
+	one := out.Nest(0)
+	out.Attr(wgPeerPublicKey, key[:])
+	out.AttrU32(wgPeerFlags, flags)
+	return func() {
+		out.Unnest(one)
+		out.Unnest(peers)
+	}
+}
+
+// read returns a device's configuration. The kernel spreads a device with many
+// peers over several messages, and a peer with many allowed IPs over two.
+func (k *kernelWG) read(index int) (wireguard.Reading, error) {
+	k.begin(k.family, wgGetDevice, unix.NLM_F_DUMP)
+	k.c.Out.AttrU32(wgDeviceIfindex, uint32(index))
+	k.c.Out.End()
+	b, err := k.c.Dump()
+	if err != nil {
+		return wireguard.Reading{}, fmt.Errorf("read WireGuard device: %w", err)
+	}
+	var r wireguard.Reading
+	for m := range nl.Messages(b) {
+		if m.Kind == k.family {
+			takeDevice(&r, m.Body)
+		}
+	}
+	return r, nil
+}
+
+func takeDevice(r *wireguard.Reading, body []byte) {
+	for kind, value := range genAttrs(body) {
+		switch kind {
+		case wgDevicePublicKey:
+			copy(r.Public[:], value)
+		case wgDeviceListenPort:
+			r.Port = nl.Native.Uint16(value)
+		case wgDevicePeers:
+			for _, peer := range nl.Attrs(value) {
+				takePeer(r, peer)
+			}
+		}
+	}
+}
+
+// takePeer reads one peer. One with the key of the peer before is the rest of that.
+func takePeer(r *wireguard.Reading, attrs []byte) {
+	var p wireguard.Peer
+	var ips []byte
+	for kind, value := range nl.Attrs(attrs) {
+		switch kind {
+		case wgPeerPublicKey:
+			copy(p.Public[:], value)
+		case wgPeerPSK:
+			if psk, err := dataplane.SecretOf(value); err == nil {
+				p.PSK = psk.PSKName()
+			}
+		case wgPeerEndpoint:
+			p.Endpoint = endpointOf(value)
+		case wgPeerKeepalive:
+			p.Keepalive = nl.Native.Uint16(value)
+		case wgPeerHandshake:
+			if seconds := int64(nl.Native.Uint64(value)); seconds != 0 {
+				p.Handshake = time.Unix(seconds, 0)
+			}
+		case wgPeerAllowedIPs:
+			ips = value
+		}
+	}
+	at := len(r.Peers) - 1
+	if at < 0 || r.Peers[at].Public != p.Public {
+		r.Peers = append(r.Peers, p)
+		at++
+	}
+	for _, ip := range nl.Attrs(ips) {
+		if prefix := allowedIP(ip); prefix.IsValid() {
+			r.Peers[at].Allow(prefix)
+		}
+	}
+}
+
+func allowedIP(attrs []byte) netip.Prefix {
+	var a netip.Addr
+	bits := 0
+	for kind, value := range nl.Attrs(attrs) {
+		switch {
+		case kind == wgAllowedIPAddress:
+			a = nl.Addr(value)
+		case kind == wgAllowedIPMask && len(value) > 0:
+			bits = int(value[0])
+		}
+	}
+	return netip.PrefixFrom(a, bits)
+}
+
+// sockaddr returns struct sockaddr_in or sockaddr_in6.
+func sockaddr(a netip.AddrPort) []byte {
+	family := nl.AF(cidr.FamilyOf(a.Addr()))
+	b := nl.Native.AppendUint16(nil, uint16(family))
+	b = binary.BigEndian.AppendUint16(b, a.Port())
+	if a.Addr().Is4() {
+		b = append(b, a.Addr().AsSlice()...)
+		return append(b, make([]byte, 8)...)
+	}
+	b = append(b, make([]byte, 4)...) // flow
+	b = append(b, a.Addr().AsSlice()...)
+	return append(b, make([]byte, 4)...) // scope
+}
+
+// endpointOf reads what sockaddr writes.
+func endpointOf(b []byte) netip.AddrPort {
+	if len(b) < unix.SizeofSockaddrInet4 {
+		return netip.AddrPort{}
+	}
+	port := binary.BigEndian.Uint16(b[2:])
+	if nl.Native.Uint16(b) == unix.AF_INET {
+		return netip.AddrPortFrom(nl.Addr(b[4:8]), port)
+	}
+	if len(b) < unix.SizeofSockaddrInet6 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(nl.Addr(b[8:24]), port)
+}

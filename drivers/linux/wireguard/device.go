@@ -1,0 +1,278 @@
+package wireguard
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/device"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/linux/tunnel"
+)
+
+// Device is a running WireGuard device. Calls to it are made one at a time.
+type Device struct {
+	library *device.Device
+	queue   *queue
+	index   int // of the TUN device
+}
+
+// Open starts a device on a TUN device that exists. It has no key, port or peers
+// yet. Changed is called when the device ends by itself.
+func Open(name string, mtu int, changed func()) (*Device, error) {
+	fd, index, err := tunnel.OpenQueue(name, true)
+	if err != nil {
+		return nil, err
+	}
+	uso, err := setOffload(fd)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("offloads of TUN device %s: %w", name, err), unix.Close(fd))
+	}
+	q, err := newQueue(fd, name, mtu, uso)
+	if err != nil {
+		return nil, err
+	}
+	quiet := &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf}
+	d := &Device{library: device.NewDevice(q, newBind(), quiet), queue: q, index: index}
+	go func() {
+		<-d.library.Wait()
+		changed()
+	}()
+	return d, nil
+}
+
+// setOffload makes the kernel leave to the queue the work of network cards. It
+// reports whether that includes the segmentation of UDP (Linux 6.2).
+func setOffload(fd int) (uso bool, err error) {
+	const tcp = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+	if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tcp|unix.TUN_F_USO4|unix.TUN_F_USO6) == nil {
+		return true, nil
+	}
+	return false, unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tcp)
+}
+
+// Close ends the device. The TUN device stays.
+func (d *Device) Close() { d.library.Close() }
+
+// Index returns the TUN device's index. Another device of its name has another
+// index.
+func (d *Device) Index() int { return d.index }
+
+// Alive reports whether packets are carried. A device ends when its TUN device
+// goes away; it must still be closed.
+func (d *Device) Alive() bool {
+	select {
+	case <-d.library.Wait():
+		return false
+	default:
+		return true
+	}
+}
+
+// SetMTU says that the TUN device has another MTU.
+func (d *Device) SetMTU(mtu int) { d.queue.setMTU(mtu) }
+
+// Configure sets key and port. Another key ends all sessions, and another port
+// replaces the sockets, in the network namespace of the calling thread.
+func (d *Device) Configure(key dataplane.Secret, port uint16) error {
+	now, err := d.read(false)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	if now.Public != key.PublicKey() {
+		line(&b, "private_key", hex.EncodeToString(key.Bytes()))
+	}
+	if now.Port != port {
+		line(&b, "listen_port", strconv.Itoa(int(port)))
+	}
+	if err := d.set(b.String()); err != nil {
+		return err
+	}
+	if err := d.library.Up(); err != nil {
+		return ofPort(port, err)
+	}
+	return nil
+}
+
+// ofPort explains why sockets cannot be opened.
+func ofPort(port uint16, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("listen on UDP port %d: %w: another process has the port; stop it, or choose another "+
+			"ListenPort", port, unix.EADDRINUSE)
+	}
+	return fmt.Errorf("listen on UDP port %d: %w", port, err)
+}
+
+// SetPeer adds a peer, or changes it and keeps its session.
+func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
+	var b strings.Builder
+	line(&b, "public_key", hex.EncodeToString(p.Public[:]))
+	line(&b, "preshared_key", hex.EncodeToString(psk.Bytes()))
+	if p.Endpoint.IsValid() {
+		line(&b, "endpoint", p.Endpoint.String())
+	}
+	line(&b, "persistent_keepalive_interval", strconv.Itoa(int(p.Keepalive)))
+	line(&b, "replace_allowed_ips", "true")
+	for _, prefix := range p.Allowed {
+		if prefix.IsValid() {
+			line(&b, "allowed_ip", prefix.String())
+		}
+	}
+	return d.set(b.String())
+}
+
+// HasPeer reports whether the device has the peer.
+func (d *Device) HasPeer(key dataplane.PublicKey) bool {
+	return d.library.LookupPeer(device.NoisePublicKey(key)) != nil
+}
+
+// RemovePeer removes a peer, if it is there.
+func (d *Device) RemovePeer(key dataplane.PublicKey) {
+	d.library.RemovePeer(device.NoisePublicKey(key))
+}
+
+// set sends the library its own form of a configuration. The library's errors may
+// quote it, so they are not passed on.
+func (d *Device) set(config string) error {
+	err := d.library.IpcSet(config)
+	var ipc *device.IPCError
+	if err == nil || !errors.As(err, &ipc) {
+		return err
+	}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return unix.Errno(ipcErrno(ipc.ErrorCode()))
+}
+
+// ipcErrno returns the errno of the library's code, which is its negative.
+func ipcErrno(code int64) uintptr {
+	if code >= 0 {
+		return uintptr(unix.EINVAL)
+	}
+	return uintptr(-code)
+}
+
+func line(b *strings.Builder, key, value string) {
+	b.WriteString(key)
+	b.WriteByte('=')
+	b.WriteString(value)
+	b.WriteByte('\n')
+}
+
+// Reading holds the answer of a device about itself.
+type Reading struct {
+	Public dataplane.PublicKey
+	Port   uint16
+	Peers  []Peer
+}
+
+// Peer is a peer, without the device's name.
+type Peer struct {
+	dataplane.WGPeer
+	Handshake time.Time // of the last one, zero if there was none
+}
+
+// Read returns the device's configuration, with its peers in any order.
+func (d *Device) Read() (Reading, error) { return d.read(true) }
+
+func (d *Device) read(peers bool) (Reading, error) {
+	text, err := d.library.IpcGet()
+	if err != nil {
+		return Reading{}, err
+	}
+	var r Reading
+	for text != "" {
+		one, rest, _ := strings.Cut(text, "\n")
+		text = rest
+		key, value, _ := strings.Cut(one, "=")
+		if key == "public_key" && !peers {
+			break
+		}
+		if err := r.take(key, value); err != nil {
+			return Reading{}, fmt.Errorf("the library's %s: %w", key, err)
+		}
+	}
+	return r, nil
+}
+
+// take adds one line of the library's answer.
+func (r *Reading) take(key, value string) error {
+	switch key {
+	case "private_key":
+		secret, err := secretOf(value)
+		r.Public = secret.PublicKey()
+		return err
+	case "listen_port":
+		port, err := strconv.ParseUint(value, 10, 16)
+		r.Port = uint16(port)
+		return err
+	case "public_key":
+		var p Peer
+		_, err := hex.Decode(p.Public[:], []byte(value))
+		r.Peers = append(r.Peers, p)
+		return err
+	}
+	if len(r.Peers) == 0 {
+		return nil
+	}
+	return r.Peers[len(r.Peers)-1].take(key, value)
+}
+
+// take adds one line about the peer.
+func (p *Peer) take(key, value string) (err error) {
+	switch key {
+	case "preshared_key":
+		secret, err := secretOf(value)
+		p.PSK = secret.PSKName()
+		return err
+	case "endpoint":
+		p.Endpoint, err = netip.ParseAddrPort(value)
+	case "persistent_keepalive_interval":
+		seconds, err := strconv.ParseUint(value, 10, 16)
+		p.Keepalive = uint16(seconds)
+		return err
+	case "last_handshake_time_sec":
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if seconds != 0 {
+			p.Handshake = time.Unix(seconds, 0)
+		}
+		return err
+	case "allowed_ip":
+		prefix, err := netip.ParsePrefix(value)
+		p.Allow(prefix)
+		return err
+	}
+	return err
+}
+
+// Allow adds an allowed IP that was read. The first of a family in order counts,
+// so that equal peers read alike.
+func (p *Peer) Allow(prefix netip.Prefix) {
+	at := &p.Allowed[cidr.FamilyOf(prefix.Addr())]
+	switch {
+	case !at.IsValid():
+		*at = prefix
+		return
+	case prefix.Addr().Less(at.Addr()) || prefix.Addr() == at.Addr() && prefix.Bits() < at.Bits():
+		*at = prefix
+	}
+	p.More++
+}
+
+func secretOf(text string) (dataplane.Secret, error) {
+	data, err := hex.DecodeString(text)
+	if err != nil {
+		return dataplane.Secret{}, err
+	}
+	return dataplane.SecretOf(data)
+}

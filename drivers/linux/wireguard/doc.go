@@ -1,0 +1,28 @@
+// Package wireguard runs WireGuard in this process, for hosts whose kernel has
+// none: golang.zx2c4.com/wireguard does the protocol, and this package feeds it.
+//
+// A [Device] carries packets between a persistent TUN device and UDP sockets. It
+// remembers nothing that the caller cannot read back, and it ends with its process
+// or with its TUN device, which keeps addresses and routes meanwhile: packets to
+// peers wait or are dropped there, and none leaves in the clear.
+//
+// # How the library is fed
+//
+// The library moves packets in batches between goroutines, one packet a buffer.
+// Most of the time of a fast stream goes into system calls, copies and cache
+// misses around the encryption, so both ends here avoid copies:
+//
+//   - queue is the TUN device. The kernel leaves up to 64 KiB of a stream whole,
+//     and queue reads that straight into the buffers of the packets that it
+//     becomes on the wire. It joins decrypted packets without moving them.
+//   - bind is the sockets. It sends many packets as one message (UDP_SEGMENT) from
+//     where they are, and receives many as one (UDP_GRO) straight into their
+//     buffers. It allocates nothing for a packet.
+//
+// Sizes must be known before a read that goes to the right places, so each end
+// guesses that the next packet has the sizes of the one before. A wrong guess costs
+// a copy.
+//
+// Everything acts on the network namespace of the calling thread. Nothing here
+// sets addresses, routes or the state of links.
+package wireguard
