@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/renameio/v2"
 
@@ -14,13 +16,16 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// secretFileMode lets root alone read a secret.
+// secretFileMode lets root alone read a secret. A file of the operator may be writable for root.
 const secretFileMode = 0o400
 
 // FileSecrets keeps each secret in its own file in Dir, next to the state file.
 type FileSecrets struct {
 	Dir    string
 	Random io.Reader // crypto/rand's Reader in production
+	// KeyFile is the file of [dataplane.WireGuardKey], in base64 as wg genkey prints
+	// it. Other programs know it (interop 1.3: WIREGUARD_KEY_FILE). "": a file in Dir.
+	KeyFile string
 }
 
 var _ driver.Secrets = FileSecrets{}
@@ -32,15 +37,28 @@ func (s FileSecrets) Secret(name dataplane.SecretName) (dataplane.Secret, error)
 	if !name.Valid() {
 		return dataplane.Secret{}, fmt.Errorf("secret %q: not a name", name)
 	}
-	path := filepath.Join(s.Dir, string(name)+".secret")
-	secret, err := readSecret(path)
+	f := secretFile{filepath.Join(s.Dir, string(name)+".secret"), false}
+	if name == dataplane.WireGuardKey && s.KeyFile != "" {
+		f = secretFile{s.KeyFile, true}
+	}
+	secret, err := f.read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.draw(path)
+		return f.draw(s.Random)
 	}
 	return secret, err
 }
 
-func readSecret(path string) (dataplane.Secret, error) {
+// secretFile is the file of a secret, as raw bytes or in base64.
+type secretFile struct {
+	path   string
+	base64 bool
+}
+
+// maxSecretFile is more than a secret's size in either form, with a line's end.
+const maxSecretFile = 64
+
+func (f secretFile) read() (dataplane.Secret, error) {
+	path := f.path
 	file, err := os.Open(path)
 	if err != nil {
 		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
@@ -50,16 +68,16 @@ func readSecret(path string) (dataplane.Secret, error) {
 	if err != nil {
 		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}
-	if mode := info.Mode(); mode != secretFileMode {
+	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
 		return dataplane.Secret{}, fmt.Errorf("secret file %s has mode %v, so others may have read it: "+
 			"remove it and let the daemon draw another, or set mode %04o if you know that no other user did",
 			path, mode, secretFileMode)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, dataplane.SecretSize+1))
+	data, err := io.ReadAll(io.LimitReader(file, maxSecretFile))
 	if err != nil {
 		return dataplane.Secret{}, fmt.Errorf("read secret: %w", err)
 	}
-	secret, err := dataplane.SecretOf(data)
+	secret, err := f.decode(data)
 	if err != nil {
 		return dataplane.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and "+
 			"let the daemon draw another", path, err)
@@ -67,16 +85,31 @@ func readSecret(path string) (dataplane.Secret, error) {
 	return secret, nil
 }
 
+func (f secretFile) decode(data []byte) (dataplane.Secret, error) {
+	if f.base64 {
+		return dataplane.ParseSecret(strings.TrimSpace(string(data)))
+	}
+	return dataplane.SecretOf(data)
+}
+
+func (f secretFile) encode(secret dataplane.Secret) []byte {
+	if f.base64 {
+		return []byte(base64.StdEncoding.EncodeToString(secret.Bytes()))
+	}
+	return secret.Bytes()
+}
+
 // draw makes a secret and writes its file before it returns the secret.
-func (s FileSecrets) draw(path string) (dataplane.Secret, error) {
-	secret, err := dataplane.DrawSecret(s.Random)
+func (f secretFile) draw(random io.Reader) (dataplane.Secret, error) {
+	path := f.path
+	secret, err := dataplane.DrawSecret(random)
 	if err != nil {
 		return dataplane.Secret{}, err
 	}
-	if err := os.MkdirAll(s.Dir, dirMode); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
-	if err := renameio.WriteFile(path, secret.Bytes(), secretFileMode, renameio.IgnoreUmask()); err != nil {
+	if err := renameio.WriteFile(path, f.encode(secret), secretFileMode, renameio.IgnoreUmask()); err != nil {
 		return dataplane.Secret{}, fmt.Errorf("keep secret %s: %w; make the directory writable for the daemon", path, err)
 	}
 	return secret, nil

@@ -15,15 +15,15 @@ import (
 
 func TestSecretOutlivesRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "flannel")
-	first, err := FileSecrets{dir, rand.Reader}.Secret("tunnel-key")
+	first, err := FileSecrets{Dir: dir, Random: rand.Reader}.Secret("tunnel-key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := FileSecrets{dir, rand.Reader}.Secret("tunnel-key")
+	again, err := FileSecrets{Dir: dir, Random: rand.Reader}.Secret("tunnel-key")
 	if err != nil || again != first {
 		t.Errorf("after a restart: the same %t, %v", again == first, err)
 	}
-	other, err := FileSecrets{dir, rand.Reader}.Secret("other")
+	other, err := FileSecrets{Dir: dir, Random: rand.Reader}.Secret("other")
 	if err != nil || other == first {
 		t.Errorf("another name: the same %t, %v", other == first, err)
 	}
@@ -56,7 +56,7 @@ func TestSecretErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "flannel")
-			s := FileSecrets{dir, strings.NewReader(plain)}
+			s := FileSecrets{Dir: dir, Random: strings.NewReader(plain)}
 			if _, err := s.Secret("key"); err != nil {
 				t.Fatal(err)
 			}
@@ -87,18 +87,56 @@ func TestSecretOfUnwritableDirectory(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := FileSecrets{filepath.Join(dir, "flannel"), rand.Reader}.Secret("key")
+	_, err := FileSecrets{Dir: filepath.Join(dir, "flannel"), Random: rand.Reader}.Secret("key")
 	if err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v", err)
 	}
 }
 
+// TestKeyFile holds the form that other programs know: base64, with mode 0400
+// from the first moment on (interop 6.5). A key of wg genkey is taken as it is.
+func TestKeyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "wgkey")
+	s := FileSecrets{Dir: t.TempDir(), Random: strings.NewReader(strings.Repeat("s3cr", 8)), KeyFile: path}
+	first, err := s.Secret(dataplane.WireGuardKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Secret(dataplane.WireGuardKey)
+	if err != nil || again != first {
+		t.Errorf("the second time: the same %t, %v", again == first, err)
+	}
+	const text = "czNjcnMzY3JzM2NyczNjcnMzY3JzM2NyczNjcnMzY3I="
+	data, err := os.ReadFile(path)
+	if err != nil || string(data) != text {
+		t.Errorf("file %q, %v", data, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o400 {
+		t.Errorf("file %v, %v", info, err)
+	}
+	if err := rewrite(path, text+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := s.Secret(dataplane.WireGuardKey); err != nil || again != first {
+		t.Errorf("written by wg genkey: the same %t, %v", again == first, err)
+	}
+	if err := rewrite(path, "czNjcnMzY3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Secret(dataplane.WireGuardKey); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
 func TestSecretNames(t *testing.T) {
-	s := FileSecrets{t.TempDir(), rand.Reader}
+	s := FileSecrets{Dir: t.TempDir(), Random: rand.Reader}
 	if _, err := s.Secret("../x"); err == nil {
 		t.Error("a name that leaves the directory was accepted")
 	}
-	if _, err := (FileSecrets{t.TempDir(), strings.NewReader("short")}).Secret("key"); err == nil {
+	if _, err := (FileSecrets{Dir: t.TempDir(), Random: strings.NewReader("short")}).Secret("key"); err == nil {
 		t.Error("a random source that ends early was accepted")
 	}
 }

@@ -24,7 +24,7 @@ type Backend interface {
 
 	// Attrs returns the attributes that the node must publish. It keeps the
 	// values that the node's last record or its host fixes, such as a MAC, and
-	// draws others from rng.
+	// draws others from rng. It fails with [NotYet] if the node has to wait.
 	Attrs(env Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand) (lease.Attrs, error)
 
 	// Render returns all objects the backend wants on the host, for the node
@@ -33,6 +33,16 @@ type Backend interface {
 	// results for each peer alone, with the exceptions that [Update] lists.
 	Render(env Env, self Self, peers []*lease.Lease) (*dataplane.State, []Problem)
 }
+
+// NotYet is an error of Attrs that ends by itself or by the operator's doing, such as
+// a key that cannot be read. The node waits, and tells the error.
+type NotYet struct{ Err error }
+
+// Error implements error.
+func (e NotYet) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e NotYet) Unwrap() error { return e.Err }
 
 // Env describes the surroundings of a node.
 type Env struct {

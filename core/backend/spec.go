@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // Spec describes a type of backend. Package all lists every Spec; errors, the
@@ -65,6 +66,7 @@ const (
 	Whole  OptionKind = "whole number"
 	Switch OptionKind = "true or false"
 	Text   OptionKind = "text"
+	Key    OptionKind = "key" // a secret in base64, or "" for none; no message shows it
 )
 
 // Option is a member of the config's Backend object.
@@ -141,6 +143,9 @@ func (s Spec) check(m config.Member) error {
 	if !known || o.Ignored || m.IsNull() || o.takes(m.Value) {
 		return nil
 	}
+	if o.Kind == Key {
+		return fmt.Errorf("Backend %s: want %s", o.Name, o.Wants())
+	}
 	return fmt.Errorf("Backend %s %s: want %s", o.Name, m.Excerpt(), o.Wants())
 }
 
@@ -156,6 +161,9 @@ func (o Option) takes(value json.RawMessage) bool {
 	}
 	var text string
 	err := json.Unmarshal(value, &text)
+	if o.Kind == Key && err == nil && text != "" {
+		_, err = dataplane.ParseSecret(text)
+	}
 	return err == nil && (o.Choices == nil || slices.Contains(o.Choices, text))
 }
 
@@ -168,6 +176,8 @@ func (o Option) Wants() string {
 		return fmt.Sprintf("a whole number from %d to %d", o.Min, o.Max)
 	case o.Kind == Switch:
 		return "true or false"
+	case o.Kind == Key:
+		return fmt.Sprintf("%d bytes in base64", dataplane.SecretSize)
 	case o.Choices != nil:
 		return "one of " + strings.Join(o.Choices, ", ")
 	}

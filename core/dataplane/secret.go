@@ -65,6 +65,20 @@ func ParseSecret(text string) (Secret, error) {
 	return SecretOf(data)
 }
 
+// UnmarshalText implements [encoding.TextUnmarshaler] by ParseSecret, and so JSON.
+// No text is no secret.
+func (s *Secret) UnmarshalText(text []byte) error {
+	*s = Secret{}
+	if len(text) == 0 {
+		return nil
+	}
+	secret, err := ParseSecret(string(text))
+	if err == nil {
+		*s = secret
+	}
+	return err
+}
+
 // Bytes returns a copy of the secret, for the kernel and for its file alone.
 func (s Secret) Bytes() []byte { return append([]byte(nil), s.bytes[:]...) }
 

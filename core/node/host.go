@@ -122,7 +122,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if l := n.hostLane(); moved && len(l.failures) == 0 {
 		l.restart()
 	}
-	plan := n.diff(n.withoutRefused(want))
+	plan := n.diff(n.withEndpoints(n.withoutRefused(want)))
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	n.once(Error, "conflict", textOf(plan.Conflicts))
 	h.standing = lease.Key{}
@@ -182,6 +182,7 @@ func (p hostPart) settled() string {
 func (p hostPart) retries(plan []dataplane.Op) bool { return p.n.retriesOnly(plan) }
 
 func (p hostPart) failed(op dataplane.Op, err error) error {
+	p.n.host.endpoints.notWritten(op.Object)
 	if p.n.refusedPeer(op, err) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -62,6 +63,7 @@ func (n *Node) fenced() bool {
 type attrsSource struct {
 	uplink  uplink.Uplink
 	backend backend.Backend // each config has its own
+	key     driver.Key      // of the host's tunnels
 }
 
 // wake passes consider the moments at which time alone changes a decision.
@@ -119,7 +121,7 @@ func (n *Node) followLease() {
 // followAttrs computes the desired content of our record.
 func (n *Node) followAttrs() error {
 	l := &n.lease
-	source, stored := attrsSource{n.host.uplink, n.network.backend}, n.stored()
+	source, stored := attrsSource{n.host.uplink, n.network.backend, n.host.facts.Keys[dataplane.WireGuardKey]}, n.stored()
 	// Backends keep stored attributes, so with the same source the result is the same.
 	if !l.copied && source == l.source && l.attrs.Equal(stored) {
 		return nil
@@ -132,6 +134,7 @@ func (n *Node) followAttrs() error {
 	if err != nil {
 		return err
 	}
+	delete(n.said, "no-attributes")
 	l.attrs, l.source = attrs, source
 	l.copied = false
 	return nil
@@ -157,8 +160,13 @@ func (n *Node) noticeExpiry() {
 // lease: the operator may fix the config.
 func (n *Node) noAttrs(err error) {
 	l := &n.lease
+	var wait backend.NotYet
+	waits := errors.As(err, &wait)
+	if waits {
+		n.once(Warning, "no-attributes", err.Error())
+	}
 	switch {
-	case !l.self.Key.IsValid() && !n.overridden():
+	case !waits && !l.self.Key.IsValid() && !n.overridden():
 		n.exit(1, err.Error())
 		return
 	case l.grant != nil && l.renewalDue(n.now):

@@ -72,6 +72,7 @@ type hostState struct {
 	conflicts  []reconcile.Conflict
 	problems   []backend.Problem // peers that the backend refuses
 	refusals   refusals          // peers that the kernel refuses
+	endpoints  endpoints         // of WireGuard peers
 	paths      []PacketPath      // packet paths that this process runs
 	withheld   int               // deletes that wait for the store
 	recreate   map[string]bool   // links that refused a change in place

@@ -73,6 +73,8 @@ func (x *peerIndex) subnetsOf(o dataplane.Object) []netip.Prefix {
 			return []netip.Prefix{o.Dst}
 		}
 		return []netip.Prefix{o.Src}
+	case dataplane.WGPeer:
+		return slices.DeleteFunc(slices.Clone(o.Allowed[:]), func(p netip.Prefix) bool { return !p.IsValid() })
 	case dataplane.Neigh:
 		return x.neighs[o.NeighKey]
 	case dataplane.FDBEntry:

@@ -110,6 +110,8 @@ func linkOf(o dataplane.Object) string {
 		return o.Link
 	case dataplane.FDBEntry:
 		return o.Link
+	case dataplane.WGPeer:
+		return o.Link
 	}
 	return ""
 }
@@ -215,6 +217,14 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 		_, from := refused[k.Src]
 		return to || from
 	})
+	s.WGPeers.DeleteFunc(func(_ dataplane.WGPeerKey, p dataplane.WGPeer) bool {
+		for _, allowed := range p.Allowed {
+			if _, out := refused[allowed]; out {
+				return true
+			}
+		}
+		return false
+	})
 	unused := map[dataplane.FDBKey]bool{}
 	for subnet := range refused {
 		key := dataplane.RouteKey{Dst: subnet}
@@ -234,13 +244,17 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 	}
 }
 
-// retriesOnly reports whether a plan holds nothing but objects that the kernel refused before.
+// retriesOnly reports whether a plan holds nothing but objects that the kernel
+// refused before, and endpoints that WireGuard peers take in turn.
 func (n *Node) retriesOnly(plan []dataplane.Op) bool {
 	r := &n.host.refusals
-	if !r.trying {
-		return false
-	}
 	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		if peer, ok := op.Object.(dataplane.WGPeer); ok && n.host.endpoints.turns[peer.Key()] {
+			return false
+		}
+		if !r.trying {
+			return true
+		}
 		subnets := n.host.want.index().subnetsOf(op.Object)
 		return op.Verb == dataplane.Delete || len(subnets) == 0 ||
 			slices.ContainsFunc(subnets, func(s netip.Prefix) bool { _, refused := r.of[s]; return !refused })

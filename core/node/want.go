@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -25,6 +26,8 @@ type wantCache struct {
 	self   backend.Self
 	uplink uplink.Uplink
 	routes []driver.Route
+	keys   map[dataplane.SecretName]driver.Key
+	lacks  map[dataplane.LinkKind]string // kinds of links that the kernel lacks
 
 	indexed *peerIndex // of state and peers; nil: not made yet
 }
@@ -36,7 +39,9 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		c.self.Key == self.Key &&
 		c.self.Attrs.Equal(self.Attrs) &&
 		c.uplink == h.uplink &&
-		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal)
+		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) &&
+		maps.Equal(c.keys, h.facts.Keys) &&
+		maps.Equal(c.lacks, h.facts.Unsupported)
 }
 
 // wanted returns the desired state of the host, and whether it has changed since
@@ -51,7 +56,7 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	}
 	next := wantCache{
 		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
-		self: self, uplink: h.uplink, routes: h.facts.Routes,
+		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, lacks: h.facts.Unsupported,
 	}
 	if same && len(h.problems) == 0 {
 		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)

@@ -1,0 +1,194 @@
+package wireguard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// data is the backend's part of a lease. Its JSON has these members in this
+// order and no blanks (interop 3.3).
+type data struct {
+	PublicKey string
+	Port      uint16
+}
+
+// peerData holds the data of a peer's record.
+type peerData struct {
+	key  dataplane.PublicKey
+	port uint16 // 0: that of the reader (interop 3.3: records of old releases)
+}
+
+func parseData(raw json.RawMessage) (peerData, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return peerData{}, fmt.Errorf("record has no PublicKey")
+	}
+	var d struct {
+		PublicKey string
+		Port      int64
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return peerData{}, fmt.Errorf("wireguard data %.100q: %w", raw, err)
+	}
+	key, err := dataplane.ParsePublicKey(d.PublicKey)
+	switch {
+	case err != nil:
+		return peerData{}, fmt.Errorf("PublicKey: %w", err)
+	case d.Port < 0 || d.Port > 65535:
+		return peerData{}, fmt.Errorf("Port %d is not a port", d.Port)
+	}
+	return peerData{key, uint16(d.Port)}, nil
+}
+
+// candidate is a record as a peer of one device.
+type candidate struct {
+	record *lease.Lease
+	halves [2]backend.Peer // by family; without a lease: the record has no such half
+}
+
+// renderPeers adds the peers of all devices, and returns the problems of others.
+func (b *Backend) renderPeers(
+	s *dataplane.State, env backend.Env, self backend.Self, own dataplane.PublicKey, peers []*lease.Lease,
+) []backend.Problem {
+	var problems []backend.Problem
+	for _, t := range b.tunnels {
+		found, refused := t.candidates(env, self, peers)
+		problems = append(problems, refused...)
+		served := map[dataplane.PublicKey]*lease.Lease{}
+		for _, c := range found {
+			peer, err := b.peer(t, env, c)
+			if err == nil && peer.Public == own {
+				err = fmt.Errorf("PublicKey %s is our own", own)
+			}
+			if first, taken := served[peer.Public]; err == nil && taken {
+				err = fmt.Errorf("%s has the same PublicKey %s", describe(first, c.record), peer.Public)
+			}
+			if err != nil {
+				problems = append(problems, backend.Problem{Key: c.record.Key, Err: err})
+				continue
+			}
+			served[peer.Public] = c.record
+			s.AddWGPeer(peer)
+		}
+	}
+	return problems
+}
+
+// describe names the record that a peer is served by instead of another one.
+func describe(served, refused *lease.Lease) string {
+	if hostOf(served) == hostOf(refused) {
+		return fmt.Sprintf("the newer record %s of this host", served.Key)
+	}
+	return fmt.Sprintf("the older record %s", served.Key)
+}
+
+// candidates returns the records that a device can serve, in the order in which a
+// key is theirs: the oldest host first, and of several records of one host the one
+// written last. The others are left over from another subnet, such as a
+// reservation that the host cannot use.
+func (t tunnel) candidates(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) ([]candidate, []backend.Problem) {
+	var found []candidate
+	var problems []backend.Problem
+	at := map[lease.Key]int{}
+	for _, f := range t.carries {
+		served, refused := backend.Peers(env, self, Type, f, peers)
+		problems = append(problems, refused...)
+		for _, p := range served {
+			i, known := at[p.Key]
+			if !known {
+				i = len(found)
+				at[p.Key] = i
+				found = append(found, candidate{record: p.Lease})
+			}
+			found[i].halves[f] = p
+		}
+	}
+	sortCandidates(found)
+	return found, problems
+}
+
+// sortCandidates puts the oldest host first, and the newest record of each host.
+func sortCandidates(found []candidate) {
+	since := map[[2]netip.Addr]int64{}
+	for _, c := range found {
+		if first, known := since[hostOf(c.record)]; !known || c.record.CreateRevision < first {
+			since[hostOf(c.record)] = c.record.CreateRevision
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(
+			cmp.Compare(since[hostOf(a.record)], since[hostOf(b.record)]),
+			cmp.Compare(b.record.ModRevision, a.record.ModRevision),
+			a.record.Key.Compare(b.record.Key),
+		)
+	})
+}
+
+// hostOf returns what tells the records of one host from those of others.
+func hostOf(l *lease.Lease) [2]netip.Addr { return [2]netip.Addr{l.Attrs.PublicIP, l.Attrs.PublicIPv6} }
+
+// peer returns the peer that stands for a record.
+func (b *Backend) peer(t tunnel, env backend.Env, c candidate) (dataplane.WGPeer, error) {
+	outer := b.outer(env, c)
+	d, err := c.data()
+	if err != nil {
+		return dataplane.WGPeer{}, err
+	}
+	port := d.port
+	if port == 0 {
+		port = t.port
+	}
+	peer := dataplane.WGPeer{
+		WGPeerKey: dataplane.WGPeerKey{Link: t.device, Public: d.key},
+		Endpoint:  netip.AddrPortFrom(c.halves[outer].IP, port),
+		Keepalive: b.opts.PersistentKeepaliveInterval,
+		PSK:       b.opts.PSK.PSKName(),
+	}
+	if !peer.Endpoint.IsValid() {
+		return dataplane.WGPeer{}, fmt.Errorf("record has no usable %s half, and Mode is %s", outer, b.opts.Mode)
+	}
+	for _, f := range t.carries {
+		peer.Allowed[f] = c.halves[f].Subnet
+	}
+	return peer, nil
+}
+
+// data returns the data of the record's first half. A device that carries both
+// families has one port, which upstream publishes in the IPv4 half alone
+// (interop P10).
+func (c candidate) data() (peerData, error) {
+	f := cidr.V4
+	if c.halves[f].Lease == nil {
+		f = cidr.V6
+	}
+	return parseData(c.halves[f].Lease.Attrs.Data(f))
+}
+
+// outer returns the family of the peer's endpoint (interop 6.5).
+func (b *Backend) outer(env backend.Env, c candidate) cidr.Family {
+	v4, v6 := c.halves[cidr.V4].IP, c.halves[cidr.V6].IP
+	switch {
+	case b.opts.Mode == modeIPv4:
+		return cidr.V4
+	case b.opts.Mode == modeIPv6:
+		return cidr.V6
+	case !v6.IsValid():
+		return cidr.V4
+	case !v4.IsValid():
+		return cidr.V6
+	case !v4.IsPrivate() && env.Uplink.PublicIP.IsValid():
+		return cidr.V4
+	case !v6.IsPrivate() && !env.Uplink.PublicIPv6.IsPrivate():
+		return cidr.V6
+	}
+	return cidr.V4
+}

@@ -1,0 +1,170 @@
+package node
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// endpointTurn is the time for which the node tries an endpoint of a WireGuard peer
+// without a session before it tries the other one.
+const endpointTurn = time.Minute
+
+// endpoints remembers where WireGuard peers are. A peer's record names an
+// endpoint, and a device learns another one from authenticated packets if the peer
+// is behind NAT or has moved. The learned one is no drift while the peer has a
+// session. Without one, the node tries both in turn.
+//
+//	               record changed: write it
+//	                  ┌─────────┐
+//	                  ▼         │
+//	new ──► record ──► session ──► no session ──► record and learned in turn
+//	                  ▲                                 │
+//	                  └──────── handshake ──────────────┘
+type endpoints struct {
+	of    map[dataplane.WGPeerKey]*endpoint
+	turns map[dataplane.WGPeerKey]bool // the peers whose endpoint the last plan changes in turn
+	last  resolved
+}
+
+// endpoint holds the places where one peer may be.
+type endpoint struct {
+	record  netip.AddrPort // that the node wrote last, or found
+	learned netip.AddrPort // that the device learned last, if it is another one
+	turnAt  time.Time      // when to try the other one; zero: the peer has a session
+}
+
+// resolved is a desired state with the endpoints to use on a host.
+type resolved struct{ want, have, result *dataplane.State }
+
+// withEndpoints returns the desired state with learned endpoints where the node
+// keeps or tries them.
+func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
+	e, have := &n.host.endpoints, n.host.have
+	if want.WGPeers.Len() == 0 {
+		*e = endpoints{}
+		return want
+	}
+	if e.last.want == want && e.last.have == have && !e.turnDue(n.now) {
+		return e.last.result
+	}
+	if e.of == nil {
+		e.of = map[dataplane.WGPeerKey]*endpoint{}
+	}
+	e.turns = map[dataplane.WGPeerKey]bool{}
+	result := want
+	for key, peer := range want.WGPeers.All {
+		use := n.endpointOf(key, peer.Endpoint)
+		if use == peer.Endpoint {
+			continue
+		}
+		if result == want {
+			result = want.Clone()
+		}
+		peer.Endpoint = use
+		result.AddWGPeer(peer)
+	}
+	e.forget(want)
+	if next := e.nextTurn(); !next.IsZero() {
+		n.hostLane().lookBy(next)
+	}
+	e.last = resolved{want, have, result}
+	return result
+}
+
+// endpointOf returns the endpoint to desire for a peer now.
+func (n *Node) endpointOf(key dataplane.WGPeerKey, record netip.AddrPort) netip.AddrPort {
+	e := &n.host.endpoints
+	present, exists := n.host.have.WGPeers.Get(key)
+	_, alive := n.host.have.Alive[key]
+	known := e.of[key]
+	switch {
+	case !exists || known != nil && known.record != record:
+		e.of[key] = &endpoint{record: record}
+		return record
+	case known == nil:
+		known = &endpoint{record: record}
+		e.of[key] = known
+	}
+	if at := present.Endpoint; at.IsValid() && at != record && (alive || !known.learned.IsValid()) {
+		known.learned = at
+	}
+	if alive {
+		known.turnAt = time.Time{}
+		return firstValid(present.Endpoint, record)
+	}
+	if !known.learned.IsValid() {
+		return record
+	}
+	return n.takeTurn(key, known, present.Endpoint)
+}
+
+// takeTurn returns the endpoint to try for a peer without a session.
+func (n *Node) takeTurn(key dataplane.WGPeerKey, known *endpoint, present netip.AddrPort) netip.AddrPort {
+	lost := known.turnAt.IsZero() // it has just lost its session
+	due := lost || !n.now.Before(known.turnAt)
+	use := present
+	switch {
+	case lost || present != known.record && present != known.learned:
+		use = known.record
+	case due && present == known.record:
+		use = known.learned
+	case due:
+		use = known.record
+	}
+	if due || use != present {
+		known.turnAt = n.now.Add(endpointTurn)
+	}
+	if use != present {
+		n.host.endpoints.turns[key] = true
+	}
+	return use
+}
+
+// firstValid returns the first of two endpoints that is one.
+func firstValid(a, b netip.AddrPort) netip.AddrPort {
+	if a.IsValid() {
+		return a
+	}
+	return b
+}
+
+// turnDue reports whether the time of a turn has come.
+func (e *endpoints) turnDue(now time.Time) bool {
+	next := e.nextTurn()
+	return !next.IsZero() && !now.Before(next)
+}
+
+// nextTurn returns the time of the next turn, or zero.
+func (e *endpoints) nextTurn() time.Time {
+	var next time.Time
+	for _, known := range e.of {
+		if at := known.turnAt; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// forget drops the peers that are not desired any more.
+func (e *endpoints) forget(want *dataplane.State) {
+	if len(e.of) == want.WGPeers.Len() {
+		return
+	}
+	for key := range e.of {
+		if !want.WGPeers.Has(key) {
+			delete(e.of, key)
+		}
+	}
+}
+
+// notWritten notes that the kernel did not take a peer: its record counts as changed.
+func (e *endpoints) notWritten(o dataplane.Object) {
+	if peer, ok := o.(dataplane.WGPeer); ok {
+		if known := e.of[peer.Key()]; known != nil {
+			known.record = netip.AddrPort{}
+		}
+		e.last = resolved{}
+	}
+}
