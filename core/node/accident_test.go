@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,4 +76,94 @@ func TestRestartsKeepLostPeers(t *testing.T) {
 	if got := w.host.Routes.Len(); got != 0 {
 		t.Errorf("%d routes after the period\n%s", got, w.log())
 	}
+}
+
+// Kept peers that write their records again are peers like any other: the log says
+// once that all are back, and nothing is given up later.
+func TestLostPeersComeBack(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	w.wipe()
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	if w.count("peers-back") != 0 {
+		t.Errorf("one of two peers is back, and the log says that all are\n%s", w.log())
+	}
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(2 * keepFor)
+	if w.count("peers-kept") != 1 || w.count("peers-back") != 1 || w.count("peers-given-up") != 0 {
+		t.Errorf("want one line that peers are kept and one that they are back\n%s", w.log())
+	}
+	if got := w.host.Routes.Len(); got != 2 {
+		t.Errorf("%d routes, want two", got)
+	}
+}
+
+// A datastore with another identity cannot tell which peers have left, even if it
+// holds our record. One whose former identity is unknown can.
+func TestPeersOfAnotherHistory(t *testing.T) {
+	for _, c := range []struct {
+		before, after uint64
+		routes        int
+	}{{7, 7, 0}, {7, 8, 2}, {0, 8, 0}} {
+		w := newWorld(t, vxlanConfig)
+		w.snap.History = c.before
+		w.put(vxlanPeer("10.5.3.0-24", 4))
+		w.put(vxlanPeer("10.5.4.0-24", 5))
+		w.tell()
+		w.pass(time.Second)
+		w.remove(mustKey("10.5.3.0-24"))
+		w.remove(mustKey("10.5.4.0-24"))
+		w.snap.History = c.after
+		w.tell()
+		w.pass(time.Minute)
+		if got := w.host.Routes.Len(); got != c.routes {
+			t.Errorf("identity %d, then %d: %d routes, want %d\n%s", c.before, c.after, got, c.routes, w.log())
+		}
+	}
+}
+
+// A record that the datastore holds wins over one that it has lost: here another
+// host has the MAC of a kept peer.
+func TestRecordsWinOverLostOnes(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	w.wipe()
+	other := vxlanPeer("10.5.9.0-24", 14)
+	other.Attrs.BackendData = vxlanPeer("10.5.3.0-24", 4).Attrs.BackendData
+	w.put(other)
+	w.tell()
+	w.pass(time.Minute)
+	dump := w.host.Dump()
+	if !strings.Contains(dump, "route 10.5.9.0/24") || strings.Contains(dump, "route 10.5.3.0/24") {
+		t.Errorf("want a route to the record's subnet, and none to the lost one:\n%s", dump)
+	}
+}
+
+// A node that needs another subnet takes none that a lost peer will ask for again.
+func TestLostPeersKeepTheirSubnets(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"vxlan"}}`) // three subnets
+	w.tell()
+	w.pass(time.Second)
+	own := w.own().Key
+	for i, k := range []string{"10.5.1.0-24", "10.5.2.0-24", "10.5.3.0-24"} {
+		if mustKey(k) != own {
+			w.put(vxlanPeer(k, byte(10+i)))
+		}
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.held = true
+	w.wipe()
+	w.put(vxlanPeer(own.String(), 77))
+	requests := len(w.requests)
+	w.held = false
+	w.run(Input{View: w.view(), Requested: w.serve()})
+	w.pass(keepFor - 2*time.Second)
+	if got := w.requests[requests:]; len(got) != 0 || w.count("no-subnet") != 1 {
+		t.Errorf("requests %v, want none while lost peers claim all other subnets\n%s", got, w.log())
+	}
+	w.pass(2 * time.Minute)
+	w.wantReady()
 }

@@ -277,3 +277,15 @@ func TestBlackholeRoute(t *testing.T) {
 		t.Errorf("%s is left although the options do not ask for it", want)
 	}
 }
+
+// The log names the chains that the node makes, and each lane has its own kinds.
+func TestFirewallChangesAreLogged(t *testing.T) {
+	w := guarded(t)
+	logged := w.logged("firewall-applied")
+	if len(logged) != 1 || !strings.Contains(logged[0], "replace iptables ipv4 forward, replace iptables ipv4 postrouting") {
+		t.Errorf("logged %q, want one line with both chains\n%s", logged, w.log())
+	}
+	if got := w.logged("firewall"); len(got) != 1 || got[0] != "the firewall is as desired: 2 chains" {
+		t.Errorf("logged %q, want one line when the chains are in place", got)
+	}
+}

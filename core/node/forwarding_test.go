@@ -134,3 +134,23 @@ func TestForwardingMayNotBeSet(t *testing.T) {
 		t.Error("no subnet file")
 	}
 }
+
+// TestForwardingIsAboutToBeSet lets the kernel refuse the setting for now.
+func TestForwardingIsAboutToBeSet(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.IPForward = true })
+	w.withDevice()
+	w.applyErr = func(op dataplane.Op) error {
+		if s, ok := op.Object.(dataplane.Sysctl); ok && s.Path == forwarding4 {
+			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
+		}
+		return nil
+	}
+	w.host.AddSysctl(dataplane.Sysctl{Path: forwarding4, Value: "0"})
+	w.noForwarding[cidr.V4] = anyLink
+	w.tell()
+	w.pass(time.Minute)
+	reasons := strings.Join(w.n.Status().Reasons, "; ")
+	if !strings.Contains(reasons, "set net.ipv4.ip_forward to 1, which flanneld is about to do") {
+		t.Errorf("reasons %q, want the setting that flanneld is about to change", reasons)
+	}
+}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -426,5 +427,63 @@ func TestPassedOverUplinkIsTold(t *testing.T) {
 	w.tell()
 	if want := `; passed over: --iface "eth7": there is no interface of that name`; !strings.Contains(w.log(), want) {
 		t.Errorf("want %q in\n%s", want, w.log())
+	}
+}
+
+// The node forgets former devices and networks once the host holds nothing of them.
+// Until then they are its own.
+func TestForgetsFormerNetworks(t *testing.T) {
+	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48","Backend":{"Type":"vxlan","VNI":%d}}`
+	w := newWorld(t, fmt.Sprintf(dual, 5, 5, 5))
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: fmt.Appendf(nil, dual, 6, 6, 6), Revision: w.rev}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
+	links := slices.Sorted(maps.Keys(w.n.host.links))
+	if !slices.Equal(w.n.host.networks, networks) || !slices.Equal(links, []string{"flannel-v6.6", "flannel.6"}) {
+		t.Errorf("the node owns %s and %s, want only the present networks and devices", w.n.host.networks, links)
+	}
+}
+
+// A device that can carry no IPv6 is reported once, with the remedy, and not once
+// for each address and route that the kernel refuses on it.
+func TestLackOfADevice(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:5::/48","Backend":{"Type":"vxlan"}}`)
+	w.facts.Links[0].MTU = 1300
+	w.applyErr = func(op dataplane.Op) error {
+		if op.Verb != dataplane.Delete && linkOf(op.Object) == "flannel-v6.1" {
+			return fmt.Errorf("%s: %w", op, driver.ErrDenied)
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	s := w.status()
+	lacks := slices.DeleteFunc(slices.Clone(s.Reasons), func(r string) bool {
+		return !strings.Contains(r, "the kernel gives flannel-v6.1 no IPv6, because its MTU of 1230 is below 1280")
+	})
+	if s.Ready || len(lacks) != 1 || strings.Contains(strings.Join(s.Reasons, "; "), driver.ErrDenied.Error()) {
+		t.Errorf("ready %t, reasons %q, want one that names the MTU, and no refused object", s.Ready, s.Reasons)
+	}
+}
+
+// The log says when a host that had to be changed is as desired.
+func TestLogOfAProgrammedHost(t *testing.T) {
+	w := readyWorld(t)
+	before := w.count("programmed")
+	w.host.Routes.DeleteFunc(every)
+	w.pass(time.Minute)
+	if got := w.count("programmed") - before; got != 1 {
+		t.Errorf("logged %d times after a repair, want once\n%s", got, w.log())
+	}
+	w.pass(10 * time.Minute)
+	if got := w.count("programmed") - before; got != 1 {
+		t.Errorf("logged %d times though nothing had to be changed, want once", got)
 	}
 }

@@ -202,7 +202,6 @@ func (n *Node) lost(reason error) {
 	n.event(Error, "lease-lost", reason.Error())
 	accident := n.now.Before(n.store.lost.until) && !n.taken(l.grant.Key)
 	l.trouble = reason
-	l.previous = l.grant.Key
 	n.drop()
 	if n.opts.ExitOnLoss && !accident {
 		n.exit(1, reason.Error())

@@ -233,3 +233,27 @@ func TestAssignedAddressThatCannotBe(t *testing.T) {
 		})
 	}
 }
+
+// A problem with an assigned subnet is logged once, and one without a subnet is no
+// problem of the assignment.
+func TestAssignmentWithAProblem(t *testing.T) {
+	key := mustKey("10.5.7.0-24")
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: key})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	for range 2 {
+		w.assigned.Err = errors.New("annotation public-ip-overwrite: want an address")
+		w.rev++
+		w.snap.Revision = w.rev
+		w.tell()
+	}
+	if got := w.logged("assignment"); len(got) != 1 || !strings.Contains(got[0], "public-ip-overwrite") {
+		t.Errorf("logged %q, want one line with the problem", got)
+	}
+	w.assigned = lease.Assigned{Err: errNoPodCIDR}
+	w.tell()
+	if got := w.logged("assignment"); len(got) != 1 {
+		t.Errorf("logged %q after the subnet was gone", got)
+	}
+}

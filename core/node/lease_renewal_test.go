@@ -205,3 +205,36 @@ func TestStaleRestartIsFencedInTime(t *testing.T) {
 		t.Errorf("%s after the end of the lease: %+v\n%s", w.now.Sub(end), s, w.log())
 	}
 }
+
+// A lease that ended while the store did not answer is acquired anew, and the log
+// says so.
+func TestAcquiresAfterTheEnd(t *testing.T) {
+	w := readyWorld(t)
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("timeout") }
+	w.pass(25 * time.Hour)
+	if s := w.status(); !s.Fenced || w.count("lease-expired") != 1 {
+		t.Fatalf("fenced %t after the end of the lease\n%s", s.Fenced, w.log())
+	}
+	w.answer = nil
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	if got := w.count("lease-acquired"); got != 2 {
+		t.Errorf("logged %d times that the lease is held, want twice\n%s", got, w.log())
+	}
+}
+
+// TestAdoptsOnce gives the node a record of its own with other backend data: one
+// update makes it as desired.
+func TestAdoptsOnce(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	former := vxlanPeer("10.5.9.0-24", 3)
+	former.Attrs.BackendType = "udp"
+	w.put(former)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if len(w.requests) != 1 || w.requests[0].Verb != Update || w.own().Attrs.BackendType != "vxlan" ||
+		w.own().Key != former.Key {
+		t.Errorf("requests %v, record %v, want one update of the record", w.requests, w.own())
+	}
+}

@@ -33,3 +33,34 @@ func TestPlansWhilePeersJoin(t *testing.T) {
 		t.Errorf("%d routes at the end, want 101", got)
 	}
 }
+
+// Each look asks for the routes to the peers that there are, and a look that asked
+// for more than them will do.
+func TestAsksForThePeersThatThereAre(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	for n := range byte(3) {
+		peer := vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 200+n), 4+n)
+		peer.Attrs.BackendType, peer.Attrs.BackendData = "host-gw", nil
+		w.put(peer)
+	}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if got := fmt.Sprint(w.n.host.asked); got != "[192.168.64.3 192.168.64.4 192.168.64.5 192.168.64.6]" {
+		t.Errorf("the look asked for %s, want all nodes", got)
+	}
+	w.remove(mustKey("10.5.201.0-24"))
+	w.n.Step(w.now, Input{View: w.view()})
+	if !w.n.reachKnown() {
+		t.Errorf("the look asked for %s, and not for enough of %s", w.n.host.asked, w.n.reach())
+	}
+	w.n.host.asked = w.n.host.asked[:3]
+	if w.n.reachKnown() {
+		t.Errorf("the look asked for %s alone, and for enough of %s", w.n.host.asked, w.n.reach())
+	}
+	w.run(Input{})
+	w.pass(time.Minute)
+	if got := fmt.Sprint(w.n.host.asked); got != "[192.168.64.3 192.168.64.4 192.168.64.6]" {
+		t.Errorf("the look asks for %s, want the nodes that are left", got)
+	}
+}

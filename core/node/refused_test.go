@@ -208,7 +208,12 @@ func TestRefusedPeer(t *testing.T) {
 		if n := w.count("peer-refused"); n != 1 || asked < 12 || asked > 40 {
 			t.Errorf("%s refused: told %d times, asked %d times in an hour", kind, n, asked)
 		}
-		if dump := w.host.Dump(); !strings.Contains(dump, "10.5.8.0/24") || strings.Contains(dump, "route 10.5.7.0/24") {
+		text := w.logged("peer-refused")[0]
+		if !strings.HasPrefix(text, "peer 10.5.7.0-24: ") || strings.Contains(text, " more") {
+			t.Errorf("%s refused: logged %q, want the one peer", kind, text)
+		}
+		dump := w.host.Dump()
+		if !strings.Contains(dump, "10.5.8.0/24") || strings.Contains(dump, "10.5.7.0") || strings.Contains(dump, "00:07 ") {
 			t.Errorf("%s refused: the host holds\n%s", kind, dump)
 		}
 		refuses = false
@@ -241,6 +246,17 @@ func TestRefusedByTheHost(t *testing.T) {
 	refuses = false
 	w.pass(time.Minute)
 	w.wantReady()
+	w.applyErr = func(op dataplane.Op) error {
+		if strings.HasPrefix(op.Object.String(), "neigh 10.5.7.0 ") {
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		return nil
+	}
+	w.host.Neighs.DeleteFunc(func(dataplane.NeighKey, dataplane.Neigh) bool { return true })
+	w.pass(time.Minute)
+	if s := w.status(); !s.Ready || len(s.Problems) != 1 {
+		t.Errorf("ready %t, problems %q, want one of a peer now that the device is well", s.Ready, s.Problems)
+	}
 }
 
 // TestManyRefusedPeers lets the kernel refuse many peers at once, as when the
@@ -259,8 +275,9 @@ func TestManyRefusedPeers(t *testing.T) {
 	}
 	w.tell()
 	w.pass(time.Minute)
-	if n, problems := w.count("peer-refused"), len(w.status().Problems); n != 1 || problems != 100 {
-		t.Errorf("%d problems, told %d times", problems, n)
+	told := w.logged("peer-refused")
+	if problems := len(w.status().Problems); len(told) != 1 || problems != 100 || !strings.HasSuffix(told[0], "; and 99 more") {
+		t.Errorf("%d problems, told %q, want one line", problems, told)
 	}
 	refuses = false
 	w.pass(6 * time.Minute)
@@ -333,5 +350,38 @@ func TestConflictIsThePeersProblem(t *testing.T) {
 	w.pass(time.Minute)
 	if s := w.status(); !s.Ready || len(s.Problems) != 0 {
 		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// A refused peer whose record changes is a new matter: the node tries the new
+// record at once, and forgets one that is gone.
+func TestRefusedPeerWithANewRecord(t *testing.T) {
+	w := readyWorld(t)
+	w.applyErr = func(op dataplane.Op) error {
+		if strings.Contains(op.Object.String(), "c6:00:00:00:00:07") {
+			return fmt.Errorf("%w", driver.ErrInvalid)
+		}
+		return nil
+	}
+	w.put(vxlanPeer("10.5.7.0-24", 7))
+	w.tell()
+	w.pass(30 * time.Minute)
+	if got := len(w.status().Problems); got != 1 {
+		t.Fatalf("%d problems, want that of the refused peer", got)
+	}
+	w.put(vxlanPeer("10.5.7.0-24", 8))
+	w.tell()
+	w.pass(2 * time.Second)
+	if dump := w.host.Dump(); len(w.status().Problems) != 0 || !strings.Contains(dump, "route 10.5.7.0/24") {
+		t.Errorf("problems %q with the new record, the host holds\n%s", w.status().Problems, dump)
+	}
+	w.put(vxlanPeer("10.5.7.0-24", 7))
+	w.tell()
+	w.pass(time.Minute)
+	w.remove(mustKey("10.5.7.0-24"))
+	w.tell()
+	w.pass(2 * time.Second)
+	if s := w.status(); len(s.Problems) != 0 || len(w.n.host.refusals.of) != 0 {
+		t.Errorf("problems %q of a peer that is gone", s.Problems)
 	}
 }

@@ -3,9 +3,13 @@ package node
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -49,5 +53,43 @@ func TestFormerNetworkIsCleanedUpAfterARestart(t *testing.T) {
 	w.wantReady()
 	if w.host.Routes.Len() != 0 {
 		t.Errorf("routes of the former network are left:\n%s", w.host.Dump())
+	}
+}
+
+// A restarted node waits for the datastore before it programs the saved state, and
+// says so once.
+func TestWaitsBeforeItIsStale(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	w.host = dataplane.NewState()
+	w.down = true
+	w.start()
+	w.run(Input{View: w.view()})
+	w.pass(patience - 100*time.Millisecond)
+	if s := w.status(); s.Stale || w.host.Routes.Len() != 0 || w.count("store-stale") != 0 {
+		t.Errorf("stale %t, %d routes, want the node to wait", s.Stale, w.host.Routes.Len())
+	}
+	w.pass(time.Second)
+	if s := w.status(); !s.Stale || w.host.Routes.Len() != 2 || w.count("store-stale") != 1 {
+		t.Errorf("stale %t, %d routes, want the saved state\n%s", s.Stale, w.host.Routes.Len(), w.log())
+	}
+}
+
+// A restart behind another address says which one the last run published. A restart
+// behind the same one does not.
+func TestRestartNamesTheFormerAddress(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	const told = "; the last run published 192.168.64.3"
+	for address, want := range map[string]bool{"192.168.64.3/24": false, "192.168.64.33/24": true} {
+		w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix(address), Permanent: true}}
+		w.events = nil
+		w.start()
+		w.n.files.busy = true // keeps the first run's state file
+		w.tell()
+		logged := w.logged("uplink")
+		if len(logged) != 1 || strings.Contains(logged[0], told) != want {
+			t.Errorf("%s: logged %q, want the former address named: %t", address, logged, want)
+		}
 	}
 }

@@ -203,3 +203,28 @@ func TestLostPeersAreGivenUpInTime(t *testing.T) {
 		t.Errorf("%d routes of %d, notes %q\n%s", w.host.Routes.Len(), full, w.status().Notes, w.log())
 	}
 }
+
+// A node whose datastore does not answer says why.
+func TestReasonOfAnOutage(t *testing.T) {
+	w := readyWorld(t)
+	w.down = true
+	w.tell()
+	if s := w.status(); s.Ready || !slices.Contains(s.Reasons, "the datastore does not answer: connection refused") {
+		t.Errorf("ready %t, reasons %q", s.Ready, s.Reasons)
+	}
+}
+
+// A node that has asked for the end of its process does nothing more.
+func TestNothingAfterTheExit(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`)
+	w.tell()
+	if w.exit == nil {
+		t.Fatalf("no exit\n%s", w.log())
+	}
+	w.snap.Config = lease.Document{Data: []byte(vxlanConfig), Revision: 200}
+	w.n.Step(w.now.Add(time.Minute), Input{View: w.view()})
+	r := w.n.Ready()
+	if r.Exit == nil || *r.Exit != *w.exit || r.Request != nil || r.Lanes[HostLane].Look != nil {
+		t.Errorf("after the exit the node asks for %+v", r)
+	}
+}
