@@ -68,8 +68,15 @@ func TestFirewallIsInspectedAndHints(t *testing.T) {
 // A host without a firewall reports that, and refuses every op.
 func TestNoFirewall(t *testing.T) {
 	seen, err := noFirewall{}.Look(t.Context(), dataplane.Extent{})
-	if err != nil || seen.State.Len() != 0 || seen.Facts.(driver.FirewallFacts).Tools[1].NFTables.Usable {
+	if err != nil || seen.State.Len() != 0 {
 		t.Errorf("%+v %v", seen, err)
+	}
+	for _, tools := range seen.Facts.(driver.FirewallFacts).Tools {
+		for _, tool := range []driver.Tool{tools.IPTables, tools.NFTables} {
+			if tool.Usable || tool.About != "not supported on this system" {
+				t.Errorf("tool %+v, want an unusable one that says why", tool)
+			}
+		}
 	}
 	errs := noFirewall{}.Apply(t.Context(), make([]dataplane.Op, 2))
 	if len(errs) != 2 || !errors.Is(errs[1], driver.ErrUnsupported) {

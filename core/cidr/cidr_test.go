@@ -135,3 +135,39 @@ func TestFamily(t *testing.T) {
 		}
 	}
 }
+
+// ParseAddr takes an address only as one of the family asked for, and refuses what
+// belongs to no family or to one host alone.
+func TestParseAddr(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"10.5.0.1":        {V4: true},
+		"fd00::1":         {V6: true},
+		"fe80::1":         {V6: true},
+		"fe80::1%eth0":    {},
+		"::ffff:10.5.0.1": {},
+		"10.5.0":          {},
+		"":                {},
+	} {
+		for _, f := range Families {
+			a, ok := ParseAddr(f, text)
+			if ok != want[f] || ok && a != netip.MustParseAddr(text) {
+				t.Errorf("%q as %s: %v, %t, want %t", text, f, a, ok, want[f])
+			}
+		}
+	}
+}
+
+func TestPick(t *testing.T) {
+	one, other := 4, 6
+	*Pick(V6, &one, &other) = 66
+	if Pick(V4, one, other) != 4 || Pick(V6, one, other) != 66 {
+		t.Errorf("picked %d and %d, want 4 and 66", Pick(V4, one, other), Pick(V6, one, other))
+	}
+}
+
+func TestCmpOfEqualWords(t *testing.T) {
+	less, more := Uint128{Hi: 1, Lo: 2}, Uint128{Hi: 1, Lo: 3}
+	if less.Cmp(more) != -1 || more.Cmp(less) != 1 || less.Cmp(less) != 0 {
+		t.Errorf("%v and %v: %d, %d and %d, want -1, 1 and 0", less, more, less.Cmp(more), more.Cmp(less), less.Cmp(less))
+	}
+}

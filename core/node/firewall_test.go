@@ -282,7 +282,8 @@ func TestBlackholeRoute(t *testing.T) {
 func TestFirewallChangesAreLogged(t *testing.T) {
 	w := guarded(t)
 	logged := w.logged("firewall-applied")
-	if len(logged) != 1 || !strings.Contains(logged[0], "replace iptables ipv4 forward, replace iptables ipv4 postrouting") {
+	const both = "replace iptables ipv4 forward, replace iptables ipv4 postrouting"
+	if len(logged) != 1 || !strings.Contains(logged[0], both) {
 		t.Errorf("logged %q, want one line with both chains\n%s", logged, w.log())
 	}
 	if got := w.logged("firewall"); len(got) != 1 || got[0] != "the firewall is as desired: 2 chains" {

@@ -433,7 +433,8 @@ func TestPassedOverUplinkIsTold(t *testing.T) {
 // The node forgets former devices and networks once the host holds nothing of them.
 // Until then they are its own.
 func TestForgetsFormerNetworks(t *testing.T) {
-	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48","Backend":{"Type":"vxlan","VNI":%d}}`
+	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48",` +
+		`"Backend":{"Type":"vxlan","VNI":%d}}`
 	w := newWorld(t, fmt.Sprintf(dual, 5, 5, 5))
 	w.tell()
 	w.pass(time.Minute)

@@ -276,7 +276,8 @@ func TestManyRefusedPeers(t *testing.T) {
 	w.tell()
 	w.pass(time.Minute)
 	told := w.logged("peer-refused")
-	if problems := len(w.status().Problems); len(told) != 1 || problems != 100 || !strings.HasSuffix(told[0], "; and 99 more") {
+	problems := len(w.status().Problems)
+	if len(told) != 1 || problems != 100 || !strings.HasSuffix(told[0], "; and 99 more") {
 		t.Errorf("%d problems, told %q, want one line", problems, told)
 	}
 	refuses = false

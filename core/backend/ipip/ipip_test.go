@@ -68,6 +68,9 @@ func TestRender(t *testing.T) {
 		if d := cmp.Diff(want, state.Dump()); d != "" || len(problems) > 0 {
 			t.Errorf("%s: problems %v, rendered (-want +got):\n%s", conf, problems, d)
 		}
+		if links := b.Extent().Links; len(links) != 1 || state.Links[links[0]].Name == "" {
+			t.Errorf("%s: the backend owns the links %q, want the one that it renders", conf, links)
+		}
 		if mtu := b.MTU(env); mtu != 1480 {
 			t.Errorf("MTU %d, want 1480", mtu)
 		}
@@ -94,5 +97,19 @@ func TestRenderWithoutSubnet(t *testing.T) {
 	const want = "link flannel.ipip type ipip mtu 1480 up local 192.168.64.3\n"
 	if d := cmp.Diff(want, state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
+	}
+}
+
+// Only direct routing depends on the routes to the peers.
+func TestReach(t *testing.T) {
+	for conf, want := range map[string]int{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`:                      0,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":true}}`: 1,
+	} {
+		b, env := open4(t, conf)
+		peers := []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", Type)}
+		if got := b.(backend.Reacher).Reach(env.Config, peers); len(got) != want {
+			t.Errorf("%s: asks for the routes to %v, want %d", conf, got, want)
+		}
 	}
 }
