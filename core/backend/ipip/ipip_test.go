@@ -7,43 +7,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/backend"
-	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/internal/backendtest"
 )
 
-func open4(t *testing.T, conf string) (backend.Backend, backend.Env) {
+// newBackend is behind a translated address, on the segment 192.168.64.0/24.
+func newBackend(t *testing.T, conf string) (Backend, backend.Env) {
 	t.Helper()
-	network, err := config.Parse([]byte(conf))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Spec().Open(network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b, backend.Env{
-		Config: network,
-		Uplink: uplink.Uplink{
-			Link: "eth0", MTU: 1500,
-			IP: netip.MustParseAddr("192.168.64.3"), PublicIP: netip.MustParseAddr("203.0.113.3"),
-		},
-		Facts: driver.HostFacts{Routes: []driver.Route{{
-			Dst:  netip.MustParsePrefix("192.168.64.0/24"),
-			Hops: []driver.Hop{{Link: "eth0"}},
-		}}},
-	}
-}
-
-func record(t *testing.T, key, ip, backendType string) *lease.Lease {
-	t.Helper()
-	k, err := lease.ParseKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
+	b, env := backendtest.Open[Backend](t, Spec(), conf)
+	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.3")
+	env.Facts.Routes = []driver.Route{{
+		Dst:  netip.MustParsePrefix("192.168.64.0/24"),
+		Hops: []driver.Hop{{Link: "eth0"}},
+	}}
+	return b, env
 }
 
 // The tunnel's local address is the interface's, not the public one, and routes
@@ -58,12 +37,12 @@ func TestRender(t *testing.T) {
 			"route 10.5.35.0/24 via 192.168.64.4 dev eth0 onlink\n" +
 			"route 10.5.36.0/24 via 192.168.65.5 dev flannel.ipip onlink\n",
 	} {
-		b, env := open4(t, conf)
-		self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", Type).Key}
+		b, env := newBackend(t, conf)
+		self := backend.Self{Key: backendtest.Record(t, "10.5.34.0-24", Type, "203.0.113.3").Key}
 		state, problems := b.Render(env, self, []*lease.Lease{
-			record(t, "10.5.35.0-24", "192.168.64.4", Type),
-			record(t, "10.5.36.0-24", "192.168.65.5", Type),
-			record(t, "10.5.37.0-24", "192.168.64.6", "vxlan"),
+			backendtest.Record(t, "10.5.35.0-24", Type, "192.168.64.4"),
+			backendtest.Record(t, "10.5.36.0-24", Type, "192.168.65.5"),
+			backendtest.Record(t, "10.5.37.0-24", "vxlan", "192.168.64.6"),
 		})
 		if d := cmp.Diff(want, state.Dump()); d != "" || len(problems) > 0 {
 			t.Errorf("%s: problems %v, rendered (-want +got):\n%s", conf, problems, d)
@@ -79,7 +58,7 @@ func TestRender(t *testing.T) {
 
 // The record holds an address and the type, and no data (interop 3.3).
 func TestAttrs(t *testing.T) {
-	b, env := open4(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
 	attrs, err := b.Attrs(env, lease.Attrs{}, dataplane.NewState(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +71,7 @@ func TestAttrs(t *testing.T) {
 
 // A node that has lost its subnet for certain keeps the device.
 func TestRenderWithoutSubnet(t *testing.T) {
-	b, env := open4(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
+	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`)
 	state, _ := b.Render(env, backend.Self{}, nil)
 	const want = "link flannel.ipip type ipip mtu 1480 up local 192.168.64.3\n"
 	if d := cmp.Diff(want, state.Dump()); d != "" {
@@ -106,9 +85,9 @@ func TestReach(t *testing.T) {
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip"}}`:                      0,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":true}}`: 1,
 	} {
-		b, env := open4(t, conf)
-		peers := []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", Type)}
-		if got := b.(backend.Reacher).Reach(env.Config, peers); len(got) != want {
+		b, env := newBackend(t, conf)
+		peers := []*lease.Lease{backendtest.Record(t, "10.5.35.0-24", Type, "192.168.64.4")}
+		if got := b.Reach(env.Config, peers); len(got) != want {
 			t.Errorf("%s: asks for the routes to %v, want %d", conf, got, want)
 		}
 	}

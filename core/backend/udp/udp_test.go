@@ -12,45 +12,27 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/internal/backendtest"
 )
 
+// newBackend is behind a translated address.
 func newBackend(t *testing.T, conf string) (*Backend, backend.Env) {
 	t.Helper()
-	network, err := config.Parse([]byte(conf))
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := Spec().Open(network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := opened.(*Backend)
-	return b, backend.Env{Config: network, Uplink: uplink.Uplink{
-		Link: "eth0", MTU: 1500,
-		IP: netip.MustParseAddr("192.168.64.3"), PublicIP: netip.MustParseAddr("203.0.113.3"),
-	}}
-}
-
-func record(t *testing.T, key, ip, backendType string) *lease.Lease {
-	t.Helper()
-	k, err := lease.ParseKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &lease.Lease{Key: k, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: backendType}}
+	b, env := backendtest.Open[*Backend](t, Spec(), conf)
+	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.3")
+	return b, env
 }
 
 // The socket binds to the interface's address, not to the public one (interop
 // 6.1), and peers of every published type are served (interop 6.0).
 func TestRender(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"UDP","Port":9000,"Offload":"gso"}}`)
-	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
+	self := backend.Self{Key: backendtest.Record(t, "10.5.34.0-24", "", "203.0.113.3").Key}
 	state, problems := b.Render(env, self, []*lease.Lease{
-		record(t, "10.5.35.0-24", "192.168.64.4", ""),
-		record(t, "10.5.36.0-25", "192.168.64.5", "vxlan"),
-		record(t, "10.5.37.0-24", "203.0.113.3", ""),
-		record(t, "10.9.0.0-24", "192.168.64.6", ""),
+		backendtest.Record(t, "10.5.35.0-24", "", "192.168.64.4"),
+		backendtest.Record(t, "10.5.36.0-25", "vxlan", "192.168.64.5"),
+		backendtest.Record(t, "10.5.37.0-24", "", "203.0.113.3"),
+		backendtest.Record(t, "10.9.0.0-24", "", "192.168.64.6"),
 	})
 	want := `link flannel0 type tun mtu 1472 up
 addr 10.5.34.0/32 dev flannel0
@@ -84,9 +66,9 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
 	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
 		{Dst: netip.MustParsePrefix("10.240.0.0/16")}}
-	state, problems := b.Render(env, backend.Self{Key: record(t, "10.1.0.0-24", "192.0.2.1", "").Key}, []*lease.Lease{
-		record(t, "10.2.0.0-24", "10.240.0.2", ""),
-		record(t, "10.3.0.0-24", "10.250.0.3", ""),
+	state, problems := b.Render(env, backend.Self{Key: backendtest.Record(t, "10.1.0.0-24", "", "192.0.2.1").Key}, []*lease.Lease{
+		backendtest.Record(t, "10.2.0.0-24", "", "10.240.0.2"),
+		backendtest.Record(t, "10.3.0.0-24", "", "10.250.0.3"),
 	})
 	if state.Peers.Len() != 1 || len(problems) != 1 || problems[0].String() !=
 		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams "+
@@ -98,7 +80,7 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 // A node that has lost its subnet for certain keeps the device.
 func TestRenderWithoutSubnet(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16"}`)
-	state, _ := b.Render(env, backend.Self{}, []*lease.Lease{record(t, "10.5.35.0-24", "192.168.64.4", "")})
+	state, _ := b.Render(env, backend.Self{}, []*lease.Lease{backendtest.Record(t, "10.5.35.0-24", "", "192.168.64.4")})
 	if d := cmp.Diff("link flannel0 type tun mtu 1472 up\nsysctl net/ipv4/conf/flannel0/accept_local = 1 dev flannel0\n",
 		state.Dump()); d != "" {
 		t.Errorf("rendered (-want +got):\n%s", d)
@@ -168,8 +150,8 @@ func TestExtent(t *testing.T) {
 // underlay leads to a peer inside.
 func TestRouteToAPeerInside(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
-	self := backend.Self{Key: record(t, "10.5.34.0-24", "203.0.113.3", "").Key}
-	inside := []*lease.Lease{record(t, "10.5.35.0-24", "10.5.200.4", "")}
+	self := backend.Self{Key: backendtest.Record(t, "10.5.34.0-24", "", "203.0.113.3").Key}
+	inside := []*lease.Lease{backendtest.Record(t, "10.5.35.0-24", "", "10.5.200.4")}
 	for dst, want := range map[string]int{"10.5.0.0/16": 1, "10.4.0.0/15": 1, "10.5.128.0/17": 0, "10.5.0.0/17": 1} {
 		env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix(dst), Hops: []driver.Hop{{Link: "eth0"}}}}
 		if _, problems := b.Render(env, self, inside); len(problems) != want {

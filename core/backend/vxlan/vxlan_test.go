@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
-	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/internal/backendtest"
 )
 
 const dualConfig = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",` +
@@ -22,24 +22,7 @@ const dualConfig = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd
 
 func newBackend(t *testing.T, conf string) (*Backend, backend.Env) {
 	t.Helper()
-	network, err := config.Parse([]byte(conf))
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := Spec().Open(network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := opened.(*Backend)
-	env := backend.Env{Config: network, Uplink: uplink.Uplink{
-		Link: "eth0", MTU: 1500,
-		IP: netip.MustParseAddr("192.168.64.3"), PublicIP: netip.MustParseAddr("192.168.64.3"),
-	}}
-	if network.V6.Enabled() {
-		env.Uplink.IPv6 = netip.MustParseAddr("fd00:a::3")
-		env.Uplink.PublicIPv6 = env.Uplink.IPv6
-	}
-	return b, env
+	return backendtest.Open[*Backend](t, Spec(), conf)
 }
 
 func dual(options string) string { return strings.Replace(dualConfig, "%s", options, 1) }
