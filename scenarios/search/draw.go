@@ -64,6 +64,7 @@ type shape struct {
 	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
 	roomy    bool // the IPv4 network has many more subnets than the cluster needs
+	scarce   bool // it has hardly more subnets than the cluster needs
 }
 
 // overlay draws the families and the number of segments, and names the devices.
@@ -146,7 +147,7 @@ func (d *drawing) topology(o Options) {
 			bits++
 		}
 		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
-		s.roomy = false
+		s.roomy, s.scarce = false, true
 	}
 	d.top = s
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"

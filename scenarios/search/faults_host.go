@@ -28,7 +28,7 @@ func kernelFaults() []fault {
 		one("uplink-bounced", "fault N uplink down-up"),
 		one("uplink-down", "fault N uplink down"),
 		one("forwarding-off", "fault N forwarding off"),
-		{name: "uplink-readdressed", weight: 2, draw: func(d *drawing) []Step {
+		{name: "uplink-readdressed", weight: 2, fits: canForget, draw: func(d *drawing) []Step {
 			n := d.rng.IntN(d.top.nodes)
 			return []Step{{Line: fmt.Sprintf("fault n%d uplink address=%s", n+1, d.address(n, 100+10*d.rng.IntN(3)+n))}}
 		}},
@@ -49,6 +49,10 @@ func kernelFaults() []fault {
 		chancy("hints-lost", "fault N hints chance=%s"),
 	}
 }
+
+// canForget is for clusters with room for the record of a host that has changed its
+// address and its memory: it keeps a subnet from all others until its TTL ends.
+func canForget(s shape) bool { return !s.scarce || s.ttl < liveness }
 
 // refused lets a kernel answer some ops with an error: the next few, or any by chance.
 func refused(name, what string) fault {

@@ -58,3 +58,24 @@ func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 		seen[f.name] = true
 	}
 }
+
+// A host that changes its address while it remembers no subnet leaves its record
+// behind. Without spare subnets no node could take one until the TTL ends, which is
+// no failure of the nodes (seed 200010410).
+func TestNoAddressesChangeWhereSubnetsAreScarce(t *testing.T) {
+	scarce := 0
+	for seed := range uint64(2000) {
+		p := Draw(seed, Options{})
+		long := strings.Contains(p.Topology.Line, "ttl=1h") || strings.Contains(p.Topology.Line, "ttl=24h")
+		if !long || !strings.Contains(p.Topology.Line, "subnetlen=") {
+			continue
+		}
+		scarce++
+		if text := describe(p); strings.Contains(text, "uplink address=") {
+			t.Fatalf("seed %d:\n%s", seed, text)
+		}
+	}
+	if scarce == 0 {
+		t.Error("no seed draws such a cluster")
+	}
+}
