@@ -221,6 +221,11 @@ bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (
 	@$(STATIC) -o bin/bench-udp ./bench/udp
 	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
 
+.PHONY: bench-wireguard
+bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: docs/wireguard.md (ROUNDS=5, WGFLAGS='-loads tcp8'; as root)
+	@$(STATIC) -o bin/bench-udp ./bench/udp
+	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) -ways vxlan,wireguard -paths pod -loads tcp1 $(WGFLAGS)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 10s) each, then RUNS (2000) random runs on kernel and simulator
 	@FUZZTIME=$(FUZZTIME) RUNS=$(RUNS) GO=$(GO) hack/fuzz

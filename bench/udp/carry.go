@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/netip"
@@ -10,11 +11,31 @@ import (
 	"runtime/pprof"
 	"strconv"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux"
 )
 
-const tunDevice, vxlanDevice = "flannel0", "flannel.1"
+const (
+	tunDevice   = "flannel0"
+	vxlanDevice = "flannel.1"
+	wgDevice    = "flannel-wg"
+)
+
+// keys are the secrets of the node with that number.
+type keys int
+
+// Secret implements [driver.Secrets].
+func (k keys) Secret(name dataplane.SecretName) (dataplane.Secret, error) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s of node %d", name, int(k)))
+	return dataplane.SecretOf(sum[:])
+}
+
+// public returns the node's public key.
+func (k keys) public() (dataplane.PublicKey, error) {
+	secret, err := k.Secret(dataplane.WireGuardKey)
+	return secret.PublicKey(), err
+}
 
 // carry is the role of a node: it carries packets until its input ends.
 func carry(args []string) error {
@@ -24,7 +45,7 @@ func carry(args []string) error {
 		return err
 	}
 	ctx := context.Background()
-	d, err := linux.New(ctx, nil)
+	d, err := linux.New(ctx, keys(i))
 	if err != nil {
 		return err
 	}
@@ -58,8 +79,12 @@ func carry(args []string) error {
 
 // create makes the objects that the backend would want.
 func create(ctx context.Context, d *linux.Driver, way string, i int) error {
+	objects, err := wanted(way, i)
+	if err != nil {
+		return err
+	}
 	var ops []dataplane.Op
-	for _, o := range wanted(way, i) {
+	for _, o := range objects {
 		ops = append(ops, dataplane.Op{Verb: dataplane.Create, Object: o})
 	}
 	for _, err := range d.Apply(ctx, ops) {
@@ -70,14 +95,14 @@ func create(ctx context.Context, d *linux.Driver, way string, i int) error {
 	return nil
 }
 
-func wanted(way string, i int) []dataplane.Object {
+func wanted(way string, i int) ([]dataplane.Object, error) {
 	own, other := subnet(i), subnet(1-i)
 	mtu := underlayMTU - overheads[way]
 	toPeer := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: other}, Protocol: dataplane.Protocol}
 	switch way {
 	case "raw":
 		toPeer.Link, toPeer.Via = "eth0", underlay(1-i)
-		return []dataplane.Object{toPeer}
+		return []dataplane.Object{toPeer}, nil
 	case "vxlan":
 		toPeer.Link, toPeer.Via = vxlanDevice, other.Addr()
 		toPeer.OnLink = true
@@ -88,7 +113,9 @@ func wanted(way string, i int) []dataplane.Object {
 			dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: vxlanDevice, MAC: mac(1 - i)}, Dst: underlay(1 - i)},
 			dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: vxlanDevice, IP: other.Addr()}, MAC: mac(1 - i)},
 			toPeer,
-		}
+		}, nil
+	case "wireguard", "kernel-wireguard":
+		return wireguardObjects(way, i)
 	}
 	offload := map[string]dataplane.Offload{"plain": dataplane.OffloadOff, "gso": dataplane.OffloadGSO}[way]
 	toPeer.Link = tunDevice
@@ -99,7 +126,33 @@ func wanted(way string, i int) []dataplane.Object {
 			Offload: offload},
 		dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tunDevice, Subnet: other}, To: underlay(1 - i)},
 		toPeer,
+	}, nil
+}
+
+// wireguardObjects are those of a WireGuard device in userspace or in the kernel.
+func wireguardObjects(way string, i int) ([]dataplane.Object, error) {
+	own, other := subnet(i), subnet(1-i)
+	ownKey, err := keys(i).public()
+	if err != nil {
+		return nil, err
 	}
+	peerKey, err := keys(1 - i).public()
+	if err != nil {
+		return nil, err
+	}
+	const port = 51820
+	params := dataplane.WireGuard{ListenPort: port, PublicKey: ownKey, Userspace: way == "wireguard"}
+	peer := dataplane.WGPeer{
+		WGPeerKey: dataplane.WGPeerKey{Link: wgDevice, Public: peerKey},
+		Endpoint:  netip.AddrPortFrom(underlay(1-i), port),
+		Allowed:   [2]netip.Prefix{cidr.V4: other},
+	}
+	return []dataplane.Object{
+		dataplane.Link{Name: wgDevice, MTU: underlayMTU - overheads[way], Up: true, Params: params},
+		dataplane.Addr{Link: wgDevice, Prefix: netip.PrefixFrom(own.Addr(), 32)},
+		peer,
+		dataplane.Route{RouteKey: dataplane.RouteKey{Dst: other}, Link: wgDevice, Protocol: dataplane.Protocol},
+	}, nil
 }
 
 func mac(i int) dataplane.MAC { return dataplane.MAC{2, 0, 0, 0, 0, byte(i + 1)} }

@@ -102,7 +102,9 @@ func (w *world) connect() (int, error) {
 }
 
 // overheads are the bytes that each way takes from the wire's MTU.
-var overheads = map[string]int{"raw": 0, "vxlan": 50, "plain": 28, "gso": 28}
+var overheads = map[string]int{
+	"raw": 0, "vxlan": 50, "plain": 28, "gso": 28, "wireguard": 80, "kernel-wireguard": 80,
+}
 
 // addPod makes a bridge and a pod behind it.
 func (n *node) addPod(i, mtu int) error {
