@@ -142,8 +142,8 @@ func (q *queue) readInto(bufs [][]byte, offset int, wait bool) (int, error) {
 		left -= g.piece
 	}
 	q.wait = wait
-	if err := q.raw.Read(q.poll); err != nil {
-		return 0, err
+	if q.raw.Read(q.poll) != nil {
+		return 0, os.ErrClosed
 	}
 	switch q.errno {
 	case 0:
