@@ -87,12 +87,15 @@ func (wireguardLink) adjust(ls *links, have link, wanted dataplane.Link) (change
 	if err != nil {
 		return false, err
 	}
-	_, running := w.alive(have)
+	d, running := w.alive(have)
 	if now.Public == want.PublicKey && now.Port == want.ListenPort && running == want.Userspace {
-		if running {
-			w.running[have.Name].SetMTU(wanted.MTU)
+		if !running {
+			return false, nil
 		}
-		return false, nil
+		if d.Fits(wanted.MTU) {
+			d.SetMTU(wanted.MTU)
+			return false, nil
+		}
 	}
 	if want.Userspace {
 		return false, ls.startUserspace(have, wanted, key)
@@ -111,7 +114,7 @@ func (ls *links) startUserspace(have link, want dataplane.Link, key dataplane.Se
 	w, port := ls.wg, want.Params.(dataplane.WireGuard).ListenPort
 	return w.ns.Do(func() error {
 		d, alive := w.alive(have)
-		if !alive {
+		if !alive || !d.Fits(want.MTU) {
 			w.stop(have.Name)
 			var err error
 			d, err = wireguard.Open(have.Name, want.MTU, w.changed)

@@ -31,10 +31,11 @@ type bind struct {
 	mu      sync.Mutex
 	sockets [2]atomic.Pointer[socket] // by family: IPv4, IPv6
 	senders sync.Pool
+	limit   int // bytes of the largest message that is received
 }
 
-func newBind() *bind {
-	b := &bind{}
+func newBind(limit int) *bind {
+	b := &bind{limit: limit}
 	b.senders.New = func() any { return new(sender) }
 	return b
 }
@@ -104,7 +105,7 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 		}
 		port = uint16(s.conn.LocalAddr().(*net.UDPAddr).Port)
 		b.sockets[i].Store(s)
-		fns = append(fns, newReceiver(s).receive)
+		fns = append(fns, newReceiver(s, b.limit).receive)
 	}
 	if len(fns) == 0 {
 		return nil, 0, unix.EAFNOSUPPORT

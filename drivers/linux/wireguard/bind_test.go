@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.zx2c4.com/wireguard/conn"
@@ -20,7 +21,7 @@ func TestBindCarries(t *testing.T) {
 }
 
 func carries(t *testing.T, host netip.Addr) {
-	from, to := newBind(), newBind()
+	from, to := newBind(maxPacket), newBind(maxPacket)
 	_, sender := open(t, from)
 	fns, port := open(t, to)
 	fn := fns[0]
@@ -88,7 +89,7 @@ func open(t *testing.T, b *bind) ([]conn.ReceiveFunc, uint16) {
 }
 
 func TestBindCloses(t *testing.T) {
-	b := newBind()
+	b := newBind(maxPacket)
 	fns, port := open(t, b)
 	if _, _, err := b.Open(port); !errors.Is(err, conn.ErrBindAlreadyOpen) {
 		t.Errorf("a second Open: %v", err)
@@ -108,11 +109,57 @@ func TestBindCloses(t *testing.T) {
 			t.Errorf("receiving ends with %v", err)
 		}
 	}
-	other := newBind()
+	other := newBind(maxPacket)
 	if _, _, err := other.Open(port); err != nil {
 		t.Errorf("the port is still taken: %v", err)
 	}
 	if err := other.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBindLimit sends packets that exceed the limit, alone and joined, between
+// those that do not.
+func TestBindLimit(t *testing.T) {
+	from, to := newBind(maxPacket), newBind(1564)
+	open(t, from)
+	fns, port := open(t, to)
+	ep, err := from.ParseEndpoint(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const end, room = 100, 1564
+	sizes := []int{1565, room, 3000, 3000, 3000, 1452, 1452, 9000, end}
+	for _, size := range sizes {
+		if err := from.Send([][]byte{bytes.Repeat([]byte{1}, size)}, ep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := from.Send([][]byte{make([]byte, 2000), make([]byte, 2000), make([]byte, end)}, ep); err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Send([][]byte{make([]byte, end)}, ep); err != nil {
+		t.Fatal(err)
+	}
+	memory := make([]byte, batch*room+maxPacket)
+	bufs, got := make([][]byte, batch), make([]int, batch)
+	for i := range bufs {
+		bufs[i] = memory[i*room:][:maxPacket]
+	}
+	var all []int
+	for count := 0; count < 2; {
+		n, err := fns[0](bufs, got, make([]conn.Endpoint, batch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got[:n]...)
+		for _, size := range got[:n] {
+			if size == end {
+				count++
+			}
+		}
+	}
+	if want := []int{room, 1452, 1452, end, end}; !slices.Equal(all, want) {
+		t.Errorf("packets of %d bytes, want %d", all, want)
 	}
 }

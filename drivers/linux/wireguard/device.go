@@ -22,6 +22,7 @@ type Device struct {
 	library *device.Device
 	queue   *queue
 	index   int // of the TUN device
+	limit   int // bytes of the largest packet
 }
 
 // Open starts a device on a TUN device that exists. It has no key, port or peers
@@ -35,12 +36,14 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("offloads of TUN device %s: %w", name, err), unix.Close(fd))
 	}
-	q, err := newQueue(fd, name, mtu, uso)
+	limit := limitOf(mtu)
+	q, err := newQueue(fd, name, mtu, limit, uso)
 	if err != nil {
 		return nil, err
 	}
 	quiet := &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf}
-	d := &Device{library: device.NewDevice(q, newBind(), quiet), queue: q, index: index}
+	d := &Device{library: device.NewDevice(q, newBind(limit), quiet), queue: q, index: index, limit: limit}
+	shrinkBuffers(d.library, limit)
 	go func() {
 		<-d.library.Wait()
 		changed()
@@ -76,7 +79,11 @@ func (d *Device) Alive() bool {
 	}
 }
 
-// SetMTU says that the TUN device has another MTU.
+// Fits reports whether the device can have that MTU. Otherwise another one must
+// be opened.
+func (d *Device) Fits(mtu int) bool { return limitOf(mtu) <= d.limit }
+
+// SetMTU says that the TUN device has another MTU, which fits.
 func (d *Device) SetMTU(mtu int) { d.queue.setMTU(mtu) }
 
 // Configure sets key and port. Another key ends all sessions, and another port

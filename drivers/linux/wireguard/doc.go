@@ -19,6 +19,8 @@
 //     where they are, and receives many as one (UDP_GRO) straight into their
 //     buffers. It allocates nothing for a packet.
 //
+// Buffers are as small as the MTU allows, see shrinkBuffers.
+//
 // Sizes must be known before a read that goes to the right places, so each end
 // guesses that the next packet has the sizes of the one before. A wrong guess costs
 // a copy.

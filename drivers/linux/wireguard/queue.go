@@ -31,11 +31,14 @@ const (
 // packets that it becomes: each buffer leaves room for the headers before its
 // piece of the payload. That takes a guess of the sizes before the read, which is
 // the sizes of the packet before; a wrong guess costs a copy.
+//
+// A buffer has room for limit bytes behind the offset; larger packets are dropped.
 type queue struct {
 	file   *os.File
 	fd     int
 	raw    syscall.RawConn
 	name   string
+	limit  int // bytes of the largest packet
 	mtu    atomic.Int32
 	uso    bool
 	events chan tun.Event
@@ -60,14 +63,14 @@ type queue struct {
 // guess is the expected shape of the next packet.
 type guess struct{ headers, piece int }
 
-func newQueue(fd int, name string, mtu int, uso bool) (*queue, error) {
+func newQueue(fd int, name string, mtu, limit int, uso bool) (*queue, error) {
 	file := os.NewFile(uintptr(fd), "/dev/net/tun")
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	q := &queue{
-		file: file, fd: fd, raw: raw, name: name, uso: uso,
+		file: file, fd: fd, raw: raw, name: name, limit: limit, uso: uso,
 		events: make(chan tun.Event, 1),
 		guess:  guess{headers: minIPv4 + minTCP + 12, piece: mtu - minIPv4 - minTCP - 12},
 		whole:  make([]byte, maxPacket),
@@ -187,6 +190,9 @@ func (q *queue) open(size int, bufs [][]byte, sizes []int, offset int) int {
 
 // openSingle opens a packet that needs no cut.
 func (q *queue) openSingle(v udppath.Vnet, headers []byte, size int, bufs [][]byte, sizes []int, offset int) int {
+	if size > q.limit {
+		return 0
+	}
 	packet := bufs[0][offset : offset+size]
 	if size > q.guess.headers+q.guess.piece {
 		q.gather(headers, size, bufs, offset)
@@ -205,7 +211,7 @@ func (q *queue) openSingle(v udppath.Vnet, headers []byte, size int, bufs [][]by
 func (q *queue) openOther(v udppath.Vnet, headers []byte, size int, bufs [][]byte, sizes []int, offset int) int {
 	q.gather(headers, size, bufs, offset)
 	packet := q.whole[:size]
-	if q.cut.start(packet, v) != nil || size <= q.cut.size {
+	if q.cut.start(packet, v) != nil || size <= q.cut.size || q.cut.size+q.cut.piece > q.limit {
 		return 0
 	}
 	if q.cut.piece >= minGuess {

@@ -21,7 +21,7 @@ func testQueue(t *testing.T) (q *queue, kernel int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err = newQueue(pair[0], "test", 1420, true)
+	q, err = newQueue(pair[0], "test", 1420, 9000, true)
 	if err != nil {
 		t.Fatal(err)
 	}

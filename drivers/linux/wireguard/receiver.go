@@ -23,6 +23,7 @@ const maxKnown = 10_000
 type receiver struct {
 	socket *socket
 	guess  int // bytes of each packet of the next message
+	limit  int // bytes of the largest packet; larger ones are dropped
 	msg    unix.Msghdr
 	ctrl   control
 	name   [unix.SizeofSockaddrInet6]byte
@@ -35,8 +36,9 @@ type receiver struct {
 	known  map[netip.AddrPort]*endpoint
 }
 
-func newReceiver(s *socket) *receiver {
-	r := &receiver{socket: s, guess: firstGuess, whole: make([]byte, maxPacket), known: map[netip.AddrPort]*endpoint{}}
+func newReceiver(s *socket, limit int) *receiver {
+	r := &receiver{socket: s, limit: limit, guess: firstGuess, whole: make([]byte, maxPacket),
+		known: map[netip.AddrPort]*endpoint{}}
 	r.poll = r.tryReceive
 	return r
 }
@@ -115,7 +117,13 @@ func (r *receiver) segment() int {
 // there are.
 func (r *receiver) open(size int, bufs [][]byte, sizes []int) int {
 	segment := r.segment()
-	if segment == 0 || segment >= size {
+	if segment == 0 {
+		segment = size
+	}
+	if segment > r.limit {
+		return 0
+	}
+	if segment >= size {
 		if size > r.guess {
 			r.gather(size, bufs)
 			copy(bufs[0], r.whole[:size])
