@@ -29,6 +29,12 @@ type Spec struct {
 	// IgnoresPeers means that the backend carries no packets and reads no other node's lease.
 	IgnoresPeers bool
 
+	// Alone means that it cannot serve some peers while another backend serves others.
+	Alone bool
+
+	// Untyped means that its records have no BackendType (interop 3.3).
+	Untyped bool
+
 	// OmitsIPv4 means that on Kubernetes a record without an IPv4 address has no
 	// IPv4 members; other backends write 0.0.0.0 (interop 5.2).
 	OmitsIPv4 bool
@@ -79,6 +85,12 @@ type Option struct {
 	Min, Max int64    // of a Whole
 	Zero     string   // the meaning of 0, which is then allowed beside Min to Max
 	Choices  []string // of a Text; nil: any
+
+	// Agreed options have to be the same on two nodes that reach each other. A change
+	// of one is a change of the way in which packets travel, see [Spec.Identity].
+	Agreed bool
+	// ZeroMeans is the value for which 0 stands in an Agreed option; 0: none.
+	ZeroMeans int64
 
 	// Ignored options are read by other programs that share the config, and not by this one.
 	Ignored bool

@@ -107,6 +107,33 @@ func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
 func (s *State) AddWGPeer(p WGPeer) { s.WGPeers.Put(p) }
 func (s *State) AddPolicy(p Policy) { s.Policies.Put(p) }
 
+// AddAll adds all objects of another state. An object replaces one with its key.
+func (s *State) AddAll(o *State) {
+	maps.Copy(s.Links, o.Links)
+	maps.Copy(s.Addrs, o.Addrs)
+	addRows(&s.Routes, &o.Routes)
+	addRows(&s.Neighs, &o.Neighs)
+	addRows(&s.FDB, &o.FDB)
+	maps.Copy(s.Sysctls, o.Sysctls)
+	maps.Copy(s.Chains, o.Chains)
+	maps.Copy(s.Proxies, o.Proxies)
+	addRows(&s.Peers, &o.Peers)
+	addRows(&s.WGPeers, &o.WGPeers)
+	addRows(&s.Policies, &o.Policies)
+	maps.Copy(s.IKE, o.IKE)
+	addRows(&s.SharedKeys, &o.SharedKeys)
+	addRows(&s.Conns, &o.Conns)
+	addRows(&s.Tunnels, &o.Tunnels)
+	maps.Copy(s.Running, o.Running)
+	maps.Copy(s.Alive, o.Alive)
+}
+
+func addRows[K Key[K], V Row[K]](to, from *Table[K, V]) {
+	for _, v := range from.All {
+		to.Put(v)
+	}
+}
+
 // Len returns the number of objects.
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +

@@ -37,6 +37,7 @@ func EncodeAttrs(a Attrs) []byte {
 	}
 	writeData(&b, "BackendData", a.BackendData)
 	writeData(&b, "BackendV6Data", a.BackendV6Data)
+	writeData(&b, "BackendWays", EncodeWays(a.Ways))
 	b.WriteByte('}')
 	return b.Bytes()
 }
@@ -66,7 +67,7 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if len(value) > maxValue {
 		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)
 	}
-	var raw *struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data json.RawMessage }
+	var raw *struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data, BackendWays json.RawMessage }
 	if err := json.Unmarshal(value, &raw); err != nil || raw == nil {
 		return Attrs{}, fmt.Errorf("lease value %s: not a JSON object", excerpt(value))
 	}
@@ -85,6 +86,10 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if err != nil {
 		return Attrs{}, fmt.Errorf("lease value: BackendType %s: want a string", excerpt(raw.BackendType))
 	}
+	ways, err := DecodeWays(raw.BackendWays)
+	if err != nil {
+		return Attrs{}, fmt.Errorf("lease value: %w", err)
+	}
 	if v4.IsUnspecified() {
 		v4 = netip.Addr{}
 	}
@@ -94,6 +99,7 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	return Attrs{
 		PublicIP: v4, PublicIPv6: v6, BackendType: strings.ToLower(backendType),
 		BackendData: compact(raw.BackendData), BackendV6Data: compact(raw.BackendV6Data),
+		Ways: ways,
 	}, nil
 }
 

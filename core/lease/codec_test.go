@@ -46,6 +46,14 @@ var wire = []struct {
 			`"BackendV6Data":{"VNI":1,"VtepMAC":"3e:0b:11:22:33:44"}}`,
 	},
 	{
+		"host-gw, from vxlan",
+		Attrs{PublicIP: someV4, BackendType: "host-gw", Ways: Ways{Former: []FormerWay{{
+			Backend: json.RawMessage(`{"Type":"vxlan"}`), Data: json.RawMessage(`{"VNI":1}`), Unused: true,
+		}}}},
+		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw","BackendWays":` +
+			`{"Former":[{"Backend":{"Type":"vxlan"},"BackendData":{"VNI":1},"Unused":true}]}}`,
+	},
+	{
 		"host-gw",
 		Attrs{PublicIP: someV4, BackendType: "host-gw"},
 		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw"}`,
@@ -185,6 +193,9 @@ func FuzzDecodeAttrs(f *testing.F) {
 		f.Add([]byte(c.value))
 	}
 	f.Add([]byte(`{"PublicIP":"0.0.0.0","BackendType":"\ud800","BackendData":null}`))
+	f.Add([]byte(`{"PublicIP":"1.2.3.4","BackendWays":{"Present":{"Type":"udp","Port":1},` +
+		`"Former":[{"Backend":{"Type":"vxlan"},"BackendData":{"VNI":1},"Unused":true}]}}`))
+	f.Add([]byte(`{"PublicIP":"1.2.3.4","BackendWays":{"Present":null,"Former":[{"Backend":"<&>"},{}]}}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		a, err := DecodeAttrs(value)
 		if err != nil {

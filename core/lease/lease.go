@@ -48,6 +48,7 @@ type Attrs struct {
 	BackendType   string     // lowercase; empty for udp, alloc and the cloud backends
 	BackendData   json.RawMessage
 	BackendV6Data json.RawMessage
+	Ways          Ways // an addition to the contract with upstream, which ignores it
 }
 
 // IP returns the public address of one family; invalid if there is none.
@@ -63,7 +64,8 @@ func (a Attrs) Data(f cidr.Family) json.RawMessage {
 // Equal reports whether both tell peers the same.
 func (a Attrs) Equal(o Attrs) bool {
 	return a.PublicIP == o.PublicIP && a.PublicIPv6 == o.PublicIPv6 && a.BackendType == o.BackendType &&
-		slices.Equal(a.BackendData, o.BackendData) && slices.Equal(a.BackendV6Data, o.BackendV6Data)
+		slices.Equal(a.BackendData, o.BackendData) && slices.Equal(a.BackendV6Data, o.BackendV6Data) &&
+		a.Ways.Equal(o.Ways)
 }
 
 // Lease is one record of the store.

@@ -59,7 +59,7 @@ func (n *Node) settleSelf() {
 	if n.assigned() == nil && n.store.snap.Revision < l.grant.CreateRevision {
 		return
 	}
-	self := backend.Self{Key: l.grant.Key, Attrs: l.attrs}
+	self := backend.Self{Key: l.grant.Key, Attrs: l.full}
 	if self.Key != l.self.Key && n.assigned() == nil {
 		// A request under way keeps the node from giving such a lease up at once.
 		if _, older := n.olderOverlap(n.store.snap.Leases, l.grant.Lease); older {
@@ -128,6 +128,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	h.standing = lease.Key{}
 	if !slices.ContainsFunc(plan.Ops, isOwn) {
 		h.standing = n.lease.self.Key
+		n.network.stood = n.network.backend
 	}
 	for _, op := range plan.Ops {
 		if link, ok := op.Object.(dataplane.Link); ok && op.Verb == dataplane.Create {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -23,7 +24,8 @@ import (
 type leaseState struct {
 	self     backend.Self
 	grant    *lease.Grant
-	attrs    lease.Attrs // the desired content of our record
+	full     lease.Attrs // what the host is programmed for: it offers every way
+	attrs    lease.Attrs // the desired content of our record: full without the ways that are not ready
 	source   attrsSource // the inputs of attrs, besides the stored attributes
 	previous lease.Key   // the subnet to ask for first
 	target   lease.Key   // the subnet to move to from one that does not fit any more
@@ -62,8 +64,8 @@ func (n *Node) fenced() bool {
 
 type attrsSource struct {
 	uplink  uplink.Uplink
-	backend backend.Backend // each config has its own
-	key     driver.Key      // of the host's tunnels
+	backend *ways.Set  // each config has its own
+	key     driver.Key // of the host's tunnels
 }
 
 // wake passes consider the moments at which time alone changes a decision.
@@ -118,12 +120,14 @@ func (n *Node) followLease() {
 	}
 }
 
-// followAttrs computes the desired content of our record.
+// followAttrs computes what the host is programmed for and the desired content of
+// our record.
 func (n *Node) followAttrs() error {
 	l := &n.lease
 	source, stored := attrsSource{n.host.uplink, n.network.backend, n.host.facts.Keys[dataplane.WireGuardKey]}, n.stored()
 	// Backends keep stored attributes, so with the same source the result is the same.
-	if !l.copied && source == l.source && l.attrs.Equal(stored) {
+	if !l.copied && source == l.source && l.full.Equal(stored) {
+		l.attrs = n.publishable()
 		return nil
 	}
 	have := n.host.have
@@ -135,8 +139,9 @@ func (n *Node) followAttrs() error {
 		return err
 	}
 	delete(n.said, "no-attributes")
-	l.attrs, l.source = attrs, source
+	l.full, l.source = attrs, source
 	l.copied = false
+	l.attrs = n.publishable()
 	return nil
 }
 

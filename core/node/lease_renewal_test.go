@@ -228,7 +228,7 @@ func TestAcquiresAfterTheEnd(t *testing.T) {
 func TestAdoptsOnce(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	former := vxlanPeer("10.5.9.0-24", 3)
-	former.Attrs.BackendType = "udp"
+	former.Attrs.BackendType = "extension"
 	w.put(former)
 	w.tell()
 	w.pass(time.Minute)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -47,12 +46,7 @@ func (n *Node) keepsMTU(want dataplane.Link, err error) bool {
 // checkHost logs the backend's notes about this host, and keeps what the host
 // lacks for it.
 func (n *Node) checkHost() {
-	n.host.notes, n.host.lack = nil, nil
-	if b, ok := n.network.backend.(backend.Noter); ok {
-		n.host.notes = b.Notes(n.env())
-	}
-	if b, ok := n.network.backend.(backend.Checker); ok {
-		n.host.lack = b.Check(n.env())
-	}
+	n.host.notes = n.network.backend.Notes(n.env())
+	n.host.lack = n.network.backend.Check(n.env())
 	n.once(Warning, "backend-note", strings.Join(n.host.notes, "; "))
 }

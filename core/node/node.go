@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -45,7 +46,9 @@ type storeState struct {
 type networkState struct {
 	known   bool
 	config  config.Network
-	backend backend.Backend
+	backend *ways.Set
+	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
+	use     wayUse
 	doc     lease.Document
 	err     error // why doc is not in force
 }
@@ -141,9 +144,14 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	n.followConfig()
 	n.followUplink()
+	n.followWays()
 	n.followLease()
 	for _, l := range n.lanes {
 		n.followLane(l)
+	}
+	if n.network.known && len(n.network.backend.Former()) > 0 {
+		n.followWays() // what the lanes have found may end a step of the change
+		n.followLease()
 	}
 	n.followFiles()
 }

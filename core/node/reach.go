@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -13,7 +13,7 @@ import (
 type reach struct {
 	snap    *lease.Snapshot
 	lost    []*lease.Lease
-	backend backend.Backend
+	backend *ways.Set
 	addrs   []netip.Addr // in order, each once
 }
 
@@ -28,7 +28,7 @@ func (n *Node) reach() []netip.Addr {
 	if to, err := n.opts.Uplink.CanReachAddr(); err == nil {
 		r.addrs = append(r.addrs, to)
 	}
-	if b, ok := n.network.backend.(backend.Reacher); ok && s.snap != nil {
+	if b := n.network.backend; s.snap != nil {
 		r.addrs = append(r.addrs, b.Reach(n.network.config, s.snap.Leases)...)
 		r.addrs = append(r.addrs, b.Reach(n.network.config, s.lost.peers)...)
 	}

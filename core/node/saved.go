@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -25,7 +27,8 @@ type saved struct {
 	Expires  time.Time // zero: a reservation
 	Links    []string
 	Networks []netip.Prefix
-	Policies bool `json:",omitempty"`
+	Policies bool             `json:",omitempty"`
+	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
@@ -40,12 +43,13 @@ type savedKey struct {
 	policies bool
 	lost     int
 	until    time.Time
+	ways     *ways.Set
 }
 
 func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), policies: n.host.policies,
-		lost: len(n.store.lost.peers), until: n.store.lost.until,
+		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
 	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
@@ -60,6 +64,7 @@ func (n *Node) state() saved {
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Expires: n.lease.grant.Expires,
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,
+		Ways: n.network.backend.Plain(),
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 	}
 }

@@ -60,6 +60,7 @@ type Status struct {
 	Ready       bool          `json:"Ready"`       // the phase is PhaseReady
 	Reasons     []string      `json:"Reasons"`     // why the node is not ready, most basic first
 	Backend     string        `json:"Backend"`     // the type in the network config
+	Change      *Change       `json:"Change"`      // of the backend, while one is under way
 	Uplink      uplink.Uplink `json:"Uplink"`      // the external interface
 	MTU         int           `json:"MTU"`         // of the overlay, in bytes
 	Synced      bool          `json:"Synced"`      // the leases in force follow the datastore
@@ -130,6 +131,7 @@ func (n *Node) Status() Status {
 	}
 	if n.network.known {
 		s.Backend = n.network.backend.Type()
+		s.Change = n.change()
 		if n.host.uplink.Link != "" {
 			s.MTU = n.mtu()
 		}

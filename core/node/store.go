@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -106,7 +107,7 @@ func (n *Node) followConfig() {
 		n.refuseConfig(fmt.Errorf("network config: %w", err))
 		return
 	}
-	b, err := all.New(network)
+	b, err := ways.New(network, n.comesFrom()...)
 	if err != nil {
 		n.refuseConfig(fmt.Errorf("network config: %w", err))
 		if !s.known {
@@ -119,16 +120,10 @@ func (n *Node) followConfig() {
 		n.event(Warning, "config-warning", "network config: "+warning)
 	}
 	s.known, s.err = true, nil
-	s.config, s.backend = network, b
-	for _, link := range b.Extent().Links {
-		n.host.links[link] = true
-	}
-	n.host.policies = n.host.policies || b.Extent().Policies
+	s.config = network
 	n.host.rememberNetworks(network)
-	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.chosen = false
-	n.host.standing = lease.Key{}
-	n.hostLane().outdated(n.now)
+	n.useWays(b)
 }
 
 func (n *Node) refuseConfig(err error) {

@@ -9,7 +9,7 @@ import (
 // Annotation is one of the annotations that make a lease, or change one.
 type Annotation uint8
 
-// The annotations of interop 5.2.
+// The annotations of interop 5.2, and one that upstream does not have.
 const (
 	Marker Annotation = iota // "true" on every node that takes part
 	BackendType
@@ -21,12 +21,14 @@ const (
 	PublicIPv6Overwrite
 	NodePublicIP // by the operator: overrides --public-ip
 	NodePublicIPv6
+	BackendWays // ours alone: see lease.Ways
 	annotations // how many there are
 )
 
 var suffixes = [annotations]string{
 	"kube-subnet-manager", "backend-type", "backend-data", "backend-v6-data", "public-ip", "public-ipv6",
 	"public-ip-overwrite", "public-ipv6-overwrite", "node-public-ip", "node-public-ipv6",
+	"backend-ways",
 }
 
 // DefaultPrefix is upstream's prefix of the annotations.

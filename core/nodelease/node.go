@@ -93,12 +93,18 @@ func (n *Node) attrs(network config.Network) (lease.Attrs, error) {
 	if v[PublicIP] == "" {
 		v[PublicIP] = "0.0.0.0"
 	}
+	if w := v[BackendWays]; w != "" && !json.Valid([]byte(w)) {
+		return lease.Attrs{}, fmt.Errorf("annotation %s %q: not JSON", suffixes[BackendWays], short(w))
+	}
 	// DecodeAttrs trusts nothing. Encoding the form of etcd for it checks that
 	// each of the data is JSON by itself.
 	text, err := json.Marshal(struct {
-		PublicIP, PublicIPv6, BackendType any
-		BackendData, BackendV6Data        json.RawMessage
-	}{v[PublicIP], orNull(v[PublicIPv6]), v[BackendType], data(v[BackendData]), data(v[BackendV6Data])})
+		PublicIP, PublicIPv6, BackendType       any
+		BackendData, BackendV6Data, BackendWays json.RawMessage
+	}{
+		v[PublicIP], orNull(v[PublicIPv6]), v[BackendType],
+		data(v[BackendData]), data(v[BackendV6Data]), data(v[BackendWays]),
+	})
 	if err != nil {
 		return lease.Attrs{}, fmt.Errorf("backend data %q, %q: not JSON", short(v[BackendData]), short(v[BackendV6Data]))
 	}
@@ -173,6 +179,7 @@ func (n *Node) Changes(names Names, a lease.Attrs) map[string]string {
 		set(PublicIPv6, a.PublicIPv6.String())
 		set(BackendV6Data, text(a.BackendV6Data))
 	}
+	set(BackendWays, string(lease.EncodeWays(a.Ways)))
 	return changes
 }
 

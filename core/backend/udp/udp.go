@@ -37,9 +37,9 @@ const overhead = 20 + 8
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
-		New: open, Needs: "/dev/net/tun",
+		New: open, Needs: "/dev/net/tun", Untyped: true,
 		Options: []backend.Option{
-			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535,
+			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Agreed: true,
 				Help: "UDP port of all nodes"},
 			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
 				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},

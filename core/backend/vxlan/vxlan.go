@@ -34,10 +34,11 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "VXLAN tunnels of the kernel", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
 		Options: []backend.Option{
-			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni",
+			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
 				Help: "network identifier, and the number in the device's name"},
-			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort",
-				Zero: fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
+			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort", Agreed: true,
+				ZeroMeans: KernelPort,
+				Zero:      fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, ChartValue: "mtu", Example: "1400",
 				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. " +
 					"An uplink with a smaller MTU overrides it"},

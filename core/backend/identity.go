@@ -1,0 +1,77 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/flanneld/flannel/core/config"
+)
+
+// Identity returns the part of a config's Backend object on which two nodes have to
+// agree: its type and the [Option.Agreed] options that differ from their defaults, as
+// JSON in one canonical form, such as {"Type":"vxlan","VNI":7}. It holds no secret,
+// so a node may publish it, and a config with this object opens the same way.
+func (s Spec) Identity(b config.Backend) (string, error) {
+	members, err := b.Members()
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, `{"Type":%q`, s.Type)
+	for _, o := range s.Options {
+		if !o.Agreed {
+			continue
+		}
+		value := o.Default
+		for _, m := range members { // the last one counts
+			if strings.EqualFold(m.Name, o.Name) && !m.IsNull() {
+				value = o.canonical(m.Value)
+			}
+		}
+		if value != o.canonical(json.RawMessage(o.Default)) {
+			fmt.Fprintf(&text, ",%q:%s", o.Name, value)
+		}
+	}
+	text.WriteByte('}')
+	return text.String(), nil
+}
+
+// Plain returns a config's Backend object without its keys and free texts, which may be
+// secrets or commands, and without members that no option names.
+func (s Spec) Plain(b config.Backend) config.Backend {
+	plain := config.Backend{Type: s.Type}
+	members, _ := b.Members() // the caller has opened it
+	for _, m := range slices.Backward(members) {
+		o, known := s.option(m.Name)
+		if known && !o.Ignored && o.Kind != Key && (o.Kind != Text || o.Choices != nil) {
+			plain = plain.WithDefault(o.Name, string(m.Value))
+		}
+	}
+	return plain.WithDefault("Type", strconv.Quote(s.Type))
+}
+
+// Agrees reports whether nodes must agree on the option with a name.
+func (s Spec) Agrees(name string) bool {
+	o, known := s.option(name)
+	return known && o.Agreed
+}
+
+// canonical returns one text for all values with the same meaning.
+func (o Option) canonical(value json.RawMessage) string {
+	if o.Kind == Whole {
+		n, err := strconv.ParseInt(string(value), 10, 64)
+		if err == nil && n == o.ZeroMeans {
+			n = 0
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, value); err != nil {
+		return string(value)
+	}
+	return text.String()
+}

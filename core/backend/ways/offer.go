@@ -1,0 +1,181 @@
+package ways
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// identityOf returns the identity of the way for which a record is written.
+func identityOf(a *lease.Attrs) string {
+	if a.Ways.Present != nil {
+		return string(a.Ways.Present)
+	}
+	return implied(a)
+}
+
+// implied returns the identity that follows from a record's type and data: members
+// of the data with the name of an agreed option have the option's value. It returns
+// "" if the type is unknown.
+func implied(a *lease.Attrs) string {
+	spec, known := all.Find(a.BackendType)
+	if !known {
+		return ""
+	}
+	data := a.BackendData
+	if data == nil {
+		data = a.BackendV6Data
+	}
+	object := config.Backend{Type: spec.Type}
+	if len(data) > 0 && data[0] == '{' {
+		object.Options = data
+	}
+	id, err := spec.Identity(object)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// offers reports whether a record offers a way, and whether its owner may still send
+// by it.
+func offers(a *lease.Attrs, id string) (offered, inUse bool) {
+	if identityOf(a) == id {
+		return true, true
+	}
+	for _, f := range a.Ways.Former {
+		if string(f.Backend) == id {
+			return true, !f.Unused
+		}
+	}
+	return false, false
+}
+
+// choose returns the way by which to send to a peer in one family: the first that
+// the record offers. A record that does not name its way may lack a value, as the
+// records of upstream do, so the first way of its type is taken for that of the record.
+func (s *Set) choose(a *lease.Attrs, f cidr.Family) (int, bool) {
+	if len(s.ways) == 1 && a.Ways.IsEmpty() {
+		return 0, true // the backend itself judges the record
+	}
+	for i, w := range s.ways {
+		if offered, _ := offers(a, w.id); offered && w.carries(f) {
+			return i, true
+		}
+	}
+	if a.Ways.Present != nil {
+		return 0, false
+	}
+	i := slices.IndexFunc(s.ways, func(w way) bool { return w.publishedType() == a.BackendType && w.carries(f) })
+	return i, i >= 0
+}
+
+// hears reports whether a peer may send by a way: its record offers it, or the way is
+// the one by which to send to it.
+func (s *Set) hears(i int, a *lease.Attrs) bool {
+	offered, _ := offers(a, s.ways[i].id)
+	return offered || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		chosen, ok := s.choose(a, f)
+		return ok && chosen == i
+	})
+}
+
+// faceOf returns a peer's lease as the way's backend has to see it.
+func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
+	if identityOf(&l.Attrs) == s.ways[i].id {
+		return l
+	}
+	face, ok := s.ways[i].face(&l.Attrs)
+	if !ok {
+		return l // taken for one of this way
+	}
+	as := *l
+	as.Attrs = face
+	return &as
+}
+
+// sharesNone reports whether a peer's record offers none of the ways.
+func (s *Set) sharesNone(l *lease.Lease) bool {
+	return !slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		_, ok := s.choose(&l.Attrs, f)
+		return ok && l.Key.Of(f).IsValid()
+	})
+}
+
+// Missing returns the ways that a node has to open beside its own to reach all peers:
+// a peer offers one of these and none of the node's, and another peer, which is in
+// the middle of the change, names it as a former way. One record alone opens nothing.
+func (s *Set) Missing(peers []*lease.Lease) []config.Backend {
+	var named []naming
+	for _, p := range peers {
+		for _, f := range p.Attrs.Ways.Former {
+			if !f.Unused && !s.sharesNone(p) {
+				named = append(named, naming{string(f.Backend), p})
+			}
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	var ids []string
+	for _, p := range peers {
+		if !s.sharesNone(p) {
+			continue
+		}
+		for _, n := range named {
+			if offered, _ := offers(&p.Attrs, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
+				ids = append(ids, n.id)
+			}
+		}
+	}
+	var missing []config.Backend
+	for _, id := range ids {
+		if object, ok := objectOf(id); ok {
+			missing = append(missing, object)
+		}
+	}
+	return missing
+}
+
+// naming is a record that names a former way.
+type naming struct {
+	id string
+	by *lease.Lease
+}
+
+// objectOf returns the Backend object with an identity. It returns false for a text
+// that is no identity of a backend: another host wrote it.
+func objectOf(id string) (config.Backend, bool) {
+	object := config.Backend{Options: json.RawMessage(id)}
+	var head struct{ Type string }
+	if err := json.Unmarshal(object.Options, &head); err != nil {
+		return config.Backend{}, false
+	}
+	object.Type = head.Type
+	spec, known := all.Find(head.Type)
+	if !known || head.Type == "" {
+		return config.Backend{}, false
+	}
+	same, err := spec.Identity(object)
+	return object, err == nil && same == id
+}
+
+// Named returns the ways that a record offers, the first one first. It leaves out
+// what no config could have said.
+func Named(a *lease.Attrs) []config.Backend {
+	ids := []string{identityOf(a)}
+	for _, f := range a.Ways.Former {
+		ids = append(ids, string(f.Backend))
+	}
+	var named []config.Backend
+	for _, id := range ids {
+		if object, ok := objectOf(id); ok {
+			named = append(named, object)
+		}
+	}
+	return named
+}

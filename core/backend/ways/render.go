@@ -1,0 +1,126 @@
+package ways
+
+import (
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Render implements [backend.Backend]. Each way renders all peers that may send by it,
+// so that their packets are received. Each peer's route is the one of the way by
+// which to send to it.
+func (s *Set) Render(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) (*dataplane.State, []backend.Problem) {
+	if len(s.ways) == 1 {
+		w := s.ways[0]
+		return w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
+	}
+	peers, problems := s.disjoint(env, self, peers)
+	union := dataplane.NewState()
+	known := map[string]bool{}
+	for i, w := range s.ways {
+		state, refused := w.backend.Render(w.env(env), s.self(i, self), s.facesFor(i, peers))
+		for _, p := range refused {
+			if !known[p.String()] {
+				known[p.String()] = true
+				problems = append(problems, p)
+			}
+		}
+		s.dropOtherRoutes(i, state, peers)
+		union.AddAll(state)
+	}
+	return union, problems
+}
+
+// self returns the node's own lease as a way's backend has to see it.
+func (s *Set) self(i int, self backend.Self) backend.Self {
+	face, ok := s.ways[i].face(&self.Attrs)
+	if !ok && len(s.ways) > 1 {
+		face = lease.Attrs{PublicIP: self.Attrs.PublicIP, PublicIPv6: self.Attrs.PublicIPv6}
+		ok = true
+	}
+	if ok {
+		self.Attrs = face
+	}
+	return self
+}
+
+// facesFor returns the peers that may send by a way, as its backend has to see them.
+func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
+	var faces []*lease.Lease
+	for n, p := range peers {
+		plain := len(s.ways) == 1 && p.Attrs.Ways.IsEmpty()
+		var as *lease.Lease
+		switch {
+		case plain:
+			as = p
+		case s.hears(i, &p.Attrs):
+			as = s.faceOf(i, p)
+		}
+		if as == p && faces == nil {
+			continue // so far the same as peers
+		}
+		if faces == nil {
+			faces = append(make([]*lease.Lease, 0, len(peers)), peers[:n]...)
+		}
+		if as != nil {
+			faces = append(faces, as)
+		}
+	}
+	if faces == nil {
+		return peers
+	}
+	return faces
+}
+
+// dropOtherRoutes removes the routes to peers that are reached by another way.
+func (s *Set) dropOtherRoutes(i int, state *dataplane.State, peers []*lease.Lease) {
+	for _, p := range peers {
+		for _, f := range cidr.Families {
+			subnet := p.Key.Of(f)
+			if chosen, ok := s.choose(&p.Attrs, f); subnet.IsValid() && (!ok || chosen != i) {
+				state.Routes.Delete(dataplane.RouteKey{Dst: subnet})
+			}
+		}
+	}
+}
+
+// disjoint returns the peers that can be served by any way, without the halves that
+// the backends would refuse. A single backend compares its own peers; here two that
+// overlap may be served by two backends.
+func (s *Set) disjoint(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) (kept []*lease.Lease, problems []backend.Problem) {
+	var shared []*lease.Lease
+	for _, p := range peers {
+		if !s.sharesNone(p) {
+			shared = append(shared, p)
+		}
+	}
+	type half struct {
+		family cidr.Family
+		key    lease.Key
+	}
+	served := map[half]bool{}
+	for _, f := range cidr.Families {
+		fit, refused := backend.Peers(env, self, backend.AnyType, f, shared)
+		problems = append(problems, refused...)
+		for _, p := range fit {
+			served[half{f, p.Key}] = true
+		}
+	}
+	for _, p := range shared {
+		key := p.Key.Filter(func(f cidr.Family, _ lease.Key) bool { return served[half{f, p.Key}] })
+		switch {
+		case key == p.Key:
+			kept = append(kept, p)
+		case key.IsValid():
+			part := *p
+			part.Key = key
+			kept = append(kept, &part)
+		}
+	}
+	return kept, problems
+}

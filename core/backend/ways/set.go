@@ -1,0 +1,169 @@
+package ways
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// mostFormer is the largest number of former ways that a node keeps.
+const mostFormer = 3
+
+// Set holds the ways of a node, the present one first. It is immutable.
+type Set struct{ ways []way }
+
+var (
+	_ backend.Backend = (*Set)(nil)
+	_ backend.Reacher = (*Set)(nil)
+	_ backend.Noter   = (*Set)(nil)
+	_ backend.Checker = (*Set)(nil)
+)
+
+// New opens the way that a network config names, and those of the former ones that
+// this host can have beside it, newest first. Its error is about the present way.
+func New(network config.Network, former ...config.Backend) (*Set, error) {
+	present, err := openExactly(network)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{[]way{present}}
+	for _, object := range former {
+		s = s.With(object)
+	}
+	return s, nil
+}
+
+// With returns the set with one more former way, the oldest. It returns the same set
+// if it has that way, cannot open it, or has enough.
+func (s *Set) With(object config.Backend) *Set {
+	network := s.network()
+	w, err := open(network, object)
+	if err != nil || len(s.ways) > mostFormer {
+		return s
+	}
+	for _, other := range s.ways {
+		if other.id == w.id || !w.coexists(other) {
+			return s
+		}
+	}
+	return &Set{append(slices.Clip(s.ways), w)}
+}
+
+// network returns the config in force.
+func (s *Set) network() config.Network { return s.ways[0].network }
+
+// Without returns the set without a former way.
+func (s *Set) Without(id string) *Set {
+	return &Set{slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })}
+}
+
+// Has reports whether the set has a way. A nil set has none.
+func (s *Set) Has(id string) bool {
+	return s != nil && slices.ContainsFunc(s.ways, func(w way) bool { return w.id == id })
+}
+
+// Present returns the identity of the present way.
+func (s *Set) Present() string { return s.ways[0].id }
+
+// Former returns the identities of the former ways, newest first.
+func (s *Set) Former() []string {
+	var ids []string
+	for _, w := range s.ways[1:] {
+		ids = append(ids, w.id)
+	}
+	return ids
+}
+
+// Objects returns the Backend objects of all ways, the present one first.
+func (s *Set) Objects() []config.Backend {
+	var objects []config.Backend
+	for _, w := range s.ways {
+		objects = append(objects, w.network.Backend)
+	}
+	return objects
+}
+
+// Plain returns the Backend objects without secrets: see [backend.Spec.Plain].
+func (s *Set) Plain() []config.Backend {
+	var objects []config.Backend
+	for _, w := range s.ways {
+		objects = append(objects, w.spec.Plain(w.network.Backend))
+	}
+	return objects
+}
+
+// Type implements [backend.Backend]: the type of the present way.
+func (s *Set) Type() string { return s.ways[0].backend.Type() }
+
+// Extent implements [backend.Backend].
+func (s *Set) Extent() dataplane.Extent {
+	e := s.ways[0].backend.Extent()
+	for _, w := range s.ways[1:] {
+		more := w.backend.Extent()
+		e.Links = append(slices.Clip(e.Links), more.Links...)
+		e.Sysctls = append(slices.Clip(e.Sysctls), more.Sysctls...)
+		e.Keys = append(slices.Clip(e.Keys), more.Keys...)
+		e.Kinds = append(slices.Clip(e.Kinds), more.Kinds...)
+		e.PSKs = append(slices.Clip(e.PSKs), more.PSKs...)
+	}
+	return e
+}
+
+// MTU implements [backend.Backend]: the smallest of all ways, so that a packet passes
+// whichever way it takes.
+func (s *Set) MTU(env backend.Env) int {
+	mtu := s.ways[0].backend.MTU(env)
+	for _, w := range s.ways[1:] {
+		mtu = min(mtu, w.backend.MTU(w.env(env)))
+	}
+	return mtu
+}
+
+// Reach implements [backend.Reacher].
+func (s *Set) Reach(_ config.Network, peers []*lease.Lease) []netip.Addr {
+	var addrs []netip.Addr
+	for _, w := range s.ways {
+		if b, ok := w.backend.(backend.Reacher); ok {
+			addrs = append(addrs, b.Reach(w.network, peers)...)
+		}
+	}
+	return addrs
+}
+
+// Notes implements [backend.Noter].
+func (s *Set) Notes(env backend.Env) []string {
+	if b, ok := s.ways[0].backend.(backend.Noter); ok {
+		return b.Notes(env)
+	}
+	return nil
+}
+
+// Check implements [backend.Checker].
+func (s *Set) Check(env backend.Env) *backend.Lack {
+	if b, ok := s.ways[0].backend.(backend.Checker); ok {
+		return b.Check(env)
+	}
+	return nil
+}
+
+// Attrs implements [backend.Backend]. The attributes offer every way.
+func (s *Set) Attrs(
+	env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand,
+) (lease.Attrs, error) {
+	var faces []face
+	for i, w := range s.ways {
+		a, err := w.backend.Attrs(w.env(env), s.storedFor(i, stored), have, rng)
+		switch {
+		case err == nil:
+			faces = append(faces, face{way: w, attrs: a})
+		case i == 0:
+			return lease.Attrs{}, err
+		}
+	}
+	return compose(faces), nil
+}

@@ -1,0 +1,130 @@
+package ways
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// way is an opened backend.
+type way struct {
+	id      string // its identity
+	spec    backend.Spec
+	network config.Network // with the families and the Backend object of this way
+	backend backend.Backend
+}
+
+// open opens the way that a Backend object names beside that of the network config,
+// in the families of the network that it carries.
+func open(network config.Network, object config.Backend) (way, error) {
+	spec, _ := all.Find(object.Type)
+	object, err := withOptionsOf(spec, network.Backend, object)
+	if err != nil {
+		return way{}, err
+	}
+	network.Backend = object
+	if carries := spec.Carries; !slices.Contains(carries, backend.FamiliesOf(network)) {
+		for _, f := range cidr.Families {
+			alone := cidr.Pick(f, backend.IPv4Only, backend.IPv6Only)
+			if network.Of(f).Enabled() && slices.Contains(carries, alone) {
+				network = network.Only(f)
+				break
+			}
+		}
+	}
+	return openExactly(network)
+}
+
+// withOptionsOf returns a former Backend object with the present values of the options
+// on which nodes need not agree, if both have the same type. Two devices of one kind
+// may have to agree: VXLAN devices with one port must have the same extensions.
+func withOptionsOf(spec backend.Spec, present, former config.Backend) (config.Backend, error) {
+	if same, _ := all.Find(present.Type); same.Type != spec.Type {
+		return former, nil
+	}
+	id, err := spec.Identity(former)
+	if err != nil {
+		return former, err
+	}
+	members, err := present.Members()
+	if err != nil {
+		return former, err
+	}
+	object := config.Backend{Type: spec.Type, Options: json.RawMessage(id)}
+	for _, m := range slices.Backward(members) {
+		if !spec.Agrees(m.Name) && !strings.EqualFold(m.Name, "Type") {
+			object = object.WithDefault(m.Name, string(m.Value))
+		}
+	}
+	return object, nil
+}
+
+// openExactly opens the way that a network config names.
+func openExactly(network config.Network) (way, error) {
+	b, err := all.New(network)
+	if err != nil {
+		return way{}, err
+	}
+	spec, _ := all.Find(network.Backend.Type)
+	id, err := spec.Identity(network.Backend)
+	if err != nil {
+		return way{}, fmt.Errorf("backend %s: %w", spec.Type, err)
+	}
+	return way{id, spec, network, b}, nil
+}
+
+// env is the environment with the config as this way has it.
+func (w way) env(env backend.Env) backend.Env {
+	env.Config = w.network
+	return env
+}
+
+// carries reports whether the way carries packets of a family.
+func (w way) carries(f cidr.Family) bool { return w.network.Of(f).Enabled() }
+
+// coexists reports whether two ways can be open on one host: no device belongs to
+// both, and both are backends that handle peers.
+func (w way) coexists(o way) bool {
+	if w.alone() || o.alone() {
+		return false
+	}
+	links := o.backend.Extent().Links
+	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
+}
+
+// alone reports whether the way cannot be open beside any other.
+func (w way) alone() bool { return w.spec.IgnoresPeers || w.spec.Alone }
+
+// publishedType returns the BackendType of the way's records.
+func (w way) publishedType() string {
+	if w.spec.Untyped {
+		return ""
+	}
+	return w.spec.Type
+}
+
+// face returns the attributes with the way's own data alone, as a record for this way
+// has them. It returns false if the attributes do not offer the way.
+func (w way) face(a *lease.Attrs) (lease.Attrs, bool) {
+	if identityOf(a) == w.id {
+		own := *a
+		own.Ways = lease.Ways{}
+		return own, true
+	}
+	for _, f := range a.Ways.Former {
+		if string(f.Backend) == w.id {
+			return lease.Attrs{
+				PublicIP: a.PublicIP, PublicIPv6: a.PublicIPv6, BackendType: w.publishedType(),
+				BackendData: f.Data, BackendV6Data: f.V6Data,
+			}, true
+		}
+	}
+	return lease.Attrs{}, false
+}

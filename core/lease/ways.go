@@ -1,0 +1,96 @@
+package lease
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// maxFormer is the largest number of former ways in one record.
+const maxFormer = 4
+
+// Ways tells peers by which backends the owner of a record receives packets, while
+// that does not follow from the rest of the record. It is empty unless the backend
+// changes, or has options on which peers must agree and which the record lacks.
+type Ways struct {
+	Present json.RawMessage // the identity of the record's own backend; nil: it follows from the record
+	Former  []FormerWay     // those that the owner comes from and still receives by, newest first
+}
+
+// FormerWay is the record of a backend that the owner comes from.
+type FormerWay struct {
+	Backend json.RawMessage // its identity: see backend.Spec.Identity
+	Data    json.RawMessage // its BackendData; nil: none
+	V6Data  json.RawMessage // its BackendV6Data; nil: none
+	Unused  bool            // the owner sends to no peer by it any more
+}
+
+// IsEmpty reports whether there is nothing to tell.
+func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 }
+
+// Equal reports whether both tell peers the same.
+func (w Ways) Equal(o Ways) bool {
+	return bytes.Equal(w.Present, o.Present) && slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
+}
+
+// Equal reports whether both are the same.
+func (f FormerWay) Equal(o FormerWay) bool {
+	return f.Unused == o.Unused && bytes.Equal(f.Backend, o.Backend) &&
+		bytes.Equal(f.Data, o.Data) && bytes.Equal(f.V6Data, o.V6Data)
+}
+
+// waysText and formerText are the wire form of [Ways].
+type (
+	waysText struct {
+		Present json.RawMessage `json:",omitempty"`
+		Former  []formerText    `json:",omitempty"`
+	}
+	formerText struct {
+		Backend       json.RawMessage
+		BackendData   json.RawMessage `json:",omitempty"`
+		BackendV6Data json.RawMessage `json:",omitempty"`
+		Unused        bool            `json:",omitempty"`
+	}
+)
+
+// EncodeWays returns the JSON form of the ways, or nil if there is nothing to tell.
+// It panics on a part that is not JSON, a bug of the caller.
+func EncodeWays(w Ways) []byte {
+	if w.IsEmpty() {
+		return nil
+	}
+	text := waysText{Present: w.Present}
+	for _, f := range w.Former {
+		text.Former = append(text.Former, formerText{f.Backend, f.Data, f.V6Data, f.Unused})
+	}
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(fmt.Sprintf("the ways of a record have no JSON form: %v", err))
+	}
+	return data
+}
+
+// DecodeWays reads what EncodeWays wrote. Missing or null means that there is
+// nothing to tell. It trusts nothing in the text: another host wrote it.
+func DecodeWays(data []byte) (Ways, error) {
+	if isNull(data) {
+		return Ways{}, nil
+	}
+	var text *waysText
+	if err := json.Unmarshal(data, &text); err != nil || text == nil {
+		return Ways{}, fmt.Errorf("BackendWays %s: want an object", excerpt(data))
+	}
+	if len(text.Former) > maxFormer {
+		return Ways{}, fmt.Errorf("BackendWays: %d former backends, more than %d", len(text.Former), maxFormer)
+	}
+	w := Ways{Present: compact(text.Present)}
+	for _, f := range text.Former {
+		former := FormerWay{compact(f.Backend), compact(f.BackendData), compact(f.BackendV6Data), f.Unused}
+		if former.Backend == nil {
+			return Ways{}, fmt.Errorf("BackendWays: a former backend has no Backend")
+		}
+		w.Former = append(w.Former, former)
+	}
+	return w, nil
+}

@@ -1,0 +1,243 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// wayUse holds the uses of the former ways, and their inputs.
+type wayUse struct {
+	set  *ways.Set
+	snap *lease.Snapshot
+	lost []*lease.Lease
+	of   []ways.Use
+
+	missing []config.Backend // what the peers' records ask for beside the set
+}
+
+// Change describes a change of the cluster's backend that is under way.
+type Change struct {
+	To     string      `json:"To"` // the identity of the present way, such as {"Type":"host-gw"}
+	Former []FormerWay `json:"Former"`
+}
+
+// FormerWay is a way that the node keeps because of its peers.
+type FormerWay struct {
+	From  string      `json:"From"`  // its identity
+	Sends []lease.Key `json:"Sends"` // the peers that this node reaches by it
+	Keeps []lease.Key `json:"Keeps"` // the peers that may still send by it
+}
+
+// comesFrom returns the ways to keep beside the one of a new config, newest first:
+// those of the config before, or of the last run. The present way counts only if peers
+// may know it.
+func (n *Node) comesFrom() []config.Backend {
+	if n.network.known {
+		objects := n.network.backend.Objects()
+		if !n.published(n.network.backend.Present()) {
+			return objects[1:]
+		}
+		return objects
+	}
+	if n.store.saved != nil {
+		return n.store.saved.Ways
+	}
+	return nil
+}
+
+// useWays puts a set of ways in force.
+func (n *Node) useWays(set *ways.Set) {
+	s := &n.network
+	if s.backend != nil {
+		n.reportWays(s.backend, set)
+	} else if len(set.Former()) > 0 {
+		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
+			strings.Join(set.Former(), ", "), set.Present()))
+	}
+	s.backend = set
+	for _, link := range set.Extent().Links {
+		n.host.links[link] = true
+	}
+	n.host.policies = n.host.policies || set.Extent().Policies
+	n.host.want, n.files.text = wantCache{}, subnetText{}
+	n.host.standing = lease.Key{}
+	n.hostLane().outdated(n.now)
+}
+
+// reportWays logs the former ways that come and go.
+func (n *Node) reportWays(before, now *ways.Set) {
+	for _, id := range now.Former() {
+		if !slices.Contains(before.Former(), id) {
+			n.event(Info, "backend-change", fmt.Sprintf("keeping %s beside %s until no peer needs it", id, now.Present()))
+		}
+	}
+	for _, id := range before.Former() {
+		if !now.Has(id) {
+			n.event(Info, "backend-changed", fmt.Sprintf("the change from %s to %s is over", id, now.Present()))
+		}
+	}
+}
+
+// followWays opens the former ways that the node needs and does not have, and ends
+// those that no peer needs any more. A stale snapshot shows neither.
+func (n *Node) followWays() {
+	if !n.network.known || n.store.snap == nil || n.store.stale || n.host.uplink.Link == "" {
+		return
+	}
+	n.recallWays()
+	n.joinChange()
+	n.endFormer()
+}
+
+// recallWays takes over the ways that the node's own record offers. Without a lease
+// of this run, an earlier run wrote it, or upstream did.
+func (n *Node) recallWays() {
+	if n.lease.grant != nil || n.lease.self.Key.IsValid() {
+		return
+	}
+	own, ok := n.ownRecord()
+	if !ok {
+		return
+	}
+	set := n.network.backend
+	for _, object := range ways.Named(&own.Attrs) {
+		if own.Attrs.BackendType == "" && own.Attrs.Ways.IsEmpty() {
+			return // such a record names no backend: it may be any of several
+		}
+		set = set.With(object)
+	}
+	if set != n.network.backend {
+		n.useWays(set)
+	}
+}
+
+// joinChange opens the ways without which the node cannot reach some peers in the
+// middle of a change. A device of the same name that is not the node's own stays alone.
+func (n *Node) joinChange() {
+	n.uses()
+	set := n.network.backend
+	for _, object := range n.network.use.missing {
+		next := set.With(object)
+		if next != set && !n.inTheWay(next) {
+			set = next
+		}
+	}
+	if set != n.network.backend {
+		n.useWays(set)
+	}
+}
+
+// inTheWay reports whether the host has a device of another program with the name of
+// one of the ways' devices.
+func (n *Node) inTheWay(set *ways.Set) bool {
+	return slices.ContainsFunc(set.Extent().Links, func(name string) bool {
+		if n.host.links[name] {
+			return false
+		}
+		for _, l := range n.host.facts.Links {
+			if l.Name == name {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// endFormer ends the former ways that no peer needs, once the node's own record tells
+// the peers that it sends by them no more.
+func (n *Node) endFormer() {
+	if n.lease.grant == nil || !n.synced() {
+		return
+	}
+	set := n.network.backend
+	for _, use := range n.uses() {
+		offered, inUse := ways.Offers(&n.lease.grant.Attrs, use.ID)
+		if len(use.Keeps) == 0 && (!offered || !inUse) && n.published(set.Present()) {
+			set = set.Without(use.ID)
+		}
+	}
+	if set != n.network.backend {
+		n.useWays(set)
+	}
+}
+
+// uses returns the uses of the former ways by the peers that are served.
+func (n *Node) uses() []ways.Use {
+	u, s := &n.network.use, &n.store
+	if u.set != n.network.backend || u.snap != s.snap || !slices.Equal(u.lost, s.lost.peers) {
+		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers}
+		if len(n.network.backend.Former()) > 0 || slices.ContainsFunc(s.snap.Leases, comesFromAnother) {
+			peers := n.served()
+			u.of, u.missing = u.set.Uses(peers), u.set.Missing(peers)
+		}
+	}
+	return u.of
+}
+
+// comesFromAnother reports whether the owner of a record keeps a former way.
+func comesFromAnother(l *lease.Lease) bool { return len(l.Attrs.Ways.Former) > 0 }
+
+// published reports whether the node's record offers a way.
+func (n *Node) published(id string) bool {
+	if n.lease.grant == nil {
+		return n.network.stood.Has(id)
+	}
+	offered, _ := ways.Offers(&n.lease.grant.Attrs, id)
+	return offered
+}
+
+// publishable returns the attributes for the node's record. A way is offered once the
+// host can receive by it, and a former one is unused once the host sends to no peer by
+// it. That stays so until the node sends by it again.
+func (n *Node) publishable() lease.Attrs {
+	return n.network.backend.Publish(n.lease.full, n.ready, n.unused)
+}
+
+// ready reports whether the host can receive by a way, or peers count on it already.
+func (n *Node) ready(id string) bool {
+	if n.network.stood.Has(id) || n.published(id) {
+		return true
+	}
+	if n.lease.grant != nil {
+		return false
+	}
+	own, ok := n.ownRecord()
+	offered, _ := ways.Offers(&own.Attrs, id)
+	return ok && offered
+}
+
+// unused reports whether the node sends to no peer by a former way, and says so or can
+// say so for certain.
+func (n *Node) unused(id string) bool {
+	g := n.lease.grant
+	if g == nil {
+		return false
+	}
+	for _, use := range n.uses() {
+		if use.ID == id && len(use.Sends) > 0 {
+			return false
+		}
+	}
+	if offered, inUse := ways.Offers(&g.Attrs, id); offered && !inUse {
+		return true
+	}
+	return n.synced() && n.hostLane().clean && n.host.want.snap == n.store.snap && n.published(n.network.backend.Present())
+}
+
+// change describes the change under way, or returns nil.
+func (n *Node) change() *Change {
+	set := n.network.backend
+	if len(set.Former()) == 0 || n.store.snap == nil {
+		return nil
+	}
+	c := &Change{To: set.Present()}
+	for _, use := range n.uses() {
+		c.Former = append(c.Former, FormerWay{From: use.ID, Sends: use.Sends, Keeps: use.Keeps})
+	}
+	return c
+}
