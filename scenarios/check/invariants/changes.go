@@ -244,8 +244,10 @@ func (i *Invariants) fitsConfig(text string, key lease.Key) bool {
 }
 
 // steady returns the node's own record and those of others that a snapshot has in
-// common with the newest one.
+// common with the newest one. A record with an address of this very host, which a
+// former process chose, is of no other: the kernel refuses a route through it.
 func (n *Node) steady(asked *lease.Snapshot) (own lease.Lease, others []lease.Lease) {
+	addresses := n.addresses()
 	for _, l := range asked.Leases {
 		unchanged := func(o *lease.Lease) bool { return o.Key == l.Key && o.ModRevision == l.ModRevision }
 		switch {
@@ -253,7 +255,7 @@ func (n *Node) steady(asked *lease.Snapshot) (own lease.Lease, others []lease.Le
 			continue
 		case l.Key == n.key:
 			own = *l
-		default:
+		case !slices.Contains(addresses, owner(l.Attrs)):
 			others = append(others, *l)
 		}
 	}

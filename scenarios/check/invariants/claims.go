@@ -148,31 +148,38 @@ func (n *Node) compareOwn(now time.Duration) {
 // publication is the address of each family that the node's process has published.
 type publication struct {
 	address [2]netip.Addr
-	stayed  [2]bool // every look since then has shown it on a link that is up
+	stayed  [2]bool       // the last look before, and every look since, has shown it on a link that is up
+	links   []driver.Link // as of the process's last look
 }
 
 // notePublished follows the node's writes to its record: the published address
-// stays as long as it is valid.
+// stays as long as it is valid. The record may be written long after the request.
 func (n *Node) notePublished(attrs lease.Attrs) {
+	p := &n.published
 	for _, f := range cidr.Families {
-		old, now := n.published.address[f], attrs.IP(f)
+		old, now := p.address[f], attrs.IP(f)
 		if old == now {
 			continue
 		}
-		if old.IsValid() && now.IsValid() && n.published.stayed[f] && n.deadlines.asking && !n.Twinned {
+		if old.IsValid() && now.IsValid() && p.stayed[f] && n.deadlines.asking && !n.Twinned {
 			n.all.broken("address-kept", "%s publishes %s in the place of %s, which its uplink still has", n.name, now, old)
 		}
-		n.published.address[f], n.published.stayed[f] = now, true
+		p.address[f], p.stayed[f] = now, p.shows(now)
 	}
 }
 
 // sawAddresses follows the addresses of the host as the node's looks show them.
 func (n *Node) sawAddresses(facts driver.HostFacts) {
 	p := &n.published
+	p.links = facts.Links
 	for _, f := range cidr.Families {
-		has := slices.ContainsFunc(facts.Links, func(l driver.Link) bool {
-			return l.Up && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool { return a.Prefix.Addr() == p.address[f] })
-		})
-		p.stayed[f] = p.stayed[f] && has
+		p.stayed[f] = p.stayed[f] && p.shows(p.address[f])
 	}
+}
+
+// shows reports whether the last look showed an address on a link that is up.
+func (p *publication) shows(ip netip.Addr) bool {
+	return slices.ContainsFunc(p.links, func(l driver.Link) bool {
+		return l.Up && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool { return a.Prefix.Addr() == ip })
+	})
 }
