@@ -45,7 +45,7 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 	d := &Device{library: device.NewDevice(q, newBind(limit), quiet), queue: q, index: index, limit: limit}
 	shrinkBuffers(d.library, limit)
 	go func() {
-		<-d.library.Wait()
+		<-d.Ended()
 		changed()
 	}()
 	return d, nil
@@ -68,11 +68,14 @@ func (d *Device) Close() { d.library.Close() }
 // index.
 func (d *Device) Index() int { return d.index }
 
+// Ended returns a channel that is closed when the device has ended.
+func (d *Device) Ended() <-chan struct{} { return d.library.Wait() }
+
 // Alive reports whether packets are carried. A device ends when its TUN device
 // goes away; it must still be closed.
 func (d *Device) Alive() bool {
 	select {
-	case <-d.library.Wait():
+	case <-d.Ended():
 		return false
 	default:
 		return true
