@@ -26,6 +26,9 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 			own = append(own, *r)
 		}
 	}
+	if len(own) == 0 {
+		own = n.withOurKey()
+	}
 	unusable := func(r lease.Lease) bool { return r.Reserved() && n.unfit(r) != nil }
 	if rest := slices.DeleteFunc(slices.Clone(own), unusable); len(rest) > 0 {
 		own = rest
@@ -40,6 +43,21 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 	}
 	byAge := func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
 	return slices.MinFunc(own, byAge), true
+}
+
+// withOurKey returns the records with the node's public key, which no other node can
+// use. The node wrote them under a former address, of which it has no memory.
+func (n *Node) withOurKey() []lease.Lease {
+	if n.lease.grant != nil || len(n.network.backend.Extent().Keys) == 0 {
+		return nil
+	}
+	var own []lease.Lease
+	for _, r := range n.store.snap.Leases {
+		if r.Attrs.BackendType == n.lease.attrs.BackendType && sameData(r.Attrs, n.lease.attrs) {
+			own = append(own, *r)
+		}
+	}
+	return own
 }
 
 func (n *Node) isOurs(a *lease.Attrs) bool {

@@ -105,7 +105,7 @@ func (s *Session) subnet(d *datadriven.TestData) (string, error) {
 
 // state performs "state n1". It prints the kernel objects that flannel owns, with
 // names in place of random values: <n2> is the base of n2's subnet, <n2.mac> its
-// VTEP. With dev=eth0 it adds the routes and permanent neighbours on that device.
+// VTEP, <n2.key> its public key. With dev=eth0 it adds the routes and permanent neighbours on that device.
 func (s *Session) state(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, dev := a.word("node"), ""
@@ -161,11 +161,14 @@ func (s *Session) names() (*strings.Replacer, error) {
 			continue
 		}
 		owner := s.owner(l)
+		if key, _, ok := oracle.WireGuardData(l); ok {
+			pairs = append(pairs, key.String(), "<"+owner+".key>")
+		}
 		for i, suffix := range []string{"", ".v6"} {
 			f := cidr.Families[i]
 			if p := l.Key.Of(f); p.IsValid() {
 				pairs = append(pairs, " "+p.Addr().String()+"/", " <"+owner+suffix+">/", " "+p.Addr().String()+" ",
-					" <"+owner+suffix+"> ")
+					" <"+owner+suffix+"> ", ","+p.Addr().String()+"/", ",<"+owner+suffix+">/")
 			}
 			if mac := oracle.VTEPMAC(l, f); mac != "" {
 				pairs = append(pairs, mac, "<"+owner+suffix+".mac>")

@@ -80,6 +80,13 @@ func (d *drawing) overlay(s *shape) {
 		s.devices = []string{"flannel0"}
 	case "ipip":
 		s.devices = []string{"flannel.ipip"}
+	case "wireguard":
+		if s.family != "v6" {
+			s.devices = append(s.devices, "flannel-wg")
+		}
+		if s.family != "v4" {
+			s.devices = append(s.devices, "flannel-wg-v6")
+		}
 	case "vxlan":
 		if s.family != "v6" {
 			s.devices = append(s.devices, "flannel.1")
@@ -109,6 +116,9 @@ func (d *drawing) topology(o Options) {
 	input := ""
 	if inputs := examples(s.backend); len(inputs) > 0 {
 		input = pick(d.rng, append(inputs, "", "", "")...)
+	}
+	if strings.Contains(input, `"Mode"`) {
+		s.devices = []string{"flannel-wg"} // which carries both families
 	}
 	s.mtu = 1500
 	s.direct = s.backend == "host-gw" || strings.Contains(input, "DirectRouting")
@@ -165,12 +175,15 @@ func backends(family string) []string {
 		if !s.Available() || s.IgnoresPeers || family != "" && !slices.Contains(s.Carries, familyWords[family]) {
 			continue
 		}
-		for range 1 + len(examples(s.Type)) {
+		for range min(mostOdds, 1+len(examples(s.Type))) {
 			names = append(names, s.Type)
 		}
 	}
 	return names
 }
+
+// mostOdds bounds how often a type is drawn that has many options.
+const mostOdds = 3
 
 // examples returns a Backend object for each option of a type that the search draws.
 func examples(backendType string) []string {

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/ipip"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
+	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/config"
 )
 
@@ -28,7 +29,7 @@ func Specs() []backend.Spec {
 		udp.Spec(),
 		ipip.Spec(),
 		alloc.Spec(),
-		{Type: "wireguard", Summary: "encrypted tunnels of the kernel's WireGuard", Carries: backend.EveryFamily},
+		wireguard.Spec(),
 		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
 		{Type: "extension", Summary: "commands of the operator", Carries: v4},
 		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},

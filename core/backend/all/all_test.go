@@ -65,12 +65,13 @@ func TestNewErrors(t *testing.T) {
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
 			`vxlan, host-gw, udp, ipip, alloc, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec"}}`: `backend type "ipsec" is not available in this build; it ` +
-			`serves vxlan, host-gw, udp, ipip, alloc`,
+			`serves vxlan, host-gw, udp, ipip, alloc, wireguard`,
 		// interop K8: a family that the backend does not carry is refused at once
 		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 ` +
-			`true); change them, or choose one of vxlan, host-gw, alloc`,
+			`true); change them, or choose one of vxlan, host-gw, alloc, wireguard`,
 		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"}`: `backend type "udp" does not carry the ` +
-			`families of this network (EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, alloc`,
+			`families of this network (EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, ` +
+			`alloc, wireguard`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","vni":0}}`: `Backend VNI 0: want a whole number from 1 ` +
 			`to 16777215`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","GBP":"on"}}`: `Backend GBP "on": want true or false`,

@@ -38,7 +38,7 @@ func Spec() backend.Spec {
 		Options: []backend.Option{
 			{Name: "ListenPort", Kind: backend.Whole, Default: "51820", Min: 1, Max: 65535, Example: "51900",
 				Help: "UDP port of the node"},
-			{Name: "ListenPortV6", Kind: backend.Whole, Default: "51821", Min: 1, Max: 65535, Example: "51901",
+			{Name: "ListenPortV6", Kind: backend.Whole, Default: "51821", Min: 1, Max: 65535,
 				Help: "UDP port of the second device, for IPv6 in mode separate"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, Example: "1400",
 				Zero: "the uplink's", Help: "largest packet on the wire; pods get 80 bytes less. " +
@@ -54,7 +54,7 @@ func Spec() backend.Spec {
 			{Name: "Implementation", Kind: backend.Text, Default: `"auto"`, Example: `"userspace"`,
 				Choices: []string{implementationAuto, implementationKernel, implementationUserspace},
 				Help:    "the kernel's WireGuard, or one in the daemon's process; auto takes the kernel's if there is one"},
-			{Name: "Overhead", Kind: backend.Whole, Default: "80", Min: overheadV4, Max: overheadV6, Example: "60",
+			{Name: "Overhead", Kind: backend.Whole, Default: "80", Min: overheadV4, Max: overheadV6,
 				Help: "bytes kept free for the headers; 60 is enough where no endpoint has an IPv6 address"},
 		},
 	}

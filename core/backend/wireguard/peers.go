@@ -42,7 +42,7 @@ func parseData(raw json.RawMessage) (peerData, error) {
 	case err != nil:
 		return peerData{}, fmt.Errorf("PublicKey: %w", err)
 	case d.Port < 0 || d.Port > 65535:
-		return peerData{}, fmt.Errorf("Port %d is not a port", d.Port)
+		return peerData{}, fmt.Errorf("record has the port %d", d.Port)
 	}
 	return peerData{key, uint16(d.Port)}, nil
 }

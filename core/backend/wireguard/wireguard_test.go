@@ -270,7 +270,7 @@ func TestProblems(t *testing.T) {
 		"a short key": {record(3, backend.IPv4Only, dataV4(`{"PublicKey":"AAAA"}`)),
 			`peer 10.5.3.0-24: PublicKey: public key "AAAA": want 32 bytes in base64, not all zero`},
 		"a port too high": {record(3, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(3).String()+`","Port":70000}`)),
-			"peer 10.5.3.0-24: Port 70000 is not a port"},
+			"peer 10.5.3.0-24: record has the port 70000"},
 		"our key": {record(3, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(1).String()+`"}`)),
 			"peer 10.5.3.0-24: PublicKey KEY1 is our own"},
 		"a younger record with the key": {twin(3),

@@ -11,8 +11,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{/* What values of upstream's chart ask for and this one does not have. The schema refuses the rest. */}}
 {{- define "flannel.check" -}}
 {{- with .Values.flannel -}}
-{{- if not (has .backend (list "vxlan" "host-gw" "ipip" "alloc")) -}}
-{{- fail (printf "flannel.backend is %q: this flannel has vxlan, host-gw, ipip and alloc in a container; see docs/kubernetes.md" .backend) -}}
+{{- if not (has .backend (list "vxlan" "host-gw" "ipip" "alloc" "wireguard")) -}}
+{{- fail (printf "flannel.backend is %q: this flannel has vxlan, host-gw, ipip, alloc and wireguard in a container; see docs/kubernetes.md" .backend) -}}
 {{- end -}}
 {{- if regexMatch "(flannel-io|coreos|flannelcni)/flannel$|^(docker\\.io/)?flannel/flannel$" .image.repository -}}
 {{- fail (printf "flannel.image.repository is %s, which is upstream's image: leave flannel.image out, or name a copy of this one's" .image.repository) -}}

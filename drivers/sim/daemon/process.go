@@ -54,7 +54,7 @@ func newProcess(d *Daemon, opts node.Options) *process {
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write"},
 	}
 	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
-	p.program = d.host.NewProcess(p.arrive)
+	p.program = d.host.NewProcess(d.secrets, p.arrive)
 	p.lanes = newLanes(p)
 	parts := Parts{Node: node.New(opts), Client: p.client}
 	for id, l := range p.lanes {

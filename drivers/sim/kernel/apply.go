@@ -31,6 +31,8 @@ func (s *stack) apply(op dataplane.Op) error {
 		return s.applyFDB(op.Verb, o)
 	case dataplane.Policy:
 		return s.applyPolicy(op.Verb, o)
+	case dataplane.WGPeer:
+		return s.applyWGPeer(op.Verb, o, dataplane.Secret{})
 	case dataplane.Sysctl:
 		if op.Verb == dataplane.Delete {
 			return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)

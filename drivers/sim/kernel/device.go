@@ -26,6 +26,9 @@ type device interface {
 	// mayComeUp returns the kernel's objection to setting the link up.
 	mayComeUp() error
 
+	// turned is called after the link was set up or down.
+	turned(up bool)
+
 	// parent returns the name of the link with which this one goes away, or "".
 	parent() string
 
@@ -75,6 +78,8 @@ func (plainDevice) change(dataplane.LinkParams) {}
 func (plainDevice) mtuLimit() int { return maxMTU }
 
 func (plainDevice) mayComeUp() error { return nil }
+
+func (plainDevice) turned(bool) {}
 
 func (plainDevice) parent() string { return "" }
 

@@ -57,6 +57,16 @@ func (d hostDriver) apply(op dataplane.Op) error {
 		return d.paths.apply(op.Verb, o)
 	case dataplane.Peer:
 		return d.paths.applyPeer(op.Verb, o)
+	case dataplane.Link:
+		if want, ok := o.Params.(dataplane.WireGuard); ok {
+			return d.applyWireGuard(op.Verb, o, want)
+		}
+	case dataplane.WGPeer:
+		psk, err := d.paths.psk(o.PSK)
+		if err != nil && op.Verb != dataplane.Delete {
+			return err
+		}
+		return d.h.stack.applyWGPeer(op.Verb, o, psk)
 	}
 	return d.h.stack.apply(op)
 }
@@ -67,6 +77,7 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 	if err := d.h.readable(ctx); err != nil {
 		return driver.Observation{}, err
 	}
+	d.paths.psks = extent.PSKs
 	seen := &d.h.seen
 	if !seen.holds(d, extent) {
 		*seen = cachedLook{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
@@ -74,8 +85,8 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 		seen.state = d.h.stack.observeAgain(seen.state, extent, seen.ops)
 		seen.ops = nil
 	}
-	seen.state = d.running(seen.state, extent)
-	return driver.Observation{State: seen.state, Facts: d.h.Facts(extent.Reach...)}, nil
+	seen.state = d.observeWireGuard(d.running(seen.state, extent), extent)
+	return driver.Observation{State: seen.state, Facts: d.answer(d.h.Facts(extent.Reach...), extent)}, nil
 }
 
 // running returns the state with the current counters of the packet paths; they

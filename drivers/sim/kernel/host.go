@@ -31,6 +31,9 @@ type Host struct {
 	refuses  refusals
 }
 
+// UseSecrets gives secrets to the program behind Driver.
+func (h *Host) UseSecrets(secrets driver.Secrets) { h.paths.secrets = secrets }
+
 // WithoutIPv6 makes the host's kernel one without IPv6, as ipv6.disable=1 does.
 func (h *Host) WithoutIPv6() { h.stack.removeIPv6() }
 

@@ -50,6 +50,7 @@ func (l *link) setUp(up bool) {
 		return
 	}
 	l.up = up
+	defer l.device.turned(up)
 	if up {
 		l.connect(cidr.V4)
 		l.setMTU(l.mtu) // which may have shrunk unnoticed
@@ -109,9 +110,11 @@ func (l *link) start6() {
 		return
 	}
 	l.ready6 = true
-	local := netip.PrefixFrom(linkLocal(l.mac), 64)
-	l.insertAddr(local)
-	l.connectAddr(local)
+	if _, without := l.device.(*wgDevice); !without {
+		local := netip.PrefixFrom(linkLocal(l.mac), 64)
+		l.insertAddr(local)
+		l.connectAddr(local)
+	}
 	for _, routes := range l.stack.fibs[cidr.V6].lists {
 		for _, r := range routes {
 			r.wake(l)

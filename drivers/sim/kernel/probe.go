@@ -45,6 +45,11 @@ const (
 	DropNoAssociation Drop = "xfrm_no_sa"       // a policy demands a tunnel that has no key yet
 	DropUnprotected   Drop = "xfrm_unprotected" // came by another way than the policies demand
 	DropUnknownSPI    Drop = "xfrm_no_state"    // came in a tunnel that this host does not know
+	DropWGNoPeer      Drop = "wg_no_peer"       // no peer has the destination, or the handshake's key
+	DropWGNoEndpoint  Drop = "wg_no_endpoint"   // the device does not know where the peer is
+	DropWGNoSession   Drop = "wg_no_session"    // no handshake, or one that the receiver has forgotten
+	DropWGKeyMismatch Drop = "wg_key_mismatch"  // another public or pre-shared key
+	DropWGNotAllowed  Drop = "wg_not_allowed"   // the sender is not behind the peer
 )
 
 // PingOptions say what to send.

@@ -3,17 +3,18 @@ package kernel
 import "github.com/flanneld/flannel/core/driver"
 
 // Process is a program on a host that may carry packets itself, as the udp
-// backend does. Its packet paths end with it.
+// backend does. Its packet paths and its WireGuard end with it.
 type Process struct {
 	host  *Host
 	paths *paths
 }
 
-// NewProcess returns a program on the host. The kernel passes it packets
+// NewProcess returns a program on the host, with its secrets. The kernel passes it packets
 // through attend, which calls its argument at once, later, or never, as the
 // program runs, is halted, or is dead.
-func (h *Host) NewProcess(attend func(do func())) *Process {
+func (h *Host) NewProcess(secrets driver.Secrets, attend func(do func())) *Process {
 	p := &Process{host: h, paths: newPaths(h.stack)}
+	p.paths.secrets = secrets
 	p.paths.attend = attend
 	return p
 }
@@ -24,5 +25,6 @@ func (p *Process) Driver() driver.Lane { return hostDriver{p.host, p.paths} }
 // End removes the packet paths. A device may lose its carrier.
 func (p *Process) End() {
 	p.paths.endAll()
+	p.paths.endWGDevices()
 	p.host.changed++
 }

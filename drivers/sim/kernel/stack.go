@@ -21,8 +21,9 @@ type stack struct {
 	local        map[netip.Addr][]*link // owners of an address, oldest first
 	fibs         [2]fib
 	sysctls      map[string]string
-	no6          bool       // the kernel has no IPv6
-	filter       *netfilter // nil for a pod, which has no rules
+	no6          bool                          // the kernel has no IPv6
+	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel has not, with the remedy
+	filter       *netfilter                    // nil for a pod, which has no rules
 	nat          nat
 	sockets      []*socket
 	policies     policies

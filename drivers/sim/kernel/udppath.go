@@ -29,6 +29,9 @@ type paths struct {
 	// attend lets the process act as soon as it can: now, when it resumes, or
 	// never.
 	attend func(func())
+
+	secrets driver.Secrets     // nil: none
+	psks    []dataplane.Secret // those of the last look
 }
 
 func newPaths(s *stack) *paths {

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
+	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
@@ -40,6 +41,8 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	case dataplane.Proxy:
 		link = o.Link
 	case dataplane.Peer:
+		link = o.Link
+	case dataplane.WGPeer:
 		link = o.Link
 	case dataplane.Route:
 		i.checkRouteOp(n, op.Verb, o, before, foreign)
@@ -123,6 +126,12 @@ func peerSubnet(o dataplane.Object) netip.Prefix {
 		}
 	case dataplane.Peer:
 		return o.Subnet
+	case dataplane.WGPeer:
+		for _, allowed := range o.Allowed {
+			if allowed.IsValid() {
+				return allowed
+			}
+		}
 	}
 	return netip.Prefix{}
 }
@@ -175,18 +184,25 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 			return false
 		}
 		// Of two records with one VTEP nodes serve the older one; a node's own counts whatever its age.
-		if o != l && sameVTEP(o, l) && (o.CreateRevision < l.CreateRevision || o.Key == n.key) {
+		if o != l && (sameVTEP(o, l) || sameWireGuard(o, l)) && (o.CreateRevision < l.CreateRevision || o.Key == n.key) {
 			return false
 		}
 	}
 	return true
 }
 
-// hasVTEP reports whether a record has the MAC of one of the node's own devices, as
+// hasVTEP reports whether a record has the MAC or the public key of one of the node's own devices, as
 // after a write of its own under another node's address.
 func (n *Node) hasVTEP(l *lease.Lease) bool {
 	if n.observed == nil {
 		return false
+	}
+	public, _, wireguards := oracle.WireGuardData(*l)
+	for _, link := range n.observed.Links {
+		own, ok := link.Params.(dataplane.WireGuard)
+		if wireguards && ok && own.PublicKey == public {
+			return true
+		}
 	}
 	for _, f := range cidr.Families {
 		mac, err := dataplane.ParseMAC(oracle.VTEPMAC(*l, f))
@@ -209,6 +225,13 @@ func sameVTEP(a, b *lease.Lease) bool {
 	return false
 }
 
+// sameWireGuard reports whether two records have a public key in common.
+func sameWireGuard(a, b *lease.Lease) bool {
+	one, _, ok := oracle.WireGuardData(*a)
+	two, _, ok2 := oracle.WireGuardData(*b)
+	return ok && ok2 && one == two
+}
+
 // usable reports whether a record says where to send packets. The objects of a
 // peer go when another host takes over its record and publishes less.
 func usable(l *lease.Lease) bool {
@@ -217,6 +240,9 @@ func usable(l *lease.Lease) bool {
 			continue
 		}
 		if !l.Attrs.IP(f).IsGlobalUnicast() {
+			return false
+		}
+		if _, _, ok := oracle.WireGuardData(*l); l.Attrs.BackendType == wireguard.Type && !ok {
 			return false
 		}
 		mac, err := net.ParseMAC(oracle.VTEPMAC(*l, f))

@@ -37,7 +37,8 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 // Tables is Short without the chains.
 func (d Demand) Tables(have *dataplane.State) []string {
 	var s []string
-	s = append(s, compare(d.want.Links, have.Links, sameLink, func(l dataplane.Link) bool { return d.devices[l.Name] })...)
+	ourLink := func(l dataplane.Link) bool { return d.devices[l.Name] }
+	s = append(s, compare(d.want.Links, have.Links, d.sameLink, ourLink)...)
 	s = append(s, compare(d.want.Sysctls, have.Sysctls, sameSysctl, never)...)
 	s = append(s, d.addrs(have)...)
 	ourNeigh := func(n dataplane.Neigh) bool { return d.devices[n.Link] }
@@ -45,6 +46,7 @@ func (d Demand) Tables(have *dataplane.State) []string {
 	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, ourNeigh)...)
 	s = append(s, compareTables(&d.want.FDB, &have.FDB, ourEntry)...)
 	s = append(s, compareTables(&d.want.Routes, &have.Routes, d.ours)...)
+	s = append(s, d.wgPeers(have)...)
 	if !d.host.NoProcess {
 		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
 		s = append(s, compareTables(&d.want.Peers, &have.Peers, always)...)
@@ -96,7 +98,10 @@ func always[V any](V) bool                  { return true }
 func never[V any](V) bool                   { return false }
 
 // sameLink compares links. A TUN device has no MAC address.
-func sameLink(want, have dataplane.Link) bool {
+func (d Demand) sameLink(want, have dataplane.Link) bool {
+	if d.sameTunnel(want.Params, have.Params) {
+		want.Params = have.Params
+	}
 	if want.MAC == (dataplane.MAC{}) {
 		have.MAC = want.MAC
 	}

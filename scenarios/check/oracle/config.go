@@ -20,7 +20,7 @@ type network struct {
 	options  options
 }
 
-// options are the members of the Backend object (interop 6.1 to 6.3: the options of each backend).
+// options are the members of the Backend object (interop 6.1 to 6.5: the options of each backend).
 type options struct {
 	Type          string
 	VNI           uint32
@@ -30,6 +30,13 @@ type options struct {
 	Learning      bool
 	DirectRouting bool
 	Offload       dataplane.Offload
+
+	ListenPort, ListenPortV6    uint16
+	PSK                         string
+	PersistentKeepaliveInterval uint16
+	Mode                        string
+	Implementation              string
+	Overhead                    int
 }
 
 func parse(text string) (network, error) {
@@ -39,7 +46,10 @@ func parse(text string) (network, error) {
 		EnableIPv6, EnableNFTables bool
 		Backend                    options
 	}
-	c.Backend = options{Type: "udp", VNI: 1, Offload: dataplane.OffloadAuto}
+	c.Backend = options{
+		Type: "udp", VNI: 1, Offload: dataplane.OffloadAuto,
+		ListenPort: 51820, ListenPortV6: 51821, Mode: "separate", Implementation: "auto", Overhead: 80,
+	}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return network{}, fmt.Errorf("network config: %w", err)
 	}

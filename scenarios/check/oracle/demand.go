@@ -15,6 +15,8 @@ type Demand struct {
 	host     Host
 	networks []netip.Prefix
 	devices  map[string]bool // all devices of flannel that the host may have
+	// anyDevice says that wireguard may run in the kernel or in the process.
+	anyDevice bool
 }
 
 // derivation is a Demand being derived.
@@ -32,7 +34,11 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true,
-		ipip: true}
+		ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
+	if n.backend == "wireguard" {
+		d.anyDevice = n.options.Implementation == "auto"
+		d.wireguard(others)
+	}
 	d.networks = append(d.networks, n.off...) // where nothing may be left
 	for _, f := range cidr.Families {
 		if d.net.of[f].IsValid() {

@@ -19,6 +19,7 @@ type peer struct {
 	written int64 // revision
 	mac     dataplane.MAC
 	hasMAC  bool // the record has a unicast MAC address
+	record  lease.Lease
 }
 
 // peers returns the peers to serve in a family, oldest record first. Of two
@@ -32,7 +33,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		if d.net.backend != "udp" && r.Attrs.BackendType != d.net.backend {
 			continue
 		}
-		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision, written: r.ModRevision}
+		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision, written: r.ModRevision,
+			record: r}
 		p.mac, p.hasMAC = vtepMAC(r, f)
 		if d.serves(f, p) {
 			all = append(all, p)
@@ -50,6 +52,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		case kept[i].subnet == p.subnet && kept[i].to == p.to && kept[i].written < p.written:
 			kept[i].written = p.written
 			kept[i].mac, kept[i].hasMAC = p.mac, p.hasMAC
+			kept[i].record = p.record
+			kept[i].record.CreateRevision = kept[i].created
 		}
 	}
 	return kept

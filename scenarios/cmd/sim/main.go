@@ -37,7 +37,7 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 1, "the first of them")
 	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
 	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
-	flag.StringVar(&o.Backend, "backend", "", "vxlan, host-gw, udp or ipip; empty: as the seed draws it")
+	flag.StringVar(&o.Backend, "backend", "", "vxlan, host-gw, udp, ipip or wireguard; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
