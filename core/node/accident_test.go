@@ -167,3 +167,21 @@ func TestLostPeersKeepTheirSubnets(t *testing.T) {
 	w.pass(2 * time.Minute)
 	w.wantReady()
 }
+
+// Our own record and a few others may go at once without an accident.
+func TestFewRecordsGone(t *testing.T) {
+	w := readyWorld(t)
+	w.put(vxlanPeer("10.5.77.0-24", 77))
+	w.put(vxlanPeer("10.5.78.0-24", 78))
+	w.tell()
+	w.pass(time.Minute)
+	own := w.own().Key
+	w.remove(own)
+	w.remove(mustKey("10.5.77.0-24"))
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if w.count("peers-kept") != 0 || w.host.Routes.Len() != 3 {
+		t.Errorf("%d routes, want those to the three peers with a record\n%s", w.host.Routes.Len(), w.log())
+	}
+}

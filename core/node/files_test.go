@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/flanneld/flannel/core/lease"
 )
 
 func savedLeases(t *testing.T, text string) int {
@@ -122,5 +125,62 @@ func TestWakesToSave(t *testing.T) {
 	w.pass(due.Sub(w.now))
 	if got := savedLeases(t, w.files[StateFile]); got != len(w.snap.Leases) {
 		t.Errorf("%d leases saved of %d", got, len(w.snap.Leases))
+	}
+}
+
+// The subnet file says whether the node masquerades.
+func TestSubnetFileTellsMasquerading(t *testing.T) {
+	w := guarded(t)
+	if !strings.Contains(w.files[SubnetFile], "FLANNEL_IPMASQ=true\n") {
+		t.Errorf("subnet file %q, want FLANNEL_IPMASQ=true", w.files[SubnetFile])
+	}
+}
+
+// Another text in the subnet file is news only if this run has written the file, the
+// look began after that, and no other write is under way.
+func TestForeignSubnetFile(t *testing.T) {
+	for _, c := range []struct {
+		written    []byte
+		seen, busy bool
+		gone       int
+	}{
+		{[]byte("ours"), true, false, 1},
+		{[]byte("ours"), true, true, 0},
+		{[]byte("ours"), false, false, 0},
+		{[]byte("ours"), false, true, 0},
+		{[]byte("theirs"), true, false, 0},
+		{nil, true, false, 0},
+		{nil, false, false, 0},
+	} {
+		w := newWorld(t, vxlanConfig)
+		w.n.files = fileState{subnet: c.written, seen: c.seen, busy: c.busy}
+		w.n.sawSubnetFile([]byte("theirs"))
+		if events := w.n.Ready().Events; len(events) != c.gone {
+			t.Errorf("%+v: logged %v, want %d lines", c, events, c.gone)
+		}
+	}
+}
+
+// A config whose network has another size is announced once the host is as it asks,
+// and not before.
+func TestAnnouncesAChangedNetworkInTime(t *testing.T) {
+	w := readyWorld(t)
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Revision: w.rev,
+		Data: []byte(`{"Network":"10.4.0.0/15","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":7}}`)}
+	w.n.Step(w.now, Input{View: w.view()})
+	r := w.n.Ready()
+	for _, write := range r.Writes {
+		if write.File == SubnetFile {
+			t.Errorf("announces %s before the host has a device for it", write.Data)
+		}
+	}
+	in, _ := w.perform(r)
+	w.run(in)
+	w.pass(time.Minute)
+	w.wantReady()
+	if !strings.Contains(w.files[SubnetFile], "FLANNEL_NETWORK=10.4.0.0/15\n") {
+		t.Errorf("subnet file %q at the end", w.files[SubnetFile])
 	}
 }

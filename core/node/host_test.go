@@ -497,3 +497,29 @@ func TestLogOfAProgrammedHost(t *testing.T) {
 		t.Errorf("logged %d times though nothing had to be changed, want once", got)
 	}
 }
+
+// A look reads the devices of the backend and the former ones, each once.
+func TestLooksAtFormerDevices(t *testing.T) {
+	w := readyWorld(t)
+	w.n.host.links["flannel.9"] = true
+	want := []string{"flannel.1", "flannel-v6.1", "flannel.9"}
+	if got := w.n.hostLane().part.look().Extent.Links; !slices.Equal(got, want) {
+		t.Errorf("the look reads %q, want %q", got, want)
+	}
+}
+
+// A config document may be absent or empty, which are different mistakes.
+func TestNoConfig(t *testing.T) {
+	for revision, want := range map[int64]string{
+		0: "the datastore holds no network config; put one at <etcd-prefix>/config",
+		7: "network config: malformed JSON at byte 0: unexpected end of JSON input",
+	} {
+		w := newWorld(t, vxlanConfig)
+		w.snap.Config = lease.Document{Revision: revision}
+		w.tell()
+		w.pass(time.Minute)
+		if got := w.logged("config-refused"); len(got) != 1 || got[0] != want || w.exit != nil {
+			t.Errorf("revision %d: logged %q, exit %v, want %q", revision, got, w.exit, want)
+		}
+	}
+}

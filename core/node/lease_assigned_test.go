@@ -257,3 +257,23 @@ func TestAssignmentWithAProblem(t *testing.T) {
 		t.Errorf("logged %q after the subnet was gone", got)
 	}
 }
+
+// A store whose revisions begin anew holds an older record of ours, which says
+// something else. It was restored, and no program disputes the record.
+func TestAssignedStoreWentBackToAnotherRecord(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
+	w.tell()
+	w.pass(time.Second)
+	old := *w.snap.Leases[0]
+	old.ModRevision--
+	old.Attrs.BackendType = "udp"
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Leases = []*lease.Lease{&old}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if w.count("store-restored") != 1 || w.count("lease-disputed") != 0 || w.own().Attrs.BackendType != "vxlan" {
+		t.Errorf("record %v, want it written again after a restore\n%s", w.own(), w.log())
+	}
+}

@@ -386,3 +386,37 @@ func TestRefusedPeerWithANewRecord(t *testing.T) {
 		t.Errorf("problems %q of a peer that is gone", s.Problems)
 	}
 }
+
+// A route that fails behind a former route that the kernel does not delete is no
+// problem of the peer: its record is fit.
+func TestFormerRouteInTheWay(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:5::/48","Backend":{"Type":"vxlan"}}`)
+	peer := vxlanPeer("10.5.3.0-24&fd00:5:0:3::-64", 4)
+	peer.Attrs.PublicIPv6 = netip.MustParseAddr("fd00:a::4")
+	peer.Attrs.BackendV6Data = peer.Attrs.BackendData
+	w.put(peer)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	subnet := dataplane.RouteKey{Dst: netip.MustParsePrefix("fd00:5:0:3::/64")}
+	former := dataplane.Route{RouteKey: subnet, Link: "eth0", Via: peer.Attrs.PublicIPv6, Protocol: dataplane.Protocol}
+	w.host.AddRoute(former)
+	stuck := true
+	w.applyErr = func(op dataplane.Op) error {
+		r, ok := op.Object.(dataplane.Route)
+		switch {
+		case !ok || r.RouteKey != subnet || !stuck:
+			return nil
+		case op.Verb == dataplane.Delete:
+			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
+		}
+		return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
+	}
+	w.pass(5 * time.Minute)
+	if s := w.status(); s.Ready || len(s.Problems) != 0 || w.count("peer-refused") != 0 {
+		t.Errorf("ready %t, problems %q, want a failing host\n%s", s.Ready, s.Problems, w.log())
+	}
+	stuck = false
+	w.pass(time.Minute)
+	w.wantReady()
+}

@@ -93,3 +93,21 @@ func TestRestartNamesTheFormerAddress(t *testing.T) {
 		}
 	}
 }
+
+// A device that a former run made is removed, although the config changed while no
+// daemon ran: the state file tells that the device is ours.
+func TestFormerDeviceIsRemovedAfterARestart(t *testing.T) {
+	w := readyWorld(t)
+	w.pass(time.Minute)
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Revision: w.rev,
+		Data: []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`)}
+	w.start()
+	w.tell()
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	if _, left := w.host.Links["flannel.1"]; left || w.host.Links["flannel.2"].Name == "" {
+		t.Errorf("want flannel.2 in place of flannel.1:\n%s", w.host.Dump())
+	}
+}

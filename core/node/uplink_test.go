@@ -48,3 +48,31 @@ func TestCannotReach(t *testing.T) {
 		t.Errorf("there is a route now; notes %q", notes)
 	}
 }
+
+// An uplink that loses its address stays in force, and the log says once that it is
+// gone and once that it is back. Other news of the host is no reason for a line.
+func TestUplinkGoesAndComesBack(t *testing.T) {
+	w := readyWorld(t)
+	look := func() {
+		w.run(hint(HostLane))
+		w.pass(time.Second)
+	}
+	w.facts.Links = append(w.facts.Links, driver.Link{Name: "eth1", Index: 3, MTU: 1500})
+	look()
+	if got := w.count("uplink") + w.count("uplink-lost") + w.count("uplink-back"); got != 1 {
+		t.Errorf("%d lines about the uplink, want the first one alone\n%s", got, w.log())
+	}
+	addrs := w.facts.Links[0].Addrs
+	w.facts.Links[0].Addrs = nil
+	look()
+	look()
+	if s := w.status(); s.Ready || w.count("uplink-lost") != 1 || s.Uplink.Link != "eth0" {
+		t.Errorf("ready %t, uplink %s\n%s", s.Ready, s.Uplink.Link, w.log())
+	}
+	w.facts.Links[0].Addrs = addrs
+	look()
+	w.wantReady()
+	if w.count("uplink-back") != 1 || w.count("uplink") != 1 {
+		t.Errorf("want one line that the uplink is back\n%s", w.log())
+	}
+}

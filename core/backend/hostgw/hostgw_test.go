@@ -23,7 +23,8 @@ func newBackend(t *testing.T) (Backend, backend.Env) {
 // programs may have changed.
 func TestRender(t *testing.T) {
 	b, env := newBackend(t)
-	self := backend.Self{Key: backendtest.Record(t, "10.5.34.0-24&fd00:10:0:34::-64", Type, "192.168.64.3", "fd00:a::3").Key}
+	own := backendtest.Record(t, "10.5.34.0-24&fd00:10:0:34::-64", Type, "192.168.64.3", "fd00:a::3")
+	self := backend.Self{Key: own.Key}
 	other := backendtest.Record(t, "10.5.37.0-24", Type, "192.168.64.9", "fd00:a::9")
 	other.Attrs.BackendType = "vxlan"
 	state, problems := b.Render(env, self, []*lease.Lease{

@@ -66,7 +66,8 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.0.0.0/8"}`)
 	env.Facts.Routes = []driver.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
 		{Dst: netip.MustParsePrefix("10.240.0.0/16")}}
-	state, problems := b.Render(env, backend.Self{Key: backendtest.Record(t, "10.1.0.0-24", "", "192.0.2.1").Key}, []*lease.Lease{
+	self := backend.Self{Key: backendtest.Record(t, "10.1.0.0-24", "", "192.0.2.1").Key}
+	state, problems := b.Render(env, self, []*lease.Lease{
 		backendtest.Record(t, "10.2.0.0-24", "", "10.240.0.2"),
 		backendtest.Record(t, "10.3.0.0-24", "", "10.250.0.3"),
 	})
