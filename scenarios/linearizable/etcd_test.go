@@ -89,6 +89,8 @@ func (c *caller) one(req node.Request, patience time.Duration) (lease.Grant, err
 		return c.store.Renew(ctx, req.Grant)
 	case node.Update:
 		return c.store.Update(ctx, req.Grant, req.Attrs, req.TTL)
+	case node.Move:
+		return c.store.Move(ctx, req.Grant, req.Key, req.Attrs, req.TTL)
 	default:
 		return lease.Grant{}, c.store.Release(ctx, req.Grant)
 	}

@@ -50,13 +50,21 @@ func (h *History) Call(client int, in Input) (done func(lease.Grant, error)) {
 	}
 }
 
-// Ask records a request.
+// Ask records a request. A move is recorded for each of its two keys, which the
+// model judges one by one.
 func (h *History) Ask(client int, req node.Request) (done func(lease.Grant, error)) {
-	key := req.Grant.Key
-	if req.Verb == node.Create {
-		key = req.Key
+	switch req.Verb {
+	case node.Create:
+		return h.Call(client, Input{Request: &req, Key: req.Key})
+	case node.Move:
+		from := h.Call(client, Input{Request: &req, Key: req.Grant.Key})
+		to := h.Call(client, Input{Request: &req, Key: req.Key})
+		return func(g lease.Grant, err error) {
+			from(g, err)
+			to(g, err)
+		}
 	}
-	return h.Call(client, Input{Request: &req, Key: key})
+	return h.Call(client, Input{Request: &req, Key: req.Grant.Key})
 }
 
 // answer reads an answer, or reports that it says nothing about the outcome.
@@ -68,7 +76,8 @@ func answer(in Input, g lease.Grant, err error) (Output, bool) {
 	case err == nil:
 		return Output{Lease: &g.Lease}, true
 	case errors.As(err, &conflict):
-		return Output{Err: lease.ErrConflict, Revision: conflict.Revision}, true
+		elsewhere := in.Request.Verb == node.Move && conflict.Key != in.Key
+		return Output{Err: lease.ErrConflict, Revision: conflict.Revision, Elsewhere: elsewhere}, true
 	case errors.Is(err, lease.ErrLost):
 		return Output{Err: lease.ErrLost}, true
 	}

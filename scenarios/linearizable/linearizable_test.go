@@ -45,6 +45,7 @@ func TestPlantedDefects(t *testing.T) {
 		"create ignores who has it":  planted.greedyCreate,
 		"release deletes anybody's":  planted.blindRelease,
 		"renew does nothing":         planted.idleRenew,
+		"move ignores who has it":    planted.greedyMove,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
@@ -104,6 +105,16 @@ func (p planted) blindUpdate(req node.Request) (node.Requested, bool) {
 func (p planted) greedyCreate(req node.Request) (node.Requested, bool) {
 	if req.Verb != node.Create {
 		return node.Requested{}, false
+	}
+	return p.put(req.Key, req)
+}
+
+func (p planted) greedyMove(req node.Request) (node.Requested, bool) {
+	if req.Verb != node.Move {
+		return node.Requested{}, false
+	}
+	if err := p.store.Delete("subnets/" + req.Grant.Key.String()); err != nil {
+		return node.Requested{Err: err}, true
 	}
 	return p.put(req.Key, req)
 }

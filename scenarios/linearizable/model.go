@@ -24,10 +24,12 @@ type Input struct {
 // Output is the answer.
 type Output struct {
 	Unknown  bool
-	Err      error        // nil, lease.ErrConflict or lease.ErrLost
-	Revision int64        // of a conflict
-	Lease    *lease.Lease // of a success or a look; nil: no record
-	Returned time.Duration
+	Err      error // nil, lease.ErrConflict or lease.ErrLost
+	Revision int64 // of a conflict
+	// Elsewhere means that the conflict of a move is at the other key.
+	Elsewhere bool
+	Lease     *lease.Lease // of a success or a look; nil: no record
+	Returned  time.Duration
 }
 
 // state is one key of the store.
@@ -94,7 +96,7 @@ func (s state) step(in Input, out Output) (state, bool) {
 		return s.look(out)
 	}
 	if out.Unknown {
-		return s.mayDo(*in.Request), true
+		return s.mayDo(in), true
 	}
 	switch req := *in.Request; req.Verb {
 	case node.Create:
@@ -102,7 +104,12 @@ func (s state) step(in Input, out Output) (state, bool) {
 	case node.Renew:
 		return s.renewed(req.Grant, in, out)
 	case node.Update:
-		return s.updated(req, out)
+		return s.updated(req, in, out)
+	case node.Move:
+		if in.Key == req.Grant.Key {
+			return s.movedAway(req.Grant, out)
+		}
+		return s.movedHere(req, in, out)
 	case node.Release:
 		return s.released(req.Grant), out.Err == nil
 	default:
@@ -171,7 +178,12 @@ func (s state) conflict(out Output) (state, bool) {
 	return s, ok
 }
 
+// renewed extends the life of a record, or puts one whose handle is doomed on another
+// handle.
 func (s state) renewed(g lease.Grant, in Input, out Output) (state, bool) {
+	if errors.Is(out.Err, lease.ErrConflict) || out.Err == nil && out.Lease.ID != g.ID {
+		return s.updated(node.Request{Grant: g, Attrs: g.Attrs, TTL: g.TTL}, in, out)
+	}
 	ours := s.there && (s.id == g.ID || s.id == 0 && s.is(g))
 	switch {
 	case out.Err == nil:
@@ -190,21 +202,55 @@ func (s state) renewed(g lease.Grant, in Input, out Output) (state, bool) {
 	return s, true
 }
 
-func (s state) updated(req node.Request, out Output) (state, bool) {
+func (s state) updated(req node.Request, in Input, out Output) (state, bool) {
 	switch {
 	case out.Err == nil:
 		ok := s.is(req.Grant) && out.Lease.ModRevision > max(s.newest, s.mod)
+		if s.id != 0 && s.id != out.Lease.ID { // the record is on a new handle now
+			ok = ok && !slices.Contains(s.dead, out.Lease.ID)
+			s.id, s.doomed = 0, false
+			s.ends = in.Called + req.TTL
+		}
 		s.value, s.mod = req.Attrs.PublicIP, 0
 		s, told := s.told(*out.Lease, out.Returned)
 		return s, ok && told
 	case errors.Is(out.Err, lease.ErrConflict):
-		mine := s.is(req.Grant)
 		s, ok := s.conflict(out)
-		return s, ok && !mine
+		return s, ok && out.Revision != req.Grant.ModRevision
 	case errors.Is(out.Err, lease.ErrLost):
 		return s.gone(out.Returned)
 	}
 	return s, false
+}
+
+// movedAway is a move as seen from the key that the record leaves. Its handle lives
+// on under the other key.
+func (s state) movedAway(g lease.Grant, out Output) (state, bool) {
+	switch {
+	case out.Err == nil:
+		return state{newest: max(s.newest, out.Lease.ModRevision), dead: s.dead}, s.is(g)
+	case out.Elsewhere:
+		return s, true
+	case errors.Is(out.Err, lease.ErrConflict):
+		s, ok := s.conflict(out)
+		return s, ok && out.Revision != g.ModRevision
+	case errors.Is(out.Err, lease.ErrLost):
+		return s.gone(out.Returned)
+	}
+	return s, false
+}
+
+// movedHere is a move as seen from the key that the record gets. The handle may run
+// out at any time: other requests say when it was renewed last.
+func (s state) movedHere(req node.Request, in Input, out Output) (state, bool) {
+	if out.Elsewhere || errors.Is(out.Err, lease.ErrLost) {
+		return s, true
+	}
+	next, ok := s.created(req, in, out)
+	if out.Err == nil {
+		next.ends = in.Called
+	}
+	return next, ok
 }
 
 // released deletes the grant's own record and no other. The handle may live
@@ -227,8 +273,16 @@ func (s state) look(out Output) (state, bool) {
 
 // mayDo returns the state after a request of unknown outcome takes effect at some
 // moment. A request without effect counts as done after the history.
-func (s state) mayDo(req node.Request) state {
-	switch req.Verb {
+func (s state) mayDo(in Input) state {
+	req := *in.Request
+	verb := req.Verb
+	if verb == node.Move { // one key loses the record, the other gets it
+		verb = node.Create
+		if in.Key == req.Grant.Key {
+			verb = node.Release
+		}
+	}
+	switch verb {
 	case node.Create:
 		next := s.ended()
 		next.there = true
@@ -236,14 +290,19 @@ func (s state) mayDo(req node.Request) state {
 		next.doomed = true
 		next.since = s.earliestEnd()
 		return next
-	case node.Update:
+	case node.Renew: // may have postponed the end, but no client may rely on that
 		if s.is(req.Grant) {
-			s.value, s.mod = req.Attrs.PublicIP, 0
+			s.mod, s.id = 0, 0
+		}
+	case node.Update:
+		if s.is(req.Grant) { // perhaps on another handle
+			s.value = req.Attrs.PublicIP
+			s.mod, s.id = 0, 0
 		}
 	case node.Release:
 		return s.released(req.Grant)
 	}
-	return s // a renewal may have postponed the end, but no client may rely on that
+	return s
 }
 
 func describe(in Input, out Output) string {

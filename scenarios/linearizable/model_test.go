@@ -50,9 +50,31 @@ func TestModel(t *testing.T) {
 			s.update(g, "10.1.0.2", 6, nil)
 			s.update(g, "10.1.0.3", 7, nil)
 		}, porcupine.Illegal},
+		"updated on another handle": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.now += 7 * time.Second
+			g.ID = 6
+			s.update(g, "10.1.0.2", 6, nil)
+			s.now += 7 * time.Second
+			s.see(nil)
+		}, porcupine.Illegal},
+		"a move of unknown outcome": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.move(g, 6, errors.New("no answer"))
+			s.see(&g)
+			s.see(nil)
+		}, porcupine.Ok},
 		"conflict with no record": {func(s *tale) {
 			s.create("10.1.0.1", 5, &lease.ConflictError{Revision: 4})
 		}, porcupine.Illegal},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// TestModelOfUnknownOutcomes gives the model requests without an answer.
+func TestModelOfUnknownOutcomes(t *testing.T) {
+	for name, c := range map[string]modelCase{
 		"conflict with a request of unknown outcome": {func(s *tale) {
 			s.create("10.1.0.1", 4, errors.New("no answer"))
 			s.create("10.2.0.1", 5, &lease.ConflictError{Revision: 4})
@@ -77,6 +99,41 @@ func TestModel(t *testing.T) {
 			s.create("10.2.0.1", 6, errors.New("no answer"))
 			s.see(&lease.Grant{Lease: lease.Lease{Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("10.2.0.1")},
 				ModRevision: 6}})
+		}, porcupine.Illegal},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// TestModelOfMoves gives the model moves from the key of the history to another.
+func TestModelOfMoves(t *testing.T) {
+	for name, c := range map[string]modelCase{
+		"moved away": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.move(g, 6, nil)
+			s.see(nil)
+			s.create("10.2.0.1", 7, nil)
+		}, porcupine.Ok},
+		"moved away and still there": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.move(g, 6, nil)
+			s.see(&g)
+		}, porcupine.Illegal},
+		"moved away by another": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.update(g, "10.1.0.2", 6, nil)
+			s.move(g, 7, nil)
+		}, porcupine.Illegal},
+		"not moved because of the other key": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.takeOther(6)
+			s.move(g, 0, &lease.ConflictError{Key: keyOf(1), Revision: 6})
+			s.see(&g)
+		}, porcupine.Ok},
+		"moved onto another's record": {func(s *tale) {
+			g := s.create("10.1.0.1", 5, nil)
+			s.takeOther(6)
+			s.move(g, 7, nil)
 		}, porcupine.Illegal},
 	} {
 		t.Run(name, func(t *testing.T) { c.check(t) })
@@ -122,6 +179,21 @@ func (s *tale) update(g lease.Grant, ip string, revision int64, err error) lease
 	next := g
 	next.Attrs.PublicIP, next.ModRevision = netip.MustParseAddr(ip), revision
 	return s.ask(node.Request{Verb: node.Update, Grant: g, Attrs: next.Attrs, TTL: g.TTL}, next, err)
+}
+
+// takeOther lets another client create a record under the other key.
+func (s *tale) takeOther(revision int64) {
+	attrs := lease.Attrs{PublicIP: netip.MustParseAddr("10.9.0.1")}
+	done := s.h.Ask(1, node.Request{Verb: node.Create, Key: keyOf(1), Attrs: attrs, TTL: time.Minute})
+	done(lease.Grant{Lease: lease.Lease{Key: keyOf(1), Attrs: attrs, CreateRevision: revision, ModRevision: revision,
+		ID: revision}}, nil)
+}
+
+// move moves the record to another key.
+func (s *tale) move(g lease.Grant, revision int64, err error) {
+	next := g
+	next.CreateRevision, next.ModRevision = revision, revision
+	s.ask(node.Request{Verb: node.Move, Grant: g, Key: keyOf(1), Attrs: g.Attrs, TTL: g.TTL}, next, err)
 }
 
 func (s *tale) renew(g lease.Grant, err error) {

@@ -32,7 +32,8 @@ func newParty(id int, rng *rand.Rand) *party {
 // draw draws a request: mostly one for a grant that the client knows, which may
 // have ended long ago.
 func (p *party) draw(view lease.View) node.Request {
-	key := keyOf(p.rng.IntN(keys))
+	i := p.rng.IntN(keys)
+	key := keyOf(i)
 	g, known := p.grants[key]
 	if adopted, ok := p.own(view.Snapshot, key); ok && p.rng.IntN(2) == 0 {
 		g, known = adopted, true
@@ -40,11 +41,14 @@ func (p *party) draw(view lease.View) node.Request {
 	if !known || p.rng.IntN(5) == 0 {
 		return node.Request{Verb: node.Create, Key: key, Attrs: p.value(), TTL: p.ttl}
 	}
-	switch p.rng.IntN(6) {
+	switch p.rng.IntN(7) {
 	case 0, 1:
 		return node.Request{Verb: node.Update, Grant: g, Attrs: p.value(), TTL: p.ttl}
 	case 2:
 		return node.Request{Verb: node.Release, Grant: g}
+	case 3:
+		to := keyOf((i + 1 + p.rng.IntN(keys-1)) % keys)
+		return node.Request{Verb: node.Move, Grant: g, Key: to, Attrs: p.value(), TTL: p.ttl}
 	default:
 		return node.Request{Verb: node.Renew, Grant: g}
 	}

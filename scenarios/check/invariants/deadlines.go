@@ -163,18 +163,23 @@ func (i *Invariants) checkRenewals() error {
 	return nil
 }
 
-// stands reports whether the node has no process that could do anything in time,
-// or has one only from this instant on. It is called after every event, so that
-// deadlines begin when the process goes on.
-func (n *Node) stands() bool {
-	now := n.all.elapsed()
-	idle := !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
-	if idle || n.idle {
-		n.stoodAt = now
+// noteStanding is called after every event, before the checks: deadlines begin when
+// a process goes on.
+func (i *Invariants) noteStanding() error {
+	now := i.elapsed()
+	for _, n := range i.nodes {
+		idle := !n.Daemon.Running() || n.Daemon.Halted() || n.Daemon.Stopping()
+		if idle || n.idle {
+			n.stoodAt = now
+		}
+		n.idle = idle
 	}
-	n.idle = idle
-	return n.stoodAt == now
+	return nil
 }
+
+// stands reports whether the node has no process that could do anything in time,
+// or has one only from this instant on.
+func (n *Node) stands() bool { return n.stoodAt == n.all.elapsed() }
 
 // checkTries says how often a node asks for its lease once half of it is over:
 // several times, so that one answer in time is enough.

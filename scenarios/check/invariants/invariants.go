@@ -61,6 +61,7 @@ func Watch(o Options) *Invariants {
 		unreserved: map[string]int64{}, links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
 	o.Store.OnWrite(i.wrote)
+	o.World.Always("standing", i.noteStanding)
 	o.World.Always("overlap", i.checkOverlaps)
 	o.World.Always("looks-in-time", i.checkLooks)
 	o.World.Always("renews-in-time", i.checkRenewals)

@@ -30,9 +30,8 @@ type Node struct {
 	all    *Invariants
 	client daemon.Requester // of the last process, below any defect
 
-	// stands keeps these: whether no process could act, and when that was so last.
-	idle    bool
-	stoodAt time.Duration
+	idle    bool          // after the last event no process could act
+	stoodAt time.Duration // when that was so last
 
 	key      lease.Key // the subnet that it holds, as of its last turn
 	holds    bool
