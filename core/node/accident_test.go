@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // wipe takes all records out of the store.
@@ -92,8 +94,12 @@ func TestLostPeersComeBack(t *testing.T) {
 	w.put(vxlanPeer("10.5.4.0-24", 5))
 	w.tell()
 	w.pass(2 * keepFor)
-	if w.count("peers-kept") != 1 || w.count("peers-back") != 1 || w.count("peers-given-up") != 0 {
-		t.Errorf("want one line that peers are kept and one that they are back\n%s", w.log())
+	kept := w.logged("peers-kept")
+	if len(kept) != 1 || !strings.Contains(kept[0], "serving these for 5m0s") {
+		t.Errorf("logged %q, want how long peers are kept", kept)
+	}
+	if w.count("peers-back") != 1 || w.count("peers-given-up") != 0 {
+		t.Errorf("want one line that all are back\n%s", w.log())
 	}
 	if got := w.host.Routes.Len(); got != 2 {
 		t.Errorf("%d routes, want two", got)
@@ -183,5 +189,27 @@ func TestFewRecordsGone(t *testing.T) {
 	w.wantReady()
 	if w.count("peers-kept") != 0 || w.host.Routes.Len() != 3 {
 		t.Errorf("%d routes, want those to the three peers with a record\n%s", w.host.Routes.Len(), w.log())
+	}
+}
+
+// A datastore was wiped, and the node sees that only after the peers have written their
+// records again. It has lost its own, and no other node has taken that.
+func TestNoExitAfterAnAccidentSeenLate(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
+	peers := []lease.Lease{vxlanPeer("10.5.3.0-24", 4), vxlanPeer("10.5.4.0-24", 5)}
+	for _, p := range peers {
+		w.put(p)
+	}
+	w.tell()
+	w.pass(time.Minute)
+	own := w.own().Key
+	w.snap.Leases = nil
+	for _, p := range peers {
+		w.put(p)
+	}
+	w.tell()
+	w.pass(time.Minute)
+	if w.exit != nil || w.own().Key != own {
+		t.Errorf("exit %v, record %v, want the former one written again\n%s", w.exit, w.own(), w.log())
 	}
 }

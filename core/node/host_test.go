@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -439,28 +438,6 @@ func TestPassedOverUplinkIsTold(t *testing.T) {
 	}
 }
 
-// The node forgets former devices and networks once the host holds nothing of them.
-// Until then they are its own.
-func TestForgetsFormerNetworks(t *testing.T) {
-	const dual = `{"Network":"10.%d.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:%d::/48",` +
-		`"Backend":{"Type":"vxlan","VNI":%d}}`
-	w := newWorld(t, fmt.Sprintf(dual, 5, 5, 5))
-	w.tell()
-	w.pass(time.Minute)
-	w.wantReady()
-	w.rev++
-	w.snap.Revision = w.rev
-	w.snap.Config = lease.Document{Data: fmt.Appendf(nil, dual, 6, 6, 6), Revision: w.rev}
-	w.tell()
-	w.pass(time.Minute)
-	w.wantReady()
-	networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
-	links := slices.Sorted(maps.Keys(w.n.host.links))
-	if !slices.Equal(w.n.host.networks, networks) || !slices.Equal(links, []string{"flannel-v6.6", "flannel.6"}) {
-		t.Errorf("the node owns %s and %s, want only the present networks and devices", w.n.host.networks, links)
-	}
-}
-
 // A device that can carry no IPv6 is reported once, with the remedy, and not once
 // for each address and route that the kernel refuses on it.
 func TestLackOfADevice(t *testing.T) {
@@ -495,16 +472,6 @@ func TestLogOfAProgrammedHost(t *testing.T) {
 	w.pass(10 * time.Minute)
 	if got := w.count("programmed") - before; got != 1 {
 		t.Errorf("logged %d times though nothing had to be changed, want once", got)
-	}
-}
-
-// A look reads the devices of the backend and the former ones, each once.
-func TestLooksAtFormerDevices(t *testing.T) {
-	w := readyWorld(t)
-	w.n.host.links["flannel.9"] = true
-	want := []string{"flannel.1", "flannel-v6.1", "flannel.9"}
-	if got := w.n.hostLane().part.look().Extent.Links; !slices.Equal(got, want) {
-		t.Errorf("the look reads %q, want %q", got, want)
 	}
 }
 

@@ -258,8 +258,8 @@ func TestAssignmentWithAProblem(t *testing.T) {
 	}
 }
 
-// A store whose revisions begin anew holds an older record of ours, which says
-// something else. It was restored, and no program disputes the record.
+// A store that was restored from a backup holds an older form of our record. No
+// program disputes the record.
 func TestAssignedStoreWentBackToAnotherRecord(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()

@@ -39,6 +39,10 @@ func TestDisputedRecord(t *testing.T) {
 		rec.Attrs.BackendData = []byte(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:77"}`)
 		w.put(rec)
 		w.tell()
+		w.run(Input{})
+		if reasons := strings.Join(w.status().Reasons, "; "); !strings.Contains(reasons, "another program wrote our record") {
+			t.Fatalf("reasons %q while the repair waits", reasons)
+		}
 		w.pass(time.Second)
 	}
 	updates := len(w.requests) - requests

@@ -97,8 +97,10 @@ func TestRestartNamesTheFormerAddress(t *testing.T) {
 // A device that a former run made is removed, although the config changed while no
 // daemon ran: the state file tells that the device is ours.
 func TestFormerDeviceIsRemovedAfterARestart(t *testing.T) {
-	w := readyWorld(t)
+	w := newWorld(t, vxlanConfig)
+	w.tell()
 	w.pass(time.Minute)
+	w.wantReady()
 	w.rev++
 	w.snap.Revision = w.rev
 	w.snap.Config = lease.Document{Revision: w.rev,

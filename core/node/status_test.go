@@ -44,6 +44,9 @@ func TestStatusOfAReadyNode(t *testing.T) {
 	if s.Subnet != own.Key || s.Uplink.Link != "eth0" || s.Uplink.PublicIP != own.Attrs.PublicIP {
 		t.Errorf("subnet %s behind %+v, want %s", s.Subnet, s.Uplink, own.Key)
 	}
+	if s.Peers != 2 || s.Revision != w.rev || s.Quarantined != 0 {
+		t.Errorf("%d peers at revision %d, want two at %d", s.Peers, s.Revision, w.rev)
+	}
 	if !s.Ready || !s.Synced || s.Stale || s.Fenced || s.Backend != "vxlan" || s.MTU != 1450 || s.Objects == 0 {
 		t.Errorf("%+v", s)
 	}
@@ -226,5 +229,45 @@ func TestNothingAfterTheExit(t *testing.T) {
 	r := w.n.Ready()
 	if r.Exit == nil || *r.Exit != *w.exit || r.Request != nil || r.Lanes[HostLane].Look != nil {
 		t.Errorf("after the exit the node asks for %+v", r)
+	}
+}
+
+// A status says that the config asks for more than the uplink carries.
+func TestNoteOfTheBackend(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","MTU":9000}}`)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	notes := strings.Join(w.status().Notes, "; ")
+	if !strings.Contains(notes, "the network config asks for MTU 9000") || len(w.logged("backend-note")) != 1 {
+		t.Errorf("notes %q, want the MTU, and one line in the log\n%s", notes, w.log())
+	}
+}
+
+// A snapshot without a changed lease has no line in the log.
+func TestNoLineWithoutAChange(t *testing.T) {
+	w := readyWorld(t)
+	before := w.count("leases")
+	w.rev++
+	w.snap.Revision = w.rev
+	w.tell()
+	if got := w.count("leases"); got != before {
+		t.Errorf("%d lines about leases instead of %d\n%s", got, before, w.log())
+	}
+}
+
+// A conflict with another node's request is logged, and the node takes another subnet.
+func TestConflictIsLogged(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.answer = func(r Request) (lease.Grant, error) {
+		w.answer = nil
+		w.put(vxlanPeer(r.Key.String(), 9)) // has come first
+		return lease.Grant{}, nil
+	}
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if got := w.logged("lease-conflict"); len(got) != 1 || !strings.HasSuffix(got[0], "; trying again") {
+		t.Errorf("logged %q, want one conflict\n%s", got, w.log())
 	}
 }
