@@ -222,7 +222,7 @@ bench-udp: ## the udp backend beside the kernel's vxlan, in turns: docs/udp.md (
 	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) $(UDPFLAGS)
 
 .PHONY: bench-wireguard
-bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: docs/wireguard.md (ROUNDS=5, WGFLAGS='-loads tcp8'; as root)
+bench-wireguard: ## WireGuard in userspace beside the kernel's vxlan, in turns: docs/benchmarks.md (ROUNDS=5, WGFLAGS='-loads tcp8'; as root)
 	@$(STATIC) -o bin/bench-udp ./bench/udp
 	@exec bin/bench-udp -rounds $(or $(ROUNDS),5) -ways vxlan,wireguard -paths pod -loads tcp1 $(WGFLAGS)
 

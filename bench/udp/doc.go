@@ -9,5 +9,5 @@
 // process that carries packets share the machine's processors.
 //
 // It needs root. `make bench-udp` and `make bench-wireguard` run it;
-// docs/udp.md and docs/wireguard.md keep tables.
+// docs/udp.md and docs/benchmarks.md keep tables.
 package main
