@@ -42,3 +42,11 @@ func (o *options) statePaths() (path, former string) {
 	}
 	return filepath.Join(stateDir, absolute), former
 }
+
+// recordPath returns the path of the record of commands, beside the state file.
+func recordPath(statePath string) string {
+	if statePath == "" {
+		return ""
+	}
+	return statePath + ".commands"
+}

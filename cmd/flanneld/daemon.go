@@ -19,6 +19,7 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/commands"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
 )
 
@@ -63,6 +64,12 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		options.Lanes[node.FirewallLane] = filter
 		defer func() { closing("firewall", filter.Close()) }()
 	}
+	runner, warning := commands.New(recordPath(state))
+	if warning != nil {
+		klog.Warning(warning)
+	}
+	options.Lanes[node.CommandsLane] = runner
+	defer func() { closing("record of commands", runner.Close()) }()
 	exit = agent.Run(ctx, options)
 	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
 		return failed(died)

@@ -16,8 +16,8 @@ type Options struct {
 	// the files below.
 	Node  node.Options
 	Store lease.Store
-	// Lanes are the drivers of the parts of the host. A nil firewall lane means
-	// that the host has no firewall that could be used.
+	// Lanes are the drivers of the parts of the host. Nil stands for a part that
+	// this host does not have; it has the host's lane.
 	Lanes [node.LaneCount]driver.Lane
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
@@ -47,9 +47,6 @@ type machine interface {
 func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Log == nil {
 		opts.Log = logEvent
-	}
-	if opts.Lanes[node.FirewallLane] == nil {
-		opts.Lanes[node.FirewallLane] = noFirewall{}
 	}
 	if opts.Health == nil {
 		opts.Health = &Health{}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,13 +27,17 @@ const (
 const (
 	lookLimit    = 30 * time.Second
 	planLimit    = time.Minute
-	lockedLimit  = time.Minute // of the firewall, whose lock another program may hold
+	lockedLimit  = time.Minute // of a look at the firewall, whose lock another program may hold
 	requestLimit = 10 * time.Second
 	writeLimit   = 10 * time.Second // writes cannot be cancelled; Health reports a stall
 )
 
+// lookLimits holds the time limits of looks that are not lookLimit.
+var lookLimits = map[node.LaneID]time.Duration{node.FirewallLane: lockedLimit}
+
 // The time limits of a shutdown: first it waits for plans to finish, then for
-// all effects to notice that their context has ended.
+// all effects to notice that their context has ended. Plans that the node begins
+// because of the shutdown have their own limits.
 const (
 	planGrace = time.Second
 	endGrace  = time.Second
@@ -63,12 +68,8 @@ func (a *agent) start(effects node.Effects) {
 // startLane begins a look or a plan in a lane.
 func (a *agent) startLane(id node.LaneID, e node.LaneEffects) {
 	lane := a.opts.Lanes[id]
-	looking := effect{what: "look", limit: lookLimit}
-	planning := effect{what: "plan", limit: planLimit}
-	if id == node.FirewallLane {
-		looking = effect{what: "look of the firewall", limit: lockedLimit}
-		planning = effect{what: "plan of the firewall", limit: lockedLimit}
-	}
+	looking := effect{what: "look of lane " + id.String(), limit: cmp.Or(lookLimits[id], lookLimit)}
+	planning := effect{what: "plan of lane " + id.String(), limit: cmp.Or(e.PlanLimit, planLimit)}
 	if e.Look != nil {
 		look := *e.Look
 		a.launch(slot(id), a.gentle, looking, func(ctx context.Context) func(*node.Input) {
@@ -168,33 +169,39 @@ func ask(ctx context.Context, store lease.Store, r node.Request) node.Requested 
 func (a *agent) end() {
 	defer a.giveUp()
 	var in node.Input
-	if !a.drain(&in) {
+	if !a.drain(&in, planGrace) {
 		return
 	}
 	view := a.opts.Store.View()
 	in.View, in.Stop = &view, true
-	if writes := a.last(in); writes != nil {
+	last := a.last(in)
+	a.startWrites(last.Writes)
+	grace := planGrace
+	for id, e := range last.Lanes {
+		grace = max(grace, e.PlanLimit)
+		a.startLane(node.LaneID(id), node.LaneEffects{Plan: e.Plan, PlanLimit: e.PlanLimit})
+	}
+	if len(a.running()) > 0 {
 		in = node.Input{Stop: true}
-		a.startWrites(writes)
-		a.drain(&in)
-		a.last(in) // logs failed writes
+		a.drain(&in, grace)
+		a.last(in) // logs failures
 	}
 }
 
-// last runs a turn of a node that is ending. The node may only ask for writes.
-func (a *agent) last(in node.Input) []node.Write {
+// last runs a turn of a node that is ending. The node may only ask for writes and plans.
+func (a *agent) last(in node.Input) node.Effects {
 	effects := a.step(in)
 	for _, e := range effects.Events {
 		a.opts.Log(e)
 	}
-	return effects.Writes
+	return effects
 }
 
 // drain ends the effects under way: looks and requests at once, plans and writes
-// when they are done or their time is up. It returns false if a write hangs: no
-// further file can be written then.
-func (a *agent) drain(in *node.Input) bool {
-	deadline := time.NewTimer(planGrace)
+// when they are done or the time of grace is up. It returns false if a write
+// hangs: no further file can be written then.
+func (a *agent) drain(in *node.Input, grace time.Duration) bool {
+	deadline := time.NewTimer(grace)
 	defer deadline.Stop()
 	for insist := true; len(a.running()) > 0; {
 		select {

@@ -67,7 +67,7 @@ func TestFirewallIsInspectedAndHints(t *testing.T) {
 
 // A host without a firewall reports that, and refuses every op.
 func TestNoFirewall(t *testing.T) {
-	seen, err := noFirewall{}.Look(t.Context(), dataplane.Extent{})
+	seen, err := missingLane{noFirewall()}.Look(t.Context(), dataplane.Extent{})
 	if err != nil || seen.State.Len() != 0 {
 		t.Errorf("%+v %v", seen, err)
 	}
@@ -78,7 +78,7 @@ func TestNoFirewall(t *testing.T) {
 			}
 		}
 	}
-	errs := noFirewall{}.Apply(t.Context(), make([]dataplane.Op, 2))
+	errs := missingLane{noFirewall()}.Apply(t.Context(), make([]dataplane.Op, 2))
 	if len(errs) != 2 || !errors.Is(errs[1], driver.ErrUnsupported) {
 		t.Errorf("apply: %v", errs)
 	}

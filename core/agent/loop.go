@@ -40,6 +40,10 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 		gentle:   ctx, hard: hard, giveUp: giveUp,
 	}
 	for id, lane := range opts.Lanes {
+		if lane == nil {
+			lane = missingLane{facts: missingFacts[node.LaneID(id)]}
+			a.opts.Lanes[id] = lane
+		}
 		a.hints[id].from = lane.Hints()
 	}
 	opts.Health.describedBy(a.describe)

@@ -357,7 +357,7 @@ func TestSecondEffectInALanePanics(t *testing.T) {
 		defer a.giveUp()
 		a.start(node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp})})
 		defer func() {
-			want := "agent: the node asks for a look while a plan is under way"
+			want := "agent: the node asks for a look of lane host while a plan of lane host is under way"
 			if got := recover(); got != want {
 				t.Errorf("panic %v, want %q", got, want)
 			}

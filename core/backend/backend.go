@@ -49,6 +49,9 @@ type Env struct {
 	Config config.Network
 	Uplink uplink.Uplink
 	Facts  driver.HostFacts
+
+	// Commands are the operator's commands that have run.
+	Commands dataplane.Table[dataplane.CommandKey, dataplane.Command]
 }
 
 // Self is the node's own lease.

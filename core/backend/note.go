@@ -1,5 +1,9 @@
 package backend
 
+import (
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
 // Noter is a Backend that can tell an operator where this host makes it depart
 // from the config. A note affects neither readiness nor peers.
 type Noter interface {
@@ -18,4 +22,12 @@ type Checker interface {
 type Lack struct {
 	Link string
 	Err  error // what is missing, and the remedy
+}
+
+// Commander is a Backend that runs commands of the operator.
+type Commander interface {
+	// Prepare returns the commands that must run before the node asks for a lease.
+	Prepare() *dataplane.State
+	// Undo returns the text that undoes the command of a departed peer.
+	Undo() string
 }

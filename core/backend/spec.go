@@ -23,7 +23,19 @@ type Spec struct {
 	// A nil New means that this build does not have the backend.
 	New func(config.Network) (Backend, error)
 
-	// Needs names a device of the host that an ordinary container lacks; "" for none.
+	// Lanes names the lanes of package node, beside that of the host, in which
+	// Render wants objects.
+	Lanes []string
+
+	// SharesData means that several nodes may publish the same backend data. With
+	// other backends, equal data are a copy of another host's.
+	SharesData bool
+
+	// OwnAddresses means that the node publishes the addresses of its interface,
+	// also where others are set as public.
+	OwnAddresses bool
+
+	// Needs names a file of the host that flannel's container lacks; "" for none.
 	Needs string
 
 	// IgnoresPeers means that the backend carries no packets and reads no other node's lease.

@@ -41,6 +41,7 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 	ok = exchange(&next.SharedKeys, &removed.SharedKeys, &added.SharedKeys, &own.SharedKeys) && ok
 	ok = exchange(&next.Conns, &removed.Conns, &added.Conns, &own.Conns) && ok
 	ok = exchange(&next.WGPeers, &removed.WGPeers, &added.WGPeers, &own.WGPeers) && ok
+	ok = exchange(&next.Commands, &removed.Commands, &added.Commands, &own.Commands) && ok
 	return next, ok
 }
 

@@ -19,7 +19,7 @@ type kind struct {
 // file beside this one, a map or a [Table] in [State], and a line here.
 var kinds = [...]kind{
 	linkKind, addrKind, sysctlKind, proxyKind, peerKind, wgPeerKind, neighKind, fdbKind, routeKind, chainKind,
-	policyKind, ikeKind, sharedKeyKind, connKind, tunnelKind,
+	policyKind, ikeKind, sharedKeyKind, connKind, tunnelKind, commandKind,
 }
 
 // eachRow calls do with every object of a table.

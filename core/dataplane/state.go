@@ -25,6 +25,8 @@ type State struct {
 	SharedKeys Table[SharedKeyKey, SharedKey]
 	Conns      Table[ConnKey, Conn]
 	Tunnels    Table[ConnKey, Tunnel]
+	// Commands of the operator that have run, or should have.
+	Commands Table[CommandKey, Command]
 
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
@@ -68,6 +70,8 @@ func (s *State) Clone() *State {
 		SharedKeys: s.SharedKeys.Clone(),
 		Conns:      s.Conns.Clone(),
 		Tunnels:    s.Tunnels.Clone(),
+
+		Commands: s.Commands.Clone(),
 	}
 }
 
@@ -90,6 +94,7 @@ func (s *State) Equal(o *State) bool {
 			s.SharedKeys.Equal(o.SharedKeys) &&
 			s.Conns.Equal(o.Conns) &&
 			s.Tunnels.Equal(o.Tunnels) &&
+			s.Commands.Equal(o.Commands) &&
 			maps.EqualFunc(s.Running, o.Running, Running.Equal) &&
 			maps.Equal(s.Alive, o.Alive)
 }
@@ -106,6 +111,9 @@ func (s *State) AddProxy(p Proxy)   { s.Proxies[p.Link] = p }
 func (s *State) AddPeer(p Peer)     { s.Peers.Put(p) }
 func (s *State) AddWGPeer(p WGPeer) { s.WGPeers.Put(p) }
 func (s *State) AddPolicy(p Policy) { s.Policies.Put(p) }
+
+// AddCommand does the same.
+func (s *State) AddCommand(c Command) { s.Commands.Put(c) }
 
 // AddAll adds all objects of another state. An object replaces one with its key.
 func (s *State) AddAll(o *State) {
@@ -124,6 +132,7 @@ func (s *State) AddAll(o *State) {
 	addRows(&s.SharedKeys, &o.SharedKeys)
 	addRows(&s.Conns, &o.Conns)
 	addRows(&s.Tunnels, &o.Tunnels)
+	addRows(&s.Commands, &o.Commands)
 	maps.Copy(s.Running, o.Running)
 	maps.Copy(s.Alive, o.Alive)
 }
@@ -138,5 +147,5 @@ func addRows[K Key[K], V Row[K]](to, from *Table[K, V]) {
 func (s *State) Len() int {
 	return len(s.Links) + len(s.Addrs) + s.Routes.Len() + s.Neighs.Len() + s.FDB.Len() +
 		len(s.Sysctls) + len(s.Chains) + len(s.Proxies) + s.Peers.Len() + s.WGPeers.Len() +
-		s.Policies.Len() + len(s.IKE) + s.SharedKeys.Len() + s.Conns.Len() + s.Tunnels.Len()
+		s.Policies.Len() + len(s.IKE) + s.SharedKeys.Len() + s.Conns.Len() + s.Tunnels.Len() + s.Commands.Len()
 }

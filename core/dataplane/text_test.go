@@ -37,6 +37,9 @@ shared-key 192.168.64.4 psk-1f2e3d4c
 conn 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4 esp aes128gcm16-sha256-prfsha256-ecp256 encap
 conn 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5 esp aes128gcm16-sha256-prfsha256-ecp256 other version
 tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4
+command peer 10.5.3.0/24 run "add $SUBNET" undo "a \"b\"" env "A=1 B=2" input "\x00\xff; rm\n" limit 30s ` +
+	`every 1m0s round 7 on "eth0 192.168.64.3" stale
+command pre-startup limit 1s failed output "c6:d2:32:6f:8f:44"
 `
 
 func TestDumpReadsBack(t *testing.T) {

@@ -84,6 +84,9 @@ type Effects struct {
 type LaneEffects struct {
 	Look *Look
 	Plan []dataplane.Op // apply
+
+	// PlanLimit is the time limit of the plan; 0: the usual one of the lane.
+	PlanLimit time.Duration
 }
 
 // Look asks to read a part of the host.

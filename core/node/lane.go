@@ -13,17 +13,18 @@ import (
 // backoff and reasons why the node is not ready.
 type LaneID uint8
 
-// The lanes. Add a new lane here and in newLanes.
+// The lanes. Add a new lane here, in laneNames and in newLanes.
 const (
 	HostLane     LaneID = iota // the kernel's network tables and settings
 	FirewallLane               // the chains of nftables and iptables
+	CommandsLane               // the record of the operator's commands
 	LaneCount                  // the number of lanes
 )
 
+var laneNames = [LaneCount]string{HostLane: "host", FirewallLane: "firewall", CommandsLane: "commands"}
+
 // String returns the lane's name in lower case.
-func (id LaneID) String() string {
-	return [...]string{"host", "firewall"}[id]
-}
+func (id LaneID) String() string { return laneNames[id] }
 
 // eager is the number of plans in a row that a lane tries without a pause.
 const eager = 3
@@ -38,6 +39,7 @@ type lane struct {
 	busy     bool           // a look or a plan is under way
 	plan     []dataplane.Op // the plan under way
 	fresh    bool           // the last look came after the last change and is not yet compared
+	stopped  bool           // the last plan before an orderly end has begun
 	retry    bool           // the plan only retries refused objects
 	clean    bool           // the last comparison found no difference except refused objects
 	lookDue  time.Time      // time of the next look; zero: no look is due
@@ -80,9 +82,20 @@ type part interface {
 	reasons() []string
 }
 
+// limiter is a part whose plans have a time limit of their own.
+type limiter interface {
+	limit(plan []dataplane.Op) time.Duration
+}
+
+// stopper is a part that changes the host when the process ends in order.
+type stopper interface {
+	// stop returns the ops to perform before the end.
+	stop() []dataplane.Op
+}
+
 // pace sets the times between looks and between attempts.
 type pace struct {
-	every   time.Duration // from one look to the next without a hint, give or take a fifth
+	every   time.Duration // from one look to the next without a hint, give or take a fifth; 0: no look without a reason
 	hintGap time.Duration // shortest time between two looks that hints asked for
 	most    time.Duration // longest pause after a failure
 	insists bool          // failed plans are also retried without a pause
@@ -91,23 +104,23 @@ type pace struct {
 // kinds are the kinds of the events that a lane logs.
 type kinds struct{ lookFailed, applied, failed, clean string }
 
-func newLanes(n *Node) [LaneCount]*lane {
-	return [LaneCount]*lane{
-		HostLane: {id: HostLane, part: hostPart{n},
-			logs: kinds{
-				lookFailed: "look-failed",
-				applied:    "applied",
-				failed:     "apply-failed",
-				clean:      "programmed",
-			}},
-		FirewallLane: {id: FirewallLane, part: firewallPart{n},
-			logs: kinds{
-				lookFailed: "firewall-look-failed",
-				applied:    "firewall-applied",
-				failed:     "firewall-failed",
-				clean:      "firewall",
-			}},
+// laneKinds holds the kinds of the events of each lane.
+var laneKinds = [LaneCount]kinds{
+	HostLane: {lookFailed: "look-failed", applied: "applied", failed: "apply-failed", clean: "programmed"},
+	FirewallLane: {
+		lookFailed: "firewall-look-failed", applied: "firewall-applied", failed: "firewall-failed", clean: "firewall",
+	},
+	CommandsLane: {
+		lookFailed: "commands-look-failed", applied: "commands-applied", failed: "commands-failed", clean: "commands",
+	},
+}
+
+func newLanes(n *Node) (lanes [LaneCount]*lane) {
+	parts := [LaneCount]part{HostLane: hostPart{n}, FirewallLane: firewallPart{n}, CommandsLane: commandsPart{n}}
+	for id, p := range parts {
+		lanes[id] = &lane{id: LaneID(id), part: p, logs: laneKinds[id]}
 	}
+	return lanes
 }
 
 // lookBy moves the next look forward to at. It never moves a look back.
@@ -164,7 +177,9 @@ func (n *Node) finishedLook(l *lane, looked Looked) {
 	delete(n.said, l.logs.lookFailed)
 	l.fresh = true
 	l.part.take(looked)
-	l.lookBy(n.now.Add(n.jitter(l.part.pace().every)))
+	if every := l.part.pace().every; every > 0 {
+		l.lookBy(n.now.Add(n.jitter(every)))
+	}
 }
 
 // pause returns the time to wait after a failure: longer each time.
@@ -183,7 +198,8 @@ func (n *Node) followLane(l *lane) {
 	if l.fresh {
 		n.reconcile(l)
 	}
-	if !l.busy && l.part.watches() && !n.now.Before(l.lookDue) {
+	due := !l.lookDue.IsZero() && !n.now.Before(l.lookDue)
+	if !l.busy && l.part.watches() && due {
 		look := l.part.look()
 		l.busy, l.fresh = true, false
 		l.lookDue = time.Time{}
@@ -199,8 +215,7 @@ func (n *Node) reconcile(l *lane) {
 	l.fresh, l.retry = false, len(plan) > 0 && l.part.retries(plan)
 	l.clean = len(plan) == 0 || l.retry
 	if len(plan) > 0 {
-		l.busy, l.plan = true, plan
-		n.effects.Lanes[l.id].Plan = plan
+		n.begin(l, plan)
 		return
 	}
 	text := l.part.settled()
@@ -210,6 +225,28 @@ func (n *Node) reconcile(l *lane) {
 	l.restart()
 	l.failures = nil
 	delete(n.said, l.logs.failed)
+}
+
+// begin asks for a plan to be applied.
+func (n *Node) begin(l *lane, plan []dataplane.Op) {
+	l.busy, l.plan = true, plan
+	e := LaneEffects{Plan: plan}
+	if p, ok := l.part.(limiter); ok {
+		e.PlanLimit = p.limit(plan)
+	}
+	n.effects.Lanes[l.id] = e
+}
+
+// stopLane begins the last plan of a lane. A look under way does not matter any more.
+func (n *Node) stopLane(l *lane) {
+	p, ok := l.part.(stopper)
+	if !ok || l.plan != nil || l.stopped {
+		return
+	}
+	l.stopped = true
+	if plan := p.stop(); len(plan) > 0 {
+		n.begin(l, plan)
+	}
 }
 
 // finishedPlan records the failures, and looks again at once to see the effect

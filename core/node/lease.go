@@ -64,8 +64,9 @@ func (n *Node) fenced() bool {
 
 type attrsSource struct {
 	uplink  uplink.Uplink
-	backend *ways.Set  // each config has its own
-	key     driver.Key // of the host's tunnels
+	backend *ways.Set         // each config has its own
+	key     driver.Key        // of the host's tunnels
+	startup dataplane.Command // as it ran
 }
 
 // wake passes consider the moments at which time alone changes a decision.
@@ -124,7 +125,10 @@ func (n *Node) followLease() {
 // our record.
 func (n *Node) followAttrs() error {
 	l := &n.lease
-	source, stored := attrsSource{n.host.uplink, n.network.backend, n.host.facts.Keys[dataplane.WireGuardKey]}, n.stored()
+	source := attrsSource{
+		n.host.uplink, n.network.backend, n.host.facts.Keys[dataplane.WireGuardKey], n.commands.startup(),
+	}
+	stored := n.stored()
 	// Backends keep stored attributes, so with the same source the result is the same.
 	if !l.copied && source == l.source && l.full.Equal(stored) {
 		l.attrs = n.publishable()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/flanneld/flannel/core/alloc"
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -41,14 +42,14 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 func (n *Node) selectUplink() (uplink.Uplink, error) {
 	opts, a := n.opts.Uplink, n.assigned()
 	if a == nil {
-		return uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
+		return n.selectFrom(opts)
 	}
 	for _, f := range cidr.Families {
 		if addr := a.Detected.Of(f); addr.IsValid() {
 			*cidr.Pick(f, &opts.PublicIP, &opts.PublicIPv6) = addr.String()
 		}
 	}
-	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
+	up, err := n.selectFrom(opts)
 	if err != nil {
 		return up, err
 	}
@@ -58,6 +59,16 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 		}
 	}
 	return up, nil
+}
+
+// selectFrom chooses the uplink by the operator's options. Some backends publish
+// its own addresses whatever the options say (interop 6.8).
+func (n *Node) selectFrom(opts uplink.Options) (uplink.Uplink, error) {
+	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
+	if spec, _ := all.Find(n.network.backend.Type()); spec.OwnAddresses {
+		up.PublicIP, up.PublicIPv6 = up.IP, up.IPv6
+	}
+	return up, err
 }
 
 // overridden reports whether an operator has set the node's public address in the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
@@ -226,6 +227,9 @@ func (n *Node) earlier(rec lease.Lease) bool {
 // the VTEP, and from then on each of the two would refuse the other.
 func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
+	if spec, _ := all.Find(n.network.backend.Type()); spec.SharesData {
+		return
+	}
 	for _, r := range news {
 		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
 			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other",

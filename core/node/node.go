@@ -27,6 +27,7 @@ type Node struct {
 	lanes    [LaneCount]*lane
 	host     hostState
 	firewall firewallState
+	commands commandsState
 	files    fileState
 	said     map[string]string // the last text of each event kind that once logs
 }
@@ -102,6 +103,7 @@ func New(opts Options) *Node {
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
 	n.host.refusals.of = map[netip.Prefix]refusal{}
+	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
 	n.load(opts.Saved)
 	return n
@@ -129,6 +131,9 @@ func (n *Node) Step(now time.Time, in Input) {
 	}
 	if n.now.IsZero() {
 		n.store.giveUp = now.Add(patience)
+		for _, l := range n.lanes {
+			l.lookBy(now)
+		}
 	}
 	n.now = now
 	if n.effects.Exit != nil {
@@ -140,6 +145,9 @@ func (n *Node) Step(now time.Time, in Input) {
 	if in.Stop {
 		n.files.saveDue, n.files.retryAt = time.Time{}, time.Time{}
 		n.followFiles()
+		for _, l := range n.lanes {
+			n.stopLane(l)
+		}
 		return
 	}
 	n.followConfig()
@@ -162,6 +170,7 @@ func (n *Node) absorb(in Input) {
 		// The node may now make the deletes withheld during the outage.
 		if in.View.Synced && !n.store.view.Synced {
 			n.hostLane().lookBy(n.now)
+			n.lanes[CommandsLane].lookBy(n.now)
 		}
 		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false

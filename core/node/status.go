@@ -78,7 +78,17 @@ type Status struct {
 	RenewBy     time.Time     `json:"RenewBy"`     // time of the next renewal; zero: none is planned
 	Notes       []string      `json:"Notes"`       // for operators; they keep no node from being ready
 	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
+	Lanes       []LaneStatus  `json:"Lanes"`       // the parts of the host
 	Unhealthy   []string      `json:"Unhealthy"`   // reasons for a restart, which the supervisor of the node adds
+}
+
+// LaneStatus describes one part of the host.
+type LaneStatus struct {
+	Name       string   `json:"Name"`       // as String of its LaneID returns it
+	Watched    bool     `json:"Watched"`    // the node looks at this part from time to time
+	AsDesired  bool     `json:"AsDesired"`  // the last look found no difference
+	FailingFor int      `json:"FailingFor"` // looks and plans in a row that did not lead to an empty diff
+	Failures   []string `json:"Failures"`   // of the last look and plan
 }
 
 // Pulse returns a summary of the node's status as of the last Step.
@@ -141,6 +151,21 @@ func (n *Node) Status() Status {
 	}
 	s.Problems = append(s.Problems, n.refusedProblems()...)
 	s.Problems = append(s.Problems, n.conflictProblems()...)
+	s.Problems = append(s.Problems, n.commandProblems()...)
+	for _, l := range n.lanes {
+		s.Lanes = append(s.Lanes, l.status())
+	}
+	return s
+}
+
+func (l *lane) status() LaneStatus {
+	s := LaneStatus{Name: l.id.String(), Watched: l.part.watches(), AsDesired: l.clean, FailingFor: l.attempts}
+	if l.lookErr != nil {
+		s.Failures = append(s.Failures, l.lookErr.Error())
+	}
+	for _, failure := range l.failures {
+		s.Failures = append(s.Failures, failure.Error())
+	}
 	return s
 }
 

@@ -14,7 +14,9 @@ import (
 )
 
 func (n *Node) env() backend.Env {
-	return backend.Env{Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts}
+	return backend.Env{
+		Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts, Commands: n.commands.have.Commands,
+	}
 }
 
 // wantCache keeps the last rendering and its inputs. Rendering is a pure function.

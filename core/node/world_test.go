@@ -43,6 +43,7 @@ type world struct {
 	applyErr func(dataplane.Op) error
 	writeErr func(File) error
 	firewall fakeFirewall
+	shell    fakeShell
 
 	plans    [][]dataplane.Op
 	requests []Request
@@ -82,6 +83,7 @@ func (w *world) start(mod ...func(*Options)) {
 	for _, m := range mod {
 		m(&o)
 	}
+	w.shell.start()
 	w.n = New(o)
 	w.exit = nil
 }
@@ -161,6 +163,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		}
 	}
 	some = w.firewall.perform(r.Lanes[FirewallLane], &in.Lanes[FirewallLane]) || some
+	some = w.shell.perform(r.Lanes[CommandsLane], &in.Lanes[CommandsLane]) || some
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
 		w.pending = r.Request

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Nodes    int    // 2 to 7 if zero
 	Segments int    // 1 or 2 if zero
-	Backend  string // vxlan, host-gw or udp
+	Backend  string // one that carries packets
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
 	Store    string // etcd or kube; etcd if empty
@@ -70,8 +70,8 @@ type shape struct {
 // overlay draws the families and the number of segments, and names the devices.
 func (d *drawing) overlay(s *shape) {
 	switch {
-	case s.backend == "udp" || s.backend == "ipip":
-		s.family = "v4" // which is all they carry
+	case s.backend == "udp" || s.backend == "ipip" || s.backend == "extension":
+		s.family = "v4" // which is all that they, or the commands of the search, carry
 	case s.family == "":
 		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
 	}
@@ -95,7 +95,7 @@ func (d *drawing) overlay(s *shape) {
 			s.devices = append(s.devices, "flannel-v6.1")
 		}
 	}
-	if s.backend == "host-gw" || s.nodes == 2 { // host-gw needs all nodes on one segment
+	if plainRoutes(s.backend) || s.nodes == 2 { // plain routes need all nodes on one segment
 		s.segments = 1
 	}
 	if s.segments == 0 {
@@ -114,14 +114,16 @@ func (d *drawing) topology(o Options) {
 	}
 	d.overlay(&s)
 	input := ""
-	if inputs := examples(s.backend); len(inputs) > 0 {
+	if s.backend == "extension" {
+		input = pick(d.rng, commands...)
+	} else if inputs := examples(s.backend); len(inputs) > 0 {
 		input = pick(d.rng, append(inputs, "", "", "")...)
 	}
 	if strings.Contains(input, `"Mode"`) {
 		s.devices = []string{"flannel-wg"} // which carries both families
 	}
 	s.mtu = 1500
-	s.direct = s.backend == "host-gw" || strings.Contains(input, "DirectRouting")
+	s.direct = plainRoutes(s.backend) || strings.Contains(input, "DirectRouting")
 	if s.firewall == "" {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
 	}
@@ -163,6 +165,20 @@ func (d *drawing) topology(o Options) {
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
 }
+
+// commands are Backend objects whose commands make a plain route to each peer.
+// Commands learn nothing of a route that another program removes, so they run
+// again every few seconds.
+var commands = []string{
+	`{"Type":"extension","SubnetAddCommand":"ip route replace $SUBNET via $PUBLIC_IP",` +
+		`"SubnetRemoveCommand":"ip route del $SUBNET via $PUBLIC_IP","ResyncPeriod":5}`,
+	`{"Type":"extension","PreStartupCommand":"echo data","PostStartupCommand":"echo $SUBNET",` +
+		`"SubnetAddCommand":"read DATA; ip route add $SUBNET via $PUBLIC_IP",` +
+		`"SubnetRemoveCommand":"ip route del $SUBNET via $PUBLIC_IP","ShutdownCommand":"echo end","ResyncPeriod":5}`,
+}
+
+// plainRoutes reports whether a backend's packets travel without a tunnel.
+func plainRoutes(backend string) bool { return backend == "host-gw" || backend == "extension" }
 
 // familyWords are the registry's combinations of families, by the words of a scenario.
 var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/alloc"
+	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/ipip"
 	"github.com/flanneld/flannel/core/backend/udp"
@@ -28,10 +29,10 @@ func Specs() []backend.Spec {
 		hostgw.Spec(),
 		udp.Spec(),
 		ipip.Spec(),
+		extension.Spec(),
 		alloc.Spec(),
 		wireguard.Spec(),
 		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
-		{Type: "extension", Summary: "commands of the operator", Carries: v4},
 		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "aws-vpc", Summary: "routes of Amazon's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "ali-vpc", Summary: "routes of Alibaba's cloud", Carries: v4, IgnoresPeers: true},

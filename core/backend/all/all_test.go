@@ -63,12 +63,12 @@ func TestNewErrors(t *testing.T) {
 	const dual = `"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48"`
 	for text, want := range map[string]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
-			`vxlan, host-gw, udp, ipip, alloc, wireguard, ipsec, extension, gce, aws-vpc, ali-vpc, tencent-vpc`,
+			`vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec, gce, aws-vpc, ali-vpc, tencent-vpc`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec"}}`: `backend type "ipsec" is not available in this build; it ` +
-			`serves vxlan, host-gw, udp, ipip, alloc, wireguard`,
+			`serves vxlan, host-gw, udp, ipip, extension, alloc, wireguard`,
 		// interop K8: a family that the backend does not carry is refused at once
 		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 ` +
-			`true); change them, or choose one of vxlan, host-gw, alloc, wireguard`,
+			`true); change them, or choose one of vxlan, host-gw, extension, alloc, wireguard`,
 		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48"}`: `backend type "udp" does not carry the ` +
 			`families of this network (EnableIPv4 false, EnableIPv6 true); change them, or choose one of vxlan, host-gw, ` +
 			`alloc, wireguard`,

@@ -151,6 +151,12 @@ func (s *Set) Check(env backend.Env) *backend.Lack {
 	return nil
 }
 
+// Commander returns the present way's backend if it runs commands of the operator.
+func (s *Set) Commander() (backend.Commander, bool) {
+	b, ok := s.ways[0].backend.(backend.Commander)
+	return b, ok
+}
+
 // Attrs implements [backend.Backend]. The attributes offer every way.
 func (s *Set) Attrs(
 	env backend.Env, stored lease.Attrs, have *dataplane.State, rng *rand.Rand,

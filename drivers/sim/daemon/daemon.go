@@ -48,11 +48,13 @@ type Daemon struct {
 	process *process // nil: not running
 	files   daemonFiles
 	secrets *diskSecrets
-	offset  time.Duration // of the host's clock
-	log     []string
-	exit    *node.Exit   // of the last process, if it ended by itself or by Stop
-	again   *world.Event // the supervisor's next start
-	restart bool         // start again as soon as the process has stopped
+	// commands is shared by the daemons of one host.
+	commands *commandDisk
+	offset   time.Duration // of the host's clock
+	log      []string
+	exit     *node.Exit   // of the last process, if it ended by itself or by Stop
+	again    *world.Event // the supervisor's next start
+	restart  bool         // start again as soon as the process has stopped
 
 	boundaries int
 	killAt     int // the boundary at which to kill; 0: none
@@ -61,7 +63,8 @@ type Daemon struct {
 // New installs flanneld on the host, not yet started.
 func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
 	secrets := &diskSecrets{host: h, kept: map[dataplane.SecretName]dataplane.Secret{}}
-	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets}
+	commands := &commandDisk{host: h, kept: map[dataplane.CommandKey]dataplane.Command{}}
+	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets, commands: commands}
 }
 
 // Second installs flanneld on the host a second time, by mistake: with the same
@@ -69,7 +72,9 @@ func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
 func (d *Daemon) Second() *Daemon {
 	opts := d.opts
 	opts.Wrap, opts.OnExit = nil, nil // these belong to the intended one
-	return &Daemon{host: d.host, store: d.store, opts: opts, files: d.files, secrets: d.secrets}
+	return &Daemon{
+		host: d.host, store: d.store, opts: opts, files: d.files, secrets: d.secrets, commands: d.commands,
+	}
 }
 
 // Host returns the host of the daemon.

@@ -15,8 +15,9 @@ import (
 type laneTimes struct{ look, plan, op time.Duration }
 
 var (
-	hostTimes = laneTimes{look: 200 * time.Microsecond, plan: 100 * time.Microsecond, op: 10 * time.Microsecond}
-	toolTimes = laneTimes{ // a call runs a tool of the firewall
+	hostTimes    = laneTimes{look: 200 * time.Microsecond, plan: 100 * time.Microsecond, op: 10 * time.Microsecond}
+	commandTimes = laneTimes{look: 20 * time.Microsecond, plan: 100 * time.Microsecond, op: 3 * time.Millisecond}
+	toolTimes    = laneTimes{ // a call runs a tool of the firewall
 		look: 5 * time.Millisecond,
 		plan: 5 * time.Millisecond,
 		op:   5 * time.Millisecond,
@@ -31,10 +32,16 @@ type processLane struct {
 	times  laneTimes
 
 	lookLabel, planLabel string // of the events
+	chance               string // the stream of random numbers for its times
 
+	// onHint calls a function at each hint, until the function that it returns
+	// is called.
+	onHint func(func()) (end func())
 	// step returns how many of the ops, from the first, are applied without a
 	// pause.
 	step func([]dataplane.Op) int
+	// slow returns how much longer each op takes; nil: no longer.
+	slow func() time.Duration
 	// locked returns how long another program holds the lane's lock; nil: it
 	// has none.
 	locked func() time.Duration
@@ -49,7 +56,8 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 	return [node.LaneCount]*processLane{
 		node.HostLane: {
 			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,
-			lookLabel: name + ": look", planLabel: name + ": plan",
+			lookLabel: name + ": look", planLabel: name + ": plan", chance: "daemon/" + name,
+			onHint: d.host.OnHint,
 			step: func(ops []dataplane.Op) int {
 				if d.opts.OneByOne {
 					return min(1, len(ops))
@@ -59,9 +67,17 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 		},
 		node.FirewallLane: {
 			p: p, id: node.FirewallLane, driver: d.host.Firewall(), times: toolTimes,
-			lookLabel: name + ": firewall", planLabel: name + ": firewall",
+			lookLabel: name + ": firewall", planLabel: name + ": firewall", chance: "daemon/" + name,
+			onHint: d.host.OnFirewallHint,
 			step:   kernel.Transaction,
 			locked: d.host.FirewallLocked,
+		},
+		node.CommandsLane: {
+			p: p, id: node.CommandsLane, driver: newCommandLane(d.commands), times: commandTimes,
+			lookLabel: name + ": record", planLabel: name + ": command", chance: "commands/" + name,
+			onHint: func(func()) (end func()) { return func() {} },
+			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
+			slow:   func() time.Duration { return d.commands.slow },
 		},
 	}
 }
@@ -79,18 +95,26 @@ func (l *processLane) start(e node.LaneEffects) {
 	}
 	if e.Plan != nil {
 		l.plans = true
-		l.unlocked(l.times.plan, l.planLabel, func() { l.apply(e.Plan, nil) })
+		l.unlocked(l.times.plan+l.delay(), l.planLabel, func() { l.apply(e.Plan, nil) })
 	}
+}
+
+// delay returns how much longer the next op takes.
+func (l *processLane) delay() time.Duration {
+	if l.slow == nil {
+		return 0
+	}
+	return l.slow()
 }
 
 // unlocked calls fn a little later, and not before other programs release the
 // lane's lock.
 func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
 	if l.locked == nil {
-		l.p.after(l.p.about(typical), label, fn)
+		l.p.after(l.about(typical), label, fn)
 		return
 	}
-	l.p.after(l.locked()+l.p.about(typical), label, func() {
+	l.p.after(l.locked()+l.about(typical), label, func() {
 		if l.locked() > 0 { // locked again meanwhile
 			l.unlocked(typical, label, fn)
 			return
@@ -98,6 +122,9 @@ func (l *processLane) unlocked(typical time.Duration, label string, fn func()) {
 		fn()
 	})
 }
+
+// about draws a duration around the typical one.
+func (l *processLane) about(typical time.Duration) time.Duration { return l.p.about(l.chance, typical) }
 
 // look reads the lane's part of the host, which may have changed by the time
 // the node hears of it.
@@ -107,7 +134,7 @@ func (l *processLane) look(look node.Look) {
 	if look.SubnetFile {
 		looked.SubnetFile = l.p.daemon.files.data[node.SubnetFile].Data
 	}
-	l.p.after(l.p.about(l.times.look), l.lookLabel, func() {
+	l.p.after(l.about(l.times.look), l.lookLabel, func() {
 		if l.p.boundary() {
 			l.p.input.Lanes[l.id].Looked = &looked
 			l.p.poke()
@@ -124,10 +151,10 @@ func (l *processLane) apply(plan []dataplane.Op, errs []error) {
 	some = some[:l.step(some)]
 	errs = append(errs, l.driver.Apply(context.Background(), some)...)
 	if len(errs) < len(plan) {
-		l.unlocked(l.times.op, l.planLabel, func() { l.apply(plan, errs) })
+		l.unlocked(l.times.op+l.delay(), l.planLabel, func() { l.apply(plan, errs) })
 		return
 	}
-	l.p.after(l.p.about(l.times.plan), l.planLabel, func() {
+	l.p.after(l.about(l.times.plan), l.planLabel, func() {
 		if l.p.boundary() {
 			l.plans = false
 			l.p.input.Lanes[l.id].Applied = &node.Applied{Errs: errs}

@@ -33,7 +33,7 @@ type process struct {
 
 	writes bool // writes are under way
 
-	deaf      func() // ends the hints
+	deaf      []func() // each ends the hints of a lane
 	halted    bool
 	haltedAt  time.Time
 	suspended bool         // its clock stands while it is halted
@@ -45,13 +45,13 @@ type process struct {
 }
 
 // processLabels are made once: they name every event of the process.
-type processLabels struct{ turn, wake, write string }
+type processLabels struct{ turn, wake, write, chance string }
 
 func newProcess(d *Daemon, opts node.Options) *process {
 	name := d.host.Name()
 	p := &process{
 		daemon: d, clock: d.offset,
-		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write"},
+		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write", chance: "daemon/" + name},
 	}
 	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
 	p.program = d.host.NewProcess(d.secrets, p.arrive)
@@ -73,10 +73,9 @@ func newProcess(d *Daemon, opts node.Options) *process {
 // begin connects the process with its surroundings and gives it its first turn.
 func (p *process) begin() {
 	p.client.OnChange(p.viewChanged)
-	host, wall := p.lanes[node.HostLane], p.lanes[node.FirewallLane]
-	endHost := p.daemon.host.OnHint(func() { p.arrive(host.hinted) })
-	endWall := p.daemon.host.OnFirewallHint(func() { p.arrive(wall.hinted) })
-	p.deaf = func() { endHost(); endWall() }
+	for _, l := range p.lanes {
+		p.deaf = append(p.deaf, l.onHint(func() { p.arrive(l.hinted) }))
+	}
 	p.viewChanged()
 }
 
@@ -125,7 +124,7 @@ func (p *process) start(effects node.Effects) {
 	}
 	if effects.Writes != nil {
 		p.writes = true
-		p.after(p.about(writeTime), p.label.write, func() { p.write(effects.Writes, nil) })
+		p.after(p.about(p.label.chance, writeTime), p.label.write, func() { p.write(effects.Writes, nil) })
 	}
 	if effects.Request != nil && p.boundary() {
 		p.store.Do(*effects.Request, p.requested)
@@ -142,7 +141,7 @@ func (p *process) write(writes []node.Write, errs []error) {
 		return
 	}
 	if len(errs) < len(writes) {
-		p.after(p.about(writeTime), p.label.write, func() { p.write(writes, errs) })
+		p.after(p.about(p.label.chance, writeTime), p.label.write, func() { p.write(writes, errs) })
 		return
 	}
 	p.after(0, p.label.write, func() {
@@ -189,7 +188,7 @@ func (p *process) plans() bool {
 }
 
 // save is the last turn of a node. It reports whether the node has files to
-// write.
+// write or plans to perform.
 func (p *process) save() bool {
 	p.saved = true
 	in, view := p.input, p.store.View()
@@ -199,8 +198,8 @@ func (p *process) save() bool {
 	for _, e := range effects.Events {
 		p.daemon.note(e.Kind, e.Text)
 	}
-	p.start(node.Effects{Writes: effects.Writes})
-	return p.writes
+	p.start(node.Effects{Writes: effects.Writes, Lanes: effects.Lanes})
+	return p.writes || p.plans()
 }
 
 // boundary counts a boundary, and reports whether the process survives it.
@@ -214,9 +213,9 @@ func (p *process) boundary() bool {
 	return !p.dead
 }
 
-// about draws a duration around the typical one.
-func (p *process) about(typical time.Duration) time.Duration {
-	return typical/2 + world.UpTo(p.daemon.host.World().Rand("daemon/"+p.daemon.host.Name()), typical)
+// about draws a duration around the typical one, from a stream of random numbers.
+func (p *process) about(chance string, typical time.Duration) time.Duration {
+	return typical/2 + world.UpTo(p.daemon.host.World().Rand(chance), typical)
 }
 
 func (p *process) after(d time.Duration, label string, fn func()) *world.Event {
@@ -262,5 +261,7 @@ func (p *process) die() {
 	p.client.Close()
 	p.next.Cancel()
 	p.wake.Cancel()
-	p.deaf()
+	for _, end := range p.deaf {
+		end()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/alloc"
+	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -87,9 +88,14 @@ func (n *Node) without(s *dataplane.State) netip.Prefix {
 	return n.lacking(func(subnet netip.Prefix) bool { return n.all.showsAddress(s, subnet) })
 }
 
+// hasDevice reports whether the backend in force has a device with an address of the subnet.
+func (i *Invariants) hasDevice() bool {
+	return !slices.Contains([]string{hostgw.Type, extension.Type, alloc.Type}, i.config.Backend.Type)
+}
+
 // lacking returns a subnet of the node that is not shown, or none.
 func (n *Node) lacking(shown func(netip.Prefix) bool) netip.Prefix {
-	if !n.holds || n.all.bad || n.all.config.Backend.Type == hostgw.Type || n.all.config.Backend.Type == alloc.Type {
+	if !n.holds || n.all.bad || !n.all.hasDevice() {
 		return netip.Prefix{}
 	}
 	for _, f := range cidr.Families {

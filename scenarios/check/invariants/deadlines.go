@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/alloc"
-	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -212,7 +210,7 @@ func (n *Node) neverExpires() bool {
 // checkAnnounced says when a subnet file may be written: once a look has shown the
 // node's address in the subnet on its overlay device, if the backend has one.
 func (n *Node) checkAnnounced(key lease.Key) {
-	if n.all.bad || n.all.config.Backend.Type == hostgw.Type || n.all.config.Backend.Type == alloc.Type {
+	if n.all.bad || !n.all.hasDevice() {
 		return
 	}
 	for _, f := range cidr.Families {

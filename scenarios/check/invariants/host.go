@@ -132,6 +132,8 @@ func peerSubnet(o dataplane.Object) netip.Prefix {
 				return allowed
 			}
 		}
+	case dataplane.Command:
+		return o.Subnet
 	}
 	return netip.Prefix{}
 }

@@ -122,7 +122,9 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 func (m watchedMachine) Ready() node.Effects {
 	r := m.Machine.Ready()
 	n := m.n
-	n.all.checkPlan(n, r.Lanes[node.HostLane].Plan)
+	for _, e := range r.Lanes {
+		n.all.checkPlan(n, e.Plan)
+	}
 	n.began(r)
 	c := counts{lines: len(r.Events)}
 	for _, e := range r.Lanes {

@@ -137,7 +137,7 @@ func (d Demand) ours(r dataplane.Route) bool {
 	case dataplane.Protocol:
 		return d.devices[r.Link] || d.inNetworks(r.Dst)
 	case dataplane.ProtocolBoot:
-		return d.devices[r.Link] && d.inNetworks(r.Dst)
+		return (d.devices[r.Link] || d.commands && r.Via.IsValid()) && d.inNetworks(r.Dst)
 	}
 	return false
 }

@@ -37,6 +37,8 @@ type options struct {
 	Mode                        string
 	Implementation              string
 	Overhead                    int
+
+	SubnetAddCommand string
 }
 
 func parse(text string) (network, error) {

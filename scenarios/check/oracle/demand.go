@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -17,6 +18,7 @@ type Demand struct {
 	devices  map[string]bool // all devices of flannel that the host may have
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool
+	commands  bool // commands of the operator make routes
 }
 
 // derivation is a Demand being derived.
@@ -63,6 +65,8 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 		d.udp(d.peers(cidr.V4, others))
 	case "ipip":
 		d.ipip(d.peers(cidr.V4, others))
+	case "extension":
+		d.extension(d.peers(cidr.V4, others))
 	}
 }
 
@@ -193,6 +197,21 @@ func (d *derivation) ipip(peers []peer) {
 			dev = up.Link
 		}
 		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: p.subnet}, Via: p.to, Link: dev, OnLink: true})
+	}
+}
+
+// extension derives the routes that the commands of scenarios make: one to each
+// peer, by a text with "ip route add" or "replace" (interop 6.8). They carry the
+// protocol boot, since a program of the operator makes them.
+func (d *derivation) extension(peers []peer) {
+	d.commands = strings.Contains(d.net.options.SubnetAddCommand, "ip route ")
+	for _, p := range peers {
+		if d.commands && d.host.Uplink.direct(int(cidr.V4), p.to) {
+			d.want.AddRoute(dataplane.Route{
+				RouteKey: dataplane.RouteKey{Dst: p.subnet},
+				Via:      p.to, Link: d.host.Uplink.Link, Protocol: dataplane.ProtocolBoot,
+			})
+		}
 	}
 }
 

@@ -1,0 +1,61 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// ExitError is the end of a command that failed.
+type ExitError struct {
+	Status int    // exit status; 0 if a signal or the time limit ended the command
+	Why    string // of an end without an exit status
+	Output string // an excerpt in one line
+}
+
+// The exit statuses of a shell that could not run a program.
+const (
+	notExecutable = 126
+	notFound      = 127
+)
+
+// excerptSize is the longest part of a command's output in an error, in bytes.
+const excerptSize = 300
+
+// with returns the error with an excerpt of the command's output.
+func (e *ExitError) with(output string) *ExitError {
+	return &ExitError{Status: e.Status, Why: e.Why, Output: excerpt(output)}
+}
+
+// Error names the exit status and what the command wrote.
+func (e *ExitError) Error() string {
+	text := e.Why
+	switch {
+	case e.Status == notFound:
+		text = "a program was not found (exit status 127)"
+	case e.Status == notExecutable:
+		text = "a program cannot be executed (exit status 126)"
+	case e.Status != 0:
+		text = fmt.Sprintf("exit status %d", e.Status)
+	}
+	if e.Output != "" {
+		text += ": " + e.Output
+	}
+	return text
+}
+
+// excerpt returns the end of an output in one line: the last words mostly say
+// what went wrong.
+func excerpt(output string) string {
+	line := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(output, "?"))
+	line = strings.Join(strings.Fields(line), " ")
+	if len(line) > excerptSize {
+		line = "…" + strings.ToValidUTF8(line[len(line)-excerptSize:], "")
+	}
+	return line
+}

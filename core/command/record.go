@@ -1,0 +1,171 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// Host runs commands and keeps the record of them. A driver implements it.
+type Host interface {
+	// Run runs a text by the shell and returns the output, trimmed. It waits for
+	// the end, and kills the command with its children when limit is over.
+	Run(ctx context.Context, text string, about About) (output string, err error)
+	// Keep saves a command under its key.
+	Keep(dataplane.Command) error
+	// Forget removes what Keep saved under a key.
+	Forget(dataplane.CommandKey) error
+}
+
+// About holds the data of a command, and its time limit.
+type About struct {
+	Env   string
+	Input string
+	Limit time.Duration
+}
+
+// Record is the record of a host. One goroutine uses it at a time.
+type Record struct {
+	host  Host
+	state *dataplane.State
+}
+
+// Open returns the record of what an earlier run has kept. Commands of the
+// startup have to run again in each run, so they are stale, and with rebooted
+// all others are too.
+func Open(host Host, kept *dataplane.State, rebooted bool) *Record {
+	r := &Record{host: host, state: dataplane.NewState()}
+	for _, c := range kept.Commands.All {
+		if c.Outcome == dataplane.Done && (rebooted || c.Stage != dataplane.ForPeer) {
+			c.Outcome = dataplane.Stale
+		}
+		r.state.AddCommand(c)
+	}
+	return r
+}
+
+// State returns the commands that have run. It never changes.
+func (r *Record) State() *dataplane.State { return r.state }
+
+// Apply performs an op. Its error names the command, and what it wrote.
+func (r *Record) Apply(ctx context.Context, op dataplane.Op) error {
+	want, is := op.Object.(dataplane.Command)
+	if !is {
+		return fmt.Errorf("%s: not a command: %w", op, driver.ErrUnsupported)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("command %s: %w", want.CommandKey, err)
+	}
+	have, exists := r.state.Commands.Get(want.CommandKey)
+	switch {
+	case op.Verb == dataplane.Delete && !exists:
+		return fmt.Errorf("command %s: %w", want.CommandKey, driver.ErrNotFound)
+	case op.Verb == dataplane.Delete:
+		have.Undo, have.Limit = want.Undo, want.Limit
+		return r.remove(ctx, have)
+	case exists && op.Verb == dataplane.Create:
+		return fmt.Errorf("command %s: %w", want.CommandKey, driver.ErrExists)
+	case exists && have.Outcome == dataplane.Done && have.SameRun(want) && have.Round == want.Round && have.On == want.On:
+		want.Output = have.Output
+		return r.keep(want)
+	}
+	return r.put(ctx, have, want, exists)
+}
+
+// put runs the text of a command, after the Undo of the former one if needed.
+func (r *Record) put(ctx context.Context, have, want dataplane.Command, exists bool) error {
+	if exists && (have.Outcome == dataplane.Failed || !have.SameRun(want)) {
+		if err := r.begin(have); err != nil {
+			return err
+		}
+		have.Limit = want.Limit
+		_, _ = r.undo(ctx, have) // the effect may be gone; only the text that follows has to succeed
+	}
+	if err := r.begin(want); err != nil {
+		return err
+	}
+	output, err := r.run(ctx, want.Text, want)
+	if err != nil {
+		return err
+	}
+	want.Outcome, want.Output = dataplane.Done, output
+	return r.keep(want)
+}
+
+// remove runs Undo and forgets the command. Only an effect that was certainly
+// there has to be taken back: otherwise a failure is no reason to try again.
+func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
+	certain := have.Outcome == dataplane.Done
+	ran, err := r.undo(ctx, have)
+	if err != nil && (certain || ctx.Err() != nil) {
+		return err
+	}
+	if ran {
+		r.outdate(have.Stage)
+	}
+	next := r.state.Clone()
+	next.Commands.Delete(have.CommandKey)
+	r.state = next
+	if err := r.host.Forget(have.CommandKey); err != nil {
+		return fmt.Errorf("command %s: %w", have.CommandKey, err)
+	}
+	return nil
+}
+
+func (r *Record) undo(ctx context.Context, c dataplane.Command) (ran bool, err error) {
+	_, err = r.run(ctx, c.Undo, c)
+	return c.Undo != "", err
+}
+
+// begin notes that a command is about to run: if nothing follows, it counts as failed.
+func (r *Record) begin(c dataplane.Command) error {
+	if c.Text != "" {
+		r.outdate(c.Stage)
+	}
+	c.Outcome, c.Output = dataplane.Failed, ""
+	return r.keep(c)
+}
+
+// outdate makes the commands of all later stages stale. The record on disk needs
+// no change: after a crash, what was begun in this stage runs again and outdates
+// them anew.
+func (r *Record) outdate(stage dataplane.Stage) {
+	next := r.state.Clone()
+	for k, c := range r.state.Commands.All {
+		if stage.Before(k.Stage) && c.Outcome == dataplane.Done {
+			c.Outcome = dataplane.Stale
+			next.AddCommand(c)
+		}
+	}
+	r.state = next
+}
+
+func (r *Record) keep(c dataplane.Command) error {
+	if err := r.host.Keep(c); err != nil {
+		return fmt.Errorf("command %s: %w", c.CommandKey, err)
+	}
+	next := r.state.Clone()
+	next.AddCommand(c)
+	r.state = next
+	return nil
+}
+
+// run runs a text; nothing for "".
+func (r *Record) run(ctx context.Context, text string, c dataplane.Command) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	output, err := r.host.Run(ctx, text, About{Env: c.Env, Input: c.Input, Limit: c.Limit})
+	var end *ExitError
+	if errors.As(err, &end) {
+		return "", fmt.Errorf("command %s: %w", c.CommandKey, end.with(output))
+	}
+	if err != nil {
+		return "", fmt.Errorf("command %s: %w", c.CommandKey, err)
+	}
+	return output, nil
+}

@@ -1,0 +1,191 @@
+package dataplane
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Stage says when a [Command] runs. A run in one stage may undo the effects of
+// the later stages, so it makes their commands stale.
+type Stage string
+
+// The stages, in order.
+const (
+	PreStartup  Stage = "pre-startup"  // before the node asks for a lease
+	PostStartup Stage = "post-startup" // once it holds one
+	ForPeer     Stage = "peer"         // for each peer
+)
+
+// Stages lists the stages in order.
+var Stages = [...]Stage{PreStartup, PostStartup, ForPeer}
+
+// CommandKey identifies a command: its stage, and the subnet of the peer.
+type CommandKey struct {
+	Stage  Stage
+	Subnet netip.Prefix // of a peer, IPv4; zero in the other stages
+}
+
+// Command is a command of the operator that has run, and the text that takes its
+// effect back. A driver runs the texts by the shell. What peers say reaches them
+// only as Env and Input, never as a part of the text.
+//
+// Create and Replace run Text. Before that they run Undo of the former command
+// under the key, unless that was the same or there is none: see package command.
+// Delete runs Undo. A Replace that only changes Undo, Limit or Every runs nothing.
+type Command struct {
+	CommandKey
+	Text  string        // "" runs nothing
+	Undo  string        // "" runs nothing
+	Env   string        // NAME=value, separated by blanks, beside the daemon's environment
+	Input string        // for standard input
+	Limit time.Duration // of each run
+	Every time.Duration // run again this long after the last run; 0: never
+	Round uint64        // counts the runs that Every asked for
+	On    string        // the node's own interface and address: with others the command runs again
+
+	Outcome Outcome // Done in a desired state
+	Output  string  // of the last run; never desired
+}
+
+// Outcome is the result of a command's last run.
+type Outcome string
+
+// The outcomes.
+const (
+	Done   Outcome = ""
+	Failed Outcome = "failed" // or interrupted: nothing tells how far it came
+	Stale  Outcome = "stale"  // it was done, and its effect may be gone
+)
+
+// Compare orders keys by stage, then by subnet.
+func (k CommandKey) Compare(o CommandKey) int {
+	return cmp.Or(cmp.Compare(k.Stage.rank(), o.Stage.rank()), comparePrefixes(k.Subnet, o.Subnet))
+}
+
+// Before reports whether a stage is earlier than another one.
+func (s Stage) Before(o Stage) bool { return s.rank() < o.rank() }
+
+func (s Stage) rank() int {
+	for i, stage := range Stages {
+		if s == stage {
+			return i
+		}
+	}
+	return len(Stages)
+}
+
+// String returns the stage, and the subnet if there is one.
+func (k CommandKey) String() string {
+	if !k.Subnet.IsValid() {
+		return string(k.Stage)
+	}
+	return fmt.Sprintf("%s %s", k.Stage, k.Subnet)
+}
+
+// Key returns the key.
+func (k CommandKey) Key() CommandKey { return k }
+
+// SameRun reports whether both commands run the same text with the same data.
+func (c Command) SameRun(o Command) bool {
+	return c.CommandKey == o.CommandKey && c.Text == o.Text && c.Env == o.Env && c.Input == o.Input
+}
+
+// InForce reports whether a command that has run is the desired one.
+func (c Command) InForce(want Command) bool {
+	c.Output = want.Output
+	return c == want
+}
+
+// String returns the canonical form, such as
+// `command peer 10.5.3.0/24 run "ip route add $SUBNET via $PUBLIC_IP" env "SUBNET=10.5.3.0/24" limit 30s`.
+func (c Command) String() string {
+	var l line
+	l.add(true, "command %s", c.CommandKey)
+	l.add(c.Text != "", "run %s", strconv.Quote(c.Text))
+	l.add(c.Undo != "", "undo %s", strconv.Quote(c.Undo))
+	l.add(c.Env != "", "env %s", strconv.Quote(c.Env))
+	l.add(c.Input != "", "input %s", strconv.Quote(c.Input))
+	l.add(c.Limit != 0, "limit %s", c.Limit)
+	l.add(c.Every != 0, "every %s", c.Every)
+	l.add(c.Round != 0, "round %d", c.Round)
+	l.add(c.On != "", "on %s", strconv.Quote(c.On))
+	l.add(c.Outcome != Done, "%s", c.Outcome)
+	l.add(c.Output != "", "output %s", strconv.Quote(c.Output))
+	return l.String()
+}
+
+func (c Command) putIn(s *State) { s.AddCommand(c) }
+
+var commandKind = kind{
+	word:  "command",
+	parse: parseCommand,
+	each:  func(s *State, do func(Object)) { eachRow(&s.Commands, do) },
+}
+
+// parseCommand reads the words of a command. Blanks count in its texts, so it
+// splits the whole text anew.
+func parseCommand(f *fields) Object {
+	f.splitQuoted()
+	c := Command{CommandKey: CommandKey{Stage: oneOf(f, f.next(), Stages[:]...)}}
+	if c.Stage == ForPeer {
+		c.Subnet = f.prefix()
+	}
+	for len(f.words) > 0 && f.err == nil {
+		switch word := f.next(); word {
+		case "run":
+			c.Text = f.next()
+		case "undo":
+			c.Undo = f.next()
+		case "env":
+			c.Env = f.next()
+		case "input":
+			c.Input = f.next()
+		case "limit":
+			c.Limit = f.duration()
+		case "every":
+			c.Every = f.duration()
+		case "round":
+			c.Round = f.number(64)
+		case "on":
+			c.On = f.next()
+		case "output":
+			c.Output = f.next()
+		default:
+			c.Outcome = Outcome(oneOf(f, word, string(Failed), string(Stale)))
+		}
+	}
+	return c
+}
+
+// splitQuoted splits the whole text into words, of which those in quotes may hold blanks.
+func (f *fields) splitQuoted() {
+	f.words = nil
+	for rest := strings.TrimSpace(f.text); rest != "" && f.err == nil; rest = strings.TrimSpace(rest) {
+		if rest[0] != '"' {
+			word, after, _ := strings.Cut(rest, " ")
+			f.words = append(f.words, word)
+			rest = after
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			f.fail("a quoted text does not end")
+			return
+		}
+		word, _ := strconv.Unquote(quoted)
+		f.words = append(f.words, word)
+		rest = rest[len(quoted):]
+	}
+}
+
+func (f *fields) duration() time.Duration {
+	d, err := time.ParseDuration(f.next())
+	if err != nil {
+		f.fail("%w", err)
+	}
+	return d
+}

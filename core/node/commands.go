@@ -1,0 +1,272 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/reconcile"
+)
+
+// The pauses before a failed command of a peer runs again.
+const (
+	commandFirst = time.Second
+	commandMost  = 5 * time.Minute
+)
+
+// commandBatch is the largest number of commands in a plan. A plan is not
+// interrupted, so what comes up meanwhile waits.
+const commandBatch = 32
+
+// commandsState holds the operator's commands that have run.
+type commandsState struct {
+	have     *dataplane.State
+	aim      *dataplane.State // of the last comparison
+	failures map[dataplane.CommandKey]commandFailure
+	rounds   map[dataplane.CommandKey]commandRound // of commands that run again from time to time
+}
+
+// commandRound says since when a command has been in its present round.
+type commandRound struct {
+	number uint64
+	since  time.Time
+}
+
+// commandFailure records why a command for a peer failed.
+type commandFailure struct {
+	op       dataplane.Op
+	err      error
+	attempts int
+	at       time.Time // of the next attempt
+}
+
+// repeatedBy reports whether an op does again what failed.
+func (f commandFailure) repeatedBy(op dataplane.Op) bool {
+	return f.op.Object == op.Object && (f.op.Verb == dataplane.Delete) == (op.Verb == dataplane.Delete)
+}
+
+func newCommandsState() commandsState {
+	return commandsState{
+		have:     dataplane.NewState(),
+		failures: map[dataplane.CommandKey]commandFailure{},
+		rounds:   map[dataplane.CommandKey]commandRound{},
+	}
+}
+
+// startup returns the command that ran before the lease; the zero value if none did.
+func (s *commandsState) startup() dataplane.Command {
+	c, _ := s.have.Commands.Get(dataplane.CommandKey{Stage: dataplane.PreStartup})
+	return c
+}
+
+// commandsPart is the lane of the operator's commands. A failed command of a peer
+// is that peer's problem. A failed command of the startup keeps the node from
+// being ready, and holds up the commands of later stages.
+type commandsPart struct{ n *Node }
+
+func (p commandsPart) lane() *lane { return p.n.lanes[CommandsLane] }
+
+// pace asks for no look without a reason: only this process changes the record.
+func (p commandsPart) pace() pace { return pace{hintGap: hintGap, most: p.n.opts.Resync} }
+
+// needed reports whether the backend of the config in force has commands.
+func (p commandsPart) needed() bool {
+	if !p.n.network.known {
+		return false
+	}
+	spec, _ := all.Find(p.n.network.backend.Type())
+	return slices.Contains(spec.Lanes, CommandsLane.String())
+}
+
+// watches returns false if no commands are desired and none are left to undo.
+func (p commandsPart) watches() bool { return p.needed() || !p.lane().clean }
+
+func (p commandsPart) follow() bool {
+	n := p.n
+	if !n.network.known {
+		return false
+	}
+	if aim := p.aim(); aim != n.commands.aim {
+		n.commands.aim = aim
+		p.lane().restart()
+		p.lane().fresh = false
+		p.lane().outdated(n.now)
+	}
+	return true
+}
+
+// aim returns the desired state of the host as last rendered, or nil.
+func (p commandsPart) aim() *dataplane.State { return p.n.host.want.state }
+
+// wanted returns the desired commands: before the first rendering, those that
+// have to run before the node has a lease.
+func (p commandsPart) wanted() *dataplane.State {
+	if aim := p.aim(); aim != nil {
+		return aim
+	}
+	if b, ok := p.n.network.backend.Commander(); ok {
+		return b.Prepare()
+	}
+	return dataplane.NewState()
+}
+
+func (commandsPart) look() Look { return Look{} }
+
+func (p commandsPart) take(looked Looked) { p.n.commands.have = looked.Seen.State }
+
+func (p commandsPart) compare() ([]dataplane.Op, bool) {
+	n, s := p.n, &p.n.commands
+	opts := reconcile.CommandOptions{Prune: n.synced() && p.aim() != nil}
+	if b, ok := n.network.backend.Commander(); ok {
+		text := b.Undo()
+		opts.Undo = &text
+	}
+	plan := reconcile.Commands(p.again(p.wanted()), s.have, opts).Ops
+	due := make([]dataplane.Op, 0, len(plan))
+	failures := s.failures
+	s.failures = map[dataplane.CommandKey]commandFailure{}
+	for _, op := range plan {
+		key := op.Object.(dataplane.Command).CommandKey
+		was, failed := failures[key]
+		failed = failed && was.repeatedBy(op)
+		if failed {
+			s.failures[key] = was
+		}
+		switch {
+		case failed && n.now.Before(was.at):
+			p.lane().lookBy(was.at)
+		case len(due) < commandBatch:
+			due = append(due, op)
+		}
+	}
+	if l := p.lane(); len(due) > 0 && len(l.failures) == 0 {
+		l.restart() // each plan is a step forward
+	}
+	return due, true
+}
+
+// again returns the desired commands, with another round for those that are due
+// to run again.
+func (p commandsPart) again(want *dataplane.State) *dataplane.State {
+	n, s := p.n, &p.n.commands
+	next := want
+	for k, c := range want.Commands.All {
+		was, exists := s.have.Commands.Get(k)
+		if c.Every == 0 || !exists {
+			continue
+		}
+		if next == want {
+			next = want.Clone()
+		}
+		if now, known := s.rounds[k]; !known || now.number != was.Round {
+			s.rounds[k] = commandRound{was.Round, n.now}
+		}
+		c.Round = was.Round
+		at := s.rounds[k].since.Add(c.Every)
+		if n.now.Before(at) {
+			p.lane().lookBy(at)
+		} else {
+			c.Round++
+		}
+		next.AddCommand(c)
+	}
+	return next
+}
+
+func (p commandsPart) retries(plan []dataplane.Op) bool {
+	for _, op := range plan {
+		if _, failed := p.n.commands.failures[op.Object.(dataplane.Command).CommandKey]; !failed {
+			return false
+		}
+	}
+	return true
+}
+
+func (p commandsPart) failed(op dataplane.Op, err error) error {
+	c := op.Object.(dataplane.Command)
+	if c.Stage != dataplane.ForPeer {
+		return err
+	}
+	n := p.n
+	was := n.commands.failures[c.CommandKey]
+	was.op, was.err = op, err
+	was.at = n.now.Add(n.backoff(was.attempts, commandFirst, commandMost))
+	was.attempts++
+	n.commands.failures[c.CommandKey] = was
+	if was.attempts == 1 {
+		n.event(Warning, "command-failed", fmt.Sprintf("%s: %v; it runs again later", nameCommand(op), err))
+	}
+	return nil
+}
+
+// nameCommand describes an op by what it does, without texts and data.
+func nameCommand(op dataplane.Op) string {
+	c := op.Object.(dataplane.Command)
+	verb := "run"
+	if op.Verb == dataplane.Delete {
+		verb = "undo"
+	}
+	return fmt.Sprintf("%s command %s", verb, c.CommandKey)
+}
+
+func (p commandsPart) describe(plan []dataplane.Op) string {
+	if len(plan) == 1 {
+		return nameCommand(plan[0])
+	}
+	return fmt.Sprintf("%s and %d more", nameCommand(plan[0]), len(plan)-1)
+}
+
+func (p commandsPart) settled() string {
+	s := &p.n.commands
+	gone := func(k dataplane.CommandKey, _ commandRound) bool { return !s.have.Commands.Has(k) }
+	maps.DeleteFunc(s.rounds, gone)
+	return fmt.Sprintf("all commands have run: %d", s.have.Commands.Len())
+}
+
+// limit is the longest time of a plan: each op may run a text and an undo.
+func (p commandsPart) limit(plan []dataplane.Op) time.Duration {
+	limit := time.Second
+	for _, op := range plan {
+		limit += 2 * op.Object.(dataplane.Command).Limit
+	}
+	return limit
+}
+
+// stop undoes the startup: this runs the operator's command for a shutdown.
+func (p commandsPart) stop() []dataplane.Op {
+	c := p.n.commands.startup()
+	if c.Undo == "" || !p.needed() {
+		return nil
+	}
+	return []dataplane.Op{{Verb: dataplane.Delete, Object: c}}
+}
+
+func (p commandsPart) reasons() (rs []string) {
+	l := p.lane()
+	if !p.needed() {
+		return nil
+	}
+	if l.lookErr != nil {
+		rs = append(rs, fmt.Sprintf("commands: cannot read their record: %v", l.lookErr))
+	}
+	for _, failure := range l.failures {
+		rs = append(rs, failure.Error())
+	}
+	if !l.clean && len(rs) == 0 {
+		rs = append(rs, "commands: not all have run")
+	}
+	return rs
+}
+
+// commandProblems describes the failed commands of peers, for the status.
+func (n *Node) commandProblems() []string {
+	var texts []string
+	for _, k := range slices.SortedFunc(maps.Keys(n.commands.failures), dataplane.CommandKey.Compare) {
+		f := n.commands.failures[k]
+		texts = append(texts, fmt.Sprintf("%s: %v", nameCommand(f.op), f.err))
+	}
+	return texts
+}

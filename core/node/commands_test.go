@@ -1,0 +1,256 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/command"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// fakeShell is a host on which commands run: each prints "printed TEXT" and
+// succeeds, unless refuse says otherwise.
+type fakeShell struct {
+	kept   map[dataplane.CommandKey]dataplane.Command
+	record *command.Record // of the present run of the daemon
+	runs   []string        // text, environment and input
+	refuse func(run string) error
+}
+
+func (f *fakeShell) Run(_ context.Context, text string, about command.About) (string, error) {
+	run := fmt.Sprintf("%s [%s] %q", text, about.Env, about.Input)
+	f.runs = append(f.runs, run)
+	if f.refuse != nil {
+		if err := f.refuse(run); err != nil {
+			return "", err
+		}
+	}
+	return "printed " + text, nil
+}
+
+func (f *fakeShell) Keep(c dataplane.Command) error      { f.kept[c.CommandKey] = c; return nil }
+func (f *fakeShell) Forget(k dataplane.CommandKey) error { delete(f.kept, k); return nil }
+func (f *fakeShell) ran() (runs []string)                { runs, f.runs = f.runs, nil; return runs }
+func (f *fakeShell) failing(part string, err error) *fakeShell {
+	f.refuse = func(run string) error {
+		if strings.Contains(run, part) {
+			return err
+		}
+		return nil
+	}
+	return f
+}
+
+// start begins a run of the daemon.
+func (f *fakeShell) start() {
+	if f.kept == nil {
+		f.kept = map[dataplane.CommandKey]dataplane.Command{}
+	}
+	kept := dataplane.NewState()
+	for _, c := range f.kept {
+		kept.AddCommand(c)
+	}
+	f.record = command.Open(f, kept, false)
+}
+
+// perform does what the node asks of the lane, and reports whether it asked for anything.
+func (f *fakeShell) perform(e LaneEffects, in *LaneInput) bool {
+	if e.Look != nil {
+		in.Looked = &Looked{Seen: driver.Observation{State: f.record.State()}}
+	}
+	if e.Plan != nil {
+		in.Applied = &Applied{}
+		for _, op := range e.Plan {
+			in.Applied.Errs = append(in.Applied.Errs, f.record.Apply(context.Background(), op))
+		}
+	}
+	return e.Look != nil || e.Plan != nil
+}
+
+const commandsConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"extension","PreStartupCommand":"pre",` +
+	`"PostStartupCommand":"post","SubnetAddCommand":"add","SubnetRemoveCommand":"remove","ShutdownCommand":"shutdown"}}`
+
+// commandPeer puts the record of a peer with number n into the store.
+func (w *world) commandPeer(n int, data string) {
+	w.t.Helper()
+	key, err := lease.ParseKey(fmt.Sprintf("10.5.%d.0-24", n))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	record := `{"PublicIP":"192.168.64.%d","BackendType":"extension","BackendData":%q}`
+	attrs, err := lease.DecodeAttrs(fmt.Appendf(nil, record, n, data))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(lease.Lease{Key: key, Attrs: attrs})
+}
+
+// wantRuns compares the commands since the last call with the expected texts,
+// which may be followed by a part of their environment or input.
+func (w *world) wantRuns(want ...string) {
+	w.t.Helper()
+	runs := w.shell.ran()
+	same := slices.EqualFunc(runs, want, func(run, want string) bool {
+		for _, part := range strings.Fields(want) {
+			if !strings.Contains(run, part) {
+				return false
+			}
+		}
+		return strings.HasPrefix(run, strings.Fields(want)[0]+" ")
+	})
+	if !same {
+		w.t.Errorf("ran:\n%s\nwant:\n%s", strings.Join(runs, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCommandsOfALife(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("pre", "post NETWORK=10.5.0.0/16 PUBLIC_IP=192.168.64.3",
+		"add SUBNET=10.5.4.0/24 PUBLIC_IP=192.168.64.4 four")
+	w.wantReady()
+	if got := string(w.n.lease.grant.Attrs.BackendData); got != `"printed pre"` {
+		t.Errorf("published %s", got)
+	}
+	w.commandPeer(5, "five")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("add SUBNET=10.5.5.0/24")
+	w.commandPeer(4, "other")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("remove four", "add other")
+	w.n.Step(w.now, Input{Stop: true})
+	var in Input
+	w.shell.perform(w.n.Ready().Lanes[CommandsLane], &in.Lanes[CommandsLane])
+	w.wantRuns("shutdown")
+	w.start()
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("pre", "post", "add", "add")
+}
+
+// A peer that leaves while no daemon runs is removed by the next one. Without
+// commands of the startup, nothing else runs again.
+func TestCommandsOfAPeerGoneWhileDown(t *testing.T) {
+	w := newWorld(t, strings.NewReplacer(`"PreStartupCommand":"pre",`, "", `"PostStartupCommand":"post",`, "").
+		Replace(commandsConfig))
+	w.commandPeer(4, "four")
+	w.commandPeer(5, "five")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("add SUBNET=10.5.4.0/24", "add SUBNET=10.5.5.0/24")
+	w.remove(lease.Key{V4: netip.MustParsePrefix("10.5.4.0/24")})
+	w.start()
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("remove SUBNET=10.5.4.0/24 four")
+	w.wantReady()
+}
+
+// A failed command of a peer is that peer's problem, and runs again later.
+func TestCommandOfAPeerFails(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.shell.failing("add [SUBNET=10.5.4.0/24", errors.New("exit status 2"))
+	w.commandPeer(4, "four")
+	w.commandPeer(5, "five")
+	w.tell()
+	w.pass(400 * time.Millisecond)
+	w.wantRuns("pre", "post", "add SUBNET=10.5.4.0/24", "add SUBNET=10.5.5.0/24")
+	w.wantReady()
+	want := []string{"run command peer 10.5.4.0/24: command peer 10.5.4.0/24: exit status 2"}
+	if got := w.n.Status().Problems; !slices.Equal(got, want) {
+		t.Errorf("problems %q, want %q", got, want)
+	}
+	w.pass(time.Second)
+	w.wantRuns("remove SUBNET=10.5.4.0/24", "add SUBNET=10.5.4.0/24")
+	w.shell.refuse = nil
+	w.pass(5 * time.Second)
+	w.wantRuns("remove SUBNET=10.5.4.0/24", "add SUBNET=10.5.4.0/24")
+	if got := w.n.Status().Problems; len(got) > 0 {
+		t.Errorf("problems %q", got)
+	}
+	w.pass(time.Minute)
+	w.wantRuns()
+}
+
+// A failed command of the startup keeps the node from being ready. It runs again.
+func TestCommandOfTheStartupFails(t *testing.T) {
+	for _, name := range []string{"pre", "post"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, commandsConfig)
+			w.shell.failing(name+" ", errors.New("exit status 1: no such device"))
+			w.commandPeer(4, "four")
+			w.tell()
+			w.pass(700 * time.Millisecond)
+			w.pass(700 * time.Millisecond)
+			want := name + "-startup: exit status 1: no such device"
+			if got := strings.Join(w.n.Pulse().Reasons, "; "); !strings.Contains(got, want) {
+				t.Errorf("reasons: %s", got)
+			}
+			early := func(run string) bool { return strings.HasPrefix(run, "add") }
+			if w.exit != nil || slices.ContainsFunc(w.shell.runs, early) {
+				t.Errorf("exit %v, ran %q", w.exit, w.shell.runs)
+			}
+			w.shell.refuse = nil
+			w.pass(time.Minute)
+			w.wantReady()
+		})
+	}
+}
+
+// The commands of an extension are undone when the backend changes, and a
+// departed peer's only once the datastore answers.
+func TestCommandsAreUndoneForAnotherBackend(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.shell.ran()
+	w.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("remove SUBNET=10.5.4.0/24", "shutdown")
+	if len(w.shell.kept) > 0 {
+		t.Errorf("left: %v", slices.Collect(maps.Keys(w.shell.kept)))
+	}
+	w.wantReady()
+}
+
+// With a period, the command of a peer runs again and again.
+func TestCommandsRunAgain(t *testing.T) {
+	w := newWorld(t, strings.Replace(commandsConfig, `"Type"`, `"ResyncPeriod":60,"Type"`, 1))
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantRuns("pre", "post", "add")
+	for range 3 {
+		w.pass(time.Minute)
+		w.pass(700 * time.Millisecond)
+		w.wantRuns("add")
+	}
+	w.wantReady()
+}
+
+// Several nodes may publish the same output of their commands.
+func TestCommandsMayPrintTheSameEverywhere(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.commandPeer(4, "printed pre")
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	if w.count("lease-copied") > 0 {
+		t.Error(w.log())
+	}
+}
