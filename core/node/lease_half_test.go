@@ -16,6 +16,7 @@ import (
 // The configs of a cluster that changes under its nodes.
 const (
 	dualConfig   = `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
+	v6Config     = `{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
 	grownConfig  = `{"Network":"10.0.0.0/8","EnableIPv6":true,"IPv6Network":"fd00:10::/48","Backend":{"Type":"vxlan"}}`
 	coarseConfig = `{"Network":"10.0.0.0/8","SubnetLen":20,"EnableIPv6":true,"IPv6Network":"fd00:10::/48",` +
 		`"Backend":{"Type":"vxlan"}}`
@@ -48,6 +49,10 @@ func TestKeepsTheHalfThatFits(t *testing.T) {
 	}{
 		{"IPv6 is switched on", vxlanConfig, dualConfig, []cidr.Family{cidr.V4}, 1},
 		{"IPv6 is switched off", dualConfig, vxlanConfig, []cidr.Family{cidr.V4}, 1},
+		{"IPv4 is switched on", v6Config, dualConfig, []cidr.Family{cidr.V6}, 1},
+		{"IPv4 is switched off", dualConfig, v6Config, []cidr.Family{cidr.V6}, 1},
+		{"IPv4 takes the place of IPv6", v6Config, vxlanConfig, nil, 1},
+		{"IPv6 takes the place of IPv4", vxlanConfig, v6Config, nil, 1},
 		{"IPv4 moves", dualConfig, otherV4Config, []cidr.Family{cidr.V6}, 1},
 		{"IPv4 grows", dualConfig, grownConfig, []cidr.Family{cidr.V4, cidr.V6}, 0},
 		{"IPv4 grows and is divided differently", dualConfig, coarseConfig, []cidr.Family{cidr.V6}, 1},

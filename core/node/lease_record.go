@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -61,12 +63,35 @@ func (n *Node) withOurKey() []lease.Lease {
 	return own
 }
 
+// isOurs reports whether a record has our public address. The IPv4 address decides
+// while IPv4 is on, and else the IPv6 address. A record without that address may be
+// ours from before the config switched a family on or off.
 func (n *Node) isOurs(a *lease.Attrs) bool {
-	f := cidr.V4
+	f, other := cidr.V4, cidr.V6
 	if !n.network.config.V4.Enabled() {
-		f = cidr.V6
+		f, other = other, f
 	}
-	return a.IP(f).IsValid() && a.IP(f) == n.host.uplink.Public(f)
+	if ip := a.IP(f); ip.IsValid() {
+		return ip == n.host.uplink.Public(f)
+	}
+	return a.IP(other).IsValid() && n.hasAddress(other, a.IP(other))
+}
+
+// hasAddress reports whether an address is the host's: the one it publishes, or in
+// a family that is off, the one given by flag or any on the uplink.
+func (n *Node) hasAddress(f cidr.Family, ip netip.Addr) bool {
+	h, up := &n.host, n.opts.Uplink
+	if public := h.uplink.Public(f); public.IsValid() {
+		return ip == public
+	}
+	if given, err := netip.ParseAddr(cidr.Pick(f, up.PublicIP, up.PublicIPv6)); err == nil {
+		return ip == given
+	}
+	return slices.ContainsFunc(h.facts.Links, func(l driver.Link) bool {
+		return l.Name == h.uplink.Link && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
+			return a.Prefix.Addr() == ip
+		})
+	})
 }
 
 // checkGrant compares the grant with our record in the snapshot.

@@ -359,7 +359,7 @@ func (w *world) count(kind string) int {
 func (w *world) own() lease.Lease {
 	w.t.Helper()
 	for _, l := range w.snap.Leases {
-		if l.Attrs.PublicIP == netip.MustParseAddr("192.168.64.3") {
+		if l.Attrs.PublicIP == netip.MustParseAddr("192.168.64.3") || l.Attrs.PublicIPv6 == netip.MustParseAddr("fd00:a::3") {
 			return *l
 		}
 	}
