@@ -26,7 +26,7 @@ type Session struct {
 	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int            // and underlay MTUs
 	config    string                    // the network config in force, if it is a good one
-	backup    string                    // the config at the time of "store backup"
+	backup    backup                    // the last "store backup"
 	families  []cidr.Family             // those of the topology that the config has switched on
 	streams   map[string]func() (sent, lost int, err error)
 	undo      map[string]func() error // heals each lasting fault
@@ -214,7 +214,7 @@ func (s *Session) setConfig(text string) {
 	s.config = text
 	network, err := config.Parse([]byte(text))
 	if err != nil {
-		return // the nodes stay with the former one
+		return // in a scenario about a config that never was usable
 	}
 	off := func(f cidr.Family) bool { return !network.Of(f).Enabled() }
 	s.families = slices.DeleteFunc(slices.Clone(s.top.Families), off)

@@ -6,10 +6,17 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// storeConfig performs "store config", with the network config as input.
+// badConfig is a lasting fault: the datastore holds a network config that no node
+// can use.
+const badConfig = "bad config"
+
+// storeConfig performs "store config", with the network config as input. The heal
+// puts a config right that no node can use.
 func storeConfig(s *Session, st Store, a *args, input string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -17,8 +24,26 @@ func storeConfig(s *Session, st Store, a *args, input string) error {
 	if err := st.Put("config", input); err != nil {
 		return err
 	}
+	delete(s.undo, badConfig)
+	if usable(input) != nil {
+		s.undo[badConfig] = s.putConfigRight
+		return nil // the nodes stay with the former one
+	}
 	s.setConfig(input)
 	return nil
+}
+
+// putConfigRight writes the config in force to the datastore.
+func (s *Session) putConfigRight() error { return s.world.Store().Put("config", s.config) }
+
+// usable returns why nodes cannot use a network config, or nil.
+func usable(text string) error {
+	network, err := config.Parse([]byte(text))
+	if err != nil {
+		return err
+	}
+	_, err = all.New(network)
+	return err
 }
 
 // storeFirewall performs "store firewall iptables|nftables": it writes the config

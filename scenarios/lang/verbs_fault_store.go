@@ -147,7 +147,7 @@ func storeBackup(s *Session, st Store, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	s.backup = s.config
+	s.backup = backup{s.config, s.undo[badConfig]}
 	return r.Backup()
 }
 
@@ -166,8 +166,18 @@ func storeRestore(s *Session, st Store, a *args, _ string) error {
 	if err := r.Restore(further); err != nil {
 		return err
 	}
-	s.setConfig(s.backup)
+	s.setConfig(s.backup.config)
+	delete(s.undo, badConfig)
+	if s.backup.bad != nil {
+		s.undo[badConfig] = s.backup.bad
+	}
 	return nil
+}
+
+// backup describes the datastore at the time of "store backup".
+type backup struct {
+	config string       // in force
+	bad    func() error // puts right a config of no use that the datastore held; nil: it held the one in force
 }
 
 // storeLoseData performs "store lose-data": the store loses its disk. The heal
@@ -183,7 +193,7 @@ func storeLoseData(s *Session, st Store, a *args, _ string) error {
 	if s.top.Kube {
 		return s.lasting("store has no nodes", true, faulty.LoseData, s.registerAll)
 	}
-	return s.lasting("store has no config", true, faulty.LoseData, func() error { return st.Put("config", s.config) })
+	return s.lasting("store has no config", true, faulty.LoseData, s.putConfigRight)
 }
 
 // storeLeaderless performs

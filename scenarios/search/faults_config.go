@@ -1,6 +1,9 @@
 package search
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // configFaults are the changes that an operator makes to the network config of a
 // running cluster, member by member.
@@ -22,8 +25,37 @@ func configFaults() []fault {
 		// With both families off there is no network to settle on.
 		merged("config-ipv6-switched", isDual, `{"EnableIPv4":true,"EnableIPv6":false}`, `{"EnableIPv6":true}`),
 		merged("config-ipv4-switched", isDual, `{"EnableIPv4":false,"EnableIPv6":true}`, `{"EnableIPv4":true}`),
+		{name: "config-bad", weight: 2, draw: (*drawing).badConfig},
 	}
 	return all
+}
+
+// badConfig writes a config that no node can use. Sometimes it is put right before
+// the heal.
+func (d *drawing) badConfig() []Step {
+	steps := []Step{{Line: "store config", Input: pick(d.rng, badConfigs()...)}}
+	if d.rng.IntN(2) == 0 {
+		steps = append(steps, Step{After: time.Duration(d.pause()), Line: "store merge", Input: "{}"})
+	}
+	return steps
+}
+
+// badConfigs are no JSON, lack a network, contradict themselves, or ask for what no
+// backend has.
+func badConfigs() []string {
+	return []string{
+		`}garbage{`,
+		``,
+		`{}`,
+		`{"Network":"nonsense","Backend":{"Type":"vxlan"}}`,
+		`{"Network":"10.5.0.0/16","SubnetLen":8,"Backend":{"Type":"host-gw"}}`,
+		`{"Network":"10.5.0.0/16","SubnetMin":"10.9.0.0","Backend":{"Type":"vxlan"}}`,
+		`{"Network":"10.5.0.0/16","EnableIPv4":false}`,
+		`{"Network":"10.5.0.0/16","EnableIPv6":true,"Backend":{"Type":"vxlan"}}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"quantum"}}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":-1}}`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"udp","Port":"much"}}`,
+	}
 }
 
 func isVXLAN(s shape) bool { return s.backend == "vxlan" }

@@ -138,7 +138,7 @@ func (n *Node) drifted(now time.Duration, short []string) error {
 // host is in force, or while the node is about to move.
 func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	i := n.all
-	if i.situation.Host == nil || i.bad || n.Twinned || n.follows.added || len(i.hostFaults(n.name)) > 0 {
+	if i.situation.Host == nil || n.Twinned || n.follows.added || len(i.hostFaults(n.name)) > 0 {
 		return nil, false
 	}
 	host, err := i.situation.Host(n.name)
@@ -224,13 +224,14 @@ func (n *Node) others(snap *lease.Snapshot) []lease.Lease {
 	return all
 }
 
-// knownConfig returns the network config of a snapshot, and whether the node's
-// newest snapshot has the same.
+// knownConfig returns the network config that is in force at the node, and whether
+// that was so as of a snapshot too. One that the node cannot use leaves the former
+// in force.
 func (n *Node) knownConfig(asked *lease.Snapshot) (text string, same bool) {
 	if n.all.about.Config != "" {
 		return n.all.text, true // a file, not a record
 	}
-	return string(asked.Config.Data), bytes.Equal(asked.Config.Data, n.follows.snap.Config.Data)
+	return n.config, n.config != "" && bytes.Equal(asked.Config.Data, n.follows.snap.Config.Data)
 }
 
 // fitsConfig reports whether a node stays with a subnet under a network config.

@@ -145,8 +145,8 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 			o, view.Err)
 		return
 	}
-	if i.bad {
-		return
+	if i.bad && n.config != i.text {
+		return // the node has no config, or an older one
 	}
 	for _, l := range view.Snapshot.Leases {
 		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && i.mustServe(n, l, view.Snapshot) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -30,7 +31,7 @@ type Invariants struct {
 	unreserved map[string]int64
 	config     config.Network
 	text       string           // of the config
-	bad        bool             // the config in the store is invalid
+	bad        bool             // the store holds no config that a node can use; config is the last one that it held
 	links      map[string]bool  // every device that a config has ever named
 	networks   []netip.Prefix   // every network that a config has ever named
 	overlaps   map[pair]overlap // the present ones, which may be excused
@@ -186,14 +187,20 @@ func (i *Invariants) wroteConfig(w store.Write) {
 	}
 }
 
-// takeConfig follows the config in force, if it is valid.
-func (i *Invariants) takeConfig(text string) {
+// usableConfig reads a network config that nodes can use.
+func usableConfig(text string) (network config.Network, b backend.Backend, ok bool) {
 	network, err := config.Parse([]byte(text))
 	if err != nil {
-		return
+		return network, nil, false
 	}
-	b, err := all.New(network)
-	if err != nil {
+	b, err = all.New(network)
+	return network, b, err == nil
+}
+
+// takeConfig follows the config in force, if it is valid.
+func (i *Invariants) takeConfig(text string) {
+	network, b, ok := usableConfig(text)
+	if !ok {
 		return
 	}
 	i.config, i.text = network, text

@@ -43,6 +43,9 @@ type Node struct {
 	hidden []lease.Key      // subnets held until a stale read hid their record
 	blind  lease.Key        // the subnet whose record it created last while reads could be stale
 
+	document string // the config in the last snapshot that the process knows
+	config   string // the last one of those that it could use: the one in force; "": none yet
+
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
 
@@ -85,6 +88,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
+		n.document, n.config = "", ""
 		n.dispute.open = false
 		n.claims, n.published = claims{changes: n.claims.changes, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
@@ -110,12 +114,26 @@ type watchedMachine struct {
 // Step follows the node's belief.
 func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
+	m.n.noteConfig()
 	key, holds := m.Holding()
 	m.n.all.believes(m.n, key, holds)
 	m.n.tookLook(in)
 	m.n.stepped(now, in, m.Machine)
 	m.n.checkClaims(in, m.Pulse().Phase == node.PhaseReady)
 	m.n.tally(counts{turns: 1})
+}
+
+// noteConfig follows the config that the process has in force. One that it cannot
+// use changes nothing.
+func (n *Node) noteConfig() {
+	snap := n.client.View().Snapshot
+	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document {
+		return
+	}
+	n.document = string(snap.Config.Data)
+	if _, _, ok := usableConfig(n.document); ok {
+		n.config = n.document
+	}
 }
 
 // Ready checks the effects that the node asks for.
