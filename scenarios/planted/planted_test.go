@@ -80,6 +80,8 @@ var defects = []defect{
 	{id: "L4", what: "IPv6 routes are never deleted", plant: acting(leaving(routes6)),
 		opts: search.Options{Family: "dual"}, often: robbery},
 	{id: "L5", what: "a departed peer is served for ever", plant: seeing(keeping), often: guests},
+	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
+	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -112,6 +114,8 @@ var (
 	deafness = []search.Step{
 		{Line: "fault N hints chance=1"}, {Line: "fault N firewall flush-ruleset"}, {Line: "fault N hints chance=0"},
 	}
+	wipes       = []search.Step{{Line: "store wipe"}, {Line: "pass 20s"}}
+	badConfigs  = []search.Step{{Line: "store config", Input: "}garbage{"}, {Line: "store merge", Input: "{}"}}
 	idleness    = []search.Step{{Line: "pass 1m"}}
 	lostFiles   = []search.Step{{Line: "fault N file subnet gone"}, {Line: "pass 1m"}}
 	seconds     = []search.Step{{Line: "fault N add", Input: "addr 192.168.64.77/24 dev eth0"}, {Line: "pass 1m"}}

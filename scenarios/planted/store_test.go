@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim/daemon"
@@ -288,5 +289,27 @@ func e10() simworld.Wrap {
 	return func(_ string, p daemon.Parts) daemon.Parts {
 		p.Client = &deaf{Requester: p.Client}
 		return p
+	}
+}
+
+// oneLeft sees one record left of those that vanish at once: the others seem to have departed.
+func oneLeft() func(lease.Snapshot) lease.Snapshot {
+	var last []*lease.Lease
+	return func(s lease.Snapshot) lease.Snapshot {
+		if len(s.Leases) == 0 && len(last) > 0 {
+			s.Leases = last[:1]
+		}
+		last = s.Leases
+		return s
+	}
+}
+
+// hiding sees one record alone while the config does not parse.
+func hiding() func(lease.Snapshot) lease.Snapshot {
+	return func(s lease.Snapshot) lease.Snapshot {
+		if _, err := config.Parse(s.Config.Data); err != nil && len(s.Leases) > 0 {
+			s.Leases = s.Leases[:1]
+		}
+		return s
 	}
 }

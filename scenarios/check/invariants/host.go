@@ -154,6 +154,7 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 				n.name, o, view.Snapshot.Revision, owner(l.Attrs), l.Key)
 		}
 	}
+	n.checkKept(subnet, view.Snapshot)
 }
 
 // mustServe reports whether a record certainly belongs to a peer that the node

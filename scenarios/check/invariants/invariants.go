@@ -69,6 +69,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("repairs-in-time", i.checkDisputes)
 	o.World.Always("follows-in-time", i.checkChanges)
 	o.World.Always("ready-in-time", i.checkReadiness)
+	o.World.Always("departed-in-time", i.checkDeparted)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)

@@ -215,9 +215,10 @@ func (n *Node) knows() bool {
 }
 
 // exited checks the end of a process by itself. There are few reasons for it: a
-// host without an uplink, an invalid config, and -X.
+// host without an uplink, a first config of no use, and -X.
 func (i *Invariants) exited(n *Node, exit node.Exit) {
-	if exit.Status == 0 || i.bad || i.about.ExitOnLoss {
+	firstConfigIsBad := n.config == "" && n.document != ""
+	if exit.Status == 0 || firstConfigIsBad || i.about.ExitOnLoss {
 		return
 	}
 	if _, err := uplink.Select(uplink.Options{}, i.config, n.Facts(), uplink.Uplink{}); err != nil {

@@ -40,6 +40,7 @@ type Node struct {
 	excused  bool       // it may change its subnet
 
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
+	lost   accident
 	hidden []lease.Key      // subnets held until a stale read hid their record
 	blind  lease.Key        // the subnet whose record it created last while reads could be stale
 
@@ -88,7 +89,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
-		n.document, n.config = "", ""
+		n.document, n.config, n.lost = "", "", accident{}
 		n.dispute.open = false
 		n.claims, n.published = claims{changes: n.claims.changes, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
@@ -115,6 +116,7 @@ type watchedMachine struct {
 func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 	m.n.noteConfig()
+	m.n.noteAccident(in)
 	key, holds := m.Holding()
 	m.n.all.believes(m.n, key, holds)
 	m.n.tookLook(in)

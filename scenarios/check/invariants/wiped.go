@@ -1,0 +1,110 @@
+package invariants
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+)
+
+const (
+	// graceBound is how long a node serves peers whose records the store has lost by
+	// accident: a little less than five minutes.
+	graceBound = 5*time.Minute - 10*time.Second
+	// departBound is when it must have removed those that did not come back.
+	departBound = 5*time.Minute + driftBound
+)
+
+// accident is the loss of all records of a store at once, the node's own among
+// them. No node has left by that.
+type accident struct {
+	known *lease.Snapshot // the last one that the process got from a store in sync
+	at    time.Duration   // of the last accident
+	peers []lease.Lease   // whose records were lost and have not come back
+}
+
+// noteAccident compares the snapshots that the process gets in a row.
+func (n *Node) noteAccident(in node.Input) {
+	view := n.client.View()
+	if in.View == nil || !view.Synced || view.Snapshot == n.lost.known {
+		return
+	}
+	before, now := n.lost.known, view.Snapshot
+	n.lost.known = now
+	isBack := func(l lease.Lease) bool {
+		return slices.ContainsFunc(now.Leases, func(o *lease.Lease) bool { return o.Key.Overlaps(l.Key) })
+	}
+	n.lost.peers = slices.DeleteFunc(n.lost.peers, isBack)
+	own := func(l *lease.Lease) bool { return l.Key == n.last }
+	if before == nil || !n.holds || n.Twinned || len(now.Leases) > 0 || !slices.ContainsFunc(before.Leases, own) {
+		return
+	}
+	n.lost.at = n.all.elapsed()
+	for _, l := range before.Leases {
+		if n.all.mustServe(n, l, before) {
+			youngest := *l
+			youngest.CreateRevision = math.MaxInt64 // a record that the store holds wins
+			n.lost.peers = append(n.lost.peers, youngest)
+		}
+	}
+}
+
+// checkKept checks that a node which is about to delete objects of a subnet does
+// not have to keep the peer.
+func (n *Node) checkKept(subnet netip.Prefix, now *lease.Snapshot) {
+	if n.all.elapsed()-n.lost.at > graceBound {
+		return
+	}
+	for _, l := range n.lost.peers {
+		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && n.all.mustServe(n, &l, now) {
+			n.all.broken("lost-peers-stay", "%s is about to remove %s at %s, %s after the store lost all records",
+				n.name, owner(l.Attrs), subnet, n.all.elapsed()-n.lost.at)
+		}
+	}
+}
+
+// checkDeparted is called after every event: some time after the period of grace,
+// a host holds no route to a peer that did not come back.
+func (i *Invariants) checkDeparted() error {
+	for _, name := range i.order {
+		n := i.nodes[name]
+		if len(n.lost.peers) == 0 {
+			continue
+		}
+		if n.stands() || n.Twinned || n.follows.added || !n.client.View().Synced || len(i.hostFaults(name)) > 0 {
+			n.lost.at = max(n.lost.at, i.elapsed()-graceBound) // the node may have been kept from it
+			continue
+		}
+		if i.elapsed()-n.lost.at <= departBound {
+			continue
+		}
+		gone := n.lost.peers
+		n.lost.peers = nil
+		if left := n.routesTo(gone); left != "" {
+			return fmt.Errorf("%s still has %q, though its peer did not come back within %s of the loss of all records",
+				name, left, i.elapsed()-n.lost.at)
+		}
+	}
+	return nil
+}
+
+// routesTo returns a route of the daemon to one of some peers, if there is one.
+func (n *Node) routesTo(peers []lease.Lease) string {
+	seen, err := n.Daemon.Driver().Look(context.Background(), dataplane.Extent{Networks: n.all.networks})
+	if err != nil {
+		return ""
+	}
+	for _, r := range seen.State.Routes.All {
+		leads := func(l lease.Lease) bool { return r.Dst == l.Key.V4 || r.Dst == l.Key.V6 }
+		if r.Protocol == dataplane.Protocol && r.Kind != dataplane.Blackhole && slices.ContainsFunc(peers, leads) {
+			return r.String()
+		}
+	}
+	return ""
+}
