@@ -18,7 +18,8 @@ import (
 // ownRecord returns the record with our public address: the IPv4 address, or the
 // IPv6 address in a network without IPv4 (interop E9: IPv6-only nodes). Of
 // several, it takes an unfit reservation last, and prefers one with a former key,
-// then the oldest.
+// then the youngest: an older one may be left over from a process that was killed
+// before the answer, and whose record the next process did not see in time.
 func (n *Node) ownRecord() (lease.Lease, bool) {
 	if a := n.assigned(); a != nil {
 		return findLease(n.store.snap, a.Key)
@@ -45,7 +46,7 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 		return lease.Lease{}, false
 	}
 	byAge := func(a, b lease.Lease) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
-	return slices.MinFunc(own, byAge), true
+	return slices.MaxFunc(own, byAge), true
 }
 
 // withOurKey returns the records with the node's public key, which no other node can
@@ -72,21 +73,33 @@ func (n *Node) isOurs(a *lease.Attrs) bool {
 		f, other = other, f
 	}
 	if ip := a.IP(f); ip.IsValid() {
-		return ip == n.host.uplink.Public(f)
+		return ip == n.host.uplink.Public(f) || n.publishedBefore(f, ip)
 	}
 	return a.IP(other).IsValid() && n.hasAddress(other, a.IP(other))
+}
+
+// publishedBefore reports whether the last run published an address that the uplink
+// still has, though this run chose another one.
+func (n *Node) publishedBefore(f cidr.Family, ip netip.Addr) bool {
+	s := n.store.saved
+	return s != nil && s.Self.Attrs.IP(f) == ip && n.onUplink(ip)
 }
 
 // hasAddress reports whether an address is the host's: the one it publishes, or in
 // a family that is off, the one given by flag or any on the uplink.
 func (n *Node) hasAddress(f cidr.Family, ip netip.Addr) bool {
-	h, up := &n.host, n.opts.Uplink
-	if public := h.uplink.Public(f); public.IsValid() {
+	up := n.opts.Uplink
+	if public := n.host.uplink.Public(f); public.IsValid() {
 		return ip == public
 	}
 	if given, err := netip.ParseAddr(cidr.Pick(f, up.PublicIP, up.PublicIPv6)); err == nil {
 		return ip == given
 	}
+	return n.onUplink(ip)
+}
+
+func (n *Node) onUplink(ip netip.Addr) bool {
+	h := &n.host
 	return slices.ContainsFunc(h.facts.Links, func(l driver.Link) bool {
 		return l.Name == h.uplink.Link && slices.ContainsFunc(l.Addrs, func(a driver.LinkAddr) bool {
 			return a.Prefix.Addr() == ip

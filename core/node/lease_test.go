@@ -159,7 +159,7 @@ func TestReuse(t *testing.T) {
 	})
 }
 
-// Of two records of its own a node takes the one that its files name, else the older.
+// Of two records of its own a node takes the one that its files name, else the younger.
 func TestTwoOwnRecords(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -173,7 +173,7 @@ func TestTwoOwnRecords(t *testing.T) {
 		saved      string
 		file, want lease.Key
 	}{
-		{"both lost", "", lease.Key{}, older.Key},
+		{"both lost", "", lease.Key{}, before},
 		{"the subnet file is lost", saved, lease.Key{}, before},
 		{"the state file is old", saved, older.Key, older.Key},
 		{"the state file is lost", "", before, before},

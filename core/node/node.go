@@ -51,7 +51,8 @@ type networkState struct {
 	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
 	use     wayUse
 	doc     lease.Document
-	err     error // why doc is not in force
+	inForce lease.Document // the last doc that could be used: that of config
+	err     error          // why doc is not in force
 }
 
 // hostState holds the last look at the host and the conclusions from it.

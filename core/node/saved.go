@@ -57,10 +57,13 @@ func (n *Node) savedKey() savedKey {
 	return k
 }
 
-// state returns the state to save. It shares no mutable data with the node.
+// state returns the state to save, with the config in force. It shares no mutable
+// data with the node.
 func (n *Node) state() saved {
+	snap := *n.store.snap
+	snap.Config = n.network.inForce
 	return saved{
-		Version: savedVersion, At: n.now, Snapshot: *n.store.snap,
+		Version: savedVersion, At: n.now, Snapshot: snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Expires: n.lease.grant.Expires,
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,

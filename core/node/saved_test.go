@@ -30,6 +30,26 @@ func TestStateUnreadable(t *testing.T) {
 	}
 }
 
+// A config of no use is not saved: a restart without a datastore goes on with the
+// one in force.
+func TestConfigInForceIsSaved(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.77.0-24", 77))
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
+	w.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"quantum"}}`)
+	w.put(vxlanPeer("10.5.78.0-24", 78))
+	w.tell()
+	w.pass(10 * time.Second)
+	w.start()
+	w.run(Input{})
+	w.pass(10 * time.Second)
+	if w.exit != nil || !w.status().Stale || w.host.Routes.Len() != 2 {
+		t.Errorf("exit %v, status %+v, host:\n%s", w.exit, w.status(), w.host.Dump())
+	}
+}
+
 // Routes of the network that a former run had are removed, although the config
 // changed while no daemon ran: the state file tells that they are ours.
 func TestFormerNetworkIsCleanedUpAfterARestart(t *testing.T) {

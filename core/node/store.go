@@ -120,7 +120,7 @@ func (n *Node) followConfig() {
 		n.event(Warning, "config-warning", "network config: "+warning)
 	}
 	s.known, s.err = true, nil
-	s.config = network
+	s.config, s.inForce = network, doc
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
 	n.useWays(b)

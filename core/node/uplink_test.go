@@ -76,3 +76,26 @@ func TestUplinkGoesAndComesBack(t *testing.T) {
 		t.Errorf("want one line that the uplink is back\n%s", w.log())
 	}
 }
+
+// A restart chooses another address of the uplink. The record with the former one,
+// which the uplink still has, is the node's own: it keeps its subnet.
+func TestRestartChoosesAnotherAddress(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
+	before := w.own().Key
+	second := driver.LinkAddr{Prefix: netip.MustParsePrefix("192.168.64.150/24"), Permanent: true}
+	w.facts.Links = slices.Clone(w.facts.Links)
+	w.facts.Links[0].Addrs = slices.Insert(slices.Clone(w.facts.Links[0].Addrs), 0, second)
+	w.start()
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
+	if len(w.snap.Leases) != 1 {
+		t.Fatalf("leases %v", w.snap.Leases)
+	}
+	if l := w.snap.Leases[0]; l.Key != before || l.Attrs.PublicIP != second.Prefix.Addr() {
+		t.Errorf("holds %s, publishes %s; want %s and %s", l.Key, l.Attrs.PublicIP, before, second.Prefix.Addr())
+	}
+}

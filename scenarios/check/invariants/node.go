@@ -41,8 +41,8 @@ type Node struct {
 
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
 	lost   accident
-	hidden []lease.Key      // subnets held until a stale read hid their record
-	blind  lease.Key        // the subnet whose record it created last while reads could be stale
+	hidden []lease.Key // subnets held until a stale read hid their record
+	blind  lease.Key   // the subnet whose record it created last while reads could be stale
 
 	document string // the config in the last snapshot that the process knows
 	config   string // the last one of those that it could use: the one in force; "": none yet
@@ -89,7 +89,8 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.client = p.Client
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
-		n.document, n.config, n.lost = "", "", accident{}
+		n.document, n.config = "", ""
+		n.lost = accident{}
 		n.dispute.open = false
 		n.claims, n.published = claims{changes: n.claims.changes, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}

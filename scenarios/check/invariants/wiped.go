@@ -58,7 +58,7 @@ func (n *Node) noteAccident(in node.Input) {
 // checkKept checks that a node which is about to delete objects of a subnet does
 // not have to keep the peer.
 func (n *Node) checkKept(subnet netip.Prefix, now *lease.Snapshot) {
-	if n.all.elapsed()-n.lost.at > graceBound {
+	if n.all.elapsed()-n.lost.at >= graceBound {
 		return
 	}
 	for _, l := range n.lost.peers {
