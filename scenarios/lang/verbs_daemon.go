@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,12 +190,13 @@ func (r Record) lease() (lease.Lease, bool) {
 	return lease.Lease{Key: key, Attrs: attrs, CreateRevision: r.Created, ModRevision: r.Modified}, true
 }
 
-// owner names the node whose public address a lease carries. It returns the
-// address itself if no node has it.
+// owner names the node whose public address a lease carries: the IPv4 address, or
+// the IPv6 address while IPv4 is off. It returns the address itself if no node has it.
 func (s *Session) owner(l lease.Lease) string {
 	ip := l.Attrs.PublicIP
-	if !ip.IsValid() {
-		ip = l.Attrs.PublicIPv6
+	v6 := l.Attrs.PublicIPv6
+	if !ip.IsValid() || v6.IsValid() && !slices.Contains(s.families, cidr.V4) {
+		ip = v6
 	}
 	for i := range s.top.Nodes {
 		if s.address(i, cidr.FamilyOf(ip)) == ip {

@@ -147,8 +147,11 @@ func storeBackup(s *Session, st Store, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
+	if err := r.Backup(); err != nil {
+		return err
+	}
 	s.backup = backup{s.config, s.undo[badConfig]}
-	return r.Backup()
+	return nil
 }
 
 // storeRestore performs "store restore [further=100]": the datastore is put back
