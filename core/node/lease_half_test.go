@@ -164,6 +164,28 @@ func TestMoveWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// Until the answer, a node whose record has moved already is not ready: peers do not
+// reach its present subnet.
+func TestNotReadyWhileItsRecordHasMoved(t *testing.T) {
+	w := newWorld(t, dualConfig)
+	w.tell()
+	w.pass(10 * time.Second)
+	w.held = true
+	w.configure(otherV4Config)
+	if _, err := w.store(*w.pending); err != nil {
+		t.Fatal(err)
+	}
+	w.tell()
+	w.pass(time.Second)
+	if w.status().Ready {
+		t.Errorf("ready with %s, though the store holds %v\n%s", w.n.lease.self.Key, w.snap.Leases, w.log())
+	}
+	w.held = false
+	w.run(Input{Requested: &Requested{Err: errors.New("no answer")}})
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
 // Another node takes the subnet that the node wants to move to: it keeps its
 // record until it gets another one.
 func TestMoveToATakenSubnet(t *testing.T) {

@@ -218,6 +218,7 @@ func (n *Node) reasons() (rs []string) {
 	say(n.fenced(), "fenced: subnet %s may belong to another node", n.lease.self.Key)
 	say(n.lease.grant == nil, "no lease is held")
 	say(n.lease.trouble != nil, "lease: %v", n.lease.trouble)
+	say(n.movedUnanswered(), "the datastore has moved lease %s to another subnet, and did not answer yet", n.lease.self.Key)
 	for _, l := range n.lanes {
 		rs = append(rs, l.part.reasons()...)
 	}
@@ -225,6 +226,17 @@ func (n *Node) reasons() (rs []string) {
 	unwritten := text != nil && !bytes.Equal(n.files.subnet, text)
 	say(unwritten, "the subnet file is not written: %v", n.files.errs[SubnetFile])
 	return rs
+}
+
+// movedUnanswered reports whether the snapshot shows that the move under way has taken
+// place: peers send packets to the new subnet alone, which the host does not have.
+func (n *Node) movedUnanswered() bool {
+	l, snap := &n.lease, n.store.snap
+	if !l.busy || l.request.Verb != Move || l.grant == nil || snap.Revision < l.grant.ModRevision {
+		return false
+	}
+	_, stays := findLease(snap, l.grant.Key)
+	return !stays
 }
 
 // because returns a cause as the end of a sentence, or nothing without a cause.
