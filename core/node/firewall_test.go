@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/firewall"
 )
 
-// fakeFirewall is a firewall that does what it is told.
+// fakeFirewall is a firewall that performs every op.
 type fakeFirewall struct {
 	facts  driver.FirewallFacts
 	chains *dataplane.State

@@ -24,7 +24,7 @@ func readyWorld(t *testing.T) *world {
 	return w
 }
 
-// interop P1: whatever is taken away comes back, hinted or not.
+// interop P1: the node restores every object that goes, with a hint or without.
 func TestHeals(t *testing.T) {
 	faults := map[string]func(w *world){
 		"device": func(w *world) {

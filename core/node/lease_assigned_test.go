@@ -83,7 +83,7 @@ func TestAssignedOutsideTheNetwork(t *testing.T) {
 	}
 }
 
-// Another subnet is moved to, and the host with it.
+// The node moves to another subnet, and its host with it.
 func TestAssignedAnew(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()
@@ -123,8 +123,8 @@ func TestAssignmentGoes(t *testing.T) {
 	w.wantReady()
 }
 
-// A record that another program removes or changes is written again, ever more
-// slowly.
+// The node writes its record again after another program has removed or changed it,
+// after ever longer pauses.
 func TestAssignedRecordIsPutRight(t *testing.T) {
 	key := mustKey("10.5.7.0-24")
 	for name, harm := range map[string]func(*assignedWorld){
@@ -161,8 +161,8 @@ func TestAssignedRecordIsPutRight(t *testing.T) {
 	}
 }
 
-// What an operator says of the node goes before its options and its host, and
-// is followed while it runs.
+// An operator's addresses take precedence over the node's options and its host, and
+// the node follows them while it runs.
 func TestAssignedAddresses(t *testing.T) {
 	nat, inside := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("192.168.64.3")
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
@@ -192,7 +192,7 @@ func TestAssignedAddresses(t *testing.T) {
 	}
 }
 
-// Revisions that begin anew are no reason to lose anything.
+// The node loses nothing when the store's revisions begin anew.
 func TestAssignedStoreWentBack(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()
@@ -210,7 +210,7 @@ func TestAssignedStoreWentBack(t *testing.T) {
 	}
 }
 
-// An operator's address that cannot be used is waited out, from the start on.
+// The node waits while an operator's address cannot be used, from the start on.
 func TestAssignedAddressThatCannotBe(t *testing.T) {
 	nowhere := lease.ByFamily{V4: netip.MustParseAddr("203.0.113.5")}
 	for name, a := range map[string]lease.Assigned{

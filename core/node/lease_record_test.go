@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// interop E5: nothing is ever written over a record that is not ours any more.
+// interop E5: the node never writes over a record that belongs to another node now.
 func TestNeverWritesOverAnother(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -28,7 +28,8 @@ func TestNeverWritesOverAnother(t *testing.T) {
 	w.wantReady()
 }
 
-// interop E6: a foreign write to our record is put right once, then ever more slowly.
+// interop E6: the node repairs its record after a foreign write, the first time at
+// once and then after ever longer pauses.
 func TestDisputedRecord(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -121,7 +122,7 @@ func TestOverlapDuringARequest(t *testing.T) {
 	}
 }
 
-// garble overwrites a record with something undecodable.
+// garble overwrites a record with an undecodable value.
 func (w *world) garble(l lease.Lease) {
 	w.rev++
 	w.snap.Revision = w.rev
@@ -131,8 +132,8 @@ func (w *world) garble(l lease.Lease) {
 	w.tell()
 }
 
-// Our own record is overwritten with something undecodable: it is put right,
-// on top of the bad value and nothing else.
+// The node repairs its own record after an undecodable value has replaced it. It
+// writes over that value and no other.
 func TestOwnRecordOverwritten(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -156,7 +157,7 @@ func TestOwnRecordOverwritten(t *testing.T) {
 	w.wantReady()
 }
 
-// Garbage over garbage is put right as well.
+// The node repairs a record that was overwritten twice as well.
 func TestOwnRecordOverwrittenTwice(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()

@@ -20,7 +20,7 @@ func (w *world) asked(verb Verb, since int) int {
 	return count
 }
 
-// An operator gives a reservation a TTL again: it is a lease like any other from then on.
+// A reservation that gets a TTL again is a lease like any other.
 func TestReservationBecomesLease(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -70,8 +70,8 @@ func TestReservationBecomesLeaseWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// The record is put on another TTL, as by a former release with our address:
-// when that one ends is not known before it is renewed.
+// Another program puts the record on another TTL, as a former release with our
+// address does. The node learns the end of that one by a renewal.
 func TestAnotherTTLUnderTheRecord(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
@@ -87,7 +87,7 @@ func TestAnotherTTLUnderTheRecord(t *testing.T) {
 	}
 }
 
-// A config that this node cannot follow is no reason to let the lease run out.
+// A node renews its lease under a config that it cannot follow.
 func TestRenewsUnderAConfigItCannotFollow(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) {
 		o.Uplink = uplink.Options{Ifaces: []string{"eth0"}, PublicIP: "203.0.113.7"}
@@ -109,7 +109,7 @@ func TestRenewsUnderAConfigItCannotFollow(t *testing.T) {
 	}
 }
 
-// However slowly a disputed record is put right, the lease is renewed in time.
+// The pauses before the repairs of a disputed record delay no renewal.
 func TestDisputesHoldBackNoRenewal(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = time.Minute })
 	w.ttl = time.Minute

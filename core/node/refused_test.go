@@ -13,7 +13,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// An op that the kernel has no resources for stops no other, and is tried again ever more slowly.
+// An op for which the kernel has no resources stops no other, and the node tries it
+// again after ever longer pauses.
 func TestOneFailureStopsNothing(t *testing.T) {
 	w := readyWorld(t)
 	refuse := netip.MustParsePrefix("10.5.4.0/24")
@@ -60,8 +61,8 @@ func TestAbsentSetting(t *testing.T) {
 	}
 }
 
-// In a container /proc/sys may be read-only. A setting that cannot be made is
-// logged and given up, and the node becomes ready without it.
+// In a container /proc/sys may be read-only. The node logs a setting that it may not
+// change, gives it up, and becomes ready without it.
 func TestDeniedSetting(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.applyErr = func(op dataplane.Op) error {
@@ -84,7 +85,7 @@ func TestDeniedSetting(t *testing.T) {
 	}
 }
 
-// A change in place that the kernel refuses is made by a new device.
+// The node makes a new device after the kernel has refused a change in place.
 func TestRefusedChangeRecreates(t *testing.T) {
 	w := readyWorld(t)
 	w.applyErr = func(op dataplane.Op) error {
@@ -136,7 +137,7 @@ func TestRefusedMTUIsKept(t *testing.T) {
 	}
 }
 
-// What cannot be read is not acted upon, and the node looks again.
+// A failed look changes nothing on the host, and the node looks again.
 func TestLookFails(t *testing.T) {
 	w := readyWorld(t)
 	w.n.Step(w.now.Add(time.Minute), Input{})
@@ -179,8 +180,8 @@ func TestStormIsNoFailure(t *testing.T) {
 	w.wantReady()
 }
 
-// TestRefusedPeer lets the kernel refuse objects of one peer: that is a problem
-// of this peer, and keeps the node neither from being ready nor healthy.
+// TestRefusedPeer lets the kernel refuse objects of one peer. That is a problem of
+// this peer: the node is ready and healthy.
 func TestRefusedPeer(t *testing.T) {
 	for _, kind := range []string{"route 10.5.7.0/24", "neigh 10.5.7.0 ", "fdb c6:00:00:00:00:07 "} {
 		w := readyWorld(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// A text that is no state file is ignored, and the log says so.
+// The node ignores a text that is no state file, and the log says so.
 func TestStateUnreadable(t *testing.T) {
 	for text, want := range map[string]string{
 		`{`:             "state file of the last run is ignored: unexpected end of JSON input",

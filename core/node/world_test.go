@@ -19,8 +19,8 @@ import (
 
 const vxlanConfig = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`
 
-// world is the smallest surroundings a node can live in: a host that does
-// what it is told, and a store whose content the test writes.
+// world is the smallest world of a node: a host that performs every op, and a store
+// whose content the test writes.
 type world struct {
 	t     testing.TB
 	n     *Node
@@ -285,7 +285,7 @@ func (w *world) store(req Request) (lease.Grant, error) {
 	return g, nil
 }
 
-// put writes a record, as anybody may.
+// put writes a record, as any program may.
 func (w *world) put(l lease.Lease) lease.Lease {
 	w.rev++
 	w.snap.Revision = w.rev
