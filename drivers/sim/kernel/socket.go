@@ -102,3 +102,35 @@ func (h *Host) LeavePort(port uint16) error {
 	h.stack.unbind(k)
 	return h.action(nil, "leave port %d", port)
 }
+
+// UDPSocket is a program's UDP socket.
+type UDPSocket struct {
+	stack  *stack
+	socket *socket
+}
+
+// ListenUDP lets a program bind a UDP port at all IPv4 addresses. The function gets
+// each datagram with its sender and the address that it was sent to.
+func (h *Host) ListenUDP(port uint16, fn func(from netip.AddrPort, to netip.Addr, body []byte)) (*UDPSocket, error) {
+	s := h.stack
+	k, err := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), func(h ipHeader, d udpDatagram, _ *Probe) {
+		fn(netip.AddrPortFrom(h.src, d.src), h.dst, d.body)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: listen at UDP port %d: %w", h.name, port, err)
+	}
+	return &UDPSocket{s, k}, nil
+}
+
+// Send sends a datagram from an address of the host. It may be lost.
+func (u *UDPSocket) Send(from netip.Addr, to netip.AddrPort, body []byte) {
+	if !u.stack.isLocal(from) {
+		return
+	}
+	outer := ipHeader{src: from, dst: to.Addr(), proto: protoUDP}
+	d := udpDatagram{src: u.socket.local.Port(), dst: to.Port(), body: body}
+	u.stack.send(outer, d.payload(&outer), nil)
+}
+
+// Close releases the port.
+func (u *UDPSocket) Close() { u.stack.unbind(u.socket) }

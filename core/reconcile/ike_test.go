@@ -1,0 +1,68 @@
+package reconcile
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+const (
+	conn3 = "conn 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4 esp aes128gcm16\n"
+	conn4 = "conn 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5 esp aes128gcm16\n"
+	keys  = "shared-key 192.168.64.3 psk-1\nshared-key 192.168.64.4 psk-1\n"
+	up3   = "tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4\n"
+	up4   = "tunnel 192.168.64.3-10.5.1.0/24-10.5.4.0/24-192.168.64.5\n"
+
+	foreignConn = "conn 192.168.64.3-10.9.1.0/24-10.9.3.0/24-192.168.64.4 esp aes128gcm16\n"
+)
+
+// ikePlan returns the ops of a plan and of missing tunnels, one a line.
+func ikePlan(t *testing.T, want, have string, prune bool) string {
+	t.Helper()
+	states := [2]*dataplane.State{}
+	for i, text := range []string{want, have} {
+		s, err := dataplane.ParseDump(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[i] = s
+	}
+	own := Ownership{Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
+	ops := IKE(states[0], states[1], Options{Own: own, Prune: prune}).Ops
+	var b strings.Builder
+	for _, op := range append(ops, MissingTunnels(states[0], states[1])...) {
+		b.WriteString(op.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestIKE(t *testing.T) {
+	const all = "ike charon\n" + keys + conn3
+	for name, c := range map[string]struct{ want, have, plan string }{
+		"start": {all, "", "add ike charon\n" +
+			"replace shared-key 192.168.64.3 psk-1\nreplace shared-key 192.168.64.4 psk-1\n" +
+			"replace " + conn3},
+		"as desired":       {all, all + up3, ""},
+		"no tunnel":        {all, all, "add " + up3},
+		"another proposal": {all, strings.Replace(all, "aes128", "aes256", 1) + up3, "replace " + conn3},
+		"another key": {all, strings.Replace(all, "psk-1", "psk-2", 1) + up3,
+			"replace shared-key 192.168.64.3 psk-1\n"},
+		"a peer left":         {all, all + conn4 + up3 + up4, "del " + conn4},
+		"a peer left earlier": {all, all + up3 + up4, "del " + up4},
+		"a foreign connection": {all, all + up3 + foreignConn + strings.Replace(up3, "10.5.1.0", "10.9.1.0", 1),
+			""},
+		"another backend": {"", all + up3, "del " + conn3 + "del shared-key 192.168.64.4 psk-1\n" +
+			"del shared-key 192.168.64.3 psk-1\ndel ike charon\n"},
+	} {
+		if d := cmp.Diff(c.plan, ikePlan(t, c.want, c.have, true)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	if plan := ikePlan(t, all, all+conn4+up3+up4, false); plan != "" {
+		t.Errorf("before the store is synced:\n%s", plan)
+	}
+}

@@ -1,0 +1,269 @@
+package charon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/drivertest"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+	"github.com/flanneld/flannel/internal/pace"
+)
+
+func TestMain(m *testing.M) { linuxtest.Main(m) }
+
+// psk is a key of the contract's length.
+var psk = dataplane.NewPassphrase(strings.Repeat("0123456789abcdef", 6))
+
+// node is a driver whose charon runs in the network namespace of a descriptor.
+type node struct {
+	*Driver
+	t *testing.T
+}
+
+// newNode wraps charon, which keeps the number of its process in one file for all
+// namespaces.
+func newNode(t *testing.T, ns int) *node {
+	t.Helper()
+	path, err := find("")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d unshare -m sh -c "+
+		"'mount -t tmpfs none /run && exec %s'\n", os.Getpid(), ns, path)
+	wrapper := filepath.Join(dir, "charon")
+	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Options{Exec: wrapper, URI: "unix://" + filepath.Join(dir, "vici"), Dir: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = d.Close()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("charon:\n%s", text)
+		}
+		_ = log.Close()
+	})
+	return &node{d, t}
+}
+
+// dump returns what the driver reads.
+func (n *node) dump() string {
+	n.t.Helper()
+	seen, err := n.Look(n.t.Context(), dataplane.Extent{Passphrase: psk})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return seen.State.Dump()
+}
+
+// do performs ops that must succeed.
+func (n *node) do(ops ...string) {
+	n.t.Helper()
+	n.dump() // brings the passphrase
+	for i, err := range n.Apply(n.t.Context(), parse(n.t, ops...)) {
+		if err != nil {
+			n.t.Fatalf("%s: %v", ops[i], err)
+		}
+	}
+}
+
+func parse(t *testing.T, lines ...string) []dataplane.Op {
+	t.Helper()
+	ops := make([]dataplane.Op, len(lines))
+	for i, line := range lines {
+		op, err := dataplane.ParseOp(strings.ReplaceAll(line, "PSK", string(psk.Name())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops[i] = op
+	}
+	return ops
+}
+
+// await waits until a look returns a text.
+func (n *node) await(want string) {
+	n.t.Helper()
+	want = strings.ReplaceAll(want, "PSK", string(psk.Name()))
+	have := ""
+	for end := time.Now().Add(pace.Scale(20 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		have = n.dump()
+		if have == want {
+			return
+		}
+	}
+	n.t.Fatalf("charon runs with\n%swant\n%s", have, want)
+}
+
+const (
+	name  = "192.168.64.1-10.5.1.0/24-10.5.2.0/24-192.168.64.2"
+	back  = "192.168.64.2-10.5.2.0/24-10.5.1.0/24-192.168.64.1"
+	esp   = "esp aes128gcm16-sha256-prfsha256-ecp256"
+	ready = "ike charon\nshared-key 192.168.64.1 PSK\nshared-key 192.168.64.2 PSK\nconn " + name + " " + esp + "\n"
+)
+
+// hosts returns a host whose uplink leads to another one.
+func hosts(t *testing.T) *linuxtest.Host {
+	t.Helper()
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	for _, line := range []string{"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
+		"add addr 192.168.64.1/24 dev eth0"} {
+		action, err := drivertest.ParseAction(line)
+		if err == nil {
+			err = h.Do(t.Context(), action)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	far, err := h.Far.LinkByName("eth0")
+	if err == nil {
+		addr := &netlink.Addr{IPNet: linuxtest.IPNet(netip.MustParsePrefix("192.168.64.2/24"))}
+		err = h.Far.AddrAdd(far, addr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Keys and connections are loaded, read back, changed and unloaded.
+func TestLoadAndReadBack(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	if text := n.dump(); text != "" {
+		t.Fatalf("without charon there is\n%s", text)
+	}
+	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK", "replace shared-key 192.168.64.2 PSK",
+		"replace conn "+name+" "+esp)
+	n.await(ready)
+	n.do("replace conn "+name+" "+esp+" encap", "replace ike charon")
+	n.await(strings.Replace(ready, esp, esp+" encap", 1))
+	n.do("del conn "+name, "del shared-key 192.168.64.2 PSK")
+	n.await("ike charon\nshared-key 192.168.64.1 PSK\n")
+	n.do("del ike charon")
+	n.await("")
+}
+
+// A refused op names the reason, and a second one is tried nevertheless.
+func TestRefusals(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon")
+	ops := parse(t, "add ike charon", "replace conn "+name+" esp nonsense", "replace shared-key 192.168.64.1 psk-0",
+		"del conn "+name, "del shared-key 192.168.64.1 psk-0", "add tunnel "+name, "replace shared-key 192.168.64.1 PSK")
+	wants := []error{driver.ErrExists, driver.ErrInvalid, driver.ErrInvalid, driver.ErrNotFound, nil,
+		driver.ErrNotFound, nil}
+	for i, err := range n.Apply(t.Context(), ops) {
+		if !errors.Is(err, wants[i]) {
+			t.Errorf("%s: %v, want %v", ops[i], err, wants[i])
+		}
+		if err != nil && strings.Contains(err.Error(), psk.Reveal()) {
+			t.Error("an error shows the key")
+		}
+	}
+}
+
+// A charon that dies is missed at once, and can be started again.
+func TestCharonDies(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon")
+	n.await("ike charon\n")
+	if err := n.child.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.await("")
+	select {
+	case <-n.Hints():
+	case <-time.After(pace.Scale(5 * time.Second)):
+		t.Error("no hint")
+	}
+	n.do("add ike charon")
+	n.await("ike charon\n")
+}
+
+// Another IKE daemon at the socket is left alone.
+func TestForeignDaemon(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	foreign, err := net.Listen("unix", n.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	errs := n.Apply(t.Context(), parse(t, "add ike charon"))
+	if !errors.Is(errs[0], driver.ErrBusy) || !strings.Contains(errs[0].Error(), "another IKE daemon answers at") {
+		t.Error(errs)
+	}
+}
+
+func TestNoCharon(t *testing.T) {
+	if _, err := New(Options{URI: "tcp://127.0.0.1:1"}); err == nil ||
+		err.Error() != `--charon-vici-uri "tcp://127.0.0.1:1": want unix:// and the path of a socket, such as `+DefaultURI {
+		t.Error(err)
+	}
+	d, err := New(Options{URI: DefaultURI, Exec: "/nonexistent/charon"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := d.Apply(context.Background(), parse(t, "add ike charon", "replace conn "+name+" "+esp))
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "--charon-exec-path") {
+		t.Error(errs[0])
+	}
+	if !errors.Is(errs[1], driver.ErrNotFound) {
+		t.Error(errs[1])
+	}
+}
+
+// Two nodes agree on a tunnel, and the one that unloads it takes the other's along.
+func TestTunnel(t *testing.T) {
+	h := hosts(t)
+	needESP(t, h)
+	a, b := newNode(t, int(h.NS)), newNode(t, int(h.FarNS))
+	keys := []string{"add ike charon", "replace shared-key 192.168.64.1 PSK", "replace shared-key 192.168.64.2 PSK"}
+	a.do(append(keys, "replace conn "+name+" "+esp)...)
+	b.do(append(keys, "replace conn "+back+" "+esp)...)
+	a.await(ready + "tunnel " + name + "\n")
+	b.await(strings.ReplaceAll(ready, name, back) + "tunnel " + back + "\n")
+	a.do("del conn " + name)
+	a.await("ike charon\nshared-key 192.168.64.1 PSK\nshared-key 192.168.64.2 PSK\n")
+	b.await(strings.ReplaceAll(ready, name, back))
+	a.do("replace conn " + name + " " + esp)
+	a.await(ready + "tunnel " + name + "\n")
+}
+
+// needESP skips a test on a kernel without ESP.
+func needESP(t *testing.T, h *linuxtest.Host) {
+	t.Helper()
+	state := &netlink.XfrmState{
+		Src: net.IPv4(192, 0, 2, 1), Dst: net.IPv4(192, 0, 2, 2), Proto: netlink.XFRM_PROTO_ESP,
+		Mode: netlink.XFRM_MODE_TUNNEL, Spi: 0x1000, Reqid: 1,
+		Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
+	}
+	err := h.XfrmStateAdd(state)
+	if err == nil {
+		err = h.XfrmStateDel(state)
+	}
+	if err != nil {
+		t.Skipf("this kernel has no ESP: %v", err)
+	}
+}

@@ -1,0 +1,236 @@
+package charon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/strongswan/govici/vici"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// DefaultURI is the control socket of charon (interop 6.6).
+const DefaultURI = "unix:///var/run/charon.vici"
+
+// Options say how to run charon.
+type Options struct {
+	Exec string    // path of the program; "": search the usual places
+	URI  string    // of the control socket
+	Dir  string    // for the configuration file
+	Log  io.Writer // gets the program's messages
+}
+
+// Driver runs charon. Its calls are made one at a time.
+type Driver struct {
+	opts   Options
+	socket string
+	hints  chan struct{}
+
+	child      *child
+	session    *vici.Session
+	conns      map[dataplane.ConnKey]dataplane.Conn // loaded into the child
+	passphrase dataplane.Passphrase                 // of the last look
+	watching   sync.WaitGroup
+}
+
+var _ driver.Lane = (*Driver)(nil)
+
+// New returns the driver without a running charon.
+func New(opts Options) (*Driver, error) {
+	socket, ok := strings.CutPrefix(opts.URI, "unix://")
+	if !ok || !strings.HasPrefix(socket, "/") {
+		return nil, fmt.Errorf("--charon-vici-uri %q: want unix:// and the path of a socket, such as %s",
+			opts.URI, DefaultURI)
+	}
+	return &Driver{opts: opts, socket: socket, hints: make(chan struct{}, 1)}, nil
+}
+
+// Hints implements [driver.Lane].
+func (d *Driver) Hints() <-chan struct{} { return d.hints }
+
+func (d *Driver) hint() {
+	select {
+	case d.hints <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// Close ends charon in order.
+func (d *Driver) Close() error {
+	d.end()
+	return nil
+}
+
+// end ends charon, if it runs, and forgets what it was loaded with.
+func (d *Driver) end() {
+	if d.child != nil {
+		d.child.stop()
+	}
+	d.release()
+}
+
+// release gives up the session with a charon that has ended.
+func (d *Driver) release() {
+	if d.session != nil {
+		_ = d.session.Close() // the other end is gone
+	}
+	d.child = nil
+	d.session = nil
+	d.conns = nil
+	d.watching.Wait()
+}
+
+// running reports whether charon runs.
+func (d *Driver) running() bool {
+	if d.child != nil && !d.child.alive() {
+		d.release()
+	}
+	return d.child != nil
+}
+
+// Look implements [driver.Lane].
+func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+	d.passphrase = extent.Passphrase
+	state := dataplane.NewState()
+	if !d.running() {
+		return driver.Observation{State: state}, ctx.Err()
+	}
+	state.Put(dataplane.IKEDaemon{Name: dataplane.Charon})
+	err := d.within(ctx, func() error { return d.observe(state) })
+	if isBroken(err) { // charon has died or is about to
+		d.end()
+		return driver.Observation{State: dataplane.NewState()}, ctx.Err()
+	}
+	if err != nil {
+		return driver.Observation{}, fmt.Errorf("ask charon at %s: %w", d.socket, err)
+	}
+	return driver.Observation{State: state}, nil
+}
+
+// isBroken reports whether the connection to charon has ended.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.As(err, new(*net.OpError))
+}
+
+// within calls do, and closes the session if the context ends first: the calls of
+// package vici know no context.
+func (d *Driver) within(ctx context.Context, do func() error) error {
+	session := d.session
+	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
+	err := do()
+	if !stop() {
+		d.end() // a charon that does not answer is of no use
+		return errors.Join(ctx.Err(), err)
+	}
+	return err
+}
+
+// Apply implements [driver.Lane].
+func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		err := ctx.Err()
+		if err == nil {
+			err = d.apply(ctx, op)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	return errs
+}
+
+func (d *Driver) apply(ctx context.Context, op dataplane.Op) error {
+	if o, ok := op.Object.(dataplane.IKEDaemon); ok {
+		return d.applyDaemon(ctx, op.Verb, o)
+	}
+	if !d.running() {
+		return fmt.Errorf("charon does not run: %w", driver.ErrNotFound)
+	}
+	return d.within(ctx, func() error { return d.applyLoaded(op) })
+}
+
+func (d *Driver) applyDaemon(ctx context.Context, verb dataplane.Verb, o dataplane.IKEDaemon) error {
+	switch {
+	case o.Name != dataplane.Charon:
+		return fmt.Errorf("unknown IKE daemon: %w", driver.ErrUnsupported)
+	case verb == dataplane.Delete && !d.running():
+		return driver.ErrNotFound
+	case verb == dataplane.Delete:
+		d.end()
+		return nil
+	case d.running() && verb == dataplane.Create:
+		return driver.ErrExists
+	case d.running():
+		return nil
+	}
+	return d.start(ctx)
+}
+
+// start starts charon and waits until it answers.
+func (d *Driver) start(ctx context.Context) error {
+	path, err := find(d.opts.Exec)
+	if err != nil {
+		return err
+	}
+	other, err := net.DialTimeout("unix", d.socket, time.Second)
+	if err == nil {
+		return errors.Join(fmt.Errorf("another IKE daemon answers at %s: end it, or name another socket with "+
+			"--charon-vici-uri: %w", d.socket, driver.ErrBusy), other.Close())
+	}
+	if !isAbsent(err) {
+		return err
+	}
+	config, err := writeConfig(d.opts.Dir, d.socket)
+	if err != nil {
+		return fmt.Errorf("write the configuration of charon: %w", err)
+	}
+	c, err := start(path, config, d.opts.Log)
+	if err != nil {
+		return err
+	}
+	err = c.until(ctx, func() (err error) {
+		d.session, err = vici.NewSession(vici.WithSocketPath(d.socket))
+		return err
+	})
+	if err != nil {
+		c.stop()
+		return err
+	}
+	d.child, d.conns = c, map[dataplane.ConnKey]dataplane.Conn{}
+	return d.watch(c, d.session)
+}
+
+// watch hints when charon ends, or a tunnel comes or goes.
+func (d *Driver) watch(c *child, session *vici.Session) error {
+	if err := session.Subscribe("ike-updown", "child-updown"); err != nil {
+		d.end()
+		return fmt.Errorf("listen to charon: %w", err)
+	}
+	events := make(chan vici.Event, 16)
+	session.NotifyEvents(events)
+	d.watching.Add(1)
+	go func() {
+		defer d.watching.Done()
+		for {
+			select {
+			case _, open := <-events:
+				if !open { // the session has ended
+					events = nil
+				}
+				d.hint()
+			case <-c.ended:
+				d.hint()
+				return
+			}
+		}
+	}()
+	return nil
+}

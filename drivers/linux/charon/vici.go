@@ -1,0 +1,248 @@
+package charon
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/strongswan/govici/vici"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// ikeProposal is the contract's proposal for IKE (interop 6.6).
+const ikeProposal = "aes256-sha256-modp4096"
+
+// observe adds what charon runs with.
+func (d *Driver) observe(state *dataplane.State) error {
+	if err := d.observeKeys(state); err != nil {
+		return err
+	}
+	conns, err := d.session.StreamedCommandRequest("list-conns", "list-conn", nil)
+	if err != nil {
+		return fmt.Errorf("list-conns: %w", err)
+	}
+	for _, m := range conns {
+		for _, name := range m.Keys() {
+			k, ours := dataplane.ParseConnName(name)
+			if section, ok := m.Get(name).(*vici.Message); ours && ok {
+				state.Put(d.loadedAs(k, section))
+			}
+		}
+	}
+	sas, err := d.session.StreamedCommandRequest("list-sas", "list-sa", nil)
+	if err != nil {
+		return fmt.Errorf("list-sas: %w", err)
+	}
+	for _, m := range sas {
+		for _, name := range m.Keys() {
+			k, ours := dataplane.ParseConnName(name)
+			if section, ok := m.Get(name).(*vici.Message); ours && ok && hasTunnel(section, k.Child()) {
+				state.Put(dataplane.Tunnel{ConnKey: k})
+			}
+		}
+	}
+	return nil
+}
+
+// keyPrefix begins the names of our keys in charon.
+const keyPrefix = "flannel "
+
+func (d *Driver) observeKeys(state *dataplane.State) error {
+	m, err := d.session.CommandRequest("get-shared", nil)
+	if err != nil {
+		return fmt.Errorf("get-shared: %w", err)
+	}
+	names, _ := m.Get("keys").([]string)
+	for _, name := range names {
+		rest, ours := strings.CutPrefix(name, keyPrefix)
+		owner, secret, _ := strings.Cut(rest, " ")
+		addr, err := netip.ParseAddr(owner)
+		if ours && err == nil {
+			state.Put(dataplane.SharedKey{
+				SharedKeyKey: dataplane.SharedKeyKey{Owner: addr}, Secret: dataplane.SecretName(secret),
+			})
+		}
+	}
+	return nil
+}
+
+func keyName(k dataplane.SharedKey) string {
+	return keyPrefix + k.Owner.String() + " " + string(k.Secret)
+}
+
+// loadedAs returns a connection that charon lists: the loaded one, if it still looks
+// like that.
+func (d *Driver) loadedAs(k dataplane.ConnKey, section *vici.Message) dataplane.Conn {
+	loaded, known := d.conns[k]
+	if !known {
+		return dataplane.Conn{ConnKey: k, Other: "unknown"}
+	}
+	children, _ := section.Get("children").(*vici.Message)
+	if children == nil {
+		return dataplane.Conn{ConnKey: k, Other: "children"}
+	}
+	child, _ := children.Get(k.Child()).(*vici.Message)
+	switch {
+	case !isList(section, "local_addrs", k.Local.String()), !isList(section, "remote_addrs", k.Remote.String()):
+		loaded.Other = "addresses"
+	case child == nil || len(children.Keys()) != 1:
+		loaded.Other = "children"
+	case !isList(child, "local-ts", k.LocalNet.String()), !isList(child, "remote-ts", k.RemoteNet.String()):
+		loaded.Other = "subnets"
+	case child.Get("mode") != "TUNNEL":
+		loaded.Other = "mode"
+	}
+	return loaded
+}
+
+func isList(m *vici.Message, key string, want string) bool {
+	list, _ := m.Get(key).([]string)
+	return slices.Equal(list, []string{want})
+}
+
+// hasTunnel reports whether the keys of a child are in the kernel.
+func hasTunnel(sa *vici.Message, child string) bool {
+	children, _ := sa.Get("child-sas").(*vici.Message)
+	if children == nil {
+		return false
+	}
+	for _, key := range children.Keys() {
+		m, _ := children.Get(key).(*vici.Message)
+		if m == nil || m.Get("name") != child {
+			continue
+		}
+		state, _ := m.Get("state").(string)
+		if slices.Contains([]string{"INSTALLED", "REKEYING", "REKEYED", "UPDATING"}, state) {
+			return true
+		}
+	}
+	return false
+}
+
+// applyLoaded performs an op on a key, a connection or a tunnel.
+func (d *Driver) applyLoaded(op dataplane.Op) error {
+	gone := op.Verb == dataplane.Delete
+	switch o := op.Object.(type) {
+	case dataplane.SharedKey:
+		if gone {
+			return d.command("unload-shared", map[string]any{"id": keyName(o)})
+		}
+		return d.loadKey(o)
+	case dataplane.Conn:
+		if gone {
+			return d.unloadConn(o.ConnKey)
+		}
+		return d.loadConn(o)
+	case dataplane.Tunnel:
+		if gone {
+			return d.terminate(o.ConnKey)
+		}
+		return d.command("initiate", map[string]any{"ike": o.Name(), "child": o.Child(), "timeout": "-1"})
+	}
+	return fmt.Errorf("unknown kind of object: %w", driver.ErrUnsupported)
+}
+
+// loadKey loads a key, then unloads former ones of its owner.
+func (d *Driver) loadKey(k dataplane.SharedKey) error {
+	if k.Secret == "" || k.Secret != d.passphrase.Name() {
+		return fmt.Errorf("the config has no secret of that name: %w", driver.ErrInvalid)
+	}
+	former := dataplane.NewState()
+	if err := d.observeKeys(former); err != nil {
+		return err
+	}
+	err := d.command("load-shared", map[string]any{
+		"id": keyName(k), "type": "IKE", "data": d.passphrase.Reveal(), "owners": []string{k.Owner.String()},
+	})
+	if err != nil {
+		return err
+	}
+	if old, ok := former.SharedKeys.Get(k.SharedKeyKey); ok && old != k {
+		return d.command("unload-shared", map[string]any{"id": keyName(old)})
+	}
+	return nil
+}
+
+// loadConn loads a connection, which charon then begins to establish (interop 6.6).
+func (d *Driver) loadConn(c dataplane.Conn) error {
+	if c.Other != "" {
+		return fmt.Errorf("this driver makes no connection of form %s: %w", c.Other, driver.ErrUnsupported)
+	}
+	encap := "no"
+	if c.Encap {
+		encap = "yes"
+	}
+	child := map[string]any{
+		"local_ts": []string{c.LocalNet.String()}, "remote_ts": []string{c.RemoteNet.String()},
+		"esp_proposals": []string{c.ESP}, "start_action": "start", "close_action": "trap", "dpd_action": "restart",
+		"mode": "tunnel", "reqid": fmt.Sprint(dataplane.ReqID), "rekey_time": "1h", "policies": "no",
+	}
+	conn := map[string]any{
+		"local_addrs": []string{c.Local.String()}, "remote_addrs": []string{c.Remote.String()},
+		"proposals": []string{ikeProposal}, "version": "2", "keyingtries": "0", "encap": encap,
+		"local": map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
+		"children": map[string]any{c.Child(): child},
+	}
+	if err := d.command("load-conn", map[string]any{c.Name(): conn}); err != nil {
+		return err
+	}
+	d.conns[c.ConnKey] = c
+	return nil
+}
+
+// unloadConn unloads a connection and ends its tunnel.
+func (d *Driver) unloadConn(k dataplane.ConnKey) error {
+	err := d.command("unload-conn", map[string]any{"name": k.Name()})
+	delete(d.conns, k)
+	return cmp.Or(d.terminate(k), err)
+}
+
+// terminate ends the tunnels of a connection, if there are any, and does not wait for
+// the peer.
+func (d *Driver) terminate(k dataplane.ConnKey) error {
+	err := d.command("terminate", map[string]any{"ike": k.Name(), "timeout": "-1"})
+	if err != nil && strings.Contains(err.Error(), "no matching") {
+		return nil
+	}
+	return err
+}
+
+// command performs a command of VICI.
+func (d *Driver) command(name string, args map[string]any) error {
+	m, err := message(args)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = d.session.CommandRequest(name, m)
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "not found"):
+		return fmt.Errorf("%s: %w: %w", name, driver.ErrNotFound, err)
+	}
+	return fmt.Errorf("%s: %w: %w", name, driver.ErrInvalid, err)
+}
+
+// message returns a message of VICI with these members, in order of their names.
+func message(args map[string]any) (*vici.Message, error) {
+	m := vici.NewMessage()
+	for _, key := range slices.Sorted(maps.Keys(args)) {
+		value := args[key]
+		if section, ok := value.(map[string]any); ok {
+			inner, err := message(section)
+			if err != nil {
+				return nil, err
+			}
+			value = inner
+		}
+		if err := m.Set(key, value); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

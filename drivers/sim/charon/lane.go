@@ -1,0 +1,147 @@
+package charon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+)
+
+// Lane is the lane of the IKE daemon, as one process of flanneld sees it. The daemon
+// is a child of that process.
+type Lane struct {
+	host       *kernel.Host
+	passphrase dataplane.Passphrase // of the last look
+	child      *daemon              // nil: it does not run
+	hint       func()
+	broken     error // why the daemon cannot be started; nil: it can
+}
+
+var _ driver.Lane = (*Lane)(nil)
+
+// New returns the lane of a process, without an IKE daemon.
+func New(host *kernel.Host) *Lane { return &Lane{host: host, hint: func() {}} }
+
+// OnHint calls fn when the daemon has ended or its tunnels have changed, until the
+// function that it returns is called.
+func (l *Lane) OnHint(fn func()) (end func()) {
+	l.hint = fn
+	return func() { l.hint = func() {} }
+}
+
+// Hints implements [driver.Lane]. Virtual time has [Lane.OnHint].
+func (*Lane) Hints() <-chan struct{} { return nil }
+
+// Break makes each start of the daemon fail, as without the program; nil ends that.
+func (l *Lane) Break(err error) { l.broken = err }
+
+// Stop ends the daemon in order, as flanneld does when it ends.
+func (l *Lane) Stop() {
+	if l.child != nil {
+		l.child.stop()
+		l.child = nil
+	}
+}
+
+// Crash ends the daemon at once. Its keys stay in the kernel.
+func (l *Lane) Crash() {
+	if l.child != nil {
+		l.child.end()
+		l.child = nil
+		l.hint()
+	}
+}
+
+// Look implements [driver.Lane].
+func (l *Lane) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+	l.passphrase = extent.Passphrase
+	state := dataplane.NewState()
+	if l.child != nil {
+		l.child.observe(state)
+	}
+	return driver.Observation{State: state}, ctx.Err()
+}
+
+// Apply implements [driver.Lane].
+func (l *Lane) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		err := ctx.Err()
+		if err == nil {
+			err = l.apply(op)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	return errs
+}
+
+func (l *Lane) apply(op dataplane.Op) error {
+	if o, ok := op.Object.(dataplane.IKEDaemon); ok {
+		return l.applyDaemon(op.Verb, o)
+	}
+	if l.child == nil {
+		return fmt.Errorf("the IKE daemon does not run: %w", driver.ErrNotFound)
+	}
+	remove := op.Verb == dataplane.Delete
+	switch o := op.Object.(type) {
+	case dataplane.SharedKey:
+		return l.applyKey(remove, o)
+	case dataplane.Conn:
+		if remove {
+			return l.child.unload(o.ConnKey)
+		}
+		l.child.load(o)
+		return nil
+	case dataplane.Tunnel:
+		if remove {
+			l.child.terminate(o.ConnKey)
+			return nil
+		}
+		return l.child.initiate(o.ConnKey)
+	}
+	return fmt.Errorf("unknown kind of object: %w", driver.ErrUnsupported)
+}
+
+func (l *Lane) applyDaemon(verb dataplane.Verb, o dataplane.IKEDaemon) error {
+	switch {
+	case o.Name != dataplane.Charon:
+		return fmt.Errorf("unknown IKE daemon: %w", driver.ErrUnsupported)
+	case verb == dataplane.Delete && l.child == nil:
+		return driver.ErrNotFound
+	case verb == dataplane.Delete:
+		l.child.stop()
+		l.child = nil
+		return nil
+	case l.child != nil && verb == dataplane.Create:
+		return driver.ErrExists
+	case l.child != nil:
+		return nil
+	case l.broken != nil:
+		return l.broken
+	}
+	child, err := start(l.host, func() { l.hint() })
+	if err != nil {
+		return err
+	}
+	l.child = child
+	return nil
+}
+
+func (l *Lane) applyKey(remove bool, o dataplane.SharedKey) error {
+	_, there := l.child.keys[o.Owner]
+	switch {
+	case remove && !there:
+		return driver.ErrNotFound
+	case remove:
+		delete(l.child.keys, o.Owner)
+		return nil
+	case o.Secret != l.passphrase.Name():
+		return fmt.Errorf("no secret of that name: %w", driver.ErrInvalid)
+	}
+	l.child.keys[o.Owner] = sharedKey{o.Secret, l.passphrase.Reveal()}
+	return nil
+}
