@@ -119,7 +119,9 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	cmd := &exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
-		Env: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.file()}, n.Env...)}
+		Env: append([]string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.file("wgkey"),
+		}, n.Env...)}
 	if n.Confined {
 		cmd = confined(cmd)
 	}
