@@ -1,0 +1,114 @@
+package commands
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+func peer(text, input string) dataplane.Command {
+	return dataplane.Command{
+		CommandKey: dataplane.CommandKey{Stage: dataplane.ForPeer, Subnet: netip.MustParsePrefix("10.5.3.0/24")},
+		Text:       text, Undo: "false", Env: "SUBNET=10.5.3.0/24 PUBLIC_IP=192.168.64.4", Input: input, Limit: time.Minute,
+	}
+}
+
+func open(t testing.TB, path string) *Driver {
+	t.Helper()
+	d, err := New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func apply(t testing.TB, d *Driver, v dataplane.Verb, c dataplane.Command) error {
+	t.Helper()
+	return d.Apply(t.Context(), []dataplane.Op{{Verb: v, Object: c}})[0]
+}
+
+// The next run of the daemon finds the commands of the last one, with their data,
+// and a half-written line does no harm.
+func TestRecordOutlivesTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.commands")
+	d := open(t, path)
+	if err := apply(t, d, dataplane.Create, peer("cat", "two\nlines \x00\"'$(x)\n")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = f.WriteString("forget peer 10.5.3.0")
+	_ = f.Close()
+	if got, want := open(t, path).record.State().Dump(), d.record.State().Dump(); got != want || got == "" {
+		t.Errorf("read\n%swant\n%s", got, want)
+	}
+}
+
+func TestFailuresAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"no-such-program x":          "a program was not found (exit status 127): ",
+		"echo some; echo why; false": "exit status 1: some why",
+		"kill -9 $$":                 "signal: killed",
+	} {
+		err := apply(t, open(t, ""), dataplane.Create, peer(text, "\n"))
+		if err == nil || !strings.Contains(err.Error(), "command peer 10.5.3.0/24: "+want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// At the time limit a command is killed with its children.
+func TestTimeLimitKillsTheChildren(t *testing.T) {
+	c := peer("sleep 600 & echo $!; wait", "\n")
+	c.Limit = 300 * time.Millisecond
+	began := time.Now()
+	err := apply(t, open(t, ""), dataplane.Create, c)
+	if err == nil || !strings.Contains(err.Error(), "killed after its time limit of 300ms: ") {
+		t.Fatalf("%v", err)
+	}
+	pid := strings.TrimSpace(err.Error()[strings.LastIndex(err.Error(), ":")+1:])
+	state, _ := os.ReadFile("/proc/" + pid + "/status")
+	if strings.Contains(string(state), "State:\tS") || time.Since(began) > time.Minute {
+		t.Errorf("process %s still runs:\n%s", pid, state)
+	}
+}
+
+// Data that is larger than a pipe holds blocks neither side.
+func TestLargeDataPasses(t *testing.T) {
+	d := open(t, "")
+	if err := apply(t, d, dataplane.Create, peer("cat", strings.Repeat("x", 1<<20))); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(t, d, dataplane.Replace, peer("true", strings.Repeat("y", 1<<20))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzDataIsOnlyData gives a command hostile data, which it reads and prints.
+func FuzzDataIsOnlyData(f *testing.F) {
+	for _, data := range []string{"", "$(touch pwned)", "`x`", "a\nb", "'; exit 1; '", "\"\\\x00\xff", "-n", "$SUBNET"} {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		path := filepath.Join(t.TempDir(), "commands")
+		d := open(t, path)
+		if err := apply(t, d, dataplane.Create, peer("cat", data+"\n")); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		for _, r := range []*Driver{d, open(t, path)} {
+			for _, c := range r.record.State().Commands.All {
+				if c.Output != strings.TrimSpace(data) || c.Input != data+"\n" {
+					t.Errorf("%q became %q, printed %q", data, c.Input, c.Output)
+				}
+			}
+		}
+	})
+}
