@@ -181,6 +181,10 @@ func (n *simNode) SyncPods() error {
 	if _, err := fmt.Sscanf(after, "%d", &n.mtu); err != nil {
 		return fmt.Errorf("subnet file %q: MTU: %w", text, err)
 	}
+	if n.pod != nil && lang.WithoutMTU(text) == lang.WithoutMTU(n.subnet) {
+		n.subnet = text
+		return n.SetPodMTU(n.mtu)
+	}
 	if n.pod != nil {
 		if err := n.removePod(); err != nil {
 			return err

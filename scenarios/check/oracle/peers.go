@@ -33,6 +33,9 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		if d.net.backend != "udp" && r.Attrs.BackendType != d.net.backend {
 			continue
 		}
+		if d.offersAnother(r) {
+			continue
+		}
 		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision, written: r.ModRevision,
 			record: r}
 		p.mac, p.hasMAC = vtepMAC(r, f)
@@ -57,6 +60,21 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		}
 	}
 	return kept
+}
+
+// offersAnother reports whether a record is for another VXLAN than the config's: its
+// owner has not followed a change of the config yet, and is reached by the former one.
+func (d *derivation) offersAnother(r lease.Lease) bool {
+	var data struct{ VNI uint32 }
+	for _, f := range cidr.Families {
+		if d.net.backend != "vxlan" || json.Unmarshal(r.Attrs.Data(f), &data) != nil {
+			continue
+		}
+		if data.VNI != 0 && data.VNI != d.net.options.VNI {
+			return true
+		}
+	}
+	return false
 }
 
 // serves reports whether a record may attract packets: its subnet lies in the
