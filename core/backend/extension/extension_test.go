@@ -52,7 +52,8 @@ func TestBadValues(t *testing.T) {
 // The address of a record may carry a zone of any characters; the environment
 // shows none of it, and no record becomes a part of a text.
 func FuzzRecordsAreOnlyData(f *testing.F) {
-	f.Add(`{"PublicIP":"192.168.64.4","PublicIPv6":"fe80::1%x LD_PRELOAD=/x","BackendData":"$(x)"}`)
+	f.Add(`{"PublicIP":"192.168.64.4","PublicIPv6":"fe80::1%x LD_PRELOAD=/x","BackendType":"extension",` +
+		`"BackendData":"$(x)"}`)
 	f.Add(`{"PublicIP":"192.168.64.4","BackendType":"extension","BackendData":"'; reboot\n"}`)
 	f.Add(`{"PublicIP":"192.168.64.4","BackendType":"extension","BackendData":{"a":1}}`)
 	b, network, err := open(f, `{"Network":"10.5.0.0/16","Backend":{"Type":"extension","SubnetAddCommand":"add"}}`)
