@@ -204,7 +204,7 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 			return nil
 		}
 	case dataplane.Link:
-		if op.Verb == dataplane.Replace && refused(err) {
+		if op.Verb == dataplane.Replace && refused(err) && o.Kind() != dataplane.LinkWireGuard {
 			if p.n.keepsMTU(o, err) {
 				return nil
 			}

@@ -92,6 +92,8 @@ func remember(s *dataplane.State, op dataplane.Op) {
 		s.Neighs.Delete(o.NeighKey)
 	case dataplane.FDBEntry:
 		s.FDB.Delete(o.FDBKey)
+	case dataplane.WGPeer:
+		s.WGPeers.Delete(o.Key())
 	}
 }
 

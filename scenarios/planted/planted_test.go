@@ -82,6 +82,13 @@ var defects = []defect{
 	{id: "L5", what: "a departed peer is served for ever", plant: seeing(keeping), often: guests},
 	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
 	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},
+	{id: "W1", what: "a peer's first endpoint stays", plant: acting(wgPeers(oldEndpoint)), opts: wireguard, often: moves},
+	{id: "W2", what: "a peer's first allowed IPs stay", plant: acting(wgPeers(oldAllowed)), opts: wireguard,
+		often: robbery},
+	{id: "W3", what: "peers get no pre-shared key", plant: acting(wgPeers(noPSK)), opts: wireguard},
+	{id: "W4", what: "peers get no keepalive", plant: acting(wgPeers(noKeepalive)), opts: wireguard},
+	{id: "W5", what: "WireGuard peers of departed nodes stay", plant: acting(leaving(encrypted)), opts: wireguard,
+		often: robbery},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -91,6 +98,9 @@ var (
 	iptables = search.Options{Firewall: "iptables"}
 	nftables = search.Options{Firewall: "nftables"}
 )
+
+// wireguard is the option of a search for defects of that backend.
+var wireguard = search.Options{Backend: "wireguard", Family: "v4"}
 
 // Steps that expose a defect when they are drawn often enough: N is a node, M
 // another one, #N the last byte of N's address.

@@ -76,9 +76,9 @@ func (*Backend) Type() string { return Type }
 
 // Extent implements [backend.Backend].
 func (b *Backend) Extent() dataplane.Extent {
-	e := dataplane.Extent{Keys: []dataplane.SecretName{dataplane.WireGuardKey}}
-	for _, t := range b.tunnels {
-		e.Links = append(e.Links, t.device)
+	e := dataplane.Extent{
+		Links: []string{device, deviceV6}, // one may be left of another mode or family
+		Keys:  []dataplane.SecretName{dataplane.WireGuardKey},
 	}
 	if b.opts.Implementation == implementationAuto {
 		e.Kinds = []dataplane.LinkKind{dataplane.LinkWireGuard}

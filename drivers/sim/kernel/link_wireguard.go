@@ -77,7 +77,7 @@ func (ps *paths) secret(public dataplane.PublicKey) (dataplane.Secret, error) {
 	}
 	if secret.PublicKey() != public {
 		return dataplane.Secret{}, fmt.Errorf("the node's key has the public half %s: %w", secret.PublicKey(),
-			driver.ErrNotFound)
+			driver.ErrInvalid)
 	}
 	return secret, nil
 }
@@ -92,7 +92,7 @@ func (ps *paths) psk(name dataplane.SecretName) (dataplane.Secret, error) {
 			return secret, nil
 		}
 	}
-	return dataplane.Secret{}, fmt.Errorf("no pre-shared key named %s: %w", name, driver.ErrNotFound)
+	return dataplane.Secret{}, fmt.Errorf("no pre-shared key named %s: %w", name, driver.ErrInvalid)
 }
 
 // createWireGuard makes a device. Its socket opens when it comes up.
@@ -241,7 +241,7 @@ func (s *stack) applyWGPeer(verb dataplane.Verb, o dataplane.WGPeer, psk datapla
 	d, ok := l.device.(*wgDevice)
 	switch {
 	case !ok:
-		return fmt.Errorf("not a wireguard link: %w", driver.ErrUnsupported)
+		return fmt.Errorf("not a wireguard link: %w", driver.ErrInvalid)
 	case !d.runs():
 		return fmt.Errorf("no process runs %s: %w", l.name, driver.ErrNotFound)
 	case o.More != 0:

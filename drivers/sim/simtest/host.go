@@ -15,7 +15,11 @@ import (
 type Host struct{ *kernel.Host }
 
 // NewHost returns a host whose chance follows from the seed.
-func NewHost(seed uint64) Host { return Host{kernel.NewNetwork(world.New(seed)).NewHost("n1")} }
+func NewHost(seed uint64) Host {
+	h := kernel.NewNetwork(world.New(seed)).NewHost("n1")
+	h.UseSecrets(drivertest.Secrets{})
+	return Host{h}
+}
 
 // Close does nothing: a simulated host leaves nothing behind.
 func (h Host) Close() error { return nil }

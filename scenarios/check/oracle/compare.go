@@ -56,8 +56,10 @@ func (d Demand) Tables(have *dataplane.State) []string {
 }
 
 // Missing names each object of the network tables that is missing or differs,
-// sorted by text. It does not judge what is left over.
+// sorted by text. It does not judge what is left over, and not the endpoints of
+// WireGuard peers: a node may try a former one for some time.
 func (d Demand) Missing(have *dataplane.State) []string {
+	d.anyEndpoint = true
 	return slices.DeleteFunc(d.Tables(have), func(text string) bool { return strings.HasPrefix(text, leftOver) })
 }
 

@@ -19,6 +19,8 @@ type Demand struct {
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool
 	commands  bool // commands of the operator make routes
+	// anyEndpoint says that WireGuard peers may have any endpoint.
+	anyEndpoint bool
 }
 
 // derivation is a Demand being derived.

@@ -200,7 +200,7 @@ func (d Demand) wgPeers(have *dataplane.State) []string {
 		return d.host.NoProcess && ok && params.Userspace
 	})
 	same := func(want, present dataplane.WGPeer) bool {
-		if _, ok := have.Alive[want.Key()]; ok { // the device knows best where it is
+		if _, alive := have.Alive[want.Key()]; alive || d.anyEndpoint { // the device knows best where it is
 			want.Endpoint = present.Endpoint
 		}
 		return want == present
