@@ -30,6 +30,7 @@ type wgPeer struct {
 	previous *wgSession // the peer may still use it
 	current  *wgSession
 	next     *wgSession // waits for the initiator's first packet
+	answered [32]byte   // the nonce of the last initiation that was answered
 	shook    time.Time  // when the last handshake ended; zero: never
 	queue    []wgQueued // packets that wait for a handshake
 

@@ -266,6 +266,11 @@ func (d *wgDevice) answerTo(m wgMessage, from netip.AddrPort, p *Probe) {
 		s.drop(p, DropWGNoPeer, fmt.Sprintf("%s at %s", public, from))
 		return
 	}
+	if peer.answered == m.nonce { // the real protocol has a time in each initiation
+		s.drop(p, DropWGNoSession, fmt.Sprintf("a handshake of %s for the second time", from))
+		return
+	}
+	peer.answered = m.nonce
 	peer.endpoint = from
 	if peer.next != nil {
 		delete(d.indexes, peer.next.ours)
