@@ -119,7 +119,9 @@ func (p commandsPart) take(looked Looked) { p.n.commands.have = looked.Seen.Stat
 
 func (p commandsPart) compare() ([]dataplane.Op, bool) {
 	n, s := p.n, &p.n.commands
-	opts := reconcile.CommandOptions{Prune: n.synced() && p.aim() != nil}
+	// A newer snapshot may hold a peer again that the last rendering lacks.
+	current := p.aim() != nil && n.host.want.snap == n.store.snap
+	opts := reconcile.CommandOptions{Prune: n.synced() && current}
 	if b, ok := n.network.backend.Commander(); ok {
 		text := b.Undo()
 		opts.Undo = &text
