@@ -31,7 +31,7 @@ func (n *Node) noticeAccident(before, now *lease.Snapshot) {
 	var peers []*lease.Lease
 	if otherHistory(before, now) || n.lostOwn(c.Gone, now) && n.lostMost(c, before) {
 		gone := slices.DeleteFunc(slices.Clone(c.Gone), n.wasSelf)
-		peers = youngest(stillMissing(gone, now.Leases))
+		peers = yielding(stillMissing(gone, now.Leases))
 		kept.until = n.now.Add(keepFor)
 	}
 	if len(peers) > 0 {
@@ -84,13 +84,16 @@ func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 	return 2*(len(gone)+back) > others
 }
 
-// youngest returns the peers as younger than any record: where two peers claim
-// the same subnet, address or MAC, the older is served, and a record that the
-// datastore holds must win over one that it has lost.
-func youngest(peers []*lease.Lease) []*lease.Lease {
+// yielding returns lost peers so that a record in the datastore wins over each.
+// Where two peers claim the same subnet, address or MAC, the older is served, so
+// they are younger than any record. Of two records of one host with one WireGuard
+// key, the one written last is served, so they are written before any record. A
+// datastore that has lost its data may count its revisions from one.
+func yielding(peers []*lease.Lease) []*lease.Lease {
 	for i, p := range peers {
 		kept := *p
 		kept.CreateRevision = math.MaxInt64
+		kept.ModRevision -= math.MaxInt64 // in the same order among themselves
 		peers[i] = &kept
 	}
 	return peers

@@ -91,8 +91,9 @@ func describe(served, refused *lease.Lease) string {
 
 // candidates returns the records that a device can serve, in the order in which a
 // key is theirs: the oldest host first, and of several records of one host the one
-// written last. The others are left over from another subnet, such as a
-// reservation that the host cannot use.
+// written last. A host writes the record of the subnet that it uses. The others are
+// left over, such as a reservation that the host cannot use: to serve the oldest would
+// send the host's packets to a subnet that it has given up.
 func (t tunnel) candidates(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) ([]candidate, []backend.Problem) {

@@ -48,9 +48,10 @@ func (n *Node) noteAccident(in node.Input) {
 	n.lost.at = n.all.elapsed()
 	for _, l := range before.Leases {
 		if n.all.mustServe(n, l, before) {
-			youngest := *l
-			youngest.CreateRevision = math.MaxInt64 // a record that the store holds wins
-			n.lost.peers = append(n.lost.peers, youngest)
+			lost := *l // a record that the store holds wins
+			lost.CreateRevision = math.MaxInt64
+			lost.ModRevision -= math.MaxInt64
+			n.lost.peers = append(n.lost.peers, lost)
 		}
 	}
 }
