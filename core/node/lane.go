@@ -18,10 +18,11 @@ const (
 	HostLane     LaneID = iota // the kernel's network tables and settings
 	FirewallLane               // the chains of nftables and iptables
 	CommandsLane               // the record of the operator's commands
+	IKELane                    // the IKE daemon of IPsec, its keys and connections
 	LaneCount                  // the number of lanes
 )
 
-var laneNames = [LaneCount]string{HostLane: "host", FirewallLane: "firewall", CommandsLane: "commands"}
+var laneNames = [LaneCount]string{HostLane: "host", FirewallLane: "firewall", CommandsLane: "commands", IKELane: "ike"}
 
 // String returns the lane's name in lower case.
 func (id LaneID) String() string { return laneNames[id] }
@@ -113,13 +114,20 @@ var laneKinds = [LaneCount]kinds{
 	CommandsLane: {
 		lookFailed: "commands-look-failed", applied: "commands-applied", failed: "commands-failed", clean: "commands",
 	},
+	IKELane: {lookFailed: "ike-look-failed", applied: "ike-applied", failed: "ike-failed", clean: "ike"},
 }
 
 func newLanes(n *Node) (lanes [LaneCount]*lane) {
-	parts := [LaneCount]part{HostLane: hostPart{n}, FirewallLane: firewallPart{n}, CommandsLane: commandsPart{n}}
+	parts := [LaneCount]part{
+		HostLane:     hostPart{n},
+		FirewallLane: firewallPart{n},
+		CommandsLane: commandsPart{n},
+		IKELane:      ikePart{n},
+	}
 	for id, p := range parts {
 		lanes[id] = &lane{id: LaneID(id), part: p, logs: laneKinds[id]}
 	}
+	lanes[IKELane].clean = true // no process of a former run is left
 	return lanes
 }
 

@@ -28,6 +28,7 @@ type Node struct {
 	host     hostState
 	firewall firewallState
 	commands commandsState
+	ike      ikeState
 	files    fileState
 	said     map[string]string // the last text of each event kind that once logs
 }
@@ -172,6 +173,7 @@ func (n *Node) absorb(in Input) {
 		if in.View.Synced && !n.store.view.Synced {
 			n.hostLane().lookBy(n.now)
 			n.lanes[CommandsLane].lookBy(n.now)
+			n.lanes[IKELane].lookBy(n.now)
 		}
 		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false

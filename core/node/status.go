@@ -152,6 +152,7 @@ func (n *Node) Status() Status {
 	s.Problems = append(s.Problems, n.refusedProblems()...)
 	s.Problems = append(s.Problems, n.conflictProblems()...)
 	s.Problems = append(s.Problems, n.commandProblems()...)
+	s.Problems = append(s.Problems, n.tunnelProblems()...)
 	for _, l := range n.lanes {
 		s.Lanes = append(s.Lanes, l.status())
 	}
@@ -218,7 +219,8 @@ func (n *Node) reasons() (rs []string) {
 	say(n.fenced(), "fenced: subnet %s may belong to another node", n.lease.self.Key)
 	say(n.lease.grant == nil, "no lease is held")
 	say(n.lease.trouble != nil, "lease: %v", n.lease.trouble)
-	say(n.movedUnanswered(), "the datastore has moved lease %s to another subnet, and did not answer yet", n.lease.self.Key)
+	say(n.movedUnanswered(), "the datastore has moved lease %s to another subnet, and did not answer yet",
+		n.lease.self.Key)
 	for _, l := range n.lanes {
 		rs = append(rs, l.part.reasons()...)
 	}

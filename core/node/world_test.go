@@ -44,6 +44,7 @@ type world struct {
 	writeErr func(File) error
 	firewall fakeFirewall
 	shell    fakeShell
+	ike      fakeIKE
 
 	plans    [][]dataplane.Op
 	requests []Request
@@ -84,6 +85,7 @@ func (w *world) start(mod ...func(*Options)) {
 		m(&o)
 	}
 	w.shell.start()
+	w.ike.die() // with the daemon that started it
 	w.n = New(o)
 	w.exit = nil
 }
@@ -164,6 +166,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	}
 	some = w.firewall.perform(r.Lanes[FirewallLane], &in.Lanes[FirewallLane]) || some
 	some = w.shell.perform(r.Lanes[CommandsLane], &in.Lanes[CommandsLane]) || some
+	some = w.ike.perform(r.Lanes[IKELane], &in.Lanes[IKELane]) || some
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
 		w.pending = r.Request

@@ -34,6 +34,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "ESP by strongSwan's charon", Carries: []backend.Families{backend.IPv4Only}, New: open,
 		Alone: true, // its policies catch the packets to every peer
+		Lanes: []string{"ike"},
 		Options: []backend.Option{
 			{Name: "PSK", Kind: backend.Text, Default: `""`,
 				Help: "pre-shared key of all nodes, required, at least 96 characters"},

@@ -37,14 +37,6 @@ func (*Lane) Hints() <-chan struct{} { return nil }
 // Break makes each start of the daemon fail, as without the program; nil ends that.
 func (l *Lane) Break(err error) { l.broken = err }
 
-// Stop ends the daemon in order, as flanneld does when it ends.
-func (l *Lane) Stop() {
-	if l.child != nil {
-		l.child.stop()
-		l.child = nil
-	}
-}
-
 // Crash ends the daemon at once. Its keys stay in the kernel.
 func (l *Lane) Crash() {
 	if l.child != nil {

@@ -24,6 +24,9 @@ var (
 	}
 )
 
+// ikeTimes holds the duration of calls to the IKE daemon.
+var ikeTimes = laneTimes{look: 2 * time.Millisecond, plan: 2 * time.Millisecond, op: 2 * time.Millisecond}
+
 // processLane performs the node's looks and plans in one lane.
 type processLane struct {
 	p      *process
@@ -78,6 +81,12 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 			onHint: func(func()) (end func()) { return func() {} },
 			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
 			slow:   func() time.Duration { return d.commands.slow },
+		},
+		node.IKELane: {
+			p: p, id: node.IKELane, driver: p.charon, times: ikeTimes,
+			lookLabel: name + ": ike", planLabel: name + ": ike", chance: "ike/" + name,
+			onHint: p.charon.OnHint,
+			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
 		},
 	}
 }

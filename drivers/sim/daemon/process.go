@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim/charon"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/drivers/sim/world"
@@ -23,6 +24,7 @@ type process struct {
 	lanes   [node.LaneCount]*processLane
 	client  *store.Client
 	program *kernel.Process // the process as the kernel sees it
+	charon  *charon.Lane    // of the IKE daemon, which ends with the process
 	store   Requester       // the client, or a wrapper of it
 	clock   time.Duration   // the error of its clock
 	label   processLabels
@@ -55,6 +57,7 @@ func newProcess(d *Daemon, opts node.Options) *process {
 	}
 	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
 	p.program = d.host.NewProcess(d.secrets, p.arrive)
+	p.charon = charon.New(d.host)
 	p.lanes = newLanes(p)
 	parts := Parts{Node: node.New(opts), Client: p.client}
 	for id, l := range p.lanes {
@@ -258,6 +261,7 @@ func (p *process) resume() {
 func (p *process) die() {
 	p.dead = true
 	p.program.End()
+	p.charon.Crash()
 	p.client.Close()
 	p.next.Cancel()
 	p.wake.Cancel()

@@ -1,0 +1,192 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/reconcile"
+)
+
+// ikeEvery is the time between two looks at the IKE daemon without a hint.
+const ikeEvery = 10 * time.Second
+
+// The pauses before the node asks the IKE daemon again for tunnels that it lacks.
+// By itself the daemon tries for ever to reach a peer, but a tunnel that ends may
+// stay away.
+const (
+	tunnelFirst = 10 * time.Second
+	tunnelMost  = 5 * time.Minute
+)
+
+// ikeState holds the last look at the IKE daemon.
+type ikeState struct {
+	have     *dataplane.State
+	aim      *dataplane.State // of the last comparison
+	attempts int              // of asking for tunnels, in a row
+	at       time.Time        // of the next attempt; zero: no tunnel is missing
+}
+
+// ikePart is the lane of the IKE daemon: the process, its keys and connections. A
+// missing tunnel is a problem of its peer and keeps no node from being ready.
+type ikePart struct{ n *Node }
+
+func (p ikePart) lane() *lane { return p.n.lanes[IKELane] }
+
+func (p ikePart) pace() pace {
+	return pace{every: ikeEvery, hintGap: hintGap, most: p.n.opts.Resync}
+}
+
+// aim returns the desired state of the host as last rendered, or nil.
+func (p ikePart) aim() *dataplane.State { return p.n.host.want.state }
+
+// needed reports whether an IKE daemon is desired.
+func (p ikePart) needed() bool {
+	aim := p.aim()
+	return aim != nil && len(aim.IKE) > 0
+}
+
+// watches returns false if no IKE daemon is desired and none is left to end.
+func (p ikePart) watches() bool { return p.needed() || !p.lane().clean }
+
+// follow waits for the first rendering of the host. A daemon begins without an IKE
+// daemon, so there is none to end before a config has asked for one.
+func (p ikePart) follow() bool {
+	n := p.n
+	aim := p.aim()
+	if aim == nil || !p.needed() && n.ike.have == nil {
+		return false
+	}
+	if aim != n.ike.aim {
+		n.ike.aim = aim
+		n.ike.attempts, n.ike.at = 0, time.Time{}
+		p.lane().restart()
+		p.lane().fresh = false
+		p.lane().outdated(n.now)
+	}
+	return true
+}
+
+func (p ikePart) look() Look {
+	return Look{Extent: dataplane.Extent{Passphrase: p.n.network.backend.Extent().Passphrase}}
+}
+
+func (p ikePart) take(looked Looked) { p.n.ike.have = looked.Seen.State }
+
+func (p ikePart) compare() ([]dataplane.Op, bool) {
+	n := p.n
+	plan := reconcile.IKE(n.ike.aim, n.ike.have, reconcile.Options{
+		Own: reconcile.Ownership{Networks: n.host.networks},
+		// A newer snapshot may hold a peer again that the last rendering lacks.
+		Prune: n.synced() && n.host.want.snap == n.store.snap,
+	})
+	if len(plan.Ops) > 0 {
+		return plan.Ops, true
+	}
+	return p.askAgain(), true
+}
+
+// askAgain returns the ops that ask for missing tunnels if their time has come.
+func (p ikePart) askAgain() []dataplane.Op {
+	n, s := p.n, &p.n.ike
+	missing := reconcile.MissingTunnels(s.aim, s.have)
+	if len(missing) == 0 {
+		s.attempts, s.at = 0, time.Time{}
+		return nil
+	}
+	due := !s.at.IsZero() && !n.now.Before(s.at)
+	if s.at.IsZero() || due {
+		s.at = n.now.Add(n.backoff(s.attempts, tunnelFirst, tunnelMost))
+		s.attempts++
+	}
+	p.lane().lookBy(s.at)
+	if !due {
+		return nil
+	}
+	return missing
+}
+
+// retries reports whether a plan only asks for tunnels.
+func (ikePart) retries(plan []dataplane.Op) bool {
+	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		_, tunnel := op.Object.(dataplane.Tunnel)
+		return !tunnel || op.Verb == dataplane.Delete
+	})
+}
+
+// failed ignores two kinds of failures. The status names the peers whose tunnels are
+// missing. A daemon that does not run has no keys and connections: its own op says why.
+func (ikePart) failed(op dataplane.Op, err error) error {
+	switch op.Object.(type) {
+	case dataplane.Tunnel:
+		if op.Verb == dataplane.Create {
+			return nil
+		}
+	case dataplane.SharedKey, dataplane.Conn:
+		if errors.Is(err, driver.ErrNotFound) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+func (ikePart) describe(plan []dataplane.Op) string {
+	if len(plan) == 1 {
+		return plan[0].String()
+	}
+	return fmt.Sprintf("%s and %d more", plan[0], len(plan)-1)
+}
+
+func (p ikePart) settled() string {
+	have := p.n.ike.have
+	if !p.needed() {
+		p.n.ike = ikeState{aim: p.n.ike.aim}
+	}
+	return fmt.Sprintf("the IKE daemon is as desired: %d connections, %d tunnels", have.Conns.Len(), have.Tunnels.Len())
+}
+
+// stop ends the IKE daemon in order: it removes its keys and tells the peers.
+func (p ikePart) stop() []dataplane.Op {
+	if p.n.ike.have == nil {
+		return nil
+	}
+	daemon, runs := p.n.ike.have.IKE[dataplane.Charon]
+	if !runs {
+		return nil
+	}
+	return []dataplane.Op{{Verb: dataplane.Delete, Object: daemon}}
+}
+
+func (p ikePart) reasons() (rs []string) {
+	l := p.lane()
+	if !p.needed() {
+		return nil
+	}
+	if l.lookErr != nil {
+		rs = append(rs, fmt.Sprintf("ike: cannot read the IKE daemon: %v", l.lookErr))
+	}
+	for _, failure := range l.failures {
+		rs = append(rs, fmt.Sprintf("ike: %v", failure))
+	}
+	if !l.clean && len(rs) == 0 {
+		rs = append(rs, "ike: the IKE daemon is not yet as desired")
+	}
+	return rs
+}
+
+// tunnelProblems names the peers without a tunnel, for the status.
+func (n *Node) tunnelProblems() []string {
+	if n.ike.have == nil || n.ike.aim == nil {
+		return nil
+	}
+	var texts []string
+	for _, op := range reconcile.MissingTunnels(n.ike.aim, n.ike.have) {
+		c := op.Object.(dataplane.Tunnel).ConnKey
+		texts = append(texts, fmt.Sprintf("peer %s: no tunnel to %s yet; IKE needs UDP 500 and 4500, ESP protocol 50",
+			c.RemoteNet, c.Remote))
+	}
+	return texts
+}
