@@ -45,6 +45,11 @@ func (n *Node) noteAccident(in node.Input) {
 	if before == nil || !n.holds || n.Twinned || len(now.Leases) > 0 || !slices.ContainsFunc(before.Leases, own) {
 		return
 	}
+	// The loss of the node's own record alone says nothing about peers that were lost before.
+	others := func(l *lease.Lease) bool { return !own(l) && !slices.Contains(n.addresses(), owner(l.Attrs)) }
+	if !slices.ContainsFunc(before.Leases, others) {
+		return
+	}
 	n.lost.at = n.all.elapsed()
 	for _, l := range before.Leases {
 		if n.all.mustServe(n, l, before) {

@@ -100,7 +100,12 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	}
 	mtu -= header
 	dev := device(f, o.VNI)
-	mac, _ := vtepMAC(d.own, f)
+	var mac dataplane.MAC // any
+	// A record of another VXLAN has the MAC address of that one's device. The node is about to
+	// publish the one that it has given to this device.
+	if !d.offersAnother(d.own) {
+		mac, _ = vtepMAC(d.own, f)
+	}
 	d.want.AddLink(dataplane.Link{
 		Name: dev, MTU: mtu, MAC: mac, Up: true,
 		Params: dataplane.VXLAN{

@@ -102,6 +102,7 @@ func TestDemanded(t *testing.T) {
 	noIPv6 := plain(`{"Network":"10.5.0.0/16",
 		"Backend":{"Type":"vxlan","VNI":9,"Port":4789,"MTU":1400,"Learning":true,"GBP":true}}`)
 	noIPv6.NoIPv6 = true
+	ninth := strings.ReplaceAll(dualOwn, `"VNI":1`, `"VNI":9`)
 	for name, c := range map[string]struct {
 		host Host
 		own  lease.Lease
@@ -110,9 +111,12 @@ func TestDemanded(t *testing.T) {
 	}{
 		"vxlan in both families": {host(dualConfig), record(t, 1, dualKey, dualOwn),
 			[]lease.Lease{record(t, 2, peerKey, dualPeer)}, dualWant},
-		"vxlan with options, on a kernel without IPv6": {noIPv6, record(t, 1, "10.5.1.0-24", dualOwn), nil,
+		"vxlan with options, on a kernel without IPv6": {noIPv6, record(t, 1, "10.5.1.0-24", ninth), nil,
 			"link flannel.9 type vxlan mtu 1350 mac 02:00:00:00:00:01 up id 9 dev eth0 " +
 				"local 192.168.64.1 port 4789 learning gbp\n" +
+				"addr 10.5.1.0/32 dev flannel.9\n"},
+		"any MAC while the own record is that of another vxlan": {noIPv6, record(t, 1, "10.5.1.0-24", dualOwn), nil,
+			"link flannel.9 type vxlan mtu 1350 up id 9 dev eth0 local 192.168.64.1 port 4789 learning gbp\n" +
 				"addr 10.5.1.0/32 dev flannel.9\n"},
 		"direct routing on one's own segment": {
 			plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`),
