@@ -73,6 +73,9 @@ func (n *Node) SubnetFile() string { return n.file("run", "subnet.env") }
 // StateFile returns the path of the node's saved snapshot.
 func (n *Node) StateFile() string { return n.file("lib", "state.json") }
 
+// KeyFile returns the path of the node's private key of WireGuard.
+func (n *Node) KeyFile() string { return n.file("wgkey") }
+
 // args returns the daemon's command line.
 func (n *Node) args(extra []string) []string {
 	o := n.lab.Options
@@ -120,7 +123,7 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 	}
 	cmd := &exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
 		Env: append([]string{
-			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.file("wgkey"),
+			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.KeyFile(),
 		}, n.Env...)}
 	if n.Confined {
 		cmd = confined(cmd)

@@ -3,6 +3,7 @@ package labworld
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -61,6 +62,9 @@ func (n *netnsNode) Second(on bool) error {
 
 // KillAt implements [Process]. It counts the effects that the kernel reports.
 func (n *netnsNode) KillAt(boundary int) error { return n.node.KillAtChange(boundary) }
+
+// LoseKey implements [KeyOwner].
+func (n *netnsNode) LoseKey() error { return os.Remove(n.node.KeyFile()) }
 
 // FullDisk implements [FileEditor].
 func (n *netnsNode) FullDisk(f node.File, on bool) error {

@@ -60,6 +60,9 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	if top.NoIPv6 != nil {
 		return nil, errors.New("topology noipv6: network namespaces share the kernel's IPv6")
 	}
+	if top.NoWireGuard != nil {
+		return nil, errors.New("topology nowireguard: network namespaces share the kernel's modules")
+	}
 	if top.NAT != nil {
 		return nil, errors.New("topology nat: the lab has no router that translates addresses")
 	}

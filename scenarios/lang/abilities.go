@@ -126,6 +126,12 @@ type FileEditor interface {
 	FullDisk(f node.File, on bool) error
 }
 
+// KeyOwner has a file with a private key of WireGuard.
+type KeyOwner interface {
+	// LoseKey removes the file behind the daemon's back.
+	LoseKey() error
+}
+
 // WriteTearer crashes the machine at the next write to a file, which leaves
 // half of the text.
 type WriteTearer interface {

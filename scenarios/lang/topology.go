@@ -17,19 +17,20 @@ import (
 
 // Topology describes the world that a scenario begins with.
 type Topology struct {
-	Nodes      int
-	Segments   int
-	Config     string // the network config, JSON
-	Kube       bool   // leases are on Kubernetes nodes
-	Families   []cidr.Family
-	MTU        int           // of the underlay, bytes
-	NoIPv6     []string      // nodes whose kernel has no IPv6
-	NAT        []string      // nodes that publish the address of a router before them (--public-ip)
-	TTL        time.Duration // of leases; 0: the daemon's default
-	ExitOnLoss bool
-	Firewall   string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
-	Blackhole  bool   // --ip-blackhole-route
-	IPForward  bool   // --ip-forward
+	Nodes       int
+	Segments    int
+	Config      string // the network config, JSON
+	Kube        bool   // leases are on Kubernetes nodes
+	Families    []cidr.Family
+	MTU         int           // of the underlay, bytes
+	NoIPv6      []string      // nodes whose kernel has no IPv6
+	NoWireGuard []string      // nodes whose kernel has no WireGuard
+	NAT         []string      // nodes that publish the address of a router before them (--public-ip)
+	TTL         time.Duration // of leases; 0: the daemon's default
+	ExitOnLoss  bool
+	Firewall    string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
+	Blackhole   bool   // --ip-blackhole-route
+	IPForward   bool   // --ip-forward
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
@@ -38,8 +39,8 @@ type Topology struct {
 // parseTopology reads
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
-//		[noipv6=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables] [blackhole=yes] [ipforward=yes]
-//		[store=users|proxy|kube]
+//		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
+//		[blackhole=yes] [ipforward=yes] [store=users|proxy|kube]
 //
 // Its input, if there is one, is the network config's Backend object.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
@@ -51,6 +52,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	args.integer("segments", &t.Segments)
 	args.integer("mtu", &t.MTU)
 	args.list("noipv6", &t.NoIPv6)
+	args.list("nowireguard", &t.NoWireGuard)
 	args.list("nat", &t.NAT)
 	args.duration("ttl", &t.TTL)
 	args.text("backend", &backend)
@@ -74,7 +76,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if err := args.done(); err != nil {
 		return t, err
 	}
-	if unknown := slices.DeleteFunc(slices.Concat(t.NoIPv6, t.NAT), t.hasNode); len(unknown) > 0 {
+	if unknown := slices.DeleteFunc(slices.Concat(t.NoIPv6, t.NoWireGuard, t.NAT), t.hasNode); len(unknown) > 0 {
 		return t, fmt.Errorf("no node %s; there are n1 to n%d", strings.Join(unknown, ","), t.Nodes)
 	}
 	if t.NoIPv6 != nil && families != "v4" {

@@ -24,7 +24,7 @@ func breakings() map[string]breaking {
 		"cut": faultParted(Partitioner.Cut, "cut"), "isolate": faultParted(Partitioner.Isolate, "isolate"),
 		"part": faultPart, "wire": faultWire,
 		"kill": faultKill, "suspend": faultSuspend, "clock": faultClock, "file": faultFile, "second": faultSecond,
-		"reboot": faultReboot, "churn": faultChurn,
+		"reboot": faultReboot, "churn": faultChurn, "key": faultKey,
 		"firewall": faultFirewall, "node": faultNode,
 		"request": faultRequest, "token": faultToken, "denied": faultDenied,
 	}

@@ -291,7 +291,7 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 // faultObjects returns the fault "fault n2 add|remove", whose input holds
-// objects in canonical form.
+// objects in the form in which "state" prints them.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	return func(s *Session, _ string, n Node, a *args, input string) error {
 		if err := a.done(); err != nil {
@@ -301,7 +301,12 @@ func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 		if err != nil {
 			return err
 		}
-		for _, line := range strings.Split(input, "\n") {
+		names, err := s.names()
+		if err != nil {
+			return err
+		}
+		slices.Reverse(names) // from the name to the value
+		for _, line := range strings.Split(strings.NewReplacer(names...).Replace(input), "\n") {
 			o, err := dataplane.ParseObject(line)
 			if err != nil {
 				return err

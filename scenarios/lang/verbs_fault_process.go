@@ -140,6 +140,23 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 	return fmt.Errorf("fault file %s: want gone, garbage, keep, old, tear or full", what)
 }
 
+// faultKey performs "fault n2 key gone": an operator removes the file with the
+// node's private key of WireGuard, and the daemon draws another.
+func faultKey(s *Session, _ string, n Node, a *args, _ string) error {
+	what := a.word("what to do")
+	if err := a.done(); err != nil {
+		return err
+	}
+	if what != "gone" {
+		return fmt.Errorf("fault key %s: want gone", what)
+	}
+	k, err := able[KeyOwner](s, n)
+	if err != nil {
+		return err
+	}
+	return k.LoseKey()
+}
+
 // faultSecond performs "fault n2 second start|stop": an operator starts another
 // daemon on the same host, with the same files, by mistake.
 func faultSecond(s *Session, name string, n Node, a *args, _ string) error {

@@ -145,11 +145,11 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return substitute(state, names), nil
+	return substitute(state, strings.NewReplacer(names...)), nil
 }
 
-// names maps random values to the names that replace them.
-func (s *Session) names() (*strings.Replacer, error) {
+// names returns pairs of a random value and the name that replaces it.
+func (s *Session) names() ([]string, error) {
 	records, err := s.world.Store().Records()
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (s *Session) names() (*strings.Replacer, error) {
 			}
 		}
 	}
-	return strings.NewReplacer(pairs...), nil
+	return pairs, nil
 }
 
 // substitute prints a state with names, sorted anew within each kind.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
@@ -26,6 +27,12 @@ func (n *simNode) File(f node.File) ([]byte, error) {
 // SetFile implements [FileEditor].
 func (n *simNode) SetFile(f node.File, data []byte) error {
 	n.daemon.SetFile(f, data)
+	return nil
+}
+
+// LoseKey implements [KeyOwner].
+func (n *simNode) LoseKey() error {
+	n.daemon.LoseSecret(dataplane.WireGuardKey)
 	return nil
 }
 

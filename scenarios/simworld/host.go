@@ -43,6 +43,9 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	if slices.Contains(w.top.NoIPv6, name) {
 		n.WithoutIPv6()
 	}
+	if slices.Contains(w.top.NoWireGuard, name) {
+		n.WithoutKind(dataplane.LinkWireGuard)
+	}
 	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
 		return nil, err
 	}

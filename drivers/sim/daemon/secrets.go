@@ -25,6 +25,9 @@ func (d *Daemon) Secrets() driver.Secrets { return d.secrets }
 // nil.
 func (d *Daemon) FailSecrets(err error) { d.secrets.fail = err }
 
+// LoseSecret removes a secret from the disk. The next request draws another.
+func (d *Daemon) LoseSecret(name dataplane.SecretName) { delete(d.secrets.kept, name) }
+
 // Secret implements [driver.Secrets].
 func (s *diskSecrets) Secret(name dataplane.SecretName) (dataplane.Secret, error) {
 	if s.fail != nil {
