@@ -26,6 +26,7 @@ const (
 type accident struct {
 	known *lease.Snapshot // the last one that the process got from a store in sync
 	at    time.Duration   // of the last accident
+	anew  time.Duration   // when the node may have begun its period of grace anew
 	peers []lease.Lease   // whose records were lost and have not come back
 }
 
@@ -41,6 +42,9 @@ func (n *Node) noteAccident(in node.Input) {
 		return slices.ContainsFunc(now.Leases, func(o *lease.Lease) bool { return o.Key.Overlaps(l.Key) })
 	}
 	n.lost.peers = slices.DeleteFunc(n.lost.peers, isBack)
+	if before != nil && n.mayBeginAnew(before, now) {
+		n.lost.anew = n.all.elapsed()
+	}
 	own := func(l *lease.Lease) bool { return l.Key == n.last }
 	if before == nil || !n.holds || n.Twinned || len(now.Leases) > 0 || !slices.ContainsFunc(before.Leases, own) {
 		return
@@ -61,6 +65,31 @@ func (n *Node) noteAccident(in node.Input) {
 	}
 }
 
+// mayBeginAnew reports whether the node may take the change for another accident,
+// and begin its period of grace anew: the store was restored, or it has neither the
+// node's own record nor most of the others. A node that was cut off while these ran
+// out cannot tell that from a loss, and to keep the peers longer is the safe choice.
+func (n *Node) mayBeginAnew(before, now *lease.Snapshot) bool {
+	if now.Revision < before.Revision || now.History != before.History && before.History != 0 {
+		return true
+	}
+	ownGone := false
+	others, lost := 0, 0
+	for _, l := range before.Leases {
+		same := func(o *lease.Lease) bool { return o.Key == l.Key }
+		at := slices.IndexFunc(now.Leases, same)
+		if l.Key == n.last {
+			ownGone = at < 0
+			continue
+		}
+		others++
+		if at < 0 || now.Leases[at].CreateRevision != l.CreateRevision {
+			lost++
+		}
+	}
+	return ownGone && 2*lost > others
+}
+
 // checkKept checks that a node which is about to delete objects of a subnet does
 // not have to keep the peer.
 func (n *Node) checkKept(subnet netip.Prefix, now *lease.Snapshot) {
@@ -75,8 +104,8 @@ func (n *Node) checkKept(subnet netip.Prefix, now *lease.Snapshot) {
 	}
 }
 
-// checkDeparted is called after every event: some time after the period of grace,
-// a host holds no route to a peer that did not come back.
+// checkDeparted is called after every event: some time after the last period of
+// grace, a host holds no route to a peer that did not come back.
 func (i *Invariants) checkDeparted() error {
 	for _, name := range i.order {
 		n := i.nodes[name]
@@ -87,14 +116,15 @@ func (i *Invariants) checkDeparted() error {
 			n.lost.at = max(n.lost.at, i.elapsed()-graceBound) // the node may have been kept from it
 			continue
 		}
-		if i.elapsed()-n.lost.at <= departBound {
+		since := i.elapsed() - max(n.lost.at, n.lost.anew)
+		if since <= departBound {
 			continue
 		}
 		gone := n.lost.peers
 		n.lost.peers = nil
 		if left := n.routesTo(gone); left != "" {
-			return fmt.Errorf("%s still has %q, though its peer did not come back within %s of the loss of all records",
-				name, left, i.elapsed()-n.lost.at)
+			return fmt.Errorf("%s still has %q, though its peer did not come back within %s of the last loss of records",
+				name, left, since)
 		}
 	}
 	return nil
