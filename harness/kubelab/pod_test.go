@@ -61,8 +61,8 @@ var _ = Describe("In the container of the manifest", func() {
 		Entry("host-gw", `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"host-gw"}}`, 0, limit),
 	)
 
-	It("says that udp lacks the TUN device, and waits for it", func(ctx context.Context) {
-		c := newCluster(ctx, 1, `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":{"Type":"udp"}}`)
+	DescribeTable("says that it lacks the TUN device, and waits for it", func(ctx context.Context, backend string) {
+		c := newCluster(ctx, 1, `{"Network":"10.244.0.0/16","EnableNFTables":true,"Backend":`+backend+`}`)
 		c.confineAll()
 		c.registerAll(ctx)
 		n := c.lab.Nodes[0]
@@ -73,5 +73,8 @@ var _ = Describe("In the container of the manifest", func() {
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("/dev/net/tun")))
 		Expect(n.Running()).To(BeTrue())
-	}, limit)
+	},
+		Entry("udp", `{"Type":"udp"}`, limit),
+		Entry("wireguard without the kernel's", `{"Type":"wireguard","Implementation":"userspace"}`, limit),
+	)
 })
