@@ -3,17 +3,16 @@ package wireguard
 import (
 	"testing"
 	"unsafe"
-
-	"golang.zx2c4.com/wireguard/device"
 )
 
 // TestShrinkBuffers holds that this version of the library has the pool that
-// shrinkBuffers replaces, and that buffers are apart by their size.
+// shrinkBuffers replaces, and that buffers are apart by their size. Under the race
+// detector it holds that no goroutine takes a buffer before that.
 func TestShrinkBuffers(t *testing.T) {
 	q, _ := testQueue(t)
-	d := device.NewDevice(q, newBind(maxPacket), &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf})
+	d, small := start(q, limitOf(1420))
 	defer d.Close()
-	if !shrinkBuffers(d, limitOf(1420)) {
+	if !small {
 		t.Fatal("the library has another pool of buffers now")
 	}
 	at := map[uintptr]bool{}

@@ -41,14 +41,24 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	quiet := &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf}
-	d := &Device{library: device.NewDevice(q, newBind(limit), quiet), queue: q, index: index, limit: limit}
-	shrinkBuffers(d.library, limit)
+	library, _ := start(q, limit)
+	d := &Device{library: library, queue: q, index: index, limit: limit}
 	go func() {
 		<-d.Ended()
 		changed()
 	}()
 	return d, nil
+}
+
+// start starts the library's device with small buffers, and reports whether it
+// could have them. The goroutine that reads the queue asks it for the size of a
+// batch before it takes its first buffer, and waits there for the buffers.
+func start(q *queue, limit int) (d *device.Device, small bool) {
+	quiet := &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf}
+	d = device.NewDevice(q, newBind(limit), quiet)
+	small = shrinkBuffers(d, limit)
+	close(q.started)
+	return d, small
 }
 
 // setOffload makes the kernel leave to the queue the work of network cards. It

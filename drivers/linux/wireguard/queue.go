@@ -45,6 +45,8 @@ type queue struct {
 	close  sync.Mutex
 	closed bool
 
+	started chan struct{} // closed once the library has its buffers
+
 	// of Read
 	guess guess
 	cut   cutter
@@ -71,9 +73,9 @@ func newQueue(fd int, name string, mtu, limit int, uso bool) (*queue, error) {
 	}
 	q := &queue{
 		file: file, fd: fd, raw: raw, name: name, limit: limit, uso: uso,
-		events: make(chan tun.Event, 1),
-		guess:  guess{headers: minIPv4 + minTCP + 12, piece: mtu - minIPv4 - minTCP - 12},
-		whole:  make([]byte, maxPacket),
+		events: make(chan tun.Event, 1), started: make(chan struct{}),
+		guess: guess{headers: minIPv4 + minTCP + 12, piece: mtu - minIPv4 - minTCP - 12},
+		whole: make([]byte, maxPacket),
 	}
 	q.mtu.Store(int32(mtu))
 	q.poll = q.tryRead
@@ -85,7 +87,12 @@ func (q *queue) File() *os.File           { return q.file }
 func (q *queue) MTU() (int, error)        { return int(q.mtu.Load()), nil }
 func (q *queue) Name() (string, error)    { return q.name, nil }
 func (q *queue) Events() <-chan tun.Event { return q.events }
-func (q *queue) BatchSize() int           { return batch }
+
+// BatchSize implements [tun.Device]. It waits for the buffers, see [start].
+func (q *queue) BatchSize() int {
+	<-q.started
+	return batch
+}
 
 // Close implements [tun.Device].
 func (q *queue) Close() error {
