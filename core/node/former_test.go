@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +26,46 @@ func TestForgetsFormerNetworks(t *testing.T) {
 	w.snap.Config = lease.Document{Data: fmt.Appendf(nil, dual, 6, 6, 6), Revision: w.rev}
 	w.tell()
 	w.pass(time.Minute)
+	w.tell() // the node's own record
+	w.pass(time.Minute)
 	w.wantReady()
 	networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
 	links := slices.Sorted(maps.Keys(w.n.host.links))
 	if !slices.Equal(w.n.host.networks, networks) || !slices.Equal(links, []string{"flannel-v6.6", "flannel.6"}) {
 		t.Errorf("the node owns %s and %s, want only the present networks and devices", w.n.host.networks, links)
 	}
+}
+
+// A peer's record is older than the node's own, and the node's snapshot shows neither: the
+// former device stays for that peer, which has not read that the node has changed.
+func TestFormerWayWaitsForTheOwnRecord(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	w.tell()
+	w.wantReady()
+	w.rev++
+	w.snap.Revision = w.rev
+	other := strings.Replace(vxlanConfig, `"vxlan"`, `"vxlan","VNI":7`, 1)
+	w.snap.Config = lease.Document{Data: []byte(other), Revision: w.rev}
+	view := w.view()
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.decorate = func(v *lease.View) { *v = *view } // the node's events are late
+	w.tell()
+	w.pass(time.Second)
+	wantBoth := func(when string) {
+		t.Helper()
+		for _, name := range []string{"flannel.1", "flannel.7"} {
+			if _, has := w.host.Links[name]; !has {
+				t.Errorf("%s, the host lacks %s", when, name)
+			}
+		}
+	}
+	wantBoth("before the node has seen its own record")
+	w.decorate = nil
+	w.tell()
+	w.pass(time.Minute)
+	wantBoth("with a peer that has not changed")
 }
 
 // A look reads the devices of the backend and the former ones, each once.

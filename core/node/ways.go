@@ -149,9 +149,10 @@ func (n *Node) inTheWay(set *ways.Set) bool {
 }
 
 // endFormer ends the former ways that no peer needs, once the node's own record tells
-// the peers that it sends by them no more.
+// the peers that it sends by them no more. A snapshot from before that record lacks
+// peers that have not read it.
 func (n *Node) endFormer() {
-	if n.lease.grant == nil || !n.synced() {
+	if n.lease.grant == nil || !n.synced() || n.store.snap.Revision < n.lease.grant.ModRevision {
 		return
 	}
 	set := n.network.backend
