@@ -9,6 +9,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/extension"
 )
 
 // Options narrow what is drawn. Zero values leave it to chance.
@@ -184,11 +185,13 @@ func plainRoutes(backend string) bool { return backend == "host-gw" || backend =
 var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}
 
 // backends returns the available backends that carry packets of a family, or of
-// any for "". A backend with several drawn options is there more often.
+// any for "". A backend with several drawn options is there more often. The commands
+// of an extension are drawn only on request.
 func backends(family string) []string {
 	var names []string
 	for _, s := range all.Specs() {
-		if !s.Available() || s.IgnoresPeers || family != "" && !slices.Contains(s.Carries, familyWords[family]) {
+		if s.Type == extension.Type || !s.Available() || s.IgnoresPeers ||
+			family != "" && !slices.Contains(s.Carries, familyWords[family]) {
 			continue
 		}
 		for range min(mostOdds, 1+len(examples(s.Type))) {
