@@ -40,7 +40,7 @@ type Record struct {
 func Open(host Host, kept *dataplane.State, rebooted bool) *Record {
 	r := &Record{host: host, state: dataplane.NewState()}
 	for _, c := range kept.Commands.All {
-		if c.Outcome == dataplane.Done && (rebooted || c.Stage != dataplane.ForPeer) {
+		if certain(c) && (rebooted || c.Stage != dataplane.ForPeer) {
 			c.Outcome = dataplane.Stale
 		}
 		r.state.AddCommand(c)
@@ -78,7 +78,8 @@ func (r *Record) Apply(ctx context.Context, op dataplane.Op) error {
 
 // put runs the text of a command, after the Undo of the former one if needed.
 func (r *Record) put(ctx context.Context, have, want dataplane.Command, exists bool) error {
-	if exists && (have.Outcome == dataplane.Failed || !have.SameRun(want)) {
+	half := have.Outcome == dataplane.Failed || have.Outcome == dataplane.Undone
+	if exists && (half || !have.SameRun(want)) {
 		if err := r.begin(have); err != nil {
 			return err
 		}
@@ -99,9 +100,15 @@ func (r *Record) put(ctx context.Context, have, want dataplane.Command, exists b
 // remove runs Undo and forgets the command. Only an effect that was certainly
 // there has to be taken back: otherwise a failure is no reason to try again.
 func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
-	certain := have.Outcome == dataplane.Done
+	must := certain(have)
+	if must && have.Undo != "" {
+		have.Outcome = dataplane.Undone // if its peer comes back, it has to run again
+		if err := r.keep(have); err != nil {
+			return err
+		}
+	}
 	ran, err := r.undo(ctx, have)
-	if err != nil && (certain || ctx.Err() != nil) {
+	if err != nil && (must || ctx.Err() != nil) {
 		return err
 	}
 	if ran {
@@ -114,6 +121,12 @@ func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 		return fmt.Errorf("command %s: %w", have.CommandKey, err)
 	}
 	return nil
+}
+
+// certain reports whether a command has succeeded, and nothing but a failed Undo
+// may have changed its effect.
+func certain(c dataplane.Command) bool {
+	return c.Outcome == dataplane.Done || c.Outcome == dataplane.Undone
 }
 
 func (r *Record) undo(ctx context.Context, c dataplane.Command) (ran bool, err error) {

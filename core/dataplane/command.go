@@ -59,6 +59,7 @@ const (
 	Done   Outcome = ""
 	Failed Outcome = "failed" // or interrupted: nothing tells how far it came
 	Stale  Outcome = "stale"  // it was done, and its effect may be gone
+	Undone Outcome = "undone" // its Undo began, and has not succeeded
 )
 
 // Compare orders keys by stage, then by subnet.
@@ -155,7 +156,7 @@ func parseCommand(f *fields) Object {
 		case "output":
 			c.Output = f.next()
 		default:
-			c.Outcome = Outcome(oneOf(f, word, string(Failed), string(Stale)))
+			c.Outcome = Outcome(oneOf(f, word, string(Failed), string(Stale), string(Undone)))
 		}
 	}
 	return c

@@ -43,9 +43,12 @@ type commandFailure struct {
 	at       time.Time // of the next attempt
 }
 
-// repeatedBy reports whether an op does again what failed.
+// repeatedBy reports whether an op does again what failed. The failure has changed
+// the outcome on record.
 func (f commandFailure) repeatedBy(op dataplane.Op) bool {
-	return f.op.Object == op.Object && (f.op.Verb == dataplane.Delete) == (op.Verb == dataplane.Delete)
+	was, now := f.op.Object.(dataplane.Command), op.Object.(dataplane.Command)
+	was.Outcome, was.Output = now.Outcome, now.Output
+	return was == now && (f.op.Verb == dataplane.Delete) == (op.Verb == dataplane.Delete)
 }
 
 func newCommandsState() commandsState {

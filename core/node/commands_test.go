@@ -185,6 +185,32 @@ func TestCommandOfAPeerFails(t *testing.T) {
 	w.wantRuns()
 }
 
+// A peer goes, the command that removes it fails, and the peer comes back: nothing
+// tells what is left of its route, so that is undone and made again at once.
+func TestPeerComesBackAfterItsUndoFailed(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(400 * time.Millisecond)
+	w.shell.failing("remove", errors.New("exit status 2"))
+	w.shell.ran()
+	gone, err := lease.ParseKey("10.5.4.0-24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.remove(gone)
+	w.tell()
+	w.pass(400 * time.Millisecond)
+	w.wantRuns("remove")
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(400 * time.Millisecond)
+	w.wantRuns("remove", "add")
+	w.pass(time.Minute)
+	w.wantRuns()
+	w.wantReady()
+}
+
 // A failed command of the startup keeps the node from being ready. It runs again.
 func TestCommandOfTheStartupFails(t *testing.T) {
 	for _, name := range []string{"pre", "post"} {
