@@ -18,7 +18,6 @@ import (
 
 // The kernel's WireGuard (Linux include/uapi/linux/wireguard.h).
 const (
-	wgFamily  = "wireguard"
 	wgVersion = 1
 
 	wgGetDevice = 0
@@ -63,7 +62,7 @@ func openKernelWG(ns namespace.Namespace) (*kernelWG, error) {
 		return nil, err
 	}
 	k.begin(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, 0)
-	k.c.Out.AttrString(unix.CTRL_ATTR_FAMILY_NAME, wgFamily)
+	k.c.Out.AttrString(unix.CTRL_ATTR_FAMILY_NAME, unix.WG_GENL_NAME)
 	k.c.Out.End()
 	body, err := k.c.Do()
 	if err != nil {
