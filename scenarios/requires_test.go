@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -33,6 +34,8 @@ var features = map[string]func() error{
 	"tun":      linuxtest.TryTUN,
 	"firewall": hasFirewallTools,
 }
+
+var probing sync.Mutex
 
 // hasFirewallTools reports whether the host has the tools that make and break rules.
 func hasFirewallTools() error {
@@ -67,7 +70,10 @@ func tryESP() error {
 	return netlink.XfrmStateDel(state)
 }
 
+// All tests share the namespace and the name, and run side by side.
 func tryLink(l netlink.Link) error {
+	probing.Lock()
+	defer probing.Unlock()
 	if err := netlink.LinkAdd(l); err != nil {
 		return err
 	}
