@@ -94,9 +94,7 @@ func (p commandsPart) follow() bool {
 	}
 	if aim := p.aim(); aim != n.commands.aim {
 		n.commands.aim = aim
-		p.lane().restart()
-		p.lane().fresh = false
-		p.lane().outdated(n.now)
+		p.lane().retarget(n.now)
 	}
 	return true
 }
@@ -249,21 +247,11 @@ func (p commandsPart) stop() []dataplane.Op {
 	return []dataplane.Op{{Verb: dataplane.Delete, Object: c}}
 }
 
-func (p commandsPart) reasons() (rs []string) {
-	l := p.lane()
+func (p commandsPart) reasons() []string {
 	if !p.needed() {
 		return nil
 	}
-	if l.lookErr != nil {
-		rs = append(rs, fmt.Sprintf("commands: cannot read their record: %v", l.lookErr))
-	}
-	for _, failure := range l.failures {
-		rs = append(rs, failure.Error())
-	}
-	if !l.clean && len(rs) == 0 {
-		rs = append(rs, "commands: not all have run")
-	}
-	return rs
+	return p.lane().troubles("their record", "not all have run")
 }
 
 // commandProblems describes the failed commands of peers, for the status.

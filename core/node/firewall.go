@@ -62,11 +62,8 @@ func (p firewallPart) follow() bool {
 		return false
 	}
 	if a := (aim{n.network.config, n.lease.self.Key}); !a.same(n.firewall.aim) {
-		l := n.lanes[FirewallLane]
 		n.firewall.aim = a
-		l.fresh, l.clean = false, false
-		l.restart()
-		l.lookDue = n.now
+		n.lanes[FirewallLane].retarget(n.now)
 	}
 	return true
 }
@@ -114,21 +111,16 @@ func nameChain(op dataplane.Op) string {
 // reasons returns nothing if no rules are desired: leftover rules that cannot be
 // removed keep no pod from the network.
 func (p firewallPart) reasons() (rs []string) {
-	n, l := p.n, p.n.lanes[FirewallLane]
+	n := p.n
 	if !n.opts.Firewall.Any() {
 		return nil
+	}
+	unfinished := "the rules are not yet as desired"
+	if !n.lease.self.Key.IsValid() || len(n.firewall.problems) > 0 {
+		unfinished = ""
 	}
 	for _, problem := range n.firewall.problems {
 		rs = append(rs, fmt.Sprintf("firewall: %v", problem))
 	}
-	if l.lookErr != nil {
-		rs = append(rs, fmt.Sprintf("firewall: cannot read its rules: %v", l.lookErr))
-	}
-	for _, failure := range l.failures {
-		rs = append(rs, fmt.Sprintf("firewall: %v", failure))
-	}
-	if n.lease.self.Key.IsValid() && !l.clean && len(rs) == 0 {
-		rs = append(rs, "firewall: the rules are not yet as desired")
-	}
-	return rs
+	return append(rs, n.lanes[FirewallLane].troubles("its rules", unfinished)...)
 }

@@ -63,9 +63,7 @@ func (p ikePart) follow() bool {
 	if aim != n.ike.aim {
 		n.ike.aim = aim
 		n.ike.attempts, n.ike.at = 0, time.Time{}
-		p.lane().restart()
-		p.lane().fresh = false
-		p.lane().outdated(n.now)
+		p.lane().retarget(n.now)
 	}
 	return true
 }
@@ -160,21 +158,11 @@ func (p ikePart) stop() []dataplane.Op {
 	return []dataplane.Op{{Verb: dataplane.Delete, Object: daemon}}
 }
 
-func (p ikePart) reasons() (rs []string) {
-	l := p.lane()
+func (p ikePart) reasons() []string {
 	if !p.needed() {
 		return nil
 	}
-	if l.lookErr != nil {
-		rs = append(rs, fmt.Sprintf("ike: cannot read the IKE daemon: %v", l.lookErr))
-	}
-	for _, failure := range l.failures {
-		rs = append(rs, fmt.Sprintf("ike: %v", failure))
-	}
-	if !l.clean && len(rs) == 0 {
-		rs = append(rs, "ike: the IKE daemon is not yet as desired")
-	}
-	return rs
+	return p.lane().troubles("the IKE daemon", "the IKE daemon is not yet as desired")
 }
 
 // tunnelProblems names the peers without a tunnel, for the status.

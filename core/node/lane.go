@@ -145,6 +145,30 @@ func (l *lane) outdated(now time.Time) {
 	l.lookBy(now)
 }
 
+// retarget begins anew for another desired state. A look is compared with it only if
+// it begins from now on.
+func (l *lane) retarget(now time.Time) {
+	l.restart()
+	l.fresh = false
+	l.outdated(now)
+}
+
+// troubles lists why a lane keeps the node from being ready, besides what its part knows:
+// what it cannot read, its failures, or else that it has not finished (unless that is "").
+func (l *lane) troubles(unreadable, unfinished string) []string {
+	var texts []string
+	if l.lookErr != nil {
+		texts = append(texts, fmt.Sprintf("%s: cannot read %s: %v", l.id, unreadable, l.lookErr))
+	}
+	for _, failure := range l.failures {
+		texts = append(texts, fmt.Sprintf("%s: %v", l.id, failure))
+	}
+	if !l.clean && len(texts) == 0 && unfinished != "" {
+		texts = append(texts, fmt.Sprintf("%s: %s", l.id, unfinished))
+	}
+	return texts
+}
+
 // restart forgets the attempts so far: they were for another desired state.
 func (l *lane) restart() { l.attempts, l.pauses = 0, 0 }
 
