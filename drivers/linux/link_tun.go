@@ -15,6 +15,18 @@ type tunLink struct{ plainLink }
 // create makes a device. The kernel makes no TUN device over netlink, so it
 // takes two steps, and a refusal of the second undoes the first.
 func (tunLink) create(a *applier, want dataplane.Link) error {
+	if err := createTUN(a, want); err != nil {
+		return err
+	}
+	ls := a.links
+	if err := ls.adjust(want); err != nil {
+		return errors.Join(err, ls.remove(want.Name))
+	}
+	return nil
+}
+
+// createTUN makes a persistent TUN device with the link's name.
+func createTUN(a *applier, want dataplane.Link) error {
 	ls := a.links
 	_, err := ls.named(want.Name)
 	if err == nil {
@@ -23,11 +35,5 @@ func (tunLink) create(a *applier, want dataplane.Link) error {
 	if !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if err := a.d.ns.Do(func() error { return tunnel.CreateDevice(want.Name) }); err != nil {
-		return err
-	}
-	if err := ls.adjust(want); err != nil {
-		return errors.Join(err, ls.remove(want.Name))
-	}
-	return nil
+	return a.d.ns.Do(func() error { return tunnel.CreateDevice(want.Name) })
 }

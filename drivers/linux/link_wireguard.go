@@ -9,7 +9,6 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
-	"github.com/flanneld/flannel/drivers/linux/tunnel"
 	"github.com/flanneld/flannel/drivers/linux/wireguard"
 )
 
@@ -45,17 +44,10 @@ func (wireguardLink) create(a *applier, want dataplane.Link) error {
 
 // createUserspace makes a TUN device with our mark.
 func createUserspace(a *applier, want dataplane.Link) error {
+	if err := createTUN(a, want); err != nil {
+		return err
+	}
 	ls := a.links
-	_, err := ls.named(want.Name)
-	if err == nil {
-		return ls.explainExists(want, unix.EEXIST, func(link) error { return nil })
-	}
-	if !errors.Is(err, unix.ENODEV) {
-		return err
-	}
-	if err := a.d.ns.Do(func() error { return tunnel.CreateDevice(want.Name) }); err != nil {
-		return err
-	}
 	ls.forget()
 	made, err := ls.named(want.Name)
 	if err != nil {
