@@ -15,7 +15,9 @@
 //
 // A command that failed, or that differs from the desired one, is undone before
 // Text runs: so a text that cannot run twice, such as "ip route add", can be
-// retried. A stale command is repeated as it is, and undone only if that fails.
+// retried. A stale command is repeated as it is, and undone only if that fails. A
+// command that is no longer desired is "undone" from when its Undo begins until that
+// has succeeded, which removes it: desired again meanwhile, it counts as failed.
 //
 // The package starts no process and knows no files.
 package command

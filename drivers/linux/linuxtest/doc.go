@@ -3,6 +3,6 @@
 // done to them.
 //
 // It uses the netlink package, which the driver does only for IPsec policies: what
-// one writes the other must read. It knows nothing of the driver; a test that wants one opens it
-// in [Host.NS].
+// one writes the other must read. It knows nothing of the driver; a test that wants
+// one opens it in [Host.NS].
 package linuxtest
