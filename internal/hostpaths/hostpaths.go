@@ -1,0 +1,52 @@
+package hostpaths
+
+import "path/filepath"
+
+// The default paths, which flags and the environment override.
+const (
+	SubnetFile  = "/run/flannel/subnet.env"
+	stateDir    = "/var/lib/flannel" // unlike /run, it outlives a reboot
+	StateFile   = stateDir + "<subnet-file>.state"
+	EmbeddedDir = stateDir + "/etcd"     // of --embed-etcd
+	KeyFile     = "/run/flannel/wgkey"   // interop 1.3: WIREGUARD_KEY_FILE
+	CNIData     = "/var/lib/cni/flannel" // interop 4.2: dataDir
+	CNIBin      = "/opt/cni/bin"         // where --install-cni puts the plugin
+	CNIConf     = "/etc/cni/net.d"       // and its configuration
+	networkDir  = "networks"             // beside the subnet file (interop 1.7: multi-network mode)
+	recordEnd   = ".commands"            // after the path of the state file
+	secretFiles = "*.secret"             // beside the state file
+)
+
+// StatePaths returns the path of the state file, and the path where an earlier
+// release kept it: beside the subnet file. Each is empty if there is none. The
+// path of the subnet file is part of both, so two daemons on one host do not
+// collide.
+func StatePaths(subnetFile, stateFile string) (path, former string) {
+	if stateFile != StateFile {
+		return stateFile, ""
+	}
+	former = subnetFile + ".state"
+	absolute, err := filepath.Abs(former)
+	if err != nil { // the working directory no longer exists
+		return former, ""
+	}
+	return filepath.Join(stateDir, absolute), former
+}
+
+// Record returns the path of the record of commands, beside the state file; ""
+// if there is no state file.
+func Record(statePath string) string {
+	if statePath == "" {
+		return ""
+	}
+	return statePath + recordEnd
+}
+
+// Secrets returns a pattern that the node's secrets match, beside the state file.
+func Secrets(statePath string) string { return filepath.Join(filepath.Dir(statePath), secretFiles) }
+
+// Networks returns a pattern that the subnet files of further networks match, which
+// upstream kept up to v0.7.1 (interop 1.7: multi-network mode).
+func Networks(subnetFile string) string {
+	return filepath.Join(filepath.Dir(subnetFile), networkDir, "*.env")
+}
