@@ -1,0 +1,246 @@
+package probe
+
+import (
+	"math/bits"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// The numbers of packets of one kind that have to be lost in a row before the loss
+// means something, and the pause after a lost echo.
+const (
+	echoTries  = 3
+	otherTries = 2
+	pause      = time.Second
+)
+
+// window is the number of small echoes over which loss is counted.
+const window = 32
+
+// step is a stage of an examination.
+type step uint8
+
+const (
+	stepEcho    step = iota // does the peer answer at its address in the subnet
+	stepInstead             // does its uplink answer in the place of a bridge that may not exist
+	stepLarge               // does it answer a packet of the pods' MTU
+	stepSize                // which is the largest that it answers
+	stepUplink              // does the uplink of a silent peer answer
+	stepConnect             // does it answer TCP
+)
+
+// peer is a target under examination, and the knowledge about it.
+type peer struct {
+	target  Target
+	queue   *queue    // nil: a packet is under way
+	index   int       // in the queue
+	due     time.Time // of the next packet
+	sent    time.Time // of the last one
+	request Request   // the last one
+	gone    bool      // no longer a target
+
+	step   step
+	asked  netip.Addr // whose answers count in this examination
+	tries  int        // packets of this step that were lost in a row
+	search search
+	quiet  time.Time // when the first of the echoes that were lost in a row was sent; zero: the last one was answered
+
+	seen
+}
+
+// seen is the knowledge about a peer, which outlives a change of its target.
+type seen struct {
+	address  netip.Addr // asked in the last examination
+	answers  bool       // the address in the subnet has answered once, so it exists
+	finding  Finding
+	since    time.Time // of the finding
+	last     Finding   // of the last examination, whose target may have been another
+	at       time.Time
+	rtt      time.Duration
+	samples  int
+	lost     uint32 // bit i: the echo before the i last ones was lost
+	sizeLost bool   // the present examination lost packets of the pods' MTU
+	passes   int
+	heard    time.Time
+	uplink   bool // the uplink of the silent peer answered
+}
+
+// inherit takes over the knowledge from the time before the target changed. What
+// passes is found out anew; until then, silence alone stays a finding.
+func (x *peer) inherit(old *peer) {
+	x.seen = old.seen
+	if x.finding != Unreachable {
+		x.finding, x.since = Unknown, time.Time{}
+	}
+	x.passes = 0
+}
+
+// next returns the packet to send in this step.
+func (x *peer) next() Request {
+	t := &x.target
+	r := Request{Kind: Echo, Size: SmallSize}
+	switch x.step {
+	case stepEcho:
+		x.asked = t.Addr
+	case stepInstead:
+		x.asked = t.Uplink
+	case stepLarge:
+		r.Kind, r.Size = Large, t.MTU
+	case stepSize:
+		r.Kind, r.Size = Large, x.search.size
+	case stepConnect:
+		r.Kind, r.Size = Connect, 0
+	}
+	r.To = x.asked
+	if x.step == stepUplink {
+		r.To = t.Uplink
+	}
+	if r.To == t.Addr {
+		r.From = t.From
+	}
+	x.request = r
+	return r
+}
+
+// answered takes in the fate of the last packet. It returns true if the examination
+// has ended.
+func (x *peer) answered(now time.Time, a Answer) (ended bool) {
+	x.due = now
+	if a.Unable != "" { // the next examination finds out more
+		x.begin()
+		return true
+	}
+	if !a.OK {
+		x.tries++
+	}
+	switch x.step {
+	case stepEcho, stepInstead:
+		x.echoed(now, a)
+	case stepLarge:
+		x.sized(a)
+	case stepSize:
+		x.searched(a)
+	case stepUplink:
+		x.uplink = a.OK
+		x.to(stepConnect)
+	case stepConnect:
+		if a.OK || x.tries >= x.triesOfTCP() {
+			x.conclude(now, a.OK)
+			return true
+		}
+	}
+	return false
+}
+
+// begin sets the peer to the first step of the next examination.
+func (x *peer) begin() {
+	x.step, x.tries = stepEcho, 0
+	x.sizeLost = false
+}
+
+// to goes on with another step.
+func (x *peer) to(s step) { x.step, x.tries = s, 0 }
+
+// echoed takes in the fate of a small echo. The silence of a bridge that may not exist
+// says nothing.
+func (x *peer) echoed(now time.Time, a Answer) {
+	switch {
+	case a.OK:
+		x.answers = x.answers || x.step == stepEcho
+		x.sample(false)
+		x.rtt = a.RTT
+		x.quiet = time.Time{}
+		x.to(stepLarge)
+		return
+	case x.step == stepEcho && x.target.Bridge && !x.answers:
+		x.to(stepInstead)
+		return
+	}
+	x.sample(true)
+	if x.quiet.IsZero() {
+		x.quiet = x.sent
+	}
+	x.due = now.Add(pause)
+	if x.tries >= echoTries {
+		x.to(stepUplink)
+	}
+}
+
+// sample counts a small echo.
+func (x *peer) sample(lost bool) {
+	x.lost <<= 1
+	if lost {
+		x.lost |= 1
+	}
+	x.samples = min(x.samples+1, window)
+}
+
+// sized takes in the fate of a packet of the pods' MTU.
+func (x *peer) sized(a Answer) {
+	switch {
+	case a.OK:
+		x.passes = x.target.MTU
+		x.to(stepConnect)
+	case a.TooBig || x.tries >= otherTries:
+		x.sizeLost = true
+		x.search = newSearch(cidr.FamilyOf(x.asked), x.target.MTU, x.passes)
+		x.to(stepSize)
+	}
+}
+
+// searched takes in the fate of a packet of the size that the search asked for.
+func (x *peer) searched(a Answer) {
+	if !a.OK && !a.TooBig && x.tries < otherTries {
+		return
+	}
+	x.tries = 0
+	if x.search.learn(a.OK) {
+		x.passes = x.search.passes
+		x.to(stepConnect)
+	}
+}
+
+// triesOfTCP returns how often to try TCP. With a peer that answers no echo, one try
+// is enough: each of them would be lost.
+func (x *peer) triesOfTCP() int {
+	if !x.quiet.IsZero() {
+		return 1
+	}
+	return otherTries
+}
+
+// conclude ends the examination with a finding.
+func (x *peer) conclude(now time.Time, tcp bool) {
+	since, finding := now, Well
+	switch {
+	case !x.quiet.IsZero() && tcp:
+		finding = ICMPLost
+	case !x.quiet.IsZero():
+		since, finding = x.quiet, Unreachable
+	case x.sizeLost:
+		finding = SizeLost
+	case !tcp:
+		finding = TCPLost
+	}
+	if finding != x.finding {
+		x.finding, x.since = finding, since
+	}
+	x.last = finding
+	x.at, x.address = now, x.asked
+	x.begin()
+}
+
+// result returns what is known.
+func (x *peer) result() Result {
+	address := x.address
+	if !address.IsValid() {
+		address = x.target.Addr
+	}
+	return Result{
+		Address: address, Finding: x.finding, Since: x.since, At: x.at, RTT: x.rtt,
+		Sent: x.samples, Lost: bits.OnesCount32(x.lost), MTU: x.target.MTU, Passes: x.passes, Heard: x.heard,
+		UplinkAnswers: x.finding == Unreachable && x.uplink && x.address != x.target.Uplink,
+	}
+}

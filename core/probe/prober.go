@@ -1,0 +1,253 @@
+package probe
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// Rate is the largest number of probes in a second, whatever the number of peers. With
+// more peers than the rate allows in an interval, examinations come less often.
+const Rate = 20
+
+// Prober decides which probe to send when, and keeps what their answers mean.
+type Prober struct {
+	interval time.Duration
+	rand     *rand.Rand
+
+	peers  map[netip.Prefix]*peer
+	byAddr map[netip.Addr]*peer // by each address from which the peer may send
+	// Peers wait in one of two queues: for their next examination, or for the next packet
+	// of the present one, which takes precedence.
+	waiting, examined queue
+	flight            map[uint64]*peer // who has to answer a request
+	lastID            uint64
+	free              time.Time // no probe may be sent before
+	totals            totals
+}
+
+// New returns a prober that examines each peer once in an interval, which is more
+// than 0.
+func New(interval time.Duration, rand *rand.Rand) *Prober {
+	return &Prober{
+		interval: interval, rand: rand,
+		peers: map[netip.Prefix]*peer{}, byAddr: map[netip.Addr]*peer{}, flight: map[uint64]*peer{},
+		totals: newTotals(),
+	}
+}
+
+// Watch replaces the targets. The prober keeps its knowledge about those that stay. It
+// examines a new one for the first time within an interval.
+func (p *Prober) Watch(now time.Time, targets []Target) {
+	stay := make(map[netip.Prefix]bool, len(targets))
+	for _, t := range targets {
+		stay[t.Subnet] = true
+		old, known := p.peers[t.Subnet]
+		switch {
+		case !known:
+			p.add(now, t)
+		case old.target != t:
+			p.remove(old)
+			p.add(now, t)
+			x := p.peers[t.Subnet]
+			x.inherit(old)
+			p.totals.changed(x, Unknown)
+		}
+	}
+	for subnet, old := range p.peers {
+		if !stay[subnet] {
+			p.remove(old)
+		}
+	}
+}
+
+func (p *Prober) add(now time.Time, t Target) {
+	x := &peer{target: t, due: now.Add(time.Duration(p.rand.Int64N(int64(p.interval))))}
+	p.peers[t.Subnet] = x
+	p.byAddr[t.Addr] = x
+	p.byAddr[t.Uplink] = x
+	p.waiting.push(x)
+	p.totals.by[Unknown]++
+}
+
+// remove forgets a peer. An answer that is still to come is then without effect.
+func (p *Prober) remove(x *peer) {
+	x.gone = true
+	delete(p.peers, x.target.Subnet)
+	for _, a := range [...]netip.Addr{x.target.Addr, x.target.Uplink} {
+		if p.byAddr[a] == x {
+			delete(p.byAddr, a)
+		}
+	}
+	p.waiting.remove(x)
+	p.examined.remove(x)
+	p.totals.by[x.finding]--
+	delete(p.totals.bad, x)
+}
+
+// Due returns the probe to send now, if there is one. It never returns more than Rate
+// probes in a second.
+func (p *Prober) Due(now time.Time) (Request, bool) {
+	if now.Before(p.free) {
+		return Request{}, false
+	}
+	x := p.examined.pop(now)
+	if x == nil {
+		x = p.waiting.pop(now)
+	}
+	if x == nil {
+		return Request{}, false
+	}
+	p.free = now.Add(time.Second / Rate)
+	r := x.next()
+	p.lastID++
+	r.ID = p.lastID
+	x.sent = now
+	p.flight[r.ID] = x
+	p.totals.sent[r.Kind]++
+	return r, true
+}
+
+// Wake returns the time at which the next probe is due; zero: none is, before an
+// answer comes.
+func (p *Prober) Wake() time.Time {
+	at := p.waiting.first()
+	if e := p.examined.first(); !e.IsZero() && (at.IsZero() || e.Before(at)) {
+		at = e
+	}
+	if !at.IsZero() && at.Before(p.free) {
+		return p.free
+	}
+	return at
+}
+
+// Change tells that an examination of a peer ended with another finding than the last one.
+type Change struct {
+	Subnet netip.Prefix
+	Before Finding // of the last examination, also if the target has changed since then
+	Result Result
+}
+
+// Answered takes in the fate of a probe. It returns true if that ends an examination
+// with another finding than the last one.
+func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
+	x := p.flight[a.ID]
+	if x == nil {
+		return Change{}, false
+	}
+	delete(p.flight, a.ID)
+	p.totals.unable = a.Unable
+	if x.gone {
+		return Change{}, false
+	}
+	p.totals.count(x.request, a)
+	counted, before := x.finding, x.last
+	if !x.answered(now, a) {
+		p.examined.push(x)
+		return Change{}, false
+	}
+	x.due = now.Add(p.jitter())
+	p.waiting.push(x)
+	p.totals.changed(x, counted)
+	if x.last == before {
+		return Change{}, false
+	}
+	return Change{Subnet: x.target.Subnet, Before: before, Result: x.result()}, true
+}
+
+// Unable returns why the last probe could not be sent; empty: it was.
+func (p *Prober) Unable() string { return p.totals.unable }
+
+// jitter returns about an interval, ±20 %, so that nodes started together drift apart.
+func (p *Prober) jitter() time.Duration {
+	return p.interval*4/5 + time.Duration(p.rand.Int64N(int64(p.interval)*2/5+1))
+}
+
+// Heard takes in which probes of other daemons have arrived, and whether the host
+// listens for them. An address that no target has is ignored, since anyone may send
+// such packets.
+func (p *Prober) Heard(heard []Heard, listens bool) {
+	p.totals.listens = listens
+	for _, h := range heard {
+		if x := p.byAddr[h.From]; x != nil && h.At.After(x.heard) {
+			x.heard = h.At
+		}
+	}
+}
+
+// Result returns the present knowledge about a target.
+func (p *Prober) Result(subnet netip.Prefix) (Result, bool) {
+	x, ok := p.peers[subnet]
+	if !ok {
+		return Result{}, false
+	}
+	return x.result(), true
+}
+
+// queue holds peers by the time at which their next packet is due.
+type queue struct{ peers []*peer }
+
+func (q *queue) push(x *peer) {
+	x.queue = q
+	heap.Push(q, x)
+}
+
+// pop takes the first peer whose time has come, or returns nil.
+func (q *queue) pop(now time.Time) *peer {
+	if len(q.peers) == 0 || q.peers[0].due.After(now) {
+		return nil
+	}
+	x := heap.Pop(q).(*peer)
+	x.queue = nil
+	return x
+}
+
+func (q *queue) remove(x *peer) {
+	if x.queue == q {
+		heap.Remove(q, x.index)
+		x.queue = nil
+	}
+}
+
+// first returns the time of the first peer; zero: there is none.
+func (q *queue) first() time.Time {
+	if len(q.peers) == 0 {
+		return time.Time{}
+	}
+	return q.peers[0].due
+}
+
+// Len implements [heap.Interface].
+func (q *queue) Len() int { return len(q.peers) }
+
+// Less implements [heap.Interface]. Subnets decide between equal times.
+func (q *queue) Less(i, j int) bool {
+	a, b := q.peers[i], q.peers[j]
+	if !a.due.Equal(b.due) {
+		return a.due.Before(b.due)
+	}
+	return a.target.Subnet.Compare(b.target.Subnet) < 0
+}
+
+// Swap implements [heap.Interface].
+func (q *queue) Swap(i, j int) {
+	q.peers[i], q.peers[j] = q.peers[j], q.peers[i]
+	q.peers[i].index, q.peers[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (q *queue) Push(x any) {
+	p := x.(*peer)
+	p.index = len(q.peers)
+	q.peers = append(q.peers, p)
+}
+
+// Pop implements [heap.Interface].
+func (q *queue) Pop() any {
+	last := len(q.peers) - 1
+	x := q.peers[last]
+	q.peers[last] = nil
+	q.peers = q.peers[:last]
+	return x
+}

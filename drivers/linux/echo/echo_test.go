@@ -1,0 +1,198 @@
+package echo
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+)
+
+func TestMain(m *testing.M) { linuxtest.Main(m) }
+
+var loopback = [2]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
+
+// newSender returns a sender, on a host whose loopback device is up.
+func newSender(t *testing.T) *Sender {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// send sends a probe and awaits its answer.
+func send(s *Sender, r probe.Request) probe.Answer {
+	answers := make(chan probe.Answer)
+	s.Send(r, func(a probe.Answer) { answers <- a })
+	return <-answers
+}
+
+func TestAnswers(t *testing.T) {
+	s := newSender(t)
+	for _, f := range cidr.Families {
+		for _, r := range []probe.Request{
+			{ID: 1, Kind: probe.Echo, Size: probe.SmallSize},
+			{ID: 2, Kind: probe.Large, Size: 1450},
+			{ID: 3, Kind: probe.Large, Size: 9001},
+			{ID: 4, Kind: probe.Connect},
+		} {
+			for _, from := range []netip.Addr{{}, loopback[f]} {
+				r.To, r.From = loopback[f], from
+				t.Run(fmt.Sprint(f, r.Kind, r.Size, from), func(t *testing.T) {
+					if a := send(s, r); !a.OK || a.ID != r.ID || a.RTT <= 0 || a.Unable != "" {
+						t.Errorf("%+v", a)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestListenerIsAnAnswer connects to a port at which a program listens.
+func TestListenerIsAnAnswer(t *testing.T) {
+	newSender(t)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.9:%d", probe.ClosedPort))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = l.Close() }()
+	if a := Probe(probe.Request{Kind: probe.Connect, To: netip.MustParseAddr("127.0.0.9")}); !a.OK {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestUnreachable probes an address to which the kernel sends nothing, and one from an
+// address that this host does not have.
+func TestUnreachable(t *testing.T) {
+	s := newSender(t)
+	for _, r := range []probe.Request{
+		{To: netip.MustParseAddr("255.255.255.255")},
+		{To: loopback[0], From: netip.MustParseAddr("240.0.0.1")},
+	} {
+		for _, kind := range []probe.Kind{probe.Echo, probe.Large, probe.Connect} {
+			r.ID, r.Kind = 7, kind
+			r.Size = probe.SmallSize
+			if a := send(s, r); a.OK || a.Unable != "" || a.ID != r.ID {
+				t.Errorf("%+v: %+v", r, a)
+			}
+		}
+	}
+}
+
+// TestTooBig sends a packet that is larger than any device allows.
+func TestTooBig(t *testing.T) {
+	s := newSender(t)
+	if a := send(s, probe.Request{Kind: probe.Large, Size: 70000, To: loopback[0]}); a.OK || !a.TooBig {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestHeard(t *testing.T) {
+	s := newSender(t)
+	before := time.Now()
+	for _, f := range cidr.Families {
+		send(s, probe.Request{Kind: probe.Echo, Size: probe.SmallSize, To: loopback[f]})
+		found := false
+		for deadline := time.Now().Add(10 * time.Second); !found && time.Now().Before(deadline); {
+			runtime.Gosched()
+			heard, listens := s.Heard()
+			if !listens {
+				t.Fatal("does not listen")
+			}
+			for _, h := range heard {
+				found = found || h.From == loopback[f] && !h.At.Before(before)
+			}
+		}
+		if !found {
+			t.Errorf("%s: the probe was not heard", f)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, f := range cidr.Families {
+		m := newMessage(f, probe.SmallSize)
+		m.nonce = [8]byte{1, 2, 3}
+		packet := received(f, m.bytes(f))
+		kind, nonce, ok := parse(f, packet)
+		if !ok || kind != echoRequest[f] || nonce != m.nonce || len(m.bytes(f))+headers[f]-icmpHeader != probe.SmallSize {
+			t.Errorf("%s: %d %x %t", f, kind, nonce, ok)
+		}
+		for n := range len(packet) - m.data + len(probe.Magic) + len(nonce) {
+			if _, _, ok := parse(f, packet[:n]); ok {
+				t.Errorf("%s: a packet cut to %d bytes was taken", f, n)
+			}
+		}
+	}
+}
+
+// received returns a message as a raw socket receives it.
+func received(f cidr.Family, m []byte) []byte {
+	if f == cidr.V6 {
+		return m
+	}
+	header := make([]byte, 20)
+	header[0] = 0x45
+	return append(header, m...)
+}
+
+// FuzzParse reads packets that anyone may send.
+func FuzzParse(f *testing.F) {
+	for _, family := range cidr.Families {
+		m := newMessage(family, probe.SmallSize)
+		f.Add(family == cidr.V6, received(family, m.bytes(family)))
+		reply := m.bytes(family)
+		reply[0] = echoReply[family]
+		f.Add(family == cidr.V6, received(family, reply))
+		f.Add(family == cidr.V6, received(family, reply)[:30])
+	}
+	f.Add(false, []byte{0x4f, 0})
+	f.Fuzz(func(t *testing.T, v6 bool, packet []byte) {
+		family := cidr.V4
+		if v6 {
+			family = cidr.V6
+		}
+		kind, nonce, ok := parse(family, packet)
+		if !ok {
+			return
+		}
+		m := message{nonce: nonce, data: len(probe.Magic) + len(nonce)}
+		again, nonce, ok := parse(family, received(family, m.bytes(family)))
+		if !ok || again != echoRequest[family] || nonce != m.nonce {
+			t.Errorf("%d %x became %d %x %t", kind, m.nonce, again, nonce, ok)
+		}
+	})
+}
+
+// BenchmarkProbe measures a whole probe of the own host, with both ends of it. A node
+// sends 20 of them a second at most.
+func BenchmarkProbe(b *testing.B) {
+	for _, kind := range []probe.Kind{probe.Echo, probe.Large, probe.Connect} {
+		b.Run(kind.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if a := Probe(probe.Request{Kind: kind, Size: 1450, To: loopback[0]}); !a.OK {
+					b.Fatalf("%+v", a)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package echo
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/probe"
+)
+
+// The types of ICMP messages by family (RFC 792, RFC 4443).
+var (
+	echoRequest = [2]uint8{cidr.V4: 8, cidr.V6: 128}
+	echoReply   = [2]uint8{cidr.V4: 0, cidr.V6: 129}
+)
+
+// Sizes in bytes.
+const (
+	icmpHeader = 8
+	maxHeader  = 60 // of IPv4
+)
+
+// headers holds the size of the headers before the data of an echo, by family.
+var headers = [2]int{cidr.V4: 20 + icmpHeader, cidr.V6: 40 + icmpHeader}
+
+// message is an echo request. Its data is probe.Magic, a nonce by which the sender
+// recognises the reply, and zeros.
+type message struct {
+	nonce [8]byte
+	data  int // size of the data
+}
+
+// newMessage returns a message for an IP packet of that size, or of the smallest one
+// that holds magic and nonce.
+func newMessage(f cidr.Family, size int) message {
+	return message{data: max(size-headers[f], len(probe.Magic)+8)}
+}
+
+// bytes returns the message without an IP header. The kernel adds the checksum of
+// ICMPv6, which covers that header.
+func (m message) bytes(f cidr.Family) []byte {
+	b := make([]byte, icmpHeader+m.data)
+	b[0] = echoRequest[f]
+	copy(b[4:8], m.nonce[:]) // identifier and sequence number
+	copy(b[icmpHeader:], probe.Magic)
+	copy(b[icmpHeader+len(probe.Magic):], m.nonce[:])
+	if f == cidr.V4 {
+		binary.BigEndian.PutUint16(b[2:], checksum(b))
+	}
+	return b
+}
+
+// checksum is the Internet checksum (RFC 1071) of a message whose own field is zero.
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	if len(b)%2 == 1 {
+		sum += uint32(b[len(b)-1]) << 8
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// parse reads what a raw socket received: for IPv4 with the IP header. It returns false
+// for what is not an echo of a probe. Anyone may have sent the packet.
+func parse(f cidr.Family, b []byte) (kind uint8, nonce [8]byte, ok bool) {
+	if f == cidr.V4 {
+		if len(b) == 0 || int(b[0]&0xf)*4 > len(b) {
+			return 0, nonce, false
+		}
+		b = b[int(b[0]&0xf)*4:]
+	}
+	const magicEnd = icmpHeader + len(probe.Magic)
+	if len(b) < magicEnd+len(nonce) || string(b[icmpHeader:magicEnd]) != probe.Magic {
+		return 0, nonce, false
+	}
+	return b[0], [8]byte(b[magicEnd:]), b[0] == echoRequest[f] || b[0] == echoReply[f]
+}
+
+// filter is a program for the kernel that passes ICMP messages of a type whose data
+// begins like probe.Magic. Other programs' pings then wake no goroutine.
+func filter(f cidr.Family, kind uint8) []unix.SockFilter {
+	start := unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_IMM} // IPv6: X = 0
+	if f == cidr.V4 {
+		start = unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH} // X = size of the IP header
+	}
+	return []unix.SockFilter{
+		start,
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(kind), Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: icmpHeader},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32([]byte(probe.Magic)), Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+		{Code: unix.BPF_RET | unix.BPF_K},
+	}
+}

@@ -1,0 +1,199 @@
+package echo
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/probe"
+)
+
+// Sender is a [probe.Sender]. Each probe has a socket and a goroutine of its own: with
+// at most 20 of them a second, that costs less than to share one.
+type Sender struct {
+	ears [2]*ear // by family; nil: cannot listen
+}
+
+var _ probe.Sender = (*Sender)(nil)
+
+// New returns a sender that listens for the probes of other daemons until Close, if
+// the host lets it.
+func New() *Sender {
+	s := &Sender{}
+	for _, f := range cidr.Families {
+		e, err := listen(f)
+		if err == nil { // otherwise, sending fails too, and tells the reason
+			s.ears[f] = e
+		}
+	}
+	return s
+}
+
+// Close stops listening. It does not wait for probes under way, which end by
+// themselves.
+func (s *Sender) Close() error {
+	var errs []error
+	for _, e := range s.ears {
+		if e != nil {
+			errs = append(errs, e.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Send implements [probe.Sender].
+func (s *Sender) Send(r probe.Request, done func(probe.Answer)) {
+	go func() { done(Probe(r)) }()
+}
+
+// Heard implements [probe.Sender].
+func (s *Sender) Heard() (heard []probe.Heard, listens bool) {
+	for _, e := range s.ears {
+		if e != nil {
+			heard, listens = append(heard, e.take()...), true
+		}
+	}
+	return heard, listens
+}
+
+// Probe sends one probe and waits for its answer.
+func Probe(r probe.Request) probe.Answer {
+	answer := ping
+	if r.Kind == probe.Connect {
+		answer = connect
+	}
+	a := answer(r)
+	a.ID = r.ID
+	return a
+}
+
+// connect tries TCP. A refusal is an answer, too.
+func connect(r probe.Request) probe.Answer {
+	dialer := net.Dialer{Timeout: probe.Timeout, KeepAlive: -1}
+	if r.From.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.From, 0))
+	}
+	sent := time.Now()
+	conn, err := dialer.DialContext(context.Background(), "tcp", netip.AddrPortFrom(r.To, probe.ClosedPort).String())
+	if err == nil {
+		_ = conn.Close() // a listener: it has nothing to say that matters
+	}
+	if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+		return answered(sent)
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return unable("open a socket", err)
+	}
+	return probe.Answer{}
+}
+
+// ping sends an echo request.
+func ping(r probe.Request) probe.Answer {
+	f := cidr.FamilyOf(r.To)
+	socket, err := open(f, echoReply[f])
+	if err != nil {
+		return unable("open a raw socket", err)
+	}
+	defer func() { _ = socket.Close() }()
+	m := newMessage(f, r.Size)
+	_, _ = rand.Read(m.nonce[:])
+	if err := prepare(socket, f, r); err != nil {
+		return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
+	}
+	sent := time.Now()
+	_ = socket.SetDeadline(sent.Add(probe.Timeout)) // sockets have deadlines
+	if _, err := socket.Write(m.bytes(f)); err != nil {
+		return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
+	}
+	buffer := make([]byte, r.Size+maxHeader)
+	for {
+		n, err := socket.Read(buffer)
+		if err != nil {
+			return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
+		}
+		if kind, nonce, ok := parse(f, buffer[:n]); ok && kind == echoReply[f] && nonce == m.nonce {
+			return answered(sent)
+		}
+	}
+}
+
+func answered(sent time.Time) probe.Answer {
+	// The clock of some machines is too coarse for a round trip on the same host.
+	return probe.Answer{OK: true, RTT: cmp.Or(time.Since(sent), time.Nanosecond)}
+}
+
+func unable(to string, err error) probe.Answer {
+	return probe.Answer{Unable: fmt.Sprintf("%s: %v", to, err)}
+}
+
+// open makes a raw socket for the probes among the ICMP messages of a type.
+func open(f cidr.Family, kind uint8) (*os.File, error) {
+	domain, proto := unix.AF_INET, unix.IPPROTO_ICMP
+	if f == cidr.V6 {
+		domain, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return nil, err
+	}
+	program := filter(f, kind)
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("attach a filter: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "icmp"), nil
+}
+
+// prepare gives a socket its addresses, and forbids it to fragment a large packet.
+func prepare(socket *os.File, f cidr.Family, r probe.Request) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = raw.Control(func(fd uintptr) {
+		refused = errors.Join(unfragmented(int(fd), f, r), bind(int(fd), r.From), unix.Connect(int(fd), address(r.To)))
+	})
+	return errors.Join(err, refused)
+}
+
+// unfragmented makes the socket send packets with the mark "do not fragment", whatever
+// the kernel has learnt about the path.
+func unfragmented(fd int, f cidr.Family, r probe.Request) error {
+	switch {
+	case r.Kind != probe.Large:
+		return nil
+	case f == cidr.V4:
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
+	}
+	return errors.Join(
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1),
+	)
+}
+
+func bind(fd int, from netip.Addr) error {
+	if !from.IsValid() {
+		return nil
+	}
+	return unix.Bind(fd, address(from))
+}
+
+func address(a netip.Addr) unix.Sockaddr {
+	if a.Is4() {
+		return &unix.SockaddrInet4{Addr: a.As4()}
+	}
+	return &unix.SockaddrInet6{Addr: a.As16()}
+}
