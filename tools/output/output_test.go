@@ -1,0 +1,89 @@
+package output
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fruits is a result with a cell of each meaning.
+type fruits struct {
+	Name string   `json:"Name"`
+	Like []string `json:"Like"`
+}
+
+func (f fruits) Text(p *Page) {
+	p.Line(Plain("name: "), Good(f.Name))
+	p.Table(Row("FRUIT", "TASTE", "WHY"),
+		[]Cell{Plain("apple"), Good("sweet"), Plain("")},
+		[]Cell{Plain("lemon"), Bad("sour"), Plain("there is a lot of acid in it, which is good for tea and for fish")},
+	)
+}
+
+func TestPrint(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		printer Printer
+		want    string
+	}{
+		{"text", Printer{Format: Table}, `name: basket
+FRUIT  TASTE  WHY
+apple  sweet
+lemon  sour   there is a lot of acid in it, which is good for tea and for fish
+`},
+		{"narrow", Printer{Format: Table, Width: 40}, `name: basket
+FRUIT  TASTE  WHY
+apple  sweet
+lemon  sour   there is a lot of acid in
+              it, which is good for tea
+              and for fish
+`},
+		{"too narrow to wrap there", Printer{Format: Table, Width: 30}, `name: basket
+FRUIT  TASTE  WHY
+apple  sweet
+lemon  sour
+    there is a lot of acid in
+    it, which is good for tea
+    and for fish
+`},
+		{"colours", Printer{Format: Table, Color: true}, "name: \x1b[32mbasket\x1b[0m\n" +
+			"\x1b[1mFRUIT\x1b[0m  \x1b[1mTASTE\x1b[0m  \x1b[1mWHY\x1b[0m\n" +
+			"apple  \x1b[32msweet\x1b[0m\n" +
+			"lemon  \x1b[31msour\x1b[0m   there is a lot of acid in it, which is good for tea and for fish\n"},
+		{"json", Printer{Format: JSON, Color: true}, "{\n  \"Name\": \"basket\",\n  \"Like\": [\n    \"apple\"\n  ]\n}\n"},
+		{"yaml", Printer{Format: YAML}, "Like:\n- apple\nName: basket\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			c.printer.Out = &out
+			err := c.printer.Print(fruits{"basket", []string{"apple"}})
+			if d := cmp.Diff(c.want, out.String()); d != "" || err != nil {
+				t.Errorf("%v, (-want +got):\n%s", err, d)
+			}
+		})
+	}
+}
+
+func TestFormat(t *testing.T) {
+	f := Table
+	if err := f.Set("yaml"); err != nil || f != YAML {
+		t.Errorf("yaml: %v, %v", f, err)
+	}
+	if err := f.Set("xml"); err == nil || err.Error() != "want one of table, json, yaml" {
+		t.Errorf("xml: %v", err)
+	}
+}
+
+// TestHostileText shows that text from a datastore neither steers the terminal nor
+// makes lines of its own.
+func TestHostileText(t *testing.T) {
+	const hostile = "x\nready\x1b[31m \u202e\u9b31"
+	var out bytes.Buffer
+	p := Printer{Out: &out}
+	err := p.Print(fruits{hostile, nil})
+	const want = `name: x\nready\x1b[31m \u202e` + "\u9b31\n"
+	if !bytes.HasPrefix(out.Bytes(), []byte(want)) || err != nil {
+		t.Errorf("%v, got %q, want %q", err, out.String(), want)
+	}
+}

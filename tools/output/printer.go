@@ -1,0 +1,75 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Format is the form of a command's result. It is the value of the flag
+// --output.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table" // text for people
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+)
+
+// formats lists the formats that Set takes.
+var formats = []string{string(Table), string(JSON), string(YAML)}
+
+// String returns the name of the format.
+func (f *Format) String() string { return string(*f) }
+
+// Type returns the description of the flag's values in a help text.
+func (f *Format) Type() string { return strings.Join(formats, "|") }
+
+// Set takes the format by its name.
+func (f *Format) Set(name string) error {
+	if !slices.Contains(formats, name) {
+		return fmt.Errorf("want one of %s", strings.Join(formats, ", "))
+	}
+	*f = Format(name)
+	return nil
+}
+
+// Result is the result of a command. Its JSON form is for programs.
+type Result interface {
+	Text(p *Page) // writes the result for people
+}
+
+// Printer prints results in one format.
+type Printer struct {
+	Out    io.Writer
+	Format Format
+	Width  int  // columns of the terminal; 0: no limit
+	Color  bool // the terminal shows colours
+}
+
+// Print writes the result.
+func (p *Printer) Print(r Result) error {
+	var text []byte
+	var err error
+	switch p.Format {
+	case JSON:
+		text, err = json.MarshalIndent(r, "", "  ")
+		text = append(text, '\n')
+	case YAML:
+		text, err = yaml.Marshal(r)
+	default:
+		page := &Page{Width: p.Width, Color: p.Color}
+		r.Text(page)
+		text = page.text.Bytes()
+	}
+	if err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	_, err = p.Out.Write(text)
+	return err
+}
