@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// image describes an image of one layer.
+type image struct {
+	Root       string   // the folder with its files
+	Names      []string // with their tags
+	Entrypoint []string
+	Cmd        []string
+	Path       string // the variable
+}
+
+// archive writes the image to a file, in the format of docker save.
+func (i image) archive(path string) error {
+	layer, err := os.CreateTemp(filepath.Dir(path), "layer-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(layer.Name())
+	defer layer.Close()
+	sum := sha256.New()
+	if err := writeTree(io.MultiWriter(layer, sum), i.Root); err != nil {
+		return fmt.Errorf("image %s: %w", i.Names[0], err)
+	}
+	id := hex.EncodeToString(sum.Sum(nil))
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "Cmd": i.Cmd, "Env": []string{"PATH=" + i.Path}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + id}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]map[string]any{
+		{"Config": "config.json", "RepoTags": i.Names, "Layers": []string{"layer.tar"}},
+	})
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := writeImage(out, layer, config, manifest); err != nil {
+		return fmt.Errorf("image %s: %w", i.Names[0], err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+// writeImage writes the three parts of an image.
+func writeImage(out io.Writer, layer *os.File, config, manifest []byte) error {
+	w := tar.NewWriter(out)
+	for _, part := range []struct {
+		name string
+		data []byte
+	}{{"manifest.json", manifest}, {"config.json", config}} {
+		if err := w.WriteHeader(&tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.data))}); err != nil {
+			return err
+		}
+		if _, err := w.Write(part.data); err != nil {
+			return err
+		}
+	}
+	size, err := layer.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := layer.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: "layer.tar", Mode: 0o644, Size: size}); err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, layer); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// writeTree writes a folder as a layer: all files belong to root and have no time, so
+// the same files are the same layer.
+func writeTree(out io.Writer, root string) error {
+	w := tar.NewWriter(out)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		return writeEntry(w, path, name, entry)
+	})
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// writeEntry writes a file, a folder or a symbolic link.
+func writeEntry(w *tar.Writer, path, name string, entry fs.DirEntry) error {
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	target := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err = os.Readlink(path)
+		if err != nil {
+			return err
+		}
+	}
+	full, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	header := tar.Header{Typeflag: full.Typeflag, Name: name, Linkname: target, Mode: full.Mode, Size: full.Size}
+	if err := w.WriteHeader(&header); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(w, file)
+	return err
+}

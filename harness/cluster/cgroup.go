@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// hierarchy is a mounted hierarchy of cgroups.
+type hierarchy struct {
+	Path    string // where the host has mounted it
+	Options string // how it is mounted, such as "cpu,cpuacct"; empty in version 2
+}
+
+// hierarchies returns those of version 1 that have a controller or a name, or the one
+// of version 2 if that has the controllers.
+func hierarchies(mountinfo io.Reader) ([]hierarchy, error) {
+	var first, second []hierarchy
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		before, after, found := strings.Cut(lines.Text(), " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if !found || len(fields) < 5 || len(kind) < 3 {
+			continue
+		}
+		switch kind[0] {
+		case "cgroup":
+			first = append(first, hierarchy{Path: fields[4], Options: controllers(kind[2])})
+		case "cgroup2":
+			second = append(second, hierarchy{Path: fields[4]})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(first) > 0 {
+		return first, nil
+	}
+	if len(second) == 0 {
+		return nil, errors.New("no cgroups are mounted on this machine")
+	}
+	return second[:1], nil
+}
+
+// controllers returns the mount options of a hierarchy without those of every file system.
+func controllers(options string) string {
+	var own []string
+	for _, o := range strings.Split(options, ",") {
+		if !slices.Contains([]string{"rw", "ro", "xattr", "clone_children"}, o) && !strings.HasPrefix(o, "release_agent=") {
+			own = append(own, o)
+		}
+	}
+	return strings.Join(own, ",")
+}
+
+// v2 tells the version of the hierarchy.
+func (h hierarchy) v2() bool { return h.Options == "" }
+
+// hostHierarchies returns those of this machine.
+func hostHierarchies() ([]hierarchy, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return hierarchies(file)
+}
+
+// makeCgroup makes a cgroup of that name in the hierarchy, and those above it, and
+// returns its folder.
+func (h hierarchy) makeCgroup(name string) (string, error) {
+	dir := h.Path
+	for part := range strings.SplitSeq(name, "/") {
+		parent := dir
+		dir = filepath.Join(parent, part)
+		if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		if err := inherit(parent, dir); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// inherit gives a new cgroup what it needs to take processes: in version 1 the CPUs of
+// its parent, in version 2 all controllers.
+func inherit(parent, dir string) error {
+	if _, err := os.Stat(filepath.Join(parent, "cgroup.subtree_control")); err == nil {
+		return delegate(parent)
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), value, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delegate gives the children of a cgroup of version 2 all controllers.
+func delegate(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	var enable []string
+	for _, c := range strings.Fields(string(text)) {
+		enable = append(enable, "+"+c)
+	}
+	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(enable, " ")), 0o644)
+}
+
+// joinCgroup moves this process to a cgroup.
+func joinCgroup(dir string) error {
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0o644)
+}
+
+// reapCgroups waits for the end of its input, which comes with the end of the test,
+// and removes the cgroups of that name, for as long as their processes are ending.
+func reapCgroups(in io.Reader, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return errors.New("usage: NAME")
+	}
+	_, _ = io.Copy(io.Discard, in) // a broken pipe is the end, too
+	all, err := hostHierarchies()
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var left error
+		for _, h := range all {
+			left = errors.Join(left, removeCgroup(filepath.Join(h.Path, args[0])))
+		}
+		if left == nil || time.Now().After(deadline) {
+			return left
+		}
+	}
+}
+
+// removeCgroup removes a cgroup and all within it.
+func removeCgroup(dir string) error {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			dirs = append(dirs, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	for _, d := range slices.Backward(dirs) {
+		if e := os.Remove(d); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove a cgroup: %w", e))
+		}
+	}
+	return err
+}

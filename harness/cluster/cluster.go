@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// ProgramsEnv names the folder of make cluster-programs.
+const ProgramsEnv = "FLANNEL_LAB_CLUSTER"
+
+const (
+	bridgeName  = "underlay"
+	scratchDir  = "/dev/shm/cluster" // on a file system of the test's own
+	podCIDR     = "10.244.0.0/16"
+	serviceCIDR = "10.96.0.0/16"
+	dnsAddr     = "10.96.0.10"
+)
+
+// underlayHost returns the address of a host on the underlay: nodes count from 1, the
+// test is host 254.
+func underlayHost(number int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 77, byte(number)}), 24)
+}
+
+const testHost = 254
+
+// Options say what a cluster consists of.
+type Options struct {
+	Nodes     int
+	Programs  string    // the folder of make cluster-programs
+	Flannel   string    // the folder with flanneld, flannelctl and flannel-cni
+	Plugins   string    // the folder with the CNI plugins that flannel's calls
+	Manifest  string    // deploy/kube-flannel.yml
+	Tools     string    // deploy/firewall-tools
+	ProxyMode string    // of kube-proxy: nftables, or iptables
+	Backend   string    // instead of the manifest's, which is vxlan; may be empty
+	Progress  io.Writer // gets a line for each step; may be nil
+}
+
+// Cluster is a cluster that runs.
+type Cluster struct {
+	Client kubernetes.Interface // of an administrator
+	Config *rest.Config         // the same
+	Nodes  []*Node
+
+	options     Options
+	cgroup      string // the name of its cgroups, in each hierarchy
+	hierarchies []hierarchy
+	bridge      *netlink.Bridge
+	reaper      *exec.Cmd
+	alive       io.Closer // tells the reaper that the cluster has ended
+	began       time.Time
+	tokens      map[string]string
+}
+
+// Start starts a cluster and waits until all nodes and their daemons of flannel are ready.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a cluster needs root: cgroups and the runtime's mounts are not for other users")
+	}
+	c := &Cluster{options: o, cgroup: fmt.Sprintf("flannel-cluster-%d", os.Getpid()), began: time.Now()}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"cgroups and underlay", c.prepare},
+		{"certificates and configurations", c.writeFiles},
+		{"images", c.writeImages},
+		{"nodes", c.each(c.startNode)},
+		{"control plane", c.startControlPlane},
+		{"kubelets and kube-proxies", c.each(c.joinNode)},
+		{"flannel and CoreDNS applied", c.applyManifests},
+		{"nodes ready", c.awaitNodes},
+		{"flannel ready", c.AwaitFlannel},
+		{"DNS ready", c.awaitDNS},
+	} {
+		if err := step.do(ctx); err != nil {
+			err = fmt.Errorf("start a cluster: %s: %w", step.what, err)
+			return nil, errors.Join(err, c.Close())
+		}
+		c.say("%s", step.what)
+	}
+	return c, nil
+}
+
+// say reports progress.
+func (c *Cluster) say(format string, args ...any) {
+	if c.options.Progress != nil {
+		_, _ = fmt.Fprintf(c.options.Progress, "%5.1f s  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// path returns the place of one of the cluster's files.
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{scratchDir}, parts...)...)
+}
+
+// each does something on all nodes at once.
+func (c *Cluster) each(do func(context.Context, *Node) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		errs := make([]error, len(c.Nodes))
+		var all sync.WaitGroup
+		for i, n := range c.Nodes {
+			all.Go(func() { errs[i] = do(ctx, n) })
+		}
+		all.Wait()
+		return errors.Join(errs...)
+	}
+}
+
+// prepare finds the cgroups, starts their reaper and makes the underlay.
+func (c *Cluster) prepare(context.Context) error {
+	var err error
+	c.hierarchies, err = hostHierarchies()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"files", "disks", "roots", "logs"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for i := range c.options.Nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		c.Nodes = append(c.Nodes, &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, log: c.path("logs", name)})
+	}
+	c.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, c.cgroup}, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	c.alive, err = c.reaper.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := c.reaper.Start(); err != nil {
+		return err
+	}
+	for _, h := range c.hierarchies {
+		if _, err := h.makeCgroup(c.cgroup); err != nil {
+			return err
+		}
+	}
+	return c.makeUnderlay()
+}
+
+// makeUnderlay makes the Ethernet of the nodes, on which the test is a host, too.
+func (c *Cluster) makeUnderlay() error {
+	c.bridge = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}
+	if err := netlink.LinkAdd(c.bridge); err != nil {
+		return fmt.Errorf("make the underlay: %w", err)
+	}
+	addr, err := netlink.ParseAddr(underlayHost(testHost).String())
+	if err == nil {
+		err = errors.Join(netlink.AddrAdd(c.bridge, addr), netlink.LinkSetUp(c.bridge))
+	}
+	if err != nil {
+		return fmt.Errorf("make the underlay: %w", err)
+	}
+	return nil
+}
+
+// unplug removes a node's device. The kernel would do so some time after the end of
+// the node's namespace, and until then the name is taken.
+func (c *Cluster) unplug(n *Node) error {
+	link, err := netlink.LinkByName(n.Name)
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("unplug %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// plug connects a node that has booted with the underlay.
+func (c *Cluster) plug(n *Node) error {
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.Name, MasterIndex: c.bridge.Attrs().Index},
+		PeerName: "eth0", PeerNamespace: netlink.NsPid(n.PID())}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("plug %s: %w", n.Name, err)
+	}
+	if err := netlink.LinkSetUp(veth); err != nil {
+		return fmt.Errorf("plug %s: %w", n.Name, err)
+	}
+	script := []string{"ip link set lo up", "ip link set eth0 up", "ip addr add " + n.Addr.String() + "/24 dev eth0",
+		"ip route add default via " + underlayHost(testHost).Addr().String()}
+	_, err := n.Run(context.Background(), "sh", "-ec", strings.Join(script, "\n"))
+	return err
+}
+
+// startNode boots a node and starts containerd on it with all images.
+func (c *Cluster) startNode(ctx context.Context, n *Node) error {
+	if err := n.boot(ctx); err != nil {
+		return err
+	}
+	return n.startContainerd(ctx, true)
+}
+
+// joinNode makes a node that has booted one of the cluster.
+func (c *Cluster) joinNode(ctx context.Context, n *Node) error {
+	if err := n.startKubelet(ctx); err != nil {
+		return err
+	}
+	return n.startProxy(ctx)
+}
+
+// Reboot turns a node off and on. The first node cannot be: the control plane is on it.
+func (n *Node) Reboot(ctx context.Context) error {
+	if n == n.cluster.Nodes[0] {
+		return errors.New("reboot: the control plane is on this node")
+	}
+	if err := n.PowerOff(); err != nil {
+		return err
+	}
+	if err := n.boot(ctx); err != nil {
+		return err
+	}
+	if err := n.startContainerd(ctx, false); err != nil {
+		return err
+	}
+	return n.cluster.joinNode(ctx, n)
+}
+
+// Close ends the cluster and returns when its cgroups are gone.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, n := range c.Nodes {
+		errs = append(errs, n.PowerOff())
+	}
+	if c.bridge != nil {
+		errs = append(errs, netlink.LinkDel(c.bridge))
+	}
+	if c.alive != nil {
+		errs = append(errs, c.alive.Close(), c.reaper.Wait())
+	}
+	errs = append(errs, os.RemoveAll(scratchDir))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The image that flannel's DaemonSet names is built here, not pulled.
+func TestManifestNamesOurImage(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kube-flannel.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "image: "+flannelImage+"\n") {
+		t.Errorf("deploy/kube-flannel.yml does not use %s", flannelImage)
+	}
+	if !strings.Contains(string(text), `"Network": "`+podCIDR+`"`) {
+		t.Errorf("deploy/kube-flannel.yml has another network than %s", podCIDR)
+	}
+}
+
+func TestBackendOfTheManifest(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kube-flannel.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := withBackend(string(text), "")
+	if err != nil || same != string(text) {
+		t.Errorf("the manifest changes without a reason: %v", err)
+	}
+	other, err := withBackend(string(text), "host-gw")
+	if err != nil || !strings.Contains(other, `"Type": "host-gw"`) || strings.Contains(other, `"Type": "vxlan"`) {
+		t.Errorf("the backend stays: %v", err)
+	}
+	if _, err := withBackend(other, "vxlan"); err == nil {
+		t.Error("a manifest with another backend than the shipped one passes")
+	}
+}
+
+func TestCoreDNSManifestParses(t *testing.T) {
+	kinds := ""
+	for part := range strings.SplitSeq(coredns, "\n---\n") {
+		var object struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(part), &object); err != nil {
+			t.Fatal(err)
+		}
+		kinds += object.Kind + " "
+	}
+	if want := "ServiceAccount ClusterRole ClusterRoleBinding ConfigMap Service Deployment "; kinds != want {
+		t.Errorf("it has %s, want %s", kinds, want)
+	}
+}
+
+func TestConfigurations(t *testing.T) {
+	c := &Cluster{options: Options{}}
+	for name, config := range map[string]map[string]any{"KubeletConfiguration": kubeletConfig(),
+		"KubeProxyConfiguration": proxyConfig("n1", "nftables")} {
+		text, err := json.Marshal(config)
+		if err != nil || !strings.Contains(string(text), `"kind":"`+name+`"`) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
+	for _, want := range []string{pauseImage, runtimeSocket, "restrict_oom_score_adj = true"} {
+		if !strings.Contains(containerdConfig(), want) {
+			t.Errorf("containerd's configuration lacks %s", want)
+		}
+	}
+	for _, archive := range c.archives() {
+		if !filepath.IsAbs(archive) {
+			t.Errorf("%s is not a place on the node", archive)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+// Package cluster runs a whole Kubernetes cluster on this machine: etcd, API
+// server, controller manager and scheduler, and nodes with containerd, kubelet and
+// kube-proxy, on which deploy/kube-flannel.yml runs as users run it.
+//
+// Every node has namespaces, cgroups and a root file system of its own; its first
+// process is this program, which starts the node's other programs. The underlay is
+// a bridge in the network namespace of the test, so that nothing leaves this
+// machine and no setting of the host changes. The kernel kills all of it when the
+// test ends, however it ends, and a reaper then removes the cgroups.
+//
+// It needs root and the programs of make cluster-programs.
+package cluster

@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where a node finds what the cluster brings along.
+const (
+	programsDir = "/opt/cluster/programs" // the folder of make cluster-programs
+	filesDir    = "/opt/cluster/files"    // certificates, configurations and archives
+	selfPath    = "/opt/cluster/self"     // this program
+	logDir      = "/var/log/cluster"
+)
+
+// plan tells the first process of a node how to build the node.
+type plan struct {
+	Name    string
+	Disk    string            // the folder that keeps the node's files across reboots
+	Root    string            // an empty folder to build its root in
+	Binds   map[string]string // what it sees at which place
+	Cgroups map[string]hierarchy
+}
+
+// kept are the folders that may not be in an overlay, since overlays lie in them or
+// programs mount there: each is a plain folder of the disk.
+var kept = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/flannel", "/var/lib/cni", "/var/log/pods",
+	"/var/log/containers", logDir, "/opt/cni", "/etc/cni"}
+
+// emptied are the folders that a boot finds empty.
+var emptied = []string{"/run", "/tmp"}
+
+// settings are those which kubelet sets and which no namespace keeps apart: a file
+// with the wanted value covers each.
+var settings = map[string]string{
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+}
+
+// enterNode makes this process, which is in new namespaces, the first of a node. The
+// plan is its argument.
+func enterNode() error {
+	runtime.LockOSThread() // a cgroup namespace is one of a thread, until the thread runs a program
+	var p plan
+	if err := json.Unmarshal([]byte(os.Args[1]), &p); err != nil {
+		return err
+	}
+	for dir := range p.Cgroups {
+		if err := joinCgroup(dir); err != nil {
+			return fmt.Errorf("join the node's cgroups: %w", err)
+		}
+	}
+	steps := []func() error{
+		func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) },
+		func() error { return unix.Sethostname([]byte(p.Name)) },
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		p.mountRoot, p.mountSystem, p.mountCgroups, p.mountFiles, p.pivot, p.coverSettings,
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("prepare the node, step %d: %w", i+1, err)
+		}
+	}
+	return syscall.Exec(selfPath, []string{childInit}, []string{
+		"HOME=/root", "PATH=" + strings.Join([]string{programsDir + "/bin", programsDir + "/debian/usr/bin",
+			programsDir + "/debian/usr/sbin", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, ":"),
+	})
+}
+
+// mountRoot puts what the node writes over the host's root.
+func (p plan) mountRoot() error {
+	upper, work := filepath.Join(p.Disk, "upper"), filepath.Join(p.Disk, "work")
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755), os.MkdirAll(p.Root, 0o755)); err != nil {
+		return err
+	}
+	return mount("overlay", p.Root, "overlay", 0, "lowerdir=/,upperdir="+upper+",workdir="+work)
+}
+
+// mountSystem mounts what every system has.
+func (p plan) mountSystem() error {
+	err := errors.Join(
+		mount("proc", p.Root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		mount("sysfs", p.Root+"/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		mount("devtmpfs", p.Root+"/dev", "devtmpfs", unix.MS_NOSUID, ""),
+		mount("devpts", p.Root+"/dev/pts", "devpts", unix.MS_NOSUID, "newinstance,ptmxmode=0666,mode=620,gid=5"),
+		mount("tmpfs", p.Root+"/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ""),
+	)
+	for _, dir := range emptied {
+		err = errors.Join(err, mount("tmpfs", p.Root+dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"))
+	}
+	return err
+}
+
+// mountCgroups shows the node its own cgroups as the first ones.
+func (p plan) mountCgroups() error {
+	top := p.Root + "/sys/fs/cgroup"
+	for dir, h := range p.Cgroups {
+		if !h.v2() {
+			continue
+		}
+		if err := mount("cgroup", top, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return err
+		}
+		// A cgroup that has processes may not hand controllers to its children.
+		first := filepath.Join(dir, "init")
+		return errors.Join(os.MkdirAll(first, 0o755), joinCgroup(first), delegate(dir))
+	}
+	if err := mount("cgroup", top, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
+		return err
+	}
+	for _, h := range p.Cgroups {
+		if err := mount("cgroup", filepath.Join(top, filepath.Base(h.Path)), "cgroup",
+			unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, h.Options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountFiles puts the disk's folders and the cluster's files in place.
+func (p plan) mountFiles() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	binds := map[string]string{self: selfPath}
+	for _, dir := range kept {
+		source := filepath.Join(p.Disk, "kept", dir)
+		if err := os.MkdirAll(source, 0o755); err != nil {
+			return err
+		}
+		binds[source] = dir
+	}
+	for source, target := range p.Binds {
+		binds[source] = target
+	}
+	for source, target := range binds {
+		if err := bind(source, p.Root+target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pivot makes the node's root that of this process. Mounts in it show to containers
+// that ask for that.
+func (p plan) pivot() error {
+	old := filepath.Join(p.Root, "run/former")
+	if err := os.MkdirAll(old, 0o700); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(p.Root, old); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	return errors.Join(os.Chdir("/"), unix.Unmount("/run/former", unix.MNT_DETACH), os.Remove("/run/former"),
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
+}
+
+// coverSettings also lets the node forward, which concerns its own namespace.
+func (p plan) coverSettings() error {
+	for name, value := range settings {
+		file := filepath.Join("/run/settings", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(value+"\n"), 0o644),
+			bind(file, filepath.Join("/proc/sys", name))); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding",
+		"net/bridge/bridge-nf-call-iptables"} {
+		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1"), 0o644)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// mount makes the place first.
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", kind, target, err)
+	}
+	return nil
+}
+
+// bind shows a file or folder at another place.
+func bind(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		err = os.MkdirAll(target, 0o755)
+	} else if _, missing := os.Stat(target); missing != nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, nil, 0o644))
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", source, target, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// The names that the manifests and Kubernetes' specs use.
+const (
+	pauseImage    = "registry.k8s.io/pause:3.10.1"
+	flannelImage  = "ghcr.io/flanneld/flannel:v0.1.0"
+	corednsImage  = "registry.k8s.io/coredns/coredns:v1.12.4"
+	AgnhostImage  = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+	dnsutilsImage = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
+)
+
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// stockImages are those that depend on nothing but the versions of the programs.
+func stockImages(roots string) map[string]image {
+	return map[string]image{
+		"pause": {Root: filepath.Join(roots, "pause"), Names: []string{pauseImage},
+			Entrypoint: []string{"/busybox", "sleep", "infinity"}},
+		"coredns": {Root: filepath.Join(roots, "coredns"), Names: []string{corednsImage}, Entrypoint: []string{"/coredns"}},
+		"agnhost": {Root: filepath.Join(roots, "agnhost"), Names: []string{AgnhostImage, dnsutilsImage},
+			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Path: usualPath},
+	}
+}
+
+// writeImages writes the archives that are not there yet, and flannel's in any case.
+func (c *Cluster) writeImages(ctx context.Context) error {
+	dir := filepath.Join(c.options.Programs, "images")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, i := range stockImages(filepath.Join(c.options.Programs, "roots")) {
+		path := filepath.Join(dir, name+".tar")
+		_, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			err = i.archive(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.writeFlannelImage(ctx)
+}
+
+// writeFlannelImage does what deploy/Dockerfile does, with this host's nft and iptables.
+func (c *Cluster) writeFlannelImage(ctx context.Context) error {
+	root := c.path("image")
+	out, err := exec.CommandContext(ctx, c.options.Tools, root).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", c.options.Tools, err, out)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "opt/bin"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"flanneld", "flannelctl", "flannel-cni"} {
+		data, err := os.ReadFile(filepath.Join(c.options.Flannel, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(root, "opt/bin", name), data, 0o755); err != nil {
+			return err
+		}
+	}
+	flannel := image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
+		Path: "/opt/bin:/usr/sbin"}
+	return flannel.archive(c.path("files", "flannel.tar"))
+}
+
+// archives are the images' places on a node.
+func (c *Cluster) archives() []string {
+	return []string{programsDir + "/images/pause.tar", programsDir + "/images/coredns.tar",
+		programsDir + "/images/agnhost.tar", file("flannel.tar")}
+}
