@@ -47,7 +47,7 @@ var suites = []string{"drivers/drivertest", "drivers/leasetest"}
 func TestHouseRules(t *testing.T) {
 	root := ".."
 	files := 0
-	for _, dir := range []string{"core", "drivers", "harness", "cmd"} {
+	for _, dir := range []string{"core", "drivers", "harness", "cmd", "tools"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(name string, d fs.DirEntry, err error) error {
 			if os.IsNotExist(err) {
 				return fs.SkipDir
@@ -151,8 +151,10 @@ func (c *checker) checkImport(spec *ast.ImportSpec) {
 	case within(c.folder, "drivers") && top == "drivers" && first(inner, 2) != first(c.folder, 2) &&
 		!slices.Contains(suites, inner):
 		c.report(spec.Pos(), "driver %s imports driver %s", first(c.folder, 2), first(inner, 2))
-	case within(c.folder, "drivers") && (top == "cmd" || within(inner, "core/agent")):
+	case within(c.folder, "drivers") && (top == "cmd" || top == "tools" || within(inner, "core/agent")):
 		c.report(spec.Pos(), "driver %s imports %s", first(c.folder, 2), inner)
+	case (within(c.folder, "tools") || within(c.folder, "cmd")) && !c.test && (top == "harness" || top == "scenarios"):
+		c.report(spec.Pos(), "%s imports %s, which does not ship", c.folder, inner)
 	}
 }
 
@@ -203,68 +205,76 @@ func first(p string, n int) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
+// ruleCases are source files, and what the check of each one reports.
+var ruleCases = []struct {
+	what, file, source string
+	want               []string
+}{
+	{"clean", "core/lease/a.go", "import (\n\"net/netip\"\n\"time\"\n)\nvar a netip.Addr\nvar d = time.Second\n" +
+		"var t time.Time", nil},
+	{"os", "core/lease/a.go", `import "os"`, []string{"core/lease/a.go:2: the core imports os"}},
+	{"below os", "core/lease/a.go", `import "os/exec"`, []string{"core/lease/a.go:2: the core imports os/exec"}},
+	{"net", "core/lease/a.go", `import "net"`, []string{"core/lease/a.go:2: the core imports net"}},
+	{"net/http", "core/lease/a.go", `import "net/http"`, []string{"core/lease/a.go:2: the core imports net/http"}},
+	{"renamed", "core/lease/a.go", `import o "os"`, []string{"core/lease/a.go:2: the core imports os"}},
+	{"blank", "core/lease/a.go", `import _ "os"`, []string{"core/lease/a.go:2: the core imports os"}},
+	{"netlink", "core/lease/a.go", `import "github.com/vishvananda/netlink"`,
+		[]string{"core/lease/a.go:2: the core imports github.com/vishvananda/netlink"}},
+	{"etcd", "core/lease/a.go", `import "go.etcd.io/etcd/client/v3"`,
+		[]string{"core/lease/a.go:2: the core imports go.etcd.io/etcd/client/v3"}},
+	{"client-go", "core/lease/a.go", `import "k8s.io/client-go/kubernetes"`,
+		[]string{"core/lease/a.go:2: the core imports k8s.io/client-go/kubernetes"}},
+	{"klog", "core/lease/a.go", `import "k8s.io/klog/v2"`,
+		[]string{"core/lease/a.go:2: the core imports k8s.io/klog/v2"}},
+	{"old random", "core/lease/a.go", `import "math/rand"`, []string{"core/lease/a.go:2: the core imports math/rand"}},
+	{"dot", "core/lease/a.go", `import . "time"`, []string{"core/lease/a.go:2: imports time into its own scope"}},
+	{"driver", "core/lease/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+		[]string{"core/lease/a.go:2: the core imports drivers/sim"}},
+	{"harness", "core/agent/a.go", `import "github.com/flanneld/flannel/harness"`,
+		[]string{"core/agent/a.go:2: the core imports harness"}},
+	{"cmd", "core/a.go", `import "github.com/flanneld/flannel/cmd/flanneld"`,
+		[]string{"core/a.go:2: the core imports cmd/flanneld"}},
+	{"core by core", "core/alloc/a.go", `import "github.com/flanneld/flannel/core/lease"`, nil},
+	{"agent by core", "core/node/a.go", `import "github.com/flanneld/flannel/core/agent"`,
+		[]string{"core/node/a.go:2: the core imports its agent"}},
+	{"driver in a test", "core/node/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+		[]string{"core/node/a_test.go:2: the core imports drivers/sim"}},
+	{"driver in the agent's test", "core/agent/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
+	{"driver by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
+		[]string{"drivers/linux/a.go:2: driver drivers/linux imports driver drivers/sim"}},
+	{"suite by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/drivertest"`, nil},
+	{"driver by suite", "drivers/leasetest/a.go", `import "github.com/flanneld/flannel/drivers/etcd"`,
+		[]string{"drivers/leasetest/a.go:2: driver drivers/leasetest imports driver drivers/etcd"}},
+	{"driver by its part", "drivers/sim/wire/a.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
+	{"agent by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/agent"`,
+		[]string{"drivers/sim/a.go:2: driver drivers/sim imports core/agent"}},
+	{"tool by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/tools/output"`,
+		[]string{"drivers/sim/a.go:2: driver drivers/sim imports tools/output"}},
+	{"lab by tool", "tools/diff/a.go", `import "github.com/flanneld/flannel/harness"`,
+		[]string{"tools/diff/a.go:2: tools/diff imports harness, which does not ship"}},
+	{"lab in a tool's test", "tools/diff/a_test.go", `import "github.com/flanneld/flannel/harness"`, nil},
+	{"core by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/node"`, nil},
+	{"go", "core/node/a.go", "func f() {\ngo f()\n}", []string{"core/node/a.go:3: go statement"}},
+	{"select", "core/node/a.go", "func f() { select {} }", []string{"core/node/a.go:2: select statement"}},
+	{"channel", "core/node/a.go", "var c = make(chan int)", []string{"core/node/a.go:2: makes a channel"}},
+	{"a channel's type", "core/node/a.go", "var c <-chan int", nil},
+	{"clock", "core/node/a.go", "import \"time\"\nvar t = time.Now()", []string{"core/node/a.go:3: uses time.Now"}},
+	{"clock passed on", "core/node/a.go", "import clock \"time\"\nvar t = clock.Since",
+		[]string{"core/node/a.go:3: uses time.Since"}},
+	{"timer", "core/node/a.go", "import \"time\"\nvar t = time.After(1)", []string{"core/node/a.go:3: uses time.After"}},
+	{"global random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)",
+		[]string{"core/node/a.go:3: uses the global random source: rand.IntN"}},
+	{"own random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.New(rand.NewPCG(1, 2))\nvar r *rand.Rand",
+		nil},
+	{"agent is free", "core/agent/a.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }",
+		nil},
+	{"tests are free", "core/node/a_test.go",
+		"import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
+	{"broken", "core/node/a.go", "func", []string{"core/node/a.go:2:5: expected 'IDENT', found 'EOF'"}},
+}
+
 func TestRulesAreHeld(t *testing.T) {
-	for _, c := range []struct {
-		what, file, source string
-		want               []string
-	}{
-		{"clean", "core/lease/a.go", "import (\n\"net/netip\"\n\"time\"\n)\nvar a netip.Addr\nvar d = time.Second\n" +
-			"var t time.Time", nil},
-		{"os", "core/lease/a.go", `import "os"`, []string{"core/lease/a.go:2: the core imports os"}},
-		{"below os", "core/lease/a.go", `import "os/exec"`, []string{"core/lease/a.go:2: the core imports os/exec"}},
-		{"net", "core/lease/a.go", `import "net"`, []string{"core/lease/a.go:2: the core imports net"}},
-		{"net/http", "core/lease/a.go", `import "net/http"`, []string{"core/lease/a.go:2: the core imports net/http"}},
-		{"renamed", "core/lease/a.go", `import o "os"`, []string{"core/lease/a.go:2: the core imports os"}},
-		{"blank", "core/lease/a.go", `import _ "os"`, []string{"core/lease/a.go:2: the core imports os"}},
-		{"netlink", "core/lease/a.go", `import "github.com/vishvananda/netlink"`,
-			[]string{"core/lease/a.go:2: the core imports github.com/vishvananda/netlink"}},
-		{"etcd", "core/lease/a.go", `import "go.etcd.io/etcd/client/v3"`,
-			[]string{"core/lease/a.go:2: the core imports go.etcd.io/etcd/client/v3"}},
-		{"client-go", "core/lease/a.go", `import "k8s.io/client-go/kubernetes"`,
-			[]string{"core/lease/a.go:2: the core imports k8s.io/client-go/kubernetes"}},
-		{"klog", "core/lease/a.go", `import "k8s.io/klog/v2"`,
-			[]string{"core/lease/a.go:2: the core imports k8s.io/klog/v2"}},
-		{"old random", "core/lease/a.go", `import "math/rand"`, []string{"core/lease/a.go:2: the core imports math/rand"}},
-		{"dot", "core/lease/a.go", `import . "time"`, []string{"core/lease/a.go:2: imports time into its own scope"}},
-		{"driver", "core/lease/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
-			[]string{"core/lease/a.go:2: the core imports drivers/sim"}},
-		{"harness", "core/agent/a.go", `import "github.com/flanneld/flannel/harness"`,
-			[]string{"core/agent/a.go:2: the core imports harness"}},
-		{"cmd", "core/a.go", `import "github.com/flanneld/flannel/cmd/flanneld"`,
-			[]string{"core/a.go:2: the core imports cmd/flanneld"}},
-		{"core by core", "core/alloc/a.go", `import "github.com/flanneld/flannel/core/lease"`, nil},
-		{"agent by core", "core/node/a.go", `import "github.com/flanneld/flannel/core/agent"`,
-			[]string{"core/node/a.go:2: the core imports its agent"}},
-		{"driver in a test", "core/node/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`,
-			[]string{"core/node/a_test.go:2: the core imports drivers/sim"}},
-		{"driver in the agent's test", "core/agent/a_test.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
-		{"driver by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/sim"`,
-			[]string{"drivers/linux/a.go:2: driver drivers/linux imports driver drivers/sim"}},
-		{"suite by driver", "drivers/linux/a.go", `import "github.com/flanneld/flannel/drivers/drivertest"`, nil},
-		{"driver by suite", "drivers/leasetest/a.go", `import "github.com/flanneld/flannel/drivers/etcd"`,
-			[]string{"drivers/leasetest/a.go:2: driver drivers/leasetest imports driver drivers/etcd"}},
-		{"driver by its part", "drivers/sim/wire/a.go", `import "github.com/flanneld/flannel/drivers/sim"`, nil},
-		{"agent by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/agent"`,
-			[]string{"drivers/sim/a.go:2: driver drivers/sim imports core/agent"}},
-		{"core by driver", "drivers/sim/a.go", `import "github.com/flanneld/flannel/core/node"`, nil},
-		{"go", "core/node/a.go", "func f() {\ngo f()\n}", []string{"core/node/a.go:3: go statement"}},
-		{"select", "core/node/a.go", "func f() { select {} }", []string{"core/node/a.go:2: select statement"}},
-		{"channel", "core/node/a.go", "var c = make(chan int)", []string{"core/node/a.go:2: makes a channel"}},
-		{"a channel's type", "core/node/a.go", "var c <-chan int", nil},
-		{"clock", "core/node/a.go", "import \"time\"\nvar t = time.Now()", []string{"core/node/a.go:3: uses time.Now"}},
-		{"clock passed on", "core/node/a.go", "import clock \"time\"\nvar t = clock.Since",
-			[]string{"core/node/a.go:3: uses time.Since"}},
-		{"timer", "core/node/a.go", "import \"time\"\nvar t = time.After(1)", []string{"core/node/a.go:3: uses time.After"}},
-		{"global random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.IntN(3)",
-			[]string{"core/node/a.go:3: uses the global random source: rand.IntN"}},
-		{"own random", "core/node/a.go", "import \"math/rand/v2\"\nvar n = rand.New(rand.NewPCG(1, 2))\nvar r *rand.Rand",
-			nil},
-		{"agent is free", "core/agent/a.go", "import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }",
-			nil},
-		{"tests are free", "core/node/a_test.go",
-			"import (\n\"os\"\n\"time\"\n)\nfunc f() { go f(); time.Now(); os.Exit(1) }", nil},
-		{"broken", "core/node/a.go", "func", []string{"core/node/a.go:2:5: expected 'IDENT', found 'EOF'"}},
-	} {
+	for _, c := range ruleCases {
 		t.Run(c.what, func(t *testing.T) {
 			if d := cmp.Diff(c.want, check(c.file, "package a\n"+c.source)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)

@@ -47,6 +47,16 @@ func filled(f cidr.Family) string {
 	return strings.NewReplacer("NET", net, "OWN", formerOwn[f], "GROUP", group).Replace(upstreamRules)
 }
 
+// requireTools skips the specs if this machine lacks one of the programs.
+func requireTools(tools ...string) {
+	GinkgoHelper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			Skip("this machine lacks a tool: " + err.Error())
+		}
+	}
+}
+
 var programOf = [2]string{cidr.V4: "iptables", cidr.V6: "ip6tables"}
 
 // An upstream made its rules with one variant of iptables. Ours leaves nothing of
@@ -54,11 +64,7 @@ var programOf = [2]string{cidr.V4: "iptables", cidr.V6: "ip6tables"}
 var _ = Describe("upstream's rules of iptables", Ordered, func() {
 	var daemon string
 	BeforeAll(func(ctx context.Context) {
-		for _, tool := range []string{"nft", "iptables-nft-restore", "iptables-legacy-restore"} {
-			if _, err := exec.LookPath(tool); err != nil {
-				Skip("this machine lacks a tool: " + err.Error())
-			}
-		}
+		requireTools("nft", "iptables-nft-restore", "iptables-legacy-restore")
 		var err error
 		daemon, err = harness.BuildDaemon(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -37,6 +37,7 @@ type Node struct {
 	second   *netspace.Process // a second daemon; see StartSecond
 	trap     *trap             // see KillAtChange
 	disks    []string          // see FillDisk
+	sockets  string            // the folder for the daemon's sockets
 	made     int               // the number of pods ever made, for the names of their devices
 }
 
@@ -54,6 +55,9 @@ func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
+	}
+	if err := errors.Join(n.InstallCharon(), n.makeSocketDir()); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return l.plugWithDefault(ctx, s, h, number)
 }
@@ -95,6 +99,7 @@ func (n *Node) args(extra []string) []string {
 	if o.StoreUsers {
 		args = append(args, "--etcd-username="+n.Name, "--etcd-password="+n.Name)
 	}
+	args = append(args, n.charonArgs()...)
 	return append(append(args, o.DaemonArgs...), extra...)
 }
 
@@ -124,6 +129,7 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 	cmd := &exec.Cmd{Path: daemon, Args: n.args(extra), Dir: n.file(), Stdout: log, Stderr: log,
 		Env: append([]string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.KeyFile(),
+			lockVariable + "=" + os.Getenv(lockVariable),
 		}, n.Env...)}
 	if n.Confined {
 		cmd = confined(cmd)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
@@ -22,6 +23,8 @@ const (
 	// scratch is covered by a file system of the lab's own, which the kernel
 	// frees with the lab's last process.
 	scratch = "/dev/shm"
+	// lockVariable names the lock of iptables-legacy.
+	lockVariable = "XTABLES_LOCKFILE"
 )
 
 // Main is the TestMain of a package that builds labs:
@@ -132,6 +135,9 @@ func settle() error {
 	}
 	if err != nil {
 		return explain(fmt.Errorf("mount a scratch file system on %s: %w", scratch, err), !initialUserns())
+	}
+	if err := os.Setenv(lockVariable, filepath.Join(scratch, "xtables.lock")); err != nil {
+		return fmt.Errorf("give iptables a lock of the lab's own: %w", err) // users may not open that in /run
 	}
 	loopback, err := netlink.LinkByName("lo")
 	if err == nil {

@@ -42,8 +42,7 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault n1 kill", "error: fault kill: want boundary=N, from 1 on"},
 		{"fault n1 request lost", "error: no daemon runs"},
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
-		{"store burn", "error: store burn: " +
-			"want one of backup, clobber, compact, config, delete, events, expire, " +
+		{"store burn", "error: store burn: want one of backup, clobber, compact, config, delete, events, expire, " +
 			"firewall, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, take, " +
 			"unreserve, wipe"},
 		{"store take n1 by=him", `error: by=him: ParseAddr("him"): unable to parse IP`},
@@ -92,6 +91,11 @@ func TestRequired(t *testing.T) {
 	got := required("# requires=vxlan\ntopology\n----\nok\n\n# requires=nothing more\n")
 	if diff := cmp.Diff([]string{"vxlan", "nothing more"}, got); diff != "" {
 		t.Errorf("required (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"topology nodes=2 backend=udp\n----\nok\n", `{"Type":"wireguard","MTU":1400}`} {
+		if diff := cmp.Diff([]string{"tun"}, required(text)); diff != "" {
+			t.Errorf("%s: required (-want +got):\n%s", text, diff)
+		}
 	}
 }
 

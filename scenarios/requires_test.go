@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/charon"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/internal/suite/outcome"
 )
@@ -29,6 +31,7 @@ var features = map[string]func() error{
 	},
 	"wireguard": func() error { return tryLink(&netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: "probe"}}) },
 	"esp":       tryESP,
+	"charon":    hasCharon,
 	"vxlan":     func() error { return tryLink(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1}) },
 
 	"tun":      linuxtest.TryTUN,
@@ -57,17 +60,17 @@ func tryNft() error {
 	return nil
 }
 
-// tryESP adds the state of an ESP tunnel, for which the kernel needs ESP itself.
+// hasCharon reports whether the host has strongSwan's IKE daemon.
+func hasCharon() error {
+	_, err := charon.Find("")
+	return err
+}
+
+// tryESP reports whether the kernel has ESP.
 func tryESP() error {
-	state := &netlink.XfrmState{
-		Src: net.IPv4(192, 0, 2, 1), Dst: net.IPv4(192, 0, 2, 2), Spi: 1,
-		Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TUNNEL,
-		Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
-	}
-	if err := netlink.XfrmStateAdd(state); err != nil {
-		return err
-	}
-	return netlink.XfrmStateDel(state)
+	probing.Lock()
+	defer probing.Unlock()
+	return linux.TryESP()
 }
 
 // All tests share the namespace and the name, and run side by side.
@@ -108,8 +111,17 @@ func forVM(text string) bool {
 		slices.ContainsFunc(required(text), func(feature string) bool { return slices.Contains(rare, feature) })
 }
 
-// required lists the features that a file names.
-func required(text string) []string { return marks(text, "requires") }
+// required lists the features that a file names, and those that its backends need
+// whatever the kernel has: files that the search writes name none.
+func required(text string) []string {
+	names := marks(text, "requires")
+	for _, backend := range []string{"udp", "wireguard"} {
+		if strings.Contains(text, " backend="+backend) || strings.Contains(text, `"Type":"`+backend+`"`) {
+			return append(names, "tun")
+		}
+	}
+	return names
+}
 
 // marks lists the values of a file's comments "# key=value".
 func marks(text, key string) []string {

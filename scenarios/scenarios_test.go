@@ -21,7 +21,20 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// atOnce is how many scenarios are played at a time, unless -parallel says another number:
+// more than there are cores, since a lab waits for its kernel most of the time. An emulated
+// machine has its cores busy.
+const atOnce = 4
+
+func TestMain(m *testing.M) {
+	if os.Getenv("WORLD") != "vm" {
+		err := flag.Set("test.parallel", strconv.Itoa(atOnce))
+		if err != nil {
+			panic(err) // there is such a flag
+		}
+	}
+	harness.Main(m)
+}
 
 // TestScenarios replays the files of cases/ and regressions/, on the simulator and in
 // namespaces.
@@ -38,11 +51,12 @@ func TestScenarios(t *testing.T) {
 	t.Cleanup(func() { results.total(t, c.worlds) })
 	for _, world := range c.worlds {
 		t.Run(world, func(t *testing.T) {
+			if world != "sim" {
+				_, _ = c.daemon() // the build is no part of a file's time; each file reports its error
+			}
 			for _, file := range c.files {
 				t.Run(scenarioName(file), func(t *testing.T) {
-					if world != "sim" {
-						t.Parallel() // it waits for the kernel most of the time
-					}
+					t.Parallel()
 					replay(t, c.maker(t, world, file), file, results)
 				})
 			}

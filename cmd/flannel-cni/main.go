@@ -3,21 +3,13 @@
 package main
 
 import (
-	"runtime/debug"
-
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/flanneld/flannel/cni"
+	"github.com/flanneld/flannel/internal/buildversion"
 )
 
 func main() {
-	skel.PluginMainFuncs(cni.Plugin{}.Funcs(), version.All, "CNI plugin flannel "+buildVersion())
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown version)"
+	skel.PluginMainFuncs(cni.Plugin{}.Funcs(), version.All, "CNI plugin flannel "+buildversion.Version())
 }

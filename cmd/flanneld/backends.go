@@ -33,5 +33,8 @@ func describeOption(o backend.Option) string {
 	if o.Zero != "" {
 		text += "; 0 is " + o.Zero
 	}
+	if o.Required {
+		return text + " (required)"
+	}
 	return text + " (default " + o.Default + ")"
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -14,23 +16,32 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/core/agent/metrics"
+	"github.com/flanneld/flannel/core/control"
 	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/charon"
 	"github.com/flanneld/flannel/drivers/linux/commands"
+	"github.com/flanneld/flannel/drivers/linux/echo"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/internal/buildversion"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // daemon opens the parts of a node in the order of interop 1.5 (start-up), and
 // runs it. The health listener comes first: a supervisor asks from the start.
 func daemon(ctx context.Context, o *options) (exit node.Exit) {
-	health := &agent.Health{}
+	health := &agent.Health{Version: buildversion.Version()}
 	if o.healthzPort > 0 {
 		listen := agent.Listen{
 			Addr:       net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)),
 			OpenStatus: o.healthzStatus,
+		}
+		if o.metrics {
+			listen.Metrics = metrics.Handler(health, o.metricsPerPeer)
 		}
 		server, err := agent.Serve(ctx, listen, health)
 		if err != nil {
@@ -39,6 +50,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		// The listener closes at the first signal, before the slower parts end.
 		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
 	}
+	defer o.serveSocket(ctx, health)()
 	ctx, store, err := openStore(ctx, o)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -54,7 +66,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 	options := agent.Options{
 		Node: o.nodeOptions(), Store: store.Store,
 		SubnetFile: o.subnetFile, StateFile: state, FormerStateFile: former,
-		Health: health, OnReady: store.ready, OnPulse: new(systemd).report,
+		Health: health, OnReady: store.ready, OnPulse: new(systemd).report, Notify: store.notify,
 	}
 	options.Lanes[node.HostLane] = host
 	// The node runs on without a firewall. If it wants rules, it is not ready.
@@ -64,17 +76,45 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		options.Lanes[node.FirewallLane] = filter
 		defer func() { closing("firewall", filter.Close()) }()
 	}
-	runner, warning := commands.New(recordPath(state))
+	runner, warning := commands.New(hostpaths.Record(state))
 	if warning != nil {
 		klog.Warning(warning)
 	}
 	options.Lanes[node.CommandsLane] = runner
 	defer func() { closing("record of commands", runner.Close()) }()
+	ike, err := charon.New(o.charonOptions())
+	if err != nil {
+		return failed(err)
+	}
+	options.Lanes[node.IKELane] = ike
+	defer func() { closing("charon", ike.Close()) }()
+	if o.probeInterval > 0 {
+		probes := echo.New()
+		options.Probes = probes
+		defer func() { closing("sockets of probes", probes.Close()) }()
+	}
 	exit = agent.Run(ctx, options)
 	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
 		return failed(died)
 	}
 	return exit
+}
+
+// serveSocket answers operators' tools beside the subnet file, until ctx ends or the
+// returned function is called. The node runs on without a socket.
+func (o *options) serveSocket(ctx context.Context, health *agent.Health) (end func()) {
+	path := control.Socket(o.subnetFile)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		var server *agent.Server
+		server, err = agent.ServeSocket(ctx, path, health)
+		if err == nil {
+			context.AfterFunc(ctx, func() { closing("control socket", server.Close()) })
+			return func() { closing("control socket", server.Close()) }
+		}
+	}
+	klog.Warningf("going on without a socket for flannelctl: %v", err)
+	return func() {}
 }
 
 // interrupted turns an error into an orderly end if a signal caused it.
@@ -86,12 +126,7 @@ func interrupted(ctx context.Context, err error) node.Exit {
 }
 
 func (o *options) storeOptions(endpoints []string) etcd.Options {
-	return etcd.Options{
-		Endpoints: endpoints, Prefix: o.etcdPrefix,
-		CertFile: o.etcdCertFile, KeyFile: o.etcdKeyFile, CAFile: o.etcdCAFile,
-		Username: o.etcdUsername, Password: o.etcdPassword,
-		Log: slog.New(logr.ToSlogHandler(klog.Background())),
-	}
+	return o.etcd.Options(endpoints, slog.New(logr.ToSlogHandler(klog.Background())))
 }
 
 func (o *options) nodeOptions() node.Options {
@@ -108,6 +143,15 @@ func (o *options) nodeOptions() node.Options {
 		RenewMargin: time.Duration(o.renewMargin) * time.Minute,
 		ExitOnLoss:  o.onLeaseLost.value == onLossExit,
 		Rand:        rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+
+		ProbeInterval: o.probeInterval,
+	}
+}
+
+func (o *options) charonOptions() charon.Options {
+	return charon.Options{
+		Exec: o.charonExec, URI: o.charonURI, Config: o.subnetFile + ".charon.conf", Log: os.Stderr,
+		Kernel: linux.TryESP,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // embeddedDied ends a run whose embedded etcd has ended.
@@ -52,18 +53,18 @@ func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []
 
 // embeddedURL returns the URL at which the embedded etcd listens.
 func (o *options) embeddedURL() (string, error) {
-	if o.etcdEndpoints == defaultEndpoints {
+	if o.etcd.Endpoints == daemonflags.EtcdEndpoints {
 		return embeddedEndpoint, nil
 	}
-	u, err := url.Parse(o.etcdEndpoints)
-	if err != nil || u.Scheme != "http" || u.User != nil || u.Port() == "" || strings.Contains(o.etcdEndpoints, ",") {
+	u, err := url.Parse(o.etcd.Endpoints)
+	if err != nil || u.Scheme != "http" || u.User != nil || u.Port() == "" || strings.Contains(o.etcd.Endpoints, ",") {
 		return "", fmt.Errorf("--embed-etcd listens on one address: --etcd-endpoints is %s; want http://IP:PORT",
-			quote(hideCredentials(o.etcdEndpoints)))
+			quote(daemonflags.HideCredentials(o.etcd.Endpoints)))
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !ip.IsLoopback() {
 		klog.Warningf("the embedded etcd needs no password: any host that reaches %s can change the network", u.Host)
 	}
-	return o.etcdEndpoints, nil
+	return o.etcd.Endpoints, nil
 }
 
 // seed stores the network config file unless the store has a config already. It
@@ -71,7 +72,7 @@ func (o *options) embeddedURL() (string, error) {
 // store.
 func (o *options) seed(ctx context.Context, server *embedded.Server) error {
 	data, err := os.ReadFile(o.netConfigPath)
-	if errors.Is(err, fs.ErrNotExist) && o.netConfigPath == defaultNetConfig {
+	if errors.Is(err, fs.ErrNotExist) && o.netConfigPath == daemonflags.NetConfig {
 		return nil // the node reports a missing config
 	}
 	if err != nil {
@@ -80,7 +81,7 @@ func (o *options) seed(ctx context.Context, server *embedded.Server) error {
 	if _, err := config.Parse(data); err != nil {
 		return fmt.Errorf("--net-config-path %s: %w", o.netConfigPath, err)
 	}
-	stored, err := embedded.SeedConfig(ctx, server.Client(), o.etcdPrefix, data)
+	stored, err := embedded.SeedConfig(ctx, server.Client(), o.etcd.Prefix, data)
 	switch {
 	case err != nil:
 		return err

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -82,7 +84,7 @@ func (c environment) check(t *testing.T) {
 		_ = fs.Set("log_backtrace_at", "")
 	})
 	var complaints []string
-	for _, err := range fromEnv(fs, func(name string) string { return c.env[name] }) {
+	for _, err := range daemonflags.FromEnv(fs, func(name string) string { return c.env[name] }) {
 		complaints = append(complaints, err.Error())
 	}
 	if diff := cmp.Diff(c.complaints, complaints); diff != "" {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/flanneld/flannel/internal/buildversion"
 )
 
 func TestExitStatus(t *testing.T) {
@@ -28,9 +30,9 @@ func TestExitStatus(t *testing.T) {
 		status int
 		says   string // the last message, or its beginning
 	}{
-		"version": {args: []string{"--version"}, status: 0, says: version()},
+		"version": {args: []string{"--version"}, status: 0, says: buildversion.Version()},
 		"version, before the rest": {args: []string{"--version", "--iptables-resync=0"}, env: []string{"FLANNELD_V=x"},
-			status: 0, says: version()},
+			status: 0, says: buildversion.Version()},
 		"version not from the env": {env: []string{"FLANNELD_VERSION=true"}, args: []string{"--iptables-resync=0"},
 			status: 1, says: "exit status 1: --iptables-resync"},
 		"unknown flag": {args: []string{"--nonsense"}, status: 2, says: "flanneld: unknown flag --nonsense"},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // parse reads a command line as the daemon does.
@@ -46,9 +48,14 @@ func TestDefaults(t *testing.T) {
 		"kube-annotation-prefix":       "flannel.alpha.coreos.com",
 		"net-config-path":              "/etc/kube-flannel/net-conf.json",
 		"set-node-network-unavailable": "true",
+		"charon-exec-path":             "",
+		"charon-vici-uri":              "unix:///var/run/charon.vici",
 		"healthz-ip":                   "0.0.0.0",
 		"healthz-port":                 "0",
 		"healthz-status":               "false",
+		"metrics":                      "true",
+		"metrics-per-peer":             "false",
+		"probe-interval":               "1m0s",
 		"version":                      "false",
 		"v":                            "0",
 		"vmodule":                      "",
@@ -171,11 +178,19 @@ func TestChecks(t *testing.T) {
 		"--iptables-resync=1":              "",
 		"--iptables-resync=0":              "--iptables-resync is 0 seconds; it must be 1 or more",
 		"--iptables-resync=-5":             "--iptables-resync is -5 seconds; it must be 1 or more",
+		"--probe-interval=0":               "",
+		"--probe-interval=1s":              "",
+		"--probe-interval=999ms":           "--probe-interval is 999ms; it must be 1s or more, or 0",
+		"--probe-interval=-1m":             "--probe-interval is -1m0s; it must be 1s or more, or 0",
 		"--subnet-file=":                   "--subnet-file is empty; it must name a file",
 		"--healthz-port=65536":             "--healthz-port is 65536; it must be 65535 or less",
 		"--healthz-port=-1":                "",
 		"--healthz-ip=here":                "", // no listener
 		"--healthz-port=1 --healthz-ip=::": "",
+		"--charon-vici-uri=tcp://127.0.0.1:4502": `--charon-vici-uri "tcp://127.0.0.1:4502": want unix:// and the path ` +
+			"of a socket, such as unix:///var/run/charon.vici",
+		"--charon-vici-uri=": `--charon-vici-uri "": want unix:// and the path of a socket, such as ` +
+			"unix:///var/run/charon.vici",
 		"--healthz-port=1 --healthz-ip=me": `--healthz-ip is "me"; it must be an IP address`,
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -217,9 +232,9 @@ func TestStatePaths(t *testing.T) {
 
 func TestEmbeddedURL(t *testing.T) {
 	for endpoints, want := range map[string]string{
-		defaultEndpoints:        "http://127.0.0.1:2379",
-		"http://127.0.0.1:4001": "http://127.0.0.1:4001",
-		"http://[fd00::1]:2379": "http://[fd00::1]:2379",
+		daemonflags.EtcdEndpoints: "http://127.0.0.1:2379",
+		"http://127.0.0.1:4001":   "http://127.0.0.1:4001",
+		"http://[fd00::1]:2379":   "http://[fd00::1]:2379",
 		"https://127.0.0.1:2379": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
 			`https://127.0.0.1:2379; want http://IP:PORT`,
 		"http://127.0.0.1": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
@@ -231,7 +246,7 @@ func TestEmbeddedURL(t *testing.T) {
 		"http://root:secret@127.0.0.1:23": `error: --embed-etcd listens on one address: --etcd-endpoints is ` +
 			`http://REDACTED@127.0.0.1:23; want http://IP:PORT`,
 	} {
-		got, err := (&options{etcdEndpoints: endpoints}).embeddedURL()
+		got, err := (&options{etcd: daemonflags.Etcd{Endpoints: endpoints}}).embeddedURL()
 		if err != nil {
 			got = "error: " + err.Error()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flanneld/flannel/cni/install"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // pluginName is the name of the CNI plugin's file beside the daemon.
@@ -16,8 +17,9 @@ const pluginName = "flannel-cni"
 
 func (o *options) defineInstall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.installCNI, "install-cni", false, "put the CNI plugin and its configuration in place, and exit")
-	fs.StringVar(&o.cni.BinDir, "cni-bin-dir", "/opt/cni/bin", "`directory` of the node's CNI plugins, for --install-cni")
-	fs.StringVar(&o.cni.ConfDir, "cni-conf-dir", "/etc/cni/net.d",
+	fs.StringVar(&o.cni.BinDir, "cni-bin-dir", hostpaths.CNIBin,
+		"`directory` of the node's CNI plugins, for --install-cni")
+	fs.StringVar(&o.cni.ConfDir, "cni-conf-dir", hostpaths.CNIConf,
 		"`directory` of the node's CNI configuration, for --install-cni")
 	fs.StringVar(&o.cni.Conf, "cni-conf", "/etc/kube-flannel/cni-conf.json",
 		"network configuration list `file` to install, for --install-cni; empty: the plugin alone")

@@ -7,7 +7,9 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/kube"
+	"github.com/flanneld/flannel/internal/buildversion"
 )
 
 // openKube opens the lease store on Kubernetes nodes. The pod's environment
@@ -17,10 +19,17 @@ func (o *options) openKube(ctx context.Context) (*kube.Store, error) {
 		klog.Infof("EVENT_QUEUE_DEPTH=%s has no effect: there is no queue of events to fill", depth)
 	}
 	return kube.Open(ctx, kube.Options{
-		URL: o.kubeAPIURL, Kubeconfig: o.kubeconfig, UserAgent: "flanneld/" + version(),
+		URL: o.kube.URL, Kubeconfig: o.kube.Kubeconfig, UserAgent: "flanneld/" + buildversion.Version(),
 		Node: o.getenv("NODE_NAME"), PodName: o.getenv("POD_NAME"), PodNamespace: o.getenv("POD_NAMESPACE"),
-		AnnotationPrefix: o.kubeAnnotation, ConfigFile: o.netConfigPath,
+		AnnotationPrefix: o.kube.Annotations, ConfigFile: o.netConfigPath,
 		SetNetworkUnavailable: o.setNetworkUnavailable,
 		Log:                   slog.New(logr.ToSlogHandler(klog.Background())),
 	})
+}
+
+// notify returns a function that makes events of the node object out of notices.
+func notify(store *kube.Store) func(node.Event) {
+	return func(e node.Event) {
+		store.Notify(kube.Notice{Reason: e.Notice(), Message: e.Text, Warning: e.Level != node.Info})
+	}
 }

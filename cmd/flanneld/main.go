@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/buildversion"
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // The exit statuses (interop 1.4). Go itself ends a panic with 2 as well.
@@ -51,13 +53,13 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "\nflanneld: %s\n", parseError(err))
 		return statusBadFlag
 	case o.version:
-		fmt.Fprintln(stderr, version())
+		fmt.Fprintln(stderr, buildversion.Version())
 		return statusOK
 	}
-	for _, complaint := range fromEnv(flags, getenv) {
+	for _, complaint := range daemonflags.FromEnv(flags, getenv) {
 		klog.Error(complaint)
 	}
-	klog.Infof("flanneld %s; %s", version(), describe(flags))
+	klog.Infof("flanneld %s; %s", buildversion.Version(), describe(flags))
 
 	ctx, release := untilSignal()
 	defer release()
@@ -91,12 +93,4 @@ func start(ctx context.Context, o *options) node.Exit {
 
 func failed(err error) node.Exit {
 	return node.Exit{Status: statusFailed, Reason: err.Error()}
-}
-
-// version returns the version of the module, or of its commit.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown version)"
 }

@@ -48,6 +48,21 @@ func (n *notified) await(start string, parts ...string) (before []string) {
 	}
 }
 
+// until reads until a message ends with last, and returns all messages.
+func (n *notified) until(last string) (messages []string) {
+	n.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		message, err := n.read(deadline)
+		if err != nil {
+			n.t.Fatalf("no message ends with %q: %v; systemd was told %q", last, err, messages)
+		}
+		messages = append(messages, message)
+		if strings.HasSuffix(message, last) {
+			return messages
+		}
+	}
+}
+
 // rest returns the unread messages.
 func (n *notified) rest() (messages []string) {
 	for {

@@ -8,56 +8,53 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/cni/install"
+	"github.com/flanneld/flannel/drivers/linux/charon"
+	"github.com/flanneld/flannel/internal/daemonflags"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // The values that several files use.
 const (
-	defaultEndpoints   = "http://127.0.0.1:4001,http://127.0.0.1:2379"
-	defaultEmbedDir    = "/var/lib/flannel/etcd"
-	embeddedEndpoint   = "http://127.0.0.1:2379"
-	stateDir           = "/var/lib/flannel" // unlike /run, it outlives a reboot
-	defaultStateFile   = stateDir + "<subnet-file>.state"
-	onLossReacquire    = "reacquire"
-	onLossExit         = "exit"
-	minRenewMargin     = 1    // minutes
-	maxRenewMargin     = 1439 // minutes; a minute less than upstream's TTL
-	minLeaseTTL        = 5 * time.Second
-	maxLeaseTTL        = 10 * 365 * 24 * time.Hour
-	defaultLeaseTTL    = 24 * time.Hour
-	defaultSubnetFile  = "/run/flannel/subnet.env"
-	defaultNetConfig   = "/etc/kube-flannel/net-conf.json"
-	defaultEtcdPrefix  = "/coreos.com/network"
-	defaultAnnotations = "flannel.alpha.coreos.com"
+	embeddedEndpoint = "http://127.0.0.1:2379"
+	onLossReacquire  = "reacquire"
+	onLossExit       = "exit"
+	minRenewMargin   = 1    // minutes
+	maxRenewMargin   = 1439 // minutes; a minute less than upstream's TTL
+	minLeaseTTL      = 5 * time.Second
+	minProbeInterval = time.Second
+	maxLeaseTTL      = 10 * 365 * 24 * time.Hour
+	defaultLeaseTTL  = 24 * time.Hour
 )
 
 // options are the values of all flags (interop 1.2).
 type options struct {
 	getenv func(string) string // options without a flag
 
-	etcdEndpoints, etcdPrefix              string
-	etcdKeyFile, etcdCertFile, etcdCAFile  string
-	etcdUsername, etcdPassword             string
-	embedEtcd                              optionalDir
-	ifaces, ifaceRegexes                   list
-	ifaceCanReach                          string
-	publicIP, publicIPv6                   string
-	subnetFile, stateFile                  string
-	renewMargin                            int // minutes
-	leaseTTL                               time.Duration
-	onLeaseLost                            choice
-	ipMasq, ipMasqNoRandom                 bool
-	iptablesResync                         int // seconds
-	forwardRules, blackholeRoute           bool
-	ipForward                              bool
-	kubeSubnetMgr, setNetworkUnavailable   bool
-	kubeAPIURL, kubeconfig, kubeAnnotation string
-	netConfigPath                          string
-	healthzIP                              string
-	healthzPort                            int
-	healthzStatus                          bool
-	version                                bool
-	installCNI                             bool
-	cni                                    install.Files
+	etcd                         daemonflags.Etcd
+	embedEtcd                    optionalDir
+	ifaces, ifaceRegexes         list
+	ifaceCanReach                string
+	publicIP, publicIPv6         string
+	subnetFile, stateFile        string
+	renewMargin                  int // minutes
+	leaseTTL                     time.Duration
+	onLeaseLost                  choice
+	ipMasq, ipMasqNoRandom       bool
+	iptablesResync               int // seconds
+	forwardRules, blackholeRoute bool
+	ipForward                    bool
+	kube                         daemonflags.Kube
+	setNetworkUnavailable        bool
+	netConfigPath                string
+	charonExec, charonURI        string
+	healthzIP                    string
+	healthzPort                  int
+	healthzStatus                bool
+	metrics, metricsPerPeer      bool
+	probeInterval                time.Duration
+	version                      bool
+	installCNI                   bool
+	cni                          install.Files
 }
 
 // define makes the flag set that fills o in. Parsing it prints nothing: the
@@ -69,6 +66,7 @@ func (o *options) define() *flag.FlagSet {
 	o.defineEtcd(fs)
 	o.defineNode(fs)
 	o.defineFirewall(fs)
+	o.defineIPsec(fs)
 	o.defineKube(fs)
 	o.defineProcess(fs)
 	o.defineInstall(fs)
@@ -77,34 +75,25 @@ func (o *options) define() *flag.FlagSet {
 }
 
 func (o *options) defineEtcd(fs *flag.FlagSet) {
-	fs.StringVar(&o.etcdEndpoints, "etcd-endpoints", defaultEndpoints, "comma-separated `urls` of the etcd cluster")
-	fs.StringVar(&o.etcdPrefix, "etcd-prefix", defaultEtcdPrefix,
-		"`key` under which the network config and the leases lie")
-	fs.StringVar(&o.etcdKeyFile, "etcd-keyfile", "", "private key `file` of the client certificate")
-	fs.StringVar(&o.etcdCertFile, "etcd-certfile", "", "client certificate `file`; needs --etcd-keyfile")
-	fs.StringVar(&o.etcdCAFile, "etcd-cafile", "",
-		"`file` with the certificates of the authorities that may vouch for etcd")
-	fs.StringVar(&o.etcdUsername, "etcd-username", "", "`user` for etcd's authentication")
-	fs.StringVar(&o.etcdPassword, "etcd-password", "",
-		"`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")
-	o.embedEtcd.byDefault = defaultEmbedDir
-	fs.Var(&o.embedEtcd, "embed-etcd", "run an etcd in this process, with its data in the given `dir` ("+defaultEmbedDir+
-		" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; while it holds no network "+
-		"config, --net-config-path is stored there")
+	o.etcd.Define(fs)
+	o.embedEtcd.byDefault = hostpaths.EmbeddedDir
+	fs.Var(&o.embedEtcd, "embed-etcd", "run an etcd in this process, with its data in the given `dir` ("+
+		hostpaths.EmbeddedDir+" if none is given), on "+embeddedEndpoint+" or the one address in --etcd-endpoints; "+
+		"while it holds no network config, --net-config-path is stored there")
 }
 
 func (o *options) defineNode(fs *flag.FlagSet) {
-	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; may be repeated, the "+
-		"first that fits is taken")
+	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; "+
+		"may be repeated, the first that fits is taken")
 	fs.Var(&o.ifaceRegexes, "iface-regex",
 		"regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
 	fs.StringVar(&o.ifaceCanReach, "iface-can-reach", "", "take the interface of the route to this `IP`; tried last")
 	fs.StringVar(&o.publicIP, "public-ip", "",
 		"IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
 	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")
-	fs.StringVar(&o.subnetFile, "subnet-file", defaultSubnetFile,
+	fs.StringVar(&o.subnetFile, "subnet-file", hostpaths.SubnetFile,
 		"`file` that announces the subnet to CNI plugins and Docker")
-	fs.StringVar(&o.stateFile, "state-file", defaultStateFile,
+	fs.StringVar(&o.stateFile, "state-file", hostpaths.StateFile,
 		"`file` that keeps the last good state, for a start while the datastore is away; empty: none")
 	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60,
 		"`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
@@ -120,30 +109,35 @@ func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "`seconds` between two checks of the firewall rules")
 	fs.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "install rules that let forwarded packets pass")
 	fs.BoolVar(&o.ipForward, "ip-forward", false,
-		"keep the kernel's IP forwarding on, for the families of the network config; without it flanneld only says "+
-			"when it is off, and is not ready")
+		"keep the kernel's IP forwarding on, for the families of the network config; "+
+			"without it flanneld only says when it is off, and is not ready")
 	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
 }
 
+func (o *options) defineIPsec(fs *flag.FlagSet) {
+	fs.StringVar(&o.charonExec, "charon-exec-path", "",
+		"`file` of strongSwan's charon, for the backend ipsec; empty: the first on PATH or in the usual places")
+	fs.StringVar(&o.charonURI, "charon-vici-uri", charon.DefaultURI,
+		"`uri` of the socket at which this daemon's charon listens")
+}
+
 func (o *options) defineKube(fs *flag.FlagSet) {
-	fs.BoolVar(&o.kubeSubnetMgr, "kube-subnet-mgr", false,
-		"take the subnet from the node object in Kubernetes instead of etcd; NODE_NAME, or POD_NAME and POD_NAMESPACE, "+
-			"say which")
-	fs.StringVar(&o.kubeAPIURL, "kube-api-url", "",
-		"`url` of the Kubernetes API server; with neither this nor --kubeconfig-file, as a pod of the cluster")
-	fs.StringVar(&o.kubeconfig, "kubeconfig-file", "", "kubeconfig `file`")
-	fs.StringVar(&o.kubeAnnotation, "kube-annotation-prefix", defaultAnnotations, "`prefix` of the node annotations")
+	o.kube.Define(fs)
 	fs.BoolVar(&o.setNetworkUnavailable, "set-node-network-unavailable", true,
 		"publish the node condition NetworkUnavailable")
 }
 
 func (o *options) defineProcess(fs *flag.FlagSet) {
-	fs.StringVar(&o.netConfigPath, "net-config-path", defaultNetConfig,
+	fs.StringVar(&o.netConfigPath, "net-config-path", daemonflags.NetConfig,
 		"network config `file`, for --kube-subnet-mgr and --embed-etcd")
 	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
 	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
 	fs.BoolVar(&o.healthzStatus, "healthz-status", false,
-		"answer /status to other hosts and to pods too, not only to requests from loopback")
+		"answer /status, /peers, /diff and /state to other hosts and to pods too, not only to requests from loopback")
+	fs.BoolVar(&o.metrics, "metrics", true, "serve /metrics for Prometheus there too, to every client")
+	fs.BoolVar(&o.metricsPerPeer, "metrics-per-peer", false, "add series for each peer to /metrics")
+	fs.DurationVar(&o.probeInterval, "probe-interval", time.Minute,
+		"`time` between two examinations of whether a peer answers, 1s or more; 0: never examine")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flanneld/flannel/drivers/etcd"
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // placings are the ways in which a credential gets into the daemon, on purpose
@@ -50,15 +51,15 @@ func told(args []string, env map[string]string) string {
 		return parseError(err)
 	}
 	var b strings.Builder
-	for _, complaint := range fromEnv(fs, func(name string) string { return env[name] }) {
+	for _, complaint := range daemonflags.FromEnv(fs, func(name string) string { return env[name] }) {
 		fmt.Fprintln(&b, complaint)
 	}
 	fmt.Fprintln(&b, describe(fs))
 	if _, err := o.embeddedURL(); err != nil {
 		fmt.Fprintln(&b, err)
 	}
-	if strings.Contains(o.etcdEndpoints, "@") {
-		_, err := etcd.Open(context.Background(), o.storeOptions(strings.Split(o.etcdEndpoints, ",")))
+	if strings.Contains(o.etcd.Endpoints, "@") {
+		_, err := etcd.Open(context.Background(), o.storeOptions(o.etcd.URLs()))
 		fmt.Fprintln(&b, errors.Unwrap(err), err)
 	}
 	return b.String()

@@ -3,6 +3,8 @@ package main
 import (
 	"strconv"
 	"strings"
+
+	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
 // removed returns the replacement of a flag of older releases (interop 1.7). The
@@ -37,7 +39,7 @@ func parseError(err error) string {
 	if at := strings.IndexByte(text, '"'); at >= 0 {
 		if quoted, err := strconv.QuotedPrefix(text[at:]); err == nil {
 			value, _ := strconv.Unquote(quoted)
-			text = hideRefused(text, value)
+			text = daemonflags.HideRefused(text, value)
 		}
 	}
 	return text

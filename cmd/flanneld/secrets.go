@@ -6,10 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
-
-// wireGuardKeyFile is the default of WIREGUARD_KEY_FILE (interop 1.3).
-const wireGuardKeyFile = "/run/flannel/wgkey"
 
 // secrets returns the node's secrets, which lie beside the state file, except for
 // the WireGuard key, which has a file that other programs know.
@@ -17,6 +15,6 @@ func (o *options) secrets() agent.FileSecrets {
 	state, _ := o.statePaths()
 	return agent.FileSecrets{
 		Dir: filepath.Dir(state), Random: rand.Reader,
-		KeyFile: cmp.Or(o.getenv("WIREGUARD_KEY_FILE"), wireGuardKeyFile),
+		KeyFile: cmp.Or(o.getenv("WIREGUARD_KEY_FILE"), hostpaths.KeyFile),
 	}
 }

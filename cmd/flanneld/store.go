@@ -2,30 +2,31 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
 )
 
 // datastore is the lease store that the flags choose.
 type datastore struct {
 	lease.Store
-	ready func() // called when the node is ready for the first time; may be nil
-	close func()
+	ready  func()           // called when the node is ready for the first time; may be nil
+	notify func(node.Event) // tells the operator of the cluster; may be nil
+	close  func()
 }
 
 // openStore opens the store; with --embed-etcd, together with the etcd. The
 // returned context ends with that etcd.
 func openStore(ctx context.Context, o *options) (context.Context, datastore, error) {
-	if o.kubeSubnetMgr {
+	if o.kube.On {
 		store, err := o.openKube(ctx)
 		if err != nil {
 			return ctx, datastore{}, err
 		}
-		return ctx, datastore{store, store.Available, store.Close}, nil
+		return ctx, datastore{store, store.Available, notify(store), store.Close}, nil
 	}
-	endpoints, end := strings.Split(o.etcdEndpoints, ","), func() {}
+	endpoints, end := o.etcd.URLs(), func() {}
 	if o.embedEtcd.dir != "" {
 		served, own, stop, err := embedEtcd(ctx, o)
 		if err != nil {
@@ -39,5 +40,5 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		end()
 		return ctx, datastore{}, err
 	}
-	return ctx, datastore{store, nil, func() { store.Close(); end() }}, nil
+	return ctx, datastore{store, nil, nil, func() { store.Close(); end() }}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
 )
 
 // Options say what to run and against which world.
@@ -19,6 +20,8 @@ type Options struct {
 	// Lanes are the drivers of the parts of the host. Nil stands for a part that
 	// this host does not have; it has the host's lane.
 	Lanes [node.LaneCount]driver.Lane
+	// Probes sends the node's probes. Nil: it cannot send any.
+	Probes probe.Sender
 
 	SubnetFile string // where the node's subnet is announced to CNI plugins
 	StateFile  string // where the last good snapshot is kept; empty: nowhere
@@ -30,14 +33,20 @@ type Options struct {
 	OnReady func()           // called once, when the node is ready for the first time; may be nil
 	OnPulse func(node.Pulse) // called in each turn of the loop, which waits for it; may be nil
 	Log     func(node.Event) // nil: klog
+	// Notify is called with the events of which the operator of the cluster has to be
+	// told, after Log. It must not wait; nil: they are in the log alone.
+	Notify func(node.Event)
 }
 
-// machine lists the methods of a node that the loop calls.
+// machine lists the methods of a node that the loop, and the pages, call.
 type machine interface {
 	Step(now time.Time, in node.Input)
 	Ready() node.Effects
 	Pulse() node.Pulse
 	Status() node.Status
+	Peers() []node.Peer
+	Differences() []node.Difference
+	Tables() []node.Tables
 }
 
 // Run runs a node until ctx ends (exit status 0) or the node asks to exit. It
@@ -51,6 +60,7 @@ func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Health == nil {
 		opts.Health = &Health{}
 	}
+	opts.Log = withNotices(opts.Log, opts.Notify)
 	opts.Node.Previous = readPrevious(opts.SubnetFile, opts.Log)
 	opts.Node.Saved = readSaved([]string{opts.StateFile, opts.FormerStateFile}, opts.Log)
 	return run(ctx, opts, node.New(opts.Node))

@@ -63,6 +63,7 @@ func (a *agent) start(effects node.Effects) {
 	}
 	a.startRequest(effects.Request)
 	a.startWrites(effects.Writes)
+	a.probing.start(effects.Probes)
 }
 
 // startLane begins a look or a plan in a lane.

@@ -41,6 +41,14 @@ func (f *fakeNode) Pulse() node.Pulse { return pulse(f.status) }
 
 func (f *fakeNode) Status() node.Status { return f.status }
 
+func (f *fakeNode) Peers() []node.Peer { return []node.Peer{{Subnet: subnet, State: node.PeerServed}} }
+
+func (f *fakeNode) Differences() []node.Difference { return []node.Difference{{Lane: "host"}} }
+
+func (f *fakeNode) Tables() []node.Tables {
+	return []node.Tables{{Lane: "host", Want: dataplane.NewState()}}
+}
+
 // turns returns the inputs so far.
 func (f *fakeNode) turns() []node.Input {
 	f.mu.Lock()
@@ -48,7 +56,7 @@ func (f *fakeNode) turns() []node.Input {
 	return f.inputs
 }
 
-// times returns when the turns were.
+// times returns the times of the turns so far.
 func (f *fakeNode) times() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

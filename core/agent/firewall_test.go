@@ -13,7 +13,7 @@ import (
 
 // Another program holds the lock of the firewall for 3 s. Meanwhile the agent
 // reads and changes routes as usual.
-func TestBusyFirewallHoldsNoRouteUp(t *testing.T) {
+func TestBusyFirewallDelaysNoRoute(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.firewall.apply = func(_ context.Context, ops []dataplane.Op) []error {
 			time.Sleep(3 * time.Second)

@@ -21,6 +21,8 @@ const (
 // (interop 9: the health endpoints). The zero Health is ready to use. Several
 // goroutines may use it at once.
 type Health struct {
+	Version string // of the program, for the status
+
 	mu      sync.Mutex
 	started bool       // the loop has turned at least once
 	turning time.Time  // start of the Step under way; zero: none
@@ -29,28 +31,8 @@ type Health struct {
 	failing time.Time  // since then no diff was empty; zero: the last one was
 	pulse   node.Pulse // as of the last turn
 
-	describe func() node.Status // asks the node; nil: there is none yet
-}
-
-// describedBy names the function that asks the node for its status.
-func (h *Health) describedBy(describe func() node.Status) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.describe = describe
-}
-
-// status asks the node for its status. A stalled node does not answer, so
-// status then returns only the last pulse.
-func (h *Health) status(v verdict) node.Status {
-	h.mu.Lock()
-	describe := h.describe
-	h.mu.Unlock()
-	s := node.Status{Phase: v.pulse.Phase, Subnet: v.pulse.Subnet, Reasons: v.pulse.Reasons}
-	if describe != nil && v.started && len(v.stalled) == 0 {
-		s = describe()
-	}
-	s.Unhealthy = v.unhealthy
-	return s
+	last node.Status                       // the last known one
+	ask  func(question func(machine)) bool // asks the node; nil: there is none yet
 }
 
 // stepping notes that a turn of the node has begun.

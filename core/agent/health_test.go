@@ -125,7 +125,7 @@ var healthCases = map[string]healthCase{
 		},
 		[]string{notHealthy, "renewal of lease 10.5.3.0-24 is overdue by 9h0m0s"}, isReady,
 	},
-	"renewal late, but time enough": {
+	"a late renewal, with time left": {
 		func(h *Health, now time.Time) {
 			h.turn(now, now, nil, statusWith(goodStatus, func(s *node.Status) {
 				s.RenewBy, s.Expires = now.Add(-8*time.Hour), now.Add(8*time.Hour)
@@ -160,7 +160,10 @@ func TestHealth(t *testing.T) {
 func (h *Health) turn(now, wake time.Time, running []effect, s node.Status) {
 	h.stepping(now)
 	h.waiting(wake, running, pulse(s))
-	h.describedBy(func() node.Status { return s })
+	h.askedBy(func(question func(machine)) bool {
+		question(&fakeNode{status: s})
+		return true
+	})
 }
 
 // The loop reports its turns, so Health notices a turn that never ends.

@@ -57,7 +57,7 @@ func (m *member) said(text string) (count int) {
 	return count
 }
 
-func (m *member) status() node.Status { return m.opts.Health.status(m.opts.Health.verdict(time.Now())) }
+func (m *member) status() node.Status { return m.opts.Health.Status() }
 
 // countedHost counts its looks. It gives no hints, because those depend on the
 // time. Its mutex is needed because a simulated host is made for one thread.
@@ -133,6 +133,9 @@ func join(t *testing.T, config, prefix string, objects ...*corev1.Node) *member 
 		Lanes: [node.LaneCount]driver.Lane{node.HostLane: &m.host}, Store: &m.store,
 		SubnetFile: dir + "/subnet.env", StateFile: dir + "/state.json",
 		Health: &Health{}, Log: m.log,
+		Notify: func(e node.Event) {
+			m.store.Notify(kube.Notice{Reason: e.Notice(), Message: e.Text, Warning: e.Level != node.Info})
+		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -291,6 +294,22 @@ func TestHeartbeats(t *testing.T) {
 	}
 	if n := m.host.looks.Load() - looks; n != 2 {
 		t.Errorf("the host was looked at %d times, want 2: before and after the new peer", n)
+	}
+}
+
+// A node whose subnet another node claims writes an event, and no other node does.
+func TestOverlapBecomesAnEvent(t *testing.T) {
+	m := join(t, kubeVXLAN, "", object("n1", []string{"10.244.1.0/24"}, nil), peerObject(2))
+	m.api.Put(object("n3", []string{"10.244.2.0/24"}, peerObject(3).Annotations))
+	m.until("the claim to n2's subnet to be ignored", func() bool { return m.status().Quarantined == 1 })
+	m.api.Put(object("n4", []string{"10.244.1.0/24"}, peerObject(4).Annotations))
+	m.until("an event of the claim to ours", func() bool { return len(m.api.Reported()) > 0 })
+	events := m.api.Reported()
+	e := events[0]
+	if len(events) != 1 || e.Reason != "SubnetOverlap" || e.Type != corev1.EventTypeWarning ||
+		e.InvolvedObject.UID != m.api.Node("n1").UID ||
+		!strings.Contains(e.Message, "node n4: pod CIDR 10.244.1.0/24 overlaps that of node n1") {
+		t.Errorf("events: %+v", events)
 	}
 }
 

@@ -18,3 +18,16 @@ func logEvent(e node.Event) {
 		klog.Infof("%s: %s", e.Kind, e.Text)
 	}
 }
+
+// withNotices returns a log that also passes on the events that are notices.
+func withNotices(log, notify func(node.Event)) func(node.Event) {
+	if notify == nil {
+		return log
+	}
+	return func(e node.Event) {
+		log(e)
+		if e.Notice() != "" {
+			notify(e)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
@@ -20,8 +19,9 @@ type agent struct {
 	changes  paced
 	outcomes chan outcome
 	slots    [slots]effect // effects under way
-	ready    bool          // OnReady has been called
-	turn     sync.Mutex    // held while the node steps or describes itself
+	probing  *probing
+	ready    bool // OnReady has been called
+	turn     turn
 
 	// Looks and requests end with gentle; plans and writes end with hard,
 	// which lasts longer: half a plan is worse than a whole one.
@@ -37,6 +37,8 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 		opts: opts, node: m, timer: timer,
 		changes:  paced{from: opts.Store.Changed()},
 		outcomes: make(chan outcome, slots), // no worker ever waits to answer
+		turn:     newTurn(),
+		probing:  newProbing(opts.Probes),
 		gentle:   ctx, hard: hard, giveUp: giveUp,
 	}
 	for id, lane := range opts.Lanes {
@@ -46,7 +48,7 @@ func newAgent(ctx context.Context, opts Options, m machine) *agent {
 		}
 		a.hints[id].from = lane.Hints()
 	}
-	opts.Health.describedBy(a.describe)
+	opts.Health.askedBy(a.ask)
 	return a
 }
 
@@ -76,17 +78,10 @@ func (a *agent) loop(ctx context.Context) node.Exit {
 func (a *agent) step(in node.Input) node.Effects {
 	now := time.Now()
 	a.opts.Health.stepping(now)
-	a.turn.Lock()
-	defer a.turn.Unlock()
+	a.turn.take()
+	defer a.turn.end()
 	a.node.Step(now, in)
 	return a.node.Ready()
-}
-
-// describe returns the node's status. Any goroutine may call it.
-func (a *agent) describe() node.Status {
-	a.turn.Lock()
-	defer a.turn.Unlock()
-	return a.node.Status()
 }
 
 // await blocks until a signal arrives or the time wake comes. It returns all
@@ -114,11 +109,14 @@ func (a *agent) await(ctx context.Context, wake time.Time) (in node.Input) {
 	}
 }
 
-// receive waits for an outcome, a change of the store, a hint, or one of the
-// further cases. It adds the signal to the input, or returns false for a
+// receive waits for an outcome, a change of the store, answers to probes, a hint, or
+// one of the further cases. It adds the signal to the input, or returns false for a
 // further case.
 func (a *agent) receive(now time.Time, in *node.Input, further ...reflect.SelectCase) bool {
-	cases := []reflect.SelectCase{receiving(a.outcomes), receiving(a.changes.open(now))}
+	cases := []reflect.SelectCase{
+		receiving(a.outcomes), receiving(a.changes.open(now)), receiving(a.probing.answered),
+	}
+	lanes := len(cases)
 	for id := range a.hints {
 		cases = append(cases, receiving(a.hints[id].open(now)))
 	}
@@ -131,9 +129,11 @@ func (a *agent) receive(now time.Time, in *node.Input, further ...reflect.Select
 		a.finish(value.Interface().(outcome), in)
 	case i == 1:
 		a.changed(now, in)
+	case i == 2:
+		a.probing.take(in)
 	default:
-		a.hints[i-2].taken(now)
-		in.Lanes[i-2].Hint = true
+		a.hints[i-lanes].taken(now)
+		in.Lanes[i-lanes].Hint = true
 	}
 	return true
 }
@@ -154,6 +154,9 @@ func (a *agent) changed(now time.Time, in *node.Input) {
 func (a *agent) report(wake time.Time) {
 	pulse := a.node.Pulse()
 	a.opts.Health.waiting(wake, a.running(), pulse)
+	if now := time.Now(); a.opts.Health.outdated(now) {
+		a.ask(func(m machine) { a.opts.Health.known(m.Status(), now) })
+	}
 	if a.opts.OnPulse != nil {
 		a.opts.OnPulse(pulse)
 	}

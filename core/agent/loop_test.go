@@ -139,7 +139,7 @@ func TestArrivalsAreCoalesced(t *testing.T) {
 	})
 }
 
-// A storm of signals causes a burst of turns and then one turn each pace. The
+// A storm of signals causes a burst of turns and then one turn in each interval. The
 // last signal is not lost.
 func TestStormsArePaced(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestStormsArePaced(t *testing.T) {
 				}
 				r.pass(pace)
 				if len(c.stream(r)) != 0 {
-					t.Error("a signal has been left behind")
+					t.Error("a signal was lost")
 				}
 				want := []node.Input{{View: &lease.View{}}}
 				for range burst + time.Second/pace {
@@ -199,7 +199,7 @@ func TestWakeIsKeptWhileAStreamIsPaced(t *testing.T) {
 }
 
 // A slow host delays neither the lease nor the files.
-func TestSlowHostHoldsUpNothingElse(t *testing.T) {
+func TestSlowHostDelaysNothingElse(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.host.look = func(context.Context) error { time.Sleep(5 * time.Second); return nil }
 		r.node.react = onTurn(0, node.Effects{

@@ -79,8 +79,8 @@ func (f secretFile) read() (dataplane.Secret, error) {
 	}
 	secret, err := f.decode(data)
 	if err != nil {
-		return dataplane.Secret{}, fmt.Errorf("secret file %s is damaged (%w): restore it from a backup, or remove it and "+
-			"let the daemon draw another", path, err)
+		return dataplane.Secret{}, fmt.Errorf("secret file %s is damaged (%w): "+
+			"restore it from a backup, or remove it and let the daemon draw another", path, err)
 	}
 	return secret, nil
 }

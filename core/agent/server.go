@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -31,8 +32,9 @@ const (
 
 // Listen is the address of the server, and who may read which page.
 type Listen struct {
-	Addr       string // of TCP
-	OpenStatus bool   // answer /status to every client, not only to those on this host
+	Addr       string       // of TCP
+	Metrics    http.Handler // answers /metrics, to every client; nil: there is no such page
+	OpenStatus bool         // answer the pages of package control to every client, not only to those on this host
 }
 
 // Server answers the health requests of supervisors.
@@ -49,8 +51,13 @@ func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
+	return serveAt(l, listen.handler(h)), nil
+}
+
+// serveAt answers requests at a listener until Close.
+func serveAt(l net.Listener, handler http.Handler) *Server {
 	s := &Server{addr: l.Addr(), http: &http.Server{
-		Handler:           listen.handler(h),
+		Handler:           handler,
 		ConnState:         (&crowd{limit: maxConns}).follow,
 		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: readTimeout,
@@ -60,14 +67,11 @@ func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
 	}}
 	go func() {
 		if err := s.http.Serve(l); err != nil && err != http.ErrServerClosed {
-			klog.Errorf("health listener %s: %v", l.Addr(), err)
+			klog.Errorf("listener %s: %v", l.Addr(), err)
 		}
 	}()
-	return s, nil
+	return s
 }
-
-// Addr returns the address at which the server listens.
-func (s *Server) Addr() net.Addr { return s.addr }
 
 // Close stops listening at once and cuts off slow requests soon after.
 func (s *Server) Close() error {
@@ -89,18 +93,41 @@ func (listen Listen) handler(h *Health) http.Handler {
 		v := h.verdict(time.Now())
 		answer(w, "flanneld is ready", "flanneld is not ready yet", v.unready())
 	})
-	mux.HandleFunc("/status", func(w http.ResponseWriter, r *http.Request) {
-		if !listen.OpenStatus && !fromThisHost(r) {
-			http.Error(w, "/status answers requests from loopback; --healthz-status opens it to others", http.StatusForbidden)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		// An error here means that the client has disconnected.
-		_ = enc.Encode(h.status(h.verdict(time.Now())))
-	})
+	if listen.Metrics != nil {
+		mux.Handle("GET /metrics", listen.Metrics)
+	}
+	addPages(mux, h, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
 	return mux
+}
+
+// everyone allows every client to ask.
+func everyone(*http.Request) bool { return true }
+
+// addPages adds the pages of package control, for the allowed clients.
+func addPages(mux *http.ServeMux, h *Health, allowed func(*http.Request) bool) {
+	for path, page := range map[string]func() (answer any, ok bool){
+		control.StatusPage: func() (any, bool) { return h.Status(), true },
+		control.PeersPage:  h.peers,
+		control.DiffPage:   h.diff,
+		control.StatePage:  h.state,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if !allowed(r) {
+				http.Error(w, path+" answers requests from loopback; --healthz-status opens it to others", http.StatusForbidden)
+				return
+			}
+			answer, ok := page()
+			if !ok {
+				http.Error(w, "flanneld is busy: its node does not answer", http.StatusServiceUnavailable)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			// An error here means that the client has disconnected.
+			_ = enc.Encode(answer)
+		})
+	}
 }
 
 // fromThisHost reports whether the client's address is a loopback address.

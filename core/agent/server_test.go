@@ -34,26 +34,26 @@ func descriptors(t *testing.T) int {
 }
 
 // Idle connections cost a bounded number of descriptors, and shut out no client.
-func TestServerBearsACrowd(t *testing.T) {
+func TestManyIdleConnections(t *testing.T) {
 	s := serve(t)
 	before := descriptors(t)
 	const crowd = 5 * maxConns
 	var clients []net.Conn
 	for range crowd {
-		c, err := net.Dial("tcp", s.Addr().String())
+		c, err := net.Dial("tcp", s.addr.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		clients = append(clients, c)
 	}
-	resp, err := http.Get("http://" + s.Addr().String() + "/healthz")
+	resp, err := http.Get("http://" + s.addr.String() + "/healthz")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("healthz answers %d in a crowd", resp.StatusCode)
+		t.Errorf("healthz answers %d beside many idle connections", resp.StatusCode)
 	}
 	// The server accepted the connection of the request, and so all earlier ones.
 	const others = 2 // the request's own descriptors
@@ -128,7 +128,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := s.Addr().String()
+	addr := s.addr.String()
 	if _, err := Serve(ctx, Listen{Addr: addr}, &Health{}); err == nil ||
 		err.Error() != "health listener: listen tcp "+addr+": bind: address already in use" {
 		t.Errorf("a taken port gives %v", err)

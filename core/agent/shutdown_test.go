@@ -34,24 +34,24 @@ func shutdowns() map[string]shutdown {
 			return ctx.Err()
 		}
 	}
-	deaf := func(context.Context) error { time.Sleep(time.Hour); return nil }
+	ignores := func(context.Context) error { time.Sleep(time.Hour); return nil }
 	return map[string]shutdown{
 		"idle":                     {},
 		"look":                     {ready: look, world: untilCancelled, err: context.Canceled},
 		"look that would end soon": {ready: look, world: brief, err: context.Canceled},
-		"look that is deaf": {ready: look, world: deaf, took: planGrace + endGrace,
+		"look that ignores cancellation": {ready: look, world: ignores, took: planGrace + endGrace,
 			says: "look of lane host did not end in time"},
 		"plan that is almost done": {ready: plan, world: brief, took: planGrace / 2},
 		"plan that hangs":          {ready: plan, world: untilCancelled, took: planGrace, err: context.Canceled},
-		"plan that is deaf": {ready: plan, world: deaf, took: planGrace + endGrace,
+		"plan that ignores cancellation": {ready: plan, world: ignores, took: planGrace + endGrace,
 			says: "plan of lane host did not end in time"},
 		"request": {ready: request, world: untilCancelled, err: context.Canceled},
-		"request that is deaf": {ready: request, world: deaf, took: planGrace + endGrace,
+		"request that ignores cancellation": {ready: request, world: ignores, took: planGrace + endGrace,
 			says: "lease create did not end in time"},
 		"request and plan, both brief": {ready: node.Effects{Lanes: onHost(node.LaneEffects{Plan: oneOp}),
 			Request: request.Request}, world: brief, took: planGrace / 2},
-		"writes end by themselves":      {ready: node.Effects{Writes: []node.Write{{File: node.SubnetFile}}}},
-		"a node that is due to do more": {ready: node.Effects{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
+		"writes end by themselves": {ready: node.Effects{Writes: []node.Write{{File: node.SubnetFile}}}},
+		"a node with more to do":   {ready: node.Effects{Wake: time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)}},
 	}
 }
 
@@ -106,14 +106,15 @@ func TestShutdown(t *testing.T) {
 // The last writes of a node are done before the run returns, even if other
 // effects hang, and the node gets their results.
 func TestShutdownSaves(t *testing.T) {
-	deaf := func(context.Context, []dataplane.Op) []error { time.Sleep(time.Hour); return nil }
+	succeeds := func(context.Context, []dataplane.Op) []error { return make([]error, 1) }
+	ignores := func(context.Context, []dataplane.Op) []error { time.Sleep(time.Hour); return nil }
 	for name, c := range map[string]struct {
 		plan func(context.Context, []dataplane.Op) []error
 		done bool // the outcome of the plan is known at the end
 	}{
-		"idle host":          {},
-		"plan that succeeds": {plan: func(context.Context, []dataplane.Op) []error { return make([]error, 1) }, done: true},
-		"plan that is deaf":  {plan: deaf},
+		"idle host":                      {},
+		"plan that succeeds":             {plan: succeeds, done: true},
+		"plan that ignores cancellation": {plan: ignores},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -143,9 +144,9 @@ func TestShutdownSaves(t *testing.T) {
 					t.Errorf("told %+v after the write", after)
 				}
 				if c.done && turns[1].Lanes[node.HostLane].Applied == nil && stop.Lanes[node.HostLane].Applied == nil {
-					t.Error("not told what became of the plan")
+					t.Error("not told the result of the plan")
 				}
-				time.Sleep(time.Hour) // for the deaf
+				time.Sleep(time.Hour) // for plans that ignore cancellation
 			})
 		})
 	}

@@ -109,13 +109,7 @@ func Choose(network config.Network, snap *lease.Snapshot, kept lease.Key, rng *r
 		if !r.Enabled() || subnets[f].IsValid() {
 			continue
 		}
-		var taken []netip.Prefix
-		for key := range records(snap) {
-			if p := key.Of(f); p.IsValid() {
-				taken = append(taken, p)
-			}
-		}
-		subnet, err := choose(r, taken, rng)
+		subnet, err := choose(r, taken(snap, f), rng)
 		if err != nil {
 			failed = append(failed, err.Error())
 		}
@@ -125,6 +119,29 @@ func Choose(network config.Network, snap *lease.Snapshot, kept lease.Key, rng *r
 		return lease.Key{}, errors.New(strings.Join(failed, "; "))
 	}
 	return lease.Key{V4: subnets[cidr.V4], V6: subnets[cidr.V6]}, nil
+}
+
+// taken returns the subnets of one family that records hold.
+func taken(snap *lease.Snapshot, f cidr.Family) []netip.Prefix {
+	var list []netip.Prefix
+	for key := range records(snap) {
+		if p := key.Of(f); p.IsValid() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Count returns the number of subnets that a family's range holds, and how many of
+// them are free. A family that is off has none.
+func Count(network config.Network, snap *lease.Snapshot, f cidr.Family) (free, all cidr.Uint128) {
+	r := network.Of(f)
+	if !r.Enabled() || r.SubnetLen == 0 || r.Max.Less(r.Min) {
+		return free, all
+	}
+	all = cidr.Count(r.Min, r.Max, r.SubnetLen)
+	_, free = gapsBetween(all, spansOf(r, taken(snap, f)))
+	return free, all
 }
 
 func choose(r config.Range, taken []netip.Prefix, rng *rand.Rand) (netip.Prefix, error) {

@@ -52,6 +52,10 @@ type Env struct {
 
 	// Commands are the operator's commands that have run.
 	Commands dataplane.Table[dataplane.CommandKey, dataplane.Command]
+
+	// WrongChecksums means that probes have shown that the checksums which the network
+	// card computes in tunnels are wrong, see [ChecksumAdapter].
+	WrongChecksums bool
 }
 
 // Self is the node's own lease.

@@ -17,6 +17,13 @@ type Checker interface {
 	Check(Env) *Lack
 }
 
+// ChecksumAdapter is a Backend that can let the kernel compute checksums in place of the
+// network card.
+type ChecksumAdapter interface {
+	// AdaptsChecksums reports whether Render follows [Env.WrongChecksums].
+	AdaptsChecksums() bool
+}
+
 // Lack is a requirement of a device that the host does not meet. The node names
 // it as the reason when the kernel refuses an object on that device.
 type Lack struct {

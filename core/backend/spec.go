@@ -1,9 +1,11 @@
 package backend
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/flanneld/flannel/core/config"
@@ -23,6 +25,11 @@ type Spec struct {
 	// A nil New means that this build does not have the backend.
 	New func(config.Network) (Backend, error)
 
+	// Devices names the devices that the backend makes; "#" stands for the VNI. All are
+	// of one kind.
+	Devices    []string
+	DeviceKind dataplane.LinkKind
+
 	// Lanes names the lanes of package node, beside that of the host, in which
 	// Render wants objects.
 	Lanes []string
@@ -30,6 +37,10 @@ type Spec struct {
 	// SharesData means that several nodes may publish the same backend data. With
 	// other backends, equal data are a copy of another host's.
 	SharesData bool
+
+	// OnCopy tells the operator how to end a copy if the node itself cannot: its data
+	// follow from a file. "" if the node draws other data.
+	OnCopy string
 
 	// OwnAddresses means that the node publishes the addresses of its interface,
 	// also where others are set as public.
@@ -50,6 +61,32 @@ type Spec struct {
 	// OmitsIPv4 means that on Kubernetes a record without an IPv4 address has no
 	// IPv4 members; other backends write 0.0.0.0 (interop 5.2).
 	OmitsIPv4 bool
+
+	// FixedPorts are UDP ports at which a host listens, beside those of the Options.
+	FixedPorts []uint16
+}
+
+// NamesDevice reports whether the backend gives such a name to a device.
+func (s Spec) NamesDevice(name string) bool {
+	return slices.ContainsFunc(s.Devices, func(pattern string) bool {
+		before, after, numbered := strings.Cut(pattern, "#")
+		if !numbered {
+			return name == pattern
+		}
+		number, begins := strings.CutPrefix(name, before)
+		number, ends := strings.CutSuffix(number, after)
+		n, err := strconv.ParseUint(number, 10, 32)
+		return begins && ends && err == nil && strconv.FormatUint(n, 10) == number
+	})
+}
+
+// MakesDevice reports whether the backend makes such a device: of its kind, and with the
+// name that it gives to that one. A device with a MAC of its own is no TUN device.
+func (s Spec) MakesDevice(l dataplane.Link) bool {
+	vxlan, _ := l.Params.(dataplane.VXLAN)
+	names := func(pattern string) bool { return l.Name == strings.Replace(pattern, "#", fmt.Sprint(vxlan.VNI), 1) }
+	tap := l.Kind() == dataplane.LinkTUN && !l.MAC.IsZero()
+	return l.Kind() == s.DeviceKind && !tap && slices.ContainsFunc(s.Devices, names)
 }
 
 // Families is a combination of address families that a network can have.
@@ -85,7 +122,40 @@ const (
 	Switch OptionKind = "true or false"
 	Text   OptionKind = "text"
 	Key    OptionKind = "key" // a secret in base64, or "" for none; no message shows it
+
+	Passphrase OptionKind = "passphrase" // a secret text; no message shows it
 )
+
+// PortUse says when a host listens at a UDP port.
+type PortUse int
+
+// The uses.
+const (
+	NoPort   PortUse = iota
+	Port             // always
+	PortOfV6         // if the network has IPv6
+)
+
+// Ports returns the UDP ports at which a host listens for the backend that a network
+// config asks for. The backend can be opened.
+func (s Spec) Ports(network config.Network) []uint16 {
+	ports := slices.Clone(s.FixedPorts)
+	members, _ := network.Backend.Members()
+	for _, o := range s.Options {
+		if o.Port == NoPort || o.Port == PortOfV6 && !network.V6.Enabled() {
+			continue
+		}
+		value := o.Default
+		for _, m := range members { // the last one counts
+			if strings.EqualFold(m.Name, o.Name) && !m.IsNull() {
+				value = string(m.Value)
+			}
+		}
+		port, _ := strconv.ParseUint(value, 10, 16)
+		ports = append(ports, cmp.Or(uint16(port), uint16(o.ZeroMeans)))
+	}
+	return ports
+}
 
 // Option is a member of the config's Backend object.
 type Option struct {
@@ -103,6 +173,12 @@ type Option struct {
 	Agreed bool
 	// ZeroMeans is the value for which 0 stands in an Agreed option; 0: none.
 	ZeroMeans int64
+
+	// Port says whether the value is a UDP port at which the host listens.
+	Port PortUse
+
+	// Required options have to be in a config. Each has an Example.
+	Required bool
 
 	// Ignored options are read by other programs that share the config, and not by this one.
 	Ignored bool
@@ -139,6 +215,18 @@ func (s Spec) Open(network config.Network) (Backend, error) {
 	return s.New(network)
 }
 
+// Example returns a Backend object with examples for the required options and for the
+// given ones.
+func (s Spec) Example(also ...Option) string {
+	object := fmt.Sprintf(`{"Type":%q`, s.Type)
+	for _, o := range s.Options {
+		if o.Required || slices.ContainsFunc(also, func(a Option) bool { return a.Name == o.Name }) {
+			object += fmt.Sprintf(`,%q:%s`, o.Name, o.Example)
+		}
+	}
+	return object + "}"
+}
+
 // Unknown returns the members of a config's Backend object that no option names.
 func (s Spec) Unknown(b config.Backend) []string {
 	var names []string
@@ -167,7 +255,7 @@ func (s Spec) check(m config.Member) error {
 	if !known || o.Ignored || m.IsNull() || o.takes(m.Value) {
 		return nil
 	}
-	if o.Kind == Key {
+	if o.Kind == Key || o.Kind == Passphrase {
 		return fmt.Errorf("Backend %s: want %s", o.Name, o.Wants())
 	}
 	return fmt.Errorf("Backend %s %s: want %s", o.Name, m.Excerpt(), o.Wants())
@@ -202,6 +290,8 @@ func (o Option) Wants() string {
 		return "true or false"
 	case o.Kind == Key:
 		return fmt.Sprintf("%d bytes in base64", dataplane.SecretSize)
+	case o.Kind == Passphrase:
+		return "a secret text"
 	case o.Choices != nil:
 		return "one of " + strings.Join(o.Choices, ", ")
 	}

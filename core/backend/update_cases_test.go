@@ -22,8 +22,8 @@ func vxlanPeers(i, k int) (peers []*lease.Lease) {
 	return peers
 }
 
-// Update renders few changes itself, and leaves those to the caller that touch
-// other peers or are many.
+// Update renders a few changes itself. It leaves changes that touch other peers, and
+// many changes at once, to the caller.
 func TestUpdateTakesWhatItCan(t *testing.T) {
 	peers := vxlanPeers(1, 31)
 	late := record(31, "vxlan")
@@ -79,7 +79,7 @@ func TestUpdateTakesWhatItCan(t *testing.T) {
 	}
 }
 
-// A state that no longer holds what the peers before made is rendered anew.
+// A state without the objects of the former peers is rendered anew.
 func TestUpdateOfAnotherState(t *testing.T) {
 	network, err := config.Parse([]byte(configs[0]))
 	if err != nil {

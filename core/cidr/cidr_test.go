@@ -28,7 +28,7 @@ func same(t *rapid.T, what string, got Uint128, want *big.Int) {
 	}
 }
 
-// numbers draws words with many equal bits too, where carries happen.
+// numbers also draws words of equal bits, with which carries happen.
 var numbers = rapid.Custom(func(t *rapid.T) Uint128 {
 	word := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 1 << 63, ^uint64(0)}))
 	return Uint128{word.Draw(t, "hi"), word.Draw(t, "lo")}
@@ -94,7 +94,7 @@ func TestContains(t *testing.T) {
 	})
 	if Contains(netip.Prefix{}, netip.MustParsePrefix("10.0.0.0/8")) ||
 		Contains(netip.MustParsePrefix("10.0.0.0/8"), netip.Prefix{}) {
-		t.Error("no prefix at all contains or is contained")
+		t.Error("an invalid prefix contains another, or is inside one")
 	}
 }
 

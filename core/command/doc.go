@@ -19,5 +19,9 @@
 // command that is no longer desired is "undone" from when its Undo begins until that
 // has succeeded, which removes it: desired again meanwhile, it counts as failed.
 //
+// No effect is forgotten while commands fail. A command that succeeded once, and whose
+// repetition fails, is "undone" too. If neither the Undo of former data nor Text with
+// the new data succeeds, the former data stay on record and the new ones are undone.
+//
 // The package starts no process and knows no files.
 package command

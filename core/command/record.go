@@ -79,22 +79,45 @@ func (r *Record) Apply(ctx context.Context, op dataplane.Op) error {
 // put runs the text of a command, after the Undo of the former one if needed.
 func (r *Record) put(ctx context.Context, have, want dataplane.Command, exists bool) error {
 	half := have.Outcome == dataplane.Failed || have.Outcome == dataplane.Undone
-	if exists && (half || !have.SameRun(want)) {
+	same := exists && have.SameRun(want)
+	have.Outcome = outcomeOfFailure(have)
+	left := false // other data than the wanted may be in effect
+	if exists && (half || !same) {
+		have.Limit = want.Limit
 		if err := r.begin(have); err != nil {
 			return err
 		}
-		have.Limit = want.Limit
-		_, _ = r.undo(ctx, have) // the effect may be gone; only the text that follows has to succeed
+		_, err := r.undo(ctx, have) // the effect may be gone; only the text that follows has to succeed
+		left = err != nil && !same
+	}
+	want.Outcome = dataplane.Failed
+	if same {
+		want.Outcome = have.Outcome
 	}
 	if err := r.begin(want); err != nil {
 		return err
 	}
 	output, err := r.run(ctx, want.Text, want)
+	if err != nil && left {
+		// Neither has succeeded. The former data are the ones to remember, and this round is over.
+		_, _ = r.undo(ctx, want)
+		have.Round = want.Round
+		return errors.Join(err, r.keep(have))
+	}
 	if err != nil {
 		return err
 	}
 	want.Outcome, want.Output = dataplane.Done, output
 	return r.keep(want)
+}
+
+// outcomeOfFailure returns the outcome of a command on record after another run of it,
+// or its Undo, has failed.
+func outcomeOfFailure(have dataplane.Command) dataplane.Outcome {
+	if certain(have) {
+		return dataplane.Undone
+	}
+	return dataplane.Failed
 }
 
 // remove runs Undo and forgets the command. Only an effect that was certainly
@@ -134,12 +157,13 @@ func (r *Record) undo(ctx context.Context, c dataplane.Command) (ran bool, err e
 	return c.Undo != "", err
 }
 
-// begin notes that a command is about to run: if nothing follows, it counts as failed.
+// begin notes that a command is about to run, with the outcome that it has if nothing
+// follows.
 func (r *Record) begin(c dataplane.Command) error {
 	if c.Text != "" {
 		r.outdate(c.Stage)
 	}
-	c.Outcome, c.Output = dataplane.Failed, ""
+	c.Output = ""
 	return r.keep(c)
 }
 

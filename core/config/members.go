@@ -76,6 +76,11 @@ var known = []string{
 	"Backend",
 }
 
+// IsMember reports whether a config may have a member of that name, in either case.
+func IsMember(name string) bool {
+	return slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+}
+
 // warnings returns a sentence for each member that has no effect: its name is
 // unknown, or a later member has the same name.
 func warnings(document []byte, b Backend) []string {
@@ -83,7 +88,7 @@ func warnings(document []byte, b Backend) []string {
 	options, _ := b.Members()
 	list := append(duplicates("", top), duplicates("Backend ", options)...)
 	for _, m := range top {
-		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, m.Name) }) {
+		if !IsMember(m.Name) {
 			list = append(list, fmt.Sprintf("member %q is unknown and ignored", m.Name))
 		}
 	}

@@ -27,6 +27,8 @@ func (a Addr) String() string { return fmt.Sprintf("addr %s dev %s", a.Prefix, a
 
 func (a Addr) putIn(s *State) { s.AddAddr(a) }
 
+func (a Addr) namesake(s *State) (Object, bool) { _, has := s.Addrs[a]; return a, has }
+
 var addrKind = kind{
 	word:  "addr",
 	parse: func(f *fields) Object { return Addr{Prefix: f.prefix(), Link: f.after("dev")} },

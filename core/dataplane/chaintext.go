@@ -139,6 +139,8 @@ func (f *fields) match() Match {
 
 func (c Chain) putIn(s *State) { s.AddChain(c) }
 
+func (c Chain) namesake(s *State) (Object, bool) { return findIn(s.Chains, c.ChainKey) }
+
 var chainKind = kind{
 	word:  "chain",
 	parse: parseChain,

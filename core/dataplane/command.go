@@ -106,20 +106,13 @@ func (c Command) InForce(want Command) bool {
 func (c Command) String() string {
 	var l line
 	l.add(true, "command %s", c.CommandKey)
-	l.add(c.Text != "", "run %s", strconv.Quote(c.Text))
-	l.add(c.Undo != "", "undo %s", strconv.Quote(c.Undo))
-	l.add(c.Env != "", "env %s", strconv.Quote(c.Env))
-	l.add(c.Input != "", "input %s", strconv.Quote(c.Input))
-	l.add(c.Limit != 0, "limit %s", c.Limit)
-	l.add(c.Every != 0, "every %s", c.Every)
-	l.add(c.Round != 0, "round %d", c.Round)
-	l.add(c.On != "", "on %s", strconv.Quote(c.On))
-	l.add(c.Outcome != Done, "%s", c.Outcome)
-	l.add(c.Output != "", "output %s", strconv.Quote(c.Output))
+	addParams(&l, c.params())
 	return l.String()
 }
 
 func (c Command) putIn(s *State) { s.AddCommand(c) }
+
+func (c Command) namesake(s *State) (Object, bool) { return findRow(&s.Commands, c.Key()) }
 
 var commandKind = kind{
 	word:  "command",
@@ -135,31 +128,28 @@ func parseCommand(f *fields) Object {
 	if c.Stage == ForPeer {
 		c.Subnet = f.prefix()
 	}
-	for len(f.words) > 0 && f.err == nil {
-		switch word := f.next(); word {
-		case "run":
-			c.Text = f.next()
-		case "undo":
-			c.Undo = f.next()
-		case "env":
-			c.Env = f.next()
-		case "input":
-			c.Input = f.next()
-		case "limit":
-			c.Limit = f.duration()
-		case "every":
-			c.Every = f.duration()
-		case "round":
-			c.Round = f.number(64)
-		case "on":
-			c.On = f.next()
-		case "output":
-			c.Output = f.next()
-		default:
-			c.Outcome = Outcome(oneOf(f, word, string(Failed), string(Stale), string(Undone)))
-		}
-	}
+	f.params(c.params())
 	return c
+}
+
+// params lists the parameters in the order of the canonical form.
+func (c *Command) params() []param {
+	list := []param{
+		quoted("run", &c.Text), quoted("undo", &c.Undo), quoted("env", &c.Env), quoted("input", &c.Input),
+		{"limit", c.Limit != 0, c.Limit, func(f *fields) { c.Limit = f.duration() }},
+		{"every", c.Every != 0, c.Every, func(f *fields) { c.Every = f.duration() }},
+		{"round", c.Round != 0, c.Round, func(f *fields) { c.Round = f.number(64) }},
+		quoted("on", &c.On),
+	}
+	for _, o := range []Outcome{Failed, Stale, Undone} {
+		list = append(list, param{string(o), c.Outcome == o, nil, func(*fields) { c.Outcome = o }})
+	}
+	return append(list, quoted("output", &c.Output))
+}
+
+// quoted is the parameter of a text in quotes.
+func quoted(word string, text *string) param {
+	return param{word, *text != "", strconv.Quote(*text), func(f *fields) { *text = f.next() }}
 }
 
 // splitQuoted splits the whole text into words, of which those in quotes may hold blanks.

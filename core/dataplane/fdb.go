@@ -33,6 +33,8 @@ func (e FDBEntry) String() string { return fmt.Sprintf("fdb %s dst %s dev %s", e
 
 func (e FDBEntry) putIn(s *State) { s.AddFDB(e) }
 
+func (e FDBEntry) namesake(s *State) (Object, bool) { return findRow(&s.FDB, e.Key()) }
+
 var fdbKind = kind{
 	word:  "fdb",
 	parse: parseFDB,

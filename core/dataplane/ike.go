@@ -20,6 +20,8 @@ func (d IKEDaemon) String() string { return "ike " + d.Name }
 
 func (d IKEDaemon) putIn(s *State) { s.IKE[d.Name] = d }
 
+func (d IKEDaemon) namesake(s *State) (Object, bool) { return findIn(s.IKE, d.Name) }
+
 var ikeKind = kind{
 	word:  "ike",
 	parse: func(f *fields) Object { return IKEDaemon{f.next()} },
@@ -46,6 +48,8 @@ type SharedKey struct {
 func (k SharedKey) String() string { return fmt.Sprintf("shared-key %s %s", k.Owner, k.Secret) }
 
 func (k SharedKey) putIn(s *State) { s.SharedKeys.Put(k) }
+
+func (k SharedKey) namesake(s *State) (Object, bool) { return findRow(&s.SharedKeys, k.Key()) }
 
 var sharedKeyKind = kind{
 	word: "shared-key",
@@ -120,6 +124,8 @@ func (c Conn) String() string {
 
 func (c Conn) putIn(s *State) { s.Conns.Put(c) }
 
+func (c Conn) namesake(s *State) (Object, bool) { return findRow(&s.Conns, c.Key()) }
+
 var connKind = kind{
 	word:  "conn",
 	parse: parseConn,
@@ -162,6 +168,8 @@ type Tunnel struct{ ConnKey }
 func (t Tunnel) String() string { return "tunnel " + t.Name() }
 
 func (t Tunnel) putIn(s *State) { s.Tunnels.Put(t) }
+
+func (t Tunnel) namesake(s *State) (Object, bool) { return findRow(&s.Tunnels, t.Key()) }
 
 var tunnelKind = kind{
 	word:  "tunnel",

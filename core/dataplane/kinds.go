@@ -6,6 +6,8 @@ import "fmt"
 type Object interface {
 	fmt.Stringer
 	putIn(s *State) // adds the object under its key
+	// namesake returns the object with the same kind and key, if the state has one.
+	namesake(s *State) (Object, bool)
 }
 
 // kind describes a kind of object to this package.
@@ -20,6 +22,21 @@ type kind struct {
 var kinds = [...]kind{
 	linkKind, addrKind, sysctlKind, proxyKind, peerKind, wgPeerKind, neighKind, fdbKind, routeKind, chainKind,
 	policyKind, ikeKind, sharedKeyKind, connKind, tunnelKind, commandKind,
+}
+
+// Namesake returns the object that has the same kind and key as o.
+func (s *State) Namesake(o Object) (Object, bool) { return o.namesake(s) }
+
+// findIn returns the value of a map as an object.
+func findIn[K comparable, V Object](m map[K]V, k K) (Object, bool) {
+	v, ok := m[k]
+	return v, ok
+}
+
+// findRow returns the object of a table with a key.
+func findRow[K Key[K], V Row[K]](t *Table[K, V], k K) (Object, bool) {
+	v, ok := t.Get(k)
+	return v, ok
 }
 
 // eachRow calls do with every object of a table.

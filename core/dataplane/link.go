@@ -1,6 +1,8 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // LinkKind is the kernel's name for a kind of link (IFLA_INFO_KIND).
 type LinkKind string
@@ -25,8 +27,8 @@ type LinkParams interface {
 	// words adds the words of the canonical form.
 	words(l *line)
 
-	// withWord returns the parameters with the value that the word announces,
-	// or false if the kind has no such word.
+	// withWord returns the parameters with the value that follows the word, or
+	// false if the kind has no such word.
 	withWord(word string, f *fields) (LinkParams, bool)
 
 	// become returns an error that names the first parameter that cannot change
@@ -102,6 +104,8 @@ func (l Link) String() string {
 }
 
 func (l Link) putIn(s *State) { s.AddLink(l) }
+
+func (l Link) namesake(s *State) (Object, bool) { return findIn(s.Links, l.Name) }
 
 var linkKind = kind{
 	word:  "link",

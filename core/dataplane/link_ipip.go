@@ -22,30 +22,22 @@ type IPIP struct {
 // Kind implements [LinkParams].
 func (IPIP) Kind() LinkKind { return LinkIPIP }
 
-func (i IPIP) words(l *line) {
-	l.add(i.Parent != "", "dev %s", i.Parent)
-	l.add(i.Local.IsValid(), "local %s", i.Local)
-	l.add(i.Remote.IsValid(), "remote %s", i.Remote)
-	l.add(i.TTL != 0, "ttl %d", i.TTL)
-	l.add(i.PMTUDisc, "pmtudisc")
+// params lists the parameters in the order of the canonical form.
+func (i *IPIP) params() []param {
+	return []param{
+		{"dev", i.Parent != "", i.Parent, func(f *fields) { i.Parent = f.next() }},
+		{"local", i.Local.IsValid(), i.Local, func(f *fields) { i.Local = f.addr(f.next()) }},
+		{"remote", i.Remote.IsValid(), i.Remote, func(f *fields) { i.Remote = f.addr(f.next()) }},
+		{"ttl", i.TTL != 0, i.TTL, func(f *fields) { i.TTL = uint8(f.number(8)) }},
+		{"pmtudisc", i.PMTUDisc, nil, func(*fields) { i.PMTUDisc = true }},
+	}
 }
 
+func (i IPIP) words(l *line) { addParams(l, i.params()) }
+
 func (i IPIP) withWord(word string, f *fields) (LinkParams, bool) {
-	switch word {
-	case "dev":
-		i.Parent = f.next()
-	case "local":
-		i.Local = f.addr(f.next())
-	case "remote":
-		i.Remote = f.addr(f.next())
-	case "ttl":
-		i.TTL = uint8(f.number(8))
-	case "pmtudisc":
-		i.PMTUDisc = true
-	default:
-		return i, false
-	}
-	return i, true
+	ok := readParam(i.params(), word, f)
+	return i, ok
 }
 
 // become refuses the change that Linux refuses (net/ipv4/ip_tunnel.c,

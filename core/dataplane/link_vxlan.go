@@ -22,33 +22,23 @@ type VXLAN struct {
 // Kind implements [LinkParams].
 func (VXLAN) Kind() LinkKind { return LinkVXLAN }
 
-func (v VXLAN) words(l *line) {
-	l.add(true, "id %d", v.VNI)
-	l.add(v.Parent != "", "dev %s", v.Parent)
-	l.add(v.Local.IsValid(), "local %s", v.Local)
-	l.add(true, "port %d", v.Port)
-	l.add(v.Learning, "learning")
-	l.add(v.GBP, "gbp")
+// params lists the parameters in the order of the canonical form.
+func (v *VXLAN) params() []param {
+	return []param{
+		{"id", true, v.VNI, func(f *fields) { v.VNI = uint32(f.number(24)) }},
+		{"dev", v.Parent != "", v.Parent, func(f *fields) { v.Parent = f.next() }},
+		{"local", v.Local.IsValid(), v.Local, func(f *fields) { v.Local = f.addr(f.next()) }},
+		{"port", true, v.Port, func(f *fields) { v.Port = uint16(f.number(16)) }},
+		{"learning", v.Learning, nil, func(*fields) { v.Learning = true }},
+		{"gbp", v.GBP, nil, func(*fields) { v.GBP = true }},
+	}
 }
 
+func (v VXLAN) words(l *line) { addParams(l, v.params()) }
+
 func (v VXLAN) withWord(word string, f *fields) (LinkParams, bool) {
-	switch word {
-	case "id":
-		v.VNI = uint32(f.number(24))
-	case "dev":
-		v.Parent = f.next()
-	case "local":
-		v.Local = f.addr(f.next())
-	case "port":
-		v.Port = uint16(f.number(16))
-	case "learning":
-		v.Learning = true
-	case "gbp":
-		v.GBP = true
-	default:
-		return v, false
-	}
-	return v, true
+	ok := readParam(v.params(), word, f)
+	return v, ok
 }
 
 // become refuses the changes that Linux refuses (drivers/net/vxlan/vxlan_core.c,

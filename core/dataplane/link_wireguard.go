@@ -20,24 +20,20 @@ type WireGuard struct {
 // Kind implements [LinkParams].
 func (WireGuard) Kind() LinkKind { return LinkWireGuard }
 
-func (w WireGuard) words(l *line) {
-	l.add(w.Userspace, "userspace")
-	l.add(w.ListenPort != 0, "port %d", w.ListenPort)
-	l.add(!w.PublicKey.IsZero(), "key %s", w.PublicKey)
+// params lists the parameters in the order of the canonical form.
+func (w *WireGuard) params() []param {
+	return []param{
+		{"userspace", w.Userspace, nil, func(*fields) { w.Userspace = true }},
+		{"port", w.ListenPort != 0, w.ListenPort, func(f *fields) { w.ListenPort = uint16(f.number(16)) }},
+		{"key", !w.PublicKey.IsZero(), w.PublicKey, func(f *fields) { w.PublicKey = f.publicKey() }},
+	}
 }
 
+func (w WireGuard) words(l *line) { addParams(l, w.params()) }
+
 func (w WireGuard) withWord(word string, f *fields) (LinkParams, bool) {
-	switch word {
-	case "userspace":
-		w.Userspace = true
-	case "port":
-		w.ListenPort = uint16(f.number(16))
-	case "key":
-		w.PublicKey = f.publicKey()
-	default:
-		return w, false
-	}
-	return w, true
+	ok := readParam(w.params(), word, f)
+	return w, ok
 }
 
 // become refuses a change between a kernel device and a TUN device.

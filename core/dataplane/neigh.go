@@ -32,6 +32,8 @@ func (n Neigh) String() string { return fmt.Sprintf("neigh %s lladdr %s dev %s",
 
 func (n Neigh) putIn(s *State) { s.AddNeigh(n) }
 
+func (n Neigh) namesake(s *State) (Object, bool) { return findRow(&s.Neighs, n.Key()) }
+
 var neighKind = kind{
 	word:  "neigh",
 	parse: parseNeigh,

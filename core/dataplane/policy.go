@@ -89,6 +89,8 @@ func (p Policy) String() string {
 
 func (p Policy) putIn(s *State) { s.AddPolicy(p) }
 
+func (p Policy) namesake(s *State) (Object, bool) { return findRow(&s.Policies, p.Key()) }
+
 var policyKind = kind{
 	word:  "policy",
 	parse: parsePolicy,

@@ -69,10 +69,7 @@ func (r Running) Equal(o Running) bool {
 func (p Proxy) String() string {
 	var l line
 	l.add(true, "proxy %s", p.Link)
-	l.add(p.Local.IsValid(), "local %s", p.Local)
-	l.add(p.Subnet.IsValid(), "subnet %s", p.Subnet)
-	l.add(true, "mtu %d", p.MTU)
-	l.add(p.Offload != "", "offload %s", p.Offload)
+	addParams(&l, p.params())
 	return l.String()
 }
 
@@ -84,7 +81,11 @@ func (p Peer) String() string {
 
 func (p Proxy) putIn(s *State) { s.AddProxy(p) }
 
+func (p Proxy) namesake(s *State) (Object, bool) { return findIn(s.Proxies, p.Link) }
+
 func (p Peer) putIn(s *State) { s.AddPeer(p) }
+
+func (p Peer) namesake(s *State) (Object, bool) { return findRow(&s.Peers, p.Key()) }
 
 var proxyKind = kind{
 	word:  "proxy",
@@ -100,21 +101,18 @@ var peerKind = kind{
 
 func parseProxy(f *fields) Object {
 	p := Proxy{Link: f.next()}
-	for len(f.words) > 0 && f.err == nil {
-		switch word := f.next(); word {
-		case "local":
-			p.Local = f.addrPort(f.next())
-		case "subnet":
-			p.Subnet = f.prefix()
-		case "mtu":
-			p.MTU = int(f.number(31))
-		case "offload":
-			p.Offload = Offload(f.next())
-		default:
-			f.fail("unexpected %q", word)
-		}
-	}
+	f.params(p.params())
 	return p
+}
+
+// params lists the parameters in the order of the canonical form.
+func (p *Proxy) params() []param {
+	return []param{
+		{"local", p.Local.IsValid(), p.Local, func(f *fields) { p.Local = f.addrPort(f.next()) }},
+		{"subnet", p.Subnet.IsValid(), p.Subnet, func(f *fields) { p.Subnet = f.prefix() }},
+		{"mtu", true, p.MTU, func(f *fields) { p.MTU = int(f.number(31)) }},
+		{"offload", p.Offload != "", p.Offload, func(f *fields) { p.Offload = Offload(f.next()) }},
+	}
 }
 
 func parsePeer(f *fields) Object {

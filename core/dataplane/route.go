@@ -73,18 +73,13 @@ type Route struct {
 func (r Route) String() string {
 	var l line
 	l.add(true, "route %s", r.Dst)
-	l.add(r.Kind != Unicast, "%s", r.Kind)
-	l.add(r.Via.IsValid(), "via %s", r.Via)
-	l.add(r.Link != "", "dev %s", r.Link)
-	l.add(r.OnLink, "onlink")
-	l.add(r.Scope != ScopeGlobal, "scope %d", r.Scope)
-	l.add(r.Metric != 0, "metric %d", r.Metric)
-	l.add(r.Protocol != Protocol, "proto %d", r.Protocol)
-	l.add(r.Other != "", "other %s", r.Other)
+	addParams(&l, r.params())
 	return l.String()
 }
 
 func (r Route) putIn(s *State) { s.AddRoute(r) }
+
+func (r Route) namesake(s *State) (Object, bool) { return findRow(&s.Routes, r.Key()) }
 
 var routeKind = kind{
 	word:  "route",
@@ -94,27 +89,20 @@ var routeKind = kind{
 
 func parseRoute(f *fields) Object {
 	r := Route{RouteKey: RouteKey{Dst: f.prefix()}, Protocol: Protocol}
-	for len(f.words) > 0 && f.err == nil {
-		switch word := f.next(); word {
-		case string(Blackhole):
-			r.Kind = Blackhole
-		case "via":
-			r.Via = f.addr(f.next())
-		case "dev":
-			r.Link = f.next()
-		case "onlink":
-			r.OnLink = true
-		case "scope":
-			r.Scope = Scope(f.number(8))
-		case "metric":
-			r.Metric = uint32(f.number(32))
-		case "proto":
-			r.Protocol = uint8(f.number(8))
-		case "other":
-			r.Other = f.next()
-		default:
-			f.fail("unexpected %q", word)
-		}
-	}
+	f.params(r.params())
 	return r
+}
+
+// params lists the parameters in the order of the canonical form.
+func (r *Route) params() []param {
+	return []param{
+		{string(Blackhole), r.Kind == Blackhole, nil, func(*fields) { r.Kind = Blackhole }},
+		{"via", r.Via.IsValid(), r.Via, func(f *fields) { r.Via = f.addr(f.next()) }},
+		{"dev", r.Link != "", r.Link, func(f *fields) { r.Link = f.next() }},
+		{"onlink", r.OnLink, nil, func(*fields) { r.OnLink = true }},
+		{"scope", r.Scope != ScopeGlobal, r.Scope, func(f *fields) { r.Scope = Scope(f.number(8)) }},
+		{"metric", r.Metric != 0, r.Metric, func(f *fields) { r.Metric = uint32(f.number(32)) }},
+		{"proto", r.Protocol != Protocol, r.Protocol, func(f *fields) { r.Protocol = uint8(f.number(8)) }},
+		{"other", r.Other != "", r.Other, func(f *fields) { r.Other = f.next() }},
+	}
 }

@@ -87,7 +87,7 @@ func TestEqual(t *testing.T) {
 	other = full.Clone()
 	other.Alive[WGPeerKey{Link: "flannel-wg"}] = struct{}{}
 	if full.Equal(other) || len(full.Alive) > 0 {
-		t.Error("a peer has come alive, and the states are equal")
+		t.Error("a peer has become alive, and the states are equal")
 	}
 }
 

@@ -1,9 +1,13 @@
 package dataplane
 
-import "github.com/flanneld/flannel/core/cidr"
+import (
+	"strings"
+
+	"github.com/flanneld/flannel/core/cidr"
+)
 
 // Sysctl is a kernel setting by its path below /proc/sys, such as
-// "net/ipv6/conf/flannel.1/accept_ra".
+// "net/ipv6/conf/flannel.1/accept_ra". [TxChecksum] is one that has no file there.
 type Sysctl struct {
 	Path  string
 	Value string
@@ -16,6 +20,34 @@ func Forwarding(f cidr.Family) Sysctl {
 	return Sysctl{Path: path, Value: "1"}
 }
 
+// The values of a feature of a device, as ethtool -k shows them.
+const (
+	FeatureOn  = "on"
+	FeatureOff = "off"
+)
+
+// The path of [TxChecksum] is the name of the device between these two.
+const (
+	featurePrefix    = "ethtool/"
+	txChecksumSuffix = "/tx-checksum-ip-generic"
+)
+
+// TxChecksum returns the setting by which the network card, or whatever lies below a
+// device, completes the checksums of the packets that leave by it. Off means that the
+// kernel does. It is a feature of the device: ethtool -k shows it, and it has the life
+// of a setting, since it comes and goes with the device and a kernel may refuse to
+// change it.
+func TxChecksum(link, value string) Sysctl {
+	return Sysctl{Path: featurePrefix + link + txChecksumSuffix, Value: value, Link: link}
+}
+
+// TxChecksumOf returns the device whose [TxChecksum] has a path.
+func TxChecksumOf(path string) (link string, is bool) {
+	link, prefixed := strings.CutPrefix(path, featurePrefix)
+	link, suffixed := strings.CutSuffix(link, txChecksumSuffix)
+	return link, prefixed && suffixed
+}
+
 // String returns the canonical form, such as
 // "sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1".
 func (c Sysctl) String() string {
@@ -26,6 +58,8 @@ func (c Sysctl) String() string {
 }
 
 func (c Sysctl) putIn(s *State) { s.AddSysctl(c) }
+
+func (c Sysctl) namesake(s *State) (Object, bool) { return findIn(s.Sysctls, c.Path) }
 
 var sysctlKind = kind{
 	word:  "sysctl",

@@ -53,6 +53,43 @@ func (l *line) add(has bool, format string, words ...any) {
 	fmt.Fprintf(l, format, words...)
 }
 
+// param is one of an object's parameters in the canonical form: a word, and the value
+// that follows it. A list of them serves the printer and the parser.
+type param struct {
+	word  string
+	shown bool            // the form has the word
+	value any             // nil: no value follows
+	read  func(f *fields) // reads the value, whose word has been read
+}
+
+// addParams adds the words and values of the parameters that are shown.
+func addParams(l *line, params []param) {
+	for _, p := range params {
+		l.add(p.shown, "%s", p.word)
+		l.add(p.shown && p.value != nil, "%v", p.value)
+	}
+}
+
+// readParam reads the value that follows a word. It returns false if no parameter has
+// the word.
+func readParam(params []param, word string, f *fields) bool {
+	i := slices.IndexFunc(params, func(p param) bool { return p.word == word })
+	if i < 0 {
+		return false
+	}
+	params[i].read(f)
+	return true
+}
+
+// params reads the words that are left. Each has to be a parameter's.
+func (f *fields) params(params []param) {
+	for len(f.words) > 0 && f.err == nil {
+		if word := f.next(); !readParam(params, word, f) {
+			f.fail("unexpected %q", word)
+		}
+	}
+}
+
 // Put adds an object of any kind under its key.
 func (s *State) Put(o Object) { o.putIn(s) }
 

@@ -1,17 +1,19 @@
 package dataplane
 
 import (
+	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"net/netip"
 )
 
 const everyKind = `link flannel-v6.1 type vxlan mtu 1430 up id 1 dev eth0 local fd00::3 port 8472 learning gbp
 link flannel-wg type wireguard mtu 1420 up port 51820 key kQ0j1b6jJbGkOTqCOvvgdo3uBVeLCfwcFPEWUqDHhkE=
 link flannel-wg-v6 type wireguard mtu 1420 userspace
 link flannel.1 type vxlan mtu 1450 mac c6:d2:32:6f:8f:44 up id 1 dev eth0 local 192.168.64.3 port 8472
+link flannel.ipip type ipip mtu 1480 up dev eth0 local 192.168.64.3 remote 192.168.64.4 ttl 9 pmtudisc
 link flannel0 type tun mtu 1472 up
 addr 10.5.1.0/32 dev flannel.1
 sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
@@ -19,11 +21,14 @@ proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto
 peer 10.5.4.0/24 to 192.168.64.5 dev flannel0
 wgpeer AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE= dev flannel-wg-v6
 ` +
-	"wgpeer b2hO4QLmTcEv8PLDtjUHY0FMDYyHTjqFk5BlOVBMXnY= endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64 " +
-	"more 2 keepalive 25 psk psk-1a2b3c4d dev flannel-wg\n" + `neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
+	"wgpeer b2hO4QLmTcEv8PLDtjUHY0FMDYyHTjqFk5BlOVBMXnY= " +
+	"endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00::/64 " +
+	"more 2 keepalive 25 psk psk-1a2b3c4d dev flannel-wg" + `
+neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 route 10.5.4.0/24 via 192.168.64.9 dev eth0 metric 20 proto 3
+route 10.5.6.0/24 proto 3 other multipath
 route fd00:5::/64 blackhole metric 7
 route fd00::/64 dev flannel-v6.1 scope 253
 chain iptables ipv4 postrouting jump moved { to 10.5.1.0/24 return } other "-p tcp\n{ -j } other"
@@ -56,6 +61,43 @@ func TestDumpReadsBack(t *testing.T) {
 	}
 	if d := cmp.Diff(s, again, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})); d != "" {
 		t.Errorf("second parse differs:\n%s", d)
+	}
+}
+
+// TestEveryFieldHasText fails for a field of an object that no line of everyKind sets.
+// With TestDumpReadsBack it holds that printer and parser of a kind know the same words.
+func TestEveryFieldHasText(t *testing.T) {
+	s, err := ParseDump(everyKind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]bool{} // by path: some object has a value there
+	for _, k := range kinds {
+		k.each(s, func(o Object) { markFields(set, reflect.ValueOf(o)) })
+	}
+	for path, has := range set {
+		if !has {
+			t.Errorf("no line of everyKind sets %s", path)
+		}
+	}
+}
+
+// markFields notes for each exported field of a struct whether it has a value. The
+// structs of this package within it count by their own fields.
+func markFields(set map[string]bool, v reflect.Value) {
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		if value.Kind() == reflect.Interface && !value.IsNil() {
+			value = value.Elem()
+		}
+		switch path := v.Type().Name() + "." + field.Name; {
+		case !field.IsExported():
+			continue
+		case value.Kind() == reflect.Struct && value.Type().PkgPath() == v.Type().PkgPath():
+			markFields(set, value)
+		default:
+			set[path] = set[path] || !value.IsZero()
+		}
 	}
 }
 

@@ -47,24 +47,15 @@ type WGPeer struct {
 // String returns the canonical form, such as
 // "wgpeer b2hO...= endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00:0:0:3::/64 keepalive 25 dev flannel-wg".
 func (p WGPeer) String() string {
-	var allowed []string
-	for _, prefix := range p.Allowed {
-		if prefix.IsValid() {
-			allowed = append(allowed, prefix.String())
-		}
-	}
 	var l line
 	l.add(true, "wgpeer %s", p.Public)
-	l.add(p.Endpoint.IsValid(), "endpoint %s", p.Endpoint)
-	l.add(len(allowed) > 0, "allowed %s", strings.Join(allowed, ","))
-	l.add(p.More != 0, "more %d", p.More)
-	l.add(p.Keepalive != 0, "keepalive %d", p.Keepalive)
-	l.add(p.PSK != "", "psk %s", p.PSK)
-	l.add(true, "dev %s", p.Link)
+	addParams(&l, p.params())
 	return l.String()
 }
 
 func (p WGPeer) putIn(s *State) { s.AddWGPeer(p) }
+
+func (p WGPeer) namesake(s *State) (Object, bool) { return findRow(&s.WGPeers, p.Key()) }
 
 var wgPeerKind = kind{
 	word:  "wgpeer",
@@ -74,28 +65,29 @@ var wgPeerKind = kind{
 
 func parseWGPeer(f *fields) Object {
 	p := WGPeer{WGPeerKey: WGPeerKey{Public: f.publicKey()}}
-	for len(f.words) > 0 && f.err == nil {
-		switch word := f.next(); word {
-		case "endpoint":
-			p.Endpoint = f.addrPort(f.next())
-		case "allowed":
-			p.parseAllowed(f)
-		case "more":
-			p.More = int(f.number(31))
-		case "keepalive":
-			p.Keepalive = uint16(f.number(16))
-		case "psk":
-			p.PSK = f.secretName()
-		case "dev":
-			p.Link = f.next()
-		default:
-			f.fail("unexpected %q", word)
-		}
-	}
+	f.params(p.params())
 	if p.Link == "" {
 		f.fail("no dev")
 	}
 	return p
+}
+
+// params lists the parameters in the order of the canonical form.
+func (p *WGPeer) params() []param {
+	var allowed []string
+	for _, prefix := range p.Allowed {
+		if prefix.IsValid() {
+			allowed = append(allowed, prefix.String())
+		}
+	}
+	return []param{
+		{"endpoint", p.Endpoint.IsValid(), p.Endpoint, func(f *fields) { p.Endpoint = f.addrPort(f.next()) }},
+		{"allowed", len(allowed) > 0, strings.Join(allowed, ","), p.parseAllowed},
+		{"more", p.More != 0, p.More, func(f *fields) { p.More = int(f.number(31)) }},
+		{"keepalive", p.Keepalive != 0, p.Keepalive, func(f *fields) { p.Keepalive = uint16(f.number(16)) }},
+		{"psk", p.PSK != "", p.PSK, func(f *fields) { p.PSK = f.secretName() }},
+		{"dev", true, p.Link, func(f *fields) { p.Link = f.next() }},
+	}
 }
 
 func (p *WGPeer) parseAllowed(f *fields) {

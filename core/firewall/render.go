@@ -28,6 +28,8 @@ type Wanted struct {
 	Notes []string
 	// Problems say why the wanted chains cannot be made, or do not help.
 	Problems []error
+	// Blocked are those of the Problems for which no packet between pods is forwarded.
+	Blocked []error
 }
 
 // Render returns the chains of each family that is configured and in which the
@@ -68,6 +70,7 @@ func (w *Wanted) add(
 		put(dataplane.Forward, forward(network))
 		problems, notes := blocked(flavour, f, network, facts.Blocks)
 		w.Problems, w.Notes = append(w.Problems, problems...), append(w.Notes, notes...)
+		w.Blocked = append(w.Blocked, problems...)
 	}
 	if o.Masquerade {
 		verdict := dataplane.Masquerade

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	masq4 = "chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.5.1.0/24 to 10.5.0.0/16 " +
-		"return; from 10.5.0.0/16 to 10.5.1.0/24 return; from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to " +
-		"!224.0.0.0/4 MASQ; from !10.5.0.0/16 to 10.5.0.0/16 MASQ }\n"
-	masq6 = "chain FLAVOUR ipv6 postrouting jump placed { mark 0x4000/0x4000 return; from fd00:10:0:1::/64 to " +
-		"fd00:10::/48 return; " +
-		"from fd00:10::/48 to fd00:10:0:1::/64 return; from !fd00:10::/48 to fd00:10:0:1::/64 return; from fd00:10::/48 " +
-		"to !ff00::/8 MASQ; from !fd00:10::/48 to fd00:10::/48 MASQ }\n"
+	masq4 = "chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; " +
+		"from 10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to 10.5.1.0/24 return; " +
+		"from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to !224.0.0.0/4 MASQ; " +
+		"from !10.5.0.0/16 to 10.5.0.0/16 MASQ }\n"
+	masq6 = "chain FLAVOUR ipv6 postrouting jump placed { mark 0x4000/0x4000 return; " +
+		"from fd00:10:0:1::/64 to fd00:10::/48 return; from fd00:10::/48 to fd00:10:0:1::/64 return; " +
+		"from !fd00:10::/48 to fd00:10:0:1::/64 return; from fd00:10::/48 to !ff00::/8 MASQ; " +
+		"from !fd00:10::/48 to fd00:10::/48 MASQ }\n"
 	forward4 = "chain FLAVOUR ipv4 forward jump placed { from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }\n"
 	forward6 = "chain FLAVOUR ipv6 forward jump placed { from fd00:10::/48 accept; to fd00:10::/48 accept }\n"
 )

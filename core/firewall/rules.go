@@ -7,9 +7,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// ProxyMark is the bit with which kube-proxy marks the packets that it will
+// proxyMark is the bit with which kube-proxy marks the packets that it will
 // masquerade itself. Other programs use the other bits of a mark.
-const ProxyMark = 0x4000
+const proxyMark = 0x4000
 
 // multicast holds the destinations whose answers could not find their way back
 // through masquerading.
@@ -20,7 +20,7 @@ var multicast = [2]netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.Must
 func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verdict) []dataplane.Rule {
 	return []dataplane.Rule{
 		// kube-proxy masquerades these itself.
-		{Mark: dataplane.Mark{Value: ProxyMark, Mask: ProxyMark}, Verdict: dataplane.Return},
+		{Mark: dataplane.Mark{Value: proxyMark, Mask: proxyMark}, Verdict: dataplane.Return},
 		// Between pods, and between pods and hosts, the source stays.
 		{From: within(own), To: within(network), Verdict: dataplane.Return},
 		{From: within(network), To: within(own), Verdict: dataplane.Return},

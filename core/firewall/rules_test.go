@@ -108,10 +108,10 @@ func TestVerdicts(t *testing.T) {
 
 // upstreamNFT are the rules of upstream's nftables mode (interop 7.2). The
 // table above has to tell them from ours.
-const upstreamNFT = "mark 0x4000/0xffffffff return; from 10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to " +
-	"10.5.1.0/24 return; " +
-	"from !10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade; from !10.5.0.0/16 to " +
-	"10.5.0.0/16 masquerade"
+const upstreamNFT = "mark 0x4000/0xffffffff return; " +
+	"from 10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to 10.5.1.0/24 return; " +
+	"from !10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade; " +
+	"from !10.5.0.0/16 to 10.5.0.0/16 masquerade"
 
 func TestVerdictsTellUpstreamsDefects(t *testing.T) {
 	rules, err := dataplane.Rules(upstreamNFT).List()

@@ -207,7 +207,7 @@ func FuzzDecodeAttrs(f *testing.F) {
 		}
 		again, err := DecodeAttrs(text)
 		if len(text) > maxValue {
-			return // filling in what was left out made it too long
+			return // the values filled in made it too long
 		}
 		if err != nil || !again.Equal(a) || !bytes.Equal(EncodeAttrs(again), text) {
 			t.Fatalf("does not read back: %v\n%s", cmp.Diff(string(text), string(EncodeAttrs(again))), err)

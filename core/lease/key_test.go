@@ -110,7 +110,7 @@ func FuzzParseKey(f *testing.F) {
 		}
 		text := k.String()
 		if strings.ToLower(text) != text || strings.Count(text, ".") != 3 {
-			t.Errorf("%q has uppercase or a dotted quad too many", text)
+			t.Errorf("%q has upper case, or not exactly one dotted quad", text)
 		}
 		if again, err := ParseKey(text); err != nil || again != k {
 			t.Errorf("ParseKey(%q) = %v, %v, want %v", text, again, err, k)

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"encoding/json"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -79,6 +80,10 @@ type Lease struct {
 	ModRevision    int64
 	ID             int64 // the store's handle for the TTL; 0: a reservation, which never expires
 }
+
+// Youngest is the CreateRevision of a record that the store has lost, and whose host is
+// served until it writes another one. Every record in the store is older.
+const Youngest = math.MaxInt64
 
 // Reserved reports whether the lease never expires (interop 3.6).
 func (l Lease) Reserved() bool { return l.ID == 0 }

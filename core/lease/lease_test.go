@@ -152,7 +152,7 @@ func TestDecodeNormalisesData(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesAnAddressOfAnotherKind(t *testing.T) {
+func TestDecodeRefusesAnAddressOfTheOtherFamily(t *testing.T) {
 	for _, text := range []string{`"x"`, `7`, `"\u0078"`} {
 		_, err := DecodeAttrs([]byte(`{"PublicIP":"192.168.64.3","PublicIPv6":` + text + `}`))
 		want := "lease value: PublicIPv6 `" + text + "`: want an IPv6 address or null"
@@ -177,7 +177,7 @@ func TestLimitsAreInclusive(t *testing.T) {
 	}
 }
 
-// A key without text replaces the one before, as every value read does.
+// An empty text replaces the former key, as every other text does.
 func TestUnmarshalNoKey(t *testing.T) {
 	k := key("10.5.1.0/24", "")
 	if err := json.Unmarshal([]byte(`""`), &k); err != nil || k != (Key{}) {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -84,16 +83,13 @@ func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 	return 2*(len(gone)+back) > others
 }
 
-// yielding returns lost peers so that a record in the datastore wins over each.
-// Where two peers claim the same subnet, address or MAC, the older is served, so
-// they are younger than any record. Of two records of one host with one WireGuard
-// key, the one written last is served, so they are written before any record. A
+// yielding returns lost peers so that a record in the datastore wins over each:
+// where two peers claim the same subnet, address, MAC or key, the older is served. A
 // datastore that has lost its data may count its revisions from one.
 func yielding(peers []*lease.Lease) []*lease.Lease {
 	for i, p := range peers {
 		kept := *p
-		kept.CreateRevision = math.MaxInt64
-		kept.ModRevision -= math.MaxInt64 // in the same order among themselves
+		kept.CreateRevision = lease.Youngest
 		peers[i] = &kept
 	}
 	return peers
@@ -126,6 +122,6 @@ func (n *Node) lostNotes() []string {
 	if len(kept.peers) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; they are served until they are "+
-		"back, or until %s", len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
+	return []string{fmt.Sprintf("the datastore lost the records of %d peers at once; "+
+		"they are served until they are back, or until %s", len(kept.peers), kept.until.UTC().Format(time.RFC3339))}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -23,9 +24,11 @@ type Options struct {
 	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
 	Resync      time.Duration // full look without a hint; default 30 s, jittered
 	Debounce    time.Duration // from a hint to the look; default 100 ms
-	Rand        *rand.Rand    // the only source of randomness
-	Previous    lease.Key     // from the subnet file of the last run; may be invalid
-	Saved       []byte        // from the state file of the last run; may be nil
+	// ProbeInterval is the time between two examinations of a peer; 0: none.
+	ProbeInterval time.Duration
+	Rand          *rand.Rand // the only source of randomness
+	Previous      lease.Key  // from the subnet file of the last run; may be invalid
+	Saved         []byte     // from the state file of the last run; may be nil
 }
 
 // Input holds the news since the last Step. A nil member means no news of its kind.
@@ -34,6 +37,7 @@ type Input struct {
 	Lanes     [LaneCount]LaneInput // news of each lane
 	Requested *Requested           // ends Effects.Request
 	Wrote     *Wrote               // ends Effects.Writes
+	Probed    *Probed              // ends some of Effects.Probes
 
 	// Stop says that the process has to end. The node then begins nothing new,
 	// except to write unsaved changes to its files.
@@ -70,11 +74,19 @@ type Wrote struct {
 	Errs []error
 }
 
+// Probed tells what became of probes.
+type Probed struct {
+	Answers []probe.Answer
+	Heard   []probe.Heard // probes of other daemons that have arrived
+	Listens bool          // the host can hear them
+}
+
 // Effects are the actions that the node asks for. A nil member asks for nothing.
 type Effects struct {
 	Lanes   [LaneCount]LaneEffects // actions in each lane
 	Request *Request               // ask the store
 	Writes  []Write                // write files
+	Probes  []probe.Request        // send these packets; each is answered by itself
 	Events  []Event                // log
 	Wake    time.Time              // Step no later than this; zero: no deadline
 	Exit    *Exit                  // end the process; nothing else will follow

@@ -92,20 +92,17 @@ func (p commandsPart) follow() bool {
 	if !n.network.known {
 		return false
 	}
-	if aim := p.aim(); aim != n.commands.aim {
+	if aim := n.host.want.state; aim != n.commands.aim {
 		n.commands.aim = aim
 		p.lane().retarget(n.now)
 	}
 	return true
 }
 
-// aim returns the desired state of the host as last rendered, or nil.
-func (p commandsPart) aim() *dataplane.State { return p.n.host.want.state }
-
 // wanted returns the desired commands: before the first rendering, those that
 // have to run before the node has a lease.
 func (p commandsPart) wanted() *dataplane.State {
-	if aim := p.aim(); aim != nil {
+	if aim := p.n.host.want.state; aim != nil {
 		return aim
 	}
 	if b, ok := p.n.network.backend.Commander(); ok {
@@ -118,11 +115,12 @@ func (commandsPart) look() Look { return Look{} }
 
 func (p commandsPart) take(looked Looked) { p.n.commands.have = looked.Seen.State }
 
+func (p commandsPart) tables() (want, have *dataplane.State) { return nil, p.n.commands.have }
+
 func (p commandsPart) compare() ([]dataplane.Op, bool) {
 	n, s := p.n, &p.n.commands
-	// A newer snapshot may hold a peer again that the last rendering lacks.
-	current := p.aim() != nil && n.host.want.snap == n.store.snap
-	opts := reconcile.CommandOptions{Prune: n.synced() && current}
+	p.lane().moved() // a command that is due repairs nothing
+	opts := reconcile.CommandOptions{Prune: n.renderedLast()}
 	if b, ok := n.network.backend.Commander(); ok {
 		text := b.Undo()
 		opts.Undo = &text
@@ -140,7 +138,7 @@ func (p commandsPart) compare() ([]dataplane.Op, bool) {
 		}
 		switch {
 		case failed && n.now.Before(was.at):
-			p.lane().lookBy(was.at)
+			p.lane().lookBy(was.at, causeRetry)
 		case len(due) < commandBatch:
 			due = append(due, op)
 		}
@@ -170,7 +168,7 @@ func (p commandsPart) again(want *dataplane.State) *dataplane.State {
 		c.Round = was.Round
 		at := s.rounds[k].since.Add(c.Every)
 		if n.now.Before(at) {
-			p.lane().lookBy(at)
+			p.lane().lookBy(at, causeResync)
 		} else {
 			c.Round++
 		}
@@ -226,6 +224,9 @@ func (p commandsPart) settled() string {
 	s := &p.n.commands
 	gone := func(k dataplane.CommandKey, _ commandRound) bool { return !s.have.Commands.Has(k) }
 	maps.DeleteFunc(s.rounds, gone)
+	if failed := len(s.failures); failed > 0 {
+		return fmt.Sprintf("commands on record: %d; %d failed and run again later", s.have.Commands.Len(), failed)
+	}
 	return fmt.Sprintf("all commands have run: %d", s.have.Commands.Len())
 }
 

@@ -12,5 +12,6 @@
 //   - at most one Look or Plan in each lane, one lease Request and one set of
 //     Writes are under way at any time; exactly one Step carries the result of
 //     each;
+//   - several Probes may be under way; the answers come in any order;
 //   - call Step, with an empty Input if need be, no later than Effects.Wake.
 package node

@@ -67,7 +67,7 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 	}
 	e.forget(want)
 	if next := e.nextTurn(); !next.IsZero() {
-		n.hostLane().lookBy(next)
+		n.hostLane().lookBy(next, causeRetry)
 	}
 	e.last = resolved{want, have, result}
 	return result

@@ -72,6 +72,9 @@ func TestFailedWrites(t *testing.T) {
 		if f != SubnetFile {
 			return nil
 		}
+		if len(tries) == 0 && !slices.Contains(w.status().Reasons, "the subnet file is not written") {
+			t.Errorf("during the first write, the reasons are %q", w.status().Reasons)
+		}
 		tries = append(tries, w.now)
 		return errors.New("disk full")
 	}

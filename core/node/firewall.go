@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,10 +23,11 @@ const ruleGap = time.Second
 type firewallState struct {
 	facts    driver.FirewallFacts
 	have     *dataplane.State
-	notes    []string // for the operator
-	problems []error  // why the desired chains cannot be made or have no effect
-	aim      aim      // of the last comparison
-	wanted   int      // number of desired chains
+	notes    []string         // for the operator
+	problems []error          // why the desired chains cannot be made or have no effect
+	blocked  []error          // those of problems for which no packet is forwarded
+	aim      aim              // of the last comparison
+	want     *dataplane.State // as of the last comparison; nil: none yet
 }
 
 // aim holds the inputs of the desired chains besides the host.
@@ -75,11 +77,16 @@ func (p firewallPart) take(looked Looked) {
 	p.n.firewall.have = looked.Seen.State
 }
 
+func (p firewallPart) tables() (want, have *dataplane.State) {
+	return p.n.firewall.want, p.n.firewall.have
+}
+
 func (p firewallPart) compare() ([]dataplane.Op, bool) {
 	n, f := p.n, &p.n.firewall
 	wanted := firewall.Render(n.opts.Firewall, f.aim.net, f.aim.own, f.facts)
 	f.notes, f.problems = wanted.Notes, wanted.Problems
-	f.wanted = wanted.Chains.Len()
+	f.blocked = wanted.Blocked
+	f.want = wanted.Chains
 	n.once(Info, "firewall-note", strings.Join(f.notes, "; "))
 	n.once(Error, "firewall-problem", textOf(f.problems))
 	return reconcile.Chains(wanted.Chains, f.have), true
@@ -100,7 +107,21 @@ func (firewallPart) describe(plan []dataplane.Op) string {
 }
 
 func (p firewallPart) settled() string {
-	return fmt.Sprintf("the firewall is as desired: %d chains", p.n.firewall.wanted)
+	return fmt.Sprintf("the firewall is as desired: %d chains", p.n.firewall.want.Len())
+}
+
+// firewallTools names the programs that make the desired chains, such as "iptables
+// v1.8.11 (nf_tables)". It is empty if none are desired.
+func (n *Node) firewallTools() string {
+	var tools []string
+	if n.firewall.want == nil {
+		return ""
+	}
+	for key := range n.firewall.want.Chains {
+		tools = append(tools, n.firewall.facts.Tools[key.Family].Of(key.Flavour).About)
+	}
+	slices.Sort(tools)
+	return strings.Join(slices.Compact(tools), ", ")
 }
 
 // nameChain describes an op by its verb and its chain, without the rules.

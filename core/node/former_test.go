@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -76,4 +78,64 @@ func TestLooksAtFormerDevices(t *testing.T) {
 	if got := w.n.hostLane().part.look().Extent.Links; !slices.Equal(got, want) {
 		t.Errorf("the look reads %q, want %q", got, want)
 	}
+}
+
+// A run left a device, and neither the state file nor a record tells of it. Its name and its address in our network
+// do. A device with an address in another network may be another daemon's.
+func TestDeviceThatNoMemoryTells(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	vxlan, bridge := dataplane.VXLAN{VNI: 7}, dataplane.OtherLink("bridge")
+	w.addDevice("flannel.7", "10.5.9.0/32", vxlan)
+	w.addDevice("flannel.8", "10.9.8.0/32", dataplane.VXLAN{VNI: 8}) // of another network
+	w.addDevice("flannel.9", "10.5.8.0/32", vxlan)                   // flannel gives it another name
+	w.addDevice("flannel-v6.7", "10.5.7.1/24", vxlan)                // flannel gives it another address
+	w.addDevice("flannel0", "10.5.6.0/32", bridge)
+	w.addDevice("cni0", "10.5.9.1/24", bridge)
+	w.tell()
+	w.pass(time.Second)
+	want := []string{"cni0", "flannel-v6.7", "flannel.1", "flannel.8", "flannel.9", "flannel0"}
+	if got := slices.Sorted(maps.Keys(w.host.Links)); !slices.Equal(got, want) {
+		t.Errorf("the host has %q, want it without flannel.7 alone", got)
+	}
+	if w.count("device-found") != 1 {
+		t.Errorf("want one line about the device:\n%s", w.log())
+	}
+}
+
+// A device that comes while the node runs is no former run's.
+func TestDeviceThatComesLater(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.addDevice("flannel.7", "10.5.9.0/32", dataplane.VXLAN{VNI: 7})
+	w.pass(2 * time.Minute)
+	w.wantReady()
+	if _, ok := w.host.Links["flannel.7"]; !ok || w.count("device-found") != 0 {
+		t.Errorf("the node took flannel.7:\n%s", w.log())
+	}
+}
+
+// A restart loses the state file on a host that is otherwise as desired.
+func TestDeviceBesideAHostAsDesired(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Second)
+	w.addDevice("flannel.7", "10.5.9.0/32", dataplane.VXLAN{VNI: 7})
+	w.files = map[File]string{}
+	w.start()
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if _, ok := w.host.Links["flannel.7"]; ok || w.count("device-found") != 1 {
+		t.Errorf("the node left flannel.7:\n%s", w.log())
+	}
+}
+
+// addDevice adds a device that this process has not made.
+func (w *world) addDevice(name, addr string, params dataplane.LinkParams) {
+	w.host.AddLink(dataplane.Link{Name: name, Up: true, Params: params})
+	w.facts.Links = append(w.facts.Links, driver.Link{
+		Name: name, Up: true, Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix(addr)}},
+	})
 }

@@ -56,6 +56,16 @@ func (n *Node) forwardsNothing() (reasons []string) {
 	return reasons
 }
 
+// forwardingBlocked says why packets between pods are not forwarded: a setting of the
+// kernel, or a foreign rule of the firewall.
+func (n *Node) forwardingBlocked() []string {
+	reasons := slices.Clone(n.host.noForwarding)
+	for _, blocked := range n.firewall.blocked {
+		reasons = append(reasons, blocked.Error())
+	}
+	return reasons
+}
+
 // entrance returns the link by which packets of a family come in from peers: the
 // device with an address of the overlay, or else the uplink.
 func (n *Node) entrance(f cidr.Family) (driver.Link, bool) {

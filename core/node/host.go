@@ -42,7 +42,7 @@ func (p hostPart) follow() bool {
 	n.settleSelf()
 	if n.store.changed && n.host.looked {
 		n.store.changed = false
-		n.hostLane().lookBy(n.now.Add(n.opts.Debounce))
+		n.hostLane().lookBy(n.now.Add(n.opts.Debounce), causeChange)
 	}
 	return true
 }
@@ -50,7 +50,7 @@ func (p hostPart) follow() bool {
 func (n *Node) hostLane() *lane { return n.lanes[HostLane] }
 
 // settleSelf programs the held subnet once a snapshot as new as the lease has
-// shown that no older record claims part of it.
+// shown that no older record claims part of it, and that the host has no other.
 func (n *Node) settleSelf() {
 	l := &n.lease
 	if l.grant == nil || l.expired || n.store.stale {
@@ -62,7 +62,9 @@ func (n *Node) settleSelf() {
 	self := backend.Self{Key: l.grant.Key, Attrs: l.full}
 	if self.Key != l.self.Key && n.assigned() == nil {
 		// A request under way keeps the node from giving such a lease up at once.
-		if _, older := n.olderOverlap(n.store.snap.Leases, l.grant.Lease); older {
+		_, overlaps := n.olderOverlap(n.store.snap.Leases, l.grant.Lease)
+		_, doubled := n.olderOwn()
+		if overlaps || doubled {
 			return
 		}
 	}
@@ -79,7 +81,7 @@ func (n *Node) settleSelf() {
 func (p hostPart) look() Look {
 	n := p.n
 	extent := n.network.backend.Extent()
-	for _, name := range slices.Sorted(maps.Keys(n.host.links)) {
+	for _, name := range n.host.watched() {
 		if !slices.Contains(extent.Links, name) { // a former device
 			extent.Links = append(extent.Links, name)
 		}
@@ -88,6 +90,11 @@ func (p hostPart) look() Look {
 	extent.Policies = n.host.policies
 	if n.opts.IPForward {
 		extent.Sysctls = append(extent.Sysctls, n.forwarding()...)
+	}
+	if n.host.wrongChecksums {
+		for _, name := range extent.Links {
+			extent.Sysctls = append(extent.Sysctls, dataplane.TxChecksum(name, ""))
+		}
 	}
 	extent.Reach = n.reach()
 	n.host.asked = extent.Reach
@@ -103,11 +110,14 @@ func (p hostPart) take(looked Looked) {
 	h.chosen = h.chosen && h.noUplink == nil && !changed
 	h.facts, h.have = facts, looked.Seen.State
 	h.looked = true
+	n.recallDevices()
 	n.settleRefused()
 	n.retryRefused(changed)
 	n.sawSubnetFile(looked.SubnetFile)
 	n.followPacketPaths(looked.Seen.State)
 }
+
+func (p hostPart) tables() (want, have *dataplane.State) { return p.n.host.want.state, p.n.host.have }
 
 func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n, h := p.n, &p.n.host
@@ -119,7 +129,11 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	}
 	want, moved := n.wanted()
 	n.checkForwarding()
-	if l := n.hostLane(); moved && len(l.failures) == 0 {
+	l := n.hostLane()
+	if moved || h.withheld > 0 {
+		l.moved()
+	}
+	if moved && len(l.failures) == 0 {
 		l.restart()
 	}
 	plan := n.diff(n.withEndpoints(n.withoutRefused(want)))
@@ -166,9 +180,11 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 
 // isOwn reports whether an op is about the node itself and not about a peer.
 func isOwn(op dataplane.Op) bool {
-	switch op.Object.(type) {
+	switch o := op.Object.(type) {
 	case dataplane.Link, dataplane.Addr, dataplane.Sysctl, dataplane.Proxy:
 		return true
+	case dataplane.Policy: // pods may send as soon as they know their subnet
+		return o.Action != dataplane.Protect
 	}
 	return false
 }

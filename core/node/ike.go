@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/reconcile"
@@ -40,12 +41,9 @@ func (p ikePart) pace() pace {
 	return pace{every: ikeEvery, hintGap: hintGap, most: p.n.opts.Resync}
 }
 
-// aim returns the desired state of the host as last rendered, or nil.
-func (p ikePart) aim() *dataplane.State { return p.n.host.want.state }
-
 // needed reports whether an IKE daemon is desired.
 func (p ikePart) needed() bool {
-	aim := p.aim()
+	aim := p.n.host.want.state
 	return aim != nil && len(aim.IKE) > 0
 }
 
@@ -56,7 +54,7 @@ func (p ikePart) watches() bool { return p.needed() || !p.lane().clean }
 // daemon, so there is none to end before a config has asked for one.
 func (p ikePart) follow() bool {
 	n := p.n
-	aim := p.aim()
+	aim := n.host.want.state
 	if aim == nil || !p.needed() && n.ike.have == nil {
 		return false
 	}
@@ -74,12 +72,13 @@ func (p ikePart) look() Look {
 
 func (p ikePart) take(looked Looked) { p.n.ike.have = looked.Seen.State }
 
+func (p ikePart) tables() (want, have *dataplane.State) { return nil, p.n.ike.have }
+
 func (p ikePart) compare() ([]dataplane.Op, bool) {
 	n := p.n
 	plan := reconcile.IKE(n.ike.aim, n.ike.have, reconcile.Options{
-		Own: reconcile.Ownership{Networks: n.host.networks},
-		// A newer snapshot may hold a peer again that the last rendering lacks.
-		Prune: n.synced() && n.host.want.snap == n.store.snap,
+		Own:   reconcile.Ownership{Networks: n.host.networks},
+		Prune: n.renderedLast(),
 	})
 	if len(plan.Ops) > 0 {
 		return plan.Ops, true
@@ -100,7 +99,7 @@ func (p ikePart) askAgain() []dataplane.Op {
 		s.at = n.now.Add(n.backoff(s.attempts, tunnelFirst, tunnelMost))
 		s.attempts++
 	}
-	p.lane().lookBy(s.at)
+	p.lane().lookBy(s.at, causeRetry)
 	if !due {
 		return nil
 	}
@@ -165,16 +164,18 @@ func (p ikePart) reasons() []string {
 	return p.lane().troubles("the IKE daemon", "the IKE daemon is not yet as desired")
 }
 
-// tunnelProblems names the peers without a tunnel, for the status.
-func (n *Node) tunnelProblems() []string {
+// missingTunnels returns the peers without a tunnel, and what their tunnels need.
+func (n *Node) missingTunnels() []backend.Problem {
 	if n.ike.have == nil || n.ike.aim == nil {
 		return nil
 	}
-	var texts []string
+	var problems []backend.Problem
 	for _, op := range reconcile.MissingTunnels(n.ike.aim, n.ike.have) {
 		c := op.Object.(dataplane.Tunnel).ConnKey
-		texts = append(texts, fmt.Sprintf("peer %s: no tunnel to %s yet; IKE needs UDP 500 and 4500, ESP protocol 50",
-			c.RemoteNet, c.Remote))
+		if p, ok := n.peerOf(c.RemoteNet); ok {
+			problems = append(problems, backend.Problem{Key: p.Key, Err: fmt.Errorf(
+				"no tunnel to %s yet; IKE needs UDP 500 and 4500, ESP protocol 50", c.Remote)})
+		}
 	}
-	return texts
+	return problems
 }

@@ -104,8 +104,7 @@ const (
 )
 
 // desireIKE puts the objects of a dump beside those that the backend renders, in place
-// of such objects of an earlier call. No registered backend has any yet. They last
-// until the node renders again.
+// of such objects of an earlier call. They last until the node renders again.
 func (w *world) desireIKE(dump string) {
 	w.t.Helper()
 	objects, err := dataplane.ParseDump(dump)
@@ -124,6 +123,8 @@ func (w *world) desireIKE(dump string) {
 func tunnelled(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.4.0-24", 4))
+	w.put(vxlanPeer("10.5.5.0-24", 5))
 	w.tell()
 	w.wantReady()
 	w.desireIKE(twoEnds)
@@ -285,7 +286,7 @@ func TestMissingTunnelIsAProblemOfThePeer(t *testing.T) {
 	w.ike.state.Tunnels.DeleteFunc(func(_ dataplane.ConnKey, t dataplane.Tunnel) bool { return t.Name() == conn4 })
 	w.pass(12 * time.Second)
 	w.wantReady()
-	want := []string{"peer 10.5.4.0/24: no tunnel to 192.168.64.4 yet; IKE needs UDP 500 and 4500, ESP protocol 50"}
+	want := []string{"peer 10.5.4.0-24: no tunnel to 192.168.64.4 yet; IKE needs UDP 500 and 4500, ESP protocol 50"}
 	if got := w.status().Problems; !slices.Equal(got, want) {
 		t.Errorf("problems %q, want %q", got, want)
 	}

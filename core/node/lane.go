@@ -13,7 +13,7 @@ import (
 // backoff and reasons why the node is not ready.
 type LaneID uint8
 
-// The lanes. Add a new lane here, in laneNames and in newLanes.
+// The lanes. Add a new lane here, in laneNames, laneKinds and newLanes.
 const (
 	HostLane     LaneID = iota // the kernel's network tables and settings
 	FirewallLane               // the chains of nftables and iptables
@@ -43,12 +43,16 @@ type lane struct {
 	stopped  bool           // the last plan before an orderly end has begun
 	retry    bool           // the plan only retries refused objects
 	clean    bool           // the last comparison found no difference except refused objects
+	repairs  bool           // the plans undo changes that another program made
+	found    []dataplane.Op // the difference that the last comparison found
 	lookDue  time.Time      // time of the next look; zero: no look is due
+	cause    cause          // of the next look
 	lastLook time.Time      // end of the last look
 	lookErr  error          // why the last look failed
 	failures []error        // of the last plan
 	attempts int            // plans and looks in a row that did not lead to an empty diff
 	pauses   int            // attempts in a row with a pause after them
+	tally    tally
 }
 
 // part holds the differences between the lanes.
@@ -68,6 +72,10 @@ type part interface {
 	// and the desired state. It returns false while the node knows too little
 	// to desire anything.
 	compare() (plan []dataplane.Op, ok bool)
+	// tables returns the desired state of the last comparison, and the state that
+	// the last look read. Each is nil while it is not known; want is also nil if it
+	// is part of the host's.
+	tables() (want, have *dataplane.State)
 	// retries reports whether a plan only retries objects that the kernel
 	// refused before and that the part does not need. Such a plan is no sign of
 	// trouble.
@@ -132,17 +140,24 @@ func newLanes(n *Node) (lanes [LaneCount]*lane) {
 }
 
 // lookBy moves the next look forward to at. It never moves a look back.
-func (l *lane) lookBy(at time.Time) {
+func (l *lane) lookBy(at time.Time, because cause) {
 	if l.lookDue.IsZero() || at.Before(l.lookDue) {
-		l.lookDue = at
+		l.lookAt(at, because)
 	}
 }
+
+// lookAt sets the time of the next look.
+func (l *lane) lookAt(at time.Time, because cause) { l.lookDue, l.cause = at, because }
+
+// moved notes that the desired state has changed: a difference from now on is not
+// another program's doing.
+func (l *lane) moved() { l.clean, l.repairs = false, false }
 
 // outdated notes that the last comparison was with another desired state: the
 // node is not ready until a look has shown that the host is as desired.
 func (l *lane) outdated(now time.Time) {
-	l.clean = false
-	l.lookBy(now)
+	l.moved()
+	l.lookBy(now, causeChange)
 }
 
 // retarget begins anew for another desired state. A look is compared with it only if
@@ -193,24 +208,25 @@ func (n *Node) hinted(l *lane) {
 	if gap := l.lastLook.Add(l.part.pace().hintGap); gap.After(at) {
 		at = gap
 	}
-	l.lookBy(at)
+	l.lookBy(at, causeHint)
 }
 
 func (n *Node) finishedLook(l *lane, looked Looked) {
 	l.busy, l.lastLook = false, n.now
 	l.lookErr = looked.Err
+	l.tally.looked(n.now, looked.Err)
 	if looked.Err != nil {
 		n.once(Error, l.logs.lookFailed, looked.Err.Error())
 		l.clean = false
 		l.attempts++
-		l.lookBy(n.now.Add(n.pause(l)))
+		l.lookBy(n.now.Add(n.pause(l)), causeRetry)
 		return
 	}
 	delete(n.said, l.logs.lookFailed)
 	l.fresh = true
 	l.part.take(looked)
 	if every := l.part.pace().every; every > 0 {
-		l.lookBy(n.now.Add(n.jitter(every)))
+		l.lookBy(n.now.Add(n.jitter(every)), causeResync)
 	}
 }
 
@@ -234,7 +250,8 @@ func (n *Node) followLane(l *lane) {
 	if !l.busy && l.part.watches() && due {
 		look := l.part.look()
 		l.busy, l.fresh = true, false
-		l.lookDue = time.Time{}
+		l.lookDue, l.tally.began = time.Time{}, n.now
+		l.tally.looks[l.cause]++
 		n.effects.Lanes[l.id].Look = &look
 	}
 }
@@ -245,6 +262,8 @@ func (n *Node) reconcile(l *lane) {
 		return
 	}
 	l.fresh, l.retry = false, len(plan) > 0 && l.part.retries(plan)
+	l.found = plan
+	l.repairs = (l.repairs || l.clean) && len(plan) > 0 && !l.retry
 	l.clean = len(plan) == 0 || l.retry
 	if len(plan) > 0 {
 		n.begin(l, plan)
@@ -262,6 +281,7 @@ func (n *Node) reconcile(l *lane) {
 // begin asks for a plan to be applied.
 func (n *Node) begin(l *lane, plan []dataplane.Op) {
 	l.busy, l.plan = true, plan
+	l.tally.began = n.now
 	e := LaneEffects{Plan: plan}
 	if p, ok := l.part.(limiter); ok {
 		e.PlanLimit = p.limit(plan)
@@ -285,32 +305,43 @@ func (n *Node) stopLane(l *lane) {
 // of the plan. Deleting an object that is already gone is a success.
 func (n *Node) finishedPlan(l *lane, applied Applied) {
 	l.failures = nil
-	var done []dataplane.Op // ops to log: without failures that the part ignores
+	var done, tried []dataplane.Op // tried are the ops to log: without failures that the part ignores
 	for i, err := range applied.Errs {
 		op := l.plan[i]
 		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
-			done = append(done, op)
+			done, tried = append(done, op), append(tried, op)
 			continue
 		}
 		if failure := l.part.failed(op, err); failure != nil {
 			l.failures = append(l.failures, failure)
-			done = append(done, op)
+			tried = append(tried, op)
 		}
 	}
-	if len(done) > 0 {
-		n.reportPlan(l, done)
+	n.countPlan(l, done)
+	if len(tried) > 0 {
+		n.reportPlan(l, tried)
 	}
 	l.busy, l.plan = false, nil
 	if l.retry && len(l.failures) == 0 {
-		l.lookDue = n.now
+		l.lookAt(n.now, causePlan)
 		return
 	}
 	l.attempts++
 	if l.attempts <= eager && (len(l.failures) == 0 || l.part.pace().insists) {
-		l.lookDue = n.now
+		l.lookAt(n.now, causePlan)
 		return
 	}
-	l.lookDue = n.now.Add(n.pause(l))
+	l.lookAt(n.now.Add(n.pause(l)), causeRetry)
+}
+
+// countPlan counts the plan under way, of which these ops succeeded.
+func (n *Node) countPlan(l *lane, done []dataplane.Op) {
+	l.tally.applied(n.now, len(done), len(l.plan)-len(done))
+	if !l.repairs || len(done) == 0 {
+		return
+	}
+	l.tally.repaired(done)
+	n.remember(Repair{At: n.now, Lane: l.id.String(), Changes: len(done), Text: l.part.describe(done)})
 }
 
 // reportPlan logs one line for each plan, with the first of its failures.

@@ -39,10 +39,11 @@ type leaseState struct {
 	renewAt  time.Time
 	doubtAt  time.Time // when to ask the store about a write that no snapshot has shown
 	asked    bool      // the grant's TTL is the store's answer to ours
+	created  bool      // this run created the record, with a subnet that the host did not have before
 	expired  bool
-	trouble  error       // why there is no lease, or why it is not in order
-	copied   bool        // an older record of another host has our backend data
-	sent     lease.Attrs // of an update whose outcome is unknown
+	trouble  error   // why there is no lease, or why it is not in order
+	copied   bool    // an older record of another host has our backend data
+	unknown  Request // the last update whose outcome is unknown
 	dispute  dispute
 }
 
@@ -229,7 +230,8 @@ func (n *Node) drop() {
 	l.target = lease.Key{}
 	l.renewAt, l.doubtAt = time.Time{}, time.Time{}
 	l.expired, l.asked = false, false
-	l.dispute.garbled = false
+	l.created = false
+	l.dispute.anew = false
 }
 
 // maintain keeps a held lease valid for the config, correct and renewed.
@@ -239,7 +241,7 @@ func (n *Node) maintain() {
 		n.leaveUnfit(err)
 		return
 	}
-	wrong := l.dispute.garbled || !l.attrs.Equal(l.grant.Attrs) || n.otherTTL()
+	wrong := l.dispute.anew || !l.attrs.Equal(l.grant.Attrs) || n.otherTTL()
 	switch {
 	case wrong && !n.now.Before(l.dispute.repairAt):
 		n.request(Request{Verb: Update, Grant: *l.grant, Attrs: l.attrs, TTL: n.opts.LeaseTTL})
@@ -302,7 +304,7 @@ func (n *Node) finishedRequest(done Requested) {
 		n.retrySoon(req, done.Err)
 	case done.Err != nil:
 		if req.Verb == Update {
-			l.sent = req.Attrs
+			l.unknown = req
 		}
 		l.trouble = fmt.Errorf("%s of lease %s: %w", req.Verb, keyOf(req), done.Err)
 		if l.attempts == 0 {
@@ -312,12 +314,15 @@ func (n *Node) finishedRequest(done Requested) {
 	case req.Verb == Release:
 		// Wait for a snapshot without the record: in an older one the node would
 		// find it again. Releasing a record that has changed does nothing.
-		n.retryWithin(50*time.Millisecond, 5*time.Second)
+		n.retryWithin(releasePause, 5*time.Second)
 	default:
+		if req.Verb == Create {
+			l.created = !slices.Contains(n.formerKeys(), req.Key)
+		}
 		n.hold(done.Grant)
 		if req.Verb != Renew { // the record has the desired content
-			l.asked, l.sent = true, lease.Attrs{}
-			l.dispute.garbled = false
+			l.asked, l.unknown = true, Request{}
+			l.dispute.anew = false
 		}
 	}
 }
@@ -334,6 +339,9 @@ func (n *Node) retrySoon(req Request, err error) {
 	n.event(Info, "lease-conflict", fmt.Sprintf("%s of %s: %v; trying again", req.Verb, keyOf(req), err))
 	n.retryWithin(5*time.Millisecond, 5*time.Second)
 }
+
+// releasePause is the shortest pause after the release of a record.
+const releasePause = 50 * time.Millisecond
 
 // retryLease sets the time of the next attempt after a failure: within a minute,
 // and well before the lease ends.

@@ -22,13 +22,6 @@ import (
 // their subnets.
 func (n *Node) assigned() *lease.Assigned { return n.store.view.Assigned }
 
-func (n *Node) parseConfig(data []byte) (config.Network, error) {
-	if n.assigned() != nil {
-		return config.ParseAssigned(data)
-	}
-	return config.Parse(data)
-}
-
 // fits returns an error if a subnet cannot be the node's own under a config.
 func (n *Node) fits(network config.Network, key lease.Key) error {
 	if n.assigned() != nil {
@@ -141,7 +134,7 @@ func (n *Node) checkAssigned(rec lease.Lease, exists bool) {
 			n.store.snap.Revision, l.grant.ModRevision))
 	case asWritten || missing:
 		return
-	case exists && (rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) || rec.Attrs.Equal(l.attrs)):
+	case exists && (rec.Attrs.Equal(l.grant.Attrs) || l.wrote(&rec) || rec.Attrs.Equal(l.attrs)):
 		l.grant.ModRevision = rec.ModRevision
 		l.agreesOn(rec.Attrs)
 	default:

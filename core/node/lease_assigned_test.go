@@ -277,3 +277,18 @@ func TestAssignedStoreWentBackToAnotherRecord(t *testing.T) {
 		t.Errorf("record %v, want it written again after a restore\n%s", w.own(), w.log())
 	}
 }
+
+// TestAssignedWithAFormerNode has the node object of a host that was registered anew under
+// another name: the former object, with the same address, is still there.
+func TestAssignedWithAFormerNode(t *testing.T) {
+	w := newAssignedWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`,
+		lease.Assigned{Key: mustKey("10.5.9.0-24")})
+	former := vxlanPeer("10.5.3.0-24", 3) // 192.168.64.3 is our address
+	w.put(former)
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	if len(w.requests) != 1 || w.count("lease-doubled") != 0 {
+		t.Errorf("requests %v, log:\n%s", w.requests, w.log())
+	}
+}

@@ -16,7 +16,7 @@ type dispute struct {
 	at       time.Time
 	count    int // foreign writes in a row
 	repairAt time.Time
-	garbled  bool // the record does not decode
+	anew     bool // the record has to be written although ours is right: it does not decode, or is eclipsed
 }
 
 // The pauses before the node repairs a disputed record.
@@ -43,7 +43,7 @@ func (n *Node) disputed(err error) {
 // agreesOn records that our record holds attributes that we wrote. If they are
 // the desired ones, there is nothing to repair.
 func (l *leaseState) agreesOn(attrs lease.Attrs) {
-	l.grant.Attrs, l.dispute.garbled = attrs, false
+	l.grant.Attrs, l.dispute.anew = attrs, false
 	if attrs.Equal(l.attrs) {
 		l.dispute.repairAt = time.Time{}
 	}
@@ -58,11 +58,11 @@ func (n *Node) foreignWrite(rec lease.Lease) {
 		n.followHandle(rec)
 	}
 	l.grant.ID, l.grant.ModRevision = rec.ID, rec.ModRevision
-	if rec.Attrs.Equal(l.grant.Attrs) || rec.Attrs.Equal(l.sent) || rec.Attrs.Equal(l.attrs) {
+	if rec.Attrs.Equal(l.grant.Attrs) || l.wrote(&rec) || rec.Attrs.Equal(l.attrs) {
 		l.agreesOn(rec.Attrs)
 		return
 	}
-	l.grant.Attrs, l.dispute.garbled = rec.Attrs, false
+	l.grant.Attrs, l.dispute.anew = rec.Attrs, false
 	n.disputed(fmt.Errorf("another program wrote our record %s; does another host use the public address %s?",
 		rec.Key, ownerOf(rec.Attrs)))
 }
@@ -94,7 +94,7 @@ func (n *Node) noticeGarbage(snap *lease.Snapshot) {
 	l := &n.lease
 	for _, q := range snap.Quarantined {
 		if q.Key == l.grant.Key && q.OverwroteAt > l.grant.ModRevision {
-			l.grant.ModRevision, l.dispute.garbled = q.OverwroteAt, true
+			l.grant.ModRevision, l.dispute.anew = q.OverwroteAt, true
 			n.disputed(fmt.Errorf("our record %s was overwritten: %s", q.Key, q.Reason))
 		}
 	}

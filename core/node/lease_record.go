@@ -26,7 +26,7 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 	}
 	var own []lease.Lease
 	for _, r := range n.store.snap.Leases {
-		if n.isOurs(&r.Attrs) {
+		if n.isOurs(&r.Attrs) || n.lease.wrote(r) {
 			own = append(own, *r)
 		}
 	}
@@ -107,6 +107,13 @@ func (n *Node) onUplink(ip netip.Addr) bool {
 	})
 }
 
+// wrote reports whether a record holds the content of an update that has no answer, or none yet. The host may have
+// changed its address since.
+func (l *leaseState) wrote(r *lease.Lease) bool {
+	by := func(q Request) bool { return q.Verb == Update && q.Grant.Key == r.Key && q.Attrs.Equal(r.Attrs) }
+	return by(l.request) || by(l.unknown)
+}
+
 // checkGrant compares the grant with our record in the snapshot.
 func (n *Node) checkGrant() {
 	l := &n.lease
@@ -129,7 +136,7 @@ func (n *Node) checkGrant() {
 	case rec.ModRevision < l.grant.ModRevision:
 		n.noticeGarbage(snap)
 		n.noticeOlderRecord(snap, rec)
-	case !sameOwner(rec.Attrs, l.grant.Attrs) && !rec.Attrs.Equal(l.sent):
+	case !sameOwner(rec.Attrs, l.grant.Attrs) && !l.wrote(&rec):
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
 		n.foreignWrite(rec)
@@ -141,7 +148,11 @@ func (n *Node) checkGrant() {
 		n.checkOverlaps(news)
 	}
 	if l.grant != nil {
+		n.checkOlderOwn()
+	}
+	if l.grant != nil {
 		n.checkCopies(news)
+		n.checkEclipse(news)
 	}
 	if l.grant != nil && l.grant.ModRevision == now.modified {
 		l.agreed = now
@@ -261,18 +272,37 @@ func (n *Node) earlier(rec lease.Lease) bool {
 }
 
 // checkCopies gives up backend data that an older record of another host has as
-// well. A host that had another's address for a while takes over its record with
+// well, or tells the operator how to. A host that had another's address for a while takes over its record with
 // the VTEP, and from then on each of the two would refuse the other.
 func (n *Node) checkCopies(news []*lease.Lease) {
 	g := n.lease.grant
-	if spec, _ := all.Find(n.network.backend.Type()); spec.SharesData {
+	spec, _ := all.Find(n.network.backend.Type())
+	if spec.SharesData {
 		return
 	}
 	for _, r := range news {
 		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
-			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; drawing other",
-				r.Key, ownerOf(r.Attrs)))
+			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; %s",
+				r.Key, ownerOf(r.Attrs), cmp.Or(spec.OnCopy, "drawing other")))
 			n.lease.copied = true
+			return
+		}
+	}
+}
+
+// checkEclipse notices a newer record of this host with its key, such as one that the
+// store wrote late for a process that was killed. Peers serve the record of a key that
+// was written last, so ours is written anew.
+func (n *Node) checkEclipse(news []*lease.Lease) {
+	g := n.lease.grant
+	if len(n.network.backend.Extent().Keys) == 0 {
+		return
+	}
+	for _, r := range news {
+		if r.Key != g.Key && r.ModRevision > g.ModRevision && n.isOurs(&r.Attrs) && sameData(r.Attrs, g.Attrs) {
+			n.lease.dispute.anew = true
+			n.disputed(fmt.Errorf("record %s of this host is newer than our lease %s, so peers send to its subnet",
+				r.Key, g.Key))
 			return
 		}
 	}
@@ -299,6 +329,38 @@ func (n *Node) checkOverlaps(news []*lease.Lease) {
 		n.request(Request{Verb: Release, Grant: *g})
 	}
 	n.drop()
+}
+
+// checkOlderOwn gives up a lease that the node has just created if this host has an older one.
+// Another daemon of the host created it at the same time, or a stale read hid it. Two daemons
+// with a subnet each would change the host in turn for ever.
+func (n *Node) checkOlderOwn() {
+	g := n.lease.grant
+	older, ok := n.olderOwn()
+	if !ok {
+		return
+	}
+	n.event(Warning, "lease-doubled", fmt.Sprintf("this host has the older lease %s; giving %s up", older.Key, g.Key))
+	n.request(Request{Verb: Release, Grant: *g})
+	n.drop()
+	n.lease.previous = older.Key
+	n.retryWithin(releasePause, 5*time.Second) // until then it asks for nothing else
+}
+
+// olderOwn returns an older record of this host that the node can use in place of the one it
+// has created. No pod has an address in a subnet for which the host is not programmed yet.
+// A reservation, or a subnet that the store assigned, is not the node's to give up.
+func (n *Node) olderOwn() (*lease.Lease, bool) {
+	l := &n.lease
+	if !l.created || l.self.Key == l.grant.Key || l.grant.Reserved() {
+		return nil, false
+	}
+	for _, r := range n.store.snap.Leases {
+		if r.CreateRevision < l.grant.CreateRevision && n.isOurs(&r.Attrs) && n.unfit(*r) == nil {
+			return r, true
+		}
+	}
+	return nil, false
 }
 
 // olderOverlap returns another node's older record that overlaps our own. A record

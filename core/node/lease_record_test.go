@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -258,5 +260,68 @@ func TestCopiedVTEP(t *testing.T) {
 				t.Errorf("log:\n%s\nhost:\n%s", w.log(), w.host.Dump())
 			}
 		}
+	}
+}
+
+// wireguardWorld returns the world of a node with a WireGuard key that holds a lease.
+func wireguardWorld(t *testing.T) *world {
+	w := newWorld(t, strings.Replace(vxlanConfig, `"vxlan"`, `"wireguard"`, 1))
+	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+	w.tell()
+	w.pass(time.Second)
+	return w
+}
+
+// A copied WireGuard key is in a file, so the log tells the operator to delete that: the node
+// cannot draw another.
+func TestCopiedKey(t *testing.T) {
+	w := wireguardWorld(t)
+	other := vxlanPeer("10.5.3.0-24", 4)
+	other.Attrs.BackendType, other.Attrs.BackendData = "wireguard", w.own().Attrs.BackendData
+	other.CreateRevision = 1
+	w.put(other)
+	w.tell()
+	w.pass(time.Second)
+	if w.count("lease-copied") != 1 || !strings.Contains(w.log(), "delete the key file of one of the two hosts") {
+		t.Errorf("log:\n%s", w.log())
+	}
+}
+
+// A late write of a former process leaves a newer record of the host with its key. The
+// node writes its own record anew, once: peers serve the newest record of a key.
+func TestNewerRecordOfTheSameHost(t *testing.T) {
+	w := wireguardWorld(t)
+	own := w.own()
+	late := own
+	late.Key, late.CreateRevision = mustKey("10.5.3.0-24"), 0
+	late = w.put(late)
+	requests := len(w.requests)
+	w.tell()
+	w.pass(time.Minute)
+	if got := w.requests[requests:]; len(got) != 1 || got[0].Verb != Update || w.own().ModRevision < late.ModRevision {
+		t.Errorf("requests %v, own record of revision %d, the other one of %d", got, w.own().ModRevision, late.ModRevision)
+	}
+	if w.own().Key != own.Key || !w.own().Attrs.Equal(own.Attrs) {
+		t.Errorf("own record %v became %v", own, w.own())
+	}
+	w.wantReady()
+}
+
+// Two hosts that share address and key each find the record of the other one newer. Their
+// writes become ever rarer.
+func TestTwoHostsWithOneKeyWriteRarely(t *testing.T) {
+	w := wireguardWorld(t)
+	twin := w.own()
+	twin.Key, twin.CreateRevision = mustKey("10.5.3.0-24"), 0
+	requests := len(w.requests)
+	for range 1800 {
+		if w.own().ModRevision > twin.ModRevision || len(w.snap.Leases) == 1 {
+			twin = w.put(twin) // the other host answers at once
+			w.tell()
+		}
+		w.pass(time.Second)
+	}
+	if updates := len(w.requests) - requests; updates < 5 || updates > 20 {
+		t.Errorf("%d writes in half an hour\n%s", updates, w.log())
 	}
 }

@@ -188,6 +188,27 @@ func TestTwoOwnRecords(t *testing.T) {
 	}
 }
 
+// Two daemons of one host create a record each at the same moment: the later one gives its own
+// up before the host is programmed for it.
+func TestOlderRecordOfTheSameHost(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.held = true
+	w.tell()
+	w.held = false
+	older := vxlanPeer("10.5.200.0-24", 3)
+	w.put(older)
+	w.run(Input{Requested: w.serve()})
+	w.tell()
+	w.pass(5 * time.Second)
+	w.wantReady()
+	if got, _ := w.n.Holding(); got != older.Key || len(w.snap.Leases) != 1 {
+		t.Errorf("holds %s, want %s and no other record\n%s", got, older.Key, w.log())
+	}
+	if n := strings.Count(w.log(), "subnet-file: "); n != 1 {
+		t.Errorf("%d subnet files written, want 1\n%s", n, w.log())
+	}
+}
+
 // interop E4: a reservation stays one, and is never renewed.
 func TestReservation(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

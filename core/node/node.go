@@ -30,18 +30,22 @@ type Node struct {
 	commands commandsState
 	ike      ikeState
 	files    fileState
+	probes   probeState
+	repairs  []Repair          // the last ones, newest first
 	said     map[string]string // the last text of each event kind that once logs
 }
 
 // storeState holds the news of the lease store, and the saved state.
 type storeState struct {
-	view    lease.View
-	snap    *lease.Snapshot // the one in force: the view's, else the saved one, else nil
-	stale   bool            // snap was saved by the last run
-	lost    lostRecords     // peers that the datastore lost by accident
-	changed bool            // snap changed since the last look at the host
-	saved   *saved          // nil: none
-	giveUp  time.Time       // the time to fall back on saved
+	view  lease.View
+	snap  *lease.Snapshot // the one in force: the view's, else the saved one, else nil
+	stale bool            // snap was saved by the last run
+	// syncedAt is the last time when the view was synced; zero: never.
+	syncedAt time.Time
+	lost     lostRecords // peers that the datastore lost by accident
+	changed  bool        // snap changed since the last look at the host
+	saved    *saved      // nil: none
+	giveUp   time.Time   // the time to fall back on saved
 }
 
 // networkState is the network config in force.
@@ -51,6 +55,7 @@ type networkState struct {
 	backend *ways.Set
 	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
 	use     wayUse
+	met     map[dataplane.WGPeerKey]bool // the peers with which the host has exchanged keys, while the backend changes
 	doc     lease.Document
 	inForce lease.Document // the last doc that could be used: that of config
 	err     error          // why doc is not in force
@@ -70,6 +75,8 @@ type hostState struct {
 	noUplink   error // why no uplink could be chosen at the last look
 	// unreachable says why the address of --iface-can-reach cannot be reached, or is empty.
 	unreachable string
+	// wrongChecksums is evidence of probes, until the end of the process.
+	wrongChecksums bool
 	// noForwarding lists the settings that keep packets between pods from passing.
 	noForwarding []string
 
@@ -87,6 +94,7 @@ type hostState struct {
 	lack       *backend.Lack     // what this host lacks for the backend, nil if nothing is known
 	denied     map[string]bool   // kernel settings that the node may not change
 	links      map[string]bool   // devices ever owned, in this run or an earlier one
+	recall     recall            // of devices that no memory tells of
 	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
@@ -107,6 +115,7 @@ func New(opts Options) *Node {
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
+	n.probes = newProbeState(n.opts)
 	n.load(opts.Saved)
 	return n
 }
@@ -134,10 +143,13 @@ func (n *Node) Step(now time.Time, in Input) {
 	if n.now.IsZero() {
 		n.store.giveUp = now.Add(patience)
 		for _, l := range n.lanes {
-			l.lookBy(now)
+			l.lookBy(now, causeStart)
 		}
 	}
 	n.now = now
+	if n.store.view.Synced {
+		n.store.syncedAt = now
+	}
 	if n.effects.Exit != nil {
 		return
 	}
@@ -164,6 +176,7 @@ func (n *Node) Step(now time.Time, in Input) {
 		n.followLease()
 	}
 	n.followFiles()
+	n.followProbes()
 }
 
 // absorb records results; it decides nothing.
@@ -171,9 +184,9 @@ func (n *Node) absorb(in Input) {
 	if in.View != nil {
 		// The node may now make the deletes withheld during the outage.
 		if in.View.Synced && !n.store.view.Synced {
-			n.hostLane().lookBy(n.now)
-			n.lanes[CommandsLane].lookBy(n.now)
-			n.lanes[IKELane].lookBy(n.now)
+			for _, id := range []LaneID{HostLane, CommandsLane, IKELane} {
+				n.lanes[id].lookBy(n.now, causeChange)
+			}
 		}
 		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false
@@ -188,6 +201,9 @@ func (n *Node) absorb(in Input) {
 	}
 	if in.Wrote != nil {
 		n.wroteFiles(*in.Wrote)
+	}
+	if in.Probed != nil {
+		n.probed(*in.Probed)
 	}
 }
 
@@ -224,6 +240,7 @@ func (n *Node) wake() time.Time {
 	}
 	n.lease.wake(consider)
 	consider(n.files.wake())
+	consider(n.probes.wake())
 	return at
 }
 

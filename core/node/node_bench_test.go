@@ -91,3 +91,20 @@ func BenchmarkAllRefused(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkStatus describes a node with that many peers, for a scrape and for tools.
+func BenchmarkStatus(b *testing.B) {
+	w := benchWorld(b, 5000)
+	for name, describe := range map[string]func(){
+		"status":      func() { w.n.Status() },
+		"peers":       func() { w.n.Peers() },
+		"differences": func() { w.n.Differences() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				describe()
+			}
+		})
+	}
+}

@@ -15,6 +15,10 @@ type peerIndex struct {
 	peers  map[netip.Prefix]*lease.Lease
 	neighs map[dataplane.NeighKey][]netip.Prefix // by gateway, in order
 	macs   map[dataplane.FDBKey][]netip.Prefix   // by the gateways' MAC, in order
+	// The subnets behind WireGuard peers, and the devices of other tunnels without a
+	// route for each subnet.
+	wgPeers map[netip.Prefix]dataplane.WGPeerKey
+	tunnels map[netip.Prefix]string
 }
 
 // index returns the index of the rendered state and its peers.
@@ -30,6 +34,9 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 		peers:  make(map[netip.Prefix]*lease.Lease, len(peers)),
 		neighs: map[dataplane.NeighKey][]netip.Prefix{},
 		macs:   map[dataplane.FDBKey][]netip.Prefix{},
+
+		wgPeers: map[netip.Prefix]dataplane.WGPeerKey{},
+		tunnels: map[netip.Prefix]string{},
 	}
 	for _, p := range peers {
 		for _, subnet := range [...]netip.Prefix{p.Key.V4, p.Key.V6} {
@@ -41,6 +48,7 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 	if want == nil {
 		return x
 	}
+	x.addTunnels(want)
 	for key, r := range want.Routes.All {
 		if !r.Via.IsValid() {
 			continue
@@ -59,6 +67,26 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 		slices.SortFunc(subnets, netip.Prefix.Compare)
 	}
 	return x
+}
+
+// addTunnels indexes the objects that carry packets to a subnet without a route of
+// its own.
+func (x *peerIndex) addTunnels(want *dataplane.State) {
+	for key, p := range want.WGPeers.All {
+		for _, subnet := range p.Allowed {
+			if subnet.IsValid() {
+				x.wgPeers[subnet] = key
+			}
+		}
+	}
+	for key := range want.Peers.All {
+		x.tunnels[key.Subnet] = key.Link
+	}
+	for key, p := range want.Policies.All {
+		if p.Action == dataplane.Protect && p.Dir == dataplane.PolicyOut {
+			x.tunnels[key.Dst] = ""
+		}
+	}
 }
 
 // subnetsOf returns the peers' subnets to which an object leads.

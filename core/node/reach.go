@@ -46,7 +46,7 @@ func (n *Node) asksAgain() bool {
 		h.askedAgain = false
 		return false
 	}
-	n.hostLane().lookBy(n.now)
+	n.hostLane().lookBy(n.now, causeChange)
 	h.askedAgain = !h.askedAgain
 	return h.askedAgain
 }

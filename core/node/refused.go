@@ -174,7 +174,7 @@ func (n *Node) retryRefused(changed bool) {
 	}
 	r.trying = !n.now.Before(r.at)
 	if !r.trying {
-		n.hostLane().lookBy(r.at)
+		n.hostLane().lookBy(r.at, causeRetry)
 	}
 }
 
@@ -264,14 +264,4 @@ func (n *Node) retriesOnly(plan []dataplane.Op) bool {
 // subnets returns the refused subnets in order.
 func (r *refusals) subnets() []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(r.of), netip.Prefix.Compare)
-}
-
-// refusedProblems describes the refused subnets in order.
-func (n *Node) refusedProblems() []string {
-	var texts []string
-	for _, subnet := range n.host.refusals.subnets() {
-		was := n.host.refusals.of[subnet]
-		texts = append(texts, backend.Problem{Key: was.key, Err: was.err}.String())
-	}
-	return texts
 }

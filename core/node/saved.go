@@ -80,12 +80,28 @@ func (s saved) encode() ([]byte, error) {
 	return data, nil
 }
 
-// load takes over the state of the last run. An unreadable file counts as absent:
-// it is only a fallback.
-func (n *Node) load(data []byte) {
-	if len(data) == 0 {
-		return
+// Marks are the marks of the objects that belong to a run.
+type Marks struct {
+	Own      lease.Key // the subnet of the host
+	Links    []string
+	Networks []netip.Prefix
+	Policies bool   // the run may have made IPsec policies
+	Config   []byte // the network config that was in force
+}
+
+// SavedMarks returns the marks that a state file holds. It fails as a node ignores
+// the file: if it is damaged, or of another version.
+func SavedMarks(data []byte) (Marks, error) {
+	s, err := decodeSaved(data)
+	if err != nil {
+		return Marks{}, err
 	}
+	return Marks{Own: s.Self.Key, Links: s.Links, Networks: s.Networks, Policies: s.Policies,
+		Config: s.Snapshot.Config.Data}, nil
+}
+
+// decodeSaved reads what encode wrote.
+func decodeSaved(data []byte) (saved, error) {
 	var s saved
 	err := json.Unmarshal(data, &s)
 	if err == nil && s.Version != savedVersion {
@@ -94,6 +110,16 @@ func (n *Node) load(data []byte) {
 	if err == nil && (slices.Contains(s.Snapshot.Leases, nil) || slices.Contains(s.Lost, nil)) {
 		err = fmt.Errorf("a lease is null")
 	}
+	return s, err
+}
+
+// load takes over the state of the last run. An unreadable file counts as absent:
+// it is only a fallback.
+func (n *Node) load(data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	s, err := decodeSaved(data)
 	if err != nil {
 		n.event(Warning, "state-unreadable", fmt.Sprintf("state file of the last run is ignored: %v", err))
 		return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,25 @@ func TestStateUnreadable(t *testing.T) {
 		if n.store.saved != nil {
 			t.Errorf("%s: taken all the same", text)
 		}
+		if m, err := SavedMarks([]byte(text)); err == nil {
+			t.Errorf("%s: marks %+v", text, m)
+		}
+	}
+}
+
+// The marks in a state file are those of the run that saved it.
+func TestSavedMarks(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantReady()
+	data, err := w.n.state().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := SavedMarks(data)
+	if err != nil || m.Own != w.n.lease.self.Key || !slices.Contains(m.Links, "flannel.1") || len(m.Networks) != 1 {
+		t.Errorf("%v, %+v", err, m)
 	}
 }
 

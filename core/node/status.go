@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
 )
 
@@ -77,9 +78,20 @@ type Status struct {
 	Expires     time.Time     `json:"Expires"`     // end of the lease; zero: never, or none is held
 	RenewBy     time.Time     `json:"RenewBy"`     // time of the next renewal; zero: none is planned
 	Notes       []string      `json:"Notes"`       // for operators; they keep no node from being ready
+	PeersBy     PeerCounts    `json:"PeersBy"`     // the peers by state
+	SubnetsBy   []SubnetCount `json:"SubnetsBy"`   // subnets by family; none if the datastore assigns them
+	SyncedAt    time.Time     `json:"SyncedAt"`    // last time when Synced was true; zero: never
+	NoForward   []string      `json:"NoForward"`   // why packets between pods are not forwarded
+	Firewall    string        `json:"Firewall"`    // the tools of the rules; empty: no rules are desired
+	Repairs     []Repair      `json:"Repairs"`     // the last ones, newest first
 	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
 	Lanes       []LaneStatus  `json:"Lanes"`       // the parts of the host
-	Unhealthy   []string      `json:"Unhealthy"`   // reasons for a restart, which the supervisor of the node adds
+	Probes      probe.Summary `json:"Probes"`      // whether the peers answer; readiness does not depend on it
+	// What follows is the supervisor's knowledge of the node.
+	Unhealthy []string      `json:"Unhealthy"` // reasons for a restart
+	Version   string        `json:"Version"`   // of the program
+	TakenAt   time.Time     `json:"TakenAt"`   // time of this status; zero: there is none yet
+	Age       time.Duration `json:"Age"`       // in nanoseconds; not 0 if this is the last known status of a busy node
 }
 
 // LaneStatus describes one part of the host.
@@ -89,6 +101,7 @@ type LaneStatus struct {
 	AsDesired  bool     `json:"AsDesired"`  // the last look found no difference
 	FailingFor int      `json:"FailingFor"` // looks and plans in a row that did not lead to an empty diff
 	Failures   []string `json:"Failures"`   // of the last look and plan
+	Work       Work     `json:"Work"`       // since the process began
 }
 
 // Pulse returns a summary of the node's status as of the last Step.
@@ -128,6 +141,11 @@ func (n *Node) Status() Status {
 		RenewBy:     p.RenewBy,
 		Notes:       slices.Concat(n.host.notes, n.firewall.notes, n.lostNotes()),
 		FailingFor:  p.FailingFor,
+		SyncedAt:    n.store.syncedAt,
+		NoForward:   n.forwardingBlocked(),
+		Firewall:    n.firewallTools(),
+		Repairs:     slices.Clone(n.repairs),
+		Probes:      n.probes.summary(),
 	}
 	if n.host.unreachable != "" {
 		s.Notes = append(s.Notes, n.host.unreachable)
@@ -138,6 +156,7 @@ func (n *Node) Status() Status {
 	if snap := n.store.snap; snap != nil {
 		s.Revision, s.Quarantined = snap.Revision, len(snap.Quarantined)
 		s.Peers = len(n.others())
+		s.PeersBy, s.SubnetsBy = n.countPeers(s.Peers), n.countSubnets()
 	}
 	if n.network.known {
 		s.Backend = n.network.backend.Type()
@@ -146,13 +165,10 @@ func (n *Node) Status() Status {
 			s.MTU = n.mtu()
 		}
 	}
-	for _, problem := range n.host.problems {
+	for _, problem := range n.peerProblems() {
 		s.Problems = append(s.Problems, problem.String())
 	}
-	s.Problems = append(s.Problems, n.refusedProblems()...)
-	s.Problems = append(s.Problems, n.conflictProblems()...)
 	s.Problems = append(s.Problems, n.commandProblems()...)
-	s.Problems = append(s.Problems, n.tunnelProblems()...)
 	for _, l := range n.lanes {
 		s.Lanes = append(s.Lanes, l.status())
 	}
@@ -160,7 +176,9 @@ func (n *Node) Status() Status {
 }
 
 func (l *lane) status() LaneStatus {
-	s := LaneStatus{Name: l.id.String(), Watched: l.part.watches(), AsDesired: l.clean, FailingFor: l.attempts}
+	s := LaneStatus{Name: l.id.String(), Watched: l.part.watches(), AsDesired: l.clean, FailingFor: l.attempts,
+		Work: l.tally.work()}
+	s.Work.LastLook = l.lastLook
 	if l.lookErr != nil {
 		s.Failures = append(s.Failures, l.lookErr.Error())
 	}
@@ -226,7 +244,7 @@ func (n *Node) reasons() (rs []string) {
 	}
 	text := n.subnetFile()
 	unwritten := text != nil && !bytes.Equal(n.files.subnet, text)
-	say(unwritten, "the subnet file is not written: %v", n.files.errs[SubnetFile])
+	say(unwritten, "the subnet file is not written%s", because(n.files.errs[SubnetFile]))
 	return rs
 }
 

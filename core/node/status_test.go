@@ -121,19 +121,20 @@ func TestFailedRequests(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is logged when it appears, and once.
+// A record that cannot be read is logged when it appears, and once, on one line.
 func TestQuarantineIsLoggedOnce(t *testing.T) {
 	w := readyWorld(t)
 	for _, reasons := range [][]string{{"odd"}, {"odd"}, {"odd", "garbled"}} {
 		w.snap.Quarantined = nil
 		for _, r := range reasons {
-			w.snap.Quarantined = append(w.snap.Quarantined, lease.Quarantined{Raw: "/subnets/" + r, Reason: r})
+			w.snap.Quarantined = append(w.snap.Quarantined, lease.Quarantined{Raw: "/subnets/\n" + r, Reason: r})
 		}
 		w.put(vxlanPeer("10.5.77.0-24", 77))
 		w.tell()
 	}
 	logged := w.logged("quarantined")
-	if len(logged) != 2 || !strings.Contains(logged[0], "/odd: odd") || !strings.Contains(logged[1], "/garbled: garbled") {
+	if len(logged) != 2 || !strings.Contains(logged[0], `"/subnets/\nodd": odd`) ||
+		!strings.Contains(logged[1], `"/subnets/\ngarbled": garbled`) {
 		t.Errorf("logged %q", logged)
 	}
 }

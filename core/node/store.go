@@ -1,10 +1,10 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -77,8 +77,7 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 	}
 	for _, q := range snap.Quarantined {
 		if !known[[2]string{q.Raw, q.Reason}] {
-			n.event(Warning, "quarantined",
-				fmt.Sprintf("key %s: %s; the record is ignored, others are not touched", q.Raw, q.Reason))
+			n.reportQuarantined(q)
 		}
 	}
 }
@@ -87,7 +86,8 @@ func (n *Node) reportChange(snap *lease.Snapshot) {
 func (n *Node) synced() bool { return n.store.view.Synced && !n.store.stale }
 
 // followConfig puts the snapshot's config in force if it is valid. Otherwise the
-// last valid config stays in force, and the node logs the error once.
+// last valid config stays in force, or that of the last run, and the node logs the
+// error once.
 func (n *Node) followConfig() {
 	s := &n.network
 	if n.store.snap == nil {
@@ -98,37 +98,57 @@ func (n *Node) followConfig() {
 		return
 	}
 	s.doc = doc
+	network, set, err := n.openConfig(doc)
+	if err == nil {
+		s.err = nil
+		n.putInForce(doc, network, set)
+		return
+	}
+	s.err = err
+	n.event(Error, "config-refused", err.Error())
+	if !s.known && !n.useSavedConfig() && errors.As(err, new(unserved)) {
+		n.exit(1, err.Error())
+	}
+}
+
+// openConfig reads a network config and opens its backend.
+func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error) {
 	if doc.Revision == 0 && len(doc.Data) == 0 {
-		n.refuseConfig(fmt.Errorf("the datastore holds no network config; put one at <etcd-prefix>/config"))
-		return
+		return config.Network{}, nil, errors.New(
+			"the datastore holds no network config; put one at <etcd-prefix>/config")
 	}
-	network, err := n.parseConfig(doc.Data)
+	return checkConfig(doc.Data, n.assigned() != nil, n.comesFrom()...)
+}
+
+// useSavedConfig puts the config of the last run in force, since that of the datastore
+// cannot be used. It returns false if there is none.
+func (n *Node) useSavedConfig() bool {
+	if n.store.saved == nil {
+		return false
+	}
+	doc := n.store.saved.Snapshot.Config
+	network, set, err := n.openConfig(doc)
 	if err != nil {
-		n.refuseConfig(fmt.Errorf("network config: %w", err))
-		return
+		return false
 	}
-	b, err := ways.New(network, n.comesFrom()...)
-	if err != nil {
-		n.refuseConfig(fmt.Errorf("network config: %w", err))
-		if !s.known {
-			n.exit(1, s.err.Error())
-		}
-		return
+	n.event(Warning, "config-saved", "going on with the network config of the last run, "+
+		"until the datastore holds one that can be used")
+	n.putInForce(doc, network, set)
+	return true
+}
+
+// putInForce begins to follow a config.
+func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.Set) {
+	s := &n.network
+	n.event(Info, "config", fmt.Sprintf("network config in force: backend %s%s", set.Type(), describe(network)))
+	for _, warning := range warnings(network) {
+		n.event(Warning, "config-warning", warning)
 	}
-	n.event(Info, "config", fmt.Sprintf("network config in force: backend %s%s", b.Type(), describe(network)))
-	for _, warning := range all.Warnings(network) {
-		n.event(Warning, "config-warning", "network config: "+warning)
-	}
-	s.known, s.err = true, nil
+	s.known = true
 	s.config, s.inForce = network, doc
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
-	n.useWays(b)
-}
-
-func (n *Node) refuseConfig(err error) {
-	n.network.err = err
-	n.event(Error, "config-refused", err.Error())
+	n.useWays(set)
 }
 
 func describe(network config.Network) string {

@@ -16,6 +16,7 @@ import (
 func (n *Node) env() backend.Env {
 	return backend.Env{
 		Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts, Commands: n.commands.have.Commands,
+		WrongChecksums: n.host.wrongChecksums,
 	}
 }
 
@@ -31,6 +32,8 @@ type wantCache struct {
 	keys   map[dataplane.SecretName]driver.Key
 	lacks  map[dataplane.LinkKind]string // kinds of links that the kernel lacks
 
+	wrongChecksums bool
+
 	indexed *peerIndex // of state and peers; nil: not made yet
 }
 
@@ -43,7 +46,8 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		c.uplink == h.uplink &&
 		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) &&
 		maps.Equal(c.keys, h.facts.Keys) &&
-		maps.Equal(c.lacks, h.facts.Unsupported)
+		maps.Equal(c.lacks, h.facts.Unsupported) &&
+		c.wrongChecksums == h.wrongChecksums
 }
 
 // wanted returns the desired state of the host, and whether it has changed since
@@ -59,6 +63,7 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	next := wantCache{
 		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
 		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, lacks: h.facts.Unsupported,
+		wrongChecksums: h.wrongChecksums,
 	}
 	if same && len(h.problems) == 0 {
 		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
@@ -70,6 +75,12 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	}
 	h.want = next
 	return next.state, true
+}
+
+// renderedLast reports whether the desired state of the host follows from what the
+// datastore holds now. A newer snapshot may hold a peer again that an earlier one lacks.
+func (n *Node) renderedLast() bool {
+	return n.synced() && n.host.want.state != nil && n.host.want.snap == n.store.snap
 }
 
 // render asks the backend for the whole desired state, and reports the peers that
@@ -136,7 +147,8 @@ func (n *Node) isSelf(p *lease.Lease) bool {
 	if g := n.lease.grant; g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) {
 		return true
 	}
-	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) || n.isOurs(&p.Attrs)
+	return p.Key == n.lease.self.Key && sameOwner(p.Attrs, n.lease.self.Attrs) ||
+		n.isOurs(&p.Attrs) || n.lease.wrote(p)
 }
 
 // reportProblems logs each peer that the backend newly refuses.

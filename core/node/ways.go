@@ -2,11 +2,14 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -15,6 +18,7 @@ type wayUse struct {
 	set  *ways.Set
 	snap *lease.Snapshot
 	lost []*lease.Lease
+	want *dataplane.State // the last rendering: what the backends refuse depends on the host
 	of   []ways.Use
 
 	missing []config.Backend // what the peers' records ask for beside the set
@@ -59,7 +63,7 @@ func (n *Node) useWays(set *ways.Set) {
 		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
-	s.backend = set
+	s.backend = set.Meeting(s.met)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}
@@ -91,7 +95,54 @@ func (n *Node) followWays() {
 	}
 	n.recallWays()
 	n.joinChange()
+	n.meetPeers()
 	n.endFormer()
+}
+
+// meetEvery is the time between two looks for exchanges of keys with peers.
+const meetEvery = 3 * time.Second
+
+// meetPeers takes note of the peers with which the host has exchanged keys. The node
+// sends to these by wireguard from then on, as long as the device knows them.
+func (n *Node) meetPeers() {
+	set, s := n.network.backend, &n.network
+	if len(set.Former()) == 0 || n.host.have == nil {
+		s.met = nil
+		return
+	}
+	met, waits := map[dataplane.WGPeerKey]bool{}, false
+	for key := range n.host.have.WGPeers.All {
+		_, alive := n.host.have.Alive[key]
+		if alive || s.met[key] || n.saidUnused() {
+			met[key] = true
+		} else {
+			waits = true
+		}
+	}
+	if waits {
+		n.hostLane().lookBy(n.now.Add(meetEvery), causeRetry)
+	}
+	if maps.Equal(met, s.met) {
+		return
+	}
+	s.met = met
+	s.backend = set.Meeting(met)
+	n.host.want = wantCache{}
+	n.hostLane().outdated(n.now)
+}
+
+// saidUnused reports whether the node's record says that it sends by no former way:
+// peers may have ended these.
+func (n *Node) saidUnused() bool {
+	if n.lease.grant == nil {
+		return false
+	}
+	for _, id := range n.network.backend.Former() {
+		if offered, inUse := ways.Offers(&n.lease.grant.Attrs, id); !offered || inUse {
+			return false
+		}
+	}
+	return true
 }
 
 // recallWays takes over the ways that the node's own record offers. Without a lease
@@ -170,11 +221,12 @@ func (n *Node) endFormer() {
 // uses returns the uses of the former ways by the peers that are served.
 func (n *Node) uses() []ways.Use {
 	u, s := &n.network.use, &n.store
-	if u.set != n.network.backend || u.snap != s.snap || !slices.Equal(u.lost, s.lost.peers) {
-		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers}
+	want := n.host.want.state
+	if u.set != n.network.backend || u.snap != s.snap || u.want != want || !slices.Equal(u.lost, s.lost.peers) {
+		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers, want: want}
 		if len(n.network.backend.Former()) > 0 || slices.ContainsFunc(s.snap.Leases, comesFromAnother) {
 			peers := n.served()
-			u.of, u.missing = u.set.Uses(peers), u.set.Missing(peers)
+			u.of, u.missing = u.set.Uses(n.env(), n.lease.self, peers), u.set.Missing(peers)
 		}
 	}
 	return u.of
@@ -227,7 +279,7 @@ func (n *Node) unused(id string) bool {
 	if offered, inUse := ways.Offers(&g.Attrs, id); offered && !inUse {
 		return true
 	}
-	return n.synced() && n.hostLane().clean && n.host.want.snap == n.store.snap && n.published(n.network.backend.Present())
+	return n.hostLane().clean && n.renderedLast() && n.published(n.network.backend.Present())
 }
 
 // change describes the change under way, or returns nil.

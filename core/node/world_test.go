@@ -138,8 +138,11 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	host := &in.Lanes[HostLane]
 	if look := r.Lanes[HostLane].Look; look != nil {
 		have, err := dataplane.ParseDump(w.host.Dump())
+		maps.DeleteFunc(have.Links, func(name string, _ dataplane.Link) bool {
+			return !slices.Contains(look.Extent.Links, name)
+		})
 		have.Running = w.host.Running // which is in no dump
-		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes)}
+		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes), Keys: w.facts.Keys}
 		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
 			Err: err}, true

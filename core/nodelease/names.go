@@ -50,8 +50,8 @@ func ParsePrefix(prefix string) (Names, error) {
 		full += "-"
 	}
 	if !prefixForm.MatchString(full) {
-		return Names{}, fmt.Errorf("annotation prefix %q: want a lowercase name with a dot, and at most one / with a "+
-			"lowercase word after it, such as %q or %q",
+		return Names{}, fmt.Errorf("annotation prefix %q: "+
+			"want a lowercase name with a dot, and at most one / with a lowercase word after it, such as %q or %q",
 			prefix, DefaultPrefix, "example.com/flannel")
 	}
 	return Names{full}, nil

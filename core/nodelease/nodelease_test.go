@@ -45,7 +45,7 @@ func peer(i int, more ...func(*Node)) Node {
 func value(a Annotation, text string) func(*Node) { return func(n *Node) { n.Values[a] = text } }
 func cidrs(text string) func(*Node)               { return func(n *Node) { n.PodCIDRs = text } }
 
-// tableOf is n1's, with nodes that were set one after the other.
+// tableOf returns the table of n1, in which the nodes were set one after the other.
 func tableOf(t testing.TB, conf string, nodes ...Node) *Table {
 	table := NewTable("n1", lease.Document{Data: []byte(conf), Revision: 1}, network(t, conf))
 	for i, n := range nodes {
@@ -101,7 +101,7 @@ func TestParsePrefix(t *testing.T) {
 	}
 }
 
-// Nonsense on a node affects no other, and is named.
+// A bad value on a node affects no other node, and the reason names it.
 func TestBadNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf string
@@ -168,7 +168,7 @@ func TestBadNodes(t *testing.T) {
 	}
 }
 
-// Our subnet is our own before we have published anything.
+// No other node gets the own subnet, even before the node has published anything.
 func TestOwnSubnetBeforePublishing(t *testing.T) {
 	self := Node{Name: "n1", PodCIDRs: "10.244.1.0/24", Created: 100}
 	if got := subnets(tableOf(t, onlyV4, peer(3, cidrs("10.244.1.0/24")), peer(2), self)); got != "10.244.2.0-24" {
@@ -176,7 +176,7 @@ func TestOwnSubnetBeforePublishing(t *testing.T) {
 	}
 }
 
-// interop K1: either family counts.
+// A pod CIDR in either family is enough (interop K1).
 func TestEitherFamilyCounts(t *testing.T) {
 	dual := peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64"), value(PublicIPv6, "fd00:64::2"),
 		value(BackendV6Data, `{"VNI":1}`))
@@ -211,7 +211,7 @@ func TestOneFamilyOfTwo(t *testing.T) {
 	}
 }
 
-// interop K2: a lease changes and ends with its node.
+// A lease changes and ends with its node (interop K2).
 func TestLeaseFollowsNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Table) bool
@@ -246,7 +246,7 @@ func TestLeaseFollowsNode(t *testing.T) {
 	}
 }
 
-// An older value or an equal one is no news.
+// An older value is no news, and neither is an equal one.
 func TestNoNews(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(1), peer(2), peer(3))
 	before, _ := table.Snapshot()
@@ -277,7 +277,8 @@ func TestNoNews(t *testing.T) {
 	}
 }
 
-// A server restored from a backup counts anew, and its values count.
+// A server that was restored from a backup begins with lower revisions. Its values
+// are in force.
 func TestRevisionsBeginAnew(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2), peer(3))
 	l := table.List()
@@ -323,7 +324,7 @@ func TestAssigned(t *testing.T) {
 			lease.Assigned{Key: v4, Detected: lease.ByFamily{V4: addr}}, ""},
 		"bad overwrite": {onlyV4, []Node{with(value(PublicIPOverwrite, "x"))}, lease.Assigned{Key: v4},
 			`node n1: annotation public-ip-overwrite is "x": want an IPv4 address that peers can reach`},
-		// K7: the last good one stays, and goes when it is taken back.
+		// The last good value stays in force until the annotation is removed (interop K7).
 		"then bad": {onlyV4, []Node{with(value(PublicIPOverwrite, "203.0.113.5")), with(value(PublicIPOverwrite, "x"))},
 			lease.Assigned{Key: v4, Published: lease.ByFamily{V4: addr}}, `node n1: annotation public-ip-overwrite is "x": ` +
 				`want an IPv4 address that peers can reach`},
@@ -467,8 +468,8 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// Revisions may begin anew and catch up before a reading: knowledge from before
-// the reading is never newer, an answer during it may be.
+// Revisions may begin anew and catch up before a listing: a value known before the
+// listing is never newer than it, while an answer during the listing may be.
 func TestListingAndAnswers(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2)) // at 10
 	stripped := Node{Name: "n2", UID: "u9", PodCIDRs: "10.244.2.0/24"}

@@ -25,8 +25,8 @@ func (t *Table) assigned() *lease.Assigned {
 	a.Key, a.Err = e.node.key(t.network)
 	if a.Err != nil {
 		if e.node.PodCIDRs == "" {
-			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, if it runs with "+
-				"--allocate-node-cidrs and --cluster-cidr", a.Err)
+			a.Err = fmt.Errorf("%w yet; it is kube-controller-manager that hands them out, "+
+				"if it runs with --allocate-node-cidrs and --cluster-cidr", a.Err)
 		}
 		return a
 	}

@@ -241,14 +241,6 @@ func (t *Table) reserve(taken *[2]bart.Table[string]) {
 	}
 }
 
-// Own returns the lease in our own node's annotations.
-func (t *Table) Own() (lease.Lease, bool) {
-	if e := t.nodes[t.self]; e != nil && e.lease.Key.IsValid() {
-		return e.lease, true
-	}
-	return lease.Lease{}, false
-}
-
 // refuse returns the reason why a well-formed lease conflicts with those before
 // it, or "".
 func (t *Table) refuse(e *entry, taken *[2]bart.Table[string]) string {

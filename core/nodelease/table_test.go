@@ -53,7 +53,7 @@ func TestConfigChangesDuringAListing(t *testing.T) {
 	}
 }
 
-// Every field of a snapshot that peers decide by.
+// Each field of a snapshot by which peers decide has its value.
 func TestSnapshotFields(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2), peer(4), peer(3))
 	table.Set(peer(4, value(BackendData, "{")), 20)
@@ -75,7 +75,7 @@ func TestSnapshotFields(t *testing.T) {
 	}
 }
 
-// Records of one second are ordered by UID, and of two seconds by these.
+// Records of one second are ordered by UID, and all others by the second.
 func TestCreateRevision(t *testing.T) {
 	of := func(second int64, uid string) int64 {
 		n := Node{Created: second, UID: uid}
@@ -89,29 +89,27 @@ func TestCreateRevision(t *testing.T) {
 	}
 }
 
-func TestOwnAndNode(t *testing.T) {
+func TestNode(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2))
-	if l, ok := table.Own(); ok {
-		t.Errorf("own lease %+v of a node that is not there", l)
-	}
 	if n, ok := table.Node("n1"); ok {
 		t.Errorf("node %+v that is not there", n)
 	}
 	table.Set(Node{Name: "n1", PodCIDRs: "10.244.1.0/24"}, 20)
-	if l, ok := table.Own(); ok {
-		t.Errorf("own lease %+v before it is published", l)
+	if got := subnets(table); got != "10.244.2.0-24" {
+		t.Errorf("leases %s before the own one is published", got)
 	}
 	table.Set(peer(1), 21)
-	if l, ok := table.Own(); !ok || l.Key.String() != "10.244.1.0-24" || l.ModRevision != 21 {
-		t.Errorf("own lease %+v, %t", l, ok)
+	snap, _ := table.Snapshot()
+	if own := snap.Leases[0]; own.Key.String() != "10.244.1.0-24" || own.ModRevision != 21 {
+		t.Errorf("own lease %+v", own)
 	}
 	if n, ok := table.Node("n1"); !ok || n != peer(1) {
 		t.Errorf("node %+v, %t", n, ok)
 	}
 }
 
-// News of one revision, seen twice, counts once; a deletion of the revision seen
-// last counts.
+// A value that is seen twice at one revision is news once. A deletion at the revision
+// seen last is news.
 func TestEqualRevisions(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2))
 	if table.Set(peer(2, value(PublicIP, "1.1.1.1")), 10) {
@@ -141,7 +139,7 @@ func TestListingKeepsNewerAnswers(t *testing.T) {
 	}
 }
 
-// A first listing is news even of an empty cluster. Another of the same
+// The first listing is news, even that of an empty cluster. Another one at the same
 // revision is not.
 func TestEmptyListing(t *testing.T) {
 	table := tableOf(t, onlyV4)
@@ -156,7 +154,8 @@ func TestEmptyListing(t *testing.T) {
 	}
 }
 
-// The reason names the first by name of the nodes that a subnet overlaps.
+// If a subnet overlaps those of several nodes, the reason names the first in the
+// order of names.
 func TestOverlapNamesTheFirst(t *testing.T) {
 	wide := peer(9, cidrs("10.244.2.0/23"))
 	got := reasons(tableOf(t, onlyV4, peer(3), peer(2), wide))
@@ -184,7 +183,8 @@ func TestOtherFamilyIsChecked(t *testing.T) {
 	}
 }
 
-// Values of a family that the network has off are left over, and not read.
+// Values of a family that the config has turned off are left over from before, and
+// are not read.
 func TestLeftOverFamily(t *testing.T) {
 	const onlyV6 = `{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:244::/48","Backend":{"Type":"vxlan"}}`
 	n := peer(2, cidrs("10.244.2.0/24,fd00:244:0:2::/64"), value(PublicIPv6, "fd00:64::2"), value(BackendData, "{"),

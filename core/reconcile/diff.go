@@ -50,9 +50,8 @@ func (c Conflict) Error() string {
 		return fmt.Sprintf("%s: a foreign route wins over it (%s); remove that or give the overlay another network",
 			c.Want, c.Have)
 	}
-	return fmt.Sprintf("%s: an address of this host on %s already covers it (%s); remove that address or give the peer "+
-		"another subnet",
-		c.Want, c.Have.Link, c.Have)
+	return fmt.Sprintf("%s: an address of this host on %s already covers it (%s); "+
+		"remove that address or give the peer another subnet", c.Want, c.Have.Link, c.Have)
 }
 
 // Empty reports whether nothing is due, withheld or in conflict.
@@ -259,54 +258,6 @@ func (d *differ) policies() {
 			}
 		})
 	}
-}
-
-func (d *differ) routes() {
-	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
-	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
-		if want != nil {
-			d.putRoute(want, have)
-		} else if d.opts.Own.Route(*have) {
-			d.remove(*have, have.Link)
-		}
-	})
-	for _, want := range d.want.Routes.All {
-		d.noteWinner(want, have)
-	}
-}
-
-// noteWinner notes a foreign IPv4 route without a metric that wins over a wanted
-// one. An upstream daemon may run behind it, so it stays. A blackhole is meant to
-// yield.
-func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
-	if want.Metric == 0 || want.Kind == dataplane.Blackhole || !want.Dst.Addr().Is4() {
-		return
-	}
-	wins := dataplane.RouteKey{Dst: want.Dst}
-	foreign, exists := have.Get(wins)
-	if exists && !d.want.Routes.Has(wins) && !d.opts.Own.Route(foreign) {
-		d.conflicts = append(d.conflicts, Conflict{want, foreign})
-	}
-}
-
-// putRoute puts a route in the place of the one with its key, nil if there is none.
-func (d *differ) putRoute(want, have *dataplane.Route) {
-	if have != nil && have.Protocol == dataplane.ProtocolKernel {
-		d.conflicts = append(d.conflicts, Conflict{*want, *have})
-		return
-	}
-	if have != nil && mustMakeWay(want, have) {
-		d.add(dataplane.Delete, *have)
-	}
-	d.add(dataplane.Replace, *want)
-}
-
-// mustMakeWay reports whether the wanted route can only be added once the one in
-// place is deleted. Linux refuses an IPv6 onlink gateway that another link's
-// route covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
-// route covers the peer's gateway.
-func mustMakeWay(want, have *dataplane.Route) bool {
-	return want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
 }
 
 // Route reports whether a route is flannel's: it carries our protocol inside

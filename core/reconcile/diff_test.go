@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-const device = "link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.3 port " +
-	"8472\n"
+const device = "link flannel.1 type vxlan mtu 1450 mac c6:00:00:00:00:01 up " +
+	"id 1 dev eth0 local 192.168.64.3 port 8472\n"
 
 const self = device + "addr 10.5.1.0/32 dev flannel.1\nsysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1\n"
 
@@ -20,9 +20,11 @@ fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 `
 
+var other = strings.ReplaceAll(device, "flannel.1", "flannel.9")
+
 func own() Ownership {
 	return Ownership{Links: map[string]bool{"flannel.1": true, "flannel.9": true},
-		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16"), netip.MustParsePrefix("fd00:10::/48")}}
 }
 
 func parse(t *testing.T, text string) *dataplane.State {
@@ -49,7 +51,7 @@ replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 replace addr 10.5.1.0/32 dev flannel.1
 replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
-replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
+add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
 	{name: "a peer that left goes in the reverse order", want: self, have: self + peer, ops: `
 del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 del neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
@@ -68,7 +70,7 @@ replace sysctl net/ipv6/conf/flannel.1/accept_ra = 0 dev flannel.1
 replace addr 10.5.1.0/32 dev flannel.1
 replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
-replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
+add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
 	{name: "MTU and local address change in place",
 		want: strings.NewReplacer("1450", "1400", "64.3", "64.9").Replace(self) + peer, have: self + peer, ops: `
 replace link flannel.1 type vxlan mtu 1400 mac c6:00:00:00:00:01 up id 1 dev eth0 local 192.168.64.9 port 8472`},
@@ -106,6 +108,14 @@ replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
 		have: self + "route fd00:10:0:3::/64 via fd00:a::4 dev eth0", ops: `
 del route fd00:10:0:3::/64 via fd00:a::4 dev eth0
 replace route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink`},
+	{name: "IPv6: the route of the whole network makes way for onlink ones, after the others",
+		want: self + other + "route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink\n" +
+			"route fd00:10:0:4::/64 dev flannel.9",
+		have: self + other + "route fd00:10::/48 dev flannel.9\nroute fd00:10:0:5::/64 dev flannel.9", ops: `
+add route fd00:10:0:4::/64 dev flannel.9
+del route fd00:10::/48 dev flannel.9
+add route fd00:10:0:3::/64 via fd00:10:0:3:: dev flannel.1 onlink
+del route fd00:10:0:5::/64 dev flannel.9`},
 	{name: "a connected route in the way is a conflict", want: self + peer,
 		have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "dev cni0 proto 2", 1),
 		conflicts: []string{"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink: an address of this host on cni0 " +

@@ -35,7 +35,7 @@ func policyPlan(t *testing.T, want, have string) string {
 	return b.String()
 }
 
-// Policies that block come before all else and go after it.
+// Blocking policies are added before all other policies and deleted after them.
 func TestBlockPoliciesStandLongest(t *testing.T) {
 	const link = "link flannel.ipip type ipip mtu 1480 up\n"
 	if d := cmp.Diff("replace "+block+"replace "+allow+"replace "+toPeer+"add "+link,

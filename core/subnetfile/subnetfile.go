@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -55,6 +56,32 @@ func Previous(text []byte) lease.Key {
 		}
 	}
 	return lease.Key{V4: subnets[cidr.V4], V6: subnets[cidr.V6]}
+}
+
+// Networks returns the networks that a file names, IPv4 first. It skips values that
+// are no prefixes.
+func Networks(text []byte) []netip.Prefix {
+	var networks [2][]netip.Prefix
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		for _, f := range cidr.Families {
+			if name == networkName[f] {
+				networks[f] = append(networks[f], parseList(f, value)...)
+			}
+		}
+	}
+	return slices.Concat(networks[:]...)
+}
+
+// parseList returns the prefixes of one family in a list with commas.
+func parseList(f cidr.Family, list string) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for entry := range strings.SplitSeq(list, ",") {
+		if p := parse(f, entry); p.IsValid() {
+			prefixes = append(prefixes, p)
+		}
+	}
+	return prefixes
 }
 
 // parse returns the subnet of a value, or an invalid one if no lease can have it.

@@ -1,6 +1,7 @@
 package subnetfile
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -80,6 +81,21 @@ func TestPrevious(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	for text, want := range map[string]string{
+		"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.72.1/24\n":               "[10.5.0.0/16]",
+		"FLANNEL_IPV6_NETWORK=2001:cafe:42::/56\nFLANNEL_NETWORK=10.5.0.0/16\n":    "[10.5.0.0/16 2001:cafe:42::/56]",
+		"FLANNEL_NETWORK=10.5.0.0/16,10.6.0.0/16\n":                                "[10.5.0.0/16 10.6.0.0/16]",
+		"FLANNEL_NETWORK=10.5.0.0/16,nonsense\nFLANNEL_IPV6_NETWORK=10.7.0.0/16\n": "[10.5.0.0/16]",
+		"FLANNEL_NETWORK=0.0.0.0/0\nFLANNEL_NETWORK\n\x00":                         "[]",
+		"": "[]",
+	} {
+		if got := fmt.Sprint(Networks([]byte(text))); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestNoAllocations has every part do its work again and again.
+// TestNoAllocations counts the allocations of every part while it repeats its work.
 func TestNoAllocations(t *testing.T) {
 	table, path := tableA(t), newPath()
 	now := time.Unix(0, 0)

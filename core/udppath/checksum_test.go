@@ -37,8 +37,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestSumLengths has every length up to a few rounds of the loop, with bytes
-// that carry as often as can be.
+// TestSumLengths tries every length up to a few rounds of the loop, with bytes
+// that carry as often as possible.
 func TestSumLengths(t *testing.T) {
 	b := bytes.Repeat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80}, 40)
 	for n := range b {

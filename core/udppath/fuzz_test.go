@@ -101,7 +101,7 @@ func FuzzReceive(f *testing.F) {
 		src := netip.AddrFrom4([4]byte(was[12:16]))
 		if owner, _ := slowRoute(table.Peers(), src); owner != from ||
 			!table.Local().Subnet.Contains(netip.AddrFrom4([4]byte(was[16:20]))) {
-			t.Fatalf("believes %s a packet of %s", from, src)
+			t.Fatalf("accepts from %s a packet of %s", from, src)
 		}
 		j := NewJoiner(true)
 		j.Add(v.Packet)
@@ -168,7 +168,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// FuzzJoin takes any bytes for packets with valid headers: a byte for the
+// FuzzJoin takes any bytes as packets with valid headers: a byte for the
 // length, a byte that says whether the checksums are right, and the packet.
 func FuzzJoin(f *testing.F) {
 	var run []byte

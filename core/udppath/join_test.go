@@ -59,7 +59,7 @@ func checkJoined(b []byte, v Vnet) error {
 	return nil
 }
 
-// stream returns the packets of a run, as a sender with a whole packet makes them.
+// stream returns the packets into which a sender cuts a large packet.
 func stream(s super) [][]byte {
 	packet, _ := s.build()
 	return slowSplit(packet, s.size)
@@ -128,7 +128,7 @@ type joinCase struct {
 	super super
 	edits map[int]edit // of the five packets
 	plain bool         // without UDP
-	want  []int        // bytes of payload in what comes out
+	want  []int        // bytes of payload in each packet that comes out
 }
 
 func (c joinCase) check(t *testing.T) {
@@ -169,8 +169,8 @@ func unID(ip []byte) []byte {
 	return b
 }
 
-// drawTraffic returns packets of some flows, most of them in order, among them
-// repeated, corrupt, fragmented and odd ones.
+// drawTraffic draws packets of a few flows. Most are in order; some are repeated,
+// corrupt, fragmented or odd.
 func drawTraffic(t *rapid.T) [][]byte {
 	var flows [][][]byte
 	for range rapid.IntRange(1, 4).Draw(t, "flows") {
@@ -216,10 +216,10 @@ func drawTraffic(t *rapid.T) [][]byte {
 	return out
 }
 
-// TestJoinProperty has the kernel cut again what was joined, and demands the
-// packets that went in, byte for byte, and in each flow in their order.
+// TestJoinProperty cuts joined packets again, as the kernel does, and expects the
+// packets that went in: byte for byte, and in order within each flow.
 func TestJoinProperty(t *testing.T) {
-	j := NewJoiner(true) // one for all batches: nothing may be left of one
+	j := NewJoiner(true) // one for all batches: none may leave anything behind
 	rapid.Check(t, func(rt *rapid.T) {
 		packets := drawTraffic(rt)
 		want := byFlow(packets, nil)
@@ -230,8 +230,8 @@ func TestJoinProperty(t *testing.T) {
 	})
 }
 
-// byFlow returns the packets of each flow in their order, those cut that the
-// kernel is told to cut.
+// byFlow returns the packets of each flow in order. It cuts those that the kernel is
+// told to cut.
 func byFlow(packets [][]byte, vnets []Vnet) map[string][][]byte {
 	flows := map[string][][]byte{}
 	for i, b := range packets {
@@ -246,7 +246,7 @@ func byFlow(packets [][]byte, vnets []Vnet) map[string][][]byte {
 	return flows
 }
 
-// diffFlows compares what byFlow returned.
+// diffFlows compares two results of byFlow.
 func diffFlows(want, got map[string][][]byte) string {
 	if maps.EqualFunc(want, got, func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }) {
 		return ""

@@ -40,7 +40,7 @@ func newPath() *Path {
 // edit changes a packet that a test begins with.
 type edit func(ip []byte) []byte
 
-// datagram returns an UDP packet from one address to another, valid in all its
+// datagram returns a UDP packet from one address to another, valid in all its
 // parts, changed as asked, and with the right header checksum after each change.
 func datagram(from, to string, edits ...edit) []byte {
 	b := make([]byte, minHeader+sizeUDP+12)
@@ -122,7 +122,7 @@ func TestSend(t *testing.T) {
 		{what: "1473 bytes", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255)), reason: TooBig},
 		{what: "1473 bytes, DF", packet: datagram(a, b, pad(1473-40), set(2, 1473>>8, 1473&255), set(6, 0x40, 0)),
 			action: Deliver, reason: TooBig, error: []byte{3, 4}},
-		{what: "a type of no IPv4", packet: datagram(a, b), vnet: Vnet{GSOType: 4, GSOSize: 10}, reason: BadOffload},
+		{what: "a type that is not IPv4", packet: datagram(a, b), vnet: Vnet{GSOType: 4, GSOSize: 10}, reason: BadOffload},
 		{what: "a size for another protocol", packet: datagram(a, b), vnet: Vnet{GSOType: VnetGSOTCPv4, GSOSize: 10},
 			reason: BadOffload},
 		{what: "a checksum in the header", packet: datagram(a, b),

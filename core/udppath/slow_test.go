@@ -101,7 +101,8 @@ func slowError(from []byte, ttl byte, kind []byte, mtu int, about []byte) []byte
 	return b
 }
 
-// diff is cmp.Diff, which is very slow to see that many long packets are equal.
+// diff calls cmp.Diff only if there is a difference: it is very slow with many long
+// packets.
 func diff(want, got [][]byte) string {
 	if slices.EqualFunc(want, got, bytes.Equal) {
 		return ""

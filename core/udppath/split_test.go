@@ -92,8 +92,8 @@ func TestSplitProperty(t *testing.T) {
 	})
 }
 
-// TestSplitWholeProperty holds the completion of a checksum against one made
-// from nothing.
+// TestSplitWholeProperty compares a completed checksum with one computed from
+// scratch.
 func TestSplitWholeProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawSuper(rt)
@@ -124,7 +124,7 @@ func TestSplitKeepsPayload(t *testing.T) {
 	}
 }
 
-// TestSplitRefuses gives the headers of a hostile or broken device.
+// TestSplitRefuses passes the headers of a hostile or broken device.
 func TestSplitRefuses(t *testing.T) {
 	tcp := super{proto: protoTCP, flags: tcpACK, size: 100, payload: 250}
 	udp := super{proto: protoUDP, size: 100, payload: 250}

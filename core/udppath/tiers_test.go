@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTiersAgree sends what the kernel left whole and what it cut itself, over
-// messages and one by one, and demands the same datagrams; then receives them
-// joined and one by one, and demands the same packets.
+// TestTiersAgree sends a large packet over messages, and the packets into which the
+// kernel would cut it one by one, and expects the same datagrams. It then receives
+// these joined and one by one, and expects the same packets.
 func TestTiersAgree(t *testing.T) {
 	there, back := tableA(t), tableB(t)
 	joiner := NewJoiner(true)

@@ -45,10 +45,10 @@ func (h host) defaultRoute(f cidr.Family) (driver.Route, bool) {
 	}
 	unspecified := cidr.Pick(f, netip.IPv4Unspecified(), netip.IPv6Unspecified())
 	used := slices.DeleteFunc(slices.Clone(defaults), func(r driver.Route) bool { return r.Hops[0].Link != h.used.Link })
-	if r, ok := Lookup(used, unspecified); ok {
+	if r, ok := lookup(used, unspecified); ok {
 		return r, true
 	}
-	return Lookup(defaults, unspecified)
+	return lookup(defaults, unspecified)
 }
 
 // connected returns routes to the subnets of all addresses, for addresses that

@@ -6,9 +6,9 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Lookup returns the route to dst with the longest prefix, then the lowest
+// lookup returns the route to dst with the longest prefix, then the lowest
 // metric, then the first place in the list.
-func Lookup(routes []driver.Route, dst netip.Addr) (driver.Route, bool) {
+func lookup(routes []driver.Route, dst netip.Addr) (driver.Route, bool) {
 	var found *driver.Route
 	for i := range routes {
 		r := &routes[i]

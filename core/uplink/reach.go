@@ -53,7 +53,7 @@ func (h host) reaches(to netip.Addr) error {
 
 // toward returns the route to an address, and the link through which it leaves.
 func (h host) toward(to netip.Addr) (driver.Route, driver.Link, error) {
-	route, ok := Lookup(append(slices.Clip(h.facts.Routes), h.connected()...), to)
+	route, ok := lookup(append(slices.Clip(h.facts.Routes), h.connected()...), to)
 	if !ok || len(route.Hops) == 0 {
 		return route, driver.Link{}, fmt.Errorf("there is no route to %v", to)
 	}

@@ -395,15 +395,15 @@ func TestLookup(t *testing.T) {
 		{"10.1.2.3", "host"},
 		{"fd00::1", "six"},
 	} {
-		r, ok := Lookup(routes, netip.MustParseAddr(c.dst))
+		r, ok := lookup(routes, netip.MustParseAddr(c.dst))
 		if !ok || r.Hops[0].Link != c.want {
-			t.Errorf("Lookup(%s) = %+v, %v, want %s", c.dst, r, ok, c.want)
+			t.Errorf("lookup(%s) = %+v, %v, want %s", c.dst, r, ok, c.want)
 		}
 	}
-	if r, ok := Lookup(routes, netip.MustParseAddr("10.3.0.1")); !ok || !r.Equal(multipath) {
+	if r, ok := lookup(routes, netip.MustParseAddr("10.3.0.1")); !ok || !r.Equal(multipath) {
 		t.Errorf("a multipath route came back as %+v, %v", r, ok)
 	}
-	if r, ok := Lookup(routes, netip.MustParseAddr("2001:db8::1")); ok {
+	if r, ok := lookup(routes, netip.MustParseAddr("2001:db8::1")); ok {
 		t.Errorf("found %+v where there is no route", r)
 	}
 }
@@ -442,8 +442,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestInUse lets addresses and routes appear beside those in use: nothing moves
-// until what is in use is not valid any more.
+// TestInUse lets addresses and routes appear beside those in use. The choice stays
+// until the interface or address in use is no longer valid.
 func TestInUse(t *testing.T) {
 	addr := func(text string) driver.LinkAddr {
 		return driver.LinkAddr{Prefix: netip.MustParsePrefix(text), Permanent: true}

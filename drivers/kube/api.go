@@ -33,6 +33,8 @@ type api interface {
 	// patch changes the status subresource of a node.
 	patch(ctx context.Context, name string, change []byte) (item, error)
 	nodeOfPod(ctx context.Context, namespace, name string) (string, error)
+	createEvent(ctx context.Context, namespace string, event []byte) error
+	patchEvent(ctx context.Context, namespace, name string, change []byte) error
 }
 
 // stream is a watch. Next blocks; io.EOF means that the server ended it in
@@ -188,6 +190,16 @@ func (s *server) nodeOfPod(ctx context.Context, namespace, name string) (string,
 		return "", err
 	}
 	return decodePod(raw)
+}
+
+func (s *server) createEvent(ctx context.Context, namespace string, event []byte) error {
+	return s.request(http.MethodPost).SetHeader("Content-Type", runtime.ContentTypeJSON).
+		Namespace(namespace).Resource("events").Body(event).Do(ctx).Error()
+}
+
+func (s *server) patchEvent(ctx context.Context, namespace, name string, change []byte) error {
+	return s.request(http.MethodPatch).SetHeader("Content-Type", string(types.MergePatchType)).
+		Namespace(namespace).Resource("events").Name(name).Body(change).Do(ctx).Error()
 }
 
 func object(res rest.Result) ([]byte, error) {

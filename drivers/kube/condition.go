@@ -124,7 +124,7 @@ type nodeCondition struct {
 }
 
 func (s *Store) tellCondition(uid string) error {
-	now := time.Now().UTC().Format(time.RFC3339)
+	now := timestamp(time.Now())
 	patch, err := json.Marshal(nodePatch{metadata{UID: uid}, &status{[]nodeCondition{{
 		Type: networkUnavailable, Status: "False", Reason: "FlannelIsUp", Message: "Flannel is running on this node",
 		LastHeartbeatTime: now, LastTransitionTime: now,

@@ -2,11 +2,14 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +110,20 @@ func (c *clientset) nodeOfPod(ctx context.Context, namespace, name string) (stri
 	return p.Spec.NodeName, nil
 }
 
+func (c *clientset) createEvent(ctx context.Context, namespace string, event []byte) error {
+	e := &corev1.Event{}
+	if err := json.Unmarshal(event, e); err != nil {
+		return err
+	}
+	_, err := c.CoreV1().Events(namespace).Create(ctx, e, metav1.CreateOptions{})
+	return err
+}
+
+func (c *clientset) patchEvent(ctx context.Context, namespace, name string, change []byte) error {
+	_, err := c.CoreV1().Events(namespace).Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
+	return err
+}
+
 var _ = Describe("a store on client-go's fake", func() {
 	var client *fake.Clientset
 	var s *Store
@@ -198,5 +215,41 @@ var _ = Describe("a store on client-go's fake", func() {
 		_, err = client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() string { return s.View().Assigned.Published.V4.String() }).Should(Equal("203.0.113.5"))
+	})
+
+	It("writes events of its node, and counts up equal ones", func() {
+		begin(vxlanConfig, plain("n1", "10.244.1.0/24"))
+		events := func() []corev1.Event {
+			l, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return l.Items
+		}
+		lost := Notice{Reason: "LeaseLost", Message: "lease 10.244.1.0-24: " + strings.Repeat("x", 2000), Warning: true}
+		back := Notice{Reason: "PeersReachable", Message: "all peers answer again"}
+		s.Notify(lost)
+		Eventually(events).Should(ConsistOf(And(
+			HaveField("InvolvedObject", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "uid-0"}),
+			HaveField("Reason", "LeaseLost"),
+			HaveField("Message", And(HavePrefix("lease 10.244.1.0-24: x"), HaveSuffix("x..."), HaveLen(1024))),
+			HaveField("Type", corev1.EventTypeWarning),
+			HaveField("Source", corev1.EventSource{Component: "flanneld", Host: "n1"}),
+			HaveField("Count", BeEquivalentTo(1)),
+			HaveField("FirstTimestamp.IsZero()", BeFalse()))))
+		s.Notify(back)
+		Eventually(events).Should(ContainElement(And(
+			HaveField("Reason", "PeersReachable"), HaveField("Type", corev1.EventTypeNormal))))
+		s.Notify(lost)
+		counted := func(count int) gomegatypes.GomegaMatcher {
+			return ContainElement(And(HaveField("Reason", "LeaseLost"), HaveField("Count", BeEquivalentTo(count))))
+		}
+		Eventually(events).Should(counted(2))
+		Expect(events()).To(HaveLen(2))
+
+		By("writing a new one when the API server has forgotten the first")
+		for _, e := range events() {
+			Expect(client.CoreV1().Events("default").Delete(ctx, e.Name, metav1.DeleteOptions{})).To(Succeed())
+		}
+		s.Notify(lost)
+		Eventually(events).Should(And(HaveLen(1), counted(1)))
 	})
 })

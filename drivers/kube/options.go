@@ -54,7 +54,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// setup checks the options without a request.
+// errNoNode says that the options do not tell which node is ours.
+var errNoNode = errors.New("which node is this? set NODE_NAME, or POD_NAME and POD_NAMESPACE, in the environment")
+
+// setup checks the options without a request, except for the node.
 func (o Options) setup() (setup, error) {
 	var s setup
 	var err error
@@ -62,15 +65,26 @@ func (o Options) setup() (setup, error) {
 	if err != nil {
 		return s, fmt.Errorf("--kube-annotation-prefix: %w", err)
 	}
-	if o.Node == "" && (o.PodName == "" || o.PodNamespace == "") {
-		return s, errors.New("which node is this? set NODE_NAME, or POD_NAME and POD_NAMESPACE, in the environment")
-	}
 	data, network, err := readConfig(o.ConfigFile)
 	if err != nil {
 		return s, fmt.Errorf("--net-config-path: %w", err)
 	}
 	s.network, s.doc = network, lease.Document{Data: data, Revision: 1}
 	return s, nil
+}
+
+// prepare checks the options and returns what follows from them, without a request.
+func (o Options) prepare() (setup, *server, error) {
+	set, err := o.setup()
+	if err != nil {
+		return set, nil, err
+	}
+	cfg, err := o.client()
+	if err != nil {
+		return set, nil, err
+	}
+	server, err := newServer(cfg, set.names)
+	return set, server, err
 }
 
 // client returns the client library's configuration.

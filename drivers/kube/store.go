@@ -24,6 +24,11 @@ type Store struct {
 	changed chan struct{}
 	moved   chan struct{} // there may be a condition to publish
 
+	notices    chan Notice     // to publish
+	ending     context.Context // ends when Close begins
+	endNotices context.CancelFunc
+	published  chan struct{} // closed when no notice is published any more
+
 	// run alone uses these.
 	at        int64  // the revision to resume at; 0: read everything first
 	chunked   bool   // the API server has no streaming list
@@ -54,15 +59,10 @@ var (
 // why it has nothing to show. The store lives until Close, or the end of ctx.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	set, err := o.setup()
-	if err != nil {
-		return nil, err
+	if o.Node == "" && (o.PodName == "" || o.PodNamespace == "") {
+		return nil, errNoNode
 	}
-	cfg, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	server, err := newServer(cfg, set.names)
+	set, server, err := o.prepare()
 	if err != nil {
 		return nil, err
 	}
@@ -75,20 +75,24 @@ func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 	s := &Store{
 		o: o, names: set.names, doc: set.doc, network: set.network, api: api, err: errNotYet,
 		changed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		notices: make(chan Notice, noticesWaiting), published: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.ending, s.endNotices = context.WithCancel(s.ctx)
 	return s
 }
 
 func (s *Store) start() {
 	s.work.Go(s.run)
 	s.work.Go(s.publishCondition)
+	s.work.Go(s.publishNotices)
 	s.work.Go(s.followConfig)
 }
 
 // Close ends everything that the store has started and waits for it.
-// Annotations stay.
+// Annotations stay. Notices that wait are published before.
 func (s *Store) Close() {
+	s.flushNotices()
 	s.cancel()
 	s.work.Wait()
 }

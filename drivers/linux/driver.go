@@ -75,14 +75,15 @@ func open(ctx context.Context, ns namespace.Namespace, secrets driver.Secrets) (
 		return nil, err
 	}
 	d.proxies = newProxies(d.hints.give)
-	d.wg = &wireguards{ns: ns, secrets: secrets, running: map[string]*wireguard.Device{}, changed: d.hints.give}
+	d.wg = &wireguards{ns: ns, secrets: secrets, changed: d.hints.give}
+	d.wg.running, d.wg.made = map[string]*wireguard.Device{}, map[string]bool{}
 	return d, nil
 }
 
 // Close ends the driver's goroutines and releases what it holds.
 func (d *Driver) Close() error {
-	d.policies.close()
-	return errors.Join(d.proxies.close(), d.wg.close(), d.hints.stop(), d.bulk.Close(), d.query.Close(), d.ns.Close())
+	return errors.Join(d.policies.close(), d.proxies.close(), d.wg.close(), d.hints.stop(),
+		d.bulk.Close(), d.query.Close(), d.ns.Close())
 }
 
 // Hints implements [driver.Lane].

@@ -11,8 +11,8 @@ import (
 )
 
 // hints listens to the kernel's announcements. They say when to look again, and
-// whether the routes that the last look read may have changed. It owns the
-// driver's one goroutine.
+// whether the routes that the last look read may have changed. It owns one
+// goroutine.
 type hints struct {
 	out  chan struct{}
 	file *os.File // the listening socket

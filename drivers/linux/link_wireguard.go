@@ -61,6 +61,7 @@ func createUserspace(a *applier, want dataplane.Link) error {
 		return errors.Join(err, ls.remove(want.Name))
 	}
 	ls.forget()
+	a.d.wg.made[want.Name] = true
 	return nil
 }
 
@@ -107,6 +108,7 @@ func (ls *links) startUserspace(have link, want dataplane.Link, key dataplane.Se
 	return w.ns.Do(func() error {
 		d, alive := w.alive(have)
 		if !alive || !d.Fits(want.MTU) {
+			former := d != nil || !w.made[have.Name] // in this process, or in an earlier one
 			w.stop(have.Name)
 			var err error
 			d, err = wireguard.Open(have.Name, want.MTU, w.changed)
@@ -114,6 +116,9 @@ func (ls *links) startUserspace(have link, want dataplane.Link, key dataplane.Se
 				return err
 			}
 			w.running[have.Name] = d
+			if former {
+				d.Greet()
+			}
 		}
 		d.SetMTU(want.MTU)
 		if err := d.Configure(key, port); err != nil {

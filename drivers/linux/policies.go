@@ -16,9 +16,12 @@ import (
 // policies reads and changes the IPsec policies of the kernel (xfrm). A kernel
 // loads that part when the socket is first opened, so only a look that asks for
 // policies, or an op on one, opens it.
-type policies struct{ handle *netlink.Handle }
+type policies struct {
+	handle *netlink.Handle
+	hints  *policyHints
+}
 
-// open opens the socket in the driver's namespace, once.
+// open opens the sockets in the driver's namespace, once.
 func (p *policies) open(d *Driver) error {
 	if p.handle != nil {
 		return nil
@@ -28,15 +31,25 @@ func (p *policies) open(d *Driver) error {
 		if errors.Is(err, unix.EPROTONOSUPPORT) {
 			return fmt.Errorf("this kernel has no IPsec; `modprobe xfrm_user` may load it: %w", driver.ErrUnsupported)
 		}
+		if err != nil {
+			return err
+		}
+		p.hints, err = listenToPolicies(d.hints.give)
+		if err != nil {
+			p.handle.Close()
+			p.handle = nil
+		}
 		return err
 	})
 }
 
-// close releases the socket.
-func (p *policies) close() {
-	if p.handle != nil {
-		p.handle.Close()
+// close releases the sockets.
+func (p *policies) close() error {
+	if p.handle == nil {
+		return nil
 	}
+	p.handle.Close()
+	return p.hints.stop()
 }
 
 // policyDirs are the kernel's numbers of the directions.
@@ -58,6 +71,7 @@ func (o *observer) readPolicies() error {
 	if err != nil {
 		return fmt.Errorf("open the kernel's IPsec policies: %w", err)
 	}
+	o.d.policies.hints.watch(o.extent)
 	all, err := o.d.policies.handle.XfrmPolicyList(netlink.FAMILY_V4)
 	if err != nil {
 		return fmt.Errorf("read IPsec policies: %w", err)

@@ -22,6 +22,9 @@ func sysctlFile(path string) (string, error) {
 
 // readSysctl returns false for a setting that does not exist.
 func readSysctl(path string) (string, bool, error) {
+	if link, is := dataplane.TxChecksumOf(path); is {
+		return readTxChecksum(link)
+	}
 	file, err := sysctlFile(path)
 	if err != nil {
 		return "", false, err
@@ -38,6 +41,9 @@ func readSysctl(path string) (string, bool, error) {
 func writeSysctl(verb dataplane.Verb, s dataplane.Sysctl) error {
 	if verb == dataplane.Delete {
 		return fmt.Errorf("a setting cannot be deleted: %w", driver.ErrUnsupported)
+	}
+	if link, is := dataplane.TxChecksumOf(s.Path); is {
+		return writeTxChecksum(link, s.Value)
 	}
 	file, err := sysctlFile(s.Path)
 	if err != nil {

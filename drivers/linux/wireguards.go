@@ -33,6 +33,7 @@ type wireguards struct {
 	secrets driver.Secrets
 	psks    map[dataplane.SecretName]dataplane.Secret // of the last look's extent
 	running map[string]*wireguard.Device              // userspace devices, by link
+	made    map[string]bool                           // the TUN devices that this process has made
 	changed func()                                    // called when one ends
 
 	kernel *kernelWG // nil until it is needed

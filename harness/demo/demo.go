@@ -24,6 +24,7 @@ const (
 // Options say what to show.
 type Options struct {
 	Daemon string    // path of flanneld
+	Tool   string    // path of flannelctl
 	Hold   bool      // stay up until ctx ends, and print how to look around
 	Out    io.Writer // for people to read
 }
@@ -39,15 +40,17 @@ type show struct {
 // it, which is an error only before Hold.
 func Run(ctx context.Context, o Options) (err error) {
 	s := &show{Options: o, started: time.Now()}
-	if _, err := os.Stat(o.Daemon); err != nil {
-		return fmt.Errorf("find flanneld: %w (make build makes it)", err)
+	for _, program := range []string{o.Daemon, o.Tool} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("find the programs: %w (make build makes them)", err)
+		}
 	}
 	s.say("flannel on %d nodes, each a network namespace with a flanneld of its own; config %s", nodes, config)
 	if err := s.build(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.lab.Close()) }()
-	for _, step := range []func(context.Context) error{s.startDaemons, s.addPods, s.pingAll, s.breakAndHeal, s.table} {
+	for _, step := range []func(context.Context) error{s.startDaemons, s.addPods, s.pingAll, s.breakAndHeal, s.peers} {
 		if err := within(ctx, step); err != nil {
 			s.logs()
 			return err

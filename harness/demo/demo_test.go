@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,22 +22,31 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tool, err := harness.BuildTool(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out := &endAt{text: "It stays up until Ctrl-C", end: stop}
-	if err := demo.Run(ctx, demo.Options{Daemon: daemon, Hold: true, Out: out}); err != nil {
+	out := &endAt{text: "peers --watch", end: stop}
+	if err := demo.Run(ctx, demo.Options{Daemon: daemon, Tool: tool, Hold: true, Out: out}); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
 		"every pod pings every pod", "deleted flannel.1 on n2", "flannel.1 is back on n2", "from every pod again",
-		"NODE   SUBNET", "192.168.64.3", "1450", "nsenter -t ", "ending",
+		"flannelctl peers on n3, which has 192.168.64.3", "nsenter -t ",
+		"status --subnet-file /proc/", "ending",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo did not print %q:\n%s", want, out)
 		}
 	}
-	if n := strings.Count(out.String(), "ready\n"); n != 3 {
-		t.Errorf("%d nodes are ready in the table, want 3:\n%s", n, out)
+	// The columns between are there once the node has peers to probe.
+	if n := len(regexp.MustCompile(`vxlan +tunnel flannel\.1 .*served\n`).FindAllString(out.String(), -1)); n != 6 {
+		t.Errorf("%d rows of served peers, want 2 for each of 3 nodes:\n%s", n, out)
+	}
+	if n := strings.Count(out.String(), "2 peers: 2 served\n"); n != 3 {
+		t.Errorf("%d nodes serve their peers, want 3:\n%s", n, out)
 	}
 }
 
@@ -47,7 +57,7 @@ func TestDemoFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err := demo.Run(t.Context(), demo.Options{Daemon: daemon, Out: &out})
+	err := demo.Run(t.Context(), demo.Options{Daemon: daemon, Tool: daemon, Out: &out})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("Run: %v, want an error with the exit status", err)
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
+	"os/exec"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/flanneld/flannel/harness"
 )
 
 // columns prints rows of cells, aligned and indented.
@@ -20,53 +18,23 @@ func (s *show) columns(rows [][]string) error {
 	return w.Flush()
 }
 
-// table prints the final state of each node.
-func (s *show) table(ctx context.Context) error {
-	s.say("what each node has:")
-	rows := [][]string{{"NODE", "SUBNET", "PUBLIC IP", "DEVICE", "MTU"}}
-	for _, p := range s.lab.Pods() {
-		rows[0] = append(rows[0], "RTT "+p.Name)
-	}
-	rows[0] = append(rows[0], "STATE")
-	var unready []string
-	for i, n := range s.lab.Nodes {
-		row, err := s.row(ctx, n, s.lab.Pods()[i])
+// peers prints the peers of each node, as flannelctl shows them. It fails if a node is
+// not ready, or does not serve a peer.
+func (s *show) peers(ctx context.Context) error {
+	for _, n := range s.lab.Nodes {
+		if err := n.WaitReady(ctx); err != nil {
+			return fmt.Errorf("in the end %s is %s", n.Name, state(ctx, n))
+		}
+		s.say("flannelctl peers on %s, which has %s:", n.Name, n.Underlay(family).Addr())
+		out, err := exec.CommandContext(ctx, s.Tool, "peers", "--subnet-file", n.SubnetFile()).CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			fmt.Fprintf(s.Out, "         %s", line)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("flannelctl peers on %s: %w", n.Name, err)
 		}
-		if state := row[len(row)-1]; state != "ready" {
-			unready = append(unready, n.Name+" is "+state)
-		}
-		rows = append(rows, row)
-	}
-	if err := s.columns(rows); err != nil {
-		return err
-	}
-	if len(unready) > 0 {
-		return fmt.Errorf("in the end %s", strings.Join(unready, ", "))
 	}
 	return nil
-}
-
-func (s *show) row(ctx context.Context, n *harness.Node, pod *harness.Pod) ([]string, error) {
-	env, err := n.SubnetEnv()
-	if err != nil {
-		return nil, err
-	}
-	link, err := n.Netlink().LinkByName(device)
-	if err != nil {
-		return nil, fmt.Errorf("node %s: find %s: %w", n.Name, device, err)
-	}
-	row := []string{n.Name, env.Subnet[family].Masked().String(), n.Underlay(family).Addr().String(),
-		device, strconv.Itoa(link.Attrs().MTU)}
-	for _, to := range s.lab.Pods() {
-		rtt, err := s.ping(ctx, pod, to)
-		if err != nil {
-			return nil, err
-		}
-		row = append(row, rtt)
-	}
-	return append(row, state(ctx, n)), nil
 }
 
 // hold prints how to look around, and waits.
@@ -83,12 +51,14 @@ func (s *show) hold(ctx context.Context) error {
 			return err
 		}
 		peer := s.lab.Pods()[(i+1)%nodes]
-		log := fmt.Sprintf("/proc/%d/root%s", os.Getpid(), n.LogFile())
+		root := fmt.Sprintf("/proc/%d/root", os.Getpid())
+		tool := fmt.Sprintf("%s status --subnet-file %s", s.Tool, root+n.SubnetFile())
 		fmt.Fprintf(s.Out, "  %s   a shell      %s bash\n       its device   %s ip -d link show %s\n"+
-			"       its log      tail -f %s\n"+
+			"       its status   %s\n       its log      tail -f %s\n"+
 			"  %s   a shell      %s bash\n       a ping       %s ping %s\n\n",
-			n.Name, node, node, device, log, "  ", inside, inside, peer.Addr(family))
+			n.Name, node, node, device, tool, root+n.LogFile(), "  ", inside, inside, peer.Addr(family))
 	}
+	fmt.Fprintf(s.Out, "Instead of status, try peers, diff, status -o json, or peers --watch.\n\n")
 	<-ctx.Done()
 	s.say("ending")
 	return nil

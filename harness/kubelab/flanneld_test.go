@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -192,6 +193,10 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c := newCluster(ctx, 2, vxlan)
 		c.registerAll(ctx)
 		c.startAll(ctx)
+		// The API server tells when a node was created to the second. Of two claims to a subnet in
+		// one second, either may count.
+		created := c.node(ctx, "n1").CreationTimestamp.Time
+		Eventually(time.Now).WithContext(ctx).Should(BeTemporally(">=", created.Add(time.Second)))
 		for i, cidrs := range []string{"10.244.0.0/16", "10.244.1.0/24", "172.16.0.0/24"} {
 			name := []string{"whole", "overlapping", "outside"}[i]
 			c.register(ctx, name, cidrs)

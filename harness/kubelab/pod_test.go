@@ -68,8 +68,7 @@ var _ = Describe("In the container of the manifest", func() {
 		n := c.lab.Nodes[0]
 		Expect(n.Start()).To(Succeed())
 		Eventually(func() error {
-			_,
-				err := n.Ready(ctx)
+			_, err := n.Ready(ctx)
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("/dev/net/tun")))
 		Expect(n.Running()).To(BeTrue())

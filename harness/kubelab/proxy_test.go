@@ -183,11 +183,8 @@ func (c *cluster) checkServices(ctx context.Context) {
 		{"a pod to the node port of its own node", client.Host, at(addr(n1), nodePort), overlay1},
 		{"a pod to itself through another node", server.Host, at(addr(n1), nodePort), overlay1},
 	} {
-		Eventually(func() (string,
-			error) {
-			return ask(ctx, q.from,
-				q.to)
-		}).WithContext(ctx).WithTimeout(20*time.Second).Should(Equal(q.seen),
+		answer := func() (string, error) { return ask(ctx, q.from, q.to) }
+		Eventually(answer).WithContext(ctx).WithTimeout(20*time.Second).Should(Equal(q.seen),
 			"%s: source seen by the server", q.what)
 	}
 }

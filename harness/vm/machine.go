@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -227,7 +228,8 @@ func (m *Machine) Close() error {
 
 func (m *Machine) console() string { return filepath.Join(m.dir, "console.log") }
 
-// consoleTail is the number of lines of the console that an error quotes.
+// consoleTail is the number of lines of the console that an error quotes. After a panic
+// of the kernel it quotes all from the line that names the reason.
 const consoleTail = 40
 
 // explain says how the machine ended, and keeps its console.
@@ -245,6 +247,11 @@ func (m *Machine) explain() error {
 		return fmt.Errorf("%w; keep its console: %w", ErrEnded, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	lines = lines[max(0, len(lines)-consoleTail):]
+	first := max(0, len(lines)-consoleTail)
+	panicked := func(line string) bool { return strings.Contains(line, "Kernel panic") }
+	if at := slices.IndexFunc(lines, panicked); at >= 0 {
+		first = min(first, at)
+	}
+	lines = lines[first:]
 	return &Crash{Console: kept.Name(), tail: strings.Join(lines, "\n")}
 }

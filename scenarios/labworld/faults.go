@@ -28,6 +28,13 @@ func (n *netnsNode) PartFrom(other string, on bool) error {
 	return n.node.PartFrom(ctx, o.node, on)
 }
 
+// Block implements [Blocker].
+func (n *netnsNode) Block(protocol string, port uint16, on bool) error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.Block(ctx, protocol, port, on)
+}
+
 // Disturb implements [Disturber].
 func (n *netnsNode) Disturb(d lang.Disturbance) error {
 	ctx, cancel := bounded(stepBound)

@@ -15,9 +15,9 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// firewallArgs returns the flags that tell a daemon which rules to make, and
-// which routes and settings besides those of its backend.
-func firewallArgs(top lang.Topology) []string {
+// daemonArgs returns the flags that tell a daemon which rules to make, which routes
+// and settings besides those of its backend, and how often to probe its peers.
+func daemonArgs(top lang.Topology) []string {
 	args := []string{fmt.Sprintf("--ip-masq=%t", top.Firewalled()),
 		fmt.Sprintf("--iptables-forward-rules=%t", top.Firewalled())}
 	if top.Blackhole {
@@ -25,6 +25,9 @@ func firewallArgs(top lang.Topology) []string {
 	}
 	if top.IPForward {
 		args = append(args, "--ip-forward")
+	}
+	if top.Probes > 0 {
+		args = append(args, "--probe-interval="+top.Probes.String())
 	}
 	return args
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
@@ -58,24 +59,36 @@ func (n *netnsNode) Exited() (int, bool) {
 }
 
 // Status asks the daemon as an operator would.
-func (n *netnsNode) Status() (node.Status, error) {
+func (n *netnsNode) Status() (s node.Status, err error) {
+	err = n.ask(control.StatusPage, &s)
+	return s, err
+}
+
+// Peers implements [lang.PeerObserver].
+func (n *netnsNode) Peers() ([]node.Peer, error) {
+	var answer control.Peers
+	err := n.ask(control.PeersPage, &answer)
+	return answer.Peers, err
+}
+
+// ask reads a page of package control.
+func (n *netnsNode) ask(page string, answer any) error {
 	if !n.node.Running() {
-		return node.Status{}, lang.ErrNoDaemon
+		return lang.ErrNoDaemon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusBound)
 	defer cancel()
-	code, body, err := n.node.Get(ctx, "/status")
+	code, body, err := n.node.Get(ctx, page)
 	if err != nil {
-		return node.Status{}, err
+		return err
 	}
 	if code != http.StatusOK {
-		return node.Status{}, fmt.Errorf("node %s: /status: %d %s", n.Name, code, body)
+		return fmt.Errorf("node %s: %s: %d %s", n.Name, page, code, body)
 	}
-	var s node.Status
-	if err := json.Unmarshal([]byte(body), &s); err != nil {
-		return node.Status{}, fmt.Errorf("node %s: /status: %w", n.Name, err)
+	if err := json.Unmarshal([]byte(body), answer); err != nil {
+		return fmt.Errorf("node %s: %s: %w", n.Name, page, err)
 	}
-	return s, nil
+	return nil
 }
 
 // SubnetFile returns the text of the subnet file, "" if there is none.
@@ -209,6 +222,9 @@ func (n *netnsNode) Cut(on bool) error {
 
 // SetSysctl takes a path below /proc/sys. The lab takes one below /proc/sys/net.
 func (n *netnsNode) SetSysctl(path, value string) error {
+	if link, is := dataplane.TxChecksumOf(path); is {
+		return n.apply(dataplane.Replace, dataplane.TxChecksum(link, value))
+	}
 	return n.Sysctl(strings.TrimPrefix(path, "net/"), value)
 }
 

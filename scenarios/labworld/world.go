@@ -70,7 +70,7 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	defer cancel()
 	o := harness.Options{Nodes: top.Nodes, Segments: top.Segments, IPv6: top.HasIPv6(), MTU: top.MTU,
 		Config: top.Config, Daemon: daemon, LeaseTTL: top.TTL, StoreUsers: top.Users, StoreProxy: top.Proxy}
-	o.DaemonArgs = firewallArgs(top)
+	o.DaemonArgs = daemonArgs(top)
 	o.Outside = top.Firewalled()
 	if top.ExitOnLoss {
 		o.DaemonArgs = append(o.DaemonArgs, "--on-lease-lost=exit")

@@ -246,6 +246,23 @@ type PortUser interface {
 	SendUDP(to netip.AddrPort, payload []byte) error
 }
 
+// Blocker is a host whose own firewall can drop packets to the host.
+type Blocker interface {
+	// Block drops packets of a protocol, "icmp", "tcp" or "udp", to a port, 0 for all, or
+	// ends that.
+	Block(protocol string, port uint16, on bool) error
+}
+
+// ChecksumSpoiler is a host whose network card can compute wrong checksums in tunnels.
+type ChecksumSpoiler interface {
+	SpoilChecksums(on bool) error
+}
+
+// PeerObserver is a daemon that describes its peers.
+type PeerObserver interface {
+	Peers() ([]node.Peer, error)
+}
+
 // Firewall is a host's packet filter as an operator or another program changes it.
 type Firewall interface {
 	// Rules returns flannel's chains, and the abilities of the host.

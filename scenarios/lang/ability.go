@@ -16,6 +16,24 @@ func able[T any](s *Session, of any) (T, error) {
 	return t, nil
 }
 
+// afterArgs is able for a verb that has read all its arguments: one that is left is
+// an error.
+func afterArgs[T any](s *Session, of any, a *args) (t T, err error) {
+	if err := a.done(); err != nil {
+		return t, err
+	}
+	return able[T](s, of)
+}
+
+// nodeWith is able for a node by its name.
+func nodeWith[T any](s *Session, name string) (t T, err error) {
+	n, err := s.world.Node(name)
+	if err != nil {
+		return t, err
+	}
+	return able[T](s, n)
+}
+
 // lacks returns the error of a world without a capability.
 func lacks(s *Session, capability string) error {
 	_, name, _ := strings.Cut("."+capability, ".")

@@ -66,6 +66,15 @@ func (a *args) flag(word string) bool {
 	return true
 }
 
+// either reads one of two words, and reports whether it is the first.
+func (a *args) either(yes, no string) bool {
+	is := a.flag(yes)
+	if !is && !a.flag(no) {
+		a.fail("want %s or %s", yes, no)
+	}
+	return is
+}
+
 func (a *args) text(key string, to *string) bool {
 	v, ok := a.pairs[key]
 	if ok {

@@ -1,7 +1,9 @@
 package lang
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,6 +28,7 @@ func (s *Session) converged(name string, n Node, records []Record) error {
 	if len(short) > 0 {
 		return fmt.Errorf("%d objects differ, first: %s", len(short), short[0])
 	}
+	s.endpointsSeen[name] = true
 	return nil
 }
 
@@ -37,6 +40,13 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 		return nil, err
 	}
 	own, others := s.split(name, n, records)
+	host.Changing = host.Changed && !s.changeEnds(records)
+	if !host.Changing {
+		host.Formerly = s.formerly
+		if len(own.Attrs.Ways.Former) > 0 {
+			return nil, fmt.Errorf("still offers %s", own.Attrs.Ways.Former[0].Backend)
+		}
+	}
 	if err := s.fits(own.Key); err != nil {
 		return nil, err
 	}
@@ -68,6 +78,35 @@ func (s *Session) shortage(name string, n Node, records []Record) ([]string, err
 		return nil, err
 	}
 	return demand.Short(have, chains), nil
+}
+
+// backendChanged reports whether a former config had another Backend object. Only then may a
+// node keep objects for a peer that has not followed.
+func (s *Session) backendChanged() bool {
+	now := backendOf(s.config)
+	return slices.ContainsFunc(s.formerly, func(text string) bool { return !reflect.DeepEqual(backendOf(text), now) })
+}
+
+// backendOf returns the Backend object of a network config, in any order of its members.
+func backendOf(text string) map[string]any {
+	var network struct{ Backend map[string]any }
+	_ = json.Unmarshal([]byte(text), &network) // one of no use is another one
+	return network.Backend
+}
+
+// changeEnds reports whether a change of the backend can end: each record is the only
+// one of a node that runs.
+func (s *Session) changeEnds(records []Record) bool {
+	seen := map[string]bool{}
+	for _, r := range records {
+		l, ok := r.lease()
+		name := s.owner(l)
+		if !ok || !s.started[name] || seen[name] {
+			return false
+		}
+		seen[name] = true
+	}
+	return true
 }
 
 // fits returns an error if a subnet does not fit the config in force: its node has
@@ -129,6 +168,7 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 	h := oracle.Host{
 		Config: s.config, Blackhole: s.top.Blackhole, IPForward: s.top.IPForward,
 		Masquerade: s.top.Firewalled(), Forward: s.top.Firewalled(),
+		Changed: s.backendChanged(), EndpointsSeen: s.endpointsSeen[name],
 		Uplink: oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
 	}
 	if mtu, ok := s.mtus[name]; ok {

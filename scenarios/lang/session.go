@@ -26,6 +26,7 @@ type Session struct {
 	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int            // and underlay MTUs
 	config    string                    // the network config in force, if it is a good one
+	formerly  []string                  // the network configs before it
 	backup    backup                    // the last "store backup"
 	families  []cidr.Family             // those of the topology that the config has switched on
 	streams   map[string]func() (sent, lost int, err error)
@@ -33,10 +34,13 @@ type Session struct {
 	kept      map[string][]byte       // files as of the last "keep"
 	foreign   map[string]string       // other programs' rules as of the last "foreign-rules n1 remember"
 	doubled   map[string]bool         // nodes whose name two machines used
-	Skipped   []string                // blocks for another world
+	// endpointsSeen names nodes whose host has held all that its records demand since the present settle began.
+	endpointsSeen map[string]bool
+	Skipped       []string // blocks for another world
 	// Performed counts the directives that this world performed.
 	Performed int
 	rec       *Witness // nil: no report is wanted
+	sniffing  func() (Sniffed, error)
 }
 
 // NewSession returns a session that builds its world at the first topology.
@@ -53,6 +57,8 @@ func NewSession(world string, build func(Topology) (World, error)) *Session {
 		kept:      map[string][]byte{},
 		foreign:   map[string]string{},
 		doubled:   map[string]bool{},
+
+		endpointsSeen: map[string]bool{},
 	}
 }
 
@@ -76,6 +82,8 @@ func verbs() map[string]verb {
 		"mtu":      (*Session).mtu,
 		"spoof":    (*Session).spoof,
 		"drops":    (*Session).drops,
+		"probes":   (*Session).probes,
+		"trace":    (*Session).trace,
 		"transfer": (*Session).transfer,
 		"stream":   (*Session).stream,
 		"fault":    (*Session).fault,
@@ -86,6 +94,7 @@ func verbs() map[string]verb {
 		"subnet":   (*Session).subnet,
 		"state":    (*Session).state,
 		"log":      (*Session).log,
+		"sniff":    (*Session).sniff,
 
 		"foreign-rules": (*Session).foreignRules,
 	}
@@ -180,6 +189,11 @@ func (s *Session) World() World {
 
 // Close ends streams and the world.
 func (s *Session) Close() error {
+	if s.sniffing != nil {
+		if _, err := s.sniffing(); err != nil {
+			return fmt.Errorf("sniff: %w", err)
+		}
+	}
 	for _, name := range sortedKeys(s.streams) {
 		if _, _, err := s.streams[name](); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
@@ -211,6 +225,9 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 
 // setConfig notes the network config in force, and the families that it switches on.
 func (s *Session) setConfig(text string) {
+	if s.config != "" && s.config != text && !slices.Contains(s.formerly, s.config) {
+		s.formerly = append(s.formerly, s.config)
+	}
 	s.config = text
 	network, err := config.Parse([]byte(text))
 	if err != nil {

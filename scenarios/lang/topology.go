@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 )
 
@@ -28,9 +29,10 @@ type Topology struct {
 	NAT         []string      // nodes that publish the address of a router before them (--public-ip)
 	TTL         time.Duration // of leases; 0: the daemon's default
 	ExitOnLoss  bool
-	Firewall    string // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
-	Blackhole   bool   // --ip-blackhole-route
-	IPForward   bool   // --ip-forward
+	Firewall    string        // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
+	Blackhole   bool          // --ip-blackhole-route
+	IPForward   bool          // --ip-forward
+	Probes      time.Duration // --probe-interval; 0: the simulator's daemons send no probes, others have their default
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
@@ -40,9 +42,10 @@ type Topology struct {
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
-//		[blackhole=yes] [ipforward=yes] [store=users|proxy|kube]
+//		[blackhole=yes] [ipforward=yes] [probes=2s] [store=users|proxy|kube]
 //
-// Its input, if there is one, is the network config's Backend object.
+// Its input, if there is one, is the network config's Backend object; without one, that
+// has nothing but the required options.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
 	t := Topology{Nodes: 2, Segments: 1, MTU: 1500, Families: []cidr.Family{cidr.V4}}
 	conf := configText{Network: "10.5.0.0/16"}
@@ -55,6 +58,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	args.list("nowireguard", &t.NoWireGuard)
 	args.list("nat", &t.NAT)
 	args.duration("ttl", &t.TTL)
+	args.duration("probes", &t.Probes)
 	args.text("backend", &backend)
 	args.text("network", &conf.Network)
 	args.integer("subnetlen", &conf.SubnetLen)
@@ -99,6 +103,9 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 		return t, fmt.Errorf("families=%s: want v4, v6 or dual", families)
 	}
 	conf.Backend = json.RawMessage(fmt.Sprintf(`{"Type":%q}`, backend))
+	if spec, known := all.Find(backend); known {
+		conf.Backend = json.RawMessage(spec.Example())
+	}
 	if in := strings.TrimSpace(d.Input); in != "" {
 		conf.Backend = json.RawMessage(in)
 	}

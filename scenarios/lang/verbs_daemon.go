@@ -78,9 +78,11 @@ func (s *Session) settle(d *datadriven.TestData) (string, error) {
 	if len(names) == 0 {
 		names = s.running()
 	}
+	s.endpointsSeen = map[string]bool{}
 	if err := s.until(within, func() error { return s.settled(names) }); err != nil {
 		return "", fmt.Errorf("not settled within %s: %w", within, err)
 	}
+	s.letAgree(names)
 	return "", nil
 }
 
@@ -112,6 +114,9 @@ func (s *Session) settled(names []string) error {
 		if err := s.nodeSettled(name, records); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
+	}
+	if len(errs) == 0 {
+		return s.tunnelled(names)
 	}
 	return errors.Join(errs...)
 }
@@ -356,9 +361,13 @@ func (s *Session) pass(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The condition never holds: pass waits for the time itself.
-	_ = s.world.Until(length, func() error { return errors.New("time has not passed yet") })
+	s.letPass(length)
 	return "", nil
+}
+
+// letPass lets time go by: its condition never holds.
+func (s *Session) letPass(length time.Duration) {
+	_ = s.world.Until(length, func() error { return errors.New("time has not passed yet") })
 }
 
 // log performs "log n1 kind". It prints how often the daemon has logged events

@@ -20,12 +20,12 @@ func breakings() map[string]breaking {
 		"add":        faultObjects(Kernel.Add), "remove": faultObjects(Kernel.Remove), "shadow": faultShadow,
 		"unroute": faultUnroute,
 		"index":   faultIndex, "ops": faultOps, "looks": faultLooks, "hints": faultHints,
-		"port": faultPort, "pods": faultPods,
+		"port": faultPort, "pods": faultPods, "block": faultBlock, "checksums": faultChecksums,
 		"cut": faultParted(Partitioner.Cut, "cut"), "isolate": faultParted(Partitioner.Isolate, "isolate"),
 		"part": faultPart, "wire": faultWire,
 		"kill": faultKill, "suspend": faultSuspend, "clock": faultClock, "file": faultFile, "second": faultSecond,
 		"reboot": faultReboot, "churn": faultChurn, "key": faultKey,
-		"firewall": faultFirewall, "node": faultNode,
+		"firewall": faultFirewall, "node": faultNode, "ike": faultIKE, "commands": faultCommands, "nat": faultNAT,
 		"request": faultRequest, "token": faultToken, "denied": faultDenied,
 	}
 }
@@ -66,9 +66,11 @@ func (s *Session) lasting(what string, on bool, do, undo func() error) error {
 	return err
 }
 
-// switched is lasting for a fault that is only on or off.
-func (s *Session) switched(what string, on bool, set func(bool) error) error {
-	return s.lasting(what, on, func() error { return set(on) }, func() error { return set(false) })
+// setting is lasting for a fault that is a setting of the world. The zero value
+// ends it.
+func setting[T comparable](s *Session, what string, to T, set func(T) error) error {
+	var none T
+	return s.lasting(what, to != none, func() error { return set(to) }, func() error { return set(none) })
 }
 
 // ErrNothingDone is the error of a world that could not perform a fault: there is

@@ -90,10 +90,7 @@ func faultFirewall(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 func faultTools(s *Session, n Node, a *args, tools string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	box, err := able[FirewallToolbox](s, n)
+	box, err := afterArgs[FirewallToolbox](s, n, a)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package lang
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -29,10 +28,7 @@ func faultLink(s *Session, _ string, n Node, a *args, _ string) error {
 	if mtu == 0 && !moved {
 		what = a.word("what to do to " + dev)
 	}
-	if err := a.done(); err != nil {
-		return err
-	}
-	links, err := able[LinkEditor](s, n)
+	links, err := afterArgs[LinkEditor](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -83,10 +79,7 @@ func (s *Session) readdress(n Node, dev, addr string) error {
 // faultFlush performs "fault n2 flush routes|neigh|fdb|addr flannel.1".
 func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	what, dev := a.word("what to flush"), a.word("device")
-	if err := a.done(); err != nil {
-		return err
-	}
-	t, err := able[TableFlusher](s, n)
+	t, err := afterArgs[TableFlusher](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -114,10 +107,7 @@ func faultUplink(s *Session, name string, n Node, a *args, _ string) error {
 	down := a.flag("down")
 	up := a.flag("up")
 	bounce := a.flag("down-up")
-	if err := a.done(); err != nil {
-		return err
-	}
-	u, err := able[Uplink](s, n)
+	u, err := afterArgs[Uplink](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -223,18 +213,12 @@ func (s *Session) indexes(a, b string) (i, j int, err error) {
 
 // faultCarrier performs "fault n2 carrier off|on".
 func faultCarrier(s *Session, name string, n Node, a *args, _ string) error {
-	off := a.flag("off")
-	if !off && !a.flag("on") {
-		return errors.New("fault carrier: want off or on")
-	}
-	if err := a.done(); err != nil {
-		return err
-	}
-	u, err := able[Uplink](s, n)
+	off := a.either("off", "on")
+	u, err := afterArgs[Uplink](s, n, a)
 	if err != nil {
 		return err
 	}
-	return s.switched(name+" carrier", off, func(off bool) error { return u.Carrier(!off) })
+	return setting(s, name+" carrier", off, func(off bool) error { return u.Carrier(!off) })
 }
 
 // faultSysctl performs "fault n2 sysctl net/ipv6/conf/flannel.1/accept_ra=1".
@@ -257,10 +241,7 @@ func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 // packets of the topology's families. With by=flannel.1 it is about IPv4 packets that
 // come in by one link.
 func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
-	off := a.flag("off")
-	if !off && !a.flag("on") {
-		return errors.New("fault forwarding: want off or on")
-	}
+	off := a.either("off", "on")
 	var link string
 	var paths []string
 	for _, f := range s.top.Families {
@@ -269,14 +250,11 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	if a.text("by", &link) {
 		paths = []string{"net/ipv4/conf/" + link + "/forwarding"}
 	}
-	if err := a.done(); err != nil {
-		return err
-	}
-	k, err := able[Kernel](s, n)
+	k, err := afterArgs[Kernel](s, n, a)
 	if err != nil {
 		return err
 	}
-	return s.switched(strings.TrimSpace(name+" forwarding "+link), off, func(off bool) error {
+	return setting(s, strings.TrimSpace(name+" forwarding "+link), off, func(off bool) error {
 		value := "1"
 		if off {
 			value = "0"
@@ -294,10 +272,7 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 // objects in the form in which "state" prints them.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	return func(s *Session, _ string, n Node, a *args, input string) error {
-		if err := a.done(); err != nil {
-			return err
-		}
-		k, err := able[Kernel](s, n)
+		k, err := afterArgs[Kernel](s, n, a)
 		if err != nil {
 			return err
 		}
@@ -353,21 +328,13 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 	// meanwhile: then the foreign route would shadow the bridge's.
 	return s.lasting(fmt.Sprintf("%s shadow %s", name, key.Dst), true,
 		func() error { return k.Add(route) },
-		func() error {
-			if err := k.Remove(route); !errors.Is(err, driver.ErrNotFound) {
-				return err
-			}
-			return nil
-		})
+		func() error { return unless(driver.ErrNotFound, k.Remove(route)) })
 }
 
 // faultUnroute performs "fault n2 unroute n3": it deletes n2's routes to n3.
 func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
 	peer := a.word("peer")
-	if err := a.done(); err != nil {
-		return err
-	}
-	k, err := able[Kernel](s, n)
+	k, err := afterArgs[Kernel](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -406,20 +373,13 @@ func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.Route
 // foreign device gets its index.
 func faultIndex(s *Session, name string, n Node, a *args, _ string) error {
 	dev := a.word("device")
-	if err := a.done(); err != nil {
-		return err
-	}
-	links, err := able[LinkEditor](s, n)
+	links, err := afterArgs[LinkEditor](s, n, a)
 	if err != nil {
 		return err
 	}
 	other := "foreign0"
-	return s.lasting(name+" "+other, true, func() error { return links.ReuseIndex(dev, other) }, func() error {
-		if err := links.LinkDelete(other); !errors.Is(err, driver.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
+	return s.lasting(name+" "+other, true, func() error { return links.ReuseIndex(dev, other) },
+		func() error { return unless(driver.ErrNotFound, links.LinkDelete(other)) })
 }
 
 // faultOps performs
@@ -433,10 +393,7 @@ func faultOps(s *Session, name string, n Node, a *args, _ string) error {
 	next := 0
 	a.fraction("chance", &odds)
 	a.integer("next", &next)
-	if err := a.done(); err != nil {
-		return err
-	}
-	refuser, err := able[KernelRefuser](s, n)
+	refuser, err := afterArgs[KernelRefuser](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -450,8 +407,10 @@ func faultOps(s *Session, name string, n Node, a *args, _ string) error {
 	case heal:
 		odds = 0
 	}
-	set := func(p float64) func() error { return func() error { refuser.RefuseChanges(with, p); return nil } }
-	return s.lasting(name+" ops", odds > 0, set(odds), set(0))
+	return setting(s, name+" ops", odds, func(p float64) error {
+		refuser.RefuseChanges(with, p)
+		return nil
+	})
 }
 
 // faultLooks performs "fault n2 looks [chance=0.5]": the daemon cannot read the
@@ -467,10 +426,7 @@ func faultHints(s *Session, name string, n Node, a *args, _ string) error {
 	a.duration("every", &every)
 	a.duration("for", &length)
 	if every > 0 {
-		if err := a.done(); err != nil {
-			return err
-		}
-		host, err := able[HintStormer](s, n)
+		host, err := afterArgs[HintStormer](s, n, a)
 		if err != nil {
 			return err
 		}
@@ -484,13 +440,12 @@ func faultHints(s *Session, name string, n Node, a *args, _ string) error {
 func (s *Session) chancy(what string, n Node, a *args, set func(KernelRefuser, float64)) error {
 	odds := 1.0
 	a.fraction("chance", &odds)
-	if err := a.done(); err != nil {
-		return err
-	}
-	refuser, err := able[KernelRefuser](s, n)
+	refuser, err := afterArgs[KernelRefuser](s, n, a)
 	if err != nil {
 		return err
 	}
-	to := func(p float64) func() error { return func() error { set(refuser, p); return nil } }
-	return s.lasting(what, odds > 0, to(odds), to(0))
+	return setting(s, what, odds, func(p float64) error {
+		set(refuser, p)
+		return nil
+	})
 }

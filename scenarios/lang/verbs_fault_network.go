@@ -12,14 +12,11 @@ import (
 func faultParted(set func(Partitioner, bool) error, kind string) breaking {
 	return func(s *Session, name string, n Node, a *args, _ string) error {
 		on := !a.flag("heal")
-		if err := a.done(); err != nil {
-			return err
-		}
-		p, err := able[Partitioner](s, n)
+		p, err := afterArgs[Partitioner](s, n, a)
 		if err != nil {
 			return err
 		}
-		return s.switched(name+" "+kind, on, func(on bool) error { return set(p, on) })
+		return setting(s, name+" "+kind, on, func(on bool) error { return set(p, on) })
 	}
 }
 
@@ -47,12 +44,12 @@ func faultPart(s *Session, name string, n Node, a *args, _ string) error {
 		return err
 	}
 	if !oneWay {
-		err := s.switched(peer+" part "+name, on, func(on bool) error { return ours.PartFrom(peer, on) })
+		err := setting(s, peer+" part "+name, on, func(on bool) error { return ours.PartFrom(peer, on) })
 		if err != nil {
 			return err
 		}
 	}
-	return s.switched(name+" part "+peer, on, func(on bool) error { return theirs.PartFrom(name, on) })
+	return setting(s, name+" part "+peer, on, func(on bool) error { return theirs.PartFrom(name, on) })
 }
 
 // wireFault describes a fault of a wire. Zero: none.

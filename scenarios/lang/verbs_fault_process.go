@@ -24,8 +24,7 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 		return err
 	}
 	s.started[name] = false
-	set := func(at int) func() error { return func() error { return p.KillAt(at) } }
-	return s.lasting(name+" kill", true, set(at), set(0))
+	return setting(s, name+" kill", at, p.KillAt)
 }
 
 // faultChurn performs "fault n2 churn every=1s for=1m": pods of the node come and
@@ -34,10 +33,7 @@ func faultChurn(s *Session, _ string, n Node, a *args, _ string) error {
 	var every, length time.Duration
 	a.duration("every", &every)
 	a.duration("for", &length)
-	if err := a.done(); err != nil {
-		return err
-	}
-	host, err := able[PodChurner](s, n)
+	host, err := afterArgs[PodChurner](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -50,10 +46,7 @@ func faultChurn(s *Session, _ string, n Node, a *args, _ string) error {
 func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
 	length := time.Duration(0)
 	a.duration("for", &length)
-	if err := a.done(); err != nil {
-		return err
-	}
-	sleeper, err := able[Sleeper](s, n)
+	sleeper, err := afterArgs[Sleeper](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -83,10 +76,10 @@ func faultClock(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	set := func(offset time.Duration) func() error {
-		return func() error { sleeper.SetClock(offset); return nil }
-	}
-	return s.lasting(name+" clock", !right, set(ahead-behind), set(0))
+	return setting(s, name+" clock", ahead-behind, func(offset time.Duration) error {
+		sleeper.SetClock(offset)
+		return nil
+	})
 }
 
 // faultFile performs "fault n2 file subnet|state WHAT", where WHAT is
@@ -135,7 +128,7 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 		return s.lasting(name+" tear "+which, true, func() error { return nil },
 			func() error { tearer.TearWrite(file, false); return nil })
 	case "full":
-		return s.switched(name+" full "+which, on, func(on bool) error { return files.FullDisk(file, on) })
+		return setting(s, name+" full "+which, on, func(on bool) error { return files.FullDisk(file, on) })
 	}
 	return fmt.Errorf("fault file %s: want gone, garbage, keep, old, tear or full", what)
 }
@@ -160,17 +153,11 @@ func faultKey(s *Session, _ string, n Node, a *args, _ string) error {
 // faultSecond performs "fault n2 second start|stop": an operator starts another
 // daemon on the same host, with the same files, by mistake.
 func faultSecond(s *Session, name string, n Node, a *args, _ string) error {
-	on := a.flag("start")
-	if !on && !a.flag("stop") {
-		return errors.New("fault second: want start or stop")
-	}
-	if err := a.done(); err != nil {
-		return err
-	}
-	p, err := able[Process](s, n)
+	on := a.either("start", "stop")
+	p, err := afterArgs[Process](s, n, a)
 	if err != nil {
 		return err
 	}
 	s.doubled[name] = true
-	return s.switched(name+" second", on, p.Second)
+	return setting(s, name+" second", on, p.Second)
 }

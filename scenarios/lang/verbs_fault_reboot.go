@@ -13,13 +13,10 @@ var overlayDevices = []string{"flannel.1", "flannel-v6.1", "flannel0"}
 
 // faultReboot performs "fault n2 reboot": the machine goes down and comes up
 // without the daemon. The process, its devices, its routes on the uplink and its
-// file below /run (the subnet file) are gone; its file below /var (the state
-// file) and the pods stay.
+// file below /run (the subnet file) are gone; its files below /var (the state
+// file and the record of commands) and the pods stay.
 func faultReboot(s *Session, name string, n Node, a *args, _ string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	links, err := able[LinkEditor](s, n)
+	links, err := afterArgs[LinkEditor](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -41,6 +38,9 @@ func faultReboot(s *Session, name string, n Node, a *args, _ string) error {
 		if err := links.LinkDelete(dev); err != nil && !errors.Is(err, driver.ErrNotFound) {
 			return fmt.Errorf("fault reboot: %w", err)
 		}
+	}
+	if machine, ok := n.(Rebooter); ok {
+		machine.NoteReboot()
 	}
 	return files.SetFile(node.SubnetFile, nil)
 }

@@ -36,7 +36,7 @@ func operations() map[string]operation {
 
 // kubeOperations are the operations that also make sense with Kubernetes nodes.
 var kubeOperations = [...]string{"stale", "events", "stop", "start", "compact", "leaderless", "lose-data", "slow",
-	"lossy"}
+	"lossy", "config", "merge", "firewall"}
 
 // store performs "store WHAT …" with a function of operations.
 func (s *Session) store(d *datadriven.TestData) (string, error) {
@@ -54,10 +54,7 @@ func (s *Session) store(d *datadriven.TestData) (string, error) {
 // plainly returns the operations "store wipe|compact", which read no argument.
 func plainly(do func(RecordEditor) error) operation {
 	return func(s *Session, st Store, a *args, _ string) error {
-		if err := a.done(); err != nil {
-			return err
-		}
-		editor, err := able[RecordEditor](s, st)
+		editor, err := afterArgs[RecordEditor](s, st, a)
 		if err != nil {
 			return err
 		}
@@ -140,10 +137,7 @@ func edited(do func(RecordEditor, string) error) func(*Session, Store, string, s
 
 // storeBackup performs "store backup".
 func storeBackup(s *Session, st Store, a *args, _ string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	r, err := able[Restorer](s, st)
+	r, err := afterArgs[Restorer](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -159,10 +153,7 @@ func storeBackup(s *Session, st Store, a *args, _ string) error {
 func storeRestore(s *Session, st Store, a *args, _ string) error {
 	further := 100
 	a.integer("further", &further)
-	if err := a.done(); err != nil {
-		return err
-	}
-	r, err := able[Restorer](s, st)
+	r, err := afterArgs[Restorer](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -186,10 +177,7 @@ type backup struct {
 // storeLoseData performs "store lose-data": the store loses its disk. The heal
 // writes the config again.
 func storeLoseData(s *Session, st Store, a *args, _ string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	faulty, err := able[FaultyStore](s, st)
+	faulty, err := afterArgs[FaultyStore](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -207,15 +195,12 @@ func storeLeaderless(s *Session, st Store, a *args, _ string) error {
 	var length time.Duration
 	a.duration("for", &length)
 	on := !a.flag("heal")
-	if err := a.done(); err != nil {
-		return err
-	}
-	faulty, err := able[FaultyStore](s, st)
+	faulty, err := afterArgs[FaultyStore](s, st, a)
 	if err != nil {
 		return err
 	}
 	if length == 0 {
-		return s.switched(storeNoLeader, on, faulty.Leaderless)
+		return setting(s, storeNoLeader, on, faulty.Leaderless)
 	}
 	election, err := able[TimedElection](s, st)
 	if err != nil {
@@ -231,10 +216,7 @@ func storeSlow(s *Session, st Store, a *args, _ string) error {
 	chance, by := 1.0, time.Duration(0)
 	a.fraction("chance", &chance)
 	a.duration("by", &by)
-	if err := a.done(); err != nil {
-		return err
-	}
-	faulty, err := able[FaultyStore](s, st)
+	faulty, err := afterArgs[FaultyStore](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -248,10 +230,7 @@ func storeLossy(s *Session, st Store, a *args, _ string) error {
 	var requests, answers float64
 	a.fraction("requests", &requests)
 	a.fraction("answers", &answers)
-	if err := a.done(); err != nil {
-		return err
-	}
-	faulty, err := able[FaultyStore](s, st)
+	faulty, err := afterArgs[FaultyStore](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -385,10 +364,7 @@ func (s *Session) registerAll() error {
 func storeStale(s *Session, st Store, a *args, _ string) error {
 	chance := 1.0
 	a.fraction("chance", &chance)
-	if err := a.done(); err != nil {
-		return err
-	}
-	streams, err := able[FaultyStreams](s, st)
+	streams, err := afterArgs[FaultyStreams](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -407,10 +383,7 @@ func storeEvents(s *Session, st Store, a *args, _ string) error {
 	a.fraction("duplicate", &f.Duplicate)
 	a.fraction("reorder", &f.Reorder)
 	a.fraction("break", &f.Break)
-	if err := a.done(); err != nil {
-		return err
-	}
-	streams, err := able[FaultyStreams](s, st)
+	streams, err := afterArgs[FaultyStreams](s, st, a)
 	if err != nil {
 		return err
 	}
@@ -427,10 +400,7 @@ func calm(streams FaultyStreams) func() error {
 func faultRequest(s *Session, _ string, n Node, a *args, _ string) error {
 	what, count := a.word("fate"), 1
 	a.integer("count", &count)
-	if err := a.done(); err != nil {
-		return err
-	}
-	client, err := able[StoreClient](s, n)
+	client, err := afterArgs[StoreClient](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -444,10 +414,7 @@ func faultRequest(s *Session, _ string, n Node, a *args, _ string) error {
 // faultToken performs "fault n2 token": the store forgets the node's token, and
 // the node must authenticate anew.
 func faultToken(s *Session, _ string, n Node, a *args, _ string) error {
-	if err := a.done(); err != nil {
-		return err
-	}
-	client, err := able[StoreClient](s, n)
+	client, err := afterArgs[StoreClient](s, n, a)
 	if err != nil {
 		return err
 	}
@@ -458,12 +425,9 @@ func faultToken(s *Session, _ string, n Node, a *args, _ string) error {
 // permission.
 func faultDenied(s *Session, name string, n Node, a *args, _ string) error {
 	on := !a.flag("heal")
-	if err := a.done(); err != nil {
-		return err
-	}
-	client, err := able[StoreClient](s, n)
+	client, err := afterArgs[StoreClient](s, n, a)
 	if err != nil {
 		return err
 	}
-	return s.switched(name+" denied", on, client.Deny)
+	return setting(s, name+" denied", on, client.Deny)
 }

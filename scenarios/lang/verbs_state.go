@@ -136,6 +136,10 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	delete(state.Links, dev)
 	state.Proxies = nil // the kernel knows neither proxies nor their peers
 	state.Peers = dataplane.Table[dataplane.PeerKey, dataplane.Peer]{}
+	state.IKE = nil // nor what the IKE daemon runs with
+	state.SharedKeys = dataplane.Table[dataplane.SharedKeyKey, dataplane.SharedKey]{}
+	state.Conns = dataplane.Table[dataplane.ConnKey, dataplane.Conn]{}
+	state.Tunnels = dataplane.Table[dataplane.ConnKey, dataplane.Tunnel]{}
 	// The kernel gives every device a link-local route of its own, which says
 	// nothing about flannel.
 	state.Routes.DeleteFunc(func(k dataplane.RouteKey, _ dataplane.Route) bool {

@@ -50,14 +50,66 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// acting returns the defect of a body. Each process gets a new body.
-func acting(begin func() *body) func() simworld.Wrap {
+// acting returns the defect of a body between the node and its kernel.
+func acting(begin func() *body) func() simworld.Wrap { return within(node.HostLane, begin) }
+
+// within returns the defect of a body in a lane. Each process gets a new body.
+func within(lane node.LaneID, begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
 			b := begin()
-			b.Lane = p.Lanes[node.HostLane]
-			p.Lanes[node.HostLane] = b
+			b.Lane = p.Lanes[lane]
+			p.Lanes[lane] = b
 			return p
+		}
+	}
+}
+
+// believing returns a defect of what a daemon writes: change turns a wanted object into
+// what it writes instead. First is the object with that key as it was wanted first. The
+// daemon believes that it has written the wanted one. Key returns "" for other objects.
+func believing[T dataplane.Object](change func(want *T, first T), key func(T) string) func() *body {
+	keyOf := func(o dataplane.Object) string {
+		if t, is := o.(T); is {
+			return key(t)
+		}
+		return ""
+	}
+	return func() *body {
+		first := map[string]T{}
+		believed := map[string]dataplane.Object{}
+		var want dataplane.Object // of the op under way
+		return &body{
+			observe: func(s *dataplane.State) *dataplane.State {
+				for _, o := range believed {
+					if _, exists := s.Namesake(o); exists {
+						s.Put(o)
+					}
+				}
+				return s
+			},
+			apply: func(op dataplane.Op) (dataplane.Op, bool) {
+				want = op.Object
+				k := keyOf(want)
+				if k == "" || op.Verb == dataplane.Delete {
+					return op, true
+				}
+				written := want.(T)
+				if _, known := first[k]; !known {
+					first[k] = written
+				}
+				change(&written, first[k])
+				op.Object = written
+				return op, true
+			},
+			done: func(op dataplane.Op) {
+				k := keyOf(want)
+				if op.Verb == dataplane.Delete {
+					delete(believed, k)
+				} else if k != "" {
+					believed[k] = want
+				}
+			},
 		}
 	}
 }
@@ -94,6 +146,12 @@ func remember(s *dataplane.State, op dataplane.Op) {
 		s.FDB.Delete(o.FDBKey)
 	case dataplane.WGPeer:
 		s.WGPeers.Delete(o.Key())
+	case dataplane.Policy:
+		s.Policies.Delete(o.PolicyKey)
+	case dataplane.Conn:
+		s.Conns.Delete(o.ConnKey)
+	case dataplane.Command:
+		s.Commands.Delete(o.CommandKey)
 	}
 }
 

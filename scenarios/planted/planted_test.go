@@ -82,13 +82,44 @@ var defects = []defect{
 	{id: "L5", what: "a departed peer is served for ever", plant: seeing(keeping), often: guests},
 	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
 	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},
-	{id: "W1", what: "a peer's first endpoint stays", plant: acting(wgPeers(oldEndpoint)), opts: wireguard, often: moves},
-	{id: "W2", what: "a peer's first allowed IPs stay", plant: acting(wgPeers(oldAllowed)), opts: wireguard,
+	{id: "W1", what: "a peer's first endpoint stays", plant: acting(believing(oldEndpoint, wgPeer)), opts: wireguard,
+		often: moves},
+	{id: "W2", what: "a peer's first allowed IPs stay", plant: acting(believing(oldAllowed, wgPeer)), opts: wireguard,
 		often: robbery},
-	{id: "W3", what: "peers get no pre-shared key", plant: acting(wgPeers(noPSK)), opts: wireguard},
-	{id: "W4", what: "peers get no keepalive", plant: acting(wgPeers(noKeepalive)), opts: wireguard},
+	{id: "W3", what: "peers get no pre-shared key", plant: acting(believing(noPSK, wgPeer)), opts: wireguard},
+	{id: "W4", what: "peers get no keepalive", plant: acting(believing(noKeepalive, wgPeer)), opts: wireguard},
 	{id: "W5", what: "WireGuard peers of departed nodes stay", plant: acting(leaving(encrypted)), opts: wireguard,
 		often: robbery},
+	{id: "I1", what: "no policy blocks what no tunnel carries", plant: acting(unblocked), opts: ipsec},
+	{id: "I2", what: "the tunnel of a policy keeps its first ends", plant: acting(believing(oldTunnel, policy)),
+		opts: ipsec, often: moves},
+	{id: "I3", what: "policies of departed nodes stay", plant: acting(leaving(protecting)), opts: ipsec, often: robbery},
+	{id: "I4", what: "connections of departed nodes stay", plant: agreeing(leaving(connections)), opts: ipsec,
+		often: robbery},
+	{id: "I5", what: "a tunnel that is lost goes unnoticed", plant: agreeing(trusting), opts: ipsec, often: keyless},
+	{id: "X1", what: "a tunnel keeps its first local address", plant: acting(believing(oldLocal, device)), opts: ipip,
+		often: moves},
+	{id: "X2", what: "a tunnel has the MTU of the uplink", plant: acting(believing(wholeMTU, device)), opts: ipip},
+	{id: "X3", what: "the route to a peer keeps its first next hop", plant: acting(believing(oldHop, hop)), opts: ipip,
+		often: moves},
+	{id: "X4", what: "routes to peers lack onlink", plant: acting(believing(noOnLink, hop)), opts: ipip},
+	{id: "X5", what: "routes to departed peers stay", plant: acting(leaving(hops)), opts: ipip, often: robbery},
+	{id: "O1", what: "commands of departed peers are not undone", plant: commanding(leaving(serving)), opts: extension,
+		often: robbery},
+	{id: "O2", what: "a peer's command keeps its first data", plant: commanding(believing(oldData, forPeer)),
+		opts: extension, often: moves},
+	{id: "O3", what: "a failed command counts as done", plant: content, opts: extension, often: failures},
+	{id: "O4", what: "commands that a former run left are not seen", plant: commanding(unaware), opts: extension,
+		often: guests},
+	{id: "O5", what: "commands do not run again when they are due", plant: commanding(once), opts: extension,
+		often: unrouted},
+	{id: "B1", what: "former backends in peers' records are not read", plant: seeing(former(unread)), opts: onVXLAN,
+		last: changes},
+	{id: "B2", what: "a former backend ends while peers send by it", plant: seeing(former(deserted)), opts: onVXLAN,
+		last: changes},
+	{id: "B3", what: "devices of a former backend stay", plant: acting(clinging), opts: onVXLAN, last: changes},
+	{id: "B4", what: "WireGuard peers without a session get packets", plant: acting(credulous),
+		opts: search.Options{Backend: "vxlan", Family: "v4", Firewall: "none", Nodes: 2}, last: sleepers},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -99,6 +130,9 @@ var (
 	nftables = search.Options{Firewall: "nftables"}
 )
 
+// onVXLAN is the option of a search for defects of a change of the backend.
+var onVXLAN = search.Options{Backend: "vxlan", Family: "v4", Firewall: "none"}
+
 // wireguard is the option of a search for defects of that backend.
 var wireguard = search.Options{Backend: "wireguard", Family: "v4"}
 
@@ -108,6 +142,7 @@ var (
 	robbery = []search.Step{
 		{Line: "fault N cut"}, {Line: "store take N by=192.168.64.99"}, {Line: "fault N cut heal"},
 	}
+	keyless   = []search.Step{{Line: "fault N ike keyless=M"}}
 	moves     = []search.Step{{Line: "fault N uplink address=192.168.64.10#N"}}
 	shadows   = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
 	strangers = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}

@@ -10,6 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/extension"
+	"github.com/flanneld/flannel/core/backend/ipsec"
+	"github.com/flanneld/flannel/core/cidr"
 )
 
 // Options narrow what is drawn. Zero values leave it to chance.
@@ -20,6 +22,7 @@ type Options struct {
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
 	Store    string // etcd or kube; etcd if empty
+	Change   bool   // the type of the backend may change in every seed, not only in some
 }
 
 // Draw makes the plan of a seed.
@@ -61,6 +64,7 @@ type shape struct {
 	firewall string
 	ttl      time.Duration
 	kube     bool
+	change   bool // of the backend's type
 	mtu      int  // of the uplinks
 	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
@@ -71,37 +75,36 @@ type shape struct {
 // overlay draws the families and the number of segments, and names the devices.
 func (d *drawing) overlay(s *shape) {
 	switch {
-	case s.backend == "udp" || s.backend == "ipip" || s.backend == "extension":
+	case slices.Contains([]string{"udp", "ipip", "ipsec", "extension"}, s.backend):
 		s.family = "v4" // which is all that they, or the commands of the search, carry
 	case s.family == "":
 		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
 	}
-	switch s.backend {
-	case "udp":
-		s.devices = []string{"flannel0"}
-	case "ipip":
-		s.devices = []string{"flannel.ipip"}
-	case "wireguard":
-		if s.family != "v6" {
-			s.devices = append(s.devices, "flannel-wg")
-		}
-		if s.family != "v4" {
-			s.devices = append(s.devices, "flannel-wg-v6")
-		}
-	case "vxlan":
-		if s.family != "v6" {
-			s.devices = append(s.devices, "flannel.1")
-		}
-		if s.family != "v4" {
-			s.devices = append(s.devices, "flannel-v6.1")
-		}
-	}
+	s.devices = devicesOf(s.backend, s.family)
 	if plainRoutes(s.backend) || s.nodes == 2 { // plain routes need all nodes on one segment
 		s.segments = 1
 	}
 	if s.segments == 0 {
 		s.segments = 1 + d.rng.IntN(2)
 	}
+}
+
+// devicesOf names the devices of a backend in its usual form.
+func devicesOf(backend, family string) []string {
+	both := map[string][2]string{
+		"vxlan": {"flannel.1", "flannel-v6.1"}, "wireguard": {"flannel-wg", "flannel-wg-v6"},
+		"udp": {"flannel0"}, "ipip": {"flannel.ipip"},
+	}
+	device, ok := both[backend]
+	switch {
+	case !ok:
+		return nil
+	case family == "v4":
+		return []string{device[cidr.V4]}
+	case family == "v6":
+		return []string{device[cidr.V6]}
+	}
+	return device[:]
 }
 
 func (d *drawing) topology(o Options) {
@@ -113,6 +116,7 @@ func (d *drawing) topology(o Options) {
 	if s.backend == "" {
 		s.backend = pick(d.rng, backends(s.family)...)
 	}
+	d.someSeeds(o, &s)
 	d.overlay(&s)
 	input := ""
 	if s.backend == "extension" {
@@ -167,6 +171,16 @@ func (d *drawing) topology(o Options) {
 	d.plan.Topology = Step{Line: line, Input: input}
 }
 
+// someSeeds decides whether the type of the backend may change, and puts extension in the
+// place of another backend. Its stream of random numbers is its own, so all other seeds stay the same.
+func (d *drawing) someSeeds(o Options, s *shape) {
+	rng := rand.New(rand.NewPCG(d.plan.Seed, 0xc4a9))
+	s.change = o.Change || rng.IntN(8) == 0
+	if o.Backend == "" && o.Family != "v6" && o.Family != "dual" && rng.IntN(24) == 0 {
+		s.backend = extension.Type
+	}
+}
+
 // commands are Backend objects whose commands make a plain route to each peer.
 // Commands learn nothing of a route that another program removes, so they run
 // again every few seconds.
@@ -185,12 +199,11 @@ func plainRoutes(backend string) bool { return backend == "host-gw" || backend =
 var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}
 
 // backends returns the available backends that carry packets of a family, or of
-// any for "". A backend with several drawn options is there more often. The commands
-// of an extension are drawn only on request.
+// any for "". A backend with several drawn options is there more often.
 func backends(family string) []string {
 	var names []string
 	for _, s := range all.Specs() {
-		if s.Type == extension.Type || !s.Available() || s.IgnoresPeers ||
+		if slices.Contains(rare, s.Type) || !s.Available() || s.IgnoresPeers ||
 			family != "" && !slices.Contains(s.Carries, familyWords[family]) {
 			continue
 		}
@@ -201,6 +214,10 @@ func backends(family string) []string {
 	return names
 }
 
+// rare are the types that few seeds draw or none, and to which no cluster changes. Only
+// [Options.Backend] asks for ipsec: a tunnel of which a kill took one end may stay like that.
+var rare = []string{extension.Type, ipsec.Type}
+
 // mostOdds bounds how often a type is drawn that has many options.
 const mostOdds = 3
 
@@ -209,8 +226,8 @@ func examples(backendType string) []string {
 	var inputs []string
 	spec, _ := all.Find(backendType)
 	for _, o := range spec.Options {
-		if o.Example != "" {
-			inputs = append(inputs, fmt.Sprintf(`{"Type":%q,%q:%s}`, spec.Type, o.Name, o.Example))
+		if o.Example != "" && !o.Required {
+			inputs = append(inputs, spec.Example(o))
 		}
 	}
 	return inputs

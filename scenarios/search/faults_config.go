@@ -1,6 +1,8 @@
 package search
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,9 +27,42 @@ func configFaults() []fault {
 		// With both families off there is no network to settle on.
 		merged("config-ipv6-switched", isDual, `{"EnableIPv4":true,"EnableIPv6":false}`, `{"EnableIPv6":true}`),
 		merged("config-ipv4-switched", isDual, `{"EnableIPv4":false,"EnableIPv6":true}`, `{"EnableIPv4":true}`),
+		{name: "config-backend", weight: 2, fits: func(s shape) bool { return s.change && len(changesFrom(s)) > 0 },
+			draw: (*drawing).otherBackend},
 		{name: "config-bad", weight: 2, draw: (*drawing).badConfig},
 	}
 	return all
+}
+
+// changesFrom returns the types of backends to which the cluster can change: they
+// carry its families, over its segments, through its firewalls.
+func changesFrom(s shape) []string {
+	if s.nat || slices.Contains(rare, s.backend) { // NAT translates UDP alone, and these know no former way
+		return nil
+	}
+	return slices.DeleteFunc(slices.Compact(backends(s.family)), func(name string) bool {
+		plain := plainRoutes(name) && (s.segments > 1 || s.firewall != "none" && !s.direct)
+		return plain || name == s.backend
+	})
+}
+
+// otherBackend changes the type of the backend once the cluster has come to rest, in half
+// of the draws back again or on to a third one, at any moment of the first change.
+func (d *drawing) otherBackend() []Step {
+	types := changesFrom(d.top)
+	steps := []Step{{Line: "settle within=30s"}}
+	for i := range 1 + d.rng.IntN(2) {
+		to := pick(d.rng, types...)
+		if i > 0 {
+			to = pick(d.rng, append(types, d.top.backend)...)
+		}
+		d.top.devices = append(slices.Clip(d.top.devices), devicesOf(to, d.top.family)...)
+		steps = append(steps, Step{
+			After: time.Duration(d.pause()).Round(time.Millisecond),
+			Line:  "store merge", Input: fmt.Sprintf(`{"Backend":{"Type":%q}}`, to),
+		})
+	}
+	return steps
 }
 
 // badConfig writes a config that no node can use. Sometimes it is put right before

@@ -108,6 +108,10 @@ ok
 ping all
 ----
 all ok src=preserved
+
+trace all
+----
+all arrive
 `
 	if got := p.Scenario("n1 breaks"); got != want {
 		t.Errorf("scenario:\n%s\nwant:\n%s", got, want)

@@ -36,6 +36,21 @@ func (n *simNode) LoseKey() error {
 	return nil
 }
 
+// BreakCommands implements [lang.CommandRunner].
+func (n *simNode) BreakCommands(on bool) { n.daemon.BreakCommands(on) }
+
+// SlowCommands implements [lang.CommandRunner].
+func (n *simNode) SlowCommands(by time.Duration) { n.daemon.SlowCommands(by) }
+
+// NoteReboot implements [lang.Rebooter].
+func (n *simNode) NoteReboot() { n.daemon.NoteReboot() }
+
+// TranslatePort implements [lang.PortTranslator].
+func (n *simNode) TranslatePort(inner, outer uint16) error {
+	n.Host.TranslatePort(inner, outer)
+	return nil
+}
+
 // refusals are the errors of the simulated kernel.
 var refusals = map[lang.Refusal]error{
 	"ENOBUFS": kernel.ErrNoBuffers, "EBUSY": kernel.ErrBusy, "EEXIST": kernel.ErrExists, "ENOENT": kernel.ErrNotFound,
@@ -71,6 +86,15 @@ func (n *simNode) PartFrom(other string, on bool) error {
 	}
 	return nil
 }
+
+// Block implements [Blocker].
+func (n *simNode) Block(protocol string, port uint16, on bool) error {
+	known := map[string]kernel.Protocol{"icmp": kernel.ICMP, "tcp": kernel.TCP, "udp": kernel.UDP}
+	return n.Host.Block(known[protocol], port, on)
+}
+
+// SpoilChecksums implements [lang.ChecksumSpoiler].
+func (n *simNode) SpoilChecksums(on bool) error { return n.Host.SpoilChecksums(on) }
 
 // Disturb implements [Disturber].
 func (n *simNode) Disturb(d lang.Disturbance) error {

@@ -1,7 +1,6 @@
 package simworld
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -86,6 +85,8 @@ func NodeOptions(top lang.Topology) node.Options {
 		Firewall:   firewall.Options{Masquerade: top.Firewalled(), Forward: top.Firewalled()},
 		Blackhole:  top.Blackhole,
 		IPForward:  top.IPForward,
+
+		ProbeInterval: top.Probes,
 	}
 }
 
@@ -173,6 +174,14 @@ func (n *simNode) Status() (node.Status, error) {
 		return node.Status{}, lang.ErrNoDaemon
 	}
 	return n.daemon.Status(), nil
+}
+
+// Peers implements [lang.PeerObserver].
+func (n *simNode) Peers() ([]node.Peer, error) {
+	if !n.Running() {
+		return nil, lang.ErrNoDaemon
+	}
+	return n.daemon.Node().Peers(), nil
 }
 
 func (n *simNode) SyncPods() error {
@@ -301,9 +310,4 @@ func (n *simNode) Isolate(on bool) error {
 func (n *simNode) Cut(on bool) error {
 	n.cut = on
 	return nil
-}
-
-func (n *simNode) State(extent dataplane.Extent) (*dataplane.State, error) {
-	seen, err := n.daemon.Driver().Look(context.Background(), extent)
-	return seen.State, err
 }

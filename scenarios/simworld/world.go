@@ -260,11 +260,18 @@ func (w *World) Store() lang.Store { return simStore{w.storage} }
 // simStore adapts the simulated store to scenarios.
 type simStore struct{ *store.Store }
 
-func (s simStore) Stop() error                  { s.Store.Stop(); return nil }
-func (s simStore) Start() error                 { s.Store.Start(); return nil }
-func (s simStore) Compact() error               { s.Store.Compact(); return nil }
-func (s simStore) Put(name, value string) error { return s.Store.Put(name, value, 0) }
-func (s simStore) Expire(name string) error     { return s.Revoke(name) }
+func (s simStore) Stop() error              { s.Store.Stop(); return nil }
+func (s simStore) Start() error             { s.Store.Start(); return nil }
+func (s simStore) Compact() error           { s.Store.Compact(); return nil }
+func (s simStore) Expire(name string) error { return s.Revoke(name) }
+
+// Put implements [Store]. The config of a Kubernetes cluster is no record.
+func (s simStore) Put(name, value string) error {
+	if name == "config" && s.Kubernetes() {
+		return s.SetNetConfig(value)
+	}
+	return s.Store.Put(name, value, 0)
+}
 
 func (s simStore) Records() ([]lang.Record, error) {
 	var records []lang.Record

@@ -10,10 +10,12 @@ import (
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/ipip"
+	"github.com/flanneld/flannel/core/backend/ipsec"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // Default is the type of a config that names none (interop 2).
@@ -32,7 +34,7 @@ func Specs() []backend.Spec {
 		extension.Spec(),
 		alloc.Spec(),
 		wireguard.Spec(),
-		{Type: "ipsec", Summary: "ESP by an IKE daemon", Carries: v4},
+		ipsec.Spec(),
 		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "aws-vpc", Summary: "routes of Amazon's cloud", Carries: v4, IgnoresPeers: true},
 		{Type: "ali-vpc", Summary: "routes of Alibaba's cloud", Carries: v4, IgnoresPeers: true},
@@ -51,6 +53,16 @@ func Find(name string) (backend.Spec, bool) {
 		return backend.Spec{}, false
 	}
 	return specs[i], true
+}
+
+// NamesDevice reports whether a backend of this build gives such a name to a device.
+func NamesDevice(name string) bool {
+	return slices.ContainsFunc(Specs(), func(s backend.Spec) bool { return s.NamesDevice(name) })
+}
+
+// MakesDevice reports whether a backend of this build makes such a device.
+func MakesDevice(l dataplane.Link) bool {
+	return slices.ContainsFunc(Specs(), func(s backend.Spec) bool { return s.MakesDevice(l) })
 }
 
 // New returns the backend that a network config asks for.

@@ -44,17 +44,37 @@ func TestOpenEveryBackend(t *testing.T) {
 		if !s.Available() {
 			continue
 		}
-		configs := []string{`{"Type":"` + s.Type + `"}`}
+		configs := []string{s.Example()}
 		for _, o := range s.Options {
+			if o.Required && o.Example == "" {
+				t.Errorf("%s: the required option %s has no example", s.Type, o.Name)
+			}
 			if o.Example != "" {
-				configs = append(configs, `{"Type":"`+s.Type+`","`+o.Name+`":`+o.Example+`}`)
+				configs = append(configs, s.Example(o))
 			}
 		}
 		for _, c := range configs {
 			b, err := New(network(t, `{"Network":"10.5.0.0/16","Backend":`+c+`}`))
 			if err != nil || b.Type() != s.Type {
 				t.Errorf("%s: %v, %v", c, b, err)
+				continue
 			}
+			for _, link := range b.Extent().Links {
+				if !s.NamesDevice(link) {
+					t.Errorf("%s: %s is none of the devices %q", c, link, s.Devices)
+				}
+			}
+		}
+	}
+}
+
+func TestNamesDevice(t *testing.T) {
+	for name, want := range map[string]bool{
+		"flannel.1": true, "flannel-v6.16777215": true, "flannel0": true, "flannel-wg-v6": true, "flannel.ipip": true,
+		"flannel.": false, "flannel.01": false, "flannel.-1": false, "flannel.1x": false, "flannel1": false, "cni0": false,
+	} {
+		if got := NamesDevice(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
 		}
 	}
 }
@@ -64,8 +84,13 @@ func TestNewErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
 			`vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec, gce, aws-vpc, ali-vpc, tencent-vpc`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec"}}`: `backend type "ipsec" is not available in this build; it ` +
-			`serves vxlan, host-gw, udp, ipip, extension, alloc, wireguard`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"gce"}}`: `backend type "gce" is not available in this build; it ` +
+			`serves vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec"}}`: `Backend PSK: ipsec needs a pre-shared key of at least ` +
+			`96 characters`,
+		`{` + dual + `,"Backend":{"Type":"ipsec"}}`: `backend type "ipsec" does not carry the families of this ` +
+			`network (EnableIPv4 true, EnableIPv6 true); change them, or choose one of vxlan, host-gw, extension, alloc, ` +
+			`wireguard`,
 		// interop K8: a family that the backend does not carry is refused at once
 		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 ` +
 			`true); change them, or choose one of vxlan, host-gw, extension, alloc, wireguard`,
@@ -121,5 +146,30 @@ func TestLastValueCounts(t *testing.T) {
 func TestWants(t *testing.T) {
 	if got := (backend.Option{Kind: backend.Text}).Wants(); got != "a text" {
 		t.Error(got)
+	}
+}
+
+// The ports are those of the config, with the backend's own values for what it leaves out.
+func TestPorts(t *testing.T) {
+	const v6 = `"EnableIPv6":true,"IPv6Network":"fd00::/48",`
+	for _, c := range []struct {
+		more, backend string
+		want          []uint16
+	}{
+		{"", `{"Type":"vxlan"}`, []uint16{8472}},
+		{"", `{"Type":"vxlan","Port":0}`, []uint16{8472}},
+		{"", `{"Type":"vxlan","port":4789}`, []uint16{4789}},
+		{"", `{"Type":"udp"}`, []uint16{8285}},
+		{"", `{"Type":"udp","Port":8473}`, []uint16{8473}},
+		{"", `{"Type":"wireguard"}`, []uint16{51820}},
+		{v6, `{"Type":"wireguard","ListenPort":51900}`, []uint16{51900, 51821}},
+		{"", `{"Type":"ipsec"}`, []uint16{500, 4500}},
+		{"", `{"Type":"host-gw"}`, nil},
+	} {
+		n := network(t, `{`+c.more+`"Network":"10.5.0.0/16","Backend":`+c.backend+`}`)
+		spec, _ := Find(n.Backend.Type)
+		if got := spec.Ports(n); !slices.Equal(got, c.want) {
+			t.Errorf("%s: ports %d, want %d", c.backend, got, c.want)
+		}
 	}
 }

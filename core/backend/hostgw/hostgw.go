@@ -50,9 +50,8 @@ func (Backend) MTU(env backend.Env) int { return env.Uplink.MTU }
 func (Backend) Attrs(env backend.Env, _ lease.Attrs, _ *dataplane.State, _ *rand.Rand) (lease.Attrs, error) {
 	for _, f := range cidr.Families {
 		if pub, own := env.Uplink.Public(f), env.Uplink.Addr(f); pub != own {
-			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; peers could not "+
-				"use it as a gateway",
-				f, pub, own, env.Uplink.Link)
+			return lease.Attrs{}, fmt.Errorf("host-gw: the public %s address %s is not the address %s of %s; "+
+				"peers could not use it as a gateway", f, pub, own, env.Uplink.Link)
 		}
 	}
 	return lease.Attrs{PublicIP: env.Uplink.PublicIP, PublicIPv6: env.Uplink.PublicIPv6, BackendType: Type}, nil

@@ -19,8 +19,8 @@ func newBackend(t *testing.T) (Backend, backend.Env) {
 		`"IPv6Network":"fd00:10::/48","Backend":{"Type":"host-gw"}}`)
 }
 
-// interop P9: the wanted routes do not depend on the present ones, which other
-// programs may have changed.
+// The wanted routes do not depend on the present ones, which other programs may have
+// changed (interop P9).
 func TestRender(t *testing.T) {
 	b, env := newBackend(t)
 	own := backendtest.Record(t, "10.5.34.0-24&fd00:10:0:34::-64", Type, "192.168.64.3", "fd00:a::3")
@@ -41,7 +41,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// interop F8: translated addresses are refused in both families.
+// Translated addresses are refused in both families (interop F8).
 func TestRefusesNAT(t *testing.T) {
 	for _, c := range []struct {
 		change func(*uplink.Uplink)

@@ -27,6 +27,7 @@ const overhead = 20
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "IP in IP tunnels of the kernel", Carries: []backend.Families{backend.IPv4Only}, New: open,
+		Devices: []string{device}, DeviceKind: dataplane.LinkIPIP,
 		Options: []backend.Option{
 			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
 				Help: "reach peers on the own segment by plain routes"},
@@ -80,11 +81,7 @@ func (b Backend) Render(
 	state.AddLink(dataplane.Link{
 		Name: device, MTU: b.MTU(env), Up: true, Params: dataplane.IPIP{Local: env.Uplink.IP},
 	})
-	// The base of the subnet is the source of host-to-pod packets. As a host
-	// address it makes the kernel add no broadcast route.
-	if own := self.Key.Of(cidr.V4); own.IsValid() {
-		state.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), cidr.V4.Bits())})
-	}
+	backend.AddBase(state, self, device, cidr.V4)
 	served, problems := backend.Peers(env, self, Type, cidr.V4, peers)
 	for _, p := range served {
 		// The onlink flag is part of the contract for direct peers too.

@@ -20,6 +20,4 @@
 // stands before all policies of peers and goes after them: no pod's packet leaves
 // without encryption. The kernel also asks for a policy when it hands a decrypted packet
 // to a pod, so packets into the node's own subnet have a policy that allows them.
-//
-// The backend is not in package all yet, so no network config can ask for it.
 package ipsec

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -33,11 +34,13 @@ const shortestPSK = 96
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "ESP by strongSwan's charon", Carries: []backend.Families{backend.IPv4Only}, New: open,
-		Alone: true, // its policies catch the packets to every peer
-		Lanes: []string{"ike"},
+		Alone:      true,                // its policies catch the packets to every peer
+		FixedPorts: []uint16{500, 4500}, // of IKE
+		Lanes:      []string{"ike"}, Needs: "/usr/lib/ipsec/charon",
 		Options: []backend.Option{
-			{Name: "PSK", Kind: backend.Text, Default: `""`,
-				Help: "pre-shared key of all nodes, required, at least 96 characters"},
+			{Name: "PSK", Kind: backend.Passphrase, Default: `""`, Required: true,
+				Example: `"` + strings.Repeat("0123456789abcdef", shortestPSK/16) + `"`,
+				Help:    "pre-shared key of all nodes, at least 96 characters"},
 			{Name: "UDPEncap", Kind: backend.Switch, Default: "false", Example: "true",
 				Help: "ESP always travels in UDP, for networks that drop other protocols"},
 			{Name: "ESPProposal", Kind: backend.Text, Default: `"` + defaultProposal + `"`,
@@ -75,10 +78,22 @@ func open(network config.Network) (backend.Backend, error) {
 		return nil, fmt.Errorf("Backend PSK: %s needs a pre-shared key of at least %d characters", Type, shortestPSK)
 	case len(o.PSK) < shortestPSK:
 		return nil, fmt.Errorf("Backend PSK: want at least %d characters, have %d", shortestPSK, len(o.PSK))
-	case o.ESPProposal == "":
-		return nil, fmt.Errorf("Backend ESPProposal: want algorithms as strongSwan names them, such as %s", defaultProposal)
+	case !isProposal(o.ESPProposal):
+		return nil, fmt.Errorf("Backend ESPProposal %q: want algorithms as strongSwan names them, such as %s",
+			o.ESPProposal, defaultProposal)
 	}
 	return Backend{PSK: dataplane.NewPassphrase(o.PSK), encap: o.UDPEncap, proposal: o.ESPProposal}, nil
+}
+
+// isProposal reports whether a text has the form of one proposal: names with "-" between
+// them. Only charon knows which names there are.
+func isProposal(text string) bool {
+	for name := range strings.SplitSeq(text, "-") {
+		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Type implements [backend.Backend].

@@ -120,15 +120,23 @@ func TestAttrs(t *testing.T) {
 
 // The errors name the option and the remedy, and never show the key.
 func TestBadOptions(t *testing.T) {
+	const proposals = "want algorithms as strongSwan names them, such as aes128gcm16-sha256-prfsha256-ecp256"
 	for members, want := range map[string]string{
-		``:               "Backend PSK: ipsec needs a pre-shared key of at least 96 characters",
-		`,"PSK":"short"`: "Backend PSK: want at least 96 characters, have 5",
-		`,"PSK":7`:       "Backend PSK 7: want a text",
-		`,"PSK":"` + psk + `","ESPProposal":""`: "Backend ESPProposal: want algorithms as strongSwan names them, " +
-			"such as aes128gcm16-sha256-prfsha256-ecp256",
-		`,"PSK":"` + psk + `","UDPEncap":"yes"`: `Backend UDPEncap "yes": want true or false`,
+		``:                                      "Backend PSK: ipsec needs a pre-shared key of at least 96 characters",
+		`,"PSK":"short"`:                        "Backend PSK: want at least 96 characters, have 5",
+		`,"PSK":7`:                              "Backend PSK: want a secret text",
+		`,"PSK":["` + psk + `"]`:                "Backend PSK: want a secret text",
+		`,"PSK":"` + psk[1:] + `"`:              "Backend PSK: want at least 96 characters, have 95",
+		`,"PSK":"` + psk + `","ESPProposal":7`:  "Backend ESPProposal 7: want a text",
+		`,"PSK":"` + psk + `","ESPProposal":""`: `Backend ESPProposal "": ` + proposals,
+		`,"PSK":"` + psk + `","ESPProposal":"AES"`:    `Backend ESPProposal "AES": ` + proposals,
+		`,"PSK":"` + psk + `","ESPProposal":"a,b"`:    `Backend ESPProposal "a,b": ` + proposals,
+		`,"PSK":"` + psk + `","ESPProposal":"aes--x"`: `Backend ESPProposal "aes--x": ` + proposals,
+		`,"PSK":"` + psk + `","UDPEncap":1`:           `Backend UDPEncap 1: want true or false`,
+		`,"PSK":"` + psk + `","UDPEncap":"yes"`:       `Backend UDPEncap "yes": want true or false`,
 	} {
-		if _, _, err := open4(t, members); err == nil || err.Error() != want {
+		_, _, err := open4(t, members)
+		if err == nil || err.Error() != want || strings.Contains(err.Error(), psk[1:]) {
 			t.Errorf("%s: %v\nwant %s", members, err, want)
 		}
 	}

@@ -38,8 +38,10 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "UDP datagrams, sent by this process", Carries: []backend.Families{backend.IPv4Only},
 		New: open, Needs: "/dev/net/tun", Untyped: true,
+		Devices: []string{device}, DeviceKind: dataplane.LinkTUN,
 		Options: []backend.Option{
 			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Agreed: true,
+				Port: backend.Port,
 				Help: "UDP port of all nodes"},
 			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
 				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},
@@ -110,7 +112,7 @@ func (b *Backend) Render(
 	if !own.IsValid() {
 		return state, nil // a proxy without a subnet could not deliver any packet
 	}
-	state.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), cidr.V4.Bits())})
+	backend.AddBase(state, self, device, cidr.V4)
 	state.AddProxy(dataplane.Proxy{
 		Link:   device,
 		Local:  netip.AddrPortFrom(env.Uplink.IP, uint16(b.opts.Port)),

@@ -72,8 +72,8 @@ func TestPeerInsideTheNetwork(t *testing.T) {
 		backendtest.Record(t, "10.3.0.0-24", "", "10.250.0.3"),
 	})
 	if state.Peers.Len() != 1 || len(problems) != 1 || problems[0].String() !=
-		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; datagrams "+
-			"to it would come back into the tunnel" {
+		"peer 10.3.0.0-24: public address 10.250.0.3 is inside the network and no underlay route leads there; "+
+			"datagrams to it would come back into the tunnel" {
 		t.Errorf("peers %v, problems %v", state.Peers, problems)
 	}
 }

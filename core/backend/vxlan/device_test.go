@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Every option of the device reaches it, and port 0 is the kernel's default.
+// The device gets each of its options, and port 0 is the kernel's default.
 func TestDeviceOptions(t *testing.T) {
 	for options, want := range map[string]dataplane.VXLAN{
 		"":                 {VNI: 1, Port: KernelPort},
@@ -52,7 +52,7 @@ func TestExtent(t *testing.T) {
 	}
 }
 
-// An MTU that the uplink cannot carry has a note for operators.
+// A note tells operators of an MTU that the uplink cannot carry.
 func TestNotes(t *testing.T) {
 	for options, want := range map[string]int{"": 0, `,"MTU":1499`: 0, `,"MTU":1500`: 0, `,"MTU":1501`: 1} {
 		b, env := newBackend(t, dual(options))
@@ -64,7 +64,7 @@ func TestNotes(t *testing.T) {
 
 // A record that does not parse is as good as none, and so is a device of another
 // kind that has our name.
-func TestMACOfNoUse(t *testing.T) {
+func TestMACThatCannotBeUsed(t *testing.T) {
 	b, env := newBackend(t, dual(""))
 	bad := peer("10.5.34.0-24", "192.168.64.3", "fd00:a::3", "01:00:5e:00:00:01", "no").Attrs
 	have := dataplane.NewState()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -22,23 +23,24 @@ const Type = "vxlan"
 // KernelPort is the UDP port Linux uses when none is given.
 const KernelPort = 8472
 
+// devices are the names of the devices (interop 6.0), by family, with "#" for the VNI.
+var devices = [2]string{cidr.V4: "flannel.#", cidr.V6: "flannel-v6.#"}
+
 // overhead is the size of the headers of encapsulation, in bytes: outer IP, UDP
 // (8), VXLAN (8) and inner Ethernet (14).
 var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
-
-// leastIPv6 is the least MTU with which Linux gives a device IPv6 (RFC 8200, section 5).
-const leastIPv6 = 1280
 
 // Spec describes the backend and its options (interop 6.2).
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "VXLAN tunnels of the kernel", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
+		Devices: devices[:], DeviceKind: dataplane.LinkVXLAN,
 		Options: []backend.Option{
 			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
 				Help: "network identifier, and the number in the device's name"},
 			{Name: "Port", Kind: backend.Whole, Default: "0", Min: 1, Max: 65535, ChartValue: "backendPort", Agreed: true,
-				ZeroMeans: KernelPort,
-				Zero:      fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
+				ZeroMeans: KernelPort, Port: backend.Port,
+				Zero: fmt.Sprintf("the kernel's default, %d", KernelPort), Help: "UDP port of all nodes"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, ChartValue: "mtu", Example: "1400",
 				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. " +
 					"An uplink with a smaller MTU overrides it"},
@@ -46,6 +48,11 @@ func Spec() backend.Spec {
 				Help: "reach peers on the own segment by plain routes"},
 			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn where a MAC is"},
 			{Name: "GBP", Kind: backend.Switch, Default: "false", ChartValue: "GBP", Help: "group policy extension"},
+			{Name: "TxChecksum", Kind: backend.Text, Default: `"auto"`, ChartValue: "txChecksum",
+				Choices: []string{checksumAuto, dataplane.FeatureOn, dataplane.FeatureOff},
+				Help: "`off`: the kernel computes the checksums in tunnels, not the network card, some of which get them " +
+					"wrong (`ethtool -K flannel.1 tx-checksum-ip-generic off`); `auto`: as the device is, and off once " +
+					"probes find peers that answer ICMP and none that answers TCP"},
 			{Name: "MacPrefix", Kind: backend.Text, ChartValue: "macPrefix", Pattern: "^$|^[0-9A-Fa-f]{2}-[0-9A-Fa-f]{2}$",
 				Ignored: true, Help: "for nodes with Windows"},
 			{Name: "Name", Kind: backend.Text, Ignored: true, Help: "for nodes with Windows"},
@@ -61,7 +68,12 @@ type options struct {
 	GBP           bool
 	Learning      bool
 	DirectRouting bool
+	TxChecksum    string
 }
+
+// checksumAuto leaves the checksums of a device as they are until there is evidence that
+// they are wrong.
+const checksumAuto = "auto"
 
 // Backend renders vxlan. It is immutable.
 type Backend struct {
@@ -80,8 +92,9 @@ func open(network config.Network) (backend.Backend, error) {
 	if b.opts.Port == 0 {
 		b.opts.Port = KernelPort
 	}
-	vni := strconv.FormatUint(uint64(b.opts.VNI), 10)
-	b.devices = [2]string{cidr.V4: "flannel." + vni, cidr.V6: "flannel-v6." + vni}
+	for f, name := range devices {
+		b.devices[f] = strings.Replace(name, "#", strconv.FormatUint(uint64(b.opts.VNI), 10), 1)
+	}
 	for _, f := range cidr.Families {
 		if network.Of(f).Enabled() {
 			b.families = append(b.families, f)
@@ -99,6 +112,9 @@ func (b *Backend) Extent() dataplane.Extent {
 	e := dataplane.Extent{Links: b.devices[:]}
 	for _, f := range b.families {
 		e.Sysctls = append(e.Sysctls, b.acceptRA(f))
+		if !b.AdaptsChecksums() {
+			e.Sysctls = append(e.Sysctls, dataplane.TxChecksum(b.devices[f], ""))
+		}
 	}
 	return e
 }
@@ -118,35 +134,33 @@ func (b *Backend) acceptRA(f cidr.Family) dataplane.Sysctl {
 	return dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev}
 }
 
-// deviceMTU returns the MTU of a family's device. The kernel gives no device more
-// than its uplink carries, so a larger MTU in the config has no effect.
-func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
-	mtu := env.Uplink.MTU
-	if b.opts.MTU > 0 {
-		mtu = min(mtu, b.opts.MTU)
+// AdaptsChecksums implements [backend.ChecksumAdapter].
+func (b *Backend) AdaptsChecksums() bool { return b.opts.TxChecksum == checksumAuto }
+
+// txChecksum returns the desired value of the setting, or checksumAuto for none.
+func (b *Backend) txChecksum(env backend.Env) string {
+	if b.AdaptsChecksums() && env.WrongChecksums {
+		return dataplane.FeatureOff
 	}
-	return mtu - overhead[f]
+	return b.opts.TxChecksum
+}
+
+// deviceMTU returns the MTU of a family's device.
+func (b *Backend) deviceMTU(env backend.Env, f cidr.Family) int {
+	return backend.DeviceMTU(env, b.opts.MTU, overhead[f])
 }
 
 // Notes implements [backend.Noter].
 func (b *Backend) Notes(env backend.Env) []string {
-	if b.opts.MTU <= env.Uplink.MTU {
-		return nil
-	}
-	return []string{fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
-		b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env))}
+	return backend.NotesOnMTU(env, b.opts.MTU, b.MTU(env))
 }
 
 // Check implements [backend.Checker].
 func (b *Backend) Check(env backend.Env) *backend.Lack {
-	mtu := b.deviceMTU(env, cidr.V6)
-	if mtu >= leastIPv6 || !slices.Contains(b.families, cidr.V6) {
+	if !slices.Contains(b.families, cidr.V6) {
 		return nil
 	}
-	return &backend.Lack{Link: b.devices[cidr.V6], Err: fmt.Errorf(
-		"the kernel gives %s no IPv6, because its MTU of %d is below %d: give %s, and the config if it sets one, "+
-			"an MTU of %d or more, or leave IPv6 out of the config",
-		b.devices[cidr.V6], mtu, leastIPv6, env.Uplink.Link, leastIPv6+overhead[cidr.V6])}
+	return backend.LackOfIPv6(env, b.devices[cidr.V6], b.deviceMTU(env, cidr.V6), overhead[cidr.V6])
 }
 
 // MTU implements [backend.Backend]. It returns the smallest MTU of the devices
@@ -250,11 +264,10 @@ func (b *Backend) renderSelf(s *dataplane.State, env backend.Env, self backend.S
 		},
 	})
 	s.AddSysctl(b.acceptRA(f))
-	// The base of the subnet is the source of host-to-pod packets. As a host
-	// address it makes the kernel add no broadcast route.
-	if own := self.Key.Of(f); own.IsValid() {
-		s.AddAddr(dataplane.Addr{Link: b.devices[f], Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
+	if value := b.txChecksum(env); value != checksumAuto {
+		s.AddSysctl(dataplane.TxChecksum(b.devices[f], value))
 	}
+	backend.AddBase(s, self, b.devices[f], f)
 }
 
 func (b *Backend) renderPeer(s *dataplane.State, env backend.Env, p backend.Peer) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,7 @@ func TestOptions(t *testing.T) {
 	for _, c := range []struct{ options, want string }{
 		{`,"VNI":0`, "Backend VNI 0: want a whole number from 1 to 16777215"},
 		{`,"VNI":16777216`, "Backend VNI 16777216: want a whole number from 1 to 16777215"},
+		{`,"TxChecksum":"never"`, `Backend TxChecksum "never": want one of auto, on, off`},
 		{`,"MTU":-1`, "Backend MTU -1: want 0 or a whole number from 576 to 65535"},
 	} {
 		network, err := config.Parse([]byte(dual(c.options)))
@@ -63,7 +65,37 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// interop P5: the IPv6 header is longer, and pods get what fits both devices.
+// TestTxChecksum checks which value of the feature each device gets, and that the
+// backend looks at it.
+func TestTxChecksum(t *testing.T) {
+	for _, c := range []struct {
+		options string
+		wrong   bool // the evidence is that checksums are wrong
+		want    string
+	}{
+		{"", false, ""},
+		{"", true, "off"},
+		{`,"TxChecksum":"auto"`, true, "off"},
+		{`,"TxChecksum":"on"`, true, "on"},
+		{`,"TxChecksum":"off"`, false, "off"},
+	} {
+		b, env := newBackend(t, dual(c.options))
+		env.WrongChecksums = c.wrong
+		state, _ := b.Render(env, backend.Self{Key: key("10.5.34.0-24&fd00:10:0:34::-64")}, nil)
+		for _, dev := range []string{"flannel.1", "flannel-v6.1"} {
+			path := "ethtool/" + dev + "/tx-checksum-ip-generic"
+			if got := state.Sysctls[path]; got.Value != c.want || c.want != "" && got.Link != dev {
+				t.Errorf("%s, evidence %t: %s, want value %q", c.options, c.wrong, got, c.want)
+			}
+			looks := slices.ContainsFunc(b.Extent().Sysctls, func(s dataplane.Sysctl) bool { return s.Path == path })
+			if looks == b.AdaptsChecksums() {
+				t.Errorf("%s: looks at the feature of %s: %t", c.options, dev, looks)
+			}
+		}
+	}
+}
+
+// The IPv6 header is longer, and the MTU of pods fits both devices (interop P5).
 func TestMTU(t *testing.T) {
 	for _, c := range []struct {
 		conf string
@@ -160,8 +192,8 @@ route fd00:10:0:35::/64 via fd00:10:0:35:: dev flannel-v6.1 onlink
 	}
 }
 
-// interop P6: behind NAT the device sends from the interface's address, and the
-// node publishes the public one.
+// Behind NAT the device sends from the interface's address, and the node publishes
+// the public one (interop P6).
 func TestPublicAddressIsNotLocal(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	env.Uplink.PublicIP = netip.MustParseAddr("203.0.113.7")

@@ -14,7 +14,8 @@
 //  1. It makes the objects of host-gw beside those of vxlan. Its record still
 //     offers vxlan alone.
 //  2. Its record offers host-gw, and vxlan as a former way. To each peer that
-//     offers host-gw it sends by host-gw, to the others by vxlan.
+//     offers host-gw it sends by host-gw, to the others by vxlan. It sends by a way
+//     that needs keys of both nodes, such as wireguard, once these were exchanged.
 //  3. All peers offer host-gw. Its record says that it sends to no peer by vxlan.
 //  4. All peers say so too, or do not offer vxlan any more. It deletes the objects
 //     of vxlan, and its record offers host-gw alone.

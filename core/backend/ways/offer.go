@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -56,30 +57,65 @@ func offers(a *lease.Attrs, id string) (offered, inUse bool) {
 }
 
 // choose returns the way by which to send to a peer in one family: the first that
-// the record offers. A record that does not name its way may lack a value, as the
-// records of upstream do, so the first way of its type is taken for that of the record.
-func (s *Set) choose(a *lease.Attrs, f cidr.Family) (int, bool) {
+// the record offers and that works, or else the first that it offers, or else the one
+// that replaces the record's: without a route, packets to the peer would leave by the
+// default route. A record that does not name its way may lack a value, as the records of
+// upstream do, so the first way of its type is taken for that of the record.
+func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
+	a := &l.Attrs
 	if len(s.ways) == 1 && a.Ways.IsEmpty() {
 		return 0, true // the backend itself judges the record
 	}
+	first := -1
 	for i, w := range s.ways {
-		if offered, _ := offers(a, w.id); offered && w.carries(f) {
+		if offered, _ := offers(a, w.id); !offered || !w.carries(f) {
+			continue
+		}
+		if s.works(i, l, f) {
 			return i, true
 		}
+		if first < 0 {
+			first = i
+		}
 	}
-	if a.Ways.Present != nil {
-		return 0, false
+	if first < 0 {
+		first = slices.IndexFunc(s.ways, func(w way) bool {
+			stands := w.publishedType() == a.BackendType
+			if a.Ways.Present != nil {
+				stands = w.replaces(string(a.Ways.Present))
+			}
+			return stands && w.carries(f)
+		})
 	}
-	i := slices.IndexFunc(s.ways, func(w way) bool { return w.publishedType() == a.BackendType && w.carries(f) })
-	return i, i >= 0
+	if first < 0 && s.ways[0].spec.Untyped && a.Ways.IsEmpty() && s.ways[0].carries(f) {
+		return 0, true // it serves records of every type (interop 6.0), as it does without former ways
+	}
+	return first, first >= 0
+}
+
+// works reports whether this node can send to a peer by a way, and the peer takes packets
+// from it that way.
+func (s *Set) works(i int, l *lease.Lease, f cidr.Family) bool {
+	w := s.ways[i]
+	if s.refused[refusal{i, l.Key}] {
+		return false
+	}
+	b, exchanges := w.backend.(backend.KeyExchanger)
+	if !exchanges {
+		return true
+	}
+	face, _ := w.face(&l.Attrs)
+	key, ok := b.PeerKey(&face, f)
+	return !ok || s.met[key]
 }
 
 // hears reports whether a peer may send by a way: its record offers it, or the way is
-// the one by which to send to it.
-func (s *Set) hears(i int, a *lease.Attrs) bool {
-	offered, _ := offers(a, s.ways[i].id)
-	return offered || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
-		chosen, ok := s.choose(a, f)
+// the one by which to send to it. A backend without data in its records knows a sender by
+// the address alone, and hears a peer before the peer's record offers the way.
+func (s *Set) hears(i int, l *lease.Lease) bool {
+	offered, _ := offers(&l.Attrs, s.ways[i].id)
+	return offered || s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		chosen, ok := s.choose(l, f)
 		return ok && chosen == i
 	})
 }
@@ -101,9 +137,23 @@ func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
 // sharesNone reports whether a peer's record offers none of the ways.
 func (s *Set) sharesNone(l *lease.Lease) bool {
 	return !slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
-		_, ok := s.choose(&l.Attrs, f)
+		_, ok := s.choose(l, f)
 		return ok && l.Key.Of(f).IsValid()
 	})
+}
+
+// LeavesOut reports whether no backend of this node is for a peer's record: that of
+// another backend (interop 6.0), or of none that the node has. It is no fault of the
+// record, and rendering says nothing about it.
+func (s *Set) LeavesOut(l *lease.Lease) bool {
+	present := s.ways[0]
+	switch {
+	case present.spec.IgnoresPeers:
+		return false
+	case len(s.ways) == 1 && l.Attrs.Ways.IsEmpty():
+		return !present.spec.Untyped && present.publishedType() != l.Attrs.BackendType
+	}
+	return s.sharesNone(l)
 }
 
 // Missing returns the ways that a node has to open beside its own to reach all peers:

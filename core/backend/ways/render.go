@@ -1,6 +1,8 @@
 package ways
 
 import (
+	"net/netip"
+
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -18,20 +20,43 @@ func (s *Set) Render(
 		return w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
 	}
 	peers, problems := s.disjoint(env, self, peers)
+	rendered, refused := s.renderWays(env, self, peers)
+	problems = append(problems, refused.problems...)
+	chosen := &Set{ways: s.ways, met: s.met, refused: refused.peers}
 	union := dataplane.NewState()
+	for i, state := range rendered {
+		chosen.chooseRoutes(i, state, peers)
+		greet(state)
+		union.AddAll(state)
+	}
+	return union, problems
+}
+
+// refusals are the peers that the ways cannot serve.
+type refusals struct {
+	peers    map[refusal]bool
+	problems []backend.Problem // each once
+}
+
+// renderWays renders each way, with all peers that may send by it.
+func (s *Set) renderWays(
+	env backend.Env, self backend.Self, peers []*lease.Lease,
+) ([]*dataplane.State, refusals) {
+	var states []*dataplane.State
+	r := refusals{peers: map[refusal]bool{}}
 	known := map[string]bool{}
 	for i, w := range s.ways {
 		state, refused := w.backend.Render(w.env(env), s.self(i, self), s.facesFor(i, peers))
 		for _, p := range refused {
+			r.peers[refusal{i, p.Key}] = true
 			if !known[p.String()] {
 				known[p.String()] = true
-				problems = append(problems, p)
+				r.problems = append(r.problems, p)
 			}
 		}
-		s.dropOtherRoutes(i, state, peers)
-		union.AddAll(state)
+		states = append(states, state)
 	}
-	return union, problems
+	return states, r
 }
 
 // self returns the node's own lease as a way's backend has to see it.
@@ -56,7 +81,7 @@ func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
 		switch {
 		case plain:
 			as = p
-		case s.hears(i, &p.Attrs):
+		case s.hears(i, p):
 			as = s.faceOf(i, p)
 		}
 		if as == p && faces == nil {
@@ -75,14 +100,57 @@ func (s *Set) facesFor(i int, peers []*lease.Lease) []*lease.Lease {
 	return faces
 }
 
-// dropOtherRoutes removes the routes to peers that are reached by another way.
-func (s *Set) dropOtherRoutes(i int, state *dataplane.State, peers []*lease.Lease) {
-	for _, p := range peers {
-		for _, f := range cidr.Families {
+// chooseRoutes removes the routes to peers that are reached by another way. A peer that
+// is reached by this way gets a route of its own instead of one for the whole network.
+// That would lead to peers of other ways too, once these routes go, and in IPv6 Linux
+// refuses a next hop on one device that a route of another device covers.
+func (s *Set) chooseRoutes(i int, state *dataplane.State, peers []*lease.Lease) {
+	for _, f := range cidr.Families {
+		whole, isWhole := wholeRoute(state, s.ways[i].network.Of(f).Network)
+		for _, p := range peers {
 			subnet := p.Key.Of(f)
-			if chosen, ok := s.choose(&p.Attrs, f); subnet.IsValid() && (!ok || chosen != i) {
-				state.Routes.Delete(dataplane.RouteKey{Dst: subnet})
+			if !subnet.IsValid() {
+				continue
 			}
+			key := dataplane.RouteKey{Dst: subnet}
+			chosen, ok := s.choose(p, f)
+			switch {
+			case !ok || chosen != i:
+				state.Routes.Delete(key)
+			case isWhole && !state.Routes.Has(key):
+				own := whole
+				own.RouteKey = key
+				state.AddRoute(own)
+			}
+		}
+		if isWhole {
+			state.Routes.Delete(whole.RouteKey)
+		}
+	}
+}
+
+// wholeRoute returns the route for the whole network of a way whose device itself knows
+// where each peer is.
+func wholeRoute(state *dataplane.State, network netip.Prefix) (dataplane.Route, bool) {
+	for _, r := range state.Routes.All {
+		if r.Dst == network {
+			return r, true
+		}
+	}
+	return dataplane.Route{}, false
+}
+
+// greetEvery is the interval, in seconds, at which WireGuard peers send keepalives during
+// a change. The first one begins the exchange of keys.
+const greetEvery = 25
+
+// greet makes devices that exchange keys do so without a packet of a pod.
+func greet(state *dataplane.State) {
+	peers := state.WGPeers.Clone()
+	for _, p := range peers.All {
+		if p.Keepalive == 0 {
+			p.Keepalive = greetEvery
+			state.AddWGPeer(p)
 		}
 	}
 }

@@ -15,13 +15,26 @@ import (
 const mostFormer = 3
 
 // Set holds the ways of a node, the present one first. It is immutable.
-type Set struct{ ways []way }
+type Set struct {
+	ways []way
+	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
+
+	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
+}
+
+// refusal is a peer that the backend of a way cannot serve.
+type refusal struct {
+	way  int
+	peer lease.Key
+}
 
 var (
 	_ backend.Backend = (*Set)(nil)
 	_ backend.Reacher = (*Set)(nil)
 	_ backend.Noter   = (*Set)(nil)
 	_ backend.Checker = (*Set)(nil)
+
+	_ backend.ChecksumAdapter = (*Set)(nil)
 )
 
 // New opens the way that a network config names, and those of the former ones that
@@ -31,7 +44,7 @@ func New(network config.Network, former ...config.Backend) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{[]way{present}}
+	s := &Set{ways: []way{present}}
 	for _, object := range former {
 		s = s.With(object)
 	}
@@ -51,7 +64,7 @@ func (s *Set) With(object config.Backend) *Set {
 			return s
 		}
 	}
-	return &Set{append(slices.Clip(s.ways), w)}
+	return &Set{ways: append(slices.Clip(s.ways), w), met: s.met}
 }
 
 // network returns the config in force.
@@ -59,8 +72,14 @@ func (s *Set) network() config.Network { return s.ways[0].network }
 
 // Without returns the set without a former way.
 func (s *Set) Without(id string) *Set {
-	return &Set{slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })}
+	left := slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })
+	return &Set{ways: left, met: s.met}
 }
+
+// Meeting returns the set for a node whose devices have exchanged keys with some peers.
+// While it has another way to a peer, a node does not send to it by a way that needs
+// such an exchange: the peer may not know the node's key yet, and may be stalled.
+func (s *Set) Meeting(met map[dataplane.WGPeerKey]bool) *Set { return &Set{ways: s.ways, met: met} }
 
 // Has reports whether the set has a way. A nil set has none.
 func (s *Set) Has(id string) bool {
@@ -141,6 +160,12 @@ func (s *Set) Notes(env backend.Env) []string {
 		return b.Notes(env)
 	}
 	return nil
+}
+
+// AdaptsChecksums implements [backend.ChecksumAdapter].
+func (s *Set) AdaptsChecksums() bool {
+	b, ok := s.ways[0].backend.(backend.ChecksumAdapter)
+	return ok && b.AdaptsChecksums()
 }
 
 // Check implements [backend.Checker].

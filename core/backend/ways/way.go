@@ -19,6 +19,8 @@ type way struct {
 	spec    backend.Spec
 	network config.Network // with the families and the Backend object of this way
 	backend backend.Backend
+
+	replaced map[string]bool // what replaces has returned, by identity
 }
 
 // open opens the way that a Backend object names beside that of the network config,
@@ -77,7 +79,7 @@ func openExactly(network config.Network) (way, error) {
 	if err != nil {
 		return way{}, fmt.Errorf("backend %s: %w", spec.Type, err)
 	}
-	return way{id, spec, network, b}, nil
+	return way{id, spec, network, b, map[string]bool{}}, nil
 }
 
 // env is the environment with the config as this way has it.
@@ -90,13 +92,41 @@ func (w way) env(env backend.Env) backend.Env {
 func (w way) carries(f cidr.Family) bool { return w.network.Of(f).Enabled() }
 
 // coexists reports whether two ways can be open on one host: no device belongs to
-// both, and both are backends that handle peers.
+// both, they need no UDP port in turn, and both are backends that handle peers.
 func (w way) coexists(o way) bool {
 	if w.alone() || o.alone() {
 		return false
 	}
+	ports := o.spec.Ports(o.network)
+	sharePort := slices.ContainsFunc(w.spec.Ports(w.network), func(p uint16) bool { return slices.Contains(ports, p) })
+	if sharePort && w.spec.Type != o.spec.Type { // the kernel lets several vxlan devices share one
+		return false
+	}
 	links := o.backend.Extent().Links
 	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
+}
+
+// mostReplaced bounds what a way remembers of the identities in records.
+const mostReplaced = 100
+
+// replaces reports whether a way with an identity is of the same type and has the same
+// devices: vxlan with another port, for example. No host can have both, so the one that a
+// host has takes the place of the other. Meanwhile routes without encapsulation work.
+func (w way) replaces(id string) bool {
+	known, ok := w.replaced[id]
+	if ok {
+		return known
+	}
+	if len(w.replaced) >= mostReplaced {
+		clear(w.replaced)
+	}
+	object, named := objectOf(id)
+	if named && object.Type == w.spec.Type {
+		other, err := open(w.network, object)
+		known = err == nil && !w.coexists(other)
+	}
+	w.replaced[id] = known
+	return known
 }
 
 // alone reports whether the way cannot be open beside any other.

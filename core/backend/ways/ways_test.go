@@ -2,11 +2,17 @@ package ways
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // One record alone opens no way on another node; a peer and a record that names its way do.
@@ -36,5 +42,142 @@ func TestMissing(t *testing.T) {
 		if got := s.Missing(c.peers); len(got) != c.want {
 			t.Errorf("%d peers: %v, want %d ways", len(c.peers), got, c.want)
 		}
+	}
+}
+
+// changing returns the set of a node that changes from vxlan to wireguard.
+func changing(t *testing.T) *Set {
+	t.Helper()
+	network, err := config.Parse([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"wireguard"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(network, config.Backend{Type: "vxlan", Options: json.RawMessage(`{"Type":"vxlan"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// changed returns the record of a peer that offers wireguard, and vxlan as the former way.
+func changed(host byte, key dataplane.PublicKey) *lease.Lease {
+	former := lease.FormerWay{
+		Backend: json.RawMessage(`{"Type":"vxlan"}`),
+		Data:    fmt.Appendf(nil, `{"VNI":1,"VtepMAC":"02:00:00:00:00:%02x"}`, host),
+	}
+	return &lease.Lease{
+		Key: lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, host, 0}), 24)},
+		Attrs: lease.Attrs{
+			PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, host}), BackendType: "wireguard",
+			BackendData: fmt.Appendf(nil, `{"PublicKey":%q,"Port":51820}`, key),
+			Ways:        lease.Ways{Former: []lease.FormerWay{former}},
+		},
+		CreateRevision: int64(host),
+	}
+}
+
+// A node sends by wireguard to a peer that offers a former way too only once both have exchanged keys.
+func TestWireGuardWaitsForTheKeys(t *testing.T) {
+	s, key := changing(t), dataplane.PublicKey{1}
+	met := map[dataplane.WGPeerKey]bool{{Link: "flannel-wg", Public: key}: true}
+	for _, c := range []struct {
+		set  *Set
+		want string
+	}{
+		{s, `{"Type":"vxlan"}`},
+		{s.Meeting(met), `{"Type":"wireguard"}`},
+		{s.Without(`{"Type":"vxlan"}`), `{"Type":"wireguard"}`},
+	} {
+		if i, ok := c.set.choose(changed(9, key), cidr.V4); !ok || c.set.ways[i].id != c.want {
+			t.Errorf("the node sends by way %d, want %s", i, c.want)
+		}
+	}
+}
+
+// A peer whose new record the backend refuses keeps its route by the former way, and
+// keeps that way open.
+func TestRefusedPeerKeepsTheFormerWay(t *testing.T) {
+	key := dataplane.PublicKey{1}
+	s := changing(t).Meeting(map[dataplane.WGPeerKey]bool{{Link: "flannel-wg", Public: key}: true})
+	peers := []*lease.Lease{changed(8, key), changed(9, key)} // the younger one has the key of the older one
+	env := backend.Env{Config: s.network(), Uplink: uplink.Uplink{Link: "eth0", MTU: 1500}}
+	state, problems := s.Render(env, backend.Self{}, peers)
+	if len(problems) != 1 || problems[0].Key != peers[1].Key {
+		t.Errorf("problems %v, want one about %s", problems, peers[1].Key)
+	}
+	for i, want := range []string{"flannel-wg", "flannel.1"} {
+		r, _ := state.Routes.Get(dataplane.RouteKey{Dst: peers[i].Key.V4})
+		if r.Link != want {
+			t.Errorf("the route to %s leads to %q, want %s", peers[i].Key, r.Link, want)
+		}
+	}
+	uses := s.Uses(env, backend.Self{}, peers)
+	if len(uses) != 1 || !slices.Equal(uses[0].Sends, []lease.Key{peers[1].Key}) {
+		t.Errorf("uses %v, want vxlan to %s", uses, peers[1].Key)
+	}
+}
+
+// The port of vxlan changes: a peer whose record names the former one keeps its route, since the node's only device
+// for that VNI takes the place of the peer's. Another VNI is another device.
+func TestRecordOfAReplacedWay(t *testing.T) {
+	network, err := config.Parse([]byte(
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":8473,"DirectRouting":true}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for present, want := range map[string]bool{
+		`{"Type":"vxlan"}`: true, `{"Type":"vxlan","Port":4789}`: true, `{"Type":"vxlan","VNI":7}`: false,
+		`{"Type":"host-gw"}`: false, `{"Type":"unheard-of"}`: false, `"vxlan"`: false,
+	} {
+		p := changed(2, dataplane.PublicKey{1})
+		p.Attrs.BackendType = "vxlan"
+		p.Attrs.BackendData = json.RawMessage(`{"VNI":1,"VtepMAC":"02:00:00:00:00:02"}`)
+		p.Attrs.Ways = lease.Ways{Present: json.RawMessage(present)}
+		for range 2 { // from memory, too
+			if _, ok := s.choose(p, cidr.V4); ok != want {
+				t.Errorf("a record for %s: served %t, want %t", present, ok, want)
+			}
+		}
+	}
+}
+
+// Two backends that listen at one UDP port are not open together: the second could not
+// listen, and the node would never be as desired.
+func TestWaysThatNeedOnePort(t *testing.T) {
+	for port, want := range map[string]int{"8473": 1, "8285": 2} {
+		network, err := config.Parse([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":8473}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(network, config.Backend{Type: "udp", Options: json.RawMessage(`{"Type":"udp","Port":` + port + `}`)})
+		if err != nil || len(s.ways) != want {
+			t.Errorf("udp at port %s beside vxlan at 8473: %d ways (%v), want %d", port, len(s.ways), err, want)
+		}
+	}
+}
+
+// udp serves records of every type, also while it is not the only way (interop 6.0). A
+// record that names its way is of a node that takes part in the change.
+func TestUDPServesAnyRecordDuringAChange(t *testing.T) {
+	network, err := config.Parse([]byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(network, config.Backend{Type: "vxlan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := changed(2, dataplane.PublicKey{1})
+	p.Attrs.BackendType, p.Attrs.Ways = "quantum", lease.Ways{}
+	if i, ok := s.choose(p, cidr.V4); !ok || i != 0 {
+		t.Errorf("served %t by way %d, want udp", ok, i)
+	}
+	p.Attrs.Ways.Present = json.RawMessage(`{"Type":"quantum"}`)
+	if _, ok := s.choose(p, cidr.V4); ok {
+		t.Error("a record that names another way is served")
 	}
 }

@@ -35,10 +35,14 @@ const (
 func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "encrypted tunnels of WireGuard", Carries: backend.EveryFamily, New: open,
+		Devices: []string{device, deviceV6}, DeviceKind: dataplane.LinkWireGuard,
+		OnCopy: "delete the key file of one of the two hosts, and restart flannel there",
 		Options: []backend.Option{
 			{Name: "ListenPort", Kind: backend.Whole, Default: "51820", Min: 1, Max: 65535, Example: "51900",
+				Port: backend.Port,
 				Help: "UDP port of the node"},
 			{Name: "ListenPortV6", Kind: backend.Whole, Default: "51821", Min: 1, Max: 65535,
+				Port: backend.PortOfV6,
 				Help: "UDP port of the second device, for IPv6 in mode separate"},
 			{Name: "MTU", Kind: backend.Whole, Default: "0", Min: 576, Max: 65535, Example: "1400",
 				Zero: "the uplink's", Help: "largest packet on the wire; pods get 80 bytes less. " +

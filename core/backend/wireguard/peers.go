@@ -47,6 +47,19 @@ func parseData(raw json.RawMessage) (peerData, error) {
 	return peerData{key, uint16(d.Port)}, nil
 }
 
+// PeerKey implements [backend.KeyExchanger].
+func (b *Backend) PeerKey(a *lease.Attrs, f cidr.Family) (dataplane.WGPeerKey, bool) {
+	i := slices.IndexFunc(b.tunnels, func(t tunnel) bool { return slices.Contains(t.carries, f) })
+	if i < 0 {
+		return dataplane.WGPeerKey{}, false
+	}
+	d, err := parseData(a.Data(f))
+	if err != nil && f == cidr.V6 { // one device has one key, which upstream publishes in the IPv4 half alone
+		d, err = parseData(a.BackendData)
+	}
+	return dataplane.WGPeerKey{Link: b.tunnels[i].device, Public: d.key}, err == nil
+}
+
 // candidate is a record as a peer of one device.
 type candidate struct {
 	record *lease.Lease
@@ -117,9 +130,16 @@ func (t tunnel) candidates(
 	return found, problems
 }
 
-// sortCandidates puts the oldest host first, and the newest record of each host.
+// sortCandidates puts the oldest host first, and the newest record of each host. Lost
+// records come last: nothing says that they are still their host's.
 func sortCandidates(found []candidate) {
 	since := map[[2]netip.Addr]int64{}
+	age := func(c candidate) int64 {
+		if c.record.CreateRevision == lease.Youngest {
+			return lease.Youngest
+		}
+		return since[hostOf(c.record)]
+	}
 	for _, c := range found {
 		if first, known := since[hostOf(c.record)]; !known || c.record.CreateRevision < first {
 			since[hostOf(c.record)] = c.record.CreateRevision
@@ -127,7 +147,7 @@ func sortCandidates(found []candidate) {
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
 		return cmp.Or(
-			cmp.Compare(since[hostOf(a.record)], since[hostOf(b.record)]),
+			cmp.Compare(age(a), age(b)),
 			cmp.Compare(b.record.ModRevision, a.record.ModRevision),
 			a.record.Key.Compare(b.record.Key),
 		)

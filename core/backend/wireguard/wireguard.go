@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
@@ -22,9 +21,6 @@ const (
 	device   = "flannel-wg"
 	deviceV6 = "flannel-wg-v6"
 )
-
-// leastIPv6 is the least MTU with which Linux gives a device IPv6 (RFC 8200, section 5).
-const leastIPv6 = 1280
 
 // Backend renders wireguard. It is immutable.
 type Backend struct {
@@ -44,6 +40,8 @@ var (
 	_ backend.Backend = (*Backend)(nil)
 	_ backend.Noter   = (*Backend)(nil)
 	_ backend.Checker = (*Backend)(nil)
+
+	_ backend.KeyExchanger = (*Backend)(nil)
 )
 
 func open(network config.Network) (backend.Backend, error) {
@@ -91,11 +89,7 @@ func (b *Backend) Extent() dataplane.Extent {
 
 // MTU implements [backend.Backend].
 func (b *Backend) MTU(env backend.Env) int {
-	mtu := env.Uplink.MTU
-	if b.opts.MTU > 0 {
-		mtu = min(mtu, b.opts.MTU)
-	}
-	return mtu - b.opts.Overhead
+	return backend.DeviceMTU(env, b.opts.MTU, b.opts.Overhead)
 }
 
 // userspace reports whether the devices run in the daemon's process.
@@ -110,25 +104,17 @@ func (b *Backend) Notes(env backend.Env) []string {
 	if why, lacks := env.Facts.Unsupported[dataplane.LinkWireGuard]; lacks && b.userspace(env) {
 		notes = append(notes, fmt.Sprintf("WireGuard runs in this process, which is slower than the kernel: %s", why))
 	}
-	if b.opts.MTU > env.Uplink.MTU {
-		notes = append(notes, fmt.Sprintf("the network config asks for MTU %d, and %s has %d: using %d, so pods get %d",
-			b.opts.MTU, env.Uplink.Link, env.Uplink.MTU, env.Uplink.MTU, b.MTU(env)))
-	}
-	return notes
+	return append(notes, backend.NotesOnMTU(env, b.opts.MTU, b.MTU(env))...)
 }
 
 // Check implements [backend.Checker].
 func (b *Backend) Check(env backend.Env) *backend.Lack {
-	mtu := b.MTU(env)
 	carriesV6 := func(t tunnel) bool { return slices.Contains(t.carries, cidr.V6) }
 	i := slices.IndexFunc(b.tunnels, carriesV6)
-	if mtu >= leastIPv6 || i < 0 {
+	if i < 0 {
 		return nil
 	}
-	return &backend.Lack{Link: b.tunnels[i].device, Err: fmt.Errorf(
-		"the kernel gives %s no IPv6, because its MTU of %d is below %d: give %s, and the config if it sets one, "+
-			"an MTU of %d or more, or leave IPv6 out of the config",
-		b.tunnels[i].device, mtu, leastIPv6, env.Uplink.Link, leastIPv6+b.opts.Overhead)}
+	return backend.LackOfIPv6(env, b.tunnels[i].device, b.MTU(env), b.opts.Overhead)
 }
 
 // Attrs implements [backend.Backend]. It fails while the node's key is not known.
@@ -186,11 +172,7 @@ func (b *Backend) ownKey(env backend.Env, self backend.Self) dataplane.PublicKey
 // renderSelf wants a family's address and route. All nodes are behind one route,
 // because the device itself chooses the peer.
 func renderSelf(s *dataplane.State, env backend.Env, self backend.Self, device string, f cidr.Family) {
-	// The base of the subnet is the source of host-to-pod packets. As a host
-	// address it makes the kernel add no broadcast route.
-	if own := self.Key.Of(f); own.IsValid() {
-		s.AddAddr(dataplane.Addr{Link: device, Prefix: netip.PrefixFrom(own.Addr(), f.Bits())})
-	}
+	backend.AddBase(s, self, device, f)
 	route := dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: env.Config.Of(f).Network},
 		Link:     device, Protocol: dataplane.Protocol,

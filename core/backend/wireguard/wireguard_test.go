@@ -113,10 +113,10 @@ func TestRender(t *testing.T) {
 		peers []*lease.Lease
 		want  string
 	}{
-		"IPv4": {network(""), []*lease.Lease{record(2, backend.IPv4Only)}, "link flannel-wg type wireguard mtu 1420 up " +
-			"port 51820 key KEY1\n" + v4Self +
-			"wgpeer KEY2 endpoint 192.168.64.2:51820 allowed 10.5.2.0/24 dev flannel-wg\n" +
-			"route 10.5.0.0/16 dev flannel-wg scope 253\n"},
+		"IPv4": {network(""), []*lease.Lease{record(2, backend.IPv4Only)},
+			"link flannel-wg type wireguard mtu 1420 up port 51820 key KEY1\n" + v4Self +
+				"wgpeer KEY2 endpoint 192.168.64.2:51820 allowed 10.5.2.0/24 dev flannel-wg\n" +
+				"route 10.5.0.0/16 dev flannel-wg scope 253\n"},
 		"IPv6": {onlyV6(`,"ListenPortV6":1000`), []*lease.Lease{record(2, backend.IPv6Only)},
 			"link flannel-wg-v6 type wireguard mtu 1420 up port 1000 key KEY1\naddr fd00:5:0:1::/128 dev flannel-wg-v6\n" +
 				"wgpeer KEY2 endpoint [fd00:a::2]:51821 allowed fd00:5:0:2::/64 dev flannel-wg-v6\n" +
@@ -140,11 +140,11 @@ func TestRender(t *testing.T) {
 		"ipv4": {dual(`,"Mode":"ipv4","Overhead":60`), []*lease.Lease{record(2, backend.Both, publicV6("2001:db8::2"))},
 			"link flannel-wg type wireguard mtu 1440 up port 51820 key KEY1\n" + dualSelf +
 				"wgpeer KEY2 endpoint 192.168.64.2:51820 allowed 10.5.2.0/24,fd00:5:0:2::/64 dev flannel-wg\n" + routes},
-		// upstream publishes port 51821 although only ListenPort is open (interop P10)
+		// Upstream publishes port 51821 although only ListenPort is open (interop P10).
 		"ipv6": {dual(`,"Mode":"ipv6"`), []*lease.Lease{record(2, backend.Both)},
 			"link flannel-wg type wireguard mtu 1420 up port 51820 key KEY1\n" + dualSelf +
 				"wgpeer KEY2 endpoint [fd00:a::2]:51820 allowed 10.5.2.0/24,fd00:5:0:2::/64 dev flannel-wg\n" + routes},
-		"userspace, without ports in old records, and others' records": {network(
+		"userspace; an old record without a port, and one of another backend": {network(
 			`,"Implementation":"userspace","MTU":1400,"ListenPort":7`),
 			[]*lease.Lease{record(2, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(2).String()+`"}`)),
 				record(3, backend.IPv4Only, func(l *lease.Lease) { l.Attrs.BackendType = "vxlan" })},
@@ -165,7 +165,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A private IPv6 address is taken only if the own one is not private either (interop 6.5).
+// A node with a public IPv6 address does not send to a private one (interop 6.5).
 func TestAutoTakesIPv6(t *testing.T) {
 	b, env := newBackend(t, dual(`,"Mode":"auto"`))
 	env.Uplink.PublicIPv6 = netip.MustParseAddr("2001:db8::1")
@@ -221,7 +221,7 @@ func TestAttrsWithoutKey(t *testing.T) {
 	}
 }
 
-// A new key of the node counts once it is published.
+// A node uses a new key once it has published it.
 func TestPublishedKeyCounts(t *testing.T) {
 	b, env := newBackend(t, network(""))
 	env.Facts.Keys[dataplane.WireGuardKey] = driver.Key{Public: key(9)}
@@ -231,7 +231,8 @@ func TestPublishedKeyCounts(t *testing.T) {
 	}
 }
 
-// The kernel's lack decides in Implementation auto alone, and is told.
+// Only with Implementation auto does the choice depend on the kernel. A note tells
+// the operator.
 func TestImplementation(t *testing.T) {
 	for implementation, want := range map[string]struct{ lacks, has bool }{
 		"auto": {true, false}, "kernel": {false, false}, "userspace": {true, true},
@@ -296,6 +297,22 @@ func TestProblems(t *testing.T) {
 	const want = "peer 10.5.2.0-24: the newer record 10.5.3.0-24 of this host has the same PublicKey KEY2"
 	if len(problems) != 1 || short(problems[0].String()) != want || state.WGPeers.Len() != 1 {
 		t.Errorf("problems %v, want %s", problems, want)
+	}
+}
+
+// A host that has moved to another subnet is served there, and not at the subnet of its
+// lost record, even if that names the address of an older host.
+func TestLostRecordYields(t *testing.T) {
+	first := record(2, backend.IPv4Only)
+	lost := record(3, backend.IPv4Only, dataV4(`{"PublicKey":"`+key(4).String()+`","Port":1}`), func(l *lease.Lease) {
+		l.Attrs.PublicIP = first.Attrs.PublicIP
+		l.CreateRevision = lease.Youngest
+	})
+	b, env := newBackend(t, network(""))
+	state, problems := b.Render(env, backend.Self{}, []*lease.Lease{first, lost, record(4, backend.IPv4Only)})
+	p, _ := state.WGPeers.Get(dataplane.WGPeerKey{Link: device, Public: key(4)})
+	if len(problems) != 1 || p.Allowed[0].String() != "10.5.4.0/24" {
+		t.Errorf("problems %v, peers\n%s", problems, short(state.Dump()))
 	}
 }
 

@@ -35,6 +35,7 @@ type Server struct {
 	fail      func(*http.Request) *metav1.Status
 	requests  []string
 	patches   []string
+	reported  []corev1.Event
 }
 
 type event struct {
@@ -56,6 +57,7 @@ func New() *Server {
 	s.mux.HandleFunc("GET /api/v1/nodes/{name}", s.get)
 	s.mux.HandleFunc("PATCH /api/v1/nodes/{name}/status", s.patch)
 	s.mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.pod)
+	s.mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", s.report)
 	return s
 }
 
@@ -102,6 +104,13 @@ func (s *Server) Patches() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.patches)
+}
+
+// Reported lists all events that were created so far.
+func (s *Server) Reported() []corev1.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.reported)
 }
 
 // Put creates a node or replaces it. A new one gets a UID of its own.
@@ -233,6 +242,20 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
 	p.Name, p.Namespace = r.PathValue("name"), r.PathValue("namespace")
 	answer(w, wrap("Pod", p))
+}
+
+func (s *Server) report(w http.ResponseWriter, r *http.Request) {
+	e := corev1.Event{}
+	err := json.Unmarshal([]byte(readAll(r)), &e)
+	if err != nil || e.Namespace != r.PathValue("namespace") {
+		refuse(w, status(http.StatusBadRequest, metav1.StatusReasonBadRequest, "no event of this namespace"))
+		return
+	}
+	s.mu.Lock()
+	s.reported = append(s.reported, e)
+	s.mu.Unlock()
+	w.WriteHeader(http.StatusCreated)
+	answer(w, wrap("Event", &e))
 }
 
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {

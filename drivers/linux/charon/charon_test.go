@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -36,7 +38,7 @@ type node struct {
 // namespaces.
 func newNode(t *testing.T, ns int) *node {
 	t.Helper()
-	path, err := find("")
+	path, err := Find("")
 	if err != nil {
 		t.Skip(err)
 	}
@@ -51,12 +53,27 @@ func newNode(t *testing.T, ns int) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Options{Exec: wrapper, URI: "unix://" + filepath.Join(dir, "vici"), Dir: dir, Log: log})
+	sockets, err := os.MkdirTemp("/tmp", "flannel-charon-") // t.TempDir may lie on a file system without sockets
 	if err != nil {
 		t.Fatal(err)
 	}
+	d, err := New(Options{
+		Exec: wrapper, URI: "unix://" + filepath.Join(sockets, "vici"), Config: filepath.Join(dir, "conf"), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.kernelKeys = func() (states []netlink.XfrmState, err error) {
+		handle, err := netlink.NewHandleAt(netns.NsHandle(ns), unix.NETLINK_XFRM)
+		if err != nil {
+			return nil, err
+		}
+		defer handle.Close()
+		return handle.XfrmStateList(netlink.FAMILY_V4)
+	}
 	t.Cleanup(func() {
 		_ = d.Close()
+		_ = os.RemoveAll(sockets)
 		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
 			t.Logf("charon:\n%s", text)
 		}
@@ -181,6 +198,23 @@ func TestRefusals(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), psk.Reveal()) {
 			t.Error("an error shows the key")
 		}
+		if i == 1 && !strings.Contains(err.Error(), "this charon knows no ESP proposal nonsense") {
+			t.Error(err)
+		}
+	}
+}
+
+// A tunnel without keys may end by itself after the look that found it: the one that
+// replaces it is asked for all the same.
+func TestTunnelEndedMeanwhile(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK", "replace shared-key 192.168.64.2 PSK",
+		"replace conn "+name+" "+esp)
+	n.await(ready)
+	ops := parse(t, "add tunnel "+name)
+	n.keyless = map[dataplane.ConnKey]bool{ops[0].Object.(dataplane.Tunnel).ConnKey: true}
+	if err := n.Apply(t.Context(), ops)[0]; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -212,6 +246,18 @@ func TestForeignDaemon(t *testing.T) {
 	defer foreign.Close()
 	errs := n.Apply(t.Context(), parse(t, "add ike charon"))
 	if !errors.Is(errs[0], driver.ErrBusy) || !strings.Contains(errs[0].Error(), "another IKE daemon answers at") {
+		t.Error(errs)
+	}
+}
+
+// On a kernel that cannot do what charon asks for, charon is not started.
+func TestKernelLacksESP(t *testing.T) {
+	lacks := errors.New("this kernel has no ESP")
+	d, err := New(Options{URI: DefaultURI, Kernel: func() error { return lacks }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := d.Apply(t.Context(), parse(t, "add ike charon")); !errors.Is(errs[0], lacks) || d.child != nil {
 		t.Error(errs)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/strongswan/govici/vici"
+	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -21,10 +22,13 @@ const DefaultURI = "unix:///var/run/charon.vici"
 
 // Options say how to run charon.
 type Options struct {
-	Exec string    // path of the program; "": search the usual places
-	URI  string    // of the control socket
-	Dir  string    // for the configuration file
-	Log  io.Writer // gets the program's messages
+	Exec   string    // path of the program; "": search the usual places
+	URI    string    // of the control socket
+	Config string    // path of the configuration file, which the driver writes
+	Log    io.Writer // gets the program's messages
+
+	// Kernel says why the kernel cannot do what charon asks of it; nil: it is not asked.
+	Kernel func() error
 }
 
 // Driver runs charon. Its calls are made one at a time.
@@ -33,9 +37,13 @@ type Driver struct {
 	socket string
 	hints  chan struct{}
 
+	// kernelKeys lists the ESP keys in the kernel.
+	kernelKeys func() ([]netlink.XfrmState, error)
+
 	child      *child
 	session    *vici.Session
 	conns      map[dataplane.ConnKey]dataplane.Conn // loaded into the child
+	keyless    map[dataplane.ConnKey]bool           // by the last look, charon has a tunnel whose keys are gone
 	passphrase dataplane.Passphrase                 // of the last look
 	watching   sync.WaitGroup
 }
@@ -49,7 +57,8 @@ func New(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("--charon-vici-uri %q: want unix:// and the path of a socket, such as %s",
 			opts.URI, DefaultURI)
 	}
-	return &Driver{opts: opts, socket: socket, hints: make(chan struct{}, 1)}, nil
+	keys := func() ([]netlink.XfrmState, error) { return netlink.XfrmStateList(netlink.FAMILY_V4) }
+	return &Driver{opts: opts, socket: socket, hints: make(chan struct{}, 1), kernelKeys: keys}, nil
 }
 
 // Hints implements [driver.Lane].
@@ -84,6 +93,7 @@ func (d *Driver) release() {
 	d.child = nil
 	d.session = nil
 	d.conns = nil
+	d.keyless = nil
 	d.watching.Wait()
 }
 
@@ -136,12 +146,9 @@ func (d *Driver) within(ctx context.Context, do func() error) error {
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
-		err := ctx.Err()
-		if err == nil {
-			err = d.apply(ctx, op)
-		}
-		if err != nil {
-			errs[i] = fmt.Errorf("%s: %w", op, err)
+		errs[i] = ctx.Err()
+		if errs[i] == nil {
+			errs[i] = d.apply(ctx, op)
 		}
 	}
 	return errs
@@ -176,23 +183,27 @@ func (d *Driver) applyDaemon(ctx context.Context, verb dataplane.Verb, o datapla
 
 // start starts charon and waits until it answers.
 func (d *Driver) start(ctx context.Context) error {
-	path, err := find(d.opts.Exec)
+	if d.opts.Kernel != nil {
+		if err := d.opts.Kernel(); err != nil {
+			return err
+		}
+	}
+	path, err := Find(d.opts.Exec)
 	if err != nil {
 		return err
 	}
 	other, err := net.DialTimeout("unix", d.socket, time.Second)
 	if err == nil {
-		return errors.Join(fmt.Errorf("another IKE daemon answers at %s: end it, or name another socket with "+
-			"--charon-vici-uri: %w", d.socket, driver.ErrBusy), other.Close())
+		return errors.Join(fmt.Errorf("another IKE daemon answers at %s: "+
+			"end it, or name another socket with --charon-vici-uri: %w", d.socket, driver.ErrBusy), other.Close())
 	}
 	if !isAbsent(err) {
 		return err
 	}
-	config, err := writeConfig(d.opts.Dir, d.socket)
-	if err != nil {
+	if err := writeConfig(d.opts.Config, d.socket); err != nil {
 		return fmt.Errorf("write the configuration of charon: %w", err)
 	}
-	c, err := start(path, config, d.opts.Log)
+	c, err := start(path, d.opts.Config, d.opts.Log)
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ var places = []string{
 	"/usr/libexec/strongswan/charon", "/usr/libexec/ipsec/charon",
 }
 
-// find returns the path of the program.
-func find(given string) (string, error) {
+// Find returns the path of the program: the given one, or the first in the usual places.
+func Find(given string) (string, error) {
 	if given != "" {
 		path, err := exec.LookPath(given)
 		if err != nil {
@@ -102,10 +102,10 @@ func (c *child) stop() {
 // the ones that are not installed.
 const plugins = "random nonce openssl aes sha1 sha2 hmac kdf gcm gmp drbg curve25519 kernel-netlink socket-default vici"
 
-// writeConfig writes the child's configuration and returns its path.
-func writeConfig(dir, socket string) (string, error) {
+// writeConfig writes the child's configuration, which names the control socket.
+func writeConfig(path, socket string) error {
 	if strings.ContainsAny(socket, "\"\n\\") {
-		return "", fmt.Errorf("socket %q: has characters that a configuration cannot hold: %w", socket, driver.ErrInvalid)
+		return fmt.Errorf("socket %q: has characters that a configuration cannot hold: %w", socket, driver.ErrInvalid)
 	}
 	text := fmt.Sprintf(`# Written by flanneld for the charon that it starts.
 charon {
@@ -125,11 +125,10 @@ charon {
 	}
 }
 `, plugins, socket)
-	path := filepath.Join(dir, "charon.conf")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	return path, os.WriteFile(path, []byte(text), 0o600)
+	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 // answer is the pause between two attempts to reach a socket that is not there yet.
@@ -149,7 +148,7 @@ func (c *child) until(ctx context.Context, try func() error) error {
 		case <-c.ended:
 			return fmt.Errorf("charon ended at once (%w); its messages are in the log", errors.Join(c.err, err))
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return fmt.Errorf("charon runs and does not answer: %w", errors.Join(ctx.Err(), err))
 		}
 	}
 }

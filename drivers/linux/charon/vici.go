@@ -34,19 +34,7 @@ func (d *Driver) observe(state *dataplane.State) error {
 			}
 		}
 	}
-	sas, err := d.session.StreamedCommandRequest("list-sas", "list-sa", nil)
-	if err != nil {
-		return fmt.Errorf("list-sas: %w", err)
-	}
-	for _, m := range sas {
-		for _, name := range m.Keys() {
-			k, ours := dataplane.ParseConnName(name)
-			if section, ok := m.Get(name).(*vici.Message); ours && ok && hasTunnel(section, k.Child()) {
-				state.Put(dataplane.Tunnel{ConnKey: k})
-			}
-		}
-	}
-	return nil
+	return d.observeTunnels(state)
 }
 
 // keyPrefix begins the names of our keys in charon.
@@ -105,25 +93,6 @@ func isList(m *vici.Message, key string, want string) bool {
 	return slices.Equal(list, []string{want})
 }
 
-// hasTunnel reports whether the keys of a child are in the kernel.
-func hasTunnel(sa *vici.Message, child string) bool {
-	children, _ := sa.Get("child-sas").(*vici.Message)
-	if children == nil {
-		return false
-	}
-	for _, key := range children.Keys() {
-		m, _ := children.Get(key).(*vici.Message)
-		if m == nil || m.Get("name") != child {
-			continue
-		}
-		state, _ := m.Get("state").(string)
-		if slices.Contains([]string{"INSTALLED", "REKEYING", "REKEYED", "UPDATING"}, state) {
-			return true
-		}
-	}
-	return false
-}
-
 // applyLoaded performs an op on a key, a connection or a tunnel.
 func (d *Driver) applyLoaded(op dataplane.Op) error {
 	gone := op.Verb == dataplane.Delete
@@ -140,9 +109,9 @@ func (d *Driver) applyLoaded(op dataplane.Op) error {
 		return d.loadConn(o)
 	case dataplane.Tunnel:
 		if gone {
-			return d.terminate(o.ConnKey)
+			return d.terminate(tunnelsOf(o.ConnKey))
 		}
-		return d.command("initiate", map[string]any{"ike": o.Name(), "child": o.Child(), "timeout": "-1"})
+		return d.initiate(o.ConnKey)
 	}
 	return fmt.Errorf("unknown kind of object: %w", driver.ErrUnsupported)
 }
@@ -188,7 +157,11 @@ func (d *Driver) loadConn(c dataplane.Conn) error {
 		"local": map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
 		"children": map[string]any{c.Child(): child},
 	}
-	if err := d.command("load-conn", map[string]any{c.Name(): conn}); err != nil {
+	err := d.command("load-conn", map[string]any{c.Name(): conn})
+	if err != nil && strings.Contains(err.Error(), "esp_proposals") {
+		return fmt.Errorf("this charon knows no ESP proposal %s (Backend ESPProposal): %w", c.ESP, err)
+	}
+	if err != nil {
 		return err
 	}
 	d.conns[c.ConnKey] = c
@@ -199,13 +172,19 @@ func (d *Driver) loadConn(c dataplane.Conn) error {
 func (d *Driver) unloadConn(k dataplane.ConnKey) error {
 	err := d.command("unload-conn", map[string]any{"name": k.Name()})
 	delete(d.conns, k)
-	return cmp.Or(d.terminate(k), err)
+	return cmp.Or(d.terminate(tunnelsOf(k)), err)
 }
 
-// terminate ends the tunnels of a connection, if there are any, and does not wait for
-// the peer.
-func (d *Driver) terminate(k dataplane.ConnKey) error {
-	err := d.command("terminate", map[string]any{"ike": k.Name(), "timeout": "-1"})
+// tunnelsOf names the tunnels of a connection in a command that does not wait for the
+// peer.
+func tunnelsOf(k dataplane.ConnKey) map[string]any {
+	return map[string]any{"ike": k.Name(), "timeout": "-1"}
+}
+
+// terminate ends the tunnels that a command names, if there are any: charon or the peer
+// may have ended them a moment ago.
+func (d *Driver) terminate(which map[string]any) error {
+	err := d.command("terminate", which)
 	if err != nil && strings.Contains(err.Error(), "no matching") {
 		return nil
 	}

@@ -80,15 +80,18 @@ func (w *world) harmChain(script *strings.Builder, h drivertest.Harm, c dataplan
 		fmt.Fprintf(script, "nft insert rule %s %s %s %s\n", words.ip, words.table, b.name, text)
 		return err
 	case c.Flavour == dataplane.IPTables:
-		for _, act := range []string{"-D " + p.shared + " " + jumpSpec(p), "-I " + p.shared + " " + jumpSpec(p), "-A " +
-			p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT"} {
+		for _, act := range []string{
+			"-D " + p.shared + " " + jumpSpec(p),
+			"-I " + p.shared + " " + jumpSpec(p),
+			"-A " + p.shared + " -m mark --mark 0x1/0x1 -j ACCEPT",
+		} {
 			fmt.Fprintf(script, "%s -t %s %s\n", words.iptables, p.table, act)
 		}
 		return nil
 	}
 	rules, err := c.Rules.List()
-	fmt.Fprintf(script, "nft 'flush chain %[1]s %[2]s %[3]s; delete chain %[1]s %[2]s %[3]s; add chain %[1]s %[2]s "+
-		"%[3]s { type %[4]s hook %[5]s priority 77; }'\n",
+	fmt.Fprintf(script, "nft 'flush chain %[1]s %[2]s %[3]s; delete chain %[1]s %[2]s %[3]s; "+
+		"add chain %[1]s %[2]s %[3]s { type %[4]s hook %[5]s priority 77; }'\n",
 		words.ip, words.table, b.name, b.kind, c.Hook)
 	for _, r := range rules {
 		text, ruleErr := nftRuleText(c.Family, r)

@@ -162,21 +162,21 @@ func forwardBlocks(chain string) map[string]forwardBlock {
 			by:     "policy DROP of chain through in table inet x",
 		},
 		"nft reject": {
-			script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; add rule " +
-				"inet x through counter reject'",
+			script: "nft 'add table inet x; add chain inet x through { type filter hook forward priority 5; }; " +
+				"add rule inet x through counter reject'",
 			by: "rule 1 of chain through in table inet x" + everything,
 		},
 		"another hook": {
 			script: "nft 'add table inet x; add chain inet x through { type filter hook input priority 5; policy drop; }'",
 		},
 		"nft rules that accept nothing": {
-			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; ct state " +
-				"invalid drop; iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
+			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; " +
+				"ct state invalid drop; iifname eth9 tcp dport { 80, 443 } reject; log; limit rate 1/second log; drop; }\n}\nEND",
 			by: "rule 5 of chain through in table inet x" + everything,
 		},
 		"nft map with verdicts": {
-			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; iifname vmap { " +
-				"eth9 : accept }; drop; }\n}\nEND",
+			script: "nft -f - <<'END'\ntable inet x {\nchain through { type filter hook forward priority 5; " +
+				"iifname vmap { eth9 : accept }; drop; }\n}\nEND",
 			by: "rule 2 of chain through in table inet x" + everything, doubtful: true,
 		},
 		"firewalld by zones": {

@@ -40,8 +40,8 @@ var damages = map[dataplane.Flavour][]damage{
 		{"another policy", "nft 'add chain {ip} {table} forward { policy drop ; }'", `other "policy drop"`},
 		{"another priority", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; " +
 			"add chain {ip} {table} forward { type filter hook forward priority 5 ; }'", "forward jump moved { }"},
-		{"no hook", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; add chain {ip} {table} " +
-			"forward'", "forward jump missing { }"},
+		{"no hook", "nft 'flush chain {ip} {table} forward; delete chain {ip} {table} forward; " +
+			"add chain {ip} {table} forward'", "forward jump missing { }"},
 		{"everything is flushed", "nft flush ruleset", ""},
 	},
 	dataplane.IPTables: {

@@ -189,9 +189,7 @@ func TestDeviceDeleted(t *testing.T) {
 			if err := a.LinkDel(l); err != nil {
 				t.Fatal(err)
 			}
-			for a.holdPortIfFree() != nil { // the port is free once the loop has ended
-				<-a.d.Hints()
-			}
+			a.awaitFreePort(t)
 			if s := a.observe(t); s.Len() > 0 {
 				t.Errorf("objects are left: %s", s.Dump())
 			}
@@ -206,6 +204,26 @@ func TestDeviceDeleted(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// awaitFreePort waits until the tunnel has released the port, which it does before its
+// last hint.
+func (n *node) awaitFreePort(t *testing.T) {
+	t.Helper()
+	const bound = 10 * time.Second // reached only if no hint comes
+	deadline := time.NewTimer(bound)
+	defer deadline.Stop()
+	for {
+		err := n.holdPortIfFree()
+		if err == nil {
+			return
+		}
+		select {
+		case <-n.d.Hints():
+		case <-deadline.C:
+			t.Fatalf("without a hint for %s, the port is taken: %v", bound, err)
+		}
 	}
 }
 

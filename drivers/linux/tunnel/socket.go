@@ -27,8 +27,8 @@ func listen(local netip.AddrPort) (int, error) {
 	err = unix.Bind(fd, &unix.SockaddrInet4{Port: int(local.Port()), Addr: local.Addr().As4()})
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		err = fmt.Errorf("%w: another process has the port, perhaps another flanneld; stop it, or choose another Port for "+
-			"all nodes", err)
+		err = fmt.Errorf("%w: another process has the port, perhaps another flanneld; "+
+			"stop it, or choose another Port for all nodes", err)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		err = fmt.Errorf("%w: no link has this address", err)
 	case errors.Is(err, unix.EACCES):

@@ -21,9 +21,13 @@ import (
 type Device struct {
 	library *device.Device
 	queue   *queue
-	index   int // of the TUN device
-	limit   int // bytes of the largest packet
+	index   int       // of the TUN device
+	limit   int       // bytes of the largest packet
+	greets  time.Time // until when it greets new peers
 }
+
+// greetTime is how long after its start a device greets the peers that it is given.
+const greetTime = 10 * time.Second
 
 // Open starts a device on a TUN device that exists. It has no key, port or peers
 // yet. Changed is called when the device ends by itself.
@@ -125,11 +129,18 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 // ofPort explains why sockets cannot be opened.
 func ofPort(port uint16, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("listen on UDP port %d: %w: another process has the port; stop it, or choose another "+
-			"ListenPort", port, unix.EADDRINUSE)
+		return fmt.Errorf("listen on UDP port %d: %w: another process has the port; "+
+			"stop it, or choose another ListenPort", port, unix.EADDRINUSE)
 	}
 	return fmt.Errorf("listen on UDP port %d: %w", port, err)
 }
+
+// Greet makes the device begin a session with each peer that it is given soon after. It is for
+// a device that takes the place of one that had the same peers: these would send by the
+// former sessions until 15 seconds have passed without an answer. A device without a
+// predecessor greets no peer: they may not know it yet, and a handshake that
+// goes unanswered delays the next one by five seconds.
+func (d *Device) Greet() { d.greets = time.Now().Add(greetTime) }
 
 // SetPeer adds a peer, or changes it and keeps its session.
 func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
@@ -146,7 +157,14 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 			line(&b, "allowed_ip", prefix.String())
 		}
 	}
-	return d.set(b.String())
+	greets := time.Now().Before(d.greets) && !d.HasPeer(p.Public)
+	if err := d.set(b.String()); err != nil {
+		return err
+	}
+	if peer := d.library.LookupPeer(device.NoisePublicKey(p.Public)); greets && peer != nil && p.Endpoint.IsValid() {
+		peer.SendKeepalive() // without a session it begins one
+	}
+	return nil
 }
 
 // HasPeer reports whether the device has the peer.

@@ -145,8 +145,24 @@ func (d *daemon) observe(state *dataplane.State) {
 		state.Put(c.Conn)
 	}
 	for _, t := range d.tunnels {
-		state.Put(dataplane.Tunnel{ConnKey: t.conn})
+		if d.stands(t) {
+			state.Put(dataplane.Tunnel{ConnKey: t.conn})
+		}
 	}
+}
+
+// stands reports whether the kernel has both keys of a tunnel. Another program may have
+// removed one.
+func (d *daemon) stands(t *tunnel) bool {
+	found := 0
+	for _, a := range d.host.Associations() {
+		in := a.SPI == t.spiIn && a.To == t.conn.Local
+		out := a.SPI == t.spiOut && a.To == t.conn.Remote
+		if in || out {
+			found++
+		}
+	}
+	return found == 2
 }
 
 // load takes in a connection and begins to establish its tunnel. A changed
@@ -183,6 +199,11 @@ func (d *daemon) initiate(k dataplane.ConnKey) error {
 	if c == nil {
 		return driver.ErrNotFound
 	}
+	for _, t := range slices.Clone(d.tunnels) {
+		if t.conn == k && !d.stands(t) {
+			d.drop(t, true)
+		}
+	}
 	if c.asking == nil {
 		d.begin(c)
 	}
@@ -192,18 +213,20 @@ func (d *daemon) initiate(k dataplane.ConnKey) error {
 // begin asks the peer for a tunnel.
 func (d *daemon) begin(c *conn) {
 	chance := d.host.World().Rand("charon/" + d.host.Name())
-	_, known := d.tunnelOf(c.ConnKey)
 	r := &request{pause: resendFirst, message: message{
 		Kind: ask, ID: chance.Uint64(), LocalNet: c.LocalNet, RemoteNet: c.RemoteNet, ESP: c.ESP, UDP: c.Encap,
-		SPI: chance.Uint32() | 1, Nonce: chance.Uint64(), First: !known,
+		SPI: chance.Uint32() | 1, Nonce: chance.Uint64(),
 	}}
 	r.Proof = d.proof(c.ConnKey, r.Nonce)
 	c.asking = r
 	d.resend(c, r)
 }
 
-// resend sends a request again and again until it is answered.
+// resend sends a request again and again until it is answered. Meanwhile the peer may
+// have asked for a tunnel, which it would end if this request were the first contact.
 func (d *daemon) resend(c *conn, r *request) {
+	_, known := d.tunnelOf(c.ConnKey)
+	r.First = !known
 	d.send(c.ConnKey, r.message)
 	r.timer = d.host.World().After(r.pause, d.host.Name()+": charon", func() {
 		r.pause = min(2*r.pause, resendMost)

@@ -3,6 +3,7 @@ package charon
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -50,22 +51,47 @@ func (l *Lane) Crash() {
 func (l *Lane) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
 	l.passphrase = extent.Passphrase
 	state := dataplane.NewState()
+	l.Observe(state)
+	return driver.Observation{State: state}, ctx.Err()
+}
+
+// Observe adds what the daemon runs with, if it runs.
+func (l *Lane) Observe(state *dataplane.State) {
 	if l.child != nil {
 		l.child.observe(state)
 	}
-	return driver.Observation{State: state}, ctx.Err()
+}
+
+// Unload takes a connection from the daemon and ends its tunnel, as another program may
+// do at the control socket.
+func (l *Lane) Unload(k dataplane.ConnKey) error {
+	if l.child == nil {
+		return driver.ErrNotFound
+	}
+	return l.child.unload(k)
+}
+
+// Negotiating reports whether the IKE daemon has asked another host for a tunnel, and
+// waits for the answer.
+func (l *Lane) Negotiating(peer netip.Addr) bool {
+	if l.child == nil {
+		return false
+	}
+	for k, c := range l.child.conns {
+		if k.Remote == peer && c.asking != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Apply implements [driver.Lane].
 func (l *Lane) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	for i, op := range ops {
-		err := ctx.Err()
-		if err == nil {
-			err = l.apply(op)
-		}
-		if err != nil {
-			errs[i] = fmt.Errorf("%s: %w", op, err)
+		errs[i] = ctx.Err()
+		if errs[i] == nil {
+			errs[i] = l.apply(op)
 		}
 	}
 	return errs

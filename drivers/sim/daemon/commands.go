@@ -18,26 +18,14 @@ import (
 )
 
 // commandDisk is the part of a host that outlives the processes that run the
-// operator's commands: the record of commands, and what a witness has seen.
+// operator's commands: the record of commands.
 type commandDisk struct {
 	host     *kernel.Host
 	kept     map[dataplane.CommandKey]dataplane.Command
 	rebooted bool // since the last process read the record
 	broken   bool
 	slow     time.Duration
-	runs     []CommandRun
 }
-
-// CommandRun is a command as a witness on the host has seen it.
-type CommandRun struct {
-	Text   string
-	Env    string
-	Input  string
-	Status int
-}
-
-// CommandRuns returns all commands that have run on the host, in order.
-func (d *Daemon) CommandRuns() []CommandRun { return d.commands.runs }
 
 // BreakCommands makes every command fail, as without the programs that it needs.
 func (d *Daemon) BreakCommands(on bool) { d.commands.broken = on }
@@ -45,22 +33,19 @@ func (d *Daemon) BreakCommands(on bool) { d.commands.broken = on }
 // SlowCommands makes every command take that much longer.
 func (d *Daemon) SlowCommands(by time.Duration) { d.commands.slow = by }
 
-// Reboot notes that the machine has booted since the last process.
-func (d *Daemon) Reboot() { d.commands.rebooted = true }
+// NoteReboot notes that the machine has booted since the last process.
+func (d *Daemon) NoteReboot() { d.commands.rebooted = true }
 
 // Run implements [command.Host].
 func (d *commandDisk) Run(_ context.Context, text string, about command.About) (string, error) {
 	d.host.World().Note(d.host.Name()+": command", fmt.Sprintf("%s %q %s %q", about.Env, about.Input, text, about.Limit))
-	output, status := "", 0
-	switch {
-	case d.slow >= about.Limit:
+	if d.slow >= about.Limit {
 		return "", &command.ExitError{Why: fmt.Sprintf("killed after its time limit of %s", about.Limit)}
-	case d.broken:
-		output, status = "sh: 1: ip: not found", shell.NotFound
-	default:
-		output, status = shell.Run(text, strings.Fields(about.Env), about.Input, ipRoute{d.host})
 	}
-	d.runs = append(d.runs, CommandRun{Text: text, Env: about.Env, Input: about.Input, Status: status})
+	if d.broken {
+		return "sh: 1: ip: not found", &command.ExitError{Status: shell.NotFound}
+	}
+	output, status := shell.Run(text, strings.Fields(about.Env), about.Input, ipRoute{d.host})
 	if status != 0 {
 		return output, &command.ExitError{Status: status}
 	}

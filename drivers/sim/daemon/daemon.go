@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/sim/charon"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/drivers/sim/world"
@@ -50,6 +52,7 @@ type Daemon struct {
 	secrets *diskSecrets
 	// commands is shared by the daemons of one host.
 	commands *commandDisk
+	noIKE    error         // why the host's IKE daemon cannot be started; nil: it can
 	offset   time.Duration // of the host's clock
 	log      []string
 	exit     *node.Exit   // of the last process, if it ended by itself or by Stop
@@ -91,6 +94,35 @@ func (d *Daemon) Driver() driver.Lane {
 		return d.host.Driver()
 	}
 	return d.process.program.Driver()
+}
+
+// Observe returns the state of the host within an extent, with what belongs to the running
+// process: its packet paths, and its IKE daemon if the extent asks for policies.
+func (d *Daemon) Observe(extent dataplane.Extent) (*dataplane.State, error) {
+	seen, err := d.Driver().Look(context.Background(), extent)
+	ike := d.IKE()
+	if err != nil || ike == nil || !extent.Policies {
+		return seen.State, err
+	}
+	state := seen.State.Clone()
+	ike.Observe(state)
+	return state, nil
+}
+
+// IKE returns the lane of the running process's IKE daemon, or nil.
+func (d *Daemon) IKE() *charon.Lane {
+	if d.process == nil {
+		return nil
+	}
+	return d.process.charon
+}
+
+// BreakIKE makes each start of the IKE daemon fail, as without the program; nil ends that.
+func (d *Daemon) BreakIKE(err error) {
+	d.noIKE = err
+	if d.process != nil {
+		d.process.charon.Break(err)
+	}
 }
 
 // Node returns the running process's node, or nil.

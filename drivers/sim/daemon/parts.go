@@ -22,6 +22,7 @@ type Machine interface {
 	Step(now time.Time, in node.Input)
 	Ready() node.Effects
 	Status() node.Status
+	Peers() []node.Peer
 	Pulse() node.Pulse
 	Holding() (lease.Key, bool)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/drivers/sim/charon"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/store"
@@ -33,7 +34,8 @@ type process struct {
 	next  *world.Event // the turn that takes it in
 	wake  *world.Event
 
-	writes bool // writes are under way
+	writes  bool      // writes are under way
+	heardAt time.Time // by the world's clock: no older probes of other daemons are news
 
 	deaf      []func() // each ends the hints of a lane
 	halted    bool
@@ -58,6 +60,7 @@ func newProcess(d *Daemon, opts node.Options) *process {
 	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
 	p.program = d.host.NewProcess(d.secrets, p.arrive)
 	p.charon = charon.New(d.host)
+	p.charon.Break(d.noIKE)
 	p.lanes = newLanes(p)
 	parts := Parts{Node: node.New(opts), Client: p.client}
 	for id, l := range p.lanes {
@@ -129,6 +132,9 @@ func (p *process) start(effects node.Effects) {
 		p.writes = true
 		p.after(p.about(p.label.chance, writeTime), p.label.write, func() { p.write(effects.Writes, nil) })
 	}
+	for _, r := range effects.Probes {
+		p.program.Probe(r, p.probed)
+	}
 	if effects.Request != nil && p.boundary() {
 		p.store.Do(*effects.Request, p.requested)
 	}
@@ -162,6 +168,22 @@ func (p *process) requested(r node.Requested) {
 			p.input.Requested = &r
 			p.poke()
 		}
+	})
+}
+
+// probed takes in the fate of a probe, and the probes of other daemons until then.
+func (p *process) probed(a probe.Answer) {
+	p.arrive(func() {
+		if p.input.Probed == nil {
+			p.input.Probed = &node.Probed{Listens: true}
+		}
+		in := p.input.Probed
+		in.Answers = append(in.Answers, a)
+		for _, h := range p.program.Heard(p.heardAt) {
+			in.Heard = append(in.Heard, probe.Heard{From: h.From, At: h.At.Add(p.clock)})
+		}
+		p.heardAt = p.daemon.host.World().Now()
+		p.poke()
 	})
 }
 

@@ -210,3 +210,20 @@ func (s *stack) isESPInUDP(d udpDatagram, f cidr.Family) bool {
 	return d.dst == espPort && f == cidr.V4 && len(d.body) >= 4 && binary.BigEndian.Uint32(d.body) != 0 &&
 		s.boundAt(espPort, f)
 }
+
+// Ends returns the outermost addresses of a frame's packet, and whether that is ESP, in
+// UDP or not. It returns zero addresses for a frame without an IPv4 packet.
+func Ends(frame []byte) (src, dst netip.Addr, esp bool) {
+	head, rest, err := parseEther(frame)
+	if err != nil || head.kind != etherIPv4 {
+		return src, dst, false
+	}
+	h, payload, err := parseIP(rest)
+	if err != nil {
+		return src, dst, false
+	}
+	const udpESP = udpLen + espHeader
+	inUDP := h.proto == protoUDP && len(payload) >= udpESP && binary.BigEndian.Uint16(payload[2:]) == espPort &&
+		binary.BigEndian.Uint32(payload[udpLen:]) != 0
+	return h.src, h.dst, h.proto == protoESP || inUDP
+}

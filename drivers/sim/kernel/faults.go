@@ -193,6 +193,14 @@ func (h *Host) Learn(o dataplane.Object) error {
 	return h.action(learn(), "learn %s", o)
 }
 
+// SpoilChecksums lets the network card compute wrong checksums of TCP and UDP inside of
+// VXLAN, as some do, or ends that. A device whose checksums the kernel computes, see
+// [dataplane.TxChecksum], is not affected.
+func (h *Host) SpoilChecksums(on bool) error {
+	h.stack.spoilsChecksums = on
+	return h.action(nil, "spoil checksums %t", on)
+}
+
 // SetSysctl writes a setting.
 func (h *Host) SetSysctl(path, value string) error {
 	return h.action(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)

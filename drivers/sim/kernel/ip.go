@@ -12,6 +12,7 @@ import (
 const (
 	protoICMP4    = 1
 	protoIPIP     = 4
+	protoTCP      = 6
 	protoUDP      = 17
 	protoFragment = 44
 	protoESP      = 50

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -18,7 +19,8 @@ type wgDevice struct {
 	dataplane.WireGuard
 	link    *link // nil until the kernel has accepted the device
 	secret  dataplane.Secret
-	program *paths // the process that runs a userspace device; nil: none
+	program *paths    // the process that runs a userspace device; nil: none
+	greets  time.Time // until when it greets new peers
 	offer   wgOffer
 	sockets []*socket
 	peers   wgPeers
@@ -36,6 +38,20 @@ func (d *wgDevice) params() dataplane.LinkParams { return d.WireGuard }
 func (d *wgDevice) hasMAC() bool { return false }
 
 func (d *wgDevice) asksNeighbours() bool { return false }
+
+// begin gives a userspace device to a process. If it had a predecessor, the process lets
+// it greet its peers for some time: it begins a session with each. Our driver for Linux
+// does the same, and has the reasons.
+func (d *wgDevice) begin(program *paths, now time.Time, name string, former bool) {
+	d.program = program
+	if former || program.ran[name] {
+		d.greets = now.Add(greetTime)
+	}
+	program.ran[name] = true
+}
+
+// greetTime is the same constant as in the driver for Linux.
+const greetTime = 10 * time.Second
 
 // runs reports whether an implementation is at work.
 func (d *wgDevice) runs() bool { return !d.Userspace || d.program != nil }
@@ -112,7 +128,7 @@ func (s *stack) createWireGuard(o dataplane.Link, want dataplane.WireGuard, offe
 	d := &wgDevice{plainDevice: plainDevice(dataplane.LinkWireGuard), WireGuard: want, secret: offer.secret}
 	d.peers.device = d
 	if want.Userspace {
-		d.program = offer.program
+		d.begin(offer.program, s.world.Now(), o.Name, false)
 	}
 	if err := s.portFree(want.ListenPort, nil); o.Up && err != nil {
 		return err
@@ -150,7 +166,7 @@ func (d *wgDevice) change(params dataplane.LinkParams) {
 	moves := want.ListenPort != d.ListenPort
 	d.WireGuard = want
 	if starts {
-		d.program = d.offer.program
+		d.begin(d.offer.program, d.link.stack.world.Now(), d.link.name, true)
 		d.link.setCarrier(true)
 	}
 	d.peers.remove(d.PublicKey)

@@ -11,6 +11,40 @@ import (
 type nat struct {
 	private map[netip.Addr]netip.Addr // by public address
 	public  map[netip.Addr]netip.Addr // by private address
+
+	inner, outer uint16 // a port of this host, and the one under which others see it; 0: none
+}
+
+// TranslatePort makes others see a UDP port of the host under another number, as a NAT
+// before the host does. Datagrams to the port itself are lost. An outer port of 0 ends that.
+func (h *Host) TranslatePort(inner, outer uint16) {
+	n := &h.stack.nat
+	n.inner = 0
+	n.outer = outer
+	if outer != 0 {
+		n.inner = inner
+	}
+}
+
+// outward translates a packet that the host sends.
+func (n *nat) outward(h ipHeader, payload []byte) []byte {
+	u, err := parseUDP(&h, payload)
+	if n.outer == 0 || h.proto != protoUDP || err != nil || u.src != n.inner {
+		return payload
+	}
+	u.src = n.outer
+	return u.payload(&h)
+}
+
+// inward translates a packet that the host gets, or returns false for one that is lost.
+func (n *nat) inward(h ipHeader, payload []byte) ([]byte, bool) {
+	u, err := parseUDP(&h, payload)
+	if n.outer == 0 || h.proto != protoUDP || err != nil || u.dst != n.inner && u.dst != n.outer {
+		return payload, true
+	}
+	passes := u.dst == n.outer
+	u.dst = n.inner
+	return u.payload(&h), passes
 }
 
 // Translate makes a router translate between a public and a private address.

@@ -11,6 +11,9 @@ import (
 // policies are the IPsec policies of a host. A host without any has the zero value.
 type policies struct {
 	all dataplane.Table[dataplane.PolicyKey, dataplane.Policy]
+	// sources covers the sources of all policies that there ever were: most packets of the
+	// underlay are outside, and need no search.
+	sources netip.Prefix
 }
 
 // applyPolicy performs an op on a policy.
@@ -33,7 +36,19 @@ func (s *stack) applyPolicy(verb dataplane.Verb, o dataplane.Policy) error {
 		return nil
 	}
 	s.policies.all.Put(o)
+	s.policies.widen(o.Src)
 	return nil
+}
+
+// widen makes sources cover another one.
+func (p *policies) widen(src netip.Prefix) {
+	if !p.sources.IsValid() {
+		p.sources = src.Masked()
+	}
+	for bits := p.sources.Bits(); !p.sources.Contains(src.Addr()) || bits > src.Bits(); {
+		bits--
+		p.sources = netip.PrefixFrom(p.sources.Addr(), bits).Masked()
+	}
 }
 
 // observePolicies adds the policies within the extent.
@@ -53,6 +68,9 @@ func (s *stack) observePolicies(state *dataplane.State, extent dataplane.Extent)
 func (s *stack) policyFor(dir dataplane.Direction, src, dst netip.Addr) (dataplane.Policy, bool) {
 	var best dataplane.Policy
 	found := false
+	if !s.policies.sources.Contains(src) {
+		return best, false
+	}
 	for k, p := range s.policies.all.All {
 		if k.Dir != dir || !k.Src.Contains(src) || !k.Dst.Contains(dst) {
 			continue

@@ -59,6 +59,9 @@ type PingOptions struct {
 	DF      bool          // never fragment, neither here nor on the way
 	TTL     uint8         // 0 means 64
 	Timeout time.Duration // 0 means 5 s
+
+	data string       // the beginning of the data
+	then func(*Probe) // gets the probe at its end, in place of the network's observer
 }
 
 // Probe is an echo request, what became of it, and of the answer.
@@ -80,6 +83,7 @@ type Probe struct {
 	sent    time.Time
 	done    bool
 	end     *world.Event
+	then    func(*Probe)
 }
 
 // Hop is a step of a packet on its way.
@@ -117,20 +121,10 @@ func (p *Probe) String() string {
 
 // ping starts an exchange.
 func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
-	n := s.network
-	n.probeID++
-	p := &Probe{Dst: dst, network: n, from: s, id: n.probeID, sent: n.world.Now()}
 	if o.Size == 0 {
 		o.Size = 56
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second
-	}
-	p.end = n.world.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
-	src := o.Src
-	if !src.IsValid() {
-		src = s.sourceFor(dst)
-	}
+	p, src := s.newProbe(dst, o)
 	if !src.IsValid() {
 		s.drop(p, DropNoRoute, dst.String())
 		return p
@@ -141,10 +135,28 @@ func (s *stack) ping(dst netip.Addr, o PingOptions) *Probe {
 	for i := range body {
 		body[i] = byte(i)
 	}
+	copy(body, o.data)
 	m := icmpMessage{kind: icmpEcho, id: p.id, seq: 1, body: body}
-	n.world.Note(s.name+": ping", dst.String())
+	s.world.Note(s.name+": ping", dst.String())
 	s.send(h, m.payload(&h), p)
 	return p
+}
+
+// newProbe returns a probe that ends by itself, and the source of its packet: none if no
+// route leads to the destination.
+func (s *stack) newProbe(dst netip.Addr, o PingOptions) (p *Probe, src netip.Addr) {
+	n := s.network
+	n.probeID++
+	p = &Probe{Dst: dst, network: n, from: s, id: n.probeID, sent: n.world.Now(), then: o.then}
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	p.end = n.world.After(o.Timeout, s.name+": ping timeout", func() { s.drop(p, DropTimeout, o.Timeout.String()) })
+	src = o.Src
+	if !src.IsValid() {
+		src = s.sourceFor(dst)
+	}
+	return p, src
 }
 
 // pass records a step. A nil probe records nothing.
@@ -207,7 +219,10 @@ func (p *Probe) finish() {
 	p.done = true
 	p.end.Cancel()
 	p.network.world.Note("probe", p.String())
-	if p.network.probes != nil {
+	switch {
+	case p.then != nil:
+		p.then(p)
+	case p.network.probes != nil:
 		p.network.probes(p)
 	}
 }

@@ -59,6 +59,15 @@ func (l *link) receiveSecured(packet []byte, sa *association, p *Probe) {
 		packet = h.packet(payload)
 		h.size = len(packet) - len(payload)
 	}
+	if s.nat.outer != 0 {
+		inside, passes := s.nat.inward(h, payload)
+		if !passes {
+			s.drop(p, DropNotMine, "no port of the NAT")
+			return
+		}
+		payload = inside
+		packet = h.packet(payload)
+	}
 	if s.nat.private != nil {
 		h, payload = s.nat.translate(h, payload)
 		packet = h.packet(payload)
@@ -131,11 +140,17 @@ func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 			return
 		}
 	}
+	if s.blocksInput(h, payload) {
+		s.drop(p, DropFirewall, "the host's own rules")
+		return
+	}
 	switch h.proto {
 	case icmpProto(h.family()):
 		s.deliverICMP(h, payload, p)
 	case protoUDP:
 		s.deliverUDP(h, payload, p)
+	case protoTCP:
+		s.deliverTCP(h, payload, p)
 	case protoIPIP:
 		s.deliverIPIP(h, payload, p)
 	case protoESP:
@@ -154,6 +169,7 @@ func (s *stack) deliverICMP(h ipHeader, payload []byte, p *Probe) {
 	switch {
 	case m.kind == icmpEcho:
 		p.arrived(s, h.src)
+		s.hear(h.src, m.body)
 		m.kind = icmpEchoReply
 		answer := ipHeader{src: h.dst, dst: h.src, proto: h.proto}
 		s.send(answer, m.payload(&answer), p)

@@ -42,6 +42,7 @@ type Wire struct {
 	name    string // of the link, in the world
 	arrives string // label of the event
 	capture *pcapWriter
+	onSend  []func(frame []byte)
 }
 
 // UnderlayLatency is the latency of one wire of an underlay.
@@ -81,6 +82,9 @@ func (w *Wire) Capture(out io.Writer) error {
 	w.capture = c
 	return err
 }
+
+// OnSend calls fn with each frame that the link sends from now on.
+func (w *Wire) OnSend(fn func(frame []byte)) { w.onSend = append(w.onSend, fn) }
 
 // Host returns the name of the host or pod of the wire's link.
 func (w *Wire) Host() string { return w.link.stack.name }
@@ -164,6 +168,9 @@ func (l *link) answers(ip netip.Addr) bool {
 func (w *Wire) send(frame []byte, p *Probe) {
 	s, g := w.link.stack, w.segment
 	w.record(frame)
+	for _, fn := range w.onSend {
+		fn(frame)
+	}
 	head, _, err := parseEther(frame)
 	if err != nil {
 		s.drop(p, DropMalformed, err.Error())

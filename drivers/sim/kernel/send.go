@@ -31,6 +31,7 @@ func (s *stack) send(h ipHeader, payload []byte, p *Probe) {
 		s.deliver(h, payload, p)
 		return
 	}
+	payload = s.nat.outward(h, payload)
 	r := s.fibs[h.family()].lookup(h.dst)
 	if r == nil || r.link == nil {
 		s.drop(p, noRoute(r), h.dst.String())

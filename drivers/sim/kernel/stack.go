@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -28,6 +29,10 @@ type stack struct {
 	sockets      []*socket
 	policies     policies
 	associations []*association // oldest first
+	blocks       map[blocked]bool
+	// spoilsChecksums means that the network card computes wrong checksums in tunnels.
+	spoilsChecksums bool
+	heard           map[netip.Addr]time.Time // the last probe of each daemon that sent some
 
 	ipID  uint32
 	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for the host's own packets
@@ -67,6 +72,9 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 	}
 	s.links = append(s.links, l)
 	s.makeSysctls4(name)
+	if _, has := d.(*vxlanDevice); has { // others may have the feature, and flannel leaves it alone there
+		s.sysctls[dataplane.TxChecksum(name, "").Path] = dataplane.FeatureOn
+	}
 	if l.has6 {
 		s.makeSysctls6(name)
 	}
@@ -143,5 +151,6 @@ func (s *stack) delLink(l *link) {
 	}
 	s.dropSysctls("net/ipv4/conf/" + l.name + "/")
 	s.dropSysctls("net/ipv6/conf/" + l.name + "/")
+	delete(s.sysctls, dataplane.TxChecksum(l.name, "").Path)
 	s.links = slices.DeleteFunc(s.links, func(o *link) bool { return o == l })
 }

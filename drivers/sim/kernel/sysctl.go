@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
@@ -59,7 +60,11 @@ func (s *stack) setSysctl(path, value string) error {
 	if _, ok := s.sysctls[path]; !ok {
 		return driver.ErrNotFound
 	}
-	if _, err := strconv.ParseInt(value, 10, 32); err != nil {
+	if _, feature := dataplane.TxChecksumOf(path); feature {
+		if value != dataplane.FeatureOn && value != dataplane.FeatureOff {
+			return fmt.Errorf("value %q: %w", value, driver.ErrInvalid)
+		}
+	} else if _, err := strconv.ParseInt(value, 10, 32); err != nil {
 		return fmt.Errorf("value %q: %w", value, driver.ErrInvalid)
 	}
 	changed := s.sysctls[path] != value

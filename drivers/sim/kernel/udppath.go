@@ -32,10 +32,11 @@ type paths struct {
 
 	secrets driver.Secrets     // nil: none
 	psks    []dataplane.Secret // those of the last look
+	ran     map[string]bool    // the userspace WireGuard devices that the process has run
 }
 
 func newPaths(s *stack) *paths {
-	return &paths{stack: s, byLink: map[string]*path{}, attend: func(do func()) { do() }}
+	return &paths{stack: s, byLink: map[string]*path{}, attend: func(do func()) { do() }, ran: map[string]bool{}}
 }
 
 // endAll ends all paths, when the process ends.

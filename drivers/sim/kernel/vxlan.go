@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 
@@ -43,10 +44,27 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 		s.drop(p, DropBadSource, src.String())
 		return
 	}
+	if s.spoilsChecksums && s.sysctls[dataplane.TxChecksum(l.name, "").Path] == dataplane.FeatureOn {
+		frame = spoilChecksum(frame, packet)
+	}
 	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.dst))
 	outer := ipHeader{src: src, dst: entry.dst, proto: protoUDP}
 	datagram := udpDatagram{src: flowPort(packet), dst: v.Port, body: vxlanFrame(v.VNI, frame)}
 	s.send(outer, datagram.payload(&outer), p)
+}
+
+// spoilChecksum returns the frame with a wrong checksum in its TCP segment or UDP
+// datagram, as a network card makes it that computes wrong ones inside of tunnels. ICMP
+// is left alone: the kernel computes its checksum. The packet is the end of the frame.
+func spoilChecksum(frame, packet []byte) []byte {
+	h, payload, err := parseIP(packet)
+	at, has := map[uint8]int{protoTCP: 16, protoUDP: 6}[h.proto]
+	if err != nil || !has || h.offset > 0 || len(payload) < at+2 {
+		return frame
+	}
+	spoiled := bytes.Clone(frame)
+	spoiled[len(frame)-len(packet)+h.size+at] ^= 0xff
+	return spoiled
 }
 
 // decapsulate passes the frame in a datagram to its vxlan link.

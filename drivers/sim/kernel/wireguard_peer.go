@@ -88,6 +88,9 @@ func (ps *wgPeers) put(o dataplane.WGPeer, psk dataplane.Secret) {
 	p.keepalive = time.Duration(o.Keepalive) * time.Second
 	p.periodic.Cancel()
 	p.keepAlive()
+	if d := ps.device; !found && d.link != nil && d.link.up && d.link.stack.world.Now().Before(d.greets) {
+		p.poke()
+	}
 }
 
 func (ps *wgPeers) allow(p *wgPeer, prefix netip.Prefix) {

@@ -181,8 +181,10 @@ func (p *wgPeer) poke() {
 	}
 }
 
-// initiate begins a handshake, unless one is under way.
+// initiate begins a handshake. If one is under way, its tries count from the start: Linux gives up so many tries after
+// the last packet that wanted a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
 func (p *wgPeer) initiate() {
+	p.attempt.tries = 0
 	if p.attempt.index == 0 && p.endpoint.IsValid() && p.device.link.up && p.device.runs() {
 		p.try()
 	}

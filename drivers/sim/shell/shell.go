@@ -98,14 +98,24 @@ func (s *run) words(command string) []string {
 			quote, some = c, true
 			continue
 		}
-		some = true
 		if c != '$' || quote == '\'' {
 			word.WriteByte(c)
+			some = true
 			continue
 		}
 		name := variable(command[i+1:])
-		word.WriteString(s.env[name])
 		i += len(name)
+		if quote != 0 {
+			word.WriteString(s.env[name])
+			continue
+		}
+		for j, part := range strings.Fields(s.env[name]) { // blanks in a value separate words
+			if j > 0 {
+				end()
+			}
+			word.WriteString(part)
+			some = true
+		}
 	}
 	end()
 	return words

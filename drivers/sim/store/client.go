@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -89,6 +90,7 @@ func (s *Store) Client(name string, opts ClientOptions) *Client {
 	c.rng = newClientChances(s.world, "store/"+name+"/")
 	c.nodes = s.newNodeClient(name)
 	c.view.Assigned = c.nodes.assigned
+	s.clients = append(s.clients, c)
 	c.schedulePing()
 	c.connect()
 	return c
@@ -98,6 +100,7 @@ func (s *Store) Client(name string, opts ClientOptions) *Client {
 // reach the server.
 func (c *Client) Close() {
 	c.closed = true
+	c.store.clients = slices.DeleteFunc(c.store.clients, func(o *Client) bool { return o == c })
 	c.redial.Cancel()
 	c.ping.Cancel()
 	if c.stream != nil {

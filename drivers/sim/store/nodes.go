@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
 // A store with Options.Nodes behaves like Kubernetes: it holds node objects,
@@ -109,8 +111,12 @@ func (s *Store) DeleteNode(name string) error {
 	return nil
 }
 
+// putNode writes a node object. An API server writes nothing, and counts no revision, if the object is already so.
 func (s *Store) putNode(n nodelease.Node) {
 	old, existed := s.Node(n.Name)
+	if existed && old == n {
+		return
+	}
 	s.revision++
 	s.nodes.objects[n.Name] = nodeObject{n, s.revision}
 	s.nodes.truth.Set(n, s.revision)
@@ -171,13 +177,54 @@ func (s *Store) nodeTable(name string) *nodelease.Table {
 	if err != nil {
 		panic(fmt.Sprintf("store: network config: %v", err))
 	}
-	return nodelease.NewTable(name, lease.Document{Data: []byte(s.opts.Nodes), Revision: 1}, network)
+	return nodelease.NewTable(name, lease.Document{Data: []byte(s.opts.Nodes), Revision: 1 + s.configs}, network)
+}
+
+// configDelay is the longest time until a node reads a changed network config: kubelet
+// replaces the file about a minute after its ConfigMap has changed.
+const configDelay = time.Minute
+
+// SetNetConfig changes the ConfigMap with the network config of a Kubernetes cluster.
+// Each running client reads the new one some time later.
+func (s *Store) SetNetConfig(text string) error {
+	network, err := config.ParseAssigned([]byte(text))
+	if err != nil {
+		return err
+	}
+	s.opts.Nodes = text
+	s.configs++
+	doc := lease.Document{Data: []byte(text), Revision: 1 + s.configs}
+	s.world.Note("store: ConfigMap", text)
+	s.nodes.truth.SetConfig(doc, network)
+	s.former, s.version = s.version, s.nodeVersion()
+	for _, c := range s.clients {
+		s.world.After(world.UpTo(c.rng.watch, configDelay), c.label.batch, func() {
+			c.arrive(func() { c.readConfig(doc, network) })
+		})
+	}
+	if s.written != nil {
+		s.written(Write{Key: "config", New: &Record{Value: text}})
+	}
+	return nil
+}
+
+// readConfig takes over a network config, unless a newer one is known already.
+func (c *Client) readConfig(doc lease.Document, network config.Network) {
+	if doc.Revision <= c.nodes.config {
+		return
+	}
+	c.nodes.config = doc.Revision
+	c.nodes.table.SetConfig(doc, network)
+	if c.known != nil {
+		c.setView(lease.View{Snapshot: c.nodesSeen(), Synced: c.view.Synced, Err: c.view.Err})
+	}
 }
 
 // nodeClient holds a client's knowledge of node objects.
 type nodeClient struct {
 	table    *nodelease.Table
 	assigned *lease.Assigned
+	config   int64 // the revision of the network config
 	written  int64 // the revision of the last answer to a request; a view never goes back behind it
 }
 
@@ -185,7 +232,7 @@ func (s *Store) newNodeClient(name string) nodeClient {
 	if s.opts.Nodes == "" {
 		return nodeClient{}
 	}
-	return nodeClient{table: s.nodeTable(name), assigned: &lease.Assigned{Err: errStoreStarting}}
+	return nodeClient{table: s.nodeTable(name), config: 1 + s.configs, assigned: &lease.Assigned{Err: errStoreStarting}}
 }
 
 // acceptNodes takes over a version.

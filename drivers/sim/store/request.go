@@ -125,7 +125,11 @@ func (c *Client) revoke(t *storeTTL) {
 		if c.refused() != nil {
 			return func() {}
 		}
-		c.store.by(c.name, func() { c.store.endTTL(t) })
+		c.store.by(c.name, func() {
+			if now := c.store.ttls[t.id]; now != nil { // a restored store has another one with that handle
+				c.store.endTTL(now)
+			}
+		})
 		return func() { delete(c.doomed, t.id) }
 	})
 }

@@ -42,6 +42,7 @@ type Store struct {
 	version *storeVersion // made from the records
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
+	clients []*Client
 
 	size    int64 // of all keys and values, in bytes
 	changes int64 // the sizes of all changes so far
@@ -49,6 +50,7 @@ type Store struct {
 
 	nodes       *nodeStore // nil: leases are records
 	nodeWritten func(NodeWrite)
+	configs     int64 // changes of Options.Nodes
 
 	written  func(Write)
 	writer   string // the client whose request the server is serving

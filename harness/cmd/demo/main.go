@@ -18,6 +18,7 @@ func main() {
 	harness.Reexec()
 	o := demo.Options{Out: os.Stdout}
 	flag.StringVar(&o.Daemon, "flanneld", "bin/flanneld", "`path` of the daemon to show")
+	flag.StringVar(&o.Tool, "flannelctl", "bin/flannelctl", "`path` of the operator's tool to show")
 	flag.BoolVar(&o.Hold, "hold", os.Getenv("HOLD") == "1", "stay up until Ctrl-C, and say how to enter the nodes")
 	flag.Parse()
 

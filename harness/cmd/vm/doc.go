@@ -1,6 +1,6 @@
 // Command vm runs programs on a stock Debian kernel, in a virtual machine.
 //
-//	vm run [-writable DIR]... [-limit 15m] -- COMMAND...   boots a machine and runs COMMAND here
+//	vm run [-writable DIR]... [-limit 30m] -- COMMAND...   boots a machine and runs COMMAND here
 //	vm exec PROGRAM ARGUMENTS...                           in that machine, from within COMMAND
 //	vm kernel                                              downloads the kernel, unless it is there, and names it
 //

@@ -45,7 +45,7 @@ func run(args []string) (int, error) {
 	flags := flag.NewFlagSet("vm run", flag.ContinueOnError)
 	var writable folders
 	flags.Var(&writable, "writable", "a folder of the host that programs in the machine may change (repeatable)")
-	limit := flags.Duration("limit", 15*time.Minute, "the time after which the machine is killed")
+	limit := flags.Duration("limit", 30*time.Minute, "the time after which the machine is killed")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
 	}

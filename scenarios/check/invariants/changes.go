@@ -2,7 +2,6 @@ package invariants
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -187,30 +186,45 @@ func (n *Node) uplinks(up oracle.Uplink) []oracle.Uplink {
 func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot) (short []string, known bool) {
 	own, others := n.steady(asked)
 	for _, f := range cidr.Families {
-		if own.Key.Of(f).IsValid() && own.Attrs.IP(f) != host.Uplink.Public[f] {
+		said := own.Attrs.IP(f)
+		if own.Key.Of(f).IsValid() && said != host.Uplink.Public[f] {
 			return nil, false // it is about to publish another address
+		}
+		if now := n.published.address[f]; now.IsValid() && now != said {
+			return nil, false // it has published another address, which the snapshot does not show yet
 		}
 	}
 	demand, err := oracle.Demanded(host, own, others)
-	if err != nil || !own.Key.IsValid() {
+	if err != nil || !own.Key.IsValid() || copied(&own, n.follows.snap.Leases) {
 		return nil, false
 	}
-	have, err := n.Daemon.Driver().Look(context.Background(), demand.Extent())
+	have, err := n.Daemon.Observe(demand.Extent())
 	if err != nil {
 		return nil, false
 	}
-	short = demand.Missing(have.State)
+	short = demand.Missing(have)
 	if asked == n.follows.snap || len(short) == 0 {
 		return short, true
 	}
-	// A later record may have taken the place of one that did not change, for
-	// example with the same VTEP.
-	newest, err := oracle.Demanded(host, own, n.others(n.follows.snap))
-	if err != nil {
-		return nil, false
+	// A later record may have taken the place of one that did not change, for example
+	// with the same VTEP, and so may an earlier one that has changed since.
+	for _, whole := range []*lease.Snapshot{asked, n.follows.snap} {
+		demand, err := oracle.Demanded(host, own, n.others(whole))
+		if err != nil {
+			return nil, false
+		}
+		still := demand.Missing(have)
+		short = slices.DeleteFunc(short, func(o string) bool { return !slices.Contains(still, o) })
 	}
-	still := newest.Missing(have.State)
-	return slices.DeleteFunc(short, func(o string) bool { return !slices.Contains(still, o) }), true
+	return short, true
+}
+
+// copied reports whether an older record has the device of a node's own record: the
+// node draws another one, which it is about to publish.
+func copied(own *lease.Lease, all []*lease.Lease) bool {
+	return slices.ContainsFunc(all, func(o *lease.Lease) bool {
+		return o.Key != own.Key && o.CreateRevision < own.CreateRevision && (sameVTEP(o, own) || sameWireGuard(o, own))
+	})
 }
 
 // others returns the records of a snapshot except the node's own.
@@ -228,9 +242,6 @@ func (n *Node) others(snap *lease.Snapshot) []lease.Lease {
 // that was so as of a snapshot too. One that the node cannot use leaves the former
 // in force.
 func (n *Node) knownConfig(asked *lease.Snapshot) (text string, same bool) {
-	if n.all.about.Config != "" {
-		return n.all.text, true // a file, not a record
-	}
 	return n.config, n.config != "" && bytes.Equal(asked.Config.Data, n.follows.snap.Config.Data)
 }
 

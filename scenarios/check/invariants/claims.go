@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/hostgw"
+	"github.com/flanneld/flannel/core/backend/ipsec"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -88,14 +89,20 @@ func (n *Node) without(s *dataplane.State) netip.Prefix {
 	return n.lacking(func(subnet netip.Prefix) bool { return n.all.showsAddress(s, subnet) })
 }
 
-// hasDevice reports whether the backend in force has a device with an address of the subnet.
-func (i *Invariants) hasDevice() bool {
-	return !slices.Contains([]string{hostgw.Type, extension.Type, alloc.Type}, i.config.Backend.Type)
+// hasDevice reports whether the backend in force, also as the node knew it last, has a
+// device with an address of the subnet.
+func (n *Node) hasDevice() bool {
+	return overlay(n.all.config.Backend.Type) && (n.backend == "" || overlay(n.backend))
+}
+
+// overlay reports whether a backend has a device with an address of the subnet.
+func overlay(backendType string) bool {
+	return !slices.Contains([]string{hostgw.Type, extension.Type, alloc.Type, ipsec.Type}, backendType)
 }
 
 // lacking returns a subnet of the node that is not shown, or none.
 func (n *Node) lacking(shown func(netip.Prefix) bool) netip.Prefix {
-	if !n.holds || n.all.bad || !n.all.hasDevice() {
+	if !n.holds || n.all.bad || !n.hasDevice() {
 		return netip.Prefix{}
 	}
 	for _, f := range cidr.Families {
@@ -156,6 +163,16 @@ type publication struct {
 	address [2]netip.Addr
 	stayed  [2]bool       // the last look before, and every look since, has shown it on a link that is up
 	links   []driver.Link // as of the process's last look
+	asked   []netip.Addr  // in the requests of the process; a former one's may be served late
+}
+
+// askedFor notes the addresses that a request of the process publishes.
+func (n *Node) askedFor(attrs lease.Attrs) {
+	for _, f := range cidr.Families {
+		if ip := attrs.IP(f); !slices.Contains(n.published.asked, ip) {
+			n.published.asked = append(n.published.asked, ip)
+		}
+	}
 }
 
 // notePublished follows the node's writes to its record: the published address
@@ -165,6 +182,10 @@ func (n *Node) notePublished(attrs lease.Attrs) {
 	for _, f := range cidr.Families {
 		old, now := p.address[f], attrs.IP(f)
 		if old == now {
+			continue
+		}
+		n.formerly = append(n.formerly, now)
+		if now.IsValid() && !slices.Contains(p.asked, now) {
 			continue
 		}
 		if old.IsValid() && now.IsValid() && p.stayed[f] && n.deadlines.asking && !n.Twinned {

@@ -208,9 +208,13 @@ func (n *Node) neverExpires() bool {
 }
 
 // checkAnnounced says when a subnet file may be written: once a look has shown the
-// node's address in the subnet on its overlay device, if the backend has one.
+// node's address in the subnet on its overlay device, if the backend has one, or the
+// policy that blocks packets without encryption.
 func (n *Node) checkAnnounced(key lease.Key) {
-	if n.all.bad || !n.all.hasDevice() {
+	if n.all.sealed && !n.all.bad && !n.blocks() {
+		n.all.broken("file-follows-host", "%s writes a subnet file before a look has shown the blocking policy", n.name)
+	}
+	if n.all.bad || !n.hasDevice() {
 		return
 	}
 	for _, f := range cidr.Families {

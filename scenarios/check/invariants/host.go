@@ -3,6 +3,7 @@ package invariants
 import (
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/hostgw"
@@ -47,6 +48,14 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	case dataplane.Route:
 		i.checkRouteOp(n, op.Verb, o, before, foreign)
 		return
+	case dataplane.Policy:
+		switch {
+		case !i.inNetworks(o.Src) || !i.inNetworks(o.Dst):
+			foreign("outside the overlay")
+		case !oracle.OurPolicy(o):
+			foreign("without our mark")
+		}
+		return
 	}
 	if !i.links[link] {
 		foreign("on a device that is not flannel's")
@@ -54,17 +63,18 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 }
 
 func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before dataplane.Route, foreign func(string)) {
-	isNew := !n.connected[before.RouteKey]                                        // the kernel's route came after the look
-	upstream := before.Protocol == dataplane.ProtocolBoot && i.links[before.Link] // interop 6.0: upstream sets no protocol
+	changed := !n.connected[before.RouteKey] && n.observed.Routes.Has(before.RouteKey) // since the look
+	// Upstream sets no protocol (interop 6.0).
+	upstream := before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]
 	switch {
 	case !i.inNetworks(r.Dst):
 		foreign("outside the overlay")
 	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
 		foreign("without our mark")
-	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol || upstream:
-		return
+	case !before.Dst.IsValid() || before.Protocol == dataplane.Protocol || upstream || verb == dataplane.Create:
+		return // a Create replaces nothing
 	case before.Protocol == dataplane.ProtocolKernel:
-		if !isNew {
+		if !changed {
 			foreign("where the kernel's own route was: " + before.String())
 		}
 	case !i.leased(n, r.Dst):
@@ -111,10 +121,42 @@ func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 		}
 	}
 	for _, op := range gone {
-		if subnet := peerSubnet(op.Object); !kept[subnet] {
+		if subnet := peerSubnet(op.Object); !kept[subnet] && !n.hasOtherWay(op.Object, subnet) {
 			i.checkRemoval(n, op.Object, subnet)
 		}
 	}
+}
+
+// hasOtherWay reports whether the host leads packets to a peer's subnet without an object
+// too: the node leaves a former way, or has a route for the whole network beside a route.
+func (n *Node) hasOtherWay(o dataplane.Object, subnet netip.Prefix) bool {
+	if n.observed == nil {
+		return false
+	}
+	left := "" // the device of a peer
+	switch o := o.(type) {
+	case dataplane.Peer:
+		left = o.Link
+	case dataplane.WGPeer:
+		left = o.Link
+	}
+	for _, r := range n.observed.Routes.All {
+		leads := r.Dst == subnet && r.Link != left && r.Protocol == dataplane.Protocol && r.Kind != dataplane.Blackhole
+		if leads && o != dataplane.Object(r) {
+			return true
+		}
+	}
+	for k := range n.observed.Peers.All {
+		if k.Subnet == subnet && k.Link != left {
+			return true
+		}
+	}
+	for k, p := range n.observed.WGPeers.All {
+		if slices.Contains(p.Allowed[:], subnet) && k.Link != left {
+			return true
+		}
+	}
+	return false
 }
 
 // peerSubnet returns the peer's subnet that an object leads to, if any.
@@ -134,6 +176,12 @@ func peerSubnet(o dataplane.Object) netip.Prefix {
 		}
 	case dataplane.Command:
 		return o.Subnet
+	case dataplane.Policy:
+		if o.Action == dataplane.Protect && o.Dir == dataplane.PolicyOut {
+			return o.Dst
+		}
+	case dataplane.Conn:
+		return o.RemoteNet
 	}
 	return netip.Prefix{}
 }
@@ -149,12 +197,15 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 		return // the node has no config, or an older one
 	}
 	for _, l := range view.Snapshot.Leases {
+		if n.isOutdated(o, l) {
+			continue
+		}
 		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && i.mustServe(n, l, view.Snapshot) {
 			i.broken("peers-stay", "%s is about to delete %q, though its snapshot of revision %d holds the record of %s at %s",
 				n.name, o, view.Snapshot.Revision, owner(l.Attrs), l.Key)
 		}
 	}
-	n.checkKept(subnet, view.Snapshot)
+	n.checkKept(o, subnet, view.Snapshot)
 }
 
 // mustServe reports whether a record certainly belongs to a peer that the node
@@ -167,6 +218,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 	if l.Attrs.BackendType != published ||
 		!usable(l) ||
 		!n.reaches(l) ||
+		i.config.Backend.Type == udp.Type && n.lostToAnother(snap) ||
 		n.hasVTEP(l) ||
 		l.Key.Overlaps(n.last) ||
 		l.Key.Overlaps(n.key) {
@@ -192,6 +244,14 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 		}
 	}
 	return true
+}
+
+// lostToAnother reports whether a snapshot shows another's record for the subnet that the node held last. Then
+// the node serves no peer by udp: without a subnet it has no proxy.
+func (n *Node) lostToAnother(snap *lease.Snapshot) bool {
+	return !n.holds && slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
+		return l.Key.V4.Overlaps(n.last.V4) && owner(l.Attrs) != n.lastAddr && !slices.Contains(n.addresses(), owner(l.Attrs))
+	})
 }
 
 // hasVTEP reports whether a record has the MAC or the public key of one of the node's own devices, as

@@ -32,11 +32,13 @@ type Invariants struct {
 	config     config.Network
 	text       string           // of the config
 	bad        bool             // the store holds no config that a node can use; config is the last one that it held
+	sealed     bool             // every config so far demands encryption by IPsec
 	links      map[string]bool  // every device that a config has ever named
 	networks   []netip.Prefix   // every network that a config has ever named
 	overlaps   map[pair]overlap // the present ones, which may be excused
 	changes    int              // of records and config
 	podCIDRs   map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
+	crossing   crossing         // the last change of the backend
 
 	situation Situation
 }
@@ -70,6 +72,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("follows-in-time", i.checkChanges)
 	o.World.Always("ready-in-time", i.checkReadiness)
 	o.World.Always("departed-in-time", i.checkDeparted)
+	o.World.Always("way-shared", i.checkCrossing)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -94,6 +97,7 @@ type history struct {
 	addr   netip.Addr // its owner's
 	flawed bool       // it does not decode
 	key    lease.Key
+	born   int64         // the revision that created it
 	gone   bool          // it was deleted, or has expired
 	goneAt time.Duration // when
 }
@@ -131,6 +135,7 @@ func (i *Invariants) wrote(w store.Write) {
 		}
 	}
 	i.excuse(w)
+	i.crossing.wrote(w, i)
 	for _, name := range i.order {
 		if n := i.nodes[name]; w.Key == n.last.String() {
 			n.noteDispute(w)
@@ -155,7 +160,17 @@ func (i *Invariants) wrote(w store.Write) {
 	if w.Client != "" || addr != h.addr {
 		*h = history{writer: i.authors[authored{w.Key, addr}], addr: addr}
 	}
-	h.key = w.New.Lease.Key
+	h.key, h.born = w.New.Lease.Key, w.New.Lease.CreateRevision
+}
+
+// overlapsOlder reports whether an older record covers part of a record's subnet: its node has to give it up.
+func (i *Invariants) overlapsOlder(h *history) bool {
+	for _, r := range i.records {
+		if r != h && !r.gone && r.born < h.born && r.key.Overlaps(h.key) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkWrite checks a node's write to a record.
@@ -204,6 +219,8 @@ func (i *Invariants) takeConfig(text string) {
 	if !ok {
 		return
 	}
+	i.sealed = (i.sealed || i.text == "") && b.Extent().Policies
+	i.cross(network)
 	i.config, i.text = network, text
 	i.bad = false
 	for _, l := range b.Extent().Links {

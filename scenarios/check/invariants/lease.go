@@ -65,8 +65,9 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 			n.name, n.last, key)
 	}
 	// A renewal does not read the record, and a grant may be answered after the record is gone.
-	n.last, n.excused = key, h != nil && h.flawed || n.lostAt[key.String()] > 0 || !i.fits(key)
+	n.last, n.excused = key, n.lostAt[key.String()] > 0 || !i.fits(key)
 	if h != nil {
+		n.excused = n.excused || h.flawed || i.overlapsOlder(h)
 		n.lastAddr = h.addr
 	}
 	for _, name := range i.order {

@@ -46,6 +46,7 @@ type Node struct {
 
 	document string // the config in the last snapshot that the process knows
 	config   string // the last one of those that it could use: the one in force; "": none yet
+	backend  string // the type of its backend, or of the last one that a former process knew
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
@@ -53,8 +54,12 @@ type Node struct {
 	deadlines deadlines // of the last process
 	follows   follower
 	dispute   dispute
+	rewired   bool // an op has changed the host since the last event
 	claims    claims
 	published publication
+	formerly  []netip.Addr // all that its processes have published
+
+	tamperedAt time.Duration // when another program changed its policies last; 0: never
 
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
@@ -79,6 +84,7 @@ func (i *Invariants) AddNode(h *kernel.Host) *Node {
 	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}, stoodAt: -1}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
+	n.watchWire("eth0")
 	return n
 }
 
@@ -134,8 +140,8 @@ func (n *Node) noteConfig() {
 		return
 	}
 	n.document = string(snap.Config.Data)
-	if _, _, ok := usableConfig(n.document); ok {
-		n.config = n.document
+	if network, _, ok := usableConfig(n.document); ok {
+		n.config, n.backend = n.document, network.Backend.Type
 	}
 }
 
@@ -153,6 +159,7 @@ func (m watchedMachine) Ready() node.Effects {
 	}
 	if r.Request != nil {
 		c.requests = 1
+		n.askedFor(r.Request.Attrs)
 	}
 	n.tally(c)
 	if r.Exit != nil {
@@ -231,6 +238,7 @@ func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		err := d.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		if err == nil {
 			d.n.all.checkOp(d.n, op, before)
+			d.n.rewired = true
 		} else {
 			d.n.wasRefused(refusing)
 		}

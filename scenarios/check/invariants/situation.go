@@ -19,6 +19,7 @@ type Situation struct {
 // Directed notes a directive of the scenario, after it was performed.
 func (i *Invariants) Directed(s Situation) {
 	i.situation = s
+	i.crossing.directed(s.Directive, i)
 	for _, name := range i.order {
 		if touches(s.Directive, name) {
 			i.nodes[name].disturbed()

@@ -27,7 +27,13 @@ type accident struct {
 	known *lease.Snapshot // the last one that the process got from a store in sync
 	at    time.Duration   // of the last accident
 	anew  time.Duration   // when the node may have begun its period of grace anew
-	peers []lease.Lease   // whose records were lost and have not come back
+	peers []lostPeer      // whose records were lost and have not come back
+}
+
+// lostPeer is a peer whose record the store lost by accident.
+type lostPeer struct {
+	lease.Lease
+	at time.Duration // of the last accident in the period of grace that began with the loss
 }
 
 // noteAccident compares the snapshots that the process gets in a row.
@@ -38,7 +44,7 @@ func (n *Node) noteAccident(in node.Input) {
 	}
 	before, now := n.lost.known, view.Snapshot
 	n.lost.known = now
-	isBack := func(l lease.Lease) bool {
+	isBack := func(l lostPeer) bool {
 		return slices.ContainsFunc(now.Leases, func(o *lease.Lease) bool { return o.Key.Overlaps(l.Key) })
 	}
 	n.lost.peers = slices.DeleteFunc(n.lost.peers, isBack)
@@ -50,14 +56,22 @@ func (n *Node) noteAccident(in node.Input) {
 		return
 	}
 	// The loss of the node's own record alone says nothing about peers that were lost before.
-	others := func(l *lease.Lease) bool { return !own(l) && !slices.Contains(n.addresses(), owner(l.Attrs)) }
+	// Nor does a record that a former process of the node left under another address.
+	others := func(l *lease.Lease) bool {
+		return !own(l) && !slices.Contains(append(n.addresses(), n.formerly...), owner(l.Attrs))
+	}
 	if !slices.ContainsFunc(before.Leases, others) {
 		return
 	}
 	n.lost.at = n.all.elapsed()
+	for k, l := range n.lost.peers { // one that the node has given up meanwhile gets no further period
+		if n.lost.at-l.at < graceBound {
+			n.lost.peers[k].at = n.lost.at
+		}
+	}
 	for _, l := range before.Leases {
-		if n.all.mustServe(n, l, before) {
-			lost := *l // a record that the store holds wins
+		if others(l) && n.all.mustServe(n, l, before) {
+			lost := lostPeer{*l, n.lost.at} // a record that the store holds wins
 			lost.CreateRevision = math.MaxInt64
 			lost.ModRevision -= math.MaxInt64
 			n.lost.peers = append(n.lost.peers, lost)
@@ -78,28 +92,30 @@ func (n *Node) mayBeginAnew(before, now *lease.Snapshot) bool {
 	for _, l := range before.Leases {
 		same := func(o *lease.Lease) bool { return o.Key == l.Key }
 		at := slices.IndexFunc(now.Leases, same)
+		wasGone := at < 0 || now.Leases[at].CreateRevision != l.CreateRevision
 		if l.Key == n.last {
-			ownGone = at < 0
+			ownGone = wasGone
 			continue
 		}
 		others++
-		if at < 0 || now.Leases[at].CreateRevision != l.CreateRevision {
+		if wasGone {
 			lost++
 		}
 	}
 	return ownGone && 2*lost > others
 }
 
-// checkKept checks that a node which is about to delete objects of a subnet does
+// checkKept checks that a node which is about to delete an object of a subnet does
 // not have to keep the peer.
-func (n *Node) checkKept(subnet netip.Prefix, now *lease.Snapshot) {
-	if n.all.elapsed()-n.lost.at >= graceBound {
-		return
-	}
+func (n *Node) checkKept(o dataplane.Object, subnet netip.Prefix, now *lease.Snapshot) {
 	for _, l := range n.lost.peers {
-		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && n.all.mustServe(n, &l, now) {
+		after := n.all.elapsed() - l.at
+		if after >= graceBound || n.isOutdated(o, &l.Lease) {
+			continue
+		}
+		if (l.Key.V4 == subnet || l.Key.V6 == subnet) && n.all.mustServe(n, &l.Lease, now) {
 			n.all.broken("lost-peers-stay", "%s is about to remove %s at %s, %s after the store lost all records",
-				n.name, owner(l.Attrs), subnet, n.all.elapsed()-n.lost.at)
+				n.name, owner(l.Attrs), subnet, after)
 		}
 	}
 }
@@ -111,6 +127,9 @@ func (i *Invariants) checkDeparted() error {
 		n := i.nodes[name]
 		if len(n.lost.peers) == 0 {
 			continue
+		}
+		if n.Daemon.Halted() {
+			n.lost.anew = i.elapsed() // the clock of a machine that sleeps may stand, and the period with it
 		}
 		if n.stands() || n.Twinned || n.follows.added || !n.client.View().Synced || len(i.hostFaults(name)) > 0 {
 			n.lost.at = max(n.lost.at, i.elapsed()-graceBound) // the node may have been kept from it
@@ -131,13 +150,13 @@ func (i *Invariants) checkDeparted() error {
 }
 
 // routesTo returns a route of the daemon to one of some peers, if there is one.
-func (n *Node) routesTo(peers []lease.Lease) string {
+func (n *Node) routesTo(peers []lostPeer) string {
 	seen, err := n.Daemon.Driver().Look(context.Background(), dataplane.Extent{Networks: n.all.networks})
 	if err != nil {
 		return ""
 	}
 	for _, r := range seen.State.Routes.All {
-		leads := func(l lease.Lease) bool { return r.Dst == l.Key.V4 || r.Dst == l.Key.V6 }
+		leads := func(l lostPeer) bool { return r.Dst == l.Key.V4 || r.Dst == l.Key.V6 }
 		if r.Protocol == dataplane.Protocol && r.Kind != dataplane.Blackhole && slices.ContainsFunc(peers, leads) {
 			return r.String()
 		}

@@ -12,7 +12,7 @@ import (
 
 // Extent is the part of the host that [Demand.Short] needs to see.
 func (d Demand) Extent() dataplane.Extent {
-	e := dataplane.Extent{Networks: d.networks}
+	e := dataplane.Extent{Networks: d.networks, Policies: true}
 	for name := range d.devices {
 		e.Links = append(e.Links, name)
 	}
@@ -26,7 +26,12 @@ func (d Demand) Extent() dataplane.Extent {
 // Short names each object that is missing, differs or is left over, sorted by
 // text. Chains are the host's chains, which need a reading of their own.
 func (d Demand) Short(have, chains *dataplane.State) []string {
-	s := d.Tables(have)
+	var s []string
+	if d.host.Changing {
+		s = d.Missing(have)
+	} else {
+		s = d.Tables(have)
+	}
 	if d.host.Masquerade || d.host.Forward {
 		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)
 	}
@@ -45,22 +50,40 @@ func (d Demand) Tables(have *dataplane.State) []string {
 	ourEntry := func(e dataplane.FDBEntry) bool { return d.devices[e.Link] }
 	s = append(s, compareTables(&d.want.Neighs, &have.Neighs, ourNeigh)...)
 	s = append(s, compareTables(&d.want.FDB, &have.FDB, ourEntry)...)
-	s = append(s, compareTables(&d.want.Routes, &have.Routes, d.ours)...)
+	s = append(s, d.routes(have)...)
 	s = append(s, d.wgPeers(have)...)
+	s = append(s, compareTables(&d.want.Policies, &have.Policies, OurPolicy)...)
 	if !d.host.NoProcess {
 		s = append(s, compare(d.want.Proxies, have.Proxies, equal, always)...)
 		s = append(s, compareTables(&d.want.Peers, &have.Peers, always)...)
+		s = append(s, d.ike(have)...)
 	}
 	slices.Sort(s)
 	return s
 }
 
 // Missing names each object of the network tables that is missing or differs,
-// sorted by text. It does not judge what is left over, and not the endpoints of
-// WireGuard peers: a node may try a former one for some time.
+// sorted by text. It does not judge what is left over, nor the endpoints and keepalives
+// of WireGuard peers, nor routes in whose place the kernel has one of its own, which the
+// node may not replace. A node may try a former endpoint for some time, and keeps sessions
+// alive while the backend changes.
 func (d Demand) Missing(have *dataplane.State) []string {
-	d.anyEndpoint = true
+	d.lenient, d.kernelFirst = true, true
+	if d.host.Changed { // peers may have routes of their own instead
+		d.want = d.want.Clone()
+		d.want.Routes.DeleteFunc(func(k dataplane.RouteKey, r dataplane.Route) bool {
+			return (r.Link == tun || slices.Contains(wireguards[:], r.Link)) && slices.Contains(d.networks, k.Dst)
+		})
+	}
 	return slices.DeleteFunc(d.Tables(have), func(text string) bool { return strings.HasPrefix(text, leftOver) })
+}
+
+// routes compares routes.
+func (d Demand) routes(have *dataplane.State) []string {
+	same := func(want, have dataplane.Route) bool {
+		return want == have || d.kernelFirst && have.Protocol == dataplane.ProtocolKernel
+	}
+	return compare(maps.Collect(d.want.Routes.All), maps.Collect(have.Routes.All), same, d.ours)
 }
 
 // leftOver begins the text about an object that no record demands.

@@ -29,6 +29,7 @@ type options struct {
 	GBP           bool
 	Learning      bool
 	DirectRouting bool
+	TxChecksum    string
 	Offload       dataplane.Offload
 
 	ListenPort, ListenPortV6    uint16
@@ -39,6 +40,9 @@ type options struct {
 	Overhead                    int
 
 	SubnetAddCommand string
+
+	UDPEncap    bool
+	ESPProposal string
 }
 
 func parse(text string) (network, error) {
@@ -51,6 +55,7 @@ func parse(text string) (network, error) {
 	c.Backend = options{
 		Type: "udp", VNI: 1, Offload: dataplane.OffloadAuto,
 		ListenPort: 51820, ListenPortV6: 51821, Mode: "separate", Implementation: "auto", Overhead: 80,
+		ESPProposal: "aes128gcm16-sha256-prfsha256-ecp256",
 	}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return network{}, fmt.Errorf("network config: %w", err)

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -19,8 +20,10 @@ type Demand struct {
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool
 	commands  bool // commands of the operator make routes
-	// anyEndpoint says that WireGuard peers may have any endpoint.
-	anyEndpoint bool
+	// kernelFirst says that a route of the kernel may be in the place of a demanded one.
+	kernelFirst bool
+	// lenient says that WireGuard peers may have any endpoint and keepalives.
+	lenient bool
 }
 
 // derivation is a Demand being derived.
@@ -36,9 +39,18 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	if err != nil {
 		return Demand{}, err
 	}
+	if !slices.Contains(backends, n.backend) {
+		return Demand{}, fmt.Errorf("backend %q: the oracle does not know its objects", n.backend)
+	}
 	d := derivation{Demand: Demand{want: dataplane.NewState(), host: h}, net: n, own: own}
 	d.devices = map[string]bool{device(cidr.V4, n.options.VNI): true, device(cidr.V6, n.options.VNI): true, tun: true,
 		ipip: true, wireguards[cidr.V4]: true, wireguards[cidr.V6]: true}
+	for _, text := range h.Formerly {
+		if former, err := parse(text); err == nil {
+			d.devices[device(cidr.V4, former.options.VNI)] = true
+			d.devices[device(cidr.V6, former.options.VNI)] = true
+		}
+	}
 	if n.backend == "wireguard" {
 		d.anyDevice = n.options.Implementation == "auto"
 		d.wireguard(others)
@@ -56,7 +68,10 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	return d.Demand, nil
 }
 
-// family derives the objects of one family.
+// backends are the types whose objects the oracle derives. An alloc host has none.
+var backends = []string{"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc"}
+
+// family derives the objects of one family. Those of wireguard are derived together.
 func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 	switch d.net.backend {
 	case "vxlan":
@@ -69,6 +84,8 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 		d.ipip(d.peers(cidr.V4, others))
 	case "extension":
 		d.extension(d.peers(cidr.V4, others))
+	case "ipsec":
+		d.ipsec(d.peers(cidr.V4, others))
 	}
 }
 
@@ -118,6 +135,10 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	// The kernel has no IPv6 settings for a device below IPv6's minimum MTU.
 	if !d.host.NoIPv6 && mtu >= 1280 {
 		d.want.AddSysctl(dataplane.Sysctl{Path: "net/ipv6/conf/" + dev + "/accept_ra", Value: "0", Link: dev})
+	}
+	if o.TxChecksum == "on" || o.TxChecksum == "off" {
+		path := "ethtool/" + dev + "/tx-checksum-ip-generic"
+		d.want.AddSysctl(dataplane.Sysctl{Path: path, Value: o.TxChecksum, Link: dev})
 	}
 	for _, p := range peers {
 		d.vxlanPeer(f, dev, mac, p)

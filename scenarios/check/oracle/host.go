@@ -9,7 +9,19 @@ import (
 // Host describes a host after the topology and the faults so far.
 type Host struct {
 	Config string // the network config in force, JSON
-	Uplink Uplink
+	// Changed says that the config has had another Backend object.
+	Changed bool
+	// Formerly are configs of which nothing may be left.
+	Formerly []string
+	// Changing says that the node may still keep objects of former configs, because a
+	// peer may need them.
+	Changing bool
+	Uplink   Uplink
+
+	// EndpointsSeen says that the host has held its whole demand once. A node tries the
+	// endpoints of a WireGuard peer without a session in turn, so the record's endpoint
+	// need not be there at every later moment.
+	EndpointsSeen bool
 
 	// NoIPv6 says that the kernel has no IPv6, and thus no IPv6 settings.
 	NoIPv6 bool

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/base64"
 	"net/netip"
 	"slices"
 	"strings"
@@ -92,32 +93,51 @@ func demanded(t *testing.T, h Host, own lease.Lease, others ...lease.Lease) Dema
 	return d
 }
 
+// plain returns the same host without a blackhole route.
+func plain(config string) Host {
+	h := host(config)
+	h.Blackhole = false
+	return h
+}
+
+// demandCase is a host with its records, and the objects that it must hold.
+type demandCase struct {
+	host Host
+	own  lease.Lease
+	peer []lease.Lease
+	want string
+}
+
+func checkDemanded(t *testing.T, cases map[string]demandCase) {
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := demanded(t, c.host, c.own, c.peer...).want
+			clear(want.Chains)
+			if diff := cmp.Diff(sorted(c.want), sorted(want.Dump())); diff != "" {
+				t.Errorf("demanded (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDemanded(t *testing.T) {
 	dualKey, peerKey := "10.5.1.0-24&fd00:10:5:1::-64", "10.5.2.0-24&fd00:10:5:2::-64"
-	plain := func(config string) Host {
-		h := host(config)
-		h.Blackhole = false
-		return h
-	}
 	noIPv6 := plain(`{"Network":"10.5.0.0/16",
-		"Backend":{"Type":"vxlan","VNI":9,"Port":4789,"MTU":1400,"Learning":true,"GBP":true}}`)
+		"Backend":{"Type":"vxlan","VNI":9,"Port":4789,"MTU":1400,"Learning":true,"GBP":true,"TxChecksum":"off"}}`)
 	noIPv6.NoIPv6 = true
 	ninth := strings.ReplaceAll(dualOwn, `"VNI":1`, `"VNI":9`)
-	for name, c := range map[string]struct {
-		host Host
-		own  lease.Lease
-		peer []lease.Lease
-		want string
-	}{
+	checkDemanded(t, map[string]demandCase{
 		"vxlan in both families": {host(dualConfig), record(t, 1, dualKey, dualOwn),
 			[]lease.Lease{record(t, 2, peerKey, dualPeer)}, dualWant},
 		"vxlan with options, on a kernel without IPv6": {noIPv6, record(t, 1, "10.5.1.0-24", ninth), nil,
 			"link flannel.9 type vxlan mtu 1350 mac 02:00:00:00:00:01 up id 9 dev eth0 " +
 				"local 192.168.64.1 port 4789 learning gbp\n" +
-				"addr 10.5.1.0/32 dev flannel.9\n"},
+				"addr 10.5.1.0/32 dev flannel.9\n" +
+				"sysctl ethtool/flannel.9/tx-checksum-ip-generic = off dev flannel.9\n"},
 		"any MAC while the own record is that of another vxlan": {noIPv6, record(t, 1, "10.5.1.0-24", dualOwn), nil,
 			"link flannel.9 type vxlan mtu 1350 up id 9 dev eth0 local 192.168.64.1 port 4789 learning gbp\n" +
-				"addr 10.5.1.0/32 dev flannel.9\n"},
+				"addr 10.5.1.0/32 dev flannel.9\n" +
+				"sysctl ethtool/flannel.9/tx-checksum-ip-generic = off dev flannel.9\n"},
 		"direct routing on one's own segment": {
 			plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`),
 			record(t, 1, "10.5.1.0-24", dualOwn),
@@ -150,18 +170,81 @@ func TestDemanded(t *testing.T) {
 				"peer 10.5.4.0/24 to 192.168.64.2 dev flannel0\n"},
 		"alloc": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"alloc"}}`), record(t, 1, "10.5.1.0-24", dualOwn),
 			[]lease.Lease{record(t, 2, "10.5.2.0-24", dualPeer)}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := demanded(t, c.host, c.own, c.peer...).want
-			clear(want.Chains)
-			if diff := cmp.Diff(sorted(c.want), sorted(want.Dump())); diff != "" {
-				t.Errorf("demanded (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
+}
+
+// More backends, with records of another backend beside theirs.
+func TestDemandedOfMoreBackends(t *testing.T) {
+	checkDemanded(t, map[string]demandCase{
+		"ipip": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":true}}`),
+			record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","BackendType":"ipip"}`),
+			[]lease.Lease{
+				record(t, 2, "10.5.2.0-24", `{"PublicIP":"192.168.64.2","BackendType":"ipip"}`),
+				record(t, 3, "10.5.3.0-24", `{"PublicIP":"192.168.65.3","BackendType":"ipip"}`),
+				record(t, 4, "10.5.4.0-24", dualPeer),
+			},
+			"link flannel.ipip type ipip mtu 1480 up local 192.168.64.1\n" +
+				"addr 10.5.1.0/32 dev flannel.ipip\n" +
+				"route 10.5.2.0/24 via 192.168.64.2 dev eth0 onlink\n" +
+				"route 10.5.3.0/24 via 192.168.65.3 dev flannel.ipip onlink\n"},
+		"wireguard": {plain(`{"Network":"10.5.0.0/16",` +
+			`"Backend":{"Type":"wireguard","ListenPort":7000,"PersistentKeepaliveInterval":25}}`),
+			record(t, 1, "10.5.1.0-24", wireguardRecord("192.168.64.1", "a")),
+			[]lease.Lease{
+				record(t, 2, "10.5.2.0-24", wireguardRecord("192.168.64.2", "b")),
+				record(t, 3, "10.5.3.0-24", wireguardRecord("192.168.65.3", "b")), // the older peer's key
+				record(t, 4, "10.5.4.0-24", dualPeer),
+			},
+			"link flannel-wg type wireguard mtu 1420 up port 7000 key " + keyText("a") + "\n" +
+				"addr 10.5.1.0/32 dev flannel-wg\n" +
+				"route 10.5.0.0/16 dev flannel-wg scope 253\n" +
+				"wgpeer " + keyText("b") + " endpoint 192.168.64.2:7000 allowed 10.5.2.0/24 keepalive 25 dev flannel-wg\n"},
+		"ipsec": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec","PSK":"quiet","UDPEncap":true}}`),
+			record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","BackendType":"ipsec"}`),
+			[]lease.Lease{
+				record(t, 2, "10.5.2.0-24", `{"PublicIP":"192.168.64.2","BackendType":"ipsec"}`),
+				record(t, 4, "10.5.4.0-24", dualPeer),
+			},
+			"policy out 10.5.0.0/16 to 10.5.0.0/16 block priority 102\n" +
+				"policy out 10.5.0.0/16 to 10.5.1.0/24 allow priority 101\n" +
+				"policy out 10.5.1.0/24 to 10.5.2.0/24 esp 192.168.64.1 to 192.168.64.2 reqid 11 priority 0\n" +
+				"policy in 10.5.2.0/24 to 10.5.1.0/24 esp 192.168.64.2 to 192.168.64.1 reqid 11 priority 0\n" +
+				"policy fwd 10.5.2.0/24 to 10.5.1.0/24 esp 192.168.64.2 to 192.168.64.1 reqid 11 priority 0\n" +
+				"ike charon\n" +
+				"shared-key 192.168.64.1 psk-66ac4e0f\n" +
+				"shared-key 192.168.64.2 psk-66ac4e0f\n" +
+				"conn 192.168.64.1-10.5.1.0/24-10.5.2.0/24-192.168.64.2 esp aes128gcm16-sha256-prfsha256-ecp256 encap\n"},
+		"extension with routes": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"extension",` +
+			`"SubnetAddCommand":"ip route add $SUBNET via $PUBLIC_IP"}}`),
+			record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","BackendType":"extension"}`),
+			[]lease.Lease{
+				record(t, 2, "10.5.2.0-24", `{"PublicIP":"192.168.64.2","BackendType":"extension"}`),
+				record(t, 4, "10.5.4.0-24", dualPeer),
+			},
+			"route 10.5.2.0/24 via 192.168.64.2 dev eth0 proto 3\n"},
+	})
+}
+
+// keyText returns the public key that is one letter 32 times.
+func keyText(letter string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+}
+
+// wireguardRecord returns the attributes of a node with such a public key.
+func wireguardRecord(addr, letter string) string {
+	return `{"PublicIP":"` + addr + `","BackendType":"wireguard","BackendData":{"PublicKey":"` + keyText(letter) + `"}}`
 }
 
 func sorted(text string) []string { return slices.Sorted(strings.Lines(text)) }
+
+// A backend without a derivation would pass every judgement.
+func TestUnknownBackend(t *testing.T) {
+	own := record(t, 1, "10.5.1.0-24", dualOwn)
+	_, err := Demanded(host(`{"Network":"10.5.0.0/16","Backend":{"Type":"foo"}}`), own, nil)
+	if want := `backend "foo": the oracle does not know its objects`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
 
 func TestPeersThatAreNotServed(t *testing.T) {
 	h := host(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)

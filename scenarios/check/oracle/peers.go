@@ -63,8 +63,12 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 }
 
 // offersAnother reports whether a record is for another VXLAN than the config's: its
-// owner has not followed a change of the config yet, and is reached by the former one.
+// owner has not followed a change of the config yet, and is reached by a former one that
+// both have, if there is one.
 func (d *derivation) offersAnother(r lease.Lease) bool {
+	if d.net.backend == "vxlan" && !r.Attrs.Ways.IsEmpty() && portOf(r.Attrs.Ways) != d.net.options.Port {
+		return true
+	}
 	var data struct{ VNI uint32 }
 	for _, f := range cidr.Families {
 		if d.net.backend != "vxlan" || json.Unmarshal(r.Attrs.Data(f), &data) != nil {
@@ -75,6 +79,16 @@ func (d *derivation) offersAnother(r lease.Lease) bool {
 		}
 	}
 	return false
+}
+
+// portOf returns the port of the VXLAN for which a record in the middle of a change is written. Its data
+// does not hold the port, so a record that does not name its backend has the default.
+func portOf(w lease.Ways) uint16 {
+	present := struct{ Port uint16 }{defaultPort["vxlan"]}
+	if w.Present != nil && json.Unmarshal(w.Present, &present) != nil {
+		return 0
+	}
+	return present.Port
 }
 
 // serves reports whether a record may attract packets: its subnet lies in the

@@ -184,6 +184,9 @@ func (d Demand) sameTunnel(want, have dataplane.LinkParams) bool {
 	if d.anyDevice {
 		w.Userspace = h.Userspace
 	}
+	if w.PublicKey.IsZero() { // the record is of another backend: the node is about to publish the device's key
+		w.PublicKey = h.PublicKey
+	}
 	if d.host.NoProcess && h.Userspace {
 		w = dataplane.WireGuard{Userspace: w.Userspace}
 		h = dataplane.WireGuard{Userspace: true}
@@ -200,8 +203,12 @@ func (d Demand) wgPeers(have *dataplane.State) []string {
 		return d.host.NoProcess && ok && params.Userspace
 	})
 	same := func(want, present dataplane.WGPeer) bool {
-		if _, alive := have.Alive[want.Key()]; alive || d.anyEndpoint { // the device knows best where it is
+		_, alive := have.Alive[want.Key()] // then the device knows best where the peer is
+		if alive || d.lenient || d.host.EndpointsSeen {
 			want.Endpoint = present.Endpoint
+		}
+		if d.lenient && want.Keepalive == 0 {
+			want.Keepalive = present.Keepalive
 		}
 		return want == present
 	}

@@ -37,10 +37,12 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 1, "the first of them")
 	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
 	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
-	flag.StringVar(&o.Backend, "backend", "", "vxlan, host-gw, udp, ipip or wireguard; empty: as the seed draws it")
+	flag.StringVar(&o.Backend, "backend", "",
+		"vxlan, host-gw, udp, ipip, wireguard, extension or ipsec; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
+	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
 	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
@@ -186,6 +188,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Store != "" {
 		cmd += " STORE=" + o.Store
+	}
+	if o.Change {
+		cmd += " CHANGE=yes"
 	}
 	if o.Family != "" {
 		cmd += " FAMILY=" + o.Family

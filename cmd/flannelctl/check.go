@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/tools/check"
+	"github.com/flanneld/flannel/tools/daemon"
+)
+
+// checkFlags are the flags of the command check.
+type checkFlags struct {
+	datastore datastore
+	files     hostFiles
+	config    string
+}
+
+func (a *app) check() *cobra.Command {
+	f := &checkFlags{}
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Find what would keep flannel from working on this host, before and after installing it",
+		Long: "check looks at the kernel, its settings, interfaces, ports, rules, other programs and files, and prints " +
+			"one line for each: ok, warning or failure, with the command that repairs it. The network config comes " +
+			"from --config, else from the datastore if a flag or a variable names it, else from the state file of " +
+			"the last run. Run it as root.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.runCheck(c, f) },
+	}
+	a.defineDatastore(&f.datastore, c)
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", "", "network config `file`; - reads standard input")
+	f.files.define(flags)
+	return c
+}
+
+func (a *app) runCheck(c *cobra.Command, f *checkFlags) error {
+	named := c.Flags().Changed("etcd-endpoints") || os.Getenv("FLANNELD_ETCD_ENDPOINTS") != ""
+	report, err := f.report(c.Context(), named)
+	if err != nil {
+		return err
+	}
+	return a.printFound(report)
+}
+
+// report looks at the host. Named means that a flag or a variable names an etcd.
+func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, error) {
+	s := check.Sources{
+		Daemons: daemon.Processes, SubnetFile: f.files.subnetFile, CNIConf: f.files.cniConf, Assigned: f.datastore.kube.On,
+		Folders: []string{filepath.Dir(f.files.subnetFile)},
+	}
+	if paths := f.files.statePaths(); len(paths) > 0 {
+		s.Folders = append(s.Folders, filepath.Dir(paths[0]))
+	}
+	config, err := f.readConfig(ctx, named)
+	if err != nil {
+		return nil, err
+	}
+	s.Config = config
+	if named && !f.datastore.kube.On {
+		s.Time = func(ctx context.Context) (time.Time, error) { return timeAt(ctx, f.datastore.etcd.URLs()[0]) }
+	}
+	// A lane that cannot be opened is one of the findings.
+	if host, err := linux.New(ctx, nil); err == nil {
+		defer host.Close()
+		s.Host = host
+	}
+	if filter, err := firewall.New(ctx); err == nil {
+		defer filter.Close()
+		s.Firewall = filter
+	}
+	return &check.Report{Findings: check.Gather(ctx, s).Findings()}, nil
+}
+
+// readConfig returns the network config, nil if none is known.
+func (f *checkFlags) readConfig(ctx context.Context, named bool) ([]byte, error) {
+	switch {
+	case f.config != "":
+		return readInput(f.config)
+	case f.datastore.kube.On:
+		return os.ReadFile(f.datastore.netConfig)
+	case named:
+		snap, err := f.datastore.stored(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return snap.Config.Data, nil
+	}
+	for _, path := range f.files.statePaths() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // no daemon has run, or only root may read it
+		}
+		if last, err := node.SavedMarks(data); err == nil {
+			return last.Config, nil
+		}
+	}
+	return nil, nil
+}
+
+// timeAt asks a server for its time.
+func timeAt(ctx context.Context, url string) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/version", nil)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the datastore for its time: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the datastore for its time: %w", err)
+	}
+	defer answer.Body.Close()
+	return http.ParseTime(answer.Header.Get("Date"))
+}

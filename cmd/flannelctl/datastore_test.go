@@ -1,0 +1,134 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
+)
+
+// step is one call of flannelctl, with parts of its output.
+type step struct {
+	args           []string
+	status         int
+	stdout, stderr string
+}
+
+func runSteps(t *testing.T, common []string, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		status, stdout, stderr := call(append(s.args, common...)...)
+		ok := status == s.status && strings.Contains(stdout, s.stdout) && strings.Contains(stderr, s.stderr)
+		if !ok || s.stderr == "" && stderr != "" {
+			t.Fatalf("%s: status %d, want %d; printed\n%s\nerrors\n%s",
+				strings.Join(s.args, " "), status, s.status, stdout, stderr)
+		}
+	}
+}
+
+// write makes a file and returns its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "net-conf.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEtcd(t *testing.T) {
+	server, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	good := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"vxlan"}}`)
+	bad := write(t, `{"Network":"10.5.0.0/22","Backend":{"Type":"pigeon"}}`)
+	small := write(t, `{"Network":"10.5.0.0/22","SubnetMax":"10.5.1.0","Backend":{"Type":"vxlan"}}`)
+	put := func(key, value string) {
+		if _, err := server.Client().Put(t.Context(), "/net/subnets/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	common := []string{"--etcd-endpoints", strings.Join(server.Endpoints(), ","), "--etcd-prefix", "/net"}
+	runSteps(t, common, []step{
+		{[]string{"config", "get"}, 1, "", "the datastore holds no network config at /net/config"},
+		{[]string{"config", "set", bad}, 1, `unknown backend type "pigeon"`, ""},
+		{[]string{"config", "set", good}, 0, "stored:", ""},
+		{[]string{"config", "get"}, 0, `{"Network":"10.5.0.0/22","Backend":{"Type":"vxlan"}}`, ""},
+		{[]string{"config", "get", "-o", "json"}, 0, `"Network": "10.5.0.0/22"`, ""},
+		{[]string{"leases", "list"}, 0, "no records, 3 free of 3 (IPv4)", ""},
+		{[]string{"leases", "show", "10.5.1.0/24"}, 0, "free", ""},
+		{[]string{"leases", "reserve", "10.5.2.0/24"}, 1, "", "name its future owner with --owner"},
+		{[]string{"leases", "reserve", "10.5.2.0/24", "--owner", "192.168.64.2"}, 0, "reserved 10.5.2.0-24", ""},
+		{[]string{"leases", "reserve", "10.5.2.0/24", "--owner", "nobody"}, 2, "", "--owner"},
+		{[]string{"leases", "show", "nonsense"}, 2, "", "not a subnet"},
+		{[]string{"leases", "list"}, 0, "1 reserved, 2 free of 3 (IPv4)", ""},
+		{[]string{"config", "validate", small, "--compare"}, 1, "192.168.64.2 has to take another subnet", ""},
+		{[]string{"config", "validate", small}, 0, "1 subnets of /24", ""},
+		{[]string{"leases", "unreserve", "10.5.2.0/24"}, 0, "unreserved", ""},
+		{[]string{"leases", "show", "10.5.2.0/24"}, 0, "expires:", ""},
+		{[]string{"leases", "release", "10.5.2.0/24"}, 1, "", "name the owner"},
+		{[]string{"leases", "release", "10.5.2.0/24", "--owner", "192.168.64.3"}, 1, "", "is 192.168.64.2, not 192.168.64.3"},
+		{[]string{"leases", "release", "10.5.2.0/24", "--owner", "192.168.64.2"}, 0, "released", ""},
+		{[]string{"leases", "list", "-o", "json"}, 0, `"Free": "3"`, ""},
+	})
+	put("10.5.3.0-24", "nonsense")
+	runSteps(t, common, []step{{[]string{"leases", "list"}, 1, "quarantined", ""}})
+}
+
+func TestUnreachableEtcd(t *testing.T) {
+	t.Setenv("FLANNELD_ETCD_ENDPOINTS", "http://127.0.0.1:1")
+	t.Setenv("FLANNELD_ETCD_USERNAME", "root")
+	t.Setenv("FLANNELD_ETCD_PASSWORD", "s3cret")
+	status, stdout, stderr := call("leases", "list", "--timeout", "2s")
+	tells := strings.Contains(stderr, "read etcd at http://127.0.0.1:1: ") && strings.Contains(stderr, "refused")
+	if status != 1 || !tells {
+		t.Errorf("status %d, errors %s", status, stderr)
+	}
+	_, help, _ := call("leases", "list", "--help")
+	if all := stdout + stderr + help; strings.Contains(all, "s3cret") {
+		t.Errorf("the output shows the password:\n%s", all)
+	}
+}
+
+// A variable that does not parse is named once, by the commands that read it.
+func TestEnvironmentThatDoesNotParse(t *testing.T) {
+	t.Setenv("FLANNELD_KUBE_SUBNET_MGR", "perhaps")
+	conf := write(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	for args, want := range map[string]int{"version": 0, "config validate " + conf: 1} {
+		_, _, stderr := call(strings.Fields(args)...)
+		if got := strings.Count(stderr, "FLANNELD_KUBE_SUBNET_MGR is ignored"); got != want {
+			t.Errorf("%s names the variable %d times, want %d:\n%s", args, got, want, stderr)
+		}
+	}
+}
+
+func TestKubernetes(t *testing.T) {
+	api := kubetest.New()
+	server := httptest.NewServer(api)
+	defer server.Close()
+	node := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: "10.5.1.0/24", PodCIDRs: []string{"10.5.1.0/24"}}}
+	node.Name, node.UID = "n1", "1"
+	node.Annotations = map[string]string{
+		"flannel.alpha.coreos.com/kube-subnet-manager": "true", "flannel.alpha.coreos.com/backend-type": "vxlan",
+		"flannel.alpha.coreos.com/public-ip":    "192.168.64.1",
+		"flannel.alpha.coreos.com/backend-data": `{"VNI":1,"VtepMAC":"c6:d2:32:6f:8f:44"}`,
+	}
+	api.Put(node)
+	conf := write(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	common := []string{"--kube-subnet-mgr", "--kube-api-url", server.URL, "--net-config-path", conf}
+	runSteps(t, common, []step{
+		{[]string{"leases", "list"}, 0, "10.5.1.0-24  assigned  192.168.64.1  vxlan", ""},
+		{[]string{"leases", "show", "10.5.1.0/24"}, 0, "assigned", ""},
+		{[]string{"leases", "reserve", "10.5.1.0/24"}, 1, "", "Kubernetes assigns the subnets"},
+		{[]string{"config", "get"}, 0, `"Network":"10.5.0.0/16"`, ""},
+		{[]string{"config", "set", conf}, 1, "", "ConfigMap kube-flannel-cfg"},
+	})
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/tools/daemon"
+	"github.com/flanneld/flannel/tools/mesh"
+)
+
+// asksAtOnce is the number of daemons that mesh asks at the same time.
+const asksAtOnce = 16
+
+func (a *app) mesh() *cobra.Command {
+	var flags asking
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "mesh [ADDRESS...]",
+		Short: "Show who reaches whom, as a matrix",
+		Long: "mesh asks a daemon, and the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, for the\n" +
+			"findings of their probes, and shows the round trip time and the largest packet that passes for each pair\n" +
+			"of nodes. With --port it asks all nodes that the first daemon knows. If packets are lost, it says in which\n" +
+			"direction.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.show(cmd.Context(), &flags, func(ctx context.Context) (finding, error) {
+				first := question{from: "this node", client: flags.client()}
+				answers := []mesh.Answer{first.ask(ctx)}
+				if err := answers[0].Err; err != nil && len(args) == 0 {
+					return nil, err
+				}
+				var others []question
+				for _, address := range args {
+					others = append(others, question{from: address, client: daemon.Remote(address)})
+				}
+				if port != 0 {
+					others = append(others, peersAt(answers[0].Peers, port)...)
+				}
+				return mesh.Compare(append(answers, askAll(ctx, others)...)), nil
+			})
+		},
+	}
+	flags.define(cmd)
+	cmd.Flags().Uint16Var(&port, "port", 0, "ask all other nodes at this `port` of their health listeners; 0: do not")
+	return cmd
+}
+
+// question is a daemon to ask.
+type question struct {
+	from   string
+	client *daemon.Client
+}
+
+// ask asks the daemon for all that the mesh needs.
+func (q question) ask(ctx context.Context) mesh.Answer {
+	var status node.Status
+	peers, err := q.client.Peers(ctx)
+	if err == nil {
+		status, err = q.client.Status(ctx)
+	}
+	return mesh.Answer{From: q.from, Status: status, Peers: peers, Err: err}
+}
+
+// peersAt returns the daemons of peers, at a port of the addresses that they publish.
+func peersAt(all control.Peers, port uint16) []question {
+	var qs []question
+	for _, p := range all.Peers {
+		ip := p.PublicIP
+		if !ip.IsValid() {
+			ip = p.PublicIP6
+		}
+		if ip.IsValid() {
+			address := netip.AddrPortFrom(ip, port).String()
+			qs = append(qs, question{from: address, client: daemon.Remote(address)})
+		}
+	}
+	return qs
+}
+
+// askAll asks several daemons at the same time. The answers are in the order of the
+// questions.
+func askAll(ctx context.Context, qs []question) []mesh.Answer {
+	answers := make([]mesh.Answer, len(qs))
+	turns := make(chan struct{}, asksAtOnce)
+	var all sync.WaitGroup
+	for i, q := range qs {
+		all.Add(1)
+		turns <- struct{}{}
+		go func() {
+			defer all.Done()
+			answers[i] = q.ask(ctx)
+			<-turns
+		}()
+	}
+	all.Wait()
+	return answers
+}

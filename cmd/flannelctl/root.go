@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/flanneld/flannel/tools/output"
+)
+
+// root returns flannelctl with all its commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "flannelctl",
+		Short: "See what flannel does on this host, and find what is wrong",
+		Long: "flannelctl shows what flannel does on this host, and finds what is wrong.\n\n" +
+			"Its exit status is 0 if all is well, 1 if it found trouble or could not do its work, " +
+			"and 2 if the command line is wrong.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			a.started = true
+			a.complain(c)
+		},
+	}
+	a.Format = output.Table
+	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the result")
+	root.AddCommand(
+		a.check(),
+		a.cleanup(),
+		a.config(),
+		a.dump(),
+		a.leases(),
+		a.status(), a.peers(), a.diff(), a.ping(), a.mesh(),
+		a.trace(),
+		a.man(),
+		a.version(),
+	)
+	return root
+}

@@ -1,0 +1,59 @@
+// Package control is the contract between the daemon and operators' tools: where the
+// daemon answers, what it can be asked, and the form of its answers.
+//
+// The daemon answers HTTP requests at a unix socket beside its subnet file, which
+// only root may open. The health listener has the same pages, for the clients that
+// the daemon's flags allow. Every page is read only, and its answer is JSON:
+//
+//	GET /status   node.Status
+//	GET /peers    Peers
+//	GET /diff     Diff
+//	GET /state    State
+//
+// /status always answers. If the daemon's loop is busy, that answer is the last known
+// status with its age, and the other pages answer with status 503.
+package control
+
+import (
+	"time"
+
+	"github.com/flanneld/flannel/core/node"
+)
+
+// The pages.
+const (
+	StatusPage = "/status"
+	PeersPage  = "/peers"
+	DiffPage   = "/diff"
+	StatePage  = "/state"
+)
+
+// Socket returns the path of the socket of the daemon that writes a subnet file.
+func Socket(subnetFile string) string { return subnetFile + ".sock" }
+
+// Peers is the answer at /peers.
+type Peers struct {
+	TakenAt time.Time   `json:"TakenAt"`
+	Peers   []node.Peer `json:"Peers"` // sorted by subnet
+}
+
+// Diff is the answer at /diff.
+type Diff struct {
+	TakenAt time.Time         `json:"TakenAt"`
+	Lanes   []node.Difference `json:"Lanes"`
+}
+
+// State is the answer at /state.
+type State struct {
+	TakenAt time.Time `json:"TakenAt"`
+	Lanes   []Tables  `json:"Lanes"`
+}
+
+// Tables are the desired and the observed state of a lane, in the text form of
+// dataplane.State.Dump. A text is empty while its state is not known.
+type Tables struct {
+	Lane     string    `json:"Lane"`
+	LastLook time.Time `json:"LastLook"` // zero: none yet
+	Want     string    `json:"Want"`
+	Have     string    `json:"Have"`
+}

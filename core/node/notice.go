@@ -1,0 +1,84 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Notice returns the name under which the operator of a cluster is told of the event
+// beyond the node's own log, in the form of a reason of Kubernetes. Empty: the log is
+// enough.
+func (e Event) Notice() string {
+	switch e.Kind {
+	case "lease-lost":
+		return "LeaseLost"
+	case "lease-expired":
+		return "LeaseExpired"
+	case "lease-reassigned":
+		return "SubnetReassigned"
+	case "lease-overlap", "subnet-overlap":
+		return "SubnetOverlap"
+	case "lease-disputed":
+		return "LeaseDisputed"
+	case "config-refused":
+		return "NetworkConfigRefused"
+	case "peers-silent":
+		return "PeersUnreachable"
+	case "peers-answer":
+		return "PeersReachable"
+	}
+	return ""
+}
+
+// reportQuarantined logs that a record is ignored. Every node ignores it; the owner of a
+// subnet that the record claims makes a notice of it.
+func (n *Node) reportQuarantined(q lease.Quarantined) {
+	text := fmt.Sprintf("key %q: %s; the record is ignored, others are not touched", q.Raw, q.Reason)
+	a := n.assigned()
+	if a == nil || q.Key == a.Key && q.OverwroteAt != 0 || !q.Key.Overlaps(a.Key) {
+		n.event(Warning, "quarantined", text)
+		return
+	}
+	n.event(Warning, "subnet-overlap", fmt.Sprintf("%s, though other nodes may follow it and not us: delete it if it "+
+		"should not exist", text))
+}
+
+// Peers that are restarted or replaced are silent for a while. Those that are silent
+// for longer get a notice, and further ones no more often than silencePause.
+const (
+	longSilence  = 10 * time.Minute
+	silencePause = 10 * time.Minute
+	silenceCheck = 10 * time.Second // between two counts of silent peers
+)
+
+// silence holds the peers that the operator knows to be silent.
+type silence struct {
+	peers   int       // in the last notice, or fewer if some answer again since then
+	told    time.Time // time of the last notice
+	checkAt time.Time // no count before
+}
+
+// followSilence logs that peers have been unreachable for long, and that all of them
+// answer again.
+func (n *Node) followSilence() {
+	s := &n.probes.silence
+	if n.now.Before(s.checkAt) {
+		return
+	}
+	s.checkAt = n.now.Add(silenceCheck)
+	silent := n.probes.prober.Silent(n.now.Add(-longSilence))
+	switch {
+	case silent.Peers == 0 && s.peers > 0 && n.probes.prober.Silent(n.now).Peers == 0:
+		n.event(Info, "peers-answer", "all peers that were silent for long answer again, or are gone")
+		s.peers = 0
+	case silent.Peers > s.peers && (s.peers == 0 || n.now.Sub(s.told) >= silencePause):
+		n.event(Warning, "peers-silent", fmt.Sprintf("subnets without an answer for more than %s: %d; "+
+			"the first is %s, which %s; flannelctl peers shows all",
+			longSilence, silent.Peers, silent.First, silent.Result.Text()))
+		s.peers, s.told = silent.Peers, n.now
+	case silent.Peers > 0 && silent.Peers < s.peers:
+		s.peers = silent.Peers // others that fall silent are news again
+	}
+}

@@ -1,0 +1,159 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+var comparePeers = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+
+// peer returns the description of the peer with a subnet.
+func (w *world) peer(subnet string) Peer {
+	w.t.Helper()
+	for _, p := range w.n.Peers() {
+		if p.Subnet == mustKey(subnet) {
+			return p
+		}
+	}
+	w.t.Fatalf("no peer %s among %+v", subnet, w.n.Peers())
+	return Peer{}
+}
+
+func TestPeersOfAReadyNode(t *testing.T) {
+	w := readyWorld(t)
+	way := func(subnet string) []Way {
+		p := netip.MustParsePrefix(subnet)
+		return []Way{{Subnet: p, Type: "tunnel", Link: "flannel.1", Via: p.Addr()}}
+	}
+	want := []Peer{
+		{Subnet: mustKey("10.5.3.0-24"), PublicIP: netip.MustParseAddr("192.168.64.4"), Backend: "vxlan",
+			State: PeerServed, Ways: way("10.5.3.0/24")},
+		{Subnet: mustKey("10.5.4.0-24"), PublicIP: netip.MustParseAddr("192.168.64.5"), Backend: "vxlan",
+			State: PeerServed, Ways: way("10.5.4.0/24")},
+	}
+	if d := cmp.Diff(want, w.n.Peers(), comparePeers); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got, want := w.status().PeersBy, (PeerCounts{Served: 2}); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}
+
+// TestPeerOfAnotherBackend has one peer of another backend, and one of the same.
+func TestPeerOfAnotherBackend(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.put(lease.Lease{Key: mustKey("10.5.4.0-24"), ID: 1, Attrs: lease.Attrs{
+		PublicIP: netip.MustParseAddr("192.168.64.5"), BackendType: "host-gw"}})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	p := w.peer("10.5.4.0-24")
+	if len(p.Problems) != 1 || p.State != PeerRefused || w.peer("10.5.3.0-24").State != PeerServed {
+		t.Errorf("peers: %+v", w.n.Peers())
+	}
+	want := `its record is of backend "host-gw", and this node runs "vxlan"`
+	if !strings.Contains(fmt.Sprint(p.Problems), want) {
+		t.Errorf("problems %q, want %s", p.Problems, want)
+	}
+	s := w.status()
+	if want := (PeerCounts{Served: 1, Refused: 1}); s.PeersBy != want || len(s.Problems) != 0 {
+		t.Errorf("counts %+v, want %+v; problems %q", s.PeersBy, want, s.Problems)
+	}
+}
+
+// Before the store has answered there are no peers, and before a subnet is held
+// they are all pending.
+func TestPeersAreAtFirstPending(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	if peers := w.n.Peers(); peers != nil {
+		t.Errorf("before the store answers: %+v", peers)
+	}
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("timeout") }
+	w.tell()
+	if p := w.peer("10.5.3.0-24"); p.State != PeerPending || p.Ways[0].Type != "none" {
+		t.Errorf("%+v", p)
+	}
+	if got, want := w.status().PeersBy, (PeerCounts{Pending: 1}); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}
+
+// A peer is pending while its route cannot be made, and refused if the fault is its
+// own.
+func TestPeerStates(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want PeerState
+	}{
+		"busy":    {driver.ErrBusy, PeerPending},
+		"invalid": {driver.ErrInvalid, PeerRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readyWorld(t)
+			refuse := netip.MustParsePrefix("10.5.4.0/24")
+			w.applyErr = func(op dataplane.Op) error {
+				if r, ok := op.Object.(dataplane.Route); ok && r.Dst == refuse {
+					return fmt.Errorf("%s: %w", op, c.err)
+				}
+				return nil
+			}
+			w.host.Routes.DeleteFunc(every)
+			w.pass(time.Minute)
+			if p := w.peer("10.5.4.0-24"); p.State != c.want || (len(p.Problems) > 0) != (c.want == PeerRefused) {
+				t.Errorf("%+v", p)
+			}
+			if p := w.peer("10.5.3.0-24"); p.State != PeerServed || len(p.Problems) > 0 {
+				t.Errorf("the other peer: %+v", p)
+			}
+			if got := w.status().PeersBy; got.Served != 1 || got.Pending+got.Refused != 1 {
+				t.Errorf("counts %+v", got)
+			}
+		})
+	}
+}
+
+// A peer on the node's own segment is reached directly if the backend says so.
+func TestPeerReachedDirectly(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.put(lease.Lease{Key: mustKey("10.5.3.0-24"), ID: 4, Attrs: lease.Attrs{
+		PublicIP: netip.MustParseAddr("192.168.64.4"), BackendType: "host-gw"}})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	want := Way{Subnet: netip.MustParsePrefix("10.5.3.0/24"), Type: "direct", Link: "eth0",
+		Via: netip.MustParseAddr("192.168.64.4")}
+	if got := w.peer("10.5.3.0-24").Ways[0]; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// During a change of the backend a peer that has not changed is reached by the
+// former way.
+func TestPeerReachedByAFormerWay(t *testing.T) {
+	w := readyWorld(t)
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`), Revision: w.rev}
+	w.tell()
+	w.pass(time.Second)
+	way := w.peer("10.5.3.0-24").Ways[0]
+	if way.Type != "tunnel" || way.Former == "" {
+		t.Errorf("%+v", way)
+	}
+	if got := w.status().PeersBy; got.Former != 2 {
+		t.Errorf("counts %+v", got)
+	}
+}

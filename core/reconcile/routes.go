@@ -1,0 +1,128 @@
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// routeChange is a wanted route and the one with its key, nil if there is none.
+type routeChange struct{ want, have *dataplane.Route }
+
+func (d *differ) routes() {
+	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
+	var puts []routeChange
+	covers := covers{}
+	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
+		switch {
+		case want != nil:
+			puts = append(puts, routeChange{want, have})
+		case d.opts.Own.Route(*have):
+			covers.add(*have)
+			d.remove(*have, have.Link)
+		}
+	})
+	d.putRoutes(puts, covers)
+	for _, want := range d.want.Routes.All {
+		d.noteWinner(want, have)
+	}
+}
+
+// putRoutes puts routes in place, last those for which another one must make way first.
+func (d *differ) putRoutes(puts []routeChange, covers covers) {
+	var blocked []routeChange
+	var cover []dataplane.Route
+	for _, c := range puts {
+		over := covers.over(c.want)
+		switch {
+		case len(over) == 0:
+			d.putRoute(c.want, c.have)
+			continue
+		case !d.opts.Prune:
+			continue // the one in the way has to stay
+		}
+		blocked = append(blocked, c)
+		for _, r := range over {
+			if !slices.Contains(cover, r) {
+				cover = append(cover, r)
+			}
+		}
+	}
+	for _, r := range cover {
+		d.drop = slices.DeleteFunc(d.drop, func(op dataplane.Op) bool { return op.Object == dataplane.Object(r) })
+		d.add(dataplane.Delete, r)
+	}
+	for _, c := range blocked {
+		d.putRoute(c.want, c.have)
+	}
+}
+
+// covers holds the IPv6 routes that go, by destination.
+type covers map[netip.Prefix][]dataplane.Route
+
+func (c covers) add(r dataplane.Route) {
+	if !r.Dst.Addr().Is4() {
+		c[r.Dst] = append(c[r.Dst], r)
+	}
+}
+
+// over returns the routes that cover the gateway of a wanted route and lead to another
+// link: see [mustMakeWay].
+func (c covers) over(want *dataplane.Route) []dataplane.Route {
+	if len(c) == 0 || !want.OnLink || want.Dst.Addr().Is4() {
+		return nil
+	}
+	var found []dataplane.Route
+	for bits := range want.Via.BitLen() + 1 {
+		p, err := want.Via.Prefix(bits)
+		if err != nil {
+			continue
+		}
+		for _, r := range c[p] {
+			if mustMakeWay(want, &r) && r.RouteKey != want.RouteKey {
+				found = append(found, r)
+			}
+		}
+	}
+	return found
+}
+
+// noteWinner notes a foreign IPv4 route without a metric that wins over a wanted
+// one. An upstream daemon may run behind it, so it stays. A blackhole is meant to
+// yield.
+func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
+	if want.Metric == 0 || want.Kind == dataplane.Blackhole || !want.Dst.Addr().Is4() {
+		return
+	}
+	wins := dataplane.RouteKey{Dst: want.Dst}
+	foreign, exists := have.Get(wins)
+	if exists && !d.want.Routes.Has(wins) && !d.opts.Own.Route(foreign) {
+		d.conflicts = append(d.conflicts, Conflict{want, foreign})
+	}
+}
+
+// putRoute puts a route in the place of the one with its key, nil if there is none.
+// In an empty place it replaces nothing: the kernel may have made a route of its own
+// there since the look, and would not make that again.
+func (d *differ) putRoute(want, have *dataplane.Route) {
+	switch {
+	case have == nil:
+		d.add(dataplane.Create, *want)
+		return
+	case have.Protocol == dataplane.ProtocolKernel:
+		d.conflicts = append(d.conflicts, Conflict{*want, *have})
+		return
+	case mustMakeWay(want, have):
+		d.add(dataplane.Delete, *have)
+	}
+	d.add(dataplane.Replace, *want)
+}
+
+// mustMakeWay reports whether the wanted route can only be added once the one in
+// place is deleted. Linux refuses an IPv6 onlink gateway that another link's
+// route covers (net/ipv6/route.c, ip6_route_check_nh_onlink), and the peer's old
+// route covers the peer's gateway. So does a route for the whole network.
+func mustMakeWay(want, have *dataplane.Route) bool {
+	return want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
+}

@@ -1,0 +1,112 @@
+package specs_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("pods", func() {
+	It("reach each other from every node to every node", func(ctx context.Context) {
+		pods := echoPods(ctx)
+		for _, from := range pods {
+			for _, to := range pods {
+				name, err := hostname(ctx, from, to.Status.PodIP+":8080")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(name).To(Equal(to.Name))
+			}
+		}
+	}, limit)
+
+	It("reach a service by its name, and all its pods answer", func(ctx context.Context) {
+		pods := echoPods(ctx)
+		for _, from := range pods {
+			answered := map[string]bool{}
+			Eventually(func(g Gomega) {
+				name, err := hostname(ctx, from, "echo.default.svc.cluster.local")
+				g.Expect(err).NotTo(HaveOccurred())
+				answered[name] = true
+				g.Expect(answered).To(HaveLen(len(pods)))
+			}).WithContext(ctx).WithPolling(0).Should(Succeed())
+		}
+	}, limit)
+
+	It("answer at the node port of every node", func(ctx context.Context) {
+		service, err := kube.Client.CoreV1().Services("default").Get(ctx, "echo", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		from := echoPods(ctx)[0]
+		for _, n := range kube.Nodes {
+			_, err := hostname(ctx, from, fmt.Sprintf("%s:%d", n.Addr, service.Spec.Ports[0].NodePort))
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}, limit)
+})
+
+var _ = Describe("flannel", func() {
+	It("loses no packet between pods while its DaemonSet is replaced pod by pod", func(ctx context.Context) {
+		pods := echoPods(ctx)
+		stop := ping(ctx, pods[0], pods[1].Status.PodIP)
+		kubectl(ctx, "-n", "kube-flannel", "rollout", "restart", "daemonset/kube-flannel-ds")
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		sent, received := stop()
+		GinkgoWriter.Printf("%d of %d pings were answered\n", received, sent)
+		Expect(sent).To(BeNumerically(">", 100))
+		Expect(received).To(BeNumerically(">=", sent-1)) // the last may be under way
+	}, limit)
+
+	It("gives a node that boots its pods back, with the same subnet", func(ctx context.Context) {
+		n := kube.Nodes[2]
+		before, pod := leaseOf(ctx, n.Name), echoPods(ctx)[2]
+		Expect(n.Reboot(ctx)).To(Succeed())
+		Eventually(func(g Gomega) {
+			now := echoPods(ctx)[2]
+			g.Expect(now.Status.ContainerStatuses[0].RestartCount).
+				To(BeNumerically(">", pod.Status.ContainerStatuses[0].RestartCount))
+			g.Expect(now.Status.ContainerStatuses[0].Ready).To(BeTrue())
+			name, err := hostname(ctx, echoPods(ctx)[0], now.Status.PodIP+":8080")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(name).To(Equal(now.Name))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		after := leaseOf(ctx, n.Name)
+		Expect(after.Spec.PodCIDR).To(Equal(before.Spec.PodCIDR))
+		Expect(after.Annotations).To(HaveKeyWithValue("flannel.alpha.coreos.com/public-ip", n.Addr.String()))
+	}, limit)
+})
+
+// leaseOf returns a node's object, whose annotations are its lease.
+func leaseOf(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	node, err := kube.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return node
+}
+
+// ping sends a ping every 20 ms until the returned function is called, which returns
+// how many were sent and answered.
+func ping(ctx context.Context, from corev1.Pod, to string) func() (sent, received int) {
+	GinkgoHelper()
+	_, err := inPod(ctx, from, "sh", "-c", "ping -i 0.02 "+to+" >/tmp/pings 2>&1 & echo $! >/tmp/pinging")
+	Expect(err).NotTo(HaveOccurred())
+	return func() (sent, received int) {
+		GinkgoHelper()
+		_, err := inPod(ctx, from, "sh", "-c", "kill -INT $(cat /tmp/pinging)")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func(g Gomega) {
+			out, err := inPod(ctx, from, "tail", "-n2", "/tmp/pings")
+			g.Expect(err).NotTo(HaveOccurred())
+			_, summary, found := strings.Cut(out, "statistics ---\n")
+			if !found {
+				summary = out
+			}
+			_, err = fmt.Sscanf(summary, "%d packets transmitted, %d packets received", &sent, &received)
+			g.Expect(err).NotTo(HaveOccurred(), out)
+		}).WithContext(ctx).Should(Succeed())
+		return sent, received
+	}
+}

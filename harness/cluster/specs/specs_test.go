@@ -1,0 +1,112 @@
+// Package specs_test holds the specs of a whole cluster. make test-cluster runs them.
+package specs_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flanneld/flannel/harness/cluster"
+	"github.com/flanneld/flannel/internal/suite"
+)
+
+const repo = "../../../"
+
+// modeEnv chooses the mode of kube-proxy, backendEnv the backend of flannel.
+const (
+	modeEnv    = "FLANNEL_LAB_CLUSTER_MODE"
+	backendEnv = "FLANNEL_LAB_CLUSTER_BACKEND"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+func TestCluster(t *testing.T) {
+	if os.Getenv(cluster.ProgramsEnv) == "" {
+		t.Skip("no programs of a whole cluster: make test-cluster builds them and runs this")
+	}
+	suite.Run(t, "cluster")
+}
+
+// limit is the time limit of a spec; a correct spec never reaches it.
+const limit = SpecTimeout(5 * time.Minute)
+
+// kube is the cluster of all specs.
+var kube *cluster.Cluster
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	mode := os.Getenv(modeEnv)
+	if mode == "" {
+		mode = "nftables"
+	}
+	var err error
+	kube, err = cluster.Start(ctx, cluster.Options{
+		Nodes:     3,
+		Programs:  os.Getenv(cluster.ProgramsEnv),
+		Flannel:   repo + "bin",
+		Plugins:   repo + "bin/cni",
+		Manifest:  repo + "deploy/kube-flannel.yml",
+		Tools:     repo + "deploy/firewall-tools",
+		ProxyMode: mode,
+		Backend:   os.Getenv(backendEnv),
+		Progress:  os.Stdout,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(kube.Close()).To(Succeed()) })
+	kubectl(ctx, "apply", "-f", "echo.yml")
+	kubectl(ctx, "rollout", "status", "daemonset/echo", "--timeout=2m")
+}, NodeTimeout(5*time.Minute))
+
+var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
+	if !report.Failed() || kube == nil {
+		return
+	}
+	pods, err := kube.Kubectl(ctx, "get", "pods", "-A", "-o", "wide")
+	fmt.Printf("%s%v\n", pods, err)
+	for _, n := range kube.Nodes {
+		fmt.Printf("the end of kubelet's log on %s:\n%s\n", n.Name, n.LogTail("kubelet"))
+	}
+	logs, err := kube.Kubectl(ctx, "-n", "kube-flannel", "logs", "-l", "app=flannel", "--tail=40", "--prefix")
+	fmt.Printf("%s%v\n", logs, err)
+})
+
+// kubectl runs it and returns its output.
+func kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := kube.Kubectl(ctx, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// inPod runs a command in a pod.
+func inPod(ctx context.Context, pod corev1.Pod, command ...string) (string, error) {
+	return kube.Kubectl(ctx, append([]string{"exec", pod.Name, "--"}, command...)...)
+}
+
+// echoPods returns the pod that answers HTTP on each node, in the order of the nodes.
+func echoPods(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	list, err := kube.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=echo"})
+	Expect(err).NotTo(HaveOccurred())
+	var pods []corev1.Pod
+	for _, n := range kube.Nodes {
+		for _, pod := range list.Items {
+			if pod.Spec.NodeName == n.Name {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	Expect(pods).To(HaveLen(len(kube.Nodes)))
+	return pods
+}
+
+// hostname asks the server at an address, from a pod, for the name of its pod.
+func hostname(ctx context.Context, from corev1.Pod, server string) (string, error) {
+	return inPod(ctx, from, "curl", "-sS", "--max-time", "5", "http://"+server+"/hostname")
+}

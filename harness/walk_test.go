@@ -1,0 +1,115 @@
+package harness_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/subnetfile"
+	"github.com/flanneld/flannel/drivers/linux"
+	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/tools/daemon"
+	"github.com/flanneld/flannel/tools/trace"
+)
+
+// traced follows a packet through a node's host, as flannelctl trace does.
+func traced(ctx context.Context, n *harness.Node, known trace.Known, src, dst netip.Addr, size int) (r *trace.Result) {
+	GinkgoHelper()
+	withDrivers(ctx, n, func(host *linux.Driver, filter *firewall.Firewall) {
+		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter}
+		var err error
+		r, err = trace.Walk(ctx, k, trace.Flow{Src: src, Dst: dst, Size: size}, known)
+		Expect(err).NotTo(HaveOccurred())
+	})
+	return r
+}
+
+// knownTo returns what a node's daemon and its subnet file tell.
+func knownTo(ctx context.Context, n *harness.Node) trace.Known {
+	GinkgoHelper()
+	text, err := os.ReadFile(n.SubnetFile())
+	Expect(err).NotTo(HaveOccurred())
+	peers, err := daemon.Local(n.SubnetFile()).Peers(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return trace.Known{Networks: subnetfile.Networks(text), Peers: peers.Peers}
+}
+
+// obstacles stop a packet from n1's pod to n2's while n1's daemon does not run, and name
+// where trace says that it ends. Undo removes what a restart of the daemon leaves.
+var obstacles = []struct{ what, harm, undo, reason, step string }{
+	{"the device is down", "ip link set flannel.1 down", "", "no_route", "route"},
+	{"the device is gone", "ip link del flannel.1", "", "no_route", "route"},
+	{"the route is gone", "ip route flush root 10.5.0.0/16 dev flannel.1", "", "no_route", "route"},
+	{"a route drops packets", "ip route flush root 10.5.0.0/16 dev flannel.1; ip route add blackhole 10.5.0.0/16",
+		"ip route del blackhole 10.5.0.0/16", "blackhole", "route"},
+	{"a route prohibits packets", "ip route flush root 10.5.0.0/16 dev flannel.1; ip route add prohibit 10.5.0.0/16",
+		"ip route del prohibit 10.5.0.0/16", "no_route", "route"},
+	{"the bridge of the pods is down", "ip link set cni0 down", "ip link set cni0 up", "link_down", "arrive"},
+	{"the neighbour is gone", "ip neigh flush dev flannel.1 nud permanent", "", "neigh_missing", "neighbour"},
+	{"the forwarding entry is gone", "bridge fdb show dev flannel.1 | grep dst | while read mac rest; do " +
+		"bridge fdb del $mac dev flannel.1; done", "", "fdb_missing", "tunnel"},
+	{"the host forwards nothing", "echo 0 > /proc/sys/net/ipv4/ip_forward", "echo 1 > /proc/sys/net/ipv4/ip_forward",
+		"no_forwarding", "forward"},
+	{"a filter drops everything", "nft add table inet strict; nft add chain inet strict forward " +
+		"'{ type filter hook forward priority 10; policy drop; }'", "nft delete table inet strict", "fw_drop", "forward"},
+	{"the uplink is down", "ip link set eth0 down", "ip link set eth0 up; ip route add default via 192.168.64.253",
+		"no_route", "underlay"},
+	{"the peer's host does not answer", "ip neigh replace 192.168.64.2 dev eth0 nud failed",
+		"ip neigh flush dev eth0", "neigh_failed", "underlay"},
+}
+
+var _ = Describe("flannelctl trace", func() {
+	It("follows a packet to where it ends", func(ctx context.Context) {
+		requireTools("nft", "iptables")
+		program, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: program, LeaseTTL: time.Hour,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+		for _, n := range lab.Nodes {
+			Expect(n.Start()).To(Succeed())
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			_, err := n.AddPod(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		n1, n2 := lab.Nodes[0], lab.Nodes[1]
+		from := n1.Pods[0]
+		src, dst := from.Addr(cidr.V4), n2.Pods[0].Addr(cidr.V4)
+		ping := func() error {
+			_, err := from.Ping(ctx, dst, harness.PingOptions{})
+			return err
+		}
+		Eventually(ping).WithContext(ctx).Should(Succeed())
+		known := knownTo(ctx, n1)
+
+		sent := traced(ctx, n1, known, src, dst, 1450)
+		Expect(sent.Trouble()).To(BeFalse(), "%+v", sent)
+		Expect(sent.Next).To(Equal(n2.Underlay(cidr.V4).Addr()))
+		received := traced(ctx, n2, knownTo(ctx, n2), src, dst, 1450)
+		Expect(received.Arrived).To(BeTrue(), "%+v", received)
+		Expect(traced(ctx, n1, known, src, dst, 1451).Reason).To(Equal("too_big"))
+
+		for _, o := range obstacles {
+			By(o.what)
+			Expect(n1.Stop(ctx)).To(Succeed())
+			_, err := n1.Shell(ctx, o.harm)
+			Expect(err).NotTo(HaveOccurred())
+			r := traced(ctx, n1, known, src, dst, 84)
+			Expect([]string{r.Reason, r.Hops[len(r.Hops)-1].Step}).To(Equal([]string{o.reason, o.step}), "%+v", r)
+			Expect(r.Remedy).NotTo(BeEmpty())
+			if o.reason != "neigh_failed" { // the kernel asks again, and this peer answers
+				Expect(ping()).NotTo(Succeed())
+			}
+			_, err = n1.Shell(ctx, o.undo)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(n1.Start()).To(Succeed())
+			Expect(n1.WaitReady(ctx)).To(Succeed())
+			Expect(traced(ctx, n1, known, src, dst, 84).Trouble()).To(BeFalse(), "after the repair")
+		}
+	}, limit)
+})

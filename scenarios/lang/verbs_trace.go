@@ -1,0 +1,197 @@
+package lang
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/tools/trace"
+)
+
+// TraceHost is a node whose kernel says what it would do with a packet.
+type TraceHost interface {
+	// Kernel opens the kernel; done closes it.
+	Kernel(context.Context) (k trace.Kernel, done func(), err error)
+	// PodAddr returns the address of the node's pod; zero: there is none.
+	PodAddr(cidr.Family) netip.Addr
+}
+
+// trace performs
+//
+//	trace n1.pod n2.pod [size=84] | trace all
+//
+// It follows a packet over the hosts, as flannelctl trace does on each: "n1 leaves, n2
+// arrives", or where it ends: "n1 ends: fdb_missing". For all pairs it prints "all arrive",
+// or those that do not.
+func (s *Session) trace(d *datadriven.TestData) (string, error) {
+	a := newArgs(d)
+	size := 84
+	a.integer("size", &size)
+	if a.flag("all") {
+		if err := a.done(); err != nil {
+			return "", err
+		}
+		return s.traceAll(size)
+	}
+	from, to := strings.TrimSuffix(a.word("from"), ".pod"), strings.TrimSuffix(a.word("to"), ".pod")
+	if err := a.done(); err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, f := range s.families {
+		line, err := s.tracePair(from, to, f, size)
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(slices.Compact(lines), "\n"), nil
+}
+
+func (s *Session) traceAll(size int) (string, error) {
+	var bad []string
+	for _, from := range s.running() {
+		for _, to := range s.running() {
+			for _, f := range s.families {
+				if from == to {
+					continue
+				}
+				line, err := s.tracePair(from, to, f, size)
+				if err != nil {
+					return "", err
+				}
+				if !strings.HasSuffix(line, to+" arrives") {
+					bad = append(bad, fmt.Sprintf("%s to %s: %s", from, to, line))
+				}
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return strings.Join(bad, "\n"), nil
+	}
+	return "all arrive", nil
+}
+
+// tracePair follows a packet between the pods of two nodes.
+func (s *Session) tracePair(from, to string, f cidr.Family, size int) (string, error) {
+	flow := trace.Flow{Size: size}
+	for name, addr := range map[string]*netip.Addr{from: &flow.Src, to: &flow.Dst} {
+		h, err := nodeWith[TraceHost](s, name)
+		if err != nil {
+			return "", err
+		}
+		*addr = h.PodAddr(f)
+		if !addr.IsValid() {
+			return "", fmt.Errorf("%s has no pod with an %s address", name, f)
+		}
+	}
+	return s.traceFlow(from, flow)
+}
+
+// traceFlow follows a packet from a node over the hosts.
+func (s *Session) traceFlow(name string, flow trace.Flow) (string, error) {
+	known, err := s.traceKnown()
+	if err != nil {
+		return "", err
+	}
+	var stages []string
+	for range s.top.Nodes { // a packet that goes in a circle visits a host twice
+		r, err := s.traceAt(name, flow, known)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case r.Trouble():
+			return strings.Join(append(stages, name+" ends: "+r.Reason), ", "), nil
+		case r.Arrived:
+			return strings.Join(append(stages, name+" arrives"), ", "), nil
+		}
+		stages = append(stages, name+" leaves")
+		name, err = s.hostAt(r.Next)
+		if err != nil {
+			return "", err
+		}
+		if name == "" {
+			break
+		}
+	}
+	return strings.Join(stages, ", "), nil
+}
+
+// hostAt returns the node that has an address, or to which it is translated; empty: none.
+// Its record may not say so yet.
+func (s *Session) hostAt(a netip.Addr) (string, error) {
+	if !a.IsValid() {
+		return "", nil
+	}
+	for _, name := range s.top.NodeNames() {
+		if public, ok := s.published(name, cidr.FamilyOf(a)); ok && public == a {
+			return name, nil
+		}
+		local, err := s.isLocal(name, a)
+		if local || err != nil {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// isLocal reports whether an address is one of a node's host.
+func (s *Session) isLocal(name string, a netip.Addr) (bool, error) {
+	h, err := nodeWith[TraceHost](s, name)
+	if err != nil {
+		return false, err
+	}
+	k, done, err := h.Kernel(context.Background())
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	way, err := k.Route(trace.Question{Dst: a})
+	return err == nil && way.Local, nil
+}
+
+func (s *Session) traceAt(name string, flow trace.Flow, known trace.Known) (*trace.Result, error) {
+	h, err := nodeWith[TraceHost](s, name)
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	k, done, err := h.Kernel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return trace.Walk(ctx, k, flow, known)
+}
+
+// traceKnown returns what the datastore tells about the cluster.
+func (s *Session) traceKnown() (known trace.Known, err error) {
+	_, network, err := s.backend()
+	if err != nil {
+		return known, err
+	}
+	for _, f := range s.families {
+		known.Networks = append(known.Networks, network.Of(f).Network)
+	}
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return known, err
+	}
+	for _, r := range records {
+		l, ok := r.lease()
+		if !ok {
+			continue
+		}
+		known.Peers = append(known.Peers, node.Peer{
+			Subnet: l.Key, PublicIP: l.Attrs.PublicIP, PublicIP6: l.Attrs.PublicIPv6, Backend: l.Attrs.BackendType,
+		})
+	}
+	return known, nil
+}

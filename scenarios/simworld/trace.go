@@ -1,0 +1,54 @@
+package simworld
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/tools/trace"
+)
+
+// simKernel answers for a simulated host.
+type simKernel struct{ host *kernel.Host }
+
+// Kernel implements [lang.TraceHost].
+func (n *simNode) Kernel(context.Context) (k trace.Kernel, done func(), err error) {
+	return simKernel{n.Host}, func() {}, nil
+}
+
+// PodAddr implements [lang.TraceHost].
+func (n *simNode) PodAddr(f cidr.Family) netip.Addr {
+	if n.pod == nil {
+		return netip.Addr{}
+	}
+	return n.pod.Addr(f)
+}
+
+// View implements [trace.Kernel].
+func (k simKernel) View(ctx context.Context, networks []netip.Prefix) (*trace.View, error) {
+	return trace.Look(ctx, k.host.Driver(), k.host.Firewall(), networks)
+}
+
+// Route implements [trace.Kernel].
+func (k simKernel) Route(q trace.Question) (trace.Route, error) {
+	way, why := k.host.Way(q.Src, q.Dst, q.In)
+	switch why {
+	case "":
+		return trace.Route{Local: way.Local, Link: way.Link, Via: way.Via}, nil
+	case kernel.DropNoRoute:
+		return trace.Route{}, trace.ErrNoRoute
+	case kernel.DropBlackhole:
+		return trace.Route{}, trace.ErrBlackhole
+	case kernel.DropRPFilter, kernel.DropMartian:
+		return trace.Route{}, trace.ErrSource
+	}
+	return trace.Route{}, fmt.Errorf("route to %s: %s", q.Dst, why)
+}
+
+// Neighbour implements [trace.Kernel]. The simulator asks a segment at once.
+func (k simKernel) Neighbour(link string, ip netip.Addr) (trace.Neighbour, error) {
+	mac, why := k.host.Neighbour(link, ip)
+	return trace.Neighbour{Exists: true, MAC: mac, Failed: why != ""}, nil
+}

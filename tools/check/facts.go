@@ -1,0 +1,103 @@
+package check
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Facts describe a host, as far as flannel depends on it.
+type Facts struct {
+	// Network is the network config, nil if none is known.
+	Network *config.Network
+	// ConfigError says why a config cannot be used.
+	ConfigError string
+
+	Daemons    []int // ids of processes called flanneld
+	SubnetFile SubnetFile
+	Modules    map[string]Module // those that a backend may need
+	TUN        bool              // /dev/net/tun exists
+
+	// Sysctls are kernel settings, by path below /proc/sys; a setting that does not
+	// exist is missing here.
+	Sysctls map[string]string
+
+	Host     driver.HostFacts
+	Firewall driver.FirewallFacts
+	Chains   *dataplane.State  // flannel's chains
+	Routes   []Route           // of the host, without default routes
+	UDP      map[uint16]string // users of UDP ports: the name of a process, "" for none that can be seen
+
+	Processes map[string]bool // names of the running programs that matter here
+	Trusted   []string        // interfaces in firewalld's zone trusted
+	// Settings are the texts of configuration files, by path.
+	Settings map[string]string
+	CNI      []string // names of the files in the folder of the CNI configuration, sorted
+
+	Disks   []Disk
+	SELinux string // "", "permissive" or "enforcing"
+	// Ahead is how far this host's clock is ahead of the datastore's; Clock says
+	// whether it is known.
+	Ahead time.Duration
+	Clock bool
+
+	// Unknown says which facts could not be read.
+	Unknown []string
+}
+
+// SubnetFile is the file that CNI plugins read.
+type SubnetFile struct {
+	Path   string
+	Exists bool
+	Subnet lease.Key
+	MTU    int
+	Masq   bool // the daemon masquerades
+}
+
+// Module is the state of a kernel module.
+type Module string
+
+// The states of a kernel module.
+const (
+	Loaded   Module = "loaded" // or built in
+	Loadable Module = "loadable"
+	Missing  Module = "missing"
+	Unsure   Module = "unsure" // the host has no list of modules
+)
+
+// Route is a route of the host's main table.
+type Route struct {
+	Dst  netip.Prefix
+	Link string
+	Via  bool // it has a gateway
+}
+
+// Disk is a folder that flannel writes to.
+type Disk struct {
+	Path     string
+	Free     uint64 // bytes
+	Inodes   uint64 // free ones
+	ReadOnly bool
+}
+
+// Level tells how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	OK      Level = "ok"
+	Warning Level = "warning"
+	Failure Level = "failure"
+)
+
+// Finding is the judgement of one thing.
+type Finding struct {
+	Level  Level  `json:"Level"`
+	Topic  string `json:"Topic"`
+	Text   string `json:"Text"`
+	Remedy string `json:"Remedy,omitempty"` // a command
+}

@@ -1,0 +1,178 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/uplink"
+)
+
+// uplink judges which interface flannel would take without further flags.
+func (f *Facts) uplink() []Finding {
+	if f.Network == nil {
+		return nil
+	}
+	chosen, err := uplink.Select(uplink.Options{}, *f.Network, f.Host, uplink.Uplink{})
+	if err != nil {
+		return []Finding{{Level: Failure, Topic: "interface", Text: err.Error(), Remedy: "flanneld --iface=NAME"}}
+	}
+	finding := Finding{Level: OK, Topic: "interface", Text: fmt.Sprintf("flannel takes %s", describeUplink(chosen))}
+	var others []string
+	for _, l := range f.Host.Links {
+		global := slices.ContainsFunc(l.Addrs, func(a linkAddr) bool { return !a.LinkLocal && !f.isOverlay(a.Prefix) })
+		if l.Up && !l.Loopback && l.Name != chosen.Link && global && !isBridge(l.Name) {
+			others = append(others, l.Name)
+		}
+	}
+	if len(others) > 0 {
+		finding.Level = Warning
+		finding.Text += fmt.Sprintf(", since it has the default route; if the other hosts reach this one by %s, say so",
+			strings.Join(others, " or "))
+		finding.Remedy = "flanneld --iface=" + others[0]
+	}
+	return []Finding{finding}
+}
+
+func describeUplink(u uplink.Uplink) string {
+	text := u.Link
+	for _, f := range cidr.Families {
+		if a := u.Addr(f); a.IsValid() {
+			text += " with " + a.String()
+		}
+	}
+	return text
+}
+
+// isOverlay reports whether an address lies in flannel's network.
+func (f *Facts) isOverlay(p netip.Prefix) bool {
+	return f.Network != nil && slices.ContainsFunc(cidr.Families[:], func(family cidr.Family) bool {
+		r := f.Network.Of(family)
+		return r.Enabled() && r.Network.Overlaps(p.Masked())
+	})
+}
+
+// isBridge reports whether a link has the name of one for pods or containers, of this or
+// another network, which is no uplink.
+func isBridge(name string) bool {
+	for _, prefix := range []string{"cni", "docker", "br-", "virbr", "podman", "flannel", "cali", "veth"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlap judges whether the host has addresses or routes of its own in the network.
+func (f *Facts) overlap() []Finding {
+	if f.Network == nil {
+		return nil
+	}
+	var clashes []string
+	for _, l := range f.Host.Links {
+		for _, a := range l.Addrs {
+			if f.isOverlay(a.Prefix) && !f.ownAddr(l.Name, a.Prefix) {
+				clashes = append(clashes, fmt.Sprintf("address %s of %s", a.Prefix, l.Name))
+			}
+		}
+	}
+	for _, r := range f.Routes {
+		onlyDirect := !r.Via || !f.isInside(r.Dst)
+		if f.isOverlay(r.Dst) && onlyDirect && !f.ownAddr(r.Link, r.Dst) {
+			clashes = append(clashes, fmt.Sprintf("route %s on %s", r.Dst, r.Link))
+		}
+	}
+	if len(clashes) == 0 {
+		return []Finding{{Level: OK, Topic: "overlap", Text: "no address or route of this host lies in flannel's network"}}
+	}
+	return []Finding{{Level: Failure, Topic: "overlap", Remedy: "flannelctl config set FILE",
+		Text: "flannel's network contains " + strings.Join(slices.Compact(clashes), ", ") +
+			": give flannel another network, or the host another address"}}
+}
+
+// ownAddr reports whether an address or route is one of flannel's or of the pods'
+// bridge.
+func (f *Facts) ownAddr(link string, p netip.Prefix) bool {
+	own := f.SubnetFile.Subnet
+	within := p.Masked() == own.V4 || p.Masked() == own.V6
+	return strings.HasPrefix(link, "flannel") || within || strings.HasPrefix(link, "cni") ||
+		strings.HasPrefix(link, "veth")
+}
+
+// isInside reports whether a prefix lies within flannel's network.
+func (f *Facts) isInside(p netip.Prefix) bool {
+	return slices.ContainsFunc(cidr.Families[:], func(family cidr.Family) bool {
+		r := f.Network.Of(family)
+		return r.Enabled() && cidr.Contains(r.Network, p)
+	})
+}
+
+// podBridge judges whether the bridge of the pods has an address of the host's subnet.
+func (f *Facts) podBridge() []Finding {
+	own := f.SubnetFile.Subnet
+	for _, l := range f.Host.Links {
+		if l.Name != "cni0" || !own.IsValid() {
+			continue
+		}
+		for _, a := range l.Addrs {
+			subnet := cidr.Pick(cidr.FamilyOf(a.Prefix.Addr()), own.V4, own.V6)
+			if a.LinkLocal || !subnet.IsValid() || a.Prefix.Masked() == subnet {
+				continue
+			}
+			return []Finding{{Level: Failure, Topic: "bridge", Remedy: "ip link delete cni0",
+				Text: fmt.Sprintf("cni0 has the address %s, which is not in this host's subnet %s: new pods fail with "+
+					`"cni0 already has an IP address different from"; delete the bridge, and make its pods again`,
+					a.Prefix, subnet)}}
+		}
+		return []Finding{{Level: OK, Topic: "bridge", Text: "cni0 has the address of this host's subnet"}}
+	}
+	return nil
+}
+
+// ports judges whether another program uses the backend's UDP ports.
+func (f *Facts) ports() []Finding {
+	var found []Finding
+	for _, port := range f.wantedPorts() {
+		user, used := f.UDP[port]
+		finding := Finding{Level: OK, Topic: "port", Text: fmt.Sprintf("UDP port %d is free", port)}
+		switch {
+		case used && f.usesItself(user):
+			finding.Text = fmt.Sprintf("UDP port %d is in use by flannel", port)
+		case used:
+			finding = Finding{Level: Failure, Topic: "port", Remedy: fmt.Sprintf("ss -ulpn sport = :%d", port),
+				Text: fmt.Sprintf("UDP port %d, which the backend %s needs, is in use by %s: end that program, "+
+					"or set another Port in the network config", port, f.backend(), nameOfUser(user))}
+		}
+		found = append(found, finding)
+	}
+	return found
+}
+
+// usesItself reports whether the user of a port is flannel: its daemon, or the kernel
+// on behalf of its device. No process has a socket of the kernel's open.
+func (f *Facts) usesItself(user string) bool {
+	if user == "flanneld" || user == "charon" && len(f.Daemons) > 0 {
+		return true
+	}
+	device := slices.ContainsFunc(f.Host.Links, func(l link) bool { return strings.HasPrefix(l.Name, "flannel") })
+	return user == "" && device
+}
+
+func nameOfUser(user string) string {
+	if user == "" {
+		return "a program that this user may not see, or a tunnel device of another program"
+	}
+	return "the program " + user
+}
+
+// wantedPorts returns the UDP ports of the backend.
+func (f *Facts) wantedPorts() []uint16 {
+	if f.Network == nil {
+		return nil
+	}
+	spec, _ := all.Find(f.Network.Backend.Type)
+	return spec.Ports(*f.Network)
+}

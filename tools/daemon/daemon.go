@@ -1,0 +1,157 @@
+// Package daemon finds the flanneld processes of this host, and asks a running one: that
+// of this host at its control socket, or another one at its health listener. Package
+// control describes the pages.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// askLimit is the longest time that an answer may take. A busy daemon says so within
+// seconds.
+const askLimit = 10 * time.Second
+
+// Client asks one daemon.
+type Client struct {
+	http *http.Client
+	base string
+	// For errors: where the daemon answers, and why a connection is refused there.
+	at, refused string
+}
+
+// Local returns a client of the daemon on this host that writes a subnet file.
+func Local(subnetFile string) *Client {
+	path := control.Socket(subnetFile)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return &Client{
+		http: &http.Client{Transport: &http.Transport{DialContext: dial}}, base: "http://flanneld",
+		at: path, refused: "it has ended, or was killed",
+	}
+}
+
+// Remote returns a client of a daemon's health listener at an address such as
+// "10.0.0.3:8081". It asks the node itself, also where the environment names a proxy.
+func Remote(address string) *Client {
+	base := strings.TrimSuffix(address, "/")
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	return &Client{
+		http: &http.Client{Transport: &http.Transport{}}, base: base,
+		at: base, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?",
+	}
+}
+
+// Status returns the daemon's status. A busy daemon returns its last known one, with
+// its age.
+func (c *Client) Status(ctx context.Context) (s node.Status, err error) {
+	err = c.get(ctx, control.StatusPage, &s)
+	return s, err
+}
+
+// Peers returns the daemon's peers.
+func (c *Client) Peers(ctx context.Context) (p control.Peers, err error) {
+	err = c.get(ctx, control.PeersPage, &p)
+	return p, err
+}
+
+// Diff returns the difference between the desired and the actual state.
+func (c *Client) Diff(ctx context.Context) (d control.Diff, err error) {
+	err = c.get(ctx, control.DiffPage, &d)
+	return d, err
+}
+
+// State returns the desired and the actual state.
+func (c *Client) State(ctx context.Context) (s control.State, err error) {
+	err = c.get(ctx, control.StatePage, &s)
+	return s, err
+}
+
+// get asks for a page and reads the answer into a value.
+func (c *Client) get(ctx context.Context, page string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+page, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return fmt.Errorf("flanneld at %s: %s", c.at, cmp.Or(strings.TrimSpace(string(text)), resp.Status))
+	}
+	body := io.LimitedReader{R: resp.Body, N: maxAnswer}
+	err = json.NewDecoder(&body).Decode(into)
+	switch {
+	case err != nil && body.N == 0:
+		return fmt.Errorf("flanneld at %s: its answer has more than %d bytes: that is no flanneld", c.at, maxAnswer)
+	case err != nil:
+		return fmt.Errorf("flanneld at %s: read its answer: %w", c.at, err)
+	}
+	return nil
+}
+
+// maxAnswer is more than a daemon with 5,000 peers answers. Another program may listen there.
+const maxAnswer = 64 << 20
+
+// unreachable explains why no daemon answers.
+func (c *Client) unreachable(err error) error {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("no permission to ask flanneld at %s: run as root", c.at)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("no flanneld answers: there is no socket %s; "+
+			"is flanneld running, and is --subnet-file that of its flags?", c.at)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no flanneld answers at %s: %s", c.at, c.refused)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("flanneld at %s does not answer within %s: its process hangs", c.at, askLimit)
+	}
+	return fmt.Errorf("ask flanneld at %s: %w", c.at, err)
+}
+
+// waitEvery is the time between two questions of WaitReady.
+const waitEvery = 200 * time.Millisecond
+
+// WaitReady waits until the node is ready, and returns its status. If ctx ends first,
+// it returns the last status, and the last error if there was no answer.
+func (c *Client) WaitReady(ctx context.Context) (node.Status, error) {
+	ticker := time.NewTicker(waitEvery)
+	defer ticker.Stop()
+	var last node.Status
+	lastErr := fmt.Errorf("no flanneld answers at %s in the time given", c.at)
+	for {
+		s, err := c.Status(ctx)
+		if err == nil || ctx.Err() == nil { // else the end of ctx is the error
+			last, lastErr = s, err
+		}
+		if err == nil && s.Ready {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, lastErr
+		case <-ticker.C:
+		}
+	}
+}

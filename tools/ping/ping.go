@@ -1,0 +1,147 @@
+// Package ping probes one address now.
+package ping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/tools/output"
+	"github.com/flanneld/flannel/tools/peers"
+)
+
+// pause is the time between two echoes.
+const pause = 200 * time.Millisecond
+
+// Result is the fate of the probes.
+type Result struct {
+	Address netip.Addr      `json:"Address"`
+	Sent    int             `json:"Sent"` // small echoes
+	RTTs    []time.Duration `json:"RTTs"` // of those that were answered, in nanoseconds
+	// Examination is the finding about the address, with the size that passes; null: only
+	// echoes were sent.
+	Examination *probe.Result `json:"Examination"`
+}
+
+// Trouble reports whether an echo was lost, or something else is wrong.
+func (r Result) Trouble() bool {
+	return len(r.RTTs) < r.Sent || r.Examination != nil && r.Examination.Finding != probe.Well
+}
+
+// Text writes the fate for people.
+func (r Result) Text(p *output.Page) {
+	if e := r.Examination; e != nil {
+		if e.Finding == probe.Well {
+			p.Line(output.Good(fmt.Sprintf("%s answers packets of %d bytes, and TCP, in %s", r.Address, e.Passes,
+				peers.Milliseconds(e.RTT))))
+			return
+		}
+		p.Line(output.Bad(r.Address.String() + " " + e.Text()))
+		return
+	}
+	for _, rtt := range r.RTTs {
+		p.Linef("%s answers in %s", r.Address, peers.Milliseconds(rtt))
+	}
+	lost := r.Sent - len(r.RTTs)
+	text := fmt.Sprintf("%s: %s, %d lost", r.Address, output.Number(r.Sent, "probe"), lost)
+	if lost > 0 {
+		p.Line(output.Bad(text))
+		return
+	}
+	p.Line(output.Good(text))
+}
+
+// Target finds what to probe for a name: an IP address that is not a node's stays as it
+// is; a subnet, or the address of a node, stands for the node's address in the overlay.
+func Target(name string, all control.Peers, mtu int) (probe.Target, error) {
+	prefix, err := peers.ParseName(name)
+	if err != nil {
+		return probe.Target{}, err
+	}
+	addr := prefix.Addr()
+	t := probe.Target{Subnet: prefix, Addr: addr, Uplink: addr, MTU: mtu}
+	matching, err := peers.Result(all).Matching(prefix)
+	if err != nil {
+		if prefix.IsSingleIP() {
+			return t, nil // no node's: a host outside, or this node has no peers
+		}
+		return t, err
+	}
+	for _, p := range matching.Peers {
+		for _, w := range p.Ways {
+			public := cidr.Pick(cidr.FamilyOf(w.Subnet.Addr()), p.PublicIP, p.PublicIP6)
+			if prefix.IsSingleIP() && addr != public {
+				continue // a pod, or the device itself
+			}
+			if prefix.IsSingleIP() || cidr.Contains(w.Subnet, prefix) || cidr.Contains(prefix, w.Subnet) {
+				return probe.Target{Subnet: w.Subnet, Addr: overlay(w), Uplink: public, MTU: mtu}, nil
+			}
+		}
+	}
+	return t, nil
+}
+
+// overlay returns the address of a node in its subnet.
+func overlay(w node.Way) netip.Addr {
+	switch {
+	case w.Probe != nil && w.Probe.Address.IsValid():
+		return w.Probe.Address
+	case w.Type == "tunnel" && w.Link != "":
+		return w.Subnet.Addr()
+	}
+	return w.Subnet.Addr().Next()
+}
+
+// Echo sends a number of small echoes.
+func Echo(ctx context.Context, t probe.Target, count int, send func(probe.Request) probe.Answer) (Result, error) {
+	r := Result{Address: t.Addr}
+	for ctx.Err() == nil && r.Sent < count {
+		if r.Sent > 0 {
+			wait(ctx, pause)
+		}
+		a := send(probe.Request{Kind: probe.Echo, To: t.Addr, Size: probe.SmallSize})
+		if a.Unable != "" {
+			return r, errors.New(a.Unable)
+		}
+		r.Sent++
+		if a.OK {
+			r.RTTs = append(r.RTTs, a.RTT)
+		}
+	}
+	return r, ctx.Err()
+}
+
+// Examine finds out whether packets of the size of the pods' MTU, and TCP, pass too, or
+// which size does.
+func Examine(ctx context.Context, t probe.Target, send func(probe.Request) probe.Answer) (Result, error) {
+	if t.MTU == 0 {
+		return Result{}, errors.New("the MTU of the pods is not known: no flanneld answers, or it has none yet")
+	}
+	cancelled := func(r probe.Request) probe.Answer {
+		if err := ctx.Err(); err != nil {
+			return probe.Answer{Unable: err.Error()}
+		}
+		return send(r)
+	}
+	found, unable := probe.Examine(t, cancelled, time.Now, func(d time.Duration) { wait(ctx, d) })
+	if unable != "" {
+		return Result{}, errors.New(unable)
+	}
+	return Result{Address: t.Addr, Examination: &found}, nil
+}
+
+// wait lets time pass, or returns when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,96 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// Kernel answers questions about one host.
+type Kernel interface {
+	// View returns what the host holds within some networks.
+	View(ctx context.Context, networks []netip.Prefix) (*View, error)
+
+	// Route returns the way that the kernel chooses for a packet. It fails with one of
+	// the errors below if it would drop the packet.
+	Route(Question) (Route, error)
+
+	// Neighbour returns the entry of an address on a device, permanent or learned.
+	Neighbour(link string, ip netip.Addr) (Neighbour, error)
+}
+
+// The errors of [Kernel.Route], as Linux has them (fib_lookup, ip_route_input).
+var (
+	ErrNoRoute   = errors.New("no route to host")       // ENETUNREACH, EHOSTUNREACH, EACCES (a route or rule prohibits it)
+	ErrBlackhole = errors.New("a route drops packets")  // EINVAL
+	ErrSource    = errors.New("source is not expected") // EXDEV: the reverse path filter
+)
+
+// Question names a packet. In is the device by which it comes; empty: this host sends it.
+type Question struct {
+	Src, Dst netip.Addr // Src may be zero
+	In       string
+}
+
+// Route is a kernel's answer.
+type Route struct {
+	Local bool // the address is one of the host
+	Link  string
+	Via   netip.Addr // gateway; zero: the destination is on the link
+	Src   netip.Addr // preferred source, if the kernel named one
+	MTU   int        // of the path, if the kernel knows a smaller one than the device's; else 0
+}
+
+// Neighbour is an entry of the kernel's neighbour table.
+type Neighbour struct {
+	Exists bool
+	MAC    dataplane.MAC
+	Failed bool // no host has answered
+}
+
+// View holds the devices of a host, the objects on them and in the networks, and its
+// firewall.
+type View struct {
+	Host     driver.HostFacts
+	State    *dataplane.State
+	Firewall driver.FirewallFacts
+	Chains   *dataplane.State
+}
+
+// link returns a device by name.
+func (v *View) link(name string) (driver.Link, bool) {
+	for _, l := range v.Host.Links {
+		if l.Name == name {
+			return l, true
+		}
+	}
+	return driver.Link{}, false
+}
+
+// Look reads a view by the daemon's own drivers, which show the same as the daemon sees.
+func Look(ctx context.Context, host, filter driver.Lane, networks []netip.Prefix) (*View, error) {
+	first, err := host.Look(ctx, dataplane.Extent{})
+	if err != nil {
+		return nil, err
+	}
+	facts, _ := first.Facts.(driver.HostFacts)
+	extent := dataplane.Extent{Networks: networks, Policies: true}
+	for _, l := range facts.Links {
+		extent.Links = append(extent.Links, l.Name)
+	}
+	seen, err := host.Look(ctx, extent)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := filter.Look(ctx, dataplane.Extent{})
+	if err != nil {
+		return nil, err
+	}
+	v := &View{State: seen.State, Chains: rules.State}
+	v.Host, _ = seen.Facts.(driver.HostFacts)
+	v.Firewall, _ = rules.Facts.(driver.FirewallFacts)
+	return v, nil
+}

@@ -1,0 +1,68 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/flanneld/flannel/tools/output"
+)
+
+// Flow is the packet to trace. It must not be fragmented.
+type Flow struct {
+	Src  netip.Addr `json:"Src"`
+	Dst  netip.Addr `json:"Dst"`
+	Size int        `json:"Size"` // of the IP packet, in bytes
+}
+
+// Hop is one step of the packet on this host.
+type Hop struct {
+	Step string `json:"Step"` // see the package's description
+	Text string `json:"Text"`
+	Note bool   `json:"Note"` // something to look at, though the packet goes on
+}
+
+// Result is the way of a packet through this host.
+type Result struct {
+	Flow Flow  `json:"Flow"`
+	Hops []Hop `json:"Hops"`
+	// Reason says in one word why the packet ends here, as the simulator names it;
+	// empty: it does not. The last hop says more.
+	Reason string `json:"Reason"`
+	Remedy string `json:"Remedy"` // what to do about that
+	// Next is the node of flannel that has the packet next; zero: none, or not known.
+	Next netip.Addr `json:"Next"`
+	// Arrived says that the packet has reached a program or a pod of this host.
+	Arrived bool `json:"Arrived"`
+}
+
+// Trouble reports whether the packet ends on this host without having arrived.
+func (r *Result) Trouble() bool { return r.Reason != "" }
+
+// Text writes a line for each hop, and how the way ends.
+func (r *Result) Text(p *output.Page) {
+	rows := make([][]output.Cell, len(r.Hops))
+	for i, h := range r.Hops {
+		text := output.Plain(h.Text)
+		switch {
+		case r.Trouble() && i == len(r.Hops)-1:
+			text = output.Bad(h.Text)
+		case h.Note:
+			text = output.Warn(h.Text)
+		}
+		rows[i] = []output.Cell{output.Plain(strconv.Itoa(i + 1)), output.Plain(h.Step), text}
+	}
+	p.Table(nil, rows...)
+	switch {
+	case r.Trouble():
+		p.Line(output.Bad("ends here: " + r.Reason))
+		p.Line(output.Plain(r.Remedy))
+	case r.Next.IsValid():
+		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there: flannelctl trace %s %s --size %d",
+			r.Next, r.Flow.Src, r.Flow.Dst, r.Flow.Size)))
+	case r.Arrived:
+		p.Line(output.Good("arrives"))
+	default:
+		p.Line(output.Good("leaves this host"))
+	}
+}

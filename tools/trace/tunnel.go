@@ -1,0 +1,122 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// The bytes that tunnels put before a packet, over IPv4 and over IPv6 (interop 6.0).
+var (
+	vxlanHeaders     = headers{50, 70}
+	wireguardHeaders = headers{60, 80}
+	udpHeaders       = headers{28, 48}
+	ipipHeader       = headers{20, 40}
+	ipsecHeaders     = headers{77, 97}
+)
+
+type headers [2]int
+
+// vxlan follows a packet into a vxlan device: the neighbour entry names a MAC, and the
+// forwarding entry of that MAC the host behind it.
+func (w *walk) vxlan(v dataplane.VXLAN) error {
+	next, link := w.next(), w.out.Link
+	n, ok := w.view.State.Neighs.Get(dataplane.NeighKey{Link: link, IP: next})
+	if !ok {
+		return w.end("neigh_missing", "neighbour", heals, "%s has no entry for %s, and no host answers requests on it",
+			link, next)
+	}
+	w.hop("neighbour", "%s is %s", next, n.MAC)
+	e, ok := w.view.State.FDB.Get(dataplane.FDBKey{Link: link, MAC: n.MAC})
+	if !ok {
+		return w.end("fdb_missing", "tunnel", heals, "%s has no forwarding entry for %s", link, n.MAC)
+	}
+	if own, err := w.Route(Question{Dst: v.Local}); v.Local.IsValid() && (err != nil || !own.Local) {
+		return w.end("bad_source", "tunnel", heals, "%s sends from %s, which is no address of this host", link, v.Local)
+	}
+	return w.underlay(e.Dst, v.Local, vxlanHeaders, fmt.Sprintf("vxlan, VNI %d, UDP port %d", v.VNI, v.Port))
+}
+
+// wireguard follows a packet into a WireGuard device, which chooses the peer with the
+// longest prefix that contains the destination.
+func (w *walk) wireguard() error {
+	var found dataplane.WGPeer
+	bits := -1
+	for k, p := range w.view.State.WGPeers.All {
+		a := p.Allowed[w.family]
+		if k.Link == w.out.Link && a.IsValid() && a.Contains(w.Flow.Dst) && a.Bits() > bits {
+			found, bits = p, a.Bits()
+		}
+	}
+	switch {
+	case bits < 0:
+		return w.end("wg_no_peer", "tunnel", w.lostRemedy(), "%s has no peer for %s", w.out.Link, w.Flow.Dst)
+	case !found.Endpoint.IsValid():
+		return w.end("wg_no_endpoint", "tunnel", heals, "%s does not know where its peer %s is", w.out.Link, found.Public)
+	}
+	if _, alive := w.view.State.Alive[found.WGPeerKey]; !alive {
+		w.note("tunnel", "no handshake with %s in the last three minutes: the next packet asks for one; if none comes, "+
+			"UDP port %d is blocked there, or the keys differ", found.Endpoint.Addr(), found.Endpoint.Port())
+	}
+	return w.underlay(found.Endpoint.Addr(), netip.Addr{}, wireguardHeaders,
+		fmt.Sprintf("WireGuard, UDP port %d", found.Endpoint.Port()))
+}
+
+// process follows a packet to a device whose packets flanneld itself carries. Only the
+// daemon knows its table of peers, so the cluster's records stand for it.
+func (w *walk) process(extra headers) error {
+	peer, ok := w.peerOf(w.Flow.Dst)
+	if !ok {
+		return w.end("no_route", "tunnel", w.lostRemedy(), "flanneld, which reads %s, knows no node with %s", w.out.Link,
+			w.Flow.Dst)
+	}
+	return w.underlay(addressOf(peer), netip.Addr{}, extra, "by flanneld itself, which reads "+w.out.Link)
+}
+
+// underlay follows the outer packet of a tunnel out of the host.
+func (w *walk) underlay(to, from netip.Addr, extra headers, what string) error {
+	size := w.Flow.Size + extra[cidr.FamilyOf(to)]
+	w.hop("tunnel", "becomes %d bytes to %s (%s)", size, to, what)
+	way, err := w.Route(Question{Src: from, Dst: to})
+	switch {
+	case err != nil && refusal(err) == "":
+		return err
+	case err != nil:
+		return w.end(refusal(err), "underlay", "ip route get "+to.String()+" must name a way to that host",
+			"the kernel has no way to the host %s: %v", to, err)
+	case way.Local:
+		return w.end("loop", "underlay", "two nodes share an address: flannelctl leases list shows which",
+			"%s is an address of this very host", to)
+	}
+	link, ok := w.view.link(way.Link)
+	switch {
+	case !ok || !link.Up:
+		return w.end("link_down", "underlay", "ip link set "+way.Link+" up", "%s is down", way.Link)
+	case size > link.MTU:
+		w.note("underlay", "%s takes %d bytes: the packet is cut into two, which some networks drop; "+
+			"set MTU in the Backend, or a smaller one for pods", way.Link, link.MTU)
+	}
+	next := to
+	if way.Via.IsValid() {
+		next = way.Via
+	}
+	n, err := w.Neighbour(way.Link, next)
+	if err != nil {
+		return err
+	}
+	if n.Failed {
+		return w.end("neigh_failed", "underlay", fmt.Sprintf("is the host %s up, and on the segment of %s?", next, way.Link),
+			"no host on %s answers for %s", way.Link, next)
+	}
+	w.hop("underlay", "%s goes by %s%s", to, way.Link, viaText(way.Via))
+	return w.left(to, "by %s to the host %s", way.Link, to)
+}
+
+func viaText(via netip.Addr) string {
+	if !via.IsValid() {
+		return ""
+	}
+	return ", gateway " + via.String()
+}

@@ -1,0 +1,411 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend/alloc"
+	"github.com/flanneld/flannel/core/backend/extension"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// Known holds the facts that the daemon and its files add. All may be empty.
+type Known struct {
+	Networks []netip.Prefix // of flannel
+	Peers    []node.Peer    // as the daemon serves them
+}
+
+// Walk traces a packet through a host.
+func Walk(ctx context.Context, k Kernel, flow Flow, known Known) (*Result, error) {
+	view, err := k.View(ctx, known.Networks)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{Kernel: k, view: view, known: known, Result: &Result{Flow: flow}, family: cidr.FamilyOf(flow.Dst)}
+	for _, step := range []func() error{w.arrive, w.forward, w.route, w.policy, w.device, w.carry} {
+		err := step()
+		if errors.Is(err, errOver) {
+			return w.Result, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w.Result, nil
+}
+
+// errOver ends a walk: the packet has ended, or has left the host.
+var errOver = errors.New("the walk is over")
+
+// walk is a trace under way.
+type walk struct {
+	Kernel
+	*Result
+	view   *View
+	known  Known
+	family cidr.Family
+	in     string // the device by which the packet came; empty: this host sends it
+	out    Route
+	link   driver.Link // of out
+}
+
+func (w *walk) hop(step, format string, args ...any) {
+	w.Hops = append(w.Hops, Hop{Step: step, Text: fmt.Sprintf(format, args...)})
+}
+
+func (w *walk) note(step, format string, args ...any) {
+	w.hop(step, format, args...)
+	w.Hops[len(w.Hops)-1].Note = true
+}
+
+// end ends the packet.
+func (w *walk) end(reason, step, remedy, format string, args ...any) error {
+	w.hop(step, format, args...)
+	w.Reason, w.Remedy = reason, remedy
+	return errOver
+}
+
+// arrived ends the walk of a packet that stays on the host.
+func (w *walk) arrived(step, format string, args ...any) error {
+	w.hop(step, format, args...)
+	w.Arrived = true
+	return errOver
+}
+
+// left ends the walk of a packet that has left for another host. The host is a node of
+// flannel if next is valid.
+func (w *walk) left(next netip.Addr, format string, args ...any) error {
+	w.hop("leave", format, args...)
+	w.Next = next
+	return errOver
+}
+
+// isNode reports whether an address is that of a node of flannel.
+func (w *walk) isNode(a netip.Addr) bool {
+	return slices.ContainsFunc(w.known.Peers, func(p node.Peer) bool { return p.PublicIP == a || p.PublicIP6 == a })
+}
+
+// heals is the remedy for what a running daemon puts back by itself.
+const heals = "flanneld puts this back within seconds; if it stays, flannelctl status and flannelctl diff say why"
+
+// arrive finds out how the packet comes to the host.
+func (w *walk) arrive() error {
+	src := w.Flow.Src
+	way, err := w.Route(Question{Dst: src})
+	if err == nil && way.Local {
+		w.hop("arrive", "this host sends it, from its own address %s", src)
+		return nil
+	}
+	if down := w.ownDown(src, "arrive"); down != nil {
+		return down
+	}
+	own := w.ownDevices(src)
+	switch {
+	case err != nil && refusal(err) == "":
+		return err
+	case err != nil && len(own) > 0: // the host itself may not send there, and yet the source is there
+		way.Link = own[0].Name
+	case err != nil:
+		return w.end(refusal(err), "arrive", "check the address: no pod and no host here has it",
+			"%s is not an address of this host, and the kernel has no route to it: %v", src, err)
+	}
+	w.in = way.Link
+	peer, ok := w.peerOf(src)
+	if !ok || w.isOwn(src) {
+		w.hop("arrive", "it comes in by %s, the source's device", way.Link)
+		return nil
+	}
+	if w.astray(src, way) {
+		return w.end("no_listener", "arrive", heals, "no device of flannel takes packets from %s here, the node of %s",
+			addressOf(peer), src)
+	}
+	w.hop("arrive", "it comes in by %s, the device towards its node, %s", way.Link, addressOf(peer))
+	return nil
+}
+
+// peerOf returns the node with an address in its subnet.
+func (w *walk) peerOf(a netip.Addr) (node.Peer, bool) {
+	for _, p := range w.known.Peers {
+		if s := p.Subnet.Of(cidr.FamilyOf(a)); s.IsValid() && s.Contains(a) {
+			return p, true
+		}
+	}
+	return node.Peer{}, false
+}
+
+// addressOf returns the public address of a node.
+func addressOf(p node.Peer) netip.Addr {
+	if p.PublicIP.IsValid() {
+		return p.PublicIP
+	}
+	return p.PublicIP6
+}
+
+// isOwn reports whether an address lies in a subnet of one of this host's own devices,
+// such as the bridge of its pods.
+func (w *walk) isOwn(a netip.Addr) bool { return len(w.ownDevices(a)) > 0 }
+
+// ownDevices returns this host's own devices with a subnet that contains an address.
+func (w *walk) ownDevices(a netip.Addr) []driver.Link {
+	var own []driver.Link
+	for _, l := range w.view.Host.Links {
+		contains := func(on driver.LinkAddr) bool { return on.Prefix.Contains(a) }
+		if !w.isTunnel(l.Name) && slices.ContainsFunc(l.Addrs, contains) {
+			own = append(own, l)
+		}
+	}
+	return own
+}
+
+// ownDown ends the packets from and to a pod of this host whose bridge is down: the
+// kernel has no route to the bridge's subnet then, and takes that to the outside.
+func (w *walk) ownDown(a netip.Addr, step string) error {
+	own := w.ownDevices(a)
+	up := func(l driver.Link) bool { return l.Up }
+	_, others := w.peerOf(a)
+	if len(own) == 0 || !w.isFlannels(a) || others || slices.ContainsFunc(own, up) {
+		return nil
+	}
+	name := own[0].Name
+	return w.end("link_down", step, "ip link set "+name+" up", "%s, which has the subnet of %s, is down", name, a)
+}
+
+// astray reports whether the way to a pod on another node is one that flannel does not
+// make: without a tunnel, and by a gateway that is no node. Some backends leave the ways
+// to others.
+func (w *walk) astray(pod netip.Addr, way Route) bool {
+	peer, _ := w.peerOf(pod)
+	switch {
+	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type:
+		return false
+	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
+		return false
+	}
+	return !w.isNode(way.Via) && !w.isOwn(pod)
+}
+
+// isTunnel reports whether a device is one of a backend that has tunnels.
+func (w *walk) isTunnel(link string) bool {
+	switch w.view.State.Links[link].Params.(type) {
+	case dataplane.VXLAN, dataplane.IPIP, dataplane.WireGuard, dataplane.TUN:
+		return true
+	}
+	return false
+}
+
+// forward judges whether the host forwards a packet that came from elsewhere.
+func (w *walk) forward() error {
+	if w.in == "" {
+		return nil
+	}
+	if way, err := w.Route(Question{Dst: w.Flow.Dst}); err == nil && way.Local {
+		return nil // the host keeps it
+	}
+	link, ok := w.view.link(w.in)
+	setting := dataplane.Forwarding(w.family)
+	if ok && link.NoForwarding[w.family] {
+		return w.end("no_forwarding", "forward", "sysctl -w "+strings.ReplaceAll(setting.Path, "/", ".")+"=1",
+			"this host forwards no %s packet that comes in by %s", w.family, w.in)
+	}
+	for _, b := range w.view.Firewall.Blocks {
+		switch {
+		case b.Family != w.family || w.overruled(b):
+			continue
+		case b.Doubtful:
+			w.note("forward", "%s drops it, unless a rule before that accepts it", b.By)
+			continue
+		}
+		return w.end("fw_drop", "forward", "flannelctl check names the command that accepts pods' packets there",
+			"%s drops it", b.By)
+	}
+	w.hop("forward", "the host forwards %s packets, and no filter that flannel knows of drops them", w.family)
+	return nil
+}
+
+// overruled reports whether a chain of flannel accepts packets before a block drops them.
+func (w *walk) overruled(b driver.ForwardBlock) bool {
+	key := dataplane.ChainKey{Flavour: b.OverriddenBy, Family: b.Family, Hook: dataplane.Forward}
+	c, ok := w.view.Chains.Chains[key]
+	return ok && c.Jump == dataplane.Placed
+}
+
+// route asks the kernel for the way out.
+func (w *walk) route() error {
+	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in})
+	reason := refusal(err)
+	switch {
+	case err != nil && reason == "":
+		return err
+	case errors.Is(err, ErrSource):
+		return w.end(reason, "route", "set net.ipv4.conf."+w.in+".rp_filter to 2, or remove the other route to the source",
+			"the reverse path filter drops it: %s is not the device by which the kernel would answer %s", w.in, w.Flow.Src)
+	case err != nil:
+		return w.end(reason, "route", w.lostRemedy(), "the kernel has no way to %s: %v", w.Flow.Dst, err)
+	case way.Local:
+		return w.arrived("route", "%s is an address of this host", w.Flow.Dst)
+	}
+	if err := w.ownDown(w.Flow.Dst, "route"); err != nil {
+		return err
+	}
+	w.out = way
+	if way.Via.IsValid() {
+		w.hop("route", "%s goes via %s, device %s", w.Flow.Dst, way.Via, way.Link)
+	} else {
+		w.hop("route", "%s is on the link of device %s", w.Flow.Dst, way.Link)
+	}
+	return nil
+}
+
+// lostRemedy says what to do about a destination without a route.
+func (w *walk) lostRemedy() string {
+	for _, p := range w.known.Peers {
+		if s := p.Subnet.Of(w.family); s.IsValid() && s.Contains(w.Flow.Dst) {
+			if len(p.Problems) > 0 {
+				return fmt.Sprintf("the peer with %s is not served: %s", s, p.Problems[0])
+			}
+			if r, ok := w.view.State.Routes.Get(dataplane.RouteKey{Dst: s}); ok && r.Kind == dataplane.Unicast {
+				return fmt.Sprintf("flannel's route to %s stands, and another program's rule or route comes first: "+
+					"ip rule; ip route show table all", s)
+			}
+			return heals
+		}
+	}
+	return "no node that flanneld knows of has this address: flannelctl peers lists them"
+}
+
+// refusal returns the reason of an error with which a kernel drops packets, or "".
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, ErrNoRoute):
+		return "no_route"
+	case errors.Is(err, ErrBlackhole):
+		return "blackhole"
+	case errors.Is(err, ErrSource):
+		return "rp_filter"
+	}
+	return ""
+}
+
+// policy applies the policies of IPsec to a packet that leaves.
+func (w *walk) policy() error {
+	var first *dataplane.Policy
+	for k, p := range w.view.State.Policies.All {
+		selects := k.Dir == dataplane.PolicyOut && k.Src.Contains(w.Flow.Src) && k.Dst.Contains(w.Flow.Dst)
+		if selects && (first == nil || p.Priority < first.Priority) {
+			first = &p
+		}
+	}
+	switch {
+	case first == nil || first.Action == dataplane.Allow:
+		return nil
+	case first.Action == dataplane.Block:
+		return w.end("xfrm_blocked", "policy", "flannelctl peers says whether the peer is served; "+heals,
+			"an IPsec policy blocks it: no node is known that has %s", w.Flow.Dst)
+	}
+	w.hop("policy", "IPsec demands a tunnel from %s to %s", first.From, first.To)
+	return w.underlay(first.To, first.From, ipsecHeaders, "ESP")
+}
+
+// device checks the device of the route.
+func (w *walk) device() error {
+	link, ok := w.view.link(w.out.Link)
+	w.link = link
+	size := link.MTU
+	if w.out.MTU > 0 {
+		size = min(size, w.out.MTU)
+	}
+	switch {
+	case !ok:
+		return w.end("link_down", "device", heals, "%s is gone", w.out.Link)
+	case !link.Up:
+		return w.end("link_down", "device", heals, "%s is down", link.Name)
+	case w.Flow.Size > size:
+		return w.end("too_big", "device", fmt.Sprintf("give pods an MTU of at most %d: "+
+			"FLANNEL_MTU in the subnet file says so, and pods made before a change keep their own", size),
+			"%d bytes do not fit into %s, which takes %d", w.Flow.Size, link.Name, size)
+	}
+	w.hop("device", "%s is up and takes %d bytes", link.Name, size)
+	return nil
+}
+
+// next returns the address whose MAC the packet needs.
+func (w *walk) next() netip.Addr {
+	if w.out.Via.IsValid() {
+		return w.out.Via
+	}
+	return w.Flow.Dst
+}
+
+// carry follows the packet through the device.
+func (w *walk) carry() error {
+	switch l := w.view.State.Links[w.out.Link].Params.(type) {
+	case dataplane.VXLAN:
+		return w.vxlan(l)
+	case dataplane.IPIP:
+		return w.underlay(w.next(), l.Local, ipipHeader, "IP in IP")
+	case dataplane.WireGuard:
+		if l.Userspace {
+			return w.process(wireguardHeaders)
+		}
+		return w.wireguard()
+	case dataplane.TUN:
+		return w.process(udpHeaders)
+	}
+	return w.resolve(w.out.Link, w.next())
+}
+
+// resolve finds the host or pod with an address on a link.
+func (w *walk) resolve(link string, next netip.Addr) error {
+	if w.astray(w.Flow.Dst, w.out) {
+		return w.end("no_route", "route", w.lostRemedy(), "flannel has no route to %s: the packet would leave by %s to %s, "+
+			"as any packet to the outside does", w.Flow.Dst, link, next)
+	}
+	n, err := w.Neighbour(link, next)
+	if err != nil {
+		return err
+	}
+	if n.Failed {
+		return w.end("neigh_failed", "neighbour", fmt.Sprintf("is %s running, and on the segment of %s?", next, link),
+			"no host on %s answers for %s", link, next)
+	}
+	to := "which the kernel will ask for"
+	if n.Exists {
+		to = "which is " + n.MAC.String()
+	}
+	pod := next == w.Flow.Dst && w.isFlannels(next) && w.isOwn(next)
+	if pod {
+		return w.arrived("leave", "to the pod %s on %s, %s", next, link, to)
+	}
+	w.translate()
+	peer := next
+	if !w.isNode(next) {
+		peer = netip.Addr{}
+	}
+	return w.left(peer, "by %s to %s, %s", link, next, to)
+}
+
+// translate finds the source of a packet that leaves flannel's networks.
+func (w *walk) translate() {
+	if w.in == "" || !w.isFlannels(w.Flow.Src) || w.isFlannels(w.Flow.Dst) {
+		return
+	}
+	for k, c := range w.view.Chains.Chains {
+		if k.Family == w.family && k.Hook == dataplane.Postrouting && c.Jump == dataplane.Placed {
+			w.hop("source", "flannel's rules give it the address of %s (masquerade)", w.out.Link)
+			return
+		}
+	}
+	w.note("source", "no rule of flannel changes its source %s, so answers may not find it; see flanneld --ip-masq",
+		w.Flow.Src)
+}
+
+func (w *walk) isFlannels(a netip.Addr) bool {
+	return slices.ContainsFunc(w.known.Networks, func(n netip.Prefix) bool { return n.Contains(a) })
+}
