@@ -90,6 +90,9 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	if bin == "" {
 		t.Skip("no reference CNI plugins: make test PKG=./cni builds them and runs this")
 	}
+	if _, err := exec.LookPath("iptables"); err != nil {
+		t.Skip("the bridge plugin wants the program iptables: " + err.Error())
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	daemon, err := harness.BuildDaemon(ctx)

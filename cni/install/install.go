@@ -18,6 +18,9 @@ import (
 const (
 	PluginName = "flannel"
 	ConfName   = "10-flannel.conflist"
+
+	// FormerConfName is the name in upstream's older manifests.
+	FormerConfName = "10-flannel.conf"
 )
 
 // Files names the files to install and their places.

@@ -38,10 +38,10 @@ func TestValues(t *testing.T) {
 		{"another backend", flannel(map[string]any{"backend": "host-gw", "vni": 7}), "configmap",
 			"\"Backend\": {\n        \"Type\": \"host-gw\"\n      }"},
 		{"options of vxlan", flannel(map[string]any{"vni": 4096, "backendPort": 4789, "mtu": 1400, "directRouting": true,
-			"GBP": true}),
+			"GBP": true, "txChecksum": "off"}),
 			"configmap",
 			"\"DirectRouting\": true,\n        \"GBP\": true,\n        \"MTU\": 1400,\n        \"Port\": 4789,\n        " +
-				"\"Type\": \"vxlan\",\n        \"VNI\": 4096\n"},
+				"\"TxChecksum\": \"off\",\n        \"Type\": \"vxlan\",\n        \"VNI\": 4096\n"},
 		{"iptables", flannel(map[string]any{"enableNFTables": false}), "configmap", `"EnableNFTables": false`},
 		{"a flag", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "--iface=eth1"}}), "daemonset",
 			"args:\n            - \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
@@ -63,6 +63,12 @@ func TestValues(t *testing.T) {
 		{"a copy of the image",
 			flannel(map[string]any{"image": map[string]any{"repository": "registry.local/flannel/flannel"}}), "daemonset",
 			"image: registry.local/flannel/flannel:v0.1.0"},
+		{"a monitor", flannel(map[string]any{"podMonitor": map[string]any{"enabled": true,
+			"labels": map[string]any{"release": "prometheus"}}}), "podmonitor",
+			"release: prometheus\nspec:\n  selector:\n    matchLabels:\n      app: flannel\n" +
+				"  podMetricsEndpoints:\n    - port: healthz\n      interval: 30s"},
+		{"the monitor's port", flannel(map[string]any{"podMonitor": map[string]any{"enabled": true}}), "daemonset",
+			"ports:\n            - name: healthz\n              containerPort: 8081\n"},
 		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
 	} {
 		files, err := render(chartDir, c.values)

@@ -38,6 +38,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{- $_ := set $backend $name $value -}}
 {{- end -}}
 {{- end -}}
+{{- if ne .Values.flannel.txChecksum "auto" -}}
+{{- $_ := set $backend "TxChecksum" .Values.flannel.txChecksum -}}
+{{- end -}}
 {{- if ne (int .Values.flannel.vni) 1 -}}
 {{- $_ := set $backend "VNI" (int .Values.flannel.vni) -}}
 {{- end -}}
