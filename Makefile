@@ -9,6 +9,9 @@ MAKEFLAGS   += --no-print-directory
 
 GO       ?= go
 
+# Where Debian keeps nft and iptables; an ordinary user's PATH lacks it.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 # The version comes from git, except in a clone of another user, which git
 # refuses to read.
 STAMP    := $(if $(shell git status >/dev/null 2>&1 && echo yes || true),true,false)
@@ -42,6 +45,7 @@ HOLD     ?=
 
 # The labs run these programs. No test builds or downloads one.
 export FLANNEL_LAB_DAEMON := $(CURDIR)/bin/flanneld
+export FLANNEL_LAB_TOOL := $(CURDIR)/bin/flannelctl
 export FLANNEL_LAB_PLUGINS := $(CURDIR)/bin/cni
 
 .DEFAULT_GOAL := help
@@ -63,17 +67,17 @@ scenario: build ## replay scenarios (NAME=vxlan-basic or 'vxlan-*', WORLD=sim|ne
 
 # Without the race detector, which would make an emulated machine several times slower.
 IN_VM   = $(filter vm,$(WORLD))
-VM_RUN  = CGO_ENABLED=0 $(CURDIR)/bin/vm run
+VM_RUN  = CGO_ENABLED=0 $(CURDIR)/bin/vm run -limit 40m
 VM_EXEC = -exec '$(CURDIR)/bin/vm exec' -vet=off
 
 # The parts of the core that decide. A search lists the blocks of them that it never reached.
 DECIDES = $(addprefix core/,alloc backend backend/vxlan backend/hostgw backend/udp firewall lease node udppath reconcile)
 
 .PHONY: sim
-sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube REPORT=out.html), or replay one (SEED=8231)
+sim: bin/sim ## search for bugs in the simulator (SEEDS=1000, NODES= BACKEND=vxlan|host-gw|udp FAMILY=v4|v6|dual FIREWALL=iptables|nftables STORE=etcd|kube CHANGE=yes REPORT=out.html), or replay one (SEED=8231)
 	@counters=$$(mktemp -d); trap 'rm -rf "$$counters"' EXIT; \
 	GOCOVERDIR="$$counters" bin/sim $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),100)) $(if $(NODES),-nodes $(NODES)) \
-		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(REPORT),-report '$(REPORT)'); \
+		$(if $(BACKEND),-backend $(BACKEND)) $(if $(FAMILY),-family $(FAMILY)) $(if $(FIREWALL),-firewall $(FIREWALL)) $(if $(STORE),-store $(STORE)) $(if $(CHANGE),-change) $(if $(REPORT),-report '$(REPORT)'); \
 	$(if $(SEED),,echo "never reached, of the core:"; $(GO) run ./hack/unreached "$$counters" $(DECIDES))
 
 # With coverage counters, which cost next to nothing. -coverpkg must name the
@@ -85,8 +89,8 @@ bin/sim:
 ##@ Build
 
 .PHONY: build
-build: ## bin/flanneld and the CNI plugin bin/flannel-cni, static binaries
-	@$(STATIC) -o bin/ ./cmd/flanneld ./cmd/flannel-cni
+build: ## bin/flanneld, bin/flannelctl and the CNI plugin bin/flannel-cni, static binaries
+	@$(STATIC) -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
 
 # flannel-cni under its installed name, beside the plugins that it works with.
 # Those come from a module of their own, as nothing else needs their versions.
@@ -95,7 +99,7 @@ plugins: build
 	@mkdir -p bin/cni && cp -u bin/flannel-cni bin/cni/flannel
 	@cd tools/cni && $(STATIC) -o ../../bin/cni/ tool
 
-# After this step everything here works with GOPROXY=off.
+# After this step everything here works with GOPROXY=off, except make cluster-programs.
 .PHONY: modules
 modules: ## download all modules that builds and tests need
 	@$(GO) list -deps -test ./... >/dev/null
@@ -108,6 +112,10 @@ modules: ## download all modules that builds and tests need
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart
 	@cd tools/deploy && $(GO) run . ../../deploy/chart > ../../deploy/kube-flannel.yml.new
 	@mv deploy/kube-flannel.yml.new deploy/kube-flannel.yml
+
+.PHONY: man
+man: build ## manual pages of flannelctl in bin/man: man -l bin/man/flannelctl-trace.8
+	@rm -rf bin/man && bin/flannelctl man bin/man
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -130,7 +138,7 @@ CHECKNOTES = -note 'gofmt, go vet, staticcheck: clean' -note '$(RACENOTE)'
 
 # These run simulations of one thread, in which nothing can race, and the race
 # detector would make them five times slower.
-UNRACED = ./scenarios/planted
+UNRACED = ./scenarios/planted ./scenarios/search
 
 # vet has run already, so go test does without its own.
 TESTS = bin/testsum -results "$$results" $(1) -- $(2) -vet=off -count=1 -p $(JOBS) -timeout 20m -run '$(RUN)' $(3)
@@ -141,8 +149,8 @@ run-tests: check plugins bin/testsum
 	packages=$$($(GO) list $(PKG)) plain=$$($(GO) list $(UNRACED)); \
 	raced=$$(grep -vxF "$$plain" <<<"$$packages" || true); \
 	plain=$$(grep -xF "$$plain" <<<"$$packages" || true); \
-	[ -z "$$plain" ] || CGO_ENABLED=0 $(call TESTS,$(if $(RESULTS),-more,$${raced:+-more}),,$$plain) || status=1; \
-	[ -z "$$raced" ] || $(CHECKED) $(call TESTS,$(if $(RESULTS),-more) $(CHECKNOTES),$(RACE),$$raced) || status=1; \
+	[ -z "$$raced" ] || $(CHECKED) $(call TESTS,$(CHECKNOTES) $(if $(RESULTS),-more,$${plain:+-more}),$(RACE),$$raced) || status=1; \
+	[ -z "$$plain" ] || CGO_ENABLED=0 $(call TESTS,$(if $(RESULTS),-more),,$$plain) || status=1; \
 	exit $$status
 
 # Kubernetes' programs are built from a module of their own, which keeps its
@@ -155,6 +163,9 @@ $(KUBE): bin/%: tools/kube/go.mod
 	@cd tools/kube && $(STATIC) -v -o ../../$@ \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' k8s.io/kubernetes/cmd/$* 2>&1 | ../../hack/compiling
 
+.PHONY: kube
+kube: $(KUBE) ## the programs of Kubernetes that test-kube runs
+
 # The last of several runs that count into RESULTS: it prints the summary.
 .PHONY: test-kube
 test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
@@ -165,6 +176,25 @@ test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API s
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
 	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" $(if $(SUMMARY_NOTE),-note "$$SUMMARY_NOTE") -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
 	exit $$status
+
+# Kept in a folder of the user's cache that is named after the versions.
+.PHONY: cluster-programs
+cluster-programs: ## build the programs of a whole Kubernetes cluster for make cluster: half an hour the first time, seconds from then on
+	@hack/cluster-programs
+
+.PHONY: cluster
+cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
+cluster: cluster-programs plugins ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=host-gw; root)
+	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
+	@exec bin/cluster $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(BACKEND),-backend $(BACKEND))
+
+.PHONY: test-cluster
+test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
+test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
+test-cluster: export FLANNEL_LAB_CLUSTER_BACKEND = $(BACKEND)
+test-cluster: cluster-programs plugins bin/testsum ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=host-gw; root)
+	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
+	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
 
 # First the machine itself, on this host. Then, in one machine, what needs a kernel
 # that this host may not have. A caller that names RESULTS closes with a run of its own.
@@ -177,7 +207,7 @@ test-vm: build bin/testsum bin/vm ## conformance and scenarios on a stock Debian
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) status=0; kernel=$$(bin/vm kernel); \
 	$(CHECKED) bin/testsum -more -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m ./harness/vm || status=$$?; \
 	WORLD=vm $(VM_RUN) -- bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -note "$$kernel" -- \
-		$(VM_EXEC) -count=1 -p 1 -timeout 12m -run '^(TestConformance|TestScenarios)$$' ./drivers/linux ./scenarios || status=$$?; \
+		$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestScenarios)$$' ./drivers/linux ./scenarios || status=$$?; \
 	exit $$status
 
 .PHONY: check
@@ -248,7 +278,7 @@ bin/testsum: $(wildcard hack/testsum/*.go internal/suite/outcome/*.go) go.mod
 	@$(STATIC) -o $@ ./hack/testsum
 
 # The folders with Go files.
-GODIRS = $(wildcard bench cmd cni core docs drivers harness hack internal scenarios)
+GODIRS = $(wildcard bench cmd cni core deploy docs drivers harness hack internal scenarios tools)
 
 ##@ Help
 

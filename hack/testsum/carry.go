@@ -6,7 +6,23 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
+
+// locked calls f while no other run reads or writes the results at path: runs may
+// go on side by side and end together.
+func locked(path string, f func() error) error {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return fmt.Errorf("locking the results of earlier runs: %w", err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("locking the results of earlier runs in %s: %w", path, err)
+	}
+	return f()
+}
 
 // load reads the results of earlier runs; without a file there were none.
 func load(path string) (*summary, error) {
@@ -22,6 +38,16 @@ func load(path string) (*summary, error) {
 		return nil, fmt.Errorf("results of earlier runs in %s: %w", path, err)
 	}
 	return s, nil
+}
+
+// carry adds what earlier runs left at path, and leaves the sum there.
+func (s *summary) carry(path string) error {
+	earlier, err := load(path)
+	if err != nil {
+		return err
+	}
+	s.follow(earlier)
+	return s.save(path)
 }
 
 func (s *summary) save(path string) error {

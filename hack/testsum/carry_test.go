@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/flanneld/flannel/internal/suite/outcome"
@@ -39,6 +42,51 @@ func TestRunsCloseWithOneSummary(t *testing.T) {
 	}
 	if want := "2 packages with tests"; !strings.Contains(got.String(), want) {
 		t.Errorf("no %q in\n%s", want, &got)
+	}
+}
+
+// Runs side by side end in any order: what one skipped for want of a kernel and the
+// other ran counts as it ran.
+func TestARunThatSkipsCountsNothingAfterOneThatRan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	run := func(state string) *summary {
+		return &summary{Packages: []string{"drivers/linux"}, Results: []result{
+			{outcome.Outcome{State: state, Name: "TestConformance/ipip"}, "drivers/linux", "TestConformance/ipip"},
+		}}
+	}
+	var got bytes.Buffer
+	for _, s := range []*summary{run(outcome.Passed), run(outcome.Skipped)} {
+		got.Reset()
+		if err := s.close(&got, options{results: file}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "\n\n1 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(got.String(), want) {
+		t.Errorf("the end is not %q:\n%s", want, &got)
+	}
+}
+
+// Each of many runs finds what the others left, whenever they end.
+func TestRunsMayEndTogether(t *testing.T) {
+	const runs = 20
+	file := filepath.Join(t.TempDir(), "results")
+	var group sync.WaitGroup
+	for i := range runs {
+		group.Go(func() {
+			name := fmt.Sprintf("Test%d", i)
+			s := &summary{Results: []result{{outcome.Outcome{State: outcome.Passed, Name: name}, "core", name}}}
+			if err := s.close(io.Discard, options{results: file, more: true}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	sum, err := load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sum.total().passed; got != runs {
+		t.Errorf("%d of %d runs are counted", got, runs)
 	}
 }
 

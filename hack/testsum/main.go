@@ -106,12 +106,7 @@ func printFailures(out io.Writer, execution *testjson.Execution) {
 // close writes the summary, or leaves it to the run that follows.
 func (s *summary) close(out io.Writer, o options) error {
 	if o.results != "" {
-		earlier, err := load(o.results)
-		if err != nil {
-			return err
-		}
-		s.follow(earlier)
-		if err := s.save(o.results); err != nil {
+		if err := locked(o.results, func() error { return s.carry(o.results) }); err != nil {
 			return err
 		}
 	}

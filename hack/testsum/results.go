@@ -18,6 +18,11 @@ type result struct {
 	Test string // the test that ran it: the suite's, if it is a spec
 }
 
+// test is a test of a package; all specs of a suite belong to one.
+type test struct{ pkg, name string }
+
+func (r result) test() test { return test{r.Pkg, r.Test} }
+
 // resultsOf lists the results of a package, in the order in which the tests
 // ended.
 func resultsOf(pkg *testjson.Package) []result {

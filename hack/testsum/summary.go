@@ -58,16 +58,16 @@ func summarise(execution *testjson.Execution, notes []string) *summary {
 	return s
 }
 
-// follow puts the results of an earlier run before these. A test that the
-// earlier run skipped and this one ran counts once.
+// follow puts the results of an earlier run before these. A test that one of
+// the two skipped and the other ran counts as it ran; one that both skipped counts once.
 func (s *summary) follow(earlier *summary) {
-	type test struct{ pkg, name string }
-	ran := map[test]bool{}
-	for _, r := range s.Results {
-		ran[test{r.Pkg, r.Test}] = true
-	}
+	again, ran := s.tests(false), earlier.tests(true)
 	before := slices.DeleteFunc(earlier.Results, func(r result) bool {
-		return r.State == outcome.Skipped && ran[test{r.Pkg, r.Test}]
+		return r.State == outcome.Skipped && again[r.test()]
+	})
+	here := s.tests(true)
+	s.Results = slices.DeleteFunc(s.Results, func(r result) bool {
+		return r.State == outcome.Skipped && ran[r.test()] && !here[r.test()]
 	})
 	s.Notes = append(earlier.Notes, s.Notes...)
 	s.Elapsed += earlier.Elapsed
@@ -75,6 +75,17 @@ func (s *summary) follow(earlier *summary) {
 	s.Untested = union(earlier.Untested, s.Untested)
 	s.Broken = union(earlier.Broken, s.Broken)
 	s.Results = append(before, s.Results...)
+}
+
+// tests returns the tests with a result, or only those that ran.
+func (s *summary) tests(ran bool) map[test]bool {
+	tests := map[test]bool{}
+	for _, r := range s.Results {
+		if !ran || r.State != outcome.Skipped {
+			tests[r.test()] = true
+		}
+	}
+	return tests
 }
 
 // union returns the elements of a and b, each once and sorted.
