@@ -56,7 +56,11 @@ func backendTable() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | | | | %s |\n", s.Type, familiesText(s.Carries), s.Summary)
 		for _, o := range s.Options {
-			fmt.Fprintf(&b, "| | | `%s` | %s | %s | %s |\n", o.Name, code(o.Default), valuesText(o), o.Help)
+			byDefault := code(o.Default)
+			if o.Required {
+				byDefault = "required"
+			}
+			fmt.Fprintf(&b, "| | | `%s` | %s | %s | %s |\n", o.Name, byDefault, valuesText(o), o.Help)
 		}
 	}
 	fmt.Fprintf(&b, "\nNot available yet: %s. A config that asks for one of them is refused.\n",
@@ -140,6 +144,12 @@ func optionSchema(o backend.Option) map[string]any {
 	switch {
 	case o.Kind == backend.Switch:
 		return map[string]any{"type": "boolean"}
+	case o.Choices != nil:
+		var values []any
+		for _, choice := range o.Choices {
+			values = append(values, choice)
+		}
+		return map[string]any{"enum": values}
 	case o.Kind == backend.Text:
 		return map[string]any{"type": "string", "pattern": o.Pattern}
 	case o.Zero != "" && o.Min > 1:
