@@ -21,48 +21,54 @@ import (
 // Default is the type of a config that names none (interop 2).
 const Default = udp.Type
 
-// Specs returns every type of backend that a config may name. Types without a
-// constructor are part of the contract (interop 6) and not available yet. To add
-// one, put its package beside the others and its Spec here.
-func Specs() []backend.Spec {
-	v4 := []backend.Families{backend.IPv4Only}
-	return []backend.Spec{
-		vxlan.Spec(),
-		hostgw.Spec(),
-		udp.Spec(),
-		ipip.Spec(),
-		extension.Spec(),
-		alloc.Spec(),
-		wireguard.Spec(),
-		ipsec.Spec(),
-		{Type: "gce", Summary: "routes of Google's cloud", Carries: v4, IgnoresPeers: true},
-		{Type: "aws-vpc", Summary: "routes of Amazon's cloud", Carries: v4, IgnoresPeers: true},
-		{Type: "ali-vpc", Summary: "routes of Alibaba's cloud", Carries: v4, IgnoresPeers: true},
-		{Type: "tencent-vpc", Summary: "routes of Tencent's cloud", Carries: v4, IgnoresPeers: true},
-	}
+// specs holds every type of backend that a config may name, made once: nodes look
+// a type up on every turn. Types without a constructor are part of the contract
+// (interop 6) and not available yet. To add one, put its package beside the others
+// and its Spec here.
+var specs = []backend.Spec{
+	vxlan.Spec(),
+	hostgw.Spec(),
+	udp.Spec(),
+	ipip.Spec(),
+	extension.Spec(),
+	alloc.Spec(),
+	wireguard.Spec(),
+	ipsec.Spec(),
+	unavailable("gce", "routes of Google's cloud"),
+	unavailable("aws-vpc", "routes of Amazon's cloud"),
+	unavailable("ali-vpc", "routes of Alibaba's cloud"),
+	unavailable("tencent-vpc", "routes of Tencent's cloud"),
 }
+
+func unavailable(name, summary string) backend.Spec {
+	v4 := []backend.Families{backend.IPv4Only}
+	return backend.Spec{Type: name, Summary: summary, Carries: v4, IgnoresPeers: true}
+}
+
+// Specs returns every type of backend. Callers do not change what a Spec refers to.
+func Specs() []backend.Spec { return slices.Clone(specs) }
 
 // Find returns the spec of a type; "" stands for [Default].
 func Find(name string) (backend.Spec, bool) {
 	if name == "" {
 		name = Default
 	}
-	specs := Specs()
-	i := slices.IndexFunc(specs, func(s backend.Spec) bool { return s.Type == name })
-	if i < 0 {
-		return backend.Spec{}, false
+	for i := range specs {
+		if specs[i].Type == name {
+			return specs[i], true
+		}
 	}
-	return specs[i], true
+	return backend.Spec{}, false
 }
 
 // NamesDevice reports whether a backend of this build gives such a name to a device.
 func NamesDevice(name string) bool {
-	return slices.ContainsFunc(Specs(), func(s backend.Spec) bool { return s.NamesDevice(name) })
+	return slices.ContainsFunc(specs, func(s backend.Spec) bool { return s.NamesDevice(name) })
 }
 
 // MakesDevice reports whether a backend of this build makes such a device.
 func MakesDevice(l dataplane.Link) bool {
-	return slices.ContainsFunc(Specs(), func(s backend.Spec) bool { return s.MakesDevice(l) })
+	return slices.ContainsFunc(specs, func(s backend.Spec) bool { return s.MakesDevice(l) })
 }
 
 // New returns the backend that a network config asks for.
@@ -98,7 +104,7 @@ func Warnings(network config.Network) []string {
 // types lists the types that fit, such as "vxlan, host-gw".
 func types(fits func(backend.Spec) bool) string {
 	var names []string
-	for _, s := range Specs() {
+	for _, s := range specs {
 		if fits(s) {
 			names = append(names, s.Type)
 		}
