@@ -10,23 +10,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/lang"
-	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // reportOn records a session if REPORT asks for it. The returned function writes
 // the page and the captures.
 func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 	t.Helper()
-	page := os.Getenv("REPORT")
-	if page == "" {
+	file := os.Getenv("REPORT")
+	if file == "" {
 		return func() {}
 	}
 	if os.Getenv("SCENARIO") != scenario || os.Getenv("WORLD") != s.WorldName {
-		page = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(page, ".html"), scenario, s.WorldName)
+		file = fmt.Sprintf("%s-%s-%s.html", strings.TrimSuffix(file, ".html"), scenario, s.WorldName)
 	}
-	captures := strings.TrimSuffix(page, ".html") + ".pcap"
-	about := report.About{Scenario: scenario, Commit: commit()}
+	captures := strings.TrimSuffix(file, ".html") + ".pcap"
+	about := page.About{Scenario: scenario, Commit: commit()}
 	about.Replay = fmt.Sprintf("make scenario NAME=%s WORLD=%s", scenario, s.WorldName)
 	if s.WorldName == "sim" {
 		about.Replay += " SEED=" + cmp.Or(os.Getenv("SEED"), "1")
@@ -37,7 +37,7 @@ func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 		}
 		file := filepath.Join(captures, node+".pcap")
 		path := filepath.Base(captures) + "/" + node + ".pcap"
-		about.Captures = append(about.Captures, report.Capture{Name: node, Path: path})
+		about.Captures = append(about.Captures, page.Capture{Name: node, Path: path})
 		out, err := os.Create(file)
 		if err == nil {
 			t.Cleanup(func() { _ = out.Close() })
@@ -45,11 +45,11 @@ func reportOn(t *testing.T, s *lang.Session, scenario string) (finish func()) {
 		return out, err
 	})
 	return func() {
-		if err := report.WriteFile(page, s.Recording(about, "")); err != nil {
+		if err := page.WriteFile(file, s.Recording(about, "")); err != nil {
 			t.Error(err)
 			return
 		}
-		fmt.Printf("report: %s\n", page)
+		fmt.Printf("report: %s\n", file)
 	}
 }
 

@@ -4,19 +4,19 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/harness"
-	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/internal/page"
 )
 
 // wayOf returns the path of a packet and its answer through devices, for a report.
-func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
+func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []page.Hop {
 	if len(way) == 0 && loss == nil {
 		return nil
 	}
-	var hops []report.Hop
+	var hops []page.Hop
 	frame := ""
 	after := func(at time.Time) int64 { return at.Sub(way[0].At).Microseconds() }
 	for _, s := range way {
-		h := report.Hop{After: after(s.At), Where: s.Host, What: "in " + s.Device}
+		h := page.Hop{After: after(s.At), Where: s.Host, What: "in " + s.Device}
 		if s.Frame != frame {
 			frame, h.Detail = s.Frame, s.Frame // otherwise the frame is unchanged
 		}
@@ -31,11 +31,11 @@ func wayOf(to string, way []harness.Sighting, loss *harness.Loss) []report.Hop {
 		}
 		hops = append(hops, h)
 		if s.Host == to && s.Answer == "" && !s.Out {
-			hops = append(hops, report.Hop{After: h.After, Where: s.Host, What: "arrive"})
+			hops = append(hops, page.Hop{After: h.After, Where: s.Host, What: "arrive"})
 		}
 	}
 	if loss != nil {
-		h := report.Hop{Where: loss.Host, What: "drop", Detail: loss.Reason + " " + loss.Detail}
+		h := page.Hop{Where: loss.Host, What: "drop", Detail: loss.Reason + " " + loss.Detail}
 		if len(way) > 0 {
 			h.After = after(way[len(way)-1].At)
 		}

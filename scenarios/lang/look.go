@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/internal/page"
 )
 
 // watchedWorld is a world without a [Telling]: the witness looks at it during
@@ -42,7 +42,7 @@ func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) 
 
 // tellProbe tells the fate of a packet between two named pods.
 func (r *Witness) tellProbe(at time.Duration, from, to string, p PingResult) {
-	probe := report.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK,
+	probe := page.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK,
 		Drop: p.Drop, Where: p.Where, Detail: p.Detail}
 	if p.OK && p.Source.IsValid() && p.Source != p.WantSource {
 		probe.Source = p.Source.String()

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // Witness follows a session and tells a recorder what it sees. It changes
 // nothing: a recorded run has the same trace as one without a record.
 type Witness struct {
-	*report.Recorder
+	*page.Recorder
 	session *Session
 	began   time.Time
 	telling Telling // nil: the witness has to look for itself
@@ -43,14 +44,14 @@ type Telling interface {
 // Record begins to record; call it before the first directive. Capture opens a
 // pcap file for each node's uplink, if the world can write one; nil: none.
 func (s *Session) Record(capture func(node string) (io.Writer, error)) {
-	s.rec = &Witness{Recorder: report.NewRecorder(), session: s, began: time.Now(), logged: map[string]int{},
+	s.rec = &Witness{Recorder: page.NewRecorder(), session: s, began: time.Now(), logged: map[string]int{},
 		capture: capture}
 }
 
 // Recording ends the recording; call it before Close. Failure is an error that no
 // directive printed, or empty. The world may go on: packets find out which pods
 // reach which.
-func (s *Session) Recording(about report.About, failure string) report.Recording {
+func (s *Session) Recording(about page.About, failure string) page.Recording {
 	r := s.rec
 	about.World = s.WorldName
 	at := r.now()
@@ -69,7 +70,7 @@ func (s *Session) Recording(about report.About, failure string) report.Recording
 		about.Seed, about.Trace = seed, trace
 		r.telling.End()
 	}
-	return r.Finish(at, about, failure)
+	return report.Finish(r.Recorder, at, about, failure)
 }
 
 // step performs a directive and records it.
@@ -110,7 +111,7 @@ func (r *Witness) now() time.Duration {
 // begin tells the topology, and asks the world for a [Telling].
 func (r *Witness) begin() {
 	s := r.session
-	t := report.Topology{Config: s.top.Config}
+	t := page.Topology{Config: s.top.Config}
 	if b, _, err := s.backend(); err == nil {
 		t.Backend = b.Type()
 	}
@@ -119,7 +120,7 @@ func (r *Witness) begin() {
 		t.Segments = append(t.Segments, UnderlayAddr(f, i, 0).Masked().String())
 	}
 	for i, name := range s.top.NodeNames() {
-		t.Nodes = append(t.Nodes, report.Place{Name: name, Segment: s.top.Segment(i), Address: s.address(i, f).String()})
+		t.Nodes = append(t.Nodes, page.Place{Name: name, Segment: s.top.Segment(i), Address: s.address(i, f).String()})
 	}
 	r.Topology(t)
 	if c, ok := s.world.(PacketCapturer); ok && r.capture != nil {
@@ -152,9 +153,9 @@ func (r *Witness) look(at time.Duration) {
 
 // TellLeases tells which records the store holds.
 func (r *Witness) TellLeases(at time.Duration, records []Record) {
-	var leases []report.Lease
+	var leases []page.Lease
 	for _, rec := range records {
-		l := report.Lease{Key: rec.Name, Reserved: rec.Reserved, Modified: rec.Modified}
+		l := page.Lease{Key: rec.Name, Reserved: rec.Reserved, Modified: rec.Modified}
 		if decoded, ok := rec.lease(); ok {
 			l.Owner = r.session.owner(decoded)
 		}
@@ -169,7 +170,7 @@ func (r *Witness) TellState(at time.Duration, name string) {
 	if err != nil {
 		return
 	}
-	s := report.State{Life: "down", Phase: "idle", Subnet: subnetOf(n.SubnetFile())}
+	s := page.State{Life: "down", Phase: "idle", Subnet: subnetOf(n.SubnetFile())}
 	switch {
 	case n.Running() && r.paused(name):
 		s.Life = "paused"

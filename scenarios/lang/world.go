@@ -6,7 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/internal/page"
 )
 
 // World is a set of hosts with a datastore, in which a scenario happens. Nodes
@@ -77,15 +77,15 @@ type PingOptions struct {
 // PingResult is the fate of an echo request.
 type PingResult struct {
 	OK         bool
-	Source     netip.Addr   // the sender as the destination saw it; zero if it saw nothing
-	WantSource netip.Addr   // the sender's own address
-	Trace      []string     // the packet's path, where the world can tell
-	Drop       string       // why it was lost, where the world can tell
-	Where      string       // of a followed packet: the host that lost it
-	Detail     string       // of a followed packet: details of the loss
-	Way        []report.Hop // of a followed packet: the devices that saw it
-	Expired    bool         // its TTL ran out
-	TooBig     bool         // it did not fit, and forbade fragmentation
+	Source     netip.Addr // the sender as the destination saw it; zero if it saw nothing
+	WantSource netip.Addr // the sender's own address
+	Trace      []string   // the packet's path, where the world can tell
+	Drop       string     // why it was lost, where the world can tell
+	Where      string     // of a followed packet: the host that lost it
+	Detail     string     // of a followed packet: details of the loss
+	Way        []page.Hop // of a followed packet: the devices that saw it
+	Expired    bool       // its TTL ran out
+	TooBig     bool       // it did not fit, and forbade fragmentation
 }
 
 // logTail is the number of lines of each daemon's log that a failure shows.

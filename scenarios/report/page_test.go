@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/lang"
-	"github.com/flanneld/flannel/scenarios/report"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
@@ -77,7 +77,7 @@ ok src=preserved
 
 // play runs a scenario and returns its recording. It ends at the first step
 // that goes wrong, as a scenario does.
-func play(t *testing.T, name, text string) report.Recording {
+func play(t *testing.T, name, text string) page.Recording {
 	t.Helper()
 	s := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) { return simworld.New(top, 1) })
 	s.Record(nil)
@@ -88,7 +88,7 @@ func play(t *testing.T, name, text string) report.Recording {
 		}
 		return d.Expected
 	})
-	rec := s.Recording(report.About{Scenario: name, Commit: "abc1234",
+	rec := s.Recording(page.About{Scenario: name, Commit: "abc1234",
 		Replay: "make scenario NAME=" + name + " WORLD=sim SEED=1"}, "")
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -97,20 +97,20 @@ func play(t *testing.T, name, text string) report.Recording {
 }
 
 // write writes a page where a browser can open it.
-func write(t *testing.T, rec report.Recording) (path string) {
+func write(t *testing.T, rec page.Recording) (path string) {
 	t.Helper()
-	var page bytes.Buffer
-	if err := report.Write(&page, rec); err != nil {
+	var text bytes.Buffer
+	if err := page.Write(&text, rec); err != nil {
 		t.Fatal(err)
 	}
-	if page.Len() > mostBytes {
-		t.Errorf("the page has %d bytes, more than %d", page.Len(), mostBytes)
+	if text.Len() > mostBytes {
+		t.Errorf("the page has %d bytes, more than %d", text.Len(), mostBytes)
 	}
 	path = filepath.Join(os.Getenv("PAGES"), rec.About.Scenario+".html")
 	if os.Getenv("PAGES") == "" {
 		path = filepath.Join(t.TempDir(), "report.html")
 	}
-	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -165,7 +165,7 @@ func TestWitnessLeavesNoTrace(t *testing.T) {
 		datadriven.RunTestFromString(t, planted,
 			func(_ *testing.T, d *datadriven.TestData) string { s.Run(d); return d.Expected })
 		if record {
-			return s.Recording(report.About{}, "").About.Trace
+			return s.Recording(page.About{}, "").About.Trace
 		}
 		_, hash, _ := strings.Cut(s.World().Logs(), "trace ")
 		return hash[:16]

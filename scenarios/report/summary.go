@@ -5,87 +5,69 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flanneld/flannel/internal/page"
 )
 
-// reasons say in plain words why a packet went no further.
-func reasons() map[string]string {
-	return map[string]string{
-		"no_route":      "no route leads to its destination",
-		"blackhole":     "a blackhole route swallowed it",
-		"neigh_missing": "the tunnel device knows no neighbour for the next hop",
-		"neigh_failed":  "no host on the segment answered for the next hop",
-		"fdb_missing":   "the tunnel device does not know on which host that neighbour is",
-		"fdb_conflict":  "it came from another host than the forwarding entry says",
-		"vni_mismatch":  "no tunnel device with its network number is there",
-		"too_big":       "it is larger than the link takes",
-		"ttl":           "it went in a circle until its time to live was over",
-		"wire_loss":     "the wire lost it",
-		"wire_down":     "the wire is cut",
-		"wire_mtu":      "the wire silently drops packets of its size",
-		"partition":     "the network is partitioned",
-		"mac_unknown":   "no link on the segment has the address it was sent to",
-		"link_down":     "the link is down",
-		"no_carrier":    "the cable is unplugged",
-		"no_listener":   "no tunnel listens there",
-		"not_mine":      "it reached a host that it is not for",
-		"rp_filter":     "the host does not believe its source address",
-		"bad_source":    "the tunnel's own address is not one of the host's",
-		"loop":          "it would loop within the host",
-		"reassembly":    "fragments of it are missing",
-		"malformed":     "it is damaged",
-		"timeout":       "no answer came in time",
-		"unknown":       "the kernel does not tell why",
+// Finish ends the recording of a scenario. Failure is an error that no step printed, or
+// empty.
+func Finish(r *page.Recorder, at time.Duration, about page.About, failure string) page.Recording {
+	rec := r.Finish(at, about)
+	for i := range rec.Steps {
+		rec.Steps[i].Fault = isFault(rec.Steps[i].Text)
 	}
+	rec.OK = failure == "" && !slices.ContainsFunc(rec.Steps, func(s page.Step) bool { return s.Failed })
+	summarize(&rec, failure)
+	return rec
 }
 
 // summarize finds the words, and the moment worth looking at.
-func (rec *Recording) summarize(failure string) {
-	rec.Focus, rec.Packet = rec.Length, -1
+func summarize(rec *page.Recording, failure string) {
 	if rec.OK {
-		rec.Summary = rec.right()
+		rec.Summary = right(rec)
 		return
 	}
-	if i := slices.IndexFunc(rec.Steps, func(s Step) bool { return s.Failed }); i >= 0 {
+	if i := slices.IndexFunc(rec.Steps, func(s page.Step) bool { return s.Failed }); i >= 0 {
 		rec.Focus = rec.Steps[i].To
-		rec.say("%s", wrongStep(i, len(rec.Steps), rec.Steps[i]))
+		say(rec, "%s", wrongStep(i, len(rec.Steps), rec.Steps[i]))
 	}
 	if failure != "" {
-		rec.say("%s", rec.wrongBeside(strings.TrimRight(failure, ".\n")))
+		say(rec, "%s", wrongBeside(rec, strings.TrimRight(failure, ".\n")))
 	}
-	rec.Packet = rec.lost()
+	rec.Packet = lost(rec)
 	if rec.Packet >= 0 {
 		p := rec.Probes[rec.Packet]
-		rec.say("%s", rec.lostSentence(p))
+		say(rec, "%s", lostSentence(rec, p))
 		rec.FocusOn = p.From
 	}
-	if s, worst := rec.shortSentence(); s != "" {
-		rec.say("%s", s)
+	if s, worst := shortSentence(rec); s != "" {
+		say(rec, "%s", s)
 		rec.FocusOn = worst // what is wrong there is to be seen
 	}
-	if s := rec.lastFault(); s != "" {
-		rec.say("%s", s)
+	if s := lastFault(rec); s != "" {
+		say(rec, "%s", s)
 	}
 }
 
-func (rec *Recording) say(format string, args ...any) {
+func say(rec *page.Recording, format string, args ...any) {
 	rec.Summary = append(rec.Summary, fmt.Sprintf(format, args...))
 }
 
 // wrongBeside describes a failure although each step answered as wanted. It
 // showed in the last step.
-func (rec *Recording) wrongBeside(failure string) string {
+func wrongBeside(rec *page.Recording, failure string) string {
 	n := len(rec.Steps)
-	if n == 0 || slices.ContainsFunc(rec.Steps, func(s Step) bool { return s.Failed }) {
+	if n == 0 || slices.ContainsFunc(rec.Steps, func(s page.Step) bool { return s.Failed }) {
 		return upper(failure) + "."
 	}
 	rec.Steps[n-1].Failed = true
 	failure = strings.TrimPrefix(strings.TrimPrefix(failure, rec.Steps[n-1].Text+": "), "error: ")
-	return fmt.Sprintf("Step %d, `%s`, went wrong at %s: %s.", n, rec.Steps[n-1].Text, span(rec.Length), failure)
+	return fmt.Sprintf("Step %d, `%s`, went wrong at %s: %s.", n, rec.Steps[n-1].Text, page.Span(rec.Length), failure)
 }
 
 // wrongStep names the answer that a step should have given.
-func wrongStep(i, of int, s Step) string {
-	head := fmt.Sprintf("Step %d of %d, `%s`, went wrong at %s: ", i+1, of, s.Text, span(s.To))
+func wrongStep(i, of int, s page.Step) string {
+	head := fmt.Sprintf("Step %d of %d, `%s`, went wrong at %s: ", i+1, of, s.Text, page.Span(s.To))
 	if len(s.Got) == 1 && strings.HasPrefix(s.Got[0], "error: ") {
 		return head + strings.TrimRight(strings.TrimPrefix(s.Got[0], "error: "), ".") + "."
 	}
@@ -111,10 +93,10 @@ func lineOf(lines []string, n int) string {
 
 // lost is the last packet that was lost before the moment in question, or else
 // the first one after all was over; -1 if all arrived.
-func (rec *Recording) lost() int {
+func lost(rec *page.Recording) int {
 	last := -1
 	for i, p := range rec.Probes {
-		if !p.OK && (!p.After && p.At <= rec.Focus && !rec.repaired(p) || p.After && last < 0) {
+		if !p.OK && (!p.After && p.At <= rec.Focus && !repaired(rec, p) || p.After && last < 0) {
 			last = i
 		}
 	}
@@ -123,15 +105,15 @@ func (rec *Recording) lost() int {
 
 // repaired reports whether a later packet arrived: what was repaired since is
 // not what went wrong.
-func (rec *Recording) repaired(lost Probe) bool {
-	return slices.ContainsFunc(rec.Probes, func(p Probe) bool {
+func repaired(rec *page.Recording, lost page.Probe) bool {
+	return slices.ContainsFunc(rec.Probes, func(p page.Probe) bool {
 		return p.OK && p.From == lost.From && p.To == lost.To && p.At > lost.Last && p.At <= rec.Focus
 	})
 }
 
-func (rec *Recording) lostSentence(p Probe) string {
+func lostSentence(rec *page.Recording, p page.Probe) string {
 	s := fmt.Sprintf("a packet from the pod on %s to the pod on %s", p.From, p.To)
-	if rec.arrived(p) {
+	if arrived(rec, p) {
 		s = "the answer to " + s + ", which had arrived,"
 	}
 	if p.After {
@@ -141,7 +123,7 @@ func (rec *Recording) lostSentence(p Probe) string {
 	if p.Where != "" {
 		s += " at " + place(p.Where)
 	}
-	if why, ok := reasons()[p.Drop]; ok {
+	if why, ok := page.Reasons()[p.Drop]; ok {
 		return s + fmt.Sprintf(": %s (`%s`).", why, strings.TrimSpace(p.Drop+" "+p.Detail))
 	}
 	if p.Drop != "" {
@@ -151,8 +133,8 @@ func (rec *Recording) lostSentence(p Probe) string {
 }
 
 // arrived reports whether the packet arrived, and only the answer was lost.
-func (rec *Recording) arrived(p Probe) bool {
-	return p.Path >= 0 && slices.ContainsFunc(rec.Paths[p.Path], func(h Hop) bool { return h.What == "arrive" })
+func arrived(rec *page.Recording, p page.Probe) bool {
+	return p.Path >= 0 && slices.ContainsFunc(rec.Paths[p.Path], func(h page.Hop) bool { return h.What == "arrive" })
 }
 
 // place says where a hop is: "n1.n1.pod" is the pod on n1.
@@ -168,11 +150,11 @@ func place(where string) string {
 
 // shortSentence names the nodes that were not what the leases demand, and the
 // one that was most of all.
-func (rec *Recording) shortSentence() (sentence, node string) {
+func shortSentence(rec *page.Recording) (sentence, node string) {
 	var out []string
 	worst, most := "", 0
 	for _, n := range rec.Nodes {
-		short, ok := before(n.Short, rec.Focus, func(s Shortage) int64 { return s.At })
+		short, ok := before(n.Short, rec.Focus, func(s page.Shortage) int64 { return s.At })
 		if !ok || short.Total == 0 {
 			continue
 		}
@@ -182,7 +164,7 @@ func (rec *Recording) shortSentence() (sentence, node string) {
 		}
 		worst, most = fmt.Sprintf("%s was %s short of what the leases demand, the first: `%s`",
 			n.Name, count(short.Total, "change"), rec.Texts[short.Ops[0]]), short.Total
-		state, _ := before(n.State, rec.Focus, func(s StateChange) int64 { return s.At })
+		state, _ := before(n.State, rec.Focus, func(s page.StateChange) int64 { return s.At })
 		switch {
 		case state.Life != "running":
 			worst += "; its daemon was " + state.Life
@@ -203,12 +185,12 @@ func (rec *Recording) shortSentence() (sentence, node string) {
 }
 
 // lastFault returns the last fault before the moment.
-func (rec *Recording) lastFault() string {
+func lastFault(rec *page.Recording) string {
 	for _, s := range slices.Backward(rec.Steps) {
 		if s.From > rec.Focus || !s.Fault {
 			continue
 		}
-		when := span(rec.Focus-s.To) + " earlier"
+		when := page.Span(rec.Focus-s.To) + " earlier"
 		if rec.Focus == s.To {
 			when = "at the same moment"
 		}
@@ -233,12 +215,12 @@ func isFault(directive string) bool {
 }
 
 // right is the summary of a run in which all went right.
-func (rec *Recording) right() []string {
+func right(rec *page.Recording) []string {
 	t := rec.Topology
 	out := []string{fmt.Sprintf("All went right: %s with %s on %s did what the scenario demands "+
 		"in each of its %s, within %s.",
 		count(len(t.Nodes), "node"), t.Backend, count(len(t.Segments), "segment"), count(len(rec.Steps), "step"),
-		span(rec.Length))}
+		page.Span(rec.Length))}
 	var faults []string
 	for _, s := range rec.Steps {
 		if s.Fault {
@@ -306,18 +288,6 @@ func listed(names []string, most int) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// span prints a time of microseconds as people read it.
-func span(us int64) string {
-	d := time.Duration(us) * time.Microsecond
-	switch {
-	case d < time.Millisecond:
-		return d.String()
-	case d < time.Second:
-		return d.Round(100 * time.Microsecond).String()
-	}
-	return d.Round(10 * time.Millisecond).String()
 }
 
 func upper(s string) string {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/lang"
-	"github.com/flanneld/flannel/scenarios/report"
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
@@ -30,7 +30,7 @@ func Run(p Plan, defects ...simworld.Wrap) Result {
 }
 
 // Record replays a plan and returns what a page tells of it.
-func Record(p Plan, about report.About) report.Recording {
+func Record(p Plan, about page.About) page.Recording {
 	r, session := run(p, true, nil)
 	return session.Recording(about, r.Failed)
 }

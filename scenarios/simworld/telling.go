@@ -9,8 +9,8 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/lang"
-	"github.com/flanneld/flannel/scenarios/report"
 )
 
 // simWitness hears all notes of a simulated world, and looks at the nodes that
@@ -123,15 +123,15 @@ func (s *simWitness) probed(p *kernel.Probe) {
 	if !isPod || to == "" {
 		return
 	}
-	probe := report.Probe{
+	probe := page.Probe{
 		From: from, To: to, OK: p.Delivered, Drop: string(p.Drop), Where: p.Where, Detail: p.Detail, After: s.after,
 	}
 	if n := s.world.nodes[from]; p.Delivered && n.pod != nil && p.SourceSeen != n.pod.Addr(cidr.FamilyOf(p.Dst)) {
 		probe.Source = p.SourceSeen.String()
 	}
-	var path []report.Hop
+	var path []page.Hop
 	for _, h := range p.Path {
-		path = append(path, report.Hop{After: h.After.Microseconds(), Where: h.Where, What: h.What, Detail: h.Detail})
+		path = append(path, page.Hop{After: h.After.Microseconds(), Where: h.Where, What: h.What, Detail: h.Detail})
 	}
 	s.Probe(p.Sent().Sub(s.world.began), probe, path)
 }

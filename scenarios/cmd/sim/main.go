@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flanneld/flannel/scenarios/report"
+	"github.com/flanneld/flannel/internal/page"
 	"github.com/flanneld/flannel/scenarios/search"
 )
 
@@ -158,7 +158,7 @@ func tell(ctx context.Context, o options, r search.Result) int {
 	} else {
 		fmt.Println("written to", path)
 	}
-	if path, err := page(o, r.Plan.Seed, small); err != nil {
+	if path, err := writePage(o, r.Plan.Seed, small); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		fmt.Println("to look at:", path)
@@ -166,16 +166,16 @@ func tell(ctx context.Context, o options, r search.Result) int {
 	return 1
 }
 
-// page writes the report on a failing plan.
-func page(o options, seed uint64, p search.Plan) (path string, err error) {
-	rec := search.Record(p, report.About{
+// writePage writes the report on a failing plan.
+func writePage(o options, seed uint64, p search.Plan) (path string, err error) {
+	rec := search.Record(p, page.About{
 		Scenario: fmt.Sprintf("seed %d, minimised", seed), Commit: commit(), Replay: replayCommand(o, seed),
 	})
 	path = o.report
 	if path == "" {
 		path = filepath.Join("bin", fmt.Sprintf("seed-%d.html", seed))
 	}
-	return path, report.WriteFile(path, rec)
+	return path, page.WriteFile(path, rec)
 }
 
 func replayCommand(o options, seed uint64) string {

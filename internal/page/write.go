@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"embed"
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-//go:embed page
+//go:embed parts
 var files embed.FS
 
 // WriteFile writes the page into a file. It creates the folder.
@@ -34,8 +34,8 @@ func WriteFile(path string, rec Recording) error {
 
 // Write writes the page.
 func Write(out io.Writer, rec Recording) error {
-	page, err := template.New("page.html").Funcs(template.FuncMap{"words": words, "span": span}).ParseFS(files,
-		"page/page.html")
+	page, err := template.New("page.html").Funcs(template.FuncMap{"words": words, "span": Span}).ParseFS(files,
+		"parts/page.html")
 	if err != nil {
 		return fmt.Errorf("report page: %w", err)
 	}
@@ -43,17 +43,17 @@ func Write(out io.Writer, rec Recording) error {
 	if err != nil {
 		return err
 	}
-	why, err := json.Marshal(reasons())
+	why, err := json.Marshal(Reasons())
 	if err != nil {
 		return fmt.Errorf("report data: %w", err)
 	}
-	style, err := files.ReadFile("page/page.css")
+	style, err := files.ReadFile("parts/page.css")
 	if err != nil {
 		return fmt.Errorf("report style: %w", err)
 	}
 	var script strings.Builder
 	for _, name := range []string{"model.js", "timeline.js", "topology.js", "panels.js", "page.js"} {
-		part, err := files.ReadFile("page/" + name)
+		part, err := files.ReadFile("parts/" + name)
 		if err != nil {
 			return fmt.Errorf("report script: %w", err)
 		}

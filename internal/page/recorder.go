@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"cmp"
@@ -45,7 +45,7 @@ func (r *Recorder) Topology(t Topology) {
 // Step begins a directive; [Recorder.StepDone] ends it.
 func (r *Recorder) Step(at time.Duration, text, input string) {
 	r.rec.Steps = append(r.rec.Steps,
-		Step{From: micros(at), To: micros(at), Text: text, Input: input, Fault: isFault(text)})
+		Step{From: micros(at), To: micros(at), Text: text, Input: input})
 }
 
 // StepDone ends the last step. Its output must be the wanted one, if one is given.
@@ -195,17 +195,16 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:mostText], "") + "…"
 }
 
-// Finish ends the recording. Failure is an error that no step printed, or empty.
-func (r *Recorder) Finish(at time.Duration, about About, failure string) Recording {
+// Finish ends the recording. The caller says in words what it means.
+func (r *Recorder) Finish(at time.Duration, about About) Recording {
 	rec := r.rec
 	rec.About, rec.Length = about, micros(at)
+	rec.Focus, rec.Packet = rec.Length, -1
 	for _, p := range rec.Topology.Nodes {
 		rec.Nodes = append(rec.Nodes, *r.nodes[p.Name])
 	}
 	// A probe is told when its fate is known, but counts from the time it was sent.
 	rec.Probes = slices.Clone(rec.Probes)
 	slices.SortStableFunc(rec.Probes, func(a, b Probe) int { return cmp.Compare(a.At, b.At) })
-	rec.OK = failure == "" && !slices.ContainsFunc(rec.Steps, func(s Step) bool { return s.Failed })
-	rec.summarize(failure)
 	return rec
 }

@@ -1,4 +1,4 @@
-package report
+package page
 
 // Recording holds everything that a page shows. Times are microseconds since the
 // beginning of the world; lists of changes are in their order.

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func TestOnlyChangesAreKept(t *testing.T) {
 	r.State(10*time.Second, "n1", State{Life: "running", Phase: "leased"})
 	r.Short(10*time.Second, "n1", nil)
 	r.Faults(10*time.Second, nil)
-	rec := r.Finish(11*time.Second, About{}, "")
+	rec := r.Finish(11*time.Second, About{})
 	n := rec.Nodes[0]
 	if len(n.State) != 2 || len(n.Short) != 2 || len(rec.Leases) != 1 || n.Short[1].Total != 0 {
 		t.Errorf("kept %d states, %d shortages, %d contents of the store: want 2, 2, 1", len(n.State), len(n.Short),
@@ -54,7 +54,7 @@ func TestPacketsOfOneFateAreOneRun(t *testing.T) {
 	}
 	r.Probe(5*time.Second, Probe{From: "n1", To: "n2", OK: true}, nil)
 	var runs []string
-	for _, p := range r.Finish(6*time.Second, About{}, "").Probes {
+	for _, p := range r.Finish(6*time.Second, About{}).Probes {
 		runs = append(runs, fmt.Sprintf("%d-%d %dx %s path %d", p.At, p.Last, p.Count, p.Drop, p.Path))
 	}
 	want := []string{"0-1000 2x  path 0", "2000-3000 2x no_route path 0", "4000-4000 1x  path 0",
@@ -73,7 +73,7 @@ func TestPageStaysSmall(t *testing.T) {
 		r.Probe(time.Duration(i), Probe{From: "n1", To: "n2", Drop: "ttl"},
 			[]Hop{{Where: "n1", What: "forward", Detail: fmt.Sprint(i)}})
 	}
-	rec := r.Finish(time.Second, About{}, "")
+	rec := r.Finish(time.Second, About{})
 	if len(rec.Events) != mostEvents || len(rec.Paths) != mostPaths || rec.Omitted != 200_000-mostEvents-mostPaths {
 		t.Errorf("%d events, %d ways, %d left out", len(rec.Events), len(rec.Paths), rec.Omitted)
 	}
@@ -99,14 +99,22 @@ func TestLargeWorldsFit(t *testing.T) {
 			r.Short(at, n.Name, []string{"a" + m.Name, "b", "c", "d", "e" + n.Name})
 		}
 	}
-	rec := r.Finish(time.Hour, About{}, "it broke")
+	rec := r.Finish(time.Hour, About{})
+	rec.Packet = 7
 	var page bytes.Buffer
 	if err := Write(&page, rec); err != nil || page.Len() > 2_000_000 {
 		t.Fatalf("%d bytes, error %v", page.Len(), err)
 	}
-	if len(rec.Probes) != many*many || rec.Packet < 0 {
+	if len(rec.Probes) != many*many || rec.Packet != 7 {
 		t.Errorf("writing changed the recording: %d packets, the one to look at is %d", len(rec.Probes), rec.Packet)
 	}
+}
+
+// told returns a recording whose summary is the name of its scenario.
+func told(r *Recorder, about About) Recording {
+	rec := r.Finish(0, about)
+	rec.Summary = []string{about.Scenario}
+	return rec
 }
 
 // TestTextsStayTexts: nothing in a recording can end the script it stands in.
@@ -119,7 +127,7 @@ func TestTextsStayTexts(t *testing.T) {
 	evil.State(0, "n1", State{Reasons: []string{bad}})
 	count := func(r *Recorder, about About) int {
 		var page bytes.Buffer
-		if err := Write(&page, r.Finish(0, about, about.Scenario)); err != nil {
+		if err := Write(&page, told(r, about)); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Count(page.String(), "<script") + strings.Count(page.String(), "</script") +
