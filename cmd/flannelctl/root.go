@@ -27,6 +27,7 @@ func (a *app) root() *cobra.Command {
 		a.check(),
 		a.cleanup(),
 		a.config(),
+		a.dockerOpts(),
 		a.dump(),
 		a.leases(),
 		a.status(), a.peers(), a.diff(), a.ping(), a.mesh(),
