@@ -20,7 +20,7 @@ import (
 // converged returns an error while a node's kernel differs from the demand of
 // the records in the store. It does not ask the daemon, which believes that all
 // is well until it has noticed a fault.
-func (s *Session) converged(name string, n Node, records []Record) error {
+func (s *Session) converged(name string, n Node, records []ownedRecord) error {
 	short, err := s.shortage(name, n, records)
 	if err != nil {
 		return err
@@ -34,12 +34,12 @@ func (s *Session) converged(name string, n Node, records []Record) error {
 
 // shortage names the objects in which a node's kernel differs from the demand
 // of the records.
-func (s *Session) shortage(name string, n Node, records []Record) ([]string, error) {
+func (s *Session) shortage(name string, n Node, records []ownedRecord) ([]string, error) {
 	host, err := s.host(name, n)
 	if err != nil {
 		return nil, err
 	}
-	own, others := s.split(name, n, records)
+	own, others := split(name, n, records)
 	host.Changing = host.Changed && !s.changeEnds(records)
 	if !host.Changing {
 		host.Formerly = s.formerly
@@ -96,15 +96,13 @@ func backendOf(text string) map[string]any {
 
 // changeEnds reports whether a change of the backend can end: each record is the only
 // one of a node that runs.
-func (s *Session) changeEnds(records []Record) bool {
+func (s *Session) changeEnds(records []ownedRecord) bool {
 	seen := map[string]bool{}
 	for _, r := range records {
-		l, ok := r.lease()
-		name := s.owner(l)
-		if !ok || !s.started[name] || seen[name] {
+		if !r.valid || !s.started[r.owner] || seen[r.owner] {
 			return false
 		}
-		seen[name] = true
+		seen[r.owner] = true
 	}
 	return true
 }
@@ -112,11 +110,10 @@ func (s *Session) changeEnds(records []Record) bool {
 // fits returns an error if a subnet does not fit the config in force: its node has
 // not seen that config yet. The subnets of Kubernetes nodes are assigned.
 func (s *Session) fits(key lease.Key) error {
-	network, err := config.Parse([]byte(s.config))
-	if err != nil || s.top.Kube {
+	if s.configErr != nil || s.top.Kube {
 		return nil // the nodes stay with the former config
 	}
-	return alloc.Compatible(network, key)
+	return alloc.Compatible(s.network, key)
 }
 
 // publishes returns an error if a node's record holds another address than the
@@ -132,16 +129,15 @@ func publishes(own lease.Lease, host oracle.Host) error {
 
 // split returns a node's own record and those of all others. If a node has two
 // records, such as a reservation that it cannot use, the announced one counts.
-func (s *Session) split(name string, n Node, records []Record) (own lease.Lease, others []lease.Lease) {
+func split(name string, n Node, records []ownedRecord) (own lease.Lease, others []lease.Lease) {
 	for _, r := range records {
-		l, ok := r.lease()
 		switch {
-		case !ok:
+		case !r.valid:
 			continue
-		case s.owner(l) != name:
-			others = append(others, l)
-		case !own.Key.IsValid() || announces(n, l.Key):
-			own = l
+		case r.owner != name:
+			others = append(others, r.lease)
+		case !own.Key.IsValid() || announces(n, r.lease.Key):
+			own = r.lease
 		}
 	}
 	return own, others
@@ -189,12 +185,11 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 
 // backend returns the backend of the config in force.
 func (s *Session) backend() (backend.Backend, config.Network, error) {
-	network, err := config.Parse([]byte(s.config))
-	if err != nil {
-		return nil, network, err
+	if s.configErr != nil {
+		return nil, s.network, s.configErr
 	}
-	b, err := all.New(network)
-	return b, network, err
+	b, err := all.New(s.network)
+	return b, s.network, err
 }
 
 // extent returns the part of a host that the backend owns.

@@ -26,6 +26,8 @@ type Session struct {
 	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int            // and underlay MTUs
 	config    string                    // the network config in force, if it is a good one
+	network   config.Network            // the same, read
+	configErr error                     // why it is of no use
 	formerly  []string                  // the network configs before it
 	backup    backup                    // the last "store backup"
 	families  []cidr.Family             // those of the topology that the config has switched on
@@ -229,11 +231,11 @@ func (s *Session) setConfig(text string) {
 		s.formerly = append(s.formerly, s.config)
 	}
 	s.config = text
-	network, err := config.Parse([]byte(text))
-	if err != nil {
+	s.network, s.configErr = config.Parse([]byte(text))
+	if s.configErr != nil {
 		return // in a scenario about a config that never was usable
 	}
-	off := func(f cidr.Family) bool { return !network.Of(f).Enabled() }
+	off := func(f cidr.Family) bool { return !s.network.Of(f).Enabled() }
 	s.families = slices.DeleteFunc(slices.Clone(s.top.Families), off)
 }
 

@@ -109,9 +109,10 @@ func (s *Session) settled(names []string) error {
 	if err != nil {
 		return err
 	}
+	held := s.owned(records)
 	var errs []error
 	for _, name := range names {
-		if err := s.nodeSettled(name, records); err != nil {
+		if err := s.nodeSettled(name, held); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
@@ -121,7 +122,7 @@ func (s *Session) settled(names []string) error {
 	return errors.Join(errs...)
 }
 
-func (s *Session) nodeSettled(name string, records []Record) error {
+func (s *Session) nodeSettled(name string, records []ownedRecord) error {
 	n, err := s.world.Node(name)
 	if err != nil {
 		return err
@@ -144,14 +145,13 @@ func (s *Session) nodeSettled(name string, records []Record) error {
 	newest := int64(0)
 	others := 0
 	for _, r := range records {
-		newest = max(newest, r.Modified)
-		l, ok := r.lease()
-		if !ok {
+		newest = max(newest, r.modified)
+		switch {
+		case !r.valid:
 			continue
-		}
-		if s.owner(l) == name {
+		case r.owner == name:
 			own = true
-		} else {
+		default:
 			others++
 		}
 	}
@@ -193,6 +193,27 @@ func (r Record) lease() (lease.Lease, bool) {
 		return lease.Lease{}, false
 	}
 	return lease.Lease{Key: key, Attrs: attrs, CreateRevision: r.Created, ModRevision: r.Modified}, true
+}
+
+// ownedRecord is a record of the store, decoded once for all nodes that are judged by it.
+type ownedRecord struct {
+	modified int64 // revision
+	lease    lease.Lease
+	valid    bool   // it decodes
+	owner    string // of a valid one: see [Session.owner]
+}
+
+// owned decodes records and names their owners.
+func (s *Session) owned(records []Record) []ownedRecord {
+	all := make([]ownedRecord, len(records))
+	for i, r := range records {
+		l, ok := r.lease()
+		all[i] = ownedRecord{modified: r.Modified, lease: l, valid: ok}
+		if ok {
+			all[i].owner = s.owner(l)
+		}
+	}
+	return all
 }
 
 // owner names the node whose public address a lease carries: the IPv4 address, or

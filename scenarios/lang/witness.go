@@ -230,7 +230,7 @@ func (r *Witness) TellShortage(at time.Duration, name string, records []Record) 
 	if err != nil {
 		return
 	}
-	short, err := r.session.shortage(name, n, records)
+	short, err := r.session.shortage(name, n, r.session.owned(records))
 	if err != nil {
 		return // without a lease the node wants nothing yet
 	}

@@ -120,7 +120,7 @@ func (i *Invariants) join() {
 // inOrder reports whether the node has a lease, its host held what was demanded of it, and no
 // fault has touched it since.
 func (n *Node) inOrder() bool {
-	record := n.all.records[n.key.String()]
+	record := n.all.records[n.record]
 	leased := n.holds && record != nil && !record.gone && !record.flawed
 	return leased && n.follows.sound && !n.follows.added && !n.Twinned && len(n.all.parting(n.name)) == 0
 }
@@ -266,10 +266,10 @@ func (c *crossing) part(name string) {
 func (c *crossing) wrote(w store.Write, i *Invariants) {
 	for _, name := range i.order {
 		n := i.nodes[name]
-		about := w.Key == n.key.String() || w.Key == n.last.String()
+		about := w.Key == n.record || w.Key == n.last.String()
 		if w.New != nil && w.New.Flaw == "" {
 			about = about && w.Client != name || slices.ContainsFunc(n.addresses(), func(a netip.Addr) bool {
-				return a == owner(w.New.Lease.Attrs) && w.Key != n.key.String()
+				return a == owner(w.New.Lease.Attrs) && w.Key != n.record
 			})
 		}
 		if about {

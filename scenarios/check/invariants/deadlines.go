@@ -200,11 +200,11 @@ func (n *Node) checkTries(now time.Duration) error {
 // neverExpires reports whether the node's record is a reservation, or was one in
 // the last snapshot that the node has seen.
 func (n *Node) neverExpires() bool {
-	if n.all.reserved[n.key.String()] {
+	if n.all.reserved[n.record] {
 		return true
 	}
 	snap := n.client.View().Snapshot
-	return snap != nil && snap.Revision < n.all.unreserved[n.key.String()]
+	return snap != nil && snap.Revision < n.all.unreserved[n.record]
 }
 
 // checkAnnounced says when a subnet file may be written: once a look has shown the

@@ -40,8 +40,20 @@ func (n *Node) carries(f cidr.Family) bool {
 	if snap == nil || len(snap.Config.Data) == 0 {
 		return false
 	}
-	network, err := config.Parse(snap.Config.Data)
-	return err != nil || network.Of(f).Enabled()
+	if s := &n.families; s.text != string(snap.Config.Data) {
+		network, err := config.Parse(snap.Config.Data)
+		s.text = string(snap.Config.Data)
+		for _, each := range cidr.Families {
+			s.on[each] = err != nil || network.Of(each).Enabled()
+		}
+	}
+	return n.families.on[f]
+}
+
+// familySwitches says which families the text of a config has switched on: both, if it is unreadable.
+type familySwitches struct {
+	text string
+	on   [2]bool
 }
 
 // masquerades reports for each family whether connections to the outside leave

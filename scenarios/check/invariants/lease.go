@@ -48,12 +48,13 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	if holds == n.holds && key == n.key {
 		return
 	}
-	n.key, n.holds = key, holds
+	n.key, n.record = key, key.String()
+	n.holds = holds
 	if !holds {
 		return
 	}
 	i.checkAssigned(n, key)
-	h := i.records[key.String()]
+	h := i.records[n.record]
 	stale := i.staleReads() || n.blind == key // a new process may not see the record of its former one
 	other := n.last.IsValid() && n.last != key && !n.excused && !n.Twinned && h != nil
 	moved := other && h.addr == n.lastAddr
@@ -65,7 +66,7 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 			n.name, n.last, key)
 	}
 	// A renewal does not read the record, and a grant may be answered after the record is gone.
-	n.last, n.excused = key, n.lostAt[key.String()] > 0 || !i.fits(key)
+	n.last, n.excused = key, n.lostAt[n.record] > 0 || !i.fits(key)
 	if h != nil {
 		n.excused = n.excused || h.flawed || i.overlapsOlder(h)
 		n.lastAddr = h.addr
@@ -198,7 +199,7 @@ func (i *Invariants) noteLost(w store.Write, h *history) {
 			continue
 		}
 		expired := w.New == nil && w.Expired && h.writer == name
-		concerned := w.Key == n.key.String() || h.writer == name
+		concerned := w.Key == n.record || h.writer == name
 		if concerned && !expired && (w.New == nil || owner(w.New.Lease.Attrs) != h.addr) {
 			n.lostAt[w.Key] = i.about.Store.Revision()
 		}
@@ -207,7 +208,7 @@ func (i *Invariants) noteLost(w store.Write, h *history) {
 
 // recordLostAt returns the revision at which the node lost the record of its
 // subnet, or 0.
-func (n *Node) recordLostAt() int64 { return n.lostAt[n.key.String()] }
+func (n *Node) recordLostAt() int64 { return n.lostAt[n.record] }
 
 // knows reports whether the node's client has shown it the loss of its record.
 func (n *Node) knows() bool {

@@ -34,6 +34,7 @@ type Node struct {
 	stoodAt time.Duration // when that was so last
 
 	key      lease.Key // the subnet that it holds, as of its last turn
+	record   string    // the name of the record for key
 	holds    bool
 	last     lease.Key  // the subnet that it held last, over all restarts
 	lastAddr netip.Addr // the public address at that time
@@ -44,9 +45,10 @@ type Node struct {
 	hidden []lease.Key // subnets held until a stale read hid their record
 	blind  lease.Key   // the subnet whose record it created last while reads could be stale
 
-	document string // the config in the last snapshot that the process knows
-	config   string // the last one of those that it could use: the one in force; "": none yet
-	backend  string // the type of its backend, or of the last one that a former process knew
+	families familySwitches // of the last snapshot that carries read
+	document string         // the config in the last snapshot that the process knows
+	config   string         // the last one of those that it could use: the one in force; "": none yet
+	backend  string         // the type of its backend, or of the last one that a former process knew
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
@@ -81,7 +83,7 @@ func (n *Node) addresses() []netip.Addr {
 
 // AddNode adds a node.
 func (i *Invariants) AddNode(h *kernel.Host) *Node {
-	n := &Node{Host: h, name: h.Name(), all: i, lostAt: map[string]int64{}, stoodAt: -1}
+	n := &Node{Host: h, name: h.Name(), all: i, record: lease.Key{}.String(), lostAt: map[string]int64{}, stoodAt: -1}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
 	n.watchWire("eth0")

@@ -38,7 +38,9 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 		}
 		p := peer{subnet: r.Key.Of(f), to: r.Attrs.IP(f), created: r.CreateRevision, written: r.ModRevision,
 			record: r}
-		p.mac, p.hasMAC = vtepMAC(r, f)
+		if d.net.backend == "vxlan" {
+			p.mac, p.hasMAC = vtepMAC(r, f)
+		}
 		if d.serves(f, p) {
 			all = append(all, p)
 		}
