@@ -109,7 +109,8 @@ modules: ## download all modules that builds and tests need
 	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
 
 .PHONY: manifest
-manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart
+manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
+	@$(GO) run ./hack/chart .
 	@cd tools/deploy && $(GO) run . ../../deploy/chart > ../../deploy/kube-flannel.yml.new
 	@mv deploy/kube-flannel.yml.new deploy/kube-flannel.yml
 

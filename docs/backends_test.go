@@ -1,10 +1,8 @@
 package docs_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -91,72 +89,4 @@ func valuesText(o backend.Option) string {
 		return o.Wants() + "; 0 is " + o.Zero
 	}
 	return o.Wants()
-}
-
-// TestChartKnowsTheOptions holds the chart's schema and its list of backends equal to the registry.
-func TestChartKnowsTheOptions(t *testing.T) {
-	schema := chartSchema(t)
-	var inContainers []string
-	for _, s := range all.Specs() {
-		if s.Available() && s.Needs == "" {
-			inContainers = append(inContainers, fmt.Sprintf("%q", s.Type))
-		}
-		for _, o := range s.Options {
-			if o.ChartValue == "" {
-				continue
-			}
-			if diff := cmp.Diff(optionSchema(o), schema[o.ChartValue]); diff != "" {
-				t.Errorf("values.schema.json, flannel.%s, is not what the option %s of %s takes (-want +got):\n%s",
-					o.ChartValue, o.Name, s.Type, diff)
-			}
-		}
-	}
-	check, err := os.ReadFile(filepath.Join(root, "deploy/chart/templates/_helpers.tpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if list := "(list " + strings.Join(inContainers, " ") + ")"; !strings.Contains(string(check), list) {
-		t.Errorf("_helpers.tpl does not accept exactly the backends %s", list)
-	}
-}
-
-// chartSchema returns the schemas of the chart's values below flannel.
-func chartSchema(t *testing.T) map[string]any {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "deploy/chart/values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var schema struct {
-		Properties struct {
-			Flannel struct{ Properties map[string]any }
-		}
-	}
-	if err := json.Unmarshal(data, &schema); err != nil {
-		t.Fatal(err)
-	}
-	return schema.Properties.Flannel.Properties
-}
-
-// optionSchema returns what the schema says of a value for an option.
-func optionSchema(o backend.Option) map[string]any {
-	limits := map[string]any{"minimum": float64(o.Min), "maximum": float64(o.Max)}
-	switch {
-	case o.Kind == backend.Switch:
-		return map[string]any{"type": "boolean"}
-	case o.Choices != nil:
-		var values []any
-		for _, choice := range o.Choices {
-			values = append(values, choice)
-		}
-		return map[string]any{"enum": values}
-	case o.Kind == backend.Text:
-		return map[string]any{"type": "string", "pattern": o.Pattern}
-	case o.Zero != "" && o.Min > 1:
-		return map[string]any{"type": "integer", "anyOf": []any{map[string]any{"const": 0.0}, limits}}
-	case o.Zero != "":
-		limits["minimum"] = 0.0
-	}
-	limits["type"] = "integer"
-	return limits
 }

@@ -46,7 +46,8 @@ type Spec struct {
 	// also where others are set as public.
 	OwnAddresses bool
 
-	// Needs names a file of the host that flannel's container lacks; "" for none.
+	// Needs names a file of the host without which the backend cannot work; "" for none.
+	// The chart mounts /dev/net/tun, and offers no backend with another need.
 	Needs string
 
 	// IgnoresPeers means that the backend carries no packets and reads no other node's lease.
@@ -188,8 +189,9 @@ type Option struct {
 	Example string
 
 	// ChartValue is the name of the option in the chart's values, "" if it is not there.
+	// Options of several backends may share one, which then means that of the chosen backend.
 	ChartValue string
-	// Pattern is the regular expression that the chart's schema demands of a Text.
+	// Pattern is the regular expression that the chart's schema demands of a Text or Key.
 	Pattern string
 }
 

@@ -3,7 +3,9 @@ module github.com/flanneld/flannel/tools/deploy
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	helm.sh/helm/v3 v3.21.4
+	k8s.io/api v0.36.2
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -50,7 +52,6 @@ require (
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.36.2 // indirect
 	k8s.io/apiextensions-apiserver v0.36.2 // indirect
 	k8s.io/apimachinery v0.36.2 // indirect
 	k8s.io/client-go v0.36.2 // indirect

@@ -52,6 +52,7 @@ func manifest(dir string) (string, error) {
 		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(text))
 		delete(files, name)
 	}
+	delete(files, notes)
 	for name, text := range files {
 		if strings.TrimSpace(text) != "" {
 			return "", fmt.Errorf("chart %s has a template %s, which has no place in the order %v", dir, name, order)
@@ -59,6 +60,9 @@ func manifest(dir string) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// notes names the template of the text that Helm prints for people.
+const notes = "NOTES.txt"
 
 // render returns the text of each template, by its name without .yaml.
 func render(dir string, values map[string]any) (map[string]string, error) {
@@ -78,7 +82,8 @@ func render(dir string, values map[string]any) (map[string]string, error) {
 	files := map[string]string{}
 	for path, text := range rendered {
 		base := path[strings.LastIndexByte(path, '/')+1:]
-		if name, ok := strings.CutSuffix(base, ".yaml"); ok {
+		name, isObject := strings.CutSuffix(base, ".yaml")
+		if isObject || name == notes {
 			files[name] = text
 		}
 	}

@@ -23,16 +23,30 @@ func TestManifestIsTheChart(t *testing.T) {
 	}
 }
 
+// psk is a pre-shared key of WireGuard.
+const psk = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
+
 // flannel puts values under the key that most of them have.
 func flannel(values map[string]any) map[string]any { return map[string]any{"flannel": values} }
 
+// valueCase says what a rendered template has to hold.
+type valueCase struct {
+	name   string
+	values map[string]any
+	in     string // template
+	want   string // part of it
+}
+
+func (c valueCase) check(t *testing.T) {
+	t.Helper()
+	files, err := render(chartDir, c.values)
+	if err != nil || !strings.Contains(files[c.in], c.want) {
+		t.Errorf("%s: %v, want %s in\n%s", c.name, err, c.want, files[c.in])
+	}
+}
+
 func TestValues(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		values map[string]any
-		in     string // template
-		want   string // part of it
-	}{
+	for _, c := range []valueCase{
 		{"dual stack", map[string]any{"podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv6": true`},
 		{"IPv6 alone", map[string]any{"podCidr": "", "podCidrv6": "fd00:10::/56"}, "configmap", `"EnableIPv4": false`},
 		{"another backend", flannel(map[string]any{"backend": "host-gw", "vni": 7}), "configmap",
@@ -71,10 +85,47 @@ func TestValues(t *testing.T) {
 			"ports:\n            - name: healthz\n              containerPort: 8081\n"},
 		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
 	} {
-		files, err := render(chartDir, c.values)
-		if err != nil || !strings.Contains(files[c.in], c.want) {
-			t.Errorf("%s: %v, want %s in\n%s", c.name, err, c.want, files[c.in])
-		}
+		c.check(t)
+	}
+}
+
+// The values that upstream's chart has, and those of the pods.
+func TestMoreValues(t *testing.T) {
+	for _, c := range []valueCase{
+		{"options of wireguard", flannel(map[string]any{"backend": "wireguard", "backendPort": 51900, "backendPortv6": 51901,
+			"mtu": 1400, "keepaliveInterval": 25, "tunnelMode": "auto", "psk": psk}), "configmap",
+			"\"ListenPort\": 51900,\n        \"ListenPortV6\": 51901,\n        \"MTU\": 1400,\n        " +
+				"\"Mode\": \"auto\",\n        \"PSK\": \"" + psk + "\",\n        \"PersistentKeepaliveInterval\": 25,\n        " +
+				"\"Type\": \"wireguard\"\n"},
+		{"defaults of wireguard", flannel(map[string]any{"backend": "wireguard"}), "configmap",
+			"\"Backend\": {\n        \"Type\": \"wireguard\"\n      }"},
+		{"the port of udp", flannel(map[string]any{"backend": "udp", "backendPort": 8286}), "configmap",
+			"\"Port\": 8286,\n        \"Type\": \"udp\"\n"},
+		{"more flags", flannel(map[string]any{"extraArgs": []any{"--iface=eth1"}}), "daemonset",
+			"- \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
+		{"environment", flannel(map[string]any{"extraEnv": []any{map[string]any{"name": "A", "value": "b"}}}), "daemonset",
+			"fieldPath: spec.nodeName\n            - name: A\n              value: b\n"},
+		{"annotations of pods", flannel(map[string]any{"podAnnotations": map[string]any{"a": "b"}}), "daemonset",
+			"\n        a: b\n    spec:\n"},
+		{"SELinux", flannel(map[string]any{"seLinuxOptions": map[string]any{"type": "spc_t"}}), "daemonset",
+			"type: RuntimeDefault\n        seLinuxOptions:\n          type: spc_t\n"},
+		{"affinity", flannel(map[string]any{"affinity": map[string]any{"nodeAffinity": map[string]any{"a": "b"}}}),
+			"daemonset", "      affinity:\n        nodeAffinity:\n          a: b\n"},
+		{"times of a probe", flannel(map[string]any{"healthz": map[string]any{"port": 9000,
+			"livenessProbe": map[string]any{"failureThreshold": 9}}}), "daemonset",
+			"port: 9000\n            failureThreshold: 9\n            initialDelaySeconds: 10\n            periodSeconds: 30\n"},
+		{"an own CNI configuration", flannel(map[string]any{"cniConf": `{"name": "x", "plugins": [{"type": "flannel"}]}`}),
+			"configmap", "cni-conf.json: |\n    {\"name\": \"x\", \"plugins\": [{\"type\": \"flannel\"}]}\n"},
+		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel",
+			"tag": "v0.28.9"}}), "daemonset", "image: ghcr.io/flanneld/flannel:v0.1.0\n"},
+		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}),
+			notes, "ghcr.io/flanneld/flannel:v0.1.0 runs in its place"},
+		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}), notes,
+			"the CNI plugin is in flannel.image"},
+		{"an option of another backend", flannel(map[string]any{"psk": psk}), notes,
+			"flannel.psk has no effect: the backend vxlan has no such option"},
+	} {
+		c.check(t)
 	}
 }
 
@@ -91,21 +142,19 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"no length", map[string]any{"podCidr": "10.244.0.0/33"}, "podCidr"},
 		{"the wrong family", map[string]any{"podCidrv6": "10.244.0.0/16"}, "podCidrv6"},
 		{"an unknown backend", flannel(map[string]any{"backend": "carrier-pigeon"}), `flannel.backend is "carrier-pigeon"`},
-		{"what needs a device", flannel(map[string]any{"backend": "udp"}), `flannel.backend is "udp"`},
-		{"an option of wireguard", flannel(map[string]any{"tunnelMode": "auto"}), "tunnelMode"},
+		{"what needs a shell", flannel(map[string]any{"backend": "extension"}),
+			"in a container this flannel has alloc, host-gw, ipip, udp, vxlan, wireguard"},
+		{"an unknown mode", flannel(map[string]any{"tunnelMode": "sideways"}), "tunnelMode"},
+		{"a short key", flannel(map[string]any{"psk": "secret"}), "psk"},
+		{"no plugins", flannel(map[string]any{"cniConf": `{"name": "x"}`}), "flannel.cniConf"},
+		{"a probe's path", flannel(map[string]any{"healthz": map[string]any{"livenessProbe": map[string]any{"httpGet": 1}}}),
+			"httpGet"},
 		{"a VNI of 25 bits", flannel(map[string]any{"vni": 1 << 24}), "vni"},
 		{"an MTU that is too small", flannel(map[string]any{"mtu": 68}), "mtu"},
 		{"a flag without dash", flannel(map[string]any{"args": []any{"--kube-subnet-mgr", "iface=eth1"}}), "args"},
 		{"leases in etcd", flannel(map[string]any{"args": []any{"--ip-masq"}}), "no --kube-subnet-mgr"},
-		{"port 0", flannel(map[string]any{"healthzPort": 0}), "healthzPort"},
+		{"port 0", flannel(map[string]any{"healthz": map[string]any{"port": 0}}), "healthz"},
 		{"no node at a time", flannel(map[string]any{"maxUnavailable": "0%"}), "maxUnavailable"},
-		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel"}}),
-			"upstream's image"},
-		{"upstream's image elsewhere", flannel(map[string]any{"image": map[string]any{"repository": "flannel/flannel"}}),
-			"upstream's image"},
-		{"an image of the plugin", flannel(map[string]any{"image_cni": map[string]any{"tag": "v1"}}),
-			"the CNI plugin is in flannel.image"},
-		{"network policies", map[string]any{"netpol": map[string]any{"enabled": true}}, "netpol.enabled"},
 	} {
 		if _, err := render(chartDir, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %s in it", c.name, err, c.want)

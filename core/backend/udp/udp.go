@@ -41,7 +41,7 @@ func Spec() backend.Spec {
 		Devices: []string{device}, DeviceKind: dataplane.LinkTUN,
 		Options: []backend.Option{
 			{Name: "Port", Kind: backend.Whole, Default: fmt.Sprint(DefaultPort), Min: 1, Max: 65535, Agreed: true,
-				Port: backend.Port,
+				Port: backend.Port, ChartValue: "backendPort",
 				Help: "UDP port of all nodes"},
 			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
 				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},

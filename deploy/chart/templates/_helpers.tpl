@@ -4,45 +4,69 @@ app.kubernetes.io/name: flannel
 app.kubernetes.io/version: {{ .Chart.AppVersion }}
 {{- end -}}
 
+{{/* "yes" for upstream's image, in whose place the default image runs. */}}
+{{- define "flannel.upstreamImage" -}}
+{{- if regexMatch "(flannel-io|coreos|flannelcni)/flannel$|^(docker\\.io/)?flannel/flannel$" .Values.flannel.image.repository -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{- define "flannel.image" -}}
+{{- if include "flannel.upstreamImage" . -}}
+{{ include "flannel.repository" . }}:{{ .Chart.AppVersion }}
+{{- else -}}
 {{ .Values.flannel.image.repository }}:{{ .Values.flannel.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
 
-{{/* What values of upstream's chart ask for and this one does not have. The schema refuses the rest. */}}
+{{/* "yes" if the daemon may need /dev/net/tun: wireguard does where the kernel has none. */}}
+{{- define "flannel.tun" -}}
+{{- if has .Values.flannel.backend (list "udp" "wireguard") -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses what would install a network that cannot work. The schema refuses the rest. */}}
 {{- define "flannel.check" -}}
+{{- $backends := include "flannel.backends" . | fromJson -}}
 {{- with .Values.flannel -}}
-{{- if not (has .backend (list "vxlan" "host-gw" "ipip" "alloc" "wireguard")) -}}
-{{- fail (printf "flannel.backend is %q: this flannel has vxlan, host-gw, ipip, alloc and wireguard in a container; see docs/kubernetes.md" .backend) -}}
+{{- if not (hasKey $backends .backend) -}}
+{{- fail (printf "flannel.backend is %q: in a container this flannel has %s; see docs/kubernetes.md" .backend (keys $backends | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- if regexMatch "(flannel-io|coreos|flannelcni)/flannel$|^(docker\\.io/)?flannel/flannel$" .image.repository -}}
-{{- fail (printf "flannel.image.repository is %s, which is upstream's image: leave flannel.image out, or name a copy of this one's" .image.repository) -}}
-{{- end -}}
-{{- if .image_cni -}}
-{{- fail "flannel.image_cni: leave it out, the CNI plugin is in flannel.image" -}}
-{{- end -}}
-{{- if not (or (has "--kube-subnet-mgr" .args) (has "--kube-subnet-mgr=true" .args)) -}}
+{{- $args := concat .args (.extraArgs | default list) -}}
+{{- if not (or (has "--kube-subnet-mgr" $args) (has "--kube-subnet-mgr=true" $args)) -}}
 {{- fail "flannel.args has no --kube-subnet-mgr: flannel.args are all flags, and without this one the leases are in etcd" -}}
 {{- end -}}
+{{- if not (fromJson .cniConf).plugins -}}
+{{- fail "flannel.cniConf is no network configuration list in JSON with plugins: leave it out, or see docs/kubernetes.md" -}}
 {{- end -}}
-{{- if (.Values.netpol | default dict).enabled -}}
-{{- fail "netpol.enabled: network policies are not part of this chart; install kube-network-policies beside it" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* net-conf.json (interop 2) */}}
+{{/* One line for each value of upstream's chart that another one replaces here, or that has no effect. */}}
+{{- define "flannel.remarks" -}}
+{{- if include "flannel.upstreamImage" . }}
+flannel.image names upstream's image: {{ include "flannel.image" . }} runs in its place. Set flannel.image to a copy of that one.
+{{- end }}
+{{- if or .Values.flannel.image_cni .Values.flannel_cni }}
+flannel.image_cni and flannel_cni have no effect: the CNI plugin is in flannel.image.
+{{- end }}
+{{- $own := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
+{{- range $value, $default := include "flannel.defaults" . | fromJson }}
+{{- if and (not (hasKey $own $value)) (ne (toJson (get $.Values.flannel $value)) (toJson $default)) }}
+flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} has no such option.
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* net-conf.json (interop 2): the options of the backend that differ from their defaults. */}}
 {{- define "flannel.netconf" -}}
 {{- $backend := dict "Type" .Values.flannel.backend -}}
-{{- if eq .Values.flannel.backend "vxlan" -}}
-{{- range $name, $value := dict "Port" .Values.flannel.backendPort "MTU" .Values.flannel.mtu "DirectRouting" .Values.flannel.directRouting "GBP" .Values.flannel.GBP "MacPrefix" .Values.flannel.macPrefix -}}
-{{- if $value -}}
-{{- $_ := set $backend $name $value -}}
-{{- end -}}
-{{- end -}}
-{{- if ne .Values.flannel.txChecksum "auto" -}}
-{{- $_ := set $backend "TxChecksum" .Values.flannel.txChecksum -}}
-{{- end -}}
-{{- if ne (int .Values.flannel.vni) 1 -}}
-{{- $_ := set $backend "VNI" (int .Values.flannel.vni) -}}
+{{- $defaults := include "flannel.defaults" . | fromJson -}}
+{{- range $value, $option := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
+{{- $set := get $.Values.flannel $value -}}
+{{- if not (or (kindIs "invalid" $set) (eq (toJson $set) (toJson (get $defaults $value)))) -}}
+{{- $_ := set $backend $option $set -}}
 {{- end -}}
 {{- end -}}
 {{- $conf := dict "Backend" $backend "EnableNFTables" .Values.flannel.enableNFTables -}}

@@ -1,0 +1,148 @@
+package main
+
+// object is a JSON object, such as a schema.
+type object = map[string]any
+
+// value is one of the chart's values.
+type value struct {
+	name      string // with dots: flannel.image.tag
+	byDefault any
+	schema    object
+	help      string // for people: in values.yaml, in the schema and in the manual
+}
+
+// The schemas that several values share.
+var (
+	text       = object{"type": "string"}
+	word       = object{"type": "string", "minLength": 1}
+	directory  = object{"type": "string", "pattern": "^/"}
+	truth      = object{"type": "boolean"}
+	anyObject  = object{"type": []any{"object", "null"}}
+	pullPolicy = object{"enum": []any{"Always", "IfNotPresent", "Never"}}
+	port       = object{"type": "integer", "minimum": 1, "maximum": 65535}
+	flags      = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
+	objects    = object{"type": []any{"array", "null"}, "items": object{"type": "object"}}
+	named      = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
+)
+
+const (
+	ipv4CIDR = `^$|^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\.|/)){4}([1-9]|[12][0-9]|30)$`
+	ipv6CIDR = `^$|^[0-9A-Fa-f:]*:[0-9A-Fa-f:]*/([1-9][0-9]?|1[01][0-9]|12[0-6])$`
+)
+
+// cniConf is the network configuration list of the manifest (interop 4.3).
+const cniConf = `{
+  "name": "cbr0",
+  "cniVersion": "0.3.1",
+  "plugins": [
+    {
+      "type": "flannel",
+      "delegate": {
+        "hairpinMode": true,
+        "isDefaultGateway": true
+      }
+    },
+    {
+      "type": "portmap",
+      "capabilities": {
+        "portMappings": true
+      }
+    }
+  ]
+}
+`
+
+// values returns all values of the chart in the order of values.yaml. Their names are those of
+// upstream's chart, where it has such a value.
+func values() []value {
+	all := clusterValues()
+	all = append(all, networkValues()...)
+	all = append(all, optionValues()...)
+	all = append(all, podValues()...)
+	return append(all, netpolValues()...)
+}
+
+func clusterValues() []value {
+	return []value{
+		{"podCidr", "10.244.0.0/16", object{"type": "string", "pattern": ipv4CIDR},
+			"The network of the pods: the cluster CIDR of kube-controller-manager (kubeadm init --pod-network-cidr). " +
+				"Empty: no IPv4."},
+		{"podCidrv6", "", object{"type": "string", "pattern": ipv6CIDR},
+			"Its IPv6 part. Both together make a dual-stack cluster."},
+		{"global.imagePullSecrets", []any{}, named, "Secrets with which kubelet pulls the images."},
+		{"namespace.create", false, truth, "The chart makes the namespace, instead of Helm."},
+		{"flannel_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
+	}
+}
+
+func networkValues() []value {
+	return []value{
+		{"flannel.image.repository", repository, word, "Upstream's image here stands for the default image."},
+		{"flannel.image.tag", "", text, "Empty: the chart's appVersion."},
+		{"flannel.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls the image."},
+		{"flannel.image_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
+		{"flannel.args", []any{"--ip-masq", "--kube-subnet-mgr"}, flags,
+			"All flags of flanneld except that of the health port."},
+		{"flannel.extraArgs", []any{}, flags, "Flags beside flannel.args, such as --iface=eth1."},
+		{"flannel.extraEnv", []any{}, named, "Environment variables of flanneld, beside NODE_NAME."},
+		{"flannel.enableNFTables", false, truth, "Make the firewall rules with nftables instead of iptables. " +
+			"Only those of iptables can accept what a policy of DROP in its chain FORWARD drops."},
+		{"flannel.cniBinDir", "/opt/cni/bin", directory, "Where the container runtime looks for CNI plugins."},
+		{"flannel.cniConfDir", "/etc/cni/net.d", directory, "Where it looks for their configuration."},
+		{"flannel.skipCNIConfigInstallation", false, truth,
+			"Another program keeps the CNI configuration; the plugin is installed all the same."},
+		{"flannel.cniConf", cniConf, text, "The network configuration list that each node gets."},
+		{"flannel.backend", "vxlan", text, "What carries packets between nodes: " + backendList() + "."},
+	}
+}
+
+func podValues() []value {
+	const ofProbe = " Members such as timeoutSeconds and failureThreshold are allowed, too."
+	return []value{
+		{"flannel.healthz.port", 8081, port, "Where /healthz, /readyz and /metrics answer, on every node."},
+		{"flannel.healthz.livenessProbe", object{"initialDelaySeconds": 10, "periodSeconds": 30}, probe,
+			"Times of the probe of /healthz." + ofProbe},
+		{"flannel.healthz.readinessProbe", object{"initialDelaySeconds": 5, "periodSeconds": 10}, probe,
+			"Times of the probe of /readyz." + ofProbe},
+		{"flannel.podMonitor.enabled", false, truth, "A PodMonitor for the Prometheus operator."},
+		{"flannel.podMonitor.interval", "30s", object{"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"},
+			"Time between two scrapes."},
+		{"flannel.podMonitor.labels", object{}, anyObject, "Labels by which the operator selects the PodMonitor."},
+		{"flannel.podAnnotations", object{}, anyObject, "Annotations of the pods."},
+		{"flannel.maxUnavailable", "10%", object{"type": []any{"integer", "string"}, "minimum": 1,
+			"pattern": "^[1-9][0-9]?%$|^100%$"}, "How many nodes an update changes at a time."},
+		{"flannel.priorityClassName", "system-node-critical", text, "Priority of the pods."},
+		{"flannel.resources", object{"requests": object{"cpu": "50m", "memory": "50Mi"}}, anyObject,
+			"What the daemon's container requests, and its limits."},
+		{"flannel.privileged", false, truth, "Run the daemon's container privileged: only for a container runtime that " +
+			"denies /dev/net/tun, which udp needs, and wireguard where the kernel has none."},
+		{"flannel.seLinuxOptions", object{}, anyObject, "SELinux context of the containers."},
+		{"flannel.tolerations", []any{object{"operator": "Exists", "effect": "NoSchedule"},
+			object{"operator": "Exists", "effect": "NoExecute"}}, objects, "Taints that do not keep flannel off a node."},
+		{"flannel.nodeSelector", object{"kubernetes.io/os": "linux"}, anyObject, "Labels of the nodes that get flannel."},
+		{"flannel.affinity", object{}, anyObject, "Affinity of the pods."},
+	}
+}
+
+// probe is the schema of a probe's times. The chart sets its path and port.
+var probe = object{"type": "object", "additionalProperties": false, "properties": object{
+	"initialDelaySeconds":           object{"type": "integer", "minimum": 0},
+	"periodSeconds":                 object{"type": "integer", "minimum": 1},
+	"timeoutSeconds":                object{"type": "integer", "minimum": 1},
+	"successThreshold":              object{"type": "integer", "minimum": 1},
+	"failureThreshold":              object{"type": "integer", "minimum": 1},
+	"terminationGracePeriodSeconds": object{"type": "integer", "minimum": 1},
+}}
+
+func netpolValues() []value {
+	return []value{
+		{"netpol.enabled", false, truth, "A sidecar that enforces NetworkPolicy objects: kube-network-policies of " +
+			"Kubernetes SIGs. It is privileged."},
+		{"netpol.args", []any{"--hostname-override=$(MY_NODE_NAME)", "--v=2"}, flags, "Flags of the sidecar."},
+		{"netpol.image.repository", "registry.k8s.io/networking/kube-network-policies", word, "Its image."},
+		{"netpol.image.tag", "v0.9.1", word, "The image's tag; a digest may follow it: v0.9.1@sha256:…"},
+		{"netpol.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls it."},
+		{"netpol.resources", object{"requests": object{"cpu": "100m", "memory": "50Mi"}}, anyObject,
+			"What the sidecar requests, and its limits."},
+	}
+}
