@@ -90,6 +90,32 @@ func TestRunsMayEndTogether(t *testing.T) {
 	}
 }
 
+// A run that was tried twice counts once, as its last try ended.
+func TestJoin(t *testing.T) {
+	dir := t.TempDir()
+	o := options{results: filepath.Join(dir, "results"), join: filepath.Join(dir, "last try")}
+	run := func(state, name string) *summary {
+		return &summary{Results: []result{{outcome.Outcome{State: state, Name: name}, "scenarios", name}}}
+	}
+	files := map[string]*summary{o.results: run(outcome.Passed, "TestA"), o.join: run(outcome.Failed, "TestB")}
+	for file, s := range files {
+		if err := s.save(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got bytes.Buffer
+	if _, err := join(&got, o); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n\n1 passed, 1 failed, 0 skipped\n"; !strings.HasSuffix(got.String(), want) {
+		t.Errorf("the end is not %q:\n%s", want, &got)
+	}
+	o.join = filepath.Join(dir, "none")
+	if _, err := join(&got, o); err == nil {
+		t.Error("a file that does not exist was joined")
+	}
+}
+
 func TestBadResultsOfEarlierRunsAreAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	if err := os.WriteFile(file, []byte("{"), 0o644); err != nil {

@@ -21,18 +21,25 @@ func main() {
 	flag.StringVar(&o.dir, "C", "", "run go test in this directory")
 	flag.Var(&o.notes, "note", "a line for the summary (repeatable)")
 	flag.StringVar(&o.results, "results", "", "a file that carries results from run to run")
+	flag.StringVar(&o.join, "join", "", "run nothing: add the results in this file to those of -results")
 	flag.BoolVar(&o.more, "more", false, "another run follows with the same -results: leave the summary to it")
 	flag.Parse()
-	if o.more && o.results == "" {
-		fmt.Fprintln(os.Stderr, "testsum: -more needs -results")
+	if (o.more || o.join != "") && o.results == "" {
+		fmt.Fprintln(os.Stderr, "testsum: -more and -join need -results")
 		os.Exit(2)
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	status, err := run(ctx, os.Stdout, o, flag.Args())
+	status, err := 0, error(nil)
+	if o.join != "" {
+		status, err = join(os.Stdout, o)
+	} else {
+		status, err = run(ctx, os.Stdout, o, flag.Args())
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
+		status = max(1, status)
 	}
 	os.Exit(status)
 }
@@ -41,6 +48,7 @@ type options struct {
 	dir     string
 	notes   notes
 	results string
+	join    string
 	more    bool
 }
 
@@ -85,10 +93,7 @@ func run(ctx context.Context, out io.Writer, o options, args []string) (int, err
 		status = 1
 	}
 	err = sum.close(out, o)
-	if status == 0 && !o.more && len(sum.lost()) > 0 {
-		status = 1
-	}
-	return status, err
+	return max(status, sum.status(o)), err
 }
 
 // printFailures prints the output of failed tests, without the library's own
@@ -114,6 +119,28 @@ func (s *summary) close(out io.Writer, o options) error {
 		s.write(out)
 	}
 	return nil
+}
+
+// status is 1 if no kernel runs a scenario, and this is the run that tells it.
+func (s *summary) status(o options) int {
+	if !o.more && len(s.lost()) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// join adds the results that a run left in a file of its own, such as one that was
+// repeated and of which only the last try counts. It returns the exit status.
+func join(out io.Writer, o options) (int, error) {
+	if _, err := os.Stat(o.join); err != nil {
+		return 1, fmt.Errorf("the results to add: %w", err)
+	}
+	sum, err := load(o.join)
+	if err != nil {
+		return 1, err
+	}
+	err = sum.close(out, o)
+	return sum.status(o), err
 }
 
 // stop ends go test when its output can no longer be read: it would block on a

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/flanneld/flannel/harness/vm/guest"
 	"github.com/flanneld/flannel/harness/vm/wire"
@@ -23,7 +26,15 @@ type Options struct {
 	Writable []string // folders of the host that commands may change, as absolute paths
 	CPUs     int      // 2 by default
 	Memory   int      // MiB; 2048 by default
+
+	// Silence is how long the guest may send nothing, though it is asked whether it
+	// lives, before the machine is ended; 3 minutes by default.
+	Silence time.Duration
 }
+
+// silence is the default of Options.Silence: a guest on a host with much other work
+// answers within seconds.
+const silence = 3 * time.Minute
 
 // Machine is a running virtual machine.
 type Machine struct {
@@ -32,7 +43,9 @@ type Machine struct {
 	conn    *wire.Conn
 	port    io.Closer
 
-	over chan struct{} // closed when nothing more comes from the guest
+	over       chan struct{} // closed when nothing more comes from the guest
+	heard      atomic.Bool   // the guest sent something since it was last asked
+	delivering atomic.Bool   // an asker takes its time to read: no silence of the guest
 
 	mu       sync.Mutex
 	next     int
@@ -48,6 +61,10 @@ type command struct {
 
 // ErrEnded says that the machine ended while a command ran, or before.
 var ErrEnded = errors.New("the machine has ended")
+
+// ErrSilent says that the machine was ended as its guest did not answer any more. It
+// is an ErrEnded.
+var ErrSilent = fmt.Errorf("%w: its guest does not answer", ErrEnded)
 
 // Crash is the error of a machine that ended by itself. It is an [ErrEnded].
 type Crash struct {
@@ -100,6 +117,7 @@ func (m *Machine) boot(ctx context.Context, o Options) error {
 	go m.receive(ready)
 	select {
 	case <-ready:
+		go m.watch(cmp.Or(o.Silence, silence))
 		return os.Remove(initramfs)
 	case <-m.over:
 		return m.why()
@@ -118,11 +136,14 @@ func (m *Machine) receive(ready chan<- struct{}) {
 		if err != nil {
 			break
 		}
+		m.heard.Store(true)
 		if message.Ready {
 			close(ready)
 			continue
 		}
+		m.delivering.Store(true)
 		m.deliver(message)
+		m.delivering.Store(false)
 	}
 	_ = m.process.kill()
 	m.mu.Lock()
@@ -134,6 +155,33 @@ func (m *Machine) receive(ready chan<- struct{}) {
 		close(c.end)
 	}
 	m.commands = nil
+}
+
+// watch ends the machine if its guest is silent for so long. A guest whose kernel or
+// emulator hangs would keep its askers waiting for ever.
+func (m *Machine) watch(silence time.Duration) {
+	ask := time.NewTicker(silence)
+	defer ask.Stop()
+	for {
+		m.heard.Store(false)
+		// Not in this goroutine: a guest that hangs does not read either.
+		go func() { _ = m.conn.Send(wire.Message{Alive: true}) }()
+		select {
+		case <-m.over:
+			return
+		case <-ask.C:
+		}
+		if m.heard.Load() || m.delivering.Load() {
+			continue
+		}
+		m.mu.Lock()
+		if m.ended == nil {
+			m.ended = fmt.Errorf("%w for %s: %w", ErrSilent, silence, m.explain())
+		}
+		m.mu.Unlock()
+		_ = m.process.kill() // receive sees the end
+		return
+	}
 }
 
 // deliver passes a message on to the command's owner.
@@ -207,6 +255,15 @@ func (m *Machine) why() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ended
+}
+
+// Silent returns the error of a machine that was ended as its guest did not answer, or
+// nil. It is an [ErrSilent].
+func (m *Machine) Silent() error {
+	if err := m.why(); errors.Is(err, ErrSilent) {
+		return err
+	}
+	return nil
 }
 
 // Close ends the machine and removes its files. A second call does nothing.

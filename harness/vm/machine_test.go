@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -243,6 +245,72 @@ func TestBootLimit(t *testing.T) {
 		t.Errorf("error %v, want canceled", err)
 	}
 	wantConsole(t, err)
+}
+
+// hang stops the QEMU that a process started last, as a guest whose kernel hangs.
+func hang(t *testing.T, parent int, others []string) {
+	t.Helper()
+	machines := children(t, parent, "qemu")
+	machines = slices.DeleteFunc(machines, func(pid string) bool { return slices.Contains(others, pid) })
+	if len(machines) != 1 {
+		t.Fatalf("process %d has the new machines %v, want one", parent, machines)
+	}
+	pid, err := strconv.Atoi(machines[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A guest that does not answer any more keeps no caller waiting.
+func TestSilentGuest(t *testing.T) {
+	program := need(t)
+	t.Parallel()
+	kernel, err := vm.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := children(t, os.Getpid(), "qemu")
+	ctx, cancel := context.WithTimeout(t.Context(), bootBound)
+	defer cancel()
+	m, err := vm.Boot(ctx, vm.Options{Kernel: kernel, Guest: program, Silence: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	started := writer(func() { hang(t, os.Getpid(), others) })
+	sleep := wire.Command{Args: []string{"sh", "-c", "echo started; exec sleep 1000"}}
+	_, err = m.Run(t.Context(), sleep, started, os.Stderr)
+	if !errors.Is(err, vm.ErrSilent) {
+		t.Errorf("error %v, want %v", err, vm.ErrSilent)
+	}
+	wantConsole(t, err)
+}
+
+// The limit of vm run holds for a guest that hangs, too.
+func TestLimitOfAGuestThatHangs(t *testing.T) {
+	program := need(t)
+	t.Parallel()
+	cmd := exec.Command(program, "run", "-limit", "1m", "--", program, "exec", "sh", "-c", "echo up; exec sleep 1000")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the program ended before its machine was up: %v", err)
+	}
+	hang(t, cmd.Process.Pid, nil)
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "the machine ran for 1m0s") {
+		t.Errorf("error %v, and it said %q", err, &said)
+	}
 }
 
 // wantConsole checks that a crash kept the console, and removes it.

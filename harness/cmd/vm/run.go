@@ -40,6 +40,10 @@ func (f *folders) Set(dir string) error {
 	return nil
 }
 
+// silentStatus is the exit status if the guest stopped answering, whatever the command
+// said then: another machine may do better. It is EX_TEMPFAIL of sysexits.h.
+const silentStatus = 75
+
 // run boots a machine, and runs a command on the host that uses it.
 func run(args []string) (int, error) {
 	flags := flag.NewFlagSet("vm run", flag.ContinueOnError)
@@ -63,6 +67,9 @@ func run(args []string) (int, error) {
 	status, err := withMachine(ctx, writable, flags.Args())
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
+	}
+	if errors.Is(err, vm.ErrSilent) {
+		status = silentStatus
 	}
 	return status, err
 }
@@ -102,7 +109,8 @@ func withMachine(ctx context.Context, writable []string, args []string) (int, er
 		return 1, err
 	}
 	status, err := here(ctx, args, []string{vm.SocketEnv + "=" + server.Path(), "GOTMPDIR=" + work})
-	return status, errors.Join(err, server.Close())
+	// The machine first: the service waits for its commands, and a guest that hangs ends none.
+	return status, errors.Join(err, machine.Silent(), machine.Close(), server.Close())
 }
 
 // here runs the command on the host. Go keeps its files in the folder that

@@ -65,6 +65,10 @@ func serve() error {
 			return fmt.Errorf("read from the host: %w", err)
 		}
 		switch {
+		case m.Alive:
+			if err := a.conn.Send(m); err != nil {
+				return err
+			}
 		case m.Start != nil:
 			go a.run(m.ID, m.Start)
 		case m.Signal != 0:
