@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strongswan/govici/vici"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -181,6 +182,21 @@ func TestLoadAndReadBack(t *testing.T) {
 	n.await("ike charon\nshared-key 192.168.64.1 PSK\n")
 	n.do("del ike charon")
 	n.await("")
+}
+
+// Charon asks silent peers whether they still have their tunnels.
+func TestSilentPeersAreAsked(t *testing.T) {
+	n := newNode(t, int(hosts(t).NS))
+	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK", "replace shared-key 192.168.64.2 PSK",
+		"replace conn "+name+" "+esp)
+	listed, err := n.session.StreamedCommandRequest("list-conns", "list-conn", nil)
+	if err != nil || len(listed) == 0 {
+		t.Fatalf("charon lists %v: %v", listed, err)
+	}
+	loaded, ok := listed[0].Get(name).(*vici.Message)
+	if !ok || loaded.Get("dpd_delay") != "60" {
+		t.Errorf("charon lists %v", listed[0])
+	}
 }
 
 // A refused op names the reason, and a second one is tried nevertheless.

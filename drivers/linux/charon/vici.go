@@ -17,6 +17,12 @@ import (
 // ikeProposal is the contract's proposal for IKE (interop 6.6).
 const ikeProposal = "aes256-sha256-modp4096"
 
+// silence is how long charon waits for a packet of a peer before it asks whether the peer
+// still has the tunnel. A peer that does not answer for three minutes has lost it: charon
+// agrees on another. Without this question two hosts that have different tunnels, each of
+// which only one of them knows, stay like that until the keys are renewed.
+const silence = "60s"
+
 // observe adds what charon runs with.
 func (d *Driver) observe(state *dataplane.State) error {
 	if err := d.observeKeys(state); err != nil {
@@ -154,7 +160,8 @@ func (d *Driver) loadConn(c dataplane.Conn) error {
 	conn := map[string]any{
 		"local_addrs": []string{c.Local.String()}, "remote_addrs": []string{c.Remote.String()},
 		"proposals": []string{ikeProposal}, "version": "2", "keyingtries": "0", "encap": encap,
-		"local": map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
+		"dpd_delay": silence,
+		"local":     map[string]any{"auth": "psk"}, "remote": map[string]any{"auth": "psk"},
 		"children": map[string]any{c.Child(): child},
 	}
 	err := d.command("load-conn", map[string]any{c.Name(): conn})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,14 @@ func (p *pair) apply(i int, psk string, ops ...string) []error {
 		parsed = append(parsed, o)
 	}
 	return p.lanes[i].Apply(context.Background(), parsed)
+}
+
+// key names the connection of a host.
+func (p *pair) key(i int) dataplane.ConnKey {
+	for k := range p.lanes[i].child.conns {
+		return k
+	}
+	return dataplane.ConnKey{}
 }
 
 // run starts a daemon and loads all it needs.
@@ -215,4 +224,80 @@ func TestErrors(t *testing.T) {
 		!errors.Is(errs[2], driver.ErrInvalid) || !errors.Is(errs[3], driver.ErrNotFound) {
 		t.Error(errs)
 	}
+}
+
+// slow delays what a host sends from now on.
+func (p *pair) slow(i int, latency time.Duration) { p.segment.Wires()[i].Latency = latency }
+
+// A request of a daemon that was killed arrives after the next daemon has agreed. It
+// changes nothing, since it cannot know what the peer has drawn since.
+func TestLateFirstRequest(t *testing.T) {
+	p := newPair(t)
+	p.run(t, 1, psk, gcm)
+	p.Run(3 * time.Second)
+	p.slow(0, 20*time.Second)
+	p.run(t, 0, psk, gcm)
+	p.Run(time.Second)
+	p.lanes[0].Crash()
+	p.slow(0, 0)
+	p.run(t, 0, psk, gcm)
+	p.Run(10 * time.Second)
+	p.expect(t, true)
+	before := p.hosts[0].Associations()
+	p.Run(30 * time.Second)
+	p.expect(t, true)
+	if after := p.hosts[0].Associations(); !slices.Equal(before, after) {
+		t.Errorf("keys were %v, and are %v", before, after)
+	}
+}
+
+// A late second request of a killed daemon ends the new tunnel on one side, if it comes
+// while the peer still waits for it. The other side notices the silence.
+func TestLateSecondRequest(t *testing.T) {
+	p := newPair(t)
+	p.run(t, 1, psk, gcm)
+	p.lanes[1].Crash() // it asks for nothing itself
+	p.run(t, 1, psk, gcm)
+	p.lanes[1].child.conns[p.key(1)].quiet()
+	p.run(t, 0, psk, gcm)
+	if !p.RunUntil(func() bool { return len(p.lanes[1].child.halfOpen) > 0 }, time.Second) {
+		t.Fatal("no request")
+	}
+	p.slow(0, 20*time.Second)
+	if !p.RunUntil(func() bool { return p.lanes[0].child.conns[p.key(0)].asking.responder != 0 }, time.Second) {
+		t.Fatal("no answer")
+	}
+	p.Run(time.Millisecond)
+	p.lanes[0].Crash()
+	p.slow(0, 0)
+	p.run(t, 0, psk, gcm)
+	p.Run(10 * time.Second)
+	p.expect(t, true)
+	p.Run(15 * time.Second)
+	if p.matched() {
+		t.Fatal("the late request did not arrive")
+	}
+	p.Run(silence + 165*time.Second + time.Second)
+	p.expect(t, true)
+}
+
+// A peer that is gone without a word is missed: the tunnel ends, and comes back with the
+// peer. While packets of the peer arrive, nothing is asked.
+func TestSilentPeer(t *testing.T) {
+	p := newPair(t)
+	p.run(t, 0, psk, gcm)
+	p.run(t, 1, psk, gcm)
+	p.Run(silence + time.Second)
+	p.lanes[1].Crash()
+	p.Run(silence + 160*time.Second)
+	if p.tunnels(t, 0) == 0 {
+		t.Error("given up too soon")
+	}
+	p.Run(time.Minute)
+	if p.tunnels(t, 0) > 0 {
+		t.Error("a peer that does not answer is not missed")
+	}
+	p.run(t, 1, psk, gcm)
+	p.Run(time.Minute)
+	p.expect(t, true)
 }

@@ -2,10 +2,16 @@
 // lane by which a node controls it.
 //
 // It agrees on keys with the daemons of other hosts by datagrams on the simulated
-// network, so losses, partitions and firewalls delay it as they do the real one. The
-// exchange is one request and one answer, which prove that both sides have the same
-// shared key. The keys go to the host's kernel (package kernel), which encrypts.
+// network, so losses, partitions and firewalls delay it as they do the real one. As in
+// IKEv2 (RFC 7296) a negotiation has two exchanges. In the first (IKE_SA_INIT) both sides
+// draw numbers, in the second (IKE_AUTH) they prove with these numbers that they have the same
+// shared key. So a late request of a former daemon completes nothing, unless the
+// peer still waits for it. The keys go to the host's kernel (package kernel), which encrypts.
+//
+// Requests are sent again, unchanged, with the real daemon's pauses, and a negotiation
+// without an answer begins anew. A first contact ends the peer's former tunnels. A daemon
+// that has heard nothing from a peer for a while asks whether the peer still has the tunnel.
 //
 // As with the real one, keys in the kernel survive a daemon that is killed, and a daemon
-// that ends in order takes them along and tells the peers. Keys are never renewed.
+// that ends in order takes them along and tells the peers, once. Keys are never renewed.
 package charon

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -36,7 +37,8 @@ type Association struct {
 // association is an Association of a host's kernel.
 type association struct {
 	Association
-	seq uint32 // of the last packet sent
+	seq     uint32        // of the last packet sent
+	arrived time.Duration // when the last packet came by it, in virtual time
 }
 
 // AddAssociation gives the kernel a security association.
@@ -60,6 +62,24 @@ func (h *Host) Associations() []Association {
 		all = append(all, a.Association)
 	}
 	return all
+}
+
+// LastArrival returns when the last packet came by a security association, in virtual
+// time; 0: none did.
+func (h *Host) LastArrival(to netip.Addr, spi uint32) time.Duration {
+	if a := h.stack.associationBy(to, spi); a != nil {
+		return a.arrived
+	}
+	return 0
+}
+
+// associationBy returns the association of a packet that came in, or nil.
+func (s *stack) associationBy(to netip.Addr, spi uint32) *association {
+	at := slices.IndexFunc(s.associations, func(a *association) bool { return a.SPI == spi && a.To == to })
+	if at < 0 {
+		return nil
+	}
+	return s.associations[at]
 }
 
 // outbound returns the youngest association that a policy can use, or nil.
@@ -189,17 +209,17 @@ func (s *stack) deliverESP(outer ipHeader, b []byte, p *Probe) {
 		return
 	}
 	spi := binary.BigEndian.Uint32(b)
-	at := slices.IndexFunc(s.associations, func(a *association) bool { return a.SPI == spi && a.To == outer.dst })
-	if at < 0 {
+	a := s.associationBy(outer.dst, spi)
+	if a == nil {
 		s.drop(p, DropUnknownSPI, fmt.Sprintf("%#x", spi))
 		return
 	}
-	a := s.associations[at]
 	packet, ok := a.open(b)
 	if !ok {
 		s.drop(p, DropMalformed, fmt.Sprintf("wrong key for %#x", spi))
 		return
 	}
+	a.arrived = s.world.Elapsed()
 	p.pass(s, "decap", "esp from "+outer.src.String())
 	s.local[outer.dst][0].receiveSecured(packet, a, p)
 }
