@@ -71,6 +71,7 @@ func (a *app) runDump(ctx context.Context, f *checkFlags, file string) error {
 		"diff.json":   func(ctx context.Context) (any, error) { return client.Diff(ctx) },
 		"state.json":  func(ctx context.Context) (any, error) { return client.State(ctx) },
 		"peers.json":  func(ctx context.Context) (any, error) { return client.Peers(ctx) },
+		"events.json": func(ctx context.Context) (any, error) { return client.Events(ctx) },
 		"check.json":  func(ctx context.Context) (any, error) { return f.report(ctx, false) },
 	}
 	file = cmp.Or(file, s.Name+".tar.gz")

@@ -133,7 +133,8 @@ func (o *options) defineProcess(fs *flag.FlagSet) {
 	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
 	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
 	fs.BoolVar(&o.healthzStatus, "healthz-status", false,
-		"answer /status, /peers, /diff and /state to other hosts and to pods too, not only to requests from loopback")
+		"answer /status, /peers, /diff, /state and /events to other hosts and to pods too, "+
+			"not only to requests from loopback")
 	fs.BoolVar(&o.metrics, "metrics", true, "serve /metrics for Prometheus there too, to every client")
 	fs.BoolVar(&o.metricsPerPeer, "metrics-per-peer", false, "add series for each peer to /metrics")
 	fs.DurationVar(&o.probeInterval, "probe-interval", time.Minute,

@@ -60,7 +60,7 @@ func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Health == nil {
 		opts.Health = &Health{}
 	}
-	opts.Log = withNotices(opts.Log, opts.Notify)
+	opts.Log = opts.Health.remembering(withNotices(opts.Log, opts.Notify))
 	opts.Node.Previous = readPrevious(opts.SubnetFile, opts.Log)
 	opts.Node.Saved = readSaved([]string{opts.StateFile, opts.FormerStateFile}, opts.Log)
 	return run(ctx, opts, node.New(opts.Node))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -31,6 +32,8 @@ type Health struct {
 	failing time.Time  // since then no diff was empty; zero: the last one was
 	pulse   node.Pulse // as of the last turn
 
+	memory memory // the last events
+
 	last node.Status                       // the last known one
 	ask  func(question func(machine)) bool // asks the node; nil: there is none yet
 }
@@ -51,6 +54,10 @@ func (h *Health) waiting(wake time.Time, running []effect, p node.Pulse) {
 		h.failing = time.Time{}
 	case h.failing.IsZero():
 		h.failing = h.turning
+	}
+	if p.Phase != h.pulse.Phase {
+		h.memory.add(control.Event{At: time.Now(), Kind: control.PhaseKind, Level: levelNames[node.Info],
+			Text: p.Phase.String()})
 	}
 	h.turning, h.wake = time.Time{}, wake
 	h.running, h.pulse = running, p

@@ -110,6 +110,7 @@ func addPages(mux *http.ServeMux, h *Health, allowed func(*http.Request) bool) {
 		control.PeersPage:  h.peers,
 		control.DiffPage:   h.diff,
 		control.StatePage:  h.state,
+		control.EventsPage: h.events,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !allowed(r) {

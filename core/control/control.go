@@ -9,9 +9,10 @@
 //	GET /peers    Peers
 //	GET /diff     Diff
 //	GET /state    State
+//	GET /events   Events
 //
-// /status always answers. If the daemon's loop is busy, that answer is the last known
-// status with its age, and the other pages answer with status 503.
+// /status and /events always answer. If the daemon's loop is busy, the status is the last
+// known one with its age, and the other pages answer with status 503.
 package control
 
 import (
@@ -26,6 +27,7 @@ const (
 	PeersPage  = "/peers"
 	DiffPage   = "/diff"
 	StatePage  = "/state"
+	EventsPage = "/events"
 )
 
 // Socket returns the path of the socket of the daemon that writes a subnet file.
@@ -57,3 +59,22 @@ type Tables struct {
 	Want     string    `json:"Want"`
 	Have     string    `json:"Have"`
 }
+
+// Events is the answer at /events: the last lines of the daemon's log, and the changes
+// of its phase.
+type Events struct {
+	TakenAt time.Time `json:"TakenAt"`
+	Dropped int       `json:"Dropped"` // older events, which the daemon no longer remembers
+	Events  []Event   `json:"Events"`  // oldest first
+}
+
+// Event is a line of the daemon's log, or a change of the node's phase.
+type Event struct {
+	At    time.Time `json:"At"`
+	Kind  string    `json:"Kind"`  // such as lease-acquired, or PhaseKind
+	Level string    `json:"Level"` // info, warning or error
+	Text  string    `json:"Text"`
+}
+
+// PhaseKind is the kind of an event whose text is the phase that began.
+const PhaseKind = "phase"

@@ -83,6 +83,12 @@ func (c *Client) State(ctx context.Context) (s control.State, err error) {
 	return s, err
 }
 
+// Events returns the last events that the daemon remembers.
+func (c *Client) Events(ctx context.Context) (e control.Events, err error) {
+	err = c.get(ctx, control.EventsPage, &e)
+	return e, err
+}
+
 // get asks for a page and reads the answer into a value.
 func (c *Client) get(ctx context.Context, page string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)

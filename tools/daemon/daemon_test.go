@@ -37,9 +37,10 @@ func TestLocal(t *testing.T) {
 	})
 	c := Local(file)
 	for page, ask := range map[string]func() error{
-		control.PeersPage: func() error { _, err := c.Peers(t.Context()); return err },
-		control.DiffPage:  func() error { _, err := c.Diff(t.Context()); return err },
-		control.StatePage: func() error { _, err := c.State(t.Context()); return err },
+		control.PeersPage:  func() error { _, err := c.Peers(t.Context()); return err },
+		control.DiffPage:   func() error { _, err := c.Diff(t.Context()); return err },
+		control.StatePage:  func() error { _, err := c.State(t.Context()); return err },
+		control.EventsPage: func() error { _, err := c.Events(t.Context()); return err },
 	} {
 		if err := ask(); err != nil || asked != page {
 			t.Errorf("asked at %s, want %s: %v", asked, page, err)

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/node"
+)
+
+// mostEvents is the number of events that the daemon remembers for operators, and
+// mostEventText the largest length of the text of one of them, in bytes.
+const (
+	mostEvents    = 300
+	mostEventText = 400
+)
+
+// memory holds the last events, as a ring.
+type memory struct {
+	events []control.Event
+	next   int // the oldest event, once the ring is full
+	total  int // events since the process began
+}
+
+// add remembers an event.
+func (m *memory) add(e control.Event) {
+	if len(e.Text) > mostEventText {
+		e.Text = strings.ToValidUTF8(e.Text[:mostEventText], "") + "…"
+	}
+	m.total++
+	if len(m.events) < mostEvents {
+		m.events = append(m.events, e)
+		return
+	}
+	m.events[m.next] = e
+	m.next = (m.next + 1) % mostEvents
+}
+
+// all returns the events, oldest first.
+func (m *memory) all() []control.Event {
+	all := make([]control.Event, 0, len(m.events))
+	all = append(all, m.events[m.next:]...)
+	return append(all, m.events[:m.next]...)
+}
+
+var levelNames = [...]string{node.Info: "info", node.Warning: "warning", node.Error: "error"}
+
+// remembering returns a log that also keeps the events for operators.
+func (h *Health) remembering(log func(node.Event)) func(node.Event) {
+	return func(e node.Event) {
+		log(e)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.memory.add(control.Event{At: time.Now(), Kind: e.Kind, Level: levelNames[e.Level], Text: e.Text})
+	}
+}
+
+// events returns the answer at its page.
+func (h *Health) events() (any, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.memory.all()
+	return control.Events{TakenAt: time.Now(), Dropped: h.memory.total - len(all), Events: all}, true
+}
