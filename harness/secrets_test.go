@@ -24,7 +24,8 @@ var toolCommands = []string{
 }
 
 // pages are the pages of a daemon's health listener that show its node.
-var pages = []string{"/metrics", control.StatusPage, control.PeersPage, control.DiffPage, control.StatePage}
+var pages = []string{"/metrics", control.StatusPage, control.PeersPage, control.DiffPage, control.StatePage,
+	control.EventsPage}
 
 // expectUnsaid searches for secrets in all that the daemons publish, answer, log and write,
 // except the files that keep secrets, and in what flannelctl prints about them.
@@ -55,6 +56,10 @@ func expectUnsaid(ctx context.Context, lab *harness.Lab, secrets ...[]byte) {
 			Expect(err).NotTo(HaveOccurred())
 			said["flannelctl "+c+" on "+n.Name] = out
 		}
+		page := filepath.Join(folder, n.Name+".html")
+		said["flannelctl report on "+n.Name], err = n.Shell(ctx,
+			tool+" report"+files+" -f "+page+" || [ $? = 1 ]; cat "+page)
+		Expect(err).NotTo(HaveOccurred())
 		archive := filepath.Join(folder, n.Name+".tar.gz")
 		files += " --state-file=" + n.StateFile() + " -f " + archive
 		said["flannelctl dump on "+n.Name], err = n.Shell(ctx, tool+" dump"+files+" && tar -xzOf "+archive)

@@ -2,7 +2,9 @@ package harness_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -37,6 +39,36 @@ var _ = Describe("flannelctl", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(5*time.Minute))
 
+	It("writes a page about the live cluster", func(ctx context.Context) {
+		lab := newLab(ctx, harness.Options{Nodes: 3, Daemon: daemon, LeaseTTL: time.Minute,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+		node := lab.Nodes[0]
+		for _, n := range lab.Nodes {
+			Expect(n.Start("--probe-interval=2s")).To(Succeed())
+		}
+		for _, n := range lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		folder := GinkgoT().TempDir()
+		report := func(name string) (printed, page string) {
+			file := filepath.Join(folder, name+".html")
+			printed, err := node.Shell(ctx, tool+" report --subnet-file="+node.SubnetFile()+" -f "+file+" || [ $? = 1 ]")
+			Expect(err).NotTo(HaveOccurred())
+			text, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			return printed, string(text)
+		}
+		Eventually(ctx, func() (string, error) {
+			return node.Shell(ctx, tool+" mesh --subnet-file="+node.SubnetFile()+" || [ $? = 1 ]")
+		}).Should(And(ContainSubstring(" B"), Not(ContainSubstring("lost"))))
+		printed, page := report("well")
+		Expect(printed).To(ContainSubstring("The daemon that answered is ready; 2 further nodes"))
+		Expect(page).To(And(ContainSubstring("192.168.64.3"), ContainSubstring("lease-acquired"),
+			ContainSubstring(`"What":"arrive"`), ContainSubstring(`"What":"tunnel"`)))
+		Expect(lab.Store.Stop(ctx)).To(Succeed())
+		Eventually(ctx, func() string { printed, _ := report(fmt.Sprint("sick", time.Now().UnixNano())); return printed }).
+			Should(ContainSubstring("is not ready: the datastore does not answer"))
+	}, limit)
 	for _, t := range toolTroubles {
 		It("names cause and remedy: "+t.row, func(ctx context.Context) {
 			manual, err := os.ReadFile("../docs/troubleshooting.md")

@@ -40,7 +40,7 @@ func (a *app) mesh() *cobra.Command {
 				if port != 0 {
 					others = append(others, peersAt(answers[0].Peers, port)...)
 				}
-				return mesh.Compare(append(answers, askAll(ctx, others)...)), nil
+				return mesh.Compare(append(answers, atOnce(others, func(q question) mesh.Answer { return q.ask(ctx) })...)), nil
 			})
 		},
 	}
@@ -81,10 +81,10 @@ func peersAt(all control.Peers, port uint16) []question {
 	return qs
 }
 
-// askAll asks several daemons at the same time. The answers are in the order of the
+// atOnce asks several daemons at the same time. The answers are in the order of the
 // questions.
-func askAll(ctx context.Context, qs []question) []mesh.Answer {
-	answers := make([]mesh.Answer, len(qs))
+func atOnce[T any](qs []question, ask func(question) T) []T {
+	answers := make([]T, len(qs))
 	turns := make(chan struct{}, asksAtOnce)
 	var all sync.WaitGroup
 	for i, q := range qs {
@@ -92,7 +92,7 @@ func askAll(ctx context.Context, qs []question) []mesh.Answer {
 		turns <- struct{}{}
 		go func() {
 			defer all.Done()
-			answers[i] = q.ask(ctx)
+			answers[i] = ask(q)
 			<-turns
 		}()
 	}

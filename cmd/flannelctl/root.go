@@ -30,7 +30,7 @@ func (a *app) root() *cobra.Command {
 		a.dockerOpts(),
 		a.dump(),
 		a.leases(),
-		a.status(), a.peers(), a.diff(), a.ping(), a.mesh(),
+		a.status(), a.peers(), a.diff(), a.ping(), a.mesh(), a.report(),
 		a.trace(),
 		a.man(),
 		a.version(),

@@ -75,9 +75,9 @@ func (r *Recorder) State(at time.Duration, node string, s State) {
 }
 
 func (s State) equal(o State) bool {
-	return s.Life == o.Life && s.Phase == o.Phase && s.Ready == o.Ready && s.Fenced == o.Fenced && s.Stale == o.Stale &&
-		s.Synced == o.Synced && s.Subnet == o.Subnet && s.Peers == o.Peers && s.Revision == o.Revision &&
-		slices.Equal(s.Why, o.Why)
+	return s.Life == o.Life && s.Brief == o.Brief && s.Phase == o.Phase && s.Ready == o.Ready && s.Fenced == o.Fenced &&
+		s.Stale == o.Stale && s.Synced == o.Synced && s.Subnet == o.Subnet && s.Peers == o.Peers &&
+		s.Revision == o.Revision && slices.Equal(s.Why, o.Why)
 }
 
 // Short tells in which objects a node's host differs from what the leases demand.

@@ -20,12 +20,17 @@ type Recording struct {
 	Paths    [][]Hop  // by Probe.Path
 	Texts    []string // by index, which Shortage and State hold
 	Omitted  int      // events and paths beyond what a page can hold
+	Missing  []string // of a live cluster: what could not be learnt
 }
+
+// Live is the world of a recording of a live cluster.
+const Live = "live"
 
 // About names the run, and says how to run it again.
 type About struct {
 	Scenario string
-	World    string // "sim", "netns" or "vm"
+	World    string // "sim", "netns", "vm" or Live
+	Began    string `json:",omitempty"` // of a live cluster: the moment 0, as RFC 3339
 	Seed     string // empty: nothing was drawn
 	Commit   string
 	Trace    string // hash; empty: the world has none
@@ -76,7 +81,8 @@ type StateChange struct {
 
 // State is a node's account of itself.
 type State struct {
-	Life     string // "running", "paused", "down", or "exited" with a status
+	Life     string // "running", "paused", "down", "unknown", or "exited" with a status
+	Brief    bool   `json:",omitempty"` // only the phase is known
 	Phase    string
 	Ready    bool     `json:",omitempty"`
 	Fenced   bool     `json:",omitempty"`
@@ -137,6 +143,7 @@ type Probe struct {
 	Drop     string `json:",omitempty"` // the named reason
 	Where    string `json:",omitempty"`
 	Detail   string `json:",omitempty"`
+	Note     string `json:",omitempty"` // a packet of this kind arrived, others may not
 	Path     int    // -1: unknown
 	After    bool   `json:",omitempty"` // sent after the scenario, to see which pods reach which
 }

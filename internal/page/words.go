@@ -29,6 +29,9 @@ func Reasons() map[string]string {
 		"reassembly":    "fragments of it are missing",
 		"malformed":     "it is damaged",
 		"timeout":       "no answer came in time",
+		"unreachable":   "probes do not arrive",
+		"silent":        "probes are not answered",
+		"answer_lost":   "probes arrive, and the answers are lost",
 		"unknown":       "the kernel does not tell why",
 	}
 }

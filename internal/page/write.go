@@ -60,7 +60,7 @@ func Write(out io.Writer, rec Recording) error {
 		script.Write(part)
 	}
 	err = page.Execute(out, map[string]any{
-		"Rec": rec, "Data": template.JS(data), "Reasons": template.JS(why),
+		"Rec": rec, "Live": rec.About.World == Live, "Data": template.JS(data), "Reasons": template.JS(why),
 		"Style": template.CSS(style), "Script": template.JS(script.String()),
 	})
 	if err != nil {

@@ -19,7 +19,9 @@ function last(changes, t, at = c => c.At) {
   return lo - 1;
 }
 
-const notYet = { Life: "down", Phase: "idle" };
+// A live cluster is known by what its daemons answered at the end.
+const live = rec.About.World === "live";
+const notYet = { Life: live ? "unknown" : "down", Phase: live ? "" : "idle" };
 const stateAt = (n, t) => n.state[last(n.state, t)] || notYet;
 const shortAt = (n, t) => n.short[last(n.short, t)] || { Total: 0, Ops: [] };
 const leasesAt = t => (rec.Leases[last(rec.Leases, t)] || { Leases: [] }).Leases || [];
@@ -46,18 +48,19 @@ const kinds = {
   fenced: ["fenced", "its subnet may be somebody else's", "!"],
   paused: ["paused", "its daemon is halted", "‖"],
   down: ["down", "no daemon runs", "✕"],
+  ...live && { unknown: ["unknown", "not known of this moment, or its daemon was not asked", "?"] },
 };
 
 // kindOf is the one word for a node's state.
 function kindOf(s) {
-  if (s.Life === "paused") return "paused";
+  if (s.Life === "paused" || s.Life === "unknown") return s.Life;
   if (s.Life !== "running") return "down";
   if (s.Fenced) return "fenced";
   if (s.Stale) return "stale";
   return s.Ready ? "ready" : s.Phase === "ready" ? "programmed" : s.Phase;
 }
 const wordOf = s => s.Life.startsWith("exited") ? s.Life : kinds[kindOf(s)][0];
-const light = k => ["idle", "configured", "leased"].includes(k);
+const light = k => ["idle", "configured", "leased", "unknown"].includes(k);
 
 // Every moment at which something changes, for the arrow keys and the scale.
 // Packets that arrive change nothing, and are many.
@@ -87,12 +90,13 @@ function toT(x) {
 }
 
 function clock(us) {
+  if (live) return new Date(Date.parse(rec.About.Began) + us / 1000).toISOString().slice(0, 23).replace("T", " ");
   const s = us / 1e6;
   if (s >= 3600) return Math.floor(s / 3600) + "h" + String(Math.floor(s / 60) % 60).padStart(2, "0") + "m" + (s % 60).toFixed(1).padStart(4, "0") + "s";
   return s >= 60 ? Math.floor(s / 60) + "m" + (s % 60).toFixed(2).padStart(5, "0") + "s" : s.toFixed(4) + "s";
 }
 const short = us => us < 1000 ? us + "µs" : us < 1e6 ? +(us / 1e3).toPrecision(3) + "ms" : us < 6e7 ? +(us / 1e6).toPrecision(4) + "s" : clock(us);
-const placeOf = where => where.includes(".") ? "pod on " + where.split(".")[0] : where.replace(/^segment/, "wires of segment ");
+const placeOf = where => live ? (where === "router" ? "on the way" : where) : where.includes(".") ? "pod on " + where.split(".")[0] : where.replace(/^segment/, "wires of segment ");
 
 // make builds an element; text children are never parsed.
 function make(tag, attrs = {}, ...children) {
@@ -105,4 +109,6 @@ function make(tag, attrs = {}, ...children) {
   e.append(...children.filter(c => c !== null && c !== undefined));
   return e;
 }
+// nodeOf is the node of a place on a packet's way. Addresses name the nodes of a live cluster.
+const nodeOf = where => byName[where] ? where : where.split(".")[0];
 const fit = (text, width, per = 6.6) => text.length * per <= width ? text : width < 4 * per ? "" : text.slice(0, Math.floor(width / per) - 1) + "…";

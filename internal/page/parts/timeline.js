@@ -1,5 +1,5 @@
 // The timeline: steps, faults, packets and one row for each node.
-const gutter = 74;
+const gutter = Math.min(200, Math.max(74, ...rec.Nodes.map(n => n.Name.length * 6.3 + 14)));
 let cursor, plotWidth;
 
 function patterns() {
@@ -27,7 +27,7 @@ const label = (text, y) => make("text", { x: gutter - 8, y, "text-anchor": "end"
 function axis(parts) {
   for (let i = 0; i <= 6; i++) {
     const anchor = i === 0 ? "start" : i === 6 ? "end" : "middle";
-    parts.push(make("text", { x: gutter + plotWidth * i / 6, y: 11, class: "small", "text-anchor": anchor }, short(Math.round(toT(i / 6)))));
+    parts.push(make("text", { x: gutter + plotWidth * i / 6, y: 11, class: "small", "text-anchor": anchor }, live ? clock(toT(i / 6)).slice(5, 19) : short(Math.round(toT(i / 6)))));
   }
   return 16;
 }
@@ -76,7 +76,7 @@ function faultRows(parts, y, x) {
 }
 
 function packetRow(parts, y, x) {
-  parts.push(label("packets", y + 12));
+  parts.push(label(live ? "probes" : "packets", y + 12));
   for (const p of rec.Probes) {
     const at = x(p.shown), end = x(p.After ? rec.Length : p.Last);
     const title = make("title", {}, `${p.From} to ${p.To}: ${p.OK ? "arrived" : "lost " + (p.Drop || "")}${p.Count > 1 ? `, ${p.Count} times` : ""}`);
@@ -88,7 +88,7 @@ function packetRow(parts, y, x) {
 }
 
 function nodeRow(parts, y, x, n, height) {
-  parts.push(label(n.name, y + height - 5), make("rect", { x: gutter, y, width: plotWidth, height: height - 3, fill: "var(--soft)" }));
+  parts.push(label(fit(n.name, gutter - 10), y + height - 5), make("rect", { x: gutter, y, width: plotWidth, height: height - 3, fill: "var(--soft)" }));
   const runs = [];
   for (const c of n.state) {
     const kind = kindOf(c);
@@ -115,7 +115,7 @@ function drawTimeline() {
   const x = t => gutter + toX(t) * plotWidth;
   const height = nodes.length > 24 ? 11 : nodes.length > 10 ? 15 : 20;
   const parts = [patterns()];
-  let y = packetRow(parts, faultRows(parts, stepRow(parts, axis(parts), x), x), x);
+  let y = packetRow(parts, live ? axis(parts) : faultRows(parts, stepRow(parts, axis(parts), x), x), x);
   for (const n of nodes) y = nodeRow(parts, y, x, n, height);
   cursor = make("g", { "pointer-events": "none" }, make("line", { y1: 14, y2: y + 2, stroke: "var(--accent)", "stroke-width": 2 }),
     make("path", { d: "M-5,12 h10 l-5,6 z", fill: "var(--accent)" }));

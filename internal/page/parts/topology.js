@@ -1,7 +1,7 @@
 // The topology at a moment: router and store above, a bus for each row of
 // nodes, the faults where they act, and the chosen packet's way on top.
 function layout(width) {
-  const tile = nodes.length > 30 ? { w: 74, h: 28, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 146, h: 76, gap: 16 };
+  const tile = nodes.length > 30 ? { w: live ? 128 : 74, h: 28, gap: 8 } : nodes.length > 12 ? { w: 104, h: 52, gap: 10 } : { w: 146, h: 76, gap: 16 };
   const groups = rec.Topology.Segments.map((net, i) => ({ net, nodes: nodes.filter(n => n.place.Segment === i) }));
   const all = nodes.length * (tile.w + tile.gap) + groups.length * 30;
   const beside = all <= width;
@@ -33,7 +33,7 @@ function drawTopology(t) {
   const store = active.filter(b => b.What.split(" ")[0] === "store");
   const router = { x: l.width / 2 - 100, y: 8, w: 84, h: 30 }, storage = { x: l.width / 2 + 16, y: 8, w: 84, h: 30 };
   const wire = (d, bad) => make("path", { d, fill: "none", stroke: bad ? "var(--bad)" : "var(--muted)", "stroke-width": bad ? 2 : 1.3, "stroke-dasharray": bad ? "5 4" : undefined });
-  const parts = [patterns(), wire(`M${router.x + router.w},23 H${storage.x}`, store.length)];
+  const parts = [patterns(), live ? null : wire(`M${router.x + router.w},23 H${storage.x}`, store.length)];
   const start = router.x + router.w / 2;
   for (const b of l.buses) {
     parts.push(wire(l.beside ? `M${start},38 V52 H${b.x + 8} V${b.y}` : `M${start},38 V52 H12 V${b.y} H${b.x}`));
@@ -45,14 +45,14 @@ function drawTopology(t) {
   }
   const boxOf = (r, text, bad, note) => parts.push(make("rect", { ...{ x: r.x, y: r.y, width: r.w, height: r.h }, rx: 4, fill: bad ? "var(--bad-soft)" : "var(--panel)", stroke: bad ? "var(--bad)" : "var(--muted)", "stroke-width": bad ? 2 : 1.2 }),
     make("text", { x: r.x + r.w / 2, y: r.y + 20, "text-anchor": "middle" }, text), make("text", { x: r.x + r.w + 6, y: r.y + 20, class: "small", style: "fill: var(--bad)" }, note || ""));
-  boxOf(router, "router", false);
-  boxOf(storage, store.length ? "✕ store" : "store", store.length, store.map(b => b.What).join(", "));
+  boxOf(router, live ? "network" : "router", false);
+  if (!live) boxOf(storage, store.length ? "✕ store" : "store", store.length, store.map(b => b.What).join(", "));
   for (const n of nodes) parts.push(drawTile(n, t, l, broken));
   const path = chosen && chosen.Path >= 0 ? drawPath(rec.Paths[chosen.Path], l, router) : null;
   const svg = make("svg", { width: l.width, height: l.height, viewBox: `0 0 ${l.width} ${l.height}`, role: "group", "aria-label": "Topology" }, ...parts, path);
   const focused = document.activeElement && document.activeElement.getAttribute("data-node");
   box.replaceChildren(svg);
-  if (focused) svg.querySelector(`[data-node="${focused}"]`)?.focus();
+  if (focused) svg.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
 }
 
 function drawTile(n, t, l, broken) {
@@ -74,12 +74,12 @@ function drawTile(n, t, l, broken) {
       make("rect", { x: x + w - 8 - word.length * 6.8, y: y + 4, width: word.length * 6.8 + 5, height: 17, rx: 2, fill: "var(--panel)" }));
   }
   const ink = `fill: var(--${patterned ? "ink" : light(kind) ? "on-light" : "on-dark"})`;
-  g.append(make("text", { x: x + 8, y: y + 17, style: ink + "; font-weight: 700" }, n.name),
+  g.append(make("text", { x: x + 8, y: y + 17, style: ink + "; font-weight: 700" }, fit(n.name, w - 24, 7.4)),
     make("text", { x: x + w - 7, y: y + 17, "text-anchor": "end", style: ink + "; font-size: 11.5px" }, fit(word, room + 8, 6.2) || kinds[kind][2]));
-  if (h > 30) g.append(make("text", { x: x + 8, y: y + 37, class: "mono" }, fit(s.Subnet || "no subnet", w - 12, 6.4)));
+  if (h > 30) g.append(make("text", { x: x + 8, y: y + 37, class: "mono" }, fit(s.Subnet || (kind === "unknown" || s.Brief ? "" : "no subnet"), w - 12, 6.4)));
   if (h > 60) {
     const note = cut ? ["✕ " + cut.What.split(" ").slice(1).join(" "), "--bad"] : alone ? ["✕ cut from the store", "--bad"]
-      : shortage.Total ? [`${shortage.Total} change${shortage.Total > 1 ? "s" : ""} short`, "--bad"] : s.Subnet ? ["as the leases demand", "--ok"] : ["", "--muted"];
+      : shortage.Total ? [`${shortage.Total} change${shortage.Total > 1 ? "s" : ""} short`, "--bad"] : live && last(n.short, t) < 0 ? ["", "--muted"] : s.Subnet ? [live ? "as desired" : "as the leases demand", "--ok"] : ["", "--muted"];
     g.append(make("text", { x: x + 8, y: y + 53, class: "mono" }, n.place.Address), make("text", { x: x + 8, y: y + 69, style: `font-size: 11px; fill: var(${note[1]})` }, note[0]));
   } else if (shortage.Total && h > 30) {
     g.append(make("text", { x: x + 8, y: y + 48, style: "font-size: 10.5px; fill: var(--bad)" }, `${shortage.Total} short`));
@@ -96,7 +96,7 @@ function drawPath(hops, l, router) {
   let lost = false;
   const answerLost = hops.some(h => h.What === "drop");
   for (const h of hops) {
-    const name = h.Where.split(".")[0];
+    const name = nodeOf(h.Where);
     if (stops[stops.length - 1] !== name) stops.push(name);
     if (h.What === "arrive" && !answerLost) break;
     if (h.What === "drop") { lost = true; break; }
