@@ -160,6 +160,9 @@ func (s *Session) nodeSettled(name string, records []ownedRecord) error {
 	}
 	if s.top.Kube {
 		newest = 0 // the node does not see a change that was undone between two looks
+		if i, ok := n.(Informed); ok && !i.Current() {
+			return errors.New("does not know all that the store holds")
+		}
 	}
 	if status.Revision < newest || status.Programmed != status.Revision {
 		return fmt.Errorf("is at revision %d, programmed %d, the store at %d", status.Revision, status.Programmed, newest)

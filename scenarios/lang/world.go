@@ -44,6 +44,9 @@ type Node interface {
 	SubnetFile() string // "" if there is none
 }
 
+// Informed is a node that can say whether its daemon has seen all changes of the datastore.
+type Informed interface{ Current() bool }
+
 // Store is the datastore as an operator uses it. Names are keys without the
 // prefix: "config", "subnets/10.5.3.0-24".
 type Store interface {

@@ -95,3 +95,10 @@ func nodeRecord(l lease.Lease) lang.Record {
 	return lang.Record{Name: l.Key.String(), Value: string(lease.EncodeAttrs(l.Attrs)), Created: l.CreateRevision,
 		Modified: l.ModRevision}
 }
+
+// Current implements [lang.Informed].
+func (n *simNode) Current() bool {
+	client := n.daemon.Client()
+	status, err := n.Status()
+	return err == nil && client != nil && client.Current() && status.Revision == client.View().Snapshot.Revision
+}

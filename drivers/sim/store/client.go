@@ -112,6 +112,12 @@ func (c *Client) Close() {
 // View returns the latest knowledge of the store.
 func (c *Client) View() lease.View { return c.view }
 
+// Current reports whether all changes of the records or node objects have reached the client.
+func (c *Client) Current() bool {
+	st := c.stream
+	return st != nil && !st.busy && !st.dirty && st.sent == c.got
+}
+
 // Changed receives a value after View has changed.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
