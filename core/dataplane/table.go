@@ -197,6 +197,14 @@ func (t *Table[K, V]) Differences(o *Table[K, V], do func(mine, theirs *V)) {
 // search returns the chunk and the place in it where a key is or belongs. The
 // chunk is len(t.chunks) if the key belongs in a new last one.
 func (t *Table[K, V]) search(k K) (in, at int, found bool) {
+	if t.endsBefore(k) { // objects mostly come in order
+		in = len(t.chunks) - 1
+		at = len(t.chunks[in].rows)
+		if at == chunkRows {
+			return in + 1, 0, false // they fill their chunks
+		}
+		return in, at, false
+	}
 	first := func(c *chunk[V], k K) int { return c.rows[0].Key().Compare(k) }
 	in, found = slices.BinarySearchFunc(t.chunks, k, first)
 	if found || in == 0 {
@@ -205,10 +213,16 @@ func (t *Table[K, V]) search(k K) (in, at int, found bool) {
 	in--
 	rows := t.chunks[in].rows
 	at, found = slices.BinarySearchFunc(rows, k, func(v V, k K) int { return v.Key().Compare(k) })
-	if at == chunkRows && in+1 == len(t.chunks) {
-		return in + 1, 0, false // objects that come in order fill their chunks
-	}
 	return in, at, found
+}
+
+// endsBefore reports whether the last object of the table is before a key.
+func (t *Table[K, V]) endsBefore(k K) bool {
+	if len(t.chunks) == 0 {
+		return false
+	}
+	rows := t.chunks[len(t.chunks)-1].rows
+	return rows[len(rows)-1].Key().Compare(k) < 0
 }
 
 // own returns a chunk that only this table holds.

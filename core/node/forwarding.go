@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -70,9 +69,10 @@ func (n *Node) forwardingBlocked() []string {
 // device with an address of the overlay, or else the uplink.
 func (n *Node) entrance(f cidr.Family) (driver.Link, bool) {
 	name := n.host.uplink.Link
-	for _, a := range slices.SortedFunc(maps.Keys(n.host.want.state.Addrs), dataplane.Addr.Compare) {
-		if cidr.FamilyOf(a.Prefix.Addr()) == f {
-			name = a.Link
+	var last dataplane.Addr
+	for a := range n.host.want.state.Addrs {
+		if cidr.FamilyOf(a.Prefix.Addr()) == f && a.Compare(last) > 0 {
+			last, name = a, a.Link
 		}
 	}
 	links := n.host.facts.Links
