@@ -22,6 +22,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--subnet-file is empty; it must name a file")
 	case o.probeInterval != 0 && o.probeInterval < minProbeInterval:
 		return fmt.Errorf("--probe-interval is %s; it must be %s or more, or 0", o.probeInterval, minProbeInterval)
+	case o.ifaceFromNode && !o.kube.On:
+		return fmt.Errorf("--iface-from-node needs --kube-subnet-mgr: in etcd there is no node object")
 	case o.healthzPort > 65535:
 		return fmt.Errorf("--healthz-port is %d; it must be 65535 or less", o.healthzPort)
 	}

@@ -133,7 +133,7 @@ func (o *options) nodeOptions() node.Options {
 	return node.Options{
 		Uplink: uplink.Options{
 			Ifaces: o.ifaces, Regexes: o.ifaceRegexes, CanReach: o.ifaceCanReach,
-			PublicIP: o.publicIP, PublicIPv6: o.publicIPv6,
+			PublicIP: o.publicIP, PublicIPv6: o.publicIPv6, FromNode: o.ifaceFromNode,
 		},
 		Firewall:    rules.Options{Masquerade: o.ipMasq, NoRandom: o.ipMasqNoRandom, Forward: o.forwardRules},
 		Rules:       time.Duration(o.iptablesResync) * time.Second,

@@ -32,6 +32,7 @@ func TestDefaults(t *testing.T) {
 		"iface":                        "",
 		"iface-regex":                  "",
 		"iface-can-reach":              "",
+		"iface-from-node":              "false",
 		"public-ip":                    "",
 		"public-ipv6":                  "",
 		"subnet-file":                  "/run/flannel/subnet.env",

@@ -14,7 +14,8 @@ var groups = [...]struct {
 }{
 	{"Datastore", []string{"etcd-endpoints", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
 		"etcd-username", "etcd-password", "embed-etcd", "net-config-path"}},
-	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach", "public-ip", "public-ipv6"}},
+	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach",
+		"iface-from-node", "public-ip", "public-ipv6"}},
 	{"Subnet", []string{"subnet-file", "state-file", "subnet-lease-ttl", "subnet-lease-renew-margin", "on-lease-lost"}},
 	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "metrics", "metrics-per-peer",
 		"probe-interval", "v", "vmodule", "log_backtrace_at", "version"}},

@@ -34,6 +34,7 @@ type options struct {
 	embedEtcd                    optionalDir
 	ifaces, ifaceRegexes         list
 	ifaceCanReach                string
+	ifaceFromNode                bool
 	publicIP, publicIPv6         string
 	subnetFile, stateFile        string
 	renewMargin                  int // minutes
@@ -88,6 +89,9 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 	fs.Var(&o.ifaceRegexes, "iface-regex",
 		"regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
 	fs.StringVar(&o.ifaceCanReach, "iface-can-reach", "", "take the interface of the route to this `IP`; tried last")
+	fs.BoolVar(&o.ifaceFromNode, "iface-from-node", false, "with --kube-subnet-mgr: unless another option or the node's "+
+		"annotation chooses, take the interface that holds the InternalIP of the node object, and not that of the default "+
+		"route")
 	fs.StringVar(&o.publicIP, "public-ip", "",
 		"IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
 	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")

@@ -19,6 +19,10 @@ type Assigned struct {
 	Detected ByFamily
 	// Published overrides the uplink's addresses in the record, where valid.
 	Published ByFamily
+	// Node names the node object; "" if it has not been read or is gone.
+	Node string
+	// Internal are the addresses of the host by which the cluster knows it (InternalIP).
+	Internal ByFamily
 }
 
 // ByFamily is an address of each family; invalid if there is none.
@@ -32,8 +36,12 @@ func (b ByFamily) Of(f cidr.Family) netip.Addr {
 // Set replaces the address of one family.
 func (b *ByFamily) Set(f cidr.Family, a netip.Addr) { *cidr.Pick(f, &b.V4, &b.V6) = a }
 
-// SameAddresses reports whether both override the same addresses. Nil overrides
-// none.
+// Overrides reports whether an operator has set an address.
+func (a *Assigned) Overrides() bool {
+	return a != nil && (a.Detected != ByFamily{} || a.Published != ByFamily{})
+}
+
+// SameAddresses reports whether both have the same addresses. Nil has none.
 func (a *Assigned) SameAddresses(o *Assigned) bool {
 	if a == nil {
 		a = &Assigned{}
@@ -41,5 +49,5 @@ func (a *Assigned) SameAddresses(o *Assigned) bool {
 	if o == nil {
 		o = &Assigned{}
 	}
-	return a.Detected == o.Detected && a.Published == o.Published
+	return a.Detected == o.Detected && a.Published == o.Published && a.Internal == o.Internal
 }

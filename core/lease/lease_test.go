@@ -89,7 +89,8 @@ func TestSameAddresses(t *testing.T) {
 	published := &Assigned{Published: ByFamily{V4: someV4}}
 	both := &Assigned{Detected: ByFamily{V4: someV4}, Published: ByFamily{V4: someV4}}
 	none := &Assigned{Key: key("10.5.1.0/24", ""), Err: errors.New("no address")}
-	all := []*Assigned{none, detected, published, both}
+	inside := &Assigned{Internal: ByFamily{V4: someV4}}
+	all := []*Assigned{none, detected, published, both, inside}
 	for i, a := range all {
 		for k, b := range all {
 			if a.SameAddresses(b) != (i == k) {
@@ -98,6 +99,9 @@ func TestSameAddresses(t *testing.T) {
 		}
 		if a.SameAddresses(nil) != (a == none) || (*Assigned)(nil).SameAddresses(a) != (a == none) {
 			t.Errorf("%+v compared with nil", a)
+		}
+		if a.Overrides() != (a != none && a != inside) {
+			t.Errorf("%+v overrides: %t", a, a.Overrides())
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (n *Node) noAttrs(err error) {
 		n.once(Warning, "no-attributes", err.Error())
 	}
 	switch {
-	case !waits && !l.self.Key.IsValid() && !n.overridden():
+	case !waits && !l.self.Key.IsValid() && !n.waitsForAddress():
 		n.exit(1, err.Error())
 		return
 	case l.grant != nil && l.renewalDue(n.now):

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/backend/all"
@@ -35,8 +36,10 @@ func (n *Node) fits(network config.Network, key lease.Key) error {
 func (n *Node) selectUplink() (uplink.Uplink, error) {
 	opts, a := n.opts.Uplink, n.assigned()
 	if a == nil {
-		return n.selectFrom(opts)
+		a = &lease.Assigned{}
 	}
+	opts.Node = a.Node
+	opts.NodeIPs = n.nodeIPs(a)
 	for _, f := range cidr.Families {
 		if addr := a.Detected.Of(f); addr.IsValid() {
 			*cidr.Pick(f, &opts.PublicIP, &opts.PublicIPv6) = addr.String()
@@ -54,6 +57,24 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	return up, nil
 }
 
+// nodeIPs returns the addresses of the node object. While the datastore cannot say
+// what they are, the host's former addresses take their place: those in use, or those
+// that the last run published.
+func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
+	var addrs [2]netip.Addr
+	for _, f := range cidr.Families {
+		switch s := n.store.saved; {
+		case a.Node != "":
+			addrs[f] = a.Internal.Of(f)
+		case n.host.uplink.Link != "":
+			addrs[f] = n.host.uplink.Addr(f)
+		case s != nil:
+			addrs[f] = s.Self.Attrs.IP(f)
+		}
+	}
+	return addrs
+}
+
 // selectFrom chooses the uplink by the operator's options. Some backends publish
 // its own addresses whatever the options say (interop 6.8).
 func (n *Node) selectFrom(opts uplink.Options) (uplink.Uplink, error) {
@@ -64,10 +85,10 @@ func (n *Node) selectFrom(opts uplink.Options) (uplink.Uplink, error) {
 	return up, err
 }
 
-// overridden reports whether an operator has set the node's public address in the
-// store. If the address is invalid, the node waits for the operator to fix it.
-func (n *Node) overridden() bool {
-	return !n.assigned().SameAddresses(nil)
+// waitsForAddress reports whether the node's address comes from the store, from an
+// operator or from the node object. If it cannot be used, the node waits for another one.
+func (n *Node) waitsForAddress() bool {
+	return n.assigned().Overrides() || n.opts.Uplink.FromNode
 }
 
 // takeAssigned takes the assigned subnet. Without one, it waits for the next view.

@@ -58,7 +58,7 @@ func (n *Node) describeFormer(up uplink.Uplink) string {
 func (n *Node) reportNoUplink(err error) {
 	h := &n.host
 	switch {
-	case h.uplink.Link == "" && n.overridden():
+	case h.uplink.Link == "" && n.waitsForAddress():
 		n.once(Error, "assignment", err.Error())
 	case h.uplink.Link == "":
 		n.exit(1, err.Error())

@@ -23,6 +23,9 @@ type Node struct {
 	Name, UID string
 	Created   int64  // seconds since 1970
 	PodCIDRs  string // spec.podCIDRs, or spec.podCIDR where those are missing; separated by commas
+	// InternalIPs are the addresses of that type in the status of our own node, separated
+	// by commas. Of other nodes nothing reads them.
+	InternalIPs string
 	// Values are our annotations. A missing one is as good as an empty one.
 	Values [annotations]string
 }

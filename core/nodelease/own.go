@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
@@ -21,7 +22,7 @@ func (t *Table) assigned() *lease.Assigned {
 	if e == nil {
 		return &lease.Assigned{Err: fmt.Errorf("there is no node %s", t.self)}
 	}
-	a := &lease.Assigned{}
+	a := &lease.Assigned{Node: t.self, Internal: e.node.internal()}
 	a.Key, a.Err = e.node.key(t.network)
 	if a.Err != nil {
 		if e.node.PodCIDRs == "" {
@@ -44,6 +45,23 @@ func (t *Table) assigned() *lease.Assigned {
 		e.node.override(NodePublicIPv6, cidr.V6, &t.own.detected))
 	a.Detected, a.Published = t.own.detected, t.own.published
 	return a
+}
+
+// internal returns the first InternalIP of each family. The kubelet and the cloud
+// controller write them; one that does not parse counts as absent.
+func (n *Node) internal() lease.ByFamily {
+	var addrs lease.ByFamily
+	for text := range strings.SplitSeq(n.InternalIPs, ",") {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" {
+			continue
+		}
+		f := cidr.FamilyOf(a.Unmap())
+		if !addrs.Of(f).IsValid() {
+			addrs.Set(f, a.Unmap())
+		}
+	}
+	return addrs
 }
 
 // override reads an operator's annotation of an address. An unreadable one leaves

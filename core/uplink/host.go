@@ -25,6 +25,15 @@ func (h host) link(name string) (driver.Link, bool) {
 	return h.facts.Links[i], true
 }
 
+// owner returns the first link with an address.
+func (h host) owner(a netip.Addr) (driver.Link, bool) {
+	i := slices.IndexFunc(h.facts.Links, func(l driver.Link) bool { return owns(l, a) })
+	if i < 0 {
+		return driver.Link{}, false
+	}
+	return h.facts.Links[i], true
+}
+
 // links returns the link in use, and then all links by index.
 func (h host) links() []driver.Link {
 	used, ok := h.link(h.used.Link)

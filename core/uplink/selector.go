@@ -46,8 +46,43 @@ func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selec
 			return list
 		}
 	}
+	if o.FromNode {
+		add(byNode(o), "--iface-from-node")
+		return list
+	}
 	add(byDefault, "default route")
 	return list
+}
+
+// byNode chooses the link that owns the addresses of the node object. There is no
+// fallback to the default route: an address that is away for a moment would move the
+// node to another network.
+func byNode(o Options) func(host) (candidate, error) {
+	return func(h host) (candidate, error) {
+		var c candidate
+		for _, f := range h.families {
+			a := o.NodeIPs[f]
+			if !a.IsValid() {
+				continue
+			}
+			l, ok := h.owner(a)
+			if !ok {
+				return candidate{}, fmt.Errorf("no interface has %v, the InternalIP of node %s: set kubelet's --node-ip to an "+
+					"address of this host, or choose with --iface", a, o.Node)
+			}
+			if c.link.Name != "" && c.link.Name != l.Name {
+				return candidate{}, fmt.Errorf("the InternalIPs of node %s are on two interfaces, %s and %s (%v): "+
+					"choose with --iface", o.Node, c.link.Name, l.Name, a)
+			}
+			c.link = l
+			c.addrs[f] = a
+		}
+		if c.link.Name == "" {
+			return candidate{}, fmt.Errorf("node %s has no InternalIP in the families of the network yet: kubelet's --node-ip "+
+				"or the cloud controller sets it; or choose with --iface", o.Node)
+		}
+		return c, nil
+	}
 }
 
 // byAddr chooses the link that owns an address. In dual stack a public IPv6
@@ -55,22 +90,20 @@ func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selec
 // IPv4 address may be translated on its way, an IPv6 address is not.
 func byAddr(owned netip.Addr, public [2]netip.Addr) func(host) (candidate, error) {
 	return func(h host) (candidate, error) {
-		for _, l := range h.facts.Links {
-			if !owns(l, owned) {
-				continue
-			}
-			c := candidate{link: l}
-			f := cidr.FamilyOf(owned)
-			c.addrs[f] = owned
-			if v6 := public[cidr.V6]; f == cidr.V4 && v6.IsValid() && slices.Contains(h.families, cidr.V6) {
-				if !owns(l, v6) {
-					return candidate{}, fmt.Errorf("interface %s has no address %v (%s)", l.Name, v6, publicFlag[cidr.V6])
-				}
-				c.addrs[cidr.V6] = v6
-			}
-			return c, nil
+		l, ok := h.owner(owned)
+		if !ok {
+			return candidate{}, fmt.Errorf("no interface has address %v", owned)
 		}
-		return candidate{}, fmt.Errorf("no interface has address %v", owned)
+		c := candidate{link: l}
+		f := cidr.FamilyOf(owned)
+		c.addrs[f] = owned
+		if v6 := public[cidr.V6]; f == cidr.V4 && v6.IsValid() && slices.Contains(h.families, cidr.V6) {
+			if !owns(l, v6) {
+				return candidate{}, fmt.Errorf("interface %s has no address %v (%s)", l.Name, v6, publicFlag[cidr.V6])
+			}
+			c.addrs[cidr.V6] = v6
+		}
+		return c, nil
 	}
 }
 

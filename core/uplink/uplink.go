@@ -17,6 +17,10 @@ type Options struct {
 	CanReach   string   // --iface-can-reach
 	PublicIP   string   // --public-ip
 	PublicIPv6 string   // --public-ipv6
+
+	FromNode bool          // --iface-from-node
+	Node     string        // the node object, for people
+	NodeIPs  [2]netip.Addr // its InternalIP of each family; invalid if there is none
 }
 
 // Uplink is the link that carries the overlay's packets. Addresses of a

@@ -30,6 +30,10 @@ const (
 	listRevision protowire.Number = 2 // meta/v1.ListMeta
 	listContinue protowire.Number = 3
 
+	statusAddresses protowire.Number = 5 // v1.NodeStatus
+	addressType     protowire.Number = 1 // v1.NodeAddress
+	addressAddress  protowire.Number = 2
+
 	nodeMeta protowire.Number = 1 // v1.Node, v1.Pod
 	nodeSpec protowire.Number = 2
 
@@ -283,6 +287,23 @@ func decodePod(b []byte) (node string, err error) {
 		})
 	})
 	return node, err
+}
+
+// internalIPs returns the addresses of that type in a node's status, separated by
+// commas. Of a status that cannot be read, it returns those before the fault.
+func internalIPs(status []byte) string {
+	var addrs []string
+	_ = fields(status, func(n protowire.Number, content []byte, _ uint64) error {
+		if n != statusAddresses {
+			return nil
+		}
+		kind, address, err := pair(content, addressType, addressAddress)
+		if string(kind) == "InternalIP" {
+			addrs = append(addrs, string(address))
+		}
+		return err
+	})
+	return strings.Join(addrs, ",")
 }
 
 // maxObject bounds the size of an object, in bytes. The API server accepts none

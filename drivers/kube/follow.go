@@ -218,7 +218,7 @@ func (s *Store) part(ctx context.Context, listing *nodelease.Listing, token stri
 func (s *Store) add(listing *nodelease.Listing, it item) {
 	s.update(func() bool {
 		s.saw(it, true)
-		listing.Add(it.node, it.revision)
+		listing.Add(s.known(it), it.revision)
 		return false
 	})
 }

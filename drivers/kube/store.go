@@ -134,8 +134,18 @@ func (s *Store) update(change func() bool) {
 func (s *Store) take(it item) {
 	s.update(func() bool {
 		s.saw(it, false)
-		return s.table.Set(it.node, it.revision)
+		return s.table.Set(s.known(it), it.revision)
 	})
+}
+
+// known returns the part of a node that the table knows: of our own node, its addresses
+// too. The caller holds mu.
+func (s *Store) known(it item) nodelease.Node {
+	n := it.node
+	if n.Name == s.node {
+		n.InternalIPs = internalIPs(it.status)
+	}
+	return n
 }
 
 // remove records the deletion of a node.

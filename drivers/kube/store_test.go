@@ -32,6 +32,27 @@ var _ = Describe("a store on an API server", func() {
 				}
 			})
 
+			It("knows the addresses of its own node, and follows them", func() {
+				own := plain("n1", "10.244.1.0/24")
+				own.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+					{Type: corev1.NodeInternalIP, Address: "192.168.64.1"}, {Type: corev1.NodeHostName, Address: "n1"},
+					{Type: corev1.NodeInternalIP, Address: "fd00:64::1"}}
+				api.Put(own)
+				api.Put(peer(2))
+				s := start(url, vxlanConfig)
+				internal := func() lease.ByFamily { return s.View().Assigned.Internal }
+				Expect(synced(s).Assigned.Node).To(Equal("n1"))
+				Expect(internal()).To(Equal(lease.ByFamily{V4: netip.MustParseAddr("192.168.64.1"),
+					V6: netip.MustParseAddr("fd00:64::1")}))
+				api.Change("n1", func(n *corev1.Node) { n.Status.Addresses = n.Status.Addresses[3:] })
+				Eventually(internal).Should(Equal(lease.ByFamily{V6: netip.MustParseAddr("fd00:64::1")}))
+
+				By("not losing them when it writes")
+				_, err := s.Create(ctx, keyOf(1), attrs(1), 0)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(internal()).To(Equal(lease.ByFamily{V6: netip.MustParseAddr("fd00:64::1")}))
+			})
+
 			It("shows all nodes, and follows their changes", func() {
 				for i := 1; i <= 1203; i++ {
 					n := peer(i % 250)

@@ -81,7 +81,7 @@ func networkValues() []value {
 		{"flannel.image.tag", "", text, "Empty: the chart's appVersion."},
 		{"flannel.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls the image."},
 		{"flannel.image_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
-		{"flannel.args", []any{"--ip-masq", "--kube-subnet-mgr"}, flags,
+		{"flannel.args", []any{"--ip-masq", "--kube-subnet-mgr", "--iface-from-node"}, flags,
 			"All flags of flanneld except that of the health port."},
 		{"flannel.extraArgs", []any{}, flags, "Flags beside flannel.args, such as --iface=eth1."},
 		{"flannel.extraEnv", []any{}, named, "Environment variables of flanneld, beside NODE_NAME."},

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,6 +101,40 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 					HaveField("Status", corev1.ConditionFalse))))
 		}
 	}, limit)
+
+	It("takes the interface of its InternalIP with --iface-from-node, and names one that it does not have",
+		func(ctx context.Context) {
+			c := newCluster(ctx, 2, vxlan)
+			c.registerAll(ctx)
+			n := c.lab.Nodes[0]
+			second := netip.MustParsePrefix("10.99.0.1/24")
+			Expect(n.Netlink().LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "other"}})).To(Succeed())
+			Expect(n.SetUp("other")).To(Succeed())
+			Expect(n.AddAddr("other", second)).To(Succeed())
+			internal := func(a netip.Addr) {
+				GinkgoHelper()
+				object := c.node(ctx, n.Name)
+				object.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.String()}}
+				_, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, object, metav1.UpdateOptions{})
+				Expect(err).NotTo(HaveOccurred())
+			}
+			public := func() string { return c.node(ctx, n.Name).Annotations[annotations+"public-ip"] }
+
+			internal(second.Addr())
+			Expect(n.Start("--iface-from-node")).To(Succeed())
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			Expect(public()).To(Equal("10.99.0.1"))
+
+			By("following a change")
+			internal(n.Underlay(cidr.V4).Addr())
+			Eventually(public).WithContext(ctx).Should(Equal(n.Underlay(cidr.V4).Addr().String()))
+
+			By("naming an address that no interface has, and keeping the last one")
+			internal(netip.MustParseAddr("10.99.0.77"))
+			Eventually(func() string { return n.LogTail(20) }).WithContext(ctx).
+				Should(ContainSubstring("no interface has 10.99.0.77, the InternalIP of node n1"))
+			Expect(public()).To(Equal(n.Underlay(cidr.V4).Addr().String()))
+		}, limit)
 
 	It("waits for the API server and for its pod CIDR", func(ctx context.Context) {
 		c := newCluster(ctx, 2, vxlan)

@@ -102,7 +102,7 @@ func TestMoreValues(t *testing.T) {
 		{"the port of udp", flannel(map[string]any{"backend": "udp", "backendPort": 8286}), "configmap",
 			"\"Port\": 8286,\n        \"Type\": \"udp\"\n"},
 		{"more flags", flannel(map[string]any{"extraArgs": []any{"--iface=eth1"}}), "daemonset",
-			"- \"--kube-subnet-mgr\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
+			"- \"--iface-from-node\"\n            - \"--iface=eth1\"\n            - --healthz-port=8081\n"},
 		{"environment", flannel(map[string]any{"extraEnv": []any{map[string]any{"name": "A", "value": "b"}}}), "daemonset",
 			"fieldPath: spec.nodeName\n            - name: A\n              value: b\n"},
 		{"annotations of pods", flannel(map[string]any{"podAnnotations": map[string]any{"a": "b"}}), "daemonset",

@@ -1,0 +1,87 @@
+package node
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// newFromNodeWorld is an assignedWorld with --iface-from-node, on a host with two networks.
+// The default route leaves through eth0, 192.168.64.3; eth1 has 10.9.0.3.
+func newFromNodeWorld(t *testing.T, internal string) *assignedWorld {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24"), Node: "n1"})
+	w.assigned.Internal = internalIP(internal)
+	w.facts.Links = append(w.facts.Links, driver.Link{Name: "eth1", Index: 3, MTU: 9000, Up: true,
+		Addrs: []driver.LinkAddr{{Prefix: netip.MustParsePrefix("10.9.0.3/24"), Permanent: true}}})
+	w.start(fromNodeFlag)
+	return w
+}
+
+func fromNodeFlag(o *Options) { o.Uplink.FromNode = true }
+
+func internalIP(text string) lease.ByFamily { return lease.ByFamily{V4: netip.MustParseAddr(text)} }
+
+// The node takes the interface of its InternalIP, follows a change of it, and an operator's
+// annotation goes before it.
+func TestUplinkFromNode(t *testing.T) {
+	w := newFromNodeWorld(t, "10.9.0.3")
+	published := func(want string) {
+		t.Helper()
+		w.tell()
+		w.pass(time.Minute)
+		w.wantReady()
+		if got := w.snap.Leases[0].Attrs.PublicIP.String(); got != want {
+			t.Errorf("published %s, want %s", got, want)
+		}
+	}
+	published("10.9.0.3")
+	w.assigned.Internal = internalIP("192.168.64.3")
+	published("192.168.64.3")
+	w.assigned.Detected = internalIP("10.9.0.3")
+	published("10.9.0.3")
+	w.assigned.Detected = lease.ByFamily{}
+	published("192.168.64.3")
+}
+
+// An InternalIP that this host does not have is named, and the node waits for another one.
+func TestUplinkFromNodeThatCannotBe(t *testing.T) {
+	w := newFromNodeWorld(t, "10.9.0.99")
+	w.tell()
+	w.pass(time.Hour)
+	reasons := strings.Join(w.status().Reasons, "; ")
+	const want = "no interface has 10.9.0.99, the InternalIP of node n1"
+	if w.exit != nil || len(w.requests) != 0 || !strings.Contains(reasons, want) {
+		t.Fatalf("exit %v, requests %v, reasons %s", w.exit, w.requests, reasons)
+	}
+	w.assigned.Internal = internalIP("10.9.0.3")
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+}
+
+// While the API server cannot be read, the node stays with its address: in this run, and after
+// a restart with the one that the last run published.
+func TestUplinkFromNodeWithoutTheNode(t *testing.T) {
+	w := newFromNodeWorld(t, "10.9.0.3")
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	w.assigned = lease.Assigned{Err: errors.New("there is no node n1")}
+	w.tell()
+	w.pass(time.Minute)
+	if got := w.status().Uplink.Link; got != "eth1" {
+		t.Errorf("the uplink is %s after the node object is gone", got)
+	}
+	w.down = true
+	w.start(fromNodeFlag)
+	w.tell()
+	w.pass(time.Minute)
+	if got := w.status().Uplink.Link; got != "eth1" {
+		t.Errorf("the uplink is %q after a restart during an outage, log:\n%s", got, w.log())
+	}
+}
