@@ -204,14 +204,15 @@ test-cluster: cluster-programs plugins bin/testsum ## flannel in a whole cluster
 test-vm: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-vm: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-vm: export FLANNEL_LAB_VM := $(CURDIR)/bin/vm
-test-vm: build bin/testsum bin/vm ## conformance and scenarios on a stock Debian kernel in QEMU; it says what to install
+test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd units on a stock Debian kernel in QEMU; it says what to install
 	@hack/deps || true
 	@trap 'rm -f "$(RESULTS).vm" $(if $(MORE),,"$(RESULTS)")' EXIT; status=0; kernel=$$(bin/vm kernel); \
 	$(CHECKED) bin/testsum -more -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m ./harness/vm || status=$$?; \
 	for try in 1 2; do \
 		inside=0; rm -f '$(RESULTS).vm'; \
 		WORLD=vm $(VM_RUN) -- bin/testsum -more -results '$(RESULTS).vm' -note "$$kernel" -- \
-			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestScenarios)$$' ./drivers/linux ./scenarios || inside=$$?; \
+			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestScenarios|TestSystemd)$$' \
+			./drivers/linux ./scenarios ./deploy/host || inside=$$?; \
 		[ $$inside = 75 ] || break; \
 	done; \
 	[ $$inside = 0 ] || status=$$inside; \
