@@ -362,6 +362,27 @@ func (n *Node) retryWithin(first, most time.Duration) {
 	l.attempts++
 }
 
+// A datastore that answers again gets the requests of all nodes within a time that grows
+// with their number.
+const (
+	answersFirst = 100 * time.Millisecond
+	answersPeer  = time.Millisecond
+)
+
+// storeAnswers ends the pauses that have grown while the datastore did not answer.
+func (n *Node) storeAnswers(snap *lease.Snapshot) {
+	l := &n.lease
+	l.attempts = 0
+	if l.retryAt.IsZero() || snap == nil {
+		return
+	}
+	spread := answersFirst + time.Duration(len(snap.Leases))*answersPeer
+	soon := n.now.Add(time.Duration(n.opts.Rand.Int64N(int64(spread))))
+	if soon.Before(l.retryAt) {
+		l.retryAt = soon
+	}
+}
+
 // hold takes over a grant that the store has just confirmed.
 func (n *Node) hold(g lease.Grant) {
 	l := &n.lease

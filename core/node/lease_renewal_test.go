@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -220,6 +221,33 @@ func TestAcquiresAfterTheEnd(t *testing.T) {
 	w.wantReady()
 	if got := w.count("lease-acquired"); got != 2 {
 		t.Errorf("logged %d times that the lease is held, want twice\n%s", got, w.log())
+	}
+}
+
+// A store that answers again ends the pauses that have grown without it. The nodes' requests
+// are spread over a time that grows with their number.
+func TestStoreAnswersAgain(t *testing.T) {
+	w := readyWorld(t)
+	w.down = true
+	w.tell()
+	w.pass(25 * time.Hour)
+	before := len(w.requests)
+	if l := w.n.lease; !w.status().Fenced || l.attempts < 10 || l.retryAt.Sub(w.now) > 72*time.Second {
+		t.Fatalf("after the end of the lease: %d attempts, the next one after %s", l.attempts, l.retryAt.Sub(w.now))
+	}
+	w.down = false
+	for i := range 2000 {
+		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.%d-28", 100+i/16, i%16*16), byte(10+i%200)))
+	}
+	w.tell()
+	latest := answersFirst + 2001*answersPeer
+	pause := w.n.lease.retryAt.Sub(w.now)
+	if len(w.requests) > before || pause <= 0 || pause > latest || w.n.lease.attempts != 0 {
+		t.Errorf("%d requests, the next one after %s, want within %s", len(w.requests)-before, pause, latest)
+	}
+	w.pass(latest)
+	if w.status().Fenced || len(w.requests) == before {
+		t.Errorf("no lease\n%s", w.log())
 	}
 }
 

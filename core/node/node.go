@@ -187,6 +187,7 @@ func (n *Node) absorb(in Input) {
 			for _, id := range []LaneID{HostLane, CommandsLane, IKELane} {
 				n.lanes[id].lookBy(n.now, causeChange)
 			}
+			n.storeAnswers(in.View.Snapshot)
 		}
 		if before, now := n.assigned(), in.View.Assigned; before != now && !before.SameAddresses(now) {
 			n.host.chosen = false
