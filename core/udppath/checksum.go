@@ -10,10 +10,15 @@ import (
 //
 // Such a sum does not depend on the order of bytes within a word, if the result
 // has the same order, nor on the width of the words. So it adds eight bytes at a
-// time as they lie in memory. Two chains of carries keep both of a processor's
-// adders busy.
+// time as they lie in memory, or what sumWide can take. Two chains of carries keep
+// both of a processor's adders busy.
 func Sum(b []byte) uint16 {
 	var x, y, carry uint64
+	if hasWideSum && len(b) >= wideSum {
+		n := len(b) &^ (wideSum - 1)
+		x = sumWide(b[:n])
+		b = b[n:]
+	}
 	for len(b) >= 64 {
 		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b), 0)
 		x, carry = bits.Add64(x, binary.LittleEndian.Uint64(b[8:]), carry)

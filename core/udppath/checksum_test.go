@@ -57,6 +57,25 @@ func TestSumProperty(t *testing.T) {
 	})
 }
 
+// Both ways to a sum agree, wherever the bytes begin.
+func FuzzSum(f *testing.F) {
+	f.Add([]byte{}, uint8(0))
+	f.Add(bytes.Repeat([]byte{0xff}, 3*wideSum+7), uint8(1))
+	f.Add(bytes.Repeat([]byte{0xff, 0xff, 0xff, 0xfe}, 1500), uint8(3))
+	f.Fuzz(func(t *testing.T, b []byte, skip uint8) {
+		b = b[min(int(skip), len(b)):]
+		want := slowSum(b)
+		if got := Sum(b); got != want {
+			t.Errorf("got %04x, want %04x", got, want)
+		}
+		defer func(has bool) { hasWideSum = has }(hasWideSum)
+		hasWideSum = false
+		if got := Sum(b); got != want {
+			t.Errorf("without wide sums: got %04x, want %04x", got, want)
+		}
+	})
+}
+
 func TestFold(t *testing.T) {
 	for s, want := range map[uint64]uint16{
 		0: 0, 0xffff: 0xffff, 0x10000: 1, 0x1fffe: 0xffff, 0x1ffff: 1, 1<<64 - 1: 0xffff, 1 << 63: 1 << 15,

@@ -1,6 +1,7 @@
 package udppath
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"time"
 )
@@ -32,7 +33,17 @@ type Verdict struct {
 type Path struct {
 	counters Counters
 	errors   limiter
+	accepted flow
 	scratch  [maxError]byte
+}
+
+// flow identifies a packet that Receive accepted: the next one is mostly of the same
+// flow. The table keeps its memory as long as a flow points to it, so another
+// table is another pointer.
+type flow struct {
+	table     *Table
+	from      netip.Addr
+	addresses uint64 // source and destination
 }
 
 // Tick sets the time, which limits the ICMP errors that the path may send. Once
@@ -84,23 +95,35 @@ func (p *Path) Receive(t *Table, from netip.Addr, b []byte) Verdict {
 	if reason != Passed {
 		return p.drop(reason)
 	}
-	src := source(ip)
-	owner, ok := t.peers.Lookup(src)
-	switch {
-	case t.local.Subnet.Contains(src):
-		return p.drop(Spoofed)
-	case !ok:
-		return p.drop(Foreign)
-	case owner != from:
-		return p.drop(Spoofed)
-	case !t.local.Subnet.Contains(destination(ip)):
-		return p.drop(NotOurs)
-	case ip[8] <= 1:
+	this := flow{table: t, from: from, addresses: binary.BigEndian.Uint64(ip[12:])}
+	if this != p.accepted {
+		if reason := t.accepts(from, source(ip), destination(ip)); reason != Passed {
+			return p.drop(reason)
+		}
+		p.accepted = this
+	}
+	if ip[8] <= 1 {
 		return p.transmitError(t, from, ip, header, TTL, timeExceeded)
 	}
 	lowerTTL(ip)
 	p.counters[Passed]++
 	return Verdict{Action: Deliver, Packet: ip}
+}
+
+// accepts returns Passed, or why a packet from a sender is not for this node.
+func (t *Table) accepts(from, src, dst netip.Addr) Reason {
+	owner, ok := t.peers.Lookup(src)
+	switch {
+	case t.local.Subnet.Contains(src):
+		return Spoofed
+	case !ok:
+		return Foreign
+	case owner != from:
+		return Spoofed
+	case !t.local.Subnet.Contains(dst):
+		return NotOurs
+	}
+	return Passed
 }
 
 func (p *Path) drop(reason Reason) Verdict {

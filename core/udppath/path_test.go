@@ -229,6 +229,41 @@ func TestReceive(t *testing.T) {
 
 // TestRouteProperty compares, in both directions, with a search through all
 // peers, after changes to the table.
+// What a path remembers of a flow holds for this table, this sender and these
+// addresses alone.
+func TestReceiveRemembersNoMoreThanTheFlow(t *testing.T) {
+	table, path := tableA(t), newPath()
+	without := table.Without(netip.MustParsePrefix("10.5.2.0/24"))
+	moved, err := table.With(Peer{netip.MustParsePrefix("10.5.2.0/24"), nodeC})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what             string
+		table            *Table
+		sender           netip.Addr
+		source, receiver string
+		want             Reason
+	}{
+		{"another sender", table, nodeC, "10.5.2.9", "10.5.1.7", Spoofed},
+		{"another source", table, nodeB, "10.5.3.9", "10.5.1.7", Spoofed},
+		{"a source outside", table, nodeB, "10.6.2.9", "10.5.1.7", Foreign},
+		{"another destination", table, nodeB, "10.5.2.9", "10.5.4.7", NotOurs},
+		{"a table without the peer", without, nodeB, "10.5.2.9", "10.5.1.7", Foreign},
+		{"a table in which the peer moved", moved, nodeB, "10.5.2.9", "10.5.1.7", Spoofed},
+	} {
+		for range 2 {
+			if got := path.Receive(table, nodeB, datagram("10.5.2.9", "10.5.1.7")); got.Action != Deliver {
+				t.Fatalf("before %s: %+v", c.what, got)
+			}
+		}
+		got := path.Receive(c.table, c.sender, datagram(c.source, c.receiver))
+		if got.Action != Drop || got.Reason != c.want {
+			t.Errorf("%s: got %v for reason %v, want a drop for %v", c.what, got.Action, got.Reason, c.want)
+		}
+	}
+}
+
 func TestRouteProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		address := rapid.Custom(func(t *rapid.T) netip.Addr {
