@@ -42,6 +42,9 @@ func TestMistakesInAFile(t *testing.T) {
 		{"fault n1 kill", "error: fault kill: want boundary=N, from 1 on"},
 		{"fault n1 request lost", "error: no daemon runs"},
 		{"fault segment7 wire loss=1", "error: no segment7; there are segment0 to segment0"},
+		{"metric n1 flannel_ready", "error: want is=NUMBER or above=NUMBER"},
+		{"metric n1 flannel_ready is=many", "error: many: want a number"},
+		{"metric n9 flannel_ready is=1", `error: no node "n9"`},
 		{"store burn", "error: store burn: want one of backup, clobber, compact, config, delete, events, expire, " +
 			"firewall, leaderless, lose-data, lossy, merge, put, reserve, restore, slow, stale, start, stop, take, " +
 			"unreserve, wipe"},

@@ -71,19 +71,31 @@ func (n *netnsNode) Peers() ([]node.Peer, error) {
 	return answer.Peers, err
 }
 
-// ask reads a page of package control.
-func (n *netnsNode) ask(page string, answer any) error {
+// Metrics implements [lang.Metered].
+func (n *netnsNode) Metrics() (string, error) { return n.page("/metrics") }
+
+// page returns a page of the daemon's health listener.
+func (n *netnsNode) page(path string) (string, error) {
 	if !n.node.Running() {
-		return lang.ErrNoDaemon
+		return "", lang.ErrNoDaemon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusBound)
 	defer cancel()
-	code, body, err := n.node.Get(ctx, page)
+	code, body, err := n.node.Get(ctx, path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if code != http.StatusOK {
-		return fmt.Errorf("node %s: %s: %d %s", n.Name, page, code, body)
+		return "", fmt.Errorf("node %s: %s: %d %s", n.Name, path, code, body)
+	}
+	return body, nil
+}
+
+// ask reads a page of package control.
+func (n *netnsNode) ask(page string, answer any) error {
+	body, err := n.page(page)
+	if err != nil {
+		return err
 	}
 	if err := json.Unmarshal([]byte(body), answer); err != nil {
 		return fmt.Errorf("node %s: %s: %w", n.Name, page, err)

@@ -85,6 +85,7 @@ func verbs() map[string]verb {
 		"spoof":    (*Session).spoof,
 		"drops":    (*Session).drops,
 		"probes":   (*Session).probes,
+		"metric":   (*Session).metric,
 		"trace":    (*Session).trace,
 		"transfer": (*Session).transfer,
 		"stream":   (*Session).stream,

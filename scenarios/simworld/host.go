@@ -3,11 +3,14 @@ package simworld
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/agent/metrics"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -183,6 +186,28 @@ func (n *simNode) Peers() ([]node.Peer, error) {
 	}
 	return n.daemon.Node().Peers(), nil
 }
+
+// Metrics implements [lang.Metered], as the daemon answers a scrape.
+func (n *simNode) Metrics() (string, error) {
+	if !n.Running() {
+		return "", lang.ErrNoDaemon
+	}
+	w := httptest.NewRecorder()
+	metrics.Handler(scraped{n.daemon}, false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		return "", fmt.Errorf("metrics: %d %s", w.Code, w.Body)
+	}
+	return w.Body.String(), nil
+}
+
+// scraped is a daemon as a scrape reads it.
+type scraped struct{ daemon *daemon.Daemon }
+
+// Status implements [metrics.Source].
+func (s scraped) Status() node.Status { return s.daemon.Status() }
+
+// Peers implements [metrics.Source].
+func (s scraped) Peers() ([]node.Peer, bool) { return s.daemon.Node().Peers(), true }
 
 func (n *simNode) SyncPods() error {
 	text := n.SubnetFile()
