@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
@@ -85,16 +87,36 @@ func (p Plugin) del(args *skel.CmdArgs) error {
 	return a.forget(path)
 }
 
+// gc releases the leaked attachments by the delegate's DEL, each with its kept
+// configuration: the GC of the reference plugins leaves the addresses of host-local
+// reserved. The delegate's own GC follows.
 func (p Plugin) gc(args *skel.CmdArgs) error {
 	c, delegated, err := current(args)
 	if err != nil {
 		return err
 	}
+	err = c.forgetOthers(c.ValidAttachments, func(a attachment, kept map[string]any) error {
+		return p.delegate(p.delFor(a), "DEL", kept)
+	})
 	delegated["cni.dev/valid-attachments"] = c.ValidAttachments
-	if err := p.delegate(invoke.DelegateGC, "GC", delegated); err != nil {
-		return err
+	return errors.Join(err, p.delegate(invoke.DelegateGC, "GC", delegated))
+}
+
+// delFor returns the delegate's DEL for an attachment that this process was not called
+// for. Its network namespace is unknown, and mostly gone.
+func (p Plugin) delFor(a attachment) command {
+	return func(ctx context.Context, plugin string, conf []byte, exec invoke.Exec) error {
+		if exec == nil {
+			exec = &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}}
+		}
+		search := os.Getenv("CNI_PATH")
+		path, err := exec.FindInPath(plugin, filepath.SplitList(search))
+		if err != nil {
+			return err
+		}
+		args := &invoke.Args{Command: "DEL", ContainerID: a.container, IfName: a.ifname, Path: search}
+		return invoke.ExecPluginWithoutResult(ctx, path, conf, args, exec)
 	}
-	return c.forgetOthers(c.ValidAttachments)
 }
 
 // status returns an error if an ADD could not succeed now.

@@ -177,7 +177,7 @@ func TestGCForgetsContainersThatAreGone(t *testing.T) {
 	}
 	want := "bridge GC " + strings.Replace(wantBridge, `{"cniVersion"`,
 		`{"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"eth0"}],"cniVersion"`, 1)
-	if diff := cmp.Diff([]string{want}, b.told()); diff != "" {
+	if diff := cmp.Diff([]string{"bridge DEL " + wantBridge, want}, b.told()); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
@@ -185,6 +185,24 @@ func TestGCForgetsContainersThatAreGone(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "data", "c1")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the delegate could not release is kept for the next GC.
+func TestGCKeepsWhatItCouldNotRelease(t *testing.T) {
+	b := newBench(t, both)
+	b.must(b.as("cbr0", "gone", "eth0").call(b.plugin().add))
+	b.exec.err = errors.New("the address file is locked")
+	if err := b.as("cbr0", "", "").call(b.plugin().gc); err == nil || !strings.Contains(err.Error(), "bridge, DEL") {
+		t.Errorf("GC: %v, want the failed DEL named", err)
+	}
+	if diff := cmp.Diff([]string{".cbr0/gone:eth0", "gone -> .cbr0/gone:eth0"}, b.files()); diff != "" {
+		t.Error(diff)
+	}
+	b.exec.err = nil
+	b.must(b.call(b.plugin().gc))
+	if left := b.files(); left != nil {
+		t.Errorf("left: %v", left)
 	}
 }
 

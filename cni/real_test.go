@@ -15,16 +15,19 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/flanneld/flannel/cni/install"
 	"github.com/flanneld/flannel/harness"
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
 // conflist is the configuration list of the manifest (interop 4.3: the CNI configuration).
-const conflist = `{"name":"cbr0","cniVersion":"1.1.0","plugins":[
+const conflist = `{"name":"cbr0","cniVersion":"0.3.1","plugins":[
 	{"type":"flannel","subnetFile":%q,"dataDir":%q,"ipam":{"dataDir":%q},
 	 "delegate":{"hairpinMode":true,"isDefaultGateway":true}},
 	{"type":"portmap","capabilities":{"portMappings":true}}]}`
@@ -35,6 +38,9 @@ type kubelet struct {
 	cni  *libcni.CNIConfig
 	list *libcni.NetworkConfigList
 	dir  string // the plugins' data
+
+	// before is the list as a runtime reads it that knows no cniVersions.
+	before *libcni.NetworkConfigList
 }
 
 func newKubelet(t *testing.T, n *harness.Node, bin string) *kubelet {
@@ -43,11 +49,38 @@ func newKubelet(t *testing.T, n *harness.Node, bin string) *kubelet {
 	k.cni = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(k.dir, "cache"), inside{n.Host})
 	text := fmt.Sprintf(conflist, n.SubnetFile(), filepath.Join(k.dir, "flannel"), filepath.Join(k.dir, "host-local"))
 	var err error
-	k.list, err = libcni.NetworkConfFromBytes([]byte(text))
+	k.before, err = libcni.NetworkConfFromBytes([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+	k.list, err = libcni.NetworkConfFromBytes(installed(t, bin, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.before.CNIVersion != "0.3.1" || k.list.CNIVersion != "1.1.0" {
+		t.Fatalf("an older runtime reads CNI %s, a newer one %s", k.before.CNIVersion, k.list.CNIVersion)
+	}
 	return k
+}
+
+// installed returns the configuration list as flanneld --install-cni leaves it, which has
+// asked the reference plugins for their versions.
+func installed(t *testing.T, bin, list string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	files := install.Files{Plugin: filepath.Join(bin, install.PluginName), BinDir: bin,
+		ConfDir: filepath.Join(dir, "net.d"), Conf: filepath.Join(dir, "cni-conf.json"), Ask: install.AskPlugin}
+	if err := os.WriteFile(files.Conf, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, note, err := files.Install(t.Context()); err != nil || note != "" {
+		t.Fatalf("install: %v, %s", err, note)
+	}
+	text, err := os.ReadFile(filepath.Join(files.ConfDir, install.ConfName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // inside starts plugins in a host's network namespace.
@@ -126,7 +159,11 @@ func TestPodsOfTwoNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods, addrs = append(pods, pod), append(addrs, k.attach(ctx, t, pod))
+		list := k.list
+		if i == 0 {
+			list = k.before // the runtime is replaced before it detaches the pod
+		}
+		pods, addrs = append(pods, pod), append(addrs, k.attach(ctx, t, list, pod))
 	}
 	for _, a := range addrs[1] {
 		if _, err := pods[0].Ping(ctx, a, harness.PingOptions{Size: 1400, DF: true}); err != nil {
@@ -134,6 +171,7 @@ func TestPodsOfTwoNodes(t *testing.T) {
 		}
 	}
 	servesOnTheNode(ctx, t, pods[0], pods[1], lab.Nodes[0].Underlay(0).Addr(), addrs[0][0])
+	kubelets[1].collects(ctx, t, lab, pods[1])
 	for i, k := range kubelets {
 		k.detach(ctx, t, pods[i])
 	}
@@ -152,17 +190,20 @@ func saysToTryAgain(ctx context.Context, t *testing.T, k *kubelet) {
 	}
 }
 
-func (k *kubelet) attach(ctx context.Context, t *testing.T, pod *harness.Host) []netip.Addr {
+func (k *kubelet) attach(ctx context.Context, t *testing.T, list *libcni.NetworkConfigList,
+	pod *harness.Host) []netip.Addr {
 	t.Helper()
 	if err := k.cni.GetStatusNetworkList(ctx, k.list); err != nil {
 		t.Fatal(err)
 	}
-	result, err := k.cni.AddNetworkList(ctx, k.list, attachment(pod))
+	result, err := k.cni.AddNetworkList(ctx, list, attachment(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.cni.CheckNetworkList(ctx, k.list, attachment(pod)); err != nil {
-		t.Error(err)
+	if list != k.before { // its version has no CHECK
+		if err := k.cni.CheckNetworkList(ctx, list, attachment(pod)); err != nil {
+			t.Error(err)
+		}
 	}
 	full, err := types100.NewResultFromResult(result)
 	if err != nil {
@@ -180,6 +221,55 @@ func (k *kubelet) attach(ctx context.Context, t *testing.T, pod *harness.Host) [
 		t.Fatalf("a pod on two families has the addresses %v", addrs)
 	}
 	return addrs
+}
+
+// collects lets a pod disappear without a DEL, as after a crash of the runtime, and checks that GC
+// releases its address and forgets it, and leaves the living pod alone.
+func (k *kubelet) collects(ctx context.Context, t *testing.T, lab *harness.Lab, living *harness.Host) {
+	t.Helper()
+	leaked, err := lab.AddHost("leaked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := k.kept(t)
+	k.attach(ctx, t, k.list, leaked)
+	if with := k.kept(t); len(with) != len(before)+4 {
+		t.Fatalf("%s keeps %v with the pod and %v without: want two addresses, a configuration and its link",
+			k.node.Name, with, before)
+	}
+	if err := leaked.DeleteLink("eth0"); err != nil { // as the end of its namespace does
+		t.Fatal(err)
+	}
+	// A runtime without its cache knows nothing to detach: all is left to the plugins' GC.
+	runtime := libcni.NewCNIConfigWithCacheDir(k.cni.Path, t.TempDir(), inside{k.node.Host})
+	valid := []types.GCAttachment{{ContainerID: living.Name, IfName: "eth0"}}
+	if err := runtime.GCNetworkList(ctx, k.list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, k.kept(t)); diff != "" {
+		t.Errorf("after GC (-want +have):\n%s", diff)
+	}
+	if err := k.cni.CheckNetworkList(ctx, k.list, attachment(living)); err != nil {
+		t.Error(err)
+	}
+}
+
+// kept returns the files that plugins keep of attachments.
+func (k *kubelet) kept(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, dir := range []string{"flannel", "host-local/cbr0"} {
+		err := filepath.WalkDir(filepath.Join(k.dir, dir), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
 
 // detach detaches a pod twice, and checks that it leaves nothing behind.
@@ -202,16 +292,8 @@ func (k *kubelet) detach(ctx context.Context, t *testing.T, pod *harness.Host) {
 			t.Errorf("%s still has %s", k.node.Name, l.Attrs().Name)
 		}
 	}
-	for _, dir := range []string{"flannel", "host-local/cbr0"} {
-		err := filepath.WalkDir(filepath.Join(k.dir, dir), func(path string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
-				t.Errorf("%s still keeps %s", k.node.Name, path)
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
+	if files := k.kept(t); files != nil {
+		t.Errorf("%s still keeps %v", k.node.Name, files)
 	}
 }
 

@@ -117,13 +117,16 @@ func remove(path string) error {
 	return nil
 }
 
-// forgetOthers removes the kept files of attachments to this network that no
-// longer exist.
-func (c conf) forgetOthers(valid []types.GCAttachment) error {
-	return errors.Join(c.forgetAttachments(valid), c.forgetContainers(valid))
+// release frees what a delegate holds for an attachment.
+type release func(a attachment, delegated map[string]any) error
+
+// forgetOthers releases attachments to this network that no longer exist, and removes
+// their kept files. A file stays if its attachment could not be released.
+func (c conf) forgetOthers(valid []types.GCAttachment, free release) error {
+	return errors.Join(c.forgetAttachments(valid, free), c.forgetContainers(valid, free))
 }
 
-func (c conf) forgetAttachments(valid []types.GCAttachment) error {
+func (c conf) forgetAttachments(valid []types.GCAttachment, free release) error {
 	live := map[attachment]bool{}
 	for _, v := range valid {
 		live[attachment{c.DataDir, c.Name, v.ContainerID, v.IfName}] = true
@@ -133,16 +136,30 @@ func (c conf) forgetAttachments(valid []types.GCAttachment) error {
 	for _, name := range files {
 		container, ifname, _ := strings.Cut(name, ":")
 		a := attachment{c.DataDir, c.Name, container, ifname}
-		if !live[a] {
-			errs = append(errs, a.forget(a.path()))
+		if live[a] {
+			continue
 		}
+		delegated, err := readKept(a.path())
+		if err == nil {
+			err = free(a, delegated)
+		} else if errors.Is(err, errDamaged) {
+			err = nil // nothing tells what to release
+		}
+		if err == nil {
+			err = a.forget(a.path())
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// forgetContainers removes files of the older form: they name their network,
+// usualInterface is the interface of files of the older form, whose plugin attached one
+// interface a container: runtimes on Kubernetes name it so.
+const usualInterface = "eth0"
+
+// forgetContainers does the same with files of the older form: they name their network,
 // and not their interface. A damaged one may be another network's and stays.
-func (c conf) forgetContainers(valid []types.GCAttachment) error {
+func (c conf) forgetContainers(valid []types.GCAttachment, free release) error {
 	live := map[string]bool{}
 	for _, v := range valid {
 		live[v.ContainerID] = true
@@ -152,9 +169,14 @@ func (c conf) forgetContainers(valid []types.GCAttachment) error {
 	for _, container := range files {
 		path := filepath.Join(c.DataDir, container)
 		delegated, err := readKept(path)
-		if err == nil && delegated["name"] == c.Name && !live[container] {
-			errs = append(errs, remove(path))
+		if err != nil || delegated["name"] != c.Name || live[container] {
+			continue
 		}
+		err = free(attachment{c.DataDir, c.Name, container, usualInterface}, delegated)
+		if err == nil {
+			err = remove(path)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

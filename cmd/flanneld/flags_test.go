@@ -65,6 +65,7 @@ func TestDefaults(t *testing.T) {
 		"embed-etcd":  "",
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",
 		"cni-conf":         "/etc/kube-flannel/cni-conf.json",
+		"cni-versions":     "auto",
 		"subnet-lease-ttl": "24h0m0s",
 		"on-lease-lost":    "reacquire",
 		"state-file":       "/var/lib/flannel<subnet-file>.state",

@@ -24,7 +24,7 @@ var groups = [...]struct {
 	{"IPsec", []string{"charon-exec-path", "charon-vici-uri"}},
 	{"Kubernetes", []string{"kube-subnet-mgr", "kube-api-url", "kubeconfig-file", "kube-annotation-prefix",
 		"set-node-network-unavailable"}},
-	{"Installing the CNI plugin", []string{"install-cni", "cni-bin-dir", "cni-conf-dir", "cni-conf"}},
+	{"Installing the CNI plugin", []string{"install-cni", "cni-bin-dir", "cni-conf-dir", "cni-conf", "cni-versions"}},
 }
 
 const helpHead = `Usage: %s [OPTION]...

@@ -83,7 +83,7 @@ func untilSignal() (ctx context.Context, release func()) {
 // start runs the daemon if the flags make sense.
 func start(ctx context.Context, o *options) node.Exit {
 	if o.installCNI {
-		return installCNI(o.cni)
+		return o.runInstallCNI(ctx)
 	}
 	if err := o.check(); err != nil {
 		return failed(err)

@@ -56,6 +56,7 @@ type options struct {
 	version                      bool
 	installCNI                   bool
 	cni                          install.Files
+	cniVersions                  choice
 }
 
 // define makes the flag set that fills o in. Parsing it prints nothing: the

@@ -1,9 +1,11 @@
 // Package install puts the CNI plugin and its configuration in place on a node,
-// so that an image needs no shell for it. It runs nothing and reads no cluster.
+// so that an image needs no shell for it. It runs the node's CNI plugins to ask for the
+// versions that they support, and reads no cluster.
 package install
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,26 +31,31 @@ type Files struct {
 	BinDir  string // becomes BinDir/flannel
 	Conf    string // the network configuration list; empty leaves the node's to another program
 	ConfDir string // becomes ConfDir/10-flannel.conflist
+
+	// Ask returns the CNI versions that a plugin supports, such as [AskPlugin]. With it the
+	// configuration offers the runtime all versions that its plugins share. Nil: the
+	// configuration stays as it is.
+	Ask func(ctx context.Context, plugin string) ([]string, error)
 }
 
 // Install replaces each file atomically, unless it is already as desired. The
 // configuration comes last: it makes the runtime use the plugin. Install
-// returns the paths of the files it has written.
-func (f Files) Install() (written []string, err error) {
-	files, err := f.read()
+// returns the paths of the files it has written, and a note for the operator or "".
+func (f Files) Install(ctx context.Context) (written []string, note string, err error) {
+	files, note, err := f.read(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, file := range files {
 		changed, err := put(file.path, file.data, file.mode)
 		if err != nil {
-			return written, fmt.Errorf("install %s: %w", file.path, err)
+			return written, note, fmt.Errorf("install %s: %w", file.path, err)
 		}
 		if changed {
 			written = append(written, file.path)
 		}
 	}
-	return written, nil
+	return written, note, nil
 }
 
 // file is the desired content and mode of a path.
@@ -58,24 +65,27 @@ type file struct {
 	mode fs.FileMode
 }
 
-// read returns the files in the order of their installation.
-func (f Files) read() ([]file, error) {
+// read returns the files in the order of their installation, and a note or "".
+func (f Files) read(ctx context.Context) (files []file, note string, err error) {
 	plugin, err := os.ReadFile(f.Plugin)
 	if err != nil {
-		return nil, fmt.Errorf("read the CNI plugin: %w", err)
+		return nil, "", fmt.Errorf("read the CNI plugin: %w", err)
 	}
-	files := []file{{filepath.Join(f.BinDir, PluginName), plugin, 0o755}}
+	files = []file{{filepath.Join(f.BinDir, PluginName), plugin, 0o755}}
 	if f.Conf == "" {
-		return files, nil
+		return files, "", nil
 	}
 	conf, err := os.ReadFile(f.Conf)
 	if err != nil {
-		return nil, fmt.Errorf("read the CNI configuration: %w", err)
+		return nil, "", fmt.Errorf("read the CNI configuration: %w", err)
 	}
 	if err := checkConf(conf); err != nil {
-		return nil, fmt.Errorf("CNI configuration %s: %w", f.Conf, err)
+		return nil, "", fmt.Errorf("CNI configuration %s: %w", f.Conf, err)
 	}
-	return append(files, file{filepath.Join(f.ConfDir, ConfName), conf, 0o644}), nil
+	if f.Ask != nil {
+		conf, note = f.offer(ctx, conf)
+	}
+	return append(files, file{filepath.Join(f.ConfDir, ConfName), conf, 0o644}), note, nil
 }
 
 // checkConf refuses a configuration that would leave a node without a network:

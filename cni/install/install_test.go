@@ -40,7 +40,7 @@ func TestInstall(t *testing.T) {
 		if err := step.before(); err != nil {
 			t.Fatal(err)
 		}
-		written, err := f.Install()
+		written, _, err := f.Install(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestBadConfInstallsNothing(t *testing.T) {
 		`{"name":"x","plugins":[{}]}`:      "plugin 1 of the list has no type",
 	} {
 		f := newFiles(t, conf)
-		if _, err := f.Install(); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, _, err := f.Install(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), f.Conf) {
 			t.Errorf("%s: %v", conf, err)
 		}
@@ -88,7 +88,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 		if err := os.Remove(c.missing(f)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Install(); err == nil || !strings.HasPrefix(err.Error(), c.want+c.missing(f)) {
+		if _, _, err := f.Install(t.Context()); err == nil || !strings.HasPrefix(err.Error(), c.want+c.missing(f)) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 func TestWithoutConfThePluginAlone(t *testing.T) {
 	f := newFiles(t, list)
 	f.Conf = ""
-	written, err := f.Install()
+	written, _, err := f.Install(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
