@@ -6,7 +6,8 @@
 // The commands, for one attachment (an interface of a container in a network):
 //
 //	ADD     make the delegate's configuration from the subnet file, keep it below
-//	        dataDir, call the delegate's ADD, return its result
+//	        dataDir, take the addresses of former subnets off the delegate's bridge
+//	        if there is no pod on it, call the delegate's ADD, return its result
 //	CHECK   call the delegate's CHECK with the kept configuration
 //	DEL     call the delegate's DEL with the kept configuration, then remove it. The
 //	        subnet file may have changed or gone since the ADD
@@ -14,6 +15,6 @@
 //	        kept configuration, then remove it; call the delegate's GC
 //	STATUS  check that the subnet file is complete and the delegate is able to work
 //
-// The package knows the subnet file and the plugin protocol. It knows no kernel
-// and talks to no daemon.
+// The package knows the subnet file and the plugin protocol. It knows no kernel, except
+// in package bridge below, and talks to no daemon.
 package cni

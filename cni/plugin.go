@@ -1,11 +1,14 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
@@ -15,6 +18,10 @@ import (
 // Plugin answers the container runtime's commands.
 type Plugin struct {
 	Exec invoke.Exec // starts the delegate; nil: found in CNI_PATH
+
+	// Clear removes the addresses of former subnets from a bridge without pods, such as
+	// [bridge.Clear]. Nil: a bridge stays as it is.
+	Clear func(bridge string, present []netip.Prefix) (removed []netip.Prefix, err error)
 }
 
 // Funcs returns the plugin's commands.
@@ -27,6 +34,7 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
+	p.clear(c, delegated)
 	text, err := encode(delegated)
 	if err != nil {
 		return err
@@ -41,6 +49,33 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 		return explain(delegated, "ADD", err)
 	}
 	return types.PrintResult(result, c.CNIVersion)
+}
+
+// clear prepares the delegate's bridge. If that fails, the delegate says what is wrong with it.
+func (p Plugin) clear(c conf, delegated map[string]any) {
+	if p.Clear == nil || pluginOf(delegated) != "bridge" {
+		return
+	}
+	name, _ := delegated["bridge"].(string)
+	name = cmp.Or(name, "cni0")
+	env, err := readSubnetFile(c.SubnetFile)
+	if err != nil {
+		return
+	}
+	var present []netip.Prefix
+	for _, subnet := range env.subnets {
+		if subnet.IsValid() {
+			present = append(present, subnet)
+		}
+	}
+	removed, err := p.Clear(name, present)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "flannel: %v\n", err)
+	}
+	if len(removed) > 0 {
+		fmt.Fprintf(os.Stderr, "flannel: removed the addresses of former subnets from %s, on which there is no pod: %v\n",
+			name, removed)
+	}
 }
 
 func (p Plugin) check(args *skel.CmdArgs) error {
@@ -171,6 +206,10 @@ func explain(delegated map[string]any, command string, err error) error {
 	var e *types.Error
 	if errors.As(err, &e) {
 		code, details = e.Code, e.Details
+	}
+	if strings.Contains(err.Error(), "already has an IP address different from") {
+		details = strings.TrimSpace(details + " the bridge has the address of a subnet that this node had before, and pods " +
+			"are on it: end those pods, or delete the bridge and make its pods anew (flannelctl check)")
 	}
 	return types.NewError(code, fmt.Sprintf("delegate plugin %s, %s: %v", pluginOf(delegated), command, err), details)
 }

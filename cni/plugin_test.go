@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,6 +186,34 @@ func TestGCForgetsContainersThatAreGone(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "data", "c1")); err != nil {
 		t.Error(err)
+	}
+}
+
+// ADD prepares the bridge that the delegate uses, and no delegate of another kind.
+func TestAddClearsTheBridge(t *testing.T) {
+	for _, c := range []struct {
+		delegate map[string]any
+		want     []string
+	}{
+		{nil, []string{"cni0"}},
+		{map[string]any{"bridge": "pods0"}, []string{"pods0"}},
+		{map[string]any{"type": "ptp"}, nil},
+	} {
+		b := newBench(t, both)
+		b.conf["delegate"] = c.delegate
+		p := b.plugin()
+		var cleared []string
+		p.Clear = func(name string, present []netip.Prefix) ([]netip.Prefix, error) {
+			if len(present) != 2 {
+				t.Errorf("present: %v, want a subnet of each family", present)
+			}
+			cleared = append(cleared, name)
+			return nil, errors.New("which does not keep the delegate from its work")
+		}
+		b.must(b.call(p.add))
+		if diff := cmp.Diff(c.want, cleared); diff != "" {
+			t.Errorf("%v (-want +have):\n%s", c.delegate, diff)
+		}
 	}
 }
 

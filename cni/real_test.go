@@ -19,6 +19,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/cni/install"
 	"github.com/flanneld/flannel/harness"
@@ -177,6 +178,54 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	}
 	if _, err := pods[0].Ping(ctx, addrs[1][0], harness.PingOptions{}); err == nil {
 		t.Error("a pod that was detached can still send")
+	}
+	kubelets[0].clearsItsBridge(ctx, t, lab)
+}
+
+// clearsItsBridge gives the bridge, on which there is no pod, the addresses of a former subnet, and
+// checks that a pod can be attached. With a pod on it the bridge stays, and the error tells
+// what to do.
+func (k *kubelet) clearsItsBridge(ctx context.Context, t *testing.T, lab *harness.Lab) {
+	t.Helper()
+	former := []netip.Prefix{netip.MustParsePrefix("10.5.250.1/24"), netip.MustParsePrefix("fd00:10:0:fa::1/64")}
+	change := func() {
+		t.Helper()
+		if err := k.node.FlushAddrs("cni0"); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range former {
+			if err := k.node.AddAddr("cni0", a); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var pods [2]*harness.Host
+	for i := range pods {
+		var err error
+		pods[i], err = lab.AddHost(fmt.Sprintf("late%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change()
+	k.attach(ctx, t, k.list, pods[0])
+	link, err := k.node.Netlink().LinkByName("cni0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := k.node.Netlink().AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if text := a.IPNet.String(); text == former[0].String() || text == former[1].String() {
+			t.Errorf("cni0 still has %s", text)
+		}
+	}
+	change()
+	_, err = k.cni.AddNetworkList(ctx, k.list, attachment(pods[1]))
+	if err == nil || !strings.Contains(err.Error(), "end those pods") {
+		t.Errorf("ADD beside a pod on a bridge with another address: %v", err)
 	}
 }
 

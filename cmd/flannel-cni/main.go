@@ -7,9 +7,11 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/flanneld/flannel/cni"
+	"github.com/flanneld/flannel/cni/bridge"
 	"github.com/flanneld/flannel/internal/buildversion"
 )
 
 func main() {
-	skel.PluginMainFuncs(cni.Plugin{}.Funcs(), version.All, "CNI plugin flannel "+buildversion.Version())
+	plugin := cni.Plugin{Clear: bridge.Clear}
+	skel.PluginMainFuncs(plugin.Funcs(), version.All, "CNI plugin flannel "+buildversion.Version())
 }

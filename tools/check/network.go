@@ -124,7 +124,8 @@ func (f *Facts) podBridge() []Finding {
 			}
 			return []Finding{{Level: Failure, Topic: "bridge", Remedy: "ip link delete cni0",
 				Text: fmt.Sprintf("cni0 has the address %s, which is not in this host's subnet %s: new pods fail with "+
-					`"cni0 already has an IP address different from"; delete the bridge, and make its pods again`,
+					`"cni0 already has an IP address different from" while pods are on it; end those pods, or delete the bridge `+
+					"and make its pods again",
 					a.Prefix, subnet)}}
 		}
 		return []Finding{{Level: OK, Topic: "bridge", Text: "cni0 has the address of this host's subnet"}}
