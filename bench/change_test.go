@@ -19,7 +19,7 @@ import (
 func BenchmarkPeerChange(b *testing.B) {
 	ctx, lab := newLab(b, 1, many)
 	n := lab.Nodes[0]
-	start(ctx, b, n, many)
+	start(ctx, b, n, many, noProbes)
 	entries := neighbours(b, n)
 	used := rest(ctx, b, n.PID(), 0)
 	began := used

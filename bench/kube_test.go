@@ -67,7 +67,8 @@ func newCluster(b *testing.B) (context.Context, *cluster) {
 	addr := netip.AddrPortFrom(lab.Store.Addr(cidr.V4), kubePort).String()
 	c.url = "http://" + addr
 	c.client = &http.Client{Transport: &http.Transport{DialContext: lab.Store.Dial}}
-	lab.Options.DaemonArgs = []string{"--kube-subnet-mgr", "--kube-api-url=" + c.url, "--net-config-path=" + conf}
+	lab.Options.DaemonArgs = []string{"--kube-subnet-mgr", "--kube-api-url=" + c.url, "--net-config-path=" + conf,
+		noProbes}
 	c.n.Env = []string{"NODE_NAME=" + kubetest.Realistic(0).Name}
 	server := &exec.Cmd{Path: "/proc/self/exe", Args: os.Args[:1], Stderr: os.Stderr}
 	server.Env = append(os.Environ(), asServer+"="+addr)

@@ -124,7 +124,7 @@ func (n *inline) pass(ctx context.Context, b *testing.B) {
 func BenchmarkHintedPass(b *testing.B) {
 	ctx, lab := newLab(b, 1, many)
 	n := lab.Nodes[0]
-	start(ctx, b, n, many)
+	start(ctx, b, n, many, noProbes)
 	used := rest(ctx, b, n.PID(), 0)
 	began := used
 	for b.Loop() {

@@ -19,6 +19,10 @@ const (
 	network = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
 	device  = "flannel.1"
 	limit   = 3 * time.Minute // of each wait of a benchmark
+
+	// noProbes lets a daemon rest: the hosts of its peers do not exist, and it would
+	// probe them all the time.
+	noProbes = "--probe-interval=0"
 )
 
 // extent covers the whole overlay on a host.
@@ -79,9 +83,9 @@ func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
 
 // start starts a node's daemon and waits until it is ready and the kernel holds
 // the objects of that many peers.
-func start(ctx context.Context, b *testing.B, n *harness.Node, peers int) {
+func start(ctx context.Context, b *testing.B, n *harness.Node, peers int, args ...string) {
 	b.Helper()
-	if err := n.Start(); err != nil {
+	if err := n.Start(args...); err != nil {
 		b.Fatal(err)
 	}
 	until(ctx, b, "the daemon to be ready", func() bool {
