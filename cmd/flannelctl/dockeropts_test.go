@@ -291,6 +291,33 @@ func testDockerOptsRoutes(t *testing.T) {
 	}
 }
 
+// On a full disk, for which a limit of no bytes a file stands here, the script leaves no file
+// of its own beside the wanted one: Docker's unit calls it again and again.
+func TestDockerScriptOnAFullDisk(t *testing.T) {
+	const full = `trap "" XFSZ; ulimit -f 0; exec "$@"`
+	for name, shell := range shells {
+		t.Run(name, func(t *testing.T) {
+			for _, program := range []string{shell[0], "ip"} {
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skipf("needs the program %s: apt-get install dash bash busybox iproute2", program)
+				}
+			}
+			dir := t.TempDir()
+			env := filepath.Join(dir, "subnet.env")
+			if err := os.WriteFile(env, []byte(masqTrue), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			line := append([]string{"-c", full, "sh"}, shell...)
+			line = append(line, dockerScript, "-f", env, "-d", filepath.Join(dir, "out"))
+			out, err := exec.Command("sh", line...).CombinedOutput()
+			left, _ := filepath.Glob(filepath.Join(dir, "out*"))
+			if err == nil || !strings.Contains(string(out), "cannot write") || len(left) > 0 {
+				t.Errorf("%v, %q, left %v", err, out, left)
+			}
+		})
+	}
+}
+
 // shellcheck finds nothing in the script.
 func TestDockerScriptIsChecked(t *testing.T) {
 	if _, err := exec.LookPath("shellcheck"); err != nil {

@@ -98,11 +98,11 @@ replace() {
 	fi
 	new=$1.$$
 	umask 022
-	set -C # refuses a file or link that another program made under this name
-	if ! printf '%s\n' "$2" >"$new"; then
+	# noclobber refuses a file or link that another program made under this name
+	if ! (set -C && : >"$new"); then
 		return 1
 	fi
-	if ! mv -f "$new" "$1"; then
+	if ! printf '%s\n' "$2" >"$new" || ! mv -f "$new" "$1"; then
 		rm -f "$new"
 		return 1
 	fi
