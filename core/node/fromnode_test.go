@@ -85,3 +85,35 @@ func TestUplinkFromNodeWithoutTheNode(t *testing.T) {
 		t.Errorf("the uplink is %q after a restart during an outage, log:\n%s", got, w.log())
 	}
 }
+
+// An address that an operator publishes in the place of the host's, such as that of a NAT, does
+// not hide the host's own address from a restart during an outage of the API server.
+func TestUplinkFromNodeBehindNAT(t *testing.T) {
+	w := newFromNodeWorld(t, "10.9.0.3")
+	w.assigned.Published = internalIP("203.0.113.1")
+	restartedOn := func(link string) {
+		t.Helper()
+		w.wantReady()
+		w.down = true
+		w.start(fromNodeFlag)
+		w.tell()
+		w.pass(time.Minute)
+		if got := w.status().Uplink.Link; got != link {
+			t.Errorf("the uplink is %q after a restart during an outage, want %s, log:\n%s", got, link, w.log())
+		}
+		w.down = false
+		w.tell()
+	}
+	w.tell()
+	w.pass(time.Minute)
+	restartedOn("eth1")
+
+	// The next address comes to the host later than into the node object, whose record stays.
+	w.assigned.Internal = internalIP("192.168.64.4")
+	w.tell()
+	w.pass(time.Minute)
+	added := driver.LinkAddr{Prefix: netip.MustParsePrefix("192.168.64.4/24"), Permanent: true}
+	w.facts.Links[0].Addrs = append(w.facts.Links[0].Addrs, added)
+	w.pass(time.Minute)
+	restartedOn("eth0")
+}

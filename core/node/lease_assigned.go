@@ -59,7 +59,7 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 
 // nodeIPs returns the addresses of the node object. While the datastore cannot say
 // what they are, the host's former addresses take their place: those in use, or those
-// that the last run published.
+// of the last run.
 func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
 	var addrs [2]netip.Addr
 	for _, f := range cidr.Families {
@@ -69,7 +69,7 @@ func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
 		case n.host.uplink.Link != "":
 			addrs[f] = n.host.uplink.Addr(f)
 		case s != nil:
-			addrs[f] = s.Self.Attrs.IP(f)
+			addrs[f] = s.addr(f)
 		}
 	}
 	return addrs

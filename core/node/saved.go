@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -24,7 +25,8 @@ type saved struct {
 	At       time.Time
 	Snapshot lease.Snapshot
 	Self     backend.Self
-	Expires  time.Time // zero: a reservation
+	Host     lease.ByFamily `json:",omitzero"` // the uplink's own addresses, which are published unless another is set
+	Expires  time.Time      // zero: a reservation
 	Links    []string
 	Networks []netip.Prefix
 	Policies bool             `json:",omitempty"`
@@ -44,12 +46,14 @@ type savedKey struct {
 	lost     int
 	until    time.Time
 	ways     *ways.Set
+	host     lease.ByFamily
 }
 
 func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), policies: n.host.policies,
 		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
+		host: n.hostAddrs(),
 	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
@@ -65,11 +69,26 @@ func (n *Node) state() saved {
 	return saved{
 		Version: savedVersion, At: n.now, Snapshot: snap,
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
+		Host:    n.hostAddrs(),
 		Expires: n.lease.grant.Expires,
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,
 		Ways: n.network.backend.Plain(),
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 	}
+}
+
+// hostAddrs returns the uplink's own addresses.
+func (n *Node) hostAddrs() lease.ByFamily {
+	return lease.ByFamily{V4: n.host.uplink.IP, V6: n.host.uplink.IPv6}
+}
+
+// addr returns the host's own address of one family: the one saved, or else the one
+// published, which is the same in state files of older releases unless an operator set it.
+func (s *saved) addr(f cidr.Family) netip.Addr {
+	if a := s.Host.Of(f); a.IsValid() {
+		return a
+	}
+	return s.Self.Attrs.IP(f)
 }
 
 func (s saved) encode() ([]byte, error) {

@@ -67,6 +67,8 @@ func TestFromNodeErrors(t *testing.T) {
 			"eth0 and eth1 (fd00:2::3): choose with --iface"},
 		{fromNode("", "fd00:2::3"), v4, "node n1 has no InternalIP in the families of the network yet: " +
 			"kubelet's --node-ip or the cloud controller sets it; or choose with --iface"},
+		{Options{FromNode: true}, v4, "this node, whose object could not be read, has no InternalIP in the families of " +
+			"the network yet: kubelet's --node-ip or the cloud controller sets it; or choose with --iface"},
 	} {
 		want := "no usable interface: --iface-from-node: " + c.want
 		if u, err := Select(c.opts, c.network, facts(), Uplink{}); err == nil || err.Error() != want {

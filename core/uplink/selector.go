@@ -67,22 +67,30 @@ func byNode(o Options) func(host) (candidate, error) {
 			}
 			l, ok := h.owner(a)
 			if !ok {
-				return candidate{}, fmt.Errorf("no interface has %v, the InternalIP of node %s: set kubelet's --node-ip to an "+
-					"address of this host, or choose with --iface", a, o.Node)
+				return candidate{}, fmt.Errorf("no interface has %v, the InternalIP of %s: set kubelet's --node-ip to an "+
+					"address of this host, or choose with --iface", a, o.node())
 			}
 			if c.link.Name != "" && c.link.Name != l.Name {
-				return candidate{}, fmt.Errorf("the InternalIPs of node %s are on two interfaces, %s and %s (%v): "+
-					"choose with --iface", o.Node, c.link.Name, l.Name, a)
+				return candidate{}, fmt.Errorf("the InternalIPs of %s are on two interfaces, %s and %s (%v): "+
+					"choose with --iface", o.node(), c.link.Name, l.Name, a)
 			}
 			c.link = l
 			c.addrs[f] = a
 		}
 		if c.link.Name == "" {
-			return candidate{}, fmt.Errorf("node %s has no InternalIP in the families of the network yet: kubelet's --node-ip "+
-				"or the cloud controller sets it; or choose with --iface", o.Node)
+			return candidate{}, fmt.Errorf("%s has no InternalIP in the families of the network yet: kubelet's --node-ip "+
+				"or the cloud controller sets it; or choose with --iface", o.node())
 		}
 		return c, nil
 	}
+}
+
+// node names the node object for people.
+func (o Options) node() string {
+	if o.Node == "" {
+		return "this node, whose object could not be read,"
+	}
+	return "node " + o.Node
 }
 
 // byAddr chooses the link that owns an address. In dual stack a public IPv6
