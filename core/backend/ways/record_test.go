@@ -1,0 +1,110 @@
+package ways
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// offering returns a set of three ways, and attributes that offer all of them.
+func offering(t *testing.T) (*Set, lease.Attrs) {
+	t.Helper()
+	s := opened(t, true, vxlan7, vxlan, hostGW)
+	f := formerly(vxlan)
+	f.Data, f.V6Data = json.RawMessage(vtep(1, 1)), json.RawMessage(vtep(1, 1))
+	w := lease.Ways{Former: []lease.FormerWay{f, formerly(hostGW)}}
+	return s, record(1, "vxlan", vtep(7, 1), w).Attrs
+}
+
+// The parts of the wire form of such a record.
+const (
+	addresses = `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:64::1","BackendType":`
+	data1     = `"BackendData":` + vtep1 + `,"BackendV6Data":` + vtep1
+	data7     = `"BackendData":` + vtep7 + `,"BackendV6Data":` + vtep7
+	vtep1     = `{"VNI":1,"VtepMAC":"02:00:00:00:00:01"}`
+	vtep7     = `{"VNI":7,"VtepMAC":"02:00:00:00:00:01"}`
+)
+
+// in asks whether an identity is in a list.
+func in(list []string) func(string) bool {
+	return func(id string) bool { return slices.Contains(list, id) }
+}
+
+// A node publishes the ways that are ready, with the data of each, and says which it does
+// not use.
+func TestPublish(t *testing.T) {
+	s, a := offering(t)
+	for _, c := range []struct {
+		what          string
+		ready, unused []string
+		want          string
+	}{
+		{"all", []string{vxlan7, vxlan, hostGW}, nil, text(a)},
+		{"none", nil, nil, text(a)},
+		{"the present one", []string{vxlan7}, nil, addresses + `"vxlan",` + data7 + `}`},
+		{"a former one", []string{vxlan}, nil, addresses + `"vxlan",` + data1 + `}`},
+		{"the last one", []string{hostGW}, nil, addresses + `"host-gw"}`},
+		{"one that is not used", []string{vxlan7, vxlan}, []string{vxlan}, addresses + `"vxlan",` + data7 +
+			`,"BackendWays":{"Former":[{"Backend":{"Type":"vxlan"},` + data1 + `,"Unused":true}]}}`},
+	} {
+		if got := text(s.Publish(a, in(c.ready), in(c.unused))); got != c.want {
+			t.Errorf("%s ready: %s, want %s", c.what, got, c.want)
+		}
+	}
+	no := func(string) bool { return false }
+	other := record(1, "udp", "", lease.Ways{}).Attrs
+	if got := s.Publish(other, no, no); !got.Equal(other) {
+		t.Errorf("attributes without any of the ways become %s", text(got))
+	}
+	if got := opened(t, true, vxlan).Publish(a, no, no); !got.Equal(a) {
+		t.Errorf("with one way, attributes become %s", text(got))
+	}
+}
+
+// The record names the present way if that does not follow from its data.
+func TestComposeNamesThePresentWay(t *testing.T) {
+	for options, want := range map[string]string{
+		vxlan7: "", `{"Type":"vxlan","VNI":7,"Port":4789}`: `{"Type":"vxlan","VNI":7,"Port":4789}`, `{"Type":"alloc"}`: "",
+	} {
+		s := opened(t, true, options)
+		kind := s.ways[0].publishedType()
+		a := compose([]face{{way: s.ways[0], attrs: record(1, kind, vtep(7, 1), lease.Ways{}).Attrs}})
+		if got := string(a.Ways.Present); got != want {
+			t.Errorf("%s: the record names %q, want %q", options, got, want)
+		}
+	}
+}
+
+// Each way finds its own data among the stored ones. The present way takes those of its
+// type, unless they belong to another way.
+func TestStoredFor(t *testing.T) {
+	s, a := offering(t)
+	former := record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs
+	strange := record(1, "vxlan", vtep(9, 1), lease.Ways{}).Attrs
+	named := strange
+	named.Ways.Present = json.RawMessage(`{"Type":"vxlan","VNI":9}`)
+	withWays := strange
+	withWays.Ways.Former = []lease.FormerWay{formerly(udp)}
+	for _, c := range []struct {
+		what   string
+		stored lease.Attrs
+		want   [3]string
+	}{
+		{"all ways", a, [3]string{addresses + `"vxlan",` + data7 + `}`, addresses + `"vxlan",` + data1 + `}`,
+			addresses + `"host-gw"}`}},
+		{"a former way alone", former, [3]string{text(lease.Attrs{}), text(former), text(lease.Attrs{})}},
+		{"none of the ways", strange, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"another way by name", named, [3]string{text(lease.Attrs{}), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"none, and former ones", withWays, [3]string{text(strange), text(lease.Attrs{}), text(lease.Attrs{})}},
+		{"another type", record(1, "udp", "", lease.Ways{}).Attrs,
+			[3]string{text(lease.Attrs{}), text(lease.Attrs{}), text(lease.Attrs{})}},
+	} {
+		for i, want := range c.want {
+			if got := text(s.storedFor(i, c.stored)); got != want {
+				t.Errorf("%s: %s finds %s, want %s", c.what, s.ways[i].id, got, want)
+			}
+		}
+	}
+}

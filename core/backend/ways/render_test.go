@@ -1,0 +1,199 @@
+package ways
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// self is the node's own lease, which offers no way.
+func self() backend.Self {
+	l := record(1, "", "", lease.Ways{})
+	return backend.Self{Key: l.Key, Attrs: l.Attrs}
+}
+
+// routes returns the routes of a state, in its text form.
+func routes(state *dataplane.State) []string {
+	var lines []string
+	for line := range strings.Lines(state.Dump()) {
+		if strings.HasPrefix(line, "route ") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// Each peer has one route in each family, by the way by which to send to it.
+func TestRoutesByTheChosenWays(t *testing.T) {
+	s := opened(t, true, hostGW, vxlan7, udp)
+	byUDP := record(4, "", "", lease.Ways{Present: json.RawMessage(udp)})
+	peers := []*lease.Lease{
+		record(2, "host-gw", "", lease.Ways{}), record(3, "vxlan", vtep(7, 3), lease.Ways{}), byUDP,
+	}
+	state, problems := s.Render(environment(s), self(), peers)
+	if len(problems) > 0 {
+		t.Errorf("problems %v", problems)
+	}
+	want := []string{
+		"route 10.5.2.0/24 via 192.168.64.2 dev eth0",
+		"route 10.5.3.0/24 via 10.5.3.0 dev flannel.7 onlink",
+		"route 10.5.4.0/24 dev flannel0",
+		"route fd00:10:5:2::/64 via fd00:64::2 dev eth0",
+		"route fd00:10:5:3::/64 via fd00:10:5:3:: dev flannel-v6.7 onlink",
+	}
+	if got := routes(state); !slices.Equal(got, want) {
+		t.Errorf("routes\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// The device of udp knows all three: a peer may send by it before its record says so.
+	for _, p := range peers {
+		line := fmt.Sprintf("peer %s to %s dev flannel0\n", p.Key.V4, p.Attrs.PublicIP)
+		if !strings.Contains(state.Dump(), line) {
+			t.Errorf("no %s", line)
+		}
+	}
+}
+
+// Peers with which keys are not yet exchanged are greeted, those with an interval of their own are not.
+func TestGreeting(t *testing.T) {
+	for options, want := range map[string]uint16{
+		wireguard: greetEvery, `{"Type":"wireguard","PersistentKeepaliveInterval":7}`: 7,
+	} {
+		s := opened(t, false, options, vxlan)
+		key := dataplane.PublicKey{1}
+		state, _ := s.Render(environment(s), self(), []*lease.Lease{changed(9, key)})
+		p, ok := state.WGPeers.Get(dataplane.WGPeerKey{Link: "flannel-wg", Public: key})
+		if !ok || p.Keepalive != want {
+			t.Errorf("%s: keepalives every %d s (%t), want %d", options, p.Keepalive, ok, want)
+		}
+	}
+}
+
+// A peer that two ways refuse for the same reason is one problem, and so is one of two
+// peers that overlap. Its other half is served.
+func TestProblemsOnce(t *testing.T) {
+	s := opened(t, true, hostGW, vxlan7)
+	older, younger := record(2, "host-gw", "", lease.Ways{}), record(3, "host-gw", "", lease.Ways{})
+	younger.Key.V4 = older.Key.V4
+	state, problems := s.Render(environment(s), self(), []*lease.Lease{older, younger})
+	if len(problems) != 1 || problems[0].Key != younger.Key {
+		t.Errorf("problems %v, want one about %s", problems, younger.Key)
+	}
+	want := []string{
+		"route 10.5.2.0/24 via 192.168.64.2 dev eth0",
+		"route fd00:10:5:2::/64 via fd00:64::2 dev eth0",
+		"route fd00:10:5:3::/64 via fd00:64::3 dev eth0",
+	}
+	if got := routes(state); !slices.Equal(got, want) {
+		t.Errorf("routes\n%s", strings.Join(got, "\n"))
+	}
+
+	far := record(4, "host-gw", "", lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})
+	far.Attrs.PublicIP = far.Attrs.PublicIPv6 // no IPv4 address
+	_, problems = s.Render(environment(s), self(), []*lease.Lease{far})
+	seen := map[string]bool{}
+	for _, p := range problems {
+		if seen[p.String()] {
+			t.Errorf("twice: %s", p)
+		}
+		seen[p.String()] = true
+	}
+	if len(problems) == 0 {
+		t.Error("no problem with a peer without an IPv4 address")
+	}
+}
+
+// A backend sees the own lease, and those of the peers, as if there were no other way.
+func TestFaces(t *testing.T) {
+	s, a := offering(t)
+	own := backend.Self{Attrs: a}
+	if got := text(s.self(1, own).Attrs); got != addresses+`"vxlan",`+data1+`}` {
+		t.Errorf("vxlan sees the own record %s", got)
+	}
+	if got := text(s.self(1, self()).Attrs); got != `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:64::1"}` {
+		t.Errorf("vxlan sees the own record %s", got)
+	}
+	alone := opened(t, true, vxlan)
+	if got := text(alone.self(0, own).Attrs); got != addresses+`"vxlan",`+data1+`}` {
+		t.Errorf("alone, vxlan sees the own record %s", got)
+	}
+	other := backend.Self{Attrs: record(1, "udp", "", lease.Ways{}).Attrs}
+	if got := text(s.self(1, other).Attrs); got != `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:64::1"}` {
+		t.Errorf("vxlan sees the own record %s of another way", got)
+	}
+	if got := alone.self(0, other).Attrs; !got.Equal(other.Attrs) {
+		t.Errorf("alone, vxlan sees the own record %s", text(got))
+	}
+
+	plain, offers := record(2, "vxlan", vtep(1, 2), lease.Ways{}), &lease.Lease{Key: self().Key, Attrs: a}
+	none := record(3, "wireguard", "", lease.Ways{Present: json.RawMessage(wireguard)})
+	for _, c := range []struct {
+		peers []*lease.Lease
+		want  string // the owner's data, for each that vxlan sees
+	}{
+		{[]*lease.Lease{plain}, vtep(1, 2)},
+		{[]*lease.Lease{plain, offers, none, plain}, vtep(1, 2) + vtep(1, 1) + vtep(1, 2)},
+		{[]*lease.Lease{none, plain}, vtep(1, 2)},
+		{[]*lease.Lease{none}, ""},
+	} {
+		for _, set := range []*Set{alone, s} {
+			at := slices.IndexFunc(set.ways, func(w way) bool { return w.id == vxlan })
+			got := ""
+			faces := set.facesFor(at, c.peers)
+			for _, f := range faces {
+				got += string(f.Attrs.BackendData)
+			}
+			if got != c.want {
+				t.Errorf("%d ways: vxlan sees %s, want %s", len(set.ways), got, c.want)
+			}
+			if len(c.peers) == 1 && c.want != "" && &faces[0] != &c.peers[0] {
+				t.Error("peers that need no other face are copied")
+			}
+		}
+	}
+}
+
+// The routes by a way that has one for the whole network are one for each peer.
+func TestWholeRoute(t *testing.T) {
+	s := opened(t, false, wireguard, vxlan)
+	key := dataplane.PublicKey{1}
+	met := s.Meeting(map[dataplane.WGPeerKey]bool{{Link: "flannel-wg", Public: key}: true})
+	state, _ := met.Render(environment(s), self(), []*lease.Lease{changed(9, key)})
+	if got, want := routes(state), []string{"route 10.5.9.0/24 dev flannel-wg scope 253"}; !slices.Equal(got, want) {
+		t.Errorf("routes %s, want %s", got, want)
+	}
+	if _, ok := wholeRoute(state, s.network().Of(cidr.V4).Network); ok {
+		t.Error("the route for the whole network is left")
+	}
+}
+
+// A former way is in use while this node sends by it, or a peer may.
+func TestUses(t *testing.T) {
+	s := opened(t, true, hostGW, vxlan7, wireguard)
+	unused := formerly(vxlan7)
+	unused.Unused = true
+	sends := record(2, "vxlan", vtep(7, 2), lease.Ways{})
+	mayUse := record(3, "host-gw", "", lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})
+	done := record(4, "host-gw", "", lease.Ways{Former: []lease.FormerWay{unused}})
+	replaced := record(5, "vxlan", vtep(1, 5), lease.Ways{}) // taken for one of vxlan7, which it does not offer
+	uses := s.Uses(environment(s), self(), []*lease.Lease{sends, mayUse, done, replaced})
+	if len(uses) != 2 || uses[0].ID != vxlan7 || uses[1].ID != wireguard {
+		t.Fatalf("uses %v", uses)
+	}
+	if !slices.Equal(uses[0].Sends, []lease.Key{sends.Key, replaced.Key}) ||
+		!slices.Equal(uses[0].Keeps, []lease.Key{sends.Key, mayUse.Key, replaced.Key}) {
+		t.Errorf("vxlan: %v", uses[0])
+	}
+	if len(uses[1].Sends)+len(uses[1].Keeps) > 0 {
+		t.Errorf("wireguard: %v", uses[1])
+	}
+	if got := opened(t, true, hostGW).Uses(environment(s), self(), []*lease.Lease{sends}); got != nil {
+		t.Errorf("without a former way: %v", got)
+	}
+}

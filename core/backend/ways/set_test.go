@@ -1,0 +1,178 @@
+package ways
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// psk is a shared key of wireguard.
+const psk = "oIWnqCmTQGqfDfcwnAG5KM4k9dVFGBoHLv2N5bq8aXk="
+
+// A set tells the present way from the former ones.
+func TestSet(t *testing.T) {
+	s := opened(t, false, `{"Type":"vxlan","VNI":7,"MTU":1500}`, wireguard, `{"Type":"udp","Port":8286}`)
+	if s.Type() != "vxlan" || s.Present() != vxlan7 ||
+		!slices.Equal(s.Former(), []string{wireguard, `{"Type":"udp","Port":8286}`}) {
+		t.Errorf("a set of %s and %s", s.Present(), s.Former())
+	}
+	if !s.Has(wireguard) || !s.Has(vxlan7) || s.Has(vxlan) || (*Set)(nil).Has(vxlan7) {
+		t.Error("Has")
+	}
+	var types []string
+	for _, o := range s.Objects() {
+		types = append(types, o.Type)
+	}
+	if !slices.Equal(types, []string{"vxlan", "wireguard", "udp"}) {
+		t.Errorf("objects %s", types)
+	}
+	if got := s.MTU(environment(s)); got != 1420 { // vxlan needs 50 bytes, wireguard 80, udp 28
+		t.Errorf("MTU %d", got)
+	}
+}
+
+// The extent of a set is that of all its ways.
+func TestExtentOfAllWays(t *testing.T) {
+	s := opened(t, false, vxlan, `{"Type":"wireguard","PSK":"`+psk+`"}`, udp)
+	want := s.ways[0].backend.Extent()
+	for _, w := range s.ways[1:] {
+		e := w.backend.Extent()
+		want.Links = append(slices.Clone(want.Links), e.Links...)
+		want.Sysctls = append(slices.Clone(want.Sysctls), e.Sysctls...)
+		want.Keys = append(want.Keys, e.Keys...)
+		want.Kinds = append(want.Kinds, e.Kinds...)
+		want.PSKs = append(want.PSKs, e.PSKs...)
+	}
+	e := s.Extent()
+	same := slices.Equal(e.Links, want.Links) && slices.Equal(e.Sysctls, want.Sysctls) &&
+		slices.Equal(e.Keys, want.Keys) && slices.Equal(e.Kinds, want.Kinds) && len(e.PSKs) == len(want.PSKs)
+	if !same || len(e.Links) < 4 || len(e.Sysctls) < 2 || len(e.Keys) != 1 || len(e.Kinds) != 1 || len(e.PSKs) != 1 {
+		t.Errorf("extent %+v, want %+v", e, want)
+	}
+}
+
+// Plain leaves the secrets of all ways out.
+func TestPlain(t *testing.T) {
+	s := opened(t, false, `{"Type":"wireguard","PSK":"`+psk+`","ListenPort":51821}`, vxlan)
+	plain := s.Plain()
+	if len(plain) != 2 || plain[0].Type != "wireguard" || plain[1].Type != "vxlan" {
+		t.Fatalf("objects %v", plain)
+	}
+	if got := string(plain[0].Options); strings.Contains(got, psk) || !strings.Contains(got, "51821") {
+		t.Errorf("plain %s", got)
+	}
+}
+
+// What the backend of the present way may be asked for comes from it alone.
+func TestAskedOfThePresentWay(t *testing.T) {
+	for _, c := range []struct {
+		present, former string
+		notes           int
+		checksums       bool
+		lack, commands  bool
+	}{
+		{`{"Type":"vxlan","MTU":9000}`, hostGW, 1, true, true, false},
+		{hostGW, `{"Type":"vxlan","MTU":9000}`, 0, false, false, false},
+		{`{"Type":"vxlan","TxChecksum":"on"}`, hostGW, 0, false, true, false},
+		{`{"Type":"extension"}`, vxlan, 0, false, false, true},
+	} {
+		s := opened(t, true, c.present, c.former)
+		env := environment(s)
+		env.Uplink.MTU = 1300 // too little for IPv6 in a tunnel
+		if got := s.Notes(env); len(got) != c.notes {
+			t.Errorf("%s: notes %q", c.present, got)
+		}
+		if got := s.AdaptsChecksums(); got != c.checksums {
+			t.Errorf("%s: adapts checksums: %t", c.present, got)
+		}
+		if got := s.Check(env); (got != nil) != c.lack {
+			t.Errorf("%s: lack %v", c.present, got)
+		}
+		if b, ok := s.Commander(); ok != c.commands || ok != (b != nil) {
+			t.Errorf("%s: runs commands: %t", c.present, ok)
+		}
+	}
+}
+
+// Reach asks for the addresses of the peers by each way that needs them.
+func TestReachOfAllWays(t *testing.T) {
+	peers := []*lease.Lease{record(2, "host-gw", "", lease.Ways{})}
+	for former, want := range map[string]int{wireguard: 1, udp: 1, vxlan: 1, `{"Type":"vxlan","DirectRouting":true}`: 2} {
+		s := opened(t, false, hostGW, former)
+		got := s.Reach(config.Network{}, peers)
+		if len(got) != want || got[0] != netip.MustParseAddr("192.168.64.2") {
+			t.Errorf("beside %s: reach %v, want %d addresses", former, got, want)
+		}
+	}
+}
+
+// With and Without change the former ways, and keep what the node has met.
+func TestWithAndWithout(t *testing.T) {
+	met := map[dataplane.WGPeerKey]bool{{Link: "flannel-wg"}: true}
+	s := opened(t, false, hostGW).Meeting(met)
+	for _, text := range []string{vxlan, vxlan, `{"Type":"unheard-of"}`, `{"Type":"vxlan","VNI":0}`} {
+		s = s.With(object(text))
+	}
+	if !slices.Equal(s.Former(), []string{vxlan}) || len(s.met) != 1 {
+		t.Errorf("former ways %s, met %v", s.Former(), s.met)
+	}
+	s = s.With(object(vxlan7)).With(object(udp))
+	full := s.With(object(wireguard))
+	if !slices.Equal(full.Former(), []string{vxlan, vxlan7, udp}) {
+		t.Errorf("former ways %s, want three at most", full.Former())
+	}
+	s = s.Without(vxlan7)
+	if !slices.Equal(s.Former(), []string{vxlan, udp}) || len(s.met) != 1 {
+		t.Errorf("former ways %s, met %v", s.Former(), s.met)
+	}
+	if _, err := New(config.Network{Backend: object(`{"Type":"unheard-of"}`)}); err == nil {
+		t.Error("a network config with an unknown backend is opened")
+	}
+}
+
+// A backend that cannot be alone with its packets has no way beside it.
+func TestAlone(t *testing.T) {
+	for _, c := range [][2]string{
+		{`{"Type":"alloc"}`, vxlan}, {vxlan, `{"Type":"alloc"}`},
+		{`{"Type":"extension"}`, vxlan}, {vxlan, `{"Type":"extension"}`},
+	} {
+		if s := opened(t, false, c[0], c[1]); len(s.ways) != 1 {
+			t.Errorf("%s beside %s", c[1], c[0])
+		}
+	}
+}
+
+// The attributes offer every way whose attributes are known. Those of the present way must be.
+func TestAttrsOfAllWays(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	attrs := func(s *Set, env backend.Env) (lease.Attrs, error) {
+		stored := record(1, "vxlan", vtep(1, 1), lease.Ways{}).Attrs
+		return s.Attrs(env, stored, dataplane.NewState(), rng)
+	}
+	s := opened(t, true, hostGW, vxlan, wireguard)
+	a, err := attrs(s, environment(s))
+	const withoutKey = `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:64::1","BackendType":"host-gw",` +
+		`"BackendWays":{"Former":[{"Backend":{"Type":"vxlan"},"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:01"},` +
+		`"BackendV6Data":{"VNI":1,"VtepMAC":"02:00:00:00:00:01"}}]}}`
+	if err != nil || text(a) != withoutKey {
+		t.Errorf("attributes %s (%v), want %s", text(a), err, withoutKey)
+	}
+	env := environment(s)
+	env.Facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{1}}}
+	if a, err := attrs(s, env); err != nil || len(a.Ways.Former) != 2 || string(a.Ways.Former[1].Backend) != wireguard {
+		t.Errorf("attributes %s (%v), want wireguard among them", text(a), err)
+	}
+	s = opened(t, true, wireguard, vxlan)
+	if a, err := attrs(s, environment(s)); !errors.As(err, new(backend.NotYet)) || !a.Equal(lease.Attrs{}) {
+		t.Errorf("attributes %s (%v), want none before the key is known", text(a), err)
+	}
+}
