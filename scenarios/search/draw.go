@@ -171,13 +171,18 @@ func (d *drawing) topology(o Options) {
 	d.plan.Topology = Step{Line: line, Input: input}
 }
 
-// someSeeds decides whether the type of the backend may change, and puts extension in the
-// place of another backend. Its stream of random numbers is its own, so all other seeds stay the same.
+// someSeeds decides whether the type of the backend may change, and puts a rare backend in the
+// place of another one. Its stream of random numbers is its own, so all other seeds stay the same.
 func (d *drawing) someSeeds(o Options, s *shape) {
 	rng := rand.New(rand.NewPCG(d.plan.Seed, 0xc4a9))
 	s.change = o.Change || rng.IntN(8) == 0
-	if o.Backend == "" && o.Family != "v6" && o.Family != "dual" && rng.IntN(24) == 0 {
-		s.backend = extension.Type
+	if o.Backend != "" || o.Family == "v6" || o.Family == "dual" {
+		return
+	}
+	for _, backend := range rare {
+		if rng.IntN(24) == 0 {
+			s.backend = backend
+		}
 	}
 }
 
@@ -214,8 +219,7 @@ func backends(family string) []string {
 	return names
 }
 
-// rare are the types that few seeds draw or none, and to which no cluster changes. Only
-// [Options.Backend] asks for ipsec: a tunnel of which a kill took one end may stay like that.
+// rare are the types that few seeds draw, and to which no cluster changes.
 var rare = []string{extension.Type, ipsec.Type}
 
 // mostOdds bounds how often a type is drawn that has many options.
