@@ -48,7 +48,6 @@ type Options struct {
 	Manifest  string    // deploy/kube-flannel.yml
 	Tools     string    // deploy/firewall-tools
 	ProxyMode string    // of kube-proxy: nftables, or iptables
-	Backend   string    // instead of the manifest's, which is vxlan; may be empty
 	Progress  io.Writer // gets a line for each step; may be nil
 }
 

@@ -24,24 +24,6 @@ func TestManifestNamesOurImage(t *testing.T) {
 	}
 }
 
-func TestBackendOfTheManifest(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/kube-flannel.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	same, err := withBackend(string(text), "")
-	if err != nil || same != string(text) {
-		t.Errorf("the manifest changes without a reason: %v", err)
-	}
-	other, err := withBackend(string(text), "host-gw")
-	if err != nil || !strings.Contains(other, `"Type": "host-gw"`) || strings.Contains(other, `"Type": "vxlan"`) {
-		t.Errorf("the backend stays: %v", err)
-	}
-	if _, err := withBackend(other, "vxlan"); err == nil {
-		t.Error("a manifest with another backend than the shipped one passes")
-	}
-}
-
 func TestCoreDNSManifestParses(t *testing.T) {
 	kinds := ""
 	for part := range strings.SplitSeq(coredns, "\n---\n") {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,15 +87,11 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // applyManifests does what the docs tell people to do.
 func (c *Cluster) applyManifests(ctx context.Context) error {
-	shipped, err := os.ReadFile(c.options.Manifest)
+	flannel, err := os.ReadFile(c.options.Manifest)
 	if err != nil {
 		return err
 	}
-	flannel, err := withBackend(string(shipped), c.options.Backend)
-	if err != nil {
-		return err
-	}
-	for name, text := range map[string]string{"coredns.yml": coredns, "flannel.yml": flannel} {
+	for name, text := range map[string]string{"coredns.yml": coredns, "flannel.yml": string(flannel)} {
 		path := c.path("files", name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
@@ -106,18 +101,6 @@ func (c *Cluster) applyManifests(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// withBackend returns flannel's manifest with another backend, as users edit it.
-func withBackend(manifest, backend string) (string, error) {
-	const shipped = `"Type": "vxlan"`
-	if backend == "" {
-		return manifest, nil
-	}
-	if strings.Count(manifest, shipped) != 1 {
-		return "", fmt.Errorf("the manifest has not one %s to replace", shipped)
-	}
-	return strings.Replace(manifest, shipped, fmt.Sprintf(`"Type": %q`, backend), 1), nil
 }
 
 // awaitNodes waits until every node is Ready.

@@ -1,10 +1,11 @@
 // Command deploy renders the manifest that users apply from the Helm chart, which
 // is the one source of both:
 //
-//	deploy CHART > kube-flannel.yml
+//	deploy [-set flannel.backend=wireguard] CHART > kube-flannel.yml
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -13,14 +14,24 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/strvals"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: deploy CHART")
+	values := map[string]any{}
+	flag.Func("set", "a `value` of the chart, as helm's --set (repeatable)", func(text string) error {
+		return strvals.ParseInto(text, values)
+	})
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: deploy [-set NAME=VALUE] CHART")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
 		os.Exit(2)
 	}
-	text, err := manifest(os.Args[1])
+	text, err := manifest(flag.Arg(0), values)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "deploy:", err)
 		os.Exit(1)
@@ -32,13 +43,14 @@ func main() {
 var order = []string{"namespace", "rbac", "configmap", "daemonset"}
 
 const heading = `# The pod network flannel: kubectl apply -f this file. It is made from the Helm
-# chart in deploy/chart with its default values (make manifest).
+# chart in deploy/chart (make manifest).
 # Network in the ConfigMap is the cluster CIDR of the controller manager.
 `
 
-// manifest renders the chart with its namespace, kube-flannel.
-func manifest(dir string) (string, error) {
-	files, err := render(dir, map[string]any{"namespace": map[string]any{"create": true}})
+// manifest renders the chart with values and with its namespace, kube-flannel.
+func manifest(dir string, values map[string]any) (string, error) {
+	values["namespace"] = map[string]any{"create": true}
+	files, err := render(dir, values)
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ const chartDir = "../../deploy/chart"
 
 // The manifest that users apply equals the rendered chart.
 func TestManifestIsTheChart(t *testing.T) {
-	want, err := manifest(chartDir)
+	want, err := manifest(chartDir, map[string]any{})
 	if err != nil {
 		t.Fatal(err)
 	}

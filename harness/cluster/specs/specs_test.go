@@ -2,6 +2,7 @@
 package specs_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -19,10 +20,10 @@ import (
 
 const repo = "../../../"
 
-// modeEnv chooses the mode of kube-proxy, backendEnv the backend of flannel.
+// modeEnv chooses the mode of kube-proxy, manifestEnv flannel's manifest.
 const (
-	modeEnv    = "FLANNEL_LAB_CLUSTER_MODE"
-	backendEnv = "FLANNEL_LAB_CLUSTER_BACKEND"
+	modeEnv     = "FLANNEL_LAB_CLUSTER_MODE"
+	manifestEnv = "FLANNEL_LAB_CLUSTER_MANIFEST"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
@@ -41,20 +42,15 @@ const limit = SpecTimeout(5 * time.Minute)
 var kube *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	mode := os.Getenv(modeEnv)
-	if mode == "" {
-		mode = "nftables"
-	}
 	var err error
 	kube, err = cluster.Start(ctx, cluster.Options{
 		Nodes:     3,
 		Programs:  os.Getenv(cluster.ProgramsEnv),
 		Flannel:   repo + "bin",
 		Plugins:   repo + "bin/cni",
-		Manifest:  repo + "deploy/kube-flannel.yml",
+		Manifest:  cmp.Or(os.Getenv(manifestEnv), repo+"deploy/kube-flannel.yml"),
 		Tools:     repo + "deploy/firewall-tools",
-		ProxyMode: mode,
-		Backend:   os.Getenv(backendEnv),
+		ProxyMode: cmp.Or(os.Getenv(modeEnv), "nftables"),
 		Progress:  os.Stdout,
 	})
 	Expect(err).NotTo(HaveOccurred())
