@@ -24,17 +24,26 @@ import (
 const ProgramsEnv = "FLANNEL_LAB_CLUSTER"
 
 const (
-	bridgeName  = "underlay"
-	scratchDir  = "/dev/shm/cluster" // on a file system of the test's own
-	podCIDR     = "10.244.0.0/16"
-	serviceCIDR = "10.96.0.0/16"
-	dnsAddr     = "10.96.0.10"
+	bridgeName = "underlay"
+	scratchDir = "/dev/shm/cluster" // on a file system of the test's own
+	dnsAddr    = "10.96.0.10"
+)
+
+// The networks of the cluster: the second is for two stacks.
+var (
+	podCIDRs     = [2]string{"10.244.0.0/16", "fd00:10:244::/56"}
+	serviceCIDRs = [2]string{"10.96.0.0/16", "fd00:10:96::/112"}
 )
 
 // underlayHost returns the address of a host on the underlay: nodes count from 1, the
 // test is host 254.
 func underlayHost(number int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 77, byte(number)}), 24)
+}
+
+// underlayHost6 is underlayHost for IPv6.
+func underlayHost6(number int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: 77, 15: byte(number)}), 64)
 }
 
 const testHost = 254
@@ -48,6 +57,7 @@ type Options struct {
 	Manifest  string    // deploy/kube-flannel.yml
 	Tools     string    // deploy/firewall-tools
 	ProxyMode string    // of kube-proxy: nftables, or iptables
+	DualStack bool      // IPv6 beside IPv4; the manifest must say so too
 	Progress  io.Writer // gets a line for each step; may be nil
 }
 
@@ -136,7 +146,11 @@ func (c *Cluster) prepare(context.Context) error {
 	}
 	for i := range c.options.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		c.Nodes = append(c.Nodes, &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, log: c.path("logs", name)})
+		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, log: c.path("logs", name)}
+		if c.options.DualStack {
+			n.Addr6 = underlayHost6(i + 1).Addr()
+		}
+		c.Nodes = append(c.Nodes, n)
 	}
 	c.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, c.cgroup}, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
@@ -161,14 +175,31 @@ func (c *Cluster) makeUnderlay() error {
 	if err := netlink.LinkAdd(c.bridge); err != nil {
 		return fmt.Errorf("make the underlay: %w", err)
 	}
-	addr, err := netlink.ParseAddr(underlayHost(testHost).String())
-	if err == nil {
-		err = errors.Join(netlink.AddrAdd(c.bridge, addr), netlink.LinkSetUp(c.bridge))
+	hosts := []netip.Prefix{underlayHost(testHost)}
+	if c.options.DualStack {
+		hosts = append(hosts, underlayHost6(testHost))
 	}
-	if err != nil {
+	for _, host := range hosts {
+		addr, err := netlink.ParseAddr(host.String())
+		if err == nil {
+			err = netlink.AddrAdd(c.bridge, addr)
+		}
+		if err != nil {
+			return fmt.Errorf("make the underlay: %w", err)
+		}
+	}
+	if err := netlink.LinkSetUp(c.bridge); err != nil {
 		return fmt.Errorf("make the underlay: %w", err)
 	}
 	return nil
+}
+
+// families returns a value for IPv4 or, with two stacks, those for both.
+func (c *Cluster) families(values [2]string) string {
+	if c.options.DualStack {
+		return values[0] + "," + values[1]
+	}
+	return values[0]
 }
 
 // unplug removes a node's device. The kernel would do so some time after the end of
@@ -199,6 +230,10 @@ func (c *Cluster) plug(n *Node) error {
 	}
 	script := []string{"ip link set lo up", "ip link set eth0 up", "ip addr add " + n.Addr.String() + "/24 dev eth0",
 		"ip route add default via " + underlayHost(testHost).Addr().String()}
+	if n.Addr6.IsValid() {
+		script = append(script, "ip addr add "+n.Addr6.String()+"/64 dev eth0 nodad",
+			"ip route add default via "+underlayHost6(testHost).Addr().String())
+	}
 	_, err := n.Run(context.Background(), "sh", "-ec", strings.Join(script, "\n"))
 	return err
 }

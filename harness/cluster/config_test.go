@@ -19,8 +19,8 @@ func TestManifestNamesOurImage(t *testing.T) {
 	if !strings.Contains(string(text), "image: "+flannelImage+"\n") {
 		t.Errorf("deploy/kube-flannel.yml does not use %s", flannelImage)
 	}
-	if !strings.Contains(string(text), `"Network": "`+podCIDR+`"`) {
-		t.Errorf("deploy/kube-flannel.yml has another network than %s", podCIDR)
+	if !strings.Contains(string(text), `"Network": "`+podCIDRs[0]+`"`) {
+		t.Errorf("deploy/kube-flannel.yml has another network than %s", podCIDRs[0])
 	}
 }
 
@@ -41,7 +41,7 @@ func TestCoreDNSManifestParses(t *testing.T) {
 func TestConfigurations(t *testing.T) {
 	c := &Cluster{options: Options{}}
 	for name, config := range map[string]map[string]any{"KubeletConfiguration": kubeletConfig(),
-		"KubeProxyConfiguration": proxyConfig("n1", "nftables")} {
+		"KubeProxyConfiguration": proxyConfig("n1", "nftables", podCIDRs[0])} {
 		text, err := json.Marshal(config)
 		if err != nil || !strings.Contains(string(text), `"kind":"`+name+`"`) {
 			t.Errorf("%s: %s, %v", name, text, err)

@@ -83,7 +83,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	}
 	return errors.Join(
 		n.daemon(ctx, "kube-controller-manager", program("kube-controller-manager"), "--kubeconfig="+file("admin.conf"),
-			"--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR, "--service-cluster-ip-range="+serviceCIDR,
+			"--allocate-node-cidrs=true", "--cluster-cidr="+c.families(podCIDRs),
+			"--service-cluster-ip-range="+c.families(serviceCIDRs),
 			"--root-ca-file="+file("tls.crt"), "--service-account-private-key-file="+file("sa.key"),
 			"--leader-elect=false"),
 		n.daemon(ctx, "kube-scheduler", program("kube-scheduler"), "--kubeconfig="+file("admin.conf"),
@@ -107,7 +108,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + file("sa.key"),
 		"--service-account-signing-key-file=" + file("sa.key"),
-		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-cluster-ip-range=" + c.families(serviceCIDRs),
 		"--profiling=false",
 	}
 }

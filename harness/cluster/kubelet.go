@@ -39,17 +39,18 @@ func (n *Node) startKubelet(ctx context.Context) error {
 		return err
 	}
 	return n.daemon(ctx, "kubelet", program("kubelet"), "--config="+file("kubelet.json"),
-		"--kubeconfig="+file(n.Name+".conf"), "--hostname-override="+n.Name, "--node-ip="+n.Addr.String())
+		"--kubeconfig="+file(n.Name+".conf"), "--hostname-override="+n.Name,
+		"--node-ip="+n.cluster.families([2]string{n.Addr.String(), n.Addr6.String()}))
 }
 
 // proxyConfig leaves alone the limits of connection tracking, which are not of one namespace.
-func proxyConfig(node, mode string) map[string]any {
+func proxyConfig(node, mode, pods string) map[string]any {
 	return map[string]any{
 		"kind": "KubeProxyConfiguration", "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
 		"clientConnection":   map[string]any{"kubeconfig": file("kube-proxy.conf")},
 		"hostnameOverride":   node,
 		"mode":               mode,
-		"clusterCIDR":        podCIDR,
+		"clusterCIDR":        pods,
 		"healthzBindAddress": fmt.Sprintf("0.0.0.0:%d", proxyHealthPort),
 		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s",
 			"tcpCloseWaitTimeout": "0s"},
@@ -60,7 +61,8 @@ func proxyConfig(node, mode string) map[string]any {
 // startProxy starts kube-proxy as a process: it is not what is tested.
 func (n *Node) startProxy(ctx context.Context) error {
 	name := "kube-proxy." + n.Name + ".json"
-	if err := n.cluster.writeJSON(name, proxyConfig(n.Name, n.cluster.options.ProxyMode)); err != nil {
+	config := proxyConfig(n.Name, n.cluster.options.ProxyMode, n.cluster.families(podCIDRs))
+	if err := n.cluster.writeJSON(name, config); err != nil {
 		return err
 	}
 	if err := n.daemon(ctx, "kube-proxy", program("kube-proxy"), "--config="+file(name)); err != nil {

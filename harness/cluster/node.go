@@ -19,8 +19,9 @@ import (
 
 // Node is one of the cluster's nodes.
 type Node struct {
-	Name string
-	Addr netip.Addr // on the underlay
+	Name  string
+	Addr  netip.Addr // on the underlay
+	Addr6 netip.Addr // not valid with one stack
 
 	cluster *Cluster
 	first   *exec.Cmd // its first process, nil while it is off

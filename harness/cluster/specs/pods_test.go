@@ -2,7 +2,9 @@ package specs_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,13 +14,20 @@ import (
 )
 
 var _ = Describe("pods", func() {
-	It("reach each other from every node to every node", func(ctx context.Context) {
+	It("reach each other from every node to every node, at each of their addresses", func(ctx context.Context) {
+		families := 1
+		if dualStack() {
+			families = 2
+		}
 		pods := echoPods(ctx)
 		for _, from := range pods {
 			for _, to := range pods {
-				name, err := hostname(ctx, from, to.Status.PodIP+":8080")
-				Expect(err).NotTo(HaveOccurred())
-				Expect(name).To(Equal(to.Name))
+				Expect(to.Status.PodIPs).To(HaveLen(families))
+				for _, ip := range to.Status.PodIPs {
+					name, err := hostname(ctx, from, net.JoinHostPort(ip.IP, "8080"))
+					Expect(err).NotTo(HaveOccurred())
+					Expect(name).To(Equal(to.Name))
+				}
 			}
 		}
 	}, limit)
@@ -56,7 +65,23 @@ var _ = Describe("flannel", func() {
 		sent, received := stop()
 		GinkgoWriter.Printf("%d of %d pings were answered\n", received, sent)
 		Expect(sent).To(BeNumerically(">", 100))
+		if backend := backendType(ctx); backend == "udp" || backend == "wireguard" {
+			Skip(fmt.Sprintf("%s is in the daemon here, so %d of %d pings waited for it in vain", backend, sent-received, sent))
+		}
 		Expect(received).To(BeNumerically(">=", sent-1)) // the last may be under way
+	}, limit)
+
+	It("carries every packet once its DaemonSet is ready again", func(ctx context.Context) {
+		kubectl(ctx, "-n", "kube-flannel", "rollout", "restart", "daemonset/kube-flannel-ds")
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		pods := echoPods(ctx)
+		Eventually(func(g Gomega) { // a tunnel in the daemon begins with a handshake
+			_, err := hostname(ctx, pods[0], net.JoinHostPort(pods[1].Status.PodIP, "8080"))
+			g.Expect(err).NotTo(HaveOccurred())
+		}).WithContext(ctx).Should(Succeed())
+		out, err := inPod(ctx, pods[0], "ping", "-c", "100", "-i", "0.02", pods[1].Status.PodIP)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(ContainSubstring("100 packets transmitted, 100 packets received"))
 	}, limit)
 
 	It("gives a node that boots its pods back, with the same subnet", func(ctx context.Context) {
@@ -78,6 +103,16 @@ var _ = Describe("flannel", func() {
 		Expect(after.Annotations).To(HaveKeyWithValue("flannel.alpha.coreos.com/public-ip", n.Addr.String()))
 	}, limit)
 })
+
+// backendType returns what flannel's network config says.
+func backendType(ctx context.Context) string {
+	GinkgoHelper()
+	object, err := kube.Client.CoreV1().ConfigMaps("kube-flannel").Get(ctx, "kube-flannel-cfg", metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var config struct{ Backend struct{ Type string } }
+	Expect(json.Unmarshal([]byte(object.Data["net-conf.json"]), &config)).To(Succeed())
+	return config.Backend.Type
+}
 
 // leaseOf returns a node's object, whose annotations are its lease.
 func leaseOf(ctx context.Context, name string) *corev1.Node {

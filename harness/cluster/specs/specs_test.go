@@ -20,11 +20,15 @@ import (
 
 const repo = "../../../"
 
-// modeEnv chooses the mode of kube-proxy, manifestEnv flannel's manifest.
+// modeEnv chooses the mode of kube-proxy, manifestEnv flannel's manifest, and familyEnv
+// one stack, or two with "dual".
 const (
 	modeEnv     = "FLANNEL_LAB_CLUSTER_MODE"
 	manifestEnv = "FLANNEL_LAB_CLUSTER_MANIFEST"
+	familyEnv   = "FLANNEL_LAB_CLUSTER_FAMILY"
 )
+
+func dualStack() bool { return os.Getenv(familyEnv) == "dual" }
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
@@ -51,6 +55,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Manifest:  cmp.Or(os.Getenv(manifestEnv), repo+"deploy/kube-flannel.yml"),
 		Tools:     repo + "deploy/firewall-tools",
 		ProxyMode: cmp.Or(os.Getenv(modeEnv), "nftables"),
+		DualStack: dualStack(),
 		Progress:  os.Stdout,
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -25,6 +25,7 @@ func main() {
 	flag.StringVar(&o.Manifest, "manifest", "deploy/kube-flannel.yml", "`file` to apply")
 	flag.StringVar(&o.Tools, "tools", "deploy/firewall-tools", "`program` that collects nft and iptables")
 	flag.StringVar(&o.ProxyMode, "proxy-mode", "nftables", "`mode` of kube-proxy: nftables or iptables")
+	flag.BoolVar(&o.DualStack, "dual-stack", false, "IPv6 beside IPv4; the manifest must say so too")
 	flag.BoolVar(&hold, "hold", os.Getenv("HOLD") == "1", "stay up until Ctrl-C, and say how to use it")
 	flag.Parse()
 
