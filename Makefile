@@ -107,12 +107,21 @@ modules: ## download all modules that builds and tests need
 	@cd tools/cni && $(GO) list -deps tool >/dev/null
 	@cd tools/kube && $(GO) list -deps tool >/dev/null
 	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
+	@cd tools/packages && $(GO) list -deps tool >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
 	@$(GO) run ./hack/chart .
 	@cd tools/deploy && $(GO) run . ../../deploy/chart > ../../deploy/kube-flannel.yml.new
 	@mv deploy/kube-flannel.yml.new deploy/kube-flannel.yml
+
+# The programs for the other architecture are compiled too: minutes the first time.
+.PHONY: packages
+packages: bin/nfpm ## .deb and .rpm for plain hosts, for amd64 and arm64, in bin/packages: docs/hosts.md (VERSION=1.2.3)
+	@GO='$(GO)' hack/packages bin/packages $(VERSION)
+
+bin/nfpm: tools/packages/go.mod
+	@cd tools/packages && $(STATIC) -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
 .PHONY: man
 man: build ## manual pages of flannelctl in bin/man: man -l bin/man/flannelctl-trace.8
@@ -205,6 +214,15 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: cluster-programs plugins bin/testsum bin/cluster.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
 	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+
+# Outside of make test, as it builds all packages twice: the two builds have to be equal.
+.PHONY: test-packages
+test-packages: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-packages: packages bin/testsum ## the packages for plain hosts: contents, reproducible, installed to purged; minutes the first time
+	@hack/deps || true
+	@trap 'rm -f "$(RESULTS)"' EXIT; GO='$(GO)' hack/packages bin/packages/again $(VERSION); \
+	FLANNEL_PACKAGES='$(CURDIR)/bin/packages' FLANNEL_PACKAGES_AGAIN='$(CURDIR)/bin/packages/again' \
+		CGO_ENABLED=0 bin/testsum -results '$(RESULTS)' -- -vet=off -count=1 ./deploy/packages
 
 # First the machine itself, on this host. Then, in one machine, what needs a kernel
 # that this host may not have; a machine whose guest stops answering (status 75) is

@@ -1,0 +1,167 @@
+package packages_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// command returns a command that is root, if need be in a user namespace: only root
+// may change the root of its scripts.
+func command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "LC_ALL=C")
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+	}
+	return cmd
+}
+
+// put writes a file below root.
+func put(t *testing.T, root, path, text string, mode os.FileMode) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, root, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// newRoot makes the root of a host that runs systemd: a shell, the programs that the
+// scripts need, and a systemctl that notes its calls.
+func newRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, program := range []string{"dash", "find", "rm", "rmdir"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Skipf("needs the program %s of Debian", program)
+		}
+		run(t, "../collect", path, root)
+		name, dir := filepath.Base(path), filepath.Dir(path)
+		for _, other := range []string{"/bin", "/usr/bin"} { // one folder on most hosts, and two here
+			if other != dir {
+				run(t, "../collect", path, root)
+				put(t, root, filepath.Join(other, name), get(t, root, path), 0o755)
+			}
+		}
+	}
+	if err := os.Symlink("dash", filepath.Join(root, "bin/sh")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, "usr/bin/systemctl", "#!/bin/sh\necho \"$@\" >>/systemctl.log\n", 0o755)
+	if err := os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// newer returns the package with a later version and another net-conf.json.
+func newer(t *testing.T, deb string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "flannel")
+	run(t, "dpkg-deb", "-R", deb, dir)
+	control := get(t, dir, "DEBIAN/control")
+	version := strings.TrimSpace(run(t, "dpkg-deb", "-f", deb, "Version"))
+	put(t, dir, "DEBIAN/control", strings.ReplaceAll(control, "Version: "+version, "Version: 99"), 0o644)
+	put(t, dir, "etc/flannel/net-conf.json", "{\"Network\":\"10.9.0.0/16\"}\n", 0o644)
+	put(t, dir, "etc/flannel/flanneld.env", "FLANNELD_V=1\n", 0o600)
+	later := dir + ".deb"
+	run(t, "dpkg-deb", "-Znone", "--root-owner-group", "-b", dir, later)
+	return later
+}
+
+// state puts what a flanneld leaves on its host below root.
+func state(t *testing.T, root string) {
+	t.Helper()
+	put(t, root, "var/lib/flannel/run/flannel/subnet.env.state", "state\n", 0o600)
+	put(t, root, "var/lib/flannel/etcd/member/snap/db", "leases\n", 0o600)
+	put(t, root, "run/flannel/subnet.env", "FLANNEL_SUBNET=10.5.1.1/24\n", 0o644)
+}
+
+// A Debian host installs, upgrades, removes and purges the package. The operator's
+// changes and the state stay until they are purged, and the leases even then.
+func TestDebian(t *testing.T) {
+	needs(t, "dpkg")
+	arch, _ := machine(t)
+	deb, root := built(t, "_"+arch+".deb"), newRoot(t)
+	for _, file := range []string{"status", "available", "info/format", "updates/x", "triggers/File"} {
+		put(t, root, filepath.Join("var/lib/dpkg", file), "", 0o644)
+	}
+	put(t, root, "var/lib/dpkg/info/format", "1\n", 0o644)
+	if err := os.Remove(filepath.Join(root, "var/lib/dpkg/updates/x")); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) {
+		run(t, "dpkg", append([]string{"--root=" + root, "--force-confold"}, args...)...)
+	}
+
+	dpkg("-i", deb)
+	want(t, root, "the installation", "daemon-reload")
+	if out := run(t, "chroot", root, "/usr/sbin/flannelctl", "version"); !strings.Contains(out, "flannelctl") {
+		t.Errorf("flannelctl version: %s", out)
+	}
+	has(t, root, true, "usr/sbin/flanneld", "usr/lib/systemd/system/flanneld.service")
+
+	put(t, root, "etc/flannel/flanneld.env", "FLANNELD_IFACE=eth1\n", 0o600)
+	state(t, root)
+	dpkg("-i", newer(t, deb))
+	want(t, root, "the upgrade", "daemon-reload; try-restart flanneld.service")
+	if got := get(t, root, "etc/flannel/flanneld.env"); got != "FLANNELD_IFACE=eth1\n" {
+		t.Errorf("the upgrade has replaced the operator's settings by %q", got)
+	}
+	if got := get(t, root, "etc/flannel/net-conf.json"); !strings.Contains(got, "10.9.0.0/16") {
+		t.Errorf("the upgrade has left the old example: %q", got)
+	}
+
+	dpkg("-r", "flannel")
+	want(t, root, "the removal", "disable --now flanneld.service; daemon-reload")
+	has(t, root, false, "usr/sbin/flanneld", "usr/lib/systemd/system/flanneld.service", "usr/lib/cni/flannel")
+	has(t, root, true, "etc/flannel/flanneld.env", "var/lib/flannel/run", "run/flannel/subnet.env")
+
+	dpkg("-P", "flannel")
+	want(t, root, "the purge", "daemon-reload")
+	has(t, root, false, "etc/flannel", "var/lib/flannel/run", "run/flannel")
+	has(t, root, true, "var/lib/flannel/etcd/member/snap/db")
+}
+
+// A host with rpm installs and erases the package.
+func TestRPM(t *testing.T) {
+	needs(t, "rpm")
+	_, arch := machine(t)
+	pkg, root := built(t, "."+arch+".rpm"), newRoot(t)
+	rpm := func(args ...string) { run(t, "rpm", append([]string{"--root=" + root, "--nodeps"}, args...)...) }
+	rpm("-i", pkg)
+	want(t, root, "the installation", "daemon-reload")
+	has(t, root, true, "usr/sbin/flanneld", "usr/libexec/cni/flannel", "etc/flannel/net-conf.json")
+
+	put(t, root, "etc/flannel/flanneld.env", "FLANNELD_IFACE=eth1\n", 0o600)
+	rpm("-U", "--replacepkgs", pkg)
+	if got := get(t, root, "etc/flannel/flanneld.env"); got != "FLANNELD_IFACE=eth1\n" {
+		t.Errorf("the upgrade has replaced the operator's settings by %q", got)
+	}
+	calls(t, root)
+
+	rpm("-e", "flannel")
+	want(t, root, "the removal", "disable --now flanneld.service; daemon-reload")
+	has(t, root, false, "usr/sbin/flanneld", "usr/lib/systemd/system/flanneld.service")
+	has(t, root, true, "etc/flannel/flanneld.env.rpmsave")
+}
