@@ -31,6 +31,7 @@ func (a *app) root() *cobra.Command {
 		a.dump(),
 		a.leases(),
 		a.status(), a.peers(), a.diff(), a.ping(), a.mesh(), a.report(),
+		a.migrate(),
 		a.trace(),
 		a.man(),
 		a.version(),
