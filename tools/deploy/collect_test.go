@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -104,6 +106,42 @@ func TestImageIsSmall(t *testing.T) {
 	t.Logf("firewall tools: %d KB", size>>10)
 	if size > 15<<20 {
 		t.Errorf("the firewall tools take %d bytes", size)
+	}
+}
+
+// The packages of all programs and libraries are recorded, with their versions, and no others.
+func TestImageRecordsItsPackages(t *testing.T) {
+	dir := image(t)
+	records := filepath.Join(dir, "var/lib/dpkg/status.d")
+	entries, err := os.ReadDir(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]bool{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(records, e.Name()))
+		if err != nil || !strings.HasPrefix(string(text), "Package: "+e.Name()+"\n") ||
+			!strings.Contains(string(text), "\nVersion: ") {
+			t.Errorf("record %s: %v, %.80s", e.Name(), err, text)
+		}
+		recorded[e.Name()] = true
+	}
+	search := []string{"--search"}
+	for _, pattern := range []string{"usr/sbin/*", "lib/*/*.so*", "usr/lib/*/xtables/*.so", "lib64/*"} {
+		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is well formed
+		for _, path := range paths {
+			file := strings.TrimPrefix(path, dir)
+			search = append(search, file, "/usr"+file)
+		}
+	}
+	out, _ := exec.Command("dpkg-query", search...).Output() // it fails, since it knows one path of each pair
+	used := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		owner, _, _ := strings.Cut(line, ":")
+		used[owner] = true
+	}
+	if diff := cmp.Diff(used, recorded); diff != "" || !used["nftables"] || !used["iptables"] || !used["libc6"] {
+		t.Errorf("packages (-of files +recorded):\n%s", diff)
 	}
 }
 
