@@ -27,8 +27,34 @@ type conf struct {
 	IPAM          map[string]any `json:"ipam"`
 	RuntimeConfig map[string]any `json:"runtimeConfig"`
 
-	PrevResult       map[string]any       `json:"prevResult"`
-	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
+	PrevResult map[string]any `json:"prevResult"`
+	Valid      attachments    `json:"cni.dev/valid-attachments"`
+	ValidToo   attachments    `json:"cni.dev/attachments"` // the name in the specification 1.1.0
+}
+
+// attachments are those that a runtime wants to keep. Null means none of them.
+type attachments struct {
+	given bool
+	list  []types.GCAttachment
+}
+
+// UnmarshalJSON notes that the runtime gave a list.
+func (a *attachments) UnmarshalJSON(text []byte) error {
+	a.given = true
+	return json.Unmarshal(text, &a.list)
+}
+
+// valid returns the attachments that still exist. Without a list there is nothing to
+// collect: releasing the addresses of all pods because a runtime names none would be worse.
+func (c conf) valid() ([]types.GCAttachment, error) {
+	switch {
+	case c.Valid.given:
+		return c.Valid.list, nil
+	case c.ValidToo.given:
+		return c.ValidToo.list, nil
+	}
+	return nil, types.NewError(types.ErrInvalidNetworkConfig,
+		"GC of network "+c.Name+" has no cni.dev/valid-attachments: nothing is released", "")
 }
 
 func parseConf(stdin []byte) (conf, error) {

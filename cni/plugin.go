@@ -130,10 +130,14 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	err = c.forgetOthers(c.ValidAttachments, func(a attachment, kept map[string]any) error {
+	valid, err := c.valid()
+	if err != nil {
+		return err
+	}
+	err = c.forgetOthers(valid, func(a attachment, kept map[string]any) error {
 		return p.delegate(p.delFor(a), "DEL", kept)
 	})
-	delegated["cni.dev/valid-attachments"] = c.ValidAttachments
+	delegated["cni.dev/valid-attachments"] = valid
 	return errors.Join(err, p.delegate(invoke.DelegateGC, "GC", delegated))
 }
 

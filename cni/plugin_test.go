@@ -189,6 +189,38 @@ func TestGCForgetsContainersThatAreGone(t *testing.T) {
 	}
 }
 
+// GC keeps every attachment if the runtime does not say which are valid, takes both names of
+// the list, and takes null for a list of none.
+func TestGCNeedsAList(t *testing.T) {
+	c1 := []any{map[string]any{"containerID": "c1", "ifname": "eth0"}}
+	for name, c := range map[string]struct {
+		member string
+		value  any
+		fails  bool
+		kept   int
+	}{
+		"no list":              {"x", nil, true, 1},
+		"the specification's":  {"cni.dev/attachments", c1, false, 1},
+		"the library's":        {"cni.dev/valid-attachments", c1, false, 1},
+		"null":                 {"cni.dev/valid-attachments", nil, false, 0},
+		"not a list":           {"cni.dev/valid-attachments", "all", true, 1},
+		"a list without names": {"cni.dev/valid-attachments", []any{}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, both)
+			b.must(b.call(b.plugin().add))
+			b.conf[c.member] = c.value
+			if err := b.call(b.plugin().gc); (err != nil) != c.fails {
+				t.Error(err)
+			}
+			kept, err := plainFiles(filepath.Join(b.dir, "data", networkDir("cbr0")))
+			if err != nil || len(kept) != c.kept {
+				t.Errorf("kept %v, %v; want %d", kept, err, c.kept)
+			}
+		})
+	}
+}
+
 // ADD prepares the bridge that the delegate uses, and no delegate of another kind.
 func TestAddClearsTheBridge(t *testing.T) {
 	for _, c := range []struct {
@@ -220,6 +252,7 @@ func TestAddClearsTheBridge(t *testing.T) {
 // What the delegate could not release is kept for the next GC.
 func TestGCKeepsWhatItCouldNotRelease(t *testing.T) {
 	b := newBench(t, both)
+	b.conf["cni.dev/valid-attachments"] = []any{}
 	b.must(b.as("cbr0", "gone", "eth0").call(b.plugin().add))
 	b.exec.err = errors.New("the address file is locked")
 	if err := b.as("cbr0", "", "").call(b.plugin().gc); err == nil || !strings.Contains(err.Error(), "bridge, DEL") {

@@ -149,6 +149,7 @@ func TestUpstreamDeletedTheContainer(t *testing.T) {
 	b := newBench(t, both)
 	b.must(b.as("cbr0", "c1", "eth0").call(b.plugin().add))
 	b.must(os.Remove(filepath.Join(b.dir, "data", "c1")))
+	b.conf["cni.dev/valid-attachments"] = []types.GCAttachment{}
 	b.must(b.as("cbr0", "", "").call(b.plugin().gc))
 	if _, err := os.Stat(filepath.Join(b.dir, "data", ".cbr0", "c1:eth0")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("still kept: %v", err)
