@@ -45,6 +45,10 @@ func Build(now time.Time, daemons []Daemon, command string) page.Recording {
 	return rec
 }
 
+// longest is the longest time that a page covers. Older events are at its beginning: a host
+// without a clock of its own begins in 1970, until a server tells it the time.
+const longest = 30 * 24 * time.Hour
+
 // mostHosts is the number of nodes that a page shows. The others are counted.
 const mostHosts = 60
 
@@ -209,8 +213,10 @@ func (b *builder) history() {
 		}
 	}
 	slices.SortStableFunc(all, func(x, y said) int { return x.At.Compare(y.At) })
-	if len(all) > 0 && all[0].At.Before(b.began) {
-		b.began = all[0].At
+	for _, e := range all {
+		if e.At.Before(b.began) && e.At.After(b.now.Add(-longest)) {
+			b.began = e.At
+		}
 	}
 	for _, e := range all {
 		at := b.at(e.At)

@@ -226,3 +226,16 @@ func TestManyNodes(t *testing.T) {
 		"h1": "flannel on 5001 nodes", "#missing": "4941 further nodes: the page shows 60, those with trouble first",
 	})
 }
+
+// An event of a host that had no time yet does not stretch the page over half a century.
+func TestEventBeforeTheClockWasSet(t *testing.T) {
+	d := answered("1")
+	d.Events.Events[0].At = time.Unix(3, 0)
+	rec := Build(now, []Daemon{d}, "flannelctl report")
+	if rec.Length != (59 * time.Minute).Microseconds() {
+		t.Errorf("the page covers %v µs", rec.Length)
+	}
+	if len(rec.Events) == 0 || rec.Events[0].Kind != "config" {
+		t.Errorf("events %+v", rec.Events)
+	}
+}
