@@ -2,6 +2,12 @@ package commands
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/command"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -12,6 +18,7 @@ import (
 type Driver struct {
 	file   *file
 	record *command.Record
+	lock   *os.File // nil: another process may run commands
 }
 
 var _ driver.Lane = (*Driver)(nil)
@@ -34,17 +41,51 @@ func (d *Driver) Look(ctx context.Context, _ dataplane.Extent) (driver.Observati
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
+	failed := d.hold()
 	for i, op := range ops {
-		errs[i] = d.record.Apply(ctx, op)
+		errs[i] = failed
+		if failed == nil {
+			errs[i] = d.record.Apply(ctx, op)
+		}
 	}
 	return errs
+}
+
+// hold makes this process the one that runs the commands of the record, until it ends. Two
+// would undo what the other has done, and each would keep a record of its own.
+func (d *Driver) hold() error {
+	if d.lock != nil || d.file.path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(d.file.path), dirMode); err != nil {
+		return fmt.Errorf("record of commands: %w", err)
+	}
+	lock, err := os.OpenFile(d.file.path+".lock", os.O_CREATE|os.O_RDWR, fileMode)
+	if err != nil {
+		return fmt.Errorf("record of commands: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("another flanneld runs the commands of this host; end one of the two: %w", driver.ErrBusy)
+		}
+		return errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
+	}
+	kept, rebooted, _ := d.file.read(bootID()) // another process may have written it since New told its faults
+	d.lock, d.record = lock, command.Open(host{d.file}, kept, rebooted)
+	return nil
 }
 
 // Hints implements [driver.Lane]. Nothing but the lane itself changes the record.
 func (d *Driver) Hints() <-chan struct{} { return nil }
 
-// Close closes the file.
-func (d *Driver) Close() error { return d.file.close() }
+// Close closes the files.
+func (d *Driver) Close() error {
+	err := d.file.close()
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+	}
+	return err
+}
 
 // host is the machine as package command needs it.
 type host struct{ file *file }

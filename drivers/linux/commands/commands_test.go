@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 func peer(text, input string) dataplane.Command {
@@ -49,6 +51,29 @@ func TestRecordOutlivesTheProcess(t *testing.T) {
 	_ = f.Close()
 	if got, want := open(t, path).record.State().Dump(), d.record.State().Dump(); got != want || got == "" {
 		t.Errorf("read\n%swant\n%s", got, want)
+	}
+}
+
+// One process at a time runs commands. The next one finds what the former has done.
+func TestOneProcessRunsCommands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.commands")
+	first, second := open(t, path), open(t, path)
+	if err := apply(t, first, dataplane.Create, peer("cat", "first")); err != nil {
+		t.Fatal(err)
+	}
+	err := apply(t, second, dataplane.Create, peer("cat", "second"))
+	const told = ".lock: another flanneld runs the commands"
+	if !errors.Is(err, driver.ErrBusy) || !strings.Contains(err.Error(), path+told) {
+		t.Errorf("beside another process: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(t, second, dataplane.Create, peer("cat", "second")); !errors.Is(err, driver.ErrExists) {
+		t.Errorf("after the other process: %v, want that the command has run", err)
+	}
+	if got, want := second.record.State().Dump(), first.record.State().Dump(); got != want || got == "" {
+		t.Errorf("the record is\n%swant\n%s", got, want)
 	}
 }
 

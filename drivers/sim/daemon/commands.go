@@ -22,7 +22,9 @@ import (
 type commandDisk struct {
 	host     *kernel.Host
 	kept     map[dataplane.CommandKey]dataplane.Command
-	rebooted bool // since the last process read the record
+	changes  int      // of kept
+	rebooted bool     // since the last process read the record
+	holder   *process // runs commands until it dies
 	broken   bool
 	slow     time.Duration
 }
@@ -53,10 +55,18 @@ func (d *commandDisk) Run(_ context.Context, text string, about command.About) (
 }
 
 // Keep implements [command.Host].
-func (d *commandDisk) Keep(c dataplane.Command) error { d.kept[c.CommandKey] = c; return nil }
+func (d *commandDisk) Keep(c dataplane.Command) error {
+	d.kept[c.CommandKey] = c
+	d.changes++
+	return nil
+}
 
 // Forget implements [command.Host].
-func (d *commandDisk) Forget(k dataplane.CommandKey) error { delete(d.kept, k); return nil }
+func (d *commandDisk) Forget(k dataplane.CommandKey) error {
+	delete(d.kept, k)
+	d.changes++
+	return nil
+}
 
 // ipRoute is the program ip of a host.
 type ipRoute struct{ host *kernel.Host }
@@ -78,20 +88,45 @@ func (r ipRoute) Route(verb string, dst netip.Prefix, via netip.Addr) error {
 
 // commandLane is the lane of commands of one process.
 type commandLane struct {
-	disk   *commandDisk
-	record *command.Record
+	process *process
+	disk    *commandDisk
+	record  *command.Record
+	read    int // changes of the disk that the record has seen
 }
 
 var _ driver.Lane = (*commandLane)(nil)
 
-func newCommandLane(disk *commandDisk) *commandLane {
-	kept := dataplane.NewState()
-	for _, k := range slices.SortedFunc(maps.Keys(disk.kept), dataplane.CommandKey.Compare) {
-		kept.AddCommand(disk.kept[k])
-	}
-	lane := &commandLane{disk: disk, record: command.Open(disk, kept, disk.rebooted)}
-	disk.rebooted = false
+func newCommandLane(p *process, disk *commandDisk) *commandLane {
+	lane := &commandLane{process: p, disk: disk}
+	lane.open()
 	return lane
+}
+
+// open reads the record.
+func (l *commandLane) open() {
+	kept := dataplane.NewState()
+	for _, k := range slices.SortedFunc(maps.Keys(l.disk.kept), dataplane.CommandKey.Compare) {
+		kept.AddCommand(l.disk.kept[k])
+	}
+	l.record = command.Open(l.disk, kept, l.disk.rebooted)
+	l.disk.rebooted = false
+	l.read = l.disk.changes
+}
+
+// lock makes this process the one that runs commands on the host, if there is no other.
+func (l *commandLane) lock() error {
+	holder := l.disk.holder
+	switch {
+	case holder == l.process:
+		return nil
+	case holder != nil && !holder.dead:
+		return fmt.Errorf("another flanneld runs the commands of this host: %w", driver.ErrBusy)
+	}
+	l.disk.holder = l.process
+	if l.read != l.disk.changes {
+		l.open()
+	}
+	return nil
 }
 
 // Look implements [driver.Lane].
@@ -102,8 +137,12 @@ func (l *commandLane) Look(ctx context.Context, _ dataplane.Extent) (driver.Obse
 // Apply implements [driver.Lane].
 func (l *commandLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
+	failed := l.lock()
 	for i, op := range ops {
-		errs[i] = l.record.Apply(ctx, op)
+		errs[i] = failed
+		if failed == nil {
+			errs[i] = l.record.Apply(ctx, op)
+		}
 	}
 	return errs
 }

@@ -71,7 +71,7 @@ func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
 }
 
 // Second installs flanneld on the host a second time, by mistake: with the same
-// files, and without a lock between the two.
+// files, of which only the record of commands has a lock.
 func (d *Daemon) Second() *Daemon {
 	opts := d.opts
 	opts.Wrap, opts.OnExit = nil, nil // these belong to the intended one

@@ -76,7 +76,7 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 			locked: d.host.FirewallLocked,
 		},
 		node.CommandsLane: {
-			p: p, id: node.CommandsLane, driver: newCommandLane(d.commands), times: commandTimes,
+			p: p, id: node.CommandsLane, driver: newCommandLane(p, d.commands), times: commandTimes,
 			lookLabel: name + ": record", planLabel: name + ": command", chance: "commands/" + name,
 			onHint: func(func()) (end func()) { return func() {} },
 			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
