@@ -13,16 +13,18 @@ type value struct {
 
 // The schemas that several values share.
 var (
-	text       = object{"type": "string"}
-	word       = object{"type": "string", "minLength": 1}
-	directory  = object{"type": "string", "pattern": "^/"}
-	truth      = object{"type": "boolean"}
-	anyObject  = object{"type": []any{"object", "null"}}
-	pullPolicy = object{"enum": []any{"Always", "IfNotPresent", "Never"}}
-	port       = object{"type": "integer", "minimum": 1, "maximum": 65535}
-	flags      = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
-	objects    = object{"type": []any{"array", "null"}, "items": object{"type": "object"}}
-	named      = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
+	text        = object{"type": "string"}
+	imageName   = object{"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"}
+	imageTag    = object{"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9._:@-]*$"}
+	optionalTag = object{"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._:@-]*)?$"}
+	directory   = object{"type": "string", "pattern": "^/"}
+	truth       = object{"type": "boolean"}
+	anyObject   = object{"type": []any{"object", "null"}}
+	pullPolicy  = object{"enum": []any{"Always", "IfNotPresent", "Never"}}
+	port        = object{"type": "integer", "minimum": 1, "maximum": 65535}
+	flags       = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
+	objects     = object{"type": []any{"array", "null"}, "items": object{"type": "object"}}
+	named       = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
 )
 
 const (
@@ -77,8 +79,8 @@ func clusterValues() []value {
 
 func networkValues() []value {
 	return []value{
-		{"flannel.image.repository", repository, word, "Upstream's image here stands for the default image."},
-		{"flannel.image.tag", "", text, "Empty: the chart's appVersion."},
+		{"flannel.image.repository", repository, imageName, "Upstream's image here stands for the default image."},
+		{"flannel.image.tag", "", optionalTag, "Empty: the chart's appVersion."},
 		{"flannel.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls the image."},
 		{"flannel.image_cni", object{}, anyObject, "Of upstream, without effect: the CNI plugin is in flannel.image."},
 		{"flannel.args", []any{"--ip-masq", "--kube-subnet-mgr", "--iface-from-node"}, flags,
@@ -139,8 +141,8 @@ func netpolValues() []value {
 		{"netpol.enabled", false, truth, "A sidecar that enforces NetworkPolicy objects: kube-network-policies of " +
 			"Kubernetes SIGs. It is privileged."},
 		{"netpol.args", []any{"--hostname-override=$(MY_NODE_NAME)", "--v=2"}, flags, "Flags of the sidecar."},
-		{"netpol.image.repository", "registry.k8s.io/networking/kube-network-policies", word, "Its image."},
-		{"netpol.image.tag", "v0.9.1", word, "The image's tag; a digest may follow it: v0.9.1@sha256:…"},
+		{"netpol.image.repository", "registry.k8s.io/networking/kube-network-policies", imageName, "Its image."},
+		{"netpol.image.tag", "v0.9.1", imageTag, "The image's tag; a digest may follow it: v0.9.1@sha256:…"},
 		{"netpol.image.pullPolicy", "IfNotPresent", pullPolicy, "When kubelet pulls it."},
 		{"netpol.resources", object{"requests": object{"cpu": "100m", "memory": "50Mi"}}, anyObject,
 			"What the sidecar requests, and its limits."},
