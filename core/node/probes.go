@@ -128,18 +128,22 @@ func (n *Node) targets(mtu int) []probe.Target {
 			continue
 		}
 		device := hasDeviceAddress(want.state, f, own)
-		var from netip.Addr
-		if want.state.Policies.Len() > 0 {
+		from := own.Addr() // a foreign address on the device is none that peers accept
+		switch {
+		case !device && want.state.Policies.Len() > 0:
 			from = own.Addr().Next() // IPsec protects packets between subnets only
+		case !device:
+			from = netip.Addr{}
 		}
 		for _, p := range want.peers {
 			subnet := p.Key.Of(f)
 			if !subnet.IsValid() || refused[p.Key] {
 				continue
 			}
-			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), Bridge: !device, Uplink: p.Attrs.IP(f), MTU: mtu}
+			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), From: from, Bridge: !device, MTU: mtu}
+			t.Uplink = p.Attrs.IP(f)
 			if t.Bridge {
-				t.Addr, t.From = subnet.Addr().Next(), from
+				t.Addr = subnet.Addr().Next()
 			}
 			targets = append(targets, t)
 		}

@@ -25,10 +25,12 @@ type prober struct {
 	// noICMP holds the addresses that answer TCP alone.
 	noICMP map[netip.Addr]bool
 	sent   map[netip.Addr]int
+	from   map[netip.Addr]netip.Addr // the source of the last packet
 }
 
 func newProber(t testing.TB, conf string, peers ...lease.Lease) *prober {
-	p := &prober{world: newWorld(t, conf, probing), dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
+	p := &prober{world: newWorld(t, conf, probing), dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{},
+		from: map[netip.Addr]netip.Addr{}}
 	for _, l := range peers {
 		p.put(l)
 	}
@@ -66,6 +68,7 @@ func (p *prober) answer(requests []probe.Request) *Probed {
 	probed := &Probed{Listens: true}
 	for _, r := range requests {
 		p.sent[r.To]++
+		p.from[r.To] = r.From
 		lost := p.dead[r.To] || p.small > 0 && r.Size > p.small || p.noTCP[r.To] && r.Kind == probe.Connect ||
 			p.noICMP[r.To] && r.Kind != probe.Connect
 		probed.Answers = append(probed.Answers, probe.Answer{ID: r.ID, OK: !lost, RTT: time.Millisecond})
@@ -199,5 +202,16 @@ func BenchmarkProbe(b *testing.B) {
 			w.n.Step(w.now, Input{Probed: &Probed{Answers: []probe.Answer{{ID: r.ID, OK: true, RTT: time.Millisecond}}}})
 			w.n.Ready()
 		}
+	}
+}
+
+// Probes through a device leave from flannel's own address on it. The kernel may choose a
+// foreign one, from which peers with WireGuard accept nothing.
+func TestSourceOfProbes(t *testing.T) {
+	p := newProber(t, vxlanConfig, vxlanPeer("10.5.2.0-24", 2))
+	p.pass(2 * time.Minute)
+	to, own := netip.MustParseAddr("10.5.2.0"), p.own().Key.V4.Addr()
+	if got := p.from[to]; got != own {
+		t.Errorf("probes of %s leave from %s, want %s", to, got, own)
 	}
 }

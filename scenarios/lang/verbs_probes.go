@@ -25,11 +25,15 @@ type expectedProbes struct {
 // probes performs
 //
 //	probes n1|all [n2] is=well|unreachable|mtu|tcp|icmp [passes=1350] [uplink=yes|no] [heard=yes|no] [within=30s]
+//	probes agree [within=2m]
 //
 // It waits until the daemon, or every running one, has found that out about its peers,
 // or about the one that is named.
 func (s *Session) probes(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
+	if a.flag("agree") {
+		return "", s.probesAgree(a)
+	}
 	var want expectedProbes
 	finding, within := "", settleBound
 	a.text("is", &finding)

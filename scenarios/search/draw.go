@@ -166,6 +166,9 @@ func (d *drawing) topology(o Options) {
 		line += fmt.Sprintf(" network=10.5.0.0/%d subnetlen=24", 24-bits)
 		s.roomy, s.scarce = false, true
 	}
+	if d.probing() {
+		line += " probes=20s"
+	}
 	d.top = s
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
@@ -184,6 +187,12 @@ func (d *drawing) someSeeds(o Options, s *shape) {
 			s.backend = backend
 		}
 	}
+}
+
+// probing decides whether the daemons probe their peers, by a stream of random numbers of
+// its own.
+func (d *drawing) probing() bool {
+	return rand.New(rand.NewPCG(d.plan.Seed, 0x9e0b)).IntN(4) == 0
 }
 
 // commands are Backend objects whose commands make a plain route to each peer.

@@ -1,0 +1,131 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
+)
+
+// examination is longer than an examination of a peer that answers nothing.
+const examination = 30 * time.Second
+
+// sameForPods are the lasting faults of a node that its hosts' packets meet as those of its
+// pods do. Any other fault excuses the pairs of its nodes.
+var sameForPods = []string{"isolate", "part", "cut", "denied", "clock", "full", "hints", "token"}
+
+// probesAgree performs "probes agree [within=2m]": within two intervals, the probes' findings
+// are what packets between pods meet. A peer that is unreachable gets no pod's packets, and
+// one that answers gets them.
+func (s *Session) probesAgree(a *args) error {
+	within := 2*s.top.Probes + examination
+	a.duration("within", &within)
+	if err := a.done(); err != nil {
+		return err
+	}
+	if s.top.Probes == 0 {
+		return errors.New("the topology has no probes=")
+	}
+	for _, name := range s.running() {
+		n, err := s.world.Node(name)
+		if err != nil {
+			return err
+		}
+		_ = s.syncPods(n) // without a good subnet file, the pod stays as it is
+	}
+	const pause = 5 * time.Second
+	for ; ; within -= pause {
+		err := s.compareProbes()
+		if err == nil || within < pause {
+			return err
+		}
+		s.letPass(pause)
+	}
+}
+
+// compareProbes compares the present findings of all running daemons with packets.
+func (s *Session) compareProbes() error {
+	var errs []error
+	for _, from := range s.running() {
+		observer, err := nodeWith[PeerObserver](s, from)
+		if err != nil {
+			return err
+		}
+		peers, err := observer.Peers()
+		if errors.Is(err, ErrNoDaemon) {
+			continue // it has ended by itself
+		}
+		if err != nil {
+			return err
+		}
+		for _, p := range peers {
+			to := s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
+			if !slices.Contains(s.running(), to) || s.excused(from, to) {
+				continue
+			}
+			for _, way := range p.Ways {
+				errs = append(errs, s.compareWay(from, to, way))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// excused reports whether a fault in force may let a pair's probes and pods meet different
+// fates.
+func (s *Session) excused(from, to string) bool {
+	for what := range s.undo {
+		words := strings.Fields(what)
+		same := slices.ContainsFunc(words, func(w string) bool { return slices.Contains(sameForPods, w) })
+		touches := slices.Contains(words, from) || slices.Contains(words, to) || strings.HasPrefix(words[0], "segment")
+		if touches && !same {
+			return true
+		}
+	}
+	return false
+}
+
+// compareWay compares a finding with a packet between two pods of these nodes.
+func (s *Session) compareWay(from, to string, way node.Way) error {
+	family := cidr.FamilyOf(way.Subnet.Addr())
+	if way.Probe == nil || !s.podsIn(from, to, way, family) {
+		return nil
+	}
+	silent := way.Probe.Finding == probe.Unreachable
+	switch way.Probe.Finding {
+	case probe.Unknown:
+		return fmt.Errorf("%s does not know yet whether %s answers at %s", from, to, way.Probe.Address)
+	case probe.ICMPLost:
+		return nil // nothing is said about pings
+	}
+	r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: family})
+	switch {
+	case err != nil:
+		return err
+	case r.OK && silent:
+		return fmt.Errorf("probes of %s find %s unreachable at %s, and a packet between their pods arrives",
+			from, to, way.Probe.Address)
+	case !r.OK && !silent:
+		return fmt.Errorf("probes of %s find %s %s at %s, and a packet between their pods is lost: %s", from, to,
+			way.Probe.Finding, way.Probe.Address, r.Drop)
+	}
+	return nil
+}
+
+// podsIn reports whether both nodes have pods in the subnets that a way serves. A node whose
+// subnet has changed may not have one yet.
+func (s *Session) podsIn(from, to string, way node.Way, f cidr.Family) bool {
+	sender, err := nodeWith[TraceHost](s, from)
+	receiver, err2 := nodeWith[TraceHost](s, to)
+	holder, err3 := nodeWith[LeaseHolder](s, from)
+	if err != nil || err2 != nil || err3 != nil {
+		return false
+	}
+	return way.Subnet.Contains(receiver.PodAddr(f)) && holder.Holds().Of(f).Contains(sender.PodAddr(f))
+}
