@@ -42,6 +42,9 @@ func Record(statePath string) string {
 	return statePath + recordEnd
 }
 
+// RecordLock returns the path of the file that the process holds which runs commands.
+func RecordLock(statePath string) string { return Record(statePath) + ".lock" }
+
 // Secrets returns a pattern that the node's secrets match, beside the state file.
 func Secrets(statePath string) string { return filepath.Join(filepath.Dir(statePath), secretFiles) }
 

@@ -37,6 +37,9 @@ func (o Options) files() (ours, kept []Item) {
 	for _, path := range o.StateFiles {
 		add(path, isStateFile)
 		add(hostpaths.Record(path), isRecord)
+		if path != "" {
+			add(hostpaths.RecordLock(path), isLock)
+		}
 		for _, secret := range o.glob(hostpaths.Secrets(path)) {
 			add(secret, isSecret)
 		}

@@ -51,6 +51,7 @@ func TestFiles(t *testing.T) {
 		"run/flannel/wgkey":             keyText + "\n",
 		"state/s":                       `{"Version":1}`,
 		"state/s.commands":              "boot 1\n",
+		"state/s.commands.lock":         "",
 		"state/wireguard-key.secret":    strings.Repeat("k", 32),
 		"state/another.secret":          "of another program",
 		"cni/data/.cbr0/1234:eth0":      delegateText,
@@ -69,7 +70,8 @@ func TestFiles(t *testing.T) {
 	}
 	want := []string{
 		"/cni/data", "/run/flannel", "/run/flannel/networks", "/run/flannel/networks/blue.env", "/run/flannel/subnet.env",
-		"/run/flannel/wgkey", "/state/s", "/state/s.commands", "/state/wireguard-key.secret",
+		"/run/flannel/wgkey", "/state/s", "/state/s.commands",
+		"/state/s.commands.lock", "/state/wireguard-key.secret",
 	}
 	if d := cmp.Diff(want, objects(result.Items)); d != "" || result.Trouble() {
 		t.Errorf("%+v (-want +got):\n%s", result, d)
@@ -82,6 +84,7 @@ func TestOtherFiles(t *testing.T) {
 	writeFiles(t, root, map[string]string{
 		"etc/passwd":               "root:x:0:0::/root:/bin/bash\n",
 		"etc/passwd.commands":      "another record",
+		"etc/passwd.commands.lock": "another program's",
 		"etc/tls.secret":           "a secret of another program",
 		"etc/subnet.env":           subnetText,
 		"etc/link.env":             "-> subnet.env",
@@ -90,7 +93,8 @@ func TestOtherFiles(t *testing.T) {
 		"cni/flannel/1234":         delegateText,
 		"cni/networks/cbr0/10.5.1": "1234",
 	})
-	for _, path := range []string{"/etc/passwd", "/etc/link.env", "/etc/empty", "/home", "/etc/passwd.commands"} {
+	for _, path := range []string{"/etc/passwd", "/etc/link.env", "/etc/empty", "/home", "/etc/passwd.commands",
+		"/etc/passwd.commands.lock"} {
 		o := Options{
 			Root: root, SubnetFiles: []string{path}, StateFiles: []string{path}, KeyFiles: []string{path},
 			CNIData: "/cni", CNIConf: "/none", CNIBin: "/none",

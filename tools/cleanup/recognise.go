@@ -62,6 +62,12 @@ var (
 		return err == nil
 	})
 	isRecord = holds("a record of commands", func(data []byte) bool { return bytes.HasPrefix(data, []byte("boot ")) })
+	isLock   = func(path string) string {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+			return "it is not the empty file that a daemon locks"
+		}
+		return ""
+	}
 	isSecret = holds("a secret", func(data []byte) bool {
 		_, err := dataplane.SecretOf(data)
 		return err == nil
