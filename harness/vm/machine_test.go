@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,6 +294,7 @@ func TestSilentGuest(t *testing.T) {
 func TestLimitOfAGuestThatHangs(t *testing.T) {
 	program := need(t)
 	t.Parallel()
+	runtime.LockOSThread() // vm run ends with the thread that started it
 	cmd := exec.Command(program, "run", "-limit", "1m", "--", program, "exec", "sh", "-c", "echo up; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -329,6 +331,7 @@ func wantConsole(t *testing.T, err error) {
 // QEMU ends with the program that started it, however that ends.
 func TestKilledParentLeavesNoMachine(t *testing.T) {
 	program := need(t)
+	runtime.LockOSThread() // vm run ends with the thread that started it
 	cmd := exec.Command(program, "run", "--", "sh", "-c", "echo up; exec sleep 1000")
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // a killed program removes no files
 	out, err := cmd.StdoutPipe()
