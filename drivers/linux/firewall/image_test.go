@@ -36,7 +36,7 @@ func TestImageHasThePrograms(t *testing.T) {
 	installed := find("RUN apt-get update && apt-get install -y --no-install-recommends (.*)")
 	find("COPY deploy/collect (deploy/firewall-tools) /")
 	root := find("RUN /firewall-tools (.*)")[0]
-	if got := find("COPY --from=tools (.*) /")[0]; got != root {
+	if got := find("COPY --from=tools --chown=65532:65532 (.*) /")[0]; got != root {
 		t.Errorf("the tools are in %s, and the image copies %s", root, got)
 	}
 	path := find("ENV PATH=(.*)")
