@@ -113,9 +113,11 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 			Expect(n.AddAddr("other", second)).To(Succeed())
 			internal := func(a netip.Addr) {
 				GinkgoHelper()
-				object := c.node(ctx, n.Name)
-				object.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.String()}}
-				_, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, object, metav1.UpdateOptions{})
+				change, err := json.Marshal(map[string]any{"status": map[string]any{
+					"addresses": []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.String()}}}})
+				Expect(err).NotTo(HaveOccurred())
+				// A patch, as the daemon may write its annotations just now.
+				_, err = c.Client.CoreV1().Nodes().PatchStatus(ctx, n.Name, change)
 				Expect(err).NotTo(HaveOccurred())
 			}
 			public := func() string { return c.node(ctx, n.Name).Annotations[annotations+"public-ip"] }
