@@ -226,7 +226,7 @@ test-packages: packages bin/testsum ## the packages for plain hosts: contents, r
 
 # First the machine itself, on this host. Then, in one machine, what needs a kernel
 # that this host may not have; a machine whose guest stops answering (status 75) is
-# replaced once. A caller that names RESULTS closes with a run of its own.
+# replaced twice. A caller that names RESULTS closes with a run of its own.
 .PHONY: test-vm
 test-vm: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-vm: MORE = $(filter command,$(firstword $(origin RESULTS)))
@@ -235,7 +235,7 @@ test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd unit
 	@hack/deps || true
 	@trap 'rm -f "$(RESULTS).vm" $(if $(MORE),,"$(RESULTS)")' EXIT; status=0; kernel=$$(bin/vm kernel); \
 	$(CHECKED) bin/testsum -more -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m ./harness/vm || status=$$?; \
-	for try in 1 2; do \
+	for try in 1 2 3; do \
 		inside=0; rm -f '$(RESULTS).vm'; \
 		WORLD=vm $(VM_RUN) -- bin/testsum -more -results '$(RESULTS).vm' -note "$$kernel" -- \
 			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestScenarios|TestSystemd)$$' \

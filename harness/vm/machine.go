@@ -24,7 +24,7 @@ type Options struct {
 	Kernel   Kernel
 	Guest    string   // a static program that calls guest.Main first
 	Writable []string // folders of the host that commands may change, as absolute paths
-	CPUs     int      // 2 by default
+	CPUs     int      // 1 by default: see docs/vm.md
 	Memory   int      // MiB; 2048 by default
 
 	// Silence is how long the guest may send nothing, though it is asked whether it

@@ -69,9 +69,10 @@ func (p *process) live(started chan<- error) {
 
 // bootLine returns the kernel's command line: the machine ends at a panic or an oops
 // instead of waiting for an operator, its clock runs as the host's does, and a timer
-// that ticks late, as on a busy host, is not taken for a broken one.
+// that ticks late, as on a busy host, is not taken for a broken one. The console has what
+// the kernel warns of, with the stacks.
 func bootLine() string {
-	return "console=ttyS0 quiet panic=-1 oops=panic mitigations=off no_timer_check" +
+	return "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check" +
 		fmt.Sprintf(" tsc=reliable tsc_early_khz=%d", tscKHz())
 }
 
@@ -79,7 +80,7 @@ func bootLine() string {
 func arguments(o Options, initramfs string) []string {
 	args := []string{
 		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
-		"-smp", strconv.Itoa(cmp.Or(o.CPUs, 2)), "-m", strconv.Itoa(cmp.Or(o.Memory, 2048)),
+		"-smp", strconv.Itoa(cmp.Or(o.CPUs, 1)), "-m", strconv.Itoa(cmp.Or(o.Memory, 2048)),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", o.Kernel.image(), "-initrd", initramfs, "-append", bootLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
