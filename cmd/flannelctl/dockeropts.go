@@ -35,7 +35,8 @@ func (a *app) dockerOpts() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVarP(&subnetFile, "subnet-file", "f", hostpaths.SubnetFile, "the subnet `file` of flanneld")
 	flags.StringVarP(&file, "docker-file", "d", dockeropts.DefaultFile, "the `file` to write")
-	flags.BoolVarP(&form.Separate, "separate", "i", false, "write each option as a variable of its own: DOCKER_OPT_BIP …")
+	flags.BoolVarP(&form.Separate, "separate", "i", false,
+		"write each option as a variable of its own: DOCKER_OPT_BIP …")
 	flags.BoolVarP(&form.Combined, "combined", "c", false,
 		"write all options as one variable; without this and --separate, both forms")
 	flags.BoolVarP(&form.NoMasq, "no-ip-masq", "m", false, "leave out --ip-masq")
