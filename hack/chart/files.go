@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -120,6 +121,9 @@ func schemaFile() (string, error) {
 			leaf[member] = want
 		}
 		in["properties"].(object)[path[len(path)-1]] = leaf
+		if v.required() {
+			require(top, path)
+		}
 	}
 	// Other charts of the same release have values of their own there, and null means none.
 	global := child(top, "global")
@@ -135,6 +139,18 @@ func child(of object, name string) object {
 		members[name] = object{"type": "object", "additionalProperties": false, "properties": object{}}
 	}
 	return members[name].(object)
+}
+
+// require demands a member and the objects that it is in. Helm removes a value that is null
+// before it asks the schema, so this is the error that a null gets.
+func require(in object, path []string) {
+	for _, name := range path {
+		names, _ := in["required"].([]string)
+		if !slices.Contains(names, name) {
+			in["required"] = append(names, name)
+		}
+		in, _ = in["properties"].(object)[name].(object)
+	}
 }
 
 // encode returns JSON for people.

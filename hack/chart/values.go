@@ -1,5 +1,10 @@
 package main
 
+import (
+	"fmt"
+	"strings"
+)
+
 // object is a JSON object, such as a schema.
 type object = map[string]any
 
@@ -9,6 +14,24 @@ type value struct {
 	byDefault any
 	schema    object
 	help      string // for people: in values.yaml, in the schema and in the manual
+}
+
+// required says whether the value may not be null. Null is the default where that is empty,
+// and the backend's default for one of its options. It removes an object of free members, as
+// it does in every chart.
+func (v value) required() bool {
+	switch v.byDefault.(type) {
+	case object:
+		return v.schema["type"] == "object"
+	case bool:
+		return false
+	}
+	_, ofBackends := options()
+	if ofBackends[strings.TrimPrefix(v.name, "flannel.")] != nil {
+		return false
+	}
+	text := fmt.Sprint(v.byDefault)
+	return text != "" && text != "[]"
 }
 
 // The schemas that several values share.
@@ -23,7 +46,7 @@ var (
 	pullPolicy  = object{"enum": []any{"Always", "IfNotPresent", "Never"}}
 	port        = object{"type": "integer", "minimum": 1, "maximum": 65535}
 	flags       = object{"type": "array", "items": object{"type": "string", "pattern": "^--?[a-z]"}}
-	objects     = object{"type": []any{"array", "null"}, "items": object{"type": "object"}}
+	objects     = object{"type": "array", "items": object{"type": "object"}}
 	named       = object{"type": []any{"array", "null"}, "items": object{"type": "object", "required": []any{"name"}}}
 )
 

@@ -53,7 +53,7 @@ flannel.image_cni and flannel_cni have no effect: the CNI plugin is in flannel.i
 {{- end }}
 {{- $own := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
 {{- range $value, $default := include "flannel.defaults" . | fromJson }}
-{{- if and (not (hasKey $own $value)) (ne (toJson (get $.Values.flannel $value)) (toJson $default)) }}
+{{- if and (not (hasKey $own $value)) (hasKey $.Values.flannel $value) (ne (toJson (get $.Values.flannel $value)) (toJson $default)) }}
 flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} has no such option.
 {{- end }}
 {{- end }}
@@ -65,11 +65,11 @@ flannel.{{ $value }} has no effect: the backend {{ $.Values.flannel.backend }} h
 {{- $defaults := include "flannel.defaults" . | fromJson -}}
 {{- range $value, $option := get (include "flannel.backends" . | fromJson) .Values.flannel.backend -}}
 {{- $set := get $.Values.flannel $value -}}
-{{- if not (or (kindIs "invalid" $set) (eq (toJson $set) (toJson (get $defaults $value)))) -}}
+{{- if and (hasKey $.Values.flannel $value) (ne (toJson $set) (toJson (get $defaults $value))) -}}
 {{- $_ := set $backend $option $set -}}
 {{- end -}}
 {{- end -}}
-{{- $conf := dict "Backend" $backend "EnableNFTables" .Values.flannel.enableNFTables -}}
+{{- $conf := dict "Backend" $backend "EnableNFTables" (.Values.flannel.enableNFTables | default false) -}}
 {{- if .Values.podCidr -}}
 {{- $_ := set $conf "Network" .Values.podCidr -}}
 {{- else -}}
