@@ -8,37 +8,37 @@ import (
 	"testing"
 )
 
-// TestHouse checks that architecture.md lists every room: each folder within these
+// TestPackagesAreListed checks that architecture.md lists every folder within these
 // folders.
-func TestHouse(t *testing.T) {
+func TestPackagesAreListed(t *testing.T) {
 	data, err := os.ReadFile("architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(data), "## The house\n")
-	house, _, closed := strings.Cut(rest, "\n## ")
+	_, rest, found := strings.Cut(string(data), "## Packages\n")
+	list, _, closed := strings.Cut(rest, "\n## ")
 	if !found || !closed {
-		t.Fatal("architecture.md has no section \"The house\"")
+		t.Fatal("architecture.md has no section \"Packages\"")
 	}
-	for _, floor := range []string{"cmd", "core", "drivers", "drivers/linux", "drivers/sim", "scenarios", "internal"} {
-		rooms, err := os.ReadDir(filepath.Join("..", floor))
+	for _, folder := range []string{"cmd", "core", "drivers", "drivers/linux", "drivers/sim", "scenarios", "internal"} {
+		entries, err := os.ReadDir(filepath.Join("..", folder))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, room := range rooms {
-			name := room.Name()
-			if !room.IsDir() || name == "internal" || name == "testdata" {
+		for _, entry := range entries {
+			name := entry.Name()
+			if !entry.IsDir() || name == "internal" || name == "testdata" {
 				continue
 			}
-			if !strings.Contains(house, " "+name+"/") && !strings.Contains(house, "\n"+floor+"/"+name+"/") {
-				t.Errorf("architecture.md does not draw %s/%s", floor, name)
+			if !strings.Contains(list, " "+name+"/") && !strings.Contains(list, "\n"+folder+"/"+name+"/") {
+				t.Errorf("architecture.md does not list %s/%s", folder, name)
 			}
 		}
 	}
 }
 
 // TestAgentIsListed checks that simulation.md names every file of the agent, and that
-// the tests it names exist.
+// the tests that it names exist.
 func TestAgentIsListed(t *testing.T) {
 	data, err := os.ReadFile("simulation.md")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAgentIsListed(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(section, -1) {
 		if !strings.Contains(tests.String(), "\nfunc "+m[1]+"(") {
-			t.Errorf("simulation.md names %s, which is no test", m[1])
+			t.Errorf("simulation.md names %s, which is not a test", m[1])
 		}
 	}
 }
