@@ -90,7 +90,7 @@ func (a *agent) startRequest(req *node.Request) {
 	if req == nil {
 		return
 	}
-	e := effect{what: "lease " + req.Verb.String(), limit: requestLimit}
+	e := effect{what: "lease " + req.Verb.String(), limit: cmp.Or(req.Limit, requestLimit)}
 	a.launch(storeSlot, a.gentle, e, func(ctx context.Context) func(*node.Input) {
 		requested := ask(ctx, a.opts.Store, *req)
 		return func(in *node.Input) { in.Requested = &requested }

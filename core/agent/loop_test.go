@@ -247,6 +247,10 @@ func TestHangingEffectsEnd(t *testing.T) {
 			node.Effects{Request: &node.Request{Verb: node.Renew}}, requestLimit,
 			func(in node.Input) error { return in.Requested.Err },
 		},
+		"request with a limit of its own": {
+			node.Effects{Request: &node.Request{Verb: node.Renew, Limit: 2 * time.Second}}, 2 * time.Second,
+			func(in node.Input) error { return in.Requested.Err },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {

@@ -131,6 +131,9 @@ type Request struct {
 	Grant lease.Grant // Renew, Update, Move, Release
 	Attrs lease.Attrs // Create, Update, Move
 	TTL   time.Duration
+
+	// Limit is the time after which the caller gives the request up; 0: that of the store.
+	Limit time.Duration
 }
 
 // File is the role of a file; the caller knows its path.

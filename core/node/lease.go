@@ -285,8 +285,27 @@ func (n *Node) otherTTL() bool {
 }
 
 func (n *Node) request(r Request) {
+	r.Limit = requestLimit(r.Grant, n.now)
 	n.lease.busy, n.lease.request = true, r
 	n.effects.Request = &r
+}
+
+// The time limit of a request for a lease that is about to end. The stores give up a
+// request without an answer after as long as mostRequest, or later.
+const (
+	leastRequest = time.Second
+	mostRequest  = 5 * time.Second
+)
+
+// requestLimit returns the time limit of a request for a held lease, or 0 for that of the
+// store. A request whose packets are lost, or whose connection is dead, holds up the next
+// one. With half of what is left of the lease, the node can ask again before its end.
+func requestLimit(g lease.Grant, now time.Time) time.Duration {
+	left := g.Expires.Sub(now)
+	if g.Expires.IsZero() || left <= 0 || left >= 2*mostRequest {
+		return 0
+	}
+	return max(left/2, leastRequest)
 }
 
 // finishedRequest handles the answer of the store.

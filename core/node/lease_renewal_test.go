@@ -266,3 +266,50 @@ func TestAdoptsOnce(t *testing.T) {
 		t.Errorf("requests %v, record %v, want one update of the record", w.requests, w.own())
 	}
 }
+
+// A request for a lease that is about to end gets half of the time left, so another one fits.
+// Other requests have the time limit of the store.
+func TestRequestsLeaveTimeForAnother(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = 6 * time.Second })
+	w.ttl = 6 * time.Second
+	w.tell()
+	if got := w.requests[0]; got.Verb != Create || got.Limit != 0 {
+		t.Errorf("request %v with limit %s, want a create with that of the store", got.Verb, got.Limit)
+	}
+	requests := len(w.requests)
+	w.held = true
+	end := w.status().Expires
+	for w.asked(Renew, requests) == 0 {
+		w.pass(10 * time.Millisecond)
+	}
+	for range 2 {
+		limit, left := w.requests[len(w.requests)-1].Limit, end.Sub(w.now)
+		if limit < time.Second || limit > max(left/2, time.Second) {
+			t.Fatalf("limit %s with %s left", limit, left)
+		}
+		w.pass(limit)
+		before := len(w.requests)
+		w.run(Input{Requested: &Requested{Err: errors.New("no answer in time")}})
+		for len(w.requests) == before {
+			w.pass(10 * time.Millisecond)
+		}
+	}
+	if !w.now.Before(end) {
+		t.Errorf("the third attempt comes %s after the end of the lease", w.now.Sub(end))
+	}
+}
+
+func TestRequestLimit(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for left, want := range map[time.Duration]time.Duration{
+		-time.Second: 0, time.Millisecond: time.Second, 2 * time.Second: time.Second, 4 * time.Second: 2 * time.Second,
+		9 * time.Second: 4500 * time.Millisecond, 10 * time.Second: 0, time.Hour: 0,
+	} {
+		if got := requestLimit(lease.Grant{Expires: now.Add(left)}, now); got != want {
+			t.Errorf("%s left: limit %s, want %s", left, got, want)
+		}
+	}
+	if got := requestLimit(lease.Grant{}, now); got != 0 {
+		t.Errorf("no end known: limit %s, want 0", got)
+	}
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -42,10 +43,15 @@ func (c *Client) Do(req node.Request, done func(node.Requested)) {
 func (c *Client) exchange(req node.Request, done func(node.Requested)) *exchange {
 	x := c.begin(req)
 	x.done = done
-	x.deadline = c.store.world.After(c.store.opts.Timeout, c.label.timeout, func() {
+	x.deadline = c.store.world.After(c.limit(req), c.label.timeout, func() {
 		c.arrive(func() { x.finish(lease.Grant{}, errStoreNoAnswer) })
 	})
 	return x
+}
+
+// limit returns the time after which the client gives a request up.
+func (c *Client) limit(req node.Request) time.Duration {
+	return min(c.store.opts.Timeout, cmp.Or(req.Limit, c.store.opts.Timeout))
 }
 
 // begin prepares a request to the server. A record on a doomed TTL goes on another
