@@ -11,9 +11,17 @@ import (
 // more peers than the rate allows in an interval, examinations come less often.
 const Rate = 20
 
+// Grace is how long a new peer is left alone. It may not know this host yet, so that a probe
+// of it tells nothing. WireGuard would even suffer: a probe begins a handshake, and if it gets no
+// answer, or if the peer's first packet begins one at the same moment, the kernel of neither host
+// begins the next one for five seconds, and packets of pods wait as long. After the grace, pods that
+// talk to each other have their session.
+const Grace = 10 * time.Second
+
 // Prober decides which probe to send when, and keeps what their answers mean.
 type Prober struct {
 	interval time.Duration
+	grace    time.Duration
 	rand     *rand.Rand
 
 	peers  map[netip.Prefix]*peer
@@ -31,14 +39,14 @@ type Prober struct {
 // than 0.
 func New(interval time.Duration, rand *rand.Rand) *Prober {
 	return &Prober{
-		interval: interval, rand: rand,
+		interval: interval, grace: Grace, rand: rand,
 		peers: map[netip.Prefix]*peer{}, byAddr: map[netip.Addr]*peer{}, flight: map[uint64]*peer{},
 		totals: newTotals(),
 	}
 }
 
 // Watch replaces the targets. The prober keeps its knowledge about those that stay. It
-// examines a new one for the first time within an interval.
+// examines a new one for the first time within an interval after its grace.
 func (p *Prober) Watch(now time.Time, targets []Target) {
 	stay := make(map[netip.Prefix]bool, len(targets))
 	for _, t := range targets {
@@ -46,7 +54,7 @@ func (p *Prober) Watch(now time.Time, targets []Target) {
 		old, known := p.peers[t.Subnet]
 		switch {
 		case !known:
-			p.add(now, t)
+			p.add(now.Add(p.grace), t)
 		case old.target != t:
 			p.remove(old)
 			p.add(now, t)
@@ -62,8 +70,9 @@ func (p *Prober) Watch(now time.Time, targets []Target) {
 	}
 }
 
-func (p *Prober) add(now time.Time, t Target) {
-	x := &peer{target: t, due: now.Add(time.Duration(p.rand.Int64N(int64(p.interval))))}
+// add follows a target. Its first examination is within an interval from then on.
+func (p *Prober) add(from time.Time, t Target) {
+	x := &peer{target: t, due: from.Add(time.Duration(p.rand.Int64N(int64(p.interval))))}
 	p.peers[t.Subnet] = x
 	p.byAddr[t.Addr] = x
 	p.byAddr[t.Uplink] = x

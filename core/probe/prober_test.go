@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -268,6 +269,36 @@ func TestProbesAreSpread(t *testing.T) {
 		if number > 90 { // 30 on average
 			t.Errorf("%d probes in the ten seconds from %d s on", number, ten*10)
 		}
+	}
+}
+
+// TestNewPeersAreLeftAlone adds a peer to one that is known, and then changes its MTU: only a new
+// peer has a grace, and after it the first examination comes within an interval.
+func TestNewPeersAreLeftAlone(t *testing.T) {
+	const interval = 2 * time.Second
+	a, b := target(1), target(2)
+	n := newNetwork(t, interval, a)
+	n.run(Grace)
+	if len(n.sent) > 0 {
+		t.Fatalf("%+v is asked within its grace", n.asked)
+	}
+	n.run(interval)
+	if len(n.sent) == 0 {
+		t.Fatal("no probe after the grace and an interval")
+	}
+	n.asked = nil
+	n.p.Watch(n.now, []Target{a, b})
+	n.run(Grace)
+	if len(n.asked) == 0 || slices.ContainsFunc(n.asked, func(r Request) bool { return r.To == b.Addr }) {
+		t.Errorf("within the grace of %s: %+v", b.Addr, n.asked)
+	}
+	n.run(interval)
+	n.asked = nil
+	b.MTU = 1400
+	n.p.Watch(n.now, []Target{a, b})
+	n.run(interval)
+	if !slices.ContainsFunc(n.asked, func(r Request) bool { return r.To == b.Addr }) {
+		t.Errorf("%s is not asked after a change of its MTU: %+v", b.Addr, n.asked)
 	}
 }
 
