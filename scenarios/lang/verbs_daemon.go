@@ -22,7 +22,9 @@ func (s *Session) start(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	return "", s.each(words, func(name string, n Node) error {
-		s.started[name] = true
+		if !n.Running() { // a paused one stays paused
+			s.started[name] = true
+		}
 		return n.Start(nil)
 	})
 }
