@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/internal/buildversion"
 	"github.com/flanneld/flannel/internal/daemonflags"
+	"github.com/flanneld/flannel/tools/flannelctl"
 )
 
 // The exit statuses (interop 1.4). Go itself ends a panic with 2 as well.
@@ -31,6 +33,9 @@ const (
 const gcPercent = 70
 
 func main() {
+	if filepath.Base(os.Args[0]) == "flannelctl" {
+		os.Exit(flannelctl.Main())
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -52,7 +52,7 @@ const testHost = 254
 type Options struct {
 	Nodes     int
 	Programs  string    // the folder of make cluster-programs
-	Flannel   string    // the folder with flanneld, flannelctl and flannel-cni
+	Flannel   string    // the folder with flanneld and flannel-cni
 	Plugins   string    // the folder with the CNI plugins that flannel's calls
 	Manifest  string    // deploy/kube-flannel.yml
 	Tools     string    // deploy/firewall-tools

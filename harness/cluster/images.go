@@ -60,7 +60,10 @@ func (c *Cluster) writeFlannelImage(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(root, "opt/bin"), 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"flanneld", "flannelctl", "flannel-cni"} {
+	if err := os.Symlink("flanneld", filepath.Join(root, "opt/bin/flannelctl")); err != nil {
+		return err
+	}
+	for _, name := range []string{"flanneld", "flannel-cni"} {
 		data, err := os.ReadFile(filepath.Join(c.options.Flannel, name))
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package main
+package flannelctl
 
 import (
 	"github.com/spf13/cobra"
