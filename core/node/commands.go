@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ const commandBatch = 32
 // commandsState holds the operator's commands that have run.
 type commandsState struct {
 	have     *dataplane.State
+	running  []dataplane.Op   // the last plan, until a look has shown its effect
 	aim      *dataplane.State // of the last comparison
 	failures map[dataplane.CommandKey]commandFailure
 	rounds   map[dataplane.CommandKey]commandRound // of commands that run again from time to time
@@ -113,7 +115,10 @@ func (p commandsPart) wanted() *dataplane.State {
 
 func (commandsPart) look() Look { return Look{} }
 
-func (p commandsPart) take(looked Looked) { p.n.commands.have = looked.Seen.State }
+func (p commandsPart) take(looked Looked) {
+	s := &p.n.commands
+	s.have, s.running = looked.Seen.State, nil
+}
 
 func (p commandsPart) tables() (want, have *dataplane.State) { return nil, p.n.commands.have }
 
@@ -146,6 +151,7 @@ func (p commandsPart) compare() ([]dataplane.Op, bool) {
 	if l := p.lane(); len(due) > 0 && len(l.failures) == 0 {
 		l.restart() // each plan is a step forward
 	}
+	s.running = due
 	return due, true
 }
 
@@ -175,6 +181,26 @@ func (p commandsPart) again(want *dataplane.State) *dataplane.State {
 		next.AddCommand(c)
 	}
 	return next
+}
+
+// commandsHold returns whether a peer's command for our subnet is running or has to be
+// undone: it could change the routes to our pods. An undo that has failed holds up nothing.
+func (n *Node) commandsHold(own netip.Prefix) bool {
+	s := &n.commands
+	ours := func(c dataplane.Command) bool {
+		return c.Stage == dataplane.ForPeer && own.IsValid() && c.Subnet.Overlaps(own)
+	}
+	for _, op := range s.running {
+		if ours(op.Object.(dataplane.Command)) {
+			return true
+		}
+	}
+	for k, c := range s.have.Commands.All {
+		if _, failed := s.failures[k]; ours(c) && !failed {
+			return true
+		}
+	}
+	return false
 }
 
 func (p commandsPart) retries(plan []dataplane.Op) bool {

@@ -280,3 +280,37 @@ func TestCommandsMayPrintTheSameEverywhere(t *testing.T) {
 		t.Error(w.log())
 	}
 }
+
+// A node that takes the subnet of a former peer writes its subnet file once the peer's
+// command is undone, or the undo has failed: it could change the routes to the first pods.
+func TestSubnetFileWaitsForTheUndo(t *testing.T) {
+	for name, fails := range map[string]bool{"undone": false, "failed": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, commandsConfig)
+			w.commandPeer(4, "four")
+			w.tell()
+			w.pass(700 * time.Millisecond)
+			w.shell.ran()
+			if fails {
+				w.shell.failing("remove", errors.New("it has gone"))
+			}
+			w.snap.Leases, w.files = nil, map[File]string{}
+			w.start(func(o *Options) { o.Previous = lease.Key{V4: netip.MustParsePrefix("10.5.4.0/24")} })
+			undone := false
+			w.writeErr = func(f File) error {
+				undone = undone || slices.ContainsFunc(w.shell.runs, func(run string) bool {
+					return strings.HasPrefix(run, "remove ")
+				})
+				if f == SubnetFile && !undone {
+					t.Error("the subnet file is written before the command is undone")
+				}
+				return nil
+			}
+			w.tell()
+			w.pass(10 * time.Second)
+			if got := w.files[SubnetFile]; !strings.Contains(got, "FLANNEL_SUBNET=10.5.4.1/24\n") {
+				t.Errorf("subnet file %q\n%s", got, w.log())
+			}
+		})
+	}
+}

@@ -85,7 +85,11 @@ func (n *Node) subnetFile() []byte {
 		return nil
 	}
 	t := &n.files.text
-	if subnet, mtu := n.lease.self.Key, n.mtu(); subnet != t.subnet || mtu != t.mtu {
+	subnet, mtu := n.lease.self.Key, n.mtu()
+	if subnet != t.subnet && n.commandsHold(subnet.V4) {
+		return nil
+	}
+	if subnet != t.subnet || mtu != t.mtu {
 		file := subnetfile.File{Network: n.network.config, Subnet: subnet, MTU: mtu, IPMasq: n.opts.Firewall.Masquerade}
 		*t = subnetText{subnet, mtu, file.Format()}
 	}
