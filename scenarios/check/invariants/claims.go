@@ -116,13 +116,11 @@ func (n *Node) lacking(shown func(netip.Prefix) bool) netip.Prefix {
 // checkReadiness is called after every event: a node does not call itself ready
 // for long without its own device and address, though hints tell it to look.
 func (i *Invariants) checkReadiness() error {
+	i.compareHosts()
 	now := i.elapsed()
 	for _, name := range i.order {
 		n := i.nodes[name]
 		c := &n.claims
-		if c.changes != n.Changes() {
-			n.compareOwn(now)
-		}
 		if !c.lacks || n.stands() || n.Twinned {
 			c.lacksAt = now
 			continue
@@ -137,6 +135,15 @@ func (i *Invariants) checkReadiness() error {
 		}
 	}
 	return nil
+}
+
+// compareHosts compares each host that has changed with the claims of its node.
+func (i *Invariants) compareHosts() {
+	for _, name := range i.order {
+		if n := i.nodes[name]; n.claims.changes != n.Changes() {
+			n.compareOwn(i.elapsed())
+		}
+	}
 }
 
 // compareOwn says whether the host holds the node's own device and address.

@@ -18,6 +18,7 @@ type Situation struct {
 
 // Directed notes a directive of the scenario, after it was performed.
 func (i *Invariants) Directed(s Situation) {
+	i.compareHosts() // what has changed so far did so under the former situation
 	i.situation = s
 	i.crossing.directed(s.Directive, i)
 	for _, name := range i.order {
