@@ -93,6 +93,9 @@ func TestSourceOfProbes(t *testing.T) {
 		if from := (map[netip.Addr]netip.Addr{x.Addr: x.From})[r.To]; r.From != from {
 			t.Errorf("%+v, want it from %s", r, from)
 		}
+		if r.Kind == Echo && r.Host != (r.To == x.Uplink) {
+			t.Errorf("%+v: an echo beside the way of pods' packets says so, and no other", r)
+		}
 	}
 	if to[x.Addr] == 0 || to[x.Uplink] == 0 {
 		t.Errorf("probes: %v", to)

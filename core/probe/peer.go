@@ -95,7 +95,7 @@ func (x *peer) next() Request {
 	}
 	r.To = x.asked
 	if x.step == stepUplink {
-		r.To = t.Uplink
+		r.To, r.Host = t.Uplink, true
 	}
 	if r.To == t.Addr {
 		r.From = t.From

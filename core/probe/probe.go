@@ -30,6 +30,11 @@ const ClosedPort = 9
 // recognises the probe of another daemon.
 const Magic = "flannel probe\n"
 
+// HostMagic stands for Magic in an echo request that asks only whether the peer's host
+// answers. It does not go by the way of pods' packets, so its arrival says nothing about
+// that way. It begins as Magic does, and is as long.
+const HostMagic = "flannel host \n"
+
 // SmallSize is the size of a small echo: the IPv6 header, the ICMP header, the magic
 // and its padding. It is used for IPv4 as well.
 const SmallSize = 84
@@ -44,6 +49,9 @@ type Request struct {
 	From netip.Addr // the source; invalid: the kernel's choice
 	To   netip.Addr
 	Size int // of the whole IP packet of an echo, in bytes
+	// Host means that an echo asks the host of a silent peer, beside the way of pods'
+	// packets. The daemon there must not hear it as a probe.
+	Host bool
 }
 
 // Answer is the fate of a packet.

@@ -67,7 +67,8 @@ func (e *ear) run() {
 // remember remembers the sender of a probe.
 func (e *ear) remember(packet []byte, from unix.Sockaddr) {
 	sender := addressOf(from)
-	if kind, _, ok := parse(e.family, packet); !ok || kind != echoRequest[e.family] || !sender.IsValid() {
+	kind, m, ok := parse(e.family, packet)
+	if !ok || kind != echoRequest[e.family] || m.host || !sender.IsValid() {
 		return
 	}
 	e.mu.Lock()

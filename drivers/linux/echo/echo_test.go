@@ -130,13 +130,13 @@ func TestHeard(t *testing.T) {
 func TestParse(t *testing.T) {
 	for _, f := range cidr.Families {
 		m := newMessage(f, probe.SmallSize)
-		m.nonce = [8]byte{1, 2, 3}
+		m.nonce, m.host = [8]byte{1, 2, 3}, f == cidr.V6
 		packet := received(f, m.bytes(f))
-		kind, nonce, ok := parse(f, packet)
-		if !ok || kind != echoRequest[f] || nonce != m.nonce || len(m.bytes(f))+headers[f]-icmpHeader != probe.SmallSize {
-			t.Errorf("%s: %d %x %t", f, kind, nonce, ok)
+		kind, got, ok := parse(f, packet)
+		if !ok || kind != echoRequest[f] || got != m || len(m.bytes(f))+headers[f]-icmpHeader != probe.SmallSize {
+			t.Errorf("%s: %d %+v %t, want %+v", f, kind, got, ok, m)
 		}
-		for n := range len(packet) - m.data + len(probe.Magic) + len(nonce) {
+		for n := range len(packet) - m.data + len(probe.Magic) + len(m.nonce) {
 			if _, _, ok := parse(f, packet[:n]); ok {
 				t.Errorf("%s: a packet cut to %d bytes was taken", f, n)
 			}
@@ -170,14 +170,13 @@ func FuzzParse(f *testing.F) {
 		if v6 {
 			family = cidr.V6
 		}
-		kind, nonce, ok := parse(family, packet)
+		kind, m, ok := parse(family, packet)
 		if !ok {
 			return
 		}
-		m := message{nonce: nonce, data: len(probe.Magic) + len(nonce)}
-		again, nonce, ok := parse(family, received(family, m.bytes(family)))
-		if !ok || again != echoRequest[family] || nonce != m.nonce {
-			t.Errorf("%d %x became %d %x %t", kind, m.nonce, again, nonce, ok)
+		again, got, ok := parse(family, received(family, m.bytes(family)))
+		if !ok || again != echoRequest[family] || got != m {
+			t.Errorf("%d %+v became %d %+v %t", kind, m, again, got, ok)
 		}
 	})
 }
@@ -194,5 +193,19 @@ func BenchmarkProbe(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestHostIsNotHeard passes an ear the echo that asks for the host alone: it has not come by
+// the way of pods' packets.
+func TestHostIsNotHeard(t *testing.T) {
+	for _, host := range []bool{true, false} {
+		e := &ear{family: cidr.V4, heard: map[netip.Addr]time.Time{}}
+		m := newMessage(cidr.V4, probe.SmallSize)
+		m.host = host
+		e.remember(received(cidr.V4, m.bytes(cidr.V4)), address(loopback[0]))
+		if heard := len(e.take()) == 1; heard == host {
+			t.Errorf("host %t: heard %t", host, heard)
+		}
 	}
 }

@@ -24,11 +24,20 @@ const (
 // headers holds the size of the headers before the data of an echo, by family.
 var headers = [2]int{cidr.V4: 20 + icmpHeader, cidr.V6: 40 + icmpHeader}
 
-// message is an echo request. Its data is probe.Magic, a nonce by which the sender
-// recognises the reply, and zeros.
+// message is an echo request. Its data is probe.Magic or probe.HostMagic, a nonce by which
+// the sender recognises the reply, and zeros.
 type message struct {
 	nonce [8]byte
-	data  int // size of the data
+	host  bool // probe.HostMagic
+	data  int  // size of the data
+}
+
+// magic returns the beginning of the data.
+func (m message) magic() string {
+	if m.host {
+		return probe.HostMagic
+	}
+	return probe.Magic
 }
 
 // newMessage returns a message for an IP packet of that size, or of the smallest one
@@ -43,7 +52,7 @@ func (m message) bytes(f cidr.Family) []byte {
 	b := make([]byte, icmpHeader+m.data)
 	b[0] = echoRequest[f]
 	copy(b[4:8], m.nonce[:]) // identifier and sequence number
-	copy(b[icmpHeader:], probe.Magic)
+	copy(b[icmpHeader:], m.magic())
 	copy(b[icmpHeader+len(probe.Magic):], m.nonce[:])
 	if f == cidr.V4 {
 		binary.BigEndian.PutUint16(b[2:], checksum(b))
@@ -68,18 +77,23 @@ func checksum(b []byte) uint16 {
 
 // parse reads what a raw socket received: for IPv4 with the IP header. It returns false
 // for what is not an echo of a probe. Anyone may have sent the packet.
-func parse(f cidr.Family, b []byte) (kind uint8, nonce [8]byte, ok bool) {
+func parse(f cidr.Family, b []byte) (kind uint8, m message, ok bool) {
 	if f == cidr.V4 {
 		if len(b) == 0 || int(b[0]&0xf)*4 > len(b) {
-			return 0, nonce, false
+			return 0, m, false
 		}
 		b = b[int(b[0]&0xf)*4:]
 	}
 	const magicEnd = icmpHeader + len(probe.Magic)
-	if len(b) < magicEnd+len(nonce) || string(b[icmpHeader:magicEnd]) != probe.Magic {
-		return 0, nonce, false
+	if len(b) < magicEnd+len(m.nonce) {
+		return 0, m, false
 	}
-	return b[0], [8]byte(b[magicEnd:]), b[0] == echoRequest[f] || b[0] == echoReply[f]
+	m.host = string(b[icmpHeader:magicEnd]) == probe.HostMagic
+	if string(b[icmpHeader:magicEnd]) != m.magic() {
+		return 0, m, false
+	}
+	m.nonce, m.data = [8]byte(b[magicEnd:]), len(b)-icmpHeader
+	return b[0], m, b[0] == echoRequest[f] || b[0] == echoReply[f]
 }
 
 // filter is a program for the kernel that passes ICMP messages of a type whose data

@@ -106,6 +106,7 @@ func ping(r probe.Request) probe.Answer {
 	}
 	defer func() { _ = socket.Close() }()
 	m := newMessage(f, r.Size)
+	m.host = r.Host
 	_, _ = rand.Read(m.nonce[:])
 	if err := prepare(socket, f, r); err != nil {
 		return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
@@ -121,7 +122,7 @@ func ping(r probe.Request) probe.Answer {
 		if err != nil {
 			return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
 		}
-		if kind, nonce, ok := parse(f, buffer[:n]); ok && kind == echoReply[f] && nonce == m.nonce {
+		if kind, reply, ok := parse(f, buffer[:n]); ok && kind == echoReply[f] && reply.nonce == m.nonce {
 			return answered(sent)
 		}
 	}

@@ -24,6 +24,9 @@ func (p *Process) Probe(r probe.Request, done func(probe.Answer)) {
 		return
 	}
 	o.data = probe.Magic
+	if r.Host {
+		o.data = probe.HostMagic
+	}
 	o.Size = r.Size - echoHeaders[cidr.FamilyOf(r.To)]
 	o.then = func(sent *Probe) {
 		done(probe.Answer{
