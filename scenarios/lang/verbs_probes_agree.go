@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -40,7 +41,7 @@ func (s *Session) probesAgree(a *args) error {
 		}
 		_ = s.syncPods(n) // without a good subnet file, the pod stays as it is
 	}
-	const pause = 5 * time.Second
+	pause := min(max(s.top.Probes/2, time.Second), 5*time.Second)
 	for ; ; within -= pause {
 		err := s.compareProbes()
 		if err == nil || within < pause {
@@ -52,7 +53,7 @@ func (s *Session) probesAgree(a *args) error {
 
 // compareProbes compares the present findings of all running daemons with packets.
 func (s *Session) compareProbes() error {
-	var errs []error
+	var compare []func() error
 	for _, from := range s.running() {
 		observer, err := nodeWith[PeerObserver](s, from)
 		if err != nil {
@@ -71,10 +72,29 @@ func (s *Session) compareProbes() error {
 				continue
 			}
 			for _, way := range p.Ways {
-				errs = append(errs, s.compareWay(from, to, way))
+				compare = append(compare, func() error { return s.compareWay(from, to, way) })
 			}
 		}
 	}
+	return s.together(compare)
+}
+
+// together performs all tasks, and joins their errors. In real time their packets are under
+// way at the same time: one after the other, lost ones take so long that the findings are old
+// before the last is compared.
+func (s *Session) together(tasks []func() error) error {
+	errs := make([]error, len(tasks))
+	var all sync.WaitGroup
+	_, virtual := s.world.(VirtualClock)
+	for i, do := range tasks {
+		perform := func() { errs[i] = do() }
+		if virtual {
+			perform()
+		} else {
+			all.Go(perform)
+		}
+	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
