@@ -87,6 +87,7 @@ func verbs() map[string]verb {
 		"probes":   (*Session).probes,
 		"metric":   (*Session).metric,
 		"trace":    (*Session).trace,
+		"check":    (*Session).check,
 		"transfer": (*Session).transfer,
 		"stream":   (*Session).stream,
 		"fault":    (*Session).fault,

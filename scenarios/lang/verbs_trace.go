@@ -24,15 +24,17 @@ type TraceHost interface {
 
 // trace performs
 //
-//	trace n1.pod n2.pod [size=84] | trace all
+//	trace n1.pod n2.pod [size=84] [probes] | trace all
 //
 // It follows a packet over the hosts, as flannelctl trace does on each: "n1 leaves, n2
 // arrives", or where it ends: "n1 ends: fdb_missing". For all pairs it prints "all arrive",
-// or those that do not.
+// or those that do not. With probes it adds what those of n1 say against n2: "n1 leaves
+// (probes: mtu)".
 func (s *Session) trace(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	size := 84
 	a.integer("size", &size)
+	probes := a.flag("probes")
 	if a.flag("all") {
 		if err := a.done(); err != nil {
 			return "", err
@@ -45,7 +47,7 @@ func (s *Session) trace(d *datadriven.TestData) (string, error) {
 	}
 	var lines []string
 	for _, f := range s.families {
-		line, err := s.tracePair(from, to, f, size)
+		line, err := s.tracePair(from, to, f, traceOptions{size, probes})
 		if err != nil {
 			return "", err
 		}
@@ -62,7 +64,7 @@ func (s *Session) traceAll(size int) (string, error) {
 				if from == to {
 					continue
 				}
-				line, err := s.tracePair(from, to, f, size)
+				line, err := s.tracePair(from, to, f, traceOptions{size: size})
 				if err != nil {
 					return "", err
 				}
@@ -78,9 +80,15 @@ func (s *Session) traceAll(size int) (string, error) {
 	return "all arrive", nil
 }
 
+// traceOptions are the size of the packet, and whether to show what probes say.
+type traceOptions struct {
+	size   int
+	probes bool
+}
+
 // tracePair follows a packet between the pods of two nodes.
-func (s *Session) tracePair(from, to string, f cidr.Family, size int) (string, error) {
-	flow := trace.Flow{Size: size}
+func (s *Session) tracePair(from, to string, f cidr.Family, o traceOptions) (string, error) {
+	flow := trace.Flow{Size: o.size}
 	for name, addr := range map[string]*netip.Addr{from: &flow.Src, to: &flow.Dst} {
 		h, err := nodeWith[TraceHost](s, name)
 		if err != nil {
@@ -91,14 +99,20 @@ func (s *Session) tracePair(from, to string, f cidr.Family, size int) (string, e
 			return "", fmt.Errorf("%s has no pod with an %s address", name, f)
 		}
 	}
-	return s.traceFlow(from, flow)
+	return s.traceFlow(from, flow, o.probes)
 }
 
 // traceFlow follows a packet from a node over the hosts.
-func (s *Session) traceFlow(name string, flow trace.Flow) (string, error) {
+func (s *Session) traceFlow(name string, flow trace.Flow, probes bool) (string, error) {
 	known, err := s.traceKnown()
 	if err != nil {
 		return "", err
+	}
+	if probes {
+		known.Peers, err = s.servedPeers(name)
+		if err != nil {
+			return "", err
+		}
 	}
 	var stages []string
 	for range s.top.Nodes { // a packet that goes in a circle visits a host twice
@@ -112,7 +126,11 @@ func (s *Session) traceFlow(name string, flow trace.Flow) (string, error) {
 		case r.Arrived:
 			return strings.Join(append(stages, name+" arrives"), ", "), nil
 		}
-		stages = append(stages, name+" leaves")
+		stage := name + " leaves"
+		if r.Probe != nil {
+			stage += fmt.Sprintf(" (probes: %s)", r.Probe.Finding)
+		}
+		stages = append(stages, stage)
 		name, err = s.hostAt(r.Next)
 		if err != nil {
 			return "", err
@@ -122,6 +140,15 @@ func (s *Session) traceFlow(name string, flow trace.Flow) (string, error) {
 		}
 	}
 	return strings.Join(stages, ", "), nil
+}
+
+// servedPeers returns the peers of a node, with what its probes say.
+func (s *Session) servedPeers(name string) ([]node.Peer, error) {
+	observer, err := nodeWith[PeerObserver](s, name)
+	if err != nil {
+		return nil, err
+	}
+	return observer.Peers()
 }
 
 // hostAt returns the node that has an address, or to which it is translated; empty: none.

@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // Facts describe a host, as far as flannel depends on it.
@@ -19,6 +20,8 @@ type Facts struct {
 
 	Daemons    []int // ids of processes called flanneld
 	SubnetFile SubnetFile
+	Status     *node.Status      // of the daemon; nil: none has answered
+	Peers      []node.Peer       // as the daemon serves them
 	Modules    map[string]Module // those that a backend may need
 	TUN        bool              // /dev/net/tun exists
 

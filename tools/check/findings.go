@@ -29,7 +29,7 @@ func (f *Facts) Findings() []Finding {
 	var all []Finding
 	for _, judge := range []func() []Finding{
 		f.config, f.daemon, f.modules, f.forwarding, f.bridges, f.uplink, f.overlap, f.podBridge, f.ports,
-		f.firewall, f.masquerade, f.firewalld, f.takers, f.leftovers, f.disks, f.selinux, f.clock,
+		f.peers, f.firewall, f.masquerade, f.firewalld, f.takers, f.leftovers, f.disks, f.selinux, f.clock,
 	} {
 		all = append(all, judge()...)
 	}

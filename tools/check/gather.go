@@ -23,6 +23,8 @@ type Sources struct {
 	Host     driver.Lane // nil if it cannot be opened
 	Firewall driver.Lane // nil if it cannot be opened
 	Daemons  func() ([]int, error)
+	// Daemon returns what a running daemon answers; nil if it is not to be asked.
+	Daemon func(context.Context) (node.Status, []node.Peer, error)
 
 	Root       string // of /proc, /sys, /etc and the other files; "" is the host's own
 	Config     []byte // network config, nil if none is known
@@ -58,6 +60,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	var err error
 	g.f.Daemons, err = s.Daemons()
 	g.note("processes", err)
+	g.readDaemon(ctx)
 	g.readSubnetFile()
 	g.readModules()
 	g.readSysctls()
@@ -90,6 +93,18 @@ func (g *gatherer) text(path string) string {
 func (g *gatherer) exists(path string) bool {
 	_, err := os.Stat(g.at(path))
 	return err == nil
+}
+
+// readDaemon asks a daemon that runs.
+func (g *gatherer) readDaemon(ctx context.Context) {
+	if g.Daemon == nil || len(g.f.Daemons) == 0 {
+		return
+	}
+	status, peers, err := g.Daemon(ctx)
+	g.note("what flanneld knows of its peers", err)
+	if err == nil {
+		g.f.Status, g.f.Peers = &status, peers
+	}
 }
 
 func (g *gatherer) readSubnetFile() {

@@ -29,8 +29,9 @@ func (a *app) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Find what would keep flannel from working on this host, before and after installing it",
-		Long: "check looks at the kernel, its settings, interfaces, ports, rules, other programs and files, and prints " +
-			"one line for each: ok, warning or failure, with the command that repairs it. The network config comes " +
+		Long: "check looks at the kernel, its settings, interfaces, ports, rules, other programs and files, and asks a " +
+			"running flanneld whether its peers answer, and prints one line for each: ok, warning or failure, with the " +
+			"command that repairs it. The network config comes " +
 			"from --config, else from the datastore if a flag or a variable names it, else from the state file of " +
 			"the last run. Run it as root.",
 		Args: cobra.NoArgs,
@@ -56,7 +57,7 @@ func (a *app) runCheck(c *cobra.Command, f *checkFlags) error {
 func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, error) {
 	s := check.Sources{
 		Daemons: daemon.Processes, SubnetFile: f.files.subnetFile, CNIConf: f.files.cniConf, Assigned: f.datastore.kube.On,
-		Folders: []string{filepath.Dir(f.files.subnetFile)},
+		Folders: []string{filepath.Dir(f.files.subnetFile)}, Daemon: f.askDaemon,
 	}
 	if paths := f.files.statePaths(); len(paths) > 0 {
 		s.Folders = append(s.Folders, filepath.Dir(paths[0]))
@@ -79,6 +80,16 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		s.Firewall = filter
 	}
 	return &check.Report{Findings: check.Gather(ctx, s).Findings()}, nil
+}
+
+// askDaemon asks the daemon of this host.
+func (f *checkFlags) askDaemon(ctx context.Context) (s node.Status, peers []node.Peer, err error) {
+	client := daemon.Local(f.files.subnetFile)
+	all, err := client.Peers(ctx)
+	if err == nil {
+		s, err = client.Status(ctx)
+	}
+	return s, all.Peers, err
 }
 
 // readConfig returns the network config, nil if none is known.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/tools/output"
 )
 
@@ -32,6 +33,9 @@ type Result struct {
 	Remedy string `json:"Remedy"` // what to do about that
 	// Next is the node of flannel that has the packet next; zero: none, or not known.
 	Next netip.Addr `json:"Next"`
+	// Probe has the finding of this host's daemon if it speaks against the node that has the
+	// packet next; null: it does not.
+	Probe *probe.Result `json:"Probe"`
 	// Arrived says that the packet has reached a program or a pod of this host.
 	Arrived bool `json:"Arrived"`
 }
@@ -60,6 +64,9 @@ func (r *Result) Text(p *output.Page) {
 	case r.Next.IsValid():
 		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there: flannelctl trace %s %s --size %d",
 			r.Next, r.Flow.Src, r.Flow.Dst, r.Flow.Size)))
+		if r.Probe != nil {
+			p.Line(output.Warn(fmt.Sprintf("but the probes of this host say: %s %s", r.Next, r.Probe.Text())))
+		}
 	case r.Arrived:
 		p.Line(output.Good("arrives"))
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
 )
 
 // Known holds the facts that the daemon and its files add. All may be empty.
@@ -84,7 +85,20 @@ func (w *walk) arrived(step, format string, args ...any) error {
 func (w *walk) left(next netip.Addr, format string, args ...any) error {
 	w.hop("leave", format, args...)
 	w.Next = next
+	w.Probe = w.complaint()
 	return errOver
+}
+
+// complaint returns what probes say against the node of the destination; nil: nothing.
+func (w *walk) complaint() *probe.Result {
+	peer, _ := w.peerOf(w.Flow.Dst)
+	for _, way := range peer.Ways {
+		r := way.Probe
+		if way.Subnet.Contains(w.Flow.Dst) && r != nil && r.Finding != probe.Unknown && r.Finding != probe.Well {
+			return r
+		}
+	}
+	return nil
 }
 
 // isNode reports whether an address is that of a node of flannel.

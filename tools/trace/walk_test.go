@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/tools/output"
 	"github.com/flanneld/flannel/tools/output/outputtest"
 )
@@ -276,6 +277,28 @@ func TestForeignRuleComesFirst(t *testing.T) {
 		r := trace(t, k, "10.5.1.7", "10.5.2.7", 84)
 		if foreign := strings.Contains(r.Remedy, "ip rule"); foreign != stands || !r.Trouble() {
 			t.Errorf("flannel's route stands: %t\n%s", stands, text(t, r))
+		}
+	}
+}
+
+// A packet that leaves for a node against which the probes of this host speak shows what they say.
+func TestProbesSpeakAgainstTheNextNode(t *testing.T) {
+	for finding, want := range map[probe.Finding]string{
+		probe.Unreachable: "but the probes of this host say: 192.168.64.2 does not answer at 10.5.2.0, and its uplink " +
+			"does: a firewall between the hosts may block the port or protocol of the backend\n",
+		probe.Well: "", probe.Unknown: "",
+	} {
+		peer := known.Peers[0]
+		peer.Ways = []node.Way{{Subnet: peer.Subnet.V4,
+			Probe: &probe.Result{Finding: finding, Address: peer.Subnet.V4.Addr(), UplinkAnswers: true}}}
+		r, err := Walk(t.Context(), healthy(t), Flow{addr("10.5.1.7"), addr("10.5.2.7"), 84},
+			Known{Networks: known.Networks, Peers: []node.Peer{peer}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got, _ := strings.Cut(text(t, r), "--size 84\n")
+		if got != want || (r.Probe != nil) != (want != "") || r.Trouble() {
+			t.Errorf("%s: %q, want %q", finding, got, want)
 		}
 	}
 }

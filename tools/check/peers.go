@@ -1,0 +1,234 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/flanneld/flannel/core/backend/ipip"
+	"github.com/flanneld/flannel/core/backend/ipsec"
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
+)
+
+// mostNamed is the number of peers that one finding names.
+const mostNamed = 5
+
+// plight is a kind of trouble with a peer, as the daemon's probes show it.
+type plight int
+
+const (
+	blockedHere  plight = iota // nothing of the peer arrives by the backend's port, and its host answers
+	blockedThere               // the peer does not answer by the backend's port, and its own packets arrive by it
+	oneWay                     // nothing reaches the host of the peer, and the peer's packets arrive
+	silent                     // nothing arrives from the peer or its host
+	tooBig                     // packets of the pods' MTU are lost
+	noTCP
+	noICMP
+	plights
+)
+
+// plightOf judges one way to a peer; false: there is nothing to complain about.
+func plightOf(w node.Way) (plight, bool) {
+	r := w.Probe
+	switch r.Finding {
+	case probe.SizeLost:
+		return tooBig, true
+	case probe.TCPLost:
+		return noTCP, true
+	case probe.ICMPLost:
+		return noICMP, true
+	case probe.Unknown, probe.Well:
+		return 0, false
+	}
+	heard := r.Heard.After(r.Since)
+	switch {
+	case heard && r.UplinkAnswers:
+		return blockedThere, true
+	case heard:
+		return oneWay, true
+	case r.UplinkAnswers:
+		return blockedHere, true
+	}
+	return silent, true
+}
+
+// troubled holds the ways to peers with one kind of trouble.
+type troubled struct {
+	peers  []netip.Addr // their public addresses
+	ways   int
+	family cidr.Family // of the first
+	first  node.Way
+}
+
+// peers judges what the daemon's probes have found out. A peer that answers proves that
+// packets arrive on both hosts by the backend's port.
+func (f *Facts) peers() []Finding {
+	switch {
+	case f.Status == nil || len(f.Peers) == 0:
+		return nil
+	case f.Status.Probes.Interval == 0:
+		return []Finding{{Level: Warning, Topic: "peers", Remedy: "flanneld --probe-interval=1m",
+			Text: "flanneld sends no probes, so whether its peers answer is not known"}}
+	case f.Status.Probes.Unable != "":
+		return []Finding{{Level: Warning, Topic: "peers", Remedy: "flannelctl status",
+			Text: "flanneld cannot send probes, so whether its peers answer is not known: " + f.Status.Probes.Unable}}
+	}
+	var by [plights]troubled
+	probed := 0
+	carriers := map[string]bool{}
+	for _, p := range f.Peers {
+		for _, w := range p.Ways {
+			if w.Probe == nil || w.Probe.Finding == probe.Unknown {
+				continue
+			}
+			probed++
+			carriers[f.carrier(w)] = true
+			if trouble, is := plightOf(w); is {
+				by[trouble].add(p, w)
+			}
+		}
+	}
+	var found []Finding
+	for trouble, who := range by {
+		if who.ways > 0 {
+			found = append(found, f.peerFinding(plight(trouble), who, probed))
+		}
+	}
+	if len(found) == 0 {
+		found = []Finding{allAnswer(probed, carriers)}
+	}
+	return found
+}
+
+// allAnswer is the finding without trouble.
+func allAnswer(probed int, carriers map[string]bool) Finding {
+	if probed == 0 {
+		return Finding{Level: Warning, Topic: "peers", Remedy: "flannelctl ping NODE",
+			Text: "no peer has been probed yet, so whether they answer is not known"}
+	}
+	delete(carriers, "")
+	text := "all peers that were probed answer"
+	for _, carrier := range slices.Sorted(maps.Keys(carriers)) {
+		text += ", and " + carrier + " is reached from each of them"
+	}
+	return Finding{Level: OK, Topic: "peers", Text: text}
+}
+
+// add counts a way of a peer.
+func (t *troubled) add(p node.Peer, w node.Way) {
+	address := p.PublicIP
+	if f := cidr.FamilyOf(w.Subnet.Addr()); f == cidr.V6 && p.PublicIP6.IsValid() || !address.IsValid() {
+		address = p.PublicIP6
+	}
+	if t.ways == 0 {
+		t.first, t.family = w, cidr.FamilyOf(address)
+	}
+	t.ways++
+	if !slices.Contains(t.peers, address) {
+		t.peers = append(t.peers, address)
+	}
+}
+
+// named lists peers, the first of them by address.
+func named(peers []netip.Addr) string {
+	var names []string
+	for _, a := range peers[:min(len(peers), mostNamed)] {
+		names = append(names, a.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(peers) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// peerFinding describes one kind of trouble. It is a failure of this host if nothing arrives
+// by its own port, or if it has that trouble with all its peers.
+func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
+	finding := Finding{Level: Warning, Topic: "peers", Remedy: "flannelctl mesh --port 8081"}
+	if who.ways == probed && probed > 1 || trouble == blockedHere {
+		finding.Level = Failure
+	}
+	names, first := named(who.peers), who.peers[0].String()
+	carrier := f.carrier(who.first)
+	finding.Text = first + " " + who.first.Probe.Text()
+	if len(who.peers) > 1 {
+		finding.Text += "; the same holds for " + named(who.peers[1:])
+	}
+	switch {
+	case trouble == blockedHere && carrier != "":
+		finding.Topic, finding.Remedy = "port", f.acceptCarrier(who.family)
+		finding.Text = fmt.Sprintf("no packet arrives by %s from %s, whose host answers a ping: a firewall here or on the "+
+			"way drops them", carrier, names)
+	case trouble == blockedThere && carrier != "":
+		finding.Topic, finding.Remedy = "port", "ssh "+first+" flannelctl check"
+		finding.Text = fmt.Sprintf("no packet of this host arrives by %s at %s, whose own probes arrive here and whose host "+
+			"answers a ping: a firewall there or on the way drops them", carrier, names)
+	case trouble == oneWay:
+		finding.Text = fmt.Sprintf("packets to %s are lost, and those from there arrive: a firewall or router on the way "+
+			"there drops them", names)
+	case trouble == silent:
+		finding.Remedy = "ping " + first
+		finding.Text = fmt.Sprintf("no answer from %s, nor to a ping of the host: it is down, or the network between "+
+			"loses packets", names)
+	case trouble == tooBig:
+		finding.Topic, finding.Remedy = "mtu", "flannelctl ping --mtu "+first
+	case trouble == noTCP && who.first.Type == "tunnel":
+		finding.Topic, finding.Remedy = "checksum", "ethtool -K "+who.first.Link+" tx-checksum-ip-generic off"
+	case trouble == noTCP || trouble == noICMP:
+		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
+	}
+	return finding
+}
+
+// carrier names what a firewall has to let pass on a way to a peer; empty: nothing special.
+func (f *Facts) carrier(w node.Way) string {
+	if w.Type == "direct" || w.Former != "" || f.Network == nil {
+		return ""
+	}
+	var ports []string
+	for _, port := range f.wantedPorts() {
+		ports = append(ports, strconv.Itoa(int(port)))
+	}
+	switch {
+	case f.Network.Backend.Type == ipip.Type:
+		return "IP protocol 4"
+	case len(ports) == 1:
+		return "UDP port " + ports[0]
+	case len(ports) > 1:
+		return "UDP ports " + strings.Join(ports, " and ")
+	}
+	return ""
+}
+
+// acceptCarrier returns the command that lets the backend's packets into this host.
+func (f *Facts) acceptCarrier(family cidr.Family) string {
+	var zone, commands []string
+	accept := func(firewalld, iptables, nft string) {
+		zone = append(zone, firewalld)
+		command := fmt.Sprintf("%s -I INPUT %s -j ACCEPT", cidr.Pick(family, "iptables", "ip6tables"), iptables)
+		if !f.Firewall.Tools[family].IPTables.Usable {
+			command = "nft insert rule inet filter input " + nft + " accept"
+		}
+		commands = append(commands, command)
+	}
+	for _, port := range f.wantedPorts() {
+		n := strconv.Itoa(int(port))
+		accept("--add-port="+n+"/udp", "-p udp --dport "+n, "udp dport "+n)
+	}
+	switch f.Network.Backend.Type {
+	case ipip.Type:
+		accept("--add-protocol=ipip", "-p 4", "meta l4proto 4")
+	case ipsec.Type:
+		accept("--add-protocol=esp", "-p esp", "meta l4proto esp")
+	}
+	if f.Processes["firewalld"] {
+		return "firewall-cmd --permanent " + strings.Join(zone, " ") + " && firewall-cmd --reload"
+	}
+	return strings.Join(commands, "; ")
+}

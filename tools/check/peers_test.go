@@ -1,0 +1,140 @@
+package check
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/core/probe"
+)
+
+// probed returns the facts of a healthy host with as many peers as results.
+func probed(t *testing.T, results ...probe.Result) *Facts {
+	t.Helper()
+	f := healthy(t)
+	f.Status = &node.Status{Probes: probe.Summary{Interval: time.Minute}}
+	for i, r := range results {
+		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(2 + i), 0}), 24)
+		r.Address = subnet.Addr()
+		f.Peers = append(f.Peers, node.Peer{
+			Subnet: lease.Key{V4: subnet}, PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, byte(2 + i)}),
+			Ways: []node.Way{{Subnet: subnet, Type: "tunnel", Link: "flannel.1", Probe: &r}},
+		})
+	}
+	return f
+}
+
+// Results of probes.
+var (
+	since   = time.Unix(1e9, 0)
+	well    = probe.Result{Finding: probe.Well}
+	cutOff  = probe.Result{Finding: probe.Unreachable, Since: since, Heard: since.Add(-time.Second)}
+	barred  = probe.Result{Finding: probe.Unreachable, Since: since, UplinkAnswers: true}
+	barring = probe.Result{Finding: probe.Unreachable, Since: since, UplinkAnswers: true, Heard: since.Add(time.Second)}
+	oneway  = probe.Result{Finding: probe.Unreachable, Since: since, Heard: since.Add(time.Second)}
+	narrow  = probe.Result{Finding: probe.SizeLost, MTU: 1450, Passes: 1350}
+	noTCPs  = probe.Result{Finding: probe.TCPLost}
+)
+
+// psk is long enough for ipsec.
+var psk = strings.Repeat("0123456789abcdef", 6)
+
+func backend(name string) func(*testing.T, *Facts) {
+	return func(t *testing.T, f *Facts) {
+		t.Helper()
+		f.configure(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"`+name+`","PSK":"`+psk+`"}}`)
+	}
+}
+
+func direct(_ *testing.T, f *Facts) { f.Peers[0].Ways[0].Type = "direct" }
+
+const toPort = " from 192.168.64.2, whose host answers a ping: a firewall here or on the way drops them # "
+
+// peerCases are results of probes, and the findings about them.
+var peerCases = []struct {
+	name   string
+	change func(*testing.T, *Facts)
+	peers  []probe.Result
+	want   string
+}{
+	{"no peers", nil, nil, ""},
+	{"no daemon", func(_ *testing.T, f *Facts) { f.Status = nil }, []probe.Result{barred}, ""},
+	{"all well", nil, []probe.Result{well, well},
+		"ok peers: all peers that were probed answer, and UDP port 8472 is reached from each of them # \n"},
+	{"well without tunnels", direct, []probe.Result{well}, "ok peers: all peers that were probed answer # \n"},
+	{"not probed yet", nil, []probe.Result{{}},
+		"warning peers: no peer has been probed yet, so whether they answer is not known # flannelctl ping NODE\n"},
+	{"no probes", func(_ *testing.T, f *Facts) { f.Status.Probes.Interval = 0 }, []probe.Result{well},
+		"warning peers: flanneld sends no probes, so whether its peers answer is not known " +
+			"# flanneld --probe-interval=1m\n"},
+	{"unable", func(_ *testing.T, f *Facts) { f.Status.Probes.Unable = "no socket" }, []probe.Result{well},
+		"warning peers: flanneld cannot send probes, so whether its peers answer is not known: no socket " +
+			"# flannelctl status\n"},
+	{"the port is blocked here", nil, []probe.Result{barred, well},
+		"failure port: no packet arrives by UDP port 8472" + toPort +
+			"iptables -I INPUT -p udp --dport 8472 -j ACCEPT\n"},
+	{"and no iptables", func(_ *testing.T, f *Facts) { f.Firewall.Tools[0].IPTables.Usable = false },
+		[]probe.Result{barred, well},
+		"failure port: no packet arrives by UDP port 8472" + toPort +
+			"nft insert rule inet filter input udp dport 8472 accept\n"},
+	{"and firewalld", func(_ *testing.T, f *Facts) { f.Processes = map[string]bool{"firewalld": true} },
+		[]probe.Result{barred, well},
+		"failure port: no packet arrives by UDP port 8472" + toPort +
+			"firewall-cmd --permanent --add-port=8472/udp && firewall-cmd --reload\n"},
+	{"ipip", backend("ipip"), []probe.Result{barred, well},
+		"failure port: no packet arrives by IP protocol 4" + toPort + "iptables -I INPUT -p 4 -j ACCEPT\n"},
+	{"ipsec", backend("ipsec"), []probe.Result{barred, well},
+		"failure port: no packet arrives by UDP ports 500 and 4500" + toPort +
+			"iptables -I INPUT -p udp --dport 500 -j ACCEPT; iptables -I INPUT -p udp --dport 4500 -j ACCEPT; " +
+			"iptables -I INPUT -p esp -j ACCEPT\n"},
+	{"silent pods, without a tunnel", direct, []probe.Result{barred, well},
+		"failure peers: 192.168.64.2 does not answer at 10.5.2.0, and its uplink does: a firewall between the hosts may " +
+			"block the port or protocol of the backend # flannelctl mesh --port 8081\n"},
+	{"the port is blocked there", nil, []probe.Result{well, barring},
+		"warning port: no packet of this host arrives by UDP port 8472 at 192.168.64.3, whose own probes arrive here and " +
+			"whose host answers a ping: a firewall there or on the way drops them " +
+			"# ssh 192.168.64.3 flannelctl check\n"},
+	{"one way", nil, []probe.Result{oneway, well},
+		"warning peers: packets to 192.168.64.2 are lost, and those from there arrive: a firewall or router on the way " +
+			"there drops them # flannelctl mesh --port 8081\n"},
+	{"hosts that are down", nil, []probe.Result{cutOff, well, cutOff},
+		"warning peers: no answer from 192.168.64.2, 192.168.64.4, nor to a ping of the host: it is down, or the " +
+			"network between loses packets # ping 192.168.64.2\n"},
+	{"all hosts are down", nil, []probe.Result{cutOff, cutOff},
+		"failure peers: no answer from 192.168.64.2, 192.168.64.3, nor to a ping of the host: it is down, or the " +
+			"network between loses packets # ping 192.168.64.2\n"},
+	{"a small MTU and no TCP", nil, []probe.Result{narrow, noTCPs, well, narrow},
+		"warning mtu: 192.168.64.2 answers packets of at most 1350 bytes, pods may send 1450: the MTU of the network " +
+			"between the hosts is too small for it; the same holds for 192.168.64.5 # flannelctl ping --mtu 192.168.64.2\n" +
+			"warning checksum: 192.168.64.3 answers ICMP at 10.5.3.0 and not TCP: a packet filter, or a network card that " +
+			"computes wrong checksums in tunnels (ethtool -K DEVICE tx-checksum-ip-generic off) " +
+			"# ethtool -K flannel.1 tx-checksum-ip-generic off\n"},
+	{"no TCP without a tunnel", direct, []probe.Result{noTCPs, well},
+		"warning filter: 192.168.64.2 answers ICMP at 10.5.2.0 and not TCP: a packet filter, or a network card that " +
+			"computes wrong checksums in tunnels (ethtool -K DEVICE tx-checksum-ip-generic off) " +
+			"# flannelctl ping --mtu 192.168.64.2\n"},
+	{"many", nil, []probe.Result{oneway, oneway, oneway, oneway, oneway, oneway, oneway, well},
+		"warning peers: packets to 192.168.64.2, 192.168.64.3, 192.168.64.4, 192.168.64.5, 192.168.64.6 and 2 more are " +
+			"lost, and those from there arrive: a firewall or router on the way there drops them " +
+			"# flannelctl mesh --port 8081\n"},
+}
+
+// TestPeers judges what probes have found out about the peers.
+func TestPeers(t *testing.T) {
+	for _, c := range peerCases {
+		t.Run(c.name, func(t *testing.T) {
+			f := probed(t, c.peers...)
+			if c.change != nil {
+				c.change(t, f)
+			}
+			if d := cmp.Diff(c.want, told(f.peers(), nil)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
