@@ -25,16 +25,9 @@ func comparePrefixes(a, b netip.Prefix) int {
 // String returns the canonical form, such as "addr 10.5.1.0/32 dev flannel.1".
 func (a Addr) String() string { return fmt.Sprintf("addr %s dev %s", a.Prefix, a.Link) }
 
-func (a Addr) putIn(s *State) { s.AddAddr(a) }
+func (Addr) kind() *kind { return &addrKind }
 
-func (a Addr) namesake(s *State) (Object, bool) { _, has := s.Addrs[a]; return a, has }
+func (a Addr) mapKey() Addr { return a }
 
-var addrKind = kind{
-	word:  "addr",
-	parse: func(f *fields) Object { return Addr{Prefix: f.prefix(), Link: f.after("dev")} },
-	each: func(s *State, do func(Object)) {
-		for a := range s.Addrs {
-			do(a)
-		}
-	},
-}
+var addrKind = mapKind("addr", func(f *fields) Object { return Addr{Prefix: f.prefix(), Link: f.after("dev")} },
+	func(s *State) *map[Addr]Addr { return &s.Addrs })

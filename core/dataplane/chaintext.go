@@ -137,15 +137,11 @@ func (f *fields) match() Match {
 	return Match{Not: not, Prefix: f.prefix()}
 }
 
-func (c Chain) putIn(s *State) { s.AddChain(c) }
+func (Chain) kind() *kind { return &chainKind }
 
-func (c Chain) namesake(s *State) (Object, bool) { return findIn(s.Chains, c.ChainKey) }
+func (c Chain) mapKey() ChainKey { return c.ChainKey }
 
-var chainKind = kind{
-	word:  "chain",
-	parse: parseChain,
-	each:  func(s *State, do func(Object)) { eachOf(s.Chains, do) },
-}
+var chainKind = mapKind("chain", parseChain, func(s *State) *map[ChainKey]Chain { return &s.Chains })
 
 // parseChain reads the words of a chain. Its last part is a quoted text, in
 // which blanks count, so it works on the whole text.

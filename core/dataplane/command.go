@@ -104,21 +104,12 @@ func (c Command) InForce(want Command) bool {
 // String returns the canonical form, such as
 // `command peer 10.5.3.0/24 run "ip route add $SUBNET via $PUBLIC_IP" env "SUBNET=10.5.3.0/24" limit 30s`.
 func (c Command) String() string {
-	var l line
-	l.add(true, "command %s", c.CommandKey)
-	addParams(&l, c.params())
-	return l.String()
+	return textOf(c.params(), "command %s", c.CommandKey)
 }
 
-func (c Command) putIn(s *State) { s.AddCommand(c) }
+func (Command) kind() *kind { return &commandKind }
 
-func (c Command) namesake(s *State) (Object, bool) { return findRow(&s.Commands, c.Key()) }
-
-var commandKind = kind{
-	word:  "command",
-	parse: parseCommand,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Commands, do) },
-}
+var commandKind = tableKind("command", parseCommand, func(s *State) *Table[CommandKey, Command] { return &s.Commands })
 
 // parseCommand reads the words of a command. Blanks count in its texts, so it
 // splits the whole text anew.

@@ -31,15 +31,9 @@ type FDBEntry struct {
 // "fdb c6:d2:32:6f:8f:44 dst 192.168.64.3 dev flannel.1".
 func (e FDBEntry) String() string { return fmt.Sprintf("fdb %s dst %s dev %s", e.MAC, e.Dst, e.Link) }
 
-func (e FDBEntry) putIn(s *State) { s.AddFDB(e) }
+func (FDBEntry) kind() *kind { return &fdbKind }
 
-func (e FDBEntry) namesake(s *State) (Object, bool) { return findRow(&s.FDB, e.Key()) }
-
-var fdbKind = kind{
-	word:  "fdb",
-	parse: parseFDB,
-	each:  func(s *State, do func(Object)) { eachRow(&s.FDB, do) },
-}
+var fdbKind = tableKind("fdb", parseFDB, func(s *State) *Table[FDBKey, FDBEntry] { return &s.FDB })
 
 func parseFDB(f *fields) Object {
 	var e FDBEntry

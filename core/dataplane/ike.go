@@ -18,15 +18,12 @@ const Charon = "charon"
 // String returns the canonical form, such as "ike charon".
 func (d IKEDaemon) String() string { return "ike " + d.Name }
 
-func (d IKEDaemon) putIn(s *State) { s.IKE[d.Name] = d }
+func (IKEDaemon) kind() *kind { return &ikeKind }
 
-func (d IKEDaemon) namesake(s *State) (Object, bool) { return findIn(s.IKE, d.Name) }
+func (d IKEDaemon) mapKey() string { return d.Name }
 
-var ikeKind = kind{
-	word:  "ike",
-	parse: func(f *fields) Object { return IKEDaemon{f.next()} },
-	each:  func(s *State, do func(Object)) { eachOf(s.IKE, do) },
-}
+var ikeKind = mapKind("ike", func(f *fields) Object { return IKEDaemon{f.next()} },
+	func(s *State) *map[string]IKEDaemon { return &s.IKE })
 
 // SharedKeyKey identifies a shared key by its owner.
 type SharedKeyKey struct{ Owner netip.Addr }
@@ -47,17 +44,14 @@ type SharedKey struct {
 // String returns the canonical form, such as "shared-key 192.168.64.4 psk-1f2e3d4c".
 func (k SharedKey) String() string { return fmt.Sprintf("shared-key %s %s", k.Owner, k.Secret) }
 
-func (k SharedKey) putIn(s *State) { s.SharedKeys.Put(k) }
+func (SharedKey) kind() *kind { return &sharedKeyKind }
 
-func (k SharedKey) namesake(s *State) (Object, bool) { return findRow(&s.SharedKeys, k.Key()) }
+var sharedKeyKind = tableKind("shared-key", parseSharedKey,
+	func(s *State) *Table[SharedKeyKey, SharedKey] { return &s.SharedKeys })
 
-var sharedKeyKind = kind{
-	word: "shared-key",
-	parse: func(f *fields) Object {
-		owner := f.addr(f.next())
-		return SharedKey{SharedKeyKey{owner}, SecretName(f.next())}
-	},
-	each: func(s *State, do func(Object)) { eachRow(&s.SharedKeys, do) },
+func parseSharedKey(f *fields) Object {
+	owner := f.addr(f.next())
+	return SharedKey{SharedKeyKey{owner}, SecretName(f.next())}
 }
 
 // ConnKey identifies an IPsec connection by its ends and the subnets behind them.
@@ -114,38 +108,25 @@ type Conn struct {
 // String returns the canonical form, such as "conn
 // 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4 esp aes128gcm16-sha256-prfsha256-ecp256 encap".
 func (c Conn) String() string {
-	var l line
-	l.add(true, "conn %s", c.Name())
-	l.add(c.ESP != "", "esp %s", c.ESP)
-	l.add(c.Encap, "encap")
-	l.add(c.Other != "", "other %s", c.Other)
-	return l.String()
+	return textOf(c.params(), "conn %s", c.Name())
 }
 
-func (c Conn) putIn(s *State) { s.Conns.Put(c) }
-
-func (c Conn) namesake(s *State) (Object, bool) { return findRow(&s.Conns, c.Key()) }
-
-var connKind = kind{
-	word:  "conn",
-	parse: parseConn,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Conns, do) },
+// params lists the parameters in the order of the canonical form.
+func (c *Conn) params() []param {
+	return []param{
+		{"esp", c.ESP != "", c.ESP, func(f *fields) { c.ESP = f.next() }},
+		{"encap", c.Encap, nil, func(*fields) { c.Encap = true }},
+		{"other", c.Other != "", c.Other, func(f *fields) { c.Other = f.next() }},
+	}
 }
+
+func (Conn) kind() *kind { return &connKind }
+
+var connKind = tableKind("conn", parseConn, func(s *State) *Table[ConnKey, Conn] { return &s.Conns })
 
 func parseConn(f *fields) Object {
 	c := Conn{ConnKey: f.connKey()}
-	for len(f.words) > 0 && f.err == nil {
-		switch word := f.next(); word {
-		case "esp":
-			c.ESP = f.next()
-		case "encap":
-			c.Encap = true
-		case "other":
-			c.Other = f.next()
-		default:
-			f.fail("unexpected %q", word)
-		}
-	}
+	f.params(c.params())
 	return c
 }
 
@@ -167,12 +148,7 @@ type Tunnel struct{ ConnKey }
 // "tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4".
 func (t Tunnel) String() string { return "tunnel " + t.Name() }
 
-func (t Tunnel) putIn(s *State) { s.Tunnels.Put(t) }
+func (Tunnel) kind() *kind { return &tunnelKind }
 
-func (t Tunnel) namesake(s *State) (Object, bool) { return findRow(&s.Tunnels, t.Key()) }
-
-var tunnelKind = kind{
-	word:  "tunnel",
-	parse: func(f *fields) Object { return Tunnel{f.connKey()} },
-	each:  func(s *State, do func(Object)) { eachRow(&s.Tunnels, do) },
-}
+var tunnelKind = tableKind("tunnel", func(f *fields) Object { return Tunnel{f.connKey()} },
+	func(s *State) *Table[ConnKey, Tunnel] { return &s.Tunnels })

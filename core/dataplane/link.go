@@ -103,15 +103,11 @@ func (l Link) String() string {
 	return text.String()
 }
 
-func (l Link) putIn(s *State) { s.AddLink(l) }
+func (Link) kind() *kind { return &linkKind }
 
-func (l Link) namesake(s *State) (Object, bool) { return findIn(s.Links, l.Name) }
+func (l Link) mapKey() string { return l.Name }
 
-var linkKind = kind{
-	word:  "link",
-	parse: parseLink,
-	each:  func(s *State, do func(Object)) { eachOf(s.Links, do) },
-}
+var linkKind = mapKind("link", parseLink, func(s *State) *map[string]Link { return &s.Links })
 
 func parseLink(f *fields) Object {
 	l := Link{Name: f.next(), Params: NoParams(LinkKind(f.after("type")))}

@@ -30,15 +30,9 @@ type Neigh struct {
 // "neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:44 dev flannel.1".
 func (n Neigh) String() string { return fmt.Sprintf("neigh %s lladdr %s dev %s", n.IP, n.MAC, n.Link) }
 
-func (n Neigh) putIn(s *State) { s.AddNeigh(n) }
+func (Neigh) kind() *kind { return &neighKind }
 
-func (n Neigh) namesake(s *State) (Object, bool) { return findRow(&s.Neighs, n.Key()) }
-
-var neighKind = kind{
-	word:  "neigh",
-	parse: parseNeigh,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Neighs, do) },
-}
+var neighKind = tableKind("neigh", parseNeigh, func(s *State) *Table[NeighKey, Neigh] { return &s.Neighs })
 
 func parseNeigh(f *fields) Object {
 	var n Neigh

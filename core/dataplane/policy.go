@@ -87,15 +87,9 @@ func (p Policy) String() string {
 	return l.String()
 }
 
-func (p Policy) putIn(s *State) { s.AddPolicy(p) }
+func (Policy) kind() *kind { return &policyKind }
 
-func (p Policy) namesake(s *State) (Object, bool) { return findRow(&s.Policies, p.Key()) }
-
-var policyKind = kind{
-	word:  "policy",
-	parse: parsePolicy,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Policies, do) },
-}
+var policyKind = tableKind("policy", parsePolicy, func(s *State) *Table[PolicyKey, Policy] { return &s.Policies })
 
 func parsePolicy(f *fields) Object {
 	p := Policy{PolicyKey: PolicyKey{Dir: Direction(f.next())}}

@@ -67,10 +67,7 @@ func (r Running) Equal(o Running) bool {
 // String returns the canonical form, such as
 // "proxy flannel0 local 192.168.64.3:8285 subnet 10.5.1.0/24 mtu 1472 offload auto".
 func (p Proxy) String() string {
-	var l line
-	l.add(true, "proxy %s", p.Link)
-	addParams(&l, p.params())
-	return l.String()
+	return textOf(p.params(), "proxy %s", p.Link)
 }
 
 // String returns the canonical form, such as
@@ -79,25 +76,15 @@ func (p Peer) String() string {
 	return fmt.Sprintf("peer %s to %s dev %s", p.Subnet, p.To, p.Link)
 }
 
-func (p Proxy) putIn(s *State) { s.AddProxy(p) }
+func (Proxy) kind() *kind { return &proxyKind }
 
-func (p Proxy) namesake(s *State) (Object, bool) { return findIn(s.Proxies, p.Link) }
+func (p Proxy) mapKey() string { return p.Link }
 
-func (p Peer) putIn(s *State) { s.AddPeer(p) }
+func (Peer) kind() *kind { return &peerKind }
 
-func (p Peer) namesake(s *State) (Object, bool) { return findRow(&s.Peers, p.Key()) }
+var proxyKind = mapKind("proxy", parseProxy, func(s *State) *map[string]Proxy { return &s.Proxies })
 
-var proxyKind = kind{
-	word:  "proxy",
-	parse: parseProxy,
-	each:  func(s *State, do func(Object)) { eachOf(s.Proxies, do) },
-}
-
-var peerKind = kind{
-	word:  "peer",
-	parse: parsePeer,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Peers, do) },
-}
+var peerKind = tableKind("peer", parsePeer, func(s *State) *Table[PeerKey, Peer] { return &s.Peers })
 
 func parseProxy(f *fields) Object {
 	p := Proxy{Link: f.next()}

@@ -71,21 +71,12 @@ type Route struct {
 // "route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink". The protocol is
 // shown unless it is ours.
 func (r Route) String() string {
-	var l line
-	l.add(true, "route %s", r.Dst)
-	addParams(&l, r.params())
-	return l.String()
+	return textOf(r.params(), "route %s", r.Dst)
 }
 
-func (r Route) putIn(s *State) { s.AddRoute(r) }
+func (Route) kind() *kind { return &routeKind }
 
-func (r Route) namesake(s *State) (Object, bool) { return findRow(&s.Routes, r.Key()) }
-
-var routeKind = kind{
-	word:  "route",
-	parse: parseRoute,
-	each:  func(s *State, do func(Object)) { eachRow(&s.Routes, do) },
-}
+var routeKind = tableKind("route", parseRoute, func(s *State) *Table[RouteKey, Route] { return &s.Routes })
 
 func parseRoute(f *fields) Object {
 	r := Route{RouteKey: RouteKey{Dst: f.prefix()}, Protocol: Protocol}

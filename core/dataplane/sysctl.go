@@ -57,15 +57,11 @@ func (c Sysctl) String() string {
 	return l.String()
 }
 
-func (c Sysctl) putIn(s *State) { s.AddSysctl(c) }
+func (Sysctl) kind() *kind { return &sysctlKind }
 
-func (c Sysctl) namesake(s *State) (Object, bool) { return findIn(s.Sysctls, c.Path) }
+func (c Sysctl) mapKey() string { return c.Path }
 
-var sysctlKind = kind{
-	word:  "sysctl",
-	parse: parseSysctl,
-	each:  func(s *State, do func(Object)) { eachOf(s.Sysctls, do) },
-}
+var sysctlKind = mapKind("sysctl", parseSysctl, func(s *State) *map[string]Sysctl { return &s.Sysctls })
 
 func parseSysctl(f *fields) Object {
 	c := Sysctl{Path: f.next(), Value: f.after("=")}

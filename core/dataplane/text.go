@@ -62,6 +62,14 @@ type param struct {
 	read  func(f *fields) // reads the value, whose word has been read
 }
 
+// textOf returns a text that begins with a few words and ends with parameters.
+func textOf(params []param, format string, words ...any) string {
+	var l line
+	l.add(true, format, words...)
+	addParams(&l, params)
+	return l.String()
+}
+
 // addParams adds the words and values of the parameters that are shown.
 func addParams(l *line, params []param) {
 	for _, p := range params {
@@ -90,9 +98,6 @@ func (f *fields) params(params []param) {
 	}
 }
 
-// Put adds an object of any kind under its key.
-func (s *State) Put(o Object) { o.putIn(s) }
-
 // ParseOp reads the canonical form of an op.
 func ParseOp(line string) (Op, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -109,7 +114,7 @@ func ParseOp(line string) (Op, error) {
 // ParseObject reads the canonical form of one object.
 func ParseObject(line string) (Object, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.word == word })
+	i := slices.IndexFunc(kinds[:], func(k *kind) bool { return k.word == word })
 	if i < 0 {
 		return nil, fmt.Errorf("object %q: unknown kind %q", line, word)
 	}

@@ -47,21 +47,12 @@ type WGPeer struct {
 // String returns the canonical form, such as
 // "wgpeer b2hO...= endpoint 192.168.64.4:51820 allowed 10.5.3.0/24,fd00:0:0:3::/64 keepalive 25 dev flannel-wg".
 func (p WGPeer) String() string {
-	var l line
-	l.add(true, "wgpeer %s", p.Public)
-	addParams(&l, p.params())
-	return l.String()
+	return textOf(p.params(), "wgpeer %s", p.Public)
 }
 
-func (p WGPeer) putIn(s *State) { s.AddWGPeer(p) }
+func (WGPeer) kind() *kind { return &wgPeerKind }
 
-func (p WGPeer) namesake(s *State) (Object, bool) { return findRow(&s.WGPeers, p.Key()) }
-
-var wgPeerKind = kind{
-	word:  "wgpeer",
-	parse: parseWGPeer,
-	each:  func(s *State, do func(Object)) { eachRow(&s.WGPeers, do) },
-}
+var wgPeerKind = tableKind("wgpeer", parseWGPeer, func(s *State) *Table[WGPeerKey, WGPeer] { return &s.WGPeers })
 
 func parseWGPeer(f *fields) Object {
 	p := WGPeer{WGPeerKey: WGPeerKey{Public: f.publicKey()}}

@@ -224,7 +224,7 @@ func (w *world) apply(ops []dataplane.Op) []error {
 // unplug removes a link and, as the kernel does, all that is on it.
 func (w *world) unplug(name string) {
 	delete(w.host.Links, name)
-	maps.DeleteFunc(w.host.Addrs, func(a dataplane.Addr, _ struct{}) bool { return a.Link == name })
+	maps.DeleteFunc(w.host.Addrs, func(a, _ dataplane.Addr) bool { return a.Link == name })
 	w.host.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Link == name })
 	w.host.Neighs.DeleteFunc(func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return k.Link == name })
 	w.host.FDB.DeleteFunc(func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return k.Link == name })
