@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // A watch that ended resumes at its revision, if etcd still knows the later
@@ -70,7 +72,7 @@ const (
 func (s *Store) spread(ctx context.Context, why error) bool {
 	within := spreadOf(len(s.table.records))
 	s.update(func() { s.err = fmt.Errorf("etcd: reading all leases again within %s: %w", within, why) })
-	return sleep(ctx, time.Duration(rand.Int64N(int64(within)+1)))
+	return pause.For(ctx, time.Duration(rand.Int64N(int64(within)+1)))
 }
 
 // spreadOf returns the time within which so many nodes read everything again.

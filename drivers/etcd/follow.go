@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The store's own reasons for not being synced.
@@ -211,7 +213,7 @@ func (s *Store) heartbeat(ctx context.Context, stream pb.Watch_WatchClient) {
 		if !s.isSynced() {
 			wait = min(wait, catchUpHeartbeat)
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return
 		}
 		err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{

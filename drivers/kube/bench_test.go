@@ -20,6 +20,7 @@ import (
 
 	"github.com/flanneld/flannel/core/nodelease"
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // crowd is the number of nodes of a large cluster.
@@ -189,7 +190,7 @@ func BenchmarkHeartbeatsOfAnHour(b *testing.B) {
 	}
 	ask(b, url+"/do/last") // the store sees it after all heartbeats
 	for len(s.View().Snapshot.Leases) == crowd {
-		sleep(context.Background(), time.Millisecond)
+		pause.For(context.Background(), time.Millisecond)
 	}
 	close(stop)
 	<-done

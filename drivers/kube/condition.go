@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The node condition NetworkUnavailable keeps the scheduler off a node until
@@ -96,14 +98,14 @@ func (s *Store) publishCondition() {
 				}
 				s.o.Log.Warn("another program took back the node condition NetworkUnavailable; writing it again",
 					"node", s.node, "status", own.status)
-				sleep(s.ctx, dispute.next(mostDispute))
+				pause.For(s.ctx, dispute.next(mostDispute))
 			}
 			if err := s.tellCondition(own.uid); err != nil {
 				if d == 0 {
 					s.o.Log.Warn("the node condition NetworkUnavailable could not be written; trying again",
 						"node", s.node, "err", explain(err, "patch nodes/status"))
 				}
-				sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
+				pause.For(s.ctx, d.next(mostDelay)+retryAfter(err))
 				continue
 			}
 			told = own

@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // readConfig reads the network config. An error names the file, and the place
@@ -44,7 +45,7 @@ func position(data []byte) string {
 // used leaves the present one in force, and is logged once.
 func (s *Store) followConfig() {
 	refused := ""
-	for sleep(s.ctx, s.o.configEvery) {
+	for pause.For(s.ctx, s.o.configEvery) {
 		data, network, err := readConfig(s.o.ConfigFile)
 		switch {
 		case err == nil:

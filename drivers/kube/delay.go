@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -24,16 +23,4 @@ const steady = time.Minute
 func (d *delay) next(most time.Duration) time.Duration {
 	*d = min(max(2**d, delay(leastDelay)), delay(most))
 	return time.Duration(*d)/2 + time.Duration(rand.Int64N(int64(*d)))
-}
-
-// sleep waits for d. It returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // run keeps the store's view following the cluster until the store is closed. A
@@ -32,12 +33,12 @@ func (s *Store) run() {
 			s.lost(errClosed)
 		case err != nil:
 			s.lost(err)
-			sleep(s.ctx, d.next(mostDelay)+retryAfter(err))
+			pause.For(s.ctx, d.next(mostDelay)+retryAfter(err))
 		case !lived:
 			if d > 0 { // a single one is a restarted server, not an outage
 				s.lost(errEnded)
 			}
-			sleep(s.ctx, d.next(mostDelay))
+			pause.For(s.ctx, d.next(mostDelay))
 		}
 	}
 }
@@ -312,7 +313,7 @@ func (s *Store) poll(ctx context.Context) (followed time.Duration, err error) {
 		if began.IsZero() {
 			began = time.Now()
 		}
-		if !sleep(ctx, pollEvery) {
+		if !pause.For(ctx, pollEvery) {
 			return time.Since(began), ctx.Err()
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // Notice is news of the node that an operator of the cluster has to know. It becomes an
@@ -128,7 +130,7 @@ func (p *publisher) publish(n Notice) {
 			p.refuse(n, err)
 			return
 		}
-		sleep(p.ctx, d.next(mostDelay)+retryAfter(err))
+		pause.For(p.ctx, d.next(mostDelay)+retryAfter(err))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // pipes is a listener whose connections are pipes, which live in virtual time.
@@ -76,7 +77,7 @@ func goneAfter(d time.Duration) misbehave {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		sleep(r.Context(), d)
+		pause.For(r.Context(), d)
 		_, _ = w.Write(kubetest.Gone())
 		return true
 	}
@@ -190,7 +191,7 @@ func requestsOf(t *testing.T, bad misbehave, older bool, minutes int) []int {
 	var work sync.WaitGroup
 	work.Go(func() { _ = web.Serve(listener) })
 	s := overPipes(ctx, t, listener)
-	sleep(ctx, time.Duration(minutes)*time.Minute-time.Nanosecond)
+	pause.For(ctx, time.Duration(minutes)*time.Minute-time.Nanosecond)
 	s.Close()
 	_ = web.Close()
 	api.Break()
@@ -225,7 +226,7 @@ func TestDelayBeginsAnew(t *testing.T) {
 		bad := ofResumed(func(w http.ResponseWriter, r *http.Request) bool {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
-			sleep(r.Context(), 2*steady)
+			pause.For(r.Context(), 2*steady)
 			return true
 		})
 		for minute, n := range requestsOf(t, bad, true, 10) {

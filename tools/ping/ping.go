@@ -12,12 +12,13 @@ import (
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/pause"
 	"github.com/flanneld/flannel/tools/output"
 	"github.com/flanneld/flannel/tools/peers"
 )
 
-// pause is the time between two echoes.
-const pause = 200 * time.Millisecond
+// gap is the time between two echoes.
+const gap = 200 * time.Millisecond
 
 // Result is the fate of the probes.
 type Result struct {
@@ -103,7 +104,7 @@ func Echo(ctx context.Context, t probe.Target, count int, send func(probe.Reques
 	r := Result{Address: t.Addr}
 	for ctx.Err() == nil && r.Sent < count {
 		if r.Sent > 0 {
-			wait(ctx, pause)
+			pause.For(ctx, gap)
 		}
 		a := send(probe.Request{Kind: probe.Echo, To: t.Addr, Size: probe.SmallSize})
 		if a.Unable != "" {
@@ -129,19 +130,9 @@ func Examine(ctx context.Context, t probe.Target, send func(probe.Request) probe
 		}
 		return send(r)
 	}
-	found, unable := probe.Examine(t, cancelled, time.Now, func(d time.Duration) { wait(ctx, d) })
+	found, unable := probe.Examine(t, cancelled, time.Now, func(d time.Duration) { pause.For(ctx, d) })
 	if unable != "" {
 		return Result{}, errors.New(unable)
 	}
 	return Result{Address: t.Addr, Examination: &found}, nil
-}
-
-// wait lets time pass, or returns when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

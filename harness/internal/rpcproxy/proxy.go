@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // Options name the two sides of the proxy.
@@ -91,7 +93,7 @@ func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
 	if fate == Late {
 		_ = givenUp(ctx)
 	}
-	if !sleep(ctx, before) && fate == Done {
+	if !pause.For(ctx, before) && fate == Done {
 		return givenUp(ctx)
 	}
 	asked := ctx
@@ -101,7 +103,7 @@ func (p *Proxy) handle(_ any, in grpc.ServerStream) error {
 		defer cancel()
 	}
 	answer, trailer, err := p.ask(asked, method, question)
-	if fate != Done || !sleep(ctx, after) {
+	if fate != Done || !pause.For(ctx, after) {
 		return givenUp(ctx)
 	}
 	in.SetTrailer(trailer)
@@ -171,21 +173,6 @@ func (p *Proxy) pass(ctx context.Context, method string, in grpc.ServerStream) e
 func givenUp(ctx context.Context) error {
 	<-ctx.Done()
 	return status.FromContextError(ctx.Err()).Err()
-}
-
-// sleep waits, and reports whether the client still waits, too.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // clientOf returns the address of the calling client.
