@@ -26,11 +26,7 @@ func (m missingLane) Look(context.Context, dataplane.Extent) (driver.Observation
 }
 
 func (missingLane) Apply(_ context.Context, ops []dataplane.Op) []error {
-	errs := make([]error, len(ops))
-	for i := range errs {
-		errs[i] = driver.ErrUnsupported
-	}
-	return errs
+	return driver.ApplyEach(ops, func(dataplane.Op) error { return driver.ErrUnsupported })
 }
 
 func (missingLane) Hints() <-chan struct{} { return nil }

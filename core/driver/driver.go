@@ -28,6 +28,15 @@ type Lane interface {
 	Hints() <-chan struct{}
 }
 
+// ApplyEach performs the ops of a lane one by one, in order, also after a failed one.
+func ApplyEach(ops []dataplane.Op, apply func(dataplane.Op) error) []error {
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		errs[i] = apply(op)
+	}
+	return errs
+}
+
 // Observation is the result of one look.
 type Observation struct {
 	State *dataplane.State // the objects within the extent

@@ -35,13 +35,10 @@ func (w *wireguards) applyUserspace(verb dataplane.Verb, l link, p dataplane.WGP
 	if !alive {
 		return fmt.Errorf("nothing carries packets on %s: %w", l.Name, unix.ENODEV)
 	}
-	there := d.HasPeer(p.Public)
-	switch {
-	case verb == dataplane.Create && there:
-		return unix.EEXIST
-	case verb == dataplane.Delete && !there:
-		return unix.ENOENT
-	case verb == dataplane.Delete:
+	if err := possible(verb, d.HasPeer(p.Public)); err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
 		d.RemovePeer(p.Public)
 		return nil
 	}
@@ -65,18 +62,27 @@ func (a *applier) applyKernel(verb dataplane.Verb, l link, p dataplane.WGPeer, p
 	if err != nil {
 		return err
 	}
-	there := known[p.Public]
-	switch {
-	case verb == dataplane.Create && there:
-		return unix.EEXIST
-	case verb == dataplane.Delete && !there:
-		return unix.ENOENT
-	case verb == dataplane.Delete:
+	if err := possible(verb, known[p.Public]); err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
 		delete(known, p.Public)
 		return kernel.removePeer(l.index, p.Public)
 	}
 	known[p.Public] = true
 	return kernel.setPeer(l.index, p, psk)
+}
+
+// possible returns the error with which a kernel refuses to create an object that is there, or to
+// delete one that is not.
+func possible(verb dataplane.Verb, there bool) error {
+	switch {
+	case verb == dataplane.Create && there:
+		return unix.EEXIST
+	case verb == dataplane.Delete && !there:
+		return unix.ENOENT
+	}
+	return nil
 }
 
 // keysOf returns the keys of a device's peers, which it reads once for all ops.

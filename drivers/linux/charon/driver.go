@@ -144,17 +144,13 @@ func (d *Driver) within(ctx context.Context, do func() error) error {
 
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	errs := make([]error, len(ops))
-	for i, op := range ops {
-		errs[i] = ctx.Err()
-		if errs[i] == nil {
-			errs[i] = d.apply(ctx, op)
-		}
-	}
-	return errs
+	return driver.ApplyEach(ops, func(op dataplane.Op) error { return d.apply(ctx, op) })
 }
 
 func (d *Driver) apply(ctx context.Context, op dataplane.Op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if o, ok := op.Object.(dataplane.IKEDaemon); ok {
 		return d.applyDaemon(ctx, op.Verb, o)
 	}

@@ -40,15 +40,13 @@ func (d *Driver) Look(ctx context.Context, _ dataplane.Extent) (driver.Observati
 
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	errs := make([]error, len(ops))
 	failed := d.hold()
-	for i, op := range ops {
-		errs[i] = failed
-		if failed == nil {
-			errs[i] = d.record.Apply(ctx, op)
+	return driver.ApplyEach(ops, func(op dataplane.Op) error {
+		if failed != nil {
+			return failed
 		}
-	}
-	return errs
+		return d.record.Apply(ctx, op)
+	})
 }
 
 // hold makes this process the one that runs the commands of the record, until it ends. Two

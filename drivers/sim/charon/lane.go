@@ -87,17 +87,13 @@ func (l *Lane) Negotiating(peer netip.Addr) bool {
 
 // Apply implements [driver.Lane].
 func (l *Lane) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	errs := make([]error, len(ops))
-	for i, op := range ops {
-		errs[i] = ctx.Err()
-		if errs[i] == nil {
-			errs[i] = l.apply(op)
-		}
-	}
-	return errs
+	return driver.ApplyEach(ops, func(op dataplane.Op) error { return l.apply(ctx, op) })
 }
 
-func (l *Lane) apply(op dataplane.Op) error {
+func (l *Lane) apply(ctx context.Context, op dataplane.Op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if o, ok := op.Object.(dataplane.IKEDaemon); ok {
 		return l.applyDaemon(op.Verb, o)
 	}

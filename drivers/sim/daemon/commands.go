@@ -136,15 +136,13 @@ func (l *commandLane) Look(ctx context.Context, _ dataplane.Extent) (driver.Obse
 
 // Apply implements [driver.Lane].
 func (l *commandLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	errs := make([]error, len(ops))
 	failed := l.lock()
-	for i, op := range ops {
-		errs[i] = failed
-		if failed == nil {
-			errs[i] = l.record.Apply(ctx, op)
+	return driver.ApplyEach(ops, func(op dataplane.Op) error {
+		if failed != nil {
+			return failed
 		}
-	}
-	return errs
+		return l.record.Apply(ctx, op)
+	})
 }
 
 // Hints implements [driver.Lane]: nothing changes the record but the lane itself.

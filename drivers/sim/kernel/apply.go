@@ -72,19 +72,27 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	if verb != dataplane.Delete && cidr.FamilyOf(o.IP) == cidr.V6 && (!l.has6 || l.disabled6()) {
 		return fmt.Errorf("IPv6 is disabled on the link: %w", driver.ErrInvalid)
 	}
-	if verb != dataplane.Replace {
-		_, there := l.neighs.get(o.IP)
-		switch {
-		case verb == dataplane.Delete && !there:
-			return driver.ErrNotFound
-		case verb == dataplane.Delete:
-			l.neighs.delete(o.IP)
-			return nil
-		case there:
-			return driver.ErrExists
-		}
+	_, there := l.neighs.get(o.IP)
+	if err := possible(verb, there); err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
+		l.neighs.delete(o.IP)
+		return nil
 	}
 	l.neighs.set(o.IP, neigh{o.MAC, true})
+	return nil
+}
+
+// possible returns the error with which a kernel refuses to create an object that is there, or to
+// delete one that is not.
+func possible(verb dataplane.Verb, there bool) error {
+	switch {
+	case verb == dataplane.Create && there:
+		return driver.ErrExists
+	case verb == dataplane.Delete && !there:
+		return driver.ErrNotFound
+	}
 	return nil
 }
 
@@ -105,19 +113,18 @@ func (s *stack) applyFDB(verb dataplane.Verb, o dataplane.FDBEntry) error {
 		return nil
 	}
 	have, there := l.fdb.get(o.MAC)
-	switch {
-	case verb == dataplane.Replace:
+	if verb == dataplane.Replace {
 		if there { // the kernel keeps a learnt entry all the same
-			l.fdb.set(o.MAC, fdbEntry{have.dst, true})
+			l.fdb.set(o.MAC, fdbEntry{have.value, true})
 		}
 		return fmt.Errorf("entries for all frames or a group's are added, not replaced: %w", driver.ErrUnsupported)
-	case verb == dataplane.Delete && !there:
-		return driver.ErrNotFound
-	case verb == dataplane.Delete:
+	}
+	if err := possible(verb, there); err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
 		l.fdb.delete(o.MAC)
 		return nil
-	case verb == dataplane.Create && there:
-		return driver.ErrExists
 	}
 	l.fdb.set(o.MAC, fdbEntry{o.Dst, true})
 	return nil

@@ -154,8 +154,8 @@ func TestLinkTables(t *testing.T) {
 			case 1:
 				ns.remove(func(_ netip.Addr, n neigh) bool { return n.permanent == permanent })
 				maps.DeleteFunc(wantN, func(_ netip.Addr, n neigh) bool { return n.permanent == permanent })
-				fs.remove(func(m dataplane.MAC, e fdbEntry) bool { return e.dst == ip || m == mac })
-				maps.DeleteFunc(wantF, func(m dataplane.MAC, e fdbEntry) bool { return e.dst == ip || m == mac })
+				fs.remove(func(m dataplane.MAC, e fdbEntry) bool { return e.value == ip || m == mac })
+				maps.DeleteFunc(wantF, func(m dataplane.MAC, e fdbEntry) bool { return e.value == ip || m == mac })
 			default:
 				ns.set(ip, neigh{mac, permanent})
 				wantN[ip] = neigh{mac, permanent}

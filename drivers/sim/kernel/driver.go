@@ -224,13 +224,13 @@ func (s *stack) observeAll(state *dataplane.State, extent dataplane.Extent) {
 
 func (l *link) observeNeigh(state *dataplane.State, ip netip.Addr, n neigh) {
 	if n.permanent {
-		state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.mac})
+		state.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: l.name, IP: ip}, MAC: n.value})
 	}
 }
 
 func (l *link) observeFDB(state *dataplane.State, mac dataplane.MAC, e fdbEntry) {
 	if e.permanent {
-		state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.dst})
+		state.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: l.name, MAC: mac}, Dst: e.value})
 	}
 }
 

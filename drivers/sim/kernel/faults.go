@@ -166,7 +166,7 @@ func (h *Host) Add(o dataplane.Object) error {
 func (h *Host) Remove(o dataplane.Object) error {
 	if e, ok := o.(dataplane.FDBEntry); ok {
 		if l := h.stack.link(e.Link); l != nil {
-			if have, there := l.fdb.get(e.MAC); there && have.dst != e.Dst {
+			if have, there := l.fdb.get(e.MAC); there && have.value != e.Dst {
 				return h.action(nil, "delete %s", o)
 			}
 		}

@@ -24,11 +24,11 @@ type link struct {
 	has6    bool         // the kernel keeps IPv6 state for the link at all
 	ready6  bool         // IPv6 has started since the link came up
 	addrs   [2][]address // in the kernel's order
-	neighs  neighs
+	neighs  entries[netip.Addr, dataplane.MAC]
 
-	wire  *Wire // ethernet and bridge
-	queue *path // the process's path that has a TUN link open
-	fdb   fdb
+	wire  *Wire                              // ethernet and bridge
+	queue *path                              // the process's path that has a TUN link open
+	fdb   entries[dataplane.MAC, netip.Addr] // of a vxlan link
 }
 
 // address is an address of a link. A secondary IPv4 address shares the subnet

@@ -264,18 +264,15 @@ func (s *stack) applyWGPeer(verb dataplane.Verb, o dataplane.WGPeer, psk datapla
 		return fmt.Errorf("this driver writes one allowed IP a family: %w", driver.ErrInvalid)
 	}
 	_, there := d.peers.get(o.Public)
+	if err := possible(verb, there); err != nil {
+		return err
+	}
 	switch {
-	case verb == dataplane.Delete && !there:
-		return driver.ErrNotFound
 	case verb == dataplane.Delete:
 		d.peers.remove(o.Public)
-		return nil
-	case verb == dataplane.Create && there:
-		return driver.ErrExists
-	case o.Public == d.PublicKey: // the kernel ignores it
-		return nil
+	case o.Public != d.PublicKey: // else the kernel ignores it
+		d.peers.put(o, psk)
 	}
-	d.peers.put(o, psk)
 	return nil
 }
 

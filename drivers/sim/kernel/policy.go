@@ -19,7 +19,6 @@ type policies struct {
 // applyPolicy performs an op on a policy.
 func (s *stack) applyPolicy(verb dataplane.Verb, o dataplane.Policy) error {
 	known := o.Dir == dataplane.PolicyIn || o.Dir == dataplane.PolicyOut || o.Dir == dataplane.PolicyForward
-	there := s.policies.all.Has(o.PolicyKey)
 	switch {
 	case !known:
 		return fmt.Errorf("unknown direction %q: %w", o.Dir, driver.ErrInvalid)
@@ -27,11 +26,11 @@ func (s *stack) applyPolicy(verb dataplane.Verb, o dataplane.Policy) error {
 		return fmt.Errorf("this driver makes policies for IPv4 only: %w", driver.ErrUnsupported)
 	case o.Other != "" && verb != dataplane.Delete:
 		return fmt.Errorf("this driver makes no policy of form %s: %w", o.Other, driver.ErrUnsupported)
-	case verb == dataplane.Delete && !there:
-		return driver.ErrNotFound
-	case verb == dataplane.Create && there:
-		return driver.ErrExists
-	case verb == dataplane.Delete:
+	}
+	if err := possible(verb, s.policies.all.Has(o.PolicyKey)); err != nil {
+		return err
+	}
+	if verb == dataplane.Delete {
 		s.policies.all.Delete(o.PolicyKey)
 		return nil
 	}

@@ -197,7 +197,7 @@ func (s *stack) emit(r *route, dst netip.Addr, packet []byte, p *Probe) {
 // address that is not in its table is missing.
 func (l *link) resolve(ip netip.Addr) (dataplane.MAC, Drop) {
 	if n, ok := l.neighs.get(ip); ok {
-		return n.mac, ""
+		return n.value, ""
 	}
 	switch {
 	case !l.device.asksNeighbours():

@@ -29,15 +29,15 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	}
 	src := v.Local
 	if !src.IsValid() {
-		src = s.sourceFor(entry.dst)
+		src = s.sourceFor(entry.value)
 	}
-	r := s.fibs[cidr.FamilyOf(entry.dst)].lookup(entry.dst)
+	r := s.fibs[cidr.FamilyOf(entry.value)].lookup(entry.value)
 	switch {
-	case !s.isLocal(entry.dst) && (r == nil || r.link == nil):
-		s.drop(p, noRoute(r), "outer "+entry.dst.String())
+	case !s.isLocal(entry.value) && (r == nil || r.link == nil):
+		s.drop(p, noRoute(r), "outer "+entry.value.String())
 		return
-	case !s.isLocal(entry.dst) && r.link == l:
-		s.drop(p, DropLoop, fmt.Sprintf("outer %s dev %s", entry.dst, l.name))
+	case !s.isLocal(entry.value) && r.link == l:
+		s.drop(p, DropLoop, fmt.Sprintf("outer %s dev %s", entry.value, l.name))
 		return
 	}
 	if !src.IsValid() || src.Is4() && !s.isLocal(src) {
@@ -47,8 +47,8 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 	if s.spoilsChecksums && s.sysctls[dataplane.TxChecksum(l.name, "").Path] == dataplane.FeatureOn {
 		frame = spoilChecksum(frame, packet)
 	}
-	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.dst))
-	outer := ipHeader{src: src, dst: entry.dst, proto: protoUDP}
+	p.pass(s, "encap", fmt.Sprintf("%s vni %d to %s", l.name, v.VNI, entry.value))
+	outer := ipHeader{src: src, dst: entry.value, proto: protoUDP}
 	datagram := udpDatagram{src: flowPort(packet), dst: v.Port, body: vxlanFrame(v.VNI, frame)}
 	s.send(outer, datagram.payload(&outer), p)
 }
@@ -103,7 +103,7 @@ func (s *stack) decapsulate(outer ipHeader, d udpDatagram, p *Probe) {
 func (l *link) learn(mac dataplane.MAC, from netip.Addr) bool {
 	e, ok := l.fdb.get(mac)
 	if ok && e.permanent {
-		return e.dst == from
+		return e.value == from
 	}
 	l.fdb.set(mac, fdbEntry{from, false})
 	return true
