@@ -33,28 +33,20 @@ func files(root string) (map[string]string, error) {
 	if !begins || !ends {
 		return nil, fmt.Errorf("%s has no %q and %q around the table", manual, tableBegin, tableEnd)
 	}
-	schema, err := schemaFile()
-	if err != nil {
-		return nil, err
+	made := map[string]string{}
+	for name, content := range map[string]func() (string, error){
+		"deploy/chart/values.yaml":             valuesFile,
+		"deploy/chart/values.schema.json":      schemaFile,
+		"deploy/chart/templates/_backends.tpl": backendsTemplate,
+		manual:                                 table,
+	} {
+		made[name], err = content()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	defaults, err := valuesFile()
-	if err != nil {
-		return nil, err
-	}
-	template, err := backendsTemplate()
-	if err != nil {
-		return nil, err
-	}
-	table, err := table()
-	if err != nil {
-		return nil, err
-	}
-	return map[string]string{
-		"deploy/chart/values.yaml":             defaults,
-		"deploy/chart/values.schema.json":      schema,
-		"deploy/chart/templates/_backends.tpl": template,
-		manual:                                 before + tableBegin + table + tableEnd + after,
-	}, nil
+	made[manual] = before + tableBegin + made[manual] + tableEnd + after
+	return made, nil
 }
 
 // valuesFile returns values.yaml: the defaults, and a comment for each.

@@ -151,21 +151,6 @@ func (w *World) pod(name string) (*harness.Pod, error) {
 	return n.node.Pods[0], nil
 }
 
-func (w *World) podPair(from, to string, f cidr.Family) (a, b *harness.Pod, err error) {
-	a, err = w.pod(from)
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err = w.pod(to)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
-		return nil, nil, fmt.Errorf("%s or %s has no %s address", from, to, f)
-	}
-	return a, b, nil
-}
-
 // Ping implements [World].
 func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, error) {
 	w.pods.RLock()
@@ -210,7 +195,7 @@ func (w *World) note(text string) {
 
 // Transfer implements [Streamer].
 func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
-	a, b, err := w.podPair(from, to, f)
+	a, b, err := lang.Pair(w.pod, from, to, f)
 	if err != nil {
 		return err
 	}

@@ -146,11 +146,7 @@ func (s *Session) sweepDoubled() error {
 	for _, r := range records {
 		l, ok := r.lease()
 		if name := s.owner(l); ok && s.doubled[name] {
-			n, err := s.world.Node(name)
-			if err != nil {
-				return err
-			}
-			holder, err := able[LeaseHolder](s, n)
+			holder, err := nodeWith[LeaseHolder](s, name)
 			if err != nil {
 				return err
 			}

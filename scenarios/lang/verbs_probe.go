@@ -3,6 +3,7 @@ package lang
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -269,3 +270,21 @@ func (s *Session) slow() bool {
 
 // HeaderSize returns the size of the IP and ICMP echo headers, in bytes.
 func HeaderSize(f cidr.Family) int { return [2]int{20 + 8, 40 + 8}[f] }
+
+// Pair finds the two ends of a packet by their names. Both must have an address of the family.
+func Pair[T interface{ Addr(cidr.Family) netip.Addr }](
+	find func(name string) (T, error), from, to string, f cidr.Family,
+) (a, b T, err error) {
+	a, err = find(from)
+	if err != nil {
+		return a, b, err
+	}
+	b, err = find(to)
+	if err != nil {
+		return a, b, err
+	}
+	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
+		return a, b, fmt.Errorf("%s or %s has no %s address", from, to, f)
+	}
+	return a, b, nil
+}

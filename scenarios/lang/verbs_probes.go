@@ -70,11 +70,7 @@ func (s *Session) probes(d *datadriven.TestData) (string, error) {
 // finds returns nil if a node has found out what is expected about all its peers, or
 // the named one.
 func (s *Session) finds(name string, only []string, want expectedProbes) error {
-	n, err := s.world.Node(name)
-	if err != nil {
-		return err
-	}
-	observer, err := able[PeerObserver](s, n)
+	observer, err := nodeWith[PeerObserver](s, name)
 	if err != nil {
 		return err
 	}

@@ -87,20 +87,8 @@ func (w *World) place(name string) (simPlace, error) {
 	return p, nil
 }
 
-func (w *World) places(from, to string, f cidr.Family) (a, b simPlace, err error) {
-	a, err = w.place(from)
-	if err != nil {
-		return a, b, err
-	}
-	b, err = w.place(to)
-	if err != nil {
-		return a, b, err
-	}
-	if !a.addrs[f].IsValid() || !b.addrs[f].IsValid() {
-		return a, b, fmt.Errorf("%s or %s has no %s address", from, to, f)
-	}
-	return a, b, nil
-}
+// Addr returns the place's address of a family, if it has one.
+func (p simPlace) Addr(f cidr.Family) netip.Addr { return p.addrs[f] }
 
 // Rules implements [Firewall].
 func (n *simNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {

@@ -167,7 +167,7 @@ func (s *simWitness) End() {
 	for _, f := range s.world.top.Families {
 		for _, from := range names {
 			for _, to := range names {
-				a, b, err := s.world.pods(from+".pod", to+".pod", f)
+				a, b, err := lang.Pair(s.world.pod, from+".pod", to+".pod", f)
 				if from == to || err != nil {
 					continue
 				}

@@ -172,24 +172,9 @@ func (w *World) pod(name string) (*kernel.Pod, error) {
 	return n.pod, nil
 }
 
-func (w *World) pods(from, to string, f cidr.Family) (a, b *kernel.Pod, err error) {
-	a, err = w.pod(from)
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err = w.pod(to)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !a.Addr(f).IsValid() || !b.Addr(f).IsValid() {
-		return nil, nil, fmt.Errorf("%s or %s has no %s address", from, to, f)
-	}
-	return a, b, nil
-}
-
 // Ping implements [World].
 func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, error) {
-	a, b, err := w.places(from, to, o.Family)
+	a, b, err := lang.Pair(w.place, from, to, o.Family)
 	if err != nil {
 		return lang.PingResult{}, err
 	}
@@ -210,7 +195,7 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 // Transfer implements [Streamer]. The simulator has no TCP: it sends the bytes as
 // echo requests that fill the path's MTU, every one of which must come back.
 func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
-	_, b, err := w.pods(from, to, f)
+	_, b, err := lang.Pair(w.pod, from, to, f)
 	if err != nil {
 		return err
 	}
@@ -230,7 +215,7 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 // Stream implements [Streamer].
 func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
 	f := w.top.Families[0]
-	a, b, err := w.places(from, to, f)
+	a, b, err := lang.Pair(w.place, from, to, f)
 	if err != nil {
 		return nil, err
 	}

@@ -33,19 +33,13 @@ func (a *app) mesh() *cobra.Command {
 				if err := answers[0].Err; err != nil && len(args) == 0 {
 					return nil, err
 				}
-				var others []question
-				for _, address := range args {
-					others = append(others, question{from: address, client: daemon.Remote(address)})
-				}
-				if port != 0 {
-					others = append(others, peersAt(answers[0].Peers, port)...)
-				}
+				others := further(args, answers[0].Peers, port)
 				return mesh.Compare(append(answers, atOnce(others, func(q question) mesh.Answer { return q.ask(ctx) })...)), nil
 			})
 		},
 	}
 	flags.define(cmd)
-	cmd.Flags().Uint16Var(&port, "port", 0, "ask all other nodes at this `port` of their health listeners; 0: do not")
+	definePort(cmd, &port)
 	return cmd
 }
 
@@ -65,18 +59,28 @@ func (q question) ask(ctx context.Context) mesh.Answer {
 	return mesh.Answer{From: q.from, Status: status, Peers: peers, Err: err}
 }
 
-// peersAt returns the daemons of peers, at a port of the addresses that they publish.
-func peersAt(all control.Peers, port uint16) []question {
+// definePort adds the flag that asks further daemons.
+func definePort(cmd *cobra.Command, port *uint16) {
+	cmd.Flags().Uint16Var(port, "port", 0, "ask all other nodes at this `port` of their health listeners; 0: do not")
+}
+
+// further returns the daemons at addresses, and unless port is 0 those of the peers, at
+// that port of the addresses that they publish.
+func further(addresses []string, all control.Peers, port uint16) []question {
+	if port != 0 {
+		for _, p := range all.Peers {
+			ip := p.PublicIP
+			if !ip.IsValid() {
+				ip = p.PublicIP6
+			}
+			if ip.IsValid() {
+				addresses = append(addresses, netip.AddrPortFrom(ip, port).String())
+			}
+		}
+	}
 	var qs []question
-	for _, p := range all.Peers {
-		ip := p.PublicIP
-		if !ip.IsValid() {
-			ip = p.PublicIP6
-		}
-		if ip.IsValid() {
-			address := netip.AddrPortFrom(ip, port).String()
-			qs = append(qs, question{from: address, client: daemon.Remote(address)})
-		}
+	for _, address := range addresses {
+		qs = append(qs, question{from: address, client: daemon.Remote(address)})
 	}
 	return qs
 }

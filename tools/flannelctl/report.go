@@ -14,7 +14,6 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/internal/page"
-	"github.com/flanneld/flannel/tools/daemon"
 	"github.com/flanneld/flannel/tools/output"
 	"github.com/flanneld/flannel/tools/report"
 	"github.com/flanneld/flannel/tools/trace"
@@ -69,7 +68,7 @@ func (a *app) report() *cobra.Command {
 		},
 	}
 	flags.defineDaemon(c)
-	c.Flags().Uint16Var(&port, "port", 0, "ask all other nodes at this `port` of their health listeners; 0: do not")
+	definePort(c, &port)
 	c.Flags().StringVarP(&file, "file", "f", "", "the page's `path` (default flannel-report-TIME.html, here)")
 	return c
 }
@@ -106,13 +105,7 @@ func collect(ctx context.Context, flags *asking, addresses []string, port uint16
 	if flags.address == "" {
 		traceProbes(ctx, &first, flags.subnetFile)
 	}
-	var others []question
-	for _, address := range addresses {
-		others = append(others, question{from: address, client: daemon.Remote(address)})
-	}
-	if port != 0 {
-		others = append(others, peersAt(first.Peers, port)...)
-	}
+	others := further(addresses, first.Peers, port)
 	return append([]report.Daemon{first}, atOnce(others, func(q question) report.Daemon { return q.askAllPages(ctx) })...)
 }
 
