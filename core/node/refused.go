@@ -205,25 +205,23 @@ func (n *Node) withoutRefused(want *dataplane.State) *dataplane.State {
 	return r.left.rest
 }
 
-// leaveOut removes all objects of the refused subnets. An FDB entry stays while
-// another subnet is behind the same MAC address.
+// leaveOut removes all objects of the refused subnets, except a peer on another device
+// than the refused object: the node may be about to change its way to the subnet. An FDB
+// entry stays while another subnet is behind the same MAC address.
 func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
-	s.Peers.DeleteFunc(func(k dataplane.PeerKey, _ dataplane.Peer) bool {
-		_, out := refused[k.Subnet]
-		return out
-	})
+	out := func(subnet netip.Prefix, link string) bool {
+		was, known := refused[subnet]
+		refusing := linkOf(was.object)
+		return known && (refusing == "" || refusing == link)
+	}
+	s.Peers.DeleteFunc(func(k dataplane.PeerKey, _ dataplane.Peer) bool { return out(k.Subnet, k.Link) })
 	s.Policies.DeleteFunc(func(k dataplane.PolicyKey, _ dataplane.Policy) bool {
 		_, to := refused[k.Dst]
 		_, from := refused[k.Src]
 		return to || from
 	})
-	s.WGPeers.DeleteFunc(func(_ dataplane.WGPeerKey, p dataplane.WGPeer) bool {
-		for _, allowed := range p.Allowed {
-			if _, out := refused[allowed]; out {
-				return true
-			}
-		}
-		return false
+	s.WGPeers.DeleteFunc(func(k dataplane.WGPeerKey, p dataplane.WGPeer) bool {
+		return slices.ContainsFunc(p.Allowed[:], func(allowed netip.Prefix) bool { return out(allowed, k.Link) })
 	})
 	unused := map[dataplane.FDBKey]bool{}
 	for subnet := range refused {

@@ -421,3 +421,28 @@ func TestFormerRouteInTheWay(t *testing.T) {
 	w.pass(time.Minute)
 	w.wantReady()
 }
+
+// TestRefusedWay lets the kernel refuse the route of a former way. The WireGuard peer stays:
+// without it the hosts exchange no keys, and the node would never leave the former way.
+func TestRefusedWay(t *testing.T) {
+	const peer = "wgpeer nFNnHrRRUJG5zes2+JREYyp73tH/nRiEixONNHpxyWY= endpoint 192.168.64.7:51820 " +
+		"allowed 10.5.7.0/24 keepalive 25 dev flannel-wg\n"
+	for _, c := range []struct {
+		route string
+		stays bool
+	}{
+		{"route 10.5.7.0/24 via 10.5.7.0 dev flannel.1 onlink\n", true},
+		{"route 10.5.7.0/24 dev flannel-wg\n", false},
+	} {
+		state, err := dataplane.ParseDump(peer + c.route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subnet := netip.MustParsePrefix("10.5.7.0/24")
+		route, _ := state.Routes.Get(dataplane.RouteKey{Dst: subnet})
+		leaveOut(state, map[netip.Prefix]refusal{subnet: {object: route}})
+		if stays := state.WGPeers.Len() == 1; stays != c.stays || state.Routes.Len() != 0 {
+			t.Errorf("%s refused: the desired state is %q", c.route, state.Dump())
+		}
+	}
+}

@@ -168,10 +168,28 @@ func (d *differ) addrs() {
 		}
 	}
 	for _, a := range sortedKeys(d.have.Addrs, dataplane.Addr.Compare) {
-		if _, wanted := d.want.Addrs[a]; !wanted && d.ownsAddr(a) {
+		if _, wanted := d.want.Addrs[a]; wanted || !d.ownsAddr(a) || d.goes(a.Link) {
+			continue
+		}
+		if d.opts.Prune && d.isGateway(a.Prefix.Addr()) {
+			d.add(dataplane.Delete, a)
+		} else {
 			d.remove(a, a.Link)
 		}
 	}
+}
+
+// isGateway reports whether a wanted route leads to an address, as when a peer takes over
+// this node's former subnet. Linux refuses a route whose gateway is an address of its own
+// (net/ipv4/fib_semantics.c, fib_check_nh; net/ipv6/route.c, ip6_validate_gw), so such an
+// address is deleted before the routes are added.
+func (d *differ) isGateway(ip netip.Addr) bool {
+	for _, r := range d.want.Routes.All {
+		if r.Via == ip {
+			return true
+		}
+	}
+	return false
 }
 
 // ownsAddr reports whether an address is flannel's: it is on one of our links,
@@ -312,10 +330,15 @@ func (d *differ) add(v dataplane.Verb, o dataplane.Object) {
 
 // remove deletes an object, unless its link goes in the same plan and takes it along.
 func (d *differ) remove(o dataplane.Object, link string) {
-	if _, wanted := d.want.Links[link]; d.flushed[link].all || d.opts.Own.Links[link] && !wanted {
-		return
+	if !d.goes(link) {
+		d.drop = append(d.drop, dataplane.Op{Verb: dataplane.Delete, Object: o})
 	}
-	d.drop = append(d.drop, dataplane.Op{Verb: dataplane.Delete, Object: o})
+}
+
+// goes reports whether the plan deletes a link, and with it everything on it.
+func (d *differ) goes(link string) bool {
+	_, wanted := d.want.Links[link]
+	return d.flushed[link].all || d.opts.Own.Links[link] && !wanted
 }
 
 func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {

@@ -99,6 +99,15 @@ route 10.5.8.0/24 via 192.168.64.7 dev eth0`, ops: `
 del route 10.5.9.0/24 via 10.5.9.0 dev flannel.1 onlink proto 3
 del route 10.5.8.0/24 via 192.168.64.7 dev eth0
 del addr 10.5.77.0/32 dev flannel.1`},
+	{name: "a former address makes way for a route to the peer that has it now",
+		want: self + peer, have: self + "addr 10.5.3.0/32 dev flannel.1\naddr 10.5.4.0/32 dev flannel.1", ops: `
+del addr 10.5.3.0/32 dev flannel.1
+replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
+replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
+add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
+del addr 10.5.4.0/32 dev flannel.1`},
+	{name: "a former address stays before the store is synced", unsynced: true, withheld: 1,
+		want: self + peer, have: self + peer + "addr 10.5.3.0/32 dev flannel.1"},
 	{name: "a foreign route in the way is replaced", want: self + peer,
 		have: self + strings.Replace(peer, "via 10.5.3.0 dev flannel.1 onlink", "via 192.168.64.99 dev eth0 proto 3", 1),
 		ops: `

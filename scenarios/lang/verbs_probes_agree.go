@@ -18,9 +18,8 @@ import (
 const examination = 30 * time.Second
 
 // sameForPods are the lasting faults of a node that its host's packets meet as those of its
-// pods do. Any other fault excuses the pairs of its nodes. A node whose lease may run out is
-// one of these: its peers drop the routes to its pods, and not the way to its uplink.
-var sameForPods = []string{"isolate", "part", "cut", "clock", "full", "hints", "token"}
+// pods do. Any other fault excuses the pairs of its nodes.
+var sameForPods = []string{"isolate", "part", "cut", "denied", "clock", "full", "hints", "token"}
 
 // probesAgree performs "probes agree [within=2m]": within two intervals, the probes' findings
 // are what packets between pods meet. A peer that is unreachable gets no pod's packets, and
@@ -54,6 +53,7 @@ func (s *Session) probesAgree(a *args) error {
 // compareProbes compares the present findings of all running daemons with packets.
 func (s *Session) compareProbes() error {
 	var compare []func() error
+	fenced := s.fencedNodes()
 	for _, from := range s.running() {
 		observer, err := nodeWith[PeerObserver](s, from)
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Session) compareProbes() error {
 		}
 		for _, p := range peers {
 			to := s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
-			if !slices.Contains(s.running(), to) || s.excused(from, to) {
+			if !slices.Contains(s.running(), to) || s.excused(from, to) || fenced[from] || fenced[to] {
 				continue
 			}
 			for _, way := range p.Ways {
@@ -96,6 +96,21 @@ func (s *Session) together(tasks []func() error) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// fencedNodes returns the running nodes whose lease has run out: their peers have deleted the
+// routes to their pods, and their uplinks answer still.
+func (s *Session) fencedNodes() map[string]bool {
+	fenced := map[string]bool{}
+	for _, name := range s.running() {
+		n, err := s.world.Node(name)
+		if err != nil {
+			continue
+		}
+		st, err := n.Status()
+		fenced[name] = err == nil && st.Fenced
+	}
+	return fenced
 }
 
 // excused reports whether a fault in force may let a pair's probes and pods meet different
