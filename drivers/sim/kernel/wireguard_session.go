@@ -30,9 +30,10 @@ type wgSession struct {
 	counter   uint64
 }
 
-// wgAttempt is a handshake that this side has begun.
+// wgAttempt is a handshake that this side has begun. It is under way while the next try is
+// pending.
 type wgAttempt struct {
-	index uint32 // 0: none is under way
+	index uint32 // 0: no answer counts any more
 	nonce [32]byte
 	tries int
 	retry *world.Event
@@ -42,6 +43,14 @@ func (a *wgAttempt) end(p *wgPeer) {
 	delete(p.device.indexes, a.index)
 	a.retry.Cancel()
 	*a = wgAttempt{}
+}
+
+// overtake makes answers to the attempt count no more: the peer has begun a handshake too, and Linux remembers
+// one handshake with a peer (drivers/net/wireguard/noise.c, wg_noise_handshake_consume_initiation). So two hosts
+// that begin at the same moment both fail. The next try comes at its time, unless the peer's handshake ends before.
+func (a *wgAttempt) overtake(p *wgPeer) {
+	delete(p.device.indexes, a.index)
+	a.index = 0
 }
 
 // fresh reports whether a session may still carry packets.
@@ -185,7 +194,7 @@ func (p *wgPeer) poke() {
 // the last packet that wanted a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
 func (p *wgPeer) initiate() {
 	p.attempt.tries = 0
-	if p.attempt.index == 0 && p.endpoint.IsValid() && p.device.link.up && p.device.runs() {
+	if !p.attempt.retry.Pending() && p.endpoint.IsValid() && p.device.link.up && p.device.runs() {
 		p.try()
 	}
 }
@@ -274,6 +283,7 @@ func (d *wgDevice) answerTo(m wgMessage, from netip.AddrPort, p *Probe) {
 	}
 	peer.answered = m.nonce
 	peer.endpoint = from
+	peer.attempt.overtake(peer)
 	if peer.next != nil {
 		delete(d.indexes, peer.next.ours)
 	}
@@ -312,8 +322,7 @@ func (d *wgDevice) finish(m wgMessage, from netip.AddrPort, p *Probe) {
 	peer.flush()
 }
 
-// use makes a session the current one. The peer may go on with the former one: if
-// both begin a handshake at once, each makes the other's session its current one.
+// use makes a session the current one. The peer may go on with the former one.
 func (p *wgPeer) use(s *wgSession) {
 	if p.previous != nil {
 		delete(p.device.indexes, p.previous.ours)
@@ -349,6 +358,7 @@ func (d *wgDevice) take(m wgMessage, from netip.AddrPort, p *Probe) {
 	peer.silence.Cancel()
 	if session == peer.next {
 		peer.next = nil
+		peer.attempt.retry.Cancel()
 		peer.use(session)
 		peer.flush()
 	}
