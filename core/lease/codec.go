@@ -38,6 +38,9 @@ func EncodeAttrs(a Attrs) []byte {
 	writeData(&b, "BackendData", a.BackendData)
 	writeData(&b, "BackendV6Data", a.BackendV6Data)
 	writeData(&b, "BackendWays", EncodeWays(a.Ways))
+	if a.Creator != "" {
+		writeData(&b, "Creator", quote(a.Creator))
+	}
 	b.WriteByte('}')
 	return b.Bytes()
 }
@@ -67,7 +70,11 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if len(value) > maxValue {
 		return Attrs{}, fmt.Errorf("lease value: %d bytes long, more than %d", len(value), maxValue)
 	}
-	var raw *struct{ PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data, BackendWays json.RawMessage }
+	var raw *struct {
+		PublicIP, PublicIPv6, BackendType, BackendData, BackendV6Data json.RawMessage
+
+		BackendWays, Creator json.RawMessage // our additions
+	}
 	if err := json.Unmarshal(value, &raw); err != nil || raw == nil {
 		return Attrs{}, fmt.Errorf("lease value %s: not a JSON object", excerpt(value))
 	}
@@ -90,6 +97,7 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	if err != nil {
 		return Attrs{}, fmt.Errorf("lease value: %w", err)
 	}
+	creator, _ := decodeString(raw.Creator) // another program may use the name for something else
 	if v4.IsUnspecified() {
 		v4 = netip.Addr{}
 	}
@@ -99,7 +107,7 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 	return Attrs{
 		PublicIP: v4, PublicIPv6: v6, BackendType: strings.ToLower(backendType),
 		BackendData: compact(raw.BackendData), BackendV6Data: compact(raw.BackendV6Data),
-		Ways: ways,
+		Ways: ways, Creator: creator,
 	}, nil
 }
 

@@ -59,6 +59,11 @@ var wire = []struct {
 		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw"}`,
 	},
 	{
+		"host-gw, created at a server",
+		Attrs{PublicIP: someV4, BackendType: "host-gw", Creator: "node-1"},
+		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"host-gw","Creator":"node-1"}`,
+	},
+	{
 		"ipip",
 		Attrs{PublicIP: someV4, BackendType: "ipip"},
 		`{"PublicIP":"192.168.64.3","PublicIPv6":null,"BackendType":"ipip"}`,

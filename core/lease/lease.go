@@ -50,6 +50,9 @@ type Attrs struct {
 	BackendData   json.RawMessage
 	BackendV6Data json.RawMessage
 	Ways          Ways // an addition to the contract with upstream, which ignores it
+	// Creator is the name in the certificate of the node that created the record at
+	// a server; empty for other records. It tells peers nothing, and upstream ignores it.
+	Creator string
 }
 
 // IP returns the public address of one family; invalid if there is none.
@@ -62,11 +65,11 @@ func (a Attrs) Data(f cidr.Family) json.RawMessage {
 	return cidr.Pick(f, a.BackendData, a.BackendV6Data)
 }
 
-// Equal reports whether both tell peers the same.
+// Equal reports whether both say the same.
 func (a Attrs) Equal(o Attrs) bool {
 	return a.PublicIP == o.PublicIP && a.PublicIPv6 == o.PublicIPv6 && a.BackendType == o.BackendType &&
 		slices.Equal(a.BackendData, o.BackendData) && slices.Equal(a.BackendV6Data, o.BackendV6Data) &&
-		a.Ways.Equal(o.Ways)
+		a.Ways.Equal(o.Ways) && a.Creator == o.Creator
 }
 
 // Lease is one record of the store.
