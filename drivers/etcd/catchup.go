@@ -37,6 +37,7 @@ func (s *Store) progressed(revision int64) {
 	defer s.mu.Unlock()
 	s.proven = max(s.proven, s.progress)
 	s.progress = revision
+	s.advanced()
 }
 
 // catchUp asks with one small request whether the watch can resume at the

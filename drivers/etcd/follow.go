@@ -11,8 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-
-	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The store's own reasons for not being synced.
@@ -213,7 +211,7 @@ func (s *Store) heartbeat(ctx context.Context, stream pb.Watch_WatchClient) {
 		if !s.isSynced() {
 			wait = min(wait, catchUpHeartbeat)
 		}
-		if !pause.For(ctx, wait) {
+		if !s.pause(ctx, wait) {
 			return
 		}
 		err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
@@ -223,6 +221,19 @@ func (s *Store) heartbeat(ctx context.Context, stream pb.Watch_WatchClient) {
 			return // the receiver learns the reason
 		}
 	}
+}
+
+// pause waits until a heartbeat is due or asked for. It returns false if ctx ended.
+func (s *Store) pause(ctx context.Context, wait time.Duration) bool {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.hurry:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // watchError finds the reason behind the end of a stream.

@@ -27,6 +27,7 @@ type Store struct {
 	conns     orphans.Conns    // of the client
 
 	changed chan struct{}
+	hurry   chan struct{} // asks for a heartbeat now
 	doomed  doomedHandles
 
 	// run alone uses these.
@@ -39,9 +40,10 @@ type Store struct {
 	snap     *lease.Snapshot
 	stale    bool // the table is newer than snap
 	synced   bool
-	err      error // the reason why the view is not synced
-	progress int64 // the revision of the last answer to a heartbeat
-	proven   int64 // no change up to this revision is missing
+	err      error         // the reason why the view is not synced
+	progress int64         // the revision of the last answer to a heartbeat
+	proven   int64         // no change up to this revision is missing
+	moved    chan struct{} // closed when one of the above changes
 }
 
 var _ lease.Store = (*Store)(nil)
@@ -60,6 +62,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		subnets:   path.Join(o.Prefix, "subnets") + "/",
 		connected: make(chan struct{}),
 		changed:   make(chan struct{}, 1),
+		hurry:     make(chan struct{}, 1),
+		moved:     make(chan struct{}),
 		err:       errNotYet,
 	}
 	cfg, err := o.clientConfig(&s.conns)
@@ -113,6 +117,7 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 func (s *Store) update(change func()) {
 	s.mu.Lock()
 	change()
+	s.advanced()
 	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:

@@ -1,0 +1,118 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/flanneld/flannel/internal/pause"
+)
+
+// networksInterval is the time between two looks for networks.
+const networksInterval = 5 * time.Second
+
+// Networks are the names below the store's prefix that have a config of their own
+// (interop 3.9: several networks). The store looks for them at intervals, with a
+// small request for each name: a watch would get every lease of every network.
+type Networks struct {
+	store   *Store
+	changed chan struct{}
+
+	mu       sync.Mutex
+	names    []string
+	revision int64
+	synced   bool
+}
+
+// Networks starts to follow the networks, until the store is closed.
+func (s *Store) Networks() *Networks {
+	n := &Networks{store: s, changed: make(chan struct{}, 1)}
+	s.start(func() { n.run(s.ctx) })
+	return n
+}
+
+// Names returns the names, sorted, and the revision at which they stand. Synced is
+// false while etcd is unreachable.
+func (n *Networks) Names() (names []string, revision int64, synced bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names, n.revision, n.synced
+}
+
+// Changed receives a value after Names has changed. It is coalesced.
+func (n *Networks) Changed() <-chan struct{} { return n.changed }
+
+func (n *Networks) run(ctx context.Context) {
+	for {
+		names, revision, err := n.look(ctx)
+		n.take(names, revision, err)
+		if !pause.For(ctx, networksInterval) {
+			return
+		}
+	}
+}
+
+// take records the result of a look.
+func (n *Networks) take(names []string, revision int64, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	synced := err == nil
+	if synced == n.synced && (!synced || slices.Equal(names, n.names)) {
+		return
+	}
+	n.synced = synced
+	if synced {
+		n.names, n.revision = names, revision
+	}
+	select {
+	case n.changed <- struct{}{}:
+	default: // the reader has not yet taken the last one
+	}
+}
+
+// look skips from name to name at one revision, and keeps those with a config.
+func (n *Networks) look(ctx context.Context) (names []string, revision int64, err error) {
+	root := path.Dir(n.store.configKey) + "/"
+	end := clientv3.GetPrefixRangeEnd(root)
+	for from := root; ; {
+		var resp, config *clientv3.GetResponse
+		err = n.store.do(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
+			resp, err = c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly(),
+				clientv3.WithRev(revision))
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		revision = cmp.Or(revision, resp.Header.Revision)
+		if len(resp.Kvs) == 0 {
+			return names, revision, nil
+		}
+		name, below, isDir := strings.Cut(strings.TrimPrefix(string(resp.Kvs[0].Key), root), "/")
+		from = root + name + "\x00"
+		if !isDir {
+			continue
+		}
+		from = root + name + "0" // the first key after all below name/
+		key := root + name + "/config"
+		if name == "" || below == "" {
+			continue
+		}
+		err = n.store.do(ctx, func(ctx context.Context, c *clientv3.Client) (err error) {
+			config, err = c.Get(ctx, key, clientv3.WithKeysOnly(), clientv3.WithRev(revision))
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(config.Kvs) > 0 {
+			names = append(names, name)
+		}
+	}
+}
