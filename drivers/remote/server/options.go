@@ -1,0 +1,128 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Store is a datastore as a server needs it: what nodes use, and the changes that
+// operators make.
+type Store interface {
+	lease.Store
+	// CatchUp returns once View shows everything that was written before the call.
+	CatchUp(ctx context.Context) error
+	// PutRecord writes a record by compare-and-swap on its ModRevision; 0: it is new.
+	// With a TTL of 0 it is a reservation.
+	PutRecord(ctx context.Context, l lease.Lease, ttl time.Duration) error
+	// DeleteRecord deletes a record by compare-and-swap.
+	DeleteRecord(ctx context.Context, l lease.Lease) error
+	// Remaining returns the time until a record expires; 0 for a reservation.
+	Remaining(ctx context.Context, l lease.Lease) (time.Duration, error)
+	// Close ends the use of the store.
+	Close()
+}
+
+// Networks are the names of the networks of a datastore, except the unnamed one.
+type Networks interface {
+	// Names returns the names, sorted, and the revision at which they stand. Synced
+	// is false while the datastore is unreachable.
+	Names() (names []string, revision int64, synced bool)
+	// Changed receives a value after Names has changed. It is coalesced.
+	Changed() <-chan struct{}
+}
+
+// Options say what to serve, and to whom.
+type Options struct {
+	// Open opens the store of a network; the empty name is the unnamed one.
+	Open func(network string) (Store, error)
+	// Networks are those that exist besides the unnamed one; nil: none.
+	Networks Networks
+
+	// OwnRecords lets a client with a certificate change only records that carry
+	// its own address or that it created.
+	OwnRecords bool
+	Limits     Limits
+
+	// Timeout bounds each request except watches; default 10 s.
+	Timeout time.Duration
+	// Heartbeat is how often a stream gives a sign of life; default 10 s.
+	Heartbeat time.Duration
+	// Now is the clock of expirations; default time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Limits bound what clients may use. A client is an address.
+type Limits struct {
+	Body      int64   // bytes of a request; default 128 KiB
+	Rate      float64 // requests of one client a second; default 200
+	Burst     int     // that it may send at once; default 2000
+	Open      int     // connections in all; default 20,000
+	OpenPer   int     // requests that one client has open; default 10,000
+	WritesPer int     // changes under way at once, in all; default 256
+}
+
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &o.Limits
+	l.Body = cmp.Or(l.Body, 128<<10)
+	l.Rate = cmp.Or(l.Rate, 200)
+	l.Burst = cmp.Or(l.Burst, 2000)
+	l.Open = cmp.Or(l.Open, 20000)
+	l.OpenPer = cmp.Or(l.OpenPer, 10000)
+	l.WritesPer = cmp.Or(l.WritesPer, 256)
+	return o
+}
+
+// TLS returns the configuration for a server's pair. With a CA, clients have to
+// show a certificate of it. Without a pair it returns nil, for no TLS.
+func TLS(certFile, keyFile, caFile string) (*tls.Config, error) {
+	switch {
+	case certFile == "" && keyFile == "" && caFile == "":
+		return nil, nil
+	case certFile == "":
+		return nil, errors.New("--remote-certfile: missing; with --listen, --remote-keyfile and --remote-cafile need it")
+	case keyFile == "":
+		return nil, errors.New("--remote-keyfile: missing, though --remote-certfile is given")
+	}
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return nil, fmt.Errorf("--remote-certfile, --remote-keyfile: %w", err)
+	}
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+		// Read again for each connection: a renewed pair works without a restart.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+			return &pair, err
+		},
+	}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--remote-cafile: %w", err)
+		}
+		cfg.ClientCAs = x509.NewCertPool()
+		if !cfg.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--remote-cafile: %s holds no certificate in PEM form", caFile)
+		}
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return cfg, nil
+}

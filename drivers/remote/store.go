@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/orphans"
+)
+
+// Store is a lease.Store over flannel servers.
+type Store struct {
+	o      Options
+	bases  []string // the URL of the network at each server
+	client *http.Client
+	conns  orphans.Conns // of the client
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // all goroutines of the store
+
+	changed chan struct{}
+	doubts  doubts
+
+	complaint string // the last logged reason of the present outage; run alone uses it
+
+	mu      sync.Mutex
+	table   *table // immutable; nil until the first snapshot
+	synced  bool
+	err     error // the reason why the view is not synced
+	current int   // the server in use, an index of bases
+	old     bool  // it speaks only the API of old
+
+	oldConfig *api.Document // of a server of old
+}
+
+var _ lease.Store = (*Store)(nil)
+
+var (
+	errClosed = errors.New("store is closed")
+	errNotYet = errors.New("no server has answered yet")
+)
+
+// Open starts a store. It fails at once if the options are wrong, but not if no
+// server is reachable: the store keeps trying, and its View has the reason. The
+// store lives until Close, or the end of ctx.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	bases, err := o.bases()
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := o.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		o: o, bases: bases, changed: make(chan struct{}, 1), err: errNotYet,
+		current: rand.IntN(len(bases)), // nodes spread over the servers
+	}
+	dialer := net.Dialer{Timeout: o.Timeout}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return s.conns.Keep(conn), nil
+		},
+		TLSClientConfig: secrets, TLSHandshakeTimeout: o.Timeout,
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: o.Heartbeat, DisableCompression: true,
+	}
+	s.client = &http.Client{
+		Transport: transport,
+		// A server never redirects, and credentials go to no other one.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.start(s.run)
+	return s, nil
+}
+
+// Close ends all work of the store and waits for it. Leases stay in the datastore.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.cancel() // from here on, start refuses
+	s.mu.Unlock()
+	s.work.Wait()
+	s.client.CloseIdleConnections()
+}
+
+// View implements lease.Store.
+func (s *Store) View() lease.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := lease.View{Synced: s.synced, Err: s.err}
+	if s.table != nil {
+		v.Snapshot = s.table.snapshot
+	}
+	return v
+}
+
+// Changed implements lease.Store.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// update changes the result of View, and signals the change.
+func (s *Store) update(change func()) {
+	s.mu.Lock()
+	change()
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default: // the reader has not yet taken the last one
+	}
+}
+
+// start runs work until it is done or the store is closed.
+func (s *Store) start(work func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() == nil {
+		s.work.Go(work)
+	}
+}
+
+// server returns the server in use, and whether it speaks only the API of old.
+func (s *Store) server() (at int, old bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, s.old
+}
+
+func (s *Store) present() *table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table
+}
