@@ -30,6 +30,9 @@ func (o *options) check() error {
 	if _, err := netip.ParseAddr(o.healthzIP); o.healthzPort > 0 && err != nil {
 		return fmt.Errorf("--healthz-ip is %q; it must be an IP address", o.healthzIP)
 	}
+	if err := o.servers.check(o.kube.On, o.embedEtcd.dir); err != nil {
+		return err
+	}
 	_, err := charon.New(o.charonOptions())
 	return err
 }

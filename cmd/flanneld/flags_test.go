@@ -62,6 +62,9 @@ func TestDefaults(t *testing.T) {
 		"vmodule":                      "",
 		"log_backtrace_at":             ":0", // klog's word for none
 
+		"remote": "", "remote-prefix": "/v1/_", "remote-keyfile": "", "remote-certfile": "", "remote-cafile": "",
+		"listen": "", "listen-own-records": "true",
+
 		"embed-etcd":  "",
 		"install-cni": "false", "cni-bin-dir": "/opt/cni/bin", "cni-conf-dir": "/etc/cni/net.d",
 		"cni-conf":         "/etc/kube-flannel/cni-conf.json",
@@ -119,7 +122,7 @@ func TestSyntax(t *testing.T) {
 			}
 			want, _, _ := parse()
 			c.want(want)
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, optionalDir{}, choice{})); diff != "" {
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, optionalDir{}, choice{}, servers{})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -140,10 +143,6 @@ func TestParseErrors(t *testing.T) {
 		"--=":                      "bad flag syntax: --=",
 		"--logtostderr=false":      "unknown flag --logtostderr", // klog has this flag; the contract does not
 		"--etcd-endpoint=http://x": "unknown flag --etcd-endpoint (use --etcd-endpoints)",
-		"--listen=:8888":           "unknown flag --listen (the server mode is gone: point --etcd-endpoints at etcd itself)",
-		"--remote=10.0.0.1:8888":   "unknown flag --remote (the server mode is gone: point --etcd-endpoints at etcd itself)",
-		"--remote-cafile=x": "unknown flag --remote-cafile (the server mode is gone: point --etcd-endpoints at " +
-			"etcd itself)",
 		"--networks=a,b": "unknown flag --networks (run one flanneld for each network, with --etcd-prefix and " +
 			"--subnet-file of its own)",
 		"--watch-networks": "unknown flag --watch-networks (run one flanneld for each network, with --etcd-prefix " +
@@ -193,6 +192,14 @@ func TestChecks(t *testing.T) {
 			"of a socket, such as unix:///var/run/charon.vici",
 		"--charon-vici-uri=": `--charon-vici-uri "": want unix:// and the path of a socket, such as ` +
 			"unix:///var/run/charon.vici",
+		"--remote=a:1 --remote-cafile=x": "",
+		"--listen=:1 --embed-etcd=/data": "",
+		"--listen=:1 --remote=a:1":       "--listen and --remote exclude each other: a server takes its leases from etcd",
+		"--listen=:1 --kube-subnet-mgr": "--kube-subnet-mgr excludes --listen and --remote: nodes take their subnets " +
+			"from Kubernetes",
+		"--remote=a:1 --embed-etcd=/data": "--embed-etcd and --remote exclude each other: give one datastore",
+		"--remote-cafile=x": "--remote-certfile, --remote-keyfile and --remote-cafile need --remote or " +
+			"--listen",
 		"--healthz-port=1 --healthz-ip=me": `--healthz-ip is "me"; it must be an IP address`,
 	} {
 		t.Run(args, func(t *testing.T) {

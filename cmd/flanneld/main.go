@@ -93,6 +93,9 @@ func start(ctx context.Context, o *options) node.Exit {
 	if err := o.check(); err != nil {
 		return failed(err)
 	}
+	if o.servers.listen != "" {
+		return serve(ctx, o)
+	}
 	return daemon(ctx, o)
 }
 

@@ -32,6 +32,7 @@ type options struct {
 
 	etcd                         daemonflags.Etcd
 	embedEtcd                    optionalDir
+	servers                      servers
 	ifaces, ifaceRegexes         list
 	ifaceCanReach                string
 	ifaceFromNode                bool
@@ -66,6 +67,7 @@ func (o *options) define() *flag.FlagSet {
 	fs.Usage = func() {}
 	fs.SetOutput(io.Discard)
 	o.defineEtcd(fs)
+	o.defineServers(fs)
 	o.defineNode(fs)
 	o.defineFirewall(fs)
 	o.defineIPsec(fs)

@@ -13,8 +13,6 @@ func removed(flagName string) string {
 	switch {
 	case flagName == "etcd-endpoint":
 		return "use --etcd-endpoints"
-	case flagName == "listen" || flagName == "remote" || strings.HasPrefix(flagName, "remote-"):
-		return "the server mode is gone: point --etcd-endpoints at etcd itself"
 	case flagName == "networks" || flagName == "watch-networks" || flagName == "subnet-dir":
 		return "run one flanneld for each network, with --etcd-prefix and --subnet-file of its own"
 	case flagName == "use-multi-cluster-cidr":

@@ -26,14 +26,16 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		}
 		return ctx, datastore{store, store.Available, notify(store), store.Close}, nil
 	}
-	endpoints, end := o.etcd.URLs(), func() {}
-	if o.embedEtcd.dir != "" {
-		served, own, stop, err := embedEtcd(ctx, o)
+	if o.servers.remote != "" {
+		store, err := o.openRemote(ctx)
 		if err != nil {
-			return served, datastore{}, err
+			return ctx, datastore{}, err
 		}
-		ctx = served
-		endpoints, end = own, stop
+		return ctx, datastore{store, nil, nil, store.Close}, nil
+	}
+	ctx, endpoints, end, err := o.etcdEndpoints(ctx)
+	if err != nil {
+		return ctx, datastore{}, err
 	}
 	store, err := etcd.Open(ctx, o.storeOptions(endpoints))
 	if err != nil {
@@ -41,4 +43,13 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		return ctx, datastore{}, err
 	}
 	return ctx, datastore{store, nil, nil, func() { store.Close(); end() }}, nil
+}
+
+// etcdEndpoints returns where etcd is; with --embed-etcd it starts it first. The
+// returned context ends with that etcd, and end stops it.
+func (o *options) etcdEndpoints(ctx context.Context) (_ context.Context, endpoints []string, end func(), err error) {
+	if o.embedEtcd.dir == "" {
+		return ctx, o.etcd.URLs(), func() {}, nil
+	}
+	return embedEtcd(ctx, o)
 }

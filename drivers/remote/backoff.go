@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The delays before a retry.
@@ -19,17 +21,5 @@ type delay time.Duration
 // wait sleeps for the next delay. It returns false if ctx ended first.
 func (d *delay) wait(ctx context.Context) bool {
 	*d = min(max(*d*2, delay(firstDelay)), delay(lastDelay))
-	return sleep(ctx, time.Duration(float64(*d)*(1+jitter*(2*rand.Float64()-1))))
-}
-
-// sleep waits for d. It returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, time.Duration(float64(*d)*(1+jitter*(2*rand.Float64()-1))))
 }

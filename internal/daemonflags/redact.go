@@ -13,7 +13,7 @@ func Harmless(name, value string) string {
 	switch name {
 	case "etcd-password":
 		return Redacted
-	case "etcd-endpoints", "kube-api-url":
+	case "etcd-endpoints", "kube-api-url", "remote":
 		return HideCredentials(value)
 	}
 	return value
