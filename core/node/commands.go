@@ -41,16 +41,26 @@ type commandRound struct {
 type commandFailure struct {
 	op       dataplane.Op
 	err      error
-	attempts int
+	attempts int       // in the present round
 	at       time.Time // of the next attempt
 }
 
-// repeatedBy reports whether an op does again what failed. The failure has changed
-// the outcome on record.
+// repeatedBy reports whether an op does again what failed, in the same round or in another
+// one. The failure has changed the outcome on record.
 func (f commandFailure) repeatedBy(op dataplane.Op) bool {
 	was, now := f.op.Object.(dataplane.Command), op.Object.(dataplane.Command)
 	was.Outcome, was.Output = now.Outcome, now.Output
+	was.Round = now.Round
 	return was == now && (f.op.Verb == dataplane.Delete) == (op.Verb == dataplane.Delete)
+}
+
+// inRound returns a failure as it counts for an op that repeats it: the pauses begin anew
+// with each round.
+func (f commandFailure) inRound(op dataplane.Op) commandFailure {
+	if f.op.Object.(dataplane.Command).Round != op.Object.(dataplane.Command).Round {
+		f.attempts, f.at = 0, time.Time{}
+	}
+	return f
 }
 
 func newCommandsState() commandsState {
@@ -139,6 +149,7 @@ func (p commandsPart) compare() ([]dataplane.Op, bool) {
 		was, failed := failures[key]
 		failed = failed && was.repeatedBy(op)
 		if failed {
+			was = was.inRound(op)
 			s.failures[key] = was
 		}
 		switch {
@@ -203,14 +214,31 @@ func (n *Node) commandsHold(own netip.Prefix) bool {
 	return false
 }
 
+// retries counts the commands that are due again, too: they have run, so the node is ready.
 func (p commandsPart) retries(plan []dataplane.Op) bool {
 	for _, op := range plan {
-		if _, failed := p.n.commands.failures[op.Object.(dataplane.Command).CommandKey]; !failed {
+		if !p.failedBefore(op) && !p.dueAgain(op) {
 			return false
 		}
 	}
 	return true
 }
+
+func (p commandsPart) failedBefore(op dataplane.Op) bool {
+	_, failed := p.n.commands.failures[op.Object.(dataplane.Command).CommandKey]
+	return failed
+}
+
+// dueAgain reports whether an op only begins another round of a command that has run.
+func (p commandsPart) dueAgain(op dataplane.Op) bool {
+	c := op.Object.(dataplane.Command)
+	was, exists := p.n.commands.have.Commands.Get(c.CommandKey)
+	was.Round = c.Round
+	return exists && op.Verb != dataplane.Delete && was.InForce(c)
+}
+
+// routine implements [quieter]: a line for each round would flood the log.
+func (p commandsPart) routine(op dataplane.Op) bool { return !p.failedBefore(op) && p.dueAgain(op) }
 
 func (p commandsPart) failed(op dataplane.Op, err error) error {
 	c := op.Object.(dataplane.Command)
@@ -218,12 +246,12 @@ func (p commandsPart) failed(op dataplane.Op, err error) error {
 		return err
 	}
 	n := p.n
-	was := n.commands.failures[c.CommandKey]
+	was, before := n.commands.failures[c.CommandKey]
 	was.op, was.err = op, err
 	was.at = n.now.Add(n.backoff(was.attempts, commandFirst, commandMost))
 	was.attempts++
 	n.commands.failures[c.CommandKey] = was
-	if was.attempts == 1 {
+	if !before {
 		n.event(Warning, "command-failed", fmt.Sprintf("%s: %v; it runs again later", nameCommand(op), err))
 	}
 	return nil

@@ -269,6 +269,37 @@ func TestCommandsRunAgain(t *testing.T) {
 	w.wantReady()
 }
 
+// Rounds leave no trace in the log and keep the node ready, except for a command that begins to
+// fail, and one line when it works again. Rounds go on as ever while it fails.
+func TestRoundsAreQuiet(t *testing.T) {
+	w := newWorld(t, strings.Replace(commandsConfig, `"Type"`, `"ResyncPeriod":60,"Type"`, 1))
+	w.commandPeer(4, "four")
+	w.commandPeer(5, "five")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantReady()
+	lines := len(w.events)
+	w.pass(10 * time.Minute)
+	if got := w.events[lines:]; len(got) > 0 {
+		t.Errorf("ten rounds logged %v", got)
+	}
+	w.shell.ran()
+	w.shell.failing("add [SUBNET=10.5.4.0/24", errors.New("no"))
+	w.pass(20 * time.Minute)
+	w.wantReady()
+	if got := w.events[lines:]; len(got) != 1 || got[0].Kind != "command-failed" {
+		t.Errorf("twenty rounds of a command that fails logged %v", got)
+	}
+	if runs := len(w.shell.ran()); runs < 20*(1+4) {
+		t.Errorf("%d runs", runs)
+	}
+	w.shell.refuse = nil
+	w.pass(3 * time.Minute)
+	if got := w.events[lines:]; len(got) != 2 || got[1].Text != "run command peer 10.5.4.0/24" {
+		t.Errorf("after it works again, the log has %v", got)
+	}
+}
+
 // Several nodes may publish the same output of their commands.
 func TestCommandsMayPrintTheSameEverywhere(t *testing.T) {
 	w := newWorld(t, commandsConfig)

@@ -96,6 +96,11 @@ type limiter interface {
 	limit(plan []dataplane.Op) time.Duration
 }
 
+// quieter is a part some of whose ops need no line in the log when they succeed.
+type quieter interface {
+	routine(op dataplane.Op) bool
+}
+
 // stopper is a part that changes the host when the process ends in order.
 type stopper interface {
 	// stop returns the ops to perform before the end.
@@ -306,10 +311,14 @@ func (n *Node) stopLane(l *lane) {
 func (n *Node) finishedPlan(l *lane, applied Applied) {
 	l.failures = nil
 	var done, tried []dataplane.Op // tried are the ops to log: without failures that the part ignores
+	quiet, _ := l.part.(quieter)
 	for i, err := range applied.Errs {
 		op := l.plan[i]
 		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
-			done, tried = append(done, op), append(tried, op)
+			done = append(done, op)
+			if quiet == nil || !quiet.routine(op) {
+				tried = append(tried, op)
+			}
 			continue
 		}
 		if failure := l.part.failed(op, err); failure != nil {
