@@ -151,7 +151,7 @@ func (r *Report) Text(p *output.Page) {
 		}
 		rows = append(rows, []output.Cell{level, output.Plain(f.Topic), output.Plain(f.Text)})
 		if f.Remedy != "" {
-			rows = append(rows, []output.Cell{output.Plain(""), output.Plain(""), output.Title("# " + f.Remedy)})
+			rows = append(rows, []output.Cell{output.Plain(""), output.Plain(""), output.Command("# " + f.Remedy)})
 		}
 	}
 	p.Table(nil, rows...)

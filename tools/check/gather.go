@@ -95,15 +95,17 @@ func (g *gatherer) exists(path string) bool {
 	return err == nil
 }
 
-// readDaemon asks a daemon that runs.
+// readDaemon asks the daemon. Silence is worth a note only if one runs.
 func (g *gatherer) readDaemon(ctx context.Context) {
-	if g.Daemon == nil || len(g.f.Daemons) == 0 {
+	if g.Daemon == nil {
 		return
 	}
 	status, peers, err := g.Daemon(ctx)
-	g.note("what flanneld knows of its peers", err)
-	if err == nil {
+	switch {
+	case err == nil:
 		g.f.Status, g.f.Peers = &status, peers
+	case len(g.f.Daemons) > 0:
+		g.note("what flanneld knows of its peers", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/node"
 )
 
 // tree makes files below a folder.
@@ -100,6 +103,30 @@ func TestGatherNothing(t *testing.T) {
 	if len(f.Unknown) != 2 || f.Network != nil || f.ConfigError == "" || f.Modules["vxlan"] != Unsure ||
 		f.SubnetFile.Exists {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestGatherFromTheDaemon asks a daemon. One that runs and says nothing is worth a note.
+func TestGatherFromTheDaemon(t *testing.T) {
+	for _, c := range []struct {
+		runs, answers bool
+		notes         int
+	}{{true, true, 0}, {true, false, 1}, {false, false, 0}, {false, true, 0}} {
+		f := Gather(t.Context(), Sources{
+			Root: t.TempDir(), SubnetFile: "/run/x", CNIConf: "/etc/x",
+			Daemons: func() ([]int, error) { return map[bool][]int{true: {7}}[c.runs], nil },
+			Daemon: func(context.Context) (node.Status, []node.Peer, error) {
+				if !c.answers {
+					return node.Status{}, nil, errors.New("the node is busy")
+				}
+				return node.Status{MTU: 1450}, []node.Peer{{}}, nil
+			},
+		})
+		told := strings.Count(strings.Join(f.Unknown, "\n"),
+			"what flanneld knows of its peers could not be read: the node is busy")
+		if told != c.notes || (f.Status != nil) != c.answers || (len(f.Peers) == 1) != c.answers {
+			t.Errorf("%+v: %q, %+v", c, f.Unknown, f.Status)
+		}
 	}
 }
 

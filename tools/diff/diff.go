@@ -34,7 +34,7 @@ func (r Result) Text(p *output.Page) {
 			p.Line(mark(text))
 		}
 		for _, note := range lane.Notes {
-			p.Line(output.Warn("# " + lane.Lane + ": " + note))
+			p.Sentence(output.Warn("# " + lane.Lane + ": " + note))
 		}
 	}
 }

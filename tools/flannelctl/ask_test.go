@@ -12,7 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/control"
 )
 
-// fakeDaemon answers at a control socket, and returns the path of its subnet file.
+// fakeDaemon answers at a control socket, and returns the path of its subnet file. To other
+// questions it says that it is busy.
 func fakeDaemon(t *testing.T, pages map[string]string) string {
 	t.Helper()
 	subnetFile := filepath.Join(t.TempDir(), "subnet.env")
@@ -21,11 +22,62 @@ func fakeDaemon(t *testing.T, pages map[string]string) string {
 		t.Fatal(err)
 	}
 	server := &httptest.Server{Listener: l, Config: &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, pages[r.URL.Path]) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			page, answers := pages[r.URL.Path]
+			if !answers {
+				http.Error(w, "the node is busy", http.StatusServiceUnavailable)
+			}
+			fmt.Fprint(w, page)
+		}),
 	}}
 	server.Start()
 	t.Cleanup(server.Close)
 	return subnetFile
+}
+
+// statuses are those of daemons in trouble, which answer no other question while they are busy.
+var statuses = map[string]string{
+	"busy":   `{"Phase": "ready", "Ready": true, "Subnet": "10.5.1.0-24", "Age": 90000000000}`,
+	"fenced": `{"Phase": "leased", "Fenced": true, "Reasons": ["the subnet may belong to another node"]}`,
+	"stale":  `{"Phase": "programmed", "Stale": true, "Reasons": ["the datastore does not answer"]}`,
+}
+
+// TestDaemonsInTrouble runs each command against daemons that are busy, fenced and stale: it
+// shows what they say, and what it could not learn.
+func TestDaemonsInTrouble(t *testing.T) {
+	const missing = "the node is busy"
+	for _, c := range []struct {
+		daemon, args string
+		status       int
+		says         []string
+	}{
+		{"busy", "status", statusTrouble, []string{"1m30s", "10.5.1.0/24"}},
+		{"busy", "peers", statusTrouble, []string{missing}},
+		{"busy", "diff", statusTrouble, []string{missing}},
+		{"busy", "mesh", statusTrouble, []string{missing}},
+		{"busy", "ping 10.5.3.0/24", statusTrouble, []string{missing}},
+		{"busy", "version", statusOK, []string{"flanneld"}},
+		{"busy", "report -f FILE", statusTrouble, []string{"not known", missing}},
+		{"fenced", "status", statusTrouble, []string{"the subnet may belong to another node"}},
+		{"fenced", "report -f FILE", statusTrouble, []string{"the subnet may belong to another node", missing}},
+		{"stale", "status", statusTrouble, []string{"the datastore does not answer"}},
+		{"stale", "report -f FILE", statusTrouble, []string{"the datastore does not answer", missing}},
+	} {
+		t.Run(c.daemon+" "+c.args, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "page.html")
+			args := strings.Fields(strings.ReplaceAll(c.args, "FILE", file))
+			subnetFile := fakeDaemon(t, map[string]string{control.StatusPage: statuses[c.daemon]})
+			status, stdout, stderr := call(append(args, "--subnet-file", subnetFile)...)
+			if status != c.status {
+				t.Errorf("status %d, want %d", status, c.status)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(stdout+stderr, text) {
+					t.Errorf("does not say %q: printed %q; errors %q", text, stdout, stderr)
+				}
+			}
+		})
+	}
 }
 
 // The exit status says whether all is well.

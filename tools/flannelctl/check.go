@@ -28,7 +28,7 @@ func (a *app) check() *cobra.Command {
 	f := &checkFlags{}
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Find what would keep flannel from working on this host, before and after installing it",
+		Short: "Find what keeps flannel from working here, before and after install",
 		Long: "check looks at the kernel, its settings, interfaces, ports, rules, other programs and files, and asks a " +
 			"running flanneld whether its peers answer, and prints one line for each: ok, warning or failure, with the " +
 			"command that repairs it. The network config comes " +

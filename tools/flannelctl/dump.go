@@ -35,7 +35,7 @@ func (a *app) dump() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "dump",
-		Short: "Write an archive for a person who helps: tables, rules, settings, status, log",
+		Short: "Write an archive for a person who helps: tables, rules, status, log",
 		Long: "dump writes one archive, for root alone, with what the kernel, the daemon and the files of this host say. " +
 			"It shows no credential: not those in flanneld's flags, environment, config and key files, nor texts that " +
 			"look like one. It works without a daemon, and says in missing.txt what it could not learn.",

@@ -10,10 +10,13 @@ import (
 )
 
 // call runs flannelctl and returns its exit status and what it printed.
-func call(args ...string) (status int, stdout, stderr string) {
+func call(args ...string) (status int, stdout, stderr string) { return callAt(0, args...) }
+
+// callAt runs flannelctl on a terminal of that many columns; 0: on none.
+func callAt(width int, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	a := &app{stderr: &errs}
-	a.Out = &out
+	a.Out, a.Width = &out, width
 	status = a.run(context.Background(), args)
 	return status, out.String(), errs.String()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/drivers/linux/echo"
+	"github.com/flanneld/flannel/tools/peers"
 	"github.com/flanneld/flannel/tools/ping"
 )
 
@@ -23,11 +24,14 @@ func (a *app) ping() *cobra.Command {
 			"of the size of the pods' MTU pass, or which size does, and whether TCP passes. It needs root.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := peers.ParseName(args[0]); err != nil {
+				return usageError{err}
+			}
 			ctx := cmd.Context()
 			all, size := a.knownPeers(ctx, &flags)
 			target, err := ping.Target(args[0], all, size)
 			if err != nil {
-				return usageError{err}
+				return err // no peer, or none that can be learnt
 			}
 			probing := func() (ping.Result, error) { return ping.Echo(ctx, target, count, echo.Probe) }
 			if mtu {

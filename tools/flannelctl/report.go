@@ -36,10 +36,10 @@ func (r reported) Trouble() bool { return !r.OK }
 // Text names the page, and says what it says first.
 func (r reported) Text(p *output.Page) {
 	for _, sentence := range r.Summary {
-		p.Linef("%s", strings.ReplaceAll(sentence, "`", ""))
+		p.Sentencef("%s", strings.ReplaceAll(sentence, "`", ""))
 	}
 	for _, text := range r.Missing {
-		p.Line(output.Warn("not known: " + text))
+		p.Sentence(output.Warn("not known: " + text))
 	}
 	p.Line(output.Good(r.File))
 }
@@ -50,7 +50,7 @@ func (a *app) report() *cobra.Command {
 	var port uint16
 	c := &cobra.Command{
 		Use:   "report [ADDRESS...]",
-		Short: "Write a page about the cluster: topology, events, who reaches whom, differences",
+		Short: "Write a page about the cluster: topology, events, who reaches whom",
 		Long: "report asks a daemon, and the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, for what\n" +
 			"they know, and writes one HTML page that a browser shows without a network: the nodes and their states, the\n" +
 			"events that each daemon remembers, who reaches whom, the way of packets, and the difference between each\n" +

@@ -21,6 +21,7 @@ func (a *app) root() *cobra.Command {
 			a.complain(c)
 		},
 	}
+	a.fitHelp(root)
 	a.Format = output.Table
 	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the result")
 	root.AddCommand(

@@ -121,8 +121,8 @@ packets between 192.168.64.1 and 192.168.64.2 are lost in both directions
 192.168.64.2  0.42 ms, 1450 B  ·                no answer
 192.168.64.3  ?                ?                ·
 ? a node whose daemon was not asked: name it, such as flannelctl mesh 10.0.0.3
-from 192.168.64.1: 192.168.64.3 answers packets of at most 1350 bytes, pods may send 1450: ` +
-				`the MTU of the network between the hosts is too small for it
+from 192.168.64.1: 192.168.64.3 answers packets of at most 1350 bytes, pods may send 1450: the MTU
+of the network between the hosts is too small for it
 from 192.168.64.2: 192.168.64.3 does not answer at 10.5.3.0
 not asked: 192.168.64.3:8081: connection refused
 `,

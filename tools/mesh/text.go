@@ -28,10 +28,10 @@ func (r Result) Text(p *output.Page) {
 		r.matrix(p)
 	}
 	for _, text := range r.Warnings {
-		p.Line(output.Bad(text))
+		p.Sentence(output.Bad(text))
 	}
 	for _, text := range r.Unasked {
-		p.Line(output.Warn("not asked: " + text))
+		p.Sentence(output.Warn("not asked: " + text))
 	}
 }
 
@@ -51,7 +51,7 @@ func (r Result) matrix(p *output.Page) {
 	}
 	p.Table(header, rows...)
 	if slices.ContainsFunc(r.Nodes, func(n Node) bool { return !n.Asked }) {
-		p.Linef("? a node whose daemon was not asked: name it, such as flannelctl mesh 10.0.0.3")
+		p.Sentencef("? a node whose daemon was not asked: name it, such as flannelctl mesh 10.0.0.3")
 	}
 }
 

@@ -18,7 +18,9 @@ func (f fruits) Text(p *Page) {
 	p.Table(Row("FRUIT", "TASTE", "WHY"),
 		[]Cell{Plain("apple"), Good("sweet"), Plain("")},
 		[]Cell{Plain("lemon"), Bad("sour"), Plain("there is a lot of acid in it, which is good for tea and for fish")},
+		[]Cell{Plain(""), Plain(""), Command("# squeeze --with=both hands")},
 	)
+	p.Sentencef("A basket has room for one more pear.")
 }
 
 func TestPrint(t *testing.T) {
@@ -31,6 +33,8 @@ func TestPrint(t *testing.T) {
 FRUIT  TASTE  WHY
 apple  sweet
 lemon  sour   there is a lot of acid in it, which is good for tea and for fish
+              # squeeze --with=both hands
+A basket has room for one more pear.
 `},
 		{"narrow", Printer{Format: Table, Width: 40}, `name: basket
 FRUIT  TASTE  WHY
@@ -38,6 +42,8 @@ apple  sweet
 lemon  sour   there is a lot of acid in
               it, which is good for tea
               and for fish
+    # squeeze --with=both hands
+A basket has room for one more pear.
 `},
 		{"too narrow to wrap there", Printer{Format: Table, Width: 30}, `name: basket
 FRUIT  TASTE  WHY
@@ -46,11 +52,15 @@ lemon  sour
     there is a lot of acid in
     it, which is good for tea
     and for fish
+    # squeeze --with=both hands
+A basket has room for one more
+pear.
 `},
 		{"colours", Printer{Format: Table, Color: true}, "name: \x1b[32mbasket\x1b[0m\n" +
 			"\x1b[1mFRUIT\x1b[0m  \x1b[1mTASTE\x1b[0m  \x1b[1mWHY\x1b[0m\n" +
 			"apple  \x1b[32msweet\x1b[0m\n" +
-			"lemon  \x1b[31msour\x1b[0m   there is a lot of acid in it, which is good for tea and for fish\n"},
+			"lemon  \x1b[31msour\x1b[0m   there is a lot of acid in it, which is good for tea and for fish\n" +
+			"              \x1b[1m# squeeze --with=both hands\x1b[0m\nA basket has room for one more pear.\n"},
 		{"json", Printer{Format: JSON, Color: true}, "{\n  \"Name\": \"basket\",\n  \"Like\": [\n    \"apple\"\n  ]\n}\n"},
 		{"yaml", Printer{Format: YAML}, "Like:\n- apple\nName: basket\n"},
 	} {

@@ -23,6 +23,7 @@ const (
 type Cell struct {
 	text   string
 	colour string // of a terminal, as an escape sequence; empty: none
+	whole  bool   // never wrapped
 }
 
 // The escape sequences of terminals.
@@ -38,16 +39,20 @@ const (
 func Plain(text string) Cell { return Cell{text: visible(text)} }
 
 // Good returns text that says that all is well.
-func Good(text string) Cell { return Cell{visible(text), green} }
+func Good(text string) Cell { return Cell{text: visible(text), colour: green} }
 
 // Warn returns text that says what to look at.
-func Warn(text string) Cell { return Cell{visible(text), yellow} }
+func Warn(text string) Cell { return Cell{text: visible(text), colour: yellow} }
 
 // Bad returns text that says what is wrong.
-func Bad(text string) Cell { return Cell{visible(text), red} }
+func Bad(text string) Cell { return Cell{text: visible(text), colour: red} }
 
 // Title returns text above other text.
-func Title(text string) Cell { return Cell{visible(text), bold} }
+func Title(text string) Cell { return Cell{text: visible(text), colour: bold} }
+
+// Command returns a command for people to copy. A terminal without room for it breaks it
+// itself, so that a copy has no line's end in it.
+func Command(text string) Cell { return Cell{text: visible(text), colour: bold, whole: true} }
 
 // Row returns cells of plain text.
 func Row(texts ...string) []Cell {
@@ -90,6 +95,13 @@ func (p *Page) Line(cells ...Cell) {
 	}
 	p.text.WriteByte('\n')
 }
+
+// Sentence writes text that goes on in further lines, between words, if it is wider than the
+// terminal.
+func (p *Page) Sentence(c Cell) { p.last(c, 0) }
+
+// Sentencef writes a sentence of plain text.
+func (p *Page) Sentencef(format string, args ...any) { p.Sentence(Plain(fmt.Sprintf(format, args...))) }
 
 // Number returns a number of things, such as "1 peer" or "2 peers".
 func Number(n int, thing string) string {
@@ -158,6 +170,14 @@ func (p *Page) row(row []Cell, widths []int) {
 // last writes the last cell of a row, which begins at a column. A cell that has not
 // even the room to be wrapped there begins on a line of its own.
 func (p *Page) last(c Cell, at int) {
+	if c.whole && p.Width > 0 && at+utf8.RuneCountInString(c.text) > p.Width {
+		p.trim()
+		if text := p.text.Bytes(); len(text) > 0 && text[len(text)-1] != '\n' {
+			p.text.WriteByte('\n')
+		}
+		p.Line(Plain(indent), c)
+		return
+	}
 	if room := p.Width - at; p.Width > 0 && room < minWrap && utf8.RuneCountInString(c.text) > room {
 		p.trim()
 		at = len(indent)

@@ -39,11 +39,11 @@ func (r Result) Trouble() bool {
 func (r Result) Text(p *output.Page) {
 	if e := r.Examination; e != nil {
 		if e.Finding == probe.Well {
-			p.Line(output.Good(fmt.Sprintf("%s answers packets of %d bytes, and TCP, in %s", r.Address, e.Passes,
+			p.Sentence(output.Good(fmt.Sprintf("%s answers packets of %d bytes, and TCP, in %s", r.Address, e.Passes,
 				peers.Milliseconds(e.RTT))))
 			return
 		}
-		p.Line(output.Bad(r.Address.String() + " " + e.Text()))
+		p.Sentence(output.Bad(r.Address.String() + " " + e.Text()))
 		return
 	}
 	for _, rtt := range r.RTTs {

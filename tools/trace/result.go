@@ -60,12 +60,12 @@ func (r *Result) Text(p *output.Page) {
 	switch {
 	case r.Trouble():
 		p.Line(output.Bad("ends here: " + r.Reason))
-		p.Line(output.Plain(r.Remedy))
+		p.Sentence(output.Plain(r.Remedy))
 	case r.Next.IsValid():
-		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there: flannelctl trace %s %s --size %d",
-			r.Next, r.Flow.Src, r.Flow.Dst, r.Flow.Size)))
+		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there:", r.Next)))
+		p.Line(output.Command(fmt.Sprintf("flannelctl trace %s %s --size %d", r.Flow.Src, r.Flow.Dst, r.Flow.Size)))
 		if r.Probe != nil {
-			p.Line(output.Warn(fmt.Sprintf("but the probes of this host say: %s %s", r.Next, r.Probe.Text())))
+			p.Sentence(output.Warn(fmt.Sprintf("but the probes of this host say: %s %s", r.Next, r.Probe.Text())))
 		}
 	case r.Arrived:
 		p.Line(output.Good("arrives"))

@@ -122,7 +122,8 @@ func TestWayOfAPacket(t *testing.T) {
 6  tunnel     becomes 134 bytes to 192.168.64.2 (vxlan, VNI 1, UDP port 8472)
 7  underlay   192.168.64.2 goes by eth0
 8  leave      by eth0 to the host 192.168.64.2
-goes on at 192.168.64.2; trace it there: flannelctl trace 10.5.1.7 10.5.2.7 --size 84
+goes on at 192.168.64.2; trace it there:
+flannelctl trace 10.5.1.7 10.5.2.7 --size 84
 `},
 		{"from a pod of a peer", "10.5.2.7", "10.5.1.7", `
 1  arrive   it comes in by flannel.1, the device towards its node, 192.168.64.2
