@@ -59,6 +59,20 @@ func (h *Health) remembering(log func(node.Event)) func(node.Event) {
 func (h *Health) events() (any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := h.memory.all()
-	return control.Events{TakenAt: time.Now(), Dropped: h.memory.total - len(all), Events: all}, true
+	all, now := h.memory.all(), time.Now()
+	for i := range all {
+		all[i].At = dated(all[i].At, now, now.Sub(all[i].At))
+	}
+	return control.Events{TakenAt: now, Dropped: h.memory.total - len(all), Events: all}, true
+}
+
+// dated returns when an event happened that was noted at a time of the clock, and since which
+// so much time has passed. A clock that was set back meanwhile would put it after later ones,
+// so the present clock counts then.
+func dated(at, now time.Time, passed time.Duration) time.Time {
+	at = at.Round(0) // the clock alone, without the time since the machine began
+	if byNow := now.Round(0).Add(-passed); byNow.Before(at) {
+		return byNow
+	}
+	return at
 }

@@ -76,3 +76,18 @@ func TestRunRemembersItsLog(t *testing.T) {
 		}
 	})
 }
+
+// TestClockSetBack sets the clock back by an hour between two events: the first one stays the
+// first. A clock set forward changes no event.
+func TestClockSetBack(t *testing.T) {
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct{ at, now, want time.Time }{
+		{noon, noon.Add(time.Minute), noon},
+		{noon, noon.Add(time.Minute - time.Hour), noon.Add(-time.Hour)},
+		{noon, noon.Add(time.Minute + time.Hour), noon},
+	} {
+		if got := dated(c.at, c.now, time.Minute); !got.Equal(c.want) {
+			t.Errorf("noted at %s, now %s: %s, want %s", c.at, c.now, got, c.want)
+		}
+	}
+}
