@@ -17,12 +17,16 @@ import (
 // check answers: what goes wrong for a healthy node, and what the command prints then.
 var toolTroubles = []struct {
 	row, command, cause string
+	nodes               int
 	harm                func(ctx context.Context, lab *harness.Lab) error
 }{
-	{"a node is not ready", "status", "the datastore does not answer", func(ctx context.Context, lab *harness.Lab) error {
-		return lab.Store.Stop(ctx)
-	}},
-	{"mixed versions", "peers", `its record is of backend "host-gw", and this node runs "vxlan"`,
+	{"the port of the backend is blocked", "check", "no packet arrives by UDP port 8472 from 192.168.64.2", 2,
+		func(ctx context.Context, lab *harness.Lab) error {
+			return lab.Nodes[0].Block(ctx, "udp", 8472, true)
+		}},
+	{"a node is not ready", "status", "the datastore does not answer", 1,
+		func(ctx context.Context, lab *harness.Lab) error { return lab.Store.Stop(ctx) }},
+	{"mixed versions", "peers", `its record is of backend "host-gw", and this node runs "vxlan"`, 1,
 		func(ctx context.Context, lab *harness.Lab) error {
 			return lab.Store.PutRaw(ctx, harness.SubnetKey("10.5.0.0-25"),
 				`{"PublicIP":"192.168.64.77","PublicIPv6":null,"BackendType":"host-gw"}`)
@@ -74,13 +78,18 @@ var _ = Describe("flannelctl", Ordered, func() {
 			manual, err := os.ReadFile("../docs/troubleshooting.md")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(string(manual)).To(And(ContainSubstring(t.row), ContainSubstring(t.cause)))
-			lab := newLab(ctx, harness.Options{Nodes: 1, Daemon: daemon, LeaseTTL: time.Minute,
+			lab := newLab(ctx, harness.Options{Nodes: t.nodes, Daemon: daemon, LeaseTTL: time.Minute,
 				Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+			for _, n := range lab.Nodes {
+				Expect(n.Start("--probe-interval=2s")).To(Succeed())
+				Expect(n.WaitReady(ctx)).To(Succeed())
+			}
 			node := lab.Nodes[0]
-			Expect(node.Start()).To(Succeed())
-			Expect(node.WaitReady(ctx)).To(Succeed())
 			// The command ends with status 1 if it finds trouble.
 			command := tool + " " + t.command + " --subnet-file=" + node.SubnetFile()
+			if t.command == "check" {
+				command += " --state-file=" + node.StateFile()
+			}
 			_, err = node.Shell(ctx, command)
 			Expect(err).NotTo(HaveOccurred(), "on a healthy node")
 			Expect(t.harm(ctx, lab)).To(Succeed())
