@@ -200,6 +200,10 @@ CLUSTER_MANIFEST = $(CURDIR)/$(if $(strip $(CLUSTER_SET)),bin/cluster.yml,deploy
 bin/cluster.yml:
 	@mkdir -p bin && cd tools/deploy && $(GO) run . $(addprefix -set ,$(CLUSTER_SET)) ../../deploy/chart > ../../$@
 
+.PHONY: bin/cluster-wireguard.yml
+bin/cluster-wireguard.yml:
+	@mkdir -p bin && cd tools/deploy && $(GO) run . $(addprefix -set ,$(CLUSTER_SET)) -set flannel.backend=wireguard ../../deploy/chart > ../../$@
+
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
 cluster: cluster-programs plugins bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
@@ -211,7 +215,8 @@ test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
 test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
-test-cluster: cluster-programs plugins bin/testsum bin/cluster.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
+test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
+test-cluster: cluster-programs plugins bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
 	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
 

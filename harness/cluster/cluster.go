@@ -254,14 +254,9 @@ func (c *Cluster) joinNode(ctx context.Context, n *Node) error {
 	return n.startProxy(ctx)
 }
 
-// Reboot turns a node off and on. The first node cannot be: the control plane is on it.
-func (n *Node) Reboot(ctx context.Context) error {
-	if n == n.cluster.Nodes[0] {
-		return errors.New("reboot: the control plane is on this node")
-	}
-	if err := n.PowerOff(); err != nil {
-		return err
-	}
+// PowerOn boots a node that is off, with the disk that it had. The first node cannot
+// be off: the control plane is on it.
+func (n *Node) PowerOn(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return err
 	}
@@ -269,6 +264,25 @@ func (n *Node) Reboot(ctx context.Context) error {
 		return err
 	}
 	return n.cluster.joinNode(ctx, n)
+}
+
+// Install boots a node that is off with an empty disk, as another machine of its name.
+func (n *Node) Install(ctx context.Context) error {
+	if err := os.RemoveAll(n.cluster.path("disks", n.Name)); err != nil {
+		return err
+	}
+	if err := n.cluster.startNode(ctx, n); err != nil {
+		return err
+	}
+	return n.cluster.joinNode(ctx, n)
+}
+
+// RestartKubelet kills kubelet and starts it again.
+func (n *Node) RestartKubelet(ctx context.Context) error {
+	if err := n.Kill(ctx, "kubelet"); err != nil {
+		return err
+	}
+	return n.startKubelet(ctx)
 }
 
 // Close ends the cluster and returns when its cgroups are gone.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -28,6 +29,9 @@ const (
 	securePort   = 6443
 	etcdEndpoint = "http://127.0.0.1:2379"
 	apiService   = "10.96.0.1"
+
+	tokenKey  = "sa.key"  // signs the tokens of service accounts
+	tokenKeys = "sa.keys" // with these the API server verifies them
 )
 
 // program returns where a node finds a program of make cluster-programs.
@@ -64,10 +68,6 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := n.daemon(ctx, "etcd", "bash", "-c", "exec -a "+childEtcd+" "+selfPath+" /var/lib/etcd"); err != nil {
 		return err
 	}
-	server := append([]string{program("kube-apiserver")}, c.apiServerFlags()...)
-	if err := n.daemon(ctx, "kube-apiserver", server...); err != nil {
-		return err
-	}
 	c.Config = &rest.Config{Host: c.server(), BearerToken: c.tokens["admin"],
 		TLSClientConfig: rest.TLSClientConfig{CAFile: c.path("files", "tls.crt")}, QPS: -1}
 	var err error
@@ -75,21 +75,95 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, "kube-apiserver", func(ctx context.Context) error {
-		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	if err := c.StartAPIServer(ctx); err != nil {
 		return err
-	}); err != nil {
-		return fmt.Errorf("%w; its log:\n%s", err, n.LogTail("kube-apiserver"))
 	}
 	return errors.Join(
 		n.daemon(ctx, "kube-controller-manager", program("kube-controller-manager"), "--kubeconfig="+file("admin.conf"),
 			"--allocate-node-cidrs=true", "--cluster-cidr="+c.families(podCIDRs),
 			"--service-cluster-ip-range="+c.families(serviceCIDRs),
-			"--root-ca-file="+file("tls.crt"), "--service-account-private-key-file="+file("sa.key"),
+			"--root-ca-file="+file("tls.crt"), "--service-account-private-key-file="+file(tokenKey),
 			"--leader-elect=false"),
 		n.daemon(ctx, "kube-scheduler", program("kube-scheduler"), "--kubeconfig="+file("admin.conf"),
 			"--leader-elect=false"),
 	)
+}
+
+// StartAPIServer starts the API server on the first node and waits until it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	n := c.Nodes[0]
+	server := append([]string{program("kube-apiserver")}, c.apiServerFlags()...)
+	if err := n.daemon(ctx, "kube-apiserver", server...); err != nil {
+		return err
+	}
+	err := c.await(ctx, "kube-apiserver", func(ctx context.Context) error {
+		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w; its log:\n%s", err, n.LogTail("kube-apiserver"))
+	}
+	return nil
+}
+
+// StopAPIServer kills the API server and waits until its port is free.
+func (c *Cluster) StopAPIServer(ctx context.Context) error {
+	n := c.Nodes[0]
+	if err := n.Kill(ctx, "kube-apiserver"); err != nil {
+		return err
+	}
+	return c.await(ctx, "the end of kube-apiserver", func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("%s:%d", n.Addr, securePort))
+		if err == nil {
+			return errors.Join(errors.New("it still listens"), conn.Close())
+		}
+		return nil
+	})
+}
+
+// RotateTokenKey makes the API server sign tokens of service accounts with a new key. It goes on
+// accepting tokens of the former key until RevokeTokens.
+func (c *Cluster) RotateTokenKey(ctx context.Context) error {
+	former, err := os.ReadFile(c.path("files", tokenKey))
+	if err != nil {
+		return err
+	}
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	return c.setTokenKeys(ctx, key, append(bytes.Clone(key), former...))
+}
+
+// RevokeTokens makes the API server refuse all tokens that are not of the newest key.
+func (c *Cluster) RevokeTokens(ctx context.Context) error {
+	key, err := os.ReadFile(c.path("files", tokenKey))
+	if err != nil {
+		return err
+	}
+	return c.setTokenKeys(ctx, key, key)
+}
+
+// setTokenKeys restarts the API server with a key that signs, and keys that verify.
+func (c *Cluster) setTokenKeys(ctx context.Context, sign, verify []byte) error {
+	for name, data := range map[string][]byte{tokenKey: sign, tokenKeys: verify} {
+		if err := os.WriteFile(c.path("files", name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := c.StopAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// newKey returns a private key of RSA.
+func newKey() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
 }
 
 func (c *Cluster) apiServerFlags() []string {
@@ -106,8 +180,8 @@ func (c *Cluster) apiServerFlags() []string {
 		"--allow-privileged=true",
 		"--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + file("sa.key"),
-		"--service-account-signing-key-file=" + file("sa.key"),
+		"--service-account-key-file=" + file(tokenKeys),
+		"--service-account-signing-key-file=" + file(tokenKey),
 		"--service-cluster-ip-range=" + c.families(serviceCIDRs),
 		"--profiling=false",
 	}
@@ -116,7 +190,7 @@ func (c *Cluster) apiServerFlags() []string {
 // writeFiles writes the files that the cluster's programs read: keys, tokens and a
 // kubeconfig for each user.
 func (c *Cluster) writeFiles(context.Context) error {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := newKey()
 	if err != nil {
 		return err
 	}
@@ -137,9 +211,8 @@ func (c *Cluster) writeFiles(context.Context) error {
 	if err != nil {
 		return err
 	}
-	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	for name, data := range map[string][]byte{"sa.key": private, "tokens.csv": []byte(tokens.String()), "tls.crt": chain,
-		"tls.key": tlsKey} {
+	for name, data := range map[string][]byte{tokenKey: key, tokenKeys: key, "tokens.csv": []byte(tokens.String()),
+		"tls.crt": chain, "tls.key": tlsKey} {
 		if err := os.WriteFile(c.path("files", name), data, 0o600); err != nil {
 			return err
 		}

@@ -26,11 +26,12 @@ func kubeletConfig() map[string]any {
 		"clusterDNS":               []string{dnsAddr},
 		"clusterDomain":            "cluster.local",
 		"containerRuntimeEndpoint": "unix://" + runtimeSocket,
-		"maxPods":                  60,
 		"resolvConf":               "",
 		// Ready within a second of the CNI configuration, and reported at once.
 		"nodeStatusUpdateFrequency": "4s",
-		"oomScoreAdj":               0,
+		// A changed ConfigMap is in its pods' files that soon; by default within a minute.
+		"syncFrequency": "5s",
+		"oomScoreAdj":   0,
 	}
 }
 

@@ -159,6 +159,12 @@ func (n *Node) daemon(ctx context.Context, name string, args ...string) error {
 	return err
 }
 
+// Kill kills one of the node's daemons, such as "kubelet".
+func (n *Node) Kill(ctx context.Context, daemon string) error {
+	_, err := n.ask(ctx, request{Stop: daemon})
+	return err
+}
+
 // PowerOff ends all processes of the node at once. Its disk stays.
 func (n *Node) PowerOff() error {
 	if n.first == nil || n.first.Process == nil {

@@ -87,7 +87,8 @@ var _ = Describe("flannel", func() {
 	It("gives a node that boots its pods back, with the same subnet", func(ctx context.Context) {
 		n := kube.Nodes[2]
 		before, pod := leaseOf(ctx, n.Name), echoPods(ctx)[2]
-		Expect(n.Reboot(ctx)).To(Succeed())
+		Expect(n.PowerOff()).To(Succeed())
+		Expect(n.PowerOn(ctx)).To(Succeed())
 		Eventually(func(g Gomega) {
 			now := echoPods(ctx)[2]
 			g.Expect(now.Status.ContainerStatuses[0].RestartCount).

@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Programs:  os.Getenv(cluster.ProgramsEnv),
 		Flannel:   repo + "bin",
 		Plugins:   repo + "bin/cni",
-		Manifest:  cmp.Or(os.Getenv(manifestEnv), repo+"deploy/kube-flannel.yml"),
+		Manifest:  manifest(),
 		Tools:     repo + "deploy/firewall-tools",
 		ProxyMode: cmp.Or(os.Getenv(modeEnv), "nftables"),
 		DualStack: dualStack(),

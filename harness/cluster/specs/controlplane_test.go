@@ -1,0 +1,84 @@
+package specs_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/flanneld/flannel/harness/cluster"
+)
+
+var _ = Describe("the API server", func() {
+	It("may go away: pods go on, and the daemons follow it again", func(ctx context.Context) {
+		expectNoLoss := traffic(ctx)
+		Expect(kube.StopAPIServer(ctx)).To(Succeed())
+		for _, n := range kube.Nodes {
+			Eventually(func() (string, error) { return flannelctl(ctx, n, "status; true") }).WithContext(ctx).
+				Should(ContainSubstring("not synced"), n.Name)
+		}
+		Expect(kube.StartAPIServer(ctx)).To(Succeed())
+		expectFollowing(ctx)
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		expectNoLoss()
+	}, limit)
+
+	It("may be away while a node boots: the others go on, and the node has its subnet and its pods again",
+		func(ctx context.Context) {
+			n := kube.Nodes[2]
+			before := leaseOf(ctx, n.Name)
+			expectNoLoss := traffic(ctx)
+			Expect(kube.StopAPIServer(ctx)).To(Succeed())
+			Expect(n.PowerOff()).To(Succeed())
+			booted := make(chan error, 1)
+			go func() { booted <- n.PowerOn(ctx) }() // it returns when kube-proxy knows its services
+			Eventually(func() string { return n.LogTail("kubelet") }).WithContext(ctx).
+				Should(ContainSubstring("connection refused"))
+			Expect(kube.StartAPIServer(ctx)).To(Succeed())
+			Eventually(ctx, booted).Should(Receive(Succeed()))
+			awaitPod(ctx, n)
+			Expect(leaseOf(ctx, n.Name).Spec.PodCIDR).To(Equal(before.Spec.PodCIDR))
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			expectNoLoss()
+		}, limit)
+
+	It("may refuse all tokens of its former key: the daemons take new ones", func(ctx context.Context) {
+		expectNoLoss := traffic(ctx)
+		Expect(kube.RotateTokenKey(ctx)).To(Succeed())
+		for _, n := range kube.Nodes {
+			former := tokenOf(ctx, n)
+			Expect(n.RestartKubelet(ctx)).To(Succeed()) // it would ask for a new token within 48 minutes
+			Eventually(func() string { return tokenOf(ctx, n) }).WithContext(ctx).ShouldNot(Equal(former), n.Name)
+		}
+		Expect(kube.RevokeTokens(ctx)).To(Succeed())
+		expectFollowing(ctx)
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		expectNoLoss()
+	}, limit)
+})
+
+// tokenOf returns the token that the daemon of a node reads.
+func tokenOf(ctx context.Context, n *cluster.Node) string {
+	GinkgoHelper()
+	out, err := n.Run(ctx, "sh", "-c",
+		"cat /proc/$(pgrep -o -x flanneld)/root/var/run/secrets/kubernetes.io/serviceaccount/token")
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// awaitPod waits until the first node's pod reaches that of a node by its name.
+func awaitPod(ctx context.Context, n *cluster.Node) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pods := echoPods(ctx)
+		for _, pod := range pods {
+			if pod.Spec.NodeName != n.Name {
+				continue
+			}
+			name, err := hostname(ctx, pods[0], fmt.Sprintf("%s:8080", pod.Status.PodIP))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(name).To(Equal(pod.Name))
+		}
+	}).WithContext(ctx).Should(Succeed())
+}

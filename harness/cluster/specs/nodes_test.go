@@ -1,0 +1,76 @@
+package specs_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flanneld/flannel/harness/cluster"
+)
+
+var _ = Describe("a node", func() {
+	It("may be drained and deleted, and a new machine takes its name", func(ctx context.Context) {
+		n := kube.Nodes[2]
+		subnet := leaseOf(ctx, n.Name).Spec.PodCIDR
+		expectNoLoss := traffic(ctx)
+		remove(ctx, n)
+		awaitPeers(ctx, kube.Nodes[:2], subnet, false)
+		Expect(n.Install(ctx)).To(Succeed())
+		awaitNode(ctx, n)
+		expectNoLoss()
+	}, limit)
+
+	It("waits for a pod CIDR when their range is exhausted", func(ctx context.Context) {
+		n := kube.Nodes[2]
+		expectNoLoss := traffic(ctx)
+		remove(ctx, n)
+		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "delete", "nodes", "-l", "kubernetes.io/os=none") })
+		exhaust(ctx)
+		Expect(n.Install(ctx)).To(Succeed())
+		Eventually(func() (string, error) { return flannelctl(ctx, n, "status; true") }).WithContext(ctx).
+			Should(ContainSubstring("has no pod CIDR yet"))
+		kubectl(ctx, "delete", "node", "phantom-0")
+		awaitNode(ctx, n)
+		expectNoLoss()
+	}, limit)
+})
+
+// remove takes a node out of the cluster as an operator does, and turns it off.
+func remove(ctx context.Context, n *cluster.Node) {
+	GinkgoHelper()
+	kubectl(ctx, "drain", n.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--grace-period=1")
+	Expect(n.PowerOff()).To(Succeed())
+	kubectl(ctx, "delete", "node", n.Name)
+}
+
+// awaitNode waits until a node of which the API server has no object yet serves pods.
+func awaitNode(ctx context.Context, n *cluster.Node) {
+	GinkgoHelper()
+	Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+	kubectl(ctx, "rollout", "status", "daemonset/echo", "--timeout=2m")
+	awaitPod(ctx, n)
+}
+
+// exhaust adds objects of nodes until the controller manager has no pod CIDR left for one.
+func exhaust(ctx context.Context) {
+	GinkgoHelper()
+	nodes := kube.Client.CoreV1().Nodes()
+	for i := range 256 {
+		_, err := nodes.Create(ctx, phantom(nil, fmt.Sprintf("phantom-%d", i)), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Eventually(func(g Gomega) {
+		list, err := nodes.List(ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		taken := 0
+		for _, node := range list.Items {
+			if node.Spec.PodCIDR != "" {
+				taken++
+			}
+		}
+		g.Expect(taken).To(Equal(256))
+	}).WithContext(ctx).Should(Succeed())
+}

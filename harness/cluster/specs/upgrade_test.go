@@ -1,0 +1,103 @@
+package specs_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// wireguardEnv names the manifest that the chart makes for wireguard.
+const wireguardEnv = "FLANNEL_LAB_CLUSTER_WIREGUARD"
+
+// The commands are those of docs/kubernetes.md.
+var _ = Describe("an upgrade", func() {
+	It("to upstream and from it keeps each pod's address, and no packet is lost", func(ctx context.Context) {
+		if backend := backendType(ctx); backend != "vxlan" || dualStack() {
+			Skip("the stand-in for upstream is made for vxlan and IPv4, not " + backend)
+		}
+		pods, before := echoPods(ctx), identity(ctx)
+		expectNoLoss := traffic(ctx)
+
+		kubectl(ctx, "apply", "-f", "upstream.yml")
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		for _, n := range kube.Nodes {
+			routes, err := n.Run(ctx, "ip", "route", "show", "dev", "flannel.1")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Count(routes, "onlink")).To(Equal(2), routes)
+			Expect(routes).NotTo(ContainSubstring("proto 102"))
+		}
+		kubectl(ctx, "apply", "-f", manifest())
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		for _, n := range kube.Nodes {
+			routes, err := n.Run(ctx, "ip", "route", "show", "dev", "flannel.1")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Count(routes, "proto 102")).To(Equal(2), routes)
+			rules, err := n.Run(ctx, "iptables-save")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Count(rules, "-j FLANNEL-")).To(Equal(2), rules)
+		}
+
+		expectNoLoss()
+		for i, pod := range echoPods(ctx) {
+			Expect(pod.Status.PodIPs).To(Equal(pods[i].Status.PodIPs))
+			Expect(pod.Status.ContainerStatuses[0].RestartCount).To(Equal(pods[i].Status.ContainerStatuses[0].RestartCount))
+		}
+		Expect(identity(ctx)).To(Equal(before))
+	}, limit)
+
+	It("from one backend to wireguard by the chart's manifest, and back by its ConfigMap first, loses no packet",
+		func(ctx context.Context) {
+			file, from := os.Getenv(wireguardEnv), backendType(ctx)
+			if file == "" || from == "wireguard" || from == "udp" {
+				Skip("it needs another backend than " + from + ", and the manifest that make test-cluster makes for wireguard")
+			}
+			former := networkText(ctx)
+			expectNoLoss := traffic(ctx)
+			kubectl(ctx, "apply", "-f", file)
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			awaitBackend(ctx, "wireguard")
+			// The manifest of the former backend has no /dev/net/tun, which the daemons need until the change is over.
+			writeNetwork(ctx, former)
+			awaitBackend(ctx, from)
+			kubectl(ctx, "apply", "-f", manifest())
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			expectNoLoss()
+		}, SpecTimeout(8*time.Minute))
+})
+
+// identity returns what peers and pods know of each node: its record, and the index and MAC of its device.
+func identity(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	of := map[string]string{}
+	for _, n := range kube.Nodes {
+		device, err := n.Run(ctx, "sh", "-ec", "cat /sys/class/net/flannel.1/ifindex /sys/class/net/flannel.1/address; "+
+			"cat /run/flannel/subnet.env")
+		Expect(err).NotTo(HaveOccurred())
+		of[n.Name] = device
+		for key, value := range leaseOf(ctx, n.Name).Annotations {
+			if strings.HasPrefix(key, annotation) {
+				of[n.Name+" "+key] = value
+			}
+		}
+	}
+	return of
+}
+
+// awaitBackend waits until all nodes send to all peers by a backend, and keep no former one.
+func awaitBackend(ctx context.Context, backend string) {
+	GinkgoHelper()
+	for _, n := range kube.Nodes {
+		Eventually(func(g Gomega) {
+			peers, err := flannelctl(ctx, n, "peers")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(strings.Count(peers, " "+backend+" ")).To(Equal(2), peers)
+			status, err := flannelctl(ctx, n, "status")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status).NotTo(MatchRegexp("(?m)^change "))
+		}).WithContext(ctx).Should(Succeed(), n.Name)
+	}
+}
