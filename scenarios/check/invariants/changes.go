@@ -140,6 +140,9 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	if i.situation.Host == nil || n.Twinned || n.follows.added || len(i.hostFaults(n.name)) > 0 {
 		return nil, false
 	}
+	if n.deadlines.slowed {
+		return nil, false // a plan is not interrupted, so it goes on after the heal of the fault
+	}
 	host, err := i.situation.Host(n.name)
 	text, same := n.knownConfig(asked)
 	if err != nil || !same {

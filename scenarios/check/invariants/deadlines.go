@@ -31,6 +31,7 @@ const (
 // deadlines tells what the process in charge has to do, and since when.
 type deadlines struct {
 	looking  bool          // a look or a plan of the host is under way
+	slowed   bool          // a plan of commands is under way that a fault makes slow, or fail
 	looked   bool          // the process has looked at its host
 	lookedAt time.Duration // when the last look or plan ended
 
@@ -58,6 +59,9 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	d, elapsed := &n.deadlines, n.all.elapsed()
 	if host := in.Lanes[node.HostLane]; host.Looked != nil || host.Applied != nil {
 		d.looking, d.lookedAt = false, elapsed
+	}
+	if in.Lanes[node.CommandsLane].Applied != nil {
+		d.slowed = false
 	}
 	n.checkForwarding(in.Lanes[node.HostLane].Looked, m)
 	if done := in.Requested; done != nil {
@@ -121,6 +125,9 @@ func (n *Node) began(r node.Effects) {
 	d := &n.deadlines
 	if host := r.Lanes[node.HostLane]; host.Look != nil || host.Plan != nil {
 		d.looking, d.looked = true, true
+	}
+	if r.Lanes[node.CommandsLane].Plan != nil {
+		d.slowed = slices.Contains(n.all.situation.Faults, n.name+" commands")
 	}
 	d.asking = d.asking || r.Request != nil
 	for _, w := range r.Writes {
