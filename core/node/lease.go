@@ -362,13 +362,24 @@ func (n *Node) retrySoon(req Request, err error) {
 // releasePause is the shortest pause after the release of a record.
 const releasePause = 50 * time.Millisecond
 
+// The longest pause of a node without a lease while the view follows the datastore: all
+// nodes together ask a hundred times a second at most.
+const (
+	followedFirst = 5 * time.Second
+	followedPeer  = 10 * time.Millisecond
+)
+
 // retryLease sets the time of the next attempt after a failure: within a minute,
-// and well before the lease ends.
+// and well before the lease ends. While changes of the datastore arrive though it grants
+// nothing, no sign tells when it does again: a node without a lease asks more often.
 func (n *Node) retryLease() {
 	l := &n.lease
 	most := time.Minute
 	if l.grant != nil && !l.grant.Reserved() {
 		most = min(most, max(cmp.Or(l.grant.TTL, n.opts.LeaseTTL)/10, 100*time.Millisecond))
+	}
+	if n.synced() && (l.grant == nil || l.expired) {
+		most = min(most, followedFirst+time.Duration(len(n.store.snap.Leases))*followedPeer)
 	}
 	n.retryWithin(100*time.Millisecond, most)
 }

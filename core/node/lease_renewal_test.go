@@ -313,3 +313,27 @@ func TestRequestLimit(t *testing.T) {
 		t.Errorf("no end known: limit %s, want 0", got)
 	}
 }
+
+// A store whose changes arrive though it grants nothing gives no sign when it does again. A node
+// without a lease asks every few seconds, and less often the more nodes there are.
+func TestAsksAFollowedStore(t *testing.T) {
+	for peers, longest := range map[int]time.Duration{0: 6 * time.Second, 2000: 30 * time.Second, 9000: 72 * time.Second} {
+		w := newWorld(t, vxlanConfig)
+		for i := range peers {
+			w.put(vxlanPeer(fmt.Sprintf("10.5.%d.%d-30", 64+i/64, i%64*4), byte(10+i%200)))
+		}
+		w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("no space") }
+		w.tell()
+		w.pass(20 * time.Minute)
+		pause := w.n.lease.retryAt.Sub(w.now)
+		requests := len(w.requests)
+		w.pass(20 * time.Minute)
+		asked := len(w.requests) - requests
+		if most := 20 * time.Minute / longest; pause > longest || time.Duration(asked) < most {
+			t.Errorf("%d peers: the next request after %s, %d in twenty minutes", peers, pause, asked)
+		}
+		if least := longest / 2; asked > int(20*time.Minute/least) {
+			t.Errorf("%d peers: %d requests in twenty minutes", peers, asked)
+		}
+	}
+}
