@@ -282,6 +282,10 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	if err := n.Kill(ctx, "kubelet"); err != nil {
 		return err
 	}
+	// A kubelet that finds its port in use ends.
+	if err := n.cluster.awaitEnd(ctx, "kubelet", netip.AddrPortFrom(n.Addr, kubeletPort)); err != nil {
+		return err
+	}
 	return n.startKubelet(ctx)
 }
 

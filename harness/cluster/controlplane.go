@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -112,8 +113,13 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	if err := n.Kill(ctx, "kube-apiserver"); err != nil {
 		return err
 	}
-	return c.await(ctx, "the end of kube-apiserver", func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("%s:%d", n.Addr, securePort))
+	return c.awaitEnd(ctx, "kube-apiserver", netip.AddrPortFrom(n.Addr, securePort))
+}
+
+// awaitEnd waits until a program that was killed no longer listens.
+func (c *Cluster) awaitEnd(ctx context.Context, program string, address netip.AddrPort) error {
+	return c.await(ctx, "the end of "+program, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address.String())
 		if err == nil {
 			return errors.Join(errors.New("it still listens"), conn.Close())
 		}

@@ -8,7 +8,10 @@ import (
 	"os"
 )
 
-const proxyHealthPort = 10256
+const (
+	kubeletPort     = 10250
+	proxyHealthPort = 10256
+)
 
 // kubeletConfig is that of every node.
 func kubeletConfig() map[string]any {
