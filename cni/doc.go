@@ -11,8 +11,8 @@
 //	CHECK   call the delegate's CHECK with the kept configuration
 //	DEL     call the delegate's DEL with the kept configuration, then remove it. The
 //	        subnet file may have changed or gone since the ADD
-//	GC      for this network's attachments that are gone call the delegate's DEL with the
-//	        kept configuration, then remove it; call the delegate's GC
+//	GC      for each of this network's attachments that is gone, call the delegate's DEL with
+//	        the kept configuration, then remove it; call the delegate's GC
 //	STATUS  check that the subnet file is complete and the delegate is able to work
 //
 // The package knows the subnet file and the plugin protocol. It knows no kernel, except

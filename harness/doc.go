@@ -1,5 +1,5 @@
-// Package harness is a laboratory of network namespaces in which real flanneld
-// processes run on the real kernel.
+// Package harness is a lab of network namespaces in which real flanneld processes
+// run on the real kernel.
 //
 // A [Lab] is nodes on one or more underlay segments with a router between
 // them, and an etcd. Each node is a namespace with one flanneld process;
@@ -15,10 +15,9 @@
 //
 // It needs root or a user namespace ([Main] sees to that), and leaves nothing
 // behind however it ends: namespaces are anonymous, the host's own holds no
-// device of the lab, processes die with their parent, and files live in a
+// device of the lab, processes die with their parent, and files are in a
 // mount that only the lab sees.
 //
-// Nothing here sleeps: what takes time is a condition waited for under a
-// context. The package decides nothing about flannel; it reads what flanneld
-// did.
+// Nothing here sleeps: callers wait for conditions under a context. The package
+// decides nothing about flannel; it reads what flanneld did.
 package harness

@@ -42,7 +42,7 @@ With an etcd of your own:
   flanneld --etcd-endpoints=http://etcd.example.com:2379
 
 Each option can also come from the environment, as FLANNELD_ and its name:
-FLANNELD_ETCD_ENDPOINTS. The command line wins.
+FLANNELD_ETCD_ENDPOINTS. The command line takes precedence.
 `
 
 // help prints all flags.

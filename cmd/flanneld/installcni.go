@@ -29,10 +29,10 @@ func (o *options) defineInstall(fs *flag.FlagSet) {
 	fs.StringVar(&o.cni.ConfDir, "cni-conf-dir", hostpaths.CNIConf,
 		"`directory` of the node's CNI configuration, for --install-cni")
 	fs.StringVar(&o.cni.Conf, "cni-conf", "/etc/kube-flannel/cni-conf.json",
-		"network configuration list `file` to install, for --install-cni; empty: the plugin alone")
+		"network configuration list `file` to install, for --install-cni; empty: only the plugin")
 	o.cniVersions = choice{value: cniAuto, among: []string{cniAuto, cniKeep}}
 	fs.Var(&o.cniVersions, "cni-versions", "`what` CNI versions the installed list offers the container runtime: "+
-		"all that the node's plugins support (auto), or those it has (keep)")
+		"all that the node's plugins support (auto), or those that it already has (keep)")
 }
 
 // runInstallCNI does the work of an init container.

@@ -88,22 +88,22 @@ func (o *options) defineEtcd(fs *flag.FlagSet) {
 
 func (o *options) defineNode(fs *flag.FlagSet) {
 	fs.Var(&o.ifaces, "iface", "interface `name or IP` that carries the packets between hosts; "+
-		"may be repeated, the first that fits is taken")
+		"may be repeated, the first that fits is used")
 	fs.Var(&o.ifaceRegexes, "iface-regex",
 		"regular `expression` for the interface's addresses, then names; may be repeated, tried after --iface")
 	fs.StringVar(&o.ifaceCanReach, "iface-can-reach", "", "take the interface of the route to this `IP`; tried last")
 	fs.BoolVar(&o.ifaceFromNode, "iface-from-node", false, "with --kube-subnet-mgr: unless another option or the node's "+
-		"annotation chooses, take the interface that holds the InternalIP of the node object, and not that of the default "+
-		"route")
+		"annotation chooses, take the interface that holds the InternalIP of the node object instead of the default "+
+		"route's")
 	fs.StringVar(&o.publicIP, "public-ip", "",
 		"IPv4 `address` at which the other hosts reach this one; also picks the interface if nothing else does")
-	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "IPv6 `address` likewise")
+	fs.StringVar(&o.publicIPv6, "public-ipv6", "", "the same for an IPv6 `address`")
 	fs.StringVar(&o.subnetFile, "subnet-file", hostpaths.SubnetFile,
 		"`file` that announces the subnet to CNI plugins and Docker")
 	fs.StringVar(&o.stateFile, "state-file", hostpaths.StateFile,
 		"`file` that keeps the last good state, for a start while the datastore is away; empty: none")
 	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60,
-		"`minutes` before its end at which the lease is renewed at the latest, 1 to 1439")
+		"renew the lease at the latest this many `minutes` before it ends, 1 to 1439")
 	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL,
 		"`time` after which the lease ends unless renewed, 5s or more")
 	o.onLeaseLost = choice{value: onLossReacquire, among: []string{onLossReacquire, onLossExit}}
@@ -113,12 +113,12 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.ipMasq, "ip-masq", false, "install masquerade rules")
 	fs.BoolVar(&o.ipMasqNoRandom, "ip-masq-fully-random-disable", false, "never masquerade with fully random source ports")
-	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "`seconds` between two checks of the firewall rules")
+	fs.IntVar(&o.iptablesResync, "iptables-resync", 5, "check the firewall rules at least every so many `seconds`")
 	fs.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "install rules that let forwarded packets pass")
 	fs.BoolVar(&o.ipForward, "ip-forward", false,
 		"keep the kernel's IP forwarding on, for the families of the network config; "+
-			"without it flanneld only says when it is off, and is not ready")
-	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for the own subnet")
+			"without it flanneld only reports that it is off, and is not ready")
+	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for this host's subnet")
 }
 
 func (o *options) defineIPsec(fs *flag.FlagSet) {
@@ -138,14 +138,14 @@ func (o *options) defineProcess(fs *flag.FlagSet) {
 	fs.StringVar(&o.netConfigPath, "net-config-path", daemonflags.NetConfig,
 		"network config `file`, for --kube-subnet-mgr and --embed-etcd")
 	fs.StringVar(&o.healthzIP, "healthz-ip", "0.0.0.0", "`address` to serve /healthz, /readyz and /status at")
-	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not")
+	fs.IntVar(&o.healthzPort, "healthz-port", 0, "`port` to serve them at; 0: do not serve them")
 	fs.BoolVar(&o.healthzStatus, "healthz-status", false,
-		"answer /status, /peers, /diff, /state and /events to other hosts and to pods too, "+
+		"serve /status, /peers, /diff, /state and /events to other hosts and pods too, "+
 			"not only to requests from loopback")
 	fs.BoolVar(&o.metrics, "metrics", true, "serve /metrics for Prometheus there too, to every client")
 	fs.BoolVar(&o.metricsPerPeer, "metrics-per-peer", false, "add series for each peer to /metrics")
 	fs.DurationVar(&o.probeInterval, "probe-interval", time.Minute,
-		"`time` between two examinations of whether a peer answers, 1s or more; 0: never examine")
+		"how often to probe each peer, as a `time` of 1s or more; 0: never")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 }
 
@@ -154,9 +154,9 @@ func defineLogging(fs *flag.FlagSet) {
 	var all flag.FlagSet
 	klog.InitFlags(&all)
 	usages := map[string]string{
-		"v":                "`level` of detail: 0, 1, 2, 4 or 6",
+		"v":                "verbosity `level`: 0, 1, 2, 4 or 6",
 		"vmodule":          "levels for single source files, as `pattern=level,...`",
-		"log_backtrace_at": "`file:line` of a log statement that must print a stack trace",
+		"log_backtrace_at": "`file:line` of a log statement that prints a stack trace",
 	}
 	for _, name := range []string{"v", "vmodule", "log_backtrace_at"} {
 		fs.Var(all.Lookup(name).Value, name, usages[name])

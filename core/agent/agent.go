@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// Options say what to run and against which world.
+// Options say what to run, and with which drivers and files.
 type Options struct {
 	// Node fixes the node's behaviour. Run fills Previous and Saved in from
 	// the files below.
@@ -33,8 +33,8 @@ type Options struct {
 	OnReady func()           // called once, when the node is ready for the first time; may be nil
 	OnPulse func(node.Pulse) // called in each turn of the loop, which waits for it; may be nil
 	Log     func(node.Event) // nil: klog
-	// Notify is called with the events of which the operator of the cluster has to be
-	// told, after Log. It must not wait; nil: they are in the log alone.
+	// Notify is called, after Log, with the events that the operator of the cluster has
+	// to see. It must not block; nil: they are only in the log.
 	Notify func(node.Event)
 }
 

@@ -81,7 +81,7 @@ func (h *Health) Status() node.Status {
 	return s
 }
 
-// known keeps a status for the time when the node is busy.
+// known keeps a status to show while the node is busy.
 func (h *Health) known(s node.Status, at time.Time) {
 	s.TakenAt = at
 	h.mu.Lock()

@@ -29,7 +29,7 @@ func (c *crowd) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// join adds a connection. It returns the connection to close in its favour, or nil.
+// join adds a connection. It returns the connection to close in exchange, or nil.
 func (c *crowd) join(conn net.Conn) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

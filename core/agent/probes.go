@@ -32,7 +32,7 @@ func (p *probing) start(requests []probe.Request) {
 	}
 }
 
-// done takes in an answer. Any goroutine may call it.
+// done records an answer. Any goroutine may call it.
 func (p *probing) done(a probe.Answer) {
 	p.mu.Lock()
 	p.answers = append(p.answers, a)

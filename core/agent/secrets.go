@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// secretFileMode lets root alone read a secret. A file of the operator may be writable for root.
+// secretFileMode lets only root read a secret. An operator's file may be writable for root.
 const secretFileMode = 0o400
 
 // FileSecrets keeps each secret in its own file in Dir, next to the state file.

@@ -12,9 +12,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Compatible returns an error if a key does not fit the config: it has a family
-// too many or too few, or a subnet of the wrong length, off its boundary or
-// outside Min..Max.
+// Compatible returns an error if a key does not fit the config: it has the wrong
+// families, or a subnet of the wrong length, off its boundary or outside Min..Max.
 func Compatible(network config.Network, key lease.Key) error {
 	return checkSubnets(network, key, func(r config.Range, subnet netip.Prefix) error {
 		switch {
@@ -29,9 +28,8 @@ func Compatible(network config.Network, key lease.Key) error {
 	})
 }
 
-// Inside returns an error if an assigned key does not fit the config: it has a
-// family too many or too few, or a subnet outside its network. The length of the
-// subnet does not matter.
+// Inside returns an error if an assigned key does not fit the config: it has the wrong
+// families, or a subnet outside its network. The length of the subnet does not matter.
 func Inside(network config.Network, key lease.Key) error {
 	return checkSubnets(network, key, func(r config.Range, subnet netip.Prefix) error {
 		if !cidr.Contains(r.Network, subnet) {

@@ -34,8 +34,8 @@ type Backend interface {
 	Render(env Env, self Self, peers []*lease.Lease) (*dataplane.State, []Problem)
 }
 
-// NotYet is an error of Attrs that ends by itself or by the operator's doing, such as
-// a key that cannot be read. The node waits, and tells the error.
+// NotYet is an error of Attrs that ends by itself or when the operator acts, such as
+// a key that cannot be read. The node waits, and reports the error.
 type NotYet struct{ Err error }
 
 // Error implements error.

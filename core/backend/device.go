@@ -12,7 +12,7 @@ import (
 // section 5).
 const leastIPv6 = 1280
 
-// DeviceMTU returns the MTU of a device that puts overhead before each packet. The
+// DeviceMTU returns the MTU of a device that puts overhead in front of each packet. The
 // kernel gives no device more than its uplink carries, so a larger MTU in the config
 // has no effect; 0 there means the uplink's.
 func DeviceMTU(env Env, configured, overhead int) int {
@@ -23,8 +23,8 @@ func DeviceMTU(env Env, configured, overhead int) int {
 	return mtu - overhead
 }
 
-// NotesOnMTU tells operators if the config asks for a larger MTU than the uplink has,
-// and how much pods get.
+// NotesOnMTU returns a note if the config asks for a larger MTU than the uplink has: it
+// says how much pods get.
 func NotesOnMTU(env Env, configured, pods int) []string {
 	if configured <= env.Uplink.MTU {
 		return nil

@@ -40,8 +40,8 @@ func (s Spec) Identity(b config.Backend) (string, error) {
 	return text.String(), nil
 }
 
-// Plain returns a config's Backend object without its keys and free texts, which may be
-// secrets or commands, and without members that no option names.
+// Plain returns a config's Backend object without keys and free texts, which may be
+// secrets or commands, and without unknown members.
 func (s Spec) Plain(b config.Backend) config.Backend {
 	plain := config.Backend{Type: s.Type}
 	members, _ := b.Members() // the caller has opened it
@@ -54,7 +54,7 @@ func (s Spec) Plain(b config.Backend) config.Backend {
 	return plain.WithDefault("Type", strconv.Quote(s.Type))
 }
 
-// Agrees reports whether nodes must agree on the option with a name.
+// Agrees reports whether nodes must agree on the option of that name.
 func (s Spec) Agrees(name string) bool {
 	o, known := s.option(name)
 	return known && o.Agreed

@@ -4,20 +4,20 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// Noter is a Backend that can tell an operator where this host makes it depart
-// from the config. A note affects neither readiness nor peers.
+// Noter is a Backend that can say where it departs from the config because of this
+// host. A note affects neither readiness nor peers.
 type Noter interface {
 	Notes(Env) []string
 }
 
-// Checker is a Backend that knows when the kernel must refuse objects of the
+// Checker is a Backend that knows when the kernel will refuse objects of the
 // node's own device.
 type Checker interface {
 	// Check returns nil if nothing is known to be missing on this host.
 	Check(Env) *Lack
 }
 
-// ChecksumAdapter is a Backend that can let the kernel compute checksums in place of the
+// ChecksumAdapter is a Backend that can make the kernel compute checksums instead of the
 // network card.
 type ChecksumAdapter interface {
 	// AdaptsChecksums reports whether Render follows [Env.WrongChecksums].
@@ -31,7 +31,7 @@ type Lack struct {
 	Err  error // what is missing, and the remedy
 }
 
-// Commander is a Backend that runs commands of the operator.
+// Commander is a Backend that runs the operator's commands.
 type Commander interface {
 	// Prepare returns the commands that must run before the node asks for a lease.
 	Prepare() *dataplane.State

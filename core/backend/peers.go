@@ -19,7 +19,7 @@ type Peer struct {
 	Lease  *lease.Lease
 }
 
-// AnyType makes [Peers] take records of every type. Backends that publish no
+// AnyType makes [Peers] accept records of every type. Backends that publish no
 // type use it (interop 6.0).
 const AnyType = ""
 

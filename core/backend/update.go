@@ -10,8 +10,8 @@ import (
 const fewChanges = 16
 
 // Update returns b.Render(env, self, now), made from last = b.Render(env, self,
-// before) in time that depends on the changed leases. It returns false if it
-// cannot tell the result: then the caller has to render.
+// before) in time that depends only on the changed leases. It returns false if it
+// cannot do that: then the caller has to render.
 //
 // The rendering of before must have had no problems, and last may hold further
 // objects. A lease counts as unchanged if both lists hold the same pointer.

@@ -11,7 +11,7 @@ const (
 	V6
 )
 
-// Families lists both, for loops that treat them alike.
+// Families lists both, for loops over them.
 var Families = [2]Family{V4, V6}
 
 // String returns "IPv4" or "IPv6".

@@ -44,7 +44,7 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// excerpt returns the end of an output in one line: the last words mostly say
+// excerpt returns the end of an output in one line: the last words usually say
 // what went wrong.
 func excerpt(output string) string {
 	line := strings.Map(func(r rune) rune {

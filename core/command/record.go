@@ -12,8 +12,8 @@ import (
 
 // Host runs commands and keeps the record of them. A driver implements it.
 type Host interface {
-	// Run runs a text by the shell and returns the output, trimmed. It waits for
-	// the end, and kills the command with its children when limit is over.
+	// Run runs a text with the shell and returns the output, trimmed. It waits for
+	// the end, and kills the command with its children at the time limit.
 	Run(ctx context.Context, text string, about About) (output string, err error)
 	// Keep saves a command under its key.
 	Keep(dataplane.Command) error
@@ -120,8 +120,8 @@ func outcomeOfFailure(have dataplane.Command) dataplane.Outcome {
 	return dataplane.Failed
 }
 
-// remove runs Undo and forgets the command. Only an effect that was certainly
-// there has to be taken back: otherwise a failure is no reason to try again.
+// remove runs Undo and forgets the command. Only an effect that certainly
+// existed has to be undone: otherwise a failure is no reason to try again.
 func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 	must := certain(have)
 	if must && have.Undo != "" {
@@ -157,8 +157,8 @@ func (r *Record) undo(ctx context.Context, c dataplane.Command) (ran bool, err e
 	return c.Undo != "", err
 }
 
-// begin notes that a command is about to run, with the outcome that it has if nothing
-// follows.
+// begin records that a command is about to run, with the outcome that counts after a
+// crash.
 func (r *Record) begin(c dataplane.Command) error {
 	if c.Text != "" {
 		r.outdate(c.Stage)
@@ -168,8 +168,8 @@ func (r *Record) begin(c dataplane.Command) error {
 }
 
 // outdate makes the commands of all later stages stale. The record on disk needs
-// no change: after a crash, what was begun in this stage runs again and outdates
-// them anew.
+// no change: after a crash, the command begun in this stage runs again and outdates
+// them again.
 func (r *Record) outdate(stage dataplane.Stage) {
 	next := r.state.Clone()
 	for k, c := range r.state.Commands.All {

@@ -32,7 +32,7 @@ func (n Network) Of(f cidr.Family) Range {
 	return cidr.Pick(f, n.V4, n.V6)
 }
 
-// Only returns the config with one family alone switched on.
+// Only returns the config with only one family switched on.
 func (n Network) Only(f cidr.Family) Network {
 	*cidr.Pick(f, &n.V6, &n.V4) = Range{}
 	return n

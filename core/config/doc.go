@@ -1,3 +1,3 @@
 // Package config parses the network config that all nodes of a cluster share,
-// derives absent values and checks the rest (interop section 2).
+// derives absent values and checks the others (interop section 2).
 package config

@@ -86,7 +86,7 @@ func (w written) uncut() (Range, error) {
 	return r, nil
 }
 
-// complete derives what is absent and checks the rest (interop 2.1, 2.2).
+// complete derives absent values and checks the others (interop 2.1, 2.2).
 func (w written) complete() (Range, error) {
 	r, err := w.uncut()
 	if err != nil {
@@ -126,7 +126,7 @@ func (w written) complete() (Range, error) {
 	return r, nil
 }
 
-// subnetLen returns the length given, or one that suits the network. A difference
+// subnetLen returns the given length, or one that suits the network. A difference
 // of at least two bits leaves four subnets, three of them usable by default.
 func (w written) subnetLen(network netip.Prefix) (int, error) {
 	const difference = 2

@@ -29,8 +29,8 @@ type CommandKey struct {
 	Subnet netip.Prefix // of a peer, IPv4; zero in the other stages
 }
 
-// Command is a command of the operator that has run, and the text that takes its
-// effect back. A driver runs the texts by the shell. What peers say reaches them
+// Command is a command of the operator that has run, and the text that undoes its
+// effect. A driver runs the texts with the shell. Peers' data reaches them
 // only as Env and Input, never as a part of the text.
 //
 // Create and Replace run Text. Before that they run Undo of the former command
@@ -112,7 +112,7 @@ func (Command) kind() *kind { return &commandKind }
 var commandKind = tableKind("command", parseCommand, func(s *State) *Table[CommandKey, Command] { return &s.Commands })
 
 // parseCommand reads the words of a command. Blanks count in its texts, so it
-// splits the whole text anew.
+// splits the whole text again.
 func parseCommand(f *fields) Object {
 	f.splitQuoted()
 	c := Command{CommandKey: CommandKey{Stage: oneOf(f, f.next(), Stages[:]...)}}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// IKEDaemon is the daemon that agrees on the keys of IPsec tunnels. It runs as a child of
-// the process that created it and ends with that. It begins without keys and
+// IKEDaemon is the daemon that negotiates the keys of IPsec tunnels. It runs as a child
+// of the process that created it and ends with that process. It starts without keys and
 // connections.
 type IKEDaemon struct{ Name string }
 
@@ -80,7 +80,7 @@ func (k ConnKey) Name() string {
 func (k ConnKey) Child() string { return fmt.Sprintf("%s-%s", k.LocalNet, k.RemoteNet) }
 
 // ParseConnName returns the key of a connection with that name. It returns false for
-// a name of another form, which is a foreign connection's.
+// a name of another form, which belongs to a foreign connection.
 func ParseConnName(name string) (ConnKey, bool) {
 	parts := strings.Split(name, "-")
 	if len(parts) != 4 {

@@ -14,7 +14,7 @@ type Passphrase struct{ text string }
 // NewPassphrase returns the passphrase with that text.
 func NewPassphrase(text string) Passphrase { return Passphrase{text} }
 
-// Reveal returns the text, for the program alone that needs it.
+// Reveal returns the text. Only the program that needs the passphrase may get it.
 func (p Passphrase) Reveal() string { return p.text }
 
 // Name returns a name for objects: a part of the fingerprint, so that another

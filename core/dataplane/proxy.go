@@ -51,8 +51,8 @@ type Peer struct {
 	To netip.Addr
 }
 
-// Running reports about a running [Proxy] what the Proxy's own fields do not. It
-// is never wanted and not part of a dump.
+// Running describes how a running [Proxy] carries packets. It is never wanted and
+// not part of a dump.
 type Running struct {
 	Tier   string            // the tier that carries packets now
 	Reason string            // why no faster tier is in use

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// SecretName names something that a node keeps to itself, such as a private
+// SecretName names a value that never leaves its node, such as a private
 // key. An object names its secret and never holds it, so a State, a dump or a log
 // cannot show one. The driver fetches it by name.
 type SecretName string
@@ -79,7 +79,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Bytes returns a copy of the secret, for the kernel and for its file alone.
+// Bytes returns a copy of the secret. Only the kernel and the secret's file may get it.
 func (s Secret) Bytes() []byte { return append([]byte(nil), s.bytes[:]...) }
 
 // IsZero reports whether all bytes are zero: WireGuard's form of "no secret".

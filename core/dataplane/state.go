@@ -6,7 +6,7 @@ import "maps"
 // the same host; a nil map equals an empty one.
 //
 // A State is immutable once its maker has handed it over. A maker with nothing
-// new hands over the same pointer again, and a reader may stop at equal pointers.
+// new hands over the same pointer again, and a reader may skip comparing equal pointers.
 type State struct {
 	Links   map[string]Link
 	Addrs   map[Addr]Addr

@@ -32,11 +32,10 @@ const (
 	txChecksumSuffix = "/tx-checksum-ip-generic"
 )
 
-// TxChecksum returns the setting by which the network card, or whatever lies below a
-// device, completes the checksums of the packets that leave by it. Off means that the
-// kernel does. It is a feature of the device: ethtool -k shows it, and it has the life
-// of a setting, since it comes and goes with the device and a kernel may refuse to
-// change it.
+// TxChecksum returns the setting that lets the network card, or whatever device is below
+// this one, complete the checksums of outgoing packets. If it is off, the kernel
+// completes them. It is a feature of the device, as ethtool -k shows it, and behaves like
+// a setting: it comes and goes with the device, and a kernel may refuse to change it.
 func TxChecksum(link, value string) Sysctl {
 	return Sysctl{Path: featurePrefix + link + txChecksumSuffix, Value: value, Link: link}
 }

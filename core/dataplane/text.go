@@ -42,7 +42,7 @@ func ParseDump(text string) (*State, error) {
 // line builds a text of words with blanks between them.
 type line struct{ strings.Builder }
 
-// add appends words if they have a meaning.
+// add appends words if they are to be shown.
 func (l *line) add(has bool, format string, words ...any) {
 	if !has {
 		return

@@ -28,7 +28,7 @@ type Wanted struct {
 	Notes []string
 	// Problems say why the wanted chains cannot be made, or do not help.
 	Problems []error
-	// Blocked are those of the Problems for which no packet between pods is forwarded.
+	// Blocked are the Problems that stop all packets between pods.
 	Blocked []error
 }
 
@@ -139,7 +139,7 @@ func bridgeNote(f cidr.Family) string {
 
 // Blackhole returns routes that drop packets to addresses of the node's subnet
 // that no pod has. They have the worst metric, so unlike upstream's they never
-// win over a bridge's route to the whole subnet.
+// take precedence over a bridge's route to the whole subnet.
 func Blackhole(own lease.Key) []dataplane.Route {
 	var routes []dataplane.Route
 	for _, f := range cidr.Families {

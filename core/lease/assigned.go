@@ -12,7 +12,7 @@ import (
 type Assigned struct {
 	// Key is the subnet to use; invalid while there is none.
 	Key Key
-	// Err says why there is none, or what an operator has to fix before the
+	// Err says why there is no key, or what an operator has to fix before the
 	// node may publish anything.
 	Err error
 	// Detected overrides the options --public-ip and --public-ipv6, where valid.

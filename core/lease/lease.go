@@ -33,7 +33,7 @@ func (k Key) Filter(keep func(f cidr.Family, half Key) bool) Key {
 	return k
 }
 
-// IsValid reports whether the key names a subnet at all.
+// IsValid reports whether the key names a subnet.
 func (k Key) IsValid() bool { return k.V4.IsValid() || k.V6.IsValid() }
 
 // Overlaps reports whether the keys share an address in any family. A family

@@ -10,9 +10,9 @@ import (
 // maxFormer is the largest number of former ways in one record.
 const maxFormer = 4
 
-// Ways tells peers by which backends the owner of a record receives packets, while
-// that does not follow from the rest of the record. It is empty unless the backend
-// changes, or has options on which peers must agree and which the record lacks.
+// Ways tells peers through which backends the owner of a record receives packets, if
+// the rest of the record does not show it. It is empty unless the backend is changing,
+// or has options on which peers must agree and which the record lacks.
 type Ways struct {
 	Present json.RawMessage // the identity of the record's own backend; nil: it follows from the record
 	Former  []FormerWay     // those that the owner comes from and still receives by, newest first
@@ -26,10 +26,10 @@ type FormerWay struct {
 	Unused  bool            // the owner sends to no peer by it any more
 }
 
-// IsEmpty reports whether there is nothing to tell.
+// IsEmpty reports whether there are no ways to publish.
 func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 }
 
-// Equal reports whether both tell peers the same.
+// Equal reports whether both say the same to peers.
 func (w Ways) Equal(o Ways) bool {
 	return bytes.Equal(w.Present, o.Present) && slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
 }
@@ -54,7 +54,7 @@ type (
 	}
 )
 
-// EncodeWays returns the JSON form of the ways, or nil if there is nothing to tell.
+// EncodeWays returns the JSON form of the ways, or nil if they are empty.
 // It panics on a part that is not JSON, a bug of the caller.
 func EncodeWays(w Ways) []byte {
 	if w.IsEmpty() {
@@ -71,8 +71,8 @@ func EncodeWays(w Ways) []byte {
 	return data
 }
 
-// DecodeWays reads what EncodeWays wrote. Missing or null means that there is
-// nothing to tell. It trusts nothing in the text: another host wrote it.
+// DecodeWays reads what EncodeWays wrote. Missing or null means empty ways.
+// It trusts nothing in the text: another host wrote it.
 func DecodeWays(data []byte) (Ways, error) {
 	if isNull(data) {
 		return Ways{}, nil

@@ -14,15 +14,16 @@ const keepFor = 5 * time.Minute
 
 // lostRecords are peers' records that the datastore lost by accident: it was
 // wiped, or restored from an empty or older state. Nothing says that these peers
-// have left, so they are served until they are back, or until the period ends.
+// have left, so the node serves them until they are back or the period ends.
 type lostRecords struct {
 	peers []*lease.Lease // sorted by key
 	until time.Time      // end of the period after the last accident
 }
 
-// noticeAccident compares two snapshots in a row. A datastore that loses our own
-// record, though we run, together with most of the others has been wiped: so many
-// nodes do not leave at once. One with another history cannot tell who has left.
+// noticeAccident compares two consecutive snapshots. If our own record and most of
+// the others are gone although we are running, the datastore was wiped: so many
+// nodes do not leave at once. A datastore with another history cannot tell which
+// nodes have left.
 func (n *Node) noticeAccident(before, now *lease.Snapshot) {
 	kept := &n.store.lost
 	c := lease.Compare(before.Leases, now.Leases)
@@ -61,8 +62,8 @@ func (n *Node) wasSelf(p *lease.Lease) bool {
 	return n.isSelf(p) || s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
 }
 
-// lostMost reports whether the peers' records that are gone, or were written anew
-// since, are the greater part of all.
+// lostMost reports whether most of the peers' records are gone or have been
+// written again since.
 func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 	anew := map[lease.Key]int64{}
 	for _, p := range c.Changed {
@@ -83,8 +84,8 @@ func (n *Node) lostMost(c lease.Changes, before *lease.Snapshot) bool {
 	return 2*(len(gone)+back) > others
 }
 
-// yielding returns lost peers so that a record in the datastore wins over each:
-// where two peers claim the same subnet, address, MAC or key, the older is served. A
+// yielding returns lost peers so that any record in the datastore takes precedence:
+// if two peers claim the same subnet, address, MAC or key, the older one is served. A
 // datastore that has lost its data may count its revisions from one.
 func yielding(peers []*lease.Lease) []*lease.Lease {
 	for i, p := range peers {
@@ -102,7 +103,7 @@ func stillMissing(peers, records []*lease.Lease) []*lease.Lease {
 	})
 }
 
-// giveUpLost ends the time for which lost peers are kept.
+// giveUpLost stops serving lost peers once their period is over.
 func (n *Node) giveUpLost() {
 	kept := &n.store.lost
 	if most := n.now.Add(keepFor); kept.until.After(most) {

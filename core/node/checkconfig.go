@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 )
 
-// CheckConfig returns what a node makes of a network config: its meaning, and the
+// CheckConfig reads a network config as a node does, and returns it parsed, with the
 // warnings or the error that the node logs. Assigned means that the datastore assigns
 // the subnets, as Kubernetes does.
 func CheckConfig(data []byte, assigned bool) (config.Network, []string, error) {
@@ -19,8 +19,8 @@ func CheckConfig(data []byte, assigned bool) (config.Network, []string, error) {
 	return network, warnings(network), nil
 }
 
-// unserved is the error of a config that is valid and names a backend which this
-// build cannot run as the config wants.
+// unserved is the error of a valid config whose backend this build cannot run as the
+// config asks.
 type unserved struct{ error }
 
 // checkConfig parses a config and opens its backend, beside the former ones.

@@ -8,7 +8,7 @@ import (
 
 // followChecksums lets the kernel compute the checksums in tunnels, if the config leaves
 // that to the node and the evidence is that the network card gets them wrong: peers
-// answer ICMP, whose checksum the kernel computes in any case, and no peer answers TCP.
+// answer ICMP, whose checksum the kernel always computes, and no peer answers TCP.
 // A firewall at one peer is no such evidence, as long as another peer answers TCP or may
 // do so: the node waits until it has examined all of them.
 // The node does not go back: the device would lose packets again.

@@ -19,7 +19,7 @@ const (
 )
 
 // commandBatch is the largest number of commands in a plan. A plan is not
-// interrupted, so what comes up meanwhile waits.
+// interrupted, so changes that arrive meanwhile wait.
 const commandBatch = 32
 
 // commandsState holds the operator's commands that have run.
@@ -45,7 +45,7 @@ type commandFailure struct {
 	at       time.Time // of the next attempt
 }
 
-// repeatedBy reports whether an op does again what failed, in the same round or in another
+// repeatedBy reports whether an op repeats the failed one, in the same round or in another
 // one. The failure has changed the outcome on record.
 func (f commandFailure) repeatedBy(op dataplane.Op) bool {
 	was, now := f.op.Object.(dataplane.Command), op.Object.(dataplane.Command)
@@ -111,8 +111,8 @@ func (p commandsPart) follow() bool {
 	return true
 }
 
-// wanted returns the desired commands: before the first rendering, those that
-// have to run before the node has a lease.
+// wanted returns the desired commands: before the first rendering, only those that
+// run before the node has a lease.
 func (p commandsPart) wanted() *dataplane.State {
 	if aim := p.n.host.want.state; aim != nil {
 		return aim
@@ -257,7 +257,7 @@ func (p commandsPart) failed(op dataplane.Op, err error) error {
 	return nil
 }
 
-// nameCommand describes an op by what it does, without texts and data.
+// nameCommand describes the purpose of an op, without texts and data.
 func nameCommand(op dataplane.Op) string {
 	c := op.Object.(dataplane.Command)
 	verb := "run"

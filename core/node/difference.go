@@ -16,15 +16,15 @@ type Difference struct {
 	Notes    []string  `json:"Notes"` // what keeps the lane from closing the difference
 }
 
-// Line is one object that is desired and missing, or there and not desired.
+// Line is one object that is desired but missing, or present but not desired.
 type Line struct {
 	Sign   string `json:"Sign"`   // "+": desired and missing; "-": there and not desired
 	Object string `json:"Object"` // in its canonical form
 	Why    string `json:"Why"`    // why it is not changed; empty: it is about to be
 }
 
-// Differences returns the differences of the lanes that are watched. Without any
-// difference a lane has no lines and no notes.
+// Differences returns the differences of the watched lanes. A lane without a
+// difference has no lines and no notes.
 func (n *Node) Differences() []Difference {
 	var all []Difference
 	for _, l := range n.lanes {
@@ -87,7 +87,7 @@ type Tables struct {
 	Want, Have *dataplane.State
 }
 
-// Tables returns the states of the lanes that are watched.
+// Tables returns the states of the watched lanes.
 func (n *Node) Tables() []Tables {
 	var all []Tables
 	for _, l := range n.lanes {

@@ -73,7 +73,7 @@ func (n *Node) withEndpoints(want *dataplane.State) *dataplane.State {
 	return result
 }
 
-// endpointOf returns the endpoint to desire for a peer now.
+// endpointOf returns the endpoint that is desired for a peer now.
 func (n *Node) endpointOf(key dataplane.WGPeerKey, record netip.AddrPort) netip.AddrPort {
 	e := &n.host.endpoints
 	present, exists := n.host.have.WGPeers.Get(key)
@@ -122,7 +122,7 @@ func (n *Node) takeTurn(key dataplane.WGPeerKey, known *endpoint, present netip.
 	return use
 }
 
-// firstValid returns the first of two endpoints that is one.
+// firstValid returns the first valid one of two endpoints.
 func firstValid(a, b netip.AddrPort) netip.AddrPort {
 	if a.IsValid() {
 		return a
@@ -130,7 +130,7 @@ func firstValid(a, b netip.AddrPort) netip.AddrPort {
 	return b
 }
 
-// turnDue reports whether the time of a turn has come.
+// turnDue reports whether a turn is due.
 func (e *endpoints) turnDue(now time.Time) bool {
 	next := e.nextTurn()
 	return !next.IsZero() && !now.Before(next)

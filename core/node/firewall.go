@@ -130,7 +130,7 @@ func nameChain(op dataplane.Op) string {
 }
 
 // reasons returns nothing if no rules are desired: leftover rules that cannot be
-// removed keep no pod from the network.
+// removed cut no pod off from the network.
 func (p firewallPart) reasons() (rs []string) {
 	n := p.n
 	if !n.opts.Firewall.Any() {

@@ -238,7 +238,7 @@ func refused(err error) bool {
 	return errors.Is(err, driver.ErrUnsupported) || errors.Is(err, driver.ErrInvalid)
 }
 
-// denySetting gives up a kernel setting until the next start: in a container
+// denySetting gives up on a kernel setting until the next start: in a container
 // /proc/sys may be read-only, and another attempt would fail too.
 func (n *Node) denySetting(s dataplane.Sysctl, err error) {
 	n.host.denied[s.Path] = true
@@ -288,7 +288,7 @@ func (p hostPart) reasons() (rs []string) {
 }
 
 // rememberNetworks records the networks of a config as owned. They stay owned
-// after a change of the config, so the node removes their routes.
+// after a change of the config, so that the node removes their routes.
 func (h *hostState) rememberNetworks(network config.Network) {
 	for _, p := range owned(network) {
 		if !slices.Contains(h.networks, p) {
@@ -297,8 +297,8 @@ func (h *hostState) rememberNetworks(network config.Network) {
 	}
 }
 
-// owned returns the networks of a config. In that of a family that is off, a former
-// run may have left routes.
+// owned returns the networks of a config, including that of a family that is off, in
+// which a former run may have left routes.
 func owned(network config.Network) []netip.Prefix {
 	networks := slices.Clone(network.Off)
 	for _, f := range cidr.Families {

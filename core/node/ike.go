@@ -16,8 +16,8 @@ import (
 const ikeEvery = 10 * time.Second
 
 // The pauses before the node asks the IKE daemon again for tunnels that it lacks.
-// By itself the daemon tries for ever to reach a peer, but a tunnel that ends may
-// stay away.
+// The daemon itself tries forever to reach a peer, but it may not start a tunnel
+// again that has ended.
 const (
 	tunnelFirst = 10 * time.Second
 	tunnelMost  = 5 * time.Minute
@@ -86,7 +86,7 @@ func (p ikePart) compare() ([]dataplane.Op, bool) {
 	return p.askAgain(), true
 }
 
-// askAgain returns the ops that ask for missing tunnels if their time has come.
+// askAgain returns the ops that ask for missing tunnels, if they are due.
 func (p ikePart) askAgain() []dataplane.Op {
 	n, s := p.n, &p.n.ike
 	missing := reconcile.MissingTunnels(s.aim, s.have)

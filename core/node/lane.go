@@ -154,8 +154,8 @@ func (l *lane) lookBy(at time.Time, because cause) {
 // lookAt sets the time of the next look.
 func (l *lane) lookAt(at time.Time, because cause) { l.lookDue, l.cause = at, because }
 
-// moved notes that the desired state has changed: a difference from now on is not
-// another program's doing.
+// moved notes that the desired state has changed: another program did not cause the
+// differences found from now on.
 func (l *lane) moved() { l.clean, l.repairs = false, false }
 
 // outdated notes that the last comparison was with another desired state: the
@@ -165,16 +165,16 @@ func (l *lane) outdated(now time.Time) {
 	l.lookBy(now, causeChange)
 }
 
-// retarget begins anew for another desired state. A look is compared with it only if
-// it begins from now on.
+// retarget starts over for another desired state. The node compares it only with a
+// look that begins after this call.
 func (l *lane) retarget(now time.Time) {
 	l.restart()
 	l.fresh = false
 	l.outdated(now)
 }
 
-// troubles lists why a lane keeps the node from being ready, besides what its part knows:
-// what it cannot read, its failures, or else that it has not finished (unless that is "").
+// troubles lists why a lane keeps the node from being ready, besides its part's reasons:
+// a failed look, failed ops, or otherwise that it has not finished (unless that is "").
 func (l *lane) troubles(unreadable, unfinished string) []string {
 	var texts []string
 	if l.lookErr != nil {

@@ -166,8 +166,8 @@ func (n *Node) noticeExpiry() {
 		"it may belong to another node by now", l.grant.Key))
 }
 
-// noAttrs handles a config that this node cannot serve. It still renews a held
-// lease: the operator may fix the config.
+// noAttrs handles a config that this node cannot serve. The node still renews a held
+// lease, since the operator may fix the config.
 func (n *Node) noAttrs(err error) {
 	l := &n.lease
 	var wait backend.NotYet
@@ -205,7 +205,7 @@ func (n *Node) stored() lease.Attrs {
 }
 
 // lost notes that the right to the subnet is gone for good. After an accident of
-// the datastore, which took the peers' records as well, the node does not
+// the datastore that removed the peers' records too, the node does not
 // exit, but writes its record again, unless another node has taken the subnet.
 func (n *Node) lost(reason error) {
 	l := &n.lease
@@ -291,7 +291,7 @@ func (n *Node) request(r Request) {
 }
 
 // The time limit of a request for a lease that is about to end. The stores give up a
-// request without an answer after as long as mostRequest, or later.
+// request without an answer after mostRequest or later.
 const (
 	leastRequest = time.Second
 	mostRequest  = 5 * time.Second
@@ -299,7 +299,7 @@ const (
 
 // requestLimit returns the time limit of a request for a held lease, or 0 for that of the
 // store. A request whose packets are lost, or whose connection is dead, holds up the next
-// one. With half of what is left of the lease, the node can ask again before its end.
+// one. With half of the lease's remaining time, the node can ask again before its end.
 func requestLimit(g lease.Grant, now time.Time) time.Duration {
 	left := g.Expires.Sub(now)
 	if g.Expires.IsZero() || left <= 0 || left >= 2*mostRequest {

@@ -23,7 +23,7 @@ import (
 // their subnets.
 func (n *Node) assigned() *lease.Assigned { return n.store.view.Assigned }
 
-// fits returns an error if a subnet cannot be the node's own under a config.
+// fits returns an error if a config does not allow a subnet for the node.
 func (n *Node) fits(network config.Network, key lease.Key) error {
 	if n.assigned() != nil {
 		return alloc.Inside(network, key)
@@ -57,9 +57,8 @@ func (n *Node) selectUplink() (uplink.Uplink, error) {
 	return up, nil
 }
 
-// nodeIPs returns the addresses of the node object. While the datastore cannot say
-// what they are, the host's former addresses take their place: those in use, or those
-// of the last run.
+// nodeIPs returns the addresses of the node object. While the datastore does not know
+// them, it returns the host's former addresses: those in use, or those of the last run.
 func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
 	var addrs [2]netip.Addr
 	for _, f := range cidr.Families {
@@ -75,8 +74,8 @@ func (n *Node) nodeIPs(a *lease.Assigned) [2]netip.Addr {
 	return addrs
 }
 
-// selectFrom chooses the uplink by the operator's options. Some backends publish
-// its own addresses whatever the options say (interop 6.8).
+// selectFrom chooses the uplink by the operator's options. Some backends publish the
+// uplink's own addresses, whatever the options say (interop 6.8: extension).
 func (n *Node) selectFrom(opts uplink.Options) (uplink.Uplink, error) {
 	up, err := uplink.Select(opts, n.network.config, n.host.facts, n.host.uplink)
 	if spec, _ := all.Find(n.network.backend.Type()); spec.OwnAddresses {

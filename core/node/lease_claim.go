@@ -54,9 +54,9 @@ func (n *Node) formerKeys() []lease.Key {
 	return keys
 }
 
-// choose returns a subnet that is free in a snapshot: a former one that fits,
-// else as much of one as fits, completed with what is drawn. Our other records, such
-// as a reservation that the node cannot use, keep no half of it from us.
+// choose returns a subnet that is free in a snapshot: a former one that fits, else the
+// half of one that fits, completed with a drawn half. Our other records, such as a
+// reservation that the node cannot use, do not count as taken.
 func (n *Node) choose(snap *lease.Snapshot, former ...lease.Key) (lease.Key, error) {
 	foreign := *snap
 	foreign.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return n.isOurs(&l.Attrs) })
@@ -127,7 +127,7 @@ func (n *Node) recordGone() {
 	l.attempts, l.retryAt = 0, time.Time{}
 }
 
-// without is a snapshot as it will be when the record under a key is gone.
+// without returns a snapshot without the record under a key.
 func without(snap *lease.Snapshot, key lease.Key) *lease.Snapshot {
 	left := *snap
 	left.Leases = slices.DeleteFunc(slices.Clone(snap.Leases), func(l *lease.Lease) bool { return l.Key == key })

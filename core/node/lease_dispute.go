@@ -81,7 +81,7 @@ func (n *Node) followHandle(rec lease.Lease) {
 	if l.grant.Reserved() {
 		n.event(Info, "lease-unreserved",
 			fmt.Sprintf("lease %s is no reservation any more and has to be renewed", rec.Key))
-		// Without an answer the node must not hold the lease for ever.
+		// Without an answer the node must not hold the lease forever.
 		l.grant.Expires = n.now.Add(n.opts.LeaseTTL)
 	}
 	l.renewAt = n.now // the answer holds the new TTL

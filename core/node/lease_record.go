@@ -107,8 +107,8 @@ func (n *Node) onUplink(ip netip.Addr) bool {
 	})
 }
 
-// wrote reports whether a record holds the content of an update that has no answer, or none yet. The host may have
-// changed its address since.
+// wrote reports whether a record holds the content of an update that the store has not
+// answered, or not yet. The host may have changed its address since.
 func (l *leaseState) wrote(r *lease.Lease) bool {
 	by := func(q Request) bool { return q.Verb == Update && q.Grant.Key == r.Key && q.Attrs.Equal(r.Attrs) }
 	return by(l.request) || by(l.unknown)
@@ -211,8 +211,8 @@ const doubtAfter = 10 * time.Second
 
 // doubtGrant follows snapshots that lack our last write although they follow the
 // store. They may just be late. Or the store lost its data after that write and
-// has another history by now: then neither revision nor identity need differ from
-// those of the snapshot before, and only the answer to a renewal tells.
+// has another history by now: revision and identity may still equal those of the
+// previous snapshot, so only the answer to a renewal shows it.
 func (n *Node) doubtGrant() {
 	l := &n.lease
 	switch {
@@ -333,7 +333,7 @@ func (n *Node) checkOverlaps(news []*lease.Lease) {
 
 // checkOlderOwn gives up a lease that the node has just created if this host has an older one.
 // Another daemon of the host created it at the same time, or a stale read hid it. Two daemons
-// with a subnet each would change the host in turn for ever.
+// with a subnet each would change the host in turn forever.
 func (n *Node) checkOlderOwn() {
 	g := n.lease.grant
 	older, ok := n.olderOwn()

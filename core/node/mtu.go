@@ -9,8 +9,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// mtu returns the MTU of pods: that of the backend, or less if the kernel refused
-// it for a device.
+// mtu returns the MTU of pods: the backend's, or less if the kernel refused it for a
+// device.
 func (n *Node) mtu() int {
 	mtu := n.network.backend.MTU(n.env())
 	for name := range n.host.keepMTU {

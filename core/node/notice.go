@@ -7,9 +7,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Notice returns the name under which the operator of a cluster is told of the event
-// beyond the node's own log, in the form of a reason of Kubernetes. Empty: the log is
-// enough.
+// Notice returns the reason under which the event is also reported to the operator of
+// the cluster, in the form of a Kubernetes event. It is empty if the log is enough.
 func (e Event) Notice() string {
 	switch e.Kind {
 	case "lease-lost":
@@ -60,8 +59,8 @@ type silence struct {
 	checkAt time.Time // no count before
 }
 
-// followSilence logs that peers have been unreachable for long, and that all of them
-// answer again.
+// followSilence logs that peers have been unreachable for a long time, and that all of
+// them answer again.
 func (n *Node) followSilence() {
 	s := &n.probes.silence
 	if n.now.Before(s.checkAt) {

@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// PeerState says how far a peer is served.
+// PeerState says whether a peer is served.
 type PeerState string
 
 // The states.
@@ -182,7 +182,7 @@ func (n *Node) problemsByPeer() map[lease.Key][]string {
 	return problems
 }
 
-// pendingPeers returns the peers whose objects the host may lack.
+// pendingPeers returns the peers of which the host may lack objects.
 func (n *Node) pendingPeers() map[lease.Key]bool {
 	pending := map[lease.Key]bool{}
 	want, l := &n.host.want, n.hostLane()

@@ -151,8 +151,8 @@ func (n *Node) targets(mtu int) []probe.Target {
 	return targets
 }
 
-// hasDeviceAddress reports whether a device of flannel gets the base of the own subnet
-// as its address.
+// hasDeviceAddress reports whether a device of flannel gets the base of the node's
+// subnet as its address.
 func hasDeviceAddress(want *dataplane.State, f cidr.Family, own netip.Prefix) bool {
 	for a := range want.Addrs {
 		if a.Prefix == netip.PrefixFrom(own.Addr(), f.Bits()) {
@@ -162,7 +162,7 @@ func hasDeviceAddress(want *dataplane.State, f cidr.Family, own netip.Prefix) bo
 	return false
 }
 
-// probed takes in the answers of peers.
+// probed records the answers of peers.
 func (n *Node) probed(p Probed) {
 	s := &n.probes
 	if s.prober == nil {
@@ -184,8 +184,8 @@ func (n *Node) probed(p Probed) {
 	n.followChecksums()
 }
 
-// logFinding logs that another finding holds about a peer, except that all is well
-// with a new one.
+// logFinding logs a changed finding about a peer, but not that a new peer answers
+// everything.
 func (n *Node) logFinding(c probe.Change) {
 	s := &n.probes
 	well := c.Result.Finding == probe.Well

@@ -38,8 +38,8 @@ func (n *Node) reach() []netip.Addr {
 }
 
 // asksAgain reports whether a plan waits for another look, which asks for
-// addresses that the last one did not. It waits once: where peers join faster than
-// looks end, the second look leads to a plan, and a third follows that.
+// addresses that the last one did not. It waits once: if peers join faster than
+// looks end, the second look leads to a plan, and a third look follows it.
 func (n *Node) asksAgain() bool {
 	h := &n.host
 	if n.reachKnown() {
@@ -52,7 +52,7 @@ func (n *Node) asksAgain() bool {
 }
 
 // reachKnown reports whether the last look asked for all addresses that matter
-// now. If not, a record came after the look was begun.
+// now. If not, a record arrived after the look began.
 func (n *Node) reachKnown() bool {
 	h := &n.host
 	want := n.reach()

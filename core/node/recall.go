@@ -10,15 +10,15 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// recall takes over the devices of a former run of which neither the state file nor a
-// record tells. A run leaves them before this process begins, so the first look finds
-// candidates, and the next look judges those. The zero value has not looked.
+// recall takes over the devices of a former run that neither the state file nor a
+// record names. They exist before this process begins, so the first look finds
+// candidates, and the next look judges them. The zero value has not looked.
 type recall struct {
 	looked     bool
 	candidates []string // to be judged
 }
 
-// recallDevices takes in a look.
+// recallDevices handles the result of a look.
 func (n *Node) recallDevices() {
 	h := &n.host
 	r := &h.recall
@@ -44,8 +44,8 @@ func (n *Node) recallDevices() {
 	}
 }
 
-// isBase reports whether an address may be that of a device of flannel's: a single one in
-// our networks. A device of another network may be another daemon's.
+// isBase reports whether an address may belong to one of flannel's devices: a single
+// address in our networks. A device of another network may be another daemon's.
 func (h *hostState) isBase(a driver.LinkAddr) bool {
 	inside := func(p netip.Prefix) bool { return p.Contains(a.Prefix.Addr()) }
 	return a.Prefix.IsSingleIP() && slices.ContainsFunc(h.networks, inside)

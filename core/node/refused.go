@@ -88,8 +88,8 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	return known
 }
 
-// keep leaves subnets refused whose refused object failed in this plan for another
-// reason, such as a link that is down: nothing says that the kernel accepts it.
+// keep leaves a subnet refused if its refused object failed in this plan for another
+// reason, such as a link that is down: that does not prove that the kernel accepts it.
 func (r *refusals) keep(subnets []netip.Prefix, object dataplane.Object) {
 	for _, subnet := range subnets {
 		if was, ok := r.of[subnet]; ok && was.object == object {
@@ -122,8 +122,8 @@ func (n *Node) peerOf(subnet netip.Prefix) (*lease.Lease, bool) {
 	return p, ok
 }
 
-// settleRefused takes stock after a plan: it forgets the subnets that the kernel
-// accepted this time, and sets the time of the next attempt for the others.
+// settleRefused updates the refused subnets after a plan: it forgets those that the
+// kernel accepted this time, and sets the time of the next attempt for the others.
 func (n *Node) settleRefused() {
 	r := &n.host.refusals
 	if len(r.newly) > 0 {
@@ -162,8 +162,8 @@ func inOneLine(texts []string) string {
 	return fmt.Sprintf("%s; and %d more", texts[0], len(texts)-1)
 }
 
-// retryRefused lets the next plan try the refused subnets again if their time has
-// come or the host has changed.
+// retryRefused lets the next plan try the refused subnets again if they are due or the
+// host has changed.
 func (n *Node) retryRefused(changed bool) {
 	r := &n.host.refusals
 	if len(r.of) == 0 {
@@ -242,8 +242,8 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 	}
 }
 
-// retriesOnly reports whether a plan holds nothing but objects that the kernel
-// refused before, and endpoints that WireGuard peers take in turn.
+// retriesOnly reports whether a plan holds only objects that the kernel refused
+// before, and endpoints that the node tries in turn.
 func (n *Node) retriesOnly(plan []dataplane.Op) bool {
 	r := &n.host.refusals
 	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool {

@@ -82,8 +82,8 @@ func (n *Node) hostAddrs() lease.ByFamily {
 	return lease.ByFamily{V4: n.host.uplink.IP, V6: n.host.uplink.IPv6}
 }
 
-// addr returns the host's own address of one family: the one saved, or else the one
-// published, which is the same in state files of older releases unless an operator set it.
+// addr returns the host's own address of one family: the saved one, or else the
+// published one, which in older state files is the same unless an operator set it.
 func (s *saved) addr(f cidr.Family) netip.Addr {
 	if a := s.Host.Of(f); a.IsValid() {
 		return a
@@ -108,8 +108,8 @@ type Marks struct {
 	Config   []byte // the network config that was in force
 }
 
-// SavedMarks returns the marks that a state file holds. It fails as a node ignores
-// the file: if it is damaged, or of another version.
+// SavedMarks returns the marks that a state file holds. It fails in the cases in which
+// a node ignores the file: if it is damaged or of another version.
 func SavedMarks(data []byte) (Marks, error) {
 	s, err := decodeSaved(data)
 	if err != nil {

@@ -87,7 +87,7 @@ type Status struct {
 	FailingFor  int           `json:"FailingFor"`  // looks and plans of the host since its last empty diff
 	Lanes       []LaneStatus  `json:"Lanes"`       // the parts of the host
 	Probes      probe.Summary `json:"Probes"`      // whether the peers answer; readiness does not depend on it
-	// What follows is the supervisor's knowledge of the node.
+	// The supervisor fills in the following fields.
 	Unhealthy []string      `json:"Unhealthy"` // reasons for a restart
 	Version   string        `json:"Version"`   // of the program
 	TakenAt   time.Time     `json:"TakenAt"`   // time of this status; zero: there is none yet

@@ -46,8 +46,8 @@ func (n *Node) chooseSnapshot() {
 }
 
 // lastKnown returns the last snapshot, of this run or saved by a former one, or
-// nil. What was saved counts as long as the lease saved with it: after that, the
-// leases of the peers may have ended as well, and nothing was lost by accident.
+// nil. A saved snapshot counts as long as the lease saved with it: after that, the
+// peers' leases may have ended as well, and nothing was lost by accident.
 func (n *Node) lastKnown() *lease.Snapshot {
 	s := n.store
 	if s.snap != nil || s.saved == nil {
@@ -137,7 +137,7 @@ func (n *Node) useSavedConfig() bool {
 	return true
 }
 
-// putInForce begins to follow a config.
+// putInForce makes a config the one in force.
 func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.Set) {
 	s := &n.network
 	n.event(Info, "config", fmt.Sprintf("network config in force: backend %s%s", set.Type(), describe(network)))

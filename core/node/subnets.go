@@ -17,8 +17,8 @@ type SubnetCount struct {
 	Free        uint64 `json:"Free"`
 }
 
-// countSubnets counts the subnets of each family. A datastore that assigns them
-// does not tell how many it has.
+// countSubnets counts the subnets of each family. It returns none if the datastore
+// assigns them, since the node does not know how many there are.
 func (n *Node) countSubnets() []SubnetCount {
 	if !n.network.known || n.assigned() != nil {
 		return nil

@@ -7,10 +7,9 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// followUplink chooses the uplink anew when a look shows other facts; the one in
-// use stays as long as it is valid. While no
-// uplink can be chosen, because a link is down or an address is being changed,
-// the last one stays in force.
+// followUplink chooses the uplink again when a look shows other facts; the one in
+// use stays as long as it is valid. While none can be chosen, because a link is down
+// or an address is being changed, the last one stays in force.
 func (n *Node) followUplink() {
 	h := &n.host
 	if !h.looked || !n.network.known || h.chosen {
@@ -35,8 +34,8 @@ func (n *Node) followUplink() {
 	n.checkHost()
 }
 
-// describeFormer names the addresses that a former run published and this one,
-// which chooses anew, does not.
+// describeFormer names the addresses that a former run published and that this run,
+// which chooses again, does not.
 func (n *Node) describeFormer(up uplink.Uplink) string {
 	text := ""
 	for _, f := range cidr.Families {

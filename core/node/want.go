@@ -77,8 +77,8 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	return next.state, true
 }
 
-// renderedLast reports whether the desired state of the host follows from what the
-// datastore holds now. A newer snapshot may hold a peer again that an earlier one lacks.
+// renderedLast reports whether the desired state of the host follows from the newest
+// snapshot, which may hold a peer again that an earlier one lacks.
 func (n *Node) renderedLast() bool {
 	return n.synced() && n.host.want.state != nil && n.host.want.snap == n.store.snap
 }
@@ -151,7 +151,7 @@ func (n *Node) isSelf(p *lease.Lease) bool {
 		n.isOurs(&p.Attrs) || n.lease.wrote(p)
 }
 
-// reportProblems logs each peer that the backend newly refuses.
+// reportProblems logs each peer that the backend refuses and did not refuse before.
 func (n *Node) reportProblems(problems []backend.Problem) {
 	known := map[string]bool{}
 	for _, p := range n.host.problems {

@@ -37,9 +37,9 @@ type FormerWay struct {
 	Keeps []lease.Key `json:"Keeps"` // the peers that may still send by it
 }
 
-// comesFrom returns the ways to keep beside the one of a new config, newest first:
-// those of the config before, or of the last run. The present way counts only if peers
-// may know it.
+// comesFrom returns the ways to keep beside that of a new config, newest first:
+// those of the previous config, or of the last run. The present way counts only if
+// peers may know it.
 func (n *Node) comesFrom() []config.Backend {
 	if n.network.known {
 		objects := n.network.backend.Objects()
@@ -87,8 +87,8 @@ func (n *Node) reportWays(before, now *ways.Set) {
 	}
 }
 
-// followWays opens the former ways that the node needs and does not have, and ends
-// those that no peer needs any more. A stale snapshot shows neither.
+// followWays opens the former ways that the node needs but does not have, and ends
+// those that no peer needs any more. It does nothing on a stale snapshot.
 func (n *Node) followWays() {
 	if !n.network.known || n.store.snap == nil || n.store.stale || n.host.uplink.Link == "" {
 		return
@@ -102,8 +102,8 @@ func (n *Node) followWays() {
 // meetEvery is the time between two looks for exchanges of keys with peers.
 const meetEvery = 3 * time.Second
 
-// meetPeers takes note of the peers with which the host has exchanged keys. The node
-// sends to these by wireguard from then on, as long as the device knows them.
+// meetPeers records the peers with which the host has exchanged keys. From then on the
+// node sends to them through wireguard, as long as the device knows them.
 func (n *Node) meetPeers() {
 	set, s := n.network.backend, &n.network
 	if len(set.Former()) == 0 || n.host.have == nil {
@@ -131,8 +131,8 @@ func (n *Node) meetPeers() {
 	n.hostLane().outdated(n.now)
 }
 
-// saidUnused reports whether the node's record says that it sends by no former way:
-// peers may have ended these.
+// saidUnused reports whether the node's record says that the node sends through no
+// former way: peers may have ended them.
 func (n *Node) saidUnused() bool {
 	if n.lease.grant == nil {
 		return false
@@ -145,8 +145,8 @@ func (n *Node) saidUnused() bool {
 	return true
 }
 
-// recallWays takes over the ways that the node's own record offers. Without a lease
-// of this run, an earlier run wrote it, or upstream did.
+// recallWays takes over the ways that the node's own record offers. If this run has no
+// lease, an earlier run or upstream wrote that record.
 func (n *Node) recallWays() {
 	if n.lease.grant != nil || n.lease.self.Key.IsValid() {
 		return
@@ -183,8 +183,8 @@ func (n *Node) joinChange() {
 	}
 }
 
-// inTheWay reports whether the host has a device of another program with the name of
-// one of the ways' devices.
+// inTheWay reports whether another program's device has the name of one of the ways'
+// devices.
 func (n *Node) inTheWay(set *ways.Set) bool {
 	return slices.ContainsFunc(set.Extent().Links, func(name string) bool {
 		if n.host.links[name] {
@@ -199,8 +199,8 @@ func (n *Node) inTheWay(set *ways.Set) bool {
 	})
 }
 
-// endFormer ends the former ways that no peer needs, once the node's own record tells
-// the peers that it sends by them no more. A snapshot from before that record lacks
+// endFormer ends the former ways that no peer needs, once the node's own record says
+// that it no longer sends through them. A snapshot from before that record lacks
 // peers that have not read it.
 func (n *Node) endFormer() {
 	if n.lease.grant == nil || !n.synced() || n.store.snap.Revision < n.lease.grant.ModRevision {
@@ -232,7 +232,7 @@ func (n *Node) uses() []ways.Use {
 	return u.of
 }
 
-// comesFromAnother reports whether the owner of a record keeps a former way.
+// comesFromAnother reports whether a record names a former way.
 func comesFromAnother(l *lease.Lease) bool { return len(l.Attrs.Ways.Former) > 0 }
 
 // published reports whether the node's record offers a way.
@@ -244,14 +244,14 @@ func (n *Node) published(id string) bool {
 	return offered
 }
 
-// publishable returns the attributes for the node's record. A way is offered once the
-// host can receive by it, and a former one is unused once the host sends to no peer by
-// it. That stays so until the node sends by it again.
+// publishable returns the attributes for the node's record. The record offers a way
+// once the host can receive through it, and calls a former one unused once the host
+// sends to no peer through it, until the node sends through it again.
 func (n *Node) publishable() lease.Attrs {
 	return n.network.backend.Publish(n.lease.full, n.ready, n.unused)
 }
 
-// ready reports whether the host can receive by a way, or peers count on it already.
+// ready reports whether the host can receive through a way, or peers already rely on it.
 func (n *Node) ready(id string) bool {
 	if n.network.stood.Has(id) || n.published(id) {
 		return true
@@ -264,8 +264,8 @@ func (n *Node) ready(id string) bool {
 	return ok && offered
 }
 
-// unused reports whether the node sends to no peer by a former way, and says so or can
-// say so for certain.
+// unused reports whether the node sends to no peer through a former way, and its record
+// says so or may say so now.
 func (n *Node) unused(id string) bool {
 	g := n.lease.grant
 	if g == nil {

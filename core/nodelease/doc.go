@@ -1,4 +1,4 @@
-// Package nodelease is the form that leases have on Kubernetes node objects
+// Package nodelease defines the form of leases on Kubernetes node objects
 // (interop 5.2, 5.4, 5.5): the subnet is the node's pod CIDRs, the attributes
 // are annotations.
 //

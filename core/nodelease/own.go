@@ -16,7 +16,7 @@ type own struct {
 	detected, published lease.ByFamily
 }
 
-// assigned returns the cluster's values for our own node.
+// assigned returns the values that the cluster assigns to our own node.
 func (t *Table) assigned() *lease.Assigned {
 	e := t.nodes[t.self]
 	if e == nil {

@@ -48,14 +48,14 @@ func NewTable(self string, doc lease.Document, network config.Network) *Table {
 	return &Table{self: self, doc: doc, network: network, nodes: map[string]*entry{}}
 }
 
-// SetConfig puts another config in force, and reads all nodes anew by it.
+// SetConfig puts another config in force, and reads all nodes again with it.
 func (t *Table) SetConfig(doc lease.Document, network config.Network) {
 	t.doc, t.network = doc, network
 	t.view = nil
 	t.reread(t.nodes)
 }
 
-// reread reads nodes by the present config.
+// reread reads nodes again with the config in force.
 func (t *Table) reread(nodes map[string]*entry) {
 	for name, old := range nodes {
 		e := t.read(old.node, old.modified, nil)
@@ -268,8 +268,8 @@ func (t *Table) refuse(e *entry, taken *[2]bart.Table[string]) string {
 	return ""
 }
 
-// ranked returns the nodes in the order in which their claims count: our own,
-// then those whose subnets have the most usual size, so that a claim to half the
+// ranked returns the nodes in the order in which their claims count: our own first,
+// then those whose subnets have the most common size, so that a claim to half the
 // network does not displace all others, and among these the older first.
 func (t *Table) ranked() []*entry {
 	all := make([]*entry, 0, len(t.nodes))

@@ -67,8 +67,8 @@ type seen struct {
 	uplink   bool // the uplink of the silent peer answered
 }
 
-// inherit takes over the knowledge from the time before the target changed. What
-// passes is found out anew; until then, silence alone stays a finding.
+// inherit keeps the knowledge from before the target changed. The sizes that pass are
+// determined again; until then only silence stays a finding.
 func (x *peer) inherit(old *peer) {
 	x.seen = old.seen
 	if x.finding != Unreachable {
@@ -104,7 +104,7 @@ func (x *peer) next() Request {
 	return r
 }
 
-// answered takes in the fate of the last packet. It returns true if the examination
+// answered records the fate of the last packet. It returns true if the examination
 // has ended.
 func (x *peer) answered(now time.Time, a Answer) (ended bool) {
 	x.due = now
@@ -140,11 +140,11 @@ func (x *peer) begin() {
 	x.sizeLost = false
 }
 
-// to goes on with another step.
+// to continues with another step.
 func (x *peer) to(s step) { x.step, x.tries = s, 0 }
 
-// echoed takes in the fate of a small echo. The silence of a bridge that may not exist
-// says nothing.
+// echoed records the fate of a small echo. The silence of a bridge that may not exist
+// means nothing.
 func (x *peer) echoed(now time.Time, a Answer) {
 	switch {
 	case a.OK:
@@ -177,7 +177,7 @@ func (x *peer) sample(lost bool) {
 	x.samples = min(x.samples+1, window)
 }
 
-// sized takes in the fate of a packet of the pods' MTU.
+// sized records the fate of a packet of the pods' MTU.
 func (x *peer) sized(a Answer) {
 	switch {
 	case a.OK:
@@ -190,7 +190,7 @@ func (x *peer) sized(a Answer) {
 	}
 }
 
-// searched takes in the fate of a packet of the size that the search asked for.
+// searched records the fate of a packet of the size that the search asked for.
 func (x *peer) searched(a Answer) {
 	if !a.OK && !a.TooBig && x.tries < otherTries {
 		return
@@ -202,8 +202,8 @@ func (x *peer) searched(a Answer) {
 	}
 }
 
-// triesOfTCP returns how often to try TCP. With a peer that answers no echo, one try
-// is enough: each of them would be lost.
+// triesOfTCP returns how often to try TCP. One try is enough with a peer that answers
+// no echo.
 func (x *peer) triesOfTCP() int {
 	if !x.quiet.IsZero() {
 		return 1
@@ -232,7 +232,7 @@ func (x *peer) conclude(now time.Time, tcp bool) {
 	x.begin()
 }
 
-// result returns what is known.
+// result returns the knowledge about the peer.
 func (x *peer) result() Result {
 	address := x.address
 	if !address.IsValid() {

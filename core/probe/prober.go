@@ -18,7 +18,7 @@ const Rate = 20
 // talk to each other have their session.
 const Grace = 10 * time.Second
 
-// Prober decides which probe to send when, and keeps what their answers mean.
+// Prober decides which probe to send when, and keeps the findings.
 type Prober struct {
 	interval time.Duration
 	grace    time.Duration
@@ -131,14 +131,14 @@ func (p *Prober) Wake() time.Time {
 	return at
 }
 
-// Change tells that an examination of a peer ended with another finding than the last one.
+// Change reports that an examination of a peer ended with another finding than the last one.
 type Change struct {
 	Subnet netip.Prefix
 	Before Finding // of the last examination, also if the target has changed since then
 	Result Result
 }
 
-// Answered takes in the fate of a probe. It returns true if that ends an examination
+// Answered records the fate of a probe. It returns true if that ends an examination
 // with another finding than the last one.
 func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 	x := p.flight[a.ID]
@@ -173,8 +173,8 @@ func (p *Prober) jitter() time.Duration {
 	return p.interval*4/5 + time.Duration(p.rand.Int64N(int64(p.interval)*2/5+1))
 }
 
-// Heard takes in which probes of other daemons have arrived, and whether the host
-// listens for them. An address that no target has is ignored, since anyone may send
+// Heard records which probes of other daemons have arrived, and whether the host
+// listens for them. It ignores an address that no target has, since any host may send
 // such packets.
 func (p *Prober) Heard(heard []Heard, listens bool) {
 	p.totals.listens = listens
@@ -202,7 +202,7 @@ func (q *queue) push(x *peer) {
 	heap.Push(q, x)
 }
 
-// pop takes the first peer whose time has come, or returns nil.
+// pop takes the first peer that is due, or returns nil.
 func (q *queue) pop(now time.Time) *peer {
 	if len(q.peers) == 0 || q.peers[0].due.After(now) {
 		return nil

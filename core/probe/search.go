@@ -24,7 +24,7 @@ func newSearch(f cidr.Family, lost, known int) search {
 	return s
 }
 
-// learn takes in the fate of a packet of the size to try. It returns true if the
+// learn records the fate of a packet of the size to try. It returns true if the
 // search has ended.
 func (s *search) learn(passed bool) (ended bool) {
 	if passed {

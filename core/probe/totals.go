@@ -150,7 +150,7 @@ func (r Result) Text() string {
 	return "answers at " + r.Address.String()
 }
 
-// silence describes what is known about a peer that answers nothing.
+// silence describes a peer that answers nothing.
 func (r Result) silence() string {
 	text := fmt.Sprintf("does not answer at %s", r.Address)
 	if r.UplinkAnswers {

@@ -40,8 +40,8 @@ type Plan struct {
 	Conflicts []Conflict
 }
 
-// Conflict is a wanted route in whose place the kernel has a route of its own, or
-// over which a foreign route without a metric wins.
+// Conflict is a wanted route whose key a route of the kernel has, or over which a
+// foreign route without a metric takes precedence.
 type Conflict struct{ Want, Have dataplane.Route }
 
 // Error says what to do about the conflict.
@@ -58,7 +58,7 @@ func (c Conflict) Error() string {
 func (p Plan) Empty() bool { return len(p.Ops)+p.Withheld+len(p.Conflicts) == 0 }
 
 // Diff returns the plan that turns have into want. Objects in have that are
-// not owned are left alone, unless a wanted object needs their very key.
+// not owned are left alone, unless a wanted object needs their key.
 func Diff(want, have *dataplane.State, opts Options) Plan {
 	d := differ{want: want, have: have, opts: opts, flushed: map[string]flush{}}
 	d.policies()

@@ -6,9 +6,9 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// IKE returns the plan that turns what the IKE daemon runs with into what is
-// desired. Own says which connections are ours: those between our networks. A
-// daemon that does not run yet gets everything anew. A daemon that is not wanted
+// IKE returns the plan that turns the observed keys, connections and tunnels of the IKE
+// daemon into the desired ones. Own says which connections are ours: those between our
+// networks. A daemon that does not run yet gets everything. A daemon that is not wanted
 // ends last.
 func IKE(want, have *dataplane.State, opts Options) Plan {
 	d := differ{want: want, have: have, opts: opts}

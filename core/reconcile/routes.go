@@ -29,7 +29,7 @@ func (d *differ) routes() {
 	}
 }
 
-// putRoutes puts routes in place, last those for which another one must make way first.
+// putRoutes puts routes in place; those that need another route deleted first come last.
 func (d *differ) putRoutes(puts []routeChange, covers covers) {
 	var blocked []routeChange
 	var cover []dataplane.Route
@@ -88,8 +88,8 @@ func (c covers) over(want *dataplane.Route) []dataplane.Route {
 	return found
 }
 
-// noteWinner notes a foreign IPv4 route without a metric that wins over a wanted
-// one. An upstream daemon may run behind it, so it stays. A blackhole is meant to
+// noteWinner notes a foreign IPv4 route without a metric that takes precedence over a
+// wanted one. It stays, since an upstream daemon may need it. A blackhole is meant to
 // yield.
 func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
 	if want.Metric == 0 || want.Kind == dataplane.Blackhole || !want.Dst.Addr().Is4() {
@@ -102,9 +102,9 @@ func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplan
 	}
 }
 
-// putRoute puts a route in the place of the one with its key, nil if there is none.
-// In an empty place it replaces nothing: the kernel may have made a route of its own
-// there since the look, and would not make that again.
+// putRoute replaces the route with the same key; it is nil if there is none. Then
+// putRoute only creates: the kernel may have made a route of its own under that key
+// since the look, and would not make it again.
 func (d *differ) putRoute(want, have *dataplane.Route) {
 	switch {
 	case have == nil:

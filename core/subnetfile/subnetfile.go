@@ -59,7 +59,7 @@ func Previous(text []byte) lease.Key {
 }
 
 // Networks returns the networks that a file names, IPv4 first. It skips values that
-// are no prefixes.
+// are not prefixes.
 func Networks(text []byte) []netip.Prefix {
 	var networks [2][]netip.Prefix
 	for line := range strings.Lines(string(text)) {

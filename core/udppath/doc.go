@@ -12,9 +12,9 @@
 // Node A has subnet 10.5.1.0/24 and address 192.168.64.1, node B has 10.5.2.0/24
 // and 192.168.64.2. A pod on A, 10.5.1.7, sends to 10.5.2.9 on B.
 //
-//  1. A's kernel routes the packet into the TUN device, since the whole network
-//     lies behind that. The device's MTU leaves room for the outer headers, so the
-//     kernel has cut a larger packet, or told the pod.
+//  1. A's kernel routes the packet into the TUN device, to which the route of the
+//     whole network leads. The device's MTU leaves room for the outer headers, so the
+//     kernel has fragmented a larger packet, or told the pod.
 //  2. The driver reads it and asks [Path.Send], which checks version, lengths and
 //     checksum of the header. The [Table] finds the peer: the longest prefix that
 //     holds 10.5.2.9 is B's lease. Without one, the driver would write an ICMP
@@ -36,7 +36,7 @@
 // # Many packets through
 //
 // A kernel with offloads takes and gives several packets at a time. A TUN device
-// then hands over up to 64 KiB that TCP or UDP left whole, with a [Vnet] header
+// then hands over up to 64 KiB that TCP or UDP has not cut, with a [Vnet] header
 // that holds the size of the pieces. Path.Send decides once for all of them. Then
 // a [Splitter] cuts: for each piece it writes headers into memory of the driver,
 // and points at the payload in place. A [Message] counts the packets that one call

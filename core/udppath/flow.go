@@ -37,10 +37,10 @@ func (t *flowTable) find(ip []byte) *int32 {
 	return &s.run
 }
 
-// forget makes all flows of a protocol begin anew.
+// forget makes all flows of a protocol start over.
 func (t *flowTable) forget(proto byte) { t.epoch[proto]++ }
 
-// clear makes all flows begin anew.
+// clear makes all flows start over.
 func (t *flowTable) clear() {
 	t.forget(protoTCP)
 	t.forget(protoUDP)

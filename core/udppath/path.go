@@ -37,7 +37,7 @@ type Path struct {
 	scratch  [maxError]byte
 }
 
-// flow identifies a packet that Receive accepted: the next one is mostly of the same
+// flow identifies a packet that Receive accepted: the next one is usually of the same
 // flow. The table keeps its memory as long as a flow points to it, so another
 // table is another pointer.
 type flow struct {

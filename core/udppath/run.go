@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// shape holds the properties of a packet that decide about joining. The compiler
-// keeps four fields in registers.
+// shape holds the properties of a packet that determine whether it can be joined. The
+// compiler keeps four fields in registers.
 type shape struct {
 	proto  byte // 0: the packet stays alone
 	ended  bool // no packet may follow

@@ -10,7 +10,7 @@ import (
 // Local describes a path's own node.
 type Local struct {
 	Addr   netip.Addr   // of the TUN device: the source of ICMP errors
-	Subnet netip.Prefix // of the own lease: the destinations to accept
+	Subnet netip.Prefix // of the node's lease: the destinations to accept
 	MTU    int          // of the tunnel: the largest packet that fits a datagram
 }
 
@@ -47,7 +47,7 @@ func NewTable(local Local, peers ...Peer) (*Table, error) {
 	return t, nil
 }
 
-// WithLocal returns a table with another own node.
+// WithLocal returns a table for another local node.
 func (t *Table) WithLocal(local Local) (*Table, error) {
 	switch {
 	case !local.Addr.Is4():
@@ -62,7 +62,7 @@ func (t *Table) WithLocal(local Local) (*Table, error) {
 	return &Table{local: local, source: local.Addr.As4(), peers: t.peers}, nil
 }
 
-// With returns a table that has the peer too, in place of one with its subnet.
+// With returns a table with the peer, which replaces one with the same subnet.
 func (t *Table) With(p Peer) (*Table, error) {
 	if err := p.check(); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func owns(l driver.Link, a netip.Addr) bool {
 }
 
 // best returns the link's best accepted address of a family: the one in use, or
-// else global before link-local, permanent before dynamic, lasting before
+// else global before link-local, permanent before dynamic, stable before
 // temporary, and among equals the first listed. It ignores deprecated addresses
 // and those that cannot be on a wire.
 func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {

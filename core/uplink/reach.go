@@ -21,7 +21,7 @@ func (o Options) CanReachAddr() (netip.Addr, error) {
 
 // Unreachable returns a warning that names the address of --iface-can-reach if
 // the host cannot reach it, or "". Another selector may have chosen the uplink
-// nevertheless, or the address lies in the subnet of a link that is down.
+// all the same, or the address is in the subnet of a link that is down.
 func (o Options) Unreachable(facts driver.HostFacts) string {
 	if o.CanReach == "" {
 		return ""

@@ -55,8 +55,8 @@ func (o Options) selectors(public [2]netip.Addr, families []cidr.Family) []selec
 }
 
 // byNode chooses the link that owns the addresses of the node object. There is no
-// fallback to the default route: an address that is away for a moment would move the
-// node to another network.
+// fallback to the default route: it would move the node to another network when an
+// address is missing for a moment.
 func byNode(o Options) func(host) (candidate, error) {
 	return func(h host) (candidate, error) {
 		var c candidate
@@ -85,7 +85,7 @@ func byNode(o Options) func(host) (candidate, error) {
 	}
 }
 
-// node names the node object for people.
+// node names the node object in messages.
 func (o Options) node() string {
 	if o.Node == "" {
 		return "this node, whose object could not be read,"

@@ -32,7 +32,7 @@ type Uplink struct {
 	IPv6       netip.Addr
 	PublicIP   netip.Addr // for peers
 	PublicIPv6 netip.Addr
-	// PassedOver tells people why each selector before the chosen one failed.
+	// PassedOver says why each selector before the chosen one failed.
 	PassedOver string `json:",omitempty"`
 }
 

@@ -134,7 +134,7 @@ func modified(r *pb.RangeResponse) int64 {
 // list reads the config and all leases with one request (interop E2: no call
 // for each lease), and replaces the store's knowledge.
 //
-// // The read is linearizable: it shows at least every change that a watch has
+// The read is linearizable: it shows at least every change that a watch has
 // shown before. The revision can go back only if the datastore itself was wiped
 // or restored from an older backup. Then the store takes the older revision as
 // the truth.

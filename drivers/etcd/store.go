@@ -85,8 +85,8 @@ func (s *Store) Close() {
 
 // View implements lease.Store.
 //
-// // It makes the snapshots, and the handling of events does not: of a burst of
-// thousands, the reader pays only for the snapshots that it looks at.
+// View makes the snapshots, not the handling of events: in a burst of thousands, the
+// reader pays only for the snapshots that it asks for.
 func (s *Store) View() lease.View {
 	s.mu.Lock()
 	var fresh []lease.Quarantined

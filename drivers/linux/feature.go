@@ -12,7 +12,7 @@ import (
 )
 
 // The commands of ioctl SIOCETHTOOL (Linux include/uapi/linux/ethtool.h) that read and
-// change whether a device leaves checksums to what lies below it.
+// change whether a device leaves checksums to the device below it.
 const (
 	ethtoolGetTxChecksum = 0x16 // ETHTOOL_GTXCSUM
 	ethtoolSetTxChecksum = 0x17 // ETHTOOL_STXCSUM

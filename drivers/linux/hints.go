@@ -61,14 +61,14 @@ func (h *hints) stop() error {
 	return err
 }
 
-// watch sets what later announcements are compared with.
+// watch sets the objects with which later announcements are compared.
 func (h *hints) watch(w watched) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.watched = w
 }
 
-// routesChanged reports whether routes that are watched may have changed since
+// routesChanged reports whether watched routes may have changed since
 // the last call. The kernel queues an announcement before the call that caused it
 // returns, so no change made before this call is missed.
 func (h *hints) routesChanged() (bool, error) {
@@ -87,7 +87,7 @@ func (h *hints) routesChanged() (bool, error) {
 	return changed, err
 }
 
-// listen takes in announcements until the socket is closed.
+// listen reads announcements until the socket is closed.
 func (h *hints) listen() {
 	defer close(h.done)
 	raw, err := h.file.SyscallConn()
@@ -100,7 +100,7 @@ func (h *hints) listen() {
 	})
 }
 
-// drain takes in all announcements that are queued.
+// drain reads all queued announcements.
 func (h *hints) drain(fd int) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

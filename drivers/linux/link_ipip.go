@@ -59,7 +59,7 @@ func sameIPIP(l link, want dataplane.IPIP, parent int) error {
 	return fmt.Errorf("link %s is an ipip tunnel with these ends already; delete it", l.Name)
 }
 
-// adjust writes all parameters: the kernel takes each absent one for its default.
+// adjust writes all parameters: the kernel sets each absent one to its default.
 func (ipipLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bool, err error) {
 	want := wanted.Params.(dataplane.IPIP)
 	parent, err := ls.parentIndex(want.Parent)

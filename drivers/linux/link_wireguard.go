@@ -13,14 +13,14 @@ import (
 )
 
 // userspaceAlias is the alias (IFLA_IFALIAS) of a TUN device that is WireGuard in
-// userspace. By it a daemon that was restarted knows its device.
+// userspace. A restarted daemon recognises its device by it.
 const userspaceAlias = "flannel: wireguard in userspace"
 
 // wireguardLink implements [linkKind] for [dataplane.WireGuard]. Key, port and
 // peers are not part of a link in the kernel, see [wireguards].
 type wireguardLink struct{ plainLink }
 
-// create makes a device in steps, and a refusal undoes those before. The device
+// create makes a device in steps; a refusal undoes the earlier ones. The device
 // goes up last, since that opens the socket.
 func (wireguardLink) create(a *applier, want dataplane.Link) error {
 	ls := a.links

@@ -29,8 +29,8 @@ func (a *applier) link(verb dataplane.Verb, want dataplane.Link) error {
 }
 
 // create makes a device in one request, so that a refusal leaves nothing behind.
-// Params writes the parameters of its kind. A link that sameKey returns an error
-// for is one that the kernel cannot tell apart from the new one.
+// Params writes the parameters of its kind. sameKey returns an error for a link that
+// the kernel cannot distinguish from the new one.
 func (ls *links) create(want dataplane.Link, params func(*nl.Encoder), sameKey func(link) error) error {
 	c := ls.c
 	var up uint32
@@ -72,7 +72,7 @@ func putParams(c *nl.Conn, kind dataplane.LinkKind, params func(*nl.Encoder)) {
 }
 
 // explainExists names the link that blocks a new one: a link of the same name,
-// or one that sameKey says the kernel cannot tell apart from it.
+// or one that, by sameKey, the kernel cannot distinguish from it.
 func (ls *links) explainExists(want dataplane.Link, cause error, sameKey func(link) error) error {
 	all, err := ls.all()
 	if err != nil {

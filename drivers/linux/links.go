@@ -215,7 +215,7 @@ func parseLink(body []byte) (link, error) {
 	return l, nil
 }
 
-// forwardingAt tells where the attributes of a link hold its own forwarding
+// forwardingAt says where the attributes of a link hold its own forwarding
 // setting: in which array of settings, at which index (Linux
 // include/uapi/linux/ip.h and ipv6.h; for IPv6 since Linux 6.17).
 var forwardingAt = [2]struct {

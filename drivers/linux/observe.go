@@ -50,8 +50,8 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 	return d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts}), nil
 }
 
-// sameAsLast returns the last state again if a look found nothing else, so that
-// its reader need not compare it.
+// sameAsLast returns the last state again if a look found the same objects, so that
+// its reader need not compare them.
 func (d *Driver) sameAsLast(seen driver.Observation) driver.Observation {
 	if d.last != nil && d.last.Equal(seen.State) {
 		seen.State = d.last

@@ -51,7 +51,7 @@ func (h *policyHints) watch(e dataplane.Extent) {
 	h.networks = e.Networks
 }
 
-// listen takes in announcements until the socket is closed.
+// listen reads announcements until the socket is closed.
 func (h *policyHints) listen(hint func()) {
 	defer close(h.done)
 	buf := make([]byte, nl.ReadSize)

@@ -14,7 +14,7 @@ import (
 )
 
 // rememberFor bounds how long a look may reuse routes that an earlier look read.
-// It is shorter than the time between two looks that nothing has caused, so each
+// It is shorter than the time between two looks without a hint, so each
 // of these reads the tables.
 const rememberFor = 20 * time.Second
 
@@ -25,7 +25,7 @@ const rememberFor = 20 * time.Second
 // matters. The kernel visits all of them for each dump, even for one that it
 // filters, which takes 0.1 µs a route. A busy host causes two looks a second. So
 // a look reads the tables only if
-//   - it asks for something else than the last reading,
+//   - it asks for more than the last reading,
 //   - the driver has changed routes, links or addresses,
 //   - the kernel announced another route that matters, or lost announcements,
 //   - a link went down or lost an address on which a route depends: Linux then
@@ -73,7 +73,7 @@ func (o *observer) readRoutes() error {
 }
 
 // readTables reads the main tables into a new memory. Announcements that arrive
-// meanwhile are compared with all that is known of the new look.
+// meanwhile are compared with everything that the new look has read so far.
 func (o *observer) readTables() error {
 	o.d.routes = nil
 	extent := cloneExtent(o.extent)

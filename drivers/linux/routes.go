@@ -60,7 +60,7 @@ func dumpRoutes(c *nl.Conn, f cidr.Family) ([]byte, error) {
 	return b, nil
 }
 
-// parseRoute reads an RTM_NEWROUTE. It returns false for what is not a route
+// parseRoute reads an RTM_NEWROUTE. It returns false unless it is a route
 // of the main table that every packet may take.
 func parseRoute(body []byte, r *route) bool {
 	if len(body) < unix.SizeofRtMsg {

@@ -45,8 +45,8 @@ const (
 	wgAllowedIPMask    = 3
 )
 
-// kernelWG reads and changes WireGuard devices of the kernel by generic netlink.
-// Links, addresses and routes are not its business.
+// kernelWG reads and changes WireGuard devices of the kernel over generic netlink.
+// It does not handle links, addresses and routes.
 type kernelWG struct {
 	c      *nl.Conn
 	family uint16
@@ -214,7 +214,7 @@ func takeDevice(r *wireguard.Reading, body []byte) {
 	}
 }
 
-// takePeer reads one peer. One with the key of the peer before is the rest of that.
+// takePeer reads one peer. One with the key of the previous peer continues it.
 func takePeer(r *wireguard.Reading, attrs []byte) {
 	var p wireguard.Peer
 	var ips []byte

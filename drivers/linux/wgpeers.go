@@ -46,7 +46,7 @@ func (w *wireguards) applyUserspace(verb dataplane.Verb, l link, p dataplane.WGP
 }
 
 // applyKernel performs an op on a peer of a device in the kernel, which does not
-// tell whether a peer was there.
+// report whether a peer existed.
 func (a *applier) applyKernel(verb dataplane.Verb, l link, p dataplane.WGPeer, psk dataplane.Secret) error {
 	kernel, err := a.d.wg.inKernel()
 	if err != nil {

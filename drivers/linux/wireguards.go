@@ -18,8 +18,8 @@ import (
 // noWireGuard is the reason why the kernel makes no WireGuard links.
 const noWireGuard = "the kernel has no links of type wireguard; run: modprobe wireguard"
 
-// absentTime is how long to believe that the kernel has no WireGuard: each
-// question makes it look for the module.
+// absentTime is how long the driver assumes that the kernel has no WireGuard: each
+// query makes the kernel look for the module.
 const absentTime = 30 * time.Second
 
 // wireguards holds what the driver needs for WireGuard devices beside their
@@ -149,7 +149,7 @@ func isUserspace(l dataplane.Link) bool {
 	return ok && p.Userspace
 }
 
-// keepPSKs takes the pre-shared keys of an extent, for the peers that name them.
+// keepPSKs keeps the pre-shared keys of an extent, for the peers that name them.
 func (w *wireguards) keepPSKs(secrets []dataplane.Secret) {
 	w.psks = map[dataplane.SecretName]dataplane.Secret{}
 	for _, s := range secrets {
@@ -166,8 +166,8 @@ func (w *wireguards) psk(name dataplane.SecretName) (dataplane.Secret, error) {
 	return secret, nil
 }
 
-// readWireGuard adds to the links of the state what only WireGuard knows, and
-// their peers. It asks nothing if there is no such link.
+// readWireGuard adds WireGuard's parameters and peers to the links of the state. It
+// asks nothing if there is no such link.
 func (o *observer) readWireGuard() error {
 	o.d.wg.keepPSKs(o.extent.PSKs)
 	o.facts.Keys = o.d.wg.publicKeys(o.extent.Keys)

@@ -6,8 +6,8 @@
 // subtests is counted through its subtests only, a ginkgo suite through its specs.
 //
 // Several runs can close with one summary: each adds its results to the same
-// file (-results), and those before the last say so (-more). They may go on side by
-// side. What one run skipped for want of something, and another ran, is counted as it ran.
+// file (-results), and those before the last say so (-more). They may run in parallel.
+// A test that one run skipped and another ran counts as run.
 // A scenario is a subtest of a package whose path ends in "scenarios"; its
 // world is the element "sim", "netns" or "vm" of the test's name. The last two are
 // real: a scenario that all worlds of the runs skipped except the simulator is listed,

@@ -1,6 +1,6 @@
-// Package demo shows flannel at work to a newcomer: three
-// nodes, a pod on each, every pod pinged from every pod, a device broken and
-// healed, and the peers of each node as flannelctl shows them.
+// Package demo shows a newcomer flannel at work: three nodes with a pod on each, pings
+// from every pod to every pod, a device that breaks and heals, and the peers of each
+// node as flannelctl shows them.
 //
-// It is a program's body on top of package harness, and writes plain text.
+// It is the body of a program on top of package harness, and writes plain text.
 package demo

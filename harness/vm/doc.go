@@ -1,8 +1,8 @@
 // Package vm runs commands on a stock Debian kernel, in a virtual machine that
 // QEMU emulates without KVM.
 //
-// The machine is for kernels' features that the kernel of this host lacks:
-// wireguard, ipip, ESP. Its root file system is the host's, read-only, with a
+// The machine is for features that the kernel of this host lacks: wireguard, ipip,
+// ESP. Its root file system is the host's, read-only, with a
 // layer in memory above it; so a program that was built here runs there under the
 // same path. Folders that a caller names are writable, and carry results out.
 //

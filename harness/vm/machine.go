@@ -158,7 +158,7 @@ func (m *Machine) receive(ready chan<- struct{}) {
 }
 
 // watch ends the machine if its guest is silent for so long. A guest whose kernel or
-// emulator hangs would keep its askers waiting for ever.
+// emulator hangs would keep its askers waiting forever.
 func (m *Machine) watch(silence time.Duration) {
 	ask := time.NewTicker(silence)
 	defer ask.Stop()

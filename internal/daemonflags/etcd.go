@@ -24,11 +24,11 @@ type Etcd struct {
 // Define adds the flags to a set.
 func (e *Etcd) Define(fs *flag.FlagSet) {
 	fs.StringVar(&e.Endpoints, "etcd-endpoints", EtcdEndpoints, "comma-separated `urls` of the etcd cluster")
-	fs.StringVar(&e.Prefix, "etcd-prefix", EtcdPrefix, "`key` under which the network config and the leases lie")
+	fs.StringVar(&e.Prefix, "etcd-prefix", EtcdPrefix, "`key` under which the network config and the leases are")
 	fs.StringVar(&e.KeyFile, "etcd-keyfile", "", "private key `file` of the client certificate")
 	fs.StringVar(&e.CertFile, "etcd-certfile", "", "client certificate `file`; needs --etcd-keyfile")
 	fs.StringVar(&e.CAFile, "etcd-cafile", "",
-		"`file` with the certificates of the authorities that may vouch for etcd")
+		"`file` with the CA certificates that may sign the certificate of etcd")
 	fs.StringVar(&e.Username, "etcd-username", "", "`user` for etcd's authentication")
 	fs.StringVar(&e.Password, "etcd-password", "",
 		"`password` for etcd's authentication; FLANNELD_ETCD_PASSWORD keeps it out of ps")

@@ -201,7 +201,7 @@ func routes6(o dataplane.Object) bool {
 // keeping.
 var foreignHost = netip.MustParseAddr("192.168.64.99")
 
-// keeping serves a host that is no node for ever, once it has known its record.
+// keeping serves a host that is no node forever, once it has known its record.
 func keeping() func(lease.Snapshot) lease.Snapshot {
 	known := map[lease.Key]*lease.Lease{}
 	return func(s lease.Snapshot) lease.Snapshot {
@@ -229,7 +229,7 @@ func sleepyGuard(n daemon.Machine) daemon.Machine {
 	}, func(r node.Effects) node.Effects {
 		lane := &r.Lanes[node.FirewallLane]
 		if lane.Look != nil && begun && !hinted {
-			lane.Look = nil // and so the lane waits for ever
+			lane.Look = nil // and so the lane waits forever
 		}
 		if lane.Look != nil {
 			begun, hinted = true, false

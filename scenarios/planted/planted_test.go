@@ -79,7 +79,7 @@ var defects = []defect{
 	{id: "L3", what: "the address of the former subnet stays", plant: acting(leaving(addresses)), often: robbery},
 	{id: "L4", what: "IPv6 routes are never deleted", plant: acting(leaving(routes6)),
 		opts: search.Options{Family: "dual"}, often: robbery},
-	{id: "L5", what: "a departed peer is served for ever", plant: seeing(keeping), often: guests},
+	{id: "L5", what: "a departed peer is served forever", plant: seeing(keeping), often: guests},
 	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
 	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},
 	{id: "W1", what: "a peer's first endpoint stays", plant: acting(believing(oldEndpoint, wgPeer)), opts: wireguard,

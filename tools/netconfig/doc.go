@@ -1,4 +1,4 @@
-// Package netconfig tells what a network config means before nodes read it: the
-// errors and warnings of the daemon, the ranges of subnets, and the leases that
-// would not fit.
+// Package netconfig shows the effects of a network config before nodes read it: the
+// daemon's errors and warnings, the ranges of subnets, and the leases that would
+// not fit.
 package netconfig

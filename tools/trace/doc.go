@@ -1,20 +1,20 @@
 // Package trace follows a packet through one host: it asks the kernel what it would do
-// with the packet at each step, and tells where the packet would end, why, and what to do.
+// with the packet at each step, and says where the packet would end, why, and what to do.
 //
-// A packet between two pods goes by these steps. Each is a [Hop]:
+// A packet between two pods takes these steps. Each is a [Hop]:
 //
-//	arrive     the device by which it comes in, or this host itself
+//	arrive     the device on which it comes in, or this host itself
 //	forward    whether the host forwards packets, and whether a filter drops them
 //	route      the kernel's choice of a device and a gateway
-//	policy     what IPsec demands
+//	policy     what IPsec requires
 //	device     whether the device is up, and takes a packet of that size
 //	neighbour  the gateway's MAC
 //	tunnel     the host behind the tunnel, and the packet with its outer headers
 //	underlay   the route of the outer packet
-//	leave      where this host knows no more of it
+//	leave      where it leaves this host
 //
-// Nothing is sent. To ask the kernels of other hosts, run the command there: an arriving
-// packet is traced like any other, and told by its source, which is elsewhere.
+// Nothing is sent. To ask the kernels of other hosts, run the command there: it traces an
+// arriving packet like any other, and recognises it by its source, which is elsewhere.
 //
 // [Walk] is pure: the answers come from a [Kernel].
 package trace

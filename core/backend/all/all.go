@@ -45,7 +45,7 @@ func unavailable(name, summary string) backend.Spec {
 	return backend.Spec{Type: name, Summary: summary, Carries: v4, IgnoresPeers: true}
 }
 
-// Specs returns every type of backend. Callers do not change what a Spec refers to.
+// Specs returns every type of backend. Callers must not change the slices in a Spec.
 func Specs() []backend.Spec { return slices.Clone(specs) }
 
 // Find returns the spec of a type; "" stands for [Default].

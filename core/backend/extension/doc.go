@@ -1,4 +1,4 @@
-// Package extension leaves the packets to commands of the operator (interop 6.8).
+// Package extension runs the operator's commands, which carry the packets (interop 6.8).
 //
 // The network config holds texts for the shell. PreStartupCommand runs before the
 // node asks for a lease, and its output becomes the node's BackendData;

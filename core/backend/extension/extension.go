@@ -29,11 +29,11 @@ func Spec() backend.Spec {
 		return backend.Option{Name: name, Kind: backend.Text, Default: `""`, Help: help}
 	}
 	return backend.Spec{
-		Type: Type, Summary: "commands of the operator",
+		Type: Type, Summary: "the operator's own commands",
 		Carries: []backend.Families{backend.IPv4Only, backend.Both}, New: open,
 		Lanes: []string{"commands"}, OwnAddresses: true, SharesData: true, Alone: true, Needs: "/bin/sh",
 		Options: []backend.Option{
-			text("PreStartupCommand", "runs at a start, before the node asks for a lease; its output becomes BackendData"),
+			text("PreStartupCommand", "runs at each start, before the node asks for a lease; its output becomes BackendData"),
 			text("PostStartupCommand", "runs once the node holds a lease"),
 			text("SubnetAddCommand", "runs for each peer that comes or changes"),
 			text("SubnetRemoveCommand", "runs for each peer that goes, with its former data before it changes"),
@@ -84,7 +84,7 @@ func open(network config.Network) (backend.Backend, error) {
 // Type implements [backend.Backend].
 func (Backend) Type() string { return Type }
 
-// Extent implements [backend.Backend]: the host's objects are the commands' business.
+// Extent implements [backend.Backend]: it is empty, since commands make the host's objects.
 func (Backend) Extent() dataplane.Extent { return dataplane.Extent{} }
 
 // MTU implements [backend.Backend].

@@ -18,7 +18,7 @@ const Type = "host-gw"
 // Spec describes the backend, which has no options (interop 6.3).
 func Spec() backend.Spec {
 	return backend.Spec{
-		Type: Type, Summary: "plain routes, among hosts on one segment", Carries: backend.EveryFamily,
+		Type: Type, Summary: "plain routes between hosts on one segment", Carries: backend.EveryFamily,
 		New: func(config.Network) (backend.Backend, error) { return Backend{}, nil },
 	}
 }

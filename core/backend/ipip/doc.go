@@ -5,8 +5,8 @@
 //  1. The pod's packet to 10.5.3.7 is routed on its node. The route
 //     "10.5.3.0/24 via 192.168.64.4 dev flannel.ipip onlink" sends it to the
 //     tunnel device, with the peer's public address as next hop.
-//  2. The device has no remote address, so the kernel takes the next hop for the
-//     other end. It puts a second IP header before the packet, from the device's
+//  2. The device has no remote address, so the kernel uses the next hop as the
+//     other end. It puts a second IP header in front of the packet, from the device's
 //     local address, and routes the result through the uplink.
 //  3. The peer finds the device by its local address, removes the outer header,
 //     and routes the inner packet to the pod.

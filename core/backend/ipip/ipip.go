@@ -26,11 +26,11 @@ const overhead = 20
 // Spec describes the backend and its options (interop 6.4).
 func Spec() backend.Spec {
 	return backend.Spec{
-		Type: Type, Summary: "IP in IP tunnels of the kernel", Carries: []backend.Families{backend.IPv4Only}, New: open,
+		Type: Type, Summary: "the kernel's IP in IP tunnels", Carries: []backend.Families{backend.IPv4Only}, New: open,
 		Devices: []string{device}, DeviceKind: dataplane.LinkIPIP,
 		Options: []backend.Option{
 			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
-				Help: "reach peers on the own segment by plain routes"},
+				Help: "reach peers on the same segment by plain routes"},
 		},
 	}
 }

@@ -45,7 +45,7 @@ func Spec() backend.Spec {
 				Help: "ESP always travels in UDP, for networks that drop other protocols"},
 			{Name: "ESPProposal", Kind: backend.Text, Default: `"` + defaultProposal + `"`,
 				Example: `"aes256gcm16-sha384-prfsha384-ecp384"`,
-				Help:    "algorithms, as strongSwan names them; equal on all nodes"},
+				Help:    "algorithms, as strongSwan names them; the same on all nodes"},
 		},
 	}
 }

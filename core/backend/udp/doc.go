@@ -3,6 +3,6 @@
 // the peer that has the destination, and unwraps the datagrams of peers. It
 // needs no kernel module except tun, and one open port (interop 6.1).
 //
-// The package renders the device, its address and route, a proxy and its peers.
-// Package udppath decides about each packet.
+// The package renders the device, its address and route, the packet path
+// ([dataplane.Proxy]) and its peers. Package udppath decides about each packet.
 package udp

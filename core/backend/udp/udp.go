@@ -45,7 +45,7 @@ func Spec() backend.Spec {
 				Help: "UDP port of all nodes"},
 			{Name: "Offload", Kind: backend.Text, Default: strconv.Quote(string(dataplane.OffloadAuto)),
 				Choices: []string{string(dataplane.OffloadAuto), string(dataplane.OffloadGSO), string(dataplane.OffloadOff)},
-				Help:    "offloads of the kernel to use: those it has, segmentation or nothing, or none"},
+				Help:    "kernel offloads to use: whatever it has, segmentation or an error, or none"},
 		},
 	}
 }

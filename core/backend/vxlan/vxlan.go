@@ -33,7 +33,7 @@ var overhead = [2]int{cidr.V4: 20 + 30, cidr.V6: 40 + 30}
 // Spec describes the backend and its options (interop 6.2).
 func Spec() backend.Spec {
 	return backend.Spec{
-		Type: Type, Summary: "VXLAN tunnels of the kernel", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
+		Type: Type, Summary: "the kernel's VXLAN tunnels", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
 		Devices: devices[:], DeviceKind: dataplane.LinkVXLAN,
 		Options: []backend.Option{
 			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
@@ -45,8 +45,8 @@ func Spec() backend.Spec {
 				Zero: "the uplink's", Help: "largest packet on the wire; pods get 50 bytes less, 70 over IPv6. " +
 					"An uplink with a smaller MTU overrides it"},
 			{Name: "DirectRouting", Kind: backend.Switch, Default: "false", ChartValue: "directRouting", Example: "true",
-				Help: "reach peers on the own segment by plain routes"},
-			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn where a MAC is"},
+				Help: "reach peers on the same segment by plain routes"},
+			{Name: "Learning", Kind: backend.Switch, Default: "false", Help: "let the kernel learn the location of MACs"},
 			{Name: "GBP", Kind: backend.Switch, Default: "false", ChartValue: "GBP", Help: "group policy extension"},
 			{Name: "TxChecksum", Kind: backend.Text, Default: `"auto"`, ChartValue: "txChecksum",
 				Choices: []string{checksumAuto, dataplane.FeatureOn, dataplane.FeatureOff},
@@ -54,8 +54,8 @@ func Spec() backend.Spec {
 					"wrong (`ethtool -K flannel.1 tx-checksum-ip-generic off`); `auto`: as the device is, and off once " +
 					"probes find peers that answer ICMP and none that answers TCP"},
 			{Name: "MacPrefix", Kind: backend.Text, ChartValue: "macPrefix", Pattern: "^$|^[0-9A-Fa-f]{2}-[0-9A-Fa-f]{2}$",
-				Ignored: true, Help: "for nodes with Windows"},
-			{Name: "Name", Kind: backend.Text, Ignored: true, Help: "for nodes with Windows"},
+				Ignored: true, Help: "for Windows nodes"},
+			{Name: "Name", Kind: backend.Text, Ignored: true, Help: "for Windows nodes"},
 		},
 	}
 }

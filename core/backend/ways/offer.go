@@ -134,7 +134,7 @@ func (s *Set) faceOf(i int, l *lease.Lease) *lease.Lease {
 	return &as
 }
 
-// sharesNone reports whether a peer's record offers none of the ways.
+// sharesNone reports whether a peer's record offers none of the node's ways.
 func (s *Set) sharesNone(l *lease.Lease) bool {
 	return !slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		_, ok := s.choose(l, f)
@@ -142,9 +142,9 @@ func (s *Set) sharesNone(l *lease.Lease) bool {
 	})
 }
 
-// LeavesOut reports whether no backend of this node is for a peer's record: that of
-// another backend (interop 6.0), or of none that the node has. It is no fault of the
-// record, and rendering says nothing about it.
+// LeavesOut reports whether this node skips a peer's record, since the record is of a
+// backend that the node does not have (interop 6.0). That is no fault of the record,
+// and a rendering does not report it.
 func (s *Set) LeavesOut(l *lease.Lease) bool {
 	present := s.ways[0]
 	switch {
@@ -214,8 +214,8 @@ func objectOf(id string) (config.Backend, bool) {
 	return object, err == nil && same == id
 }
 
-// Named returns the ways that a record offers, the first one first. It leaves out
-// what no config could have said.
+// Named returns the ways that a record offers, in its order. It skips ways that no
+// config could name.
 func Named(a *lease.Attrs) []config.Backend {
 	ids := []string{identityOf(a)}
 	for _, f := range a.Ways.Former {

@@ -176,7 +176,7 @@ func (s *Set) Check(env backend.Env) *backend.Lack {
 	return nil
 }
 
-// Commander returns the present way's backend if it runs commands of the operator.
+// Commander returns the present way's backend if it runs the operator's commands.
 func (s *Set) Commander() (backend.Commander, bool) {
 	b, ok := s.ways[0].backend.(backend.Commander)
 	return b, ok

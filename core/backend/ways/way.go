@@ -68,7 +68,7 @@ func withOptionsOf(spec backend.Spec, present, former config.Backend) (config.Ba
 	return object, nil
 }
 
-// openExactly opens the way that a network config names.
+// openExactly opens the way that a network config names, without changing its options.
 func openExactly(network config.Network) (way, error) {
 	b, err := all.New(network)
 	if err != nil {
@@ -82,7 +82,7 @@ func openExactly(network config.Network) (way, error) {
 	return way{id, spec, network, b, map[string]bool{}}, nil
 }
 
-// env is the environment with the config as this way has it.
+// env returns the environment with this way's form of the config.
 func (w way) env(env backend.Env) backend.Env {
 	env.Config = w.network
 	return env
@@ -106,12 +106,12 @@ func (w way) coexists(o way) bool {
 	return !slices.ContainsFunc(w.backend.Extent().Links, func(l string) bool { return slices.Contains(links, l) })
 }
 
-// mostReplaced bounds what a way remembers of the identities in records.
+// mostReplaced is the number of records' identities that a way remembers.
 const mostReplaced = 100
 
 // replaces reports whether a way with an identity is of the same type and has the same
-// devices: vxlan with another port, for example. No host can have both, so the one that a
-// host has takes the place of the other. Meanwhile routes without encapsulation work.
+// devices: vxlan with another port, for example. A host can only have one of them, which
+// stands for the other too. Meanwhile routes without encapsulation work.
 func (w way) replaces(id string) bool {
 	known, ok := w.replaced[id]
 	if ok {

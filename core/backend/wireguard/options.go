@@ -8,7 +8,7 @@ import (
 )
 
 // The modes (interop 6.5): a device for each family, or one device whose peers have
-// endpoints of the family that the mode says.
+// endpoints of the family that the mode selects.
 const (
 	modeSeparate = "separate"
 	modeAuto     = "auto"
@@ -34,7 +34,7 @@ const (
 // Spec describes the backend and its options (interop 6.5).
 func Spec() backend.Spec {
 	return backend.Spec{
-		Type: Type, Summary: "encrypted tunnels of WireGuard", Carries: backend.EveryFamily, New: open,
+		Type: Type, Summary: "encrypted WireGuard tunnels", Carries: backend.EveryFamily, New: open,
 		Devices: []string{device, deviceV6}, DeviceKind: dataplane.LinkWireGuard,
 		OnCopy: "delete the key file of one of the two hosts, and restart flannel there",
 		Options: []backend.Option{

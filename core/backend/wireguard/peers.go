@@ -94,7 +94,7 @@ func (b *Backend) renderPeers(
 	return problems
 }
 
-// describe names the record that a peer is served by instead of another one.
+// describe names the record that is served instead of another one.
 func describe(served, refused *lease.Lease) string {
 	if hostOf(served) == hostOf(refused) {
 		return fmt.Sprintf("the newer record %s of this host", served.Key)
@@ -102,10 +102,10 @@ func describe(served, refused *lease.Lease) string {
 	return fmt.Sprintf("the older record %s", served.Key)
 }
 
-// candidates returns the records that a device can serve, in the order in which a
-// key is theirs: the oldest host first, and of several records of one host the one
-// written last. A host writes the record of the subnet that it uses. The others are
-// left over, such as a reservation that the host cannot use: to serve the oldest would
+// candidates returns the records that a device can serve, in the order in which they
+// have a claim to a key: the oldest host first, and of several records of one host the
+// one written last. A host writes the record of the subnet that it uses. The others are
+// left over, such as a reservation that the host cannot use: serving the oldest would
 // send the host's packets to a subnet that it has given up.
 func (t tunnel) candidates(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
@@ -154,7 +154,7 @@ func sortCandidates(found []candidate) {
 	})
 }
 
-// hostOf returns what tells the records of one host from those of others.
+// hostOf returns a value that identifies the host of a record.
 func hostOf(l *lease.Lease) [2]netip.Addr { return [2]netip.Addr{l.Attrs.PublicIP, l.Attrs.PublicIPv6} }
 
 // peer returns the peer that stands for a record.

@@ -3,5 +3,5 @@
 // strategic merge patches of the status subresource, in protobuf. client-go's
 // fake has no resource versions and none of these.
 //
-// // It is for tests: it authenticates no client.
+// It is for tests: it authenticates no client.
 package kubetest

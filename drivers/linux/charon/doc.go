@@ -2,11 +2,11 @@
 // a child of this process and gives it keys and connections over its control socket
 // (VICI).
 //
-// The child has a configuration file of its own, so no configuration of another
-// IKE daemon on the host is read or changed. It dies with this process, and a killed
-// child leaves its keys in the kernel, where packets go on using them.
+// The child has a configuration file of its own, so it never reads or changes the
+// configuration of another IKE daemon on the host. It dies with this process, and a
+// killed child leaves its keys in the kernel, where packets keep using them.
 //
-// VICI reports of a connection its name, addresses and subnets, and neither
-// proposals nor the use of UDP; of a key it reports a name. So the driver remembers
-// what it has loaded into the child, and calls everything else foreign.
+// VICI reports the name, addresses and subnets of a connection, but not its
+// proposals or its use of UDP; of a key it reports only a name. So the driver remembers
+// what it has loaded into the child, and treats everything else as foreign.
 package charon

@@ -27,7 +27,7 @@ type Options struct {
 	Config string    // path of the configuration file, which the driver writes
 	Log    io.Writer // gets the program's messages
 
-	// Kernel says why the kernel cannot do what charon asks of it; nil: it is not asked.
+	// Kernel says why the kernel cannot do what charon needs; nil: it is not asked.
 	Kernel func() error
 }
 
@@ -85,7 +85,7 @@ func (d *Driver) end() {
 	d.release()
 }
 
-// release gives up the session with a charon that has ended.
+// release closes the session with a charon that has ended.
 func (d *Driver) release() {
 	if d.session != nil {
 		_ = d.session.Close() // the other end is gone

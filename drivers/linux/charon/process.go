@@ -98,7 +98,7 @@ func (c *child) stop() {
 	}
 }
 
-// plugins are those that the contract's proposals and VICI need. Charon passes over
+// plugins are those that the contract's proposals and VICI need. Charon skips
 // the ones that are not installed.
 const plugins = "random nonce openssl aes sha1 sha2 hmac kdf gcm gmp drbg curve25519 kernel-netlink socket-default vici"
 
@@ -131,7 +131,7 @@ charon {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// answer is the pause between two attempts to reach a socket that is not there yet.
+// answer is the pause between two attempts to reach a socket that does not exist yet.
 const answer = 50 * time.Millisecond
 
 // until calls try until it succeeds, the child ends, or the context does.

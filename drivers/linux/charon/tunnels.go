@@ -59,7 +59,7 @@ func (d *Driver) kernelSPIs() (map[uint64]bool, error) {
 	return present, nil
 }
 
-// spis are the numbers by which both keys of a tunnel are known.
+// spis are the numbers that identify the two keys of a tunnel.
 type spis struct{ in, out uint64 }
 
 // installed returns the tunnels of a child that charon has given to the kernel.

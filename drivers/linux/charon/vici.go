@@ -17,13 +17,13 @@ import (
 // ikeProposal is the contract's proposal for IKE (interop 6.6).
 const ikeProposal = "aes256-sha256-modp4096"
 
-// silence is how long charon waits for a packet of a peer before it asks whether the peer
-// still has the tunnel. A peer that does not answer for three minutes has lost it: charon
-// agrees on another. Without this question two hosts that have different tunnels, each of
-// which only one of them knows, stay like that until the keys are renewed.
+// silence is how long charon waits for a packet from a peer before it asks whether the peer
+// still has the tunnel. If the peer does not answer for three minutes, charon negotiates
+// another tunnel. Without this check, two hosts that each have a tunnel which the other
+// does not know would stay cut off until the keys are renewed.
 const silence = "60s"
 
-// observe adds what charon runs with.
+// observe adds charon's keys and connections to the state.
 func (d *Driver) observe(state *dataplane.State) error {
 	if err := d.observeKeys(state); err != nil {
 		return err

@@ -49,8 +49,8 @@ func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	})
 }
 
-// hold makes this process the one that runs the commands of the record, until it ends. Two
-// would undo what the other has done, and each would keep a record of its own.
+// hold makes this process the only one that runs the commands of the record, until it
+// ends. Two processes would undo each other's commands, and each would keep its own record.
 func (d *Driver) hold() error {
 	if d.lock != nil || d.file.path == "" {
 		return nil
@@ -73,7 +73,7 @@ func (d *Driver) hold() error {
 	return nil
 }
 
-// Hints implements [driver.Lane]. Nothing but the lane itself changes the record.
+// Hints implements [driver.Lane]. Only the lane itself changes the record.
 func (d *Driver) Hints() <-chan struct{} { return nil }
 
 // Close closes the files.
@@ -85,7 +85,7 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// host is the machine as package command needs it.
+// host implements [command.Host].
 type host struct{ file *file }
 
 // Run implements [command.Host].

@@ -99,7 +99,7 @@ func parse(text []byte) (kept *dataplane.State, boot string, err error) {
 	return kept, boot, nil
 }
 
-// append adds a line. The first one of a process writes the file anew, so that
+// append adds a line. The first one of a process rewrites the file, so that
 // it does not grow from run to run.
 func (f *file) append(word, object string) error {
 	if f.path == "" {
@@ -116,7 +116,7 @@ func (f *file) append(word, object string) error {
 	return nil
 }
 
-// compact replaces the file by one without outdated lines and opens it.
+// compact replaces the file with one without outdated lines, and opens it.
 func (f *file) compact() error {
 	old, err := os.ReadFile(f.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

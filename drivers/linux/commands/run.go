@@ -21,7 +21,7 @@ const mostOutput = 1 << 20
 // that left its group can still have it.
 const afterKill = time.Second
 
-// run runs a text by the shell. Standard input is written while the command
+// run runs a text with the shell. Standard input is written while the command
 // runs, so neither a large input nor a large output can block it.
 func run(ctx context.Context, text string, about command.About) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, about.Limit)
@@ -57,7 +57,7 @@ func run(ctx context.Context, text string, about command.About) (string, error) 
 	return text, nil
 }
 
-// head keeps the first bytes that are written to it, and takes all.
+// head keeps the first bytes that are written to it, and accepts all.
 type head struct{ strings.Builder }
 
 // Write implements [io.Writer].

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// maxHeard is the largest number of senders to remember. Anyone may send probes.
+// maxHeard is the largest number of senders to remember. Any host may send probes.
 const maxHeard = 1 << 14
 
 // ear hears the probes of other daemons in one family.
@@ -25,7 +25,7 @@ type ear struct {
 	heard map[netip.Addr]time.Time
 }
 
-// listen hears until close.
+// listen starts to listen for probes until close.
 func listen(f cidr.Family) (*ear, error) {
 	socket, err := open(f, echoRequest[f])
 	if err != nil {

@@ -75,8 +75,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// parse reads what a raw socket received: for IPv4 with the IP header. It returns false
-// for what is not an echo of a probe. Anyone may have sent the packet.
+// parse reads a packet from a raw socket: for IPv4 with the IP header. It returns false
+// unless the packet is an echo of a probe. Any host may have sent it.
 func parse(f cidr.Family, b []byte) (kind uint8, m message, ok bool) {
 	if f == cidr.V4 {
 		if len(b) == 0 || int(b[0]&0xf)*4 > len(b) {

@@ -19,7 +19,7 @@ import (
 )
 
 // Sender is a [probe.Sender]. Each probe has a socket and a goroutine of its own: with
-// at most 20 of them a second, that costs less than to share one.
+// at most 20 probes a second, that costs less than sharing one.
 type Sender struct {
 	ears [2]*ear // by family; nil: cannot listen
 }
@@ -170,7 +170,7 @@ func prepare(socket *os.File, f cidr.Family, r probe.Request) error {
 	return errors.Join(err, refused)
 }
 
-// unfragmented makes the socket send packets with the mark "do not fragment", whatever
+// unfragmented makes the socket send packets with DF set, whatever
 // the kernel has learnt about the path.
 func unfragmented(fd int, f cidr.Family, r probe.Request) error {
 	switch {

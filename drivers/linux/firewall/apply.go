@@ -65,7 +65,7 @@ func (f *Firewall) applyGroup(ctx context.Context, ops []dataplane.Op, errs []er
 	}
 }
 
-// refuse returns the reason against an op, nil if there is none.
+// refuse returns the reason why an op is impossible, or nil.
 func (f *Firewall) refuse(op dataplane.Op) error {
 	c, ok := op.Object.(dataplane.Chain)
 	if !ok {
@@ -99,7 +99,7 @@ func (f *Firewall) there(k dataplane.ChainKey) bool {
 	return false
 }
 
-// write performs ops of one group that refuse let pass.
+// write performs the ops of one group that refuse accepted.
 func (f *Firewall) write(ctx context.Context, ops []dataplane.Op) error {
 	wanted := map[dataplane.Hook]*dataplane.Chain{}
 	for _, op := range ops {

@@ -142,7 +142,7 @@ func verdictEffect(a map[uint16][]byte, own string, every bool, drops func() eff
 	return mayAccept
 }
 
-// marking holds the iptables targets after which a packet goes on.
+// marking holds the iptables targets that do not end a packet's evaluation.
 var marking = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TRACE"}
 
 // blocks reads the chain FORWARD of iptables-legacy.

@@ -102,7 +102,7 @@ func (f *Firewall) lookIPTables(ctx context.Context, family cidr.Family) error {
 	return nil
 }
 
-// tablesOf returns the tables of a variant of iptables, read anew unless they
+// tablesOf returns the tables of a variant of iptables. It reads them again unless they
 // are known to be unchanged.
 func (f *Firewall) tablesOf(ctx context.Context, x *xtables) (*tables, error) {
 	var sum imprint
@@ -207,14 +207,14 @@ func (f *Firewall) allBlocks(family cidr.Family) []block {
 	return all
 }
 
-// writable reports whether a variant of iptables is here and can read its tables.
+// writable reports whether a variant of iptables is installed and can read its tables.
 func (f *Firewall) writable(family cidr.Family, v variant) bool {
 	t := f.seen.tables[family][v]
 	return t != nil && t.err == nil
 }
 
-// inBoth reports whether a chain belongs into both variants of iptables: where
-// the other variant's FORWARD drops packets, only a chain there can accept them.
+// inBoth reports whether a chain belongs into both variants of iptables: if the other
+// variant's FORWARD drops packets, only a chain there can accept them.
 func (f *Firewall) inBoth(k dataplane.ChainKey) bool {
 	other := f.tools.other[k.Family]
 	if k.Hook != dataplane.Forward || other == nil || !f.writable(k.Family, other.variant) {

@@ -21,8 +21,8 @@ func placeOf(h dataplane.Hook) place {
 	return place{table: "nat", shared: "POSTROUTING", own: "FLANNEL-POSTRTG", comment: "flanneld masq"}
 }
 
-// formerComments are the comments of rules that older releases put straight
-// into a shared chain; one has a typing error (interop 7.1).
+// formerComments are the comments of rules that older releases put directly
+// into a shared chain; one has a typo (interop 7.1).
 var formerComments = [...]string{"flanneld masq", "flannel masq", "flanneld forward"}
 
 // base is where nftables has the chain of a hook (interop 7.2).
@@ -49,7 +49,7 @@ const (
 	hookPostrouting = 4
 )
 
-// words holds the words for a family in the tools' languages.
+// words holds the tools' words for a family.
 type words struct {
 	ip        string // family and payload of nftables
 	table     string // ours of nftables

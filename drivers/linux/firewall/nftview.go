@@ -24,7 +24,7 @@ type nftView struct {
 }
 
 // look reads all tables that matter here. A change during the reading leads to
-// a view that mixes old and new; the caller compares the generations.
+// a view that mixes old and new, so the caller compares the generations.
 func (n *nftables) look() (nftView, error) {
 	var v nftView
 	tables, err := n.tables()

@@ -18,7 +18,7 @@ func familyOf(f cidr.Family) knftables.Family {
 
 // writeNFT makes the table of a family hold those chains and nothing else, in
 // one transaction. The transaction deletes the table with all its contents and
-// creates it anew; every packet meets the old table or the new one. Without
+// creates it again; every packet meets the old table or the new one. Without
 // chains the table stays deleted.
 func (t *toolbox) writeNFT(ctx context.Context, ns namespace.Namespace, f cidr.Family, chains []dataplane.Chain) error {
 	tx := t.nft.NewTransaction()

@@ -17,8 +17,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 )
 
-// longest is the time limit of a process. A process ends long before, unless
-// the machine is in trouble.
+// longest is the time limit of a process. On a healthy machine a process ends long
+// before.
 const longest = 30 * time.Second
 
 // processError is the failure of a program.

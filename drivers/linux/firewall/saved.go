@@ -96,11 +96,11 @@ func (s saved) at(f cidr.Family, h dataplane.Hook) found {
 	return out
 }
 
-// mayFollow reports whether a foreign rule may stand behind our jump. Foreign
-// rules go first, so in general none may. But programs that keep their rules at
+// mayFollow reports whether a foreign rule may come after our jump. Foreign
+// rules come first, so usually none may. But programs that keep their rules at
 // the end of FORWARD, as calico does, would fight with us for that place. If
 // their rule only accepts packets, or is a policy written as a rule, the order
-// decides nothing.
+// makes no difference.
 func mayFollow(h dataplane.Hook, r iptRule) bool {
 	if h != dataplane.Forward {
 		return false
@@ -145,8 +145,8 @@ func isFormerOf(r iptRule, n netip.Prefix) bool {
 }
 
 // formerNetworks finds the networks whose three rules, made by every release up
-// to v0.15, all stand in POSTROUTING without a comment. Fewer would be no
-// proof: administrators write such rules too.
+// to v0.15, are all in POSTROUTING without a comment. Fewer would prove
+// nothing: administrators write such rules too.
 func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	shared := s[placeOf(dataplane.Postrouting).shared]
 	if shared == nil {

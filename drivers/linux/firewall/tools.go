@@ -65,7 +65,7 @@ func (t *toolbox) current(ctx context.Context, ns namespace.Namespace, now time.
 	return fresh
 }
 
-// broken reports whether a program exists and does not work.
+// broken reports whether a program exists but does not work.
 func (t *toolbox) broken() bool {
 	for _, f := range cidr.Families {
 		for _, tool := range []driver.Tool{t.facts[f].IPTables, t.facts[f].NFTables} {

@@ -21,9 +21,9 @@
 //
 // Buffers are as small as the MTU allows, see shrinkBuffers.
 //
-// Sizes must be known before a read that goes to the right places, so each end
-// guesses that the next packet has the sizes of the one before. A wrong guess costs
-// a copy.
+// To read straight into the right buffers, each end must know the sizes beforehand,
+// so it guesses that the next packet has the sizes of the previous one. A wrong guess
+// costs a copy.
 //
 // Everything acts on the network namespace of the calling thread. Nothing here
 // sets addresses, routes or the state of links.

@@ -1,7 +1,7 @@
 // Package charon is a model of strongSwan's IKE daemon on a simulated host, and the
 // lane by which a node controls it.
 //
-// It agrees on keys with the daemons of other hosts by datagrams on the simulated
+// It negotiates keys with the daemons of other hosts by datagrams on the simulated
 // network, so losses, partitions and firewalls delay it as they do the real one. As in
 // IKEv2 (RFC 7296) a negotiation has two exchanges. In the first (IKE_SA_INIT) both sides
 // draw numbers, in the second (IKE_AUTH) they prove with these numbers that they have the same
@@ -9,7 +9,7 @@
 // peer still waits for it. The keys go to the host's kernel (package kernel), which encrypts.
 //
 // Requests are sent again, unchanged, with the real daemon's pauses, and a negotiation
-// without an answer begins anew. A first contact ends the peer's former tunnels. A daemon
+// without an answer starts over. A first contact ends the peer's former tunnels. A daemon
 // that has heard nothing from a peer for a while asks whether the peer still has the tunnel.
 //
 // As with the real one, keys in the kernel survive a daemon that is killed, and a daemon

@@ -1,8 +1,8 @@
-// Package shell interprets the few commands of scenarios in which an operator's
-// text changes routes of a simulated host. It knows words, quotes, variables,
+// Package shell interprets the few commands with which scenarios change the routes of
+// a simulated host, as an operator's text would. It knows words, quotes, variables,
 // ";", "&&" and "||", and the programs echo, read, true, false, exit, sleep and
 // "ip route add|replace|del PREFIX via ADDRESS". Any other program is not found.
 //
-// It is no shell: a scenario for the simulator keeps to what it knows, and real
-// shells run the others.
+// It is not a real shell: scenarios for the simulator use only these, and real shells
+// run the others.
 package shell

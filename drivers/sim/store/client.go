@@ -23,7 +23,7 @@ type ClientOptions struct {
 
 // Client is one process's connection to a [Store].
 //
-// // As a [lease.Store] it answers at once, since there is only one thread; its
+// As a [lease.Store] it answers at once, since there is only one thread; its
 // View follows the server through a stream. [Client.Do] sends a request through
 // a network, with delays, losses and late answers.
 type Client struct {

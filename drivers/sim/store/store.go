@@ -24,7 +24,7 @@ type Options struct {
 // bytes as values, one revision for each change, TTLs in virtual time that
 // delete their keys, compaction, and a stream of changes to each client.
 //
-// // Its methods are an operator's commands and faults; they act at once. Nodes
+// Its methods are an operator's commands and faults; they act at once. Nodes
 // use a [Client].
 type Store struct {
 	world *world.World

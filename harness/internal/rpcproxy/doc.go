@@ -1,6 +1,6 @@
-// Package rpcproxy stands between gRPC clients and their server and decides
-// what becomes of each request: done as asked, never done, done without the
-// client learning it, or done when the client has given up.
+// Package rpcproxy sits between gRPC clients and their server and decides what happens
+// to each request: done as asked, never done, done without an answer, or done after the
+// client has given up.
 //
-// It passes messages on as bytes and knows neither what they say nor flannel.
+// It passes messages on as bytes, and knows neither their contents nor flannel.
 package rpcproxy

@@ -41,7 +41,7 @@ func (n *Node) disturbed() {
 }
 
 // wasRefused notes that the kernel refused an op: a pause follows. A refusal
-// without a fault does not excuse the node for ever.
+// without a fault does not excuse the node forever.
 func (n *Node) wasRefused(byFault bool) {
 	n.follows.sound = false
 	if byFault {
