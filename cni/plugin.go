@@ -51,7 +51,7 @@ func (p Plugin) add(args *skel.CmdArgs) error {
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// clear prepares the delegate's bridge. If that fails, the delegate says what is wrong with it.
+// clear prepares the delegate's bridge. If that fails, the delegate reports the fault.
 func (p Plugin) clear(c conf, delegated map[string]any) {
 	if p.Clear == nil || pluginOf(delegated) != "bridge" {
 		return
@@ -142,7 +142,7 @@ func (p Plugin) gc(args *skel.CmdArgs) error {
 }
 
 // delFor returns the delegate's DEL for an attachment that this process was not called
-// for. Its network namespace is unknown, and mostly gone.
+// for. Its network namespace is unknown, and usually gone.
 func (p Plugin) delFor(a attachment) command {
 	return func(ctx context.Context, plugin string, conf []byte, exec invoke.Exec) error {
 		if exec == nil {
@@ -171,7 +171,7 @@ func (p Plugin) status(args *skel.CmdArgs) error {
 	return p.delegate(invoke.DelegateStatus, "STATUS", delegated)
 }
 
-// current returns the plugin's configuration, and the delegate's by the present
+// current returns the plugin's configuration, and the delegate's made from the present
 // subnet file.
 func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	c, err := parseConf(args.StdinData)
@@ -182,7 +182,7 @@ func current(args *skel.CmdArgs) (conf, map[string]any, error) {
 	return c, delegated, err
 }
 
-// current returns the delegate's configuration by the present subnet file.
+// current returns the delegate's configuration made from the present subnet file.
 func (c conf) current() (map[string]any, error) {
 	env, err := readSubnetFile(c.SubnetFile)
 	if err != nil {
@@ -213,7 +213,7 @@ func explain(delegated map[string]any, command string, err error) error {
 	}
 	if strings.Contains(err.Error(), "already has an IP address different from") {
 		details = strings.TrimSpace(details + " the bridge has the address of a subnet that this node had before, and pods " +
-			"are on it: end those pods, or delete the bridge and make its pods anew (flannelctl check)")
+			"are on it: delete those pods, or delete the bridge and recreate its pods (flannelctl check)")
 	}
 	return types.NewError(code, fmt.Sprintf("delegate plugin %s, %s: %v", pluginOf(delegated), command, err), details)
 }

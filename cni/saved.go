@@ -22,7 +22,7 @@ import (
 //	<container id>                       a symbolic link to that of the container's first
 //
 // Upstream's plugin, and this one before, keep one file a container, under the
-// container's id (interop 4.2). The link lets upstream's DEL find it after a way
+// container's id (interop 4.2). The link lets upstream's DEL find it after a move
 // back. A plain file of that name serves the attachments of its network that have
 // no file of their own. The protocol allows no slash, no colon and no leading dot
 // in an id, no leading dot in a network, and no slash and no colon in an ifname.

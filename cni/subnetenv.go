@@ -37,7 +37,7 @@ func readSubnetFile(path string) (subnetEnv, error) {
 	env, err := parseSubnetEnv(string(text))
 	if err != nil {
 		return subnetEnv{}, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("subnet file %s: %v", path, err),
-			"flanneld writes the file anew when it starts")
+			"flanneld writes the file again when it starts")
 	}
 	return env, nil
 }
@@ -82,7 +82,7 @@ func (e *subnetEnv) set(name, value string) (err error) {
 	case "FLANNEL_MTU":
 		e.mtu, err = strconv.Atoi(value)
 		if err != nil || e.mtu <= 0 {
-			return fmt.Errorf("%q is no MTU", value)
+			return fmt.Errorf("%q is not an MTU", value)
 		}
 	case "FLANNEL_IPMASQ":
 		e.ipMasq = value == "true"
@@ -105,7 +105,7 @@ func (e *subnetEnv) addNetworks(f cidr.Family, list string) error {
 func parsePrefix(f cidr.Family, value string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(value)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is no address with a prefix length", value)
+		return netip.Prefix{}, fmt.Errorf("%q is not an address with a prefix length", value)
 	}
 	if cidr.FamilyOf(p.Addr()) != f {
 		return netip.Prefix{}, fmt.Errorf("%s is not %s", p, f)

@@ -64,10 +64,10 @@ func TestParseSubnetEnvErrors(t *testing.T) {
 		{"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", "FLANNEL_NETWORK and FLANNEL_IPV6_NETWORK are missing"},
 		{"FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n",
 			"FLANNEL_SUBNET and FLANNEL_IPV6_SUBNET are missing"},
-		{"FLANNEL_SUBNET=10.5.72.1", `FLANNEL_SUBNET: "10.5.72.1" is no address with a prefix length`},
+		{"FLANNEL_SUBNET=10.5.72.1", `FLANNEL_SUBNET: "10.5.72.1" is not an address with a prefix length`},
 		{"FLANNEL_SUBNET=fd00::1/64", "FLANNEL_SUBNET: fd00::1/64 is not IPv4"},
-		{"FLANNEL_MTU=big", `FLANNEL_MTU: "big" is no MTU`},
-		{"FLANNEL_MTU=-1", `FLANNEL_MTU: "-1" is no MTU`},
+		{"FLANNEL_MTU=big", `FLANNEL_MTU: "big" is not an MTU`},
+		{"FLANNEL_MTU=-1", `FLANNEL_MTU: "-1" is not an MTU`},
 	} {
 		if _, err := parseSubnetEnv(c.text); err == nil || err.Error() != c.want {
 			t.Errorf("%q\n got %v\nwant %s", c.text, err, c.want)

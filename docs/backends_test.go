@@ -13,7 +13,7 @@ import (
 )
 
 // The marks around the generated part of operations.md. Run the tests with
-// UPDATE=1 to write it anew.
+// UPDATE=1 to write it again.
 const (
 	tableBegin = "<!-- backends: generated, see backends_test.go -->\n"
 	tableEnd   = "<!-- end of backends -->\n"

@@ -151,7 +151,7 @@ func setTTL(conn *icmp.PacketConn, f cidr.Family, ttl int) error {
 
 // setFragmenting says whether the kernel may fragment the requests. With df it
 // obeys the device's MTU but no learnt path MTU, so that each probe tests the
-// path anew.
+// path again.
 func setFragmenting(conn *icmp.PacketConn, f cidr.Family, df bool) error {
 	level := [2]int{unix.IPPROTO_IP, unix.IPPROTO_IPV6}
 	discover := [2]int{unix.IP_MTU_DISCOVER, unix.IPV6_MTU_DISCOVER}

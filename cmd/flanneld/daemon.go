@@ -69,9 +69,9 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		Health: health, OnReady: store.ready, OnPulse: new(systemd).report, Notify: store.notify,
 	}
 	options.Lanes[node.HostLane] = host
-	// The node runs on without a firewall. If it wants rules, it is not ready.
+	// The node runs without a firewall. If it wants rules, it is not ready.
 	if filter, err := firewall.New(ctx); err != nil {
-		klog.Warningf("going on without a firewall: %v", err)
+		klog.Warningf("continuing without a firewall: %v", err)
 	} else {
 		options.Lanes[node.FirewallLane] = filter
 		defer func() { closing("firewall", filter.Close()) }()
@@ -113,7 +113,7 @@ func (o *options) serveSocket(ctx context.Context, health *agent.Health) (end fu
 			return func() { closing("control socket", server.Close()) }
 		}
 	}
-	klog.Warningf("going on without a socket for flannelctl: %v", err)
+	klog.Warningf("continuing without a socket for flannelctl: %v", err)
 	return func() {}
 }
 

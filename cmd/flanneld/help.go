@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// groups order the flags for people. A test checks that none is missing.
+// groups is the order of the flags in the help. A test checks that none is missing.
 var groups = [...]struct {
 	title string
 	flags []string

@@ -27,7 +27,7 @@ func (o *options) openKube(ctx context.Context) (*kube.Store, error) {
 	})
 }
 
-// notify returns a function that makes events of the node object out of notices.
+// notify returns a function that writes notices as events of the node object.
 func notify(store *kube.Store) func(node.Event) {
 	return func(e node.Event) {
 		store.Notify(kube.Notice{Reason: e.Notice(), Message: e.Text, Warning: e.Level != node.Info})

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
-// secrets returns the node's secrets, which lie beside the state file, except for
+// secrets returns the node's secrets, which are beside the state file, except for
 // the WireGuard key, which has a file that other programs know.
 func (o *options) secrets() agent.FileSecrets {
 	state, _ := o.statePaths()

@@ -13,7 +13,7 @@ import (
 // with Type=notify. It sends READY=1 when the host is programmed, even from
 // saved leases while the datastore is away: otherwise systemd kills and
 // restarts the unit, and each restart cuts the udp backend's traffic. STATUS=
-// tells what is missing.
+// says what is missing.
 type systemd struct {
 	ready bool
 	said  string

@@ -1,6 +1,6 @@
-// Package bridge puts the bridge of the pods right: it removes the address of a subnet that the
+// Package bridge repairs the bridge of the pods: it removes the address of a subnet that the
 // node had before, which the plugin bridge refuses to replace. It touches no bridge on which
-// there is a pod, and no address that is not of the form that a gateway of pods has.
+// there is a pod, and only addresses that have the form of a pods' gateway.
 package bridge
 
 import (
@@ -61,8 +61,8 @@ func isIdle(bridge netlink.Link) (bool, error) {
 	}), nil
 }
 
-// isFormer reports whether an address is the gateway, the first address, of another subnet than
-// those present, in a family of theirs.
+// isFormer reports whether an address is the gateway, the first address, of a subnet other than
+// the present ones, in one of their families.
 func isFormer(p netip.Prefix, present []netip.Prefix) bool {
 	isGateway := p.Addr() == p.Masked().Addr().Next() && !p.Addr().IsLinkLocalUnicast()
 	ours := func(own netip.Prefix) bool { return own.Masked() == p.Masked() }

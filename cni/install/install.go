@@ -1,6 +1,6 @@
-// Package install puts the CNI plugin and its configuration in place on a node,
-// so that an image needs no shell for it. It runs the node's CNI plugins to ask for the
-// versions that they support, and reads no cluster.
+// Package install installs the CNI plugin and its configuration on a node,
+// so that an image needs no shell for that. It runs the node's CNI plugins to ask for the
+// versions that they support, and asks no API server.
 package install
 
 import (

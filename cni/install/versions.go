@@ -16,8 +16,8 @@ import (
 // askTime bounds the time that a plugin may take to answer.
 const askTime = 5 * time.Second
 
-// AskPlugin returns the versions of the CNI specification that a plugin supports, by its answer to
-// the command VERSION.
+// AskPlugin returns the versions of the CNI specification that a plugin supports, from its answer
+// to the command VERSION.
 func AskPlugin(ctx context.Context, path string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -30,7 +30,7 @@ func AskPlugin(ctx context.Context, path string) ([]string, error) {
 
 // offer adds to a network configuration list the member cniVersions: its own cniVersion, and each
 // later one that all of its plugins support. A container runtime that knows this member
-// takes the latest version that it supports itself; an older one reads cniVersion alone
+// takes the latest version that it supports itself; an older one reads only cniVersion
 // (docs/adr 0026). The note says why the latest version is not on offer, or is "".
 // A list that has the member already, or no cniVersion, stays as it is.
 func (f Files) offer(ctx context.Context, conf []byte) (offered []byte, note string) {

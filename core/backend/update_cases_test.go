@@ -79,7 +79,7 @@ func TestUpdateTakesWhatItCan(t *testing.T) {
 	}
 }
 
-// A state without the objects of the former peers is rendered anew.
+// A state without the objects of the former peers is rendered again.
 func TestUpdateOfAnotherState(t *testing.T) {
 	network, err := config.Parse([]byte(configs[0]))
 	if err != nil {

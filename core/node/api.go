@@ -18,10 +18,10 @@ type Options struct {
 	Firewall    firewall.Options
 	Rules       time.Duration // longest time between two looks at the firewall; default 5 s
 	IPForward   bool          // keep the host forwarding packets
-	Blackhole   bool          // keep a blackhole route for the own subnet
+	Blackhole   bool          // keep a blackhole route for the node's subnet
 	LeaseTTL    time.Duration // default 24 h
 	RenewMargin time.Duration // renew when this much is left; default 1 h
-	ExitOnLoss  bool          // exit instead of acquiring anew when the lease is lost
+	ExitOnLoss  bool          // exit instead of acquiring again when the lease is lost
 	Resync      time.Duration // full look without a hint; default 30 s, jittered
 	Debounce    time.Duration // from a hint to the look; default 100 ms
 	// ProbeInterval is the time between two examinations of a peer; 0: none.

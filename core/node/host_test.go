@@ -200,7 +200,7 @@ func TestUplinkChange(t *testing.T) {
 	}
 }
 
-// interop P8: direct or not is judged anew whenever the underlay changes.
+// interop P8: direct or not is judged again whenever the underlay changes.
 func TestDirectRoutingFollowsTheUnderlay(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`)
 	w.put(vxlanPeer("10.5.4.0-24", 5))
@@ -291,7 +291,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// interop P3: a device that is made anew has the MAC that the peers know, the
+// interop P3: a device that is made again has the MAC that the peers know, the
 // MTU is derived from the uplink's, and all peers are back.
 func TestRecreatedDevice(t *testing.T) {
 	w := readyWorld(t)

@@ -185,7 +185,7 @@ func TestNoIKEDaemonIsDesired(t *testing.T) {
 	}
 }
 
-// A daemon that died is started and loaded anew. While it does not start, the node is
+// A daemon that died is started and loaded again. While it does not start, the node is
 // not ready, says why once, and tries with longer and longer pauses.
 func TestDeadIKEDaemonIsStartedAgain(t *testing.T) {
 	w := tunnelled(t)

@@ -192,7 +192,7 @@ func TestAssignedAddresses(t *testing.T) {
 	}
 }
 
-// The node loses nothing when the store's revisions begin anew.
+// The node loses nothing when the store's revisions begin again.
 func TestAssignedStoreWentBack(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()
@@ -278,7 +278,7 @@ func TestAssignedStoreWentBackToAnotherRecord(t *testing.T) {
 	}
 }
 
-// TestAssignedWithAFormerNode has the node object of a host that was registered anew under
+// TestAssignedWithAFormerNode has the node object of a host that was registered again under
 // another name: the former object, with the same address, is still there.
 func TestAssignedWithAFormerNode(t *testing.T) {
 	w := newAssignedWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`,

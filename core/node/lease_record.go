@@ -292,7 +292,7 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 
 // checkEclipse notices a newer record of this host with its key, such as one that the
 // store wrote late for a process that was killed. Peers serve the record of a key that
-// was written last, so ours is written anew.
+// was written last, so ours is written again.
 func (n *Node) checkEclipse(news []*lease.Lease) {
 	g := n.lease.grant
 	if len(n.network.backend.Extent().Keys) == 0 {

@@ -288,7 +288,7 @@ func TestCopiedKey(t *testing.T) {
 }
 
 // A late write of a former process leaves a newer record of the host with its key. The
-// node writes its own record anew, once: peers serve the newest record of a key.
+// node writes its own record again, once: peers serve the newest record of a key.
 func TestNewerRecordOfTheSameHost(t *testing.T) {
 	w := wireguardWorld(t)
 	own := w.own()

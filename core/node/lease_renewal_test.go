@@ -207,7 +207,7 @@ func TestStaleRestartIsFencedInTime(t *testing.T) {
 	}
 }
 
-// A lease that ended while the store did not answer is acquired anew, and the log
+// A lease that ended while the store did not answer is acquired again, and the log
 // says so.
 func TestAcquiresAfterTheEnd(t *testing.T) {
 	w := readyWorld(t)

@@ -32,7 +32,7 @@ func TestFromNothingToReady(t *testing.T) {
 }
 
 // The answer to a request may come before the snapshot that shows it. What has
-// been published is not drawn anew meanwhile, which would wake every peer.
+// been published is not drawn again meanwhile, which would wake every peer.
 func TestGrantBeforeItsSnapshot(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	w.held = true

@@ -168,7 +168,7 @@ func TestBadNodes(t *testing.T) {
 	}
 }
 
-// No other node gets the own subnet, even before the node has published anything.
+// No other node gets our node's subnet, even before our node has published anything.
 func TestOwnSubnetBeforePublishing(t *testing.T) {
 	self := Node{Name: "n1", PodCIDRs: "10.244.1.0/24", Created: 100}
 	if got := subnets(tableOf(t, onlyV4, peer(3, cidrs("10.244.1.0/24")), peer(2), self)); got != "10.244.2.0-24" {
@@ -469,7 +469,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// Revisions may begin anew and catch up before a listing: a value known before the
+// Revisions may begin again and catch up before a listing: a value known before the
 // listing is never newer than it, while an answer during the listing may be.
 func TestListingAndAnswers(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2)) // at 10

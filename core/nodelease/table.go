@@ -118,7 +118,7 @@ func (t *Table) List() *Listing {
 func (l *Listing) Add(n Node, revision int64) {
 	old := l.table.nodes[n.Name]
 	if old != nil && old.node == n {
-		// The revision may be lower than before: a restored server counts anew.
+		// The revision may be lower than before: a restored server counts again.
 		e := *old
 		e.seen, e.turn = revision, 0
 		l.nodes[n.Name] = &e
@@ -138,7 +138,7 @@ func (l *Listing) End(revision int64) bool {
 	news := first || l.news || len(l.nodes) != len(t.nodes) || revision < t.revision
 	for name, e := range t.nodes {
 		// The answer to one of our requests during the reading may be newer than the
-		// reading. Older knowledge is not: a restored server counts anew.
+		// reading. Older knowledge is not: a restored server counts again.
 		if now := l.nodes[name]; now != nil && e.turn > l.since && e.seen > now.seen {
 			l.nodes[name] = e
 		}

@@ -56,7 +56,7 @@ func slowPseudo(ip []byte) []byte {
 }
 
 // slowSplit cuts a packet as a device does: it copies the headers before each
-// part of the payload, writes their fields and computes all checksums anew.
+// part of the payload, writes their fields and computes all checksums again.
 func slowSplit(ip []byte, size int) [][]byte {
 	transport := int(ip[0]&15) * 4
 	header := transport + sizeUDP

@@ -15,7 +15,7 @@ const (
 	jitter     = 0.2 // of the delay, up or down: nodes that failed together do not retry together
 )
 
-// delay doubles from attempt to attempt. The zero value starts anew.
+// delay doubles from attempt to attempt. The zero value starts again.
 type delay time.Duration
 
 // wait sleeps for the next delay. It returns false if ctx ended first.

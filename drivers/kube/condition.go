@@ -49,7 +49,7 @@ func standingOf(it item) standing {
 }
 
 // saw records our own node. A node in a listing counts at any revision:
-// revisions may have begun anew. The caller holds mu.
+// revisions may have begun again. The caller holds mu.
 func (s *Store) saw(it item, listed bool) {
 	if it.node.Name == s.node && (listed || it.revision > s.own.revision) {
 		s.own = standingOf(it)

@@ -69,7 +69,7 @@ func (s *Store) lost(err error) {
 		return
 	}
 	if gone(err) { // the normal case after a while without a connection
-		s.o.Log.Info("reading all nodes anew", "because", err)
+		s.o.Log.Info("reading all nodes again", "because", err)
 		return
 	}
 	s.complaint = reason

@@ -76,7 +76,7 @@ var _ = Describe("an outage", func() {
 		Expect(log.lines()).To(HaveExactElements(
 			"WARN not following the API server err=watch nodes: EOF",
 			"INFO following the API server again",
-			"INFO reading all nodes anew because=watch nodes: too old resource version (status 410)",
+			"INFO reading all nodes again because=watch nodes: too old resource version (status 410)",
 		))
 	})
 

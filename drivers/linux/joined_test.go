@@ -92,7 +92,7 @@ func leftWhole(proto, flags byte, size, all int) ([]byte, udppath.Vnet) {
 }
 
 // lowered returns the packet as it is behind the next router. Cutting a packet
-// computes all checksums anew.
+// computes all checksums again.
 func lowered(packet []byte) []byte {
 	b := bytes.Clone(packet)
 	b[8]--

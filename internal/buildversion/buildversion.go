@@ -1,4 +1,4 @@
-// Package buildversion tells the version of the running program.
+// Package buildversion returns the version of the running program.
 package buildversion
 
 import "runtime/debug"

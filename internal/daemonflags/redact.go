@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Redacted stands in the place of a credential.
+// Redacted replaces a credential.
 const Redacted = "REDACTED"
 
 // Harmless hides the credentials in the value of a flag.

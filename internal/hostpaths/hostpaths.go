@@ -42,7 +42,7 @@ func Record(statePath string) string {
 	return statePath + recordEnd
 }
 
-// RecordLock returns the path of the file that the process holds which runs commands.
+// RecordLock returns the path of the file that the process which runs commands holds.
 func RecordLock(statePath string) string { return Record(statePath) + ".lock" }
 
 // Secrets returns a pattern that the node's secrets match, beside the state file.

@@ -1,5 +1,5 @@
-// Package imports reads the imports of Go source files, for tests that hold
-// which package may import which.
+// Package imports reads the imports of Go source files, for tests that check
+// which package imports which.
 package imports
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits of a page. Beyond them a recorder counts, and does not keep.
+// Limits of a page. Beyond them a recorder only counts.
 const (
 	mostEvents = 4000
 	mostPaths  = 600
@@ -16,8 +16,8 @@ const (
 	mostText   = 400 // bytes
 )
 
-// Recorder makes a recording of observations. It keeps changes: to tell it the
-// same again costs nothing. Times never go back.
+// Recorder makes a recording of observations. It keeps only changes: a repeated
+// observation costs nothing. Times never go back.
 type Recorder struct {
 	rec    Recording
 	texts  map[string]int
@@ -34,7 +34,7 @@ func NewRecorder() *Recorder {
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
-// Topology says who is where; it comes first.
+// Topology records the places of the nodes; it comes first.
 func (r *Recorder) Topology(t Topology) {
 	r.rec.Topology = t
 	for _, p := range t.Nodes {
@@ -59,7 +59,7 @@ func (r *Recorder) StepDone(at time.Duration, got, want string) {
 
 func lines(s string) []string { return strings.Split(strings.TrimRight(s, "\n"), "\n") }
 
-// State tells the state of a node.
+// State records the state of a node.
 func (r *Recorder) State(at time.Duration, node string, s State) {
 	n := r.nodes[node]
 	if n == nil {
@@ -80,7 +80,7 @@ func (s State) equal(o State) bool {
 		s.Revision == o.Revision && slices.Equal(s.Why, o.Why)
 }
 
-// Short tells in which objects a node's host differs from what the leases demand.
+// Short records the objects in which a node's host differs from the leases.
 func (r *Recorder) Short(at time.Duration, node string, ops []string) {
 	n := r.nodes[node]
 	if n == nil {
@@ -96,7 +96,7 @@ func (r *Recorder) Short(at time.Duration, node string, ops []string) {
 	n.Short = append(n.Short, s)
 }
 
-// Leases tells the records of the store.
+// Leases records the leases in the store.
 func (r *Recorder) Leases(at time.Duration, leases []Lease) {
 	if last := len(r.rec.Leases) - 1; last >= 0 && slices.Equal(r.rec.Leases[last].Leases, leases) {
 		return
@@ -104,7 +104,7 @@ func (r *Recorder) Leases(at time.Duration, leases []Lease) {
 	r.rec.Leases = append(r.rec.Leases, LeaseChange{micros(at), slices.Clone(leases)})
 }
 
-// Faults tells the faults that last at present.
+// Faults records the lasting faults in force.
 func (r *Recorder) Faults(at time.Duration, what []string) {
 	for i := range r.rec.Bands {
 		if b := &r.rec.Bands[i]; b.To < 0 && !slices.Contains(what, b.What) {
@@ -119,7 +119,7 @@ func (r *Recorder) Faults(at time.Duration, what []string) {
 	}
 }
 
-// Event tells of a line in a log, or of an action.
+// Event records a line in a log, or an action.
 func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 	if len(r.rec.Events) >= mostEvents {
 		r.rec.Omitted++
@@ -128,7 +128,7 @@ func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 	r.rec.Events = append(r.rec.Events, Event{micros(at), who, kind, clip(text)})
 }
 
-// Probe tells the fate of a packet from pod to pod, and its path.
+// Probe records the fate of a packet from pod to pod, and its path.
 // At, From, To and the outcome count; packets in a row with one fate are one run.
 func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 	p.At = micros(at)

@@ -41,7 +41,7 @@ type About struct {
 // Capture is a file with packets beside the page.
 type Capture struct{ Name, Path string }
 
-// Topology is who is where.
+// Topology holds the places of the nodes.
 type Topology struct {
 	Backend  string
 	Config   string
@@ -49,7 +49,7 @@ type Topology struct {
 	Nodes    []Place
 }
 
-// Place is where a node stands.
+// Place is the position of a node.
 type Place struct {
 	Name    string
 	Segment int
@@ -95,8 +95,8 @@ type State struct {
 	Why      []int    `json:",omitempty"` // Reasons, as texts
 }
 
-// Shortage begins a difference between what the leases demand of a host and
-// what it has: the changes that would close it.
+// Shortage begins a difference between the state that the leases require and a
+// host's actual state: the changes that would close it.
 type Shortage struct {
 	At    int64
 	Total int

@@ -32,7 +32,7 @@ func Reasons() map[string]string {
 		"unreachable":   "probes do not arrive",
 		"silent":        "probes are not answered",
 		"answer_lost":   "probes arrive, and the answers are lost",
-		"unknown":       "the kernel does not tell why",
+		"unknown":       "the kernel does not say why",
 	}
 }
 

@@ -18,9 +18,9 @@ var errNotKube = errors.New("only with topology store=kube")
 // faultNode changes the Kubernetes node of a machine:
 //
 //	fault n2 node delete     the object goes, until the heal registers it again
-//	fault n2 node late       it comes anew, without a pod CIDR until the heal
-//	fault n2 node replace    it comes anew, with the same pod CIDR and no annotation
-//	fault n2 node move       it comes anew, with a pod CIDR that no node had before
+//	fault n2 node late       it comes again, without a pod CIDR until the heal
+//	fault n2 node replace    it comes again, with the same pod CIDR and no annotation
+//	fault n2 node move       it comes again, with a pod CIDR that no node had before
 //	fault n2 node strip      it loses our annotations
 //	fault n2 node garble     its backend data is overwritten
 //	fault n2 node copy=n1    it gets n1's backend data, as from a clone of n1's disk

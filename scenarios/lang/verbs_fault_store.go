@@ -412,7 +412,7 @@ func faultRequest(s *Session, _ string, n Node, a *args, _ string) error {
 }
 
 // faultToken performs "fault n2 token": the store forgets the node's token, and
-// the node must authenticate anew.
+// the node must authenticate again.
 func faultToken(s *Session, _ string, n Node, a *args, _ string) error {
 	client, err := afterArgs[StoreClient](s, n, a)
 	if err != nil {

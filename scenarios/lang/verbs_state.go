@@ -182,7 +182,7 @@ func (s *Session) names() ([]string, error) {
 	return pairs, nil
 }
 
-// substitute prints a state with names, sorted anew within each kind.
+// substitute prints a state with names, sorted again within each kind.
 func substitute(state *dataplane.State, names *strings.Replacer) string {
 	lines := strings.Split(strings.TrimSpace(state.Dump()), "\n")
 	kinds := map[string]int{}

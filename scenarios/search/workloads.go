@@ -29,7 +29,7 @@ func (d *drawing) second() time.Duration {
 	return time.Duration(d.rng.Int64N(int64(2 * time.Second))).Round(time.Millisecond)
 }
 
-// restlessRecords writes a peer's record anew each second, each time with another
+// restlessRecords writes a peer's record again each second, each time with another
 // address.
 func (d *drawing) restlessRecords() []Step {
 	published := fmt.Sprintf(`,"BackendType":%q`, d.top.backend)

@@ -87,7 +87,7 @@ type Disk struct {
 	ReadOnly bool
 }
 
-// Level tells how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
@@ -97,7 +97,7 @@ const (
 	Failure Level = "failure"
 )
 
-// Finding is the judgement of one thing.
+// Finding is the result of one check.
 type Finding struct {
 	Level  Level  `json:"Level"`
 	Topic  string `json:"Topic"`

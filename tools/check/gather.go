@@ -36,7 +36,7 @@ type Sources struct {
 	Time func(context.Context) (time.Time, error)
 }
 
-// at returns where a path is below the root.
+// at returns the path of a file below the root.
 func (s Sources) at(path string) string { return filepath.Join("/", s.Root, path) }
 
 // gatherer collects facts, and notes what it could not read.
@@ -45,7 +45,7 @@ type gatherer struct {
 	f Facts
 }
 
-// Gather reads the facts of a host. What cannot be read is a fact, too.
+// Gather reads the facts of a host. That something cannot be read is a fact too.
 func Gather(ctx context.Context, s Sources) *Facts {
 	g := &gatherer{Sources: s}
 	g.f.Chains = dataplane.NewState()
@@ -74,7 +74,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	return &g.f
 }
 
-// note adds what could not be read.
+// note records that something could not be read.
 func (g *gatherer) note(what string, err error) {
 	if err != nil {
 		g.f.Unknown = append(g.f.Unknown, fmt.Sprintf("%s could not be read: %v", what, err))

@@ -55,8 +55,8 @@ func (f *Facts) isOverlay(p netip.Prefix) bool {
 	})
 }
 
-// isBridge reports whether a link has the name of one for pods or containers, of this or
-// another network, which is no uplink.
+// isBridge reports whether a link has the name of a bridge for pods or containers, of this
+// or another network, which is not an uplink.
 func isBridge(name string) bool {
 	for _, prefix := range []string{"cni", "docker", "br-", "virbr", "podman", "flannel", "cali", "veth"} {
 		if strings.HasPrefix(name, prefix) {

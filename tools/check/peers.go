@@ -18,7 +18,7 @@ import (
 // mostNamed is the number of peers that one finding names.
 const mostNamed = 5
 
-// plight is a kind of trouble with a peer, as the daemon's probes show it.
+// plight is a kind of fault with a peer, as the daemon's probes show it.
 type plight int
 
 const (
@@ -32,7 +32,7 @@ const (
 	plights
 )
 
-// plightOf judges one way to a peer; false: there is nothing to complain about.
+// plightOf judges one way to a peer; it returns false if there is no fault.
 func plightOf(w node.Way) (plight, bool) {
 	r := w.Probe
 	switch r.Finding {
@@ -57,7 +57,7 @@ func plightOf(w node.Way) (plight, bool) {
 	return silent, true
 }
 
-// troubled holds the ways to peers with one kind of trouble.
+// troubled holds the ways to peers with one kind of fault.
 type troubled struct {
 	peers  []netip.Addr // their public addresses
 	ways   int
@@ -105,7 +105,7 @@ func (f *Facts) peers() []Finding {
 	return found
 }
 
-// allAnswer is the finding without trouble.
+// allAnswer is the finding without a fault.
 func allAnswer(probed int, carriers map[string]bool) Finding {
 	if probed == 0 {
 		return Finding{Level: Warning, Topic: "peers", Remedy: "flannelctl ping NODE",
@@ -147,8 +147,8 @@ func named(peers []netip.Addr) string {
 	return text
 }
 
-// peerFinding describes one kind of trouble. It is a failure of this host if nothing arrives
-// by its own port, or if it has that trouble with all its peers.
+// peerFinding describes one kind of fault. It is a failure of this host if nothing arrives
+// on its own port, or if it has that fault with all its peers.
 func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 	finding := Finding{Level: Warning, Topic: "peers", Remedy: "flannelctl mesh --port 8081"}
 	if who.ways == probed && probed > 1 || trouble == blockedHere {
@@ -186,7 +186,8 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 	return finding
 }
 
-// carrier names what a firewall has to let pass on a way to a peer; empty: nothing special.
+// carrier names the packets that a firewall has to let pass on a way to a peer; empty:
+// nothing special.
 func (f *Facts) carrier(w node.Way) string {
 	if w.Type == "direct" || w.Former != "" || f.Network == nil {
 		return ""

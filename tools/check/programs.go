@@ -130,7 +130,7 @@ func (f *Facts) firewalld() []Finding {
 			strings.Join(untrusted, ", "))}}
 }
 
-// takers judges whether another program takes devices, addresses or MACs away.
+// takers judges whether another program removes devices, addresses or MACs.
 func (f *Facts) takers() []Finding {
 	var found []Finding
 	if f.Processes["NetworkManager"] {

@@ -35,7 +35,7 @@ type Options struct {
 	KeepCNI                  bool
 }
 
-// at returns where a path is below the root.
+// at returns the path of a file below the root.
 func (o Options) at(path string) string { return filepath.Join("/", o.Root, path) }
 
 // Item is one object on the host.
@@ -46,7 +46,7 @@ type Item struct {
 	Error  string `json:"Error,omitempty"` // why it could not be removed
 }
 
-// Result lists what was found and what became of it.
+// Result lists the objects found and what was done with them.
 type Result struct {
 	DryRun  bool     `json:"DryRun"`
 	Items   []Item   `json:"Items"`             // flannel's, in the order of removal
@@ -154,8 +154,8 @@ func (m marks) bridges(links []driver.Link) []Item {
 	return kept
 }
 
-// noteTools says which rules cannot be changed, and so are not listed, for lack of a
-// tool. A host without a tool has most likely no rules that need it.
+// noteTools says which rules cannot be changed, and so are not listed, because a tool is
+// missing. A host without a tool most likely has no rules that need it.
 func (r *Result) noteTools(facts driver.Facts) {
 	known, ok := facts.(driver.FirewallFacts)
 	if !ok {

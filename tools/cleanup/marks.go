@@ -75,8 +75,8 @@ func (o Options) read(path string) ([]byte, error) {
 }
 
 // upstreamRoute reports whether a route is one that upstream leaves and the daemon
-// takes for foreign, because it is on no device of flannel's: host-gw's and
-// DirectRouting's route to the subnet of a peer, and the blackhole of the own subnet
+// treats as foreign, because it is on no device of flannel's: host-gw's and
+// DirectRouting's route to the subnet of a peer, and the blackhole of the host's subnet
 // (interop 6.2, 6.3, 7.4). Both have the protocol boot and no metric.
 func (m marks) upstreamRoute(r dataplane.Route) bool {
 	if r.Protocol != dataplane.ProtocolBoot || r.Metric != 0 || r.Other != "" || !inside(m.networks, r.Dst) {

@@ -19,7 +19,7 @@ type fileTest func(path string) string
 // maxFile is more than the size of any file that flannel writes.
 const maxFile = 64 << 20
 
-// regular returns the content of a regular file, or the reason why it is none.
+// regular returns the content of a regular file, or the reason why the file is not regular.
 func regular(path string) (data []byte, why string) {
 	info, err := os.Lstat(path)
 	switch {
@@ -85,7 +85,7 @@ func isSocket(path string) string {
 	case err != nil:
 		return err.Error()
 	case info.Mode().Type() != fs.ModeSocket:
-		return "it is no socket"
+		return "it is not a socket"
 	}
 	return ""
 }

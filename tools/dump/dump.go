@@ -113,7 +113,7 @@ func Write(ctx context.Context, w io.Writer, s Sources) ([]string, error) {
 	return a.pack(w)
 }
 
-// miss notes what could not be learnt.
+// miss records that something could not be read.
 func (a *archive) miss(what string, err error) {
 	a.missed = append(a.missed, fmt.Sprintf("%s: %v", what, err))
 }
@@ -138,7 +138,7 @@ func (a *archive) learnCredentials() {
 	}
 }
 
-// readFiles copies files. Of the state file it takes the marks and the config.
+// readFiles copies files, and from the state file only the marks and the config.
 func (a *archive) readFiles() {
 	for _, path := range append(slices.Clone(plainFiles), a.SubnetFile) {
 		data, err := os.ReadFile(a.at(path))

@@ -15,15 +15,15 @@ import (
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
-// window is the length of the shortest part of a credential that is taken out. A
-// credential that is shorter is taken out as a whole.
+// window is the length of the shortest part of a credential that is removed. A
+// shorter credential is removed as a whole.
 const window = 8
 
 // shortest is the length of the shortest text that counts as a known credential:
 // shorter ones are parts of common words.
 const shortest = 4
 
-// Redactor takes credentials out of texts.
+// Redactor removes credentials from texts.
 type Redactor struct{ parts map[string]bool }
 
 // looksSecret matches texts that look like a credential behind its name, and a user in
@@ -66,8 +66,8 @@ func (r *Redactor) add(form string) {
 	}
 }
 
-// Text returns a text without credentials. The known ones go first: what looks like one
-// may end in the middle of it.
+// Text returns a text without credentials. It removes the known ones first: a text that
+// looks like a credential may end in the middle of a known one.
 func (r *Redactor) Text(text []byte) []byte {
 	text = r.withoutKnown(text)
 	for _, pattern := range looksSecret {
@@ -76,7 +76,7 @@ func (r *Redactor) Text(text []byte) []byte {
 	return text
 }
 
-// withoutKnown takes out the known credentials and their parts.
+// withoutKnown removes the known credentials and their parts.
 func (r *Redactor) withoutKnown(text []byte) []byte {
 	var lengths []int
 	for part := range r.parts {

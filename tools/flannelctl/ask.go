@@ -45,7 +45,7 @@ func (f *asking) client() *daemon.Client {
 	return daemon.Local(f.subnetFile)
 }
 
-// show prints the answer of a daemon, and with --watch prints it again and again.
+// show prints the answer of a daemon, repeatedly with --watch.
 func (a *app) show(ctx context.Context, f *asking, ask func(context.Context) (finding, error)) error {
 	if !f.watch {
 		return a.showOnce(ctx, ask)

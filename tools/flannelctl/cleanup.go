@@ -27,7 +27,7 @@ func (a *app) cleanup() *cobra.Command {
 	var f cleanupFlags
 	c := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove all that flannel made on this host",
+		Short: "Remove everything that flannel made on this host",
 		Long: "cleanup removes what flannel made on this host, this flannel or upstream's: devices, routes, IPsec " +
 			"policies, rules of iptables and nftables, files, the state of the CNI plugin. It leaves everything " +
 			"else, and names what it leaves next to it. It needs root, and removes nothing " +
@@ -36,9 +36,9 @@ func (a *app) cleanup() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.runCleanup(c.Context(), &f) },
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only list what would go")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only list what would be removed")
 	flags.StringSliceVar(&f.networks, "network", nil,
-		"a `prefix` that was flannel's network, if the files that tell it are gone; may be repeated")
+		"a `prefix` that was flannel's network, if the files that name it are gone; may be repeated")
 	f.files.define(flags)
 	flags.StringVar(&f.options.CNIData, "cni-data-dir", hostpaths.CNIData, "`directory` of the CNI plugin's state")
 	flags.StringVar(&f.options.CNIBin, "cni-bin-dir", hostpaths.CNIBin, "`directory` of the CNI plugins")

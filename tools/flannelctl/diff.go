@@ -12,9 +12,9 @@ func (a *app) diff() *cobra.Command {
 	var flags asking
 	cmd := &cobra.Command{
 		Use:   "diff",
-		Short: "Show what the host lacks, or has too much of",
+		Short: "Show objects that the host lacks, or should not have",
 		Long: "diff shows the difference between the state that flanneld desires and the state of the host at its last\n" +
-			"look: + is an object that is desired and missing, - one that is there and not desired. It prints nothing if\n" +
+			"look: + is an object that is desired but missing, - one that exists but is not desired. It prints nothing if\n" +
 			"there is no difference.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,7 +27,7 @@ type dumped struct {
 // Text names the archive.
 func (d dumped) Text(p *output.Page) {
 	p.Line(output.Good(d.File), output.Plain(fmt.Sprintf(
-		": %d files, without credentials; missing.txt in it says what could not be learnt", len(d.Files))))
+		": %d files, without credentials; missing.txt in it says what could not be read", len(d.Files))))
 }
 
 func (a *app) dump() *cobra.Command {

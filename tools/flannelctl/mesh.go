@@ -21,7 +21,7 @@ func (a *app) mesh() *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
 		Use:   "mesh [ADDRESS...]",
-		Short: "Show who reaches whom, as a matrix",
+		Short: "Show which nodes reach which, as a matrix",
 		Long: "mesh asks a daemon, and the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, for the\n" +
 			"findings of their probes, and shows the round trip time and the largest packet that passes for each pair\n" +
 			"of nodes. With --port it asks all nodes that the first daemon knows. If packets are lost, it says in which\n" +

@@ -27,8 +27,8 @@ func (a *app) migrateV2() *cobra.Command {
 		Use:   "etcd-v2 --from URL",
 		Short: "Copy from the API v2 of an etcd, which flannel used up to v0.17",
 		Long: "etcd-v2 copies the network config and the leases from the API v2 of an etcd into the etcd of flanneld's own " +
-			"flags. It creates keys with the TTL that is left, and reservations without; it changes and deletes none. " +
-			"Run it again until no node uses the old store: it goes on where it ended, and lists what differs.",
+			"flags. It creates keys with their remaining TTL, and reservations without one; it changes and deletes none. " +
+			"Run it again until no node uses the old store: it continues where it ended, and lists what differs.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if from == "" {

@@ -51,7 +51,7 @@ func (a *app) ping() *cobra.Command {
 }
 
 // knownPeers asks the daemon for its peers and the pods' MTU. Without an answer it says so
-// and goes on: an IP address can be probed all the same.
+// and continues: an IP address can be probed all the same.
 func (a *app) knownPeers(ctx context.Context, flags *asking) (all control.Peers, mtu int) {
 	all, err := flags.client().Peers(ctx)
 	if err == nil {
@@ -59,7 +59,7 @@ func (a *app) knownPeers(ctx context.Context, flags *asking) (all control.Peers,
 		mtu, err = status.MTU, failed
 	}
 	if err != nil {
-		fmt.Fprintf(a.stderr, "flannelctl: going on without the daemon's knowledge: %v\n", err)
+		fmt.Fprintf(a.stderr, "flannelctl: continuing without the daemon: %v\n", err)
 	}
 	return all, mtu
 }

@@ -10,9 +10,9 @@ import (
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "flannelctl",
-		Short: "See what flannel does on this host, and find what is wrong",
-		Long: "flannelctl shows what flannel does on this host, and finds what is wrong.\n\n" +
-			"Its exit status is 0 if all is well, 1 if it found trouble or could not do its work, " +
+		Short: "Show what flannel does on this host, and find faults",
+		Long: "flannelctl shows what flannel does on this host, and finds faults.\n\n" +
+			"Its exit status is 0 if all is well, 1 if it found a fault or could not do its work, " +
 			"and 2 if the command line is wrong.",
 		SilenceErrors: true,
 		SilenceUsage:  true,

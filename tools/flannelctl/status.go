@@ -36,7 +36,7 @@ func (a *app) status() *cobra.Command {
 		},
 	}
 	flags.define(cmd)
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node is ready, also while no flanneld answers")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node is ready, even if no flanneld answers yet")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest `time` that --wait waits; 0: forever")
 	return cmd
 }

@@ -158,8 +158,7 @@ func existing(snap *lease.Snapshot, key lease.Key, owner netip.Addr) (*lease.Lea
 	return l, owned(l, owner)
 }
 
-// owned returns an error if a record is not that owner's. An owner that is not named
-// is any.
+// owned returns an error if a record is not that owner's. Without an owner it accepts any.
 func owned(l *lease.Lease, owner netip.Addr) error {
 	if owner.IsValid() && owner != l.Attrs.PublicIP && owner != l.Attrs.PublicIPv6 {
 		return fmt.Errorf("the owner of subnet %s is %s, not %s", l.Key, netconfig.OwnerOf(l.Attrs), owner)

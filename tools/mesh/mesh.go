@@ -1,5 +1,5 @@
-// Package mesh compares what several daemons know about each other: who reaches whom,
-// and in which direction packets are lost.
+// Package mesh compares the knowledge of several daemons about each other: which nodes
+// reach which, and in which direction packets are lost.
 package mesh
 
 import (
@@ -30,7 +30,7 @@ type Node struct {
 	Asked   bool       `json:"Asked"`   // its daemon has answered
 }
 
-// Passage says what becomes of packets from one node to another.
+// Passage says what happens to packets from one node to another.
 type Passage string
 
 // The passages.
@@ -59,7 +59,7 @@ type Result struct {
 	Warnings []string `json:"Warnings"` // for people: links with trouble
 }
 
-// Compare makes one picture of the answers of several daemons.
+// Compare combines the answers of several daemons.
 func Compare(answers []Answer) Result {
 	var r Result
 	view := map[lease.Key]Answer{}

@@ -17,7 +17,7 @@ const widest = 12
 // Trouble reports whether packets are lost between nodes, or a daemon did not answer.
 func (r Result) Trouble() bool { return len(r.Warnings)+len(r.Unasked) > 0 }
 
-// Text writes the matrix, and what is wrong.
+// Text writes the matrix, and a line for each fault.
 func (r Result) Text(p *output.Page) {
 	if len(r.Nodes) == 0 {
 		p.Linef("no node is known")
@@ -85,7 +85,7 @@ func (r Result) cell(from, to Node) output.Cell {
 	return output.Good(fmt.Sprintf("%s, %d B", rtt, worst.Probe.Passes))
 }
 
-// worse reports whether one link has more trouble than another.
+// worse reports whether one link is worse than another.
 func worse(a, b Link) bool {
 	severity := func(l Link) int {
 		s := map[Passage]int{Lost: 5, Silent: 4, Arrives: 3, Passes: 0, Unknown: 1}[l.Passage]
@@ -114,7 +114,7 @@ type direction struct {
 	family   cidr.Family
 }
 
-// warnings describes the links with trouble, each pair of nodes once where packets are
+// warnings describes the links with faults, each pair of nodes once if packets are
 // lost in both directions.
 func (r Result) warnings() []string {
 	names := map[lease.Key]string{}
@@ -135,8 +135,8 @@ func (r Result) warnings() []string {
 	return texts
 }
 
-// warning describes the trouble of a link; empty: it has none, or that of the other
-// direction says it.
+// warning describes the fault of a link. It is empty if there is none, or if the warning
+// about the other direction covers it.
 func (l Link) warning(from, to string, back Passage) string {
 	switch {
 	case l.Passage == Lost && back == Arrives:

@@ -70,7 +70,7 @@ func (v *View) link(name string) (driver.Link, bool) {
 	return driver.Link{}, false
 }
 
-// Look reads a view by the daemon's own drivers, which show the same as the daemon sees.
+// Look reads a view with the daemon's own drivers, which show what the daemon sees.
 func Look(ctx context.Context, host, filter driver.Lane, networks []netip.Prefix) (*View, error) {
 	first, err := host.Look(ctx, dataplane.Extent{})
 	if err != nil {

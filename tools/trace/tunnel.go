@@ -8,7 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// The bytes that tunnels put before a packet, over IPv4 and over IPv6 (interop 6.0).
+// The bytes that tunnels add in front of a packet, over IPv4 and over IPv6 (interop 6.0).
 var (
 	vxlanHeaders     = headers{50, 70}
 	wireguardHeaders = headers{60, 80}
@@ -88,7 +88,7 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, what string) error {
 			"the kernel has no way to the host %s: %v", to, err)
 	case way.Local:
 		return w.end("loop", "underlay", "two nodes share an address: flannelctl leases list shows which",
-			"%s is an address of this very host", to)
+			"%s is an address of this host", to)
 	}
 	link, ok := w.view.link(way.Link)
 	switch {

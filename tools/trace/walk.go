@@ -89,7 +89,7 @@ func (w *walk) left(next netip.Addr, format string, args ...any) error {
 	return errOver
 }
 
-// complaint returns what probes say against the node of the destination; nil: nothing.
+// complaint returns the fault that probes have found with the destination's node, or nil.
 func (w *walk) complaint() *probe.Result {
 	peer, _ := w.peerOf(w.Flow.Dst)
 	for _, way := range peer.Ways {
@@ -106,7 +106,7 @@ func (w *walk) isNode(a netip.Addr) bool {
 	return slices.ContainsFunc(w.known.Peers, func(p node.Peer) bool { return p.PublicIP == a || p.PublicIP6 == a })
 }
 
-// heals is the remedy for what a running daemon puts back by itself.
+// heals is the remedy for faults that a running daemon repairs by itself.
 const heals = "flanneld puts this back within seconds; if it stays, flannelctl status and flannelctl diff say why"
 
 // arrive finds out how the packet comes to the host.
@@ -191,9 +191,9 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 	return w.end("link_down", step, "ip link set "+name+" up", "%s, which has the subnet of %s, is down", name, a)
 }
 
-// astray reports whether the way to a pod on another node is one that flannel does not
-// make: without a tunnel, and by a gateway that is no node. Some backends leave the ways
-// to others.
+// astray reports whether the route to a pod on another node is one that flannel does not
+// make: without a tunnel, and through a gateway that is not a node. Some backends leave the
+// routes to other programs.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
 	peer, _ := w.peerOf(pod)
 	switch {

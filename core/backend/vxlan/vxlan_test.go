@@ -128,7 +128,7 @@ func TestAttrsText(t *testing.T) {
 	}
 }
 
-// A MAC is taken from the own record, else from the device, else drawn.
+// A MAC is taken from the node's record, else from the device, else drawn.
 func TestAttrsMAC(t *testing.T) {
 	b, env := newBackend(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	have := dataplane.NewState()

@@ -109,7 +109,7 @@ func TestProblemsOnce(t *testing.T) {
 	}
 }
 
-// A backend sees the own lease, and those of the peers, as if there were no other way.
+// A backend sees the node's lease, and those of the peers, as if there were no other way.
 func TestFaces(t *testing.T) {
 	s, a := offering(t)
 	own := backend.Self{Attrs: a}

@@ -46,7 +46,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkReplace writes all chains of a dual-stack node anew.
+// BenchmarkReplace writes all chains of a dual-stack node again.
 func BenchmarkReplace(b *testing.B) {
 	for _, m := range makings {
 		b.Run(m.String(), func(b *testing.B) {

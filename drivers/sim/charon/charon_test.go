@@ -133,7 +133,7 @@ func TestAgree(t *testing.T) {
 }
 
 // A daemon that was killed leaves its keys, so that packets travel on. The next one
-// agrees anew.
+// agrees again.
 func TestKilledDaemon(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)

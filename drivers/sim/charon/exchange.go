@@ -62,7 +62,7 @@ func (r *request) cancel() {
 	}
 }
 
-// request sends the very same message again and again (RFC 7296 section 2.1) until the
+// request sends the same message again and again (RFC 7296 section 2.1) until the
 // request is cancelled, or calls giveUp in the end.
 func (d *daemon) request(k dataplane.ConnKey, m message, giveUp func()) *request {
 	r := &request{}

@@ -32,7 +32,7 @@ const halfOpenTime = 30 * time.Second
 
 func (d *daemon) chance() *rand.Rand { return d.host.World().Rand("charon/" + d.host.Name()) }
 
-// begin asks the peer for a tunnel. It begins anew when the peer does not answer, with no
+// begin asks the peer for a tunnel. It begins again when the peer does not answer, with no
 // end (keyingtries 0).
 func (d *daemon) begin(c *conn) {
 	chance := d.chance()

@@ -44,10 +44,10 @@ func content(w node.Write) []byte {
 	return data
 }
 
-// FailWrites lets every write of a file fail with an error, until told nil.
+// FailWrites makes every write of a file fail with an error, until told nil.
 func (d *Daemon) FailWrites(f node.File, err error) { d.files.fail[f] = err }
 
-// TearWrite lets the process die on its next write of a file, and leaves half
+// TearWrite makes the process die on its next write of a file, and leaves half
 // of the text there: the disk after a power cut, without an atomic replacement.
 // It also cancels that.
 func (d *Daemon) TearWrite(f node.File, on bool) { d.files.torn[f] = on }

@@ -18,7 +18,7 @@ var (
 	UDP  = Protocol{protoUDP, protoUDP}
 )
 
-// Block lets the host's own firewall drop packets of a protocol to a port of the host,
+// Block makes the host's own firewall drop packets of a protocol to a port of the host,
 // 0 for all, or ends that. Neighbours are found all the same.
 func (h *Host) Block(p Protocol, port uint16, on bool) error {
 	for _, proto := range p {

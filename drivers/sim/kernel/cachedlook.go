@@ -8,7 +8,7 @@ import (
 )
 
 // fewOps bounds how many ops a cached look follows before the host is read
-// anew.
+// again.
 const fewOps = 64
 
 // cachedLook is the last state that a driver read from a host, and the
@@ -46,7 +46,7 @@ func farReaching(op dataplane.Op) bool {
 }
 
 // observeAgain returns a copy of a state in which the objects named by ops are
-// read anew.
+// read again.
 func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops []dataplane.Op) *dataplane.State {
 	state := last.Clone()
 	for _, op := range ops {

@@ -14,7 +14,7 @@ import (
 // administrator, another program or a cable does. Each has the side effects of
 // the real kernel and ends with a hint.
 
-// action notes such a change, makes it, and lets the kernel hint.
+// action notes such a change, makes it, and makes the kernel hint.
 func (h *Host) action(err error, format string, args ...any) error {
 	h.changed++ // even a failed change may have changed a table
 	what := fmt.Sprintf(format, args...)
@@ -193,7 +193,7 @@ func (h *Host) Learn(o dataplane.Object) error {
 	return h.action(learn(), "learn %s", o)
 }
 
-// SpoilChecksums lets the network card compute wrong checksums of TCP and UDP inside of
+// SpoilChecksums makes the network card compute wrong checksums of TCP and UDP inside of
 // VXLAN, as some do, or ends that. A device whose checksums the kernel computes, see
 // [dataplane.TxChecksum], is not affected.
 func (h *Host) SpoilChecksums(on bool) error {

@@ -13,7 +13,7 @@ import (
 // The functions of this file change a host's packet filter behind flannel's
 // back, as an administrator or another program does.
 
-// upset notes a change by another program, and lets the kernel hint.
+// upset notes a change by another program, and makes the kernel hint.
 func (n *netfilter) upset(format string, args ...any) {
 	n.host.world.Note(n.host.name+": firewall fault", fmt.Sprintf(format, args...))
 	n.hint()
@@ -147,14 +147,14 @@ func (h *Host) RestartFirewalld() {
 	n.upset("firewalld restarted")
 }
 
-// MarkPackets lets another program, such as kube-proxy, set these bits of the
+// MarkPackets makes another program, such as kube-proxy, set these bits of the
 // mark of each incoming packet; 0 ends that.
 func (h *Host) MarkPackets(mark uint32) {
 	h.filter.mark = mark
 	h.filter.upset("mark %#x", mark)
 }
 
-// LockFirewall lets another program hold the lock of the packet filter for this
+// LockFirewall makes another program hold the lock of the packet filter for this
 // long.
 func (h *Host) LockFirewall(length time.Duration) {
 	h.filter.lockedUntil = h.world.Now().Add(length)

@@ -106,7 +106,7 @@ func (s *stack) forwardsNothing(l *link, f cidr.Family) bool {
 }
 
 // martian reports whether an IPv4 packet that came in by a link claims to be
-// from this very host.
+// from this host.
 func (s *stack) martian(l *link, src netip.Addr) bool {
 	return src.Is4() && s.isLocal(src) && !isOn(s.setting(l, cidr.V4, "accept_local"))
 }

@@ -24,7 +24,7 @@ type refusals struct {
 	looks float64
 }
 
-// RefuseOps lets the kernel answer each op of a driver with an error, with the
+// RefuseOps makes the kernel answer each op of a driver with an error, with the
 // given probability, instead of doing it; 0 ends that.
 func (h *Host) RefuseOps(err error, probability float64) {
 	h.refuses.set(err, probability, 0)
@@ -43,7 +43,7 @@ func (r *refusals) set(err error, odds float64, count int) {
 	r.count = count
 }
 
-// RefuseLooks lets each look at the kernel's tables fail with the given
+// RefuseLooks makes each look at the kernel's tables fail with the given
 // probability: they changed during the dump, or memory was short.
 func (h *Host) RefuseLooks(probability float64) {
 	h.refuses.looks = probability

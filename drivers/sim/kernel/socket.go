@@ -71,7 +71,7 @@ func (s *stack) vxlanAt(port uint16, f cidr.Family) *link {
 	return nil
 }
 
-// TakePort lets another program bind a UDP port at all IPv4 addresses and
+// TakePort makes another program bind a UDP port at all IPv4 addresses and
 // discard what it gets.
 func (h *Host) TakePort(port uint16) error {
 	s := h.stack
@@ -109,7 +109,7 @@ type UDPSocket struct {
 	socket *socket
 }
 
-// ListenUDP lets a program bind a UDP port at all IPv4 addresses. The function gets
+// ListenUDP makes a program bind a UDP port at all IPv4 addresses. The function gets
 // each datagram with its sender and the address that it was sent to.
 func (h *Host) ListenUDP(port uint16, fn func(from netip.AddrPort, to netip.Addr, body []byte)) (*UDPSocket, error) {
 	s := h.stack

@@ -26,7 +26,7 @@ type path struct {
 type paths struct {
 	stack  *stack
 	byLink map[string]*path
-	// attend lets the process act as soon as it can: now, when it resumes, or
+	// attend makes the process act as soon as it can: now, when it resumes, or
 	// never.
 	attend func(func())
 
@@ -49,7 +49,7 @@ func (ps *paths) endAll() {
 }
 
 // apply starts, changes or ends a path. A path that gets another socket, or
-// other offloads, ends and begins anew with the same peers.
+// other offloads, ends and begins again with the same peers.
 func (ps *paths) apply(verb dataplane.Verb, o dataplane.Proxy) error {
 	x := ps.byLink[o.Link]
 	switch {

@@ -11,7 +11,7 @@ import (
 // heldBack is how late a reordered frame arrives.
 const heldBack = 20 * time.Millisecond
 
-// Deny lets the wire hand none of a host's packets to its link, by any path, or
+// Deny makes the wire hand none of a host's packets to its link, by any path, or
 // ends that. The other direction is not affected: with one such rule a
 // partition is one-way, with two it is complete.
 func (w *Wire) Deny(from *Host, on bool) {

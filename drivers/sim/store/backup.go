@@ -33,7 +33,7 @@ func (s *Store) Backup() error {
 
 // Restore puts the store back to the last backup, with another history from
 // there on: other clients have made as many further changes elsewhere. TTLs keep
-// their handles and begin anew, as in a restored etcd.
+// their handles and begin again, as in a restored etcd.
 func (s *Store) Restore(further int64) error {
 	b := s.backup
 	if b == nil {

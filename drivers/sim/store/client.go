@@ -213,7 +213,7 @@ func (c *Client) Deny(denied bool) {
 }
 
 // ExpireToken makes the server forget the client's identity. Its stream ends,
-// the server refuses its next request, and the client authenticates anew.
+// the server refuses its next request, and the client authenticates again.
 func (c *Client) ExpireToken() {
 	c.expired = true
 	if c.stream != nil {

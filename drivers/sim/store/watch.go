@@ -97,7 +97,7 @@ func (st *storeStream) end(reason error) {
 	})
 }
 
-// endStream lets the server forget a stream.
+// endStream makes the server forget a stream.
 func (s *Store) endStream(st *storeStream) {
 	for i, other := range s.streams {
 		if other == st {
@@ -108,7 +108,7 @@ func (s *Store) endStream(st *storeStream) {
 }
 
 // take accepts a batch. The numbers show faults of the stream: the client
-// ignores a repeated batch, and after a gap it reads everything anew, so no
+// ignores a repeated batch, and after a gap it reads everything again, so no
 // snapshot ever lacks a change that is older than itself.
 func (c *Client) take(st *storeStream, seq uint64, v *storeVersion) {
 	if c.stream != st {

@@ -259,7 +259,7 @@ func (i *Invariants) fitsConfig(text string, key lease.Key) bool {
 }
 
 // steady returns the node's own record and those of others that a snapshot has in
-// common with the newest one. A record with an address of this very host, which a
+// common with the newest one. A record with an address of this host, which a
 // former process chose, is of no other: the kernel refuses a route through it.
 func (n *Node) steady(asked *lease.Snapshot) (own lease.Lease, others []lease.Lease) {
 	addresses := n.addresses()

@@ -51,7 +51,7 @@ const (
 )
 
 // cross follows a new config. A change of the backend alone begins a crossing. Any
-// other change may part pods, and so does one to a device that has to be made anew.
+// other change may part pods, and so does one to a device that has to be made again.
 func (i *Invariants) cross(now config.Network) {
 	c := &i.crossing
 	before := i.config

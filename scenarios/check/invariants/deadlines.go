@@ -17,7 +17,7 @@ import (
 )
 
 // The longest times that a daemon may take, in virtual time. A process that
-// stands still is excused: its deadlines begin anew when it goes on.
+// stands still is excused: its deadlines begin again when it goes on.
 const (
 	// lookBound is how long a host may go without a look: a resync is due after
 	// 36 s at most, and failures are followed by pauses of half a minute.

@@ -26,7 +26,7 @@ const (
 type accident struct {
 	known *lease.Snapshot // the last one that the process got from a store in sync
 	at    time.Duration   // of the last accident
-	anew  time.Duration   // when the node may have begun its period of grace anew
+	anew  time.Duration   // when the node may have begun its period of grace again
 	peers []lostPeer      // whose records were lost and have not come back
 }
 
@@ -80,7 +80,7 @@ func (n *Node) noteAccident(in node.Input) {
 }
 
 // mayBeginAnew reports whether the node may take the change for another accident,
-// and begin its period of grace anew: the store was restored, or it has neither the
+// and begin its period of grace again: the store was restored, or it has neither the
 // node's own record nor most of the others. A node that was cut off while these ran
 // out cannot tell that from a loss, and to keep the peers longer is the safe choice.
 func (n *Node) mayBeginAnew(before, now *lease.Snapshot) bool {
