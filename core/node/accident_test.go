@@ -17,16 +17,23 @@ func (w *world) wipe() {
 	w.pass(time.Second)
 }
 
-// A datastore that is wiped, or loses most records, has had an accident. The
-// node's lease was not lost to another node, so it does not exit.
-func TestNoExitAfterAnAccident(t *testing.T) {
-	w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
+// wipedWorld returns a node with two peers, which exits when it loses its lease, right after
+// the datastore has lost all records, and the node's subnet.
+func wipedWorld(t *testing.T) (w *world, own lease.Key) {
+	w = newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
 	w.put(vxlanPeer("10.5.3.0-24", 4))
 	w.put(vxlanPeer("10.5.4.0-24", 5))
 	w.tell()
 	w.pass(time.Second)
-	own := w.own().Key
+	own = w.own().Key
 	w.wipe()
+	return w, own
+}
+
+// A datastore that is wiped, or loses most records, has had an accident. The
+// node's lease was not lost to another node, so it does not exit.
+func TestNoExitAfterAnAccident(t *testing.T) {
+	w, own := wipedWorld(t)
 	if w.exit != nil || w.own().Key != own || w.host.Routes.Len() != 2 {
 		t.Errorf("exit %v, %d routes, want none and two\n%s", w.exit, w.host.Routes.Len(), w.log())
 	}
@@ -41,13 +48,7 @@ func TestNoExitAfterAnAccident(t *testing.T) {
 // TestExitWhenTakenAfterAnAccident gives the node's subnet to another host soon
 // after an accident. The node cannot write its record again then.
 func TestExitWhenTakenAfterAnAccident(t *testing.T) {
-	w := newWorld(t, vxlanConfig, func(o *Options) { o.ExitOnLoss = true })
-	w.put(vxlanPeer("10.5.3.0-24", 4))
-	w.put(vxlanPeer("10.5.4.0-24", 5))
-	w.tell()
-	w.pass(time.Second)
-	own := w.own().Key
-	w.wipe()
+	w, own := wipedWorld(t)
 	w.pass(30 * time.Second)
 	if w.exit != nil {
 		t.Fatalf("exit %v after an accident\n%s", w.exit, w.log())

@@ -23,13 +23,7 @@ func (w *world) asked(verb Verb, since int) int {
 
 // A reservation that gets a TTL again is a lease like any other.
 func TestReservationBecomesLease(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	rec := w.own()
-	rec.ID = 0
-	w.put(rec)
-	w.tell()
+	w, rec := reservedWorld(t)
 	w.pass(time.Hour)
 	rec.ID, w.ttl = 77, time.Minute
 	w.put(rec)
@@ -49,13 +43,7 @@ func TestReservationBecomesLease(t *testing.T) {
 // The store does not answer after an operator gave a reservation a TTL again: the node is
 // fenced at the latest after a TTL of its own.
 func TestReservationBecomesLeaseWithoutAnAnswer(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	w.tell()
-	w.pass(time.Second)
-	rec := w.own()
-	rec.ID = 0
-	w.put(rec)
-	w.tell()
+	w, rec := reservedWorld(t)
 	w.pass(time.Hour)
 	rec.ID = 77
 	w.put(rec)

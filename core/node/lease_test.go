@@ -244,8 +244,9 @@ func TestUnfitReservationIsKept(t *testing.T) {
 	}
 }
 
-// An operator turns a lease into a reservation while the node runs.
-func TestBecomesReservation(t *testing.T) {
+// reservedWorld returns a node whose lease an operator has turned into a reservation, and
+// its record.
+func reservedWorld(t *testing.T) (*world, lease.Lease) {
 	w := newWorld(t, vxlanConfig)
 	w.tell()
 	w.pass(time.Second)
@@ -253,6 +254,12 @@ func TestBecomesReservation(t *testing.T) {
 	rec.ID = 0
 	w.put(rec)
 	w.tell()
+	return w, rec
+}
+
+// An operator turns a lease into a reservation while the node runs.
+func TestBecomesReservation(t *testing.T) {
+	w, _ := reservedWorld(t)
 	requests := len(w.requests)
 	w.pass(72 * time.Hour)
 	w.wantReady()
