@@ -1,0 +1,123 @@
+package harness_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/harness"
+)
+
+// Three nodes take their leases from two servers, over TLS with certificates on
+// both sides. The first server ends, then a node starts again.
+var _ = Describe("servers of leases in a lab", func() {
+	It("keeps traffic and changes going when one of two servers ends", func(ctx context.Context) {
+		daemon, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab := newLab(ctx, harness.Options{Nodes: 5, Daemon: daemon, LeaseTTL: time.Minute,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+		nodes, servers := lab.Nodes[:3], lab.Nodes[3:]
+		secrets := newPairs()
+		remote := "--remote="
+		for i, s := range servers {
+			at := net.JoinHostPort(s.Underlay(cidr.V4).Addr().String(), "8888")
+			remote += []string{"", ","}[i] + at
+			Expect(s.Start(append(secrets.flags(s), "--listen="+at)...)).To(Succeed())
+			Expect(s.WaitReady(ctx)).To(Succeed())
+		}
+		for _, n := range nodes {
+			Expect(n.Start(append(secrets.flags(n), remote)...)).To(Succeed())
+		}
+		for _, n := range nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			_, err := n.AddPod(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		reach := func() {
+			GinkgoHelper()
+			for _, from := range lab.Pods() {
+				for _, to := range lab.Pods() {
+					Eventually(func() error { return pingPreserved(ctx, from, to, cidr.V4) }).WithContext(ctx).Should(Succeed())
+				}
+			}
+		}
+		reach()
+		Expect(servers[0].Stop(ctx)).To(Succeed())
+		Expect(servers[0].ExitStatus().ExitCode()).To(BeZero())
+		reach()
+		// A node restarts while one server is away.
+		Expect(nodes[0].Stop(ctx)).To(Succeed())
+		Expect(nodes[0].Start(append(secrets.flags(nodes[0]), remote)...)).To(Succeed())
+		Expect(nodes[0].WaitReady(ctx)).To(Succeed())
+		reach()
+		Expect(servers[0].Start(append(secrets.flags(servers[0]),
+			"--listen="+net.JoinHostPort(servers[0].Underlay(cidr.V4).Addr().String(), "8888"))...)).To(Succeed())
+		Expect(servers[0].WaitReady(ctx)).To(Succeed())
+		Expect(servers[1].Stop(ctx)).To(Succeed())
+		for _, n := range nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		reach()
+	}, limit)
+})
+
+// pairs are certificates of one authority, in one folder.
+type pairs struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newPairs() *pairs {
+	GinkgoHelper()
+	p := &pairs{dir: GinkgoT().TempDir()}
+	p.issue("ca", x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return p
+}
+
+// flags returns the flags of a host, with a certificate for its address.
+func (p *pairs) flags(n *harness.Node) []string {
+	GinkgoHelper()
+	p.issue(n.Name, x509.Certificate{IPAddresses: []net.IP{n.Underlay(cidr.V4).Addr().AsSlice()}})
+	file := func(name string) string { return filepath.Join(p.dir, name) }
+	return []string{"--remote-cafile=" + file("ca.pem"), "--remote-certfile=" + file(n.Name+".pem"),
+		"--remote-keyfile=" + file(n.Name+"-key.pem")}
+}
+
+// issue writes NAME.pem and NAME-key.pem. The first certificate signs all.
+func (p *pairs) issue(name string, c x509.Certificate) {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
+	Expect(err).NotTo(HaveOccurred())
+	c.Subject = pkix.Name{CommonName: name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if p.cert == nil {
+		p.cert, p.key = &c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &c, p.cert, &key.PublicKey, p.key)
+	Expect(err).NotTo(HaveOccurred())
+	secret, err := x509.MarshalECPrivateKey(key)
+	Expect(err).NotTo(HaveOccurred())
+	for file, block := range map[string]*pem.Block{
+		name + ".pem":     {Type: "CERTIFICATE", Bytes: der},
+		name + "-key.pem": {Type: "EC PRIVATE KEY", Bytes: secret},
+	} {
+		Expect(os.WriteFile(filepath.Join(p.dir, file), pem.EncodeToMemory(block), 0o600)).To(Succeed())
+	}
+}
