@@ -91,6 +91,9 @@ func TestNewErrors(t *testing.T) {
 		`{` + dual + `,"Backend":{"Type":"ipsec"}}`: `backend type "ipsec" does not carry the families of this ` +
 			`network (EnableIPv4 true, EnableIPv6 true); change them, or choose one of vxlan, host-gw, extension, alloc, ` +
 			`wireguard`,
+		`{` + dual + `,"Backend":{"Type":"ipip"}}`: `backend type "ipip" does not carry the families of this ` +
+			`network (EnableIPv4 true, EnableIPv6 true); change them, or choose one of vxlan, host-gw, extension, alloc, ` +
+			`wireguard`,
 		// interop K8: a family that the backend does not carry is refused at once
 		`{` + dual + `}`: `backend type "udp" does not carry the families of this network (EnableIPv4 true, EnableIPv6 ` +
 			`true); change them, or choose one of vxlan, host-gw, extension, alloc, wireguard`,

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -89,6 +90,25 @@ func TestReach(t *testing.T) {
 		peers := []*lease.Lease{backendtest.Record(t, "10.5.35.0-24", Type, "192.168.64.4")}
 		if got := b.Reach(env.Config, peers); len(got) != want {
 			t.Errorf("%s: asks for the routes to %v, want %d", conf, got, want)
+		}
+	}
+}
+
+// TestBadOptions checks the exact errors of options.
+func TestBadOptions(t *testing.T) {
+	for conf, want := range map[string]string{
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":1}}`: "Backend DirectRouting 1: " +
+			"want true or false",
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":"yes"}}`: `Backend DirectRouting "yes": ` +
+			`want true or false`,
+	} {
+		network, err := config.Parse([]byte(conf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Spec().Open(network)
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", conf, err, want)
 		}
 	}
 }
