@@ -75,6 +75,12 @@ func (a *agent) replace(w node.Write) error {
 	default:
 		panic(fmt.Sprintf("agent: unknown file %d", w.File))
 	}
+	if w.Remove {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
 	data, err := w.Content()
 	if err != nil {
 		return err

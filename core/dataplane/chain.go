@@ -96,7 +96,7 @@ type Verdict string
 const (
 	Return           Verdict = "return"
 	Accept           Verdict = "accept"
-	Drop             Verdict = "drop" // never wanted
+	Drop             Verdict = "drop" // wanted between the networks of a host alone
 	Masquerade       Verdict = "masquerade"
 	MasqueradeRandom Verdict = "masquerade-random" // with source ports chosen at random
 )

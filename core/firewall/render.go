@@ -33,8 +33,11 @@ type Wanted struct {
 }
 
 // Render returns the chains of each family that is configured and in which the
-// node has a subnet.
-func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallFacts) Wanted {
+// node has a subnet. The chain of forwarded packets keeps them from the addresses apart,
+// which are those of other networks of the host.
+func Render(
+	o Options, net config.Network, own lease.Key, facts driver.FirewallFacts, apart ...netip.Prefix,
+) Wanted {
 	w := Wanted{Chains: dataplane.NewState()}
 	if !o.Any() {
 		return w
@@ -52,7 +55,7 @@ func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallF
 		if note != "" {
 			w.Notes = append(w.Notes, note)
 		}
-		w.add(o, flavour, f, network, subnet, facts)
+		w.add(o, flavour, f, network, subnet, facts, apart)
 	}
 	return w
 }
@@ -60,6 +63,7 @@ func Render(o Options, net config.Network, own lease.Key, facts driver.FirewallF
 // add adds the chains of one family.
 func (w *Wanted) add(
 	o Options, flavour dataplane.Flavour, f cidr.Family, network, own netip.Prefix, facts driver.FirewallFacts,
+	apart []netip.Prefix,
 ) {
 	tools := facts.Tools[f]
 	put := func(hook dataplane.Hook, rules []dataplane.Rule) {
@@ -67,7 +71,7 @@ func (w *Wanted) add(
 		w.Chains.AddChain(dataplane.Chain{ChainKey: key, Jump: dataplane.Placed, Rules: dataplane.MakeRules(rules...)})
 	}
 	if o.Forward {
-		put(dataplane.Forward, forward(network))
+		put(dataplane.Forward, forward(f, network, apart))
 		problems, notes := blocked(flavour, f, network, facts.Blocks)
 		w.Problems, w.Notes = append(w.Problems, problems...), append(w.Notes, notes...)
 		w.Blocked = append(w.Blocked, problems...)

@@ -187,3 +187,14 @@ func texts(errs []error) []string {
 	}
 	return out
 }
+
+// The rules of two networks keep their packets apart, each in one direction.
+func TestRenderApart(t *testing.T) {
+	others := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
+	got := Render(Options{Forward: true}, dual(false), own(), everything(), others...)
+	want := spelt(t, strings.NewReplacer("{ from 10", "{ from 10.5.0.0/16 to 10.6.0.0/16 drop; from 10",
+		"{ from fd", "{ from fd00:10::/48 to fd00:6::/48 drop; from fd").Replace(forward4+forward6), "iptables", "")
+	if d := cmp.Diff(want, got.Chains.Dump()); d != "" {
+		t.Errorf("chains (-want +got):\n%s", d)
+	}
+}

@@ -36,12 +36,18 @@ func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verd
 }
 
 // forward returns the rules of the chain at the hook forward: they accept
-// packets from the overlay and to it.
-func forward(network netip.Prefix) []dataplane.Rule {
-	return []dataplane.Rule{
-		{From: within(network), Verdict: dataplane.Accept},
-		{To: within(network), Verdict: dataplane.Accept},
+// packets from the overlay and to it, except those from it to a network that is apart.
+// That network's own rules drop the packets in the other direction.
+func forward(f cidr.Family, network netip.Prefix, apart []netip.Prefix) []dataplane.Rule {
+	var rules []dataplane.Rule
+	for _, other := range apart {
+		if cidr.FamilyOf(other.Addr()) == f {
+			rules = append(rules, dataplane.Rule{From: within(network), To: within(other), Verdict: dataplane.Drop})
+		}
 	}
+	return append(rules,
+		dataplane.Rule{From: within(network), Verdict: dataplane.Accept},
+		dataplane.Rule{To: within(network), Verdict: dataplane.Accept})
 }
 
 func within(p netip.Prefix) dataplane.Match { return dataplane.Match{Prefix: p} }

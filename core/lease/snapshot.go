@@ -17,6 +17,9 @@ type Snapshot struct {
 type Document struct {
 	Data     []byte
 	Revision int64 // of its last change; 0: the store holds no config
+	// AbsentAt is a revision at which the store held no config, which has held for the
+	// snapshot since; 0: it holds one, or does not say.
+	AbsentAt int64 `json:",omitempty"`
 }
 
 // Quarantined is a record of a subnet that could not be decoded. It affects no

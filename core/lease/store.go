@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 )
 
@@ -62,6 +63,36 @@ type View struct {
 	// calls Create with Assigned.Key, and Create overwrites the record, since no
 	// other node can own it. Such leases are reservations.
 	Assigned *Assigned
+	// Beside is not nil if the network has a name, and the host may run others beside
+	// it (interop 1.7: multi-network mode). Such a network exists as long as the
+	// datastore holds its config.
+	Beside *Beside
+}
+
+// Beside holds the facts that a named network has to know of the other networks of its host.
+type Beside struct {
+	// Refused says why the host cannot run the config of the snapshot beside the
+	// others; nil: it can.
+	Refused error
+	// Others is the address space of the other networks, sorted. No packet passes
+	// between it and the network.
+	Others []netip.Prefix
+}
+
+// Refusal returns Refused; nil for a nil Beside.
+func (b *Beside) Refusal() error {
+	if b == nil {
+		return nil
+	}
+	return b.Refused
+}
+
+// Apart returns the address space of the other networks; none for a nil Beside.
+func (b *Beside) Apart() []netip.Prefix {
+	if b == nil {
+		return nil
+	}
+	return b.Others
 }
 
 // Grant is the right to a subnet, as its owner knows it.

@@ -145,7 +145,7 @@ const (
 	StateFile
 )
 
-// Write replaces a file as a whole, atomically.
+// Write replaces a file as a whole, atomically, or removes it.
 type Write struct {
 	File File
 	Data []byte
@@ -153,6 +153,8 @@ type Write struct {
 	// cluster takes milliseconds to encode, so the writer does that outside the
 	// node's turn. Encode is a pure function of values that never change.
 	Encode func() ([]byte, error)
+	// Remove means that the file goes instead; a missing one has gone already.
+	Remove bool
 }
 
 // Content returns the text to write.
@@ -185,4 +187,6 @@ const (
 type Exit struct {
 	Status int
 	Reason string
+	// Removed means that a named network has gone, and nothing of it is left on the host.
+	Removed bool
 }

@@ -113,12 +113,15 @@ func (n *Node) wroteFiles(w Wrote) {
 		case err != nil:
 			f.errs[write.File] = err
 			n.once(Error, "write-failed", fmt.Sprintf("%s file: %v", write.File, err))
+		case write.Remove:
+			n.event(Info, "file-removed", fmt.Sprintf("%s file removed", write.File))
 		case write.File == SubnetFile:
 			f.subnet = write.Data
 			line := bytes.ReplaceAll(bytes.TrimSpace(write.Data), []byte("\n"), []byte(" "))
 			n.event(Info, "subnet-file", fmt.Sprintf("subnet file written: %s", line))
 		}
 	}
+	n.removedFiles(f.writing)
 	f.writing = nil
 	if len(f.errs) == 0 {
 		f.tries = 0

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -32,12 +33,14 @@ type firewallState struct {
 
 // aim holds the inputs of the desired chains besides the host.
 type aim struct {
-	net config.Network
-	own lease.Key
+	net   config.Network
+	own   lease.Key
+	apart []netip.Prefix
 }
 
 func (a aim) same(b aim) bool {
-	return a.own == b.own && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 && a.net.EnableNFTables == b.net.EnableNFTables
+	return a.own == b.own && a.net.V4 == b.net.V4 && a.net.V6 == b.net.V6 &&
+		a.net.EnableNFTables == b.net.EnableNFTables && slices.Equal(a.apart, b.apart)
 }
 
 // firewallPart is the lane of the firewall: flannel's chains and the jumps to them.
@@ -60,17 +63,24 @@ func (p firewallPart) watches() bool {
 
 func (p firewallPart) follow() bool {
 	n := p.n
+	if n.removal.begun() {
+		return true
+	}
 	if !n.network.known || !n.lease.self.Key.IsValid() {
 		return false
 	}
-	if a := (aim{n.network.config, n.lease.self.Key}); !a.same(n.firewall.aim) {
+	if a := (aim{n.network.config, n.lease.self.Key, n.store.view.Beside.Apart()}); !a.same(n.firewall.aim) {
 		n.firewall.aim = a
 		n.lanes[FirewallLane].retarget(n.now)
 	}
 	return true
 }
 
-func (firewallPart) look() Look { return Look{} }
+// look names the networks: where several nodes share the chains, those tell which
+// rules are the node's own.
+func (p firewallPart) look() Look {
+	return Look{Extent: dataplane.Extent{Networks: p.n.host.networks}}
+}
 
 func (p firewallPart) take(looked Looked) {
 	p.n.firewall.facts = looked.Seen.Facts.(driver.FirewallFacts)
@@ -83,7 +93,11 @@ func (p firewallPart) tables() (want, have *dataplane.State) {
 
 func (p firewallPart) compare() ([]dataplane.Op, bool) {
 	n, f := p.n, &p.n.firewall
-	wanted := firewall.Render(n.opts.Firewall, f.aim.net, f.aim.own, f.facts)
+	opts := n.opts.Firewall
+	if n.removal.begun() {
+		opts = firewall.Options{}
+	}
+	wanted := firewall.Render(opts, f.aim.net, f.aim.own, f.facts, f.aim.apart...)
 	f.notes, f.problems = wanted.Notes, wanted.Problems
 	f.blocked = wanted.Blocked
 	f.want = wanted.Chains

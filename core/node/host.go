@@ -39,7 +39,9 @@ func (p hostPart) follow() bool {
 	if !n.network.known {
 		return false
 	}
-	n.settleSelf()
+	if !n.removal.begun() {
+		n.settleSelf()
+	}
 	if n.store.changed && n.host.looked {
 		n.store.changed = false
 		n.hostLane().lookBy(n.now.Add(n.opts.Debounce), causeChange)
@@ -121,6 +123,9 @@ func (p hostPart) tables() (want, have *dataplane.State) { return p.n.host.want.
 
 func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n, h := p.n, &p.n.host
+	if n.removal.begun() {
+		return n.planRemoval(), h.looked
+	}
 	if !n.programmable() {
 		return nil, false
 	}

@@ -31,6 +31,7 @@ type Node struct {
 	ike      ikeState
 	files    fileState
 	probes   probeState
+	removal  removal
 	repairs  []Repair          // the last ones, newest first
 	said     map[string]string // the last text of each event kind that once logs
 }
@@ -59,6 +60,8 @@ type networkState struct {
 	doc     lease.Document
 	inForce lease.Document // the last doc that could be used: that of config
 	err     error          // why doc is not in force
+	refusal error          // why the host cannot run doc beside its other networks
+	history uint64         // of the datastore that held inForce
 }
 
 // hostState holds the last look at the host and the conclusions from it.
@@ -162,6 +165,11 @@ func (n *Node) Step(now time.Time, in Input) {
 		for _, l := range n.lanes {
 			n.stopLane(l)
 		}
+		return
+	}
+	n.noticeRemoval()
+	if n.removal.begun() {
+		n.followRemoval()
 		return
 	}
 	n.followConfig()

@@ -56,6 +56,7 @@ type Pulse struct {
 // Status describes a node to operators and tests. The daemon serves its JSON form
 // at /status.
 type Status struct {
+	Network     string        `json:"Network,omitempty"` // its name; empty for the unnamed one
 	Phase       Phase         `json:"Phase"`
 	Subnet      lease.Key     `json:"Subnet"`      // the one that the host is programmed for
 	Ready       bool          `json:"Ready"`       // the phase is PhaseReady
@@ -222,6 +223,9 @@ func (n *Node) reasons() (rs []string) {
 		if bad {
 			rs = append(rs, fmt.Sprintf(format, args...))
 		}
+	}
+	if n.removal.begun() {
+		return []string{n.removalReason()}
 	}
 	s := &n.store
 	away := because(s.view.Err)

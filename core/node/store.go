@@ -93,11 +93,12 @@ func (n *Node) followConfig() {
 	if n.store.snap == nil {
 		return
 	}
-	doc := n.store.snap.Config
-	if doc.Revision == s.doc.Revision && string(doc.Data) == string(s.doc.Data) && (s.known || s.err != nil) {
+	doc, refusal := n.store.snap.Config, n.store.view.Beside.Refusal()
+	same := doc.Revision == s.doc.Revision && string(doc.Data) == string(s.doc.Data) && sameText(refusal, s.refusal)
+	if same && (s.known || s.err != nil) {
 		return
 	}
-	s.doc = doc
+	s.doc, s.refusal = doc, refusal
 	network, set, err := n.openConfig(doc)
 	if err == nil {
 		s.err = nil
@@ -106,14 +107,29 @@ func (n *Node) followConfig() {
 	}
 	s.err = err
 	n.event(Error, "config-refused", err.Error())
+	if refusal != nil { // the config of the last run may collide as well
+		return
+	}
 	if !s.known && !n.useSavedConfig() && errors.As(err, new(unserved)) {
 		n.exit(1, err.Error())
 	}
 }
 
+// sameText reports whether two errors say the same, or both are nil.
+func sameText(a, b error) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
+}
+
 // openConfig reads a network config and opens its backend.
 func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error) {
-	if doc.Revision == 0 && len(doc.Data) == 0 {
+	beside := n.store.view.Beside
+	switch {
+	case beside.Refusal() != nil:
+		return config.Network{}, nil, beside.Refusal()
+	case doc.Revision == 0 && len(doc.Data) == 0 && beside != nil:
+		return config.Network{}, nil, errors.New(
+			"the datastore holds no config of this network; put one at <etcd-prefix>/<network>/config")
+	case doc.Revision == 0 && len(doc.Data) == 0:
 		return config.Network{}, nil, errors.New(
 			"the datastore holds no network config; put one at <etcd-prefix>/config")
 	}
@@ -134,6 +150,7 @@ func (n *Node) useSavedConfig() bool {
 	n.event(Warning, "config-saved", "going on with the network config of the last run, "+
 		"until the datastore holds one that can be used")
 	n.putInForce(doc, network, set)
+	n.network.history = n.store.saved.Snapshot.History
 	return true
 }
 
@@ -146,6 +163,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	s.known = true
 	s.config, s.inForce = network, doc
+	s.history = n.store.snap.History
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
 	n.useWays(set)

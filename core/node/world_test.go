@@ -160,6 +160,10 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 					continue
 				}
 			}
+			if f.Remove {
+				delete(w.files, f.File)
+				continue
+			}
 			data, err := f.Content()
 			if err != nil {
 				panic(err)

@@ -38,6 +38,18 @@ var _ = Describe("the snapshot of a store", func() {
 		}))
 	})
 
+	It("says at which revision there was no config", func() {
+		o := options(shared)
+		put(shared, o.Prefix+"/config", "{}")
+		s := openSynced(o)
+		Expect(s.View().Snapshot.Config.AbsentAt).To(BeZero())
+		at := remove(shared, o.Prefix+"/config")
+		Eventually(func() lease.Document { return s.View().Snapshot.Config }).Should(Equal(lease.Document{AbsentAt: at}))
+		Expect(openSynced(o).View().Snapshot.Config.AbsentAt).To(BeNumerically(">=", at))
+		put(shared, o.Prefix+"/config", "{}")
+		Eventually(func() int64 { return s.View().Snapshot.Config.AbsentAt }).Should(BeZero())
+	})
+
 	It("is nil before the first read, and says so", func() {
 		s := open(Options{Endpoints: []string{newProxy("http://127.0.0.1:1").endpoint()}})
 		v := s.View()
@@ -61,9 +73,9 @@ var _ = Describe("the snapshot of a store", func() {
 		config := func() string { return string(s.View().Snapshot.Config.Data) }
 		put(shared, o.Prefix+"/config", "{}")
 		Eventually(config).Should(Equal("{}"))
-		remove(shared, o.Prefix+"/config")
+		at := remove(shared, o.Prefix+"/config")
 		Eventually(config).Should(BeEmpty())
-		Expect(s.View().Snapshot.Config).To(Equal(lease.Document{}))
+		Expect(s.View().Snapshot.Config).To(Equal(lease.Document{AbsentAt: at}))
 	})
 
 	It("announces changes", func() {
@@ -241,7 +253,8 @@ var _ = Describe("bad records", func() {
 		Expect(subnets(again)()).To(Equal(want))
 		for _, s := range []*Store{s, again} {
 			Expect(quarantined(s)()).To(BeEmpty())
-			Expect(s.View().Snapshot.Config).To(Equal(lease.Document{}))
+			config := s.View().Snapshot.Config
+			Expect(config).To(Equal(lease.Document{AbsentAt: config.AbsentAt}))
 		}
 	})
 })

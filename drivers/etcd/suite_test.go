@@ -158,10 +158,11 @@ func get(server *embedded.Server, key string) (value []byte, id int64) {
 	return resp.Kvs[0].Value, resp.Kvs[0].Lease
 }
 
-func remove(server *embedded.Server, key string) {
+func remove(server *embedded.Server, key string) (revision int64) {
 	GinkgoHelper()
-	_, err := server.Client().Delete(context.Background(), key)
+	resp, err := server.Client().Delete(context.Background(), key)
 	Expect(err).NotTo(HaveOccurred())
+	return resp.Header.Revision
 }
 
 // granted returns a TTL handle.

@@ -60,6 +60,7 @@ func newTable(dir string, l listed, before *table) *table {
 		records: make([]*record, 0, len(l.leases)),
 		byRaw:   make(map[string]*record, len(l.leases)),
 	}
+	t.config.AbsentAt = l.revision
 	for _, kv := range l.config {
 		t.config = lease.Document{Data: kv.Value, Revision: kv.ModRevision}
 	}
@@ -89,7 +90,7 @@ func (t *table) apply(events []*clientv3.Event) {
 				t.applyLease(e)
 			}
 		case revision > configSeen:
-			t.configRevision, t.config = revision, lease.Document{}
+			t.configRevision, t.config = revision, lease.Document{AbsentAt: revision}
 			if e.Type == clientv3.EventTypePut {
 				t.config = lease.Document{Data: e.Kv.Value, Revision: revision}
 			}

@@ -57,6 +57,10 @@ func (d *Daemon) replace(w node.Write) error {
 	if err := d.files.fail[w.File]; err != nil {
 		return fmt.Errorf("write %s file: %w", w.File, err)
 	}
+	if w.Remove {
+		d.SetFile(w.File, nil)
+		return nil
+	}
 	if d.files.torn[w.File] {
 		delete(d.files.torn, w.File)
 		data := content(w)

@@ -1,0 +1,162 @@
+package networks
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// fake is a packet filter that performs every op.
+type fake struct{ state *dataplane.State }
+
+func (f *fake) Look(context.Context, dataplane.Extent) (driver.Observation, error) {
+	return driver.Observation{State: f.state}, nil
+}
+
+func (f *fake) Apply(_ context.Context, ops []dataplane.Op) []error {
+	next := f.state.Clone()
+	for _, op := range ops {
+		if op.Verb == dataplane.Delete {
+			delete(next.Chains, op.Object.(dataplane.Chain).ChainKey)
+			continue
+		}
+		next.Put(op.Object)
+	}
+	f.state = next
+	return make([]error, len(ops))
+}
+
+func (f *fake) Hints() <-chan struct{} { return nil }
+
+// The chains of two networks, alone and together.
+const (
+	head  = "chain iptables ipv4 "
+	begin = " jump placed { "
+
+	blueFwd = head + "forward" + begin + "from 10.5.0.0/16 to 10.6.0.0/16 drop; " +
+		"from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }\n"
+	greenFwd = head + "forward" + begin + "from 10.6.0.0/16 to 10.5.0.0/16 drop; " +
+		"from 10.6.0.0/16 accept; to 10.6.0.0/16 accept }\n"
+	bothFwd = head + "forward" + begin + "from 10.5.0.0/16 to 10.6.0.0/16 drop; from 10.6.0.0/16 to 10.5.0.0/16 drop; " +
+		"from 10.5.0.0/16 accept; to 10.5.0.0/16 accept; from 10.6.0.0/16 accept; to 10.6.0.0/16 accept }\n"
+
+	blueNAT  = head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + blueMasq + " }\n"
+	greenNAT = head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + greenMasq + " }\n"
+	bothNAT  = head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + blueMasq + "; " + greenMasq + " }\n"
+
+	blueMasq  = "from !10.5.0.0/16 to 10.5.1.0/24 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade"
+	greenMasq = "from !10.6.0.0/16 to 10.6.9.0/24 return; from 10.6.0.0/16 to !224.0.0.0/4 masquerade"
+)
+
+type filterWorld struct {
+	t      *testing.T
+	kernel *fake
+	f      *Filter
+}
+
+func newFilterWorld(t *testing.T, chains string) *filterWorld {
+	kernel := &fake{parse(t, chains)}
+	return &filterWorld{t, kernel, NewFilter(kernel, []string{"blue", "green"})}
+}
+
+func parse(t *testing.T, text string) *dataplane.State {
+	t.Helper()
+	s, err := dataplane.ParseDump(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var prefixes = map[string]netip.Prefix{
+	"blue": netip.MustParsePrefix("10.5.0.0/16"), "green": netip.MustParsePrefix("10.6.0.0/16"),
+}
+
+func (w *filterWorld) look(name string) string {
+	w.t.Helper()
+	seen, err := w.f.Lane(name, nil).Look(w.t.Context(), dataplane.Extent{Networks: []netip.Prefix{prefixes[name]}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return seen.State.Dump()
+}
+
+func (w *filterWorld) apply(name string, verb dataplane.Verb, chain string) {
+	w.t.Helper()
+	for _, c := range parse(w.t, chain).Chains {
+		for _, err := range w.f.Lane(name, nil).Apply(w.t.Context(), []dataplane.Op{{Verb: verb, Object: c}}) {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (w *filterWorld) want(what, got, want string) {
+	w.t.Helper()
+	if d := cmp.Diff(parse(w.t, want).Dump(), got); d != "" {
+		w.t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+func TestFilterShares(t *testing.T) {
+	for name, c := range map[string]struct{ blue, green, both string }{
+		"forward": {blueFwd, greenFwd, bothFwd}, "postrouting": {blueNAT, greenNAT, bothNAT},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFilterWorld(t, "")
+			w.want("blue at first", w.look("blue"), "")
+			w.look("green")
+			w.apply("green", dataplane.Replace, c.green)
+			w.want("blue sees nothing of green's", w.look("blue"), "")
+			w.want("green alone", w.kernel.state.Dump(), c.green)
+			w.apply("blue", dataplane.Replace, c.blue)
+			w.want("both", w.kernel.state.Dump(), c.both)
+			w.want("blue's part", w.look("blue"), c.blue)
+			w.want("green's part", w.look("green"), c.green)
+
+			w.apply("blue", dataplane.Delete, c.blue)
+			w.want("blue has gone", w.kernel.state.Dump(), c.green)
+			w.apply("green", dataplane.Delete, c.green)
+			w.want("both have gone", w.kernel.state.Dump(), "")
+		})
+	}
+}
+
+// A restart finds the rules of the former run in place, and the network that looks
+// first leaves those of the other alone.
+func TestFilterAfterARestart(t *testing.T) {
+	w := newFilterWorld(t, bothFwd+bothNAT)
+	w.want("blue's part", w.look("blue"), blueFwd+blueNAT)
+	w.apply("blue", dataplane.Replace, blueFwd)
+	w.want("the kernel", w.kernel.state.Dump(), bothFwd+bothNAT)
+	w.want("green's part", w.look("green"), greenFwd+greenNAT)
+
+	w = newFilterWorld(t, greenFwd)
+	w.want("blue's part, before green has looked", w.look("blue"), "")
+}
+
+func TestFilterRepairs(t *testing.T) {
+	stray := head + "forward" + begin + "from 10.6.0.0/16 to 10.5.0.0/16 drop; from 10.5.0.0/16 to 10.6.0.0/16 drop; " +
+		"from 10.6.0.0/16 accept; to 10.6.0.0/16 accept; from 10.5.0.0/16 accept; to 10.5.0.0/16 accept; " +
+		"from 10.9.0.0/16 accept }\n"
+	late := head + "forward" + begin + "from 10.6.0.0/16 accept; to 10.6.0.0/16 accept; " +
+		"from 10.6.0.0/16 to 10.5.0.0/16 drop; " +
+		"from 10.5.0.0/16 to 10.6.0.0/16 drop; from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }\n"
+	for name, chain := range map[string]string{"a rule of no network": stray, "a drop behind an accept": late} {
+		t.Run(name, func(t *testing.T) {
+			w := newFilterWorld(t, chain)
+			w.look("green")
+			if got := w.look("blue"); got == parse(t, blueFwd).Dump() {
+				t.Fatal("blue sees no difference")
+			}
+			w.apply("blue", dataplane.Replace, blueFwd)
+			w.want("the kernel", w.kernel.state.Dump(), bothFwd)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package networks
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// Host knows the networks of one host, and decides which of them it can run side by
+// side. A network that runs keeps what it has. Of those that begin, the one with the
+// older config wins, so the outcome does not depend on which of them is read first.
+// Several goroutines may use it at once.
+type Host struct {
+	mu      sync.Mutex
+	members map[string]*member
+}
+
+// member is a network of the host.
+type member struct {
+	known   bool // its config, or that it has none, has been read
+	decided bool // all were known at once since it is a member
+	doc     lease.Document
+	claim   *claim // what it takes of the host; nil: nothing
+	refused error  // why doc cannot be used beside the others
+	changed func() // tells that the view may be another; nil: no caller asks
+}
+
+// NewHost returns a host with these networks.
+func NewHost(names []string) *Host {
+	h := &Host{members: map[string]*member{}}
+	for _, name := range names {
+		h.members[name] = &member{}
+	}
+	return h
+}
+
+// Follow names a function to call when View may return something else for a network
+// because of the others. It must neither wait nor call the host.
+func (h *Host) Follow(name string, changed func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members[name].changed = changed
+}
+
+// View takes in a network's view of the datastore and returns the view for its node:
+// with what the node has to know of the other networks, and without a snapshot until the
+// configs of all networks are known.
+func (h *Host) View(name string, v lease.View) lease.View {
+	if v.Snapshot == nil {
+		return v
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[name]
+	if doc := v.Snapshot.Config; !m.known || doc.Revision != m.doc.Revision || string(doc.Data) != string(m.doc.Data) {
+		m.known, m.doc = true, doc
+		h.decide()
+	}
+	if missing := h.unknown(); !m.decided && len(missing) > 0 {
+		return lease.View{Err: fmt.Errorf("the config of network %s is not yet known", strings.Join(missing, ", "))}
+	}
+	v.Beside = &lease.Beside{Refused: m.refused, Others: h.others(name)}
+	return v
+}
+
+// Gone ends the claim of a network that has left the host.
+func (h *Host) Gone(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members[name].claim = nil
+	h.decide()
+}
+
+// unknown returns the networks whose config has not been read, sorted.
+func (h *Host) unknown() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(h.members)) {
+		if !h.members[name].known {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// others returns the address space of the other networks that may run, sorted.
+func (h *Host) others(name string) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for other, m := range h.members {
+		if other != name && m.claim != nil {
+			prefixes = append(prefixes, m.claim.prefixes...)
+		}
+	}
+	slices.SortFunc(prefixes, netip.Prefix.Compare)
+	return prefixes
+}
+
+// decide chooses the networks to run, once all are known. A claim that one network
+// gives up may serve another, so it goes on until nothing changes.
+func (h *Host) decide() {
+	if len(h.unknown()) > 0 {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(h.members), func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.members[a].doc.Revision, h.members[b].doc.Revision), cmp.Compare(a, b))
+	})
+	for changed := true; changed; {
+		changed = false
+		for _, name := range names {
+			if h.settle(name) {
+				changed = true
+			}
+		}
+	}
+	for _, m := range h.members {
+		m.decided = true
+		if m.changed != nil {
+			m.changed()
+		}
+	}
+}
+
+// settle decides about one network, and reports whether its claim has changed. With a
+// config that no node can use, or without any, the network keeps what it has until it
+// is gone.
+func (h *Host) settle(name string) (changed bool) {
+	m := h.members[name]
+	m.refused = nil
+	if len(m.doc.Data) == 0 {
+		return false
+	}
+	wants, err := claimOf(m.doc.Data)
+	if err != nil {
+		return false
+	}
+	for _, other := range slices.Sorted(maps.Keys(h.members)) {
+		o := h.members[other]
+		if other == name || o.claim == nil {
+			continue
+		}
+		if why := wants.against(*o.claim); why != "" {
+			m.refused = fmt.Errorf("network %s cannot run on this host beside network %s: %s; change one of the configs",
+				name, other, why)
+			return false
+		}
+	}
+	changed = m.claim == nil || !m.claim.equal(wants)
+	m.claim = &wants
+	return changed
+}
+
+func (c claim) equal(o claim) bool {
+	return c.backend == o.backend && slices.Equal(c.prefixes, o.prefixes) && slices.Equal(c.devices, o.devices) &&
+		slices.Equal(c.ports, o.ports)
+}

@@ -1,0 +1,152 @@
+package networks
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// conf returns a config with a network and a Backend object.
+func conf(network, backend string) string {
+	return fmt.Sprintf(`{"Network":%q,"Backend":%s}`, network, backend)
+}
+
+// view returns a view with a config of that revision; without a text there is none.
+func view(text string, revision int64) lease.View {
+	doc := lease.Document{Data: []byte(text), Revision: revision}
+	if text == "" {
+		doc = lease.Document{}
+	}
+	return lease.View{Snapshot: &lease.Snapshot{Revision: 100, Config: doc}, Synced: true}
+}
+
+// refusal returns the refusal that a network sees; "" for none.
+func refusal(t *testing.T, v lease.View) string {
+	t.Helper()
+	if v.Beside == nil {
+		t.Fatal("the view says nothing about other networks")
+	}
+	if v.Beside.Refused == nil {
+		return ""
+	}
+	return v.Beside.Refused.Error()
+}
+
+func TestClaims(t *testing.T) {
+	const vxlan1 = `{"Type":"vxlan"}`
+	blue := conf("10.5.0.0/16", vxlan1)
+	for name, c := range map[string]struct{ green, why string }{
+		"another VNI":          {conf("10.6.0.0/16", `{"Type":"vxlan","VNI":2}`), ""},
+		"same VNI":             {conf("10.6.0.0/16", vxlan1), "both need a device flannel.1"},
+		"same VNI, other port": {conf("10.6.0.0/16", `{"Type":"vxlan","Port":4789}`), "both need a device flannel.1"},
+		"overlapping addresses": {conf("10.5.128.0/17", `{"Type":"host-gw"}`),
+			"its addresses 10.5.128.0/17 overlap with 10.5.0.0/16"},
+		"another backend": {conf("10.6.0.0/16", `{"Type":"udp"}`), ""},
+		"same port": {conf("10.6.0.0/16", `{"Type":"udp","Port":8472}`),
+			"both listen at UDP port 8472"},
+		"no device at all": {conf("10.6.0.0/16", `{"Type":"host-gw"}`), ""},
+		"IPv6 alone": {`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fd00:6::/48",` +
+			`"Backend":{"Type":"vxlan","VNI":2}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := NewHost([]string{"blue", "green"})
+			h.View("blue", view(blue, 5))
+			got := refusal(t, h.View("green", view(c.green, 6)))
+			want := ""
+			if c.why != "" {
+				want = "network green cannot run on this host beside network blue: " + c.why + "; change one of the configs"
+			}
+			if got != want {
+				t.Errorf("green: %q, want %q", got, want)
+			}
+			if got := refusal(t, h.View("blue", view(blue, 5))); got != "" {
+				t.Errorf("blue, which is older: %q", got)
+			}
+		})
+	}
+}
+
+// Two networks with devices of a fixed name, or with one IKE daemon, do not fit.
+func TestBackendsOnceOnAHost(t *testing.T) {
+	psk := strings.Repeat("x", 96)
+	for backend, twice := range map[string]bool{
+		`{"Type":"udp"}`: false, `{"Type":"ipip"}`: false, `{"Type":"wireguard"}`: false,
+		`{"Type":"ipsec","PSK":"` + psk + `"}`: false, `{"Type":"host-gw"}`: true, `{"Type":"alloc"}`: true,
+		`{"Type":"extension"}`: true,
+	} {
+		h := NewHost([]string{"blue", "green"})
+		h.View("blue", view(conf("10.5.0.0/16", backend), 5))
+		if got := refusal(t, h.View("green", view(conf("10.6.0.0/16", backend), 6))); (got == "") != twice {
+			t.Errorf("%s: %q", backend, got)
+		}
+	}
+}
+
+// The older config wins, in whichever order the two are read.
+func TestOlderWins(t *testing.T) {
+	h := NewHost([]string{"blue", "green"})
+	told := 0
+	h.Follow("green", func() { told++ })
+	green, blue := view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 6), view(conf("10.5.0.0/16", `{"Type":"udp"}`), 5)
+	early := h.View("green", green)
+	if early.Snapshot != nil || early.Synced || early.Err == nil ||
+		early.Err.Error() != "the config of network blue is not yet known" {
+		t.Errorf("before blue is known, green sees %+v", early)
+	}
+	if got := refusal(t, h.View("blue", blue)); got != "" {
+		t.Errorf("blue: %q", got)
+	}
+	if told != 1 {
+		t.Errorf("green was told %d times that blue is known, want once", told)
+	}
+	if got := refusal(t, h.View("green", green)); got == "" {
+		t.Error("green, which is younger, is not refused")
+	}
+}
+
+// A network that runs keeps what it has, whatever the others want later, until it is gone.
+func TestRunningStays(t *testing.T) {
+	h := NewHost([]string{"blue", "green"})
+	green := view(conf("10.6.0.0/16", `{"Type":"udp"}`), 6)
+	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
+	h.View("green", green)
+
+	wrong := h.View("blue", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 7))
+	if got := refusal(t, wrong); !strings.Contains(got, "network blue cannot run on this host beside network green") {
+		t.Errorf("blue: %q", got)
+	}
+	if got := refusal(t, h.View("green", green)); got != "" {
+		t.Errorf("green: %q", got)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")} // blue goes on with its former config
+	if got := h.View("green", green).Beside.Others; !slices.Equal(got, want) {
+		t.Errorf("green keeps apart from %s, want %s", got, want)
+	}
+
+	h.View("green", view("", 0))
+	if got := refusal(t, h.View("blue", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 7))); got == "" {
+		t.Error("blue takes the addresses while green's objects may still be on the host")
+	}
+	told := 0
+	h.Follow("blue", func() { told++ })
+	h.Gone("green")
+	if told != 1 {
+		t.Errorf("blue was told %d times that green is gone, want once", told)
+	}
+	if got := refusal(t, h.View("blue", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 7))); got != "" {
+		t.Errorf("blue, with green gone: %q", got)
+	}
+}
+
+// A config that no node can use takes nothing.
+func TestBadConfigClaimsNothing(t *testing.T) {
+	h := NewHost([]string{"blue", "green"})
+	h.View("blue", view(`{"Network":"10.5.0.0/16","Backend":{"Type":"nonsense"}}`, 5))
+	if got := refusal(t, h.View("green", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 6))); got != "" {
+		t.Errorf("green: %q", got)
+	}
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/reconcile"
+)
+
+// removal removes all objects and files of a named network whose config has gone from
+// the datastore (interop 3.9: such a network exists while its config key does). The
+// lease stays and runs out, so a network that comes back has the same subnets. The zero
+// value has not begun.
+type removal struct {
+	nothing *dataplane.State // what the host must hold; nil: the removal has not begun
+	files   []File           // still to remove, in order
+}
+
+func (r *removal) begun() bool { return r.nothing != nil }
+
+// noticeRemoval begins the removal of a network. A datastore that has lost its data, or
+// was restored from a backup, has removed nothing.
+func (n *Node) noticeRemoval() {
+	if n.removal.begun() || n.store.view.Beside == nil || !n.synced() || n.store.snap.Config.Revision != 0 {
+		return
+	}
+	s := &n.network
+	if !s.known && !n.useSavedConfig() {
+		return
+	}
+	snap := n.store.snap
+	if snap.Config.AbsentAt <= s.inForce.Revision { // an older state, or an empty one
+		s.history = 0
+	}
+	if s.history == 0 || snap.History != s.history || snap.Config.AbsentAt == 0 {
+		return
+	}
+	n.event(Warning, "network-removed", "the datastore no longer holds the config of this network; "+
+		"removing its objects and files from the host")
+	n.removal = removal{nothing: dataplane.NewState(), files: []File{SubnetFile, StateFile}}
+	n.host.standing, n.files.subnet = lease.Key{}, nil
+	for _, id := range []LaneID{HostLane, FirewallLane} { // the others notice the desired state
+		n.lanes[id].retarget(n.now)
+	}
+}
+
+// followRemoval removes the subnet file first, since no pod may be added any more, and
+// the state file last: a restart goes on with the removal. Then it ends the node.
+func (n *Node) followRemoval() {
+	n.host.want = wantCache{state: n.removal.nothing, snap: n.store.snap}
+	for _, l := range n.lanes {
+		n.followLane(l)
+	}
+	f, r := &n.files, &n.removal
+	if f.busy || n.now.Before(f.retryAt) {
+		return
+	}
+	f.retryAt = time.Time{}
+	if len(r.files) == 0 {
+		n.event(Info, "network-gone", "nothing of this network is left on the host")
+		n.effects.Exit = &Exit{Removed: true, Reason: "the network has been removed"}
+		return
+	}
+	if r.files[0] != StateFile || n.allGone() {
+		f.busy, f.writing = true, []Write{{File: r.files[0], Remove: true}}
+		n.effects.Writes = f.writing
+	}
+}
+
+// allGone reports whether no lane has objects of the network any more.
+func (n *Node) allGone() bool {
+	for _, l := range n.lanes {
+		if l.busy || !l.clean {
+			return false
+		}
+	}
+	return true
+}
+
+// removedFiles takes note of the removed files.
+func (n *Node) removedFiles(writes []Write) {
+	for _, w := range writes {
+		if r := &n.removal; w.Remove && len(r.files) > 0 && r.files[0] == w.File && n.files.errs[w.File] == nil {
+			r.files = r.files[1:]
+		}
+	}
+}
+
+// planRemoval returns the deletes of all objects that the node owns on the host.
+func (n *Node) planRemoval() []dataplane.Op {
+	h := &n.host
+	plan := reconcile.Diff(n.removal.nothing, h.have, reconcile.Options{
+		Own: reconcile.Ownership{Links: h.links, Networks: h.networks}, Prune: true, Denied: h.denied,
+	})
+	return plan.Ops
+}
+
+// removalReason says why a node that removes its network is not ready.
+func (n *Node) removalReason() string {
+	return fmt.Sprintf("the network has been removed from the datastore; still to remove: %d files, objects: %t",
+		len(n.removal.files), !n.allGone())
+}

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// named returns a world whose network has a name, with all kinds of rules.
+func named(t *testing.T) *world {
+	w := newWorld(t, vxlanConfig, masquerading)
+	w.firewall.bothFlavours()
+	w.snap.History = 1
+	w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{} }
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	return w
+}
+
+func masquerading(o *Options) { o.Firewall = firewall.Options{Masquerade: true, Forward: true} }
+
+// unconfigured lets the datastore lose the config.
+func (w *world) unconfigured() {
+	w.rev++
+	w.snap.Revision, w.snap.Config = w.rev, lease.Document{AbsentAt: w.rev}
+}
+
+// wantGone fails unless nothing of the network is left.
+func (w *world) wantGone() {
+	w.t.Helper()
+	if w.exit == nil || !w.exit.Removed || w.exit.Status != 0 {
+		w.t.Errorf("exit %+v, want that of a removed network; not ready: %v", w.exit, w.n.reasons())
+	}
+	if left := w.host.Dump() + w.firewall.chains.Dump(); left != "" {
+		w.t.Errorf("left on the host:\n%s", left)
+	}
+	if len(w.files) > 0 {
+		w.t.Errorf("files left: %v", w.files)
+	}
+}
+
+// interop 3.9: a named network exists while its config does.
+func TestRemovalOfNetwork(t *testing.T) {
+	w := named(t)
+	requests := len(w.requests)
+	w.unconfigured()
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantGone()
+	if len(w.requests) != requests {
+		t.Errorf("requests for the lease: %v", w.requests[requests:])
+	}
+}
+
+// A daemon that was down while its network was removed removes it at its next start.
+func TestRemovalOfNetworkAtStart(t *testing.T) {
+	w := named(t)
+	w.unconfigured()
+	w.start(masquerading)
+	w.tell()
+	w.pass(10 * time.Second)
+	w.wantGone()
+}
+
+// Objects that resist keep the state file, without which a restart would forget them.
+func TestRemovalOfNetworkResisted(t *testing.T) {
+	w := named(t)
+	w.applyErr = func(op dataplane.Op) error {
+		if strings.HasPrefix(op.Object.String(), "link") {
+			return errors.New("device busy")
+		}
+		return nil
+	}
+	w.unconfigured()
+	w.tell()
+	w.pass(10 * time.Second)
+	if _, subnet := w.files[SubnetFile]; w.exit != nil || subnet || w.files[StateFile] == "" {
+		t.Errorf("exit %+v, files %v; want the state file alone", w.exit, w.files)
+	}
+	w.applyErr = nil
+	w.start(masquerading)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantGone()
+}
+
+// A datastore that has lost its data has removed no network, and neither has one that
+// does not answer. Without a name, the last config stays in force.
+func TestNoRemovalOfNetwork(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"older data": func(w *world) { w.snap.Revision, w.snap.Config = 1, lease.Document{AbsentAt: 1} },
+		"older data, which then changes": func(w *world) {
+			w.snap.Revision, w.snap.Config = 1, lease.Document{AbsentAt: 1}
+			w.tell()
+			w.snap.Revision, w.snap.Config = 900, lease.Document{AbsentAt: 900}
+		},
+		"other data":      func(w *world) { w.unconfigured(); w.snap.History = 77 },
+		"unreachable":     func(w *world) { w.unconfigured(); w.down = true },
+		"the unnamed one": func(w *world) { w.unconfigured(); w.decorate = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := named(t)
+			before := w.host.Dump()
+			lose(w)
+			w.tell()
+			w.pass(10 * time.Second)
+			if w.exit != nil || w.host.Dump() != before {
+				t.Errorf("exit %+v, host:\n%s", w.exit, w.host.Dump())
+			}
+		})
+	}
+}
+
+// A network that the host cannot run beside others waits, and touches nothing. One that
+// runs keeps its config.
+func TestRefusedBesideOthers(t *testing.T) {
+	var refusal error
+	w := newWorld(t, vxlanConfig)
+	w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{Refused: refusal} }
+	refusal = errors.New("both need a device flannel.1")
+	w.tell()
+	w.pass(time.Second)
+	if got := w.n.reasons(); len(got) != 1 || got[0] != refusal.Error() || w.host.Dump() != "" {
+		t.Errorf("reasons %q, host:\n%s", got, w.host.Dump())
+	}
+	refusal = nil
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+
+	before := w.host.Dump()
+	refusal = errors.New("its addresses overlap")
+	w.configure(strings.Replace(vxlanConfig, "10.5", "10.6", 1))
+	w.pass(time.Second)
+	if got := strings.Join(w.n.reasons(), "\n"); got != refusal.Error() || w.host.Dump() != before {
+		t.Errorf("reasons %q, host:\n%s", got, w.host.Dump())
+	}
+}
