@@ -27,6 +27,9 @@ func (o *options) check() error {
 	case o.healthzPort > 65535:
 		return fmt.Errorf("--healthz-port is %d; it must be 65535 or less", o.healthzPort)
 	}
+	if err := o.checkNetworks(); err != nil {
+		return err
+	}
 	if _, err := netip.ParseAddr(o.healthzIP); o.healthzPort > 0 && err != nil {
 		return fmt.Errorf("--healthz-ip is %q; it must be an IP address", o.healthzIP)
 	}

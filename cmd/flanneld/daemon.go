@@ -33,50 +33,94 @@ import (
 
 // daemon opens the parts of a node in the order of interop 1.5 (start-up), and
 // runs it. The health listener comes first: a supervisor asks from the start.
-func daemon(ctx context.Context, o *options) (exit node.Exit) {
-	health := &agent.Health{Version: buildversion.Version()}
+func daemon(ctx context.Context, o *options) node.Exit {
+	nodes := o.healths()
 	if o.healthzPort > 0 {
-		listen := agent.Listen{
-			Addr:       net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)),
-			OpenStatus: o.healthzStatus,
-		}
-		if o.metrics {
-			listen.Metrics = metrics.Handler(health, o.metricsPerPeer)
-		}
-		server, err := agent.Serve(ctx, listen, health)
+		server, err := agent.Serve(ctx, o.listen(nodes), nodes...)
 		if err != nil {
 			return failed(err)
 		}
 		// The listener closes at the first signal, before the slower parts end.
 		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
 	}
-	defer o.serveSocket(ctx, health)()
+	if len(o.networks) > 0 {
+		return o.runNetworks(ctx, nodes)
+	}
+	defer o.serveSocket(ctx, nodes[0])()
 	ctx, store, err := openStore(ctx, o)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer store.close()
+	options := agent.Options{
+		Store: store.Store, Health: nodes[0], OnReady: store.ready, OnPulse: newSystemd(nodes).of(0), Notify: store.notify,
+	}
+	if filter := openFirewall(ctx); filter != nil {
+		options.Lanes[node.FirewallLane] = filter
+		defer func() { closing("firewall", filter.Close()) }()
+	}
+	return orDied(ctx, o.runNode(ctx, options))
+}
+
+// orDied returns the exit of a run, or that of the embedded etcd if it has ended.
+func orDied(ctx context.Context, exit node.Exit) node.Exit {
+	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
+		return failed(died)
+	}
+	return exit
+}
+
+// healths returns one for each network.
+func (o *options) healths() []*agent.Health {
+	if len(o.networks) == 0 {
+		return []*agent.Health{{Version: buildversion.Version()}}
+	}
+	nodes := make([]*agent.Health, len(o.networks))
+	for i, name := range o.networks {
+		nodes[i] = &agent.Health{Version: buildversion.Version(), Network: name}
+	}
+	return nodes
+}
+
+// listen returns where and what the health listener answers.
+func (o *options) listen(nodes []*agent.Health) agent.Listen {
+	listen := agent.Listen{
+		Addr:       net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)),
+		OpenStatus: o.healthzStatus,
+	}
+	if o.metrics {
+		sources := make([]metrics.Source, len(nodes))
+		for i, h := range nodes {
+			sources[i] = metrics.Source{Node: h, Network: h.Network}
+		}
+		listen.Metrics = metrics.Handler(o.metricsPerPeer, sources...)
+	}
+	return listen
+}
+
+// openFirewall returns the packet filter, or nil: the node runs on without one. If it
+// wants rules, it is not ready.
+func openFirewall(ctx context.Context) *firewall.Firewall {
+	filter, err := firewall.New(ctx)
+	if err != nil {
+		klog.Warningf("continuing without a firewall: %v", err)
+		return nil
+	}
+	return filter
+}
+
+// runNode opens what a node has for itself, and runs the node.
+func (o *options) runNode(ctx context.Context, options agent.Options) node.Exit {
 	host, err := linux.New(ctx, o.secrets())
 	if err != nil {
 		return interrupted(ctx, fmt.Errorf("open the kernel's network configuration: %w", err))
 	}
 	defer func() { closing("kernel", host.Close()) }()
-
-	state, former := o.statePaths()
-	options := agent.Options{
-		Node: o.nodeOptions(), Store: store.Store,
-		SubnetFile: o.subnetFile, StateFile: state, FormerStateFile: former,
-		Health: health, OnReady: store.ready, OnPulse: new(systemd).report, Notify: store.notify,
-	}
 	options.Lanes[node.HostLane] = host
-	// The node runs without a firewall. If it wants rules, it is not ready.
-	if filter, err := firewall.New(ctx); err != nil {
-		klog.Warningf("continuing without a firewall: %v", err)
-	} else {
-		options.Lanes[node.FirewallLane] = filter
-		defer func() { closing("firewall", filter.Close()) }()
-	}
-	runner, warning := commands.New(hostpaths.Record(state))
+
+	options.Node, options.SubnetFile = o.nodeOptions(), o.subnetFile
+	options.StateFile, options.FormerStateFile = o.statePaths()
+	runner, warning := commands.New(hostpaths.Record(options.StateFile))
 	if warning != nil {
 		klog.Warning(warning)
 	}
@@ -93,11 +137,7 @@ func daemon(ctx context.Context, o *options) (exit node.Exit) {
 		options.Probes = probes
 		defer func() { closing("sockets of probes", probes.Close()) }()
 	}
-	exit = agent.Run(ctx, options)
-	if died := new(embeddedDied); errors.As(context.Cause(ctx), &died) {
-		return failed(died)
-	}
-	return exit
+	return agent.Run(ctx, options)
 }
 
 // serveSocket answers operators' tools beside the subnet file, until ctx ends or the

@@ -36,6 +36,8 @@ func TestDefaults(t *testing.T) {
 		"public-ip":                    "",
 		"public-ipv6":                  "",
 		"subnet-file":                  "/run/flannel/subnet.env",
+		"networks":                     "",
+		"subnet-dir":                   "/run/flannel/networks",
 		"subnet-lease-renew-margin":    "60",
 		"ip-masq":                      "false",
 		"ip-masq-fully-random-disable": "false",
@@ -143,12 +145,7 @@ func TestParseErrors(t *testing.T) {
 		"--=":                      "bad flag syntax: --=",
 		"--logtostderr=false":      "unknown flag --logtostderr", // klog has this flag; the contract does not
 		"--etcd-endpoint=http://x": "unknown flag --etcd-endpoint (use --etcd-endpoints)",
-		"--networks=a,b": "unknown flag --networks (run one flanneld for each network, with --etcd-prefix and " +
-			"--subnet-file of its own)",
-		"--watch-networks": "unknown flag --watch-networks (run one flanneld for each network, with --etcd-prefix " +
-			"and --subnet-file of its own)",
-		"--subnet-dir=/x": "unknown flag --subnet-dir (run one flanneld for each network, with --etcd-prefix and " +
-			"--subnet-file of its own)",
+		"--watch-networks":         "unknown flag --watch-networks (name the networks in --networks)",
 		"--use-multi-cluster-cidr": "unknown flag --use-multi-cluster-cidr (the ClusterCIDR API is gone from Kubernetes; " +
 			"leave it out)",
 	} {
@@ -184,6 +181,13 @@ func TestChecks(t *testing.T) {
 		"--probe-interval=999ms":           "--probe-interval is 999ms; it must be 1s or more, or 0",
 		"--probe-interval=-1m":             "--probe-interval is -1m0s; it must be 1s or more, or 0",
 		"--subnet-file=":                   "--subnet-file is empty; it must name a file",
+		"--networks=blue,green":            "",
+		"--networks=blue,":                 "the name of a network is empty",
+		"--networks=blue --subnet-dir=":    "--subnet-dir is empty; it must name a directory",
+		"--networks=blue --remote=10.0.0.1:8888": "--networks: several networks need etcd itself, so leave out --networks, " +
+			"or --remote and --listen",
+		"--networks=blue --kube-subnet-mgr": "--networks: Kubernetes has one network, so leave out --networks or " +
+			"--kube-subnet-mgr",
 		"--healthz-port=65536":             "--healthz-port is 65536; it must be 65535 or less",
 		"--healthz-port=-1":                "",
 		"--healthz-ip=here":                "", // no listener

@@ -38,6 +38,8 @@ type options struct {
 	ifaceFromNode                bool
 	publicIP, publicIPv6         string
 	subnetFile, stateFile        string
+	networks                     []string // their names; nil: there is the unnamed one
+	networkList, subnetDir       string
 	renewMargin                  int // minutes
 	leaseTTL                     time.Duration
 	onLeaseLost                  choice
@@ -102,6 +104,10 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 		"`file` that announces the subnet to CNI plugins and Docker")
 	fs.StringVar(&o.stateFile, "state-file", hostpaths.StateFile,
 		"`file` that keeps the last good state, for a start while the datastore is away; empty: none")
+	fs.StringVar(&o.networkList, "networks", "", "run these networks side by side: their `names`, separated by commas; "+
+		"the data of each lie at <etcd-prefix>/<name>, and its subnet file is <subnet-dir>/<name>.env; "+
+		"empty: run one network, which has no name")
+	fs.StringVar(&o.subnetDir, "subnet-dir", hostpaths.SubnetDir, "`directory` of the subnet files with --networks")
 	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60,
 		"renew the lease at the latest this many `minutes` before it ends, 1 to 1439")
 	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL,

@@ -13,8 +13,8 @@ func removed(flagName string) string {
 	switch {
 	case flagName == "etcd-endpoint":
 		return "use --etcd-endpoints"
-	case flagName == "networks" || flagName == "watch-networks" || flagName == "subnet-dir":
-		return "run one flanneld for each network, with --etcd-prefix and --subnet-file of its own"
+	case flagName == "watch-networks":
+		return "name the networks in --networks"
 	case flagName == "use-multi-cluster-cidr":
 		return "the ClusterCIDR API is gone from Kubernetes; leave it out"
 	}

@@ -2,27 +2,59 @@ package main
 
 import (
 	"strings"
+	"sync"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"k8s.io/klog/v2"
 
+	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/node"
 )
 
-// systemd reports the state of the node to systemd, if that started the daemon
-// with Type=notify. It sends READY=1 when the host is programmed, even from
-// saved leases while the datastore is away: otherwise systemd kills and
+// systemd reports the state of the nodes to systemd, if that started the daemon
+// with Type=notify. It sends READY=1 when the host is programmed for all of them, even
+// from saved leases while the datastore is away: otherwise systemd kills and
 // restarts the unit, and each restart cuts the udp backend's traffic. STATUS=
 // says what is missing.
 type systemd struct {
-	ready bool
-	said  string
+	names []string // of the networks
+
+	mu     sync.Mutex
+	pulses []node.Pulse
+	ready  bool
+	said   string
 }
 
-// report sends changes. Only one goroutine may call it.
-func (s *systemd) report(pulse node.Pulse) {
-	text := "STATUS=" + statusLine(pulse)
-	first := !s.ready && pulse.Programmed > 0
+func newSystemd(nodes []*agent.Health) *systemd {
+	s := &systemd{pulses: make([]node.Pulse, len(nodes))}
+	for _, h := range nodes {
+		s.names = append(s.names, h.Network)
+	}
+	return s
+}
+
+// of returns the function that takes the pulses of one node.
+func (s *systemd) of(i int) func(node.Pulse) {
+	return func(p node.Pulse) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pulses[i] = p
+		s.report()
+	}
+}
+
+// report sends changes.
+func (s *systemd) report() {
+	lines := make([]string, len(s.pulses))
+	first := !s.ready
+	for i, p := range s.pulses {
+		lines[i] = statusLine(p)
+		if s.names[i] != "" {
+			lines[i] = s.names[i] + ": " + lines[i]
+		}
+		first = first && p.Programmed > 0
+	}
+	text := "STATUS=" + strings.Join(lines, " | ")
 	if text == s.said && !first {
 		return
 	}

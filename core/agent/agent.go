@@ -13,6 +13,8 @@ import (
 
 // Options say what to run, and with which drivers and files.
 type Options struct {
+	// Network is the name of the node's network, for the log; "" for the unnamed one.
+	Network string
 	// Node fixes the node's behaviour. Run fills Previous and Saved in from
 	// the files below.
 	Node  node.Options
@@ -55,7 +57,7 @@ type machine interface {
 // the store nor the driver.
 func Run(ctx context.Context, opts Options) node.Exit {
 	if opts.Log == nil {
-		opts.Log = logEvent
+		opts.Log = logEvent(opts.Network)
 	}
 	if opts.Health == nil {
 		opts.Health = &Health{}

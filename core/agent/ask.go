@@ -78,6 +78,7 @@ func (h *Health) Status() node.Status {
 		}
 	}
 	s.Unhealthy, s.Version = v.unhealthy, h.Version
+	s.Network = h.Network
 	return s
 }
 

@@ -23,6 +23,7 @@ const (
 // goroutines may use it at once.
 type Health struct {
 	Version string // of the program, for the status
+	Network string // of the node; "" for the unnamed one
 
 	mu      sync.Mutex
 	started bool       // the loop has turned at least once

@@ -6,16 +6,22 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// logEvent writes "kind: text". The kind finds a line even after its wording
-// has changed.
-func logEvent(e node.Event) {
-	switch e.Level {
-	case node.Error:
-		klog.Errorf("%s: %s", e.Kind, e.Text)
-	case node.Warning:
-		klog.Warningf("%s: %s", e.Kind, e.Text)
-	default:
-		klog.Infof("%s: %s", e.Kind, e.Text)
+// logEvent returns a log that writes "kind: text", and before it the name of the
+// network if there is one. The kind finds a line even after its wording has changed.
+func logEvent(network string) func(node.Event) {
+	name := ""
+	if network != "" {
+		name = "network " + network + ": "
+	}
+	return func(e node.Event) {
+		switch e.Level {
+		case node.Error:
+			klog.Errorf("%s%s: %s", name, e.Kind, e.Text)
+		case node.Warning:
+			klog.Warningf("%s%s: %s", name, e.Kind, e.Text)
+		default:
+			klog.Infof("%s%s: %s", name, e.Kind, e.Text)
+		}
 	}
 }
 

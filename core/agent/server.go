@@ -43,15 +43,15 @@ type Server struct {
 	addr net.Addr
 }
 
-// Serve answers requests from h until Close. The number of open connections is
-// bounded.
-func Serve(ctx context.Context, listen Listen, h *Health) (*Server, error) {
+// Serve answers requests until Close, from one Health for each network. The number of
+// open connections is bounded.
+func Serve(ctx context.Context, listen Listen, nodes ...*Health) (*Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listen.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("health listener: %w", err)
 	}
-	return serveAt(l, listen.handler(h)), nil
+	return serveAt(l, listen.handler(nodes)), nil
 }
 
 // serveAt answers requests at a listener until Close.
@@ -83,41 +83,76 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
-func (listen Listen) handler(h *Health) http.Handler {
+func (listen Listen) handler(nodes []*Health) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		v := h.verdict(time.Now())
-		answer(w, "flanneld is running", "flanneld is not healthy", v.unhealthy)
+		answer(w, "flanneld is running", "flanneld is not healthy",
+			reasons(nodes, func(v verdict) []string { return v.unhealthy }))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		v := h.verdict(time.Now())
-		answer(w, "flanneld is ready", "flanneld is not ready yet", v.unready())
+		answer(w, "flanneld is ready", "flanneld is not ready yet", reasons(nodes, verdict.unready))
 	})
 	if listen.Metrics != nil {
 		mux.Handle("GET /metrics", listen.Metrics)
 	}
-	addPages(mux, h, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
+	addPages(mux, nodes, func(r *http.Request) bool { return listen.OpenStatus || fromThisHost(r) })
 	return mux
+}
+
+// reasons collects those of all nodes, each with the name of its network.
+func reasons(nodes []*Health, of func(verdict) []string) []string {
+	var all []string
+	for _, h := range nodes {
+		for _, reason := range of(h.verdict(time.Now())) {
+			if h.Network != "" {
+				reason = "network " + h.Network + ": " + reason
+			}
+			all = append(all, reason)
+		}
+	}
+	return all
 }
 
 // everyone allows every client to ask.
 func everyone(*http.Request) bool { return true }
 
+// asked returns the node that a request asks for. With several, it names the network.
+func asked(nodes []*Health, r *http.Request) (*Health, error) {
+	name := r.URL.Query().Get(control.NetworkParameter)
+	if len(nodes) == 1 && name == "" {
+		return nodes[0], nil
+	}
+	names := make([]string, len(nodes))
+	for i, h := range nodes {
+		if h.Network == name && name != "" {
+			return h, nil
+		}
+		names[i] = h.Network
+	}
+	return nil, fmt.Errorf("no network %q here; ask for one of %s, as %s?%s=%s", name, strings.Join(names, ", "),
+		r.URL.Path, control.NetworkParameter, names[0])
+}
+
 // addPages adds the pages of package control, for the allowed clients.
-func addPages(mux *http.ServeMux, h *Health, allowed func(*http.Request) bool) {
-	for path, page := range map[string]func() (answer any, ok bool){
-		control.StatusPage: func() (any, bool) { return h.Status(), true },
-		control.PeersPage:  h.peers,
-		control.DiffPage:   h.diff,
-		control.StatePage:  h.state,
-		control.EventsPage: h.events,
+func addPages(mux *http.ServeMux, nodes []*Health, allowed func(*http.Request) bool) {
+	for path, page := range map[string]func(h *Health) (answer any, ok bool){
+		control.StatusPage: func(h *Health) (any, bool) { return h.Status(), true },
+		control.PeersPage:  (*Health).peers,
+		control.DiffPage:   (*Health).diff,
+		control.StatePage:  (*Health).state,
+		control.EventsPage: (*Health).events,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !allowed(r) {
 				http.Error(w, path+" answers requests from loopback; --healthz-status opens it to others", http.StatusForbidden)
 				return
 			}
-			answer, ok := page()
+			h, err := asked(nodes, r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			answer, ok := page(h)
 			if !ok {
 				http.Error(w, "flanneld is busy: its node does not answer", http.StatusServiceUnavailable)
 				return

@@ -81,7 +81,7 @@ func status(listen Listen, h *Health, remote string) *httptest.ResponseRecorder 
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/status", nil)
 	r.RemoteAddr = remote
-	listen.handler(h).ServeHTTP(w, r)
+	listen.handler([]*Health{h}).ServeHTTP(w, r)
 	return w
 }
 

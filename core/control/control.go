@@ -30,6 +30,10 @@ const (
 	EventsPage = "/events"
 )
 
+// NetworkParameter names, at a listener of several networks, the network that a request
+// asks for. The socket of a network answers for that one.
+const NetworkParameter = "network"
+
 // Socket returns the path of the socket of the daemon that writes a subnet file.
 func Socket(subnetFile string) string { return subnetFile + ".sock" }
 

@@ -39,7 +39,7 @@ func (full) Peers() ([]node.Peer, bool) { return []node.Peer{{State: node.PeerSe
 // page returns the metrics of a node as Prometheus reads them.
 func page() string {
 	w := httptest.NewRecorder()
-	metrics.Handler(full{}, true).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metrics.Handler(true, metrics.Source{Node: full{}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 

@@ -7,14 +7,15 @@ const (
 	SubnetFile  = "/run/flannel/subnet.env"
 	stateDir    = "/var/lib/flannel" // unlike /run, it outlives a reboot
 	StateFile   = stateDir + "<subnet-file>.state"
-	EmbeddedDir = stateDir + "/etcd"     // of --embed-etcd
-	KeyFile     = "/run/flannel/wgkey"   // interop 1.3: WIREGUARD_KEY_FILE
-	CNIData     = "/var/lib/cni/flannel" // interop 4.2: dataDir
-	CNIBin      = "/opt/cni/bin"         // where --install-cni puts the plugin
-	CNIConf     = "/etc/cni/net.d"       // and its configuration
-	networkDir  = "networks"             // beside the subnet file (interop 1.7: multi-network mode)
-	recordEnd   = ".commands"            // after the path of the state file
-	secretFiles = "*.secret"             // beside the state file
+	EmbeddedDir = stateDir + "/etcd"      // of --embed-etcd
+	KeyFile     = "/run/flannel/wgkey"    // interop 1.3: WIREGUARD_KEY_FILE
+	CNIData     = "/var/lib/cni/flannel"  // interop 4.2: dataDir
+	CNIBin      = "/opt/cni/bin"          // where --install-cni puts the plugin
+	CNIConf     = "/etc/cni/net.d"        // and its configuration
+	SubnetDir   = "/run/flannel/networks" // interop 1.7: subnet-dir, of named networks
+	networkDir  = "networks"              // beside the subnet file, as SubnetDir is beside SubnetFile
+	recordEnd   = ".commands"             // after the path of the state file
+	secretFiles = "*.secret"              // beside the state file
 )
 
 // StatePaths returns the path of the state file, and the path where an earlier

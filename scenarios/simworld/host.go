@@ -193,7 +193,8 @@ func (n *simNode) Metrics() (string, error) {
 		return "", lang.ErrNoDaemon
 	}
 	w := httptest.NewRecorder()
-	metrics.Handler(scraped{n.daemon}, false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	page := metrics.Handler(false, metrics.Source{Node: scraped{n.daemon}})
+	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		return "", fmt.Errorf("metrics: %d %s", w.Code, w.Body)
 	}

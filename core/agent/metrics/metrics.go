@@ -17,18 +17,31 @@ import (
 // maxScrapes is the number of scrapes at the same time.
 const maxScrapes = 4
 
-// Source is a node as a scrape reads it.
-type Source interface {
+// Node is a node as a scrape reads it.
+type Node interface {
 	Status() node.Status
 	// Peers returns false if the node is busy.
 	Peers() ([]node.Peer, bool)
 }
 
+// Source is a node with the name of its network, which becomes a label of all its series;
+// "" for the unnamed network, whose series have no such label.
+type Source struct {
+	Node
+	Network string
+}
+
 // Handler answers scrapes. With perPeer it adds series for each peer.
-func Handler(source Source, perPeer bool) http.Handler {
+func Handler(perPeer bool, sources ...Source) http.Handler {
 	registry := prometheus.NewRegistry()
+	for _, s := range sources {
+		var labels prometheus.Labels
+		if s.Network != "" {
+			labels = prometheus.Labels{"network": s.Network}
+		}
+		prometheus.WrapRegistererWith(labels, registry).MustRegister(&collector{source: s, perPeer: perPeer})
+	}
 	registry.MustRegister(
-		&collector{source: source, perPeer: perPeer},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -37,7 +50,7 @@ func Handler(source Source, perPeer bool) http.Handler {
 
 // collector makes metrics of the status.
 type collector struct {
-	source  Source
+	source  Node
 	perPeer bool
 }
 

@@ -64,10 +64,10 @@ func newExample() *example {
 }
 
 // scrape returns the page of a source.
-func scrape(t testing.TB, source Source, perPeer bool) string {
+func scrape(t testing.TB, source Node, perPeer bool) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(source, perPeer).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Handler(perPeer, Source{Node: source}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -229,7 +229,7 @@ func BenchmarkScrape(b *testing.B) {
 				e.peers = append(e.peers, node.Peer{Subnet: key, Backend: "vxlan", State: node.PeerServed})
 			}
 			e.peers = e.peers[1:]
-			h := Handler(e, perPeer)
+			h := Handler(perPeer, Source{Node: e})
 			b.ReportAllocs()
 			for b.Loop() {
 				w := httptest.NewRecorder()
@@ -238,5 +238,20 @@ func BenchmarkScrape(b *testing.B) {
 				_, _ = io.Copy(io.Discard, w.Body)
 			}
 		})
+	}
+}
+
+// Each named network has its own series.
+func TestNetworks(t *testing.T) {
+	w := httptest.NewRecorder()
+	Handler(false, Source{newExample(), "blue"}, Source{newExample(), "green"}).ServeHTTP(w,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{
+		`flannel_mtu_bytes{network="blue"} 1450`, `flannel_mtu_bytes{network="green"} 1450`,
+		`flannel_peers{network="green",state="served"} 5`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("no %s in\n%s", want, own(w.Body.String()))
+		}
 	}
 }
