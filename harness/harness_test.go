@@ -49,7 +49,7 @@ func stub() error {
 	defer stop()
 	flags := flag.NewFlagSet(stubName, flag.ContinueOnError)
 	for _, name := range []string{"etcd-endpoints", "etcd-prefix", "state-file", "healthz-ip", "subnet-lease-ttl",
-		"iptables-forward-rules", "charon-exec-path", "charon-vici-uri"} {
+		"iptables-forward-rules", "subnet-dir", "charon-exec-path", "charon-vici-uri"} {
 		flags.String(name, "", "")
 	}
 	subnetFile, port := flags.String("subnet-file", "", ""), flags.Int("healthz-port", 0, "")

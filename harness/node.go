@@ -74,6 +74,9 @@ func (n *Node) Underlay(f cidr.Family) netip.Prefix { return n.underlay[f] }
 // SubnetFile returns the path of the node's subnet file.
 func (n *Node) SubnetFile() string { return n.file("run", "subnet.env") }
 
+// SubnetFileOf returns the path of the subnet file of a named network.
+func (n *Node) SubnetFileOf(network string) string { return n.file("run", "networks", network+".env") }
+
 // StateFile returns the path of the node's saved snapshot.
 func (n *Node) StateFile() string { return n.file("lib", "state.json") }
 
@@ -88,6 +91,7 @@ func (n *Node) args(extra []string) []string {
 		"--etcd-endpoints=" + n.lab.Store.nodeEndpoint(),
 		"--etcd-prefix=" + Prefix,
 		"--subnet-file=" + n.SubnetFile(),
+		"--subnet-dir=" + filepath.Dir(n.SubnetFileOf("")),
 		"--state-file=" + n.StateFile(),
 		"--healthz-ip=127.0.0.1",
 		fmt.Sprintf("--healthz-port=%d", healthPort),
@@ -280,14 +284,16 @@ func (n *Node) LogTail(lines int) string {
 }
 
 // SubnetEnv reads the node's subnet file.
-func (n *Node) SubnetEnv() (SubnetEnv, error) {
-	text, err := os.ReadFile(n.SubnetFile())
+func (n *Node) SubnetEnv() (SubnetEnv, error) { return n.readSubnetEnv(n.SubnetFile()) }
+
+func (n *Node) readSubnetEnv(path string) (SubnetEnv, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return SubnetEnv{}, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	env, err := parseSubnetEnv(string(text))
 	if err != nil {
-		return SubnetEnv{}, fmt.Errorf("node %s: subnet file %s: %w", n.Name, n.SubnetFile(), err)
+		return SubnetEnv{}, fmt.Errorf("node %s: subnet file %s: %w", n.Name, path, err)
 	}
 	return env, nil
 }

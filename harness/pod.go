@@ -19,6 +19,7 @@ const bridgeName = "cni0"
 type Pod struct {
 	*Host
 	Node    *Node
+	bridge  string
 	number  int // of the address within the subnet: 2, 3, …
 	addrs   [2]netip.Prefix
 	witness *witness
@@ -40,11 +41,20 @@ func (p *Pod) MTU() (int, error) {
 // (interop 4.2), except that it does not masquerade. Its name is, for example,
 // "n1.pod1".
 func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
-	env, err := n.SubnetEnv()
+	return n.addPod(ctx, n.SubnetFile(), bridgeName)
+}
+
+// AddPodOf adds a pod of a named network, behind a bridge of its own.
+func (n *Node) AddPodOf(ctx context.Context, network string) (*Pod, error) {
+	return n.addPod(ctx, n.SubnetFileOf(network), bridgeName+"-"+network)
+}
+
+func (n *Node) addPod(ctx context.Context, subnetFile, bridge string) (*Pod, error) {
+	env, err := n.readSubnetEnv(subnetFile)
 	if err != nil {
 		return nil, fmt.Errorf("add a pod: %w", err)
 	}
-	if err := n.syncBridge(env); err != nil {
+	if err := n.syncBridge(bridge, env); err != nil {
 		return nil, fmt.Errorf("add a pod: %w", err)
 	}
 	n.made++
@@ -52,7 +62,7 @@ func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add a pod: %w", err)
 	}
-	p := &Pod{Host: h, Node: n, number: n.made + 1}
+	p := &Pod{Host: h, Node: n, bridge: bridge, number: n.made + 1}
 	p.witness, err = newWitness(h)
 	if err != nil {
 		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
@@ -61,20 +71,21 @@ func (n *Node) AddPod(ctx context.Context) (*Pod, error) {
 	if err := p.connect(env); err != nil {
 		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
 	}
-	if err := errors.Join(n.waitUp(ctx, p.port()), n.waitUp(ctx, bridgeName), p.waitUp(ctx, "eth0")); err != nil {
+	if err := errors.Join(n.waitUp(ctx, p.port()), n.waitUp(ctx, bridge), p.waitUp(ctx, "eth0")); err != nil {
 		return nil, fmt.Errorf("add pod %s: %w", h.Name, err)
 	}
 	return p, nil
 }
 
 // SyncPods configures the bridge and all pods of the node by the present subnet
-// file. A real cluster would restart the pods instead.
+// file. A real cluster would restart the pods instead. The node has no pods of named
+// networks.
 func (n *Node) SyncPods() error {
 	env, err := n.SubnetEnv()
 	if err != nil {
 		return err
 	}
-	if err := n.syncBridge(env); err != nil {
+	if err := n.syncBridge(bridgeName, env); err != nil {
 		return err
 	}
 	return each(n.Pods, func(p *Pod) error {
@@ -90,25 +101,25 @@ func (n *Node) SetPodMTU(mtu int) error {
 	}))
 }
 
-// syncBridge configures the bridge by the subnet file.
-func (n *Node) syncBridge(env SubnetEnv) error {
-	if _, err := n.nl.LinkByName(bridgeName); errors.As(err, &netlink.LinkNotFoundError{}) {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName, MTU: env.MTU}}
+// syncBridge configures a bridge by a subnet file.
+func (n *Node) syncBridge(name string, env SubnetEnv) error {
+	if _, err := n.nl.LinkByName(name); errors.As(err, &netlink.LinkNotFoundError{}) {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: env.MTU}}
 		if err := n.nl.LinkAdd(bridge); err != nil {
-			return fmt.Errorf("node %s: add bridge %s: %w", n.Name, bridgeName, err)
+			return fmt.Errorf("node %s: add bridge %s: %w", n.Name, name, err)
 		}
 		// A bridge takes the lowest address of its ports, and changes it with
 		// each pod, unless its address is set.
-		if err := n.onLink(bridgeName, "fixing of MAC", func(l netlink.Link) error {
+		if err := n.onLink(name, "fixing of MAC", func(l netlink.Link) error {
 			return n.nl.LinkSetHardwareAddr(l, l.Attrs().HardwareAddr)
 		}); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(n.SetMTU(bridgeName, env.MTU), n.SetUp(bridgeName)); err != nil {
+	if err := errors.Join(n.SetMTU(name, env.MTU), n.SetUp(name)); err != nil {
 		return err
 	}
-	return n.setAddrs(bridgeName, env.Subnet)
+	return n.setAddrs(name, env.Subnet)
 }
 
 // port returns the name of the pod's device on its node.
@@ -116,7 +127,7 @@ func (p *Pod) port() string { return fmt.Sprintf("veth%d", p.number-1) }
 
 // connect plugs a new pod into its node's bridge.
 func (p *Pod) connect(env SubnetEnv) error {
-	bridge, err := p.Node.link(bridgeName)
+	bridge, err := p.Node.link(p.bridge)
 	if err != nil {
 		return err
 	}

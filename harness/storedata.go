@@ -22,6 +22,14 @@ func (s *Store) SetConfig(ctx context.Context, config string) error {
 	return s.PutRaw(ctx, path.Join(Prefix, "config"), config)
 }
 
+// SetConfigOf stores the config of a named network.
+func (s *Store) SetConfigOf(ctx context.Context, network, config string) error {
+	return s.PutRaw(ctx, ConfigKeyOf(network), config)
+}
+
+// ConfigKeyOf returns the whole key of the config of a named network.
+func ConfigKeyOf(network string) string { return path.Join(Prefix, network, "config") }
+
 // SubnetKey returns the whole key of a lease, by its last part, such as
 // "10.5.34.0-24".
 func SubnetKey(name string) string { return path.Join(Prefix, "subnets", name) }

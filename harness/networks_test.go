@@ -1,0 +1,170 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+	"github.com/flanneld/flannel/harness"
+)
+
+// The configs of two networks that a host can run side by side.
+const (
+	blueConfig  = `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`
+	greenConfig = `{"Network":"10.6.0.0/16","Backend":{"Type":"udp"}}`
+)
+
+var _ = Describe("two networks in one daemon", Ordered, func() {
+	var lab *harness.Lab
+	pods := map[string][]*harness.Pod{}
+
+	BeforeAll(func(ctx context.Context) {
+		requireTools("iptables")
+		if err := linuxtest.TryTUN(); err != nil {
+			Skip("this user makes no TUN devices: " + err.Error())
+		}
+		daemon, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab, err = harness.New(ctx, harness.Options{Nodes: 3, Daemon: daemon,
+			DaemonArgs: []string{"--networks=blue,green", "--ip-masq", "--iptables-forward-rules", "--iptables-resync=1"}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(lab.Close)
+		Expect(lab.Store.SetConfigOf(ctx, "blue", blueConfig)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.Start()).To(Succeed())
+		}
+	}, NodeTimeout(5*time.Minute))
+
+	shell := func(ctx context.Context, n *harness.Node, script string) string {
+		GinkgoHelper()
+		out, err := n.Shell(ctx, script)
+		Expect(err).NotTo(HaveOccurred())
+		return out
+	}
+	addPods := func(ctx context.Context, network string) {
+		GinkgoHelper()
+		for _, n := range lab.Nodes {
+			p, err := n.AddPodOf(ctx, network)
+			Expect(err).NotTo(HaveOccurred())
+			pods[network] = append(pods[network], p)
+		}
+	}
+
+	It("is ready when all networks are", func(ctx context.Context) {
+		for _, n := range lab.Nodes {
+			Expect(n.Await(ctx, "blue to be ready", func() (bool, error) {
+				_, why := n.Ready(ctx)
+				return why != nil && why.Error() == "503 flanneld is not ready yet\nnetwork green: the datastore holds no "+
+					"config of this network; put one at <etcd-prefix>/<network>/config", nil
+			})).To(Succeed())
+		}
+		Expect(lab.Store.SetConfigOf(ctx, "green", greenConfig)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+	}, limit)
+
+	It("carries packets within each network", func(ctx context.Context) {
+		for _, network := range []string{"blue", "green"} {
+			addPods(ctx, network)
+			for i, from := range pods[network] {
+				to := pods[network][(i+1)%len(pods[network])]
+				awaitPing(ctx, from, to)
+				Expect(pingPreserved(ctx, from, to, cidr.V4)).To(Succeed())
+			}
+		}
+	}, limit)
+
+	It("carries no packet from one to the other", func(ctx context.Context) {
+		for _, from := range pods["blue"] {
+			for _, to := range pods["green"] {
+				_, err := from.Ping(ctx, to.Addr(cidr.V4), harness.PingOptions{Timeout: 300 * time.Millisecond})
+				Expect(err).To(MatchError(harness.ErrNoReply), "%s to %s", from.Name, to.Name)
+				_, err = to.Ping(ctx, from.Addr(cidr.V4), harness.PingOptions{Timeout: 300 * time.Millisecond})
+				Expect(err).To(MatchError(harness.ErrNoReply), "%s to %s", to.Name, from.Name)
+			}
+		}
+	}, limit)
+
+	It("names the network in the log, at the pages and in the metrics", func(ctx context.Context) {
+		n := lab.Nodes[0]
+		Expect(n.Log()).To(And(ContainSubstring("network blue: lease-acquired:"),
+			ContainSubstring("network green: lease-acquired:")))
+		get := func(path string) string {
+			GinkgoHelper()
+			status, page, err := n.Get(ctx, path)
+			Expect(err).NotTo(HaveOccurred())
+			return fmt.Sprint(status, " ", page)
+		}
+		Expect(get("/status?network=green")).To(And(HavePrefix("200 "), ContainSubstring(`"Network": "green"`),
+			ContainSubstring(`"Backend": "udp"`)))
+		Expect(get("/status")).To(Equal(
+			"404 no network \"\" here; ask for one of blue, green, as /status?network=blue\n"))
+		Expect(get("/metrics")).To(And(ContainSubstring(`flannel_ready{network="blue"} 1`),
+			ContainSubstring(`flannel_ready{network="green"} 1`)))
+	}, limit)
+
+	It("loses no packet and no rule by a restart", func(ctx context.Context) {
+		n := lab.Nodes[0]
+		rules := shell(ctx, n, "iptables -S; iptables -t nat -S")
+		links := shell(ctx, n, "ip -br link show flannel.1")
+		Expect(n.Kill()).To(Succeed())
+		Expect(n.Start()).To(Succeed())
+		Expect(n.WaitReady(ctx)).To(Succeed())
+		Expect(shell(ctx, n, "iptables -S; iptables -t nat -S")).To(Equal(rules))
+		Expect(shell(ctx, n, "ip -br link show flannel.1")).To(Equal(links))
+		awaitPing(ctx, pods["blue"][0], pods["blue"][1])
+		awaitPing(ctx, pods["green"][0], pods["green"][1])
+	}, limit)
+
+	It("refuses a config that collides, and leaves the other network alone", func(ctx context.Context) {
+		Expect(lab.Store.SetConfigOf(ctx, "green", `{"Network":"10.5.128.0/17","Backend":{"Type":"udp"}}`)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.Await(ctx, "green to be refused", func() (bool, error) {
+				_, why := n.Ready(ctx)
+				return why != nil && why.Error() == "503 flanneld is not ready yet\nnetwork green: network green cannot run "+
+					"on this host beside network blue: "+
+					"its addresses 10.5.128.0/17 overlap with 10.5.0.0/16; change one of the configs", nil
+			})).To(Succeed())
+		}
+		Expect(pingPreserved(ctx, pods["blue"][0], pods["blue"][1], cidr.V4)).To(Succeed())
+		Expect(pingPreserved(ctx, pods["green"][0], pods["green"][1], cidr.V4)).To(Succeed())
+		Expect(lab.Store.SetConfigOf(ctx, "green", greenConfig)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+	}, limit)
+
+	It("removes all of a network whose config goes, and takes it back", func(ctx context.Context) {
+		Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf("green"))).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.Await(ctx, "green to be gone", func() (bool, error) {
+				_, err := os.Stat(n.SubnetFileOf("green"))
+				left := shell(ctx, n, "ip -br link; ip route show proto 102; iptables -S; iptables -t nat -S")
+				return errors.Is(err, fs.ErrNotExist) && !hasAny(left, "flannel0", "10.6.0.0/16", "10.6."), nil
+			})).To(Succeed())
+		}
+		Expect(pingPreserved(ctx, pods["blue"][0], pods["blue"][1], cidr.V4)).To(Succeed())
+
+		Expect(lab.Store.SetConfigOf(ctx, "green", greenConfig)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		awaitPing(ctx, pods["green"][0], pods["green"][1]) // with the same subnets
+	}, limit)
+})
+
+// hasAny reports whether a text holds one of the parts.
+func hasAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
