@@ -93,7 +93,9 @@ func (n *Node) render(self backend.Self, peers []*lease.Lease) *dataplane.State 
 			state.AddSysctl(setting)
 		}
 	}
-	if n.opts.Blackhole {
+	// IPsec's policies let decrypted packets go to the own subnet. Without the bridge's route, as
+	// before the first pod, the host would forward them by its default route.
+	if n.opts.Blackhole || n.network.backend.Extent().Policies {
 		for _, r := range firewall.Blackhole(self.Key) {
 			state.AddRoute(r)
 		}

@@ -19,5 +19,7 @@
 // before the peer is known, the packet meets "out 10.5.0.0/16 to 10.5.0.0/16 block", which
 // is created before all policies of peers and deleted after them: no pod's packet leaves
 // unencrypted. The kernel also looks for a policy when it hands a decrypted packet
-// to a pod, so a further policy allows packets into the node's own subnet.
+// to a pod, so a further policy allows packets into the node's own subnet. On a
+// node without pods, and so without a bridge, a blackhole route of the worst metric drops
+// them: the default route would lead them out of the host again.
 package ipsec

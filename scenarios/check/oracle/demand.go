@@ -250,9 +250,11 @@ func (d *derivation) route(r dataplane.Route) {
 }
 
 // blackhole demands the route that drops packets to unused addresses (interop
-// 7.4: --ip-blackhole-route). It has the worst metric: the bridge's route wins.
+// 7.4: --ip-blackhole-route). It has the worst metric: the bridge's route wins. With ipsec it is
+// always there: no decrypted packet may leave the host again.
 func (d *derivation) blackhole(f cidr.Family) {
-	if own := d.own.Key.Of(f); d.host.Blackhole && own.IsValid() {
+	demanded := d.host.Blackhole || d.net.backend == "ipsec"
+	if own := d.own.Key.Of(f); demanded && own.IsValid() {
 		d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: own, Metric: 1<<32 - 1}, Kind: dataplane.Blackhole})
 	}
 }

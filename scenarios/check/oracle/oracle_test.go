@@ -210,6 +210,7 @@ func TestDemandedOfMoreBackends(t *testing.T) {
 				"policy out 10.5.1.0/24 to 10.5.2.0/24 esp 192.168.64.1 to 192.168.64.2 reqid 11 priority 0\n" +
 				"policy in 10.5.2.0/24 to 10.5.1.0/24 esp 192.168.64.2 to 192.168.64.1 reqid 11 priority 0\n" +
 				"policy fwd 10.5.2.0/24 to 10.5.1.0/24 esp 192.168.64.2 to 192.168.64.1 reqid 11 priority 0\n" +
+				"route 10.5.1.0/24 blackhole metric 4294967295\n" +
 				"ike charon\n" +
 				"shared-key 192.168.64.1 psk-66ac4e0f\n" +
 				"shared-key 192.168.64.2 psk-66ac4e0f\n" +
