@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/tools/trace"
 )
@@ -211,14 +212,22 @@ func (s *Session) traceKnown() (known trace.Known, err error) {
 	if err != nil {
 		return known, err
 	}
+	var leases []lease.Lease
 	for _, r := range records {
-		l, ok := r.lease()
-		if !ok {
-			continue
+		if l, ok := r.lease(); ok {
+			leases = append(leases, l)
 		}
-		known.Peers = append(known.Peers, node.Peer{
+	}
+	for _, l := range leases {
+		p := node.Peer{
 			Subnet: l.Key, PublicIP: l.Attrs.PublicIP, PublicIP6: l.Attrs.PublicIPv6, Backend: l.Attrs.BackendType,
-		})
+			State: node.PeerServed,
+		}
+		older := func(o lease.Lease) bool { return o.CreateRevision < l.CreateRevision && o.Key.Overlaps(l.Key) }
+		if slices.ContainsFunc(leases, older) {
+			p.State = node.PeerRefused
+		}
+		known.Peers = append(known.Peers, p)
 	}
 	return known, nil
 }

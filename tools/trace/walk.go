@@ -144,14 +144,20 @@ func (w *walk) arrive() error {
 	return nil
 }
 
-// peerOf returns the node with an address in its subnet.
-func (w *walk) peerOf(a netip.Addr) (node.Peer, bool) {
+// peerOf returns the node with an address in its subnet. Of two records that claim it, one
+// of a node that is served counts.
+func (w *walk) peerOf(a netip.Addr) (peer node.Peer, known bool) {
 	for _, p := range w.known.Peers {
-		if s := p.Subnet.Of(cidr.FamilyOf(a)); s.IsValid() && s.Contains(a) {
+		s := p.Subnet.Of(cidr.FamilyOf(a))
+		if !s.IsValid() || !s.Contains(a) {
+			continue
+		}
+		if p.State != node.PeerRefused {
 			return p, true
 		}
+		peer, known = p, true
 	}
-	return node.Peer{}, false
+	return peer, known
 }
 
 // addressOf returns the public address of a node.

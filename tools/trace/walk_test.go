@@ -303,3 +303,19 @@ func TestProbesSpeakAgainstTheNextNode(t *testing.T) {
 		}
 	}
 }
+
+// Of two records that claim the destination, the one whose node is served leads to it.
+func TestTwoRecordsOfOneSubnet(t *testing.T) {
+	refused := known.Peers[0]
+	refused.PublicIP, refused.State = addr("172.31.9.9"), node.PeerRefused
+	for _, peers := range [][]node.Peer{{refused, known.Peers[0]}, {known.Peers[0], refused}} {
+		w := walk{known: Known{Networks: known.Networks, Peers: peers}}
+		if p, _ := w.peerOf(addr("10.5.2.7")); p.PublicIP != known.Peers[0].PublicIP {
+			t.Errorf("the destination is on %s, want the served peer", p.PublicIP)
+		}
+	}
+	w := walk{known: Known{Peers: []node.Peer{refused}}}
+	if p, found := w.peerOf(addr("10.5.2.7")); !found || p.PublicIP != refused.PublicIP {
+		t.Errorf("one record, refused: the destination is on %s, %t", p.PublicIP, found)
+	}
+}
