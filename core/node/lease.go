@@ -98,7 +98,13 @@ func (n *Node) followLease() {
 		return
 	}
 	n.noticeExpiry()
-	if l.busy || n.store.stale || n.store.snap == nil || n.store.snap.Revision < l.atLeast {
+	if l.busy || n.store.stale || n.store.snap == nil {
+		return
+	}
+	if n.store.snap.Revision < l.atLeast { // all but a renewal waits for a newer one
+		if l.grant != nil && l.renewalDue(n.now) && !n.now.Before(l.retryAt) {
+			n.request(Request{Verb: Renew, Grant: *l.grant})
+		}
 		return
 	}
 	n.followAssignment()

@@ -325,3 +325,31 @@ func TestAsksAFollowedStore(t *testing.T) {
 		}
 	}
 }
+
+// The repair of a disputed record meets a conflict, and no snapshot explains it, as when the
+// stream of changes is late. Renewals do not wait for it.
+func TestRenewsBeforeTheConflictIsExplained(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = time.Minute })
+	w.ttl = time.Minute
+	w.tell()
+	w.pass(time.Second)
+	rec := w.own()
+	rec.Attrs.BackendData = []byte(`{"VNI":1,"VtepMAC":"c6:00:00:00:00:99"}`)
+	w.put(rec)
+	w.answer = func(r Request) (lease.Grant, error) {
+		if r.Verb == Update {
+			return lease.Grant{}, &lease.ConflictError{Key: keyOf(r), Revision: w.rev + 50}
+		}
+		return lease.Grant{}, nil
+	}
+	requests := len(w.requests)
+	w.tell()
+	w.pass(10 * time.Minute)
+	updates, renewals := w.asked(Update, requests), w.asked(Renew, requests)
+	if updates != 1 || renewals < 20 || renewals > 40 {
+		t.Errorf("%d updates and %d renewals of a lease of a minute in ten minutes\n%s", updates, renewals, w.log())
+	}
+	if w.status().Fenced {
+		t.Errorf("fenced\n%s", w.log())
+	}
+}

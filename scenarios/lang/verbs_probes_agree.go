@@ -53,7 +53,10 @@ func (s *Session) probesAgree(a *args) error {
 // compareProbes compares the present findings of all running daemons with packets.
 func (s *Session) compareProbes() error {
 	var compare []func() error
-	fenced := s.fencedNodes()
+	without, err := s.withoutLease()
+	if err != nil {
+		return err
+	}
 	for _, from := range s.running() {
 		observer, err := nodeWith[PeerObserver](s, from)
 		if err != nil {
@@ -68,7 +71,7 @@ func (s *Session) compareProbes() error {
 		}
 		for _, p := range peers {
 			to := s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
-			if !slices.Contains(s.running(), to) || s.excused(from, to) || fenced[from] || fenced[to] {
+			if !slices.Contains(s.running(), to) || s.excused(from, to) || without[from] || without[to] {
 				continue
 			}
 			for _, way := range p.Ways {
@@ -98,19 +101,27 @@ func (s *Session) together(tasks []func() error) error {
 	return errors.Join(errs...)
 }
 
-// fencedNodes returns the running nodes whose lease has run out: their peers have deleted the
-// routes to their pods, and their uplinks answer still.
-func (s *Session) fencedNodes() map[string]bool {
-	fenced := map[string]bool{}
+// withoutLease returns the running nodes whose lease has run out, or whose record is gone. Their
+// peers have deleted the routes to their pods, and their uplinks answer still.
+func (s *Session) withoutLease() (map[string]bool, error) {
+	records, err := s.world.Store().Records()
+	if err != nil {
+		return nil, err
+	}
+	recorded := map[string]bool{}
+	for _, r := range s.owned(records) {
+		recorded[r.owner] = r.valid || recorded[r.owner]
+	}
+	without := map[string]bool{}
 	for _, name := range s.running() {
 		n, err := s.world.Node(name)
 		if err != nil {
-			continue
+			return nil, err
 		}
 		st, err := n.Status()
-		fenced[name] = err == nil && st.Fenced
+		without[name] = !recorded[name] || err == nil && st.Fenced
 	}
-	return fenced
+	return without, nil
 }
 
 // excused reports whether a fault in force may let a pair's probes and pods meet different
