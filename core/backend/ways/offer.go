@@ -59,23 +59,27 @@ func offers(a *lease.Attrs, id string) (offered, inUse bool) {
 // choose returns the way by which to send to a peer in one family: the first that
 // the record offers and that works, or else the first that it offers, or else the one
 // that replaces the record's: without a route, packets to the peer would leave by the
-// default route. A record that does not name its way may lack a value, as the records of
-// upstream do, so the first way of its type is taken for that of the record.
+// default route. Ways that the peer does not use come last, as it may end them. A record
+// that does not name its way may lack a value, as the records of upstream do, so the
+// first way of its type is taken for that of the record.
 func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 	a := &l.Attrs
 	if len(s.ways) == 1 && a.Ways.IsEmpty() {
 		return 0, true // the backend itself judges the record
 	}
 	first := -1
-	for i, w := range s.ways {
-		if offered, _ := offers(a, w.id); !offered || !w.carries(f) {
-			continue
-		}
-		if s.works(i, l, f) {
-			return i, true
-		}
-		if first < 0 {
-			first = i
+	for _, unusedToo := range [...]bool{false, true} {
+		for i, w := range s.ways {
+			offered, inUse := offers(a, w.id)
+			if !offered || !inUse && !unusedToo || !w.carries(f) {
+				continue
+			}
+			if s.works(i, l, f) {
+				return i, true
+			}
+			if first < 0 {
+				first = i
+			}
 		}
 	}
 	if first < 0 {

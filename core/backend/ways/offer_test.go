@@ -59,6 +59,8 @@ func TestChoose(t *testing.T) {
 	key := dataplane.PublicKey{1}
 	wgData := `{"PublicKey":"` + key.String() + `","Port":51820}`
 	alone, during := opened(t, true, vxlan), opened(t, true, wireguard, vxlan, vxlan7)
+	ended := formerly(vxlan)
+	ended.Unused = true
 	for _, c := range []struct {
 		what   string
 		set    *Set
@@ -75,6 +77,10 @@ func TestChoose(t *testing.T) {
 		{"a way that waits for keys, and nothing else", during, record(2, "wireguard", wgData, lease.Ways{}), 0, 0},
 		{"a way that waits for keys, and one that works", during, record(2, "wireguard", wgData,
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
+		{"a way that the peer may end, and one that it uses", opened(t, true, vxlan, hostGW),
+			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 1, 1},
+		{"nothing but a way that the peer does not use", opened(t, true, vxlan, vxlan7),
+			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 0, 0},
 		{"no way of the node", during, record(2, "host-gw", "", lease.Ways{}), -1, -1},
 		{"an IPv4 way beside", opened(t, true, vxlan7, udp), record(2, "", "",
 			lease.Ways{Present: json.RawMessage(udp)}), 1, -1},
