@@ -3,6 +3,7 @@ package linearizable
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -15,19 +16,75 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/drivers/remote"
+	"github.com/flanneld/flannel/drivers/remote/server"
 )
 
 const etcdPrefix = "/linearizable"
 
-// TestEtcdStore lets ten clients of a real etcd ask at once, waits until all
-// leases have run out, and lets them ask again, with what they remember.
+// TestEtcdStore judges clients of a real etcd.
 func TestEtcdStore(t *testing.T) {
-	server, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
+	judgeEtcd(t, func(t *testing.T, endpoints []string, _ int) closer { return openEtcd(t, endpoints) })
+}
+
+// TestServers judges clients of two servers over a real etcd.
+func TestServers(t *testing.T) {
+	var addrs []string
+	judgeEtcd(t, func(t *testing.T, endpoints []string, i int) closer {
+		for len(addrs) < 2 {
+			addrs = append(addrs, startServer(t, endpoints))
+		}
+		s, err := remote.Open(context.Background(), remote.Options{Servers: []string{addrs[i%2], addrs[1-i%2]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+// closer is a store with an end.
+type closer interface {
+	lease.Store
+	Close()
+}
+
+func openEtcd(t *testing.T, endpoints []string) *etcd.Store {
+	t.Helper()
+	s, err := etcd.Open(context.Background(), etcd.Options{Endpoints: endpoints, Prefix: etcdPrefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// startServer runs a server of the etcd until the end of the test.
+func startServer(t *testing.T, endpoints []string) (addr string) {
+	t.Helper()
+	s, err := server.New(context.Background(), server.Options{
+		Open: func(string) (server.Store, error) { return openEtcd(t, endpoints), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l, nil) }() // clients tell if it fails
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// judgeEtcd lets ten clients ask at once, waits until all leases have run out, and
+// lets them ask again, with what they remember.
+func judgeEtcd(t *testing.T, open func(t *testing.T, endpoints []string, i int) closer) {
+	t.Helper()
+	db, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
+		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -35,10 +92,7 @@ func TestEtcdStore(t *testing.T) {
 	h := &History{Now: func() time.Duration { return time.Since(began) }}
 	var callers []*caller
 	for i := range 10 {
-		s, err := etcd.Open(context.Background(), etcd.Options{Endpoints: server.Endpoints(), Prefix: etcdPrefix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := open(t, db.Endpoints(), i)
 		t.Cleanup(s.Close)
 		p := newParty(i, rand.New(rand.NewPCG(uint64(i), 1)))
 		p.ttl = 2 * time.Second // the least that etcd grants
@@ -50,7 +104,7 @@ func TestEtcdStore(t *testing.T) {
 			asking.Go(func() { c.ask(h, 40) })
 		}
 		asking.Wait()
-		NewWithT(t).Eventually(func() int { return lookAll(t, h, server.Client()) }, time.Minute, 100*time.Millisecond).
+		NewWithT(t).Eventually(func() int { return lookAll(t, h, db.Client()) }, time.Minute, 100*time.Millisecond).
 			Should(BeZero(), "leases that are not renewed")
 	}
 	if got, why := h.Check(patience); got != porcupine.Ok {
@@ -62,7 +116,7 @@ func TestEtcdStore(t *testing.T) {
 // caller is a client that waits for each answer, sometimes only briefly.
 type caller struct {
 	*party
-	store *etcd.Store
+	store lease.Store
 }
 
 func (c *caller) ask(h *History, times int) {

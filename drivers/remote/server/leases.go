@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
@@ -78,9 +79,7 @@ func (s *Server) release(w http.ResponseWriter, c call) error {
 	return reply(w, nil)
 }
 
-// present returns the record that the terms name, if the client may change it. A
-// record of another revision is a conflict, except for a renewal, which goes by
-// the TTL handle.
+// present returns the record that the terms name, if the client may change it.
 func (s *Server) present(c call) (lease.Lease, error) {
 	t := c.terms
 	if !t.Key.IsValid() || t.Mod == 0 || t.Key.String() != c.PathValue("key") {
@@ -90,6 +89,33 @@ func (s *Server) present(c call) (lease.Lease, error) {
 	if err != nil {
 		return lease.Lease{}, err
 	}
+	l, err := named(snap, t)
+	if err != nil {
+		// The client may know more by another server, so the refusal has to come from
+		// what the datastore holds now.
+		l, err = s.presentNow(c)
+	}
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	return l, s.mayChange(c.Request, l)
+}
+
+// presentNow is named, of a snapshot that shows everything written before the call.
+func (s *Server) presentNow(c call) (lease.Lease, error) {
+	if err := c.feed.catchUp(c.Context()); err != nil {
+		return lease.Lease{}, err
+	}
+	snap, err := c.feed.synced()
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	return named(snap, c.terms)
+}
+
+// named returns the record of a snapshot that the terms name. A record of another
+// revision is a conflict, except for a renewal, which goes by the TTL handle.
+func named(snap *lease.Snapshot, t api.Terms) (lease.Lease, error) {
 	for _, l := range snap.Leases {
 		if l.Key != t.Key {
 			continue
@@ -100,7 +126,13 @@ func (s *Server) present(c call) (lease.Lease, error) {
 		case t.Op != api.Renew && l.ModRevision != t.Mod:
 			return lease.Lease{}, &lease.ConflictError{Key: l.Key, Revision: l.ModRevision}
 		}
-		return *l, s.mayChange(c.Request, *l)
+		return *l, nil
+	}
+	overwritten := func(q lease.Quarantined) bool { return q.Key == t.Key }
+	if t.Op != api.Renew && slices.ContainsFunc(snap.Quarantined, overwritten) {
+		// A value that does not decode replaced the record. No snapshot tells at which
+		// revision, so the conflict names the lowest possible.
+		return lease.Lease{}, &lease.ConflictError{Key: t.Key, Revision: t.Mod + 1}
 	}
 	for _, l := range snap.Leases {
 		if t.Op == api.Move && l.Key == t.To {
