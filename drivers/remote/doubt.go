@@ -18,9 +18,13 @@ const doubtTimeout = time.Minute
 // request changes the revision, and a delete under way does nothing.
 type doubts struct {
 	mu   sync.Mutex
-	keys map[lease.Key]doubt
+	keys map[lease.Key]*doubt
+	// asked counts the requests under way that may put a record under a key. Until
+	// they are answered, the cleanup cannot tell their record from the doubtful one.
+	asked map[lease.Key]int
 }
 
+// doubt is about one Create.
 type doubt struct {
 	attrs lease.Attrs
 	asked time.Duration // the TTL
@@ -30,8 +34,29 @@ type doubt struct {
 func (d *doubts) ttl(key lease.Key) (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	doubt, doubted := d.keys[key]
-	return doubt.asked, doubted
+	if of := d.keys[key]; of != nil {
+		return of.asked, true
+	}
+	return 0, false
+}
+
+// asking tells the cleanup of a request for keys, until the returned function is called.
+func (d *doubts) asking(keys ...lease.Key) (answered func()) {
+	count := func(by int) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.asked == nil {
+			d.asked = map[lease.Key]int{}
+		}
+		for _, key := range keys {
+			d.asked[key] += by
+			if d.asked[key] == 0 {
+				delete(d.asked, key)
+			}
+		}
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 // settle ends the doubt about a key.
@@ -41,43 +66,56 @@ func (d *doubts) settle(key lease.Key) {
 	delete(d.keys, key)
 }
 
-// add enters a doubt. It returns false if the key is in doubt already.
-func (d *doubts) add(key lease.Key, attrs lease.Attrs, ttl time.Duration) bool {
+// add enters a doubt, in place of an earlier one about the key.
+func (d *doubts) add(key lease.Key, of *doubt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, doubted := d.keys[key]
 	if d.keys == nil {
-		d.keys = map[lease.Key]doubt{}
+		d.keys = map[lease.Key]*doubt{}
 	}
-	d.keys[key] = doubt{attrs, ttl}
-	return !doubted
+	d.keys[key] = of
+}
+
+// remove ends one doubt. It spares a later one about the same key.
+func (d *doubts) remove(key lease.Key, of *doubt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.keys[key] == of {
+		delete(d.keys, key)
+	}
+}
+
+// state reports whether a doubt lasts, and whether a request for its key is under way.
+func (d *doubts) state(key lease.Key, of *doubt) (lasts, asked bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keys[key] == of, d.asked[key] > 0
 }
 
 // doubt deletes the record of a Create of unknown outcome in the background.
 func (s *Store) doubt(key lease.Key, attrs lease.Attrs, ttl time.Duration) {
-	if !s.doubts.add(key, attrs, ttl) {
-		return
-	}
+	of := &doubt{attrs, ttl}
+	s.doubts.add(key, of)
 	s.start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, doubtTimeout)
 		defer cancel()
-		s.clean(ctx, key)
+		s.clean(ctx, key, of)
 		<-ctx.Done() // until then, a renewal says that the record is gone
-		s.doubts.settle(key)
+		s.doubts.remove(key, of)
 	})
 }
 
 // clean deletes the record under a key once it appears, unless the doubt about it
-// ends first.
-func (s *Store) clean(ctx context.Context, key lease.Key) {
+// ends first. It deletes nothing while a request for the key is under way.
+func (s *Store) clean(ctx context.Context, key lease.Key, of *doubt) {
 	var d delay
 	for d.wait(ctx) {
-		doubt, doubted := s.doubts.get(key)
-		if !doubted {
+		l := s.record(key) // first: a request that begins later gives the record another revision
+		lasts, asked := s.doubts.state(key, of)
+		if !lasts {
 			return
 		}
-		l := s.record(key)
-		if l == nil || l.Reserved() || !l.Attrs.Equal(doubt.attrs) {
+		if asked || l == nil || l.Reserved() || !l.Attrs.Equal(of.attrs) {
 			continue
 		}
 		err := s.Release(ctx, lease.Grant{Lease: *l})
@@ -86,13 +124,6 @@ func (s *Store) clean(ctx context.Context, key lease.Key) {
 		}
 		s.o.Log.Info("record of unknown outcome not yet deleted", "key", key, "err", err)
 	}
-}
-
-func (d *doubts) get(key lease.Key) (doubt, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	doubt, doubted := d.keys[key]
-	return doubt, doubted
 }
 
 // record returns the lease of a key in the present snapshot; nil if there is none.

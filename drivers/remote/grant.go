@@ -33,6 +33,7 @@ func (s *Store) create(ctx context.Context, key lease.Key, attrs lease.Attrs, tt
 	if t := s.present(); t != nil {
 		seen = t.snapshot.Revision
 	}
+	defer s.doubts.asking(key)()
 	began := s.o.Now()
 	a, err := s.do(ctx, request{
 		method: http.MethodPost, path: "/leases", body: lease.EncodeAttrs(attrs),
@@ -44,10 +45,11 @@ func (s *Store) create(ctx context.Context, key lease.Key, attrs lease.Attrs, tt
 		return lease.Grant{}, err
 	case err != nil:
 		return lease.Grant{}, err
-	case a.old:
-		return s.createdOld(key, a.body, seen)
 	}
 	s.doubts.settle(key)
+	if a.old {
+		return s.createdOld(key, a.body, seen)
+	}
 	return granted(a.terms, attrs, began)
 }
 
@@ -130,6 +132,7 @@ func (s *Store) put(
 	if g.ModRevision == 0 {
 		return lease.Grant{}, errors.New("grant without a revision")
 	}
+	defer s.doubts.asking(g.Key, to)()
 	began := s.o.Now()
 	terms := api.Of(g.Lease)
 	terms.Op, terms.TTL = op, ttl
@@ -152,10 +155,15 @@ func (s *Store) put(
 		method: http.MethodPut, path: "/leases/" + url.PathEscape(g.Key.String()), body: body, terms: terms,
 		harmless: op == api.Renew,
 	})
+	if err == nil {
+		s.doubts.settle(g.Key)
+	}
+	if err == nil || op == api.Move && !refused(err) {
+		s.doubts.settle(to) // the record there may be the node's own, moved without an answer
+	}
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	s.doubts.settle(g.Key)
 	if a.old {
 		return s.updatedOld(g, attrs, a.body)
 	}

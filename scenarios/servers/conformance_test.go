@@ -47,8 +47,10 @@ func (h *leaseHarness) Open(t *testing.T) lease.Store {
 	return client(t, remote.Options{Servers: []string{h.servers[h.opened%2]}})
 }
 
-// OpenUnsure opens a store behind a proxy. Requests that change a record wait
-// until the cleanup's request is under way, so that this comes as late as it can.
+// OpenUnsure opens a store behind a proxy, which loses the answer to the first
+// Create and holds the cleanup's request until tidy. A request of the node for the
+// record begins only once that request is on the wire, and reaches the server
+// before it. The store sends no such request while the node's is under way.
 func (h *leaseHarness) OpenUnsure(t *testing.T) (lease.Store, func()) {
 	target := &url.URL{Scheme: "http", Host: h.servers[0]}
 	proxy := httputil.NewSingleHostReverseProxy(target)
@@ -65,12 +67,6 @@ func (h *leaseHarness) OpenUnsure(t *testing.T) (lease.Store, func()) {
 				proxy.ServeHTTP(httptest.NewRecorder(), r)
 				panic(http.ErrAbortHandler) // the answer gets lost
 			}
-		case http.MethodPut:
-			select {
-			case <-pending:
-			case <-r.Context().Done():
-				return
-			}
 		case http.MethodDelete:
 			seen()
 			<-release
@@ -81,10 +77,41 @@ func (h *leaseHarness) OpenUnsure(t *testing.T) (lease.Store, func()) {
 	}))
 	t.Cleanup(front.Close)
 	st := client(t, remote.Options{Servers: []string{front.Listener.Addr().String()}, Timeout: 30 * time.Second})
-	return st, func() {
+	return patientStore{st, t, pending}, func() {
 		close(release)
 		<-done
 	}
+}
+
+// patientStore changes a record only once the cleanup's request is under way.
+type patientStore struct {
+	lease.Store
+	t       *testing.T
+	pending <-chan struct{}
+}
+
+func (p patientStore) await() {
+	p.t.Helper()
+	NewWithT(p.t).Eventually(p.pending, patience).Should(BeClosed(), "the cleanup's request")
+}
+
+func (p patientStore) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
+	p.await()
+	return p.Store.Renew(ctx, g)
+}
+
+func (p patientStore) Update(
+	ctx context.Context, g lease.Grant, attrs lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	p.await()
+	return p.Store.Update(ctx, g, attrs, ttl)
+}
+
+func (p patientStore) Move(
+	ctx context.Context, g lease.Grant, to lease.Key, attrs lease.Attrs, ttl time.Duration,
+) (lease.Grant, error) {
+	p.await()
+	return p.Store.Move(ctx, g, to, attrs, ttl)
 }
 
 func (h *leaseHarness) Now() time.Time { return time.Now() }
