@@ -15,11 +15,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/flanneld/flannel/internal/orphans"
+	"github.com/flanneld/flannel/internal/pause"
+	"github.com/flanneld/flannel/internal/tlsfiles"
 )
 
 // clientConfig is the library's configuration for these options.
 func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
-	secrets, err := o.tlsConfig()
+	// Even if no endpoint is https: an unreadable file is a mistake worth an error.
+	secrets, err := tlsfiles.Files{Flags: "etcd", Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Client()
 	if err != nil {
 		return clientv3.Config{}, err
 	}
@@ -36,7 +39,7 @@ func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 		DialOptions: append([]grpc.DialOption{
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{
-					BaseDelay: firstDelay, MaxDelay: lastDelay, Multiplier: 2, Jitter: jitter,
+					BaseDelay: pause.FirstWait, MaxDelay: pause.LastWait, Multiplier: 2, Jitter: pause.Jitter,
 				},
 				MinConnectTimeout: o.Timeout,
 			}),

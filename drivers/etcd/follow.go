@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // The store's own reasons for not being synced.
@@ -28,7 +30,7 @@ const steady = 10 * time.Second
 
 // run keeps the store's view following etcd until the store is closed.
 func (s *Store) run(cfg clientv3.Config) {
-	var d delay
+	var d pause.Backoff
 	for s.ctx.Err() == nil {
 		followed, err := s.attempt(cfg)
 		if s.ctx.Err() != nil {
@@ -38,7 +40,7 @@ func (s *Store) run(cfg clientv3.Config) {
 		if followed >= steady {
 			d = 0
 		}
-		d.wait(s.ctx)
+		d.Wait(s.ctx)
 	}
 	if s.client != nil {
 		s.client.Close()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // doubtTimeout bounds the search for a record of unknown outcome. It is longer
@@ -108,8 +109,8 @@ func (s *Store) doubt(key lease.Key, attrs lease.Attrs, ttl time.Duration) {
 // clean deletes the record under a key once it appears, unless the doubt about it
 // ends first. It deletes nothing while a request for the key is under way.
 func (s *Store) clean(ctx context.Context, key lease.Key, of *doubt) {
-	var d delay
-	for d.wait(ctx) {
+	var d pause.Backoff
+	for d.Wait(ctx) {
 		l := s.record(key) // first: a request that begins later gives the record another revision
 		lasts, asked := s.doubts.state(key, of)
 		if !lasts {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/pause"
 )
 
 // steady is how long a stream has to live for the next wait to be short again.
@@ -30,7 +31,7 @@ var (
 
 // run keeps the store's view following a server until the store is closed.
 func (s *Store) run() {
-	var d delay
+	var d pause.Backoff
 	for tried := 1; s.ctx.Err() == nil; tried++ {
 		at, _ := s.server()
 		followed, err := s.attempt(s.bases[at])
@@ -43,7 +44,7 @@ func (s *Store) run() {
 		}
 		// The other servers get their turn at once.
 		if tried%len(s.bases) == 0 {
-			d.wait(s.ctx)
+			d.Wait(s.ctx)
 		}
 	}
 }

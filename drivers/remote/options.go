@@ -2,14 +2,11 @@ package remote
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -99,35 +96,4 @@ func (o Options) base(server string) (string, error) {
 		return "", fmt.Errorf("%q: the TLS files need https", server)
 	}
 	return u.Scheme + "://" + u.Host + o.Prefix, nil
-}
-
-// tlsConfig reads the files of the options.
-func (o Options) tlsConfig() (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch {
-	case o.CertFile != "" && o.KeyFile == "":
-		return nil, errors.New("--remote-keyfile: missing, though --remote-certfile is given")
-	case o.CertFile == "" && o.KeyFile != "":
-		return nil, errors.New("--remote-certfile: missing, though --remote-keyfile is given")
-	case o.CertFile != "":
-		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return nil, fmt.Errorf("--remote-certfile, --remote-keyfile: %w", err)
-		}
-		// Read again for each connection: a renewed pair works without a restart.
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-			return &pair, err
-		}
-	}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--remote-cafile: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--remote-cafile: %s holds no certificate in PEM form", o.CAFile)
-		}
-	}
-	return cfg, nil
 }

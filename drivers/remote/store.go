@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
 	"github.com/flanneld/flannel/internal/orphans"
+	"github.com/flanneld/flannel/internal/tlsfiles"
 )
 
 // Store is a lease.Store over flannel servers.
@@ -55,7 +56,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := o.tlsConfig()
+	secrets, err := tlsfiles.Files{Flags: "remote", Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Client()
 	if err != nil {
 		return nil, err
 	}

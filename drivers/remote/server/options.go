@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/tlsfiles"
 )
 
 // Store is a datastore as a server needs it: what nodes use, and the changes that
@@ -98,30 +96,22 @@ func TLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 		return nil, nil
 	case certFile == "":
 		return nil, errors.New("--remote-certfile: missing; with --listen, --remote-keyfile and --remote-cafile need it")
-	case keyFile == "":
-		return nil, errors.New("--remote-keyfile: missing, though --remote-certfile is given")
 	}
-	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
-		return nil, fmt.Errorf("--remote-certfile, --remote-keyfile: %w", err)
+	files := tlsfiles.Files{Flags: "remote", Cert: certFile, Key: keyFile, CA: caFile}
+	pair, err := files.Pair()
+	if err != nil {
+		return nil, err
 	}
 	cfg := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"},
-		// Read again for each connection: a renewed pair works without a restart.
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-			return &pair, err
-		},
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
+	}
+	cfg.ClientCAs, err = files.Authorities()
+	if err != nil {
+		return nil, err
 	}
 	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--remote-cafile: %w", err)
-		}
-		cfg.ClientCAs = x509.NewCertPool()
-		if !cfg.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--remote-cafile: %s holds no certificate in PEM form", caFile)
-		}
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return cfg, nil

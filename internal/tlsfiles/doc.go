@@ -1,0 +1,3 @@
+// Package tlsfiles reads the certificate files that flags name, for the clients and
+// servers of the lease stores. It opens no connection.
+package tlsfiles

@@ -1,0 +1,32 @@
+package tlsfiles
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestErrors checks that an error names the flag and the file.
+func TestErrors(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[string]Files{
+		"": {},
+		"--x-keyfile: missing, though --x-certfile is given":                 {Cert: "/none/c"},
+		"--x-certfile: missing, though --x-keyfile is given":                 {Key: "/none/k"},
+		"--x-certfile, --x-keyfile: open /none/c: no such file or directory": {Cert: "/none/c", Key: "/none/k"},
+		"--x-cafile: open /none/ca: no such file or directory":               {CA: "/none/ca"},
+		"--x-cafile: " + empty + " holds no certificate in PEM form":         {CA: empty},
+	} {
+		f.Flags = "x"
+		cfg, err := f.Client()
+		switch {
+		case want == "" && (err != nil || cfg.RootCAs != nil || cfg.GetClientCertificate != nil):
+			t.Errorf("no files: %+v, %v", cfg, err)
+		case want != "" && (err == nil || err.Error() != want):
+			t.Errorf("%+v: error %v, want %s", f, err, want)
+		}
+	}
+}
