@@ -188,12 +188,25 @@ func tunnelsOf(k dataplane.ConnKey) map[string]any {
 	return map[string]any{"ike": k.Name(), "timeout": "-1"}
 }
 
-// terminate ends the tunnels that a command names, if there are any: charon or the peer
-// may have ended them a moment ago.
+// terminate ends the tunnels that a command names, if there are any.
 func (d *Driver) terminate(which map[string]any) error {
-	err := d.command("terminate", which)
-	if err != nil && strings.Contains(err.Error(), "no matching") {
-		return nil
+	return untilNone(func() error { return d.command("terminate", which) })
+}
+
+// terminations is the largest number of attempts to end the same tunnels.
+const terminations = 3
+
+// untilNone ends tunnels until none is left: while charon ends several, it may find that
+// the peer has just ended one of them.
+func untilNone(terminate func() error) (err error) {
+	for range terminations {
+		err = terminate()
+		switch {
+		case err == nil || strings.Contains(err.Error(), "no matching"):
+			return nil
+		case !strings.Contains(err.Error(), "not all matching"):
+			return err
+		}
 	}
 	return err
 }
