@@ -49,6 +49,8 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	}
 	attrs.Creator = present.Attrs.Creator
 	g := lease.Grant{Lease: c.terms.Lease(attrs), TTL: c.terms.Held}
+	// Not what the client says: a record must not get the handle of another one, or none.
+	g.ID, g.CreateRevision = present.ID, present.CreateRevision
 	store := c.feed.store
 	switch c.terms.Op {
 	case api.Renew:

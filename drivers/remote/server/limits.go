@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -86,6 +88,25 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		}
 		defer s.limits.leave(addr)
 		r.Body = http.MaxBytesReader(w, r.Body, s.o.Limits.Body)
+		if r.ContentLength != 0 { // without a body, the deadline would end a watch
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.o.Timeout)) // every connection has deadlines
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readWhole reads the body of a request before the request takes the place of another
+// one: the client may send it slowly or not at all.
+func readWhole(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return bad(fmt.Errorf("body: %w", err))
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	// The deadline of the body would end the request that follows.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // every connection has deadlines
+	return nil
 }

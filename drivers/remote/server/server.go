@@ -154,6 +154,9 @@ func (s *Server) on(handle func(http.ResponseWriter, call) error) http.HandlerFu
 // handler of their own.
 func (s *Server) change(old, ours func(http.ResponseWriter, call) error) http.HandlerFunc {
 	return s.on(func(w http.ResponseWriter, c call) error {
+		if err := readWhole(w, c.Request); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(c.Context(), s.o.Timeout)
 		defer cancel()
 		c.Request = c.WithContext(ctx)
