@@ -181,22 +181,22 @@ func (f *Filter) owned(r dataplane.Rule) bool {
 }
 
 // byNetwork returns the rules of each network one after the other, by name, and then
-// the rest.
+// the rest. A rule appears once, even if a network that has gone had the addresses that another
+// one has now.
 func (f *Filter) byNetwork(rules []dataplane.Rule) []dataplane.Rule {
 	var sorted []dataplane.Rule
 	for _, name := range slices.Sorted(maps.Keys(f.shares)) {
+		var rest []dataplane.Rule
 		for _, r := range rules {
 			if f.shares[name].owns(r) {
 				sorted = append(sorted, r)
+			} else {
+				rest = append(rest, r)
 			}
 		}
+		rules = rest
 	}
-	for _, r := range rules {
-		if !f.owned(r) {
-			sorted = append(sorted, r)
-		}
-	}
-	return sorted
+	return append(sorted, rules...)
 }
 
 // complete reports whether all networks have looked: a rule of a former run may belong

@@ -160,3 +160,28 @@ func TestFilterRepairs(t *testing.T) {
 		})
 	}
 }
+
+// A network takes over the addresses of one that has gone, and that looks no more. A third one
+// stays in the chains.
+func TestFilterAfterAHandover(t *testing.T) {
+	redMasq := "from !10.7.0.0/16 to 10.7.9.0/24 return; from 10.7.0.0/16 to !224.0.0.0/4 masquerade"
+	red := head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + redMasq + " }\n"
+	both := head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + blueMasq + "; " + redMasq + " }\n"
+	kernel := &fake{parse(t, "")}
+	f := NewFilter(kernel, []string{"blue", "green", "red"})
+	as := func(name, network string) *filterWorld {
+		w := &filterWorld{t, kernel, f}
+		extent := dataplane.Extent{Networks: []netip.Prefix{netip.MustParsePrefix(network)}}
+		_, err := f.Lane(name, nil).Look(t.Context(), extent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	as("green", "10.6.0.0/16")
+	as("blue", "10.5.0.0/16").apply("blue", dataplane.Replace, blueNAT)
+	as("red", "10.7.0.0/16").apply("red", dataplane.Replace, red)
+	as("blue", "10.5.0.0/16").apply("blue", dataplane.Delete, blueNAT)
+	as("green", "10.5.0.0/16").apply("green", dataplane.Replace, blueNAT)
+	as("green", "10.5.0.0/16").want("the kernel", kernel.state.Dump(), both)
+}
