@@ -38,6 +38,33 @@ func TestForgetsFormerNetworks(t *testing.T) {
 	}
 }
 
+// The network changes, and the host is as desired before the node has a subnet in the new one:
+// its former address goes nevertheless. The host would send its own packets from it.
+func TestFormerAddressGoes(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
+	w.tell()
+	w.pass(time.Minute)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan"}}`), Revision: w.rev}
+	w.held = true
+	w.tell()
+	w.pass(time.Second)
+	w.held = false
+	w.run(Input{Requested: w.serve()})
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	for a := range w.host.Addrs {
+		if a.Prefix.Addr() != w.own().Key.V4.Addr() {
+			t.Errorf("the host has kept %s", a)
+		}
+	}
+}
+
 // A peer's record is older than the node's own, and the node's snapshot shows neither: the
 // former device stays for that peer, which has not read that the node has changed.
 func TestFormerWayWaitsForTheOwnRecord(t *testing.T) {
