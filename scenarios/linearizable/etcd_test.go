@@ -24,13 +24,14 @@ const etcdPrefix = "/linearizable"
 
 // TestEtcdStore judges clients of a real etcd.
 func TestEtcdStore(t *testing.T) {
-	judgeEtcd(t, func(t *testing.T, endpoints []string, _ int) closer { return openEtcd(t, endpoints) })
+	open := func(t *testing.T, endpoints []string, _ int) closer { return openEtcd(t, endpoints) }
+	judgeEtcd(t, &History{}, open)
 }
 
 // TestServers judges clients of two servers over a real etcd.
 func TestServers(t *testing.T) {
 	var addrs []string
-	judgeEtcd(t, func(t *testing.T, endpoints []string, i int) closer {
+	judgeEtcd(t, &History{ByRecord: true}, func(t *testing.T, endpoints []string, i int) closer {
 		for len(addrs) < 2 {
 			addrs = append(addrs, startServer(t, endpoints))
 		}
@@ -77,7 +78,7 @@ func startServer(t *testing.T, endpoints []string) (addr string) {
 
 // judgeEtcd lets ten clients ask at once, waits until all leases have run out, and
 // lets them ask again, with what they remember.
-func judgeEtcd(t *testing.T, open func(t *testing.T, endpoints []string, i int) closer) {
+func judgeEtcd(t *testing.T, h *History, open func(t *testing.T, endpoints []string, i int) closer) {
 	t.Helper()
 	db, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
 	if err != nil {
@@ -89,7 +90,7 @@ func judgeEtcd(t *testing.T, open func(t *testing.T, endpoints []string, i int) 
 		}
 	})
 	began := time.Now()
-	h := &History{Now: func() time.Duration { return time.Since(began) }}
+	h.Now = func() time.Duration { return time.Since(began) }
 	var callers []*caller
 	for i := range 10 {
 		s := open(t, db.Endpoints(), i)

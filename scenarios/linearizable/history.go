@@ -20,6 +20,9 @@ import (
 // at once.
 type History struct {
 	Now func() time.Duration // since the history began
+	// ByRecord is for a store that looks for the record before it renews the TTL handle.
+	// Its refusal says that the record is gone; the handle may live on under another key.
+	ByRecord bool
 
 	mu    sync.Mutex
 	count int64 // of calls and returns: their order
@@ -31,7 +34,7 @@ type History struct {
 func (h *History) Call(client int, in Input) (done func(lease.Grant, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	in.Called = h.Now()
+	in.Called, in.ByRecord = h.Now(), h.ByRecord
 	h.count++
 	at := len(h.ops)
 	h.ops = append(h.ops, porcupine.Operation{

@@ -19,6 +19,8 @@ type Input struct {
 	Request *node.Request
 	Key     lease.Key
 	Called  time.Duration // since the history began
+	// ByRecord is that of the history.
+	ByRecord bool
 }
 
 // Output is the answer.
@@ -196,7 +198,7 @@ func (s state) renewed(g lease.Grant, in Input, out Output) (state, bool) {
 	case ours:
 		return s.gone(out.Returned)
 	}
-	if !slices.Contains(s.dead, g.ID) { // of a record that was released, or of none
+	if !in.ByRecord && !slices.Contains(s.dead, g.ID) { // of a record that was released, or of none
 		s.dead = append(slices.Clone(s.dead), g.ID)
 	}
 	return s, true

@@ -45,6 +45,16 @@ func TestModel(t *testing.T) {
 			s.renew(g, lease.ErrLost)
 			s.renew(g, nil)
 		}, porcupine.Illegal},
+		"lost elsewhere, and moved back": {func(s *tale) { s.lostElsewhere() }, porcupine.Illegal},
+		"lost elsewhere, and moved back, by record": {func(s *tale) {
+			s.h.ByRecord = true
+			s.lostElsewhere()
+		}, porcupine.Ok},
+		"lost though it is there, by record": {func(s *tale) {
+			s.h.ByRecord = true
+			g := s.create("10.1.0.1", 5, nil)
+			s.renew(g, lease.ErrLost)
+		}, porcupine.Illegal},
 		"update after another's": {func(s *tale) {
 			g := s.create("10.1.0.1", 5, nil)
 			s.update(g, "10.1.0.2", 6, nil)
@@ -194,6 +204,17 @@ func (s *tale) move(g lease.Grant, revision int64, err error) {
 	next := g
 	next.CreateRevision, next.ModRevision = revision, revision
 	s.ask(node.Request{Verb: node.Move, Grant: g, Key: keyOf(1), Attrs: g.Attrs, TTL: g.TTL}, next, err)
+}
+
+// lostElsewhere renews the record in vain while it is under another key.
+func (s *tale) lostElsewhere() {
+	g := s.create("10.1.0.1", 5, nil)
+	s.move(g, 6, nil)
+	s.renew(g, lease.ErrLost)
+	there, back := g, g
+	there.Key = keyOf(1)
+	back.CreateRevision, back.ModRevision = 7, 7
+	s.ask(node.Request{Verb: node.Move, Grant: there, Key: keyOf(0), Attrs: g.Attrs, TTL: g.TTL}, back, nil)
 }
 
 func (s *tale) renew(g lease.Grant, err error) {
