@@ -224,7 +224,7 @@ func (k *kubelet) clearsItsBridge(ctx context.Context, t *testing.T, lab *harnes
 	}
 	change()
 	_, err = k.cni.AddNetworkList(ctx, k.list, attachment(pods[1]))
-	if err == nil || !strings.Contains(err.Error(), "end those pods") {
+	if err == nil || !strings.Contains(err.Error(), "delete those pods") {
 		t.Errorf("ADD beside a pod on a bridge with another address: %v", err)
 	}
 }

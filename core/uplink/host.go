@@ -107,7 +107,8 @@ func owns(l driver.Link, a netip.Addr) bool {
 // best returns the link's best accepted address of a family: the one in use, or
 // else global before link-local, permanent before dynamic, stable before
 // temporary, and among equals the first listed. It ignores deprecated addresses
-// and those that cannot be on a wire.
+// and those that cannot be on a wire. A link-local address in use is kept only while
+// there is no global one, since peers refuse it.
 func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool) netip.Addr {
 	var found netip.Addr
 	most := -1
@@ -117,7 +118,7 @@ func (h host) best(l driver.Link, f cidr.Family, accept func(netip.Prefix) bool)
 		if cidr.FamilyOf(a) != f || la.Deprecated || !usable || !accept(la.Prefix) {
 			continue
 		}
-		if l.Name == h.used.Link && a == h.used.Addr(f) {
+		if l.Name == h.used.Link && a == h.used.Addr(f) && a.IsGlobalUnicast() {
 			return a
 		}
 		if rank := rank(la); rank > most {
