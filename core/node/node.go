@@ -62,6 +62,7 @@ type networkState struct {
 	err     error          // why doc is not in force
 	refusal error          // why the host cannot run doc beside its other networks
 	history uint64         // of the datastore that held inForce
+	saved   bool           // inForce is that of the last run, and this run has not seen it in the datastore
 }
 
 // hostState holds the last look at the host and the conclusions from it.

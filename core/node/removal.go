@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -31,7 +32,7 @@ func (n *Node) noticeRemoval() {
 		return
 	}
 	snap := n.store.snap
-	if snap.Config.AbsentAt <= s.inForce.Revision { // an older state, or an empty one
+	if snap.Config.AbsentAt <= s.inForce.Revision || s.saved && !n.continues(snap) { // an older state, or an empty one
 		s.history = 0
 	}
 	if s.history == 0 || snap.History != s.history || snap.Config.AbsentAt == 0 {
@@ -44,6 +45,20 @@ func (n *Node) noticeRemoval() {
 	for _, id := range []LaneID{HostLane, FirewallLane} { // the others notice the desired state
 		n.lanes[id].retarget(n.now)
 	}
+}
+
+// continues reports whether a snapshot holds a record of the last run's. If a datastore that lost its
+// data has passed the revision of the config since, nothing else tells: with the same settings, an
+// etcd has the same identity again.
+func (n *Node) continues(snap *lease.Snapshot) bool {
+	known := map[lease.Key]int64{}
+	for _, l := range n.store.saved.Snapshot.Leases {
+		known[l.Key] = l.CreateRevision
+	}
+	return slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
+		created, was := known[l.Key]
+		return was && created == l.CreateRevision
+	})
 }
 
 // followRemoval removes the subnet file first, since no pod may be added any more, and

@@ -118,6 +118,21 @@ func TestNoRemovalOfNetwork(t *testing.T) {
 	}
 }
 
+// A datastore that lost its data while the daemon was down has removed no network either, not even if
+// it has the same identity and its revision has passed that of the config.
+func TestNoRemovalOfNetworkAtStart(t *testing.T) {
+	w := named(t)
+	before := w.host.Dump()
+	w.unconfigured()
+	w.snap.Leases = nil
+	w.start(masquerading)
+	w.tell()
+	w.pass(10 * time.Second)
+	if w.exit != nil || w.host.Dump() != before {
+		t.Errorf("exit %+v, host:\n%s", w.exit, w.host.Dump())
+	}
+}
+
 // A network that the host cannot run beside others waits, and touches nothing. One that
 // runs keeps its config.
 func TestRefusedBesideOthers(t *testing.T) {

@@ -42,6 +42,7 @@ type savedKey struct {
 	expires  time.Time
 	modified int64
 	links    int
+	networks int
 	policies bool
 	lost     int
 	until    time.Time
@@ -51,7 +52,7 @@ type savedKey struct {
 
 func (n *Node) savedKey() savedKey {
 	k := savedKey{
-		snap: n.store.snap, links: len(n.host.links), policies: n.host.policies,
+		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), policies: n.host.policies,
 		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
 		host: n.hostAddrs(),
 	}

@@ -150,7 +150,7 @@ func (n *Node) useSavedConfig() bool {
 	n.event(Warning, "config-saved", "going on with the network config of the last run, "+
 		"until the datastore holds one that can be used")
 	n.putInForce(doc, network, set)
-	n.network.history = n.store.saved.Snapshot.History
+	n.network.history, n.network.saved = n.store.saved.Snapshot.History, true
 	return true
 }
 
@@ -163,7 +163,7 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	s.known = true
 	s.config, s.inForce = network, doc
-	s.history = n.store.snap.History
+	s.history, s.saved = n.store.snap.History, false
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
 	n.useWays(set)
