@@ -82,3 +82,24 @@ func TestStalledBodies(t *testing.T) {
 		t.Errorf("the stalled request got %q, want 400", text)
 	}
 }
+
+// TestForeignSubnets checks that no client gets a subnet that is none of the network.
+func TestForeignSubnets(t *testing.T) {
+	d := newPrefix(startEtcd(t))
+	d.Put(t, "config", `{"Network":"10.5.0.0/16"}`, 0)
+	s := client(t, remote.Options{Servers: []string{d.serve(t, server.Options{}, nil).addr}})
+	synced(t, s)
+	g, err := s.Create(t.Context(), key(t, "10.5.1.0-24"), hostGW("192.168.64.1"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"0.0.0.0-1", "10.5.0.0-16", "10.6.1.0-24", "10.5.2.0-24&fd00::-64"} {
+		_, created := s.Create(t.Context(), key(t, name), hostGW("192.168.64.1"), time.Hour)
+		_, moved := s.Move(t.Context(), g, key(t, name), g.Attrs, time.Hour)
+		for _, err := range []error{created, moved} {
+			if err == nil || !strings.Contains(err.Error(), "400 Bad Request") {
+				t.Errorf("%s: %v, want 400", name, err)
+			}
+		}
+	}
+}

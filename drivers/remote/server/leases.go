@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
@@ -24,6 +25,9 @@ func (s *Server) create(w http.ResponseWriter, c call) error {
 	}
 	if !c.terms.Key.IsValid() || c.terms.TTL <= 0 {
 		return bad(errors.New("a create needs a key and a TTL"))
+	}
+	if err := c.feed.fits(c.terms.Key); err != nil {
+		return err
 	}
 	attrs.Creator = nameOf(certificate(c.Request))
 	g, err := c.feed.store.Create(c.Context(), c.terms.Key, attrs, c.terms.TTL)
@@ -58,6 +62,9 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	case api.Update:
 		g, err = store.Update(c.Context(), g, attrs, c.terms.TTL)
 	case api.Move:
+		if err := c.feed.fits(c.terms.To); err != nil {
+			return err
+		}
 		g, err = store.Move(c.Context(), g, c.terms.To, attrs, c.terms.TTL)
 	default:
 		err = bad(fmt.Errorf("operation %q is unknown", c.terms.Op))
@@ -66,6 +73,27 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 		return err
 	}
 	return grant(w, g)
+}
+
+// fits refuses a new subnet that is not one of the network: a record of 0.0.0.0/1 would leave no
+// free subnet to others, and take all traffic of upstream's nodes. Without a config that can be
+// used, no node asks for a subnet.
+func (f *feed) fits(key lease.Key) error {
+	v, _ := f.now()
+	if v.Snapshot == nil {
+		return nil
+	}
+	network, err := networkOf(v.Snapshot.Config)
+	if err != nil {
+		return nil
+	}
+	for _, family := range cidr.Families {
+		r, subnet := network.Of(family), key.Of(family)
+		if subnet.IsValid() && (!r.Enabled() || subnet.Bits() != r.SubnetLen || !cidr.Contains(r.Network, subnet)) {
+			return bad(fmt.Errorf("subnet %v is none of length %d inside the network %v", subnet, r.SubnetLen, r.Network))
+		}
+	}
+	return nil
 }
 
 // release deletes the record in the terms.
