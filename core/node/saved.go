@@ -34,6 +34,9 @@ type saved struct {
 
 	Lost      []*lease.Lease `json:",omitempty"` // peers that the datastore lost by accident
 	LostUntil time.Time      // end of the period for which they are kept
+
+	// Unproven means that the datastore lost the config in force by accident, or may have.
+	Unproven bool `json:",omitempty"`
 }
 
 // savedKey changes whenever the state to save changes.
@@ -75,6 +78,7 @@ func (n *Node) state() saved {
 		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,
 		Ways: n.network.backend.Plain(),
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
+		Unproven: n.store.view.Beside != nil && n.network.history == 0,
 	}
 }
 

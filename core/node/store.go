@@ -151,6 +151,9 @@ func (n *Node) useSavedConfig() bool {
 		"until the datastore holds one that can be used")
 	n.putInForce(doc, network, set)
 	n.network.history, n.network.saved = n.store.saved.Snapshot.History, true
+	if n.store.saved.Unproven {
+		n.network.history = 0
+	}
 	return true
 }
 
