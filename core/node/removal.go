@@ -47,17 +47,16 @@ func (n *Node) noticeRemoval() {
 	}
 }
 
-// continues reports whether a snapshot holds a record of the last run's. If a datastore that lost its
-// data has passed the revision of the config since, nothing else tells: with the same settings, an
-// etcd has the same identity again.
+// continues reports whether a snapshot holds the node's own record of the last run, which no program
+// has written since. If a datastore that lost its data has passed the revision of the config, nothing
+// else tells: with the same settings an etcd has the same identity again, and the peers write their
+// records again, perhaps at their former revisions.
 func (n *Node) continues(snap *lease.Snapshot) bool {
-	known := map[lease.Key]int64{}
-	for _, l := range n.store.saved.Snapshot.Leases {
-		known[l.Key] = l.CreateRevision
-	}
-	return slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
-		created, was := known[l.Key]
-		return was && created == l.CreateRevision
+	s := n.store.saved
+	return slices.ContainsFunc(s.Snapshot.Leases, func(was *lease.Lease) bool {
+		return was.Key == s.Self.Key && slices.ContainsFunc(snap.Leases, func(is *lease.Lease) bool {
+			return is.Key == was.Key && is.CreateRevision == was.CreateRevision
+		})
 	})
 }
 
