@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -39,7 +38,6 @@ const (
 	wgPeerAllowedIPs   = 9
 	wgPeerRemoveMe     = 1 << 0
 	wgPeerReplaceIPs   = 1 << 1
-	wgPeerUpdateOnly   = 1 << 2
 	wgAllowedIPFamily  = 1
 	wgAllowedIPAddress = 2
 	wgAllowedIPMask    = 3
@@ -93,32 +91,6 @@ func (k *kernelWG) configure(index int, key dataplane.Secret, port uint16) error
 	k.beginSet(index)
 	k.c.Out.Attr(wgDevicePrivateKey, key.Bytes())
 	k.c.Out.Attr(wgDeviceListenPort, nl.Native.AppendUint16(nil, port))
-	return k.finish()
-}
-
-// tellPort sends a keepalive to each peer with a session, from which the peer learns the
-// device's new port. The kernel sends one when a peer without keepalives gets an interval,
-// so the peer's own interval is taken away and set again.
-func (k *kernelWG) tellPort(index int, peers []wireguard.Peer) error {
-	since := time.Now().Add(-dataplane.SessionLife)
-	var errs []error
-	for _, p := range peers {
-		if !p.Handshake.After(since) {
-			continue
-		}
-		for _, seconds := range [...]uint16{0, math.MaxUint16, p.Keepalive} {
-			errs = append(errs, k.setKeepalive(index, p.Public, seconds))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// setKeepalive changes the interval of a peer, if it is there.
-func (k *kernelWG) setKeepalive(index int, key dataplane.PublicKey, seconds uint16) error {
-	k.beginSet(index)
-	end := k.beginPeer(key, wgPeerUpdateOnly)
-	k.c.Out.Attr(wgPeerKeepalive, nl.Native.AppendUint16(nil, seconds))
-	end()
 	return k.finish()
 }
 

@@ -104,8 +104,7 @@ func (d *Device) Fits(mtu int) bool { return limitOf(mtu) <= d.limit }
 func (d *Device) SetMTU(mtu int) { d.queue.setMTU(mtu) }
 
 // Configure sets key and port. Another key ends all sessions, and another port
-// replaces the sockets, in the network namespace of the calling thread. With another
-// port alone the device sends a keepalive in each session, from which the peer learns the port.
+// replaces the sockets, in the network namespace of the calling thread.
 func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	now, err := d.read(false)
 	if err != nil {
@@ -123,9 +122,6 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	}
 	if err := d.library.Up(); err != nil {
 		return ofPort(port, err)
-	}
-	if now.Public == key.PublicKey() && now.Port != port {
-		d.library.SendKeepalivesToPeersWithCurrentKeypair()
 	}
 	return nil
 }

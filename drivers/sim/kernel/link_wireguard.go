@@ -155,12 +155,11 @@ func (d *wgDevice) check(o dataplane.Link) error {
 }
 
 // change implements [device]. A new key ends all sessions, and so does the start of
-// an implementation. A new port ends none, and the peers with a session hear of it at once.
+// an implementation. A new port ends none.
 func (d *wgDevice) change(params dataplane.LinkParams) {
 	want := params.(dataplane.WireGuard)
 	starts := d.Userspace && d.program == nil
-	newKey := want.PublicKey != d.PublicKey
-	if starts || newKey {
+	if starts || want.PublicKey != d.PublicKey {
 		d.endSessions("the key changes")
 	}
 	d.secret = d.offer.secret
@@ -174,9 +173,6 @@ func (d *wgDevice) change(params dataplane.LinkParams) {
 	if d.link.up && (starts || moves) {
 		d.closeSockets()
 		d.openSockets()
-	}
-	if d.link.up && moves && !starts && !newKey {
-		d.peers.each((*wgPeer).tellPort)
 	}
 }
 

@@ -190,14 +190,6 @@ func (p *wgPeer) poke() {
 	}
 }
 
-// tellPort sends a keepalive from the device's new port, if there is a session. The peer
-// learns the port from it, as the driver for Linux has it.
-func (p *wgPeer) tellPort() {
-	if p.endpoint.IsValid() && p.current.fresh() {
-		p.send(nil, nil)
-	}
-}
-
 // initiate begins a handshake. If one is under way, its tries count from the start: Linux gives up so many tries after
 // the last packet that wanted a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
 func (p *wgPeer) initiate() {
