@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -51,17 +51,11 @@ func (s *Store) run(cfg clientv3.Config) {
 // beginning of an outage and each new reason, not every attempt.
 func (s *Store) lost(err error) {
 	s.update(func() { s.synced, s.err = false, err })
-	// A change of ports or revisions is not a new reason.
-	reason := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
-	if reason != s.complaint && s.ctx.Err() == nil {
+	why := complaint.Of(err.Error())
+	if why != s.complaint && s.ctx.Err() == nil {
 		s.o.Log.Warn("not following etcd", "err", err)
 	}
-	s.complaint = reason
+	s.complaint = why
 }
 
 // attempt connects if necessary, finds the revision to resume at, and follows

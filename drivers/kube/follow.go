@@ -7,13 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -59,32 +59,21 @@ func retryAfter(err error) time.Duration {
 // lost records the reason why the view no longer follows the cluster. It logs
 // the beginning of an outage and each new reason, not every attempt.
 func (s *Store) lost(err error) {
-	reason := reasonOf(err)
+	why := complaint.Of(err.Error())
 	s.update(func() bool {
-		news := s.synced || s.err == nil || reasonOf(s.err) != reason
+		news := s.synced || s.err == nil || complaint.Of(s.err.Error()) != why
 		s.synced, s.err = false, err
 		return news
 	})
-	if s.ctx.Err() != nil || reason == s.complaint {
+	if s.ctx.Err() != nil || why == s.complaint {
 		return
 	}
 	if gone(err) { // the normal case after a while without a connection
 		s.o.Log.Info("reading all nodes again", "because", err)
 		return
 	}
-	s.complaint = reason
+	s.complaint = why
 	s.o.Log.Warn("not following the API server", "err", err)
-}
-
-// reasonOf returns an error's text without ports, revisions and other numbers,
-// which make no new reason.
-func reasonOf(err error) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
 }
 
 // follows records that the view follows the cluster.

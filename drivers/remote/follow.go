@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -59,17 +60,11 @@ func (s *Store) lost(at int, err error) {
 		s.synced, s.err = false, err
 		s.current = (at + 1) % len(s.bases)
 	})
-	// A change of ports is not a new reason.
-	reason := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
-	if reason != s.complaint && s.ctx.Err() == nil {
+	why := complaint.Of(err.Error())
+	if why != s.complaint && s.ctx.Err() == nil {
 		s.o.Log.Warn("not following the server", "err", err)
 	}
-	s.complaint = reason
+	s.complaint = why
 }
 
 // follows records that the view follows a server.

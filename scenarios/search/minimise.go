@@ -5,17 +5,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flanneld/flannel/internal/complaint"
 )
 
 // Symptom returns the part of a failure that stays the same while its plan
 // shrinks: the sentence without numbers, names of nodes and details.
 func Symptom(failed string) string {
-	text := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, failed)
+	text := complaint.Of(failed)
 	return text[:min(len(text), 50)]
 }
 
