@@ -13,13 +13,17 @@ import (
 	"github.com/flanneld/flannel/internal/suite/outcome"
 )
 
+func aResult(state, pkg, name string) result {
+	return result{Outcome: outcome.Outcome{State: state, Name: name}, Pkg: pkg, Test: name}
+}
+
 // The second run has the program for which the first skipped a suite.
 func TestRunsCloseWithOneSummary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	ran := func(state, test, name string) result {
-		return result{outcome.Outcome{State: state, Name: name}, "harness/kubelab", test}
+		return result{Outcome: outcome.Outcome{State: state, Name: name}, Pkg: "harness/kubelab", Test: test}
 	}
-	first := &summary{Packages: []string{"core", "harness/kubelab"}, Broken: []string{"bench"}, Results: []result{
+	first := &summary{Packages: []string{"core", "harness/kubelab"}, Broken: []broken{{Pkg: "bench"}}, Results: []result{
 		ran(outcome.Passed, "TestA", "TestA"),
 		ran(outcome.Failed, "TestB", "TestB"),
 		ran(outcome.Skipped, "TestC", "TestC"),
@@ -51,7 +55,7 @@ func TestARunThatSkipsCountsNothingAfterOneThatRan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	run := func(state string) *summary {
 		return &summary{Packages: []string{"drivers/linux"}, Results: []result{
-			{outcome.Outcome{State: state, Name: "TestConformance/ipip"}, "drivers/linux", "TestConformance/ipip"},
+			aResult(state, "drivers/linux", "TestConformance/ipip"),
 		}}
 	}
 	var got bytes.Buffer
@@ -74,7 +78,7 @@ func TestRunsMayEndTogether(t *testing.T) {
 	for i := range runs {
 		group.Go(func() {
 			name := fmt.Sprintf("Test%d", i)
-			s := &summary{Results: []result{{outcome.Outcome{State: outcome.Passed, Name: name}, "core", name}}}
+			s := &summary{Results: []result{aResult(outcome.Passed, "core", name)}}
 			if err := s.close(io.Discard, options{results: file, more: true}); err != nil {
 				t.Error(err)
 			}
@@ -95,7 +99,7 @@ func TestJoin(t *testing.T) {
 	dir := t.TempDir()
 	o := options{results: filepath.Join(dir, "results"), join: filepath.Join(dir, "last try")}
 	run := func(state, name string) *summary {
-		return &summary{Results: []result{{outcome.Outcome{State: state, Name: name}, "scenarios", name}}}
+		return &summary{Results: []result{aResult(state, "scenarios", name)}}
 	}
 	files := map[string]*summary{o.results: run(outcome.Passed, "TestA"), o.join: run(outcome.Failed, "TestB")}
 	for file, s := range files {

@@ -14,8 +14,9 @@ import (
 // result is one test without subtests, or one spec of a ginkgo suite.
 type result struct {
 	outcome.Outcome
-	Pkg  string // relative to the module
-	Test string // the test that ran it: the suite's, if it is a spec
+	Pkg    string   // relative to the module
+	Test   string   // the test that ran it: the suite's, if it is a spec
+	Output []string // its end, or that of its suite; only of a failure
 }
 
 // test is a test of a package; all specs of a suite belong to one.
@@ -61,19 +62,28 @@ func expand(state string, test testjson.TestCase, pkg *testjson.Package) []resul
 	failed := false
 	for _, key := range slices.Sorted(maps.Keys(test.Attributes)) {
 		if o, ok := outcome.Decode(key, test.Attributes[key]); ok {
-			specs = append(specs, result{o, name, test.Test.Name()})
-			failed = failed || o.State == outcome.Failed
+			spec := result{Outcome: o, Pkg: name, Test: test.Test.Name()}
+			if o.State == outcome.Failed {
+				spec.Output, failed = end(pkg.OutputLines(test)), true
+			}
+			specs = append(specs, spec)
 		}
 	}
 	if len(specs) > 0 && (state != outcome.Failed || failed) {
 		return specs
 	}
-	self := result{outcome.Outcome{State: state, Name: test.Test.Name()}, name, test.Test.Name()}
-	if state == outcome.Skipped {
+	self := result{Outcome: outcome.Outcome{State: state, Name: test.Test.Name()}, Pkg: name, Test: test.Test.Name()}
+	switch state {
+	case outcome.Skipped:
 		self.Reason = skipReason(pkg.OutputLines(test))
+	case outcome.Failed:
+		self.Output = end(pkg.OutputLines(test))
 	}
 	return append(specs, self)
 }
+
+// end returns the last lines, as many as fit a screen.
+func end(output []string) []string { return output[max(0, len(output)-40):] }
 
 // logLine matches the place that t.Log and t.Skip put before their text.
 var logLine = regexp.MustCompile(`^\s*\S+\.go:\d+: `)

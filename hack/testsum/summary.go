@@ -36,8 +36,14 @@ type summary struct {
 	Elapsed  time.Duration
 	Packages []string // with at least one test
 	Untested []string // without any
-	Broken   []string // failed outside of their tests: not compiled, or died
+	Broken   []broken // failed outside of their tests: not compiled, or died
 	Results  []result
+}
+
+// broken is a package without results.
+type broken struct {
+	Pkg    string
+	Output []string // its end
 }
 
 func summarise(execution *testjson.Execution, notes []string) *summary {
@@ -47,7 +53,7 @@ func summarise(execution *testjson.Execution, notes []string) *summary {
 		results := resultsOf(pkg)
 		switch {
 		case pkg.Result() == testjson.ActionFail && len(pkg.Failed) == 0:
-			s.Broken = append(s.Broken, name)
+			s.Broken = append(s.Broken, broken{name, end(pkg.OutputLines(testjson.TestCase{}))})
 		case len(results) == 0:
 			s.Untested = append(s.Untested, name)
 			continue
@@ -73,7 +79,7 @@ func (s *summary) follow(earlier *summary) {
 	s.Elapsed += earlier.Elapsed
 	s.Packages = union(earlier.Packages, s.Packages)
 	s.Untested = union(earlier.Untested, s.Untested)
-	s.Broken = union(earlier.Broken, s.Broken)
+	s.Broken = append(earlier.Broken, s.Broken...)
 	s.Results = append(before, s.Results...)
 }
 
@@ -120,27 +126,69 @@ func (s *summary) write(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  %d packages with tests; %d without\n", len(s.Packages), len(s.Untested))
 	s.writeWorlds(out)
-	if len(s.Broken) > 0 {
-		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n", strings.Join(s.Broken, " "))
-	}
-	s.list(out, outcome.Failed, "Failed; their output is above:")
-	s.list(out, outcome.Skipped, "Skipped, and why:")
+	s.writeSkipped(out)
 	s.writeUnreal(out)
+	s.writeBroken(out)
+	s.writeFailed(out)
 	total := s.total()
 	total.failed += len(s.lost())
 	fmt.Fprintf(out, "\n%v\n", total)
 }
 
-// list names the results of one state, if there are any.
-func (s *summary) list(out io.Writer, state, heading string) {
+// writeSkipped names the tests that were skipped, those with the same reason in one line.
+func (s *summary) writeSkipped(out io.Writer) {
+	var reasons []string
+	tests := map[string][]string{}
 	for _, r := range s.Results {
-		if r.State != state {
+		if r.State != outcome.Skipped {
 			continue
 		}
-		if heading != "" {
-			fmt.Fprintf(out, "\n%s\n", heading)
-			heading = ""
+		reason := r.Pkg + ", " + r.Reason
+		if tests[reason] == nil {
+			reasons = append(reasons, reason)
 		}
-		fmt.Fprintf(out, "  %s\n", strings.TrimSuffix(fmt.Sprintf("%s %s: %s", r.Pkg, r.Name, r.Reason), ": "))
+		tests[reason] = append(tests[reason], r.Name)
 	}
+	if len(reasons) > 0 {
+		fmt.Fprintln(out, "\nSkipped, and why:")
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(out, "  %s (%d): %s\n", reason, len(tests[reason]), strings.Join(shortened(tests[reason]), ", "))
+	}
+}
+
+// shortened removes the suites and worlds that each name shares with the one before it.
+func shortened(names []string) []string {
+	var short []string
+	before := ""
+	for _, name := range names {
+		parent := name[:strings.LastIndexByte(name, '/')+1]
+		short = append(short, strings.TrimPrefix(name, before))
+		before = parent
+	}
+	return short
+}
+
+// writeBroken names the packages without results, with the end of what they printed.
+func (s *summary) writeBroken(out io.Writer) {
+	for _, b := range s.Broken {
+		fmt.Fprintf(out, "\nDid not compile, or died outside of a test: %s\n%s", b.Pkg, indented(b.Output))
+	}
+}
+
+// writeFailed comes last, for those who see only the end of a log.
+func (s *summary) writeFailed(out io.Writer) {
+	for _, r := range s.Results {
+		if r.State == outcome.Failed {
+			fmt.Fprintf(out, "\nFailed: %s %s; its whole output is above, and ends with\n%s", r.Pkg, r.Name, indented(r.Output))
+		}
+	}
+}
+
+func indented(lines []string) string {
+	var text strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&text, "    %s\n", strings.TrimRight(line, "\n"))
+	}
+	return text.String()
 }

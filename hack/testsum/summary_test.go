@@ -70,3 +70,11 @@ func TestRunStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestShortened(t *testing.T) {
+	names := []string{"TestScenarios/vm/a", "TestScenarios/vm/b", "TestScenarios/netns/b", "TestLab", "TestScenarios/vm/c"}
+	want := []string{"TestScenarios/vm/a", "b", "TestScenarios/netns/b", "TestLab", "TestScenarios/vm/c"}
+	if diff := cmp.Diff(want, shortened(names)); diff != "" {
+		t.Errorf("shortened (-want +got):\n%s", diff)
+	}
+}

@@ -13,7 +13,7 @@ import (
 // replay returns the result of a scenario.
 func replay(world, scenario, state, reason string) result {
 	name := "TestScenarios/" + world + "/" + scenario
-	return result{outcome.Outcome{State: state, Name: name, Reason: reason}, "scenarios", name}
+	return result{Outcome: outcome.Outcome{State: state, Name: name, Reason: reason}, Pkg: "scenarios", Test: name}
 }
 
 // A scenario that no kernel ran fails the run in which a machine was tried, unless it
