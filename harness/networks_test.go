@@ -145,6 +145,31 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 		}
 	}, limit)
 
+	It("removes no network with an etcd that lost its data while the daemon ran", func(ctx context.Context) {
+		n := lab.Nodes[0]
+		state := func() string {
+			return shell(ctx, n, "ip -br link show flannel.1; ip route show proto 102; iptables -S; iptables -t nat -S")
+		}
+		before, from := state(), len(n.Log())
+		Expect(lab.Store.CutFrom(n)).To(Succeed())
+		Expect(lab.Store.Wipe(ctx)).To(Succeed())
+		for range 200 { // past the revisions of the configs
+			Expect(lab.Store.PutRaw(ctx, "/other", "x")).To(Succeed())
+		}
+		Expect(lab.Store.RestoreTo(n)).To(Succeed())
+		Expect(n.Await(ctx, "both records to be back", func() (bool, error) {
+			log := n.Log()[from:]
+			return strings.Count(log, "lease-acquired:") == 2, nil
+		})).To(Succeed())
+		Expect(n.Log()[from:]).NotTo(ContainSubstring("network-removed"))
+		Expect(state()).To(Equal(before))
+		Expect(lab.Store.SetConfigOf(ctx, "blue", blueConfig)).To(Succeed())
+		Expect(lab.Store.SetConfigOf(ctx, "green", greenConfig)).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+	}, limit)
+
 	It("removes all of a network whose config goes, and takes it back", func(ctx context.Context) {
 		Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf("green"))).To(Succeed())
 		for _, n := range lab.Nodes {

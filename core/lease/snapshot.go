@@ -20,6 +20,9 @@ type Document struct {
 	// AbsentAt is a revision at which the store held no config, which has held for the
 	// snapshot since; 0: it holds one, or does not say.
 	AbsentAt int64 `json:",omitempty"`
+	// Deleted means that the store saw the config go, by a delete in the history that it
+	// follows. A config that is absent without it may have been lost with the datastore's data.
+	Deleted bool `json:",omitempty"`
 }
 
 // Quarantined is a record of a subnet that could not be decoded. It affects no

@@ -58,11 +58,11 @@ type networkState struct {
 	use     wayUse
 	met     map[dataplane.WGPeerKey]bool // the peers with which the host has exchanged keys, while the backend changes
 	doc     lease.Document
-	inForce lease.Document // the last doc that could be used: that of config
-	err     error          // why doc is not in force
-	refusal error          // why the host cannot run doc beside its other networks
-	history uint64         // of the datastore that held inForce
-	saved   bool           // inForce is that of the last run, and this run has not seen it in the datastore
+	inForce lease.Document  // the last doc that could be used: that of config
+	err     error           // why doc is not in force
+	refusal error           // why the host cannot run doc beside its other networks
+	history uint64          // of the datastore that held inForce; 0: it may have lost inForce by accident
+	with    *lease.Snapshot // the last one with a config, of a named network; nil: none in this run
 }
 
 // hostState holds the last look at the host and the conclusions from it.

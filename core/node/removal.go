@@ -21,21 +21,24 @@ type removal struct {
 
 func (r *removal) begun() bool { return r.nothing != nil }
 
-// noticeRemoval begins the removal of a network. A datastore that has lost its data, or
-// was restored from a backup, has removed nothing.
+// noticeRemoval begins the removal of a network whose config another program has deleted. A datastore
+// that has lost its data, or was restored from a backup, has removed nothing.
 func (n *Node) noticeRemoval() {
-	if n.removal.begun() || n.store.view.Beside == nil || !n.synced() || n.store.snap.Config.Revision != 0 {
+	s, snap := &n.network, n.store.snap
+	if n.removal.begun() || n.store.view.Beside == nil || snap == nil {
 		return
 	}
-	s := &n.network
+	if snap.Config.Revision != 0 {
+		s.with = snap
+		return
+	}
 	if !s.known && !n.useSavedConfig() {
 		return
 	}
-	snap := n.store.snap
-	if snap.Config.AbsentAt <= s.inForce.Revision || s.saved && !n.continues(snap) { // an older state, or an empty one
-		s.history = 0
+	if !n.wasDeleted(snap) {
+		s.history = 0 // until a config comes into force again
 	}
-	if s.history == 0 || snap.History != s.history || snap.Config.AbsentAt == 0 {
+	if s.history == 0 || snap.History != s.history || !n.synced() {
 		return
 	}
 	n.event(Warning, "network-removed", "the datastore no longer holds the config of this network; "+
@@ -47,15 +50,24 @@ func (n *Node) noticeRemoval() {
 	}
 }
 
-// continues reports whether a snapshot holds the node's own record of the last run, which no program
-// has written since. If a datastore that lost its data has passed the revision of the config, nothing
-// else tells: with the same settings an etcd has the same identity again, and the peers write their
-// records again, perhaps at their former revisions.
-func (n *Node) continues(snap *lease.Snapshot) bool {
-	s := n.store.saved
-	return slices.ContainsFunc(s.Snapshot.Leases, func(was *lease.Lease) bool {
-		return was.Key == s.Self.Key && slices.ContainsFunc(snap.Leases, func(is *lease.Lease) bool {
-			return is.Key == was.Key && is.CreateRevision == was.CreateRevision
+// wasDeleted reports whether the config in force is certain to have been deleted. Either a watch saw
+// the delete, or the datastore still holds the node's own record of the time before. An absence alone
+// is no sign: a datastore that lost its data may have passed the revision of the config since, and with
+// the same settings an etcd has the same identity again.
+func (n *Node) wasDeleted(snap *lease.Snapshot) bool {
+	return snap.Config.AbsentAt > n.network.inForce.Revision && (snap.Config.Deleted || n.keepsOwn(snap))
+}
+
+// keepsOwn reports whether a snapshot holds the node's own record as it was beside the config. Records
+// of peers are no sign: they write them again after a loss, perhaps at their former revisions.
+func (n *Node) keepsOwn(snap *lease.Snapshot) bool {
+	before := n.network.with
+	if before == nil {
+		before = &n.store.saved.Snapshot
+	}
+	return slices.ContainsFunc(before.Leases, func(was *lease.Lease) bool {
+		return n.wasSelf(was) && slices.ContainsFunc(snap.Leases, func(is *lease.Lease) bool {
+			return is.Key == was.Key && is.CreateRevision == was.CreateRevision && sameOwner(is.Attrs, was.Attrs)
 		})
 	})
 }

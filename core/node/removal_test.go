@@ -26,8 +26,14 @@ func named(t *testing.T) *world {
 
 func masquerading(o *Options) { o.Firewall = firewall.Options{Masquerade: true, Forward: true} }
 
-// unconfigured lets the datastore lose the config.
+// unconfigured lets another program delete the config while the node follows the datastore.
 func (w *world) unconfigured() {
+	w.absent()
+	w.snap.Config.Deleted = true
+}
+
+// absent lets the datastore hold no config any more. No watch tells why.
+func (w *world) absent() {
 	w.rev++
 	w.snap.Revision, w.snap.Config = w.rev, lease.Document{AbsentAt: w.rev}
 }
@@ -48,21 +54,30 @@ func (w *world) wantGone() {
 
 // interop 3.9: a named network exists while its config does.
 func TestRemovalOfNetwork(t *testing.T) {
-	w := named(t)
-	requests := len(w.requests)
-	w.unconfigured()
-	w.tell()
-	w.pass(10 * time.Second)
-	w.wantGone()
-	if len(w.requests) != requests {
-		t.Errorf("requests for the lease: %v", w.requests[requests:])
+	for name, remove := range map[string]func(*world){
+		"its config":                      (*world).unconfigured,
+		"its config, during an outage":    (*world).absent,
+		"all its records":                 func(w *world) { w.unconfigured(); w.snap.Leases = nil },
+		"its config, and later its lease": func(w *world) { w.unconfigured(); w.tell(); w.remove(w.own().Key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := named(t)
+			requests := len(w.requests)
+			remove(w)
+			w.tell()
+			w.pass(10 * time.Second)
+			w.wantGone()
+			if len(w.requests) != requests {
+				t.Errorf("requests for the lease: %v", w.requests[requests:])
+			}
+		})
 	}
 }
 
 // A daemon that was down while its network was removed removes it at its next start.
 func TestRemovalOfNetworkAtStart(t *testing.T) {
 	w := named(t)
-	w.unconfigured()
+	w.absent()
 	w.start(masquerading)
 	w.tell()
 	w.pass(10 * time.Second)
@@ -101,6 +116,27 @@ func TestNoRemovalOfNetwork(t *testing.T) {
 			w.tell()
 			w.snap.Revision, w.snap.Config = 900, lease.Document{AbsentAt: 900}
 		},
+		"no data, past the config's revision": func(w *world) { w.absent(); w.snap.Leases = nil },
+		"other peers' data, past the config's revision": func(w *world) {
+			w.absent()
+			w.remove(w.own().Key)
+		},
+		"the own record, written anew": func(w *world) {
+			w.absent()
+			anew := w.own()
+			w.remove(anew.Key)
+			anew.CreateRevision = 0
+			w.put(anew)
+		},
+		"no data, first seen out of sync": func(w *world) {
+			w.absent()
+			own := w.own()
+			w.remove(own.Key)
+			w.loose = true
+			w.tell()
+			w.loose = false
+			w.put(own)
+		},
 		"other data":      func(w *world) { w.unconfigured(); w.snap.History = 77 },
 		"unreachable":     func(w *world) { w.unconfigured(); w.down = true },
 		"the unnamed one": func(w *world) { w.unconfigured(); w.decorate = nil },
@@ -118,19 +154,43 @@ func TestNoRemovalOfNetwork(t *testing.T) {
 	}
 }
 
+// A peer that took the node's subnet in a datastore that lost its data is not the node, even if its
+// record has the revision of the node's former one.
+func TestNoRemovalOfNetworkByRecordOfPeer(t *testing.T) {
+	w := named(t)
+	w.absent()
+	anew := w.own()
+	w.remove(anew.Key)
+	anew.Attrs = vxlanPeer("10.5.3.0-24", 9).Attrs
+	w.put(anew)
+	w.tell()
+	w.pass(10 * time.Second)
+	if w.exit != nil || len(w.host.Links) != 1 {
+		t.Errorf("exit %+v, host:\n%s", w.exit, w.host.Dump())
+	}
+}
+
 // A datastore that lost its data while the daemon was down has removed no network either, not even if
 // it has the same identity and its revision has passed that of the config.
 func TestNoRemovalOfNetworkAtStart(t *testing.T) {
-	w := named(t)
-	before := w.host.Dump()
-	w.unconfigured()
-	w.remove(w.own().Key)
-	for start := range 3 { // the later ones find the record of the one before
-		w.start(masquerading)
-		w.tell()
-		w.pass(10 * time.Second)
-		if w.exit != nil || w.host.Dump() != before {
-			t.Errorf("start %d: exit %+v, host:\n%s", start, w.exit, w.host.Dump())
+	for _, away := range []bool{false, true} { // the datastore at each start
+		w := named(t)
+		before := w.host.Dump()
+		w.absent()
+		w.remove(w.own().Key)
+		for start := range 3 { // the later ones find the record of the one before
+			w.start(masquerading)
+			if away {
+				w.down = true
+				w.tell()
+				w.pass(patience)
+				w.down = false
+			}
+			w.tell()
+			w.pass(10 * time.Second)
+			if w.exit != nil || w.host.Dump() != before {
+				t.Errorf("datastore away %t, start %d: exit %+v, host:\n%s", away, start, w.exit, w.host.Dump())
+			}
 		}
 	}
 }

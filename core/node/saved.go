@@ -82,6 +82,15 @@ func (n *Node) state() saved {
 	}
 }
 
+// historyOfConfig returns the history of the datastore that held the config; 0: it may have lost it by
+// accident.
+func (s *saved) historyOfConfig() uint64 {
+	if s.Unproven {
+		return 0
+	}
+	return s.Snapshot.History
+}
+
 // hostAddrs returns the uplink's own addresses.
 func (n *Node) hostAddrs() lease.ByFamily {
 	return lease.ByFamily{V4: n.host.uplink.IP, V6: n.host.uplink.IPv6}

@@ -150,10 +150,7 @@ func (n *Node) useSavedConfig() bool {
 	n.event(Warning, "config-saved", "going on with the network config of the last run, "+
 		"until the datastore holds one that can be used")
 	n.putInForce(doc, network, set)
-	n.network.history, n.network.saved = n.store.saved.Snapshot.History, true
-	if n.store.saved.Unproven {
-		n.network.history = 0
-	}
+	n.network.history = n.store.saved.historyOfConfig()
 	return true
 }
 
@@ -166,7 +163,10 @@ func (n *Node) putInForce(doc lease.Document, network config.Network, set *ways.
 	}
 	s.known = true
 	s.config, s.inForce = network, doc
-	s.history, s.saved = n.store.snap.History, false
+	s.history = n.store.snap.History
+	if n.store.stale {
+		s.history = n.store.saved.historyOfConfig()
+	}
 	n.host.rememberNetworks(network)
 	n.host.chosen = false
 	n.useWays(set)

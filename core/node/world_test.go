@@ -33,6 +33,7 @@ type world struct {
 	files        map[File]string
 	snap         lease.Snapshot
 	down         bool // the store does not answer
+	loose        bool // the store answers, and does not yet follow the changes
 	rev          int64
 	ttl          time.Duration // that the store renews leases by; 0: 24 h
 
@@ -97,7 +98,7 @@ func (w *world) view() *lease.View {
 	}
 	snap := w.snap
 	snap.Leases = slices.Clone(w.snap.Leases)
-	v := &lease.View{Snapshot: &snap, Synced: true}
+	v := &lease.View{Snapshot: &snap, Synced: !w.loose}
 	if w.decorate != nil {
 		w.decorate(v)
 	}

@@ -38,14 +38,17 @@ var _ = Describe("the snapshot of a store", func() {
 		}))
 	})
 
-	It("says at which revision there was no config", func() {
+	It("says at which revision there was no config, and whether it saw the delete", func() {
 		o := options(shared)
 		put(shared, o.Prefix+"/config", "{}")
 		s := openSynced(o)
 		Expect(s.View().Snapshot.Config.AbsentAt).To(BeZero())
 		at := remove(shared, o.Prefix+"/config")
-		Eventually(func() lease.Document { return s.View().Snapshot.Config }).Should(Equal(lease.Document{AbsentAt: at}))
-		Expect(openSynced(o).View().Snapshot.Config.AbsentAt).To(BeNumerically(">=", at))
+		Eventually(func() lease.Document { return s.View().Snapshot.Config }).Should(
+			Equal(lease.Document{AbsentAt: at, Deleted: true}))
+		later := openSynced(o).View().Snapshot.Config
+		Expect(later.AbsentAt).To(BeNumerically(">=", at))
+		Expect(later.Deleted).To(BeFalse())
 		put(shared, o.Prefix+"/config", "{}")
 		Eventually(func() int64 { return s.View().Snapshot.Config.AbsentAt }).Should(BeZero())
 	})
@@ -75,7 +78,7 @@ var _ = Describe("the snapshot of a store", func() {
 		Eventually(config).Should(Equal("{}"))
 		at := remove(shared, o.Prefix+"/config")
 		Eventually(config).Should(BeEmpty())
-		Expect(s.View().Snapshot.Config).To(Equal(lease.Document{AbsentAt: at}))
+		Expect(s.View().Snapshot.Config).To(Equal(lease.Document{AbsentAt: at, Deleted: true}))
 	})
 
 	It("announces changes", func() {

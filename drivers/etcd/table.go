@@ -90,7 +90,7 @@ func (t *table) apply(events []*clientv3.Event) {
 				t.applyLease(e)
 			}
 		case revision > configSeen:
-			t.configRevision, t.config = revision, lease.Document{AbsentAt: revision}
+			t.configRevision, t.config = revision, lease.Document{AbsentAt: revision, Deleted: true}
 			if e.Type == clientv3.EventTypePut {
 				t.config = lease.Document{Data: e.Kv.Value, Revision: revision}
 			}
