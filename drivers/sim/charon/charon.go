@@ -93,7 +93,7 @@ func (c *conn) quiet() {
 	}
 }
 
-// observe adds what the daemon runs with.
+// observe adds the daemon, its keys and connections, and the tunnels that stand.
 func (d *daemon) observe(state *dataplane.State) {
 	state.Put(dataplane.IKEDaemon{Name: dataplane.Charon})
 	for owner, key := range d.keys {
@@ -109,8 +109,8 @@ func (d *daemon) observe(state *dataplane.State) {
 	}
 }
 
-// load takes in a connection and begins to establish its tunnel. A changed
-// connection leaves the present tunnel until the new one is there.
+// load adds or changes a connection and begins to establish its tunnel. A changed
+// connection keeps its present tunnel until the new one stands.
 func (d *daemon) load(o dataplane.Conn) {
 	if c := d.conns[o.ConnKey]; c != nil {
 		c.quiet()

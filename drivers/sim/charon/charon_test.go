@@ -40,8 +40,8 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// apply performs ops in one lane. PSK, ME and PEER stand for the name of the secret and
-// the name of the connection's ends.
+// apply performs ops in one lane. PSK stands for the name of the secret, CONN for the
+// connection's name.
 func (p *pair) apply(i int, psk string, ops ...string) []error {
 	secret := dataplane.NewPassphrase(psk)
 	if _, err := p.lanes[i].Look(context.Background(), dataplane.Extent{Passphrase: secret}); err != nil {
@@ -119,7 +119,7 @@ const (
 	gcm = "aes128gcm16"
 )
 
-// Two daemons agree, whichever begins, and through losses.
+// TestAgree checks that two daemons agree whichever of them begins, and despite losses.
 func TestAgree(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)
@@ -132,8 +132,8 @@ func TestAgree(t *testing.T) {
 	p.expect(t, true)
 }
 
-// A daemon that was killed leaves its keys, so that packets travel on. The next one
-// agrees again.
+// TestKilledDaemon checks that a killed daemon leaves its keys, so that packets still
+// arrive, and that the next daemon agrees on new ones.
 func TestKilledDaemon(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)
@@ -149,7 +149,8 @@ func TestKilledDaemon(t *testing.T) {
 	p.expect(t, true)
 }
 
-// A daemon that ends in order takes its keys along, and the peer's.
+// TestStoppedDaemon checks that a daemon which stops in order removes its keys and makes
+// the peer remove its own.
 func TestStoppedDaemon(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)
@@ -165,7 +166,7 @@ func TestStoppedDaemon(t *testing.T) {
 	}
 }
 
-// Daemons with other keys or proposals do not agree.
+// TestRefused checks that daemons with different keys or proposals do not agree.
 func TestRefused(t *testing.T) {
 	for name, other := range map[string][2]string{"key": {"another key", gcm}, "proposal": {psk, "aes256gcm16"}} {
 		p := newPair(t)
@@ -178,8 +179,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// An unloaded connection takes its tunnel along, on both hosts. The lane asks for it
-// again.
+// TestUnloadAndInitiate unloads a connection, which ends its tunnel on both hosts, and
+// loads and initiates it again.
 func TestUnloadAndInitiate(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)
@@ -199,8 +200,8 @@ func TestUnloadAndInitiate(t *testing.T) {
 	p.expect(t, true)
 }
 
-// Errors of a lane: no daemon, no program, a port that is taken, a secret that is not
-// the config's.
+// TestErrors provokes the errors of a lane: no daemon, no program, a taken port, and a
+// secret that is not the config's.
 func TestErrors(t *testing.T) {
 	p := newPair(t)
 	missing := errors.New("charon: not found")
@@ -229,8 +230,8 @@ func TestErrors(t *testing.T) {
 // slow delays what a host sends from now on.
 func (p *pair) slow(i int, latency time.Duration) { p.segment.Wires()[i].Latency = latency }
 
-// A request of a daemon that was killed arrives after the next daemon has agreed. It
-// changes nothing, since it cannot know what the peer has drawn since.
+// TestLateFirstRequest delivers a request of a killed daemon after the next daemon has
+// agreed. It changes nothing, since it cannot know the number that the peer has drawn since.
 func TestLateFirstRequest(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 1, psk, gcm)
@@ -251,8 +252,8 @@ func TestLateFirstRequest(t *testing.T) {
 	}
 }
 
-// A late second request of a killed daemon ends the new tunnel on one side, if it comes
-// while the peer still waits for it. The other side notices the silence.
+// TestLateSecondRequest delivers the second request of a killed daemon while the peer
+// still waits for it. It ends the new tunnel on one side; the other side notices the silence.
 func TestLateSecondRequest(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 1, psk, gcm)
@@ -281,8 +282,8 @@ func TestLateSecondRequest(t *testing.T) {
 	p.expect(t, true)
 }
 
-// A peer that is gone without a word is missed: the tunnel ends, and comes back with the
-// peer. While packets of the peer arrive, nothing is asked.
+// TestSilentPeer checks that a daemon notices when a peer disappears: the tunnel ends, and
+// comes back with the peer. While packets of the peer arrive, the daemon asks nothing.
 func TestSilentPeer(t *testing.T) {
 	p := newPair(t)
 	p.run(t, 0, psk, gcm)
@@ -295,7 +296,7 @@ func TestSilentPeer(t *testing.T) {
 	}
 	p.Run(time.Minute)
 	if p.tunnels(t, 0) > 0 {
-		t.Error("a peer that does not answer is not missed")
+		t.Error("the daemon did not notice that the peer is gone")
 	}
 	p.run(t, 1, psk, gcm)
 	p.Run(time.Minute)

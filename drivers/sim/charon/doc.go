@@ -8,10 +8,10 @@
 // shared key. So a late request of a former daemon completes nothing, unless the
 // peer still waits for it. The keys go to the host's kernel (package kernel), which encrypts.
 //
-// Requests are sent again, unchanged, with the real daemon's pauses, and a negotiation
-// without an answer starts over. A first contact ends the peer's former tunnels. A daemon
+// A daemon sends a request again, unchanged, after the real daemon's pauses, and starts a
+// negotiation without an answer over. A peer's first contact ends its former tunnels. A daemon
 // that has heard nothing from a peer for a while asks whether the peer still has the tunnel.
 //
-// As with the real one, keys in the kernel survive a daemon that is killed, and a daemon
-// that ends in order takes them along and tells the peers, once. Keys are never renewed.
+// As with the real daemon, keys in the kernel survive a kill. A daemon that stops in order
+// removes them and tells the peers once. The model never renews keys.
 package charon

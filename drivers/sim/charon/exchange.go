@@ -13,9 +13,9 @@ import (
 // message passes between two daemons. The real ones encrypt all but the first exchange.
 type message struct {
 	Kind      kind
-	Initiator uint64 // its number of the IKE SA
+	Initiator uint64 // the initiator's number of the IKE SA
 	Responder uint64 // the other side's number; 0 in the first request, which has to ask for it
-	Number    uint32 // of an exchange about a tunnel that stands; its answer has the same
+	Number    uint32 // of an exchange about an established tunnel; the answer repeats it
 	LocalNet  netip.Prefix
 	RemoteNet netip.Prefix
 	ESP       string
@@ -50,7 +50,7 @@ const (
 	resendTries  = 5
 )
 
-// request is a request without an answer yet.
+// request is a request that has no answer yet.
 type request struct {
 	timer *world.Event
 }
@@ -91,7 +91,7 @@ func (d *daemon) send(k dataplane.ConnKey, m message) {
 	d.socket.Send(k.Local, netip.AddrPortFrom(k.Remote, portIKE), body)
 }
 
-// receive takes a message.
+// receive handles a message.
 func (d *daemon) receive(from netip.AddrPort, to netip.Addr, body []byte) {
 	var m message
 	if d.ended || json.Unmarshal(body, &m) != nil {

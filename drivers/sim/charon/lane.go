@@ -35,7 +35,7 @@ func (l *Lane) OnHint(fn func()) (end func()) {
 // Hints implements [driver.Lane]. Virtual time has [Lane.OnHint].
 func (*Lane) Hints() <-chan struct{} { return nil }
 
-// Break makes each start of the daemon fail, as without the program; nil ends that.
+// Break makes each start of the daemon fail, as if its program were missing; nil ends that.
 func (l *Lane) Break(err error) { l.broken = err }
 
 // Crash ends the daemon at once. Its keys stay in the kernel.
@@ -55,7 +55,7 @@ func (l *Lane) Look(ctx context.Context, extent dataplane.Extent) (driver.Observ
 	return driver.Observation{State: state}, ctx.Err()
 }
 
-// Observe adds what the daemon runs with, if it runs.
+// Observe adds the objects of the daemon, if it runs.
 func (l *Lane) Observe(state *dataplane.State) {
 	if l.child != nil {
 		l.child.observe(state)

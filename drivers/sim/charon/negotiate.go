@@ -11,7 +11,7 @@ import (
 
 // attempt is a negotiation that this daemon began.
 type attempt struct {
-	initiator uint64 // its number of the IKE SA
+	initiator uint64 // this daemon's number of the IKE SA
 	responder uint64 // the peer's; 0: the peer has not answered
 	nonce     uint64
 	other     uint64 // the peer's nonce
@@ -19,7 +19,7 @@ type attempt struct {
 	sent      *request
 }
 
-// halfOpen is a negotiation of which a peer has made the first exchange.
+// halfOpen is a negotiation that a peer began, after its first exchange.
 type halfOpen struct {
 	peer   dataplane.ConnKey
 	first  message
@@ -27,13 +27,12 @@ type halfOpen struct {
 	timer  *world.Event
 }
 
-// halfOpenTime is how long the real daemon keeps one.
+// halfOpenTime is how long the real daemon keeps a half-open negotiation.
 const halfOpenTime = 30 * time.Second
 
 func (d *daemon) chance() *rand.Rand { return d.host.World().Rand("charon/" + d.host.Name()) }
 
-// begin asks the peer for a tunnel. It begins again when the peer does not answer, with no
-// end (keyingtries 0).
+// begin asks the peer for a tunnel, again and again until the peer answers (keyingtries 0).
 func (d *daemon) begin(c *conn) {
 	chance := d.chance()
 	a := &attempt{initiator: chance.Uint64(), nonce: chance.Uint64(), spi: chance.Uint32() | 1}
@@ -42,7 +41,7 @@ func (d *daemon) begin(c *conn) {
 	a.sent = d.request(c.ConnKey, first, func() { d.begin(c) })
 }
 
-// awaits reports whether a message answers the request that an attempt has sent last.
+// awaits reports whether a message answers the last request of an attempt.
 func (a *attempt) awaits(m message) bool {
 	begun := a.responder == 0
 	switch {
@@ -54,7 +53,7 @@ func (a *attempt) awaits(m message) bool {
 	return m.Responder == a.responder && (m.Kind == refuse || !begun)
 }
 
-// answered takes the answer to a request of an attempt.
+// answered handles the answer to a request of an attempt.
 func (d *daemon) answered(c *conn, m message) {
 	a := c.asking
 	switch {
@@ -79,15 +78,15 @@ func (d *daemon) answered(c *conn, m message) {
 	}
 }
 
-// proof shows that the sender has the shared key of a connection. It covers what both
-// sides drew for this negotiation, so a message of a former one proves nothing.
+// proof shows that the sender has the shared key of a connection. It covers the numbers that
+// both sides drew for this negotiation, so a message of a former one proves nothing.
 func (d *daemon) proof(k dataplane.ConnKey, own, other uint64) uint64 {
 	drawn := world.HashUint64(world.HashUint64(world.HashStart, own), other)
 	return world.HashString(drawn, d.keys[k.Remote].text)
 }
 
-// greeted answers the first request of a peer's negotiation. A request that comes again
-// gets the same answer.
+// greeted answers the first request of a peer's negotiation. A repeated request gets the
+// same answer.
 func (d *daemon) greeted(k dataplane.ConnKey, m message) {
 	same := func(h *halfOpen) bool { return h.peer == k && h.first == m }
 	if i := slices.IndexFunc(d.halfOpen, same); i >= 0 {

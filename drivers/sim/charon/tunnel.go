@@ -60,8 +60,8 @@ func (d *daemon) stands(t *tunnel) bool {
 	return found == 2
 }
 
-// install gives the keys of a tunnel to the kernel. They follow from the shared key
-// and from what both sides drew; nonce is the first side's.
+// install gives the keys of a tunnel to the kernel. They derive from the shared key and
+// from the numbers that both sides drew; nonce is the initiator's.
 func (d *daemon) install(t *tunnel, nonce, other uint64, udp bool) {
 	drawn := world.HashUint64(world.HashUint64(world.HashStart, nonce), other)
 	secret := world.HashString(drawn, d.keys[t.conn.Remote].text)
@@ -77,7 +77,7 @@ func (d *daemon) install(t *tunnel, nonce, other uint64, udp bool) {
 	d.hint()
 }
 
-// drop takes a tunnel's keys from the kernel, and perhaps tells the peer.
+// drop removes a tunnel's keys from the kernel and, if tell is set, tells the peer.
 func (d *daemon) drop(t *tunnel, tell bool) {
 	t.alive.cancel()
 	d.host.DeleteAssociation(t.conn.Local, t.spiIn)
@@ -115,7 +115,7 @@ func (d *daemon) lost(t *tunnel) {
 	}
 }
 
-// informed takes a message about a tunnel.
+// informed handles a message about a tunnel.
 func (d *daemon) informed(t *tunnel, m message) {
 	t.heard = d.host.World().Elapsed()
 	switch m.Kind {

@@ -29,7 +29,7 @@ type commandDisk struct {
 	slow     time.Duration
 }
 
-// BreakCommands makes every command fail, as without the programs that it needs.
+// BreakCommands makes every command fail, as if the programs that it needs were missing.
 func (d *Daemon) BreakCommands(on bool) { d.commands.broken = on }
 
 // SlowCommands makes every command take that much longer.
@@ -113,7 +113,7 @@ func (l *commandLane) open() {
 	l.read = l.disk.changes
 }
 
-// lock makes this process the one that runs commands on the host, if there is no other.
+// lock makes this process the one that runs the host's commands, unless another one does.
 func (l *commandLane) lock() error {
 	holder := l.disk.holder
 	switch {
@@ -145,5 +145,5 @@ func (l *commandLane) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	})
 }
 
-// Hints implements [driver.Lane]: nothing changes the record but the lane itself.
+// Hints implements [driver.Lane]. There are none, because only the lane itself changes the record.
 func (l *commandLane) Hints() <-chan struct{} { return nil }

@@ -70,8 +70,8 @@ func New(h *kernel.Host, s *store.Store, opts Options) *Daemon {
 	return &Daemon{host: h, store: s, opts: opts, files: newDaemonFiles(), secrets: secrets, commands: commands}
 }
 
-// Second installs flanneld on the host a second time, by mistake: with the same
-// files, of which only the record of commands has a lock.
+// Second installs flanneld on the host a second time, as an operator may do by
+// mistake. Both use the same files; only the record of commands has a lock.
 func (d *Daemon) Second() *Daemon {
 	opts := d.opts
 	opts.Wrap, opts.OnExit = nil, nil // these belong to the intended one
@@ -117,7 +117,7 @@ func (d *Daemon) IKE() *charon.Lane {
 	return d.process.charon
 }
 
-// BreakIKE makes each start of the IKE daemon fail, as without the program; nil ends that.
+// BreakIKE makes each start of the IKE daemon fail, as if its program were missing; nil ends that.
 func (d *Daemon) BreakIKE(err error) {
 	d.noIKE = err
 	if d.process != nil {

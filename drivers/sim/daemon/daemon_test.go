@@ -17,8 +17,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// cluster is hosts on one segment that run flanneld on one store, each with a
-// pod in the subnet that its daemon announces.
+// cluster is a group of hosts on one segment that run flanneld on one store, each
+// with a pod in the subnet that its daemon announces.
 type cluster struct {
 	*world.World
 	hosts   []*kernel.Host
@@ -56,7 +56,7 @@ func newCluster(t testing.TB, seed uint64, n int, mod func(*Options)) *cluster {
 	return c
 }
 
-// givePod replaces the host's pod by one in the subnet, as a restarted CNI
+// givePod replaces the host's pod with one in the subnet, as a restarted CNI
 // does.
 func givePod(t testing.TB, h *kernel.Host, key lease.Key) {
 	t.Helper()
@@ -320,7 +320,7 @@ func TestDaemonExitsAndIsRespawned(t *testing.T) {
 	d.Kill() // a kill by the operator: the supervisor does not respawn it
 	c.Run(time.Minute)
 	if d.Running() {
-		t.Error("respawned all the same")
+		t.Error("the supervisor respawned a daemon that the operator had killed")
 	}
 }
 
@@ -475,7 +475,7 @@ func TestDaemonTornWrite(t *testing.T) {
 	}
 }
 
-// TestDaemonPartitionedFromStore cuts the network to the store, not a command.
+// TestDaemonPartitionedFromStore cuts the network between the hosts and the store.
 func TestDaemonPartitionedFromStore(t *testing.T) {
 	reachable := true
 	c := newCluster(t, 10, 2, func(o *Options) { o.Reachable = func() bool { return reachable } })

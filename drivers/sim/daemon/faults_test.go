@@ -93,7 +93,7 @@ func (c *cluster) fault(t testing.TB, what int, d *Daemon) {
 	}
 }
 
-// putConfig is an operator who tries until the write succeeds.
+// putConfig writes the config, as an operator who tries until the write succeeds.
 func (c *cluster) putConfig() {
 	if c.store.Put("config", testConfig, 0) != nil {
 		c.After(10*time.Second, "operator", c.putConfig)

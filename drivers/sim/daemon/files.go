@@ -34,8 +34,8 @@ func (d *Daemon) SetFile(f node.File, data []byte) {
 	d.files.data[f] = node.Write{File: f, Data: slices.Clone(data)}
 }
 
-// content encodes the file only for a reader: thousands of nodes write
-// thousands of leases each time one changes.
+// content encodes a file when it is read and not when it is written, because
+// thousands of nodes write thousands of leases each time one changes.
 func content(w node.Write) []byte {
 	data, err := w.Content()
 	if err != nil {
@@ -44,12 +44,12 @@ func content(w node.Write) []byte {
 	return data
 }
 
-// FailWrites makes every write of a file fail with an error, until told nil.
+// FailWrites makes every write of a file fail with an error; nil ends that.
 func (d *Daemon) FailWrites(f node.File, err error) { d.files.fail[f] = err }
 
-// TearWrite makes the process die on its next write of a file, and leaves half
-// of the text there: the disk after a power cut, without an atomic replacement.
-// It also cancels that.
+// TearWrite makes the process die on its next write of a file and leaves half of
+// the text there, as a power cut does without an atomic replacement. With on
+// false it cancels that.
 func (d *Daemon) TearWrite(f node.File, on bool) { d.files.torn[f] = on }
 
 // replace is a write by the process.

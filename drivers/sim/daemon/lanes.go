@@ -48,7 +48,7 @@ type processLane struct {
 	// locked returns how long another program holds the lane's lock; nil: it
 	// has none.
 	locked func() time.Duration
-	// plans: a plan is under way.
+	// plans is true while a plan is under way.
 	plans bool
 }
 

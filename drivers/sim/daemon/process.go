@@ -35,7 +35,7 @@ type process struct {
 	wake  *world.Event
 
 	writes  bool      // writes are under way
-	heardAt time.Time // by the world's clock: no older probes of other daemons are news
+	heardAt time.Time // by the world's clock: the node knows all older probes of other daemons
 
 	deaf      []func() // each ends the hints of a lane
 	halted    bool
@@ -171,7 +171,8 @@ func (p *process) requested(r node.Requested) {
 	})
 }
 
-// probed takes in the fate of a probe, and the probes of other daemons until then.
+// probed passes on the result of a probe, with the probes of other daemons that have arrived
+// until then.
 func (p *process) probed(a probe.Answer) {
 	p.arrive(func() {
 		if p.input.Probed == nil {

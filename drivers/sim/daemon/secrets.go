@@ -21,8 +21,8 @@ type diskSecrets struct {
 // Secrets returns the secrets of the daemon, which outlive its processes.
 func (d *Daemon) Secrets() driver.Secrets { return d.secrets }
 
-// FailSecrets makes every request for a secret fail with an error, until told
-// nil.
+// FailSecrets makes every request for a secret fail with an error; nil ends
+// that.
 func (d *Daemon) FailSecrets(err error) { d.secrets.fail = err }
 
 // LoseSecret removes a secret from the disk. The next request draws another.

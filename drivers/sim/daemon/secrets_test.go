@@ -18,8 +18,8 @@ import (
 
 const testSecret dataplane.SecretName = "tunnel-key"
 
-// keyedLane is a lane whose links need a secret, as those of a kind of link with
-// a private key will: it fetches the secret by name when it applies one.
+// keyedLane is a lane whose links need a secret, as links with a private key do:
+// it fetches the secret by name when it applies one.
 type keyedLane struct {
 	driver.Lane
 	secrets driver.Secrets
@@ -95,6 +95,6 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out.String(), "secret drawn "+string(testSecret)) {
-		t.Error("the output does not tell of the secrets at all")
+		t.Error("the output does not mention the secrets at all")
 	}
 }

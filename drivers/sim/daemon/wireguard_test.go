@@ -28,7 +28,7 @@ func TestKeysStayInside(t *testing.T) {
 	c.start()
 	c.Run(10 * time.Second)
 	if c.daemons[0].Status().Ready || !strings.Contains(out.String(), "no-attributes") {
-		t.Error("a node without its key is ready, or does not tell why it is not")
+		t.Error("a node without its key is ready, or does not say why it is not")
 	}
 	for _, d := range c.daemons {
 		d.FailSecrets(nil)
@@ -54,6 +54,6 @@ func TestKeysStayInside(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out.String(), "psk-") {
-		t.Error("the output does not tell of the pre-shared key at all")
+		t.Error("the output does not mention the pre-shared key at all")
 	}
 }

@@ -139,9 +139,8 @@ func (l *link) connect(f cidr.Family) {
 	}
 }
 
-// refresh puts an IPv6 address in its own place as the kernel does: the
-// connected route comes back, and replaces the route that the kernel takes for
-// it.
+// refresh replaces an IPv6 address by itself, as the kernel does: the connected
+// route comes back, and replaces the route that the kernel takes for it.
 func (l *link) refresh(a netip.Addr) {
 	for _, o := range l.addrs[cidr.V6] {
 		if o.prefix.Addr() != a || !l.up {

@@ -84,8 +84,8 @@ func (s *stack) applyNeigh(verb dataplane.Verb, o dataplane.Neigh) error {
 	return nil
 }
 
-// possible returns the error with which a kernel refuses to create an object that is there, or to
-// delete one that is not.
+// possible returns the kernel's error for the creation of an object that exists, or for the
+// deletion of one that does not.
 func possible(verb dataplane.Verb, there bool) error {
 	switch {
 	case verb == dataplane.Create && there:

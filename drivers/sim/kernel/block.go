@@ -2,7 +2,7 @@ package kernel
 
 import "encoding/binary"
 
-// blocked is a kind of packets that a host's own firewall drops as they come in.
+// blocked is a kind of packet that a host's own firewall drops on input.
 type blocked struct {
 	proto uint8
 	port  uint16 // the destination; 0: every port, and packets without one
@@ -18,8 +18,8 @@ var (
 	UDP  = Protocol{protoUDP, protoUDP}
 )
 
-// Block makes the host's own firewall drop packets of a protocol to a port of the host,
-// 0 for all, or ends that. Neighbours are found all the same.
+// Block makes the host's own firewall drop packets of a protocol to a port of the host (0:
+// to every port), or ends that. Neighbour discovery still works.
 func (h *Host) Block(p Protocol, port uint16, on bool) error {
 	for _, proto := range p {
 		if !on {

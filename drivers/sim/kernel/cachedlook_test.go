@@ -14,9 +14,9 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestCachedLookIsTheHost applies random plans between looks. Each look returns
-// the same as reading the whole host, or the same pointer if nothing has
-// changed; and no state changes after it was returned.
+// TestCachedLookIsTheHost applies random plans between looks. Each look must equal
+// a reading of the whole host, and return the same pointer if nothing has changed.
+// No state may change after it was returned.
 func TestCachedLookIsTheHost(t *testing.T) {
 	followed := 0
 	rapid.Check(t, func(t *rapid.T) {

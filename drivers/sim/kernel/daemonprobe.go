@@ -14,8 +14,8 @@ import (
 // echoHeaders holds the size of the headers before the data of an echo, by family.
 var echoHeaders = [2]int{cidr.V4: 28, cidr.V6: 48}
 
-// Probe sends a probe of package probe as real packets. It calls done once, with the
-// fate of the probe, perhaps before it returns.
+// Probe sends a probe of package probe as real packets. It calls done once with the
+// result, perhaps before it returns.
 func (p *Process) Probe(r probe.Request, done func(probe.Answer)) {
 	s := p.host.stack
 	o := PingOptions{Src: r.From, Timeout: probe.Timeout, DF: r.Kind == probe.Large}

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// probed sends a probe from the first host of a lab and awaits its answer.
+// probed sends a probe from the first host of a lab and waits for its answer.
 func (l *lab) probed(t *testing.T, p *Process, r probe.Request) probe.Answer {
 	t.Helper()
 	var answers []probe.Answer

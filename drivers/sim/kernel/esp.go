@@ -38,7 +38,7 @@ type Association struct {
 type association struct {
 	Association
 	seq     uint32        // of the last packet sent
-	arrived time.Duration // when the last packet came by it, in virtual time
+	arrived time.Duration // when the last packet came in through it, in virtual time
 }
 
 // AddAssociation gives the kernel a security association.
@@ -64,8 +64,8 @@ func (h *Host) Associations() []Association {
 	return all
 }
 
-// LastArrival returns when the last packet came by a security association, in virtual
-// time; 0: none did.
+// LastArrival returns the virtual time at which the last packet came in through a
+// security association; 0: none did.
 func (h *Host) LastArrival(to netip.Addr, spi uint32) time.Duration {
 	if a := h.stack.associationBy(to, spi); a != nil {
 		return a.arrived

@@ -58,8 +58,9 @@ func (l *lab) send(t *testing.T, o PingOptions) *Probe {
 	return p
 }
 
-// A packet is blocked before the peer is known, waits for no key, and arrives once
-// both hosts have policies and keys. The wire never shows what is in it.
+// TestPacketsTravelInESP checks that a packet is blocked while the peer is unknown, dropped
+// while there is no key, and delivered once both hosts have policies and keys. The wire
+// never shows its content.
 func TestPacketsTravelInESP(t *testing.T) {
 	for _, udp := range []bool{false, true} {
 		l := protected(t)
@@ -93,8 +94,8 @@ func TestPacketsTravelInESP(t *testing.T) {
 	}
 }
 
-// The contract's MTU fits, and the largest packet that the kernel takes is that of
-// AES-GCM.
+// TestSizeOfESP checks that a packet of the contract's MTU fits, and that the largest
+// packet that the kernel accepts has the size that AES-GCM allows.
 func TestSizeOfESP(t *testing.T) {
 	for _, c := range []struct{ size, want int }{{1395, 0}, {1418, 0}, {1419, 1446}} {
 		l := protected(t)
@@ -113,7 +114,8 @@ func TestSizeOfESP(t *testing.T) {
 	}
 }
 
-// A packet in the clear that claims to come from the peer's subnet is refused.
+// TestClearPacketsAreRefused sends a packet in the clear that claims to come from the
+// peer's subnet.
 func TestClearPacketsAreRefused(t *testing.T) {
 	l := protected(t)
 	meet(t, l, 1)

@@ -63,7 +63,7 @@ func (h *Host) Carrier(name string, on bool) error {
 	return h.onLink(name, func(l *link) error { l.setCarrier(on); return nil }, "carrier %t", on)
 }
 
-// SetMAC gives a link another address.
+// SetMAC gives a link another MAC.
 func (h *Host) SetMAC(name string, mac dataplane.MAC) error {
 	return h.onLink(name, func(l *link) error {
 		switch {
@@ -155,7 +155,7 @@ func (h *Host) addRoute(o dataplane.Route, only bool) error {
 	return h.action(add(), "add %s", o)
 }
 
-// Add makes an object of any program: a permanent neighbour or FDB entry, an
+// Add makes an object as any program may: a permanent neighbour or FDB entry, an
 // address, a setting, a vxlan link.
 func (h *Host) Add(o dataplane.Object) error {
 	return h.action(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
@@ -193,9 +193,9 @@ func (h *Host) Learn(o dataplane.Object) error {
 	return h.action(learn(), "learn %s", o)
 }
 
-// SpoilChecksums makes the network card compute wrong checksums of TCP and UDP inside of
-// VXLAN, as some do, or ends that. A device whose checksums the kernel computes, see
-// [dataplane.TxChecksum], is not affected.
+// SpoilChecksums makes the network card compute wrong checksums of TCP and UDP inside
+// VXLAN, as some do, or ends that. It does not affect a device whose checksums the kernel
+// computes (see [dataplane.TxChecksum]).
 func (h *Host) SpoilChecksums(on bool) error {
 	h.stack.spoilsChecksums = on
 	return h.action(nil, "spoil checksums %t", on)

@@ -44,8 +44,9 @@ func (r *route) same(o *route) bool {
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
-// twin reports whether the kernel takes a new route of the same key for one
-// already there: with IPv6 of any protocol, if it is one of several paths.
+// twin reports whether the kernel considers a new route with the same key a
+// duplicate. For IPv6 that is a route with the same next hop, whatever its
+// protocol, also if the hop is one of several.
 func (r *route) twin(o *route) bool {
 	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 {
 		same := func(h hop) bool { return h.link == o.link && h.via == o.via }

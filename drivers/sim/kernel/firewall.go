@@ -118,7 +118,7 @@ func (n *netfilter) apply(op dataplane.Op) error {
 	return n.put(c)
 }
 
-// hint tells that rules may have changed, unless the hint is lost.
+// hint tells the listeners that rules may have changed, unless the hint is lost.
 func (n *netfilter) hint() {
 	h := n.host
 	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {

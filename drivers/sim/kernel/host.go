@@ -77,8 +77,8 @@ func (h *Host) StormHints(every, length time.Duration) {
 	h.world.After(every, h.name+": hint storm", func() { h.StormHints(every, length-every) })
 }
 
-// hint tells that something may have changed. Like a netlink message it carries
-// no reliable content, and it may be lost.
+// hint tells the listeners that something may have changed. Like a netlink
+// message it carries no reliable content, and it may be lost.
 func (h *Host) hint() {
 	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
 		h.world.Note(h.name+": hint lost", "")

@@ -43,7 +43,7 @@ type ipHeader struct {
 
 	size int // of the header as parsed, in bytes
 
-	sa *association // by which the packet came in; nil: in the clear
+	sa *association // through which the packet came in; nil: in the clear
 }
 
 func (h *ipHeader) family() cidr.Family { return cidr.FamilyOf(h.src) }

@@ -81,8 +81,8 @@ func (l *link) setCarrier(on bool) {
 	}
 }
 
-// setMAC sets the link's address; the kernel then forgets all neighbours,
-// permanent ones too, even if the address is the same as before.
+// setMAC sets the link's MAC; the kernel then forgets all neighbours,
+// permanent ones too, even if the MAC is the same as before.
 func (l *link) setMAC(mac dataplane.MAC) {
 	l.mac = mac
 	l.neighs.clear()

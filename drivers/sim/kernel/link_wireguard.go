@@ -12,7 +12,7 @@ import (
 )
 
 // wgDevice implements [device] for [dataplane.WireGuard]. A userspace device has
-// its socket, its peers and its sessions as long as the process lives that runs it;
+// its socket, its peers and its sessions as long as the process that runs it lives;
 // the kernel's has its socket and its sessions as long as it is up.
 type wgDevice struct {
 	plainDevice
@@ -40,8 +40,8 @@ func (d *wgDevice) hasMAC() bool { return false }
 func (d *wgDevice) asksNeighbours() bool { return false }
 
 // begin gives a userspace device to a process. If it had a predecessor, the process lets
-// it greet its peers for some time: it begins a session with each. Our driver for Linux
-// does the same, and has the reasons.
+// it greet its peers for some time: it begins a session with each. drivers/linux does the
+// same, and explains why.
 func (d *wgDevice) begin(program *paths, now time.Time, name string, former bool) {
 	d.program = program
 	if former || program.ran[name] {
@@ -50,7 +50,7 @@ func (d *wgDevice) begin(program *paths, now time.Time, name string, former bool
 	program.ran[name] = true
 }
 
-// greetTime is the same constant as in the driver for Linux.
+// greetTime is the same as in drivers/linux.
 const greetTime = 10 * time.Second
 
 // runs reports whether an implementation is at work.

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// nat is a router's static translation between hosts' own addresses and the
+// nat is a router's static translation between the hosts' own addresses and the
 // public addresses under which others reach them. It translates the protocols that
 // carry the tunnels: UDP and IP in IP.
 type nat struct {
@@ -15,8 +15,8 @@ type nat struct {
 	inner, outer uint16 // a port of this host, and the one under which others see it; 0: none
 }
 
-// TranslatePort makes others see a UDP port of the host under another number, as a NAT
-// before the host does. Datagrams to the port itself are lost. An outer port of 0 ends that.
+// TranslatePort makes others see a UDP port of the host under another number, as a NAT in
+// front of the host does. Datagrams to the port itself are lost. An outer port of 0 ends that.
 func (h *Host) TranslatePort(inner, outer uint16) {
 	n := &h.stack.nat
 	n.inner = 0

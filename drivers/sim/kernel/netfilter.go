@@ -34,7 +34,7 @@ type flannelChain struct {
 	text  dataplane.Rules
 	rules []dataplane.Rule // the same
 	other string
-	moved bool // nftables: hooked in at another place than it should be
+	moved bool // nftables: hooked in at a wrong place
 }
 
 // legacyForward is the chain FORWARD of iptables-legacy, on a host whose program
@@ -64,10 +64,10 @@ type foreignChain struct {
 	family  cidr.Family
 	name    string   // of the table
 	by      string   // names the policy or rule that drops
-	trusted []string // links; packets that come in by them are accepted
+	trusted []string // links whose incoming packets it accepts
 }
 
-// EveryTool lists the tools of a host by default.
+// EveryTool returns the tools that a host has by default.
 func EveryTool() [2]driver.Tools {
 	tools := driver.Tools{
 		IPTables:     driver.Tool{Usable: true, About: "iptables v1.8.11 (nf_tables)", RandomFully: true},
@@ -111,8 +111,8 @@ func (n *netfilter) legacyOf(k dataplane.ChainKey) *legacyForward {
 	return &n.legacy[k.Family]
 }
 
-// drift says why flannel's rules in iptables-legacy are not as they should be: the
-// same as in the other variant while the policy drops packets, and none otherwise.
+// drift says how flannel's rules in iptables-legacy differ from the desired ones, which
+// are those of the other variant while the policy drops packets, and none otherwise.
 func (l *legacyForward) drift(rules dataplane.Rules) string {
 	switch {
 	case l.drops && (l.ours == nil || l.ours.text != rules):
@@ -293,14 +293,15 @@ func (n *netfilter) decideOurs(key dataplane.ChainKey, p firewall.Packet) datapl
 	return firewall.Decide(c.rules, p)
 }
 
-// empty reports whether there are no rules, nor were any lately. Most simulated
-// hosts have none, and every packet asks: the check must be cheap.
+// empty reports whether there are no rules, and none that left connections
+// behind. Most simulated hosts have none, and every packet asks, so the check
+// must be cheap.
 func (n *netfilter) empty() bool {
 	return len(n.ours)+len(n.shared)+len(n.foreign)+len(n.conns.byOrig) == 0
 }
 
-// tracks reports whether the host follows connections: as on Linux, only where
-// a rule needs it.
+// tracks reports whether the host tracks connections. As on Linux it does so only
+// if a rule needs it.
 func (n *netfilter) tracks(f cidr.Family) bool {
 	if n == nil || n.empty() {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestChecksum has the example of RFC 1071 section 3, an IPv4 header with its
-// checksum in place, and odd lengths.
+// TestChecksum computes the example of RFC 1071 section 3, an IPv4 header with
+// its checksum in place, and odd lengths.
 func TestChecksum(t *testing.T) {
 	for _, c := range []struct {
 		hex  string

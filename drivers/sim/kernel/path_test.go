@@ -25,7 +25,7 @@ func TestPodsReachEachOther(t *testing.T) {
 	}
 }
 
-func TestPathIsTold(t *testing.T) {
+func TestProbeRecordsItsPath(t *testing.T) {
 	l := overlay(t, 1, 2)
 	p := l.ping(t, cidr.V4, PingOptions{})
 	var got []string
@@ -81,9 +81,9 @@ func TestSmallerMTUOnTheWay(t *testing.T) {
 	}
 }
 
-// TestUnderlaySmallerThanTold has a wire with a lower MTU than the links on it:
+// TestUnderlaySmallerThanItsLinks gives a wire a lower MTU than the links on it:
 // full packets vanish silently, small ones pass.
-func TestUnderlaySmallerThanTold(t *testing.T) {
+func TestUnderlaySmallerThanItsLinks(t *testing.T) {
 	l := overlay(t, 1, 2)
 	l.hosts[1].Wire("eth0").MTU = 1400
 	wantDrop(t, l.ping(t, cidr.V4, PingOptions{Size: 1400, DF: true}), DropWireMTU, "n1")

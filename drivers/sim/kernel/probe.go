@@ -43,9 +43,9 @@ const (
 
 	DropPolicyBlock   Drop = "xfrm_blocked"     // an IPsec policy blocks the packet
 	DropNoAssociation Drop = "xfrm_no_sa"       // a policy demands a tunnel that has no key yet
-	DropUnprotected   Drop = "xfrm_unprotected" // came by another way than the policies demand
+	DropUnprotected   Drop = "xfrm_unprotected" // did not come through the tunnel that the policies demand
 	DropUnknownSPI    Drop = "xfrm_no_state"    // came in a tunnel that this host does not know
-	DropWGNoPeer      Drop = "wg_no_peer"       // no peer has the destination, or the handshake's key
+	DropWGNoPeer      Drop = "wg_no_peer"       // no peer has the destination or the handshake's key
 	DropWGNoEndpoint  Drop = "wg_no_endpoint"   // the device does not know where the peer is
 	DropWGNoSession   Drop = "wg_no_session"    // no handshake, or one that the receiver has forgotten
 	DropWGKeyMismatch Drop = "wg_key_mismatch"  // another public or pre-shared key
@@ -54,8 +54,8 @@ const (
 
 // PingOptions say what to send.
 type PingOptions struct {
-	Src     netip.Addr    // zero: what the routes say
-	Size    int           // bytes after the ICMP header; 0 means 56, as ping has it
+	Src     netip.Addr    // zero: the source that the route prefers
+	Size    int           // bytes after the ICMP header; 0 means 56, as in ping
 	DF      bool          // never fragment, neither here nor on the way
 	TTL     uint8         // 0 means 64
 	Timeout time.Duration // 0 means 5 s
@@ -64,7 +64,7 @@ type PingOptions struct {
 	then func(*Probe) // gets the probe at its end, in place of the network's observer
 }
 
-// Probe is an echo request, what became of it, and of the answer.
+// Probe is an echo request with its fate and that of its reply.
 type Probe struct {
 	Dst        netip.Addr
 	Arrived    bool       // Dst got the request

@@ -10,8 +10,8 @@ type Process struct {
 }
 
 // NewProcess returns a program on the host, with its secrets. The kernel passes it packets
-// through attend, which calls its argument at once, later, or never, as the
-// program runs, is halted, or is dead.
+// through attend, which calls its argument at once if the program runs, later if it is
+// halted, and never if it is dead.
 func (h *Host) NewProcess(secrets driver.Secrets, attend func(do func())) *Process {
 	p := &Process{host: h, paths: newPaths(h.stack)}
 	p.paths.secrets = secrets

@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// receive takes a frame from the link, as the kernel does in ip_rcv.
+// receive handles a frame from the link, as the kernel does in ip_rcv.
 func (l *link) receive(frame []byte, p *Probe) {
 	s := l.stack
 	head, packet, err := parseEther(frame)
@@ -33,11 +33,11 @@ func (l *link) receive(frame []byte, p *Probe) {
 	l.receiveIP(packet, p)
 }
 
-// receiveIP takes a packet from the link.
+// receiveIP handles a packet from the link.
 func (l *link) receiveIP(packet []byte, p *Probe) { l.receiveSecured(packet, nil, p) }
 
-// receiveSecured takes a packet that came in the tunnel of an association, nil if it
-// came in the clear.
+// receiveSecured handles a packet that came through the tunnel of an association, or in the
+// clear if sa is nil.
 func (l *link) receiveSecured(packet []byte, sa *association, p *Probe) {
 	s := l.stack
 	h, payload, err := parseIP(packet)
@@ -125,7 +125,7 @@ func (s *stack) passesReversePath(l *link, src netip.Addr) bool {
 	return r != nil && r.link != nil && (mode == "2" || r.link == l)
 }
 
-// deliver takes a packet addressed to this host.
+// deliver handles a packet addressed to this host.
 func (s *stack) deliver(h ipHeader, payload []byte, p *Probe) {
 	if h.fragment() {
 		whole, body, ok := s.reassemble(h, payload, p)
@@ -186,8 +186,8 @@ func (s *stack) deliverICMP(h ipHeader, payload []byte, p *Probe) {
 	}
 }
 
-// parseQuote reads the header of a packet that an ICMP error quotes, which may
-// end early.
+// parseQuote reads the header of the packet that an ICMP error quotes. The quote
+// may be truncated.
 func parseQuote(b []byte) (ipHeader, []byte, error) {
 	h, payload, err := parseIP(b)
 	if err == nil || len(b) < 20 {

@@ -7,8 +7,8 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// Errors of a kernel that refuses a valid op: it is short of memory, another
-// program holds a lock, or was first. The op is then not done.
+// Errors of a kernel that refuses a valid op, because it is short of memory, or
+// another program holds a lock or was first. The kernel then changes nothing.
 var (
 	ErrNoBuffers = fmt.Errorf("no buffer space available: %w", driver.ErrBusy)               // ENOBUFS
 	ErrBusy      = fmt.Errorf("device or resource busy: %w", driver.ErrBusy)                 // EBUSY
@@ -50,8 +50,7 @@ func (h *Host) RefuseLooks(probability float64) {
 	h.world.Note(h.name+": refuses looks", fmt.Sprint(probability))
 }
 
-// Refusing reports whether the kernel refuses ops or looks at present, for no
-// fault of theirs.
+// Refusing reports whether the kernel refuses valid ops or looks at present.
 func (h *Host) Refusing() bool {
 	r := &h.refuses
 	return r.count > 0 || r.odds > 0 || r.looks > 0

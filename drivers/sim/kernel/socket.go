@@ -93,7 +93,7 @@ func (h *Host) SendUDP(to netip.AddrPort, payload []byte) error {
 	return nil
 }
 
-// LeavePort ends that program.
+// LeavePort ends the program of [Host.TakePort].
 func (h *Host) LeavePort(port uint16) error {
 	k := h.stack.socketAt(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	if k == nil || !k.local.Addr().IsUnspecified() {

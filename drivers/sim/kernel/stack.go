@@ -23,7 +23,7 @@ type stack struct {
 	fibs         [2]fib
 	sysctls      map[string]string
 	no6          bool                          // the kernel has no IPv6
-	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel has not, with the remedy
+	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel does not have, with the remedy
 	filter       *netfilter                    // nil for a pod, which has no rules
 	nat          nat
 	sockets      []*socket
@@ -32,7 +32,7 @@ type stack struct {
 	blocks       map[blocked]bool
 	// spoilsChecksums means that the network card computes wrong checksums in tunnels.
 	spoilsChecksums bool
-	heard           map[netip.Addr]time.Time // the last probe of each daemon that sent some
+	heard           map[netip.Addr]time.Time // when the last probe of each daemon arrived
 
 	ipID  uint32
 	pmtu  map[netip.Addr]pathMTU // learnt from ICMP, for the host's own packets
@@ -81,7 +81,7 @@ func (s *stack) addLink(name string, d device, mtu int, mac dataplane.MAC) *link
 	return l
 }
 
-// enough6 reports whether a link of that MTU speaks IPv6.
+// enough6 reports whether a link with that MTU speaks IPv6.
 func (s *stack) enough6(mtu int) bool { return !s.no6 && mtu >= minMTU6 }
 
 // removeIPv6 makes the kernel one without IPv6, as if booted with

@@ -52,7 +52,7 @@ func (s *stack) setting(l *link, f cidr.Family, name string) string {
 	return s.sysctls[[...]string{"net/ipv4/conf/", "net/ipv6/conf/"}[f]+l.name+"/"+name]
 }
 
-// isOn reads a setting as the kernel does a switch; a missing one is off.
+// isOn reads a setting as the kernel reads a switch. A missing one is off.
 func isOn(value string) bool { return value != "" && value != "0" }
 
 // setSysctl sets a setting as a write to its file does.

@@ -48,8 +48,8 @@ func (ps *paths) endAll() {
 	}
 }
 
-// apply starts, changes or ends a path. A path that gets another socket, or
-// other offloads, ends and begins again with the same peers.
+// apply starts, changes or ends a path. To change its socket or its offloads, it
+// ends the path and starts another one with the same peers.
 func (ps *paths) apply(verb dataplane.Verb, o dataplane.Proxy) error {
 	x := ps.byLink[o.Link]
 	switch {
@@ -179,7 +179,7 @@ func (x *path) read(what string, p *Probe, handle func(*path)) {
 	})
 }
 
-// arrive takes a datagram from the socket.
+// arrive handles a datagram from the socket.
 func (x *path) arrive(h ipHeader, d udpDatagram, p *Probe) {
 	x.read("datagram at port "+fmt.Sprint(d.dst), p, func(x *path) { x.fromPeer(h.src, d.body, p) })
 }

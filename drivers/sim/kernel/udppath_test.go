@@ -60,8 +60,8 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestTTLEnds sends a packet that needs four hops, two of them in the
-// processes; the hop at which it expires tells the sender.
+// TestTTLEnds sends a packet that needs four hops, two of them in the processes.
+// The hop at which it expires reports that to the sender.
 func TestTTLEnds(t *testing.T) {
 	for ttl, where := range map[uint8]string{1: "n1", 2: "n1", 3: "n2", 4: "n2"} {
 		l := tunnels(t, 2)
@@ -141,15 +141,15 @@ func TestErrorsNeedAcceptLocal(t *testing.T) {
 func TestPortIsTaken(t *testing.T) {
 	l := tunnels(t, 2)
 	if err := l.hosts[0].TakePort(8285); err == nil {
-		t.Error("the port was taken though it was in use")
+		t.Error("a program took a port that is in use")
 	}
 	must(t, l.hosts[0].TakePort(9000))
 	if err := l.hosts[0].TakePort(9000); err == nil {
-		t.Error("a port was taken twice")
+		t.Error("two programs took one port")
 	}
 	must(t, l.hosts[0].LeavePort(9000))
 	if err := l.hosts[0].LeavePort(8285); err == nil {
-		t.Error("the port of a packet path was left as if a foreign had it")
+		t.Error("LeavePort took the port of a packet path")
 	}
 	wantDelivered(t, l.ping(t, cidr.V4, PingOptions{}))
 }

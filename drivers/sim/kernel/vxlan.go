@@ -54,8 +54,8 @@ func (v *vxlanDevice) encapsulate(frame []byte, p *Probe) {
 }
 
 // spoilChecksum returns the frame with a wrong checksum in its TCP segment or UDP
-// datagram, as a network card makes it that computes wrong ones inside of tunnels. ICMP
-// is left alone: the kernel computes its checksum. The packet is the end of the frame.
+// datagram, as from a network card that computes wrong ones inside tunnels. It leaves
+// ICMP alone, whose checksum the kernel computes. The packet is the end of the frame.
 func spoilChecksum(frame, packet []byte) []byte {
 	h, payload, err := parseIP(packet)
 	at, has := map[uint8]int{protoTCP: 16, protoUDP: 6}[h.proto]

@@ -9,13 +9,13 @@ import (
 
 // Way is the kernel's answer about a packet (Linux RTM_GETROUTE).
 type Way struct {
-	Local bool // the address is one of the host
+	Local bool // the destination is one of the host's addresses
 	Link  string
 	Via   netip.Addr // zero: the destination is on the link
 }
 
-// Way returns the way of a packet that comes in by a link, or, without a link, that the
-// host sends; or the reason why the kernel drops it. The source may be zero.
+// Way returns the way of a packet, or the reason why the kernel drops it. The packet comes
+// in by a link, or the host itself sends it if in is "". The source may be zero.
 func (h *Host) Way(src, dst netip.Addr, in string) (Way, Drop) {
 	s := h.stack
 	from := s.link(in)

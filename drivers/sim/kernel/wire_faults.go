@@ -11,9 +11,9 @@ import (
 // heldBack is how late a reordered frame arrives.
 const heldBack = 20 * time.Millisecond
 
-// Deny makes the wire hand none of a host's packets to its link, by any path, or
-// ends that. The other direction is not affected: with one such rule a
-// partition is one-way, with two it is complete.
+// Deny makes the wire keep all packets of a host from its link, whatever path
+// they took, or ends that. It does not affect the other direction: one such rule
+// makes a one-way partition, two make a complete one.
 func (w *Wire) Deny(from *Host, on bool) {
 	w.deny = slices.DeleteFunc(w.deny, func(s *stack) bool { return s == from.stack })
 	if on {

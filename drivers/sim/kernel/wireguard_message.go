@@ -8,10 +8,10 @@ import (
 )
 
 // The messages of WireGuard have the sizes and the fields of the real protocol, so
-// that MTUs and captures are right. Of its cryptography they keep what a test can
-// see: a payload is unreadable, and a message made with another key is refused. A
-// device names its own public key only with the private half, so no device can
-// speak in the name of another.
+// that MTUs and captures are right. They model only the visible effects of its
+// cryptography: a payload is unreadable, and a device refuses a message made with
+// another key. A device needs the private half to name its own public key, so no
+// device can impersonate another.
 const (
 	wgInitiation = 1
 	wgResponse   = 2
@@ -30,7 +30,7 @@ type wgMessage struct {
 	receiver uint32         // index of the receiver's session
 	nonce    [32]byte       // of a handshake
 	static   [32]byte       // the initiator's public key, masked
-	proof    [wgTagLen]byte // of the keys that the sender used
+	proof    [wgTagLen]byte // that the sender has the right keys
 	counter  uint64         // of data
 	body     []byte         // of data, encrypted, with its tag
 }
@@ -133,7 +133,7 @@ func (c wgCipher) seal(counter uint64, packet []byte) []byte {
 	return append(body, tag[:]...)
 }
 
-// open returns the packet with its padding, and false if the key is another one.
+// open returns the packet with its padding, or false if it was sealed with another key.
 func (c wgCipher) open(counter uint64, sealed []byte) ([]byte, bool) {
 	body := append([]byte(nil), sealed[:len(sealed)-wgTagLen]...)
 	if [wgTagLen]byte(sealed[len(body):]) != c.tag(counter, body) {

@@ -27,11 +27,11 @@ type wgPeer struct {
 	keepalive time.Duration
 	psk       dataplane.Secret
 
-	previous *wgSession // the peer may still use it
+	previous *wgSession // the peer may still use this one
 	current  *wgSession
 	next     *wgSession // waits for the initiator's first packet
 	answered [32]byte   // the nonce of the last initiation that was answered
-	shook    time.Time  // when the last handshake ended; zero: never
+	shook    time.Time  // when the last handshake succeeded; zero: never
 	queue    []wgQueued // packets that wait for a handshake
 
 	attempt  wgAttempt
@@ -74,7 +74,7 @@ func (ps *wgPeers) put(o dataplane.WGPeer, psk dataplane.Secret) {
 	if o.Endpoint.IsValid() {
 		p.endpoint = o.Endpoint
 	}
-	if p.psk != psk { // sessions go on with the former one
+	if p.psk != psk { // existing sessions keep the former one
 		p.psk = psk
 	}
 	for _, prefix := range slices.Clone(p.allowed) {
@@ -189,7 +189,7 @@ func (p *wgPeer) row() dataplane.WGPeer {
 	return row
 }
 
-// alive reports whether a handshake with the peer has ended lately.
+// alive reports whether a handshake with the peer has succeeded recently.
 func (p *wgPeer) alive() bool {
 	return !p.shook.IsZero() && p.device.link.stack.world.Now().Sub(p.shook) < dataplane.SessionLife
 }

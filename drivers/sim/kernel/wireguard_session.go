@@ -33,7 +33,7 @@ type wgSession struct {
 // wgAttempt is a handshake that this side has begun. It is under way while the next try is
 // pending.
 type wgAttempt struct {
-	index uint32 // 0: no answer counts any more
+	index uint32 // 0: the device ignores answers
 	nonce [32]byte
 	tries int
 	retry *world.Event
@@ -45,9 +45,9 @@ func (a *wgAttempt) end(p *wgPeer) {
 	*a = wgAttempt{}
 }
 
-// overtake makes answers to the attempt count no more: the peer has begun a handshake too, and Linux remembers
-// one handshake with a peer (drivers/net/wireguard/noise.c, wg_noise_handshake_consume_initiation). So two hosts
-// that begin at the same moment both fail. The next try comes at its time, unless the peer's handshake ends before.
+// overtake makes the device ignore answers to the attempt: the peer has begun a handshake too, and Linux remembers
+// one handshake for each peer (drivers/net/wireguard/noise.c, wg_noise_handshake_consume_initiation). So two hosts
+// that begin at the same moment both fail. The next try comes at its time, unless the peer's handshake succeeds before.
 func (a *wgAttempt) overtake(p *wgPeer) {
 	delete(p.device.indexes, a.index)
 	a.index = 0
@@ -62,7 +62,7 @@ func (s *wgSession) age() time.Duration {
 	return s.peer.device.link.stack.world.Now().Sub(s.since)
 }
 
-// carryPacket takes a packet for the peer behind its destination.
+// carryPacket sends a packet to the peer behind its destination.
 func (d *wgDevice) carryPacket(packet []byte, _ netip.Addr, p *Probe) bool {
 	s := d.link.stack
 	h, _, err := parseIP(packet)
@@ -118,7 +118,7 @@ func (d *wgDevice) encrypt(h ipHeader, packet []byte, p *Probe) {
 	}
 }
 
-// send sends a packet in the current session; none is a keepalive.
+// send sends a packet in the current session. An empty one is a keepalive.
 func (p *wgPeer) send(packet []byte, probe *Probe) {
 	s, current := p.device.link.stack, p.current
 	m := wgMessage{kind: wgData, receiver: current.theirs, counter: current.counter}
@@ -168,7 +168,7 @@ func (p *wgPeer) after(in time.Duration, what string, do func()) *world.Event {
 	})
 }
 
-// keepAlive sends a keepalive now and then, if the peer is to have them.
+// keepAlive sends a keepalive and schedules the next one, if the peer has persistent keepalives.
 func (p *wgPeer) keepAlive() {
 	d := p.device
 	if p.keepalive == 0 || d.link == nil || !d.link.up || !d.runs() || p.periodic.Pending() {
@@ -190,8 +190,8 @@ func (p *wgPeer) poke() {
 	}
 }
 
-// initiate begins a handshake. If one is under way, its tries count from the start: Linux gives up so many tries after
-// the last packet that wanted a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
+// initiate begins a handshake. If one is under way, it resets the number of tries: Linux counts them from the last
+// packet that needed a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
 func (p *wgPeer) initiate() {
 	p.attempt.tries = 0
 	if !p.attempt.retry.Pending() && p.endpoint.IsValid() && p.device.link.up && p.device.runs() {
@@ -244,7 +244,7 @@ func (d *wgDevice) nonce() (n [32]byte) {
 	return n
 }
 
-// arrive takes a datagram from a socket.
+// arrive handles a datagram from a socket.
 func (d *wgDevice) arrive(h ipHeader, u udpDatagram, p *Probe) {
 	d.work(fmt.Sprintf("datagram at port %d", u.dst), p, func() { d.decrypt(h, u, p) })
 }
@@ -295,7 +295,7 @@ func (d *wgDevice) answerTo(m wgMessage, from netip.AddrPort, p *Probe) {
 	peer.transmit(&answer, nil)
 }
 
-// finish ends a handshake that this device has begun.
+// finish completes a handshake that this device has begun.
 func (d *wgDevice) finish(m wgMessage, from netip.AddrPort, p *Probe) {
 	s := d.link.stack
 	session := d.indexes[m.receiver]
@@ -340,7 +340,7 @@ func (p *wgPeer) flush() {
 	}
 }
 
-// take takes a packet of a session.
+// take handles a packet of a session.
 func (d *wgDevice) take(m wgMessage, from netip.AddrPort, p *Probe) {
 	s := d.link.stack
 	session := d.indexes[m.receiver]

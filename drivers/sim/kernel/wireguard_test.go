@@ -42,9 +42,10 @@ func encrypted(t *testing.T) *lab {
 	return l
 }
 
-// TestHandshakesThatCross lets two pods send to each other for the first time. One alone is
-// answered at once. If both send at the same moment, the hosts' handshakes undo each
-// other, and packets wait for the next try, after five seconds: so did Linux 6.1.
+// TestHandshakesThatCross lets two pods send to each other for the first time. If one sends
+// alone, the answer comes at once. If both send at the same moment, the hosts' handshakes
+// undo each other, and packets wait for the next try, after five seconds, as measured on
+// Linux 6.1.
 func TestHandshakesThatCross(t *testing.T) {
 	for name, c := range map[string]struct {
 		apart       time.Duration

@@ -3,6 +3,5 @@
 // ";", "&&" and "||", and the programs echo, read, true, false, exit, sleep and
 // "ip route add|replace|del PREFIX via ADDRESS". Any other program is not found.
 //
-// It is not a real shell: scenarios for the simulator use only these, and real shells
-// run the others.
+// It is not a real shell. Scenarios that run in the simulator use only these commands.
 package shell

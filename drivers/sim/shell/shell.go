@@ -72,8 +72,8 @@ func cut(text string) (command, separator, rest string) {
 	return text, "", ""
 }
 
-// words splits a command at blanks, and replaces variables and quotes. Values
-// are never read as a part of the text.
+// words splits a command at blanks, expands variables and removes quotes. It
+// never interprets quotes or variables inside a value.
 func (s *run) words(command string) []string {
 	var words []string
 	var word strings.Builder

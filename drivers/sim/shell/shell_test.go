@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// host notes the changes of routes, and refuses those to one destination.
+// host records the changes of routes, and refuses those to one destination.
 type host struct{ changes []string }
 
 func (h *host) Route(verb string, dst netip.Prefix, via netip.Addr) error {
@@ -52,7 +52,7 @@ func TestRoutes(t *testing.T) {
 // environment holds values that a shell must not read as a part of the text.
 var environment = []string{"SUBNET=10.5.3.0/24", "PUBLIC_IP=192.168.64.3", "ODD=a;  false", "HOSTILE=$(exit 1)`x`'"}
 
-// TestSameAsTheRealShell runs texts here and by the machine's shell.
+// TestSameAsTheRealShell runs texts in this shell and in the machine's, and compares.
 func TestSameAsTheRealShell(t *testing.T) {
 	for _, c := range []struct{ text, input string }{
 		{text: ""},

@@ -14,7 +14,7 @@ import (
 // Host is a host in a world of its own, as a [drivertest.World].
 type Host struct{ *kernel.Host }
 
-// NewHost returns a host whose chance follows from the seed.
+// NewHost returns a host whose random numbers derive from the seed.
 func NewHost(seed uint64) Host {
 	h := kernel.NewNetwork(world.New(seed)).NewHost("n1")
 	h.UseSecrets(drivertest.Secrets{})

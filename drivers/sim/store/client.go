@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// ClientOptions fix a client's view of its world. Nil selects the defaults.
+// ClientOptions fix how a client sees its world. Nil selects the defaults.
 type ClientOptions struct {
 	// Reachable reports whether packets get to the server and back at present;
 	// default always.
@@ -96,7 +96,7 @@ func (s *Store) Client(name string, opts ClientOptions) *Client {
 	return c
 }
 
-// Close ends the connection and all callbacks, but requests on their way still
+// Close ends the connection and all callbacks. Requests on their way still
 // reach the server.
 func (c *Client) Close() {
 	c.closed = true
@@ -191,8 +191,8 @@ func storeError(req node.Request, err error) error {
 // Next decides the fates of the coming requests made with Do, in order.
 func (c *Client) Next(fates ...Fate) { c.fates = append(c.fates, fates...) }
 
-// Cut separates the client from the server, silently: packets vanish. It also
-// ends that.
+// Cut separates the client from the server, silently: packets vanish. With cut
+// false it ends that.
 func (c *Client) Cut(cut bool) {
 	c.cut = cut
 	c.store.world.Note(c.name+": store cut", fmt.Sprint(cut))

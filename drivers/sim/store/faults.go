@@ -11,9 +11,9 @@ import (
 // for each request, answer or batch of changes.
 type Faults struct {
 	LoseRequest float64       // the request never reaches the server; the client waits in vain
-	LoseAnswer  float64       // the server did it, but the client never learns
+	LoseAnswer  float64       // the server carries out the request, but the client never learns of it
 	Slow        float64       // request or answer take up to SlowBy longer
-	SlowBy      time.Duration // may exceed the client's timeout: the server then still does it
+	SlowBy      time.Duration // may exceed the client's timeout: the server then still carries out the request
 	StaleList   float64       // a full read returns the state before the last change
 
 	WatchDelay     time.Duration // each batch takes up to this much longer
@@ -29,7 +29,7 @@ type Fate uint8
 
 // The fates of a request.
 const (
-	FateDraw        Fate = iota // drawn as Faults says
+	FateDraw        Fate = iota // drawn by the probabilities of Faults
 	FateDone                    // done and answered
 	FateLoseRequest             // never done, never answered
 	FateLoseAnswer              // done, never answered
@@ -100,7 +100,7 @@ func (s *Store) ElectLeader() {
 	}
 }
 
-// Stop ends the server; its data stay.
+// Stop ends the server; its data stays.
 func (s *Store) Stop() {
 	if s.stopped {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestStoreConforms runs the conformance cases of drivers/etcd.
+// TestStoreConforms runs the conformance cases of all lease stores.
 func TestStoreConforms(t *testing.T) {
 	leasetest.Run(t, func(*testing.T) leasetest.Harness {
 		w := world.New(1)

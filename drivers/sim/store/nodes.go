@@ -22,7 +22,7 @@ import (
 // client sees 410 Gone), outages and the fates of requests are those of any
 // store. The production code interprets the annotations.
 
-// nodeNames are the names of the annotations; the prefix makes no difference
+// nodeNames are the names of the annotations; their prefix does not matter
 // here.
 var nodeNames, _ = nodelease.ParsePrefix(nodelease.DefaultPrefix)
 
@@ -36,7 +36,7 @@ type nodeObject struct {
 type nodeStore struct {
 	objects map[string]nodeObject
 	truth   *nodelease.Table // for a reader that is no node and has seen every version
-	born    int
+	born    int              // counts the nodes that ever registered
 }
 
 var (
@@ -65,8 +65,8 @@ func (s *Store) Node(name string) (nodelease.Node, bool) {
 }
 
 // PutNode registers a node, as kubelet does, with its pod CIDRs from the
-// controller manager, separated by commas; "": none yet. Of an existing node it
-// changes only the pod CIDRs.
+// controller manager, separated by commas; "": none yet. If the node exists,
+// PutNode changes only its pod CIDRs.
 func (s *Store) PutNode(name, podCIDRs string) error {
 	if err := s.unavailable(); err != nil {
 		return fmt.Errorf("put node %s: %w", name, err)
@@ -111,7 +111,7 @@ func (s *Store) DeleteNode(name string) error {
 	return nil
 }
 
-// putNode writes a node object. An API server writes nothing, and counts no revision, if the object is already so.
+// putNode writes a node object. Like an API server it writes nothing, and counts no revision, if nothing changes.
 func (s *Store) putNode(n nodelease.Node) {
 	old, existed := s.Node(n.Name)
 	if existed && old == n {
@@ -260,8 +260,8 @@ type patch struct {
 	result  nodeObject
 }
 
-// prepare returns the patch to send, possibly empty, from the client's
-// knowledge.
+// prepare returns the patch to send, which may be empty. It relies only on the
+// client's knowledge.
 func (c *Client) prepare(req node.Request) (*patch, error) {
 	key := req.Key
 	if req.Verb != node.Create {

@@ -5,9 +5,9 @@ import (
 	"github.com/flanneld/flannel/core/node"
 )
 
-// Overwrite is Do for a Renew or an Update that puts the record as upstream
-// does: over any owner of the key (interop E5), and with a TTL over a
-// reservation (interop E4). Planted defects use it.
+// Overwrite is Do for a Renew or an Update that writes the record as upstream
+// does: it overwrites any owner of the key (interop E5), and gives a reservation
+// a TTL (interop E4). Planted defects use it.
 func (c *Client) Overwrite(req node.Request, done func(node.Requested)) {
 	x := c.exchange(req, done)
 	x.act = func() (g lease.Grant, err error) {

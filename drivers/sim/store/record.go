@@ -19,8 +19,8 @@ type record struct {
 
 	subnet bool        // the key lies below the subnets
 	name   string      // of the subnet in canonical spelling, or else the key's own
-	odd    int         // 1: the key spells it in another way, which the grammar allows
-	lease  lease.Lease // the last good value under the key; only Key may be set
+	odd    int         // 1: the key spells the subnet in another way, which the grammar allows; 0: canonically
+	lease  lease.Lease // the last good value under the key; without one, only Key may be set
 	good   bool        // there has been a good value
 	flaw   string      // why the present value is no lease
 	since  int64       // the revision that brought the flaw
@@ -29,8 +29,8 @@ type record struct {
 // size returns the bytes of the record on the way to a client.
 func (r *record) size() int64 { return int64(len(r.key) + len(r.value)) }
 
-// decode reads the record once for all its readers. Old is the former record of
-// the key: its good value stands until another good one takes its place.
+// decode reads the record once for all its readers. The good value of the former
+// record, old, stands until another good one takes its place.
 func (r *record) decode(subnets string, old *record) {
 	r.name, r.subnet = strings.CutPrefix(r.key, subnets)
 	if !r.subnet {

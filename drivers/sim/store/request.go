@@ -25,8 +25,8 @@ type exchange struct {
 }
 
 // Do sends a request through the network and calls done once: with the answer,
-// or with an error when none has come in time. The server may carry out a
-// request although, or even after, its client got an error.
+// or with an error if none has come in time. The server may carry out the
+// request nevertheless, even after the client got the error.
 func (c *Client) Do(req node.Request, done func(node.Requested)) {
 	if c.nodes.table != nil {
 		c.doNodes(req, done)
@@ -49,13 +49,13 @@ func (c *Client) exchange(req node.Request, done func(node.Requested)) *exchange
 	return x
 }
 
-// limit returns the time after which the client gives a request up.
+// limit returns the time after which the client gives up a request.
 func (c *Client) limit(req node.Request) time.Duration {
 	return min(c.store.opts.Timeout, cmp.Or(req.Limit, c.store.opts.Timeout))
 }
 
-// begin prepares a request to the server. A record on a doomed TTL goes on another
-// one with the first request for it.
+// begin prepares a request to the server. The first request for a record on a
+// doomed TTL moves the record to another TTL.
 func (c *Client) begin(req node.Request) *exchange {
 	x := &exchange{client: c, req: req, began: c.now()}
 	length, doomed := c.doomed[req.Grant.ID]
@@ -85,8 +85,7 @@ func (x *exchange) grant() {
 	})
 }
 
-// decide makes the trip that decides the outcome; this is the trip that has a
-// fate.
+// decide makes the trip that decides the outcome. Fates are those of this trip.
 func (x *exchange) decide() {
 	c := x.client
 	c.send(c.drawFate(), func() (answer func()) {
@@ -104,9 +103,9 @@ func (x *exchange) serve() (g lease.Grant, err error) {
 	return g, err
 }
 
-// finish reports the outcome. A Create that did not succeed, or may not have,
-// ends its TTL: the record, if it was or will be written, then does not hold a
-// subnet without an owner.
+// finish reports the outcome. A Create that failed, or may have failed, ends its
+// TTL, so that a record which the server has written or will write does not hold
+// a subnet without an owner.
 func (x *exchange) finish(g lease.Grant, err error) {
 	if x.done == nil {
 		return
@@ -179,7 +178,7 @@ func (c *Client) drawTrip() trip {
 	return t
 }
 
-// drawFate draws a fate that Next has not decided.
+// drawFate returns the trip for the fate that Next has set, or else draws one.
 func (c *Client) drawFate() trip {
 	fate := FateDraw
 	if len(c.fates) > 0 {
@@ -254,9 +253,9 @@ func (s *Store) update(x *exchange) (lease.Grant, error) {
 	return g, nil
 }
 
-// ttlFor returns the TTL for a record that replaces that of a grant, and enters it
-// in the grant. It is the grant's TTL, whatever the record's present one: another
-// program may have put it without one.
+// ttlFor returns the TTL for a record that replaces the one of a grant, and enters it
+// in the grant. It is the grant's TTL and not that of the present record: another
+// program may have put the record without one.
 func (s *Store) ttlFor(g *lease.Grant, x *exchange) *storeTTL {
 	t := s.ttls[g.ID]
 	another := t == nil || x.fresh || wholeSeconds(x.req.TTL) != wholeSeconds(g.TTL)

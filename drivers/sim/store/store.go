@@ -17,7 +17,7 @@ type Options struct {
 	Latency time.Duration // typical one-way delay between a client and the server; default 1 ms
 	Timeout time.Duration // for an answer, until the client gives up; default 5 s
 	Nodes   string        // the network config of a Kubernetes cluster: leases are on node objects; "": they are records
-	Ping    time.Duration // interval of a client's checks of its stream; default 5 s
+	Ping    time.Duration // interval of a client's checks of its stream; default 10 s
 }
 
 // Store is the lease datastore of a world. It behaves like etcd: keys with raw
@@ -50,7 +50,7 @@ type Store struct {
 
 	nodes       *nodeStore // nil: leases are records
 	nodeWritten func(NodeWrite)
-	configs     int64 // changes of Options.Nodes
+	configs     int64 // counts the changes of Options.Nodes
 
 	written  func(Write)
 	writer   string // the client whose request the server is serving
@@ -158,7 +158,8 @@ func (s *Store) replace(from, to string, value []byte, ttl *storeTTL) *record {
 	return r
 }
 
-// enter writes a record at the present revision, and returns the former one too.
+// enter writes a record at the present revision, and returns it with its
+// predecessor.
 func (s *Store) enter(key string, value []byte, ttl *storeTTL) (r, old *record) {
 	r = &record{key: key, value: value, create: s.revision, mod: s.revision, ttl: ttl}
 	s.changes += r.size()

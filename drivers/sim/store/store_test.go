@@ -125,8 +125,8 @@ func TestStoreAppliedAndNeverTidied(t *testing.T) {
 	}
 }
 
-// TestStoreLateUpdate has the server carry out a request after its client gave
-// up.
+// TestStoreLateUpdate has the server carry out a request after its client has
+// given up.
 func TestStoreLateUpdate(t *testing.T) {
 	w, s, c := storeWorld(t, 1)
 	g := mustCreate(t, c, 1, time.Hour)
@@ -193,8 +193,8 @@ func TestStoreUnavailable(t *testing.T) {
 	}
 }
 
-// TestStoreReachable lets the world's network, and not a command, block the
-// way.
+// TestStoreReachable cuts the client off by the world's network and not by a
+// command of the store.
 func TestStoreReachable(t *testing.T) {
 	w := world.New(3)
 	s := New(w, Options{})
@@ -202,7 +202,7 @@ func TestStoreReachable(t *testing.T) {
 	c := s.Client("n1", ClientOptions{Reachable: func() bool { return up }})
 	w.Run(20 * time.Second)
 	if v := c.View(); v.Snapshot != nil || v.Synced || !errors.Is(v.Err, errStoreUnreachable) {
-		t.Errorf("view of an unreachable store: %+v", v)
+		t.Errorf("the view of an unreachable store is %+v, want it empty, unsynced and with the reason", v)
 	}
 	_, err := c.Create(context.Background(), testKey(1), testAttrs(1), time.Hour)
 	if !errors.Is(err, errStoreUnreachable) {

@@ -8,11 +8,11 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// leastTTL is the minimum of etcd: one and a half election timeouts.
+// leastTTL is etcd's minimum: one and a half election timeouts.
 const leastTTL = 2 * time.Second
 
 // storeTTL is a time to live and the keys that are deleted with it: a lease in
-// etcd's words. All methods accept nil, the absence of one.
+// etcd's words. All methods accept nil, which means no TTL.
 type storeTTL struct {
 	id     int64
 	length time.Duration

@@ -8,14 +8,14 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// storeStream brings a client the changes, in batches with consecutive numbers.
-// One batch is under way at a time; changes meanwhile go into the next one. A
+// storeStream brings the changes to a client, in batches with consecutive numbers.
+// One batch is under way at a time; changes in the meantime go into the next one. A
 // batch is a whole version: the result of the changes at the client.
 type storeStream struct {
 	client *Client
 	sent   uint64 // batches
 	busy   bool   // a batch is under way
-	dirty  bool   // there is a change after the last batch
+	dirty  bool   // the store has changed since the last batch
 	ended  bool
 	at     *storeVersion // the version of the client after the last batch
 }
@@ -272,8 +272,8 @@ func (c *Client) disconnected(reason error) {
 	c.setView(lease.View{Snapshot: c.view.Snapshot, Err: reason})
 }
 
-// schedulePing lets the client check at intervals whether its stream still
-// lives: a partition ends one silently.
+// schedulePing lets the client check at intervals whether its stream is still
+// alive: a partition ends one silently.
 func (c *Client) schedulePing() {
 	every := c.store.opts.Ping
 	c.ping = c.store.world.After(every*3/4+world.UpTo(c.rng.ping, every/2), c.label.ping, func() {

@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-// TestStoreCompactUnderStream compacts: a stream that is behind ends, one that
-// is not stays.
+// TestStoreCompactUnderStream compacts the store: a stream that is behind ends,
+// one that is not stays.
 func TestStoreCompactUnderStream(t *testing.T) {
 	w, s, c := storeWorld(t, 6)
 	var seen []error

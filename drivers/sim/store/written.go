@@ -27,7 +27,7 @@ type Record struct {
 // must not change the world.
 func (s *Store) OnWrite(fn func(Write)) { s.written = fn }
 
-// by runs fn in the name of a client.
+// by runs fn on behalf of a client.
 func (s *Store) by(client string, fn func()) {
 	s.writer = client
 	fn()

@@ -13,7 +13,7 @@ type trace struct {
 func newTrace() trace { return trace{hash: HashStart} }
 
 // Trace passes every line of the trace to fn from now on; nil ends it. The
-// world makes the lines only while there is an fn.
+// world makes the lines only while fn is set.
 func (w *World) Trace(fn func(line string)) { w.trace.lines = fn }
 
 // OnNote passes every note of the trace to fn; nil ends it. The function must
@@ -24,8 +24,8 @@ func (w *World) OnNote(fn func(label, detail string)) { w.trace.notes = fn }
 // were the same run.
 func (w *World) TraceHash() uint64 { return w.trace.hash }
 
-// Note adds an entry to the trace: actor and action in the label, such as "n1:
-// drop", the rest in the detail.
+// Note adds an entry to the trace. The label names actor and action, such as
+// "n1: drop"; the detail holds the rest.
 func (w *World) Note(label, detail string) {
 	h := HashUint64(w.trace.hash, uint64(w.now))
 	h = HashString(h, label)
@@ -33,9 +33,9 @@ func (w *World) Note(label, detail string) {
 	w.tell(label, detail)
 }
 
-// FoldDigest is Note for one of many entries of known hash at one instant,
-// whose time and actor were folded in before. It makes the detail only for a
-// listener.
+// FoldDigest is Note for one of many entries at one instant, with a known hash.
+// The caller has folded in their time and actor before. FoldDigest makes the
+// detail only for a listener.
 func (w *World) FoldDigest(label string, digest uint64, detail func() string) {
 	w.trace.hash = Mix(w.trace.hash, digest)
 	if w.trace.notes != nil || w.trace.lines != nil {
