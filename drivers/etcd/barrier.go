@@ -8,7 +8,7 @@ import (
 )
 
 // CatchUp returns once the view shows everything that was written before the
-// call. It costs a small read and some heartbeats.
+// call. It costs a small read and a few heartbeats.
 func (s *Store) CatchUp(ctx context.Context) error {
 	var written int64
 	err := s.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
@@ -49,7 +49,7 @@ func (s *Store) shown() (revision int64, moved <-chan struct{}) {
 	return revision, s.moved
 }
 
-// advanced wakes those who wait in CatchUp. The caller holds the lock.
+// advanced wakes the callers that wait in CatchUp. Its caller holds the lock.
 func (s *Store) advanced() {
 	close(s.moved)
 	s.moved = make(chan struct{})

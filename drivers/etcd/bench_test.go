@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 )
 
-// The benchmark opens a store on a real etcd with many leases and waits for the
+// BenchmarkOpen opens a store on a real etcd with many leases and waits for the
 // first snapshot.
 func BenchmarkOpen(b *testing.B) {
 	server, err := embedded.Start(context.Background(), embedded.Options{Dir: b.TempDir(), UnsafeNoSync: true})

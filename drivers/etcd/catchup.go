@@ -19,7 +19,7 @@ import (
 // nodes lose their watches at the same moment when a member restarts.
 
 // position is the revision up to which the view knows all changes. The config
-// has a watch of its own, which may be ahead of the leases' or behind.
+// has a watch of its own, which may be ahead of the one for the leases, or behind it.
 type position struct{ config, leases int64 }
 
 // position returns the revisions at which a watch can resume.
@@ -59,10 +59,10 @@ func (s *Store) catchUp(ctx context.Context) error {
 	return s.list(ctx)
 }
 
-// perPeer is the delay of the last node's new read for each peer, mostSpread
-// the bound of that delay. Each node reads as many leases as there are nodes,
-// so etcd's load grows with the square of them: 1,000 nodes read 260 MB within
-// 10 s, 5,000 nodes 6.5 GB within 50 s.
+// Nodes that read everything again do so within perPeer times the number of
+// peers, and within mostSpread at most. Each node reads as many leases as there
+// are nodes, so etcd's load grows with the square of their number: 1,000 nodes
+// read 260 MB within 10 s, 5,000 nodes 6.5 GB within 50 s.
 const (
 	perPeer    = 10 * time.Millisecond
 	mostSpread = time.Minute
@@ -76,7 +76,7 @@ func (s *Store) spread(ctx context.Context, why error) bool {
 	return pause.For(ctx, time.Duration(rand.Int64N(int64(within)+1)))
 }
 
-// spreadOf returns the time within which so many nodes read everything again.
+// spreadOf returns the time within which that many nodes read everything again.
 func spreadOf(peers int) time.Duration { return min(time.Duration(peers)*perPeer, mostSpread) }
 
 // The reasons to read everything again.

@@ -16,12 +16,12 @@ import (
 // because the cause of the call's failure has to pass first.
 const cleanupTimeout = time.Minute
 
-// doomedHandles are the TTL handles that etcd was asked to revoke, or is about to
-// be, and may still have. A handle stays after a request without an answer, which
-// etcd may carry out at any later time.
+// doomedHandles are the TTL handles that the store has asked etcd to revoke, or is
+// about to, and that etcd may still have. A handle stays doomed after a request without
+// an answer, which etcd may carry out at any later time.
 //
-// A snapshot may show the node a record on such a handle, and the node takes it
-// over. Then the record needs another handle, or it would be deleted.
+// A snapshot may show the node a record on such a handle, and the node may take the
+// record over. Then the record needs another handle, or it would be deleted.
 type doomedHandles struct {
 	mu   sync.Mutex
 	ttls map[int64]time.Duration
@@ -42,7 +42,7 @@ func (d *doomedHandles) remove(id int64) {
 	delete(d.ttls, id)
 }
 
-// ttl returns the length of a doomed handle; false if the handle is none.
+// ttl returns the length of a handle, and whether it is doomed.
 func (d *doomedHandles) ttl(id int64) (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,8 +50,8 @@ func (d *doomedHandles) ttl(id int64) (time.Duration, bool) {
 	return ttl, doomed
 }
 
-// revokeLater revokes, in the background, the handle of a grant made by this very
-// call: only our own record can hang on it.
+// revokeLater revokes, in the background, the handle of a grant that the current
+// call has made. Only our own record can hang on it.
 func (s *Store) revokeLater(g lease.Grant) {
 	s.doomed.add(g)
 	s.later(func(ctx context.Context) error {
@@ -69,8 +69,8 @@ func (s *Store) abandonLater(id int64) {
 	s.later(func(ctx context.Context) error { return s.abandon(ctx, clientv3.LeaseID(id)) })
 }
 
-// abandon revokes a handle unless a record hangs on it, which would be deleted:
-// another call may have made the handle. Then it expires by itself.
+// abandon revokes a handle unless a record hangs on it, since etcd would delete the
+// record, which another call may have written. Such a handle expires by itself.
 func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
 	resp, err := s.client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
 	if err != nil || len(resp.Keys) > 0 || resp.TTL <= 0 {
@@ -80,7 +80,7 @@ func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// later cleans up in the background. A failure does no harm: the rest expires.
+// later cleans up in the background. A failure does no harm: leftovers expire.
 func (s *Store) later(tidy func(context.Context) error) {
 	s.start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)

@@ -21,7 +21,7 @@ import (
 
 // clientConfig is the library's configuration for these options.
 func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
-	// Even if no endpoint is https: an unreadable file is a mistake worth an error.
+	// Even without an https endpoint, an unreadable file is an error worth reporting.
 	secrets, err := tlsfiles.Files{Flags: "etcd", Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Client()
 	if err != nil {
 		return clientv3.Config{}, err
@@ -53,13 +53,12 @@ func (o Options) clientConfig(conns *orphans.Conns) (clientv3.Config, error) {
 	return cfg, nil
 }
 
-// unlimited is for answers: a list grows with the cluster.
+// unlimited lifts the limit on the size of answers: a list grows with the cluster.
 var unlimited = grpc.MaxCallRecvMsgSize(math.MaxInt32)
 
-// A reason is the cause of the last failed attempt of a call. The client
-// library waits for a connection until the call's deadline and then reports
-// only the deadline; the reason keeps the refused connection or the bad
-// certificate behind it.
+// reason is the cause of the last failed attempt of a call. The client library
+// waits for a connection until the call's deadline and then reports only the
+// deadline; the reason keeps the refused connection or the bad certificate behind it.
 type reason struct{ text atomic.Pointer[string] }
 
 type reasonKey struct{}
@@ -70,7 +69,7 @@ func withReason(ctx context.Context) (context.Context, *reason) {
 	return context.WithValue(ctx, reasonKey{}, r), r
 }
 
-// noteReason is an interceptor for each attempt of each call.
+// noteReason is an interceptor that notes the reason of each failed attempt.
 func noteReason(ctx context.Context, method string, req, reply any,
 	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {

@@ -137,7 +137,7 @@ var _ = Describe("Close", func() {
 		p := newProxy(shared.Endpoints()[0])
 		o := options(shared)
 		o.Endpoints, o.Heartbeat = []string{p.endpoint()}, 20*ms
-		Eventually(clientGoroutines).Should(BeEmpty(), "of former tests")
+		Eventually(clientGoroutines).Should(BeEmpty(), "goroutines of former tests")
 		following, err := Open(context.Background(), o)
 		Expect(err).NotTo(HaveOccurred())
 		eventuallySynced(following)
@@ -154,14 +154,14 @@ var _ = Describe("Close", func() {
 		following.Close()
 		connecting.Close()
 		Expect(gleak.Goroutines()).NotTo(ContainElement(HaveField("Backtrace", ContainSubstring("(*Store).run("))))
-		following.Close() // again is no harm
+		following.Close() // a second call does no harm
 		Eventually(clientGoroutines).Should(BeEmpty())
 		_, err = following.Renew(ctx, lease.Grant{Lease: lease.Lease{Key: key("10.5.1.0-24"), ID: 7}})
 		Expect(err).To(MatchError(context.Canceled))
 		Expect(following.View().Synced).To(BeFalse())
 	})
 
-	It("happens at the end of the context too", func() {
+	It("happens when the context ends, too", func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		s, err := Open(ctx, options(shared))
 		Expect(err).NotTo(HaveOccurred())
@@ -223,7 +223,7 @@ var _ = Describe("TLS", func() {
 		openSynced(o)
 	})
 
-	It("is not spoken to http endpoints, whatever files are given", func() {
+	It("is not used with http endpoints, whatever files are given", func() {
 		o := options(shared)
 		o.CAFile = caFile
 		openSynced(o)
@@ -266,7 +266,7 @@ var _ = Describe("authentication", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("accepts the password, also after the server has forgotten the token", func(ctx SpecContext) {
+	It("accepts the password again after the server has forgotten the token", func(ctx SpecContext) {
 		s := openSynced(o)
 		g, err := s.Create(ctx, key("10.5.1.0-24"), attrs("192.0.2.1"), lifetime)
 		Expect(err).NotTo(HaveOccurred())

@@ -152,7 +152,7 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (foll
 	}
 }
 
-// follows records that the view follows etcd.
+// follows records that the view follows etcd, from a position on.
 func (s *Store) follows(at position) {
 	s.complaint = ""
 	s.update(func() { s.synced, s.err = true, nil })
@@ -171,9 +171,9 @@ func (s *Store) watched() [2][2]string {
 
 // openWatch opens a stream with all watches on it.
 //
-// Each begins at the revision that is known already; events of that very
-// revision come once more and are skipped. A watch from the next revision would
-// get no answer to its heartbeats until something is written somewhere: etcd
+// Each begins at the revision that the store knows already; the store skips the
+// events of that revision, which come once more. A watch from the next revision
+// would get no answer to its heartbeats until a program writes something: etcd
 // gives none for a revision that it has not reached.
 func (s *Store) openWatch(ctx context.Context, at position) (pb.Watch_WatchClient, error) {
 	// A member that lost its leader would keep the stream open and see nothing.
@@ -243,7 +243,7 @@ func (s *Store) watchError(ctx context.Context, err error) error {
 	return err
 }
 
-// fold brings the events of one message into the table.
+// fold applies the events of one message to the table.
 func (s *Store) fold(events []*clientv3.Event) {
 	s.update(func() {
 		s.table.apply(events)

@@ -100,8 +100,8 @@ func (s *Store) Move(
 }
 
 func (s *Store) replace(ctx context.Context, old lease.Grant, g *lease.Grant, ttl time.Duration) error {
-	// A reservation must not gain a TTL (interop E4), and a grant of the right
-	// length need not be replaced unless it is about to be revoked.
+	// A reservation must not gain a TTL (interop E4: upstream gives it one), and
+	// a grant of the right length need not be replaced unless it is doomed.
 	_, doomed := s.doomed.ttl(old.ID)
 	fresh := !old.Reserved() && (doomed || seconds(ttl) != seconds(old.TTL))
 	err := s.replaceOn(ctx, old, g, ttl, fresh)
@@ -175,8 +175,8 @@ func (s *Store) Release(ctx context.Context, g lease.Grant) error {
 }
 
 // encode returns the value to write, after checking that every reader can parse
-// its key: a single other one would make every upstream node drop all its peers
-// (interop E1: it takes the list for empty).
+// its key. A single key that does not parse would make every upstream node drop
+// all its peers (interop E1: it takes the list for empty).
 func encode(l lease.Lease) (string, error) {
 	back, err := lease.ParseKey(l.Key.String())
 	if err != nil {
@@ -225,7 +225,7 @@ func swap(ctx context.Context, c *clientv3.Client, guards []guard, ops ...client
 	}
 	for i, g := range guards {
 		for _, kv := range resp.Responses[i].GetResponseRange().Kvs {
-			// The revision of the record in the way, not of etcd as a whole: a
+			// The revision of the conflicting record, not of etcd as a whole: a
 			// snapshot reaches the latter only when a record changes again.
 			if kv.ModRevision != g.revision {
 				return 0, &lease.ConflictError{Key: g.key, Revision: kv.ModRevision}

@@ -42,7 +42,7 @@ var _ = Describe("a grant", func() {
 		return g
 	}
 
-	It("is created with a TTL, and shown", func(ctx SpecContext) {
+	It("is created with a TTL, and the snapshot shows it", func(ctx SpecContext) {
 		g := create(ctx)
 		data, id := get(shared, raw)
 		Expect(string(data)).To(MatchJSON(value("192.0.2.1")))
@@ -56,7 +56,7 @@ var _ = Describe("a grant", func() {
 
 	It("is refused if the key is taken, and leaves no TTL handle behind", func(ctx SpecContext) {
 		holder := put(shared, raw, value("192.0.2.2"))
-		put(shared, "/elsewhere", "x") // etcd's revision moves on, and no snapshot's does
+		put(shared, "/elsewhere", "x") // etcd's revision moves on, those of snapshots do not
 		before, err := handles(shared)()
 		Expect(err).NotTo(HaveOccurred())
 
@@ -136,7 +136,7 @@ var _ = Describe("a grant", func() {
 		Eventually(handles(shared)).Should(Equal(before))
 	})
 
-	It("is renewed, also when it was adopted from a snapshot", func(ctx SpecContext) {
+	It("can be renewed, also if it was adopted from a snapshot", func(ctx SpecContext) {
 		g := create(ctx)
 		Eventually(subnets(s)).Should(HaveLen(1))
 		adopted := lease.Grant{Lease: leaseOf(s, "10.5.1.0-24")}
@@ -145,7 +145,7 @@ var _ = Describe("a grant", func() {
 		Expect(renewed).To(Equal(g))
 	})
 
-	It("is lost when its TTL handle is", func(ctx SpecContext) {
+	It("is lost together with its TTL handle", func(ctx SpecContext) {
 		g := create(ctx)
 		_, err := shared.Client().Revoke(ctx, clientv3.LeaseID(g.ID))
 		Expect(err).NotTo(HaveOccurred())
@@ -269,7 +269,7 @@ var _ = Describe("a grant", func() {
 		Expect(s.Release(ctx, g)).To(Succeed())
 	})
 
-	It("under another spelling of its key is changed where it is", func(ctx SpecContext) {
+	It("under another spelling of its key is changed under that key", func(ctx SpecContext) {
 		other := o.Prefix + "/subnets/old/10.5.1.0-24"
 		put(shared, other, value("192.0.2.1"), clientv3.WithLease(granted(shared, 60)))
 		Eventually(subnets(s)).Should(HaveLen(1))

@@ -134,6 +134,6 @@ func (h *leaseHarness) Compact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Cases run beside each other: another one's compaction may be ahead.
+	// Cases run in parallel: the compaction of another one may be ahead.
 	_, _ = h.server.Client().Compact(context.Background(), now.Header.Revision)
 }

@@ -76,7 +76,8 @@ func (n *Networks) take(names []string, revision int64, err error) {
 	}
 }
 
-// look skips from name to name at one revision, and keeps those with a config.
+// look reads all names at one revision, skips the keys below each, and returns
+// the names that have a config.
 func (n *Networks) look(ctx context.Context) (names []string, revision int64, err error) {
 	root := path.Dir(n.store.configKey) + "/"
 	end := clientv3.GetPrefixRangeEnd(root)

@@ -26,8 +26,8 @@ type Options struct {
 
 	// Timeout bounds every call; default 5 s (interop E14: upstream has no deadlines).
 	Timeout time.Duration
-	// Heartbeat is how often the watch is asked whether it still lives;
-	// default 10 s. Silence for Heartbeat and Timeout means it does not.
+	// Heartbeat is the interval at which the store checks that its watch is
+	// alive; default 10 s. The watch is dead after Heartbeat plus Timeout of silence.
 	Heartbeat time.Duration
 	// Now is the clock that a grant's expiry is measured with; default time.Now.
 	Now func() time.Time

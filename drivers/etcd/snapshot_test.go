@@ -214,7 +214,7 @@ var _ = Describe("bad records", func() {
 		put(shared, dir+"10.5.3.0-24", value("192.0.2.3"))
 		p.heal()
 		Eventually(subnets(s)).Should(HaveLen(3))
-		Expect(lines()).To(Equal(1), "another event or another list is no news")
+		Expect(lines()).To(Equal(1), "another event or another list adds no line")
 		put(shared, dir+"garbage", "2")
 		put(shared, dir+"10.5.4.0-24", value("192.0.2.4"))
 		Eventually(subnets(s)).Should(HaveLen(4))
@@ -263,7 +263,7 @@ var _ = Describe("bad records", func() {
 })
 
 var _ = Describe("the cost of reading", func() {
-	It("is one request and one stream for fifty leases (E2)", func() {
+	It("is one request and one stream, even for fifty leases (E2)", func() {
 		o, m := options(shared).metered()
 		for i := range 50 {
 			put(shared, fmt.Sprintf("%s/subnets/10.5.%d.0-24", o.Prefix, i), value("192.0.2.1"),

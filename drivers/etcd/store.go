@@ -85,8 +85,8 @@ func (s *Store) Close() {
 
 // View implements lease.Store.
 //
-// View makes the snapshots, not the handling of events: in a burst of thousands, the
-// reader pays only for the snapshots that it asks for.
+// View makes the snapshots; the handling of events makes none. So in a burst of thousands,
+// the reader pays only for the snapshots that it asks for.
 func (s *Store) View() lease.View {
 	s.mu.Lock()
 	var fresh []lease.Quarantined
@@ -145,7 +145,7 @@ func (s *Store) do(ctx context.Context, call func(context.Context, *clientv3.Cli
 	stop := context.AfterFunc(s.ctx, cancel)
 	defer stop()
 	ctx, why := withReason(ctx)
-	s.conns.Cut() // the request may announce a new address
+	s.conns.Cut() // the request may announce a new address, so it must not use a connection from a lost one
 
 	select {
 	case <-s.connected:

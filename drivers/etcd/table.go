@@ -20,11 +20,11 @@ type table struct {
 	dir     string
 	history uint64 // the cluster's id
 	// revision is the revision of the list or of the last event of a lease. A
-	// message's own revision is no use: while a watch catches up it is ahead of
-	// the events.
+	// message's own revision is useless: while a watch catches up, it is ahead
+	// of the events.
 	revision int64
-	// config comes by a watch of its own, which may be ahead of the leases' or
-	// behind, so it has a revision of its own as well.
+	// config comes through a watch of its own, which may be ahead of the one for
+	// the leases, or behind it. So it also has a revision of its own.
 	config         lease.Document
 	configRevision int64
 
@@ -39,7 +39,7 @@ type record struct {
 	// lease is the last good value under the key. The key and the revision of
 	// creation are set even if there was none.
 	lease    lease.Lease
-	good     bool   // there was one
+	good     bool   // there has been a good value
 	bad      string // the error of the present value
 	modified int64  // the revision of the present value, good or bad
 	reported bool   // the quarantine was reported
@@ -52,8 +52,8 @@ type listed struct {
 	config, leases []*mvccpb.KeyValue
 }
 
-// newTable holds the result of a list. From the table before, it takes the last
-// good values of keys whose present value does not decode.
+// newTable returns a table with the result of a list. From the former table it takes
+// the last good values of keys whose present value does not decode.
 func newTable(dir string, l listed, before *table) *table {
 	t := &table{
 		dir: dir, history: l.history, revision: l.revision, configRevision: l.revision,
@@ -78,7 +78,7 @@ func newTable(dir string, l listed, before *table) *table {
 	return t
 }
 
-// apply brings in the events of one message. It skips known changes: the table
+// apply applies the events of one message. It skips known changes, so the table
 // never moves backwards.
 func (t *table) apply(events []*clientv3.Event) {
 	seen, configSeen := t.revision, t.configRevision
@@ -118,9 +118,9 @@ func (t *table) applyLease(e *clientv3.Event) {
 	}
 }
 
-// decode reads a key and its value. The old record under the same key, if any,
-// lends its lease when the new value is bad: until the key is deleted, its
-// owner is most likely still at its old address (interop E1: skip a bad record only).
+// decode reads a key and its value. If the new value is bad, the lease of the old
+// record under the same key stands: until the key is deleted, its owner most likely
+// still has its old address (interop E1: skip a bad record only).
 func (t *table) decode(kv *mvccpb.KeyValue, old *record) *record {
 	r := &record{raw: string(kv.Key), modified: kv.ModRevision}
 	r.name = r.raw

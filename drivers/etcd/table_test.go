@@ -61,8 +61,8 @@ func (h *history) list() []*mvccpb.KeyValue {
 	return kvs
 }
 
-// However it is written and in whatever portions it is read, watching and
-// listing end in the same snapshot.
+// TestWatchingIsListing makes random writes and reads them in random portions:
+// watching and listing end in the same snapshot.
 func TestWatchingIsListing(t *testing.T) {
 	keys := []string{
 		"10.5.1.0-24", "10.5.1.9-24", "a/10.5.1.0-24", "10.5.10.0-24", "10.5.9.0-24",
@@ -111,9 +111,9 @@ func TestWatchingIsListing(t *testing.T) {
 	})
 }
 
-// A stand-in for a bad value must be a former value of the same record, not of
-// another record that had the same key and revisions before the datastore lost
-// its data.
+// TestWipedDataLendsNothing checks that the stand-in for a bad value is a former
+// value of the same record, and not of another record that had the same key and
+// revisions before the datastore lost its data.
 func TestWipedDataLendsNothing(t *testing.T) {
 	old := &history{now: map[string]*mvccpb.KeyValue{}}
 	old.put(testDir+"10.5.1.0-24", value("192.0.2.1"), 1)
@@ -174,7 +174,7 @@ func records(n int) *history {
 
 const many = 5000
 
-// A list of many leases becomes a snapshot.
+// BenchmarkList makes a snapshot of a list of many leases.
 func BenchmarkList(b *testing.B) {
 	kvs := records(many).list()
 	b.ReportAllocs()
@@ -186,7 +186,8 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// As many events, one by one, become one snapshot: no reader looks in between.
+// BenchmarkBurst applies as many events, one by one, and makes one snapshot, as if
+// no reader looked in between.
 func BenchmarkBurst(b *testing.B) {
 	h := records(many)
 	b.ReportAllocs()
@@ -201,7 +202,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// One of many leases changes, and a reader looks.
+// BenchmarkChange changes one of many leases, and makes a snapshot.
 func BenchmarkChange(b *testing.B) {
 	h := records(many)
 	t := newTable(testDir, listed{revision: many, leases: h.list()}, nil)
@@ -215,7 +216,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// The memory in use for many leases: the table and one snapshot of it.
+// BenchmarkMemory measures the memory of a table of many leases with one snapshot.
 func BenchmarkMemory(b *testing.B) {
 	kvs := records(many).list()
 	for b.Loop() {
@@ -236,7 +237,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestSpread: lists are spread over seconds that grow with the number of nodes.
+// TestSpread checks that the time over which nodes spread their lists grows with
+// the number of nodes.
 func TestSpread(t *testing.T) {
 	for peers, want := range map[int]time.Duration{
 		0: 0, 3: 30 * time.Millisecond, 1000: 10 * time.Second, 5000: 50 * time.Second, 50_000: time.Minute,

@@ -40,7 +40,7 @@ var _ = Describe("following etcd", func() {
 	changed := []string{"10.5.2.0-24", "10.5.3.0-24"}
 	unchanged := []string{"10.5.1.0-24", "10.5.2.0-24"}
 
-	It("goes on after every lost connection (E10)", func() {
+	It("continues after every lost connection (E10)", func() {
 		s := openSynced(o)
 		for i := range 5 {
 			p.cut()
@@ -80,7 +80,7 @@ var _ = Describe("following etcd", func() {
 		eventuallySynced(s)
 	})
 
-	It("notices a watch that is never granted (E14)", func() {
+	It("notices a watch that etcd never establishes (E14)", func() {
 		o.Heartbeat, o.Timeout = time.Hour, 300*ms
 		s := open(o.onWatch(p.blackhole, func(any) {}))
 		Eventually(s.View).Should(HaveField("Err", MatchError("etcd: watch "+dir+": watch is silent")))
@@ -230,7 +230,7 @@ var _ = Describe("a server", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("may lose its data, and with it its revisions", func(ctx SpecContext) {
+	It("may lose its data and its revisions", func(ctx SpecContext) {
 		dir := filepath.Join(GinkgoT().TempDir(), "data")
 		eo := embedded.Options{Dir: dir, UnsafeNoSync: true}
 		server, err := embedded.Start(ctx, eo)
@@ -310,7 +310,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(1))
 	})
 
-	It("leads to one more list after a compaction of changes that it has not seen", func(ctx SpecContext) {
+	It("is followed by one more list after a compaction of changes that it has not seen", func(ctx SpecContext) {
 		o, m := options(shared).metered()
 		p := newProxy(shared.Endpoints()[0])
 		o.Endpoints = []string{p.endpoint()}
@@ -327,7 +327,7 @@ var _ = Describe("a watch that ended", func() {
 		Expect(m.lists()).To(Equal(2))
 	})
 
-	It("leads to a list if another history has passed its revision", func(ctx SpecContext) {
+	It("is followed by a list if another history has passed its revision", func(ctx SpecContext) {
 		for name, change := range map[string]func(*embedded.Server, string){
 			"another record":  func(e *embedded.Server, dir string) { put(e, dir+"10.0.77.0-24", value("192.0.2.77")) },
 			"another value":   func(e *embedded.Server, dir string) { put(e, dir+"10.0.1.0-24", value("192.0.2.77")) },

@@ -45,7 +45,7 @@ type stream interface {
 }
 
 // chunk is the number of nodes in one request: an API server reads that many
-// objects without a pause that others feel.
+// objects without a pause that other clients notice.
 const chunk = "500"
 
 // dialTime bounds a new connection; it is also the interval of checks of an
@@ -97,15 +97,15 @@ func (s *server) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // The limits of one node's requests, in every failure: client-go's own
-// defaults. A cluster of 5,000 nodes is read in ten requests at most.
+// defaults. A node reads a cluster of 5,000 nodes with at most ten requests.
 const (
 	requestsPerSecond = 5
 	requestsAtOnce    = 10
 )
 
 // request begins a request. It first closes connections from addresses that the
-// host has lost: the request may announce the new one. client-go must not
-// repeat it: its callers do, with a delay that grows.
+// host has lost: the request may announce the new one. client-go must not retry
+// it, because its callers do, with a growing delay.
 func (s *server) request(verb string) *rest.Request {
 	s.conns.Cut()
 	return s.client.Verb(verb).MaxRetries(0)

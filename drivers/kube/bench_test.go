@@ -26,8 +26,8 @@ import (
 // crowd is the number of nodes of a large cluster.
 const crowd = 5000
 
-// asServer makes the test binary the API server of the benchmarks, so that they
-// measure the store alone.
+// asServer is the variable that turns the test binary into the API server of the
+// benchmarks, so that they measure the store alone.
 const asServer = "TEST_BINARY_IS_API_SERVER"
 
 func TestMain(m *testing.M) {

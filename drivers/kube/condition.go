@@ -48,17 +48,17 @@ func standingOf(it item) standing {
 	return at
 }
 
-// saw records our own node. A node in a listing counts at any revision:
-// revisions may have begun again. The caller holds mu.
+// saw records the state of our own node. It believes a listing whatever its
+// revision, since revisions may have begun again. The caller holds mu.
 func (s *Store) saw(it item, listed bool) {
 	if it.node.Name == s.node && (listed || it.revision > s.own.revision) {
 		s.own = standingOf(it)
 	}
 }
 
-// Available publishes that the node's network is up: it retries until that has
-// worked, and writes again whenever the node object is another one or another
-// program has taken the condition back (interop K5: upstream writes once). It does not wait.
+// Available publishes that the node's network is up. It does not wait: the store
+// retries until it has written the condition, and writes it again whenever the node
+// object is replaced or another program reverts it (interop K5: upstream writes once).
 func (s *Store) Available() {
 	s.mu.Lock()
 	s.available = s.o.SetNetworkUnavailable
@@ -66,15 +66,15 @@ func (s *Store) Available() {
 	signal(s.moved)
 }
 
-// lacking returns the state of our node if the condition has to be written.
+// lacking returns the state of our node, and whether the condition has to be written.
 func (s *Store) lacking() (standing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own, s.available && s.own.uid != "" && s.own.status != "False"
 }
 
-// mostDispute is the longest interval of writes while another program takes the
-// condition back over and over: each write wakes all watchers of nodes.
+// mostDispute is the longest interval of writes while another program reverts the
+// condition over and over: each write wakes all watchers of nodes.
 const mostDispute = 5 * time.Minute
 
 func (s *Store) publishCondition() {

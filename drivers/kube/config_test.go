@@ -73,7 +73,7 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 		Expect(keys(s)()).To(Equal([]string{"10.244.2.0-24"}))
 	})
 
-	It("reads all nodes anew: IPv6 on and off", func() {
+	It("leads to a new list of all nodes when IPv6 is switched on or off", func() {
 		s := begin(vxlanConfig)
 		file.set(dualConfig)
 		Eventually(keys(s)).Should(Equal([]string{"10.244.2.0-24&fd00:10:244:2::-64"}))
@@ -92,7 +92,7 @@ var _ = Describe("the network config in a mounted ConfigMap", func() {
 		Eventually(s.View).Should(HaveField("Synced", true))
 	})
 
-	It("is named once if it is unusable, and the former one stays in force", func() {
+	It("is logged once if it is unusable, and the former one stays in force", func() {
 		s := begin(vxlanConfig)
 		warnings := func() (bad []string) {
 			for _, line := range log.lines() {

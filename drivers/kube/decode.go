@@ -17,8 +17,8 @@ import (
 
 // The fields of the API server's protobuf that the store reads: generated.proto
 // of k8s.io/apimachinery and k8s.io/api has the numbers. The decoder skips
-// everything else unread, and so is faster than the generated code: most of a
-// node's 15 kB are images, conditions and addresses.
+// everything else, and so is faster than the generated code: most of a node's
+// 15 kB are images, conditions and addresses.
 const (
 	// magic begins each object that is not part of another.
 	magic = "k8s\x00"
@@ -74,8 +74,8 @@ type item struct {
 	status []byte
 }
 
-// fields calls each for every field of a message: with its content, or with the
-// value of a number. An ignored field costs only its length.
+// fields calls each for every field of a message, with the field's content, or with
+// its value if it is a number. An ignored field costs only reading its length.
 func fields(b []byte, each func(n protowire.Number, content []byte, value uint64) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
@@ -104,7 +104,7 @@ func fields(b []byte, each func(n protowire.Number, content []byte, value uint64
 	return nil
 }
 
-// unwrap takes an object out of its envelope, if it is in one.
+// unwrap takes an object out of its envelope.
 func unwrap(b []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(magic))
 	if !ok {
@@ -289,8 +289,8 @@ func decodePod(b []byte) (node string, err error) {
 	return node, err
 }
 
-// internalIPs returns the addresses of that type in a node's status, separated by
-// commas. Of a status that cannot be read, it returns those before the fault.
+// internalIPs returns the addresses of type InternalIP in a node's status, separated
+// by commas. If the status is malformed, it returns those before the fault.
 func internalIPs(status []byte) string {
 	var addrs []string
 	_ = fields(status, func(n protowire.Number, content []byte, _ uint64) error {
@@ -390,7 +390,7 @@ func (r *reader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// take reads so many bytes, into a buffer that the next call reuses.
+// take reads that many bytes, into a buffer that the next call reuses.
 func (r *reader) take(size int) ([]byte, error) {
 	if size < 0 || size > maxObject {
 		return nil, fmt.Errorf("object of %d bytes; is this protobuf?", size)
@@ -403,7 +403,7 @@ func (r *reader) take(size int) ([]byte, error) {
 	return r.buf[:size], err
 }
 
-// tag reads the number of the next field, which has to be one with a length.
+// tag reads the number and the length of the next field, which must have a length.
 func (r *reader) tag() (protowire.Number, int, error) {
 	tag, err := binary.ReadUvarint(r)
 	if err != nil {

@@ -14,9 +14,9 @@ const (
 	mostDelay  = 15 * time.Second
 )
 
-// steady is how long a watch has to live for its end to be no failure. Only
-// then is the next wait short again, so that a server that ends watches early,
-// in whatever way, sees at most a few requests a minute from each node.
+// steady is how long a watch has to live for its end not to count as a failure.
+// Only then is the next wait short again, so that a server that ends watches
+// early, in whatever way, gets at most a few requests a minute from each node.
 const steady = time.Minute
 
 // next returns how long to wait this time: the delay, more or less by half.

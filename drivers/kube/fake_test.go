@@ -29,7 +29,7 @@ type clientset struct {
 
 	mu       sync.Mutex
 	revision int64
-	watching watch.Interface // changes that the fake does not report again
+	watching watch.Interface // began before the list: the fake reports no earlier changes
 }
 
 func (c *clientset) item(n *corev1.Node) (item, error) {
@@ -217,7 +217,7 @@ var _ = Describe("a store on client-go's fake", func() {
 		Eventually(func() string { return s.View().Assigned.Published.V4.String() }).Should(Equal("203.0.113.5"))
 	})
 
-	It("writes events of its node, and counts up equal ones", func() {
+	It("writes events of its node, and counts equal ones", func() {
 		begin(vxlanConfig, plain("n1", "10.244.1.0/24"))
 		events := func() []corev1.Event {
 			l, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})

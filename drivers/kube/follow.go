@@ -18,8 +18,8 @@ import (
 )
 
 // run keeps the store's view following the cluster until the store is closed. A
-// server ends each watch in order after some minutes, to spread its load; that
-// alone is followed by another watch at once.
+// server ends each watch in order after some minutes, to spread its load. Only
+// after such an end does run begin the next watch at once.
 func (s *Store) run() {
 	var d delay
 	for s.ctx.Err() == nil {
@@ -35,7 +35,7 @@ func (s *Store) run() {
 			s.lost(err)
 			pause.For(s.ctx, d.next(mostDelay)+retryAfter(err))
 		case !lived:
-			if d > 0 { // a single one is a restarted server, not an outage
+			if d > 0 { // a single early end is a restarted server, not an outage
 				s.lost(errEnded)
 			}
 			pause.For(s.ctx, d.next(mostDelay))
@@ -106,7 +106,7 @@ func (s *Store) attempt() (followed time.Duration, err error) {
 	return followed, err
 }
 
-// followNodes is one attempt; ctx ends it.
+// followNodes makes one attempt, until ctx ends.
 func (s *Store) followNodes(ctx context.Context) (followed time.Duration, err error) {
 	if err := s.findNode(ctx); err != nil {
 		return 0, err
@@ -154,7 +154,7 @@ func (s *Store) begin() *nodelease.Listing {
 	return s.table.List()
 }
 
-// findNode finds the name of our node, for which only a pod has to ask.
+// findNode finds the name of our node. Only a pod has to ask the API server for it.
 func (s *Store) findNode(ctx context.Context) error {
 	if s.table != nil {
 		return nil
@@ -276,12 +276,12 @@ func (s *Store) initial(st stream, listing *nodelease.Listing) error {
 // errUnfinished is a streaming list that ended too early.
 var errUnfinished = errors.New("the list of nodes broke off")
 
-// pollEvery is the interval of reads of our own node where no other node
-// matters.
+// pollEvery is the interval at which a node reads its own node object if no other
+// node matters.
 const pollEvery = 30 * time.Second
 
-// poll reads our own node at intervals: alloc has no peers (interop 5.1). It
-// returns for how long that has worked.
+// poll reads our own node at intervals, for a backend without peers (interop 5.1:
+// alloc). It returns for how long that has worked.
 func (s *Store) poll(ctx context.Context) (followed time.Duration, err error) {
 	var began time.Time // of the first success
 	for {
@@ -328,7 +328,7 @@ func noStreaming(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || errors.Is(err, errUnfinished)
 }
 
-// explain adds a remedy to an error without one.
+// explain adds a remedy to an error that lacks one.
 func explain(err error, right string) error {
 	if request := new(url.Error); errors.As(err, &request) {
 		err = request.Err // without the URL, which adds nothing

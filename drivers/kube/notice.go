@@ -14,29 +14,29 @@ import (
 	"github.com/flanneld/flannel/internal/pause"
 )
 
-// Notice is news of the node that an operator of the cluster has to know. It becomes an
-// event of the node object, which kubectl describe node shows.
+// Notice is a condition of the node that an operator of the cluster must know. It becomes
+// an event of the node object, which kubectl describe node shows.
 type Notice struct {
 	Reason  string // one word, such as LeaseLost
 	Message string
 	Warning bool
 }
 
-// The limits of one node's events. In a failure that concerns the whole cluster, each
-// node of thousands writes some. Events live for an hour, so that an equal notice
-// within that time counts up the event that exists.
+// The limits of one node's events. In a failure of the whole cluster, each of thousands
+// of nodes writes some. Events live for an hour, so an equal notice within that time
+// increments the count of the existing event.
 const (
 	noticesAtOnce  = 10
 	noticeInterval = 5 * time.Minute // beyond those at once
 	eventLife      = time.Hour
 )
 
-// noticeGrace is the longest time that notices delay Close: the reason for which a daemon
-// ends is often the notice that matters most.
+// noticeGrace is the longest time for which notices delay Close: the reason why a daemon
+// exits is often the most important notice.
 const noticeGrace = 2 * time.Second
 
-// noticesWaiting is the number of notices that wait for the API server. Further ones
-// are dropped: the node's log has them.
+// noticesWaiting is the number of notices that may wait for the API server. The store
+// drops further ones: the node's log has them.
 const noticesWaiting = 16
 
 // eventNamespace holds the events of objects without a namespace.
@@ -70,8 +70,8 @@ type told struct {
 	first time.Time
 }
 
-// flushNotices waits until the notices so far are published, but not for long. Further
-// ones are not published.
+// flushNotices waits until the notices so far are published, but not longer than
+// noticeGrace. Later notices are not published.
 func (s *Store) flushNotices() {
 	s.endNotices()
 	select {
@@ -149,7 +149,7 @@ func (p *publisher) refuse(n Notice, err error) {
 	p.refused = true
 }
 
-// write creates the event of a notice, or counts up the one that exists.
+// write creates the event of a notice, or increments the count of the existing one.
 func (p *publisher) write(n Notice, now time.Time) error {
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.Timeout)
 	defer cancel()
@@ -176,7 +176,7 @@ func (p *publisher) write(n Notice, now time.Time) error {
 		return err
 	}
 	err = p.api.createEvent(ctx, eventNamespace, body)
-	if apierrors.IsAlreadyExists(err) { // an attempt without an answer has worked
+	if apierrors.IsAlreadyExists(err) { // an earlier attempt has worked, but its answer was lost
 		err = nil
 	}
 	if err == nil {
@@ -185,15 +185,15 @@ func (p *publisher) write(n Notice, now time.Time) error {
 	return err
 }
 
-// object returns the name and the UID of our node object. As the UID of an unknown
-// object kubectl searches for its name, too.
+// object returns the name and the UID of our node object. If the UID is unknown, the name
+// takes its place: kubectl searches for that, too.
 func (p *publisher) object() (node, uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.node, cmp.Or(p.own.uid, p.node)
 }
 
-// nodeEvent is the JSON form of an event of version v1, as far as it is written.
+// nodeEvent holds the fields of an event of version v1 that the store writes, in JSON.
 type nodeEvent struct {
 	APIVersion         string          `json:"apiVersion"`
 	Kind               string          `json:"kind"`
@@ -227,7 +227,7 @@ type eventSource struct {
 	Host      string `json:"host"`
 }
 
-// eventPatch counts up an event.
+// eventPatch changes the count of an event.
 type eventPatch struct {
 	Count         int    `json:"count"`
 	LastTimestamp string `json:"lastTimestamp"`

@@ -79,7 +79,7 @@ var _ = Describe("events of the node", func() {
 		Expect(log.count("level=WARN")).To(BeZero())
 	})
 
-	It("are written before a daemon ends because of what they tell", func() {
+	It("are written before the daemon exits for the reason that they report", func() {
 		s.Notify(Notice{Reason: "NetworkConfigRefused", Message: "malformed", Warning: true})
 		s.Notify(Notice{Reason: "LeaseLost", Message: "the node object is gone", Warning: true})
 		s.Close()
@@ -99,7 +99,7 @@ var _ = Describe("events of the node", func() {
 		Eventually(closed).WithTimeout(time.Minute).Should(BeClosed())
 	})
 
-	It("are in the log alone without the right to write them, and the log says so once", func() {
+	It("are only in the log if the node may not write them, and the log says so once", func() {
 		api.Fail(func(r *http.Request) *metav1.Status {
 			if r.Method == http.MethodPost {
 				return kubetest.Forbidden("create events")

@@ -19,8 +19,8 @@ import (
 
 // Options select a cluster and our node in it.
 type Options struct {
-	// URL is the API server's, Kubeconfig a file. With neither, the store uses
-	// the cluster in which the process runs as a pod.
+	// URL is the address of the API server, Kubeconfig a file. With neither, the
+	// store uses the cluster in which the process runs as a pod.
 	URL, Kubeconfig string
 	// Node is the name of our node object; without one, the node of the pod.
 	Node                  string
@@ -54,7 +54,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// errNoNode says that the options do not tell which node is ours.
+// errNoNode says that the options do not name our node.
 var errNoNode = errors.New("which node is this? set NODE_NAME, or POD_NAME and POD_NAMESPACE, in the environment")
 
 // setup checks the options without a request, except for the node.
@@ -73,7 +73,7 @@ func (o Options) setup() (setup, error) {
 	return s, nil
 }
 
-// prepare checks the options and returns what follows from them, without a request.
+// prepare checks the options and returns the setup and the client for them, without a request.
 func (o Options) prepare() (setup, *server, error) {
 	set, err := o.setup()
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The client library shows the URL, so the URL holds no credential.
+// TestUserLeavesTheURL checks that the URL keeps no credentials: the client library
+// shows it in errors and logs.
 func TestUserLeavesTheURL(t *testing.T) {
 	cfg, err := Options{URL: "https://admin:s3cret@k8s:6443/x"}.client()
 	if err != nil {

@@ -80,7 +80,7 @@ var _ = Describe("an outage", func() {
 		))
 	})
 
-	It("ends although a connection comes from an address that the host has lost", func() {
+	It("ends even if the connection comes from an address that the host has lost", func() {
 		api := kubetest.New()
 		api.Put(plain("n1", "10.244.1.0/24"))
 		var made atomic.Int32

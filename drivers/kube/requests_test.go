@@ -54,8 +54,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// misbehave serves one request badly, or returns false: then the good server
-// serves it.
+// misbehave serves one request badly, or returns false to let the good server
+// serve it.
 type misbehave func(w http.ResponseWriter, r *http.Request) bool
 
 // ofResumed limits a misbehaviour to watches that resume at a revision.
@@ -108,8 +108,8 @@ func refused(code int, retryAfter time.Duration) misbehave {
 	}
 }
 
-// TestRequestsAMinute has a server end each request in a bad way: the store
-// retries with a growing delay.
+// TestRequestsAMinute lets a server end each request badly, and limits the requests
+// of each minute: the store must retry with a growing delay.
 func TestRequestsAMinute(t *testing.T) {
 	for name, c := range map[string]struct {
 		bad         misbehave
@@ -219,8 +219,8 @@ func overPipes(ctx context.Context, t *testing.T, listener *pipes) *Store {
 	return s
 }
 
-// TestDelayBeginsAnew ends a watch that has lived long: this is no failure, and
-// the store opens the next one at once.
+// TestDelayBeginsAnew ends a watch after a long life: that is not a failure, and the
+// store opens the next one at once.
 func TestDelayBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := ofResumed(func(w http.ResponseWriter, r *http.Request) bool {

@@ -22,7 +22,7 @@ type Store struct {
 	work   sync.WaitGroup // all goroutines of the store
 
 	changed chan struct{}
-	moved   chan struct{} // there may be a condition to publish
+	moved   chan struct{} // signals that there may be a condition to publish
 
 	notices    chan Notice     // to publish
 	ending     context.Context // ends when Close begins
@@ -42,7 +42,7 @@ type Store struct {
 	node      string
 	synced    bool
 	err       error // the reason why the view is not synced
-	available bool  // the node condition is to say so
+	available bool  // the node condition has to say that the network is up
 	own       standing
 }
 
@@ -89,16 +89,16 @@ func (s *Store) start() {
 	s.work.Go(s.followConfig)
 }
 
-// Close ends everything that the store has started and waits for it.
-// Annotations stay. Notices that wait are published before.
+// Close publishes the waiting notices, then ends everything that the store has
+// started, and waits for it. Annotations stay.
 func (s *Store) Close() {
 	s.flushNotices()
 	s.cancel()
 	s.work.Wait()
 }
 
-// View implements lease.Store. Snapshots are made here, not as changes arrive: of a burst
-// of thousands, the reader pays only for those that it looks at.
+// View implements lease.Store. It makes the snapshots; the handling of changes makes none.
+// So in a burst of thousands, the reader pays only for the snapshots that it asks for.
 func (s *Store) View() lease.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *Store) take(it item) {
 	})
 }
 
-// known returns the part of a node that the table knows: of our own node, its addresses
-// too. The caller holds mu.
+// known returns the part of a node that the table needs. For our own node it includes
+// the addresses. The caller holds mu.
 func (s *Store) known(it item) nodelease.Node {
 	n := it.node
 	if n.Name == s.node {

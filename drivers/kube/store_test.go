@@ -213,7 +213,7 @@ var _ = Describe("a store on an API server", func() {
 		moved.PublicIP = netip.MustParseAddr("192.168.64.77")
 		_, err = s.Update(ctx, g, moved, 0)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = s.Update(ctx, g, moved, 0) // the annotations say so already
+		_, err = s.Update(ctx, g, moved, 0) // the annotations hold these values already
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Patches()).To(HaveLen(2))
 		Expect(api.Patches()[1]).To(MatchJSON(
@@ -273,7 +273,7 @@ var _ = Describe("a store on an API server", func() {
 		Expect(before).To(Equal(snap.Revision))
 	})
 
-	It("keeps the last of thousands of changes without a reader, and one signal (K3)", func() {
+	It("keeps the last of thousands of changes and one signal while no reader looks (K3)", func() {
 		api, url := serve()
 		for i := 2; i < 12; i++ {
 			api.Put(peer(i))

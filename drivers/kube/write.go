@@ -11,7 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Create implements lease.Store: it makes our node say this.
+// Create implements lease.Store: it annotates our node with the attributes.
 func (s *Store) Create(ctx context.Context, key lease.Key, attrs lease.Attrs, _ time.Duration) (lease.Grant, error) {
 	g, err := s.annotate(ctx, key, attrs)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) 
 		return grant, err
 	}
 	it, err := s.api.patch(ctx, s.node, change)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another of the same name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the node is gone, or another has its name
 		return lease.Grant{}, fmt.Errorf("%w: %w", lease.ErrLost, err)
 	}
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Store) annotate(ctx context.Context, key lease.Key, attrs lease.Attrs) 
 	return grant, nil
 }
 
-// change returns the patch to send; none, if the node already has the values:
-// then the grant stands.
+// change completes the grant and returns the patch to send. It returns no patch if the
+// node already has the values.
 func (s *Store) change(key lease.Key, attrs lease.Attrs, grant *lease.Grant) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

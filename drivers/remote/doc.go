@@ -4,13 +4,13 @@
 //
 // The store follows one server at a time, over a stream that begins with a whole
 // snapshot, or with the changes since a state that both know. When the stream
-// ends, the store goes on at the next server. Servers keep no state of their own,
-// and the revisions are etcd's, so nothing depends on which one answers.
+// ends, the store continues at the next server. Servers keep no state of their own,
+// and the revisions are etcd's, so it does not matter which server answers.
 //
-// Each change is a compare-and-swap in etcd. A request that was surely not carried
-// out goes to the next server; one without an answer has an unknown outcome.
+// Each change is a compare-and-swap in etcd. A request that certainly changed nothing
+// goes to the next server; one without an answer has an unknown outcome.
 //
-// With a server of v0.5 to v0.7 the store speaks the API of old, which has no
+// With a server of v0.5 to v0.7 the store speaks the old API, which has no
 // compare on revision: it renews and updates by overwriting, takes the subnet that
 // the server chooses, and cannot move a lease.
 package remote

@@ -31,7 +31,7 @@ type doubt struct {
 	asked time.Duration // the TTL
 }
 
-// ttl returns the TTL that was asked for; false if the key is in no doubt.
+// ttl returns the TTL that the doubtful Create asked for; false if the key is not in doubt.
 func (d *doubts) ttl(key lease.Key) (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *doubts) ttl(key lease.Key) (time.Duration, bool) {
 	return 0, false
 }
 
-// asking tells the cleanup of a request for keys, until the returned function is called.
+// asking counts a request for keys as under way until the returned function is called.
 func (d *doubts) asking(keys ...lease.Key) (answered func()) {
 	count := func(by int) {
 		d.mu.Lock()

@@ -32,7 +32,7 @@ var (
 
 // The answers of the server.
 const (
-	none    = "none" // it gets lost
+	none    = "none" // the answer gets lost
 	done    = "done"
 	taken   = "taken"
 	doneOld = "done by an old server"

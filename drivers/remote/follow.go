@@ -43,7 +43,7 @@ func (s *Store) run() {
 		if followed >= steady {
 			d, tried = 0, 1
 		}
-		// The other servers get their turn at once.
+		// The store tries the other servers at once, and waits only after each round.
 		if tried%len(s.bases) == 0 {
 			d.Wait(s.ctx)
 		}
@@ -130,7 +130,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// living calls alive after each read that got something.
+// living is a body that calls alive after each read that returned bytes.
 type living struct {
 	io.Reader
 	alive func()
@@ -170,11 +170,11 @@ func (s *Store) stream(body io.Reader, follow func()) error {
 		if s.present() == nil {
 			return errNoBase
 		}
-		follow() // a line without a state says that ours is the server's
+		follow() // a line without a state says that the server has the same one
 	}
 }
 
-// take brings a frame into the view.
+// take applies a frame to the view.
 func (s *Store) take(f api.Frame) error {
 	before := s.present() // run alone changes it
 	next, err := before.after(f)
@@ -209,7 +209,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// textOf returns what a server says about a refused request.
+// textOf returns the server's explanation of a refused request.
 func textOf(resp *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
 	return fmt.Sprintf("%s: %q", resp.Status, strings.TrimSpace(string(text)))

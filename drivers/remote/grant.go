@@ -54,7 +54,7 @@ func (s *Store) create(ctx context.Context, key lease.Key, attrs lease.Attrs, tt
 }
 
 // check refuses a key that other readers could not parse (interop E1: one such
-// key makes every upstream node drop all its peers), and a TTL that is none.
+// key makes every upstream node drop all its peers), and a TTL that is not positive.
 func check(key lease.Key, ttl time.Duration) error {
 	back, err := lease.ParseKey(key.String())
 	switch {
@@ -68,7 +68,7 @@ func check(key lease.Key, ttl time.Duration) error {
 	return nil
 }
 
-// granted returns the grant that a server of our own answers with.
+// granted returns the grant in the answer of one of our own servers.
 func granted(t api.Terms, attrs lease.Attrs, began time.Time) (lease.Grant, error) {
 	if !t.Key.IsValid() || t.Mod == 0 {
 		return lease.Grant{}, fmt.Errorf("the server's answer %q names no record", t)
@@ -80,8 +80,8 @@ func granted(t api.Terms, attrs lease.Attrs, began time.Time) (lease.Grant, erro
 	return g, nil
 }
 
-// Renew implements lease.Store. A record of a Create of unknown outcome gets
-// another revision and TTL handle, which the cleanup knows nothing of.
+// Renew implements lease.Store. If the record comes from a Create of unknown outcome,
+// Renew gives it another revision and TTL handle, so that the cleanup leaves it alone.
 func (s *Store) Renew(ctx context.Context, g lease.Grant) (lease.Grant, error) {
 	if g.Reserved() {
 		return g, nil

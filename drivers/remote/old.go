@@ -15,8 +15,8 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// This file speaks with servers of v0.5 to v0.7. They tell neither revisions nor
-// TTL handles. So a record's revision is the cursor at which the store first saw
+// The code in this file talks to servers of v0.5 to v0.7. They show neither revisions
+// nor TTL handles. So a record's revision is the cursor at which the store first saw
 // the present value, and its handle says only whether it expires.
 
 // oldHandle is the ID of every lease that expires.
@@ -126,7 +126,7 @@ func (t *table) with(doc api.Document) *table {
 	return &next
 }
 
-// oldFrame returns the frame that says the same as an answer of an old server.
+// oldFrame returns the frame that corresponds to an answer of an old server.
 func (s *Store) oldFrame(w api.Watched) (api.Frame, error) {
 	cursor, err := api.ParseCursor(w.Cursor)
 	if err != nil {
@@ -154,8 +154,8 @@ func (s *Store) oldFrame(w api.Watched) (api.Frame, error) {
 	return f, nil
 }
 
-// oldRecord returns a lease with the revisions of the present record if that is
-// the same, and else with those of the cursor.
+// oldRecord returns a lease with the revisions of the present record if the two are
+// equal, and otherwise with the cursor as its revisions.
 func (s *Store) oldRecord(l api.Lease, cursor int64) api.Record {
 	r := api.Record{Key: lease.Key{V4: l.Subnet.Masked()}.String(), Attrs: l.Attrs, Create: cursor, Mod: cursor}
 	if !l.Expiration.IsZero() {
@@ -223,8 +223,8 @@ func (s *Store) oldGrant(l lease.Lease, from api.Lease) lease.Grant {
 	return lease.Grant{Lease: l, TTL: from.Expiration.Sub(s.o.Now()), Expires: from.Expiration}
 }
 
-// ownedOld reports whether the present record is the grant's: an old server
-// deletes what it is told to.
+// ownedOld reports whether the present record is the grant's. An old server does
+// not compare before it deletes.
 func (s *Store) ownedOld(g lease.Grant) bool {
 	t := s.present()
 	return t != nil && slices.ContainsFunc(t.snapshot.Leases, func(l *lease.Lease) bool {

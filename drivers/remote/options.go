@@ -28,8 +28,8 @@ type Options struct {
 
 	// Timeout bounds every call; default 5 s.
 	Timeout time.Duration
-	// Heartbeat is how often a server gives a sign of life; default 10 s. Silence
-	// for Heartbeat and Timeout means that it is gone.
+	// Heartbeat is the interval of a server's signs of life; default 10 s. A
+	// server is gone after Heartbeat plus Timeout of silence.
 	Heartbeat time.Duration
 	// Now is the clock that a grant's expiry is measured with; default time.Now.
 	Now func() time.Time

@@ -17,7 +17,7 @@ import (
 // maxAnswer bounds an answer to a request that is no watch, in bytes.
 const maxAnswer = 1 << 20
 
-// refusedError is an error of a request that was surely not carried out.
+// refusedError is an error of a request that no server has carried out.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
@@ -33,19 +33,19 @@ type request struct {
 	method, path string // below the network
 	body         []byte
 	terms        api.Terms
-	harmless     bool // a second time changes nothing, so it needs no known outcome
+	harmless     bool // repeating it changes nothing, so it may go to another server without a known outcome
 }
 
 // answer is the answer to a request that the server carried out.
 type answer struct {
 	terms api.Terms
-	old   bool // the server speaks only the API of old, and the terms are empty
+	old   bool // the server speaks only the old API, and the terms are empty
 	body  []byte
 }
 
-// do sends a request to the server in use, and to the others in turn if it was
-// not carried out, or harmless. It is bounded by the timeout, by ctx and by the life of the
-// store.
+// do sends a request to the server in use. If that server has not carried it out, or if
+// the request is harmless, do tries the other servers in turn. The timeout, ctx and the
+// life of the store bound it.
 func (s *Store) do(ctx context.Context, r request) (answer, error) {
 	if s.ctx.Err() != nil {
 		return answer{}, &refusedError{fmt.Errorf("%w: %w", errClosed, s.ctx.Err())}

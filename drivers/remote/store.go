@@ -35,9 +35,9 @@ type Store struct {
 	synced  bool
 	err     error // the reason why the view is not synced
 	current int   // the server in use, an index of bases
-	old     bool  // it speaks only the API of old
+	old     bool  // it speaks only the old API
 
-	oldConfig *api.Document // of a server of old
+	oldConfig *api.Document // of an old server
 }
 
 var _ lease.Store = (*Store)(nil)
@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.client = &http.Client{
 		Transport: transport,
-		// A server never redirects, and credentials go to no other one.
+		// A server never redirects, and credentials must not reach another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -129,7 +129,7 @@ func (s *Store) start(work func()) {
 	}
 }
 
-// server returns the server in use, and whether it speaks only the API of old.
+// server returns the server in use, and whether it speaks only the old API.
 func (s *Store) server() (at int, old bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

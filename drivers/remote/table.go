@@ -22,7 +22,8 @@ type entry struct {
 	name  string // the key's text, by which entries are sorted
 	lease *lease.Lease
 	// kept means that the server knows no good record under the key, and this is
-	// the last one that the store has seen. It goes when the key leaves quarantine.
+	// the last one that the store has seen. The entry ends when the key leaves
+	// quarantine.
 	kept bool
 }
 
@@ -65,7 +66,7 @@ func (t *table) after(f api.Frame) (*table, error) {
 	return next, nil
 }
 
-// undecided returns the records in quarantine that the frame says nothing about.
+// undecided returns the quarantined records that the frame does not mention.
 func (t *table) undecided(f api.Frame) []lease.Quarantined {
 	if f.Whole {
 		return nil
@@ -113,7 +114,8 @@ func (t *table) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(t.entries, name, func(e entry, name string) int { return cmp.Compare(e.name, name) })
 }
 
-// merge returns the entries after the frame, of which changed are new.
+// merge returns the entries after the frame: the changed ones, and the former ones
+// that the frame did not remove.
 func (t *table) merge(f api.Frame, changed []entry) []entry {
 	if f.Whole {
 		return changed

@@ -79,7 +79,7 @@ func TestFrames(t *testing.T) {
 		})
 	}
 	if _, err := (*table)(nil).after(api.Frame{State: "s"}); err == nil {
-		t.Error("changes before a snapshot are taken")
+		t.Error("the table accepts changes before a snapshot")
 	}
 }
 

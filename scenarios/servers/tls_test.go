@@ -170,7 +170,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRightsOfOldClients checks the same rule for the API of old.
+// TestRightsOfOldClients checks the same rule for the old API.
 func TestRightsOfOldClients(t *testing.T) {
 	a, d := newAuthority(t), newPrefix(startEtcd(t))
 	addr := a.secure(d, server.Options{OwnRecords: true}).addr

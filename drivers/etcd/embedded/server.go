@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options are the place of the data and the access to the server.
+// Options say where the data is, and how clients reach the server.
 type Options struct {
 	// Dir holds the data; it is created for the owner alone if missing.
 	Dir string
@@ -25,8 +25,8 @@ type Options struct {
 	// CertFile and KeyFile serve https URLs; a ClientCAFile demands a
 	// certificate of every client.
 	CertFile, KeyFile, ClientCAFile string
-	// UnsafeNoSync leaves the time of writing to disk to the kernel, and makes
-	// passwords quick to check. It is for data that may be lost in a power cut,
+	// UnsafeNoSync lets the kernel decide when to write to disk, and makes
+	// passwords quick to check. It is for data that a power cut may destroy,
 	// such as a test's.
 	UnsafeNoSync bool
 	// Alone removes the other members from the data, for an operator who has
@@ -118,8 +118,8 @@ func configure(o Options) (*embed.Config, error) {
 		cfg.BcryptCost = 4 // the minimum; the default takes the race detector two seconds on a busy machine
 	}
 
-	// There is no second member. etcd requires a peer URL all the same, but
-	// need not listen there.
+	// There is no second member. etcd still requires a peer URL, but need not
+	// listen there.
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:2380"}
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{peer}

@@ -77,22 +77,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Fail makes requests fail with the status that the function returns; 0 serves
-// a request. nil ends the fault.
+// Fail makes each request fail with the status that the function returns; a nil
+// status serves the request. A nil function ends the fault.
 func (s *Server) Fail(fail func(*http.Request) *metav1.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// WithoutStreaming turns the server into an older one.
+// WithoutStreaming turns the server into an older one, without streaming lists.
 func (s *Server) WithoutStreaming() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plain = true
 }
 
-// Requests lists all requests so far, Patches the bodies of patches.
+// Requests lists all requests so far.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,7 @@ func newBatchSender(e *ends) *batchSender {
 	}
 }
 
-// begin takes a batch, which must not change until flush says that it is sent.
+// begin starts a batch, which must not change until flush reports that it is sent.
 func (p *batchSender) begin(packets []outPacket, iovs []unix.Iovec) {
 	p.packets, p.iovs = packets, iovs
 	p.done = 0
@@ -107,7 +107,7 @@ func (p *batchSender) flush() bool {
 	return true
 }
 
-// refuse handles a message that the kernel did not take: it splits one of
+// refuse handles a message that the kernel did not accept. It splits a message of
 // several packets into single packets, and drops a single packet.
 func (p *batchSender) refuse(errno unix.Errno) {
 	first, last := p.done, p.lasts[p.sent]
@@ -134,7 +134,7 @@ func (p *batchSender) isNarrow(to netip.Addr) bool {
 	return ok
 }
 
-// fallback says how many peers get single packets.
+// fallback implements [tier]: it says how many peers get single packets, and why.
 func (p *batchSender) fallback() fallback {
 	var d fallback
 	for to, until := range p.narrow {

@@ -9,10 +9,10 @@ import (
 )
 
 // The calls below return at once, so the scheduler need not know of them:
-// telling it costs more than some of them take. The buffers that own the memory
-// keep it alive, and it does not move. A call starts over when a signal
-// interrupts it, which happens when the runtime wants this thread to pause: by
-// then the signal's handler has run.
+// telling it costs more time than some of them take. The buffers that own the memory
+// keep it alive, and it does not move. If a signal interrupts a call, the call
+// starts over. The runtime sends one when it wants this thread to pause; the
+// signal's handler has run by then.
 
 func sendmmsg(fd int, msgs []unix.Mmsghdr) (int, unix.Errno) {
 	return batch(unix.SYS_SENDMMSG, fd, msgs)
@@ -67,7 +67,7 @@ const hotTime = 20 * time.Millisecond
 // waiter waits for the device, for the socket, and for the order to stop.
 type waiter struct {
 	fds [3]unix.PollFd
-	hot bool // whether other goroutines get the processor meanwhile
+	hot bool // the wait may keep its processor: other goroutines have another one
 }
 
 func newWaiter(device, socket, stop int) *waiter {

@@ -33,7 +33,7 @@ func (c *carrier) close() error { return errors.Join(unix.Close(c.device), unix.
 
 // choose opens the best tier that the options allow and the kernel supports. It
 // tries each feature instead of asking for the kernel's version: distributions
-// bring features back, and sandboxes take them away.
+// backport features, and sandboxes remove them.
 func choose(p dataplane.Proxy) (*carrier, error) {
 	if p.Offload == dataplane.OffloadOff {
 		return openPlain(p, "Offload is off")
@@ -52,7 +52,7 @@ func choose(p dataplane.Proxy) (*carrier, error) {
 	return nil, fmt.Errorf("option Offload is gso: %w: %w; choose auto or off", lacks, driver.ErrUnsupported)
 }
 
-// lack is the error about a feature that the kernel does not have.
+// lack is an error about a feature that the kernel does not have.
 type lack struct {
 	what string
 	err  error
@@ -105,8 +105,8 @@ func openEnds(p dataplane.Proxy, vnet bool) (*carrier, error) {
 	return &carrier{ends: e, index: index}, nil
 }
 
-// setOffload makes the kernel leave to us the work of network cards: cutting
-// large TCP packets, and UDP packets where it can, and computing checksums.
+// setOffload makes the kernel leave the work of network cards to us: cutting large
+// TCP packets (and UDP packets, if it can), and computing checksums.
 func setOffload(device int) (uso bool, err error) {
 	if err := unix.IoctlSetPointerInt(device, unix.TUNSETVNETHDRSZ, udppath.VnetSize); err != nil {
 		return false, lack{"virtio-net headers on TUN devices", err}

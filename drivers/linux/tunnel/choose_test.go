@@ -16,7 +16,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// TestAutoGoesOn tries the best tier where the kernel lacks a feature.
+// TestAutoGoesOn chooses a tier while the kernel lacks a feature: auto uses the
+// plain tier, and gso is refused.
 func TestAutoGoesOn(t *testing.T) {
 	host, err := linuxtest.NewHost()
 	if err != nil {
@@ -102,8 +103,8 @@ func TestWithoutDevice(t *testing.T) {
 	}
 }
 
-// elsewhere runs f with a file system of its own, on a thread that ends with
-// it.
+// elsewhere runs do with mounts of its own, after a change of them, on a thread
+// that ends afterwards.
 func elsewhere(change func() error, do func()) error {
 	done := make(chan error)
 	go func() {

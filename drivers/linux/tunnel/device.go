@@ -28,7 +28,7 @@ func CreateDevice(name string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// openControl opens the device by which the kernel makes TUN devices.
+// openControl opens the device through which the kernel makes TUN devices.
 func openControl() (int, error) {
 	fd, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {

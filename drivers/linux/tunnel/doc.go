@@ -1,8 +1,8 @@
 // Package tunnel carries packets between a TUN device and a UDP socket, for the
 // udp backend (interop 6.1). Package udppath decides what happens to a packet; this
-// package moves it in and out, in one of two tiers: plain, one packet for each call,
-// which works everywhere, and gso, in which one call moves what is dozens of packets
-// on the wire.
+// package moves it in and out, in one of two tiers: plain, which moves one packet with
+// each call and works everywhere, and gso, in which one call moves dozens of packets
+// of the wire.
 //
 // A Tunnel has one goroutine, which ends with it or with its device. In the
 // steady state that goroutine allocates nothing and takes no lock for a packet.

@@ -36,15 +36,15 @@ const (
 	ended                  // the device is gone
 )
 
-// tier carries packets, a batch a call.
+// tier carries packets, one batch with each call.
 type tier interface {
 	receive(t *udppath.Table) outcome // from the socket to the device
 	send(t *udppath.Table) outcome    // from the device to the socket
-	fallback() fallback               // the work that it does not do for now
+	fallback() fallback               // the fallback in force
 }
 
-// fallback names the work that a tier does not do for a while, and why; "" if it
-// does all. It ends by itself.
+// fallback says which faster way a tier avoids for a while, and why; "" if it avoids
+// none. A fallback ends by itself.
 type fallback struct {
 	what  string
 	until time.Time
@@ -61,7 +61,7 @@ type ends struct {
 	uncut   udppath.Counters // packets that the path accepted and that could not be cut
 	refused [drops]uint64
 
-	replies packetSender // for replies
+	replies packetSender
 	whole   [udppath.VnetSize]byte
 
 	iovs [2]unix.Iovec
@@ -93,8 +93,8 @@ func (e *ends) written(errno unix.Errno) outcome {
 	return busy
 }
 
-// take carries out the path's decision about a datagram. It returns a packet
-// for the device instead of writing it.
+// take carries out the path's decision about a datagram. It returns a packet for
+// the device and leaves the writing to its caller.
 func (e *ends) take(t *udppath.Table, from *name, b []byte) []byte {
 	v := e.path.Receive(t, netip.AddrFrom4(from.Addr), b)
 	switch v.Action {

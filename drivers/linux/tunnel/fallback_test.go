@@ -16,8 +16,8 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
-// refusals are ways to make the kernel take single packets and refuse messages
-// of several, and to make it take them again. Newer kernels refuse with EIO
+// refusals are ways to make the kernel accept single packets and refuse messages
+// of several, and to make it accept them again. Newer kernels refuse with EIO
 // only for reasons that no device can produce; UDP-Lite is one of them.
 var refusals = []struct {
 	errno        unix.Errno
@@ -29,8 +29,8 @@ var refusals = []struct {
 }
 
 // TestFallback makes the kernel refuse a message in the middle of a batch: no
-// packet is lost, the report says why and for how long packets go singly, and
-// then all is as before.
+// packet is lost, the report says why and for how long the tier sends single
+// packets, and afterwards it sends messages of several again.
 func TestFallback(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(c.errno.Error(), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestFallback(t *testing.T) {
 					t.Errorf("fallback %q, want %q", d.what, what)
 				}
 				if left := d.until.Sub(now); demoted && (left < 0 || left > narrowTime) {
-					t.Errorf("demoted for %s", left)
+					t.Errorf("the fallback lasts for %s", left)
 				}
 				if a.refused != [drops]uint64{} || b.refused != [drops]uint64{} {
 					t.Errorf("refused: %v, %v", a.refused, b.refused)
@@ -79,7 +79,7 @@ func TestFallback(t *testing.T) {
 			check(time.Second, single, true)
 			a.begin(now.Add(narrowTime + time.Millisecond)) // and no packet goes to that peer any more
 			if d := a.fallback(); d != (fallback{}) {
-				t.Errorf("fallback %q of a peer that gets nothing", d.what)
+				t.Errorf("fallback %q for a peer that gets no packets", d.what)
 			}
 		})
 	}
@@ -117,8 +117,8 @@ func newStations(t *testing.T) (h *loopback, a, b *station) {
 	return &loopback{host, ns}, a, b
 }
 
-// pass sends one packet that stands for twenty, compares what arrives, and
-// returns the number of messages that carried the last of it.
+// pass sends one packet that stands for twenty, compares the bytes that arrive, and
+// returns the number of messages that carried them after the last refusal.
 func (s *station) pass(t *testing.T, to *station, now time.Time) int {
 	t.Helper()
 	const size, count = 1000, 20

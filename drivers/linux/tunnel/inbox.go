@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	inMessages = 16      // a call, each of up to 64 KiB; more gain nothing
-	maxPieces  = 1024    // the most that writev takes
+	inMessages = 16      // for each call, each of up to 64 KiB; more gain nothing
+	maxPieces  = 1024    // the most that writev accepts
 	inSize     = 1 << 16 // the most of a message with UDP_GRO
 )
 
-// inbox takes from the socket packets that the kernel joined (UDP_GRO), and
-// gives them to the device joined further.
+// inbox reads packets from the socket that the kernel has joined (UDP_GRO), joins
+// them further, and writes them to the device.
 type inbox struct {
 	*ends
 	joiner  *udppath.Joiner
@@ -67,8 +67,8 @@ func (in *inbox) receive(t *udppath.Table) outcome {
 	return busy
 }
 
-// open gives the joiner the packets of a message that are for the device, and
-// returns how many there were.
+// open gives the packets of a message that are for the device to the joiner, and
+// returns how many packets the message held.
 func (in *inbox) open(t *udppath.Table, i int) (packets int) {
 	m := &in.msgs[i]
 	rest := in.buffer(i)[:m.Len]

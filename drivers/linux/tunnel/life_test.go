@@ -85,8 +85,8 @@ func withoutLinkLocal(s *dataplane.State) *dataplane.State {
 	return s
 }
 
-// TestRunningNamesTier skips, with its name, a kernel that lacks offloads. On
-// all others "auto" must use them.
+// TestRunningNamesTier checks that "auto" uses the offloads of the kernel. It skips
+// on kernels without them.
 func TestRunningNamesTier(t *testing.T) {
 	a, _ := newPair(t, 1500)
 	a.apply(t, dataplane.Create, a.link())
@@ -113,7 +113,7 @@ func TestRunningNamesTier(t *testing.T) {
 	}
 }
 
-// TestRefusals expects errors with their classes, which say what to do.
+// TestRefusals checks that errors have the right class and say what to do.
 func TestRefusals(t *testing.T) {
 	a, b := newPair(t, 1500)
 	check := func(verb dataplane.Verb, o dataplane.Object, class error, text string) {

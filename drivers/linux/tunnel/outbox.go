@@ -10,7 +10,7 @@ import (
 
 const (
 	// outEnough is the number of bytes sent in one call, if the device has that
-	// many. Reading on would delay the first packets, and push them out of the
+	// many. Reading more would delay the first packets, and push them out of the
 	// cache.
 	outEnough = 120 << 10
 	// outRead is the most that one read of the device returns, in bytes;
@@ -30,9 +30,9 @@ type outPacket struct {
 	parts int
 }
 
-// outbox takes from the device packets that the kernel left whole, and cuts
-// them: into small headers that it writes, and payloads that stay where the
-// read put them. Its batchSender sends the result.
+// outbox reads packets from the device that the kernel left whole, and cuts them
+// into small headers, which it writes, and payloads, which stay where the read
+// put them. Its batchSender sends the result.
 type outbox struct {
 	*ends
 	memory   []byte
@@ -92,7 +92,7 @@ func (o *outbox) fill(t *udppath.Table) outcome {
 	}
 }
 
-// fetch reads one packet, possibly still to be cut, and carries out the path's
+// fetch reads one packet, which may have to be cut, and carries out the path's
 // decision about it. It leaves packets for peers to the splitter.
 func (o *outbox) fetch(t *udppath.Table) outcome {
 	b := o.memory[o.used : o.used+outRead]
@@ -119,7 +119,7 @@ func (o *outbox) fetch(t *udppath.Table) outcome {
 }
 
 // split cuts the packet that fetch read, and reports whether there is room for
-// more. Without room it goes on at the next call.
+// more. Without room it continues at the next call.
 func (o *outbox) split() bool {
 	for o.more {
 		if len(o.packets) == outPackets {

@@ -13,7 +13,7 @@ const (
 	turn = 32
 )
 
-// plain carries one packet a call, over a device without virtio-net headers.
+// plain carries one packet with each call, over a device without virtio-net headers.
 type plain struct {
 	*ends
 	in, out []byte
@@ -84,7 +84,7 @@ func (p *plain) fetch(t *udppath.Table) outcome {
 	return busy
 }
 
-// sendOne sends the packet that waits, and reports whether none waits any more.
+// sendOne sends the waiting packet, and returns false if the socket is full.
 func (p *plain) sendOne() bool {
 	errno := p.outgoing.send(p.socket)
 	if errno == unix.EAGAIN {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The room for packets that arrive while the loop is busy. With the kernel's
-// default of 208 KiB a single TCP stream loses packets in bursts and a quarter
-// of its speed; more room gains nothing.
+// socketBuffer is the room for packets that arrive while the loop is busy. With
+// the kernel's default of 208 KiB a single TCP stream loses packets in bursts, and
+// a quarter of its speed. More room gains nothing.
 const socketBuffer = 8 << 20
 
 // listen opens the socket at which peers reach this node. Outer packets are

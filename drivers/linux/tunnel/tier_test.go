@@ -72,9 +72,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSendsAllOfAPacket has the kernel leave one packet whole that is more
-// datagrams than fit into one batch. All of them must leave at once, since no
-// later event might wake the loop.
+// TestSendsAllOfAPacket lets the kernel leave one packet whole that holds more
+// datagrams than fit into one batch. All of them must leave at once, since
+// perhaps no later event wakes the loop.
 func TestSendsAllOfAPacket(t *testing.T) {
 	const size = 3 * outPackets
 	ns := newNamespace(t)

@@ -87,8 +87,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransferWithJumboFrames uses datagrams so large that only seven fit a
-// message.
+// TestTransferWithJumboFrames uses datagrams so large that a message holds only
+// seven.
 func TestTransferWithJumboFrames(t *testing.T) {
 	mixed(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
 		a, b := newPair(t, 9000)
@@ -99,8 +99,8 @@ func TestTransferWithJumboFrames(t *testing.T) {
 	})
 }
 
-// TestTransferOverBadWire loses one packet of a hundred and delays one of ten
-// behind the next.
+// TestTransferOverBadWire loses one packet in a hundred, and delivers one in ten
+// after its successor.
 func TestTransferOverBadWire(t *testing.T) {
 	mixed(t, func(t *testing.T, tierA, tierB dataplane.Offload) {
 		a, b, w := newWired(t, 1500)

@@ -41,7 +41,8 @@ type report struct {
 }
 
 // Open starts to carry packets between the TUN device and the socket that p
-// names, by the best tier that p allows and that works. The device must exist.
+// names, in the best tier that p allows and the kernel supports. The device must
+// exist.
 func Open(p dataplane.Proxy, table *udppath.Table, changed func()) (*Tunnel, error) {
 	c, err := choose(p)
 	if err != nil {
@@ -88,8 +89,8 @@ func (t *Tunnel) Table() *udppath.Table { return t.table.Load() }
 // SetTable changes the peers in use, between one packet and the next.
 func (t *Tunnel) SetTable(table *udppath.Table) { t.table.Store(table) }
 
-// Running says how the tunnel carries packets and which it dropped, as of a
-// moment ago.
+// Running says how the tunnel carries packets and how many it has dropped, as of
+// a moment ago.
 func (t *Tunnel) Running() dataplane.Running {
 	t.mu.Lock()
 	r := t.running
@@ -113,7 +114,7 @@ func (t *Tunnel) Running() dataplane.Running {
 }
 
 // run is the loop. Each turn serves the sides that are ready and waits for the
-// next event. A lone packet costs no call that finds nothing.
+// next event. For a lone packet it makes no call in vain.
 func (t *Tunnel) run(c *carrier) {
 	defer t.end(c)
 	w := newWaiter(c.device, c.socket, t.stop)

@@ -11,7 +11,7 @@ import (
 // since the line before. A line without a State is a sign of life, or holds an
 // Error.
 type Frame struct {
-	// State identifies the content after this frame, at every server alike.
+	// State identifies the content after this frame. All servers agree on it.
 	State    string `json:"state,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	History  uint64 `json:"history,omitempty,string"`
@@ -57,7 +57,7 @@ func RecordOf(l *lease.Lease) Record {
 	}
 }
 
-// Lease reads a record. It trusts nothing in it, as a node wrote it once.
+// Lease reads a record. It trusts nothing in it, since some node wrote it.
 func (r Record) Lease() (lease.Lease, error) {
 	key, err := lease.ParseKey(r.Key)
 	if err != nil {
@@ -86,7 +86,7 @@ func QuarantinedOf(list []lease.Quarantined) *[]Quarantined {
 	return &all
 }
 
-// Lease reads a record set aside. A key that does not parse is none.
+// Lease reads a record set aside. It has no key if the key does not parse.
 func (q Quarantined) Lease() lease.Quarantined {
 	l := lease.Quarantined{Raw: q.Raw, Reason: q.Reason, OverwroteAt: q.OverwroteAt}
 	if key, err := lease.ParseKey(q.Key); err == nil {

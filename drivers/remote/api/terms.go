@@ -25,14 +25,14 @@ type Terms struct {
 	Op     string // of a PUT: Renew, Update or Move
 	Key    lease.Key
 	To     lease.Key     // of a Move
-	TTL    time.Duration // wanted, or in an answer granted
+	TTL    time.Duration // in a request the wanted one, in an answer the granted one
 	Held   time.Duration // the TTL of the present grant, as its owner knows it
 	Create int64         // the record's revisions and TTL handle
 	Mod    int64
 	ID     int64
 	// Revision is the revision of the datastore that showed a conflict.
 	Revision int64
-	// State is the state that the client of a watch has already.
+	// State is the state that the client of a watch already has.
 	State string
 }
 

@@ -10,20 +10,20 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// Lease is a lease in the API of old (interop 3.9: server API). It has no IPv6 part.
+// Lease is a lease in the old API (interop 3.9: server API). It has no IPv6 part.
 type Lease struct {
 	Subnet     netip.Prefix
 	Attrs      json.RawMessage // nil only in an event about a network
 	Expiration time.Time       // zero: a reservation
 }
 
-// LeaseOf returns the form of old of a lease.
+// LeaseOf returns the old form of a lease.
 func LeaseOf(l lease.Lease, expires time.Time) Lease {
 	return Lease{Subnet: l.Key.V4, Attrs: lease.EncodeAttrs(l.Attrs), Expiration: expires}
 }
 
-// MarshalJSON writes the members in the order of old releases. A zero Subnet is
-// 0.0.0.0/0.
+// MarshalJSON writes the members in the order of old releases. It writes a zero
+// Subnet as 0.0.0.0/0.
 func (l Lease) MarshalJSON() ([]byte, error) {
 	subnet := l.Subnet
 	if !subnet.IsValid() {

@@ -46,7 +46,7 @@ func (f *feed) read(r *round) {
 	defer f.reading.Unlock()
 	defer close(r.done)
 	f.mu.Lock()
-	f.round = nil // who comes now may have seen more than this read will
+	f.round = nil // a client that comes now may have seen more than this read will show
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(f.ctx, firstWait)
 	defer cancel()

@@ -3,10 +3,10 @@
 // understands clients of v0.5 to v0.7, and package remote, which says more in a
 // header (package api).
 //
-// A server keeps no state but what it reads from its [Store]: any number of them
+// A server keeps no state except what it reads from its [Store]: any number of servers
 // may serve one datastore, beside nodes that use it directly. All watching clients
 // share one watch of the datastore and the encoded form of its changes.
 //
 // The package knows no datastore. It makes no decision about subnets, except for
-// clients of old, which leave it to the server.
+// old clients, which leave it to the server.
 package server

@@ -19,7 +19,7 @@ const (
 	// 5,000 of them, changes of a quarter of a second travel together.
 	perWatcher = 50 * time.Microsecond
 	mostGap    = time.Second
-	// memory is how many frames, and steps for clients of old, a feed remembers.
+	// memory is how many frames, and steps for old clients, a feed remembers.
 	memory = 1024
 )
 
@@ -73,7 +73,7 @@ func (f *feed) close() {
 	f.store.Close()
 }
 
-// run takes the store's changes. It looks at each of them, and sends them in
+// run follows the store's changes. It looks at each of them, and sends them in
 // frames with a pause in between.
 func (f *feed) run(ctx context.Context) {
 	var last time.Time
@@ -97,7 +97,7 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// due reports whether something is to be sent, and the pause between two frames.
+// due returns the pause between two frames, and whether there is a frame to send.
 func (f *feed) due() (gap time.Duration, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *feed) due() (gap time.Duration, due bool) {
 	return min(time.Duration(f.watchers)*perWatcher, mostGap), due
 }
 
-// look takes the store's present view, and a step for clients of old.
+// look reads the store's present view, and adds a step for old clients.
 func (f *feed) look() {
 	v := f.store.View()
 	f.mu.Lock()
@@ -146,7 +146,7 @@ func (f *feed) send() {
 	f.state, f.whole = state, nil
 }
 
-// changes enters what differs between two snapshots.
+// changes fills the frame with the difference between two snapshots.
 func changes(fr *api.Frame, before, now *lease.Snapshot) {
 	if now.Config.Revision != before.Config.Revision {
 		fr.Config = &api.Document{Data: now.Config.Data, Revision: now.Config.Revision}
@@ -163,7 +163,7 @@ func changes(fr *api.Frame, before, now *lease.Snapshot) {
 	}
 }
 
-// whole enters a whole snapshot.
+// whole fills the frame with a whole snapshot.
 func whole(fr *api.Frame, snap *lease.Snapshot) {
 	fr.Whole = true
 	fr.Config = &api.Document{Data: snap.Config.Data, Revision: snap.Config.Revision}
@@ -174,7 +174,7 @@ func whole(fr *api.Frame, snap *lease.Snapshot) {
 	}
 }
 
-// shown returns a lease as clients see it: the creator is the servers' business.
+// shown returns a lease as clients see it, without the creator, which only servers need.
 func shown(l *lease.Lease) api.Record {
 	if l.Attrs.Creator == "" {
 		return api.RecordOf(l)
@@ -196,8 +196,8 @@ func (f *feed) append(next *frame) {
 	}
 }
 
-// endLocked ends all streams. The next client gets a whole snapshot, or goes on at
-// a state that is remembered.
+// endLocked ends all streams. The next client gets a whole snapshot, or continues at
+// a remembered state.
 func (f *feed) endLocked(why error) {
 	if f.last.end {
 		return
@@ -213,8 +213,8 @@ func (f *feed) reason() error {
 	return errUnread
 }
 
-// join returns the place in the list from which a client with a state goes on, and
-// what it has to read first. Leave ends its stay.
+// join returns the place in the list at which a client with a state continues, and the
+// line that it has to read first. The caller calls leave when the client is gone.
 func (f *feed) join(state string) (at *frame, first []byte, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -257,7 +257,8 @@ func (f *feed) now() (lease.View, <-chan struct{}) {
 	return f.view, f.moved
 }
 
-// stateOf identifies the content of a snapshot, at every server alike.
+// stateOf returns a text that identifies the content of a snapshot. All servers agree
+// on it.
 func stateOf(snap *lease.Snapshot) string {
 	h := sha256.New()
 	var buf []byte

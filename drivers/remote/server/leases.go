@@ -53,7 +53,7 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	}
 	attrs.Creator = present.Attrs.Creator
 	g := lease.Grant{Lease: c.terms.Lease(attrs), TTL: c.terms.Held}
-	// Not what the client says: a record must not get the handle of another one, or none.
+	// Do not believe the client: the record must keep its own handle.
 	g.ID, g.CreateRevision = present.ID, present.CreateRevision
 	store := c.feed.store
 	switch c.terms.Op {
@@ -131,7 +131,7 @@ func (s *Server) present(c call) (lease.Lease, error) {
 	return l, s.mayChange(c.Request, l)
 }
 
-// presentNow is named, of a snapshot that shows everything written before the call.
+// presentNow is named, with a snapshot that shows everything written before the call.
 func (s *Server) presentNow(c call) (lease.Lease, error) {
 	if err := c.feed.catchUp(c.Context()); err != nil {
 		return lease.Lease{}, err
@@ -193,7 +193,7 @@ func (f *feed) reach(ctx context.Context, revision int64) (*lease.Snapshot, erro
 	}
 }
 
-// grant answers with a grant: its record in the form of old, the rest in the terms.
+// grant answers with a grant: its record in the old form, the rest in the terms.
 func grant(w http.ResponseWriter, g lease.Grant) error {
 	terms := api.Of(g.Lease)
 	terms.TTL = g.TTL

@@ -25,7 +25,7 @@ func record(key lease.Key, revision, id int64) *lease.Lease {
 	return &lease.Lease{Key: key, ModRevision: revision, ID: id}
 }
 
-// TestNamed checks what a snapshot says about a record of revision 5 and handle 7.
+// TestNamed looks up a record of revision 5 and handle 7 in various snapshots.
 func TestNamed(t *testing.T) {
 	bad := snapshot(9)
 	bad.Quarantined = []lease.Quarantined{{Key: asked}}

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// manyClients is the number of clients above which idle ones are forgotten.
+// manyClients is the number of clients above which the limiter forgets idle ones.
 const manyClients = 10000
 
 // limiter counts the requests of each client.
@@ -57,7 +57,7 @@ func (l *limiter) leave(addr netip.Addr) {
 	l.clients[addr].open--
 }
 
-// sweep forgets clients that have nothing open and were long silent.
+// sweep forgets clients that have no open request and have been silent for long.
 func (l *limiter) sweep(now time.Time) {
 	if l.clients == nil {
 		l.clients = map[netip.Addr]*client{}

@@ -12,7 +12,7 @@ import (
 // a watch.
 const mostNetworks = 1000
 
-// names are the networks that exist, and the steps by which they came and went.
+// names holds the networks that exist, and the steps by which they came and went.
 type names struct {
 	mu       sync.Mutex
 	list     []string // nil until the datastore was read
@@ -34,7 +34,7 @@ func (n *names) find(revision int64) place {
 	return place{n.steps.at[revision], n.revision, n.moved}
 }
 
-// set takes a new list. It returns the names that came and went.
+// set replaces the list, and returns the names that came and went.
 func (n *names) set(list []string, revision int64) (came, went []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

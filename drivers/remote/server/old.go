@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// This file holds the changes that clients of old ask for. They leave the choice
+// This file holds the changes that old clients ask for. They leave the choice
 // of the subnet to the server, and know no revisions: the server compares and
 // swaps for them, and tries again when it loses a race.
 

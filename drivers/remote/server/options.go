@@ -42,7 +42,7 @@ type Networks interface {
 type Options struct {
 	// Open opens the store of a network; the empty name is the unnamed one.
 	Open func(network string) (Store, error)
-	// Networks are those that exist besides the unnamed one; nil: none.
+	// Networks are the networks besides the unnamed one; nil: none.
 	Networks Networks
 
 	// OwnRecords lets a client with a certificate change only records that carry
@@ -52,7 +52,7 @@ type Options struct {
 
 	// Timeout bounds each request except watches; default 10 s.
 	Timeout time.Duration
-	// Heartbeat is how often a stream gives a sign of life; default 10 s.
+	// Heartbeat is the interval of a stream's signs of life; default 10 s.
 	Heartbeat time.Duration
 	// Now is the clock of expirations; default time.Now.
 	Now func() time.Time
@@ -63,9 +63,9 @@ type Options struct {
 type Limits struct {
 	Body      int64   // bytes of a request; default 128 KiB
 	Rate      float64 // requests of one client a second; default 200
-	Burst     int     // that it may send at once; default 2000
+	Burst     int     // requests that one client may send at once; default 2000
 	Open      int     // connections in all; default 20,000
-	OpenPer   int     // requests that one client has open; default 10,000
+	OpenPer   int     // open requests of one client; default 10,000
 	WritesPer int     // changes under way at once, in all; default 256
 }
 
@@ -88,8 +88,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// TLS returns the configuration for a server's pair. With a CA, clients have to
-// show a certificate of it. Without a pair it returns nil, for no TLS.
+// TLS returns the configuration for a server's pair. With a CA, clients must present
+// a certificate that the CA has signed. Without a pair it returns nil, for no TLS.
 func TLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	switch {
 	case certFile == "" && keyFile == "" && caFile == "":

@@ -21,7 +21,7 @@ import (
 // unnamed is the name of the unnamed network in a path.
 const unnamed = "_"
 
-// contentType is that of every answer (interop 3.9).
+// contentType is the content type of every answer (interop 3.9: server API).
 const contentType = "application/json; charset=utf-8"
 
 // Server serves the API at one listener.
@@ -66,8 +66,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// quiet takes the complaints of net/http about single connections, which any
-// scanner of ports causes.
+// quiet logs the complaints of net/http about single connections at the level Debug:
+// any port scanner causes them.
 type quiet struct{ log *slog.Logger }
 
 func (q quiet) Write(p []byte) (int, error) {
@@ -122,8 +122,8 @@ func (s *Server) routes() http.Handler {
 type call struct {
 	*http.Request
 	feed  *feed
-	terms api.Terms // of a client that sent them
-	ours  bool      // it did
+	terms api.Terms // of one of our own clients
+	ours  bool      // the client sent terms
 }
 
 // on finds the network of a request, and turns an error into an answer.
@@ -186,7 +186,7 @@ func bad(err error) error         { return &statusError{http.StatusBadRequest, e
 func forbidden(err error) error   { return &statusError{http.StatusForbidden, err} }
 func unavailable(err error) error { return &statusError{http.StatusServiceUnavailable, err} }
 
-// refuse answers with an error. Clients of old get 400, or 500 for all else
+// refuse answers with an error. Old clients get 400, or 500 for all else
 // (interop 3.9).
 func (s *Server) refuse(w http.ResponseWriter, c call, err error) {
 	code := http.StatusInternalServerError

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// steps are the changes that clients of old ask for one by one. A position is a
+// steps are the changes that old clients ask for one by one. A position is a
 // revision, as a cursor names it; each has one way on.
 //
 // A step of more than one change has no event: between two of its changes a
@@ -72,11 +72,11 @@ func encode(v any) []byte {
 	return text
 }
 
-// ahead is how long a client may be ahead of this server, which then catches up. A
-// client that stays ahead comes from a datastore that was wiped since.
+// ahead is the time that this server has to catch up with a client that is ahead of
+// it. A client that stays ahead comes from a datastore that has been wiped since.
 const ahead = 5 * time.Second
 
-// position is a list of steps that a client of old asks about.
+// position is a list of steps that an old client asks about.
 type position interface {
 	find(revision int64) place
 }
@@ -88,8 +88,8 @@ type place struct {
 	moved <-chan struct{} // closed when that changes
 }
 
-// await returns the first step after a cursor that matters to the caller, nil
-// if only a snapshot can tell what has happened since.
+// await returns the first step after a cursor that matters to the caller, or nil if
+// only a snapshot can show the changes since.
 func await(ctx context.Context, p position, cursor string, matters func(*step) bool) (*step, error) {
 	revision, err := api.ParseCursor(cursor)
 	if err != nil {

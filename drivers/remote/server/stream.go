@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// writeTimeout is how long a client of a stream may take to read what is due.
+// writeTimeout is how long the client of a stream may take to read a line.
 const writeTimeout = 30 * time.Second
 
 // stream sends the frames of a watch until the client leaves.

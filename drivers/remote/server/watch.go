@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/drivers/remote/api"
 )
 
-// oldTTL is the TTL of every lease that a client of old gets (interop 3.4).
+// oldTTL is the TTL of every lease that an old client gets (interop 3.4).
 const oldTTL = 24 * time.Hour
 
 // find implements position.
@@ -26,7 +26,7 @@ func (f *feed) find(revision int64) place {
 	return p
 }
 
-// step adds the change from one snapshot to the next for clients of old.
+// step adds the change from one snapshot to the next for old clients.
 func (f *feed) step(before, now *lease.Snapshot) {
 	if before == nil || before.History != now.History || now.Revision < before.Revision {
 		f.steps.forget()
@@ -157,7 +157,7 @@ var errUnread = errors.New("the datastore has not been read yet")
 
 var errNoLease = errors.New("no lease")
 
-// lease returns the lease of an IPv4 subnet, as clients of old name it. The
+// lease returns the lease of an IPv4 subnet, as old clients name it. The
 // snapshot is not nil if the error is errNoLease.
 func (f *feed) lease(key lease.Key) (*lease.Lease, *lease.Snapshot, error) {
 	snap, err := f.synced()
