@@ -11,13 +11,14 @@ import (
 // port it would end at once.
 const secondHealthPort = healthPort + 1
 
-// StartSecond starts another daemon on the node with the same files, as a
-// mistake would, and waits until it is ready: before that it has done nothing.
-func (n *Node) StartSecond(ctx context.Context) (err error) {
+// StartSecond starts another daemon on the node, and waits until it is ready: before that it has done
+// nothing. Without extra flags it has the same files, as a mistake would have it.
+func (n *Node) StartSecond(ctx context.Context, extra ...string) (err error) {
 	if n.second != nil && n.second.State() == nil {
 		return fmt.Errorf("node %s: start a second daemon: it runs already", n.Name)
 	}
-	n.second, err = n.launch(n.file("second.log"), []string{fmt.Sprintf("--healthz-port=%d", secondHealthPort)})
+	extra = append([]string{fmt.Sprintf("--healthz-port=%d", secondHealthPort)}, extra...)
+	n.second, err = n.launch(n.file("second.log"), extra)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,9 @@ import (
 // masquerade itself. Other programs use the other bits of a mark.
 const proxyMark = 0x4000
 
+// ofProxy leaves the packets alone that kube-proxy masquerades itself. It is about no network.
+var ofProxy = dataplane.Rule{Mark: dataplane.Mark{Value: proxyMark, Mask: proxyMark}, Verdict: dataplane.Return}
+
 // multicast holds the destinations whose answers could not find their way back
 // through masquerading.
 var multicast = [2]netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("ff00::/8")}
@@ -19,8 +22,7 @@ var multicast = [2]netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.Must
 // 6 of interop 7.1), for connections that leave this host.
 func masquerade(f cidr.Family, network, own netip.Prefix, verdict dataplane.Verdict) []dataplane.Rule {
 	return []dataplane.Rule{
-		// kube-proxy masquerades these itself.
-		{Mark: dataplane.Mark{Value: proxyMark, Mask: proxyMark}, Verdict: dataplane.Return},
+		ofProxy,
 		// Between pods, and between pods and hosts, the source stays.
 		{From: within(own), To: within(network), Verdict: dataplane.Return},
 		{From: within(network), To: within(own), Verdict: dataplane.Return},

@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/firewall"
 )
 
 // Filter lets several nodes use one packet filter, in which flannel has one chain at
@@ -123,6 +124,7 @@ func (s *share) view(c dataplane.Chain) (dataplane.Chain, bool) {
 	}
 	var part []dataplane.Rule
 	var mine, others, strays int
+	foreign := s.f.foreign(c.ChainKey, rules)
 	for _, r := range rules {
 		switch {
 		case common(r):
@@ -130,7 +132,7 @@ func (s *share) view(c dataplane.Chain) (dataplane.Chain, bool) {
 		case s.owns(r):
 			part = append(part, r)
 			mine++
-		case s.f.owned(r):
+		case s.f.owned(r) || slices.Contains(foreign, r):
 			others++
 		default:
 			strays++
@@ -150,14 +152,16 @@ func (s *share) view(c dataplane.Chain) (dataplane.Chain, bool) {
 }
 
 // rest returns the rules of a chain that stay when the network's own part changes:
-// those of the other networks, and until all networks are known, those of no known one.
+// those of the other networks, also of other daemons, and until all networks are known, those of no
+// known one.
 func (s *share) rest(c dataplane.Chain) []dataplane.Rule {
 	rules, err := c.Rules.List()
 	if err != nil {
 		return nil
 	}
+	foreign := s.f.foreign(c.ChainKey, rules)
 	return slices.DeleteFunc(rules, func(r dataplane.Rule) bool {
-		return common(r) || s.owns(r) || !s.f.owned(r) && s.f.complete()
+		return common(r) || s.owns(r) || !s.f.owned(r) && s.f.complete() && !slices.Contains(foreign, r)
 	})
 }
 
@@ -178,6 +182,15 @@ func (f *Filter) owned(r dataplane.Rule) bool {
 		}
 	}
 	return false
+}
+
+// foreign returns the rules of a chain that other daemons of the host made.
+func (f *Filter) foreign(key dataplane.ChainKey, rules []dataplane.Rule) []dataplane.Rule {
+	var networks []netip.Prefix
+	for _, name := range slices.Sorted(maps.Keys(f.shares)) {
+		networks = append(networks, f.shares[name].networks...)
+	}
+	return firewall.Others(key, rules, networks)
 }
 
 // byNetwork returns the rules of each network one after the other, by name, and then

@@ -3,6 +3,7 @@ package networks
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,6 +160,20 @@ func TestFilterRepairs(t *testing.T) {
 			w.want("the kernel", w.kernel.state.Dump(), bothFwd)
 		})
 	}
+}
+
+// Another daemon of the host has a network in the same chains. Half of its rules belong to no daemon.
+func TestFilterBesideAnotherDaemon(t *testing.T) {
+	const others = "; from 10.9.0.0/16 accept; to 10.9.0.0/16 accept }\n"
+	with := strings.Replace(bothFwd, " }\n", others, 1)
+	w := newFilterWorld(t, with)
+	w.look("green")
+	w.want("blue's part", w.look("blue"), blueFwd)
+	w.apply("blue", dataplane.Delete, blueFwd)
+	w.want("without blue", w.kernel.state.Dump(), strings.Replace(greenFwd, " }\n", others, 1))
+	w.apply("green", dataplane.Delete, greenFwd)
+	w.want("the other's alone", w.kernel.state.Dump(), head+"forward"+begin+others[len("; "):])
+	w.want("blue sees nothing of the other's", w.look("blue"), "")
 }
 
 // A network takes over the addresses of one that has gone, and that looks no more. A third one

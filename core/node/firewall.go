@@ -98,6 +98,7 @@ func (p firewallPart) compare() ([]dataplane.Op, bool) {
 		opts = firewall.Options{}
 	}
 	wanted := firewall.Render(opts, f.aim.net, f.aim.own, f.facts, f.aim.apart...)
+	wanted.Keep(f.have, n.host.networks)
 	f.notes, f.problems = wanted.Notes, wanted.Problems
 	f.blocked = wanted.Blocked
 	f.want = wanted.Chains
