@@ -13,6 +13,7 @@ const (
 	childPause = "flannel-lab-pause"
 
 	childConfined = "flannel-lab-confined"
+	childNoTUN    = "flannel-lab-no-tun"
 )
 
 // child is the program behind one of those names, nil for any other.
@@ -24,6 +25,8 @@ func child(name string) func(args []string) error {
 		return pause
 	case childConfined:
 		return confine
+	case childNoTUN:
+		return withoutTUN
 	}
 	return nil
 }

@@ -16,13 +16,25 @@ import (
 // podCapabilities are the capabilities that the manifest gives the daemon.
 var podCapabilities = []int{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW}
 
-// confined returns a command that runs another command as a container of the
-// manifest does.
-func confined(cmd *exec.Cmd) *exec.Cmd {
+// through returns a command that runs another command through a child of this program
+// which limits it, such as [confine].
+func through(child string, cmd *exec.Cmd) *exec.Cmd {
 	inner := *cmd
 	inner.Path = "/proc/self/exe"
-	inner.Args = append([]string{childConfined, cmd.Path}, cmd.Args...)
+	inner.Args = append([]string{child, cmd.Path}, cmd.Args...)
 	return &inner
+}
+
+// withoutTUN becomes the program args[0], whose arguments follow, without /dev/net/tun.
+func withoutTUN(args []string) error {
+	runtime.LockOSThread()
+	if len(args) < 2 {
+		return fmt.Errorf("run %q without /dev/net/tun: want a path and arguments", args)
+	}
+	if err := errors.Join(ownMounts(), coverTUN()); err != nil {
+		return fmt.Errorf("run %s without /dev/net/tun: %w", args[0], err)
+	}
+	return fmt.Errorf("run %s without /dev/net/tun: exec: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
 }
 
 // confine becomes the program args[0], whose arguments follow, with the rights
@@ -45,17 +57,30 @@ func confine(args []string) error {
 }
 
 func confineFiles() error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare the mount namespace: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
+	if err := ownMounts(); err != nil {
+		return err
 	}
 	for _, path := range []string{"/proc/sys", "/"} {
 		if err := readOnly(path); err != nil {
 			return fmt.Errorf("make %s read-only: %w", path, err)
 		}
 	}
+	return coverTUN()
+}
+
+// ownMounts gives the thread mounts of its own.
+func ownMounts() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare the mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	return nil
+}
+
+// coverTUN hides /dev/net/tun from this thread.
+func coverTUN() error {
 	err := unix.Mount("flannel-lab", "/dev/net", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_RDONLY, "")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cover /dev/net: %w", err)

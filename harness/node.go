@@ -27,6 +27,8 @@ type Node struct {
 	Pods   []*Pod
 	Env    []string // more variables of the daemon's environment, as NAME=value
 
+	// NoTUN keeps /dev/net/tun from the next daemon.
+	NoTUN bool
 	// Confined limits the daemon to the rights of its container in the
 	// manifest.
 	Confined bool
@@ -135,8 +137,11 @@ func (n *Node) launch(logFile string, extra []string) (*netspace.Process, error)
 			"PATH=" + os.Getenv("PATH"), "HOME=" + n.file(), "WIREGUARD_KEY_FILE=" + n.KeyFile(),
 			lockVariable + "=" + os.Getenv(lockVariable),
 		}, n.Env...)}
-	if n.Confined {
-		cmd = confined(cmd)
+	switch {
+	case n.Confined:
+		cmd = through(childConfined, cmd)
+	case n.NoTUN:
+		cmd = through(childNoTUN, cmd)
 	}
 	proc, err := n.space.Start(cmd)
 	if err != nil {

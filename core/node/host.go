@@ -142,6 +142,9 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		l.restart()
 	}
 	plan := n.diff(n.withEndpoints(n.withoutRefused(want)))
+	if n.givesUpFormer(plan.Ops) {
+		return nil, false
+	}
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	n.once(Error, "conflict", textOf(plan.Conflicts))
 	h.standing = lease.Key{}
@@ -205,6 +208,7 @@ func (p hostPart) retries(plan []dataplane.Op) bool { return p.n.retriesOnly(pla
 
 func (p hostPart) failed(op dataplane.Op, err error) error {
 	p.n.host.endpoints.notWritten(op.Object)
+	p.n.noteLacking(op, err)
 	if p.n.refusedPeer(op, err) {
 		return nil
 	}

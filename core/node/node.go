@@ -56,6 +56,8 @@ type networkState struct {
 	backend *ways.Set
 	stood   *ways.Set // whose devices and addresses the host had at a comparison; nil: none
 	use     wayUse
+	lacking map[string]error             // former ways whose devices the host refused in the last plan, by identity
+	givenUp map[string]bool              // former ways that the node goes on without, by identity
 	met     map[dataplane.WGPeerKey]bool // the peers with which the host has exchanged keys, while the backend changes
 	doc     lease.Document
 	inForce lease.Document  // the last doc that could be used: that of config
@@ -116,6 +118,7 @@ func New(opts Options) *Node {
 	n.host.recreate = map[string]bool{}
 	n.host.keepMTU = map[string]int{}
 	n.host.denied = map[string]bool{}
+	n.network.lacking, n.network.givenUp = map[string]error{}, map[string]bool{}
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous

@@ -57,6 +57,7 @@ func (n *Node) comesFrom() []config.Backend {
 // useWays puts a set of ways in force.
 func (n *Node) useWays(set *ways.Set) {
 	s := &n.network
+	set = n.withoutGivenUp(set)
 	if s.backend != nil {
 		n.reportWays(s.backend, set)
 	} else if len(set.Former()) > 0 {
@@ -81,7 +82,7 @@ func (n *Node) reportWays(before, now *ways.Set) {
 		}
 	}
 	for _, id := range before.Former() {
-		if !now.Has(id) {
+		if !now.Has(id) && !n.network.givenUp[id] {
 			n.event(Info, "backend-changed", fmt.Sprintf("the change from %s to %s is over", id, now.Present()))
 		}
 	}
@@ -160,7 +161,7 @@ func (n *Node) recallWays() {
 		if own.Attrs.BackendType == "" && own.Attrs.Ways.IsEmpty() {
 			return // such a record names no backend: it may be any of several
 		}
-		set = set.With(object)
+		set = n.beside(set, object)
 	}
 	if set != n.network.backend {
 		n.useWays(set)
@@ -173,7 +174,7 @@ func (n *Node) joinChange() {
 	n.uses()
 	set := n.network.backend
 	for _, object := range n.network.use.missing {
-		next := set.With(object)
+		next := n.beside(set, object)
 		if next != set && !n.inTheWay(next) {
 			set = next
 		}

@@ -73,6 +73,12 @@ func (n *netnsNode) KillAt(boundary int) error { return n.node.KillAtChange(boun
 // LoseKey implements [KeyOwner].
 func (n *netnsNode) LoseKey() error { return os.Remove(n.node.KeyFile()) }
 
+// HideTUN implements [lang.TUNHider].
+func (n *netnsNode) HideTUN(on bool) error {
+	n.node.NoTUN = on
+	return nil
+}
+
 // FullDisk implements [FileEditor].
 func (n *netnsNode) FullDisk(f node.File, on bool) error {
 	if on {

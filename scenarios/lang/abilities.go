@@ -132,6 +132,12 @@ type KeyOwner interface {
 	LoseKey() error
 }
 
+// TUNHider is a host that may lack the device by which programs make TUN devices.
+type TUNHider interface {
+	// HideTUN takes /dev/net/tun from the daemons that start from now on, or gives it back.
+	HideTUN(on bool) error
+}
+
 // WriteTearer crashes the machine at the next write to a file, which leaves
 // half of the text.
 type WriteTearer interface {

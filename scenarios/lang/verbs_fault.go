@@ -26,6 +26,7 @@ func breakings() map[string]breaking {
 		"kill": faultKill, "suspend": faultSuspend, "clock": faultClock, "file": faultFile, "second": faultSecond,
 		"reboot": faultReboot, "churn": faultChurn, "key": faultKey,
 		"firewall": faultFirewall, "node": faultNode, "ike": faultIKE, "commands": faultCommands, "nat": faultNAT,
+		"tun":     faultTUN,
 		"request": faultRequest, "token": faultToken, "denied": faultDenied,
 	}
 }

@@ -150,6 +150,20 @@ func faultKey(s *Session, _ string, n Node, a *args, _ string) error {
 	return k.LoseKey()
 }
 
+// faultTUN performs "fault n2 tun gone [heal]": the daemons that start on the node from now on
+// have no /dev/net/tun, as in a container that does not mount it.
+func faultTUN(s *Session, name string, n Node, a *args, _ string) error {
+	what, heal := a.word("what to do"), a.flag("heal")
+	h, err := afterArgs[TUNHider](s, n, a)
+	if err != nil {
+		return err
+	}
+	if what != "gone" {
+		return fmt.Errorf("fault tun %s: want gone", what)
+	}
+	return setting(s, name+" tun", !heal, h.HideTUN)
+}
+
 // faultSecond performs "fault n2 second start|stop": an operator starts another
 // daemon on the same host, with the same files, by mistake.
 func faultSecond(s *Session, name string, n Node, a *args, _ string) error {

@@ -66,6 +66,12 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	return n, n.defaultRoutes()
 }
 
+// HideTUN implements [lang.TUNHider].
+func (n *simNode) HideTUN(on bool) error {
+	n.Host.HideTUN(on)
+	return nil
+}
+
 // behindNAT makes the router translate the node's addresses, and the node publish
 // the translated ones.
 func (n *simNode) behindNAT(o *node.Options) {

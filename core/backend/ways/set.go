@@ -98,6 +98,16 @@ func (s *Set) Former() []string {
 	return ids
 }
 
+// FormerWith returns the identity of the former way that has a device, or "".
+func (s *Set) FormerWith(device string) string {
+	for _, w := range s.ways[1:] {
+		if slices.Contains(w.backend.Extent().Links, device) {
+			return w.id
+		}
+	}
+	return ""
+}
+
 // Objects returns the Backend objects of all ways, the present one first.
 func (s *Set) Objects() []config.Backend {
 	var objects []config.Backend

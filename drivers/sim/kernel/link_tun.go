@@ -50,10 +50,25 @@ func (s *stack) createTUN(o dataplane.Link) error {
 	case s.link(o.Name) != nil:
 		return driver.ErrExists
 	}
+	if err := s.canOpenTUN(); err != nil {
+		return err
+	}
 	d := &tunDevice{plainDevice: plainDevice(dataplane.LinkTUN)}
 	d.link = s.addLink(o.Name, d, mtu, dataplane.MAC{})
 	d.link.carrier = false
 	d.link.setUp(o.Up)
+	return nil
+}
+
+// HideTUN takes /dev/net/tun from the host's programs, or gives it back. A device that a
+// program has open stays open.
+func (h *Host) HideTUN(on bool) { h.stack.noTUN = on }
+
+// canOpenTUN returns the error of a program that opens /dev/net/tun.
+func (s *stack) canOpenTUN() error {
+	if s.noTUN {
+		return fmt.Errorf("open /dev/net/tun: no such file: %w: give the container this device", driver.ErrUnsupported)
+	}
 	return nil
 }
 

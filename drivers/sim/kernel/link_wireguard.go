@@ -128,6 +128,9 @@ func (s *stack) createWireGuard(o dataplane.Link, want dataplane.WireGuard, offe
 	d := &wgDevice{plainDevice: plainDevice(dataplane.LinkWireGuard), WireGuard: want, secret: offer.secret}
 	d.peers.device = d
 	if want.Userspace {
+		if err := s.canOpenTUN(); err != nil {
+			return err
+		}
 		d.begin(offer.program, s.world.Now(), o.Name, false)
 	}
 	if err := s.portFree(want.ListenPort, nil); o.Up && err != nil {
@@ -148,6 +151,8 @@ func (d *wgDevice) check(o dataplane.Link) error {
 		return fmt.Errorf("no private key: %w", driver.ErrInvalid)
 	case d.Userspace && d.program != nil && d.program != d.offer.program:
 		return fmt.Errorf("%s is open in another process: %w", d.link.name, driver.ErrBusy)
+	case d.Userspace && d.program == nil && d.link.stack.noTUN:
+		return d.link.stack.canOpenTUN()
 	case d.link.up && want.ListenPort != d.ListenPort:
 		return d.link.stack.portFree(want.ListenPort, d.sockets)
 	}

@@ -24,6 +24,7 @@ type stack struct {
 	sysctls      map[string]string
 	no6          bool                          // the kernel has no IPv6
 	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel does not have, with the remedy
+	noTUN        bool                          // programs cannot open /dev/net/tun
 	filter       *netfilter                    // nil for a pod, which has no rules
 	nat          nat
 	sockets      []*socket

@@ -96,6 +96,9 @@ func (ps *paths) start(o dataplane.Proxy, table *udppath.Table) error {
 	case l.queue != nil:
 		return fmt.Errorf("%s is open in another process: %w", l.name, driver.ErrBusy)
 	}
+	if err := ps.stack.canOpenTUN(); err != nil {
+		return err
+	}
 	x := &path{paths: ps, link: l, want: o, table: table}
 	x.sock, err = ps.stack.bind(o.Local, x.arrive)
 	if err != nil {

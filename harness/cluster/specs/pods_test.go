@@ -79,9 +79,7 @@ var _ = Describe("flannel", func() {
 			_, err := hostname(ctx, pods[0], net.JoinHostPort(pods[1].Status.PodIP, "8080"))
 			g.Expect(err).NotTo(HaveOccurred())
 		}).WithContext(ctx).Should(Succeed())
-		out, err := inPod(ctx, pods[0], "ping", "-c", "100", "-i", "0.02", pods[1].Status.PodIP)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(out).To(ContainSubstring("100 packets transmitted, 100 packets received"))
+		expectEveryPacket(ctx)
 	}, limit)
 
 	It("gives a node that boots its pods back, with the same subnet", func(ctx context.Context) {
@@ -121,6 +119,15 @@ func leaseOf(ctx context.Context, name string) *corev1.Node {
 	node, err := kube.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return node
+}
+
+// expectEveryPacket sends packets from one pod to another.
+func expectEveryPacket(ctx context.Context) {
+	GinkgoHelper()
+	pods := echoPods(ctx)
+	out, err := inPod(ctx, pods[0], "ping", "-c", "100", "-i", "0.02", pods[1].Status.PodIP)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(out).To(ContainSubstring("100 packets transmitted, 100 packets received"))
 }
 
 // ping sends a ping every 20 ms until the returned function is called, which returns

@@ -51,10 +51,7 @@ var _ = Describe("an upgrade", func() {
 
 	It("from one backend to wireguard by the chart's manifest, and back by its ConfigMap first, loses no packet",
 		func(ctx context.Context) {
-			file, from := os.Getenv(wireguardEnv), backendType(ctx)
-			if file == "" || from == "wireguard" || from == "udp" {
-				Skip("it needs another backend than " + from + ", and the manifest that make test-cluster makes for wireguard")
-			}
+			file, from := wireguardManifest(ctx)
 			former := networkText(ctx)
 			expectNoLoss := traffic(ctx)
 			kubectl(ctx, "apply", "-f", file)
@@ -67,7 +64,30 @@ var _ = Describe("an upgrade", func() {
 			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 			expectNoLoss()
 		}, SpecTimeout(8*time.Minute))
+
+	It("from one backend to wireguard, and back by its manifest in one step, which ends the update",
+		func(ctx context.Context) {
+			file, from := wireguardManifest(ctx)
+			kubectl(ctx, "apply", "-f", file)
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			awaitBackend(ctx, "wireguard")
+			// The new pods have no /dev/net/tun, and cannot keep WireGuard in userspace.
+			kubectl(ctx, "apply", "-f", manifest())
+			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+			awaitBackend(ctx, from)
+			expectEveryPacket(ctx)
+		}, SpecTimeout(8*time.Minute))
 })
+
+// wireguardManifest returns the manifest for wireguard, and the present backend, from which a change leads there.
+func wireguardManifest(ctx context.Context) (file, from string) {
+	GinkgoHelper()
+	file, from = os.Getenv(wireguardEnv), backendType(ctx)
+	if file == "" || from == "wireguard" || from == "udp" {
+		Skip("it needs another backend than " + from + ", and the manifest that make test-cluster makes for wireguard")
+	}
+	return file, from
+}
 
 // identity returns what peers and pods know of each node: its record, and the index and MAC of its device.
 func identity(ctx context.Context) map[string]string {

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flanneld/flannel/core/backend/ways"
+	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// A host may be unable to have a former way any longer: the daemon's new container has no /dev/net/tun, or
+// the host has booted a kernel without the module. Such a way is of no use, and must not keep the node from
+// being ready: a rolling update would stop at its first node, and with it the change on all others. So
+// once everything of the present way stands, the node goes on without that former way, until its next start.
+// Peers that send by no other way reach the node as soon as they follow the change.
+
+// noteLacking keeps why the host cannot make the device of a former way.
+func (n *Node) noteLacking(op dataplane.Op, err error) {
+	if op.Verb == dataplane.Delete || !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, driver.ErrDenied) {
+		return
+	}
+	link, isLink := op.Object.(dataplane.Link)
+	_, isProxy := op.Object.(dataplane.Proxy)
+	again := isLink && op.Verb == dataplane.Replace && link.Kind() != dataplane.LinkWireGuard // it is deleted and created
+	if !isLink && !isProxy || again {
+		return
+	}
+	if id := n.network.backend.FormerWith(deviceOf(op.Object)); id != "" {
+		n.network.lacking[id] = err
+	}
+}
+
+// givesUpFormer ends the former ways that the host cannot have, if the plan would change nothing else of the
+// node's own. It returns false if there are none.
+func (n *Node) givesUpFormer(plan []dataplane.Op) bool {
+	s := &n.network
+	lacking := maps.Clone(s.lacking)
+	clear(s.lacking)
+	stands := !slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		return isOwn(op) && lacking[s.backend.FormerWith(deviceOf(op.Object))] == nil
+	})
+	if len(lacking) == 0 || !stands {
+		return false
+	}
+	set := s.backend
+	for _, id := range s.backend.Former() {
+		why, ok := lacking[id]
+		if !ok {
+			continue
+		}
+		s.givenUp[id] = true
+		n.event(Warning, "backend-given-up", fmt.Sprintf("this host cannot keep %s beside %s: %v; going on without it: "+
+			"peers that have not followed the change reach this node once they do", id, set.Present(), why))
+		set = set.Without(id)
+	}
+	n.useWays(set)
+	return true
+}
+
+// withoutGivenUp returns the set without the former ways that the node has given up. A config that names such
+// a way makes the node try it again.
+func (n *Node) withoutGivenUp(set *ways.Set) *ways.Set {
+	delete(n.network.givenUp, set.Present())
+	for _, id := range set.Former() {
+		if n.network.givenUp[id] {
+			set = set.Without(id)
+		}
+	}
+	return set
+}
+
+// beside returns a set with one more former way, unless the node has given that up.
+func (n *Node) beside(set *ways.Set, object config.Backend) *ways.Set {
+	next := set.With(object)
+	if next != set && n.withoutGivenUp(next) != next {
+		return set
+	}
+	return next
+}
+
+// deviceOf returns the device that an object is, or belongs to, or "".
+func deviceOf(o dataplane.Object) string {
+	switch o := o.(type) {
+	case dataplane.Link:
+		return o.Name
+	case dataplane.Proxy:
+		return o.Link
+	case dataplane.Sysctl:
+		return o.Link
+	}
+	return linkOf(o)
+}
