@@ -95,7 +95,7 @@ func (d *derivation) claims(families []cidr.Family, others []lease.Lease) []clai
 		c := found[k]
 		public, port, ok := wireGuardHalf(c.record, c.subnet[cidr.V4].IsValid())
 		c.public, c.port = public, port
-		if ok {
+		if ok && c.to[d.outer(*c)].IsValid() { // a Mode may want an address of the other family
 			all = append(all, *c)
 		}
 	}
@@ -137,9 +137,13 @@ func (d *derivation) wireguardPeer(dev string, port uint16, c claim) dataplane.W
 func (d *derivation) outer(c claim) cidr.Family {
 	own := d.host.Uplink.Public
 	switch {
-	case d.net.options.Mode == "ipv4" || !c.to[cidr.V6].IsValid():
+	case d.net.options.Mode == "ipv4":
 		return cidr.V4
-	case d.net.options.Mode == "ipv6" || !c.to[cidr.V4].IsValid():
+	case d.net.options.Mode == "ipv6":
+		return cidr.V6
+	case !c.to[cidr.V6].IsValid():
+		return cidr.V4
+	case !c.to[cidr.V4].IsValid():
 		return cidr.V6
 	case !c.to[cidr.V4].IsPrivate() && own[cidr.V4].IsValid():
 		return cidr.V4
