@@ -30,7 +30,7 @@ type Loss struct {
 // autopsy: flanneld repairs most faults before the sender gives up.
 const soon = 250 * time.Millisecond
 
-// follower watches one echo.
+// follower follows one echo.
 type follower struct {
 	lab  *Lab
 	tap  *tap
@@ -88,9 +88,9 @@ func (l *Lab) autopsy(from *Host, dst netip.Addr, way []Sighting) Loss {
 	h := l.host(last.Host)
 	switch link, err := h.nl.LinkByName(last.Device); {
 	case h.switches() && last.Out:
-		return loss.with("wire_loss", fmt.Sprintf("it was put on the wire to %s, and did not get there", last.Device))
+		return loss.with("wire_loss", fmt.Sprintf("it was put on the wire to %s, and did not arrive there", last.Device))
 	case h.switches():
-		return loss.with("wire_loss", fmt.Sprintf("it came by the wire of %s and was not passed on", last.Device))
+		return loss.with("wire_loss", fmt.Sprintf("it came in by the wire of %s and was not passed on", last.Device))
 	case err != nil:
 		return loss.with("link_down", last.Device+" is gone")
 	case last.Other:
@@ -269,7 +269,7 @@ func (h *Host) wouldResolve(link netlink.Link, next netip.Addr) (reason, detail 
 	return "", fmt.Sprintf("the kernel has a route, by %s, and did not send it there: a filter may have dropped it", where)
 }
 
-// trace is a ping whose packet is followed.
+// trace sends one ping and follows its packet.
 func (p *pinger) trace(ctx context.Context, h *Host, result *PingResult) error {
 	f, err := h.follow(echoKey{p.id, 0}, p.dst)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Block makes the host drop packets of a protocol, "icmp", "tcp" or "udp", to a port of
-// the host itself, 0 for all, or ends that. Neighbour discovery still works.
+// Block makes the host drop packets of a protocol ("icmp", "tcp" or "udp") to a port of
+// the host itself (0: to every port), or ends that. Neighbour discovery still works.
 func (h *Host) Block(ctx context.Context, protocol string, port uint16, on bool) error {
 	table := fmt.Sprintf("inet blocked-%s-%d", protocol, port)
 	// The script first creates what it deletes: older kernels have no "destroy".

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// DaemonEnv and ToolEnv name a flanneld and a flannelctl that are already built.
+// DaemonEnv and ToolEnv are the variables that name a flanneld and a flannelctl
+// which are already built.
 const (
 	DaemonEnv = "FLANNEL_LAB_DAEMON"
 	ToolEnv   = "FLANNEL_LAB_TOOL"

@@ -42,8 +42,8 @@ func find(findings []check.Finding, topic string) []check.Finding {
 	return found
 }
 
-// troubles are the rows of docs/troubleshooting.md that flannelctl check answers: what
-// goes wrong on a healthy node, and the finding about it.
+// troubles are the rows of docs/troubleshooting.md that flannelctl check answers: a fault
+// of a healthy node, and the finding about it.
 var troubles = []struct {
 	row, topic   string
 	harm         func(ctx context.Context, n *harness.Node) error

@@ -16,7 +16,7 @@ const (
 	childNoTUN    = "flannel-lab-no-tun"
 )
 
-// child is the program behind one of those names, nil for any other.
+// child returns the program behind one of those names, or nil for any other.
 func child(name string) func(args []string) error {
 	switch name {
 	case childStore:

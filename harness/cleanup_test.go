@@ -40,8 +40,8 @@ done
 nft add table ip flannel-ipv4-of-another
 `
 
-// upstreamObjects are what upstream leaves on a host with vxlan and DirectRouting, and
-// with --ip-blackhole-route (interop 6.2, 7.4).
+// upstreamObjects are the objects that upstream leaves on a host with vxlan and
+// DirectRouting, and with --ip-blackhole-route (interop 6.2: vxlan; 7.4: the blackhole).
 const upstreamObjects = `
 ip link add flannel.1 type vxlan id 1 dev eth0 local 192.168.64.1 dstport 8472 nolearning
 ip link set flannel.1 mtu 1450 up
@@ -73,7 +73,7 @@ nft list tables
 var changing = regexp.MustCompile(`\[\d+:\d+\]|(expires|valid_lft|preferred_lft|state) \S+|<[^>]*>|linkdown|` +
 	`(?m)^(#.*|.*(fe80|ff00):.*)$`)
 
-// spaces matches what remains in the place of such parts.
+// spaces matches the blanks that remain in the place of such parts.
 var spaces = regexp.MustCompile(`\s+\n|  +`)
 
 // photograph returns a photo of the host.
@@ -201,7 +201,7 @@ var _ = Describe("cleanup", Ordered, func() {
 		}
 		lab := newLab(ctx, harness.Options{Nodes: 2, Daemon: daemon, LeaseTTL: time.Minute,
 			DaemonArgs: []string{"--ip-masq", "--iptables-forward-rules", "--ip-blackhole-route"},
-			// No subnet is one of the foreign routes.
+			// The foreign routes must not lead to the node's subnet.
 			Config: fmt.Sprintf(`{"Network":"10.5.0.0/16","SubnetMax":"10.5.199.0","EnableNFTables":%t,"Backend":{"Type":"%s"}}`,
 				nft, backend)})
 		node := lab.Nodes[0]

@@ -25,7 +25,7 @@ func through(child string, cmd *exec.Cmd) *exec.Cmd {
 	return &inner
 }
 
-// withoutTUN becomes the program args[0], whose arguments follow, without /dev/net/tun.
+// withoutTUN replaces this process with the program args[0] and its arguments, without /dev/net/tun.
 func withoutTUN(args []string) error {
 	runtime.LockOSThread()
 	if len(args) < 2 {
@@ -37,10 +37,10 @@ func withoutTUN(args []string) error {
 	return fmt.Errorf("run %s without /dev/net/tun: exec: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
 }
 
-// confine becomes the program args[0], whose arguments follow, with the rights
-// that a container runtime would leave it: two capabilities and no way to more,
-// root and /proc/sys read-only, no devices. The lab's files, on a file system
-// of their own, stay writable like the host paths of a pod.
+// confine replaces this process with the program args[0] and its arguments, with
+// the rights that a container runtime would leave it: two capabilities and no way
+// to gain more, a read-only root and /proc/sys, no devices. The lab's files, on a
+// file system of their own, stay writable like the host paths of a pod.
 func confine(args []string) error {
 	// Namespaces and capabilities belong to a thread; exec keeps this thread's.
 	runtime.LockOSThread()
@@ -88,7 +88,7 @@ func coverTUN() error {
 	return nil
 }
 
-// readOnly makes a tree read-only, but no mount below it.
+// readOnly makes a tree read-only, except mounts below it.
 func readOnly(path string) error {
 	var flags unix.Statfs_t
 	if err := unix.Statfs(path, &flags); err != nil {

@@ -4,8 +4,8 @@
 // A [Lab] is nodes on one or more underlay segments with a router between
 // them, and an etcd. Each node is a namespace with one flanneld process;
 // [Node.AddPod] adds a pod behind a bridge, as a CNI plugin would from the
-// subnet file. Probes ([Host.Ping], [Pod.PathMTU], [Pod.Transfer]) say what a
-// packet experiences; faults break what a machine can break.
+// subnet file. Probes ([Host.Ping], [Pod.PathMTU], [Pod.Transfer]) show the fate of
+// packets; faults break the parts of a machine that can break.
 //
 //	n1 … nN   192.168.64.1 … on eth0, fd00:64::1 … if asked for
 //	router    192.168.64.253   the nodes' default route, and between segments
@@ -19,5 +19,5 @@
 // mount that only the lab sees.
 //
 // Nothing here sleeps: callers wait for conditions under a context. The package
-// decides nothing about flannel; it reads what flanneld did.
+// makes no decisions for flannel; it reads the results of flanneld's.
 package harness

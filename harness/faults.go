@@ -45,9 +45,9 @@ func (n *Node) PlugCable(ctx context.Context) error {
 }
 
 // reconnected waits until frames pass again, and makes every host ask again for
-// neighbours that did not answer: Linux drops the packets queued for a
-// neighbour when the third request goes unanswered, even if the answer could
-// come now.
+// neighbours that did not answer. Otherwise Linux drops the packets queued for a
+// neighbour when the third request goes unanswered, even if the answer could come
+// now.
 func (n *Node) reconnected(ctx context.Context) error {
 	if err := n.segment.waitPlugged(ctx, n.Host, uplink); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (n *Node) SetUnderlayMTU(mtu int) error {
 	return errors.Join(n.SetMTU(uplink, mtu), n.segment.sw.SetMTU(n.Name, mtu))
 }
 
-// withDriver calls f with a driver of the host that is open during the call.
+// withDriver calls do with a driver of the host that is open during the call.
 func (h *Host) withDriver(ctx context.Context, do func(*linux.Driver) error) error {
 	d, err := linux.Open(ctx, netns.NsHandle(h.space.FD()), nil)
 	if err != nil {

@@ -59,8 +59,8 @@ func requireTools(tools ...string) {
 
 var programOf = [2]string{cidr.V4: "iptables", cidr.V6: "ip6tables"}
 
-// An upstream made its rules with one variant of iptables. Ours leaves nothing of
-// them, whichever tool it uses, and no rule of another program goes.
+// Upstream made its rules with one variant of iptables. Our daemon removes all of them,
+// whichever tool it uses, and no rule of another program.
 var _ = Describe("upstream's rules of iptables", Ordered, func() {
 	var daemon string
 	BeforeAll(func(ctx context.Context) {
@@ -70,7 +70,7 @@ var _ = Describe("upstream's rules of iptables", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(5*time.Minute))
 
-	DescribeTable("go when our daemon runs", func(ctx context.Context, variant string, nftables bool) {
+	DescribeTable("disappear when our daemon runs", func(ctx context.Context, variant string, nftables bool) {
 		lab := newLab(ctx, harness.Options{Nodes: 1, IPv6: true, Daemon: daemon, LeaseTTL: time.Minute,
 			DaemonArgs: []string{"--ip-masq", "--iptables-forward-rules"},
 			Config: fmt.Sprintf(`{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:10::/48",`+

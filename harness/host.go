@@ -69,8 +69,8 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	return h, h.SetUp("lo")
 }
 
-// Do runs fn inside the host, on the calling goroutine. Sockets fn opens work
-// everywhere afterwards; goroutines and processes it starts are outside.
+// Do runs fn inside the host, on the calling goroutine. Sockets that fn opens work
+// everywhere afterwards; goroutines and processes that it starts are outside.
 func (h *Host) Do(fn func() error) error { return h.space.Do(fn) }
 
 // Netlink returns a handle on the host's rtnetlink. The lab closes it.
@@ -106,7 +106,7 @@ func (h *Host) Listen(addr netip.AddrPort) (l net.Listener, err error) {
 	return l, err
 }
 
-// Hold returns the id of a process that only stays in the host, so that nsenter
+// Hold returns the id of a process that does nothing in the host, so that nsenter
 // can find the namespace.
 func (h *Host) Hold() (pid int, err error) {
 	if h.pause == nil {

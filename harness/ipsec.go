@@ -33,7 +33,7 @@ func (n *Node) makeSocketDir() (err error) {
 	return err
 }
 
-// charonArgs returns the daemon's flags for its charon. A host without charon needs none.
+// charonArgs returns the daemon's flags for its charon. A machine without charon needs none.
 func (n *Node) charonArgs() []string {
 	return []string{"--charon-exec-path=" + n.charonScript(), "--charon-vici-uri=unix://" + n.charonSocket()}
 }
@@ -49,7 +49,7 @@ func (n *Node) InstallCharon() error {
 	return os.WriteFile(n.charonScript(), []byte(script), 0o755)
 }
 
-// RemoveCharon takes the program away.
+// RemoveCharon removes the program.
 func (n *Node) RemoveCharon() error { return os.Remove(n.charonScript()) }
 
 // KillCharon kills the daemon's charon.
@@ -102,8 +102,7 @@ func (n *Node) UnloadConn(k dataplane.ConnKey) error {
 	return nil
 }
 
-// Negotiating reports whether the node's charon is about to agree with another host on
-// a tunnel.
+// Negotiating reports whether the node's charon is negotiating a tunnel with another host.
 func (n *Node) Negotiating(peer netip.Addr) (bool, error) {
 	session, err := vici.NewSession(vici.WithSocketPath(n.charonSocket()))
 	if err != nil {

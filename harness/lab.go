@@ -22,8 +22,8 @@ type Options struct {
 	DaemonArgs []string      // for every node, after the lab's own arguments
 	LeaseTTL   time.Duration // of a subnet lease; 0 is the daemon's default
 	Outside    bool          // adds a host on the first segment that is not part of the overlay
-	StoreUsers bool          // each node has a user of its own in the store
-	StoreProxy bool          // the nodes reach the store through a proxy; see Store.Meet
+	StoreUsers bool          // gives each node a user of its own in the store
+	StoreProxy bool          // puts a proxy between the nodes and the store; see Store.Meet
 }
 
 // Lab is a set of machines and the network between them. Only one goroutine at
@@ -43,7 +43,7 @@ type Lab struct {
 	pings    atomic.Uint32
 }
 
-// New builds a lab whose store runs and whose nodes run no daemon yet.
+// New builds a lab. Its store runs; its nodes run no daemon yet.
 func New(ctx context.Context, o Options) (*Lab, error) {
 	if os.Getenv(stageEnv) == "" {
 		return nil, errors.New("build a lab: the program did not begin with harness.Main or harness.Reexec")

@@ -22,9 +22,9 @@ const pollEvery = 10 * time.Millisecond
 // SetUp sets a device administratively up.
 func (h *Host) SetUp(dev string) error { return h.onLink(dev, "set up", h.nl.LinkSetUp) }
 
-// waitUp waits until a device is not only set up but has noticed its carrier
-// and may use its addresses. The kernel does both a little later, and until
-// then drops the packets to send.
+// waitUp waits until a device that is set up has noticed its carrier and may use
+// its addresses. The kernel does both a little later, and until then drops outgoing
+// packets.
 func (h *Host) waitUp(ctx context.Context, dev string) error {
 	return h.Await(ctx, "device "+dev+" to be usable", func() (bool, error) {
 		link, err := h.link(dev)
@@ -140,8 +140,7 @@ func (h *Host) FlushNeighs(dev string) error {
 	})
 }
 
-// forgetUnanswered removes neighbours that were asked for and have not answered
-// yet.
+// forgetUnanswered removes the neighbours that have not answered a request yet.
 func (h *Host) forgetUnanswered() error {
 	return eachFamily(func(f cidr.Family) error {
 		neighs, err := h.nl.NeighList(0, nlFamily(f))
@@ -175,11 +174,11 @@ func (h *Host) FlushAddrs(dev string) error {
 	})
 }
 
-// eachFamily calls f for both address families and joins the errors.
+// eachFamily calls do for both address families and joins the errors.
 func eachFamily(do func(cidr.Family) error) error { return each(cidr.Families[:], do) }
 
-// each calls f for all elements and joins the errors. A missing element is no
-// error.
+// each calls do for all elements and joins the errors. An element that is gone is
+// not an error.
 func each[E any](elements []E, do func(E) error) error {
 	var errs []error
 	for _, e := range elements {

@@ -170,7 +170,7 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 		}
 	}, limit)
 
-	It("removes all of a network whose config goes, and takes it back", func(ctx context.Context) {
+	It("removes all of a network whose config is deleted, and restores it with the config", func(ctx context.Context) {
 		Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf("green"))).To(Succeed())
 		for _, n := range lab.Nodes {
 			Expect(n.Await(ctx, "green to be gone", func() (bool, error) {

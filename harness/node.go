@@ -25,7 +25,7 @@ type Node struct {
 	*Host
 	Number int // from 1
 	Pods   []*Pod
-	Env    []string // more variables of the daemon's environment, as NAME=value
+	Env    []string // further variables of the daemon's environment, as NAME=value
 
 	// NoTUN keeps /dev/net/tun from the next daemon.
 	NoTUN bool
@@ -40,7 +40,7 @@ type Node struct {
 	trap     *trap             // see KillAtChange
 	disks    []string          // see FillDisk
 	sockets  string            // the folder for the daemon's sockets
-	made     int               // the number of pods ever made, for the names of their devices
+	made     int               // counts the pods ever made, for the names of their devices
 }
 
 func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {

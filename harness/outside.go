@@ -15,14 +15,14 @@ type Outside struct {
 	witness *witness
 }
 
-// Addr returns its address of a family.
+// Addr returns the host's address of a family.
 func (o *Outside) Addr(f cidr.Family) netip.Addr { return underlayAddr(f, 0, outsideHost).Addr() }
 
 func (l *Lab) addOutside(ctx context.Context) error {
 	if !l.Options.Outside {
 		return nil
 	}
-	// After a redirect it would bypass the router long after the way changed.
+	// After a redirect it would bypass the router even long after the route has changed.
 	h, err := l.newHost("outside", setting{"ipv4/conf/all/accept_redirects", "0"},
 		setting{"ipv4/conf/default/accept_redirects", "0"},
 		setting{"ipv6/conf/all/accept_redirects", "0"}, setting{"ipv6/conf/default/accept_redirects", "0"})

@@ -30,11 +30,11 @@ var (
 type PingOptions struct {
 	Source  netip.Addr    // the source address; zero: the kernel chooses
 	Size    int           // of the whole IP packet, in bytes; 0 is 84
-	DF      bool          // set DF, and ignore a learnt path MTU
+	DF      bool          // sets DF, and ignores a learnt path MTU
 	TTL     int           // hops; 0 is the kernel's default
 	Count   int           // the number of requests, each of which must be answered; 0 is 1
-	Timeout time.Duration // for each reply; 0 is 3s, since a neighbour is asked once a second
-	Follow  bool          // follow the first one through all devices of the lab
+	Timeout time.Duration // for each reply; 0 is 3s, since the kernel asks for a neighbour once a second
+	Follow  bool          // follows the first one through all devices of the lab
 }
 
 // PingResult is the outcome of echo requests.

@@ -78,8 +78,8 @@ func (n *Node) addPod(ctx context.Context, subnetFile, bridge string) (*Pod, err
 }
 
 // SyncPods configures the bridge and all pods of the node by the present subnet
-// file. A real cluster would restart the pods instead. The node has no pods of named
-// networks.
+// file. A real cluster would restart the pods instead. The node must have no pods of
+// named networks.
 func (n *Node) SyncPods() error {
 	env, err := n.SubnetEnv()
 	if err != nil {
@@ -94,7 +94,7 @@ func (n *Node) SyncPods() error {
 }
 
 // SetPodMTU gives the bridge and all pods of the node another MTU than the subnet
-// file says, such as pods have that were made before it changed.
+// file says, as if they were made before the file changed.
 func (n *Node) SetPodMTU(mtu int) error {
 	return errors.Join(n.SetMTU(bridgeName, mtu), each(n.Pods, func(p *Pod) error {
 		return errors.Join(n.SetMTU(p.port(), mtu), p.SetMTU("eth0", mtu))
@@ -202,7 +202,7 @@ func (h *Host) setAddrs(dev string, want [2]netip.Prefix) error {
 	})
 }
 
-// addrAt returns the address of that number within a subnet.
+// addrAt returns the address with that number within a subnet.
 func addrAt(subnet netip.Prefix, number int) netip.Addr {
 	a := subnet.Masked().Addr()
 	for range number {

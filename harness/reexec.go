@@ -23,7 +23,7 @@ const (
 	// scratch is covered by a file system of the lab's own, which the kernel
 	// frees with the lab's last process.
 	scratch = "/dev/shm"
-	// lockVariable names the lock of iptables-legacy.
+	// lockVariable is the variable that names the lock of iptables-legacy.
 	lockVariable = "XTABLES_LOCKFILE"
 )
 
@@ -35,15 +35,15 @@ func Main(m interface{ Run() int }) {
 	os.Exit(m.Run())
 }
 
-// Reexec moves the program to where it may build labs: it must be called
-// first in main, before any flag is looked at. It runs the program again in a
+// Reexec moves the program into namespaces in which it may build labs. It must be
+// called first in main, before any flag is read. It runs the program again in a
 // mount and a network namespace, for users other than root also in a user
 // namespace, and does not return in the first run. The lab's helper processes
-// begin with it too.
+// begin with it, too.
 //
-// The network namespace makes sure that the host's own is not touched. And a
-// thread that entered one of the lab's must be able to come back, which to the
-// host's it could not from a user namespace.
+// The network namespace protects the host's own. Besides, a thread that entered a
+// namespace of the lab must be able to come back, and from a user namespace it
+// could not come back to the host's.
 func Reexec() {
 	if run := child(os.Args[0]); run != nil {
 		exitOn(run(os.Args[1:]))

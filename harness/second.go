@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// secondHealthPort is the health port of a second daemon. With the first one's
-// port it would end at once.
+// secondHealthPort is the health port of a second daemon. With the first daemon's
+// port it would exit at once.
 const secondHealthPort = healthPort + 1
 
 // StartSecond starts another daemon on the node, and waits until it is ready: before that it has done
@@ -31,8 +31,8 @@ func (n *Node) StartSecond(ctx context.Context, extra ...string) (err error) {
 	})
 }
 
-// EndSecond kills the second daemon, if there is one, and restarts the first:
-// it cannot know what the other wrote to its files.
+// EndSecond kills the second daemon, if there is one, and restarts the first,
+// which cannot know what the other wrote to its files.
 func (n *Node) EndSecond() error {
 	if n.second == nil {
 		return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// Three nodes take their leases from two servers, over TLS with certificates on
-// both sides. The first server ends, then a node starts again.
+// Three nodes get their leases from two servers, over TLS with certificates on both
+// sides. The first server ends, then a node restarts.
 var _ = Describe("servers of leases in a lab", func() {
 	It("keeps traffic and changes going when one of two servers ends", func(ctx context.Context) {
 		daemon, err := harness.BuildDaemon(ctx)

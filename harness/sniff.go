@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sniffed counts packets that nodes sent by their uplinks.
+// Sniffed counts the packets that nodes sent over their uplinks.
 type Sniffed struct {
 	Clear int // from and to addresses within the network, without encryption
 	ESP   int // also in UDP
 }
 
 // sniffWait is the longest time that a socket waits for a packet, and so the longest
-// delay of the end.
+// delay of stop.
 const sniffWait = 100 * time.Millisecond
 
-// Sniff counts the packets that nodes send by their uplinks until stop is called.
+// Sniff counts the packets that nodes send over their uplinks until stop is called.
 func (l *Lab) Sniff(network netip.Prefix) (stop func() (Sniffed, error), err error) {
 	s := &sniffer{network: network}
 	for _, n := range l.Nodes {

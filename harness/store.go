@@ -94,7 +94,7 @@ func (s *Store) nodeEndpoint() string {
 // Start starts etcd, with its earlier data, and waits until it serves.
 func (s *Store) Start(ctx context.Context) error { return s.start(ctx, false) }
 
-// start starts etcd, on demand as the only member that its cluster ever had.
+// start starts etcd. With alone, the server becomes the only member of its cluster.
 func (s *Store) start(ctx context.Context, alone bool) error {
 	if s.proc != nil {
 		return errors.New("start the store: it runs already")
@@ -185,7 +185,7 @@ func (s *Store) closeClient() error {
 	err := s.client.Close()
 	s.client = nil
 	if errors.Is(err, context.Canceled) {
-		return nil // the result of Close without trouble
+		return nil // Close returns this when all is well
 	}
 	return err
 }
@@ -206,7 +206,7 @@ func (s *Store) Resume() error {
 	return s.proc.Resume()
 }
 
-// Wipe replaces the store by an empty one, as if its disk had been lost.
+// Wipe replaces the store with an empty one, as if its disk had been lost.
 func (s *Store) Wipe(ctx context.Context) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (s *Store) Wipe(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// Backup keeps a copy of etcd's data for Restore. Etcd is away meanwhile.
+// Backup keeps a copy of etcd's data for Restore. Etcd is down in the meantime.
 func (s *Store) Backup(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (s *Store) Backup(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// Restore puts etcd back to the last backup, with another history from there on:
-// as many further changes of a key that does not concern flannel.
+// Restore puts etcd back to the last backup, and continues with another history:
+// that many further changes of a key that does not concern flannel.
 func (s *Store) Restore(ctx context.Context, further int) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (s *Store) Restore(ctx context.Context, further int) error {
 	return nil
 }
 
-// copyData replaces one folder of etcd's data by a copy of another.
+// copyData replaces one folder of etcd's data with a copy of another.
 func (s *Store) copyData(from, to string) error {
 	if err := os.RemoveAll(s.lab.path(to)); err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *Store) eachCut(n *Node, do func(*netlink.Rule) error) error {
 			r.Type = unix.RTN_BLACKHOLE
 			r.Priority = cutPriority
 			if err := do(r); err != nil {
-				return fmt.Errorf("store: part from node %s by %s: %w", n.Name, r, err)
+				return fmt.Errorf("store: cut off node %s by rule %s: %w", n.Name, r, err)
 			}
 		}
 	}
@@ -293,7 +293,7 @@ func serveStore(args []string) error {
 		return err
 	}
 	if _, err := os.Stdout.WriteString("\n"); err != nil {
-		return fmt.Errorf("tell that the store is ready: %w", err)
+		return fmt.Errorf("report that the store is ready: %w", err)
 	}
 	<-ctx.Done()
 	return server.Close()

@@ -86,7 +86,7 @@ func (s *Store) RevokeLease(ctx context.Context, key string) error {
 	return nil
 }
 
-// Compact forgets all history except the present, so that an absent client
+// Compact forgets all history except the present, so that a disconnected client
 // cannot catch up by events.
 func (s *Store) Compact(ctx context.Context) error {
 	resp, err := s.client.Get(ctx, Prefix)

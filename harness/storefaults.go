@@ -52,16 +52,15 @@ func (s *Store) addUsers(ctx context.Context) error {
 	return err
 }
 
-// ErrNoProxy and errNoUsers are answers to faults that a lab is not built for.
-// The fault has had no effect then.
+// ErrNoProxy and errNoUsers say that the lab was built without the parts that a
+// fault needs. The fault then has no effect.
 var (
 	errNoUsers = errors.New("the lab was built without Options.StoreUsers")
 	ErrNoProxy = errors.New("the lab was built without Options.StoreProxy")
 )
 
-// Deny takes all permissions on flannel's keys away from a node's user, or
-// gives them back. A running watch goes on: etcd checks permissions when it
-// begins.
+// Deny revokes all permissions of a node's user on flannel's keys, or restores
+// them. A running watch continues: etcd checks permissions only when it begins.
 func (s *Store) Deny(ctx context.Context, n *Node, on bool) error {
 	if !s.lab.Options.StoreUsers {
 		return errNoUsers
@@ -79,7 +78,7 @@ func (s *Store) Deny(ctx context.Context, n *Node, on bool) error {
 	return nil
 }
 
-// ForgetToken ends the session of a node's user: the node must log in again.
+// ForgetToken ends the session of a node's user, so that the node must log in again.
 func (s *Store) ForgetToken(ctx context.Context, n *Node) error {
 	if !s.lab.Options.StoreUsers {
 		return errNoUsers
@@ -117,7 +116,7 @@ func (s *Store) ElectLeader(ctx context.Context) error {
 // proxyPort is the port of the proxy, if there is one.
 const proxyPort = storePort - 1
 
-// startProxy puts a proxy before the store, for as long as the lab lives.
+// startProxy puts a proxy in front of the store, for as long as the lab lives.
 func (s *Store) startProxy() error {
 	l, err := s.Listen(netip.AddrPortFrom(s.Addr(cidr.V4), proxyPort))
 	if err != nil {

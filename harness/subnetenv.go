@@ -36,13 +36,13 @@ func parseSubnetEnv(text string) (SubnetEnv, error) {
 		"FLANNEL_IPMASQ":       func(s string) (err error) { env.IPMasq, err = strconv.ParseBool(s); return err },
 	}
 	if !strings.HasSuffix(text, "\n") {
-		errs = append(errs, errors.New("the last line does not end"))
+		errs = append(errs, errors.New("the last line has no line end"))
 	}
 	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		key, value, _ := strings.Cut(line, "=")
 		set, ok := want[key]
 		if !ok {
-			errs = append(errs, fmt.Errorf("line %q: unknown, or there twice", line))
+			errs = append(errs, fmt.Errorf("line %q: unknown or repeated", line))
 			continue
 		}
 		delete(want, key)

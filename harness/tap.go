@@ -26,11 +26,11 @@ type Sighting struct {
 	packet packet
 }
 
-// tap sees every frame on every device of the lab, from its making on.
+// tap sees every frame on every device of the lab, from its creation on.
 type tap struct {
 	hosts  []*Host
 	fds    []int // of each host
-	stamps []int // keep the kernel noting times
+	stamps []int // as long as they are open, the kernel notes times
 	seen   []Sighting
 	key    []byte // the first bytes of the packet's data
 }
@@ -53,7 +53,7 @@ func (l *Lab) newTap(key echoKey) (*tap, error) {
 			return err
 		})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen to all devices of %s: %w", h.Name, err), t.close())
+			return nil, errors.Join(fmt.Errorf("listen on all devices of %s: %w", h.Name, err), t.close())
 		}
 	}
 	return t, nil
@@ -98,7 +98,7 @@ func (t *tap) awaitStamps() error {
 			return nil
 		}
 	}
-	return errors.New("the kernel does not tell when it saw a packet")
+	return errors.New("the kernel does not report when it saw a packet")
 }
 
 func bigEndian(v uint16) uint16 {

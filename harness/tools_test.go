@@ -12,8 +12,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// withDrivers calls do with the daemon's drivers of a node's host, as the commands of
-// flannelctl open them.
+// withDrivers opens the daemon's drivers for a node's host, as the commands of flannelctl
+// do, and calls do with them.
 func withDrivers(ctx context.Context, n *harness.Node, do func(*linux.Driver, *firewall.Firewall)) {
 	GinkgoHelper()
 	host, err := linux.Open(ctx, netns.NsHandle(n.NamespaceFD()), nil)

@@ -25,9 +25,9 @@ var changes = [...]uint{
 }
 
 // KillAtChange kills the daemon when the node's kernel has announced that many
-// changes: from now on, if the daemon runs, or else from its next start.
-// Changes of neighbours that the kernel makes itself do not count. The daemon
-// may get some steps further before it is dead. 0 cancels the trap.
+// changes, counted from now on if the daemon runs, and otherwise from its next
+// start. Changes of neighbours that the kernel makes by itself do not count. The
+// daemon may get some steps further before it is dead. 0 cancels the trap.
 func (n *Node) KillAtChange(count int) error {
 	if n.trap != nil {
 		n.trap.socket.Close()
@@ -76,7 +76,7 @@ func (t *trap) wait(left int) {
 	}
 }
 
-// ofItself reports whether a change is of a neighbour that the kernel made
+// ofItself reports whether a change concerns a neighbour that the kernel made by
 // itself.
 func ofItself(kind uint16, data []byte) bool {
 	const stateAt = 8 // in struct ndmsg

@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// toolTroubles are rows of docs/troubleshooting.md that another command than flannelctl
-// check answers: what goes wrong for a healthy node, and what the command prints then.
+// toolTroubles are the rows of docs/troubleshooting.md that another command than flannelctl
+// check answers: a fault of a healthy node, and what the command then prints.
 var toolTroubles = []struct {
 	row, command, cause string
 	nodes               int

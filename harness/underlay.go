@@ -69,8 +69,8 @@ func (l *Lab) addSegment(ctx context.Context, index int) error {
 	return l.plug(ctx, s, l.Router, fmt.Sprintf("eth%d", index), routerHost)
 }
 
-// plug connects a host to a segment by a device of that name and gives it the
-// addresses of that host number.
+// plug connects a host to a segment by a device with that name and gives it the
+// addresses with that host number.
 func (l *Lab) plug(ctx context.Context, s *segment, h *Host, dev string, number int) error {
 	port := &netlink.Veth{
 		LinkAttrs:     netlink.LinkAttrs{Name: h.Name, MTU: l.Options.MTU, MasterIndex: s.bridge.Attrs().Index},
@@ -128,7 +128,7 @@ func (h *Host) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// onLink calls f for a device of the host and names both if it fails.
+// onLink calls do for a device of the host. An error names both.
 func (h *Host) onLink(name, what string, do func(netlink.Link) error) error {
 	link, err := h.link(name)
 	if err != nil {

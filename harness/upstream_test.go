@@ -16,9 +16,9 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// A node goes from our daemon to upstream's and back with the udp backend, where
-// the daemon carries each packet. Packets are lost while no daemon runs. None may
-// leave by the default route instead.
+// With the udp backend, whose daemon carries each packet, a node changes from our daemon
+// to upstream's and back. Packets are lost while no daemon runs, but none may leave by the
+// default route instead.
 var _ = Describe("the udp backend, back to upstream", Ordered, func() {
 	var daemon string
 	BeforeAll(func(ctx context.Context) {
@@ -75,9 +75,9 @@ func awaitPing(ctx context.Context, from, to *harness.Pod) {
 	Eventually(ctx, func() error { return pingPreserved(ctx, from, to, cidr.V4) }).Should(Succeed())
 }
 
-// startUpstream makes what upstream's udp backend makes on a node (interop 6.1): a
-// device with the next free number, the subnet's base as its address, and a route
-// to the network, unless there is one.
+// startUpstream makes the objects of upstream's udp backend on a node (interop 6.1: udp): a
+// device with the next free number, the subnet's base as its address, and a route to the
+// network, unless there is one. It then carries packets.
 func startUpstream(ctx context.Context, on, peer *harness.Node) *linuxtest.Upstream {
 	GinkgoHelper()
 	u := &linuxtest.Upstream{Peers: map[netip.Prefix]netip.AddrPort{
@@ -132,7 +132,7 @@ func leaked(ctx context.Context, n *harness.Node) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// stream is one ping after the other from one pod to another.
+// stream sends one ping after the other from one pod to another.
 type stream struct {
 	results chan error
 	cancel  context.CancelFunc
@@ -174,7 +174,7 @@ func (s *stream) expectNoLoss(ctx context.Context) {
 	}
 }
 
-// await waits until some pings in a row end as a matcher says.
+// await waits until that many pings in a row end as the matcher demands.
 func (s *stream) await(ctx context.Context, inARow int, ends OmegaMatcher) {
 	GinkgoHelper()
 	run := 0

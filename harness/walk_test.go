@@ -40,8 +40,8 @@ func knownTo(ctx context.Context, n *harness.Node) trace.Known {
 	return trace.Known{Networks: subnetfile.Networks(text), Peers: peers.Peers}
 }
 
-// obstacles stop a packet from n1's pod to n2's while n1's daemon does not run, and name
-// where trace says that it ends. Undo removes what a restart of the daemon leaves.
+// obstacles stop a packet from n1's pod to n2's while n1's daemon does not run. Reason and
+// step are what trace must report. Undo repairs what a restart of the daemon does not.
 var obstacles = []struct{ what, harm, undo, reason, step string }{
 	{"the device is down", "ip link set flannel.1 down", "", "no_route", "route"},
 	{"the device is gone", "ip link del flannel.1", "", "no_route", "route"},

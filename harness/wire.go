@@ -9,8 +9,8 @@ import (
 )
 
 // Disturbance describes how a segment disturbs packets. The kernel decides
-// about each packet by itself; lost packets vanish without an error. Packets
-// that resolve addresses are spared: their loss would outlast the disturbance.
+// about each packet by itself; lost packets vanish without an error. It spares
+// packets that resolve addresses: their loss would outlast the disturbance.
 type Disturbance struct {
 	Loss float64 // probability
 	MTU  int     // drop packets larger than this; 0: no limit

@@ -97,8 +97,8 @@ func listenOn(n *harness.Node, device string) (fd int) {
 	return fd
 }
 
-// expectEncrypted reads all frames that a socket has kept. They are WireGuard's, or
-// of the underlay itself, which knows the neighbours and the datastore.
+// expectEncrypted reads all frames that a socket has kept. They must be WireGuard's, or
+// belong to the underlay itself: neighbour discovery, and connections to the datastore.
 func expectEncrypted(fd int) {
 	GinkgoHelper()
 	buf := make([]byte, 1<<17)
@@ -110,7 +110,7 @@ func expectEncrypted(fd int) {
 		}
 		Expect(err).NotTo(HaveOccurred())
 		frame := buf[:n]
-		Expect(frame).NotTo(ContainSubstring("flannel lab")) // what the lab's pings say
+		Expect(frame).NotTo(ContainSubstring("flannel lab")) // the data of the lab's pings
 		kind := kindOf(frame)
 		Expect(kind).To(BeElementOf("udp 51820", "tcp 2379", "arp", "ipv6"), "%x", frame)
 		if kind == "udp 51820" {

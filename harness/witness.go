@@ -104,8 +104,8 @@ func (w *witness) tell(key echoKey, from netip.Addr) {
 	}
 }
 
-// expect returns a channel that receives the source of that echo request, once
-// it has arrived, and a function that ends the waiting.
+// expect returns a channel that receives the source of that echo request when it
+// arrives, and a function that ends the wait.
 func (w *witness) expect(key echoKey) (<-chan netip.Addr, func()) {
 	seen := make(chan netip.Addr, 1)
 	w.mu.Lock()

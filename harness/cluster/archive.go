@@ -90,8 +90,8 @@ func writeImage(out io.Writer, layer *os.File, config, manifest []byte) error {
 	return w.Close()
 }
 
-// writeTree writes a folder as a layer: all files belong to root and have no time, so
-// the same files are the same layer.
+// writeTree writes a folder as a layer. All files belong to root and have no time, so
+// equal files make equal layers.
 func writeTree(out io.Writer, root string) error {
 	w := tar.NewWriter(out)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -19,8 +19,8 @@ type hierarchy struct {
 	Options string // how it is mounted, such as "cpu,cpuacct"; empty in version 2
 }
 
-// hierarchies returns those of version 1 that have a controller or a name, or the one
-// of version 2 if that has the controllers.
+// hierarchies returns the hierarchies of version 1 that have a controller or a name, or
+// the one of version 2 if that has the controllers.
 func hierarchies(mountinfo io.Reader) ([]hierarchy, error) {
 	var first, second []hierarchy
 	lines := bufio.NewScanner(mountinfo)
@@ -49,7 +49,8 @@ func hierarchies(mountinfo io.Reader) ([]hierarchy, error) {
 	return second[:1], nil
 }
 
-// controllers returns the mount options of a hierarchy without those of every file system.
+// controllers returns the mount options that only hierarchies have: their controllers and
+// names.
 func controllers(options string) string {
 	var own []string
 	for _, o := range strings.Split(options, ",") {
@@ -60,10 +61,10 @@ func controllers(options string) string {
 	return strings.Join(own, ",")
 }
 
-// v2 tells the version of the hierarchy.
+// v2 reports whether the hierarchy is of version 2.
 func (h hierarchy) v2() bool { return h.Options == "" }
 
-// hostHierarchies returns those of this machine.
+// hostHierarchies returns the hierarchies of this machine.
 func hostHierarchies() ([]hierarchy, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -92,8 +93,8 @@ func (h hierarchy) makeCgroup(name string) (string, error) {
 	return dir, nil
 }
 
-// inherit gives a new cgroup what it needs to take processes: in version 1 the CPUs of
-// its parent, in version 2 all controllers.
+// inherit prepares a new cgroup for processes: in version 1 it gets the CPUs of its
+// parent, in version 2 all controllers.
 func inherit(parent, dir string) error {
 	if _, err := os.Stat(filepath.Join(parent, "cgroup.subtree_control")); err == nil {
 		return delegate(parent)
@@ -131,13 +132,13 @@ func joinCgroup(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0o644)
 }
 
-// reapCgroups waits for the end of its input, which comes with the end of the test,
-// and removes the cgroups of that name, for as long as their processes are ending.
+// reapCgroups waits for the end of its input, which comes with the end of the test, and
+// then removes the cgroups of that name. It retries while their processes are ending.
 func reapCgroups(in io.Reader, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return errors.New("usage: NAME")
 	}
-	_, _ = io.Copy(io.Discard, in) // a broken pipe is the end, too
+	_, _ = io.Copy(io.Discard, in) // a broken pipe ends the test, too
 	all, err := hostHierarchies()
 	if err != nil {
 		return err

@@ -34,7 +34,8 @@ func TestHierarchies(t *testing.T) {
 	}
 }
 
-// A new cgroup of a cpuset takes no process before it has CPUs; every level needs them.
+// TestCgroupInheritsCPUs checks that each level of a new cgroup of a cpuset has CPUs, without
+// which it accepts no process.
 func TestCgroupInheritsCPUs(t *testing.T) {
 	top := t.TempDir()
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -65,6 +66,6 @@ func TestRemovedCgroupIsGone(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(top); !os.IsNotExist(err) {
-		t.Errorf("it is there still: %v", err)
+		t.Errorf("it still exists: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ProgramsEnv names the folder of make cluster-programs.
+// ProgramsEnv is the variable that names the folder of make cluster-programs.
 const ProgramsEnv = "FLANNEL_LAB_CLUSTER"
 
 const (
@@ -61,7 +61,7 @@ type Options struct {
 	Progress  io.Writer // gets a line for each step; may be nil
 }
 
-// Cluster is a cluster that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	Client kubernetes.Interface // of an administrator
 	Config *rest.Config         // the same
@@ -119,7 +119,7 @@ func (c *Cluster) path(parts ...string) string {
 	return filepath.Join(append([]string{scratchDir}, parts...)...)
 }
 
-// each does something on all nodes at once.
+// each returns a step that does something on all nodes at once.
 func (c *Cluster) each(do func(context.Context, *Node) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		errs := make([]error, len(c.Nodes))
@@ -169,7 +169,7 @@ func (c *Cluster) prepare(context.Context) error {
 	return c.makeUnderlay()
 }
 
-// makeUnderlay makes the Ethernet of the nodes, on which the test is a host, too.
+// makeUnderlay makes the nodes' Ethernet. The test is a host on it, too.
 func (c *Cluster) makeUnderlay() error {
 	c.bridge = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}
 	if err := netlink.LinkAdd(c.bridge); err != nil {
@@ -194,7 +194,7 @@ func (c *Cluster) makeUnderlay() error {
 	return nil
 }
 
-// families returns a value for IPv4 or, with two stacks, those for both.
+// families returns the value for IPv4 or, with two stacks, the values for both.
 func (c *Cluster) families(values [2]string) string {
 	if c.options.DualStack {
 		return values[0] + "," + values[1]
@@ -218,7 +218,7 @@ func (c *Cluster) unplug(n *Node) error {
 	return nil
 }
 
-// plug connects a node that has booted with the underlay.
+// plug connects a booted node to the underlay.
 func (c *Cluster) plug(n *Node) error {
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.Name, MasterIndex: c.bridge.Attrs().Index},
 		PeerName: "eth0", PeerNamespace: netlink.NsPid(n.PID())}
@@ -246,7 +246,7 @@ func (c *Cluster) startNode(ctx context.Context, n *Node) error {
 	return n.startContainerd(ctx, true)
 }
 
-// joinNode makes a node that has booted one of the cluster.
+// joinNode makes a booted node join the cluster.
 func (c *Cluster) joinNode(ctx context.Context, n *Node) error {
 	if err := n.startKubelet(ctx); err != nil {
 		return err
@@ -254,8 +254,8 @@ func (c *Cluster) joinNode(ctx context.Context, n *Node) error {
 	return n.startProxy(ctx)
 }
 
-// PowerOn boots a node that is off, with the disk that it had. The first node cannot
-// be off: the control plane is on it.
+// PowerOn boots a node that is off, with its old disk. The first node cannot be off: the
+// control plane is on it.
 func (n *Node) PowerOn(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (n *Node) PowerOn(ctx context.Context) error {
 	return n.cluster.joinNode(ctx, n)
 }
 
-// Install boots a node that is off with an empty disk, as another machine of its name.
+// Install boots a node that is off, with an empty disk, as another machine of that name.
 func (n *Node) Install(ctx context.Context) error {
 	if err := os.RemoveAll(n.cluster.path("disks", n.Name)); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	if err := n.Kill(ctx, "kubelet"); err != nil {
 		return err
 	}
-	// A kubelet that finds its port in use ends.
+	// A kubelet exits if it finds its port in use.
 	if err := n.cluster.awaitEnd(ctx, "kubelet", netip.AddrPortFrom(n.Addr, kubeletPort)); err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The image that flannel's DaemonSet names is built here, not pulled.
+// TestManifestNamesOurImage checks that flannel's DaemonSet names the image that the cluster
+// builds, so that no node pulls one.
 func TestManifestNamesOurImage(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kube-flannel.yml")
 	if err != nil {

@@ -35,8 +35,8 @@ conf_dir = "/etc/cni/net.d"
 `, runtimeSocket, pauseImage)
 }
 
-// startContainerd starts the runtime. The first time, also the plugins that flannel's
-// calls, as a distribution installs them, and the images.
+// startContainerd starts the runtime. The first time it also installs the plugins that
+// flannel's plugin calls, as a distribution does, and imports the images.
 func (n *Node) startContainerd(ctx context.Context, first bool) error {
 	config := n.Name + ".containerd.toml"
 	if err := os.WriteFile(n.cluster.path("files", config), []byte(containerdConfig()), 0o644); err != nil {

@@ -62,7 +62,7 @@ func serveEtcd(args []string) error {
 	return server.Close()
 }
 
-// startControlPlane starts it on the first node, whose network reaches pods.
+// startControlPlane starts the control plane on the first node, whose network reaches pods.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	n := c.Nodes[0]
 	// The name under which this program runs tells it what to do.
@@ -116,7 +116,7 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.awaitEnd(ctx, "kube-apiserver", netip.AddrPortFrom(n.Addr, securePort))
 }
 
-// awaitEnd waits until a program that was killed no longer listens.
+// awaitEnd waits until a killed program no longer listens.
 func (c *Cluster) awaitEnd(ctx context.Context, program string, address netip.AddrPort) error {
 	return c.await(ctx, "the end of "+program, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address.String())
@@ -127,8 +127,8 @@ func (c *Cluster) awaitEnd(ctx context.Context, program string, address netip.Ad
 	})
 }
 
-// RotateTokenKey makes the API server sign tokens of service accounts with a new key. It goes on
-// accepting tokens of the former key until RevokeTokens.
+// RotateTokenKey makes the API server sign tokens of service accounts with a new key. It still
+// accepts tokens of the former key until RevokeTokens.
 func (c *Cluster) RotateTokenKey(ctx context.Context) error {
 	former, err := os.ReadFile(c.path("files", tokenKey))
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Cluster) RotateTokenKey(ctx context.Context) error {
 	return c.setTokenKeys(ctx, key, append(bytes.Clone(key), former...))
 }
 
-// RevokeTokens makes the API server refuse all tokens that are not of the newest key.
+// RevokeTokens makes the API server refuse all tokens that another than the newest key has signed.
 func (c *Cluster) RevokeTokens(ctx context.Context) error {
 	key, err := os.ReadFile(c.path("files", tokenKey))
 	if err != nil {
@@ -231,7 +231,7 @@ func (c *Cluster) writeFiles(context.Context) error {
 	return nil
 }
 
-// writeKubeconfig writes a file that makes its reader that user, wherever it is.
+// writeKubeconfig writes a kubeconfig of a user, which works everywhere.
 func (c *Cluster) writeKubeconfig(name string, authority []byte) error {
 	config := api.NewConfig()
 	config.Clusters["cluster"] = &api.Cluster{Server: c.server(), CertificateAuthorityData: authority}
@@ -241,7 +241,7 @@ func (c *Cluster) writeKubeconfig(name string, authority []byte) error {
 	return clientcmd.WriteToFile(*config, c.path("files", name+".conf"))
 }
 
-// await waits until a condition holds, and says which one did not.
+// await waits until a condition holds. Its error names the condition and its last error.
 func (c *Cluster) await(ctx context.Context, what string, holds func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)

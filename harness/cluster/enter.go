@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a node finds what the cluster brings along.
+// The places where a node finds the cluster's files.
 const (
 	programsDir = "/opt/cluster/programs" // the folder of make cluster-programs
 	filesDir    = "/opt/cluster/files"    // certificates, configurations and archives
@@ -30,25 +30,25 @@ type plan struct {
 	Cgroups map[string]hierarchy
 }
 
-// kept are the folders that may not be in an overlay, since overlays lie in them or
-// programs mount there: each is a plain folder of the disk.
+// kept are the folders that must not be in an overlay, because overlays lie in them or
+// programs mount there. Each is a plain folder of the disk.
 var kept = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/flannel", "/var/lib/cni", "/var/log/pods",
 	"/var/log/containers", logDir, "/opt/cni", "/etc/cni"}
 
 // emptied are the folders that a boot finds empty.
 var emptied = []string{"/run", "/tmp"}
 
-// settings are those which kubelet sets and which no namespace keeps apart: a file
-// with the wanted value covers each.
+// settings are the kernel settings that kubelet writes and that no namespace separates.
+// A file with the wanted value covers each of them.
 var settings = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
 
-// enterNode makes this process, which is in new namespaces, the first of a node. The
-// plan is its argument.
+// enterNode makes this process, which is in new namespaces, the first process of a node.
+// Its argument is the plan.
 func enterNode() error {
-	runtime.LockOSThread() // a cgroup namespace is one of a thread, until the thread runs a program
+	runtime.LockOSThread() // a cgroup namespace belongs to a thread, until the thread runs a program
 	var p plan
 	if err := json.Unmarshal([]byte(os.Args[1]), &p); err != nil {
 		return err
@@ -75,7 +75,7 @@ func enterNode() error {
 	})
 }
 
-// mountRoot puts what the node writes over the host's root.
+// mountRoot mounts a layer for the node's files over the host's root.
 func (p plan) mountRoot() error {
 	upper, work := filepath.Join(p.Disk, "upper"), filepath.Join(p.Disk, "work")
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755), os.MkdirAll(p.Root, 0o755)); err != nil {
@@ -84,7 +84,7 @@ func (p plan) mountRoot() error {
 	return mount("overlay", p.Root, "overlay", 0, "lowerdir=/,upperdir="+upper+",workdir="+work)
 }
 
-// mountSystem mounts what every system has.
+// mountSystem mounts the file systems that every system has.
 func (p plan) mountSystem() error {
 	err := errors.Join(
 		mount("proc", p.Root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
@@ -99,7 +99,7 @@ func (p plan) mountSystem() error {
 	return err
 }
 
-// mountCgroups shows the node its own cgroups as the first ones.
+// mountCgroups shows the node its own cgroups as the root ones.
 func (p plan) mountCgroups() error {
 	top := p.Root + "/sys/fs/cgroup"
 	for dir, h := range p.Cgroups {
@@ -150,8 +150,8 @@ func (p plan) mountFiles() error {
 	return nil
 }
 
-// pivot makes the node's root that of this process. Mounts in it show to containers
-// that ask for that.
+// pivot makes the node's root the root of this process. Containers that ask for it see
+// mounts in it.
 func (p plan) pivot() error {
 	old := filepath.Join(p.Root, "run/former")
 	if err := os.MkdirAll(old, 0o700); err != nil {
@@ -164,7 +164,8 @@ func (p plan) pivot() error {
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
 }
 
-// coverSettings also lets the node forward, which concerns its own namespace.
+// coverSettings covers the settings, and lets the node forward, which affects only its
+// own namespace.
 func (p plan) coverSettings() error {
 	for name, value := range settings {
 		file := filepath.Join("/run/settings", name)
@@ -183,7 +184,7 @@ func (p plan) coverSettings() error {
 	return nil
 }
 
-// mount makes the place first.
+// mount mounts a file system on a folder, which it makes first.
 func mount(source, target, kind string, flags uintptr, data string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err

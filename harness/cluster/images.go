@@ -20,7 +20,7 @@ const (
 
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// stockImages are those that depend on nothing but the versions of the programs.
+// stockImages returns the images that depend only on the versions of the programs.
 func stockImages(roots string) map[string]image {
 	return map[string]image{
 		"pause": {Root: filepath.Join(roots, "pause"), Names: []string{pauseImage},
@@ -31,7 +31,7 @@ func stockImages(roots string) map[string]image {
 	}
 }
 
-// writeImages writes the archives that are not there yet, and flannel's in any case.
+// writeImages writes the missing archives, and flannel's in any case.
 func (c *Cluster) writeImages(ctx context.Context) error {
 	dir := filepath.Join(c.options.Programs, "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -19,11 +19,11 @@ type request struct {
 	ID   int
 	Args []string
 	Env  []string
-	Log  string // a daemon's name: its log; empty for a command whose end and output the answer tells
-	Stop string // instead of all this: end the daemon of this name
+	Log  string // a daemon's name, for its log; empty for a command, whose end and output are in the answer
+	Stop string // the name of a daemon to end; all other fields are empty then
 }
 
-// answer tells the result of the request of that ID.
+// answer is the result of the request with that ID.
 type answer struct {
 	ID     int
 	Output string
@@ -83,7 +83,7 @@ func serveInit(in io.Reader, out io.Writer, logs string) error {
 	}
 }
 
-// reply sends an answer; the test that no longer listens has ended.
+// reply sends an answer. It ignores errors: a test that no longer listens has ended.
 func (k *keeper) reply(a answer) {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -140,7 +140,7 @@ func (k *keeper) start(r request, out *os.File) (int, <-chan syscall.WaitStatus,
 	return pid, done, nil
 }
 
-// daemon starts a program that goes on running. Its end is noted in its log.
+// daemon starts a program and does not wait for its end, which it notes in the log.
 func (k *keeper) daemon(r request) error {
 	log, err := os.OpenFile(filepath.Join(k.logs, r.Log+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

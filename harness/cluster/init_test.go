@@ -82,7 +82,7 @@ func TestFirstProcessKeepsDaemons(t *testing.T) {
 	if a := f.ask(request{Stop: "sleeper"}); a.Err != "" {
 		t.Fatal(a.Err)
 	}
-	// Its end comes to the log a moment later.
+	// Its end appears in the log a moment later.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		log, err := os.ReadFile(filepath.Join(f.logs, "sleeper.log"))
 		if err != nil {
@@ -96,6 +96,6 @@ func TestFirstProcessKeepsDaemons(t *testing.T) {
 		}
 	}
 	if a := f.ask(request{Stop: "sleeper"}); !strings.Contains(a.Err, "does not run") {
-		t.Errorf("to stop it again: %+v", a)
+		t.Errorf("stopping it again: %+v", a)
 	}
 }

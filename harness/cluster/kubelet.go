@@ -13,7 +13,7 @@ const (
 	proxyHealthPort = 10256
 )
 
-// kubeletConfig is that of every node.
+// kubeletConfig returns kubelet's configuration, which is the same on every node.
 func kubeletConfig() map[string]any {
 	none := map[string]string{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
 		"imagefs.available": "0%", "imagefs.inodesFree": "0%"}
@@ -32,7 +32,7 @@ func kubeletConfig() map[string]any {
 		"resolvConf":               "",
 		// Ready within a second of the CNI configuration, and reported at once.
 		"nodeStatusUpdateFrequency": "4s",
-		// A changed ConfigMap is in its pods' files that soon; by default within a minute.
+		// So soon a changed ConfigMap reaches the files of its pods; by default within a minute.
 		"syncFrequency": "5s",
 		"oomScoreAdj":   0,
 	}
@@ -47,7 +47,8 @@ func (n *Node) startKubelet(ctx context.Context) error {
 		"--node-ip="+n.cluster.families([2]string{n.Addr.String(), n.Addr6.String()}))
 }
 
-// proxyConfig leaves alone the limits of connection tracking, which are not of one namespace.
+// proxyConfig returns kube-proxy's configuration. It leaves the limits of connection tracking
+// alone, which do not belong to one namespace.
 func proxyConfig(node, mode, pods string) map[string]any {
 	return map[string]any{
 		"kind": "KubeProxyConfiguration", "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -62,7 +63,7 @@ func proxyConfig(node, mode, pods string) map[string]any {
 	}
 }
 
-// startProxy starts kube-proxy as a process: it is not what is tested.
+// startProxy starts kube-proxy as a plain process, since the specs do not test it.
 func (n *Node) startProxy(ctx context.Context) error {
 	name := "kube-proxy." + n.Name + ".json"
 	config := proxyConfig(n.Name, n.cluster.options.ProxyMode, n.cluster.families(podCIDRs))
@@ -96,7 +97,7 @@ func (c *Cluster) writeJSON(name string, content any) error {
 	if err != nil {
 		return err
 	}
-	// By a rename, as several nodes may write and read the same file.
+	// A rename, because several nodes may write and read the same file.
 	temp, err := os.CreateTemp(c.path("files"), name)
 	if err != nil {
 		return err

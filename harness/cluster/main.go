@@ -21,8 +21,8 @@ func Main(m interface{ Run() int }) {
 	os.Exit(m.Run())
 }
 
-// Reexec must be called first in main: it runs the parts of a cluster that are this
-// program, and moves any other run to namespaces in which a cluster may be built.
+// Reexec must be called first in main. It runs those parts of a cluster that are this
+// program, and moves any other run into namespaces in which a cluster may be built.
 func Reexec() {
 	var err error
 	switch os.Args[0] {

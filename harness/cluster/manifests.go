@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// coredns is CoreDNS as kubeadm installs it, with the plugins that it is built with.
+// coredns installs CoreDNS as kubeadm does, with the plugins of our build.
 const coredns = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: coredns, namespace: kube-system}
@@ -85,7 +85,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// applyManifests does what the docs tell people to do.
+// applyManifests applies the manifests as the docs tell operators to do.
 func (c *Cluster) applyManifests(ctx context.Context) error {
 	flannel, err := os.ReadFile(c.options.Manifest)
 	if err != nil {

@@ -37,7 +37,7 @@ type Node struct {
 // PID returns the id of the node's first process, whose namespaces are the node's.
 func (n *Node) PID() int { return n.first.Process.Pid }
 
-// boot starts the node's first process, plugs it to the underlay and waits until it serves.
+// boot starts the node's first process, connects it to the underlay and waits until it serves.
 func (n *Node) boot(ctx context.Context) error {
 	p, err := n.plan()
 	if err != nil {
@@ -138,7 +138,7 @@ func (n *Node) ask(ctx context.Context, r request) (answer, error) {
 		}
 		return a, nil
 	case <-n.ended:
-		return answer{}, fmt.Errorf("%s: it went off", n.Name)
+		return answer{}, fmt.Errorf("%s: the node went off", n.Name)
 	case <-ctx.Done():
 		return answer{}, fmt.Errorf("%s: %s: %w", n.Name, strings.Join(r.Args, " "), ctx.Err())
 	}
@@ -153,7 +153,7 @@ func (n *Node) Run(ctx context.Context, args ...string) (string, error) {
 	return a.Output, err
 }
 
-// daemon starts a program that goes on running; its log is named after it.
+// daemon starts a program and does not wait for its end. Its log is named after it.
 func (n *Node) daemon(ctx context.Context, name string, args ...string) error {
 	_, err := n.ask(ctx, request{Log: name, Args: append([]string{"/usr/bin/env"}, args...)})
 	return err
@@ -177,7 +177,7 @@ func (n *Node) PowerOff() error {
 	return n.cluster.unplug(n)
 }
 
-// LogTail returns the end of the log of one of its daemons.
+// LogTail returns the end of the log of one of the node's daemons.
 func (n *Node) LogTail(daemon string) string {
 	text, err := os.ReadFile(filepath.Join(n.cluster.path("disks", n.Name), "kept", logDir, daemon+".log"))
 	if err != nil {

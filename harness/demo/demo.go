@@ -36,8 +36,8 @@ type show struct {
 	started time.Time
 }
 
-// Run shows everything and returns an error if a step failed. Ending ctx ends
-// it, which is an error only before Hold.
+// Run shows everything and returns an error if a step failed. It ends with ctx,
+// which is an error unless it is holding the lab up.
 func Run(ctx context.Context, o Options) (err error) {
 	s := &show{Options: o, started: time.Now()}
 	for _, program := range []string{o.Daemon, o.Tool} {
@@ -150,8 +150,8 @@ func (s *show) pingAll(ctx context.Context) error {
 	return s.columns(rows)
 }
 
-// ping returns the round-trip time. A ready node reaches every node it knows,
-// but may learn a moment later of one that became ready after it: so ping
+// ping returns the round-trip time. A ready node reaches every node that it knows,
+// but may learn a moment later of a node that became ready after it. So ping
 // retries until ctx ends.
 func (s *show) ping(ctx context.Context, from, to *harness.Pod) (string, error) {
 	if from == to {

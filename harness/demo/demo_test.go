@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// The whole show, held up and ended as by Ctrl-C.
+// TestDemo runs the whole show, holds it up, and ends it as Ctrl-C does.
 func TestDemo(t *testing.T) {
 	daemon, err := harness.BuildDaemon(t.Context())
 	if err != nil {
@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("the demo did not print %q:\n%s", want, out)
 		}
 	}
-	// The columns between are there once the node has peers to probe.
+	// The columns in between appear once the node has peers to probe.
 	if n := len(regexp.MustCompile(`vxlan +tunnel flannel\.1 .*served\n`).FindAllString(out.String(), -1)); n != 6 {
 		t.Errorf("%d rows of served peers, want 2 for each of 3 nodes:\n%s", n, out)
 	}
@@ -50,7 +50,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A daemon that does not start fails the demo, and the demo shows its log.
+// TestDemoFails checks that the demo fails if a daemon does not start, and shows its log.
 func TestDemoFails(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "flanneld")
 	if err := os.WriteFile(daemon, []byte("#!/bin/sh\necho cannot go on >&2\nexit 3\n"), 0o755); err != nil {

@@ -23,7 +23,7 @@ func (s *show) columns(rows [][]string) error {
 func (s *show) peers(ctx context.Context) error {
 	for _, n := range s.lab.Nodes {
 		if err := n.WaitReady(ctx); err != nil {
-			return fmt.Errorf("in the end %s is %s", n.Name, state(ctx, n))
+			return fmt.Errorf("at the end %s is %s", n.Name, state(ctx, n))
 		}
 		s.say("flannelctl peers on %s, which has %s:", n.Name, n.Underlay(family).Addr())
 		out, err := exec.CommandContext(ctx, s.Tool, "peers", "--subnet-file", n.SubnetFile()).CombinedOutput()

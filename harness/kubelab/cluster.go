@@ -24,7 +24,7 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// ServerEnv names the kube-apiserver to run.
+// ServerEnv is the variable that names the kube-apiserver to run.
 const ServerEnv = "FLANNEL_LAB_APISERVER"
 
 // ServiceAccount is the user name of the manifest's ServiceAccount.
@@ -48,7 +48,7 @@ type Cluster struct {
 }
 
 // Start starts the server that ServerEnv names and waits until it serves. Its
-// files lie in dir.
+// files are in dir.
 func Start(ctx context.Context, lab *harness.Lab, dir string) (*Cluster, error) {
 	server := os.Getenv(ServerEnv)
 	if server == "" {
@@ -169,7 +169,7 @@ func (c *Cluster) await(ctx context.Context) error {
 	return nil
 }
 
-// LogTail is the end of the server's log.
+// LogTail returns the end of the server's log.
 func (c *Cluster) LogTail() string { return tail(c.path("apiserver.log")) }
 
 func tail(log string) string {
@@ -180,11 +180,10 @@ func tail(log string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// Kubeconfig returns the path of a file that makes its reader the manifest's
-// ServiceAccount, and no other user.
+// Kubeconfig returns the path of a kubeconfig of the manifest's ServiceAccount.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
-// writeKubeconfig writes a file that makes its reader the user of that token.
+// writeKubeconfig writes a kubeconfig of the user with that token.
 func (c *Cluster) writeKubeconfig(path, token string) error {
 	config := api.NewConfig()
 	config.Clusters["lab"] = &api.Cluster{Server: "https://" + c.addr().String(), CertificateAuthority: c.path("tls.crt")}

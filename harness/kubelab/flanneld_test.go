@@ -85,7 +85,7 @@ var _ = Describe("The manifest", func() {
 })
 
 var _ = Describe("flanneld with the rights of the manifest", func() {
-	It("carries packets, and writes what peers read", func(ctx context.Context) {
+	It("carries packets, and writes the annotations that peers read", func(ctx context.Context) {
 		c := newCluster(ctx, 3, vxlan)
 		c.registerAll(ctx)
 		c.startAll(ctx)
@@ -116,7 +116,7 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 				change, err := json.Marshal(map[string]any{"status": map[string]any{
 					"addresses": []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.String()}}}})
 				Expect(err).NotTo(HaveOccurred())
-				// A patch, as the daemon may write its annotations just now.
+				// A patch, because the daemon may be writing its annotations at the same time.
 				_, err = c.Client.CoreV1().Nodes().PatchStatus(ctx, n.Name, change)
 				Expect(err).NotTo(HaveOccurred())
 			}
@@ -226,12 +226,12 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, limit)
 
-	It("lets a hostile node hurt itself alone", func(ctx context.Context) {
+	It("lets a hostile node harm only itself", func(ctx context.Context) {
 		c := newCluster(ctx, 2, vxlan)
 		c.registerAll(ctx)
 		c.startAll(ctx)
-		// The API server tells when a node was created to the second. Of two claims to a subnet in
-		// one second, either may count.
+		// The API server reports the creation time of a node to the second. Of two claims to a subnet
+		// in the same second, either may win.
 		created := c.node(ctx, "n1").CreationTimestamp.Time
 		Eventually(time.Now).WithContext(ctx).Should(BeTemporally(">=", created.Add(time.Second)))
 		for i, cidrs := range []string{"10.244.0.0/16", "10.244.1.0/24", "172.16.0.0/24"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/flanneld/flannel/harness"
 )
 
-// ProxyEnv names the kube-proxy to run.
+// ProxyEnv is the variable that names the kube-proxy to run.
 const ProxyEnv = "FLANNEL_LAB_PROXY"
 
 const proxyHealthPort = 10256
@@ -55,8 +55,8 @@ func (c *Cluster) StartProxy(ctx context.Context, n *harness.Node, mode, podCIDR
 	return p, nil
 }
 
-// writeProxyConfig makes kube-proxy check its rules every second, and leave
-// alone the limits of connection tracking, which are not of one namespace.
+// writeProxyConfig makes kube-proxy check its rules every second, and leave the
+// limits of connection tracking alone, which do not belong to one namespace.
 func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 	often := map[string]any{"syncPeriod": "1s"}
 	text, err := json.Marshal(map[string]any{
@@ -97,5 +97,5 @@ func proxyHealthy(ctx context.Context, n *harness.Node) bool {
 // Stop kills kube-proxy. Its rules stay.
 func (p *Proxy) Stop() error { return p.stop() }
 
-// LogTail returns the last lines of its log.
+// LogTail returns the last lines of kube-proxy's log.
 func (p *Proxy) LogTail() string { return tail(p.log) }

@@ -22,7 +22,7 @@ import (
 )
 
 // The service is one pod of n2 under two names, which differ in their external
-// traffic policy: one sends packets from outside on to other nodes.
+// traffic policy: one forwards packets from outside to other nodes.
 const (
 	serverPort = 8080
 

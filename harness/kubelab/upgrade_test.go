@@ -22,7 +22,7 @@ const (
 )
 
 // upstreamDevice makes the device that upstream leaves on n1 (interop 6.2: the
-// vxlan device), with a peer that has left unnoticed. %[1]s is n2's MAC.
+// vxlan device), with a peer whose departure it has missed. %[1]s is n2's MAC.
 const upstreamDevice = `
 ip link add flannel.1 address ` + keptMAC + ` mtu 1450 \
 	type vxlan id 1 dev eth0 local 192.168.64.1 dstport 8472 nolearning
@@ -105,7 +105,7 @@ func rules(ctx context.Context, n *harness.Node) string {
 	return strings.ReplaceAll(text, podCIDR(n), "P")
 }
 
-// pinging pings without a pause until told to stop; stop returns the number of
+// pinging pings without a pause until stop is called, which returns the number of
 // pings and the first loss.
 func pinging(ctx context.Context, from, to *harness.Pod) (stop func() (sent int, err error)) {
 	done := make(chan struct{})

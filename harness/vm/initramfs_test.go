@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each module comes after those that it needs, and once.
+// TestLoadOrder checks that each module comes once, and after those that it needs.
 func TestLoadOrder(t *testing.T) {
 	k := Kernel{Dir: t.TempDir(), Release: "6.1"}
 	if err := os.MkdirAll(k.Modules(), 0o755); err != nil {

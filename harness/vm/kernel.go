@@ -136,7 +136,7 @@ func packageName(ctx context.Context) (string, error) {
 	return string(m[1]), nil
 }
 
-// kept are the folders of modules that a network lab can use: a fifth of all.
+// kept are the folders of the modules that a network lab can use: a fifth of all.
 var kept = map[string][]string{
 	"kernel":             {"arch", "crypto", "drivers", "fs", "lib", "net"},
 	"kernel/drivers":     {"block", "char", "net", "virtio"},
@@ -165,8 +165,8 @@ func prune(k Kernel) error {
 // xzMagic begins the compressed kernel within Debian's image.
 var xzMagic = []byte("\xfd7zXZ\x00")
 
-// extract writes the kernel that is compressed within the package's image. The
-// machine would need three seconds to decompress it at each start.
+// extract decompresses the kernel in the package's image. The machine would need
+// three seconds to do so at each start.
 func extract(ctx context.Context, k Kernel) error {
 	text, err := os.ReadFile(filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release))
 	if err != nil {

@@ -27,13 +27,13 @@ type Options struct {
 	CPUs     int      // 1 by default: see docs/vm.md
 	Memory   int      // MiB; 2048 by default
 
-	// Silence is how long the guest may send nothing, though it is asked whether it
-	// lives, before the machine is ended; 3 minutes by default.
+	// Silence is how long the guest may fail to answer before the machine is
+	// killed; 3 minutes by default.
 	Silence time.Duration
 }
 
-// silence is the default of Options.Silence: a guest on a host with much other work
-// answers within seconds.
+// silence is the default of Options.Silence: a guest on a busy host answers within
+// seconds.
 const silence = 3 * time.Minute
 
 // Machine is a running virtual machine.
@@ -45,7 +45,7 @@ type Machine struct {
 
 	over       chan struct{} // closed when nothing more comes from the guest
 	heard      atomic.Bool   // the guest sent something since it was last asked
-	delivering atomic.Bool   // an asker takes its time to read: no silence of the guest
+	delivering atomic.Bool   // a caller is slow to read output, which is no silence of the guest
 
 	mu       sync.Mutex
 	next     int
@@ -62,13 +62,13 @@ type command struct {
 // ErrEnded says that the machine ended while a command ran, or before.
 var ErrEnded = errors.New("the machine has ended")
 
-// ErrSilent says that the machine was ended as its guest did not answer any more. It
-// is an ErrEnded.
+// ErrSilent says that the machine was killed because its guest no longer answered. It
+// is an [ErrEnded].
 var ErrSilent = fmt.Errorf("%w: its guest does not answer", ErrEnded)
 
 // Crash is the error of a machine that ended by itself. It is an [ErrEnded].
 type Crash struct {
-	Console string // a file with all that the machine's console said
+	Console string // a file with everything that the machine's console printed
 	tail    string
 }
 
@@ -80,7 +80,7 @@ func (c *Crash) Error() string {
 // Unwrap makes the error an ErrEnded.
 func (c *Crash) Unwrap() error { return ErrEnded }
 
-// Boot starts a machine and waits until it takes commands, or until ctx ends. The
+// Boot starts a machine and waits until it accepts commands, or until ctx ends. The
 // caller closes it.
 func Boot(ctx context.Context, o Options) (*Machine, error) {
 	if err := Check(); err != nil {
@@ -157,14 +157,14 @@ func (m *Machine) receive(ready chan<- struct{}) {
 	m.commands = nil
 }
 
-// watch ends the machine if its guest is silent for so long. A guest whose kernel or
-// emulator hangs would keep its askers waiting forever.
+// watch kills the machine if its guest is silent for that long. A guest whose kernel or
+// emulator hangs would keep callers waiting forever.
 func (m *Machine) watch(silence time.Duration) {
 	ask := time.NewTicker(silence)
 	defer ask.Stop()
 	for {
 		m.heard.Store(false)
-		// Not in this goroutine: a guest that hangs does not read either.
+		// In another goroutine, because a guest that hangs does not read either.
 		go func() { _ = m.conn.Send(wire.Message{Alive: true}) }()
 		select {
 		case <-m.over:
@@ -198,7 +198,7 @@ func (m *Machine) deliver(message wire.Message) {
 	case message.End != nil:
 		c.end <- *message.End
 	case message.Stdout != nil:
-		_, _ = c.stdout.Write(message.Stdout) // the command goes on, as one with a closed pipe
+		_, _ = c.stdout.Write(message.Stdout) // the command continues, like one with a closed pipe
 	case message.Stderr != nil:
 		_, _ = c.stderr.Write(message.Stderr)
 	}
@@ -211,7 +211,7 @@ func (m *Machine) Run(ctx context.Context, c wire.Command, stdout, stderr io.Wri
 	return m.run(ctx, c, stdout, stderr, func(int) {})
 }
 
-// run is Run that tells the command's number once the guest knows of it.
+// run is Run, and also reports the command's number once the guest knows of it.
 func (m *Machine) run(
 	ctx context.Context, c wire.Command, stdout, stderr io.Writer, started func(id int),
 ) (int, error) {
@@ -257,8 +257,8 @@ func (m *Machine) why() error {
 	return m.ended
 }
 
-// Silent returns the error of a machine that was ended as its guest did not answer, or
-// nil. It is an [ErrSilent].
+// Silent returns the error of a machine that was killed because its guest did not answer,
+// or nil. It is an [ErrSilent].
 func (m *Machine) Silent() error {
 	if err := m.why(); errors.Is(err, ErrSilent) {
 		return err

@@ -20,10 +20,11 @@ import (
 	"github.com/flanneld/flannel/harness/vm/wire"
 )
 
-// programEnv names the guest's program. make test-vm builds it, and sets this.
+// programEnv is the variable that names the guest's program. make test-vm builds the
+// program and sets the variable.
 const programEnv = "FLANNEL_LAB_VM"
 
-// bootBound is the time that a machine has to boot on a host with much other work.
+// bootBound is the time that a machine has to boot on a busy host.
 const bootBound = 3 * time.Minute
 
 // lab is the machine that the tests share: a boot takes seconds.
@@ -32,7 +33,7 @@ type lab struct {
 	writable string
 }
 
-// shared boots that machine when the first test asks for it.
+// shared boots the shared machine when the first test asks for it.
 var shared = sync.OnceValues(func() (lab, error) {
 	dir, err := os.MkdirTemp("", "flannel-vm-test-")
 	if err != nil {
@@ -90,7 +91,7 @@ func sh(t *testing.T, m *vm.Machine, script string) (status int, output string, 
 	return status, out.String(), err
 }
 
-// The machine is there for what this host's kernel may lack.
+// TestKernelHas checks that the machine's kernel has the features that the host's may lack.
 func TestKernelHas(t *testing.T) {
 	for name, script := range map[string]string{
 		"wireguard": "ip link add wg0 type wireguard && ip link show wg0",
@@ -145,7 +146,8 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// A command that its caller gives up is killed, and the machine lives on.
+// TestCommandEndsWithItsContext checks that a command dies when its caller gives it up, and
+// that the machine survives.
 func TestCommandEndsWithItsContext(t *testing.T) {
 	m := machine(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,7 +166,8 @@ type writer func()
 
 func (w writer) Write(text []byte) (int, error) { w(); return len(text), nil }
 
-// What a command writes reaches the host in a writable folder, and nowhere else.
+// TestFiles checks that the files of a command reach the host in a writable folder, and
+// nowhere else.
 func TestFiles(t *testing.T) {
 	m := machine(t)
 	here := t.TempDir()
@@ -182,7 +185,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The guest's clock runs at the host's pace, also when the host is busy.
+// TestClock checks that the guest's clock runs as fast as the host's, even if the host is
+// busy.
 func TestClock(t *testing.T) {
 	m := machine(t)
 	read := func() (guest time.Duration, host time.Time) {
@@ -218,8 +222,8 @@ func TestSlowness(t *testing.T) {
 	t.Logf("%.1f times slower than this host", factor)
 }
 
-// A machine that panics ends, and its error says why. It is the last test of the
-// shared machine.
+// TestPanic checks that a machine that panics ends, and that its error says why. It must
+// be the last test of the shared machine.
 func TestPanic(t *testing.T) {
 	m := machine(t)
 	_, _, err := sh(t, m.Machine, "echo c > /proc/sysrq-trigger")
@@ -232,7 +236,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// A boot that takes too long is given up.
+// TestBootLimit checks that Boot gives up when its context ends.
 func TestBootLimit(t *testing.T) {
 	program := need(t)
 	kernel, err := vm.Find()
@@ -248,7 +252,7 @@ func TestBootLimit(t *testing.T) {
 	wantConsole(t, err)
 }
 
-// hang stops the QEMU that a process started last, as a guest whose kernel hangs.
+// hang stops the QEMU that a process started last, as if the guest's kernel hung.
 func hang(t *testing.T, parent int, others []string) {
 	t.Helper()
 	machines := children(t, parent, "qemu")
@@ -265,7 +269,7 @@ func hang(t *testing.T, parent int, others []string) {
 	}
 }
 
-// A guest that does not answer any more keeps no caller waiting.
+// TestSilentGuest checks that callers do not wait forever for a guest that hangs.
 func TestSilentGuest(t *testing.T) {
 	program := need(t)
 	t.Parallel()
@@ -290,7 +294,7 @@ func TestSilentGuest(t *testing.T) {
 	wantConsole(t, err)
 }
 
-// The limit of vm run holds for a guest that hangs, too.
+// TestLimitOfAGuestThatHangs checks that the limit of vm run also holds if the guest hangs.
 func TestLimitOfAGuestThatHangs(t *testing.T) {
 	program := need(t)
 	t.Parallel()
@@ -328,7 +332,8 @@ func wantConsole(t *testing.T, err error) {
 	}
 }
 
-// QEMU ends with the program that started it, however that ends.
+// TestKilledParentLeavesNoMachine checks that QEMU ends with the program that started it,
+// however that program ends.
 func TestKilledParentLeavesNoMachine(t *testing.T) {
 	program := need(t)
 	runtime.LockOSThread() // vm run ends with the thread that started it
@@ -359,7 +364,7 @@ func TestKilledParentLeavesNoMachine(t *testing.T) {
 	}
 }
 
-// children lists the process ids of the children whose names begin so.
+// children lists the process ids of the children whose names have a prefix.
 func children(t *testing.T, parent int, name string) (pids []string) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(parent) + "/task/*/children")

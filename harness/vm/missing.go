@@ -23,7 +23,7 @@ var packages = [][2]string{
 	{"xz", "xz-utils"},
 }
 
-// program returns the path of a program, also where only root has it in PATH.
+// program returns the path of a program, even if only root has it in PATH.
 func program(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	for _, dir := range []string{"/usr/sbin/", "/sbin/"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/harness/vm/guest"
 )
 
-// process is a QEMU that runs.
+// process is a running QEMU.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed after its end
@@ -56,7 +56,7 @@ func startQEMU(o Options, initramfs, console string, port *os.File) (*process, e
 }
 
 // live starts the process and waits for its end. The kernel kills the process
-// when the thread that started it ends, so the thread is kept for it.
+// when the thread that started it ends, so live keeps the thread.
 func (p *process) live(started chan<- error) {
 	runtime.LockOSThread()
 	err := p.cmd.Start()
@@ -67,10 +67,10 @@ func (p *process) live(started chan<- error) {
 	}
 }
 
-// bootLine returns the kernel's command line: the machine ends at a panic or an oops
-// instead of waiting for an operator, its clock runs as the host's does, and a timer
-// that ticks late, as on a busy host, is not taken for a broken one. The console has what
-// the kernel warns of, with the stacks.
+// bootLine returns the kernel's command line. The machine ends at a panic or an oops
+// instead of waiting for an operator. Its clock runs as fast as the host's, and it does
+// not take a late timer, as on a busy host, for a broken one. The console shows the
+// kernel's warnings with their stacks.
 func bootLine() string {
 	return "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check" +
 		fmt.Sprintf(" tsc=reliable tsc_early_khz=%d", tscKHz())
@@ -109,7 +109,7 @@ func socketPair() (ours, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket for the guest's serial port: %w", err)
 	}
-	// With Go's poller on our end, Close ends a read that waits.
+	// With Go's poller on our end, Close ends a waiting read.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		return nil, nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/flanneld/flannel/harness/vm/wire"
 )
 
-// SocketEnv names the socket of a [Server], for programs that have a command run
-// in its machine.
+// SocketEnv is the variable that names the socket of a [Server], for programs that want
+// a command run in its machine.
 const SocketEnv = "FLANNEL_VM_SOCKET"
 
 // Server lets other programs run commands in a machine.
@@ -41,7 +41,7 @@ func Serve(m *Machine, dir string, extra []string) (*Server, error) {
 // Path returns the socket's path.
 func (s *Server) Path() string { return s.listener.Addr().String() }
 
-// Close ends the service and waits for the commands that run.
+// Close ends the service and waits for the running commands.
 func (s *Server) Close() error {
 	err := s.listener.Close()
 	s.handlers.Wait()
@@ -58,7 +58,7 @@ func (s *Server) accept() {
 	}
 }
 
-// handle runs the one command of an asker. When the asker ends, so does the command.
+// handle runs the one command of an asker. The command ends with the asker.
 func (s *Server) handle(stream net.Conn) {
 	defer stream.Close()
 	asker := wire.NewConn(stream)
@@ -93,8 +93,8 @@ func (s *Server) relay(asker *wire.Conn, id int, gone func()) {
 	}
 }
 
-// Ask has a command run by the server at a socket, and returns its exit status.
-// Signals are passed on.
+// Ask lets the server at a socket run a command, and returns its exit status. It passes
+// signals on.
 func Ask(socket string, c wire.Command, signals <-chan os.Signal, stdout, stderr io.Writer) (int, error) {
 	stream, err := net.Dial("unix", socket)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/flanneld/flannel/harness/vm/wire"
 )
 
-// MeasureArg and IdleArg are arguments for which the guest's program calls
-// [Measure], and does nothing.
+// MeasureArg and IdleArg are arguments of the guest's program: with the first it
+// calls [Measure], with the second it does nothing.
 const (
 	MeasureArg = "measure"
 	IdleArg    = "idle"
 )
 
-// Sample says how fast a machine is: how long two pieces of work take there.
+// Sample holds the times that two pieces of work take on a machine.
 type Sample struct {
 	Compute time.Duration // hash bytes, encode and decode text
 	Spawn   time.Duration // start a program that does nothing, several times
@@ -54,7 +54,7 @@ func Measure(program string) (Sample, error) {
 	return best, nil
 }
 
-// least returns the smaller of the best so far, which is 0 at first, and another.
+// least returns the smaller of two times; 0 is no time yet.
 func least(best, other time.Duration) time.Duration {
 	if best == 0 {
 		return other

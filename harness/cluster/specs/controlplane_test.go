@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("the API server", func() {
-	It("may go away: pods go on, and the daemons follow it again", func(ctx context.Context) {
+	It("may go away: pods keep their network, and the daemons follow the API server again", func(ctx context.Context) {
 		expectNoLoss := traffic(ctx)
 		Expect(kube.StopAPIServer(ctx)).To(Succeed())
 		for _, n := range kube.Nodes {
@@ -24,7 +24,7 @@ var _ = Describe("the API server", func() {
 		expectNoLoss()
 	}, limit)
 
-	It("may be away while a node boots: the others go on, and the node has its subnet and its pods again",
+	It("may be away while a node boots: the others are not disturbed, and the node gets its subnet and its pods again",
 		func(ctx context.Context) {
 			n := kube.Nodes[2]
 			before := leaseOf(ctx, n.Name)
@@ -43,7 +43,7 @@ var _ = Describe("the API server", func() {
 			expectNoLoss()
 		}, limit)
 
-	It("may refuse all tokens of its former key: the daemons take new ones", func(ctx context.Context) {
+	It("may refuse all tokens of its former key: the daemons use new ones", func(ctx context.Context) {
 		expectNoLoss := traffic(ctx)
 		Expect(kube.RotateTokenKey(ctx)).To(Succeed())
 		for _, n := range kube.Nodes {

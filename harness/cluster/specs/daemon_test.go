@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/harness/cluster"
 )
 
-// flannelctl runs it in the daemon's image on a node, without the API server's help.
+// flannelctl runs flannelctl in the daemon's image on a node, without the API server's help.
 func flannelctl(ctx context.Context, n *cluster.Node, args string) (string, error) {
 	return n.Run(ctx, "sh", "-c", "/proc/$(pgrep -o -x flanneld)/root/opt/bin/flannelctl "+args)
 }
@@ -41,11 +41,11 @@ func awaitPeers(ctx context.Context, nodes []*cluster.Node, subnet string, prese
 // phantomSubnet is the pod CIDR of a node that has only its object.
 const phantomSubnet = "10.244.200.0/24"
 
-// peersKey finds what may not be equal on two nodes.
+// peersKey matches the values that must differ between two nodes.
 var peersKey = regexp.MustCompile(`"(VtepMAC|PublicKey)":"[^"]*"`)
 
-// phantom returns the object of a node that only the API server knows, with the annotations of
-// another one. No pods are for it.
+// phantom returns the object of a node that exists only at the API server, with the annotations
+// of another node. No pods run on it.
 func phantom(like *corev1.Node, name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/os": "none"},
 		Annotations: map[string]string{}}, Spec: corev1.NodeSpec{Unschedulable: true}}
@@ -73,7 +73,7 @@ func phantom(like *corev1.Node, name string) *corev1.Node {
 
 const annotation = "flannel.alpha.coreos.com/"
 
-// expectFollowing adds a node object and removes it; each time all daemons must follow.
+// expectFollowing adds a node object and removes it. All daemons must follow both changes.
 func expectFollowing(ctx context.Context) {
 	GinkgoHelper()
 	node := phantom(leaseOf(ctx, "n2"), "phantom")

@@ -13,7 +13,7 @@ import (
 var ran = regexp.MustCompile(`Ran (\d+) of \d+ Specs in .*`)
 
 var _ = Describe("Kubernetes' own specs", func() {
-	It("pass: those of sig-network that are marked Conformance", func(ctx context.Context) {
+	It("of sig-network that are marked Conformance pass", func(ctx context.Context) {
 		const bin = "/opt/cluster/programs/bin/"
 		out, err := kube.Nodes[0].Run(ctx, "ginkgo", "-procs=6", `--focus=sig-network.*\[Conformance\]`, "--no-color",
 			"--timeout=25m", bin+"network.test", "--", "--provider=local", "--kubeconfig=/opt/cluster/files/admin.conf",

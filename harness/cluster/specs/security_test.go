@@ -13,7 +13,7 @@ import (
 
 const securityLevel = "pod-security.kubernetes.io/enforce"
 
-// manifest returns the path of the one that runs.
+// manifest returns the path of the manifest that the cluster runs.
 func manifest() string { return cmp.Or(os.Getenv(manifestEnv), repo+"deploy/kube-flannel.yml") }
 
 var _ = Describe("the manifest", func() {

@@ -77,7 +77,7 @@ var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
 	fmt.Printf("%s%v\n", logs, err)
 })
 
-// kubectl runs it and returns its output.
+// kubectl runs kubectl and returns its output.
 func kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	out, err := kube.Kubectl(ctx, args...)

@@ -89,7 +89,8 @@ func wireguardManifest(ctx context.Context) (file, from string) {
 	return file, from
 }
 
-// identity returns what peers and pods know of each node: its record, and the index and MAC of its device.
+// identity returns the properties of each node that peers and pods know: its record, and the
+// index and MAC of its device.
 func identity(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	of := map[string]string{}

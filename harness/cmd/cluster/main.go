@@ -18,7 +18,7 @@ func main() {
 	cluster.Reexec()
 	o := cluster.Options{Progress: os.Stdout}
 	var hold bool
-	flag.IntVar(&o.Nodes, "nodes", 3, "how many `nodes`")
+	flag.IntVar(&o.Nodes, "nodes", 3, "the `number` of nodes")
 	flag.StringVar(&o.Programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` of make cluster-programs")
 	flag.StringVar(&o.Flannel, "flannel", "bin", "`folder` with flanneld and flannel-cni")
 	flag.StringVar(&o.Plugins, "plugins", "bin/cni", "`folder` with other CNI plugins")

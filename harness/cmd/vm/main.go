@@ -48,7 +48,7 @@ func perform(args []string) (int, error) {
 func execute(args []string) (int, error) {
 	socket := os.Getenv(vm.SocketEnv)
 	if socket == "" {
-		return 1, errors.New("exec: no machine: want vm run -- COMMAND, and this in COMMAND")
+		return 1, errors.New("exec: there is no machine; run this inside the COMMAND of vm run -- COMMAND")
 	}
 	dir, err := os.Getwd()
 	if err != nil {

@@ -40,8 +40,8 @@ func (f *folders) Set(dir string) error {
 	return nil
 }
 
-// silentStatus is the exit status if the guest stopped answering, whatever the command
-// said then: another machine may do better. It is EX_TEMPFAIL of sysexits.h.
+// silentStatus is the exit status if the guest stopped answering, whatever the status of
+// the command: it may succeed in another machine. It is EX_TEMPFAIL of sysexits.h.
 const silentStatus = 75
 
 // run boots a machine, and runs a command on the host that uses it.
@@ -109,7 +109,7 @@ func withMachine(ctx context.Context, writable []string, args []string) (int, er
 		return 1, err
 	}
 	status, err := here(ctx, args, []string{vm.SocketEnv + "=" + server.Path(), "GOTMPDIR=" + work})
-	// The machine first: the service waits for its commands, and a guest that hangs ends none.
+	// Close the machine first: the service waits for its commands, and a guest that hangs ends none.
 	return status, errors.Join(err, machine.Silent(), machine.Close(), server.Close())
 }
 

@@ -14,7 +14,7 @@ import (
 // Process is a process that runs in a Space.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed after which cmd.ProcessState is set
+	done chan struct{} // closed once cmd.ProcessState is set
 }
 
 func (p *Process) reap() {
@@ -63,7 +63,7 @@ func (p *Process) Pause() error {
 		return err
 	}
 	for {
-		// This only looks at the state: reap still gets it.
+		// This does not consume the state: reap still gets it.
 		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 		if err == nil || errors.Is(err, unix.ECHILD) {
 			return nil

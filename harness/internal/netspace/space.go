@@ -32,7 +32,7 @@ func New() (*Space, error) {
 	return s, nil
 }
 
-// home is the life of the thread that keeps the namespace.
+// home runs on the thread that keeps the namespace.
 func (s *Space) home(ready chan<- error) {
 	defer close(s.ended)
 	var err error
@@ -103,7 +103,7 @@ func (s *Space) Do(fn func() error) (err error) {
 
 // Start starts a process inside the namespace. The kernel kills it when this
 // process dies or the Space is closed. It is in a process group of its own, so
-// that a Ctrl-C at the terminal reaches only us and we end it in order.
+// that a Ctrl-C at the terminal reaches only this process, which ends it in order.
 func (s *Space) Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)

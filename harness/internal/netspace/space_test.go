@@ -96,7 +96,8 @@ func TestDoComesBackFromAPanic(t *testing.T) {
 	}
 }
 
-// The main thread shows as the process: it must never be the home of a space.
+// TestProcessStaysWhereItIs checks that the main thread, whose namespace shows as that of
+// the process, is never the home of a space.
 func TestProcessStaysWhereItIs(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

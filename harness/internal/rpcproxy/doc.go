@@ -2,5 +2,5 @@
 // to each request: done as asked, never done, done without an answer, or done after the
 // client has given up.
 //
-// It passes messages on as bytes, and knows neither their contents nor flannel.
+// It passes messages on as bytes, and knows nothing about their contents or flannel.
 package rpcproxy

@@ -12,14 +12,14 @@ type Fate int
 const (
 	Done       Fate = iota
 	Lost            // never done
-	Unanswered      // done, but the client does not learn it
+	Unanswered      // done, but the client gets no answer
 	Late            // done after the client has given up
 )
 
 // Chances are the probabilities of the fates of any request. The zero value is
 // a proxy without effect.
 type Chances struct {
-	Request, Answer float64 // of its loss
+	Request, Answer float64 // that it is lost
 	Slow            float64
 	SlowBy          time.Duration // at most, each for request and answer
 }
@@ -31,7 +31,7 @@ func (p *Proxy) Next(client netip.Addr, fates ...Fate) {
 	p.fates[client] = append(p.fates[client], fates...)
 }
 
-// Left returns how many of those fates no request has met yet.
+// Left returns the number of fates set by Next that no request has met yet.
 func (p *Proxy) Left(client netip.Addr) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func Start(o Options) (*Proxy, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxMessage)),
-		// This finds a server that comes back within seconds, not minutes.
+		// With this the proxy finds a restarted server within seconds, not minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *Proxy) ask(ctx context.Context, method string, question message) (answe
 	if err != nil {
 		return nil, out.Trailer(), err
 	}
-	for err == nil { // the stream only has its end left
+	for err == nil { // only the end of the stream is left
 		var more message
 		err = out.RecvMsg(&more)
 	}

@@ -126,10 +126,10 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// met: the request has reached the proxy.
+// met reports whether the request has reached the proxy.
 func met(_ server, p *rpcproxy.Proxy) bool { return p.Left(loopback) == 0 }
 
-// answered: the server has got the request.
+// answered reports whether the server has got the request.
 func answered(s server, _ *rpcproxy.Proxy) bool { return len(s.asked) > 0 }
 
 func TestChances(t *testing.T) {

@@ -40,7 +40,7 @@ func serve() error {
 	if err != nil {
 		return fmt.Errorf("set the loopback device up: %w", err)
 	}
-	// Loading it makes /dev/net/tun, which programs open to have it loaded.
+	// The module makes /dev/net/tun. Programs that open it expect that to load the module.
 	if said, err := exec.Command("modprobe", "tun").CombinedOutput(); err != nil {
 		return fmt.Errorf("load the module tun: %w: %s", err, said)
 	}
@@ -101,7 +101,7 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("serial port %s: %w", PortName, fs.ErrNotExist)
 }
 
-// run runs a command, and reports its end when the host can read all that it wrote.
+// run runs a command, and reports its end once the host can read all of its output.
 func (a *agent) run(id int, c *wire.Command) {
 	end := a.perform(id, c)
 	unix.Sync()
@@ -127,7 +127,7 @@ func (a *agent) perform(id int, c *wire.Command) wire.End {
 	a.remember(id, cmd.Process)
 	err := cmd.Wait()
 	a.remember(id, nil)
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind; mostly nothing
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // the processes that it left behind, if any
 	if cmd.ProcessState == nil {
 		return wire.End{Status: 1, Reason: err.Error()}
 	}
@@ -137,7 +137,7 @@ func (a *agent) perform(id int, c *wire.Command) wire.End {
 	return wire.End{Status: cmd.ProcessState.ExitCode()}
 }
 
-// remember notes the process of a command; nil: it has ended.
+// remember records the process of a command; nil: it has ended.
 func (a *agent) remember(id int, p *os.Process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -52,7 +52,7 @@ func boot() error {
 	return reap(agent.Process.Pid)
 }
 
-// environment returns the variables of the agent. Each command brings its own.
+// environment returns the variables of the agent. Commands bring their own.
 func environment() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 }

@@ -30,7 +30,7 @@ func mountAll(mounts ...mount) error {
 	return nil
 }
 
-// mountEarly mounts what modules and this program's own runtime need.
+// mountEarly mounts the file systems that modules and this program's runtime need.
 func mountEarly(Plan) error {
 	return mountAll(
 		mount{source: "dev", target: "/dev", kind: "devtmpfs"},
@@ -39,9 +39,9 @@ func mountEarly(Plan) error {
 	)
 }
 
-// shared returns the options of a disk that lies on the host. With cache=loose the
-// guest reads each file once; it alone writes, so it need not ask the host whether
-// a file has changed.
+// shared returns the options of a disk on the host. With cache=loose the guest reads
+// each file once. It is the only writer, so it need not ask the host whether a file
+// has changed.
 func shared(options string) string {
 	return options + "trans=virtio,version=9p2000.L,msize=524288,cache=loose"
 }
@@ -77,9 +77,9 @@ func mountWritable(p Plan) error {
 	return nil
 }
 
-// mountKernel mounts the kernel's own file systems, empty folders for what is
-// volatile, and the modules. A folder in memory covers /lib/modules: the host's
-// has modules of the host's kernel.
+// mountKernel mounts the kernel's own file systems, empty folders for volatile
+// files, and the modules. A folder in memory covers /lib/modules, because the host's
+// holds modules of the host's kernel.
 func mountKernel(p Plan) error {
 	lib, err := filepath.EvalSymlinks(root + "/usr/lib")
 	if err != nil {
@@ -98,9 +98,9 @@ func mountKernel(p Plan) error {
 	)
 }
 
-// enterRoot makes the new tree the root of all processes. The tree is moved and not
-// only entered, because the kernel refuses user namespaces to a process in a
-// changed root.
+// enterRoot makes the new tree the root of all processes. It moves the tree's mount
+// instead of only changing into it, because the kernel refuses user namespaces to a
+// process in a changed root.
 func enterRoot(Plan) error {
 	err := os.Chdir(root)
 	if err == nil {

@@ -25,7 +25,7 @@ type End struct {
 type Message struct {
 	ID     int // of the command; the asker chooses it
 	Ready  bool
-	Alive  bool // asks the guest whether it lives, and is its answer
+	Alive  bool // asks whether the guest is alive, and is its answer
 	Start  *Command
 	Signal syscall.Signal
 	Stdout []byte
