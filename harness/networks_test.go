@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -66,6 +67,15 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 				_, why := n.Ready(ctx)
 				return why != nil && why.Error() == "503 flanneld is not ready yet\nnetwork green: the datastore holds no "+
 					"config of this network; put one at <etcd-prefix>/<network>/config", nil
+			})).To(Succeed())
+		}
+		Expect(lab.Store.SetConfigOf(ctx, "green", "{")).To(Succeed())
+		for _, n := range lab.Nodes {
+			Expect(n.Await(ctx, "blue alone to be ready", func() (bool, error) {
+				_, why := n.Ready(ctx)
+				blue, _, err := n.Get(ctx, "/readyz?network=blue")
+				return why != nil && strings.HasPrefix(why.Error(), "503 flanneld is not ready yet\n"+
+					"network green: network config: ") && blue == http.StatusOK, err
 			})).To(Succeed())
 		}
 		Expect(lab.Store.SetConfigOf(ctx, "green", greenConfig)).To(Succeed())

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/core/agent"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // Each network has keys and files of its own (interop 1.7, 3.9).
@@ -37,6 +40,25 @@ func TestHealths(t *testing.T) {
 		}
 		if d := cmp.Diff(want, names); d != "" {
 			t.Errorf("%q (-want +got):\n%s", args, d)
+		}
+	}
+}
+
+// systemd kills a unit that never says READY=1, and each restart cuts the traffic of the networks that
+// run. So it waits for no network whose config only an operator can correct.
+func TestReadyBesideAnUnusableNetwork(t *testing.T) {
+	systemd := newNotified(t)
+	t.Setenv("NOTIFY_SOCKET", systemd.path)
+	s := newSystemd([]*agent.Health{{Network: "blue"}, {Network: "green"}})
+	unusable := node.Pulse{Reasons: []string{"no config"}, Unusable: true}
+	s.of(1)(unusable)
+	s.of(0)(unusable)
+	s.of(1)(node.Pulse{Reasons: []string{"no lease"}})
+	s.of(0)(node.Pulse{Phase: node.PhaseReady, Programmed: 7})
+	s.of(1)(unusable)
+	for _, message := range systemd.await("READY=1\nSTATUS=blue: ready | green: not ready: no config") {
+		if strings.HasPrefix(message, "READY=1") {
+			t.Errorf("too early: %q", message)
 		}
 	}
 }

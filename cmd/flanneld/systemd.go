@@ -14,8 +14,8 @@ import (
 // systemd reports the state of the nodes to systemd, if that started the daemon
 // with Type=notify. It sends READY=1 when the host is programmed for all of them, even
 // from saved leases while the datastore is away: otherwise systemd kills and
-// restarts the unit, and each restart cuts the udp backend's traffic. STATUS=
-// says what is missing.
+// restarts the unit, and each restart cuts the udp backend's traffic. For the same reason it does not
+// wait for a network without a usable config while another one runs. STATUS= says what is missing.
 type systemd struct {
 	names []string // of the networks
 
@@ -46,14 +46,16 @@ func (s *systemd) of(i int) func(node.Pulse) {
 // report sends changes.
 func (s *systemd) report() {
 	lines := make([]string, len(s.pulses))
-	first := !s.ready
+	waits, runs := false, false
 	for i, p := range s.pulses {
 		lines[i] = statusLine(p)
 		if s.names[i] != "" {
 			lines[i] = s.names[i] + ": " + lines[i]
 		}
-		first = first && p.Programmed > 0
+		runs = runs || p.Programmed > 0
+		waits = waits || p.Programmed == 0 && !p.Unusable
 	}
+	first := !s.ready && runs && !waits
 	text := "STATUS=" + strings.Join(lines, " | ")
 	if text == s.said && !first {
 		return

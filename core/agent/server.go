@@ -89,8 +89,17 @@ func (listen Listen) handler(nodes []*Health) http.Handler {
 		answer(w, "flanneld is running", "flanneld is not healthy",
 			reasons(nodes, func(v verdict) []string { return v.unhealthy }))
 	})
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, "flanneld is ready", "flanneld is not ready yet", reasons(nodes, verdict.unready))
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		of := nodes
+		if r.URL.Query().Has(control.NetworkParameter) {
+			h, err := asked(nodes, r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			of = []*Health{h}
+		}
+		answer(w, "flanneld is ready", "flanneld is not ready yet", reasons(of, verdict.unready))
 	})
 	if listen.Metrics != nil {
 		mux.Handle("GET /metrics", listen.Metrics)

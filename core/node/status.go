@@ -51,6 +51,9 @@ type Pulse struct {
 	FailingFor int       // looks and plans of the host in a row that did not lead to an empty diff
 	Expires    time.Time // of the lease; zero: never, or none is held
 	RenewBy    time.Time // time of the next renewal; zero: none is planned
+	// Unusable means that the datastore answers and holds no config that the node can use, and that no
+	// earlier one is in force: only an operator can help.
+	Unusable bool
 }
 
 // Status describes a node to operators and tests. The daemon serves its JSON form
@@ -115,6 +118,7 @@ func (n *Node) Pulse() Pulse {
 		Programmed: n.host.programmed,
 		FailingFor: n.hostLane().attempts,
 		RenewBy:    n.lease.renewAt,
+		Unusable:   n.synced() && !n.network.known && n.network.err != nil,
 	}
 	if g := n.lease.grant; g != nil {
 		p.Expires = g.Expires

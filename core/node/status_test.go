@@ -272,3 +272,24 @@ func TestConflictIsLogged(t *testing.T) {
 		t.Errorf("logged %q, want one conflict\n%s", got, w.log())
 	}
 }
+
+// A network whose config cannot be used waits for an operator, unless an earlier one is in force.
+func TestUnusableConfig(t *testing.T) {
+	w := newWorld(t, "{")
+	if w.n.Pulse().Unusable {
+		t.Error("unusable before the datastore has answered")
+	}
+	w.tell()
+	w.pass(time.Second)
+	if !w.n.Pulse().Unusable {
+		t.Error("usable with a config that is no JSON")
+	}
+	w.configure(vxlanConfig)
+	w.pass(time.Second)
+	w.wantReady()
+	w.configure("{")
+	w.pass(time.Second)
+	if w.n.Pulse().Unusable || w.status().Ready {
+		t.Errorf("with an earlier config in force: unusable %t, ready %t", w.n.Pulse().Unusable, w.status().Ready)
+	}
+}
