@@ -9,9 +9,9 @@ import (
 	"github.com/flanneld/flannel/scenarios/simworld"
 )
 
-// A seed determines everything: the same seed gives the same run. Another seed
-// gives another run, in which the expectations of the file hold as well.
-func TestSeedFixesTheRun(t *testing.T) {
+// TestSeedDeterminesTheRun checks that the same seed gives the same run, and that another
+// seed gives another run, in which the expectations of the file hold as well.
+func TestSeedDeterminesTheRun(t *testing.T) {
 	for _, file := range []string{"vxlan-dual-healed.txt", "lease-expiry-taken.txt", "twenty-nodes.txt"} {
 		t.Run(scenarioName(file), func(t *testing.T) {
 			first, again := traceHash(t, file, 1), traceHash(t, file, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// A mistake in a file gives an error that names the mistake.
+// TestMistakesInAFile checks that a mistake in a file gives an error that names it.
 func TestMistakesInAFile(t *testing.T) {
 	tests := []struct{ directive, want string }{
 		{"topology", "error: there is a topology already"},
@@ -76,7 +76,8 @@ func TestTheFirstCommandIsATopology(t *testing.T) {
 	}
 }
 
-// A block for the other world answers its expected output.
+// TestBlocksForAnotherWorld checks that a block for another world is skipped: it gives
+// its expected output.
 func TestBlocksForAnotherWorld(t *testing.T) {
 	s := simSession(1)
 	text := "topology\n----\nok\n\nping n1.pod n2.pod only=netns\n----\nwhatever\n"

@@ -21,8 +21,8 @@ import (
 )
 
 // features are what a scenario may require of a real kernel, by a comment line
-// "# requires=vxlan". Each is tried, in the tests' own namespace. What requires
-// "simulator" is for no real kernel.
+// "# requires=vxlan". Each is tried in the tests' own namespace. A scenario that
+// requires "simulator" runs on no real kernel.
 var features = map[string]func() error{
 	"nft": tryNft,
 	"ipip": func() error {

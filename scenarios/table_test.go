@@ -77,8 +77,7 @@ func (r *table) total(t *testing.T, worlds []string) {
 	}
 }
 
-// tell prints in which worlds the scenarios ran, and returns those that ran in
-// none.
+// tell prints in which worlds the scenarios ran, and returns those that ran in none.
 func (r *table) tell(worlds []string) (nowhere []string) {
 	byWorlds := map[string][]string{}
 	for _, scenario := range slices.Sorted(maps.Keys(r.ranIn)) {

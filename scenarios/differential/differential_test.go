@@ -23,8 +23,8 @@ import (
 func TestMain(m *testing.M) { linuxtest.Main(m) }
 
 var (
-	runs  = flag.Int("runs", 150, "how many random runs TestWorldsAgree makes")
-	first = flag.Uint64("first", 1, "the seed of the first of them")
+	runs  = flag.Int("runs", 150, "the number of random runs that TestWorldsAgree makes")
+	first = flag.Uint64("first", 1, "the seed of the first run")
 )
 
 // bytesPerRun make about thirty steps.
@@ -86,7 +86,7 @@ func TestWorldsAgree(t *testing.T) {
 	t.Logf("%d runs from seed %d, %d steps of %d actions and ops", *runs, *first, steps.Load(), ops.Load())
 }
 
-// draw draws a run from a seed.
+// draw returns the run that a seed determines.
 func draw(seed uint64) []differential.Step {
 	data := make([]byte, bytesPerRun)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -115,7 +115,7 @@ func agree(t *testing.T, name string, run []differential.Step) {
 	case err != nil:
 		t.Errorf("%s: %v", name, err)
 	case m != nil:
-		t.Errorf("%s: the worlds part in their %s (-Linux +simulator):\n%s\n%s",
+		t.Errorf("%s: the worlds differ in their %s (-Linux +simulator):\n%s\n%s",
 			name, m.What, cmp.Diff(m.Real, m.Sim), differential.Case(run, m))
 	}
 }

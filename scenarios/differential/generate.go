@@ -13,7 +13,7 @@ type Step string
 // MaxSteps bounds a run, even one from many bytes.
 const MaxSteps = 60
 
-// Generate draws a run. Equal bytes give equal runs. The run ends with the bytes.
+// Generate draws a run. Equal bytes give equal runs. The run ends when the bytes are used up.
 func Generate(data []byte) []Step {
 	g := &generator{data: data}
 	if g.n(2) == 1 {
@@ -41,7 +41,7 @@ func Generate(data []byte) []Step {
 	return g.steps
 }
 
-// The universe: names and values, the likelier more often.
+// The universe of names and values. Likelier ones are listed more than once.
 var (
 	uplinks   = []string{"eth0", "eth1"}
 	tunnels   = []string{"flannel.1", "flannel.1", "flannel-v6.1", "flannel.2"}
@@ -83,8 +83,8 @@ type generator struct {
 	data  []byte
 	steps []Step
 	past  []string // the objects of former steps
-	// Half of the runs draw from a part of all words only, each from another
-	// part: steps on fewer objects meet more earlier ones.
+	// Half of the runs draw only from a part of all words, each from another part:
+	// with fewer objects, more steps meet earlier ones.
 	narrow, shift int
 }
 
@@ -125,7 +125,7 @@ func (g *generator) object(again bool, kinds ...func() string) string {
 	return o
 }
 
-// ops draws one op, or a few since the driver writes several at once.
+// ops draws one op, or a few, since the driver writes several at once.
 func (g *generator) ops() string {
 	text := g.op()
 	for range [...]int{0, 0, 0, 0, 0, 1, 2, 4}[g.n(8)] {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Minimise returns the shortest list of the steps that it can find for which the
-// worlds still differ in any way: ddmin, with single steps as the last resort.
+// Minimise returns the shortest list of steps that it can find for which the worlds
+// still differ in any way. It uses delta debugging (ddmin) and finally drops single steps.
 func (w Worlds) Minimise(ctx context.Context, steps []Step) ([]Step, *Mismatch, error) {
 	m, err := w.Run(ctx, steps)
 	if err != nil || m == nil {

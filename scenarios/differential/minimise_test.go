@@ -23,7 +23,7 @@ func (d deaf) Do(ctx context.Context, action drivertest.Action) error {
 	return d.Host.Do(ctx, action)
 }
 
-// lame is a host that refuses it.
+// lame is a host that refuses a flush of neighbours.
 type lame struct{ simtest.Host }
 
 func (l lame) Do(ctx context.Context, action drivertest.Action) error {
@@ -33,7 +33,8 @@ func (l lame) Do(ctx context.Context, action drivertest.Action) error {
 	return l.Host.Do(ctx, action)
 }
 
-// TestDefectIsFound plants a defect, which the run must find, shrink and print.
+// TestDefectIsFound checks that a run finds a planted defect, and that the run is reduced
+// to the steps that show it.
 func TestDefectIsFound(t *testing.T) {
 	honest := func() (differential.World, error) { return simtest.NewHost(1), nil }
 	limping := func() (differential.World, error) { return lame{simtest.NewHost(1)}, nil }

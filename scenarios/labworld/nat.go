@@ -2,8 +2,8 @@ package labworld
 
 import "fmt"
 
-// natRules are a NAT that keeps no state, so it finds no packet to be a reply to one
-// from before.
+// natRules are a NAT without state, so that it treats no packet as the reply to an
+// earlier one.
 const natRules = "add table inet nat-before; " +
 	"add chain inet nat-before out { type filter hook postrouting priority 300; }; " +
 	"add rule inet nat-before out udp sport %[1]d udp sport set %[2]d; " +

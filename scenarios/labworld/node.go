@@ -119,7 +119,7 @@ func (n *netnsNode) SyncPods() error {
 	}
 	n.world.pods.Lock()
 	defer n.world.pods.Unlock()
-	n.subnet = "" // what fails below is done again
+	n.subnet = "" // so that the next call tries again
 	if err := n.syncPods(); err != nil {
 		n.world.note(fmt.Sprintf("pods of %s: %v", n.Name, err))
 		return err
@@ -145,7 +145,7 @@ func (n *netnsNode) LinkDown(d string) error   { return n.SetDown(d) }
 func (n *netnsNode) LinkUp(d string) error     { return n.SetUp(d) }
 func (n *netnsNode) FlushNeigh(d string) error { return n.FlushNeighs(d) }
 
-// LinkDelete deletes a device. The error for a missing one is that of the drivers.
+// LinkDelete deletes a device. For a missing one it returns the drivers' error.
 func (n *netnsNode) LinkDelete(d string) error {
 	err := n.DeleteLink(d)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -232,7 +232,7 @@ func (n *netnsNode) Cut(on bool) error {
 	return n.world.Lab.Store.RestoreTo(n.node)
 }
 
-// SetSysctl takes a path below /proc/sys. The lab takes one below /proc/sys/net.
+// SetSysctl expects a path below /proc/sys. The lab expects one below /proc/sys/net.
 func (n *netnsNode) SetSysctl(path, value string) error {
 	if link, is := dataplane.TxChecksumOf(path); is {
 		return n.apply(dataplane.Replace, dataplane.TxChecksum(link, value))

@@ -93,7 +93,7 @@ func (s *netnsStore) Expire(name string) error {
 	return s.do(func(ctx context.Context) error { return s.RevokeLease(ctx, key(name)) })
 }
 
-// SetTTL puts the same value again, with another TTL; 0: none, as of a reservation.
+// SetTTL puts the same value again, with another TTL; 0: none, as for a reservation.
 func (s *netnsStore) SetTTL(name string, ttl time.Duration) error {
 	return s.do(func(ctx context.Context) error {
 		records, err := s.ListLeases(ctx)

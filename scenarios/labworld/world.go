@@ -27,7 +27,7 @@ type World struct {
 	pods sync.RWMutex
 
 	mu    sync.Mutex
-	notes []string // the last lost packets and failed attempts, with all that is known
+	notes []string // the last lost packets and failed attempts, with all known details
 }
 
 var _ lang.World = (*World)(nil)
@@ -39,14 +39,14 @@ const (
 	// answers, and a wait for a condition asks again.
 	statusBound = 2 * time.Second
 	// echoBound is the time after which a packet without a reply counts as lost. It
-	// is longer than the wait for neighbour discovery, which asks once a second. A slow
-	// machine has no longer: nearly all of it is the kernel's timer.
+	// is longer than the wait for neighbour discovery, which asks once a second. It is
+	// the same on a slow machine: nearly all of it is the kernel's timer.
 	echoBound = 3 * time.Second
 	// lookEvery is the time between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
 )
 
-// bounded returns the context of one command. A slow machine has longer.
+// bounded returns the context of one command. A slow machine gets more time.
 func bounded(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), pace.Scale(d))
 }
@@ -182,7 +182,7 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 	return r, err
 }
 
-// keptNotes is the number of notes that Logs tells of.
+// keptNotes is the number of notes that Logs shows.
 const keptNotes = 10
 
 // note remembers a lost packet or a failed attempt for Logs.
@@ -230,7 +230,7 @@ type streamed struct {
 }
 
 // stream pings until it is stopped. While a reply is outstanding it sends
-// nothing: one lost packet shows as much as many.
+// nothing: one lost packet proves as much as many.
 func (w *World) stream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -16,8 +16,8 @@ import (
 
 // Interfaces of a world.
 
-// Slow is a world on which a correct daemon needs longer than the bounds of a
-// scenario say, such as one on an emulated machine.
+// Slow is a world in which a correct daemon needs more time than the bounds of a
+// scenario allow, such as one on an emulated machine.
 type Slow interface {
 	// Stretch returns the bound to use in place of d.
 	Stretch(d time.Duration) time.Duration
@@ -82,20 +82,20 @@ type NodeObjects interface {
 
 // Interfaces of a node.
 
-// Process is the process of a daemon, as signals and accidents treat it.
+// Process is the process of a daemon, on which signals and accidents act.
 type Process interface {
 	Pause() error
 	Resume() error
 	// Exited returns the status with which the last daemon ended by itself, or false.
 	Exited() (status int, ok bool)
 	// KillAt kills the daemon in the middle of its work: at that effect on
-	// host, files or store, counted from now. 0 calls it off.
+	// host, files or store, counted from now. 0 cancels that.
 	KillAt(effect int) error
 	// Second starts a second daemon on the host, or ends it.
 	Second(on bool) error
 }
 
-// Sleeper is a machine that can sleep, and whose clock can be wrong.
+// Sleeper is a machine that can sleep and whose clock can be wrong.
 type Sleeper interface {
 	// Suspend halts the machine with its clock for that long.
 	Suspend(length time.Duration)
@@ -108,7 +108,7 @@ type PodHost interface {
 	SyncPods() error
 }
 
-// PodChurner is a node on which pods come and go: one each time, for that long.
+// PodChurner is a node on which pods come and go, one at a time, for some time.
 type PodChurner interface {
 	ChurnPods(every, length time.Duration)
 }
@@ -175,7 +175,7 @@ type Disturber interface {
 	Disturb(Disturbance) error
 }
 
-// Disturbance describes how a wire loses and limits packets. Zero: not at all.
+// Disturbance describes how a wire loses and limits packets. The zero value does not.
 type Disturbance struct {
 	Loss float64 // probability
 	MTU  int     // larger packets vanish; 0: no bound
@@ -186,7 +186,7 @@ type Delayer interface {
 	Delay(Delay) error
 }
 
-// Delay describes how a wire delays and reorders packets. Zero: not at all.
+// Delay describes how a wire delays and reorders packets. The zero value does not.
 type Delay struct {
 	Reorder, Duplicate float64 // probabilities
 	Latency, Jitter    time.Duration
@@ -254,7 +254,7 @@ type PortUser interface {
 
 // Blocker is a host whose own firewall can drop packets to the host.
 type Blocker interface {
-	// Block drops packets of a protocol, "icmp", "tcp" or "udp", to a port, 0 for all, or
+	// Block drops packets of a protocol ("icmp", "tcp" or "udp") to a port (0: to all), or
 	// ends that.
 	Block(protocol string, port uint16, on bool) error
 }
@@ -294,8 +294,8 @@ type FirewallLocker interface {
 type StoreClient interface {
 	// Meet sets the fate of the next requests.
 	Meet(f Fate, count int) error
-	// ForgetToken makes the datastore forget the node's token, Deny takes the
-	// node's permission away.
+	// ForgetToken makes the datastore forget the node's token. Deny revokes the
+	// node's permission, or restores it.
 	ForgetToken() error
 	Deny(on bool) error
 }
@@ -322,7 +322,7 @@ type Twin interface {
 type RecordEditor interface {
 	// Expire ends a record's TTL now.
 	Expire(name string) error
-	// SetTTL puts the same value again, with another TTL; 0: none, as of a reservation.
+	// SetTTL puts the same value again, with another TTL; 0: none, as for a reservation.
 	SetTTL(name string, ttl time.Duration) error
 	// Wipe deletes all records below "subnets/".
 	Wipe() error
@@ -332,8 +332,8 @@ type RecordEditor interface {
 // Restorer is a datastore with a backup.
 type Restorer interface {
 	Backup() error
-	// Restore puts the datastore back to the last backup. Its revision has gone on
-	// since then, by that many changes that do not concern flannel.
+	// Restore puts the datastore back to the last backup, followed by that many
+	// changes that do not concern flannel.
 	Restore(further int) error
 }
 
@@ -342,8 +342,8 @@ type FaultyStore interface {
 	LoseData() error
 	// Leaderless makes the datastore serve no request and end no lease.
 	Leaderless(on bool) error
-	// Slow delays requests and answers by up to that time, with that
-	// probability. Lossy loses some of them. Zero ends the fault.
+	// Slow delays requests and answers by up to some time, with some probability.
+	// Lossy loses some of them. Zero ends the fault.
 	Slow(probability float64, by time.Duration) error
 	Lossy(requests, answers float64) error
 }
@@ -355,7 +355,7 @@ type TimedElection interface {
 
 // FaultyStreams is a datastore whose reads and event streams go wrong.
 type FaultyStreams interface {
-	// StaleReads sets how likely a full read misses the last change.
+	// StaleReads sets the probability that a full read misses the last change.
 	StaleReads(probability float64)
 	DisturbEvents(EventFaults)
 	// CalmStreams ends both, and every other random fault.

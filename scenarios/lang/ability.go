@@ -16,8 +16,8 @@ func able[T any](s *Session, of any) (T, error) {
 	return t, nil
 }
 
-// afterArgs is able for a verb that has read all its arguments: one that is left is
-// an error.
+// afterArgs is able for a verb that has read all its arguments. An unread argument
+// is an error.
 func afterArgs[T any](s *Session, of any, a *args) (t T, err error) {
 	if err := a.done(); err != nil {
 		return t, err

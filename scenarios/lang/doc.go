@@ -6,8 +6,8 @@
 // one scenario in one [World].
 //
 // The language imports neither world. A verb asks a world, node or store for
-// the small interface that it needs, with able; where the world lacks it, the
-// error names the world and the interface.
+// the small interface that it needs, with able. If the world lacks it, the error
+// names the world and the interface.
 //
 // Expected output holds nothing that depends on timing or chance, so that one
 // file is true in both worlds. A block marked only=sim or only=netns is for

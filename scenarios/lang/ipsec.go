@@ -12,20 +12,19 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// IKEHost is a node with an IKE daemon of IPsec, as other programs treat it.
+// IKEHost is a node with an IKE daemon of IPsec, on which other programs act.
 type IKEHost interface {
 	// KillIKE kills the IKE daemon.
 	KillIKE() error
-	// HideIKE takes the program of the IKE daemon away, or brings it back.
+	// HideIKE removes the program of the IKE daemon, or brings it back.
 	HideIKE(on bool) error
-	// UnloadConn takes a connection from the IKE daemon.
+	// UnloadConn removes a connection from the IKE daemon.
 	UnloadConn(dataplane.ConnKey) error
 	// DropKeys removes the kernel's keys of the tunnels with another host.
 	DropKeys(peer netip.Addr) error
 	// Keys returns the kernel's keys, oldest first.
 	Keys() ([]TunnelKey, error)
-	// Negotiating reports whether the IKE daemon is about to agree with another host on
-	// a tunnel.
+	// Negotiating reports whether the IKE daemon is negotiating a tunnel with another host.
 	Negotiating(peer netip.Addr) (bool, error)
 }
 
@@ -37,7 +36,7 @@ type TunnelKey struct {
 
 // Sniffer watches the wires.
 type Sniffer interface {
-	// Sniff counts the packets that nodes send by their uplinks until stop is called.
+	// Sniff counts the packets that nodes send over their uplinks until stop is called.
 	Sniff(network netip.Prefix) (stop func() (Sniffed, error), err error)
 }
 
@@ -48,7 +47,7 @@ type Sniffed struct {
 }
 
 // tunnelled returns an error unless each of the nodes has a key for packets to each
-// other one, who can decrypt them.
+// other one, and the other one can decrypt them.
 func (s *Session) tunnelled(names []string) error {
 	b, _, err := s.backend()
 	if err != nil || !b.Extent().Policies {
@@ -82,12 +81,12 @@ func (s *Session) tunnelled(names []string) error {
 	return nil
 }
 
-// agreeing is how long a tunnel is waited for that two hosts are about to agree on.
+// agreeing bounds the wait for a tunnel that two hosts are negotiating.
 const agreeing = 5 * time.Second
 
-// letAgree waits until no two of the nodes are about to agree on a tunnel beside those
-// that they have: the end that answers uses it before the end that asked knows its keys.
-// One end may ask in vain for long, so the wait has an end.
+// letAgree waits until no two of the nodes are negotiating a further tunnel: the end that
+// answers uses the tunnel before the end that asked knows its keys. One end may ask in vain
+// for long, so the wait has a bound.
 func (s *Session) letAgree(names []string) {
 	b, _, err := s.backend()
 	if err == nil && b.Extent().Policies {
@@ -95,7 +94,7 @@ func (s *Session) letAgree(names []string) {
 	}
 }
 
-// agreed returns an error if one of the nodes is about to agree with another on a tunnel.
+// agreed returns an error if one of the nodes is negotiating a tunnel with another.
 func (s *Session) agreed(names []string) error {
 	for _, name := range names {
 		h, err := nodeWith[IKEHost](s, name)
@@ -132,8 +131,8 @@ func (s *Session) youngest(keys []TunnelKey, from, to string) (TunnelKey, bool) 
 // faultIKE performs
 //
 //	fault n1 ike killed           its IKE daemon dies
-//	fault n1 ike absent [heal]    the program is not there, when it is started next
-//	fault n1 ike unload=n2        another program takes the connection with n2 from it
+//	fault n1 ike absent [heal]    its program is missing at the next start
+//	fault n1 ike unload=n2        another program removes its connection with n2
 //	fault n1 ike keyless=n2       another program removes the kernel's keys for n2
 func faultIKE(s *Session, name string, n Node, a *args, _ string) error {
 	unload, keyless := "", ""

@@ -7,7 +7,7 @@ import (
 	"github.com/flanneld/flannel/internal/page"
 )
 
-// watchedWorld is a world without a [Telling]: the witness looks at it during
+// watchedWorld is a world without a [Telling], at which the witness looks during
 // every wait.
 type watchedWorld struct {
 	World
@@ -40,7 +40,7 @@ func (w *watchedWorld) Ping(from, to string, o PingOptions) (PingResult, error) 
 	return r, err
 }
 
-// tellProbe tells the fate of a packet between two named pods.
+// tellProbe records the fate of a packet between two named pods.
 func (r *Witness) tellProbe(at time.Duration, from, to string, p PingResult) {
 	probe := page.Probe{From: strings.TrimSuffix(from, ".pod"), To: strings.TrimSuffix(to, ".pod"), OK: p.OK,
 		Drop: p.Drop, Where: p.Where, Detail: p.Detail}

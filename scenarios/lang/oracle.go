@@ -90,12 +90,12 @@ func (s *Session) backendChanged() bool {
 // backendOf returns the Backend object of a network config, in any order of its members.
 func backendOf(text string) map[string]any {
 	var network struct{ Backend map[string]any }
-	_ = json.Unmarshal([]byte(text), &network) // one of no use is another one
+	_ = json.Unmarshal([]byte(text), &network) // an unusable config counts as a different one
 	return network.Backend
 }
 
 // changeEnds reports whether a change of the backend can end: each record is the only
-// one of a node that runs.
+// one of a running node.
 func (s *Session) changeEnds(records []ownedRecord) bool {
 	seen := map[string]bool{}
 	for _, r := range records {
@@ -111,7 +111,7 @@ func (s *Session) changeEnds(records []ownedRecord) bool {
 // not seen that config yet. The subnets of Kubernetes nodes are assigned.
 func (s *Session) fits(key lease.Key) error {
 	if s.configErr != nil || s.top.Kube {
-		return nil // the nodes stay with the former config
+		return nil // the nodes keep the former config
 	}
 	return alloc.Compatible(s.network, key)
 }

@@ -25,9 +25,9 @@ type Session struct {
 	noted     map[string]string         // subnets as of the last "remember"
 	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int            // and underlay MTUs
-	config    string                    // the network config in force, if it is a good one
-	network   config.Network            // the same, read
-	configErr error                     // why it is of no use
+	config    string                    // the network config in force
+	network   config.Network            // the same, parsed
+	configErr error                     // why it is unusable; nil: it is usable
 	formerly  []string                  // the network configs before it
 	backup    backup                    // the last "store backup"
 	families  []cidr.Family             // those of the topology that the config has switched on
@@ -162,8 +162,8 @@ func (s *Session) tellJudge(d *datadriven.TestData) {
 	})
 }
 
-// plays reports whether a block for one world is for this session's. The namespaces
-// of a machine are the same world on another kernel.
+// plays reports whether a block that is marked for one world is for this session's. The
+// namespaces of a virtual machine are the same world on another kernel.
 func (s *Session) plays(only string) bool {
 	return only == s.WorldName || only == "netns" && s.WorldName == "vm"
 }
@@ -235,7 +235,7 @@ func (s *Session) setConfig(text string) {
 	s.config = text
 	s.network, s.configErr = config.Parse([]byte(text))
 	if s.configErr != nil {
-		return // in a scenario about a config that never was usable
+		return // this happens in scenarios about a config that never was usable
 	}
 	off := func(f cidr.Family) bool { return !s.network.Of(f).Enabled() }
 	s.families = slices.DeleteFunc(slices.Clone(s.top.Families), off)

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The former configs are those that another one has replaced: a first config has none,
-// so all that it does not demand is left over.
+// TestFormerConfigs checks that the former configs are those that another one has
+// replaced. With a first config there is none, so everything that it does not demand
+// counts as left over.
 func TestFormerConfigs(t *testing.T) {
 	s := NewSession("none", nil)
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ type Topology struct {
 	MTU         int           // of the underlay, bytes
 	NoIPv6      []string      // nodes whose kernel has no IPv6
 	NoWireGuard []string      // nodes whose kernel has no WireGuard
-	NAT         []string      // nodes that publish the address of a router before them (--public-ip)
+	NAT         []string      // nodes that publish the address of a router in front of them (--public-ip)
 	TTL         time.Duration // of leases; 0: the daemon's default
 	ExitOnLoss  bool
 	Firewall    string        // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
@@ -44,8 +44,8 @@ type Topology struct {
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
 //		[blackhole=yes] [ipforward=yes] [probes=2s] [store=users|proxy|kube]
 //
-// Its input, if there is one, is the network config's Backend object; without one, that
-// has nothing but the required options.
+// Its input, if there is one, is the network config's Backend object. Without input, the
+// object has only the required options.
 func parseTopology(d *datadriven.TestData) (Topology, error) {
 	t := Topology{Nodes: 2, Segments: 1, MTU: 1500, Families: []cidr.Family{cidr.V4}}
 	conf := configText{Network: "10.5.0.0/16"}
@@ -147,7 +147,7 @@ func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
 // Segment returns the segment of the i-th node (from 0): nodes fill the segments in order.
 func (t Topology) Segment(i int) int { return i * t.Segments / t.Nodes }
 
-// Host numbers on every segment, the same as in the lab; nodes have their own.
+// Host numbers on every segment, the same as in the lab. A node's is its own number.
 const (
 	RouterHost = 253
 	storeHost  = 254

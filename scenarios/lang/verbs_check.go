@@ -18,8 +18,8 @@ import (
 //
 //	check n1 [n2] topic=port level=failure [within=30s]
 //
-// It waits until flannelctl check on n1 has a finding of that topic and level, which names n2
-// if it is given. The findings are those about the ports of the backend and about peers.
+// It waits until flannelctl check on n1 has a finding with that topic and level, which must
+// name n2 if it is given. The findings are those about the ports of the backend and about peers.
 func (s *Session) check(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	var topic, level string
@@ -56,7 +56,7 @@ func (s *Session) check(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// checkFacts returns what flannelctl check would know of a node's peers.
+// checkFacts returns what flannelctl check would know about a node's peers.
 func (s *Session) checkFacts(name string) (*check.Facts, error) {
 	n, err := s.world.Node(name)
 	if err != nil {

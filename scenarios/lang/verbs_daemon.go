@@ -30,7 +30,7 @@ func (s *Session) start(d *datadriven.TestData) (string, error) {
 }
 
 // daemonVerb returns a verb that does one thing to the named daemons. Afterwards
-// settle waits for them unless they are away.
+// settle waits for them, unless the verb marks them as away.
 func daemonVerb(do func(*Session, Node) error, away bool) verb {
 	return func(s *Session, d *datadriven.TestData) (string, error) {
 		a := newArgs(d)
@@ -161,7 +161,7 @@ func (s *Session) nodeSettled(name string, records []ownedRecord) error {
 		return errors.New("holds no lease")
 	}
 	if s.top.Kube {
-		newest = 0 // the node does not see a change that was undone between two looks
+		newest = 0 // the node misses a change that was undone between two looks
 		if i, ok := n.(Informed); ok && !i.Current() {
 			return errors.New("does not know all that the store holds")
 		}
@@ -205,7 +205,7 @@ type ownedRecord struct {
 	modified int64 // revision
 	lease    lease.Lease
 	valid    bool   // it decodes
-	owner    string // of a valid one: see [Session.owner]
+	owner    string // of a valid record: see [Session.owner]
 }
 
 // owned decodes records and names their owners.
@@ -259,11 +259,11 @@ func (s *Session) address(i int, f cidr.Family) netip.Addr {
 //	wait n1 ready|not-ready|fenced|stale|synced|quarantined|programmed [within=30s]
 //	wait n1 exited [status=1]
 //	wait n1 not-ready because=TEXT  a reason holds that text
-//	wait n1 problem=TEXT            the status tells such a problem of a peer
+//	wait n1 problem=TEXT            the status reports such a problem of a peer
 //	wait n1 mtu=1350             the subnet file holds that MTU
 //	wait n1 no-subnet-file       there is no subnet file
-//	wait n1 log=lease-lost [count=1]  the daemon has logged that kind so often
-//	wait leases=3                the store holds so many records
+//	wait n1 log=lease-lost [count=1]  the daemon has logged that kind that often
+//	wait leases=3                the store holds that many records
 func (s *Session) wait(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	w := waiting{count: 1, leases: -1}
@@ -349,7 +349,7 @@ func (s *Session) haveLeases(want int) error {
 	return nil
 }
 
-// nodeIs checks conditions that the daemon's status tells.
+// nodeIs checks conditions that the daemon's status shows.
 func nodeIs(n Node, w waiting) error {
 	st, err := n.Status()
 	if err != nil {

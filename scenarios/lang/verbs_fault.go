@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// breaking does one kind of fault to a node. It must read all its arguments.
+// breaking performs one kind of fault on a node. It must read all its arguments.
 type breaking func(s *Session, name string, n Node, a *args, input string) error
 
 // breakings returns the kinds of faults, by the word that follows the node's name.
@@ -31,7 +31,7 @@ func breakings() map[string]breaking {
 	}
 }
 
-// FaultNames lists the kinds of faults to a node.
+// FaultNames lists the kinds of faults on a node.
 func FaultNames() []string { return sortedKeys(breakings()) }
 
 // fault performs "fault n2 KIND …" with a function of breakings, and
@@ -137,8 +137,8 @@ func (s *Session) sweep() error {
 }
 
 // sweepDoubled deletes the other records in the name of a node that is one
-// machine again. No node deletes them before their TTL ends: a node takes a
-// record with its address for its own, from an earlier run.
+// machine again. No node deletes them before their TTL ends: a node considers a
+// record with its address its own, from an earlier run.
 func (s *Session) sweepDoubled() error {
 	records, err := s.world.Store().Records()
 	if err != nil {

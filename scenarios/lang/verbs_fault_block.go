@@ -26,7 +26,7 @@ func faultBlock(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 // faultChecksums performs "fault n2 checksums [heal]": the network card computes wrong
-// checksums of TCP and UDP inside of VXLAN, until the heal.
+// checksums of TCP and UDP inside VXLAN, until the heal.
 func faultChecksums(s *Session, name string, n Node, a *args, _ string) error {
 	on := !a.flag("heal")
 	card, err := afterArgs[ChecksumSpoiler](s, n, a)

@@ -7,7 +7,7 @@ import (
 
 // CommandRunner is a host on which the operator's commands run.
 type CommandRunner interface {
-	// BreakCommands makes every command fail, as without the programs that it needs.
+	// BreakCommands makes every command fail, as if the programs that it needs were missing.
 	BreakCommands(on bool)
 	// SlowCommands makes every command take that much longer.
 	SlowCommands(by time.Duration)

@@ -16,7 +16,7 @@ import (
 const badConfig = "bad config"
 
 // storeConfig performs "store config", with the network config as input. The heal
-// puts a config right that no node can use.
+// replaces a config that no node can use with the former one.
 func storeConfig(s *Session, st Store, a *args, input string) error {
 	if err := a.done(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func storeConfig(s *Session, st Store, a *args, input string) error {
 	delete(s.undo, badConfig)
 	if usable(input) != nil {
 		s.undo[badConfig] = s.putConfigRight
-		return nil // the nodes stay with the former one
+		return nil // the nodes keep the former one
 	}
 	s.setConfig(input)
 	return nil
@@ -60,8 +60,8 @@ func storeFirewall(s *Session, st Store, a *args, _ string) error {
 }
 
 // storeMerge performs "store merge": it merges its input, a JSON object, into the
-// network config in force. A member that is null goes; members that are objects
-// are merged themselves (RFC 7396).
+// network config in force, as RFC 7396 describes: it removes members that are null,
+// and merges members that are objects.
 func storeMerge(s *Session, st Store, a *args, input string) error {
 	if err := a.done(); err != nil {
 		return err

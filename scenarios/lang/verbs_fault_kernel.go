@@ -163,8 +163,8 @@ func (s *Session) floatAddress(name string, n Node, text string) error {
 		func() error { return unless(driver.ErrNotFound, k.Remove(vip)) })
 }
 
-// doubleAddress gives a node the address of another until the heal. The address
-// tells whose record it is, so meanwhile each node also has the other's name.
+// doubleAddress gives a node the address of another until the heal. A record's
+// owner is known by its address, so until then each node also has the other's name.
 func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 	own, other, err := s.indexes(name, twin)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Session) doubleAddress(name string, u Uplink, twin string) error {
 	f := s.families[0]
 	which := hostFamily{name, f}
 	if _, already := s.moved[which]; already || own == other {
-		return fmt.Errorf("%s has another address than its own already", name)
+		return fmt.Errorf("%s already has another address than its own", name)
 	}
 	before := s.address(own, f)
 	theirs := s.address(other, f)
@@ -237,9 +237,9 @@ func faultSysctl(s *Session, _ string, n Node, a *args, _ string) error {
 	return a.done()
 }
 
-// faultForwarding performs "fault n2 forwarding off|on": whether the host forwards
-// packets of the topology's families. With by=flannel.1 it is about IPv4 packets that
-// come in by one link.
+// faultForwarding performs "fault n2 forwarding off|on": it switches the forwarding of
+// packets of the topology's families. With by=flannel.1 it concerns only IPv4 packets
+// that come in by that link.
 func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	off := a.either("off", "on")
 	var link string
@@ -324,8 +324,8 @@ func faultShadow(s *Session, name string, n Node, a *args, _ string) error {
 		return err
 	}
 	route := dataplane.Route{RouteKey: key, Via: gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot}
-	// Our route replaces it, unless the subnet has become the node's own
-	// meanwhile: then the foreign route would shadow the bridge's.
+	// Our route replaces it, unless the subnet has become the node's own in the
+	// meantime: then the foreign route would shadow the bridge's.
 	return s.lasting(fmt.Sprintf("%s shadow %s", name, key.Dst), true,
 		func() error { return k.Add(route) },
 		func() error { return unless(driver.ErrNotFound, k.Remove(route)) })
@@ -419,8 +419,8 @@ func faultLooks(s *Session, name string, n Node, a *args, _ string) error {
 	return s.chancy(name+" looks", n, a, KernelRefuser.RefuseLooks)
 }
 
-// faultHints performs "fault n2 hints [chance=0.5]": the kernel's hints get lost.
-// "fault n2 hints every=100ms for=2m": the kernel hints without a pause.
+// faultHints performs "fault n2 hints [chance=0.5]": the kernel's hints get lost;
+// and "fault n2 hints every=100ms for=2m": the kernel hints without a pause.
 func faultHints(s *Session, name string, n Node, a *args, _ string) error {
 	var every, length time.Duration
 	a.duration("every", &every)

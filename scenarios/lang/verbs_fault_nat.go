@@ -8,8 +8,8 @@ type PortTranslator interface {
 	TranslatePort(inner, outer uint16) error
 }
 
-// faultNAT performs "fault n1 nat port=51820 as=40000 [heal]": a NAT before the host shows
-// others its port 51820 as 40000, and loses what they send to 51820.
+// faultNAT performs "fault n1 nat port=51820 as=40000 [heal]": a NAT in front of the host
+// shows its port 51820 to others as 40000, and drops packets to 51820.
 func faultNAT(s *Session, name string, n Node, a *args, _ string) error {
 	var port, as int
 	a.integer("port", &port)

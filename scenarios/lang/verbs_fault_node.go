@@ -17,10 +17,10 @@ var errNotKube = errors.New("only with topology store=kube")
 
 // faultNode changes the Kubernetes node of a machine:
 //
-//	fault n2 node delete     the object goes, until the heal registers it again
-//	fault n2 node late       it comes again, without a pod CIDR until the heal
-//	fault n2 node replace    it comes again, with the same pod CIDR and no annotation
-//	fault n2 node move       it comes again, with a pod CIDR that no node had before
+//	fault n2 node delete     the object is deleted, until the heal registers it again
+//	fault n2 node late       it is registered anew, without a pod CIDR until the heal
+//	fault n2 node replace    it is registered anew, with the same pod CIDR and no annotation
+//	fault n2 node move       it is registered anew, with a pod CIDR that no node had before
 //	fault n2 node strip      it loses our annotations
 //	fault n2 node garble     its backend data is overwritten
 //	fault n2 node copy=n1    it gets n1's backend data, as from a clone of n1's disk
@@ -103,7 +103,7 @@ func (s *Session) overwrite(objects NodeObjects, name string, n Node, text strin
 	annotate := func(text string) error {
 		err := objects.AnnotateNode(name, func(n *nodelease.Node) { n.Values[which] = text })
 		if _, exists := objects.NodeObject(name); !exists {
-			return nil // the annotation went with the node
+			return nil // the annotation was deleted with the node
 		}
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Session) overwrite(objects NodeObjects, name string, n Node, text strin
 	return s.lasting("the public address of "+name, true, func() error {
 		return errors.Join(unless(driver.ErrExists, k.Add(alias)), annotate(text))
 	}, func() error {
-		// An IPv6 address may have gone with its link.
+		// An IPv6 address may be gone with its link.
 		return errors.Join(annotate(""), unless(driver.ErrNotFound, k.Remove(alias)))
 	})
 }
@@ -129,7 +129,7 @@ func unless(expected, err error) error {
 }
 
 // published returns the address that an operator has annotated for a node, or
-// that of the NAT before it, if any.
+// that of the NAT in front of it, if any.
 func (s *Session) published(name string, f cidr.Family) (netip.Addr, bool) {
 	if ip, ok := s.annotated(name, f); ok {
 		return ip, true

@@ -28,7 +28,7 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 }
 
 // faultChurn performs "fault n2 churn every=1s for=1m": pods of the node come and
-// go, one each time.
+// go, one at a time.
 func faultChurn(s *Session, _ string, n Node, a *args, _ string) error {
 	var every, length time.Duration
 	a.duration("every", &every)
@@ -41,8 +41,8 @@ func faultChurn(s *Session, _ string, n Node, a *args, _ string) error {
 	return nil
 }
 
-// faultSuspend performs "fault n2 suspend for=1h": the machine and its clock
-// sleep, and it does not know for how long. The kernel goes on.
+// faultSuspend performs "fault n2 suspend for=1h": the machine sleeps, and its
+// clock with it, so it does not know for how long. The kernel continues.
 func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
 	length := time.Duration(0)
 	a.duration("for", &length)

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// operation does one thing to the datastore. It must read all its arguments.
+// operation performs one operation on the datastore. It must read all its arguments.
 type operation func(s *Session, st Store, a *args, input string) error
 
 // operations returns the operations of both worlds, by the word after "store".
@@ -148,8 +148,8 @@ func storeBackup(s *Session, st Store, a *args, _ string) error {
 	return nil
 }
 
-// storeRestore performs "store restore [further=100]": the datastore is put back
-// to the last backup, and its revision has gone on since then by other changes.
+// storeRestore performs "store restore [further=100]": the datastore goes back to
+// the last backup, followed by that many other changes.
 func storeRestore(s *Session, st Store, a *args, _ string) error {
 	further := 100
 	a.integer("further", &further)
@@ -171,7 +171,7 @@ func storeRestore(s *Session, st Store, a *args, _ string) error {
 // backup describes the datastore at the time of "store backup".
 type backup struct {
 	config string       // in force
-	bad    func() error // puts right a config of no use that the datastore held; nil: it held the one in force
+	bad    func() error // replaces an unusable config that the datastore held; nil: it held the one in force
 }
 
 // storeLoseData performs "store lose-data": the store loses its disk. The heal
@@ -247,8 +247,8 @@ const foreignHost = 99
 //
 // It gives the subnet that a node has, or had when last remembered, to another
 // host. By default that host does not exist and has the node's backend. With
-// within, it awaits the node's record. The heal takes the record back if it is
-// unchanged.
+// within, it waits for the node's record. The heal deletes the foreign record if it
+// is unchanged.
 func storeTake(s *Session, st Store, a *args, _ string) error {
 	node := a.word("node")
 	by := ""

@@ -22,8 +22,8 @@ type Metered interface {
 //
 //	metric n1 flannel_repairs_total [kind=link]... is=1|above=0 [within=30s]
 //
-// It waits until the sum of the metric's series with these labels is the number, or is
-// above it.
+// It waits until the sum of the metric's series with these labels equals the number, or
+// is above it.
 func (s *Session) metric(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	within := settleBound

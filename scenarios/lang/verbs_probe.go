@@ -85,6 +85,7 @@ func (s *Session) pingPair(send func(cidr.Family) (PingResult, error), drop, tra
 	return strings.Join(lines, "\n"), nil
 }
 
+// Outcome returns the fate of a packet as "ping" prints it.
 func Outcome(r PingResult) string {
 	switch {
 	case r.Expired:
@@ -101,8 +102,8 @@ func Outcome(r PingResult) string {
 	return "ok src=" + r.Source.String()
 }
 
-// again repeats pings until nothing is lost, for some time at most. A tunnel with
-// sessions loses packets until both ends have the same one.
+// again repeats pings until no packet is lost, or the limit is over. A tunnel with
+// sessions loses packets until both ends have the same session.
 func (s *Session) again(limit time.Duration, ping func() (string, error)) (string, error) {
 	const pause = 5 * time.Second
 	for ; ; limit -= pause {
@@ -211,8 +212,9 @@ func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 }
 
 // stream performs "stream start n1.pod n2.pod [every=20ms]" and "stream stop
-// n1.pod n2.pod [most=2]". Some moments are long enough to lose a packet on an emulated
-// machine only: most is the number that may be lost there, and elsewhere none may be.
+// n1.pod n2.pod [most=2]". Some moments are long enough to lose a packet only on an
+// emulated machine: most is the number of packets that may be lost there. Elsewhere none
+// may be lost.
 func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	every := 20 * time.Millisecond
@@ -253,8 +255,8 @@ func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("stream %s: want start or stop", what)
 }
 
-// streamed prints the fate of a stream. Most is the number of packets that may be lost
-// in a slow world.
+// streamed returns the fate of a stream as text. In a slow world, up to most packets may
+// be lost.
 func streamed(sent, lost, most int, slow bool) string {
 	if most > 0 && (lost == 0 || slow && lost <= most) {
 		return fmt.Sprintf("sent=%t lost<=%d", sent > 0, most)

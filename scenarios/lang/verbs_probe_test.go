@@ -2,8 +2,9 @@ package lang
 
 import "testing"
 
-// Only a slow world may lose packets, and only as many as the file allows.
-func TestStreamed(t *testing.T) {
+// TestLossOfAStream checks that only a slow world may lose packets, and only as many as
+// the file allows.
+func TestLossOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		lost, most int
 		slow       bool

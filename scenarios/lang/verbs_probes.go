@@ -13,7 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// expectedProbes describes what a node's probes of its peers have to show.
+// expectedProbes describes the results that a node's probes of its peers must have.
 type expectedProbes struct {
 	finding probe.Finding
 	passes  int // bytes; 0: not compared
@@ -27,8 +27,8 @@ type expectedProbes struct {
 //	probes n1|all [n2] is=well|unreachable|mtu|tcp|icmp [passes=1350] [uplink=yes|no] [heard=yes|no] [within=30s]
 //	probes agree [within=2m]
 //
-// It waits until the daemon, or every running one, has found that out about its peers,
-// or about the one that is named.
+// It waits until the daemon, or every running one, has that finding about all its peers,
+// or about the named one.
 func (s *Session) probes(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	if a.flag("agree") {
@@ -67,8 +67,8 @@ func (s *Session) probes(d *datadriven.TestData) (string, error) {
 	return "", err
 }
 
-// finds returns nil if a node has found out what is expected about all its peers, or
-// the named one.
+// finds returns nil if a node has the expected finding about all its peers, or about the
+// named one.
 func (s *Session) finds(name string, only []string, want expectedProbes) error {
 	observer, err := nodeWith[PeerObserver](s, name)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// examination is longer than an examination of a peer that answers nothing.
+// examination is longer than the probes take to examine a peer that does not answer.
 const examination = 30 * time.Second
 
-// sameForPods are the lasting faults of a node that its host's packets meet as those of its
-// pods do. Any other fault excuses the pairs of its nodes.
+// sameForPods lists the lasting faults of a node that affect its host's packets and those of
+// its pods alike. Any other fault excuses the pairs of its nodes.
 var sameForPods = []string{"isolate", "part", "cut", "denied", "clock", "full", "hints", "token"}
 
 // probesAgree performs "probes agree [within=2m]": within two intervals, the probes' findings
-// are what packets between pods meet. A peer that is unreachable gets no pod's packets, and
-// one that answers gets them.
+// must agree with the fate of packets between pods. An unreachable peer gets no pod's packets,
+// and one that answers gets them.
 func (s *Session) probesAgree(a *args) error {
 	within := 2*s.top.Probes + examination
 	a.duration("within", &within)
@@ -38,7 +38,7 @@ func (s *Session) probesAgree(a *args) error {
 		if err != nil {
 			return err
 		}
-		_ = s.syncPods(n) // without a good subnet file, the pod stays as it is
+		_ = s.syncPods(n) // without a valid subnet file, the pod stays as it is
 	}
 	pause := min(max(s.top.Probes/2, time.Second), 5*time.Second)
 	for ; ; within -= pause {
@@ -64,7 +64,7 @@ func (s *Session) compareProbes() error {
 		}
 		peers, err := observer.Peers()
 		if errors.Is(err, ErrNoDaemon) {
-			continue // it has ended by itself
+			continue // the daemon has exited by itself
 		}
 		if err != nil {
 			return err
@@ -82,9 +82,9 @@ func (s *Session) compareProbes() error {
 	return s.together(compare)
 }
 
-// together performs all tasks, and joins their errors. In real time their packets are under
-// way at the same time: one after the other, lost ones take so long that the findings are old
-// before the last is compared.
+// together performs all tasks, and joins their errors. In real time it performs them in
+// parallel: one after the other, lost packets would take so long that the findings are
+// outdated before the last comparison.
 func (s *Session) together(tasks []func() error) error {
 	errs := make([]error, len(tasks))
 	var all sync.WaitGroup
@@ -102,7 +102,7 @@ func (s *Session) together(tasks []func() error) error {
 }
 
 // withoutLease returns the running nodes whose lease has run out, or whose record is gone. Their
-// peers have deleted the routes to their pods, and their uplinks answer still.
+// peers have deleted the routes to their pods, but their uplinks still answer.
 func (s *Session) withoutLease() (map[string]bool, error) {
 	records, err := s.world.Store().Records()
 	if err != nil {

@@ -136,7 +136,7 @@ func (s *Session) state(d *datadriven.TestData) (string, error) {
 	delete(state.Links, dev)
 	state.Proxies = nil // the kernel knows neither proxies nor their peers
 	state.Peers = dataplane.Table[dataplane.PeerKey, dataplane.Peer]{}
-	state.IKE = nil // nor what the IKE daemon runs with
+	state.IKE = nil // nor the objects of the IKE daemon
 	state.SharedKeys = dataplane.Table[dataplane.SharedKeyKey, dataplane.SharedKey]{}
 	state.Conns = dataplane.Table[dataplane.ConnKey, dataplane.Conn]{}
 	state.Tunnels = dataplane.Table[dataplane.ConnKey, dataplane.Tunnel]{}
@@ -204,4 +204,5 @@ func substitute(state *dataplane.State, names *strings.Replacer) string {
 	return strings.Join(lines, "\n")
 }
 
+// ErrNoDaemon is the error of a question to a daemon that does not run.
 var ErrNoDaemon = errors.New("no daemon runs")

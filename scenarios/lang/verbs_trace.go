@@ -15,7 +15,7 @@ import (
 	"github.com/flanneld/flannel/tools/trace"
 )
 
-// TraceHost is a node whose kernel says what it would do with a packet.
+// TraceHost is a node whose kernel can say what it would do with a packet.
 type TraceHost interface {
 	// Kernel opens the kernel; done closes it.
 	Kernel(context.Context) (k trace.Kernel, done func(), err error)
@@ -27,10 +27,10 @@ type TraceHost interface {
 //
 //	trace n1.pod n2.pod [size=84] [probes] | trace all
 //
-// It follows a packet over the hosts, as flannelctl trace does on each: "n1 leaves, n2
-// arrives", or where it ends: "n1 ends: fdb_missing". For all pairs it prints "all arrive",
-// or those that do not. With probes it adds what those of n1 say against n2: "n1 leaves
-// (probes: mtu)".
+// It follows a packet over the hosts, as flannelctl trace does on each, and prints "n1
+// leaves, n2 arrives", or where the packet ends: "n1 ends: fdb_missing". For all pairs it
+// prints "all arrive", or the pairs whose packets do not. With probes it adds the finding
+// of n1's probes about n2, if it is bad: "n1 leaves (probes: mtu)".
 func (s *Session) trace(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	size := 84
@@ -81,7 +81,7 @@ func (s *Session) traceAll(size int) (string, error) {
 	return "all arrive", nil
 }
 
-// traceOptions are the size of the packet, and whether to show what probes say.
+// traceOptions are the size of the packet, and whether to show the findings of probes.
 type traceOptions struct {
 	size   int
 	probes bool
@@ -116,7 +116,7 @@ func (s *Session) traceFlow(name string, flow trace.Flow, probes bool) (string, 
 		}
 	}
 	var stages []string
-	for range s.top.Nodes { // a packet that goes in a circle visits a host twice
+	for range s.top.Nodes { // a packet that visits more hosts goes in a circle
 		r, err := s.traceAt(name, flow, known)
 		if err != nil {
 			return "", err
@@ -152,8 +152,8 @@ func (s *Session) servedPeers(name string) ([]node.Peer, error) {
 	return observer.Peers()
 }
 
-// hostAt returns the node that has an address, or to which it is translated; empty: none.
-// Its record may not say so yet.
+// hostAt returns the node that has an address, or to which a NAT translates it; empty:
+// none. The node's record may not show the address yet.
 func (s *Session) hostAt(a netip.Addr) (string, error) {
 	if !a.IsValid() {
 		return "", nil
@@ -199,7 +199,7 @@ func (s *Session) traceAt(name string, flow trace.Flow, known trace.Known) (*tra
 	return trace.Walk(ctx, k, flow, known)
 }
 
-// traceKnown returns what the datastore tells about the cluster.
+// traceKnown returns what the datastore says about the cluster.
 func (s *Session) traceKnown() (known trace.Known, err error) {
 	_, network, err := s.backend()
 	if err != nil {

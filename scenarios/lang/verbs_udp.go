@@ -17,7 +17,7 @@ func (s *Session) spoof(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	from := a.word("sender")
 	to := a.word("victim")
-	as := a.word("whom it claims to be")
+	as := a.word("node that it claims to be")
 	if err := a.done(); err != nil {
 		return "", err
 	}

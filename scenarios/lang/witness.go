@@ -13,14 +13,14 @@ import (
 )
 
 // Witness follows a session and tells a recorder what it sees. It changes
-// nothing: a recorded run has the same trace as one without a record.
+// nothing: a recorded run has the same trace as an unrecorded one.
 type Witness struct {
 	*page.Recorder
 	session *Session
 	began   time.Time
 	telling Telling // nil: the witness has to look for itself
 	capture func(node string) (io.Writer, error)
-	logged  map[string]int // bytes of a node's log that the witness has told already
+	logged  map[string]int // bytes of a node's log that the witness has already recorded
 	looked  time.Time      // when the real world was last looked at
 	failed  error          // of the captures
 }
@@ -37,7 +37,7 @@ type Telling interface {
 	CatchUp()
 	// Identity names the run; err is the error that ended the world early.
 	Identity() (seed, trace string, err error)
-	// End ends the telling. The world may go on to see which pods reach which.
+	// End ends the telling. The world may continue, to see which pods reach each other.
 	End()
 }
 
@@ -49,8 +49,8 @@ func (s *Session) Record(capture func(node string) (io.Writer, error)) {
 }
 
 // Recording ends the recording; call it before Close. Failure is an error that no
-// directive printed, or empty. The world may go on: packets find out which pods
-// reach which.
+// directive printed, or empty. The world may continue, to find out by packets which
+// pods reach each other.
 func (s *Session) Recording(about page.About, failure string) page.Recording {
 	r := s.rec
 	about.World = s.WorldName
@@ -108,7 +108,7 @@ func (r *Witness) now() time.Duration {
 	return time.Since(r.began)
 }
 
-// begin tells the topology, and asks the world for a [Telling].
+// begin records the topology, and asks the world for a [Telling].
 func (r *Witness) begin() {
 	s := r.session
 	t := page.Topology{Config: s.top.Config}
@@ -134,12 +134,12 @@ func (r *Witness) begin() {
 	s.world = &watchedWorld{s.world, r}
 }
 
-// look tells the state of everything.
+// look records the state of everything.
 func (r *Witness) look(at time.Duration) {
 	r.Faults(at, sortedKeys(r.session.undo))
 	records, err := r.session.world.Store().Records()
 	if err != nil {
-		records = nil // a store that is down does not answer
+		records = nil // a stopped store does not answer
 	} else {
 		r.TellLeases(at, records)
 	}
@@ -151,7 +151,7 @@ func (r *Witness) look(at time.Duration) {
 	}
 }
 
-// TellLeases tells which records the store holds.
+// TellLeases records the leases that the store holds.
 func (r *Witness) TellLeases(at time.Duration, records []Record) {
 	var leases []page.Lease
 	for _, rec := range records {
@@ -164,7 +164,7 @@ func (r *Witness) TellLeases(at time.Duration, records []Record) {
 	r.Leases(at, leases)
 }
 
-// TellState tells the state of a node's daemon.
+// TellState records the state of a node's daemon.
 func (r *Witness) TellState(at time.Duration, name string) {
 	n, err := r.session.world.Node(name)
 	if err != nil {
@@ -224,7 +224,7 @@ func subnetOf(file string) string {
 	return strings.Join(subnets, " ")
 }
 
-// TellShortage tells which changes a node's kernel still lacks.
+// TellShortage records the objects that a node's kernel still lacks.
 func (r *Witness) TellShortage(at time.Duration, name string, records []Record) {
 	n, err := r.session.world.Node(name)
 	if err != nil {
@@ -232,12 +232,12 @@ func (r *Witness) TellShortage(at time.Duration, name string, records []Record) 
 	}
 	short, err := r.session.shortage(name, n, r.session.owned(records))
 	if err != nil {
-		return // without a lease the node wants nothing yet
+		return // without a lease nothing is demanded of the node yet
 	}
 	r.Short(at, name, short)
 }
 
-// tellLogs tells the lines that real daemons have logged since the last look,
+// tellLogs records the lines that real daemons have logged since the last look,
 // with the time of this look.
 func (r *Witness) tellLogs() {
 	if r.telling != nil || r.session.world == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/flanneld/flannel/internal/page"
 )
 
-// World is a set of hosts with a datastore, in which a scenario happens. Nodes
+// World is a set of hosts with a datastore, in which a scenario takes place. Nodes
 // are named n1, n2, …; each has one pod, from its first SyncPods on.
 //
 // World, Node and Store hold only the methods that every scenario needs. Each
@@ -82,8 +82,8 @@ type PingResult struct {
 	OK         bool
 	Source     netip.Addr // the sender as the destination saw it; zero if it saw nothing
 	WantSource netip.Addr // the sender's own address
-	Trace      []string   // the packet's path, where the world can tell
-	Drop       string     // why it was lost, where the world can tell
+	Trace      []string   // the packet's path, if the world knows it
+	Drop       string     // why it was lost, if the world knows it
 	Where      string     // of a followed packet: the host that lost it
 	Detail     string     // of a followed packet: details of the loss
 	Way        []page.Hop // of a followed packet: the devices that saw it
@@ -91,5 +91,5 @@ type PingResult struct {
 	TooBig     bool       // it did not fit, and forbade fragmentation
 }
 
-// logTail is the number of lines of each daemon's log that a failure shows.
+// LogTail is the number of lines of each daemon's log that a failure shows.
 const LogTail = 40

@@ -71,7 +71,7 @@ func startServer(t *testing.T, endpoints []string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = s.Serve(l, nil) }() // clients tell if it fails
+	go func() { _ = s.Serve(l, nil) }() // clients notice if it fails
 	t.Cleanup(func() { _ = s.Close() })
 	return l.Addr().String()
 }

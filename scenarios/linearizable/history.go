@@ -21,7 +21,7 @@ import (
 type History struct {
 	Now func() time.Duration // since the history began
 	// ByRecord is for a store that looks for the record before it renews the TTL handle.
-	// Its refusal says that the record is gone; the handle may live on under another key.
+	// Its refusal says only that the record is gone; the handle may live on under another key.
 	ByRecord bool
 
 	mu    sync.Mutex
@@ -70,7 +70,7 @@ func (h *History) Ask(client int, req node.Request) (done func(lease.Grant, erro
 	return h.Call(client, Input{Request: &req, Key: req.Grant.Key})
 }
 
-// answer reads an answer, or reports that it says nothing about the outcome.
+// answer reads an answer, and reports whether it reveals the outcome.
 func answer(in Input, g lease.Grant, err error) (Output, bool) {
 	var conflict *lease.ConflictError
 	switch {
@@ -116,9 +116,9 @@ func (h *History) Check(within time.Duration) (porcupine.CheckResult, string) {
 	return porcupine.Ok, ""
 }
 
-// relevant leaves out requests with an unknown outcome whose effect no client saw.
-// If the rest has an order, the whole has one too, with the others at the end.
-// Only if the rest has none must the search try their possible effects.
+// relevant leaves out the requests with an unknown outcome whose effect no client saw.
+// If the rest has an order, the whole has one too, with those requests at the end.
+// Only if the rest has none does the search have to try their possible effects.
 func relevant(part []porcupine.Operation) []porcupine.Operation {
 	seen := map[netip.Addr]bool{}
 	for _, op := range part {

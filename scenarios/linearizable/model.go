@@ -19,7 +19,7 @@ type Input struct {
 	Request *node.Request
 	Key     lease.Key
 	Called  time.Duration // since the history began
-	// ByRecord is that of the history.
+	// ByRecord is the same as in the history.
 	ByRecord bool
 }
 
@@ -39,9 +39,9 @@ type state struct {
 	there bool
 	value netip.Addr
 	// since is the earliest time at which the record can have existed, if the
-	// request that created it does not tell.
+	// request that created it does not show that.
 	since time.Duration
-	// Revisions and handle are 0 until an answer has told them.
+	// Revisions and handle are 0 until an answer has shown them.
 	create, mod, id int64
 	// ends is the time from which the record may end by itself. The model knows
 	// that it has ended only once nothing else explains an answer.
@@ -146,7 +146,7 @@ func (s state) ended() state {
 // is reports whether the record belongs to a grant.
 func (s state) is(g lease.Grant) bool { return s.there && s.value == g.Attrs.PublicIP }
 
-// told learns revisions and handle from an answer, which must agree with former
+// told takes revisions and handle from an answer, which must agree with former
 // answers.
 func (s state) told(l lease.Lease, at time.Duration) (state, bool) {
 	agree := func(known *int64, now int64) bool {
@@ -243,7 +243,7 @@ func (s state) movedAway(g lease.Grant, out Output) (state, bool) {
 }
 
 // movedHere is a move as seen from the key that the record gets. The handle may run
-// out at any time: other requests say when it was renewed last.
+// out at any time: only other requests show when it was renewed last.
 func (s state) movedHere(req node.Request, in Input, out Output) (state, bool) {
 	if out.Elsewhere || errors.Is(out.Err, lease.ErrLost) {
 		return s, true

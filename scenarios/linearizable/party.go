@@ -22,14 +22,14 @@ type party struct {
 	rng    *rand.Rand
 	ttl    time.Duration
 	values int                       // number of values that it wrote
-	grants map[lease.Key]lease.Grant // the last it was told of, good or not
+	grants map[lease.Key]lease.Grant // the last ones that it got, still valid or not
 }
 
 func newParty(id int, rng *rand.Rand) *party {
 	return &party{id: id, rng: rng, ttl: 8 * time.Second, grants: map[lease.Key]lease.Grant{}}
 }
 
-// draw draws a request: mostly one for a grant that the client knows, which may
+// draw draws a request: mostly one about a grant that the client knows, which may
 // have ended long ago.
 func (p *party) draw(view lease.View) node.Request {
 	i := p.rng.IntN(keys)
@@ -54,14 +54,14 @@ func (p *party) draw(view lease.View) node.Request {
 	}
 }
 
-// value returns a value that no request has written before.
+// value returns attributes that no request has written before.
 func (p *party) value() lease.Attrs {
 	p.values++
 	return lease.Attrs{PublicIP: netip.AddrFrom4([4]byte{10, byte(p.id), byte(p.values >> 8), byte(p.values)})}
 }
 
-// own finds a record of the client in its view of the store, like a node that did
-// not learn the outcome of its request.
+// own finds a record of the client in its view of the store, as a node does that
+// has not learnt the outcome of its request.
 func (p *party) own(snap *lease.Snapshot, key lease.Key) (lease.Grant, bool) {
 	if snap == nil {
 		return lease.Grant{}, false

@@ -56,7 +56,7 @@ type play struct {
 	left    int // requests that have not ended
 }
 
-// trouble breaks the store now and then, and looks at the truth.
+// trouble breaks the store now and then, and looks at its true content.
 func (p *play) trouble() {
 	p.world.After(time.Duration(p.chance.Int64N(int64(2*time.Second))), "play: trouble", func() {
 		switch p.chance.IntN(20) {
@@ -71,7 +71,7 @@ func (p *play) trouble() {
 	})
 }
 
-// look reads the truth in one moment.
+// look reads the true content of the store at one moment.
 func (p *play) look(key lease.Key) {
 	done := p.history.Call(clients, Input{Key: key})
 	for _, l := range p.store.Snapshot().Leases {
@@ -83,7 +83,7 @@ func (p *play) look(key lease.Key) {
 	done(lease.Grant{}, nil)
 }
 
-// client asks for one thing at a time.
+// client sends one request at a time.
 type client struct {
 	*play
 	*party

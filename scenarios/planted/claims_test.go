@@ -25,7 +25,7 @@ func (e early) Pulse() node.Pulse {
 
 func readyTooEarly(n daemon.Machine) daemon.Machine { return early{n} }
 
-// serene stays ready while the datastore does not answer.
+// serene still calls itself ready while the datastore does not answer.
 type serene struct {
 	daemon.Machine
 	was *bool // it was ready, and nothing else has happened since
@@ -42,7 +42,7 @@ func (s serene) Pulse() node.Pulse {
 
 func readyWithoutStore(n daemon.Machine) daemon.Machine { return serene{n, new(bool)} }
 
-// sure claims its lease until the store says that it is gone.
+// sure claims its lease until the datastore says that the lease is gone.
 type sure struct {
 	daemon.Machine
 	held *lease.Key
@@ -153,7 +153,7 @@ func newestOnly(addrs []driver.LinkAddr) []driver.LinkAddr {
 	return slices.DeleteFunc(slices.Clone(addrs), older)
 }
 
-// leaving performs no delete of some objects, and does not see them any more.
+// leaving deletes some objects only in its own view: they stay, and it does not see them any more.
 func leaving(what func(dataplane.Object) bool) func() *body {
 	return func() *body {
 		left := map[string]dataplane.Object{}

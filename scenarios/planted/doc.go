@@ -3,5 +3,5 @@
 // wraps the parts of a healthy daemon, and lives in tests.
 //
 // Most are upstream's defects, which this project set out not to repeat (interop
-// 10: the list of known defects). Each of the others must trip an invariant.
+// 10: the list of known defects). Each of the others must break an invariant.
 package planted

@@ -14,14 +14,14 @@ import (
 // extension is the option of a search for defects of that backend.
 var extension = search.Options{Backend: "extension", Nodes: 4}
 
-// Steps that expose defects of commands: they fail for some time, or another program
-// removes their routes.
+// These steps expose defects of commands: the commands fail for some time, or another
+// program removes their routes.
 var (
 	failures = []search.Step{{Line: "fault N commands broken"}, {Line: "start M"}, {Line: "heal"}}
 	unrouted = []search.Step{{Line: "fault N unroute M"}}
 )
 
-// commanding returns the defect of a body between the node and its shell.
+// commanding returns a defect: a body between the node and its shell.
 func commanding(begin func() *body) func() simworld.Wrap { return within(node.CommandsLane, begin) }
 
 // forPeer is the key of commands for peers, and of no other command.
@@ -38,7 +38,7 @@ func serving(o dataplane.Object) bool {
 	return is && forPeer(c) != ""
 }
 
-// oldData keeps the data with which a command was made first.
+// oldData keeps the data that a command had first.
 func oldData(c *dataplane.Command, first dataplane.Command) { c.Env, c.Input = first.Env, first.Input }
 
 // unaware does not see the commands that a former run has left.

@@ -40,7 +40,7 @@ func (g *guard) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// guarding returns the defect of a guard. Each process gets a new guard.
+// guarding returns a defect: a guard, new for each process.
 func guarding(begin func() *guard) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {

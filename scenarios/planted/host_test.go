@@ -50,10 +50,10 @@ func (b *body) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	return errs
 }
 
-// acting returns the defect of a body between the node and its kernel.
+// acting returns a defect: a body between the node and its kernel.
 func acting(begin func() *body) func() simworld.Wrap { return within(node.HostLane, begin) }
 
-// within returns the defect of a body in a lane. Each process gets a new body.
+// within returns a defect: a body in a lane, new for each process.
 func within(lane node.LaneID, begin func() *body) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -66,8 +66,9 @@ func within(lane node.LaneID, begin func() *body) func() simworld.Wrap {
 }
 
 // believing returns a defect of what a daemon writes: change turns a wanted object into
-// what it writes instead. First is the object with that key as it was wanted first. The
-// daemon believes that it has written the wanted one. Key returns "" for other objects.
+// the one that is written instead, and the daemon believes that it has written the wanted
+// one. First is the object with that key as it was wanted first. Key returns "" for
+// objects that stay as they are.
 func believing[T dataplane.Object](change func(want *T, first T), key func(T) string) func() *body {
 	keyOf := func(o dataplane.Object) string {
 		if t, is := o.(T); is {

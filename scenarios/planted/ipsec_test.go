@@ -12,10 +12,10 @@ import (
 // ipsec is the option of a search for defects of that backend.
 var ipsec = search.Options{Backend: "ipsec", Nodes: 4}
 
-// agreeing returns the defect of a body between the node and its IKE daemon.
+// agreeing returns a defect: a body between the node and its IKE daemon.
 func agreeing(begin func() *body) func() simworld.Wrap { return within(node.IKELane, begin) }
 
-// unblocked makes no policy that blocks what no tunnel carries, and believes it has.
+// unblocked does not make the policies that block what no tunnel carries, and believes that it has.
 func unblocked() *body {
 	blocks := map[dataplane.PolicyKey]dataplane.Policy{}
 	return &body{
@@ -39,7 +39,7 @@ func unblocked() *body {
 	}
 }
 
-// oldTunnel keeps the ends with which a policy was made first.
+// oldTunnel keeps the ends that a policy had first.
 func oldTunnel(want *dataplane.Policy, first dataplane.Policy) { *want = first }
 
 // policy is the key of policies.

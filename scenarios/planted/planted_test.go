@@ -124,7 +124,7 @@ var defects = []defect{
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
 
-// The options of a search for defects of rules.
+// These are the options of a search for defects of firewall rules.
 var (
 	iptables = search.Options{Firewall: "iptables"}
 	nftables = search.Options{Firewall: "nftables"}
@@ -136,7 +136,7 @@ var onVXLAN = search.Options{Backend: "vxlan", Family: "v4", Firewall: "none"}
 // wireguard is the option of a search for defects of that backend.
 var wireguard = search.Options{Backend: "wireguard", Family: "v4"}
 
-// Steps that expose a defect when they are drawn often enough: N is a node, M
+// These steps expose a defect when they are drawn often enough: N is a node, M
 // another one, #N the last byte of N's address.
 var (
 	robbery = []search.Step{

@@ -45,7 +45,7 @@ func ownCopies(leases []*lease.Lease) []*lease.Lease {
 	return out
 }
 
-// seeing returns the defect of eyes. Each process gets new eyes.
+// seeing returns a defect: eyes, new for each process.
 func seeing(begin func() func(lease.Snapshot) lease.Snapshot) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -103,7 +103,7 @@ func (m machine) Ready() node.Effects {
 	return r
 }
 
-// living returns the defect of a machine.
+// living returns a defect: a wrapped node.
 func living(around func(daemon.Machine) daemon.Machine) func() simworld.Wrap {
 	return func() simworld.Wrap {
 		return func(_ string, p daemon.Parts) daemon.Parts {
@@ -233,7 +233,7 @@ func (h hands) overwrite(req node.Request, done func(node.Requested)) bool {
 	return true
 }
 
-// asking returns the defect of hands, with the snapshots that it does not see.
+// asking returns a defect: hands, and the snapshots that see leaves the node.
 func asking(see func(lease.Snapshot) lease.Snapshot,
 	do func(hands, node.Request, func(node.Requested)) bool) func() simworld.Wrap {
 	return func() simworld.Wrap {
@@ -292,7 +292,7 @@ func e10() simworld.Wrap {
 	}
 }
 
-// oneLeft sees one record left of those that vanish at once: the others seem to have departed.
+// oneLeft still sees one record of those that vanish at once: the others seem to have departed.
 func oneLeft() func(lease.Snapshot) lease.Snapshot {
 	var last []*lease.Lease
 	return func(s lease.Snapshot) lease.Snapshot {
@@ -304,7 +304,7 @@ func oneLeft() func(lease.Snapshot) lease.Snapshot {
 	}
 }
 
-// hiding sees one record alone while the config does not parse.
+// hiding sees only one record while the config does not parse.
 func hiding() func(lease.Snapshot) lease.Snapshot {
 	return func(s lease.Snapshot) lease.Snapshot {
 		if _, err := config.Parse(s.Config.Data); err != nil && len(s.Leases) > 0 {

@@ -15,7 +15,7 @@ type late struct {
 	daemon.Machine
 	now     time.Time
 	step    func(l *late, in node.Input)
-	hold    func(l *late, r *node.Effects) bool // what the node asks for has to wait
+	hold    func(l *late, r *node.Effects) bool // reports whether what the node asks for has to wait
 	until   time.Time                           // how long it waits; zero: not known yet
 	look    *node.Look
 	request *node.Request

@@ -1,5 +1,5 @@
 // Package report says in plain words what happened in a scenario: what went wrong,
-// where the packet was lost, and how each node differed from its desired state.
+// where a packet was lost, and how each node differed from its desired state.
 //
 // [Finish] turns the observations of a [page.Recorder] into a recording with a summary,
 // and [page.Write] turns that into a page. The package knows no world and no session;

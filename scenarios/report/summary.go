@@ -21,7 +21,7 @@ func Finish(r *page.Recorder, at time.Duration, about page.About, failure string
 	return rec
 }
 
-// summarize finds the words, and the moment worth looking at.
+// summarize writes the summary, and chooses the moment to show first.
 func summarize(rec *page.Recording, failure string) {
 	if rec.OK {
 		rec.Summary = right(rec)
@@ -42,7 +42,7 @@ func summarize(rec *page.Recording, failure string) {
 	}
 	if s, worst := shortSentence(rec); s != "" {
 		say(rec, "%s", s)
-		rec.FocusOn = worst // what is wrong there is to be seen
+		rec.FocusOn = worst // the page shows what is wrong there
 	}
 	if s := lastFault(rec); s != "" {
 		say(rec, "%s", s)
@@ -53,8 +53,8 @@ func say(rec *page.Recording, format string, args ...any) {
 	rec.Summary = append(rec.Summary, fmt.Sprintf(format, args...))
 }
 
-// wrongBeside describes a failure although each step answered as wanted. It
-// showed in the last step.
+// wrongBeside describes a failure that showed in the last step although each step
+// answered as expected.
 func wrongBeside(rec *page.Recording, failure string) string {
 	n := len(rec.Steps)
 	if n == 0 || slices.ContainsFunc(rec.Steps, func(s page.Step) bool { return s.Failed }) {
@@ -91,8 +91,8 @@ func lineOf(lines []string, n int) string {
 	return "`" + lines[n] + "`"
 }
 
-// lost is the last packet that was lost before the moment in question, or else
-// the first one after all was over; -1 if all arrived.
+// lost returns the last packet that was lost before the moment in question, or else
+// the first one that was lost after the end; -1 if all arrived.
 func lost(rec *page.Recording) int {
 	last := -1
 	for i, p := range rec.Probes {
@@ -103,8 +103,8 @@ func lost(rec *page.Recording) int {
 	return last
 }
 
-// repaired reports whether a later packet arrived: what was repaired since is
-// not what went wrong.
+// repaired reports whether a later packet arrived. A loss that was repaired since does
+// not explain the failure.
 func repaired(rec *page.Recording, lost page.Probe) bool {
 	return slices.ContainsFunc(rec.Probes, func(p page.Probe) bool {
 		return p.OK && p.From == lost.From && p.To == lost.To && p.At > lost.Last && p.At <= rec.Focus
@@ -148,8 +148,8 @@ func place(where string) string {
 	return where
 }
 
-// shortSentence names the nodes that were not what the leases demand, and the
-// one that was most of all.
+// shortSentence names the nodes that differed from what the leases demand, and the one
+// that differed most.
 func shortSentence(rec *page.Recording) (sentence, node string) {
 	var out []string
 	worst, most := "", 0
@@ -199,8 +199,8 @@ func lastFault(rec *page.Recording) string {
 	return "Nothing had been broken on purpose before."
 }
 
-// isFault reports whether a directive does something to the world that a
-// healthy one would not see.
+// isFault reports whether a directive does something that does not happen in a
+// healthy world.
 func isFault(directive string) bool {
 	verb, rest, _ := strings.Cut(directive, " ")
 	switch verb {
@@ -214,7 +214,7 @@ func isFault(directive string) bool {
 	return false
 }
 
-// right is the summary of a run in which all went right.
+// right returns the summary of a run in which all went well.
 func right(rec *page.Recording) []string {
 	t := rec.Topology
 	out := []string{fmt.Sprintf("All went right: %s with %s on %s did what the scenario demands "+

@@ -54,7 +54,7 @@ type drawing struct {
 	top  shape
 }
 
-// shape tells faults about the topology.
+// shape holds the properties of a topology that decide which faults fit.
 type shape struct {
 	nodes    int
 	segments int
@@ -69,7 +69,7 @@ type shape struct {
 	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
 	roomy    bool // the IPv4 network has many more subnets than the cluster needs
-	scarce   bool // it has hardly more subnets than the cluster needs
+	scarce   bool // the network has hardly more subnets than the cluster needs
 }
 
 // overlay draws the families and the number of segments, and names the devices.
@@ -125,7 +125,7 @@ func (d *drawing) topology(o Options) {
 		input = pick(d.rng, append(inputs, "", "", "")...)
 	}
 	if strings.Contains(input, `"Mode"`) {
-		s.devices = []string{"flannel-wg"} // which carries both families
+		s.devices = []string{"flannel-wg"} // it carries both families
 	}
 	s.mtu = 1500
 	s.direct = plainRoutes(s.backend) || strings.Contains(input, "DirectRouting")
@@ -213,7 +213,7 @@ func plainRoutes(backend string) bool { return backend == "host-gw" || backend =
 var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}
 
 // backends returns the available backends that carry packets of a family, or of
-// any for "". A backend with several drawn options is there more often.
+// any family for "". A backend with several drawn options is listed more often.
 func backends(family string) []string {
 	var names []string
 	for _, s := range all.Specs() {
@@ -228,10 +228,10 @@ func backends(family string) []string {
 	return names
 }
 
-// rare are the types that few seeds draw, and to which no cluster changes.
+// rare lists the types that few seeds draw, and to which no cluster changes.
 var rare = []string{extension.Type, ipsec.Type}
 
-// mostOdds bounds how often a type is drawn that has many options.
+// mostOdds bounds how often a type with many options is drawn.
 const mostOdds = 3
 
 // examples returns a Backend object for each option of a type that the search draws.
@@ -246,7 +246,7 @@ func examples(backendType string) []string {
 	return inputs
 }
 
-// joins start the nodes: all at once, or one after the other. Some hosts forward
+// joins starts the nodes, all at once or one after the other. Some hosts forward
 // no packets at first.
 func (d *drawing) joins() {
 	for i := range d.top.nodes {
@@ -277,7 +277,7 @@ func (d *drawing) pause() int64 {
 
 func (d *drawing) node() string { return fmt.Sprintf("n%d", 1+d.rng.IntN(d.top.nodes)) }
 
-// workload: nodes leave, come back, move.
+// workload draws a step in which nodes leave, come back or move.
 func (d *drawing) workload() {
 	n := d.node()
 	d.step(d.pause(), Step{Line: strings.ReplaceAll(pick(d.rng,
@@ -285,8 +285,8 @@ func (d *drawing) workload() {
 	), "N", n)})
 }
 
-// fault draws one that the topology has room for, by weight. It may find
-// nothing to break: what it is about may be broken already.
+// fault draws a fault that fits the topology, by weight. It may find nothing to
+// break, because its target may be broken already.
 func (d *drawing) fault() {
 	var fit []fault
 	for _, f := range faults() {
@@ -307,11 +307,11 @@ func (d *drawing) fault() {
 	}
 }
 
-// fill puts names into a directive, as words or as the values of arguments: N
-// is a node, P another one, D a device of the backend, G a segment.
+// fill replaces placeholders in a directive with names, as words or as the values of
+// arguments: N is a node, P another one, D a device of the backend, G a segment.
 func (d *drawing) fill(line string) string { return d.fillAll([]Step{{Line: line}})[0].Line }
 
-// fillAll puts the same names into all of some steps.
+// fillAll is fill for several steps, with the same names in all of them.
 func (d *drawing) fillAll(steps []Step) []Step {
 	n := d.rng.IntN(d.top.nodes)
 	peer := n

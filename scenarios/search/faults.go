@@ -6,10 +6,10 @@ import (
 )
 
 // fault is a way to break something, as directives of the scenario language:
-// mostly one, or several that only together make what the name says.
+// mostly one, or several that have the named effect only together.
 type fault struct {
 	name   string // stable: reports of coverage count by it
-	weight int    // how often it is drawn, against others
+	weight int    // how often it is drawn, relative to others
 	fits   func(shape) bool
 	draw   func(*drawing) []Step
 }
@@ -27,7 +27,7 @@ func faults() []fault {
 	return all
 }
 
-// endings undo what lasts: without them most of a long schedule would happen
+// endings undo lasting faults. Without them most of a long schedule would happen
 // to a world in which nothing works any more.
 func endings() []fault {
 	return []fault{
@@ -48,7 +48,7 @@ func several(name string, steps ...Step) fault {
 	return fault{name: name, weight: 2, draw: func(d *drawing) []Step { return d.fillAll(steps) }}
 }
 
-// at is a step of several: when, after the one before it, and what.
+// at returns a step for several: a directive, and the time after the step before it.
 func at(after time.Duration, line string) Step { return Step{After: after, Line: line} }
 
 func often(weight int, f fault) fault {
@@ -80,10 +80,10 @@ func amongPeers(f fault) fault {
 	return f
 }
 
-// chance of a fault that strikes at random: rarely to always.
+// chance draws the probability of a fault that strikes at random: rarely to always.
 func (d *drawing) chance() string {
 	return fmt.Sprintf("%g", pick(d.rng, 0.05, 0.2, 0.5, 1))
 }
 
-// within draws one of some durations as a directive has it.
+// within draws one of some durations, in the form for a directive.
 func (d *drawing) within(from ...time.Duration) string { return pick(d.rng, from...).String() }

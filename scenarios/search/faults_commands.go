@@ -6,7 +6,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/extension"
 )
 
-// commandFaults are the faults of the operator's commands.
+// commandFaults returns the faults of the operator's commands.
 func commandFaults() []fault {
 	all := []fault{
 		one("commands-broken", "fault N commands broken"),

@@ -37,7 +37,7 @@ func configFaults() []fault {
 // changesFrom returns the types of backends to which the cluster can change: they
 // carry its families, over its segments, through its firewalls.
 func changesFrom(s shape) []string {
-	if s.nat || slices.Contains(rare, s.backend) { // NAT translates UDP alone, and these know no former way
+	if s.nat || slices.Contains(rare, s.backend) { // NAT translates only UDP, and rare types keep no former way
 		return nil
 	}
 	return slices.DeleteFunc(slices.Compact(backends(s.family)), func(name string) bool {
@@ -46,8 +46,8 @@ func changesFrom(s shape) []string {
 	})
 }
 
-// otherBackend changes the type of the backend once the cluster has come to rest, in half
-// of the draws back again or on to a third one, at any moment of the first change.
+// otherBackend changes the type of the backend once the cluster has come to rest. In half
+// of the draws it changes it back, or to a third one, at any moment of the first change.
 func (d *drawing) otherBackend() []Step {
 	types := changesFrom(d.top)
 	steps := []Step{{Line: "settle within=30s"}}
@@ -65,7 +65,7 @@ func (d *drawing) otherBackend() []Step {
 	return steps
 }
 
-// badConfig writes a config that no node can use. Sometimes it is put right before
+// badConfig writes a config that no node can use. Sometimes a usable one follows before
 // the heal.
 func (d *drawing) badConfig() []Step {
 	steps := []Step{{Line: "store config", Input: pick(d.rng, badConfigs()...)}}
@@ -75,8 +75,8 @@ func (d *drawing) badConfig() []Step {
 	return steps
 }
 
-// badConfigs are no JSON, lack a network, contradict themselves, or ask for what no
-// backend has.
+// badConfigs returns configs that are not JSON, lack a network, contradict themselves, or
+// ask for an option that no backend has.
 func badConfigs() []string {
 	return []string{
 		`}garbage{`,

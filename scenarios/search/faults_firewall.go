@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// firewallFaults are what befalls a host's packet filter.
+// firewallFaults returns the faults of a host's packet filter.
 func firewallFaults() []fault {
 	all := []fault{
 		one("rules-flushed", "fault N firewall flush-ruleset"),

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// kernelFaults are what befalls a host's tables and its uplink.
+// kernelFaults returns the faults of a host's tables and its uplink.
 func kernelFaults() []fault {
 	return []fault{
 		onDevice(one("link-deleted", "fault N link D delete")),
@@ -72,10 +72,10 @@ func chancy(name, format string) fault {
 	}}
 }
 
-// boundaries is more than a node has effects until it has come to rest.
+// boundaries is more than the number of effects of a node until it has come to rest.
 const boundaries = 60
 
-// processFaults are what befalls a daemon, its files and its clock.
+// processFaults returns the faults of a daemon, its files and its clock.
 func processFaults() []fault {
 	return []fault{
 		one("paused", "pause N"),
@@ -116,7 +116,7 @@ func clockJumped(name, way string) fault {
 	}}
 }
 
-// networkFaults are what befalls wires, segments and the ways over them.
+// networkFaults returns the faults of wires, of segments, and of the paths over them.
 func networkFaults() []fault {
 	return []fault{
 		one("cut-from-store", "fault N cut"),

@@ -2,7 +2,7 @@ package search
 
 import "fmt"
 
-// ikeFaults are the faults of IPsec's IKE daemon, and of the kernel's tables for it.
+// ikeFaults returns the faults of IPsec's IKE daemon, and of the kernel's tables for it.
 func ikeFaults() []fault {
 	all := []fault{
 		one("ike-killed", "fault N ike killed"),
@@ -18,7 +18,7 @@ func ikeFaults() []fault {
 }
 
 // removedPolicy removes one of a node's policies. The address of the tunnel does not
-// matter: direction and subnets tell which one it is.
+// matter: direction and subnets identify the policy.
 func (d *drawing) removedPolicy() []Step {
 	own := 1 + d.rng.IntN(d.top.nodes)
 	peer := 1 + (own+d.rng.IntN(d.top.nodes-1))%d.top.nodes

@@ -2,7 +2,7 @@ package search
 
 import "fmt"
 
-// nodeFaults are what befalls the node objects of Kubernetes.
+// nodeFaults returns the faults of the node objects of Kubernetes.
 func nodeFaults() []fault {
 	all := []fault{
 		one("node-deleted", "fault N node delete"),
@@ -22,7 +22,7 @@ func nodeFaults() []fault {
 			if d.top.family == "v6" {
 				address = fmt.Sprintf("fd00:64::%d", 200+n)
 			}
-			if n >= firstSegment(d.top) { // the alias is one of the first segment's
+			if n >= firstSegment(d.top) { // the address is one of the first segment
 				n, address = 0, address[:len(address)-3]+"200"
 			}
 			return []Step{{Line: fmt.Sprintf("fault n%d node overwrite=%s", n+1, address)}}
@@ -35,11 +35,11 @@ func nodeFaults() []fault {
 	return all
 }
 
-// firstSegment is how many nodes stand on it.
+// firstSegment returns the number of nodes on the first segment.
 func firstSegment(s shape) int { return (s.nodes + s.segments - 1) / s.segments }
 
-// notKube are the faults that need records of leases, which run out, or may be
-// written by anybody under any key.
+// notKube restricts faults to datastores with records of leases, which run out, and
+// which any client may write under any key.
 func notKube(faults []fault) []fault {
 	for i := range faults {
 		fits := faults[i].fits

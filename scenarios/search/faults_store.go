@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// storeFaults are what befalls the datastore and the way to it.
+// storeFaults returns the faults of the datastore and of the path to it.
 func storeFaults() []fault {
 	return []fault{
 		one("store-stopped", "store stop"),
@@ -42,8 +42,8 @@ func storeFaults() []fault {
 	}
 }
 
-// fated decides what becomes of a node's next request, which follows from the
-// loss of its record.
+// fated sets the fate of a node's next requests, which follow the loss of its
+// record.
 func fated(name, fate string) fault {
 	return fault{name: name, weight: 1, draw: func(d *drawing) []Step {
 		steps := []Step{at(0, fmt.Sprintf("fault N request %s count=%d", fate, 1+d.rng.IntN(3)))}
@@ -58,7 +58,7 @@ func fated(name, fate string) fault {
 	}}
 }
 
-// oddRecords decode, and are of no use.
+// oddRecords returns records that decode but are useless.
 func oddRecords() []string {
 	return []string{
 		`{"PublicIP":"224.0.0.7","BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:07"}}`,
@@ -71,7 +71,7 @@ func oddRecords() []string {
 	}
 }
 
-// leaseFaults are what befalls records.
+// leaseFaults returns the faults of records.
 func leaseFaults() []fault {
 	return []fault{
 		one("lease-revoked", "store expire N"),

@@ -10,8 +10,8 @@ import (
 	"github.com/flanneld/flannel/core/backend/ipsec"
 )
 
-// Every fault does what it says to a world in which all is well: none of its
-// directives is mistaken, which a search would never tell.
+// TestEveryFaultCanHappen checks that each fault takes effect in a healthy world. A
+// search would not notice a directive with a mistake.
 func TestEveryFaultCanHappen(t *testing.T) {
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -54,8 +54,9 @@ func describe(p Plan) string {
 	return b.String()
 }
 
-// Names are what the report of coverage counts by.
-func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
+// TestNamesOfFaultsAreUnique checks that no two faults have one name, since the report
+// of coverage counts faults by their names.
+func TestNamesOfFaultsAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range faults() {
 		if seen[f.name] || f.name == "" || f.weight < 1 {
@@ -65,9 +66,10 @@ func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A host that changes its address while it remembers no subnet leaves its record
-// behind. Without spare subnets no node could take one until the TTL ends, which is
-// no failure of the nodes (seed 200010410).
+// TestNoAddressesChangeWhereSubnetsAreScarce checks that plans with few subnets change no
+// addresses. A host that changes its address while it remembers no subnet leaves its
+// record behind. Without spare subnets no node could take one until the TTL ends, which
+// is no failure of the nodes (seed 200010410).
 func TestNoAddressesChangeWhereSubnetsAreScarce(t *testing.T) {
 	scarce := 0
 	for seed := range uint64(2000) {

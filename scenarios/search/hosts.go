@@ -9,7 +9,7 @@ import (
 )
 
 // some names about half of the nodes as an argument of the topology, in one
-// cluster of four.
+// cluster out of four.
 func (d *drawing) some(key string, nodes int) string {
 	if d.rng.IntN(4) != 0 {
 		return ""
@@ -39,10 +39,10 @@ func argument(key string, nodes []int) string {
 	return " " + key + "=" + strings.Join(names, ",")
 }
 
-// behindNAT puts some nodes behind a NAT, in one cluster of five. With udp they
-// have a segment each, since peers take no datagram from an address that the
-// sender does not publish. The router translates UDP alone, so backends without it
-// have none.
+// behindNAT puts some nodes behind a NAT, in one cluster out of five. With udp they
+// have a segment each, since peers accept no datagram from an address that the
+// sender does not publish. The router translates only UDP, so clusters with other
+// backends have no NAT.
 func (d *drawing) behindNAT(s shape) string {
 	if !hasPort(s) || d.rng.IntN(5) != 0 {
 		return ""
@@ -67,8 +67,8 @@ func (d *drawing) address(n, host int) string {
 	return lang.UnderlayAddr(pick(d.rng, families...), top.Segment(n), host).Addr().String()
 }
 
-// hosts makes each host one of its own kind, in every other cluster: with another
-// MTU of the uplink, other firewall tools, or rules of firewalld.
+// hosts makes each host different, in every other cluster: with another MTU of the
+// uplink, other firewall tools, or rules of firewalld.
 func (d *drawing) hosts() {
 	if d.rng.IntN(2) == 0 {
 		return

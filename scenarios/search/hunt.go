@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Hunt runs the seeds from first to first+count-1 side by side, and stops at
-// the first that fails: the one with the lowest number of those that ran.
+// Hunt runs the seeds from first to first+count-1 in parallel, and stops when one
+// fails. It reports the lowest failed seed of those that ran.
 type Hunt struct {
 	First, Count uint64
 	Options      Options
@@ -23,7 +23,7 @@ type Hunt struct {
 	failure *Result
 }
 
-// Totals sum up a hunt so far.
+// Totals sums up a hunt so far.
 type Totals struct {
 	Seeds   uint64
 	Virtual time.Duration
@@ -81,15 +81,15 @@ func (h *Hunt) Totals() Totals {
 	return t
 }
 
-// Failure is the seed that failed, nil if none has.
+// Failure returns the result of the seed that failed, nil if none has.
 func (h *Hunt) Failure() *Result {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failure
 }
 
-// Unreached lists the faults that no seed has drawn, of those there are with
-// the store and the backends of the options.
+// Unreached lists the faults that no seed has drawn, of those that fit the store
+// and the backends of the options.
 func (t Totals) Unreached(o Options) []string {
 	var names []string
 	var shapes []shape

@@ -67,7 +67,7 @@ func (m minimiser) steps(p Plan) Plan {
 	return p
 }
 
-// nodes takes the last node away as long as the failure does not need it.
+// nodes removes the last node as long as the failure does not need it.
 func (m minimiser) nodes(p Plan) Plan {
 	for p.Nodes > 1 {
 		last := fmt.Sprintf("n%d", p.Nodes)
@@ -85,7 +85,7 @@ func (m minimiser) nodes(p Plan) Plan {
 	return p
 }
 
-// waits shortens the time before each step, to nothing if it does not matter.
+// waits shortens the time before each step, to zero if it does not matter.
 func (m minimiser) waits(p Plan) Plan {
 	for i := range p.Steps {
 		for _, after := range []time.Duration{0, p.Steps[i].After / 4, p.Steps[i].After / 2} {

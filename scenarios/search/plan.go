@@ -17,7 +17,7 @@ type Step struct {
 	Fault string // the name of the fault it is, "" for workload
 }
 
-// Plan is all that happens in a run; equal plans with equal seeds are equal runs.
+// Plan is everything that happens in a run. Equal plans with equal seeds give equal runs.
 type Plan struct {
 	Seed     uint64
 	Topology Step
@@ -29,9 +29,9 @@ type Plan struct {
 // healed is the end of every plan: the faults end, the world comes to rest,
 // and every pod reaches every pod, and the outside host under its node's name.
 //
-// A process whose first config is of no use exits, and only the heal starts it
-// again. So such a config is put right before, by longer than a change may take to
-// reach a node.
+// A process whose first config is unusable exits, and only the heal starts it
+// again. So the plan replaces such a config before the heal, by more than the time
+// that a change may take to reach a node.
 func (p Plan) healed() []Step {
 	var steps []Step
 	heal := Step{Line: "heal"}
@@ -40,7 +40,7 @@ func (p Plan) healed() []Step {
 		heal.After = 40 * time.Second
 	}
 	if p.probing() {
-		// Nearly every drawn fault is over by now, and probes have to find a lasting one too.
+		// Nearly every drawn fault is over by now, and probes have to find a lasting one, too.
 		steps = append(steps, Step{Line: fmt.Sprintf("fault n%d isolate may-fail", p.Nodes)}, agree)
 	}
 	steps = append(steps, heal, Step{Line: fmt.Sprintf("settle within=%s", liveness)})
@@ -62,11 +62,11 @@ func (p Plan) probing() bool {
 	return p.started() > 1 && strings.Contains(p.Topology.Line, " probes=")
 }
 
-// agree is the step in which what the probes say agrees with what packets meet.
+// agree is the step in which the probes' findings must agree with the fate of packets.
 var agree = Step{Line: "probes agree"}
 
-// pings is the step in which every pod reaches every pod. The ends of a WireGuard
-// tunnel may need 20 s for that: one that uses a session which the other has forgotten
+// pings is the step in which every pod must reach every pod. The ends of a WireGuard
+// tunnel may need 20 s for that: an end that uses a session which the other has forgotten
 // notices after 15 s of silence, and tries a handshake every 5 s.
 func (p Plan) pings() Step {
 	wireguard := func(s Step) bool { return strings.Contains(s.Line+s.Input, "wireguard") }
@@ -76,8 +76,8 @@ func (p Plan) pings() Step {
 	return Step{Line: "ping all"}
 }
 
-// started counts the nodes that are ever started, and so come to have a pod.
-// What is left of a plan that was made smaller may need none.
+// started counts the nodes that are ever started, and so get a pod. A minimised
+// plan may start none.
 func (p Plan) started() int {
 	names := map[string]bool{}
 	for _, s := range p.Steps {
@@ -93,10 +93,10 @@ func (p Plan) started() int {
 }
 
 // liveness is how long a healed world may take to come to rest: requests back
-// off to a minute, plans and looks to half of one, disputes to five.
+// off to a minute, plans and looks to half a minute, disputes to five minutes.
 const liveness = 10 * time.Minute
 
-// all are the steps of a run in order.
+// all returns the steps of a run in order.
 func (p Plan) all() []Step {
 	steps := append([]Step{p.Topology}, p.Steps...)
 	return append(steps, p.healed()...)

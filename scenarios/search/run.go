@@ -22,14 +22,14 @@ type Result struct {
 	Logs    string         // the tail of every daemon's log, of a failed run
 }
 
-// Run replays a plan in the simulator, with all invariants watched; the daemons
-// have the planted defects.
+// Run replays a plan in the simulator and watches all invariants. The daemons have
+// the planted defects.
 func Run(p Plan, defects ...simworld.Wrap) Result {
 	r, _ := run(p, false, defects)
 	return r
 }
 
-// Record replays a plan and returns what a page tells of it.
+// Record replays a plan and returns the recording for a page.
 func Record(p Plan, about page.About) page.Recording {
 	r, session := run(p, true, nil)
 	return session.Recording(about, r.Failed)
@@ -69,7 +69,7 @@ func run(p Plan, record bool, defects []simworld.Wrap) (Result, *lang.Session) {
 	return r, session
 }
 
-// perform does one step and returns what is wrong afterwards.
+// perform performs one step and returns what is wrong afterwards.
 func perform(session *lang.Session, world *simworld.World, step Step) string {
 	if step.After > 0 {
 		if bad := perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {

@@ -42,8 +42,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// One seed is one run, another seed another.
-func TestReplay(t *testing.T) {
+// TestSeedDeterminesTheRun checks that a seed always gives the same run, and another seed
+// another one.
+func TestSeedDeterminesTheRun(t *testing.T) {
 	first, again := Run(Draw(8231, Options{})), Run(Draw(8231, Options{}))
 	other := Run(Draw(8232, Options{}))
 	if first.Trace != again.Trace || first.Trace == other.Trace {
@@ -73,7 +74,8 @@ func TestMinimise(t *testing.T) {
 	}
 }
 
-// A plan is a scenario that says what should happen.
+// TestScenarioText checks that a plan is written as a scenario that says what should
+// happen.
 func TestScenarioText(t *testing.T) {
 	p := Plan{Seed: 7, Nodes: 2, Topology: Step{Line: "topology nodes=2"}, Steps: []Step{
 		{Line: "start all"}, {After: time.Second, Line: "store put subnets/x may-fail", Input: "?"},

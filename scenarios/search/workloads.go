@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// workloads go on for a while, so that the nodes have to keep up with them.
+// workloads returns changes that last for a while, so that the nodes have to keep up
+// with them.
 func workloads() []fault {
 	return []fault{
 		notKube([]fault{{name: "records-never-rest", weight: 1, draw: (*drawing).restlessRecords}})[0],
@@ -34,7 +35,7 @@ func (d *drawing) second() time.Duration {
 func (d *drawing) restlessRecords() []Step {
 	published := fmt.Sprintf(`,"BackendType":%q`, d.top.backend)
 	if d.top.backend == "udp" {
-		published = "" // it publishes no type
+		published = "" // udp publishes no type
 	}
 	if d.top.backend == "vxlan" {
 		published += `,"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:98"}`

@@ -167,6 +167,6 @@ func (d datastore) Compact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Cases run beside each other: another one's compaction may be ahead.
+	// Cases run in parallel: another one's compaction may be ahead.
 	_, _ = d.etcd.Client().Compact(context.Background(), now.Header.Revision)
 }

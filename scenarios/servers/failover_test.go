@@ -70,8 +70,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestResume checks that a client goes on at another server without the whole
-// list if it misses nothing.
+// TestResume checks that a client continues at another server without the whole list if
+// it has missed nothing.
 func TestResume(t *testing.T) {
 	d := newPrefix(startEtcd(t))
 	d.Put(t, "config", oldConfig, 0)

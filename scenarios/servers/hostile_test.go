@@ -14,7 +14,7 @@ import (
 )
 
 // TestChangesKeepTheHandle checks that the TTL handle of a record is the datastore's, whatever a
-// client says: with another one, a node could make its record a reservation, or have
+// client sends: with another one, a node could make its record a reservation, or let
 // it end with the record of another node.
 func TestChangesKeepTheHandle(t *testing.T) {
 	d := newPrefix(startEtcd(t))
@@ -50,7 +50,7 @@ func TestChangesKeepTheHandle(t *testing.T) {
 	}
 }
 
-// TestStalledBodies checks that clients whose body never comes do not keep others from
+// TestStalledBodies checks that clients that never send the body of a request do not keep others from
 // changing their records, and that the server ends their requests.
 func TestStalledBodies(t *testing.T) {
 	d := newPrefix(startEtcd(t))
@@ -83,7 +83,7 @@ func TestStalledBodies(t *testing.T) {
 	}
 }
 
-// TestForeignSubnets checks that no client gets a subnet that is none of the network.
+// TestForeignSubnets checks that no client gets a subnet that is not in the network.
 func TestForeignSubnets(t *testing.T) {
 	d := newPrefix(startEtcd(t))
 	d.Put(t, "config", `{"Network":"10.5.0.0/16"}`, 0)

@@ -88,8 +88,8 @@ func newOldClient(t *testing.T) (oldClient, datastore) {
 	return c, d
 }
 
-// TestOldClient plays the life of an old client, with the answers that interop 3.9
-// promises it.
+// TestOldClient checks that an old client gets the answers that interop 3.9 promises it,
+// from its first request to its last.
 func TestOldClient(t *testing.T) {
 	c, d := newOldClient(t)
 	d.Put(t, "config", oldConfig, 0)
@@ -99,7 +99,7 @@ func TestOldClient(t *testing.T) {
 	empty := c.ask("GET", "/v1/_/leases", "")
 	c.want(empty, `200 {"events":null,"snapshot":[],"cursor":"N"}`)
 
-	// The only free subnet of the config is known beforehand.
+	// The config leaves one subnet free, so the test knows which the client gets.
 	d.Put(t, "config", `{"Network":"10.5.0.0/16","SubnetMax":"10.5.1.0"}`, 0)
 	eventually(t, "the config", func() bool { return strings.Contains(c.ask("GET", "/v1/_/config", ""), `"10.5.1.0"}`) })
 	c.want(c.ask("POST", "/v1/_/leases", `{"PublicIP":"192.168.64.1","BackendType":"host-gw"}`), "200 "+lease1)
@@ -185,7 +185,7 @@ func TestOldCursors(t *testing.T) {
 	c.want(c.ask("GET", "/v1/_/leases?next=9000000", ""), snapshot) // of a datastore before it was wiped
 }
 
-// TestOldNetworks checks the watch of networks' names, and a network of its own.
+// TestOldNetworks checks that an old client can watch the names of networks, and read one of them.
 func TestOldNetworks(t *testing.T) {
 	d := newPrefix(startEtcd(t))
 	root, err := d.open("")
@@ -195,7 +195,7 @@ func TestOldNetworks(t *testing.T) {
 	t.Cleanup(root.Close)
 	d.Put(t, "config", oldConfig, 0)
 	d.Put(t, "blue/config", `{"Network":"10.6.0.0/16"}`, 0)
-	d.Put(t, "green/subnets/10.7.1.0-24", attrs1, 0) // a network only has a config
+	d.Put(t, "green/subnets/10.7.1.0-24", attrs1, 0) // records without a config are no network
 	d.Put(t, "blue/subnets/10.6.1.0-24", attrs1, 0)
 	addr := d.serve(t, server.Options{Networks: root.Networks()}, nil).addr
 	c := oldClient{t, "http://" + addr, http.DefaultClient}

@@ -162,8 +162,8 @@ func shows(t *testing.T, s *remote.Store, want string) *lease.Snapshot {
 	return s.View().Snapshot
 }
 
-// TestOldServer lets our client live on an old server, which chooses the subnet,
-// sends one event at a time and knows no revisions.
+// TestOldServer checks that our client works with an old server, which chooses the
+// subnet, sends one event at a time and knows no revisions.
 func TestOldServer(t *testing.T) {
 	old, addr := startOldServer(t)
 	s := client(t, remote.Options{Servers: []string{addr}})
@@ -171,7 +171,7 @@ func TestOldServer(t *testing.T) {
 	if string(snap.Config.Data) != oldConfig || snap.Config.Revision == 0 {
 		t.Errorf("config %+v", snap.Config)
 	}
-	// The node's choice is not the server's: the next snapshot shows what is.
+	// The server does not follow the node's choice: the next snapshot shows its own.
 	_, err := s.Create(t.Context(), key(t, "10.5.77.0-24"), hostGW("192.168.64.1"), time.Hour)
 	conflict := new(lease.ConflictError)
 	if !errors.As(err, &conflict) || conflict.Revision <= snap.Revision {

@@ -208,20 +208,20 @@ func TestRuleOff(t *testing.T) {
 	eventually(t, "the release", func() bool { return len(s.View().Snapshot.Leases) == 0 })
 }
 
-// TestStrangers checks who gets no answer: clients without a certificate, with one
-// of another authority, without TLS, and a client that knows another authority.
-func TestStrangers(t *testing.T) {
+// TestClientsWithoutAnAnswer checks who gets no answer: clients without a certificate,
+// with one of another authority, without TLS, and a client that trusts another authority.
+func TestClientsWithoutAnAnswer(t *testing.T) {
 	a, b := newAuthority(t), newAuthority(t)
 	d := newPrefix(startEtcd(t))
 	addr := a.secure(d, server.Options{}).addr
 	good, foreign := a.node("one", addr, ""), b.node("one", addr, "")
-	bare, stranger := good, good
-	unknowing := good
+	bare, misissued := good, good
+	mistrustful := good
 	bare.CertFile, bare.KeyFile = "", ""
-	stranger.CertFile, stranger.KeyFile = foreign.CertFile, foreign.KeyFile
-	unknowing.CAFile = foreign.CAFile
+	misissued.CertFile, misissued.KeyFile = foreign.CertFile, foreign.KeyFile
+	mistrustful.CAFile = foreign.CAFile
 	for name, o := range map[string]remote.Options{
-		"no certificate": bare, "of another authority": stranger, "a server of another authority": unknowing,
+		"no certificate": bare, "of another authority": misissued, "a server of another authority": mistrustful,
 		"without TLS": {Servers: good.Servers},
 	} {
 		s := client(t, o)

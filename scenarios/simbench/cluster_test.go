@@ -152,7 +152,7 @@ func (c *cluster) verify() {
 	}
 }
 
-// faults are the faults of a host. flannel repairs each by itself.
+// faults are faults of a host that flannel repairs by itself.
 var faults = []func(h *kernel.Host) error{
 	func(h *kernel.Host) error { return h.LinkDelete(device) },
 	func(h *kernel.Host) error {

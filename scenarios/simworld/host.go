@@ -32,7 +32,7 @@ type simNode struct {
 	pod     *kernel.Pod
 	subnet  string // the subnet file that the pod was made from
 	mtu     int
-	extra   *kernel.Pod // one that comes and goes
+	extra   *kernel.Pod // the pod that comes and goes
 	cut     bool
 	second  *daemon.Daemon   // the daemon started by mistake
 	addrs   [2]netip.Addr    // later addresses of the uplink, by family
@@ -80,13 +80,13 @@ func (n *simNode) behindNAT(o *node.Options) {
 		n.world.router.Translate(public, n.uplinkAddr(f).Addr())
 		n.watched.Public = append(n.watched.Public, public)
 	}
-	o.Uplink.Ifaces = []string{"eth0"} // else --public-ip names an address of the interface to use
+	o.Uplink.Ifaces = []string{"eth0"} // otherwise --public-ip would have to be an address of the interface to use
 	o.Uplink.PublicIP = lang.PublicAddr(cidr.V4, n.index).String()
 	o.Uplink.PublicIPv6 = lang.PublicAddr(cidr.V6, n.index).String()
 }
 
-// NodeOptions returns the options of every node of a topology: the same as from
-// the flags that a lab gives its daemons.
+// NodeOptions returns the options of every node of a topology. They are the same as
+// those from the flags of a lab's daemons.
 func NodeOptions(top lang.Topology) node.Options {
 	return node.Options{
 		LeaseTTL:   top.TTL,
@@ -125,7 +125,7 @@ func (n *simNode) defaultRoutes() error {
 	return nil
 }
 
-// reachesStore reports whether the node reaches the datastore, which is beyond its uplink.
+// reachesStore reports whether the node reaches the datastore over its uplink.
 func (n *simNode) reachesStore() bool {
 	wire := n.Wire("eth0")
 	return !n.cut && wire != nil && !wire.Down && n.HasCarrier("eth0") && n.uplinkUp()
@@ -153,7 +153,7 @@ func (n *simNode) Stop() error {
 func (n *simNode) Kill() error { n.daemon.Kill(); return nil }
 
 // Running reports whether the daemon runs. A halted daemon that was asked to end
-// does so as soon as it goes on.
+// does so as soon as it continues.
 func (n *simNode) Running() bool { return n.daemon.Running() && !n.daemon.Stopping() }
 
 // forever is longer than any scenario.
@@ -176,7 +176,7 @@ func (n *simNode) SubnetFile() string {
 	return string(data)
 }
 
-// Status asks the daemon. One that was asked to end answers no more, as a real
+// Status asks the daemon. A daemon that was asked to end does not answer, as a real
 // one closes its listener first.
 func (n *simNode) Status() (node.Status, error) {
 	if !n.Running() {
@@ -252,7 +252,7 @@ func (n *simNode) podSubnets() []netip.Prefix {
 	return subnets
 }
 
-// ChurnPods implements [PodChurner]. While the node has no pod, none comes.
+// ChurnPods implements [PodChurner]. While the node has no pod, no further one comes.
 func (n *simNode) ChurnPods(every, length time.Duration) {
 	if length <= 0 || every <= 0 {
 		return
@@ -276,7 +276,7 @@ func (n *simNode) removeExtra() {
 	}
 }
 
-// removePod ends the pod and takes its gateway's addresses off the bridge.
+// removePod removes the pod, and its gateway's addresses from the bridge.
 func (n *simNode) removePod() error {
 	n.removeExtra()
 	n.pod.Remove()
@@ -307,7 +307,7 @@ func (n *simNode) UplinkAddress(ip netip.Addr) error {
 	f := cidr.FamilyOf(ip)
 	old := n.uplinkAddr(f)
 	if err := n.AddrDel("eth0", old); err != nil && !errors.Is(err, driver.ErrNotFound) {
-		return err // an IPv6 address goes by itself when the link goes down
+		return err // an IPv6 address disappears by itself when the link goes down
 	}
 	n.addrs[f] = ip
 	if slices.Contains(n.world.top.NAT, n.Name()) {

@@ -10,7 +10,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// State implements [lang.Kernel]. It includes what the IKE daemon runs with.
+// State implements [lang.Kernel]. It includes the objects of the IKE daemon.
 func (n *simNode) State(extent dataplane.Extent) (*dataplane.State, error) {
 	return n.daemon.Observe(extent)
 }

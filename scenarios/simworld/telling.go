@@ -13,8 +13,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// simWitness hears all notes of a simulated world, and looks at the nodes that
-// they concern as soon as the moment is over.
+// simWitness hears all notes of a simulated world. As soon as a moment is over, it
+// looks at the nodes that its notes concern.
 type simWitness struct {
 	*lang.Witness
 	world *World
@@ -23,7 +23,7 @@ type simWitness struct {
 	looked  time.Duration   // the last moment that was looked at
 	touched map[string]bool // nodes noted since; true: their host may have changed
 	store   bool            // the store's records changed since
-	after   bool            // the scenario is over; the last packets show which pods reach which
+	after   bool            // the scenario is over; the last packets show which pods reach each other
 }
 
 // grain is the shortest time between two looks: a plan of many ops takes
@@ -48,7 +48,7 @@ func (s *simWitness) Identity() (seed, trace string, err error) {
 }
 
 // noted hears a note. The first note of a moment comes before anything happens in
-// it, when the world still is as the last moment left it.
+// it, while the world is still as the last moment left it.
 func (s *simWitness) noted(label, detail string) {
 	if now := s.world.Elapsed(); now != s.at {
 		if s.at-s.looked >= grain {
@@ -90,7 +90,7 @@ func (s *simWitness) notedNode(who, what, detail string) {
 
 func (s *simWitness) touch(who string, host bool) { s.touched[who] = s.touched[who] || host }
 
-// CatchUp implements [Telling]: it tells the state after the last moment.
+// CatchUp implements [Telling]: it records the state after the last moment.
 func (s *simWitness) CatchUp() {
 	s.looked = s.at
 	if len(s.touched) == 0 && !s.store || s.after {
@@ -116,7 +116,7 @@ func (s *simWitness) CatchUp() {
 	clear(s.touched)
 }
 
-// probed tells the fate of a packet between pods.
+// probed records the fate of a packet between pods.
 func (s *simWitness) probed(p *kernel.Probe) {
 	from, _, isPod := strings.Cut(p.From(), ".")
 	to := s.podWith(p.Dst)
@@ -149,8 +149,8 @@ func (s *simWitness) podWith(ip netip.Addr) string {
 // mostAfter is the largest number of nodes among which End tries all pairs.
 const mostAfter = 24
 
-// End implements [Telling]: it sends packets between all pods to see which reach
-// which. A world that stopped at a broken invariant sends no more packets.
+// End implements [Telling]: it sends packets between all pods to see which reach each
+// other. A world that stopped at a broken invariant sends no more packets.
 func (s *simWitness) End() {
 	s.world.World.OnNote(nil)
 	s.after = true

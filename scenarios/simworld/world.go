@@ -32,7 +32,7 @@ type World struct {
 	storage  *store.Store
 	nodes    map[string]*simNode
 
-	podCIDR map[string]int // numbers of subnets that nodes were moved to
+	podCIDR map[string]int // the numbers of the subnets to which nodes were moved
 	moves   int
 
 	invariants *invariants.Invariants

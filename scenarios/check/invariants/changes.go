@@ -19,17 +19,17 @@ const (
 	// changes the host and looks again.
 	changeBound = 2 * time.Second
 	// driftBound is how long a host may differ from the records after the last fault
-	// on it: a failure may be followed by a pause of 36 s, and a lost hint by as much.
+	// on it: a pause of 36 s may follow a failure, and as much a lost hint.
 	driftBound = lookBound
 )
 
-// follower tells how a node's host follows the records that the node knows.
+// follower tracks how a node's host follows the records that the node knows.
 type follower struct {
 	key   lease.Key       // the node's subnet
-	snap  *lease.Snapshot // the newest that the node's client has shown
-	asked *lease.Snapshot // what the host must follow by due
+	snap  *lease.Snapshot // the newest one that the node's client has shown
+	asked *lease.Snapshot // the one that the host must follow by due
 	due   time.Duration   // 0: nothing is due
-	// sound: the host was as demanded, and no fault has touched it since.
+	// sound is true if the host was as demanded and no fault has touched it since.
 	sound     bool
 	touchedAt time.Duration // by a fault, or the process was away; meaningful if not sound
 	added     bool          // the scenario has added foreign objects to the host
@@ -49,8 +49,8 @@ func (n *Node) wasRefused(byFault bool) {
 	}
 }
 
-// checkChanges is called after every event. It says when a host has to hold what
-// the records demand that its node knows.
+// checkChanges is called after every event. It checks that hosts hold in time what
+// the records that their nodes know demand.
 func (i *Invariants) checkChanges() error {
 	for _, name := range i.order {
 		n := i.nodes[name]
@@ -87,19 +87,19 @@ func (n *Node) checkChange(now time.Duration) error {
 	return nil
 }
 
-// judgeChange says whether the host has followed a change in time. A host that
-// was not in order before the change is not judged: see judgeDrift.
+// judgeChange checks that the host has followed a change in time. It does not judge
+// a host that was not in order before the change: see judgeDrift.
 func (n *Node) judgeChange(now time.Duration) error {
 	f := &n.follows
 	asked := f.asked
 	f.due = 0
-	if asked != f.snap { // what has come since then is due later
+	if asked != f.snap { // later changes are due later
 		f.asked, f.due = f.snap, now+changeBound
 	}
 	short, known := n.missing(asked)
 	was := f.sound
 	lacks := known && len(short) > 0
-	// A host that lacks nothing of a former snapshot may be refused the latest one.
+	// The kernel may refuse the latest snapshot to a host that lacks nothing of a former one.
 	f.sound = known && !lacks && (was || asked == f.snap)
 	if !lacks {
 		return nil
@@ -114,7 +114,7 @@ func (n *Node) judgeChange(now time.Duration) error {
 	return nil
 }
 
-// judgeDrift says whether the host is in order some time after the last fault.
+// judgeDrift checks that the host is in order some time after the last fault.
 func (n *Node) judgeDrift(now time.Duration) error {
 	f := &n.follows
 	short, known := n.missing(f.snap)
@@ -126,14 +126,14 @@ func (n *Node) judgeDrift(now time.Duration) error {
 	return n.drifted(now, short)
 }
 
-// drifted says what a host lacks long after the last fault.
+// drifted returns an error that names what a host lacks long after the last fault.
 func (n *Node) drifted(now time.Duration, short []string) error {
 	return fmt.Errorf("%s had %s without a fault on its host, which still lacks %d objects, first: %s",
 		n.name, now-n.follows.touchedAt, len(short), short[0])
 }
 
-// missing names the objects that the host lacks to serve the records of a
-// snapshot which have not changed since. It knows nothing while a fault on the
+// missing names the objects that the host lacks to serve those records of a
+// snapshot that have not changed since. The answer is unknown while a fault on the
 // host is in force, or while the node is about to move.
 func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 	i := n.all
@@ -141,7 +141,7 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 		return nil, false
 	}
 	if n.deadlines.slowed {
-		return nil, false // a plan is not interrupted, so it goes on after the heal of the fault
+		return nil, false // a plan is not interrupted, so it continues after the heal of the fault
 	}
 	host, err := i.situation.Host(n.name)
 	text, same := n.knownConfig(asked)
@@ -241,8 +241,8 @@ func (n *Node) others(snap *lease.Snapshot) []lease.Lease {
 	return all
 }
 
-// knownConfig returns the network config that is in force at the node, and whether
-// that was so as of a snapshot too. One that the node cannot use leaves the former
+// knownConfig returns the network config in force at the node, and whether it was in
+// force as of a snapshot, too. A config that the node cannot use leaves the former one
 // in force.
 func (n *Node) knownConfig(asked *lease.Snapshot) (text string, same bool) {
 	return n.config, n.config != "" && bytes.Equal(asked.Config.Data, n.follows.snap.Config.Data)
@@ -258,9 +258,9 @@ func (i *Invariants) fitsConfig(text string, key lease.Key) bool {
 	return err == nil && alloc.Compatible(network, key) == nil
 }
 
-// steady returns the node's own record and those of others that a snapshot has in
-// common with the newest one. A record with an address of this host, which a
-// former process chose, is of no other: the kernel refuses a route through it.
+// steady returns the node's own record and the records of others that a snapshot has
+// in common with the newest one. A record with an address of this host, which a former
+// process chose, does not count as another's: the kernel refuses a route through it.
 func (n *Node) steady(asked *lease.Snapshot) (own lease.Lease, others []lease.Lease) {
 	addresses := n.addresses()
 	for _, l := range asked.Leases {

@@ -34,7 +34,7 @@ type claims struct {
 
 	changes  uint64        // of the host, at the last comparison with it
 	lacks    bool          // the host lacks the node's own device or address
-	lacksAt  time.Duration // since when; or the process was away until then
+	lacksAt  time.Duration // since when, or until when the process was away
 	hintless bool          // hints were lost at that time
 }
 
@@ -72,7 +72,7 @@ func (n *Node) checkClaims(in node.Input, ready bool) {
 }
 
 // named reports whether a subnet file names the node's subnet of each family that
-// the config has switched on. While the node moves off the other family, the file
+// the config has switched on. While the node gives up the other family, the file
 // names no subnet of that one.
 func (n *Node) named(file lease.Key) bool {
 	for _, f := range cidr.Families {
@@ -89,8 +89,8 @@ func (n *Node) without(s *dataplane.State) netip.Prefix {
 	return n.lacking(func(subnet netip.Prefix) bool { return n.all.showsAddress(s, subnet) })
 }
 
-// hasDevice reports whether the backend in force, also as the node knew it last, has a
-// device with an address of the subnet.
+// hasDevice reports whether the backend in force, and the one that the node knew last,
+// have a device with an address of the subnet.
 func (n *Node) hasDevice() bool {
 	return overlay(n.all.config.Backend.Type) && (n.backend == "" || overlay(n.backend))
 }
@@ -146,7 +146,7 @@ func (i *Invariants) compareHosts() {
 	}
 }
 
-// compareOwn says whether the host holds the node's own device and address.
+// compareOwn notes whether the host holds the node's own device and address.
 func (n *Node) compareOwn(now time.Duration) {
 	c := &n.claims
 	c.changes = n.Changes()
@@ -170,7 +170,7 @@ type publication struct {
 	address [2]netip.Addr
 	stayed  [2]bool       // the last look before, and every look since, has shown it on a link that is up
 	links   []driver.Link // as of the process's last look
-	asked   []netip.Addr  // in the requests of the process; a former one's may be served late
+	asked   []netip.Addr  // in the requests of the process; the store may serve those of a former one late
 }
 
 // askedFor notes the addresses that a request of the process publishes.

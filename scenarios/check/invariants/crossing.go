@@ -39,7 +39,7 @@ type crossingProbe struct {
 	direction
 	*kernel.Probe
 	begins bool // the pair is joined if the packet is delivered
-	second bool // an earlier packet was lost that may be lost
+	second bool // an earlier packet was lost, as one may be
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 )
 
 // cross follows a new config. A change of the backend alone begins a crossing. Any
-// other change may part pods, and so does one to a device that has to be made again.
+// other change may part pods, and so may a change that makes a device anew.
 func (i *Invariants) cross(now config.Network) {
 	c := &i.crossing
 	before := i.config
@@ -133,7 +133,7 @@ func (i *Invariants) parting(name string) []string {
 	})
 }
 
-// quiet are the faults at a node that part its pods from no others.
+// quiet lists the faults at a node that do not part its pods from others.
 var quiet = []string{"cut", "denied", "clock", "tear", "full", "hints", "kill", "request", "token"}
 
 // send sends a packet from pod to pod, if both nodes have one.
@@ -148,7 +148,7 @@ func (i *Invariants) send(p crossingProbe) {
 }
 
 // checkCrossing is called after every event: it sends a packet between each pair
-// whose hosts have changed, and judges those that are back.
+// whose hosts have changed, and judges the packets whose fate is known.
 func (i *Invariants) checkCrossing() error {
 	c := &i.crossing
 	if len(c.joined) > 0 && i.inProcess() {
@@ -217,7 +217,7 @@ func (i *Invariants) judgeCrossing(p crossingProbe) error {
 		walk(p.Probe))
 }
 
-// walk tells the steps of a packet in one line.
+// walk returns the steps of a packet in one line.
 func walk(p *kernel.Probe) string {
 	var steps []string
 	for _, h := range p.Path {
@@ -261,8 +261,8 @@ func (c *crossing) part(name string) {
 	maps.DeleteFunc(c.joined, func(d direction, _ bool) bool { return d.from == name || d.to == name })
 }
 
-// wrote follows a write to the store. Peers leave a node whose record goes, or is
-// another one.
+// wrote follows a write to the store. Peers drop a node whose record is deleted or
+// replaced.
 func (c *crossing) wrote(w store.Write, i *Invariants) {
 	for _, name := range i.order {
 		n := i.nodes[name]

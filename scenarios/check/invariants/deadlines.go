@@ -17,7 +17,7 @@ import (
 )
 
 // The longest times that a daemon may take, in virtual time. A process that
-// stands still is excused: its deadlines begin again when it goes on.
+// stands still is excused: its deadlines begin again when it continues.
 const (
 	// lookBound is how long a host may go without a look: a resync is due after
 	// 36 s at most, and failures are followed by pauses of half a minute.
@@ -28,7 +28,7 @@ const (
 	conflictBound = 6 * time.Second
 )
 
-// deadlines tells what the process in charge has to do, and since when.
+// deadlines holds what the process in charge has to do, and since when.
 type deadlines struct {
 	looking  bool          // a look or a plan of the host is under way
 	slowed   bool          // a plan of commands is under way that a fault makes slow, or fail
@@ -54,7 +54,7 @@ func (n *Node) savedExpiry() time.Time {
 	return saved.Expires
 }
 
-// stepped takes in what a turn brought to the node.
+// stepped follows the input of a turn.
 func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	d, elapsed := &n.deadlines, n.all.elapsed()
 	if host := in.Lanes[node.HostLane]; host.Looked != nil || host.Applied != nil {
@@ -77,9 +77,9 @@ func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	}
 }
 
-// checkFence says when a node has to fence itself: soon after its lease has ended,
-// by its own clock. The lease that a former process saved counts until the node
-// hears from the store.
+// checkFence checks that a node fences itself soon after its lease has ended, by its
+// own clock. The lease that a former process saved counts until the node hears from
+// the store.
 func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 	d := &n.deadlines
 	before := d.forever
@@ -120,7 +120,7 @@ func (n *Node) checkForwarding(looked *node.Looked, m daemon.Machine) {
 	}
 }
 
-// began follows what the node begins.
+// began follows the effects that the node begins.
 func (n *Node) began(r node.Effects) {
 	d := &n.deadlines
 	if host := r.Lanes[node.HostLane]; host.Look != nil || host.Plan != nil {
@@ -169,7 +169,7 @@ func (i *Invariants) checkRenewals() error {
 }
 
 // noteStanding is called after every event, before the checks: deadlines begin when
-// a process goes on.
+// a process continues.
 func (i *Invariants) noteStanding() error {
 	now := i.elapsed()
 	for _, n := range i.nodes {
@@ -186,8 +186,8 @@ func (i *Invariants) noteStanding() error {
 // or has one only from this instant on.
 func (n *Node) stands() bool { return n.stoodAt == n.all.elapsed() }
 
-// checkTries says how often a node asks for its lease once half of it is over:
-// several times, so that one answer in time is enough.
+// checkTries checks that a node asks for its lease several times once half of it is
+// over, so that one answer in time is enough.
 func (n *Node) checkTries(now time.Duration) error {
 	d := &n.deadlines
 	if n.holds && n.neverExpires() {
@@ -214,9 +214,9 @@ func (n *Node) neverExpires() bool {
 	return snap != nil && snap.Revision < n.all.unreserved[n.record]
 }
 
-// checkAnnounced says when a subnet file may be written: once a look has shown the
-// node's address in the subnet on its overlay device, if the backend has one, or the
-// policy that blocks packets without encryption.
+// checkAnnounced checks that a node writes its subnet file only after a look has shown
+// its address in the subnet on its overlay device, if the backend has one, or the policy
+// that blocks packets without encryption.
 func (n *Node) checkAnnounced(key lease.Key) {
 	if n.all.sealed && !n.all.bad && !n.blocks() {
 		n.all.broken("file-follows-host", "%s writes a subnet file before a look has shown the blocking policy", n.name)

@@ -12,7 +12,7 @@ import (
 
 const (
 	// calmBound is the time without a foreign write after which a dispute is over:
-	// ten minutes, and some for the way of a change to the node.
+	// ten minutes, and some time for a change to reach the node.
 	calmBound = 11 * time.Minute
 	// repairPause is the pause before the first repair of a dispute. Each further
 	// one doubles it, up to mostRepairPause.
@@ -38,14 +38,14 @@ func (n *Node) noteDispute(w store.Write) {
 	d, now := &n.dispute, n.all.elapsed()
 	d.open = false
 	if w.New != nil && (!w.New.Expiring || w.Old != nil && !w.Old.Expiring) {
-		n.deadlines.expires = time.Time{} // the node may know of the reservation that it is, or was
+		n.deadlines.expires = time.Time{} // the node may know that the record is or was a reservation
 	}
 	foreign := w.Client != n.name && w.New != nil && w.Old != nil
 	if !foreign || w.New.Flaw == "" && owner(w.New.Lease.Attrs) != n.lastAddr {
 		return // the node repaired it, or lost it
 	}
 	if w.New.Flaw == "" && w.Old.Flaw == "" && w.New.Lease.Attrs.Equal(w.Old.Lease.Attrs) {
-		return // only the TTL is another
+		return // only the TTL differs
 	}
 	if now-d.at > calmBound {
 		d.writes = 0
@@ -65,7 +65,7 @@ func (n *Node) noteRequest(done *node.Requested) {
 }
 
 // checkDisputes is called after every event: a node repairs its record after a
-// pause that grows with the foreign writes of one dispute, and of no earlier one.
+// pause that grows with the foreign writes of the present dispute alone.
 func (i *Invariants) checkDisputes() error {
 	now := i.elapsed()
 	for _, name := range i.order {

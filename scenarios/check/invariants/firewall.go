@@ -50,7 +50,7 @@ func (n *Node) carries(f cidr.Family) bool {
 	return n.families.on[f]
 }
 
-// familySwitches says which families the text of a config has switched on: both, if it is unreadable.
+// familySwitches says which families a config has switched on: both, if its text is unreadable.
 type familySwitches struct {
 	text string
 	on   [2]bool

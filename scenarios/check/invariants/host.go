@@ -18,7 +18,7 @@ import (
 )
 
 // checkOp checks that a daemon changes only its own devices, objects on them, and
-// routes in the overlay's networks. Before is the former route with the op's key.
+// routes in the overlay's networks. The route before had the op's key.
 func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
 	link := ""
@@ -83,7 +83,7 @@ func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before datapl
 }
 
 // leased reports whether a destination is the subnet of a record that the node
-// knows, or of one that it may have missed: a node keeps peers for some time whose
+// knows, or of one that it may have missed: for some time a node keeps peers whose
 // records an accident of the store or a stale read has hidden.
 func (i *Invariants) leased(n *Node, dst netip.Prefix) bool {
 	snap := n.client.View().Snapshot
@@ -127,8 +127,8 @@ func (i *Invariants) checkPlan(n *Node, plan []dataplane.Op) {
 	}
 }
 
-// hasOtherWay reports whether the host leads packets to a peer's subnet without an object
-// too: the node leaves a former way, or has a route for the whole network beside a route.
+// hasOtherWay reports whether the host also leads packets to a peer's subnet without an
+// object: the node leaves a former way, or has a route for the whole network beside a route.
 func (n *Node) hasOtherWay(o dataplane.Object, subnet netip.Prefix) bool {
 	if n.observed == nil {
 		return false
@@ -246,8 +246,8 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 	return true
 }
 
-// lostToAnother reports whether a snapshot shows another's record for the subnet that the node held last. Then
-// the node serves no peer by udp: without a subnet it has no proxy.
+// lostToAnother reports whether a snapshot shows another node's record for the subnet that the node held last. Then
+// the node serves no peer by udp: without a subnet it has no packet path.
 func (n *Node) lostToAnother(snap *lease.Snapshot) bool {
 	return !n.holds && slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
 		return l.Key.V4.Overlaps(n.last.V4) && owner(l.Attrs) != n.lastAddr && !slices.Contains(n.addresses(), owner(l.Attrs))
@@ -255,7 +255,7 @@ func (n *Node) lostToAnother(snap *lease.Snapshot) bool {
 }
 
 // hasVTEP reports whether a record has the MAC or the public key of one of the node's own devices, as
-// after a write of its own under another node's address.
+// after the node itself wrote it under another node's address.
 func (n *Node) hasVTEP(l *lease.Lease) bool {
 	if n.observed == nil {
 		return false

@@ -25,13 +25,13 @@ type Invariants struct {
 	nodes    map[string]*Node
 	order    []string // names of nodes, in the order in which they were made
 	records  map[string]*history
-	authors  map[authored]string // the nodes that wrote such records last
+	authors  map[authored]string // the node that wrote each record last
 	reserved map[string]bool     // records without a TTL, which need no renewal
 	// unreserved holds the revisions at which reservations got a TTL again.
 	unreserved map[string]int64
 	config     config.Network
 	text       string           // of the config
-	bad        bool             // the store holds no config that a node can use; config is the last one that it held
+	bad        bool             // the store holds no config that a node can use; config is the last usable one
 	sealed     bool             // every config so far demands encryption by IPsec
 	links      map[string]bool  // every device that a config has ever named
 	networks   []netip.Prefix   // every network that a config has ever named
@@ -43,7 +43,7 @@ type Invariants struct {
 	situation Situation
 }
 
-// pair is two nodes, the one with the lesser name first.
+// pair names two nodes, in the order of their names.
 type pair [2]string
 
 // Options name the world to watch, and the options of its daemons.
@@ -93,13 +93,13 @@ type authored struct {
 
 // history describes the last write of a record.
 type history struct {
-	writer string     // the node that wrote it last, perhaps before a backup; "" for an operator
+	writer string     // the node that wrote the record last, perhaps before a backup; "" for an operator
 	addr   netip.Addr // its owner's
 	flawed bool       // it does not decode
 	key    lease.Key
 	born   int64         // the revision that created it
 	gone   bool          // it was deleted, or has expired
-	goneAt time.Duration // when
+	goneAt time.Duration // when that happened
 }
 
 // keptBound is how long a node may serve a peer after its record is gone: five
@@ -141,7 +141,7 @@ func (i *Invariants) wrote(w store.Write) {
 			n.noteDispute(w)
 		}
 	}
-	if w.New != nil { // of one that is gone, its node may not know that yet
+	if w.New != nil { // the node of a deleted record may not know that yet
 		if i.reserved[w.Key] && w.New.Expiring {
 			i.unreserved[w.Key] = i.about.Store.Revision()
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 )
 
-// tamperBound is how long a node may take to see that another program has removed its
+// tamperBound is how long a node may take to notice that another program has removed its
 // policies: two full looks.
 const tamperBound = time.Minute
 
 // Tampered notes that another program has changed the node's IPsec policies.
 func (n *Node) Tampered() { n.tamperedAt = n.all.elapsed() }
 
-// watchWire checks every frame that the node sends by its uplink.
+// watchWire checks every frame that the node sends over its uplink.
 func (n *Node) watchWire(uplink string) {
 	n.Wire(uplink).OnSend(func(frame []byte) {
 		if n.all.sealed {
@@ -28,9 +28,8 @@ func (n *Node) watchWire(uplink string) {
 	})
 }
 
-// checkFrame checks that no packet between pods leaves without encryption. A pod exists
-// as soon as the node's subnet file says what its address is, whether or not the daemon
-// runs.
+// checkFrame checks that no packet between pods leaves without encryption. A pod may
+// exist as soon as the node has a subnet file, whether or not the daemon runs.
 func (n *Node) checkFrame(frame []byte) {
 	src, dst, _ := kernel.Ends(frame)
 	if !src.IsValid() || !n.all.inNetworks(netip.PrefixFrom(src, src.BitLen())) {
@@ -44,7 +43,7 @@ func (n *Node) checkFrame(frame []byte) {
 }
 
 // blocks reports whether the look that the node knows of has shown the policy that
-// blocks what no tunnel carries.
+// blocks packets that no tunnel carries.
 func (n *Node) blocks() bool {
 	if n.claims.looked == nil {
 		return false
@@ -58,7 +57,7 @@ func (n *Node) blocks() bool {
 }
 
 // isOutdated reports whether an object is a policy or a connection with a former address
-// or subnet of the node, or of the peer with a record. Another one has taken its place.
+// or subnet of the node or of the record's peer. Another one has taken its place.
 func (n *Node) isOutdated(o dataplane.Object, l *lease.Lease) bool {
 	switch o := o.(type) {
 	case dataplane.Policy:

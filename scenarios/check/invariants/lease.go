@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
-// excuse notes that a node may change its subnet: its record went, another client
+// excuse notes that a node may change its subnet: its record is gone, another client
 // overwrote it, or an older record overlaps it.
 func (i *Invariants) excuse(w store.Write) {
 	var key lease.Key
@@ -37,13 +37,13 @@ func (i *Invariants) excuse(w store.Write) {
 	}
 }
 
-// repairs reports whether the node, with a write to its own record, puts a flawed
-// one right. A node that must move, as after a change of the config, deletes it.
+// repairs reports whether a node's write to its own record repairs a flawed one. A
+// node that must move, as after a change of the config, deletes it.
 func (n *Node) repairs(w store.Write) bool {
 	return n.holds && w.Old != nil && w.Old.Flaw != "" && w.New != nil && n.all.fits(n.last)
 }
 
-// believes follows the subnet that a node takes for its own.
+// believes follows the subnet that a node considers its own.
 func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	if holds == n.holds && key == n.key {
 		return
@@ -94,8 +94,9 @@ func (i *Invariants) staleReads() bool { return i.about.Store.Faults().StaleList
 func (i *Invariants) fits(key lease.Key) bool { return i.bad || alloc.Compatible(i.config, key) == nil }
 
 // finds reports whether a node may come back to a subnet. It may if a stale read
-// hid that record when the node moved on, which left it with two records, and if
-// its subnet file does not name the later one: no pod can get an address there.
+// hid the subnet's record when the node moved on, which left it with two records,
+// and if its subnet file does not name the later one, so no pod can have an address
+// there.
 func (n *Node) finds(key lease.Key) bool {
 	return slices.Contains(n.hidden, key) && n.announced() != n.last
 }
@@ -105,12 +106,12 @@ func (n *Node) finds(key lease.Key) bool {
 // and the nodes alone must never cause one.
 type overlap struct {
 	since time.Duration
-	known time.Duration // since when the node that lost its record could know; 0: not yet
-	twins bool          // both have had one address, so the store cannot tell them apart (interop E6: duplicate addresses)
+	known time.Duration // since when the node that lost its record could know that; 0: it cannot yet
+	twins bool          // both have had one address, and the store cannot separate them (interop E6: duplicate addresses)
 }
 
-// newsBound is the time that a node may go on after a snapshot shows its record
-// gone: a request under way may have to reach its deadline first.
+// newsBound is how long a node may continue after a snapshot has shown that its
+// record is gone: a request under way may have to reach its deadline first.
 const newsBound = 10 * time.Second
 
 func (i *Invariants) overlap(a, b *Node) {
@@ -121,7 +122,7 @@ func (i *Invariants) overlap(a, b *Node) {
 	}
 }
 
-// checkOverlaps runs after every event, and nearly always has nothing to do.
+// checkOverlaps runs after every event. It rarely has anything to do.
 func (i *Invariants) checkOverlaps() error {
 	if len(i.overlaps) == 0 {
 		return nil
@@ -154,16 +155,16 @@ func (i *Invariants) checkOverlaps() error {
 }
 
 // sharesSubnet reports whether the subnets of two nodes overlap in a family that both
-// carry. Of a family that is off neither has anything on its host, and one may
-// have moved to another subnet without knowing yet that the datastore did it.
+// carry. In a family that is off, neither has anything on its host, and one of them may
+// not know yet that the datastore has moved it to another subnet.
 func (n *Node) sharesSubnet(o *Node) bool {
 	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		return n.key.Of(f).Overlaps(o.key.Of(f)) && n.carries(f) && o.carries(f)
 	})
 }
 
-// judge returns an error for an overlap without an excuse, and notes since when
-// the loser could know that its record is gone.
+// judge returns an error for an overlap without an excuse. It notes since when the
+// loser could know that its record is gone.
 func (i *Invariants) judge(o *overlap, a, b, loser *Node) error {
 	now := i.elapsed()
 	both := fmt.Sprintf("%s and %s both hold %s since %s", a.name, b.name, a.key, o.since)
@@ -216,8 +217,8 @@ func (n *Node) knows() bool {
 	return view.Synced && view.Snapshot.Revision >= n.recordLostAt()
 }
 
-// exited checks the end of a process by itself. There are few reasons for it: a
-// host without an uplink, a first config of no use, and -X.
+// exited checks the exit of a daemon. It has few reasons to exit by itself: a host
+// without an uplink, an unusable first config, and -X.
 func (i *Invariants) exited(n *Node, exit node.Exit) {
 	firstConfigIsBad := n.config == "" && n.document != ""
 	if exit.Status == 0 || firstConfigIsBad || i.about.ExitOnLoss {

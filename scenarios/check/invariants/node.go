@@ -28,10 +28,10 @@ type Node struct {
 
 	name   string
 	all    *Invariants
-	client daemon.Requester // of the last process, below any defect
+	client daemon.Requester // of the last process, without planted defects
 
 	idle    bool          // after the last event no process could act
-	stoodAt time.Duration // when that was so last
+	stoodAt time.Duration // when idle was last true
 
 	key      lease.Key // the subnet that it holds, as of its last turn
 	record   string    // the name of the record for key
@@ -47,7 +47,7 @@ type Node struct {
 
 	families familySwitches // of the last snapshot that carries read
 	document string         // the config in the last snapshot that the process knows
-	config   string         // the last one of those that it could use: the one in force; "": none yet
+	config   string         // the last such config that it could use, which is in force; "": none yet
 	backend  string         // the type of its backend, or of the last one that a former process knew
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
@@ -61,7 +61,7 @@ type Node struct {
 	published publication
 	formerly  []netip.Addr // all that its processes have published
 
-	tamperedAt time.Duration // when another program changed its policies last; 0: never
+	tamperedAt time.Duration // when another program last changed its policies; 0: never
 
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
@@ -91,7 +91,7 @@ func (i *Invariants) AddNode(h *kernel.Host) *Node {
 }
 
 // Wrap returns a wrapper for every process of the node. The invariants watch the
-// real host and store, and the node as it appears through the planted defect.
+// real host and store, and the node as the planted defect makes it look.
 func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) daemon.Parts {
 	return func(p daemon.Parts) daemon.Parts {
 		n.client = p.Client
@@ -134,8 +134,8 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.n.tally(counts{turns: 1})
 }
 
-// noteConfig follows the config that the process has in force. One that it cannot
-// use changes nothing.
+// noteConfig follows the config that the process has in force. A config that it
+// cannot use changes nothing.
 func (n *Node) noteConfig() {
 	snap := n.client.View().Snapshot
 	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document {
@@ -210,7 +210,7 @@ type watchedDriver struct {
 	n *Node
 }
 
-// Look notes the node's knowledge: a bridge may come up between its look and its
+// Look records what the node knows: a bridge may come up between its look and its
 // next action.
 func (d watchedDriver) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
 	seen, err := d.Lane.Look(ctx, e)

@@ -18,7 +18,7 @@ type Situation struct {
 
 // Directed notes a directive of the scenario, after it was performed.
 func (i *Invariants) Directed(s Situation) {
-	i.compareHosts() // what has changed so far did so under the former situation
+	i.compareHosts() // all changes so far happened in the former situation
 	i.situation = s
 	i.crossing.directed(s.Directive, i)
 	for _, name := range i.order {
@@ -50,7 +50,7 @@ func touches(directive []string, name string) bool {
 	return false
 }
 
-// harmless are the faults at a node that keep its daemon from nothing on its host.
+// harmless lists the faults at a node that do not hinder its daemon's work on the host.
 var harmless = []string{"cut", "denied", "part", "wire", "isolate", "clock", "tear", "full", "node", "hints", "kill"}
 
 // hostFaults returns the lasting faults in force on a node's host.

@@ -17,12 +17,12 @@ const (
 	// graceBound is how long a node serves peers whose records the store has lost by
 	// accident: a little less than five minutes.
 	graceBound = 5*time.Minute - 10*time.Second
-	// departBound is when it must have removed those that did not come back.
+	// departBound is when a node must have removed those that did not come back.
 	departBound = 5*time.Minute + driftBound
 )
 
-// accident is the loss of all records of a store at once, the node's own among
-// them. No node has left by that.
+// accident is the loss of all records of a store at once, including the node's own.
+// It does not mean that nodes have left.
 type accident struct {
 	known *lease.Snapshot // the last one that the process got from a store in sync
 	at    time.Duration   // of the last accident
@@ -64,7 +64,7 @@ func (n *Node) noteAccident(in node.Input) {
 		return
 	}
 	n.lost.at = n.all.elapsed()
-	for k, l := range n.lost.peers { // one that the node has given up meanwhile gets no further period
+	for k, l := range n.lost.peers { // a peer that the node has given up gets no further period
 		if n.lost.at-l.at < graceBound {
 			n.lost.peers[k].at = n.lost.at
 		}
@@ -82,7 +82,8 @@ func (n *Node) noteAccident(in node.Input) {
 // mayBeginAnew reports whether the node may take the change for another accident,
 // and begin its period of grace again: the store was restored, or it has neither the
 // node's own record nor most of the others. A node that was cut off while these ran
-// out cannot tell that from a loss, and to keep the peers longer is the safe choice.
+// out cannot distinguish that from a loss, and keeping the peers longer is the safe
+// choice.
 func (n *Node) mayBeginAnew(before, now *lease.Snapshot) bool {
 	if now.Revision < before.Revision || now.History != before.History && before.History != 0 {
 		return true
@@ -129,10 +130,10 @@ func (i *Invariants) checkDeparted() error {
 			continue
 		}
 		if n.Daemon.Halted() {
-			n.lost.anew = i.elapsed() // the clock of a machine that sleeps may stand, and the period with it
+			n.lost.anew = i.elapsed() // while a machine sleeps its clock may stand, and the period with it
 		}
 		if n.stands() || n.Twinned || n.follows.added || !n.client.View().Synced || len(i.hostFaults(name)) > 0 {
-			n.lost.at = max(n.lost.at, i.elapsed()-graceBound) // the node may have been kept from it
+			n.lost.at = max(n.lost.at, i.elapsed()-graceBound) // something may have kept the node from removing them
 			continue
 		}
 		since := i.elapsed() - max(n.lost.at, n.lost.anew)

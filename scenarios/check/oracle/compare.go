@@ -63,10 +63,10 @@ func (d Demand) Tables(have *dataplane.State) []string {
 }
 
 // Missing names each object of the network tables that is missing or differs,
-// sorted by text. It does not judge what is left over, nor the endpoints and keepalives
-// of WireGuard peers, nor routes in whose place the kernel has one of its own, which the
-// node may not replace. A node may try a former endpoint for some time, and keeps sessions
-// alive while the backend changes.
+// sorted by text. It does not judge leftovers, nor the endpoints and keepalives of
+// WireGuard peers, nor routes in whose place the kernel has one of its own, which the
+// node must not replace. A node may try a former endpoint for some time, and keeps
+// sessions alive while the backend changes.
 func (d Demand) Missing(have *dataplane.State) []string {
 	d.lenient, d.kernelFirst = true, true
 	if d.host.Changed { // peers may have routes of their own instead

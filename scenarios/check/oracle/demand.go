@@ -55,7 +55,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 		d.anyDevice = n.options.Implementation == "auto"
 		d.wireguard(others)
 	}
-	d.networks = append(d.networks, n.off...) // where nothing may be left
+	d.networks = append(d.networks, n.off...) // in which nothing may be left
 	for _, f := range cidr.Families {
 		if d.net.of[f].IsValid() {
 			d.networks = append(d.networks, d.net.of[f])
@@ -68,7 +68,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 	return d.Demand, nil
 }
 
-// backends are the types whose objects the oracle derives. An alloc host has none.
+// backends lists the types whose objects the oracle derives. An alloc host has none.
 var backends = []string{"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc"}
 
 // family derives the objects of one family. Those of wireguard are derived together.
@@ -118,8 +118,8 @@ func (d *derivation) vxlan(f cidr.Family, peers []peer) {
 	mtu -= header
 	dev := device(f, o.VNI)
 	var mac dataplane.MAC // any
-	// A record of another VXLAN has the MAC address of that one's device. The node is about to
-	// publish the one that it has given to this device.
+	// A record for another VXLAN has the MAC address of that VXLAN's device. The node is about
+	// to publish the address of this device.
 	if !d.offersAnother(d.own) {
 		mac, _ = vtepMAC(d.own, f)
 	}
@@ -154,7 +154,7 @@ func (d *derivation) vxlanPeer(f cidr.Family, dev string, ownMAC dataplane.MAC, 
 	}
 	fdb := dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: dev, MAC: p.mac}, Dst: p.to}
 	if older, taken := d.want.FDB.Get(fdb.FDBKey); taken && older != fdb {
-		return // one MAC address leads to one host: the older record's
+		return // a MAC address leads to one host, that of the older record
 	}
 	if !p.hasMAC || p.mac == ownMAC {
 		return
@@ -187,8 +187,8 @@ func (d *derivation) udp(peers []peer) {
 		return
 	}
 	d.want.AddAddr(dataplane.Addr{Link: tun, Prefix: base(own)})
-	// An upstream daemon that follows ours makes a device and a route of its own
-	// beside these. Its route has no metric (interop 6.0), so it must win.
+	// An upstream daemon that runs after ours makes a device and a route of its own
+	// beside these. Its route must win, so ours has a metric (interop 6.0: upstream's has none).
 	d.route(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: d.net.of[cidr.V4], Metric: 1}, Link: tun})
 	if d.host.NoProcess {
 		return
@@ -249,9 +249,9 @@ func (d *derivation) route(r dataplane.Route) {
 	d.want.AddRoute(r)
 }
 
-// blackhole demands the route that drops packets to unused addresses (interop
-// 7.4: --ip-blackhole-route). It has the worst metric: the bridge's route wins. With ipsec it is
-// always there: no decrypted packet may leave the host again.
+// blackhole demands the route that drops packets to unused addresses (interop 7.4:
+// --ip-blackhole-route). It has the worst metric, so the bridge's route wins. With ipsec it
+// is always there, so that no decrypted packet leaves the host again.
 func (d *derivation) blackhole(f cidr.Family) {
 	demanded := d.host.Blackhole || d.net.backend == "ipsec"
 	if own := d.own.Key.Of(f); demanded && own.IsValid() {

@@ -9,9 +9,9 @@ import (
 // Host describes a host after the topology and the faults so far.
 type Host struct {
 	Config string // the network config in force, JSON
-	// Changed says that the config has had another Backend object.
+	// Changed says that the config has had another Backend object before.
 	Changed bool
-	// Formerly are configs of which nothing may be left.
+	// Formerly are the configs whose objects must all be gone.
 	Formerly []string
 	// Changing says that the node may still keep objects of former configs, because a
 	// peer may need them.

@@ -55,8 +55,8 @@ func OurPolicy(p dataplane.Policy) bool {
 		p.Action == dataplane.Allow && p.Priority == 101
 }
 
-// ike compares what the IKE daemon runs with, which only a world that shows processes
-// can tell.
+// ike compares the objects of the IKE daemon, which only a world that shows processes
+// knows.
 func (d Demand) ike(have *dataplane.State) []string {
 	s := compare(d.want.IKE, have.IKE, equal, always)
 	s = append(s, compareTables(&d.want.SharedKeys, &have.SharedKeys, always)...)

@@ -173,8 +173,9 @@ func TestDemanded(t *testing.T) {
 	})
 }
 
-// More backends, with records of another backend beside theirs.
-func TestDemandedOfMoreBackends(t *testing.T) {
+// TestDemandedBesideOtherBackends checks what hosts of more backends must hold, beside
+// records of another backend.
+func TestDemandedBesideOtherBackends(t *testing.T) {
 	checkDemanded(t, map[string]demandCase{
 		"ipip": {plain(`{"Network":"10.5.0.0/16","Backend":{"Type":"ipip","DirectRouting":true}}`),
 			record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","BackendType":"ipip"}`),
@@ -238,7 +239,8 @@ func wireguardRecord(addr, letter string) string {
 
 func sorted(text string) []string { return slices.Sorted(strings.Lines(text)) }
 
-// A backend without a derivation would pass every judgement.
+// TestUnknownBackend checks that the oracle refuses a backend whose objects it does not
+// know: an empty demand would let every host pass.
 func TestUnknownBackend(t *testing.T) {
 	own := record(t, 1, "10.5.1.0-24", dualOwn)
 	_, err := Demanded(host(`{"Network":"10.5.0.0/16","Backend":{"Type":"foo"}}`), own, nil)
@@ -273,8 +275,8 @@ func TestPeersThatAreNotServed(t *testing.T) {
 	}
 }
 
-// A host's reservation and its lease for the same subnet demand one peer, with the
-// device of the record that was written last.
+// TestTwoRecordsOfOneHost checks that a host's reservation and its lease for the same
+// subnet demand one peer, with the device of the record that was written last.
 func TestTwoRecordsOfOneHost(t *testing.T) {
 	h := host(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`)
 	own := record(t, 1, "10.5.1.0-24", dualOwn)
@@ -318,7 +320,7 @@ chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.
 	}
 }
 
-// Every missing object shows, and so does every object left over.
+// TestShort checks that every missing object is named, and every object left over.
 func TestShort(t *testing.T) {
 	d := demanded(t, host(dualConfig), record(t, 1, "10.5.1.0-24&fd00:10:5:1::-64", dualOwn),
 		record(t, 2, "10.5.2.0-24&fd00:10:5:2::-64", dualPeer))

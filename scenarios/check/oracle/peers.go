@@ -24,8 +24,8 @@ type peer struct {
 
 // peers returns the peers to serve in a family, oldest record first. Of two
 // records with overlapping subnets the older one counts (interop E7: overlapping leases).
-// Two records of one host for one subnet, such as a reservation and the lease made for
-// the half of it that fits, count as one, with the address of the device written last.
+// Two records of one host for one subnet, such as a reservation and the lease for the
+// half of it that fits, count as one, with the device address that was written last.
 func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 	var all []peer
 	for _, r := range records {
@@ -65,8 +65,8 @@ func (d *derivation) peers(f cidr.Family, records []lease.Lease) []peer {
 }
 
 // offersAnother reports whether a record is for another VXLAN than the config's: its
-// owner has not followed a change of the config yet, and is reached by a former one that
-// both have, if there is one.
+// owner has not followed a change of the config yet. Peers reach the owner by a former
+// VXLAN that both have, if there is one.
 func (d *derivation) offersAnother(r lease.Lease) bool {
 	if d.net.backend == "vxlan" && !r.Attrs.Ways.IsEmpty() && portOf(r.Attrs.Ways) != d.net.options.Port {
 		return true
@@ -93,7 +93,7 @@ func portOf(w lease.Ways) uint16 {
 	return present.Port
 }
 
-// serves reports whether a record may attract packets: its subnet lies in the
+// serves reports whether a record may attract packets: its subnet is inside the
 // Network and outside ours, and its address belongs to another host.
 func (d *derivation) serves(f cidr.Family, p peer) bool {
 	network, own := d.net.of[f], d.own.Key.Of(f)

@@ -73,8 +73,7 @@ type claim struct {
 }
 
 // claims returns the claims of all records that a device can serve. Of several
-// claims to one key that of the oldest host wins, and of its records the one
-// written last.
+// claims to one key, that of the oldest host wins, with its latest record.
 func (d *derivation) claims(families []cidr.Family, others []lease.Lease) []claim {
 	found := map[lease.Key]*claim{}
 	var order []lease.Key
@@ -177,8 +176,8 @@ func wireGuardHalf(r lease.Lease, v4 bool) (public dataplane.PublicKey, port uin
 }
 
 // sameTunnel compares the parameters of a link. With Implementation auto the kernel
-// decides where the device runs, and only the process that runs a device shows more
-// than that it exists.
+// decides where the device runs. Only the process that runs a userspace device knows
+// more than that it exists.
 func (d Demand) sameTunnel(want, have dataplane.LinkParams) bool {
 	w, ok := want.(dataplane.WireGuard)
 	h, same := have.(dataplane.WireGuard)
@@ -188,7 +187,7 @@ func (d Demand) sameTunnel(want, have dataplane.LinkParams) bool {
 	if d.anyDevice {
 		w.Userspace = h.Userspace
 	}
-	if w.PublicKey.IsZero() { // the record is of another backend: the node is about to publish the device's key
+	if w.PublicKey.IsZero() { // the record is for another backend: the node is about to publish the device's key
 		w.PublicKey = h.PublicKey
 	}
 	if d.host.NoProcess && h.Userspace {
@@ -207,7 +206,7 @@ func (d Demand) wgPeers(have *dataplane.State) []string {
 		return d.host.NoProcess && ok && params.Userspace
 	})
 	same := func(want, present dataplane.WGPeer) bool {
-		_, alive := have.Alive[want.Key()] // then the device knows best where the peer is
+		_, alive := have.Alive[want.Key()] // then the device itself knows the peer's endpoint
 		if alive || d.lenient || d.host.EndpointsSeen {
 			want.Endpoint = present.Endpoint
 		}

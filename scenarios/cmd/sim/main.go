@@ -33,17 +33,17 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seeds, "seeds", 100, "how many seeds to run")
-	flag.Uint64Var(&o.first, "first", 1, "the first of them")
+	flag.Uint64Var(&o.seeds, "seeds", 100, "the number of seeds to run")
+	flag.Uint64Var(&o.first, "first", 1, "the first of these seeds")
 	flag.Uint64Var(&o.seed, "seed", 0, "replay this seed alone, and show its plan")
-	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes; 0: as the seed draws it")
+	flag.IntVar(&o.Nodes, "nodes", 0, "the number of nodes; 0: as the seed draws it")
 	flag.StringVar(&o.Backend, "backend", "",
 		"vxlan, host-gw, udp, ipip, wireguard, extension or ipsec; empty: as the seed draws it")
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
 	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
-	flag.IntVar(&o.workers, "j", 0, "how many seeds to run side by side; 0: one a core")
+	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
@@ -56,7 +56,7 @@ func main() {
 	os.Exit(hunt(ctx, o))
 }
 
-// replay runs one seed and tells all about it.
+// replay runs one seed and prints its plan and outcome.
 func replay(ctx context.Context, o options) int {
 	p := search.Draw(o.seed, o.Options)
 	fmt.Print(p.Scenario(fmt.Sprintf("As drawn from seed %d.", o.seed)), "\n")
@@ -114,8 +114,8 @@ func progress(t search.Totals, of uint64, took time.Duration) {
 		float64(t.Seeds)/took.Seconds(), t.Virtual.Round(time.Second), t.Virtual.Seconds()/took.Seconds(), faults)
 }
 
-// coverage prints how often each fault was injected and what the nodes
-// reported, and names what no seed reached.
+// coverage prints how often each fault was injected and each event was reported,
+// and names the faults that no seed reached.
 func coverage(t search.Totals, o search.Options) {
 	fmt.Println("faults injected:")
 	list(t.Faults)
@@ -132,7 +132,7 @@ func list(counts map[string]int) {
 	}
 }
 
-// tell says what broke, minimises it and writes it down.
+// tell prints what broke, minimises the plan and writes it as a scenario.
 func tell(ctx context.Context, o options, r search.Result) int {
 	fmt.Printf("seed %d FAILED (commit %s)\n%s\n", r.Plan.Seed, commit(), r.Failed)
 	fmt.Printf("replay: %s\n", replayCommand(o, r.Plan.Seed))
