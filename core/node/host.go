@@ -216,9 +216,7 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 	case dataplane.Addr:
 		p.n.host.refusals.ailing = append(p.n.host.refusals.ailing, o.Link)
 	case dataplane.Route:
-		if op.Verb == dataplane.Delete {
-			p.n.host.refusals.inTheWay = append(p.n.host.refusals.inTheWay, o.Dst)
-		}
+		p.n.host.refusals.notDeleted(op)
 	case dataplane.Sysctl:
 		if errors.Is(err, driver.ErrDenied) {
 			p.n.denySetting(o, err)
@@ -241,6 +239,9 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }
+
+// missed implements [misser]: another route may have taken the place of a deleted one.
+func (p hostPart) missed(op dataplane.Op) { p.n.host.refusals.notDeleted(op) }
 
 // refused reports whether the kernel cannot change a link in place.
 func refused(err error) bool {

@@ -101,6 +101,12 @@ type quieter interface {
 	routine(op dataplane.Op) bool
 }
 
+// misser is a part for which a delete that found nothing is no proof that the key is free.
+type misser interface {
+	// missed notes such a delete: the object may have been replaced since the last look.
+	missed(op dataplane.Op)
+}
+
 // stopper is a part that changes the host when the process ends in order.
 type stopper interface {
 	// stop returns the ops to perform before the end.
@@ -312,9 +318,14 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 	l.failures = nil
 	var done, tried []dataplane.Op // tried are the ops to log: without failures that the part ignores
 	quiet, _ := l.part.(quieter)
+	misses, _ := l.part.(misser)
 	for i, err := range applied.Errs {
 		op := l.plan[i]
-		if err == nil || op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound) {
+		absent := op.Verb == dataplane.Delete && errors.Is(err, driver.ErrNotFound)
+		if absent && misses != nil {
+			misses.missed(op)
+		}
+		if err == nil || absent {
 			done = append(done, op)
 			if quiet == nil || !quiet.routine(op) {
 				tried = append(tried, op)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -37,7 +38,7 @@ type refusals struct {
 	at       time.Time      // time of the next attempt
 	newly    []string       // the problems that the last plan found
 	ailing   []string       // the links that the last plan could not make as desired
-	inTheWay []netip.Prefix // the subnets whose former routes the last plan could not delete
+	inTheWay []netip.Prefix // the destinations of the routes that the last plan could not delete
 	left     heldBack       // the last result of without
 }
 
@@ -65,8 +66,7 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 	r := &n.host.refusals
 	subnets := n.host.want.index().subnetsOf(op.Object)
 	notTheirs := !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid)
-	blocked := func(subnet netip.Prefix) bool { return slices.Contains(r.inTheWay, subnet) }
-	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) || slices.ContainsFunc(subnets, blocked) {
+	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) || slices.ContainsFunc(subnets, r.blocked) {
 		r.keep(subnets, op.Object)
 		return false
 	}
@@ -86,6 +86,19 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		r.left = heldBack{}
 	}
 	return known
+}
+
+// notDeleted notes that a plan has not deleted a route, or not the one that is there.
+func (r *refusals) notDeleted(op dataplane.Op) {
+	if route, ok := op.Object.(dataplane.Route); ok && op.Verb == dataplane.Delete {
+		r.inTheWay = append(r.inTheWay, route.Dst)
+	}
+}
+
+// blocked reports whether a route that covers a subnet may still be in the way of its
+// new one.
+func (r *refusals) blocked(subnet netip.Prefix) bool {
+	return slices.ContainsFunc(r.inTheWay, func(former netip.Prefix) bool { return cidr.Contains(former, subnet) })
 }
 
 // keep leaves a subnet refused if its refused object failed in this plan for another

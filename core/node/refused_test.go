@@ -388,9 +388,23 @@ func TestRefusedPeerWithANewRecord(t *testing.T) {
 	}
 }
 
-// A route that fails behind a former route that the kernel does not delete is no
+// TestFormerRouteInTheWay leaves a former route in place, which the kernel does not delete
+// or, as after a change since the look, does not find. The route that fails behind it is no
 // problem of the peer: its record is fit.
 func TestFormerRouteInTheWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		former string // destination
+		answer error  // to its delete
+	}{
+		"not deleted":               {"fd00:5:0:3::/64", driver.ErrBusy},
+		"not found":                 {"fd00:5:0:3::/64", driver.ErrNotFound},
+		"whole network not deleted": {"fd00:5::/48", driver.ErrBusy},
+	} {
+		t.Run(name, func(t *testing.T) { testFormerRouteInTheWay(t, netip.MustParsePrefix(c.former), c.answer) })
+	}
+}
+
+func testFormerRouteInTheWay(t *testing.T, dst netip.Prefix, answer error) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:5::/48","Backend":{"Type":"vxlan"}}`)
 	peer := vxlanPeer("10.5.3.0-24&fd00:5:0:3::-64", 4)
 	peer.Attrs.PublicIPv6 = netip.MustParseAddr("fd00:a::4")
@@ -399,17 +413,18 @@ func TestFormerRouteInTheWay(t *testing.T) {
 	w.tell()
 	w.pass(time.Minute)
 	w.wantReady()
-	subnet := dataplane.RouteKey{Dst: netip.MustParsePrefix("fd00:5:0:3::/64")}
-	former := dataplane.Route{RouteKey: subnet, Link: "eth0", Via: peer.Attrs.PublicIPv6, Protocol: dataplane.Protocol}
-	w.host.AddRoute(former)
+	w.host.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Dst == peer.Key.V6 })
+	w.host.AddRoute(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: dst}, Link: "eth0", Via: peer.Attrs.PublicIPv6, Protocol: dataplane.Protocol,
+	})
 	stuck := true
 	w.applyErr = func(op dataplane.Op) error {
 		r, ok := op.Object.(dataplane.Route)
 		switch {
-		case !ok || r.RouteKey != subnet || !stuck:
+		case !ok || r.Dst.Addr().Is4() || !stuck:
 			return nil
 		case op.Verb == dataplane.Delete:
-			return fmt.Errorf("%s: %w", op, driver.ErrBusy)
+			return fmt.Errorf("%s: %w", op, answer)
 		}
 		return fmt.Errorf("%s: %w", op, driver.ErrInvalid)
 	}
