@@ -107,6 +107,27 @@ func TestLostPeersComeBack(t *testing.T) {
 	}
 }
 
+// TestLostPeersBackBeforeAStart lets lost peers write their records again while the daemon is
+// down, until its lease has ended. Then they are peers like any other: a second, older record of
+// each would contradict the first.
+func TestLostPeersBackBeforeAStart(t *testing.T) {
+	short := func(o *Options) { o.LeaseTTL = 30 * time.Second }
+	w := newWorld(t, vxlanConfig, short)
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.tell()
+	w.pass(time.Second)
+	w.wipe()
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.now = w.now.Add(time.Minute)
+	w.start(short)
+	w.tell()
+	w.pass(time.Second)
+	if lost := w.n.store.lost.peers; len(lost) != 0 || w.count("peers-back") != 1 {
+		t.Errorf("still lost: %v\n%s", lost, w.log())
+	}
+	w.wantReady()
+}
+
 // A datastore with another identity cannot tell which peers have left, even if it
 // holds our record. One whose former identity is unknown can.
 func TestPeersOfAnotherHistory(t *testing.T) {

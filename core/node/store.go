@@ -26,9 +26,7 @@ func (n *Node) chooseSnapshot() {
 			n.event(Info, "store-synced",
 				fmt.Sprintf("the datastore answers (revision %d); saved state is no longer used", snap.Revision))
 		}
-		if before := n.lastKnown(); before != nil {
-			n.noticeAccident(before, snap)
-		}
+		n.noticeAccident(n.lastKnown(), snap)
 		if s.snap != nil && !s.stale {
 			n.noticeRestore(s.snap, snap)
 		}
@@ -45,16 +43,16 @@ func (n *Node) chooseSnapshot() {
 	}
 }
 
-// lastKnown returns the last snapshot, of this run or saved by a former one, or
-// nil. A saved snapshot counts as long as the lease saved with it: after that, the
+// lastKnown returns the last snapshot, of this run or saved by a former one, or an
+// empty one. A saved snapshot counts as long as the lease saved with it: after that, the
 // peers' leases may have ended as well, and nothing was lost by accident.
 func (n *Node) lastKnown() *lease.Snapshot {
 	s := n.store
-	if s.snap != nil || s.saved == nil {
+	if s.snap != nil {
 		return s.snap
 	}
-	if ends := s.saved.Expires; !ends.IsZero() && !n.now.Before(ends) {
-		return nil
+	if s.saved == nil || !s.saved.Expires.IsZero() && !n.now.Before(s.saved.Expires) {
+		return &lease.Snapshot{}
 	}
 	return &s.saved.Snapshot
 }
