@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,6 +200,7 @@ func isOwn(op dataplane.Op) bool {
 
 func (p hostPart) settled() string {
 	p.n.host.programmed = p.n.store.snap.Revision
+	p.n.host.contests.why = ""
 	p.n.settleRefused()
 	p.n.forgetOld()
 	return fmt.Sprintf("the host is as desired: %d objects", p.n.host.want.state.Len())
@@ -227,6 +229,7 @@ func (p hostPart) failed(op dataplane.Op, err error) error {
 			return nil
 		}
 	case dataplane.Link:
+		delete(p.n.host.contests.of, o.Name) // nothing to change back
 		if op.Verb == dataplane.Replace && refused(err) && o.Kind() != dataplane.LinkWireGuard {
 			if p.n.keepsMTU(o, err) {
 				return nil
@@ -292,7 +295,7 @@ func (p hostPart) reasons() (rs []string) {
 		}
 	}
 	if !l.clean && len(l.failures) == 0 {
-		rs = append(rs, "the host is not yet as desired")
+		rs = append(rs, cmp.Or(h.contests.why, "the host is not yet as desired"))
 	}
 	return rs
 }

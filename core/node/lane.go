@@ -107,6 +107,13 @@ type misser interface {
 	missed(op dataplane.Op)
 }
 
+// delayer is a part that puts some plans off, because another program undoes them at once.
+type delayer interface {
+	// earliest returns the time before which a plan must not begin. If that time has
+	// come, the plan begins now.
+	earliest(plan []dataplane.Op) time.Time
+}
+
 // stopper is a part that changes the host when the process ends in order.
 type stopper interface {
 	// stop returns the ops to perform before the end.
@@ -277,7 +284,9 @@ func (n *Node) reconcile(l *lane) {
 	l.repairs = (l.repairs || l.clean) && len(plan) > 0 && !l.retry
 	l.clean = len(plan) == 0 || l.retry
 	if len(plan) > 0 {
-		n.begin(l, plan)
+		if !n.putsOff(l, plan) {
+			n.begin(l, plan)
+		}
 		return
 	}
 	text := l.part.settled()
@@ -287,6 +296,20 @@ func (n *Node) reconcile(l *lane) {
 	l.restart()
 	l.failures = nil
 	delete(n.said, l.logs.failed)
+}
+
+// putsOff reports whether a plan has to wait. The lane makes it again from a look at that time.
+func (n *Node) putsOff(l *lane, plan []dataplane.Op) bool {
+	p, ok := l.part.(delayer)
+	if !ok {
+		return false
+	}
+	at := p.earliest(plan)
+	if !n.now.Before(at) {
+		return false
+	}
+	l.lookBy(at, causeRetry)
+	return true
 }
 
 // begin asks for a plan to be applied.
