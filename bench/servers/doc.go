@@ -1,6 +1,6 @@
 // Command servers measures what one server of leases costs while many nodes watch:
-// its memory and CPU time at a given rate of changes, and how long after a write the
-// nodes know of it.
+// its memory and CPU time at a given rate of changes, and the time from a write until
+// the nodes know of it.
 //
 // The server is a process of its own. This process runs the etcd, writes the
 // changes and watches, as the nodes' streams do; it asserts only that every stream

@@ -32,7 +32,7 @@ var (
 	nodes    = flag.Int("nodes", 5000, "watching nodes, each with a lease")
 	rate     = flag.Int("rate", 10, "changes a second")
 	duration = flag.Duration("for", 30*time.Second, "time to change leases")
-	serving  = flag.String("serve", "", "be the server, of the etcd at this URL, on descriptor 3")
+	serving  = flag.String("serve", "", "run the server for the etcd at this URL, on file descriptor 3")
 )
 
 func main() {
@@ -64,7 +64,7 @@ func serve(ctx context.Context) error {
 	return s.Serve(l, nil)
 }
 
-// value is the lease of a vxlan node at a step.
+// value is the record of a vxlan node at a step.
 func value(i, step int) string {
 	return fmt.Sprintf(`{"PublicIP":"10.%d.%d.%d","PublicIPv6":null,"BackendType":"vxlan",`+
 		`"BackendData":{"VNI":1,"VtepMAC":"c6:d2:%02x:%02x:%02x:%02x"}}`,
@@ -245,7 +245,7 @@ func (w *crowd) watch(addr string, i int) error {
 	}
 }
 
-// join opens a stream. A server that is busy says so, and a node asks again.
+// join opens a stream. While the server answers that it is busy, it asks again.
 func (w *crowd) join(addr string) (*http.Response, error) {
 	for {
 		req, err := http.NewRequest(http.MethodGet, "http://"+addr+remote.DefaultPrefix+"/leases", nil)
@@ -268,7 +268,7 @@ func (w *crowd) join(addr string) (*http.Response, error) {
 	}
 }
 
-// skip reads a line, and keeps it if asked to: 5,000 first lines are a few GB.
+// skip reads a line, and returns it only if keep is set: 5,000 first lines are a few GB.
 func skip(r *bufio.Reader, keep bool) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')

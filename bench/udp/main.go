@@ -55,7 +55,7 @@ func parse() options {
 	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
 	list(&o.loads, "loads", "tcp1,tcp8,small,rtt,ping",
 		"the load: TCP in one stream and in eight, packets of 64 bytes, "+
-			"round trips one after the other and one a millisecond")
+			"round trips one after the other, and one each millisecond")
 	flag.StringVar(&o.tcp, "tcp", "cubic", "congestion control of the streams; host: the host's own default")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the processes that carry packets")
 	flag.BoolVar(&o.verbose, "v", false, "print each measurement")
@@ -63,7 +63,7 @@ func parse() options {
 	return o
 }
 
-// run builds all ways, measures them in turns, and prints.
+// run builds all ways, measures them in turns, and prints the tables.
 func run(ctx context.Context, o options) error {
 	var worlds []*world
 	defer func() {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// generated tells people how a file is made.
+// generated says in a file how the file is made.
 const generated = "made by hack/chart (make manifest)"
 
 // The marks around the table in the manual.
@@ -145,7 +145,7 @@ func require(in object, path []string) {
 	}
 }
 
-// encode returns JSON for people.
+// encode returns indented JSON.
 func encode(v any) (string, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -10,8 +10,8 @@ import (
 
 const root = "../.."
 
-// The files of the chart and the manual's table are what the table of values and the registry of
-// backends say.
+// TestFilesAreGenerated checks that the files of the chart and the manual's table follow from the
+// table of values and the registry of backends.
 func TestFilesAreGenerated(t *testing.T) {
 	wanted, err := files(root)
 	if err != nil {
@@ -28,7 +28,8 @@ func TestFilesAreGenerated(t *testing.T) {
 	}
 }
 
-// A value that several backends have means the same for each, or 0 leaves the choice to them.
+// TestSharedValuesFitEachBackend checks that a value which several backends have means the same for
+// each, or that 0 leaves the choice to the backend.
 func TestSharedValuesFitEachBackend(t *testing.T) {
 	_, byName := options()
 	for name, of := range byName {

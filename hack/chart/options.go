@@ -105,7 +105,7 @@ func defaultText(o backend.Option, shared bool) string {
 	return ""
 }
 
-// decode returns an option's default as the chart has it.
+// decode returns an option's default as a value of the chart.
 func decode(text string) any {
 	if text == "" {
 		return nil
@@ -119,7 +119,7 @@ func decode(text string) any {
 	return v
 }
 
-// schemaOf returns what the schema demands of a value for an option.
+// schemaOf returns the schema of a value for an option.
 func schemaOf(o backend.Option) object {
 	limits := object{"minimum": o.Min, "maximum": o.Max}
 	switch {

@@ -41,17 +41,17 @@ func limitMemory() error {
 
 // limits bound every run of a check.
 type limits struct {
-	// apart gives each run a process namespace, which takes all its processes
-	// along when it ends. It needs rights over the namespaces.
+	// apart gives each run a process namespace, whose end also ends all its
+	// processes. It needs rights over the namespaces.
 	apart bool
 	// grace is the CPU time that each run may take beyond a multiple of what the
 	// check needs without a mutant.
 	grace time.Duration
 }
 
-// measure runs the check without any mutant: it must pass, and tells which
-// mutants it reaches and how long it takes. It must also pass under the limits
-// of the runs that follow.
+// measure runs the check without any mutant, and notes which mutants it reaches
+// and how long it takes. The check must pass, also under the limits of the runs
+// that follow.
 func (c *check) measure(ctx context.Context, scratch string, l limits) error {
 	notes := filepath.Join(scratch, "reached")
 	if err := os.Remove(notes); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -113,7 +113,7 @@ func (c *check) limit(pid int, grace time.Duration) error {
 	return unix.Prlimit(pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}, nil)
 }
 
-// command runs the check on one core, as many run side by side.
+// command runs the check on one core, since many run in parallel.
 func (c *check) command(ctx context.Context, l limits, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Dir = c.dir

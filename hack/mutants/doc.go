@@ -12,9 +12,9 @@
 // All mutants of a package are compiled into one binary, and an environment
 // variable chooses the one that is in force. So a package is compiled once for
 // each kind of check, and not once for each mutant. The changed sources are
-// overlays of the build: the tree on disk stays as it is. The same binaries tell
+// overlays of the build: the tree on disk stays as it is. The same binaries record
 // which mutants a check reaches; the others need no run.
 //
-// Every run has a process and a network namespace of its own, a limit of memory,
-// CPU time and wall time, and leaves no process behind.
+// Every run has a process namespace and a network namespace of its own, limits of
+// memory, CPU time and wall time, and leaves no process behind.
 package main

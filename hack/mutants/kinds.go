@@ -50,8 +50,8 @@ func (f *finder) constant(e ast.Expr) {
 	f.wrap(e, fmt.Sprintf("mutantTwice(%d, ", id), ")")
 }
 
-// mentionsType reports whether an expression has a type of its own: a bare number,
-// or a constant without a type, takes that of its place.
+// mentionsType reports whether an expression has a type of its own. A bare number, or
+// a constant without a type, gets its type from its context.
 func (f *finder) mentionsType(e ast.Expr) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
@@ -171,7 +171,7 @@ var opposite = map[token.Token]token.Token{
 	token.GTR: token.LEQ, token.LEQ: token.GTR,
 }
 
-// bounds are the comparisons that differ for equal operands alone.
+// bounds are the comparisons that differ only for equal operands.
 var bounds = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS,
 	token.GTR: token.GEQ, token.GEQ: token.GTR,
@@ -254,7 +254,7 @@ func (f *finder) fields(n *ast.CompositeLit) {
 }
 
 // zero returns the name of the function that makes a value zero; false if it is
-// zero already or its type cannot be told from the value.
+// zero already or the value does not show its type.
 func (f *finder) zero(e ast.Expr) (string, bool) {
 	value, t := f.info.Types[e].Value, f.info.TypeOf(e)
 	basic, ok := t.(*types.Basic)

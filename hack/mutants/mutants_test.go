@@ -80,8 +80,8 @@ func TestMutantsKeepLines(t *testing.T) {
 	}
 }
 
-// A run of the fixture's own tests tells the three fates apart. A mutant that
-// never ends counts as caught.
+// TestScore checks that a run of the fixture's own tests gives each mutant the right one
+// of the three fates. A mutant that never ends counts as caught.
 func TestScore(t *testing.T) {
 	j := job{root: root(t), workers: 2, limits: limits{grace: 2 * time.Second}}
 	s, err := j.score(t.Context(), loadFixture(t))
@@ -155,7 +155,8 @@ a        9        3      100% (2 of 2)  33% (1 of 3)          1
 	}
 }
 
-// Each row of the document describes a mutant that exists.
+// TestAcceptedMutantsExist checks that each row of the document describes a mutant of
+// the code.
 func TestAcceptedMutantsExist(t *testing.T) {
 	rows, err := readAccepted(root(t))
 	if err != nil {

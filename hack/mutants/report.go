@@ -8,7 +8,7 @@ import (
 
 // tally counts the fates of one column.
 type tally struct {
-	caught, survived, unreached int // the accepted ones not among them
+	caught, survived, unreached int // without the accepted ones
 }
 
 // tallyOf counts what became of the results in a column.
@@ -38,7 +38,7 @@ func (t tally) String() string {
 	return fmt.Sprintf("%d%% (%d of %d)", 100*t.caught/of, t.caught, of)
 }
 
-// printSurvivors lists the mutants of a package that a column lets live.
+// printSurvivors lists the mutants of a package that a column does not catch.
 func printSurvivors(w io.Writer, s score, rows []acceptance) {
 	for c := range columns {
 		if !s.has[c] {
@@ -75,7 +75,7 @@ func printTable(w io.Writer, scores []score, rows []acceptance) {
 	table.Flush()
 }
 
-// accepted counts the mutants that live in a column and may.
+// accepted counts the mutants that may survive in a column, and do.
 func (s score) accepted(rows []acceptance) int {
 	count := 0
 	for _, r := range s.results {

@@ -126,7 +126,7 @@ func (j job) run(ctx context.Context, results []result, checks [columns][]*check
 	return context.Cause(ctx)
 }
 
-// judge runs the checks that reach the mutant, until one of a column fails.
+// judge runs the checks that reach the mutant, in each column until one fails.
 func (r *result) judge(ctx context.Context, checks [columns][]*check, l limits) error {
 	for column := range checks {
 		for _, c := range checks[column] {

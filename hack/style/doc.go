@@ -1,5 +1,5 @@
-// Command style finds what the project's rules for code and English forbid and
-// a program can see. CONTRIBUTING.md has the rules.
+// Command style finds breaches of the project's rules for code and English, as far
+// as a program can see them. CONTRIBUTING.md has the rules.
 //
 //	style [-list] [-held RULE,...] [FOLDER...]
 //

@@ -167,7 +167,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// The whole way, from a tree on disk to the table.
+// TestTree checks the whole way from a tree on disk to the table.
 func TestTree(t *testing.T) {
 	loop := "\tfor k := range m {\n\t\tl = append(l, k)\n\t}\n\treturn l\n}\n"
 	root := tree(t, map[string]string{

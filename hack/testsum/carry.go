@@ -11,7 +11,7 @@ import (
 )
 
 // locked calls f while no other run reads or writes the results at path: runs may
-// go on side by side and end together.
+// be parallel and end at the same time.
 func locked(path string, f func() error) error {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -17,7 +17,8 @@ func aResult(state, pkg, name string) result {
 	return result{Outcome: outcome.Outcome{State: state, Name: name}, Pkg: pkg, Test: name}
 }
 
-// The second run has the program for which the first skipped a suite.
+// TestRunsCloseWithOneSummary checks the summary of two runs. The first skips a suite for
+// lack of a program, which the second has.
 func TestRunsCloseWithOneSummary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	ran := func(state, test, name string) result {
@@ -49,8 +50,8 @@ func TestRunsCloseWithOneSummary(t *testing.T) {
 	}
 }
 
-// Runs side by side end in any order: what one skipped for want of a kernel and the
-// other ran counts as it ran.
+// TestARunThatSkipsCountsNothingAfterOneThatRan checks that a test which one run skipped
+// and another ran counts as it ran, in whatever order parallel runs end.
 func TestARunThatSkipsCountsNothingAfterOneThatRan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	run := func(state string) *summary {
@@ -70,7 +71,8 @@ func TestARunThatSkipsCountsNothingAfterOneThatRan(t *testing.T) {
 	}
 }
 
-// Each of many runs finds what the others left, whenever they end.
+// TestRunsMayEndTogether checks that each of many runs finds the results of the others,
+// whenever they end.
 func TestRunsMayEndTogether(t *testing.T) {
 	const runs = 20
 	file := filepath.Join(t.TempDir(), "results")
@@ -94,7 +96,7 @@ func TestRunsMayEndTogether(t *testing.T) {
 	}
 }
 
-// A run that was tried twice counts once, as its last try ended.
+// TestJoin checks that a run which was repeated counts once, with the results of its last try.
 func TestJoin(t *testing.T) {
 	dir := t.TempDir()
 	o := options{results: filepath.Join(dir, "results"), join: filepath.Join(dir, "last try")}

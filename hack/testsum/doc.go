@@ -1,7 +1,6 @@
 // Command testsum runs "go test -json" with the arguments after "--", shows
-// progress and every failure in full, and closes with what a reader of a long
-// log wants to know: what ran, what was skipped and why, and the end of what each
-// failed test printed.
+// progress and every failure in full, and closes with a summary: what ran, what
+// was skipped and why, and the end of the output of each failed test.
 //
 // The last line is always "N passed, N failed, N skipped". A test with
 // subtests is counted through its subtests only, a ginkgo suite through its specs.

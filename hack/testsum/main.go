@@ -121,7 +121,7 @@ func (s *summary) close(out io.Writer, o options) error {
 	return nil
 }
 
-// status is 1 if no kernel runs a scenario, and this is the run that tells it.
+// status returns 1 if this run writes the summary and has lost scenarios: no kernel ran them.
 func (s *summary) status(o options) int {
 	if !o.more && len(s.lost()) > 0 {
 		return 1
@@ -129,8 +129,8 @@ func (s *summary) status(o options) int {
 	return 0
 }
 
-// join adds the results that a run left in a file of its own, such as one that was
-// repeated and of which only the last try counts. It returns the exit status.
+// join adds the results that a run left in a file of its own, as does a run that may be
+// repeated: only its last try counts. It returns the exit status.
 func join(out io.Writer, o options) (int, error) {
 	if _, err := os.Stat(o.join); err != nil {
 		return 1, fmt.Errorf("the results to add: %w", err)

@@ -54,8 +54,8 @@ func parentsOf(tests []testjson.TestCase) map[string]bool {
 	return parents
 }
 
-// expand returns the specs of a suite, or the test itself. A suite that failed
-// outside its specs, for example in its set-up, is a failure of its own.
+// expand returns the specs of a suite, or the test itself. A failure of a suite
+// outside its specs, for example in its set-up, is a result of its own.
 func expand(state string, test testjson.TestCase, pkg *testjson.Package) []result {
 	name := testjson.RelativePackagePath(test.Package)
 	var specs []result

@@ -176,7 +176,8 @@ func (s *summary) writeBroken(out io.Writer) {
 	}
 }
 
-// writeFailed comes last, for those who see only the end of a log.
+// writeFailed names the failed tests. It comes last, since many readers see only the end
+// of a log.
 func (s *summary) writeFailed(out io.Writer) {
 	for _, r := range s.Results {
 		if r.State == outcome.Failed {

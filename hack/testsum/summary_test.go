@@ -12,9 +12,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file instead of comparing with it")
 
-// The recorded run has a failed subtest, scenarios of two worlds with one
-// skipped, a ginkgo suite, another whose set-up failed, a package without
-// tests and one that does not compile.
+// TestSummary checks the summary of a recorded run. It has a failed subtest, scenarios of
+// two worlds of which one was skipped, a ginkgo suite, another whose set-up failed, a
+// package without tests and one that does not compile.
 func TestSummary(t *testing.T) {
 	const golden = "testdata/summary.txt"
 	events, err := os.Open("testdata/events.json")

@@ -79,8 +79,8 @@ func (s *summary) unreal() (scenarios []string) {
 	return scenarios
 }
 
-// lost lists the scenarios that no kernel runs although a machine was tried. Without
-// one, this host may just lack what they require.
+// lost lists the scenarios that no kernel ran although a VM was tried. Without a VM,
+// this host may just lack what they require.
 func (s *summary) lost() []string {
 	tried := slices.ContainsFunc(s.Results, func(r result) bool {
 		world, _ := r.world()

@@ -16,8 +16,8 @@ func replay(world, scenario, state, reason string) result {
 	return result{Outcome: outcome.Outcome{State: state, Name: name, Reason: reason}, Pkg: "scenarios", Test: name}
 }
 
-// A scenario that no kernel ran fails the run in which a machine was tried, unless it
-// says that it is for the simulator.
+// TestScenariosWithoutAKernel checks that a scenario which no kernel ran fails the run if a
+// VM was tried, unless the scenario says that it is for the simulator.
 func TestScenariosWithoutAKernel(t *testing.T) {
 	s := &summary{Results: []result{
 		replay("sim", "basic", outcome.Passed, ""), replay("netns", "basic", outcome.Passed, ""),

@@ -55,8 +55,8 @@ func read(dir string) ([]*cover.Profile, error) {
 	return profiles, err
 }
 
-// tell prints the share of a package's statements that ran, and the blocks that
-// did not.
+// tell prints the share of a package's statements that ran, and the blocks that did
+// not run.
 func tell(w io.Writer, profiles []*cover.Profile, folder string) error {
 	var ran, all int
 	var lines []string

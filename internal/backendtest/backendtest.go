@@ -11,9 +11,9 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
-// Open makes a backend of the type B for a config, and its surroundings: the uplink
+// Open makes a backend of the type B for a config, and its environment: the uplink
 // eth0 with the address 192.168.64.3, and with fd00:a::3 if the config has IPv6.
-// Both are published.
+// The node publishes both addresses.
 func Open[B backend.Backend](t testing.TB, spec backend.Spec, conf string) (B, backend.Env) {
 	t.Helper()
 	network, err := config.Parse([]byte(conf))

@@ -1,4 +1,4 @@
-// Package daemonflags defines the flags of flanneld that flannelctl has as well: the
-// datastore's. Both read them from the environment, too, and no output of either
-// shows a credential in them.
+// Package daemonflags defines the flags that flanneld and flannelctl share: those of the
+// datastore. Both programs read them from the environment, too, and no output of theirs
+// shows a credential.
 package daemonflags

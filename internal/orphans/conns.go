@@ -62,7 +62,7 @@ func (s *Conns) Cut() int {
 // lost returns the connections from an address that is not in addrs.
 func (s *Conns) lost(addrs []net.Addr) (cs []*conn) {
 	here := map[netip.Addr]bool{}
-	loopback := false // of which every address is the host's
+	loopback := false // every address of its network is the host's
 	for _, a := range addrs {
 		ip := addrOf(a)
 		here[ip] = true

@@ -56,7 +56,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A connection that its user closed leaves the set.
+// TestClosed checks that a connection leaves the set when its user closes it.
 func TestClosed(t *testing.T) {
 	s := &Conns{Addrs: func() ([]net.Addr, error) { return nil, nil }}
 	raw := &fakeConn{local: tcp("192.168.64.2")}
@@ -68,7 +68,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Without Addrs, Cut reads the addresses of this host.
+// TestHostAddresses checks that Cut reads the addresses of this host if Addrs is nil.
 func TestHostAddresses(t *testing.T) {
 	s := &Conns{}
 	s.Keep(&fakeConn{local: tcp("203.0.113.77")}) // on no host

@@ -128,8 +128,8 @@ func (r *Recorder) Event(at time.Duration, who, kind, text string) {
 	r.rec.Events = append(r.rec.Events, Event{micros(at), who, kind, clip(text)})
 }
 
-// Probe records the fate of a packet from pod to pod, and its path.
-// At, From, To and the outcome count; packets in a row with one fate are one run.
+// Probe records the fate of a packet from pod to pod, and its path. The caller fills in
+// From, To and the outcome of p. Packets in a row with one fate are one run.
 func (r *Recorder) Probe(at time.Duration, p Probe, path []Hop) {
 	p.At = micros(at)
 	p.Last = micros(at)
@@ -154,7 +154,8 @@ func (p Probe) alike(o Probe) bool {
 		o.At-p.Last < mostGap
 }
 
-// path finds or keeps a way, whose times count only where it is new.
+// path returns the index of a path, which it adds if it is new. The times of a path that
+// is known already do not count.
 func (r *Recorder) path(hops []Hop) int {
 	if len(hops) == 0 {
 		return -1
@@ -176,7 +177,7 @@ func (r *Recorder) path(hops []Hop) int {
 	return i
 }
 
-// text finds or keeps a text.
+// text returns the index of a text, which it adds if it is new.
 func (r *Recorder) text(s string) int {
 	s = clip(s)
 	i, ok := r.texts[s]
@@ -203,7 +204,7 @@ func (r *Recorder) Finish(at time.Duration, about About) Recording {
 	for _, p := range rec.Topology.Nodes {
 		rec.Nodes = append(rec.Nodes, *r.nodes[p.Name])
 	}
-	// A probe is told when its fate is known, but counts from the time it was sent.
+	// A probe is recorded when its fate is known, but counts from the time it was sent.
 	rec.Probes = slices.Clone(rec.Probes)
 	slices.SortStableFunc(rec.Probes, func(a, b Probe) int { return cmp.Compare(a.At, b.At) })
 	return rec

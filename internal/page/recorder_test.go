@@ -44,7 +44,7 @@ func TestOnlyChangesAreKept(t *testing.T) {
 	}
 }
 
-// TestPacketsOfOneFateAreOneRun: a stream is a run until its fate changes.
+// TestPacketsOfOneFateAreOneRun checks that a stream is one run until its fate changes.
 func TestPacketsOfOneFateAreOneRun(t *testing.T) {
 	r := twoNodes()
 	fates := []string{"", "", "no_route", "no_route", ""}
@@ -64,7 +64,7 @@ func TestPacketsOfOneFateAreOneRun(t *testing.T) {
 	}
 }
 
-// TestPageStaysSmall: whatever happens, a page holds no more than it can.
+// TestPageStaysSmall checks that a page stays below its limit, whatever happens.
 func TestPageStaysSmall(t *testing.T) {
 	r := twoNodes()
 	long := strings.Repeat("x", 10_000)
@@ -83,7 +83,7 @@ func TestPageStaysSmall(t *testing.T) {
 	}
 }
 
-// TestLargeWorldsFit: two hundred nodes that reach each other fit into a page.
+// TestLargeWorldsFit checks that two hundred nodes that reach each other fit into a page.
 func TestLargeWorldsFit(t *testing.T) {
 	const many = 200
 	r, top := NewRecorder(), Topology{Segments: []string{"192.0.2.0/24"}}
@@ -117,7 +117,7 @@ func told(r *Recorder, about About) Recording {
 	return rec
 }
 
-// TestTextsStayTexts: nothing in a recording can end the script it stands in.
+// TestTextsStayTexts checks that no text of a recording can end the script that contains it.
 func TestTextsStayTexts(t *testing.T) {
 	plain, evil := twoNodes(), twoNodes()
 	bad := "`</code></script><script>alert(1)</script><b>"

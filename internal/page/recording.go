@@ -19,7 +19,7 @@ type Recording struct {
 	Probes   []Probe
 	Paths    [][]Hop  // by Probe.Path
 	Texts    []string // by index, which Shortage and State hold
-	Omitted  int      // events and paths beyond what a page can hold
+	Omitted  int      // events and paths beyond the limits of a page
 	Missing  []string // of a live cluster: what could not be learnt
 }
 

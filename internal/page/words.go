@@ -36,7 +36,7 @@ func Reasons() map[string]string {
 	}
 }
 
-// Span prints a time of microseconds as people read it.
+// Span returns a time in microseconds as text, with a fitting unit.
 func Span(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	switch {

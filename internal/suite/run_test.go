@@ -36,8 +36,8 @@ func TestSample(t *testing.T) {
 	suite.Run(t, "sample")
 }
 
-// TestRun runs the sample in this test binary, and reads its output as the test
-// driver does.
+// TestRun runs the sample in this test binary, and reads its output as hack/testsum
+// does.
 func TestRun(t *testing.T) {
 	cmd := exec.Command("go", "tool", "test2json", "-p", "suite",
 		os.Args[0], "-test.v=test2json", "-test.run=^TestSample$")

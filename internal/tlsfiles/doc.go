@@ -1,3 +1,3 @@
-// Package tlsfiles reads the certificate files that flags name, for the clients and
-// servers of the lease stores. It opens no connection.
+// Package tlsfiles reads the certificate files that flags name, for clients and servers
+// of the lease stores. It opens no connection.
 package tlsfiles

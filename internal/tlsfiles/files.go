@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Files are the values of three flags. An empty one is not given.
+// Files are the values of three flags. A flag that is not given has an empty value.
 type Files struct {
 	Flags         string // the flags are --FLAGS-certfile, --FLAGS-keyfile and --FLAGS-cafile
 	Cert, Key, CA string
