@@ -97,7 +97,13 @@ func (wireguardLink) adjust(ls *links, have link, wanted dataplane.Link) (change
 	if err != nil {
 		return false, err
 	}
-	return false, explainPort(want.ListenPort, kernel.configure(have.index, key, want.ListenPort))
+	if err := kernel.configure(have.index, now, key, want.ListenPort); err != nil {
+		return false, explainPort(want.ListenPort, err)
+	}
+	if now.Public == want.PublicKey && now.Port != want.ListenPort {
+		return false, kernel.tellPort(have.index, now.Peers)
+	}
+	return false, nil
 }
 
 // startUserspace starts a device on a TUN device, or gives a running one its key

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -38,6 +39,7 @@ const (
 	wgPeerAllowedIPs   = 9
 	wgPeerRemoveMe     = 1 << 0
 	wgPeerReplaceIPs   = 1 << 1
+	wgPeerUpdateOnly   = 1 << 2
 	wgAllowedIPFamily  = 1
 	wgAllowedIPAddress = 2
 	wgAllowedIPMask    = 3
@@ -86,11 +88,43 @@ func genAttrs(body []byte) func(yield func(uint16, []byte) bool) {
 	return nl.Attrs(body[min(len(body), unix.GENL_HDRLEN):])
 }
 
-// configure sets a device's key and port.
-func (k *kernelWG) configure(index int, key dataplane.Secret, port uint16) error {
+// configure gives a device another key or port than those that were read. It does not set the key
+// that the device has: a kernel takes it for another one, and ends all sessions, unless its
+// bits are clamped as those of the key it holds (drivers/net/wireguard/netlink.c, wg_set_device).
+func (k *kernelWG) configure(index int, now wireguard.Reading, key dataplane.Secret, port uint16) error {
 	k.beginSet(index)
-	k.c.Out.Attr(wgDevicePrivateKey, key.Bytes())
-	k.c.Out.Attr(wgDeviceListenPort, nl.Native.AppendUint16(nil, port))
+	if now.Public != key.PublicKey() {
+		k.c.Out.Attr(wgDevicePrivateKey, key.Bytes())
+	}
+	if now.Port != port {
+		k.c.Out.Attr(wgDeviceListenPort, nl.Native.AppendUint16(nil, port))
+	}
+	return k.finish()
+}
+
+// tellPort sends a keepalive to each peer with a session, from which the peer learns the
+// device's new port. The kernel sends one when a peer without keepalives gets an interval,
+// so the peer's own interval is taken away and set again.
+func (k *kernelWG) tellPort(index int, peers []wireguard.Peer) error {
+	since := time.Now().Add(-dataplane.SessionLife)
+	var errs []error
+	for _, p := range peers {
+		if !p.Handshake.After(since) {
+			continue
+		}
+		for _, seconds := range [...]uint16{0, math.MaxUint16, p.Keepalive} {
+			errs = append(errs, k.setKeepalive(index, p.Public, seconds))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setKeepalive changes the interval of a peer, if it is there.
+func (k *kernelWG) setKeepalive(index int, key dataplane.PublicKey, seconds uint16) error {
+	k.beginSet(index)
+	end := k.beginPeer(key, wgPeerUpdateOnly)
+	k.c.Out.Attr(wgPeerKeepalive, nl.Native.AppendUint16(nil, seconds))
+	end()
 	return k.finish()
 }
 
@@ -203,9 +237,7 @@ func takePeer(r *wireguard.Reading, attrs []byte) {
 		case wgPeerKeepalive:
 			p.Keepalive = nl.Native.Uint16(value)
 		case wgPeerHandshake:
-			if seconds := int64(nl.Native.Uint64(value)); seconds != 0 {
-				p.Handshake = time.Unix(seconds, 0)
-			}
+			p.Handshake = timespec(value)
 		case wgPeerAllowedIPs:
 			ips = value
 		}
@@ -220,6 +252,14 @@ func takePeer(r *wireguard.Reading, attrs []byte) {
 			r.Peers[at].Allow(prefix)
 		}
 	}
+}
+
+// timespec reads struct __kernel_timespec.
+func timespec(b []byte) time.Time {
+	if len(b) < 16 || nl.Native.Uint64(b) == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(nl.Native.Uint64(b)), int64(nl.Native.Uint64(b[8:])))
 }
 
 func allowedIP(attrs []byte) netip.Prefix {

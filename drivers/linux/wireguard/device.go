@@ -104,7 +104,8 @@ func (d *Device) Fits(mtu int) bool { return limitOf(mtu) <= d.limit }
 func (d *Device) SetMTU(mtu int) { d.queue.setMTU(mtu) }
 
 // Configure sets key and port. Another key ends all sessions, and another port
-// replaces the sockets, in the network namespace of the calling thread.
+// replaces the sockets, in the network namespace of the calling thread. With another
+// port alone the device sends a keepalive in each session, from which the peer learns the port.
 func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	now, err := d.read(false)
 	if err != nil {
@@ -122,6 +123,9 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	}
 	if err := d.library.Up(); err != nil {
 		return ofPort(port, err)
+	}
+	if now.Public == key.PublicKey() && now.Port != port {
+		d.library.SendKeepalivesToPeersWithCurrentKeypair()
 	}
 	return nil
 }
@@ -283,6 +287,12 @@ func (p *Peer) take(key, value string) (err error) {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if seconds != 0 {
 			p.Handshake = time.Unix(seconds, 0)
+		}
+		return err
+	case "last_handshake_time_nsec": // follows the seconds
+		nanoseconds, err := strconv.ParseInt(value, 10, 64)
+		if !p.Handshake.IsZero() {
+			p.Handshake = p.Handshake.Add(time.Duration(nanoseconds))
 		}
 		return err
 	case "allowed_ip":

@@ -160,11 +160,12 @@ func (d *wgDevice) check(o dataplane.Link) error {
 }
 
 // change implements [device]. A new key ends all sessions, and so does the start of
-// an implementation. A new port ends none.
+// an implementation. A new port ends none, and the peers with a session hear of it at once.
 func (d *wgDevice) change(params dataplane.LinkParams) {
 	want := params.(dataplane.WireGuard)
 	starts := d.Userspace && d.program == nil
-	if starts || want.PublicKey != d.PublicKey {
+	newKey := want.PublicKey != d.PublicKey
+	if starts || newKey {
 		d.endSessions("the key changes")
 	}
 	d.secret = d.offer.secret
@@ -178,6 +179,9 @@ func (d *wgDevice) change(params dataplane.LinkParams) {
 	if d.link.up && (starts || moves) {
 		d.closeSockets()
 		d.openSockets()
+	}
+	if d.link.up && moves && !starts && !newKey {
+		d.peers.each((*wgPeer).tellPort)
 	}
 }
 

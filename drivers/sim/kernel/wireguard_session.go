@@ -190,6 +190,14 @@ func (p *wgPeer) poke() {
 	}
 }
 
+// tellPort sends a keepalive from the device's new port, if there is a session. The peer
+// learns the port from it, as the driver for Linux has it.
+func (p *wgPeer) tellPort() {
+	if p.endpoint.IsValid() && p.current.fresh() {
+		p.send(nil, nil)
+	}
+}
+
 // initiate begins a handshake. If one is under way, it resets the number of tries: Linux counts them from the last
 // packet that needed a session (drivers/net/wireguard/send.c, wg_packet_send_queued_handshake_initiation).
 func (p *wgPeer) initiate() {
