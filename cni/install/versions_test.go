@@ -99,7 +99,7 @@ func TestVersionsAreStable(t *testing.T) {
 }
 
 // A plugin that is no program has no versions.
-func TestAskPluginThatIsNone(t *testing.T) {
+func TestAskAProgramThatIsNoPlugin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bridge")
 	if err := os.WriteFile(path, []byte("machine code"), 0o755); err != nil {
 		t.Fatal(err)

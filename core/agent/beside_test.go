@@ -31,7 +31,7 @@ func (q *quiet) holds(config string, revision int64) {
 }
 
 // A network learns of the others although neither node has asked for a view.
-func TestBeside(t *testing.T) {
+func TestNetworkLearnsOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := networks.NewHost([]string{"blue", "green"})
 		blue, green := &quiet{changed: make(chan struct{})}, &quiet{changed: make(chan struct{})}

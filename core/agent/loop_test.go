@@ -309,7 +309,7 @@ func TestFailuresReachTheNode(t *testing.T) {
 	})
 }
 
-func TestReadyIsToldOnce(t *testing.T) {
+func TestReadyIsReportedOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		told := 0
 		r.opts.OnReady = func() { told++ }

@@ -72,8 +72,8 @@ func TestAnswersAtOneTimeAreOneTurn(t *testing.T) {
 	})
 }
 
-// TestNoSender answers that this program cannot send probes.
-func TestNoSender(t *testing.T) {
+// TestAnswersWithoutASender answers that this program cannot send probes.
+func TestAnswersWithoutASender(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.node.react = onTurn(0, node.Effects{Probes: []probe.Request{{ID: 7}}})
 		r.start()

@@ -108,7 +108,7 @@ func TestStatusPage(t *testing.T) {
 }
 
 // The status names leases and errors, so other hosts and pods get it only with the flag.
-func TestStatusIsForTheHost(t *testing.T) {
+func TestStatusIsOnlyForTheHost(t *testing.T) {
 	for remote, want := range map[string]int{
 		"127.0.0.1:1": http.StatusOK, "[::1]:1": http.StatusOK, "[::ffff:127.0.0.1]:1": http.StatusOK,
 		"10.5.3.2:1": http.StatusForbidden, "[fe80::1%eth0]:1": http.StatusForbidden, "": http.StatusForbidden,

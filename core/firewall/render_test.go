@@ -189,7 +189,7 @@ func texts(errs []error) []string {
 }
 
 // The rules of two networks keep their packets apart, each in one direction.
-func TestRenderApart(t *testing.T) {
+func TestRulesKeepTwoNetworksApart(t *testing.T) {
 	others := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16"), netip.MustParsePrefix("fd00:6::/48")}
 	got := Render(Options{Forward: true}, dual(false), own(), everything(), others...)
 	want := spelt(t, strings.NewReplacer("{ from 10", "{ from 10.5.0.0/16 to 10.6.0.0/16 drop; from 10",

@@ -113,7 +113,7 @@ const upstreamNFT = "mark 0x4000/0xffffffff return; " +
 	"from !10.5.1.0/24 to 10.5.0.0/16 return; from 10.5.0.0/16 to !224.0.0.0/4 masquerade; " +
 	"from !10.5.0.0/16 to 10.5.0.0/16 masquerade"
 
-func TestVerdictsTellUpstreamsDefects(t *testing.T) {
+func TestVerdictsShowUpstreamsDefects(t *testing.T) {
 	rules, err := dataplane.Rules(upstreamNFT).List()
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func TestBackendsOnceOnAHost(t *testing.T) {
 }
 
 // The older config wins, in whichever order the two are read.
-func TestOlderWins(t *testing.T) {
+func TestOlderNetworkKeepsItsClaims(t *testing.T) {
 	h := NewHost([]string{"blue", "green"})
 	told := 0
 	h.Follow("green", func() { told++ })
@@ -109,7 +109,7 @@ func TestOlderWins(t *testing.T) {
 }
 
 // A network that runs keeps what it has, whatever the others want later, until it is gone.
-func TestRunningStays(t *testing.T) {
+func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 	h := NewHost([]string{"blue", "green"})
 	green := view(conf("10.6.0.0/16", `{"Type":"udp"}`), 6)
 	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))

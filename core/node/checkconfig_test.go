@@ -8,7 +8,7 @@ import (
 )
 
 // CheckConfig returns about a config what a node logs about it.
-func TestCheckConfigTellsWhatANodeTells(t *testing.T) {
+func TestCheckConfigAgreesWithTheLog(t *testing.T) {
 	for _, text := range []string{
 		vxlanConfig,
 		``,

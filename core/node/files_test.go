@@ -132,7 +132,7 @@ func TestWakesToSave(t *testing.T) {
 }
 
 // The subnet file says whether the node masquerades.
-func TestSubnetFileTellsMasquerading(t *testing.T) {
+func TestSubnetFileNamesMasquerading(t *testing.T) {
 	w := guarded(t)
 	if !strings.Contains(w.files[SubnetFile], "FLANNEL_IPMASQ=true\n") {
 		t.Errorf("subnet file %q, want FLANNEL_IPMASQ=true", w.files[SubnetFile])

@@ -176,7 +176,7 @@ func TestFlavourSwitchLeavesNoGap(t *testing.T) {
 }
 
 // F3: what went wrong with the firewall keeps the node from being ready.
-func TestReadinessTellsOfTheFirewall(t *testing.T) {
+func TestFirewallTroubleEndsReadiness(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(*fakeFirewall)
 		want string

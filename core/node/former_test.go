@@ -109,7 +109,7 @@ func TestLooksAtFormerDevices(t *testing.T) {
 
 // A run left a device, and neither the state file nor a record tells of it. Its name and its address in our network
 // do. A device with an address in another network may be another daemon's.
-func TestDeviceThatNoMemoryTells(t *testing.T) {
+func TestDeviceOfAForgottenRun(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	vxlan, bridge := dataplane.VXLAN{VNI: 7}, dataplane.OtherLink("bridge")
 	w.addDevice("flannel.7", "10.5.9.0/32", vxlan)

@@ -112,8 +112,8 @@ func TestForwardingIsHealed(t *testing.T) {
 	}
 }
 
-// TestForwardingMayNotBeSet is a container with a read-only /proc/sys.
-func TestForwardingMayNotBeSet(t *testing.T) {
+// TestForwardingIsReadOnly is a container with a read-only /proc/sys.
+func TestForwardingIsReadOnly(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.IPForward = true })
 	w.applyErr = func(op dataplane.Op) error {
 		if s, ok := op.Object.(dataplane.Sysctl); ok && s.Path == forwarding4 {
@@ -135,8 +135,8 @@ func TestForwardingMayNotBeSet(t *testing.T) {
 	}
 }
 
-// TestForwardingIsAboutToBeSet lets the kernel refuse the setting for now.
-func TestForwardingIsAboutToBeSet(t *testing.T) {
+// TestForwardingIsBusy lets the kernel refuse the setting for now.
+func TestForwardingIsBusy(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.IPForward = true })
 	w.withDevice()
 	w.applyErr = func(op dataplane.Op) error {

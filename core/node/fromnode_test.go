@@ -49,7 +49,7 @@ func TestUplinkFromNode(t *testing.T) {
 }
 
 // An InternalIP that this host does not have is named, and the node waits for another one.
-func TestUplinkFromNodeThatCannotBe(t *testing.T) {
+func TestUplinkFromNodeWithAForeignAddress(t *testing.T) {
 	w := newFromNodeWorld(t, "10.9.0.99")
 	w.tell()
 	w.pass(time.Hour)

@@ -25,7 +25,7 @@ func readyWorld(t *testing.T) *world {
 }
 
 // interop P1: the node restores every object that goes, with a hint or without.
-func TestHeals(t *testing.T) {
+func TestEveryLostObjectIsRestored(t *testing.T) {
 	faults := map[string]func(w *world){
 		"device": func(w *world) {
 			w.unplug("flannel.1")
@@ -134,7 +134,7 @@ func TestStaleRestart(t *testing.T) {
 }
 
 // interop E1: an undecodable record is named once and touches nothing.
-func TestQuarantineRemovesNobody(t *testing.T) {
+func TestQuarantineRemovesNoPeer(t *testing.T) {
 	w := readyWorld(t)
 	want := w.host.Dump()
 	w.rev++
@@ -430,7 +430,7 @@ func TestNoUplinkAtStart(t *testing.T) {
 }
 
 // With several interfaces asked for, the log says why the first is not in use.
-func TestPassedOverUplinkIsTold(t *testing.T) {
+func TestPassedOverUplinkIsLogged(t *testing.T) {
 	w := newWorld(t, vxlanConfig, func(o *Options) { o.Uplink.Ifaces = []string{"eth7", "eth0"} })
 	w.tell()
 	if want := `; passed over: --iface "eth7": there is no interface of that name`; !strings.Contains(w.log(), want) {
@@ -440,7 +440,7 @@ func TestPassedOverUplinkIsTold(t *testing.T) {
 
 // A device that can carry no IPv6 is reported once, with the remedy, and not once
 // for each address and route that the kernel refuses on it.
-func TestLackOfADevice(t *testing.T) {
+func TestDeviceWithoutIPv6IsReportedOnce(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fd00:5::/48","Backend":{"Type":"vxlan"}}`)
 	w.facts.Links[0].MTU = 1300
 	w.applyErr = func(op dataplane.Op) error {

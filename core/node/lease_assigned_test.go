@@ -84,7 +84,7 @@ func TestAssignedOutsideTheNetwork(t *testing.T) {
 }
 
 // The node moves to another subnet, and its host with it.
-func TestAssignedAnew(t *testing.T) {
+func TestAssignedAnotherSubnet(t *testing.T) {
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24")})
 	w.tell()
 	w.pass(time.Second)
@@ -102,7 +102,7 @@ func TestAssignedAnew(t *testing.T) {
 
 // A node whose object is gone keeps its data plane and is not ready; it comes
 // back with the object.
-func TestAssignmentGoes(t *testing.T) {
+func TestOwnNodeObjectIsGone(t *testing.T) {
 	key := mustKey("10.5.7.0-24")
 	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: key})
 	w.put(vxlanPeer("10.5.3.0-24", 4))
@@ -211,7 +211,7 @@ func TestAssignedStoreWentBack(t *testing.T) {
 }
 
 // The node waits while an operator's address cannot be used, from the start on.
-func TestAssignedAddressThatCannotBe(t *testing.T) {
+func TestAssignedAddressThatCannotBeUsed(t *testing.T) {
 	nowhere := lease.ByFamily{V4: netip.MustParseAddr("203.0.113.5")}
 	for name, a := range map[string]lease.Assigned{
 		"on no link":           {Detected: nowhere},

@@ -36,7 +36,7 @@ func TestPlansWhilePeersJoin(t *testing.T) {
 
 // Each look asks for the routes to the peers that there are, and a look that asked
 // for more than them will do.
-func TestAsksForThePeersThatThereAre(t *testing.T) {
+func TestLookAsksForThePresentPeers(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
 	for n := range byte(3) {
 		peer := vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 200+n), 4+n)

@@ -75,7 +75,7 @@ func TestRestoredStoreGaveOurSubnetAway(t *testing.T) {
 
 // --subnet-lease-ttl holds for a lease of a former run as well. The node asks a store
 // that has a shortest or a longest TTL only once.
-func TestOtherTTL(t *testing.T) {
+func TestChangedTTLHoldsForAFormerLease(t *testing.T) {
 	for name, granted := range map[string]time.Duration{"as asked": time.Hour, "bounded by the store": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, vxlanConfig)

@@ -247,7 +247,7 @@ func TestLeaseFollowsNode(t *testing.T) {
 }
 
 // An older value is no news, and neither is an equal one.
-func TestNoNews(t *testing.T) {
+func TestOlderValueChangesNothing(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(1), peer(2), peer(3))
 	before, _ := table.Snapshot()
 	for _, c := range []struct {

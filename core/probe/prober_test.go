@@ -323,9 +323,9 @@ func TestWatchFollowsTargets(t *testing.T) {
 	}
 }
 
-// TestRecoveryIsToldAfterChangeOfTarget changes the MTU of the pods in the middle of a
+// TestRecoveryIsReportedAfterChangeOfTarget changes the MTU of the pods in the middle of a
 // fault, which is over at the next examination.
-func TestRecoveryIsToldAfterChangeOfTarget(t *testing.T) {
+func TestRecoveryIsReportedAfterChangeOfTarget(t *testing.T) {
 	x := target(1)
 	for want, fault := range map[Finding]func(*network){
 		SizeLost:    func(n *network) { n.mtu = 1400 },

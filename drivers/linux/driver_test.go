@@ -104,9 +104,9 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// TestOddFDBEntry adds an entry with a VNI of its own: it reads back as an
+// TestFDBEntryWithItsOwnVNI adds an entry with a VNI of its own: it reads back as an
 // entry that no node wants, and can be replaced.
-func TestOddFDBEntry(t *testing.T) {
+func TestFDBEntryWithItsOwnVNI(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
 	mac := dataplane.MAC{2, 0, 0, 0, 0, 3}

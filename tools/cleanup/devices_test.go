@@ -47,7 +47,7 @@ func TestEveryBackendsDevices(t *testing.T) {
 	}
 }
 
-func TestNotOurs(t *testing.T) {
+func TestWhichDevicesAreNotOurs(t *testing.T) {
 	for _, c := range []struct{ link, why string }{
 		{"link flannel.1 type vxlan mtu 1450 id 1 port 8472", ""},
 		{"link flannel-v6.4096 type vxlan mtu 1430 id 4096 port 4789", ""},

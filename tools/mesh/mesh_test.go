@@ -139,8 +139,8 @@ not asked: 192.168.64.3:8081: connection refused
 	}
 }
 
-// TestDeafDaemon does not say that a daemon which cannot listen has heard nothing.
-func TestDeafDaemon(t *testing.T) {
+// TestDaemonThatCannotListen does not say that a daemon which cannot listen has heard nothing.
+func TestDaemonThatCannotListen(t *testing.T) {
 	other := answer(2, except(1, deaf))
 	other.Status.Probes.Listens = false
 	if got := text(t, answer(1, except(2, unreachable)), other); strings.Contains(got, "to 192.168.64.2 are lost") {

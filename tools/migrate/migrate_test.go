@@ -173,7 +173,7 @@ func TestDryRun(t *testing.T) {
 
 // A record gets the TTL that is left when it is written. A record whose time has run
 // out meanwhile is not written.
-func TestTTLRunsOn(t *testing.T) {
+func TestTTLRunsDuringAMigration(t *testing.T) {
 	old := records(t, tree(goodConfig,
 		leaf("10.5.1.0-24", value("192.168.64.1"), ","+expiration+"60"),
 		leaf("10.5.2.0-24", value("192.168.64.2"), ","+expiration+"60"),

@@ -256,7 +256,7 @@ func TestOverruledBlock(t *testing.T) {
 }
 
 // A rule may forbid the host itself to send to a pod whose packets it forwards.
-func TestSourceThatTheHostMayNotReach(t *testing.T) {
+func TestSourceThatTheHostCannotReach(t *testing.T) {
 	k := healthy(t)
 	k.errs["10.5.1.7"] = ErrBlackhole
 	r := trace(t, k, "10.5.1.7", "10.5.2.7", 84)
@@ -283,7 +283,7 @@ func TestForeignRuleComesFirst(t *testing.T) {
 }
 
 // A packet that leaves for a node against which the probes of this host speak shows what they say.
-func TestProbesSpeakAgainstTheNextNode(t *testing.T) {
+func TestProbesContradictTheWalk(t *testing.T) {
 	for finding, want := range map[probe.Finding]string{
 		probe.Unreachable: "but the probes of this host say: 192.168.64.2 does not answer at 10.5.2.0, and its uplink " +
 			"does: a firewall between the hosts may block the port or protocol of the backend\n",

@@ -28,8 +28,8 @@ func holdLock(t *testing.T) (release func()) {
 	return func() { f.Close() }
 }
 
-// TestLockThatIsLetGo: a write waits for a lock that is released soon.
-func TestLockThatIsLetGo(t *testing.T) {
+// TestLockThatIsReleased: a write waits for a lock that is released soon.
+func TestLockThatIsReleased(t *testing.T) {
 	w := newWorld(t, variantLegacy)
 	w.inspect(t)
 	w.started(t)

@@ -281,10 +281,10 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestNoMomentWithout replaces chains and switches flavours while new
+// TestNoMomentWithoutRules replaces chains and switches flavours while new
 // connections leave all the time: each is masqueraded, and none is lost
 // (interop F3: no window without rules).
-func TestNoMomentWithout(t *testing.T) {
+func TestNoMomentWithoutRules(t *testing.T) {
 	s := newScene(t, variantNFT)
 	f := cidr.V4
 	for _, v := range []variant{variantNFT, variantLegacy} { // no foreign policy stands in the way

@@ -200,8 +200,8 @@ func TestQueueSingles(t *testing.T) {
 	}
 }
 
-// TestQueueTakesAnything reads bytes that are no packets.
-func TestQueueTakesAnything(t *testing.T) {
+// TestQueueTakesGarbage reads bytes that are no packets.
+func TestQueueTakesGarbage(t *testing.T) {
 	q, kernel := testQueue(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	bufs, sizes := make([][]byte, batch), make([]int, batch)
