@@ -121,7 +121,7 @@ func (n *Node) targets(mtu int) []probe.Target {
 		refused[problem.Key] = true
 	}
 	want := &n.host.want
-	var targets []probe.Target
+	targets := make([]probe.Target, 0, len(want.peers))
 	for _, f := range cidr.Families {
 		own := want.self.Key.Of(f)
 		if !own.IsValid() {

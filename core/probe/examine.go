@@ -11,7 +11,7 @@ func Examine(
 	t Target, send func(Request) Answer, now func() time.Time, wait func(time.Duration),
 ) (r Result, unable string) {
 	p := New(1, rand.New(rand.NewPCG(0, 0))) // nothing is drawn: there is one target, and one interval
-	p.grace = 0
+	p.grace, p.gap = 0, time.Second/Rate
 	p.Watch(now(), []Target{t})
 	for {
 		if d := p.Wake().Sub(now()); d > 0 {

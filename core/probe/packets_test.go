@@ -109,7 +109,7 @@ func TestFormerTargetsAreLeftAlone(t *testing.T) {
 	n := newNetwork(t, time.Minute, target(1), target(2), stays)
 	n.dead[target(2).Addr] = true
 	n.run(2 * time.Minute)
-	silent := n.p.peers[target(2).Subnet]
+	silent := n.p.find(target(2).Subnet)
 	for silent.queue != &n.p.examined { // until it is between two echoes that are lost
 		n.run(time.Second / 10)
 	}
@@ -121,8 +121,35 @@ func TestFormerTargetsAreLeftAlone(t *testing.T) {
 			t.Fatalf("%+v goes to a peer that has left", r)
 		}
 	}
-	if len(n.p.byAddr) != 2 || len(n.asked) == 0 {
-		t.Errorf("%d addresses are known, %d packets sent", len(n.p.byAddr), len(n.asked))
+	if known := len(n.p.byAddr) + len(n.p.byUplink); known != 2 || len(n.asked) == 0 {
+		t.Errorf("%d addresses are known, %d packets sent", known, len(n.asked))
+	}
+}
+
+// TestHeardFromUplink has peers send their probes from either address, in another order than
+// that of their subnets.
+func TestHeardFromUplink(t *testing.T) {
+	a, b := target(1), target(2)
+	a.Uplink, b.Uplink = b.Uplink, a.Uplink
+	n := newNetwork(t, time.Minute, a, b)
+	n.p.Heard([]Heard{{From: a.Uplink, At: n.now}, {From: b.Addr, At: n.now.Add(time.Second)}}, true)
+	if r := n.result(a); !r.Heard.Equal(n.now) {
+		t.Errorf("heard from the uplink at %s", r.Heard)
+	}
+	if r := n.result(b); !r.Heard.Equal(n.now.Add(time.Second)) {
+		t.Errorf("heard from the subnet at %s", r.Heard)
+	}
+}
+
+// TestTwoTargetsWithOneSubnet watches such targets twice: the last one counts.
+func TestTwoTargetsWithOneSubnet(t *testing.T) {
+	a, b := target(1), target(2)
+	other := a
+	other.Uplink = uplink(9)
+	n := newNetwork(t, time.Minute, a, other, b)
+	n.p.Watch(n.now, []Target{a, other, b})
+	if s := n.p.Summary(); s.By[Unknown] != 2 || n.p.find(a.Subnet).target != other {
+		t.Errorf("%v, %+v", s.By, n.p.find(a.Subnet).target)
 	}
 }
 

@@ -31,40 +31,49 @@ const (
 	stepConnect             // does it answer TCP
 )
 
-// peer is a target under examination, and the knowledge about it.
+// peer is a target under examination, and the knowledge about it. Thousands of them are kept
+// all the time, so small numbers have small types.
 type peer struct {
-	target  Target
-	queue   *queue    // nil: a packet is under way
-	index   int       // in the queue
-	due     time.Time // of the next packet
-	sent    time.Time // of the last one
-	request Request   // the last one
-	gone    bool      // no longer a target
-
-	step   step
-	asked  netip.Addr // whose answers count in this examination
-	tries  int        // packets of this step that were lost in a row
-	search search
+	target Target
+	queue  *queue    // nil: a packet is under way
+	due    time.Time // of the next packet
+	sent   time.Time // of the last one
 	quiet  time.Time // when the first of the echoes that were lost in a row was sent; zero: the last one was answered
+	search *search   // nil: no size has been searched yet
+	index  int32     // in the queue
+	kind   Kind      // of the last packet
+	gone   bool      // no longer a target
+
+	step     step
+	byUplink bool  // the uplink's answers count in this examination
+	tries    uint8 // packets of this step that were lost in a row
+	sizeLost bool  // the present examination lost packets of the pods' MTU
 
 	seen
 }
 
 // seen is the knowledge about a peer, which outlives a change of its target.
 type seen struct {
-	address  netip.Addr // asked in the last examination
-	answers  bool       // the address in the subnet has answered once, so it exists
-	finding  Finding
-	since    time.Time // of the finding
-	last     Finding   // of the last examination, whose target may have been another
-	at       time.Time
-	rtt      time.Duration
-	samples  int
-	lost     uint32 // bit i: the echo before the i last ones was lost
-	sizeLost bool   // the present examination lost packets of the pods' MTU
-	passes   int
-	heard    time.Time
-	uplink   bool // the uplink of the silent peer answered
+	address netip.Addr // asked in the last examination
+	finding Finding
+	since   time.Time // of the finding
+	last    Finding   // of the last examination, whose target may have been another
+	at      time.Time
+	heard   time.Time
+	rtt     time.Duration
+	passes  int32
+	lost    uint32 // bit i: the echo before the i last ones was lost
+	samples uint8
+	answers bool // the address in the subnet has answered once, so it exists
+	uplink  bool // the uplink of the silent peer answered
+}
+
+// asked returns the address whose answers count in this examination.
+func (x *peer) asked() netip.Addr {
+	if x.byUplink {
+		return x.target.Uplink
+	}
+	return x.target.Addr
 }
 
 // inherit keeps the knowledge from before the target changed. The sizes that pass are
@@ -83,9 +92,9 @@ func (x *peer) next() Request {
 	r := Request{Kind: Echo, Size: SmallSize}
 	switch x.step {
 	case stepEcho:
-		x.asked = t.Addr
+		x.byUplink = false
 	case stepInstead:
-		x.asked = t.Uplink
+		x.byUplink = true
 	case stepLarge:
 		r.Kind, r.Size = Large, t.MTU
 	case stepSize:
@@ -93,14 +102,14 @@ func (x *peer) next() Request {
 	case stepConnect:
 		r.Kind, r.Size = Connect, 0
 	}
-	r.To = x.asked
+	r.To = x.asked()
 	if x.step == stepUplink {
 		r.To, r.Host = t.Uplink, true
 	}
 	if r.To == t.Addr {
 		r.From = t.From
 	}
-	x.request = r
+	x.kind = r.Kind
 	return r
 }
 
@@ -181,11 +190,11 @@ func (x *peer) sample(lost bool) {
 func (x *peer) sized(a Answer) {
 	switch {
 	case a.OK:
-		x.passes = x.target.MTU
+		x.passes = int32(x.target.MTU)
 		x.to(stepConnect)
 	case a.TooBig || x.tries >= otherTries:
 		x.sizeLost = true
-		x.search = newSearch(cidr.FamilyOf(x.asked), x.target.MTU, x.passes)
+		x.search = newSearch(cidr.FamilyOf(x.asked()), x.target.MTU, int(x.passes))
 		x.to(stepSize)
 	}
 }
@@ -197,14 +206,14 @@ func (x *peer) searched(a Answer) {
 	}
 	x.tries = 0
 	if x.search.learn(a.OK) {
-		x.passes = x.search.passes
+		x.passes = int32(x.search.passes)
 		x.to(stepConnect)
 	}
 }
 
 // triesOfTCP returns how often to try TCP. One try is enough with a peer that answers
 // no echo.
-func (x *peer) triesOfTCP() int {
+func (x *peer) triesOfTCP() uint8 {
 	if !x.quiet.IsZero() {
 		return 1
 	}
@@ -228,7 +237,7 @@ func (x *peer) conclude(now time.Time, tcp bool) {
 		x.finding, x.since = finding, since
 	}
 	x.last = finding
-	x.at, x.address = now, x.asked
+	x.at, x.address = now, x.asked()
 	x.begin()
 }
 
@@ -240,7 +249,7 @@ func (x *peer) result() Result {
 	}
 	return Result{
 		Address: address, Finding: x.finding, Since: x.since, At: x.at, RTT: x.rtt,
-		Sent: x.samples, Lost: bits.OnesCount32(x.lost), MTU: x.target.MTU, Passes: x.passes, Heard: x.heard,
+		Sent: int(x.samples), Lost: bits.OnesCount32(x.lost), MTU: x.target.MTU, Passes: int(x.passes), Heard: x.heard,
 		UplinkAnswers: x.finding == Unreachable && x.uplink && x.address != x.target.Uplink,
 	}
 }

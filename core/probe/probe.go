@@ -42,7 +42,7 @@ const SmallSize = 84
 // Timeout is how long a probe waits for its answer.
 const Timeout = 2 * time.Second
 
-// Request asks to send one packet, and to report its fate after at most Timeout.
+// Request asks to send one packet, and to report its fate soon after Timeout at the latest.
 type Request struct {
 	ID   uint64 // distinguishes the requests of a Prober
 	Kind Kind
@@ -75,8 +75,9 @@ type Heard struct {
 
 // Sender sends probes. Its methods may be called from any goroutine.
 type Sender interface {
-	// Send sends the packet and calls done once, after at most Timeout, from any
-	// goroutine. After Close it may call done with any answer.
+	// Send sends the packet and calls done once, soon after Timeout at the latest, from
+	// any goroutine, also before it returns. It does not block. After Close it may call
+	// done with any answer, or not at all.
 	Send(r Request, done func(Answer))
 	// Heard returns the probes of other daemons that have arrived since the last call, at
 	// most one for each sender. It returns false if the host cannot listen for them.

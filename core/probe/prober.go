@@ -4,12 +4,20 @@ import (
 	"container/heap"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 )
 
 // Rate is the largest number of probes in a second, whatever the number of peers. With
 // more peers than the rate allows in an interval, examinations come less often.
 const Rate = 20
+
+// Probes leave in rounds of at most perRound, a roundGap apart. To wake the process costs
+// more than to send one probe; and rounds of 4 are not many packets at once.
+const (
+	perRound = 4
+	roundGap = perRound * time.Second / Rate
+)
 
 // Grace is how long a new peer is left alone. It may not know this host yet, so that a probe
 // of it tells nothing. WireGuard would even suffer: a probe begins a handshake, and if it gets no
@@ -24,14 +32,17 @@ type Prober struct {
 	grace    time.Duration
 	rand     *rand.Rand
 
-	peers  map[netip.Prefix]*peer
-	byAddr map[netip.Addr]*peer // by each address from which the peer may send
+	// The peers by subnet, and by the two addresses from which they may send: sorted, since
+	// maps of thousands of peers take several times the memory.
+	peers, byAddr, byUplink []*peer
 	// Peers wait in one of two queues: for their next examination, or for the next packet
 	// of the present one, which takes precedence.
 	waiting, examined queue
 	flight            map[uint64]*peer // who has to answer a request
 	lastID            uint64
-	free              time.Time // no probe may be sent before
+	round             time.Time // the last round of probes
+	inRound           int       // probes in it
+	gap               time.Duration
 	totals            totals
 }
 
@@ -39,56 +50,63 @@ type Prober struct {
 // than 0.
 func New(interval time.Duration, rand *rand.Rand) *Prober {
 	return &Prober{
-		interval: interval, grace: Grace, rand: rand,
-		peers: map[netip.Prefix]*peer{}, byAddr: map[netip.Addr]*peer{}, flight: map[uint64]*peer{},
-		totals: newTotals(),
+		interval: interval, grace: Grace, gap: roundGap, rand: rand,
+		flight: map[uint64]*peer{}, totals: newTotals(),
 	}
 }
 
-// Watch replaces the targets. The prober keeps its knowledge about those that stay. It
-// examines a new one for the first time within an interval after its grace.
+// Watch replaces the targets, and sorts them. The prober keeps its knowledge about those that
+// stay. It examines a new one for the first time within an interval after its grace.
 func (p *Prober) Watch(now time.Time, targets []Target) {
-	stay := make(map[netip.Prefix]bool, len(targets))
-	for _, t := range targets {
-		stay[t.Subnet] = true
-		old, known := p.peers[t.Subnet]
-		switch {
-		case !known:
+	slices.SortStableFunc(targets, func(a, b Target) int { return a.Subnet.Compare(b.Subnet) })
+	former := p.peers
+	p.peers = make([]*peer, 0, len(targets))
+	for i, t := range targets {
+		if i+1 < len(targets) && targets[i+1].Subnet == t.Subnet {
+			continue // of several targets with one subnet, the last one counts
+		}
+		for len(former) > 0 && former[0].target.Subnet.Compare(t.Subnet) < 0 {
+			p.remove(former[0])
+			former = former[1:]
+		}
+		if len(former) == 0 || former[0].target.Subnet != t.Subnet {
 			p.add(now.Add(p.grace), t)
-		case old.target != t:
-			p.remove(old)
-			p.add(now, t)
-			x := p.peers[t.Subnet]
-			x.inherit(old)
-			p.totals.changed(x, Unknown)
+			continue
 		}
+		p.follow(now, former[0], t)
+		former = former[1:]
 	}
-	for subnet, old := range p.peers {
-		if !stay[subnet] {
-			p.remove(old)
-		}
+	for _, x := range former {
+		p.remove(x)
 	}
+	p.byAddr = sorted(p.peers, func(t *Target) netip.Addr { return t.Addr })
+	p.byUplink = sorted(p.peers, func(t *Target) netip.Addr { return t.Uplink })
+}
+
+// follow keeps a peer whose target may have changed.
+func (p *Prober) follow(now time.Time, old *peer, t Target) {
+	if old.target == t {
+		p.peers = append(p.peers, old)
+		return
+	}
+	p.remove(old)
+	x := p.add(now, t)
+	x.inherit(old)
+	p.totals.changed(x, Unknown)
 }
 
 // add follows a target. Its first examination is within an interval from then on.
-func (p *Prober) add(from time.Time, t Target) {
+func (p *Prober) add(from time.Time, t Target) *peer {
 	x := &peer{target: t, due: from.Add(time.Duration(p.rand.Int64N(int64(p.interval))))}
-	p.peers[t.Subnet] = x
-	p.byAddr[t.Addr] = x
-	p.byAddr[t.Uplink] = x
+	p.peers = append(p.peers, x)
 	p.waiting.push(x)
 	p.totals.by[Unknown]++
+	return x
 }
 
 // remove forgets a peer. An answer that is still to come is then without effect.
 func (p *Prober) remove(x *peer) {
 	x.gone = true
-	delete(p.peers, x.target.Subnet)
-	for _, a := range [...]netip.Addr{x.target.Addr, x.target.Uplink} {
-		if p.byAddr[a] == x {
-			delete(p.byAddr, a)
-		}
-	}
 	p.waiting.remove(x)
 	p.examined.remove(x)
 	p.totals.by[x.finding]--
@@ -98,7 +116,7 @@ func (p *Prober) remove(x *peer) {
 // Due returns the probe to send now, if there is one. It never returns more than Rate
 // probes in a second.
 func (p *Prober) Due(now time.Time) (Request, bool) {
-	if now.Before(p.free) {
+	if now.Before(p.round.Add(p.gap)) && (!now.Equal(p.round) || p.inRound == perRound) {
 		return Request{}, false
 	}
 	x := p.examined.pop(now)
@@ -106,9 +124,13 @@ func (p *Prober) Due(now time.Time) (Request, bool) {
 		x = p.waiting.pop(now)
 	}
 	if x == nil {
+		p.inRound = perRound // the round ends, and what an answer makes due waits for the next one
 		return Request{}, false
 	}
-	p.free = now.Add(time.Second / Rate)
+	if !now.Equal(p.round) {
+		p.round, p.inRound = now, 0
+	}
+	p.inRound++
 	r := x.next()
 	p.lastID++
 	r.ID = p.lastID
@@ -125,8 +147,8 @@ func (p *Prober) Wake() time.Time {
 	if e := p.examined.first(); !e.IsZero() && (at.IsZero() || e.Before(at)) {
 		at = e
 	}
-	if !at.IsZero() && at.Before(p.free) {
-		return p.free
+	if next := p.round.Add(p.gap); !at.IsZero() && at.Before(next) {
+		return next
 	}
 	return at
 }
@@ -150,7 +172,7 @@ func (p *Prober) Answered(now time.Time, a Answer) (Change, bool) {
 	if x.gone {
 		return Change{}, false
 	}
-	p.totals.count(x.request, a)
+	p.totals.count(x.kind, a)
 	counted, before := x.finding, x.last
 	if !x.answered(now, a) {
 		p.examined.push(x)
@@ -179,19 +201,51 @@ func (p *Prober) jitter() time.Duration {
 func (p *Prober) Heard(heard []Heard, listens bool) {
 	p.totals.listens = listens
 	for _, h := range heard {
-		if x := p.byAddr[h.From]; x != nil && h.At.After(x.heard) {
-			x.heard = h.At
+		for _, x := range [...]*peer{
+			sender(p.byAddr, h.From, func(t *Target) netip.Addr { return t.Addr }),
+			sender(p.byUplink, h.From, func(t *Target) netip.Addr { return t.Uplink }),
+		} {
+			if x != nil && h.At.After(x.heard) {
+				x.heard = h.At
+			}
 		}
 	}
 }
 
 // Result returns the present knowledge about a target.
 func (p *Prober) Result(subnet netip.Prefix) (Result, bool) {
-	x, ok := p.peers[subnet]
-	if !ok {
+	x := p.find(subnet)
+	if x == nil {
 		return Result{}, false
 	}
 	return x.result(), true
+}
+
+// find returns the peer with a subnet, or nil.
+func (p *Prober) find(subnet netip.Prefix) *peer {
+	i, ok := slices.BinarySearchFunc(p.peers, subnet, func(x *peer, s netip.Prefix) int {
+		return x.target.Subnet.Compare(s)
+	})
+	if !ok {
+		return nil
+	}
+	return p.peers[i]
+}
+
+// sorted returns the peers in the order of one of their addresses.
+func sorted(peers []*peer, addr func(*Target) netip.Addr) []*peer {
+	peers = slices.Clone(peers)
+	slices.SortStableFunc(peers, func(a, b *peer) int { return addr(&a.target).Compare(addr(&b.target)) })
+	return peers
+}
+
+// sender returns the first of the peers, sorted by an address, that has that address, or nil.
+func sender(peers []*peer, from netip.Addr, addr func(*Target) netip.Addr) *peer {
+	i, ok := slices.BinarySearchFunc(peers, from, func(x *peer, a netip.Addr) int { return addr(&x.target).Compare(a) })
+	if !ok {
+		return nil
+	}
+	return peers[i]
 }
 
 // queue holds peers by the time at which their next packet is due.
@@ -214,7 +268,7 @@ func (q *queue) pop(now time.Time) *peer {
 
 func (q *queue) remove(x *peer) {
 	if x.queue == q {
-		heap.Remove(q, x.index)
+		heap.Remove(q, int(x.index))
 		x.queue = nil
 	}
 }
@@ -242,13 +296,13 @@ func (q *queue) Less(i, j int) bool {
 // Swap implements [heap.Interface].
 func (q *queue) Swap(i, j int) {
 	q.peers[i], q.peers[j] = q.peers[j], q.peers[i]
-	q.peers[i].index, q.peers[j].index = i, j
+	q.peers[i].index, q.peers[j].index = int32(i), int32(j)
 }
 
 // Push implements [heap.Interface].
 func (q *queue) Push(x any) {
 	p := x.(*peer)
-	p.index = len(q.peers)
+	p.index = int32(len(q.peers))
 	q.peers = append(q.peers, p)
 }
 

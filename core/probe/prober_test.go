@@ -252,6 +252,31 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestRoundsAreFew has more to send than the budget allows: the process wakes for each round
+// of probes, which costs more than the probes.
+func TestRoundsAreFew(t *testing.T) {
+	var targets []Target
+	for i := range 2000 {
+		targets = append(targets, target(i+1))
+	}
+	n := newNetwork(t, time.Minute, targets...)
+	n.run(2 * time.Minute)
+	n.sent = nil
+	n.run(time.Minute)
+	inRound := map[time.Time]int{}
+	for _, at := range n.sent {
+		inRound[at]++
+	}
+	if len(n.sent) < 59*Rate || len(inRound) > 60*5+1 {
+		t.Errorf("%d probes in %d rounds", len(n.sent), len(inRound))
+	}
+	for at, number := range inRound {
+		if number > perRound {
+			t.Errorf("%d probes at %s", number, at)
+		}
+	}
+}
+
 // TestProbesAreSpread compares the times of the probes of a few peers.
 func TestProbesAreSpread(t *testing.T) {
 	var targets []Target

@@ -16,8 +16,8 @@ type search struct {
 
 // newSearch begins a search below a size that was lost. Known is a size that passed
 // at the last examination, or 0.
-func newSearch(f cidr.Family, lost, known int) search {
-	s := search{lost: lost, size: min(minSizes[f], lost-1)}
+func newSearch(f cidr.Family, lost, known int) *search {
+	s := &search{lost: lost, size: min(minSizes[f], lost-1)}
 	if known > 0 && known < lost {
 		s.size, s.known = known, known
 	}

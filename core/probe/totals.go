@@ -57,11 +57,11 @@ type totals struct {
 func newTotals() totals { return totals{by: map[Finding]int{}, bad: map[*peer]bool{}} }
 
 // count counts the fate of a packet.
-func (t *totals) count(r Request, a Answer) {
+func (t *totals) count(kind Kind, a Answer) {
 	if !a.OK && !a.TooBig && a.Unable == "" {
-		t.lost[r.Kind]++
+		t.lost[kind]++
 	}
-	if a.OK && r.Kind == Echo {
+	if a.OK && kind == Echo {
 		t.rtt.Add(a.RTT)
 	}
 }

@@ -1,9 +1,11 @@
 package echo
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,23 +17,32 @@ import (
 // maxHeard is the largest number of senders to remember. Any host may send probes.
 const maxHeard = 1 << 14
 
-// ear hears the probes of other daemons in one family.
+// ear hears the probes of other daemons in one family, and the answers to the small
+// echoes of this one, which leave through its socket.
 type ear struct {
 	family cidr.Family
 	socket *os.File
+	raw    syscall.RawConn
+	flight *flight
 	done   chan struct{}
 
 	mu    sync.Mutex
 	heard map[netip.Addr]time.Time
 }
 
-// listen starts to listen for probes until close.
-func listen(f cidr.Family) (*ear, error) {
-	socket, err := open(f, echoRequest[f])
+// listen starts to listen until close. Answers end the flight of their echo.
+func listen(f cidr.Family, flying *flight) (*ear, error) {
+	socket, err := open(f, echoRequest[f], echoReply[f])
 	if err != nil {
 		return nil, err
 	}
-	e := &ear{family: f, socket: socket, done: make(chan struct{}), heard: map[netip.Addr]time.Time{}}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	e := &ear{
+		family: f, socket: socket, raw: raw, flight: flying, done: make(chan struct{}), heard: map[netip.Addr]time.Time{},
+	}
 	go e.run()
 	return e, nil
 }
@@ -45,16 +56,12 @@ func (e *ear) close() error {
 // run reads until the socket is closed.
 func (e *ear) run() {
 	defer close(e.done)
-	raw, err := e.socket.SyscallConn()
-	if err != nil {
-		return
-	}
 	buffer := make([]byte, 256) // the rest of a large packet does not matter
 	for {
-		err := raw.Read(func(fd uintptr) bool {
+		err := e.raw.Read(func(fd uintptr) bool {
 			n, from, err := unix.Recvfrom(int(fd), buffer, 0)
 			if err == nil {
-				e.remember(buffer[:n], from)
+				e.received(buffer[:n], addressOf(from))
 			}
 			return err != unix.EAGAIN
 		})
@@ -64,18 +71,47 @@ func (e *ear) run() {
 	}
 }
 
-// remember remembers the sender of a probe.
-func (e *ear) remember(packet []byte, from unix.Sockaddr) {
-	sender := addressOf(from)
+// received takes a packet from a host, which may be anyone.
+func (e *ear) received(packet []byte, from netip.Addr) {
 	kind, m, ok := parse(e.family, packet)
-	if !ok || kind != echoRequest[e.family] || m.host || !sender.IsValid() {
+	switch {
+	case !ok || !from.IsValid():
 		return
+	case kind == echoReply[e.family]:
+		e.flight.answered(m.nonce, from)
+	case !m.host:
+		e.remember(from)
 	}
+}
+
+// remember remembers the sender of a probe.
+func (e *ear) remember(sender netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, known := e.heard[sender]; known || len(e.heard) < maxHeard {
 		e.heard[sender] = time.Now()
 	}
+}
+
+// send sends an echo request without waiting.
+func (e *ear) send(m message, from, to netip.Addr) error {
+	var refused error
+	err := e.raw.Control(func(fd uintptr) {
+		refused = unix.Sendmsg(int(fd), m.bytes(e.family), source(from), address(to), 0)
+	})
+	return errors.Join(err, refused)
+}
+
+// source returns the control message that sets the source of a packet; an invalid
+// address leaves it to the kernel.
+func source(a netip.Addr) []byte {
+	switch {
+	case !a.IsValid():
+		return nil
+	case a.Is4():
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: a.As4()})
+	}
+	return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: a.As16()})
 }
 
 // take returns the senders since the last call.

@@ -1,6 +1,7 @@
 package echo
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/probe"
@@ -40,7 +42,7 @@ func newSender(t *testing.T) *Sender {
 
 // send sends a probe and awaits its answer.
 func send(s *Sender, r probe.Request) probe.Answer {
-	answers := make(chan probe.Answer)
+	answers := make(chan probe.Answer, 1)
 	s.Send(r, func(a probe.Answer) { answers <- a })
 	return <-answers
 }
@@ -181,6 +183,113 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// silent is the address of a host that takes packets and answers none.
+var silent = netip.MustParseAddr("10.255.255.1")
+
+// newSilentSender returns a sender on a host of its own, with a wire to silent: no host has
+// the MAC to which its packets go. Only small echoes leave from that host.
+func newSilentSender(t *testing.T) *Sender {
+	t.Helper()
+	h, err := linuxtest.NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wire"}, PeerName: "end"}
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
+	for _, step := range []func() error{
+		func() error { return h.LinkAdd(wire) },
+		func() error { return h.LinkSetUp(wire) },
+		func() error {
+			end, err := h.LinkByName("end")
+			return errors.Join(err, h.LinkSetUp(end))
+		},
+		func() error {
+			own := &net.IPNet{IP: silent.Next().AsSlice(), Mask: net.CIDRMask(24, 32)}
+			return h.AddrAdd(wire, &netlink.Addr{IPNet: own})
+		},
+		func() error {
+			return h.NeighSet(&netlink.Neigh{
+				LinkIndex: wire.Index, IP: silent.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT,
+			})
+		},
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	senders := make(chan *Sender)
+	go func() { // the thread is in the host's namespace and ends with the goroutine
+		runtime.LockOSThread()
+		if err := netns.Set(h.NS); err != nil {
+			t.Error(err)
+		}
+		senders <- New()
+	}()
+	s := <-senders
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), h.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestSilenceEnds sends two echoes that nothing answers, and one that is answered: each
+// gets one answer, without further probes.
+func TestSilenceEnds(t *testing.T) {
+	s := newSilentSender(t)
+	answers := make(chan probe.Answer, 3)
+	for id, to := range []netip.Addr{silent, loopback[0], silent} {
+		s.Send(probe.Request{ID: uint64(id), Kind: probe.Echo, Size: probe.SmallSize, To: to},
+			func(a probe.Answer) { answers <- a })
+	}
+	var got [3]int
+	for range 3 {
+		a := <-answers
+		got[a.ID]++
+		if a.OK != (a.ID == 1) || a.Unable != "" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if got != [3]int{1, 1, 1} {
+		t.Errorf("answers: %v", got)
+	}
+}
+
+// TestProbeEndsThoseBefore sends an echo when the time of another is up.
+func TestProbeEndsThoseBefore(t *testing.T) {
+	s := newSilentSender(t)
+	var got []uint64
+	s.Send(probe.Request{ID: 1, Kind: probe.Echo, Size: probe.SmallSize, To: silent},
+		func(a probe.Answer) { got = append(got, a.ID) })
+	s.flight.expire(time.Now().Add(probe.Timeout - time.Second))
+	if len(got) != 0 {
+		t.Fatal("ended before its time")
+	}
+	s.flight.expire(time.Now().Add(probe.Timeout))
+	if len(got) != 1 || len(s.flight.order) != 0 || len(s.flight.waiting) != 0 {
+		t.Errorf("ended: %v, %+v", got, s.flight.order)
+	}
+}
+
+// TestOnlyTheAskedHostAnswers has another host reply to an echo.
+func TestOnlyTheAskedHostAnswers(t *testing.T) {
+	f := flight{waiting: map[nonce]sentEcho{}}
+	defer f.close()
+	var got []probe.Answer
+	f.begin(nonce{1}, sentEcho{id: 7, to: silent, sent: time.Now(), done: func(a probe.Answer) { got = append(got, a) }})
+	f.answered(nonce{1}, loopback[0])
+	f.answered(nonce{2}, silent)
+	if len(got) != 0 {
+		t.Fatalf("taken: %+v", got)
+	}
+	f.answered(nonce{1}, silent)
+	f.answered(nonce{1}, silent)
+	if len(got) != 1 || !got[0].OK || got[0].ID != 7 || got[0].RTT <= 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // BenchmarkProbe measures a whole probe of the own host, with both ends of it. A node
 // sends 20 of them a second at most.
 func BenchmarkProbe(b *testing.B) {
@@ -203,7 +312,7 @@ func TestHostIsNotHeard(t *testing.T) {
 		e := &ear{family: cidr.V4, heard: map[netip.Addr]time.Time{}}
 		m := newMessage(cidr.V4, probe.SmallSize)
 		m.host = host
-		e.remember(received(cidr.V4, m.bytes(cidr.V4)), address(loopback[0]))
+		e.received(received(cidr.V4, m.bytes(cidr.V4)), loopback[0])
 		if heard := len(e.take()) == 1; heard == host {
 			t.Errorf("host %t: heard %t", host, heard)
 		}

@@ -24,10 +24,13 @@ const (
 // headers holds the size of the headers before the data of an echo, by family.
 var headers = [2]int{cidr.V4: 20 + icmpHeader, cidr.V6: 40 + icmpHeader}
 
+// nonce distinguishes an echo from all others.
+type nonce [8]byte
+
 // message is an echo request. Its data is probe.Magic or probe.HostMagic, a nonce by which
 // the sender recognises the reply, and zeros.
 type message struct {
-	nonce [8]byte
+	nonce nonce
 	host  bool // probe.HostMagic
 	data  int  // size of the data
 }
@@ -92,24 +95,31 @@ func parse(f cidr.Family, b []byte) (kind uint8, m message, ok bool) {
 	if string(b[icmpHeader:magicEnd]) != m.magic() {
 		return 0, m, false
 	}
-	m.nonce, m.data = [8]byte(b[magicEnd:]), len(b)-icmpHeader
+	m.nonce, m.data = nonce(b[magicEnd:]), len(b)-icmpHeader
 	return b[0], m, b[0] == echoRequest[f] || b[0] == echoReply[f]
 }
 
-// filter is a program for the kernel that passes ICMP messages of a type whose data
+// filter is a program for the kernel that passes ICMP messages of some types whose data
 // begins like probe.Magic. Other programs' pings then wake no goroutine.
-func filter(f cidr.Family, kind uint8) []unix.SockFilter {
+func filter(f cidr.Family, kinds ...uint8) []unix.SockFilter {
 	start := unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_IMM} // IPv6: X = 0
 	if f == cidr.V4 {
 		start = unix.SockFilter{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH} // X = size of the IP header
 	}
-	return []unix.SockFilter{
-		start,
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(kind), Jf: 3},
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: icmpHeader},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: binary.BigEndian.Uint32([]byte(probe.Magic)), Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
-		{Code: unix.BPF_RET | unix.BPF_K},
+	program := []unix.SockFilter{start, {Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND}}
+	for i, kind := range kinds {
+		further := uint8(len(kinds) - 1 - i)
+		test := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(kind), Jt: further}
+		if further == 0 {
+			test.Jf = 3
+		}
+		program = append(program, test)
 	}
+	magic := binary.BigEndian.Uint32([]byte(probe.Magic))
+	return append(program,
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_IND, K: icmpHeader},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: magic, Jf: 1},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K},
+	)
 }

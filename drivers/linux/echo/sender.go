@@ -18,10 +18,13 @@ import (
 	"github.com/flanneld/flannel/core/probe"
 )
 
-// Sender is a [probe.Sender]. Each probe has a socket and a goroutine of its own: with
-// at most 20 probes a second, that costs less than sharing one.
+// Sender is a [probe.Sender]. The small echoes of a family share a socket, so that one
+// without an answer costs little more than its packet. Other probes have a socket and a
+// goroutine each: the kernel reports that a packet was too large for a path to the socket
+// that is connected to its receiver.
 type Sender struct {
-	ears [2]*ear // by family; nil: cannot listen
+	ears   [2]*ear // by family; nil: cannot listen
+	flight flight
 }
 
 var _ probe.Sender = (*Sender)(nil)
@@ -29,9 +32,9 @@ var _ probe.Sender = (*Sender)(nil)
 // New returns a sender that listens for the probes of other daemons until Close, if
 // the host lets it.
 func New() *Sender {
-	s := &Sender{}
+	s := &Sender{flight: flight{waiting: map[nonce]sentEcho{}}}
 	for _, f := range cidr.Families {
-		e, err := listen(f)
+		e, err := listen(f, &s.flight)
 		if err == nil { // otherwise, sending fails too, and tells the reason
 			s.ears[f] = e
 		}
@@ -39,9 +42,10 @@ func New() *Sender {
 	return s
 }
 
-// Close stops listening. It does not wait for probes under way, which end by
-// themselves.
+// Close stops listening, and waits for no probe under way: small echoes end without an
+// answer, the others end by themselves.
 func (s *Sender) Close() error {
+	s.flight.close()
 	var errs []error
 	for _, e := range s.ears {
 		if e != nil {
@@ -53,7 +57,33 @@ func (s *Sender) Close() error {
 
 // Send implements [probe.Sender].
 func (s *Sender) Send(r probe.Request, done func(probe.Answer)) {
+	s.flight.expire(time.Now())
+	if e := s.ears[cidr.FamilyOf(r.To)]; e != nil && r.Kind == probe.Echo {
+		err := s.echo(e, r, done)
+		if !errors.Is(err, unix.EAGAIN) { // if the socket is full, another may wait for its turn
+			return
+		}
+	}
 	go func() { done(Probe(r)) }()
+}
+
+// echo sends a small echo through an ear. Unless the socket is full, it sees to the answer.
+func (s *Sender) echo(e *ear, r probe.Request, done func(probe.Answer)) error {
+	m := requestOf(e.family, r)
+	s.flight.begin(m.nonce, sentEcho{id: r.ID, to: r.To, sent: time.Now(), done: done})
+	err := e.send(m, r.From, r.To)
+	if err != nil && s.flight.cancel(m.nonce) && !errors.Is(err, unix.EAGAIN) {
+		done(probe.Answer{ID: r.ID, TooBig: errors.Is(err, unix.EMSGSIZE)})
+	}
+	return err
+}
+
+// requestOf returns the echo request of a probe.
+func requestOf(f cidr.Family, r probe.Request) message {
+	m := newMessage(f, r.Size)
+	m.host = r.Host
+	_, _ = rand.Read(m.nonce[:])
+	return m
 }
 
 // Heard implements [probe.Sender].
@@ -105,9 +135,7 @@ func ping(r probe.Request) probe.Answer {
 		return unable("open a raw socket", err)
 	}
 	defer func() { _ = socket.Close() }()
-	m := newMessage(f, r.Size)
-	m.host = r.Host
-	_, _ = rand.Read(m.nonce[:])
+	m := requestOf(f, r)
 	if err := prepare(socket, f, r); err != nil {
 		return probe.Answer{TooBig: errors.Is(err, unix.EMSGSIZE)}
 	}
@@ -137,8 +165,8 @@ func unable(to string, err error) probe.Answer {
 	return probe.Answer{Unable: fmt.Sprintf("%s: %v", to, err)}
 }
 
-// open makes a raw socket for the probes among the ICMP messages of a type.
-func open(f cidr.Family, kind uint8) (*os.File, error) {
+// open makes a raw socket for the probes among the ICMP messages of some types.
+func open(f cidr.Family, kinds ...uint8) (*os.File, error) {
 	domain, proto := unix.AF_INET, unix.IPPROTO_ICMP
 	if f == cidr.V6 {
 		domain, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
@@ -147,7 +175,7 @@ func open(f cidr.Family, kind uint8) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := filter(f, kind)
+	program := filter(f, kinds...)
 	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 	if err != nil {
