@@ -28,11 +28,7 @@ func TestChains(t *testing.T) {
 		{"one family does not wait for the other", nft + six, nft + forward, "replace " + six + "del " + forward},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var ops strings.Builder
-			for _, op := range Chains(parse(t, c.want), parse(t, c.have)) {
-				ops.WriteString(op.String() + "\n")
-			}
-			if d := cmp.Diff(c.ops, ops.String()); d != "" {
+			if d := cmp.Diff(c.ops, opsText(Chains(parse(t, c.want), parse(t, c.have)))); d != "" {
 				t.Errorf("plan (-want +got):\n%s", d)
 			}
 		})

@@ -36,6 +36,15 @@ func parse(t *testing.T, text string) *dataplane.State {
 	return s
 }
 
+// opsText returns ops, one a line.
+func opsText(ops []dataplane.Op) string {
+	var b strings.Builder
+	for _, op := range ops {
+		b.WriteString(op.String() + "\n")
+	}
+	return b.String()
+}
+
 var diffCases = []struct {
 	name       string
 	want, have string

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/flanneld/flannel/core/dataplane"
 )
 
 const (
@@ -23,21 +21,10 @@ const (
 // ikePlan returns the ops of a plan and of missing tunnels, one a line.
 func ikePlan(t *testing.T, want, have string, prune bool) string {
 	t.Helper()
-	states := [2]*dataplane.State{}
-	for i, text := range []string{want, have} {
-		s, err := dataplane.ParseDump(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		states[i] = s
-	}
+	wanted, held := parse(t, want), parse(t, have)
 	own := Ownership{Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
-	ops := IKE(states[0], states[1], Options{Own: own, Prune: prune}).Ops
-	var b strings.Builder
-	for _, op := range append(ops, MissingTunnels(states[0], states[1])...) {
-		b.WriteString(op.String() + "\n")
-	}
-	return b.String()
+	ops := IKE(wanted, held, Options{Own: own, Prune: prune}).Ops
+	return opsText(append(ops, MissingTunnels(wanted, held)...))
 }
 
 func TestIKE(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/flanneld/flannel/core/dataplane"
 )
 
 const (
@@ -19,20 +17,8 @@ const (
 // policyPlan returns the ops of a plan, one a line.
 func policyPlan(t *testing.T, want, have string) string {
 	t.Helper()
-	states := [2]*dataplane.State{}
-	for i, text := range []string{want, have} {
-		s, err := dataplane.ParseDump(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		states[i] = s
-	}
 	own := Ownership{Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
-	var b strings.Builder
-	for _, op := range Diff(states[0], states[1], Options{Own: own, Prune: true}).Ops {
-		b.WriteString(op.String() + "\n")
-	}
-	return b.String()
+	return opsText(Diff(parse(t, want), parse(t, have), Options{Own: own, Prune: true}).Ops)
 }
 
 // Blocking policies are added before all other policies and deleted after them.
