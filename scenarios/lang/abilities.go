@@ -175,7 +175,7 @@ type Disturber interface {
 	Disturb(Disturbance) error
 }
 
-// Disturbance describes how a wire loses and limits packets. The zero value does not.
+// Disturbance describes how a wire loses and limits packets. The zero value does neither.
 type Disturbance struct {
 	Loss float64 // probability
 	MTU  int     // larger packets vanish; 0: no bound
@@ -186,7 +186,7 @@ type Delayer interface {
 	Delay(Delay) error
 }
 
-// Delay describes how a wire delays and reorders packets. The zero value does not.
+// Delay describes how a wire delays and reorders packets. The zero value does neither.
 type Delay struct {
 	Reorder, Duplicate float64 // probabilities
 	Latency, Jitter    time.Duration

@@ -85,8 +85,8 @@ func (s *Session) tunnelled(names []string) error {
 const agreeing = 5 * time.Second
 
 // letAgree waits until no two of the nodes are negotiating a further tunnel: the end that
-// answers uses the tunnel before the end that asked knows its keys. One end may ask in vain
-// for long, so the wait has a bound.
+// answers uses the tunnel before the end that asked knows its keys. One end may ask without
+// an answer for a long time, so the wait has a bound.
 func (s *Session) letAgree(names []string) {
 	b, _, err := s.backend()
 	if err == nil && b.Extent().Policies {

@@ -15,22 +15,22 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// Carrier implements [Uplink].
+// Carrier implements [lang.Uplink].
 func (n *simNode) Carrier(on bool) error { return n.Host.Carrier("eth0", on) }
 
-// File implements [FileEditor].
+// File implements [lang.FileEditor].
 func (n *simNode) File(f node.File) ([]byte, error) {
 	data, _ := n.daemon.File(f)
 	return data, nil
 }
 
-// SetFile implements [FileEditor].
+// SetFile implements [lang.FileEditor].
 func (n *simNode) SetFile(f node.File, data []byte) error {
 	n.daemon.SetFile(f, data)
 	return nil
 }
 
-// LoseKey implements [KeyOwner].
+// LoseKey implements [lang.KeyOwner].
 func (n *simNode) LoseKey() error {
 	n.daemon.LoseSecret(dataplane.WireGuardKey)
 	return nil
@@ -56,26 +56,26 @@ var refusals = map[lang.Refusal]error{
 	"ENOBUFS": kernel.ErrNoBuffers, "EBUSY": kernel.ErrBusy, "EEXIST": kernel.ErrExists, "ENOENT": kernel.ErrNotFound,
 }
 
-// RefuseChanges implements [KernelRefuser].
+// RefuseChanges implements [lang.KernelRefuser].
 func (n *simNode) RefuseChanges(with lang.Refusal, probability float64) {
 	n.RefuseOps(refusals[with], probability)
 }
 
-// RefuseNextChanges implements [KernelRefuser].
+// RefuseNextChanges implements [lang.KernelRefuser].
 func (n *simNode) RefuseNextChanges(with lang.Refusal, count int) {
 	n.RefuseNextOps(refusals[with], count)
 }
 
-// Suspend implements [Sleeper].
+// Suspend implements [lang.Sleeper].
 func (n *simNode) Suspend(length time.Duration) { n.daemon.Suspend(length) }
 
-// SetClock implements [Sleeper].
+// SetClock implements [lang.Sleeper].
 func (n *simNode) SetClock(offset time.Duration) { n.daemon.SetClock(offset) }
 
-// TearWrite implements [WriteTearer].
+// TearWrite implements [lang.WriteTearer].
 func (n *simNode) TearWrite(f node.File, on bool) { n.daemon.TearWrite(f, on) }
 
-// PartFrom implements [Partitioner].
+// PartFrom implements [lang.Partitioner].
 func (n *simNode) PartFrom(other string, on bool) error {
 	o, ok := n.world.nodes[other]
 	if !ok {
@@ -87,7 +87,7 @@ func (n *simNode) PartFrom(other string, on bool) error {
 	return nil
 }
 
-// Block implements [Blocker].
+// Block implements [lang.Blocker].
 func (n *simNode) Block(protocol string, port uint16, on bool) error {
 	known := map[string]kernel.Protocol{"icmp": kernel.ICMP, "tcp": kernel.TCP, "udp": kernel.UDP}
 	return n.Host.Block(known[protocol], port, on)
@@ -96,7 +96,7 @@ func (n *simNode) Block(protocol string, port uint16, on bool) error {
 // SpoilChecksums implements [lang.ChecksumSpoiler].
 func (n *simNode) SpoilChecksums(on bool) error { return n.Host.SpoilChecksums(on) }
 
-// Disturb implements [Disturber].
+// Disturb implements [lang.Disturber].
 func (n *simNode) Disturb(d lang.Disturbance) error {
 	w, err := n.wire()
 	if err == nil {
@@ -105,7 +105,7 @@ func (n *simNode) Disturb(d lang.Disturbance) error {
 	return err
 }
 
-// Delay implements [Delayer].
+// Delay implements [lang.Delayer].
 func (n *simNode) Delay(d lang.Delay) error {
 	w, err := n.wire()
 	if err == nil {
@@ -123,7 +123,7 @@ func (n *simNode) wire() (*kernel.Wire, error) {
 	return w, nil
 }
 
-// DisturbSegment implements [SegmentDisturber].
+// DisturbSegment implements [lang.SegmentDisturber].
 func (w *World) DisturbSegment(i int, d lang.Disturbance) error {
 	wires, err := w.wires(i)
 	for _, wire := range wires {
@@ -132,7 +132,7 @@ func (w *World) DisturbSegment(i int, d lang.Disturbance) error {
 	return err
 }
 
-// DelaySegment implements [SegmentDelayer].
+// DelaySegment implements [lang.SegmentDelayer].
 func (w *World) DelaySegment(i int, d lang.Delay) error {
 	wires, err := w.wires(i)
 	for _, wire := range wires {
@@ -157,7 +157,7 @@ func delay(w *kernel.Wire, d lang.Delay) {
 	w.Latency = kernel.UnderlayLatency + d.Latency
 }
 
-// Holds implements [LeaseHolder].
+// Holds implements [lang.LeaseHolder].
 func (n *simNode) Holds() lease.Key {
 	if key := n.daemon.Status().Subnet; key.IsValid() {
 		return key
@@ -165,7 +165,7 @@ func (n *simNode) Holds() lease.Key {
 	return subnetfile.Previous([]byte(n.SubnetFile()))
 }
 
-// Second implements [Process]. When the second daemon ends, the node's own
+// Second implements [lang.Process]. When the second daemon ends, the node's own
 // daemon starts again, since its files may have changed.
 func (n *simNode) Second(on bool) error {
 	if !on {
@@ -186,7 +186,7 @@ func (n *simNode) Second(on bool) error {
 	return nil
 }
 
-// KillAt implements [Process].
+// KillAt implements [lang.Process].
 func (n *simNode) KillAt(boundary int) error {
 	n.daemon.KillAtBoundary(boundary)
 	return nil
@@ -195,7 +195,7 @@ func (n *simNode) KillAt(boundary int) error {
 // errDiskFull is the error of a write to a full disk.
 var errDiskFull = errors.New("no space left on device")
 
-// FullDisk implements [FileEditor].
+// FullDisk implements [lang.FileEditor].
 func (n *simNode) FullDisk(f node.File, on bool) error {
 	n.daemon.FailWrites(f, nil)
 	if on {
@@ -212,7 +212,7 @@ func (n *simNode) client() (*store.Client, error) {
 	return nil, lang.ErrNoDaemon
 }
 
-// Meet implements [StoreClient].
+// Meet implements [lang.StoreClient].
 func (n *simNode) Meet(f lang.Fate, count int) error {
 	c, err := n.client()
 	if err != nil {
@@ -224,7 +224,7 @@ func (n *simNode) Meet(f lang.Fate, count int) error {
 	return nil
 }
 
-// ForgetToken implements [StoreClient].
+// ForgetToken implements [lang.StoreClient].
 func (n *simNode) ForgetToken() error {
 	c, err := n.client()
 	if err == nil {
@@ -233,22 +233,22 @@ func (n *simNode) ForgetToken() error {
 	return err
 }
 
-// Deny implements [StoreClient].
+// Deny implements [lang.StoreClient].
 func (n *simNode) Deny(on bool) error {
 	n.world.storage.Deny(n.Name(), on)
 	return nil
 }
 
-// Backup implements [Restorer].
+// Backup implements [lang.Restorer].
 func (s simStore) Backup() error { return s.Store.Backup() }
 
-// Restore implements [Restorer].
+// Restore implements [lang.Restorer].
 func (s simStore) Restore(further int) error { return s.Store.Restore(int64(further)) }
 
-// LoseData implements [FaultyStore].
+// LoseData implements [lang.FaultyStore].
 func (s simStore) LoseData() error { s.Store.LoseData(); return nil }
 
-// Leaderless implements [FaultyStore].
+// Leaderless implements [lang.FaultyStore].
 func (s simStore) Leaderless(on bool) error {
 	if on {
 		s.LoseLeader(forever)
@@ -258,7 +258,7 @@ func (s simStore) Leaderless(on bool) error {
 	return nil
 }
 
-// Slow implements [FaultyStore].
+// Slow implements [lang.FaultyStore].
 func (s simStore) Slow(chance float64, by time.Duration) error {
 	f := s.Faults()
 	f.Slow, f.SlowBy = chance, by
@@ -266,7 +266,7 @@ func (s simStore) Slow(chance float64, by time.Duration) error {
 	return nil
 }
 
-// Lossy implements [FaultyStore].
+// Lossy implements [lang.FaultyStore].
 func (s simStore) Lossy(requests, answers float64) error {
 	f := s.Faults()
 	f.LoseRequest, f.LoseAnswer = requests, answers
@@ -274,14 +274,14 @@ func (s simStore) Lossy(requests, answers float64) error {
 	return nil
 }
 
-// StaleReads implements [FaultyStreams].
+// StaleReads implements [lang.FaultyStreams].
 func (s simStore) StaleReads(probability float64) {
 	f := s.Faults()
 	f.StaleList = probability
 	s.SetFaults(f)
 }
 
-// DisturbEvents implements [FaultyStreams].
+// DisturbEvents implements [lang.FaultyStreams].
 func (s simStore) DisturbEvents(e lang.EventFaults) {
 	f := s.Faults()
 	f.WatchDelay = e.Delay
@@ -291,5 +291,5 @@ func (s simStore) DisturbEvents(e lang.EventFaults) {
 	s.SetFaults(f)
 }
 
-// CalmStreams implements [FaultyStreams].
+// CalmStreams implements [lang.FaultyStreams].
 func (s simStore) CalmStreams() { s.SetFaults(store.Faults{}) }

@@ -31,7 +31,7 @@ func (w *World) addOutside() error {
 	return nil
 }
 
-// Outward implements [OutsideRouter].
+// Outward implements [lang.OutsideRouter].
 func (w *World) Outward(name string) error {
 	var errs []error
 	for _, op := range w.outward {
@@ -90,7 +90,7 @@ func (w *World) place(name string) (simPlace, error) {
 // Addr returns the place's address of a family, if it has one.
 func (p simPlace) Addr(f cidr.Family) netip.Addr { return p.addrs[f] }
 
-// Rules implements [Firewall].
+// Rules implements [lang.Firewall].
 func (n *simNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {
 	seen, err := n.Host.Firewall().Look(context.Background(), dataplane.Extent{})
 	if err != nil {
@@ -99,7 +99,7 @@ func (n *simNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {
 	return seen.Facts.(driver.FirewallFacts), seen.State, nil
 }
 
-// ForeignRules implements [Firewall].
+// ForeignRules implements [lang.Firewall].
 func (n *simNode) ForeignRules() (string, error) {
 	var b strings.Builder
 	for _, f := range cidr.Families {
@@ -112,7 +112,7 @@ func (n *simNode) ForeignRules() (string, error) {
 	return b.String(), nil
 }
 
-// Harm implements [Firewall].
+// Harm implements [lang.Firewall].
 func (n *simNode) Harm(kind string, mark uint32) error {
 	harm, known := firewallHarms()[kind]
 	if !known {
@@ -122,7 +122,7 @@ func (n *simNode) Harm(kind string, mark uint32) error {
 	return nil
 }
 
-// SetFirewallTools implements [FirewallToolbox].
+// SetFirewallTools implements [lang.FirewallToolbox].
 func (n *simNode) SetFirewallTools(tools string) error {
 	t := kernel.EveryTool()
 	for f := range t {

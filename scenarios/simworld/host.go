@@ -107,10 +107,10 @@ func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 	return p
 }
 
-// GoByOneName implements [Twin].
+// GoByOneName implements [lang.Twin].
 func (n *simNode) GoByOneName() { n.watched.Twinned = true }
 
-// ShowsProcess implements [ProcessState].
+// ShowsProcess implements [lang.ProcessState].
 func (n *simNode) ShowsProcess() {}
 
 func (n *simNode) defaultRoutes() error {
@@ -252,7 +252,7 @@ func (n *simNode) podSubnets() []netip.Prefix {
 	return subnets
 }
 
-// ChurnPods implements [PodChurner]. While the node has no pod, no further one comes.
+// ChurnPods implements [lang.PodChurner]. While the node has no pod, no further one comes.
 func (n *simNode) ChurnPods(every, length time.Duration) {
 	if length <= 0 || every <= 0 {
 		return

@@ -41,7 +41,7 @@ func (w *World) registerNodes() error {
 	return nil
 }
 
-// RegisterNode implements [NodeObjects].
+// RegisterNode implements [lang.NodeObjects].
 func (w *World) RegisterNode(name string) error {
 	if n, exists := w.storage.Node(name); exists && n.PodCIDRs != "" {
 		return nil
@@ -66,21 +66,21 @@ func (w *World) podCIDRs(name string) string {
 	return store.NodeCIDRs(key)
 }
 
-// RegisterWithoutPodCIDR implements [NodeObjects].
+// RegisterWithoutPodCIDR implements [lang.NodeObjects].
 func (w *World) RegisterWithoutPodCIDR(name string) error { return w.storage.PutNode(name, "") }
 
-// DeleteNode implements [NodeObjects].
+// DeleteNode implements [lang.NodeObjects].
 func (w *World) DeleteNode(name string) error { return w.storage.DeleteNode(name) }
 
-// AnnotateNode implements [NodeObjects].
+// AnnotateNode implements [lang.NodeObjects].
 func (w *World) AnnotateNode(name string, change func(*nodelease.Node)) error {
 	return w.storage.AnnotateNode(name, change)
 }
 
-// NodeObject implements [NodeObjects].
+// NodeObject implements [lang.NodeObjects].
 func (w *World) NodeObject(name string) (nodelease.Node, bool) { return w.storage.Node(name) }
 
-// MovePodCIDR implements [NodeObjects].
+// MovePodCIDR implements [lang.NodeObjects].
 func (w *World) MovePodCIDR(name string) {
 	if w.podCIDR == nil {
 		w.podCIDR = map[string]int{}

@@ -30,7 +30,7 @@ type simWitness struct {
 // microseconds for each.
 const grain = 500 * time.Microsecond
 
-// Tell implements [Teller].
+// Tell implements [lang.Teller].
 func (w *World) Tell(r *lang.Witness) lang.Telling {
 	s := &simWitness{Witness: r, world: w, touched: map[string]bool{}}
 	w.World.OnNote(s.noted)
@@ -38,10 +38,10 @@ func (w *World) Tell(r *lang.Witness) lang.Telling {
 	return s
 }
 
-// Now implements [Telling].
+// Now implements [lang.Telling].
 func (s *simWitness) Now() time.Duration { return s.world.Elapsed() }
 
-// Identity implements [Telling].
+// Identity implements [lang.Telling].
 func (s *simWitness) Identity() (seed, trace string, err error) {
 	w := s.world.World
 	return fmt.Sprint(w.Seed()), fmt.Sprintf("%016x", w.TraceHash()), w.Err()
@@ -90,7 +90,7 @@ func (s *simWitness) notedNode(who, what, detail string) {
 
 func (s *simWitness) touch(who string, host bool) { s.touched[who] = s.touched[who] || host }
 
-// CatchUp implements [Telling]: it records the state after the last moment.
+// CatchUp implements [lang.Telling]: it records the state after the last moment.
 func (s *simWitness) CatchUp() {
 	s.looked = s.at
 	if len(s.touched) == 0 && !s.store || s.after {
@@ -149,7 +149,7 @@ func (s *simWitness) podWith(ip netip.Addr) string {
 // mostAfter is the largest number of nodes among which End tries all pairs.
 const mostAfter = 24
 
-// End implements [Telling]: it sends packets between all pods to see which reach each
+// End implements [lang.Telling]: it sends packets between all pods to see which reach each
 // other. A world that stopped at a broken invariant sends no more packets.
 func (s *simWitness) End() {
 	s.world.World.OnNote(nil)
@@ -183,7 +183,7 @@ func (s *simWitness) End() {
 	}, 10*time.Second)
 }
 
-// Capture implements [PacketCapturer].
+// Capture implements [lang.PacketCapturer].
 func (w *World) Capture(create func(name string) (io.Writer, error)) error {
 	for _, name := range w.top.NodeNames() {
 		out, err := create(name)

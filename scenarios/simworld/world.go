@@ -98,18 +98,18 @@ func (w *World) plug(h *kernel.Host, link string, segment, number int) error {
 	return nil
 }
 
-// Name implements [World].
+// Name implements [lang.World].
 func (w *World) Name() string { return "sim" }
 
-// Close implements [World].
+// Close implements [lang.World].
 func (w *World) Close() error { return w.World.Err() }
 
-// Directed implements [DeadlineJudge].
+// Directed implements [lang.DeadlineJudge].
 func (w *World) Directed(directive, faults []string, host func(node string) (oracle.Host, error)) {
 	w.invariants.Directed(invariants.Situation{Directive: directive, Faults: faults, Host: host})
 }
 
-// Logs implements [World].
+// Logs implements [lang.World].
 func (w *World) Logs() string {
 	var all strings.Builder
 	fmt.Fprintf(&all, "seed %d, trace %016x, after %s\n", w.World.Seed(), w.World.TraceHash(), w.Elapsed())
@@ -138,7 +138,7 @@ func (w *World) Events() map[string]int {
 // Elapsed returns the time since the world began.
 func (w *World) Elapsed() time.Duration { return w.World.Now().Sub(w.began) }
 
-// Until implements [World]: it runs events. It checks the condition every 10 ms
+// Until implements [lang.World]: it runs events. It checks the condition every 10 ms
 // of virtual time, and less often the longer it takes: a check after every event
 // would cost more than the events themselves.
 func (w *World) Until(within time.Duration, cond func() error) error {
@@ -151,7 +151,7 @@ func (w *World) Until(within time.Duration, cond func() error) error {
 	}
 }
 
-// Node implements [World].
+// Node implements [lang.World].
 func (w *World) Node(name string) (lang.Node, error) {
 	n, ok := w.nodes[name]
 	if !ok {
@@ -172,7 +172,7 @@ func (w *World) pod(name string) (*kernel.Pod, error) {
 	return n.pod, nil
 }
 
-// Ping implements [World].
+// Ping implements [lang.World].
 func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, error) {
 	a, b, err := lang.Pair(w.place, from, to, o.Family)
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 	return r, w.World.Err()
 }
 
-// Transfer implements [Streamer]. The simulator has no TCP: it sends the bytes as
+// Transfer implements [lang.Streamer]. The simulator has no TCP: it sends the bytes as
 // echo requests that fill the path's MTU, every one of which must come back.
 func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 	_, b, err := lang.Pair(w.pod, from, to, f)
@@ -212,7 +212,7 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 	return nil
 }
 
-// Stream implements [Streamer].
+// Stream implements [lang.Streamer].
 func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
 	f := w.top.Families[0]
 	a, b, err := lang.Pair(w.place, from, to, f)
@@ -239,7 +239,7 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 	}, nil
 }
 
-// Store implements [World].
+// Store implements [lang.World].
 func (w *World) Store() lang.Store { return simStore{w.storage} }
 
 // simStore adapts the simulated store to scenarios.
@@ -250,7 +250,7 @@ func (s simStore) Start() error             { s.Store.Start(); return nil }
 func (s simStore) Compact() error           { s.Store.Compact(); return nil }
 func (s simStore) Expire(name string) error { return s.Revoke(name) }
 
-// Put implements [Store]. The config of a Kubernetes cluster is no record.
+// Put implements [lang.Store]. The config of a Kubernetes cluster is no record.
 func (s simStore) Put(name, value string) error {
 	if name == "config" && s.Kubernetes() {
 		return s.SetNetConfig(value)

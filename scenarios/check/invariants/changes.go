@@ -31,7 +31,7 @@ type follower struct {
 	due   time.Duration   // 0: nothing is due
 	// sound is true if the host was as demanded and no fault has touched it since.
 	sound     bool
-	touchedAt time.Duration // by a fault, or the process was away; meaningful if not sound
+	touchedAt time.Duration // when a fault last touched the host, or the process was away; meaningful if not sound
 	added     bool          // the scenario has added foreign objects to the host
 }
 
@@ -99,7 +99,7 @@ func (n *Node) judgeChange(now time.Duration) error {
 	short, known := n.missing(asked)
 	was := f.sound
 	lacks := known && len(short) > 0
-	// The kernel may refuse the latest snapshot to a host that lacks nothing of a former one.
+	// A host may lack nothing of a former snapshot while its kernel refuses what the latest demands.
 	f.sound = known && !lacks && (was || asked == f.snap)
 	if !lacks {
 		return nil

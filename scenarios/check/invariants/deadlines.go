@@ -182,8 +182,8 @@ func (i *Invariants) noteStanding() error {
 	return nil
 }
 
-// stands reports whether the node has no process that could do anything in time,
-// or has one only from this instant on.
+// stands reports whether the node has no process that could act, or has one only
+// from this instant on.
 func (n *Node) stands() bool { return n.stoodAt == n.all.elapsed() }
 
 // checkTries checks that a node asks for its lease several times once half of it is

@@ -167,7 +167,7 @@ func (n *Node) sharesSubnet(o *Node) bool {
 // loser could know that its record is gone.
 func (i *Invariants) judge(o *overlap, a, b, loser *Node) error {
 	now := i.elapsed()
-	both := fmt.Sprintf("%s and %s both hold %s since %s", a.name, b.name, a.key, o.since)
+	both := fmt.Sprintf("%s and %s have both held %s since %s", a.name, b.name, a.key, o.since)
 	switch {
 	case loser.recordLostAt() == 0:
 		return fmt.Errorf("%s, though neither lost its record", both)
@@ -176,7 +176,7 @@ func (i *Invariants) judge(o *overlap, a, b, loser *Node) error {
 	case o.known == 0:
 		o.known = now
 	case now-o.known > newsBound:
-		return fmt.Errorf("%s, and the one that lost its record could know it for %s", both, now-o.known)
+		return fmt.Errorf("%s, and the one that lost its record could have known that for %s", both, now-o.known)
 	}
 	return nil
 }
@@ -218,7 +218,8 @@ func (n *Node) knows() bool {
 }
 
 // exited checks the exit of a daemon. It has few reasons to exit by itself: a host
-// without an uplink, an unusable first config, and -X.
+// without an uplink, an unusable first config, and the loss of its lease with
+// --on-lease-lost=exit.
 func (i *Invariants) exited(n *Node, exit node.Exit) {
 	firstConfigIsBad := n.config == "" && n.document != ""
 	if exit.Status == 0 || firstConfigIsBad || i.about.ExitOnLoss {
