@@ -2,9 +2,11 @@ package servers
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +103,83 @@ func TestForeignSubnets(t *testing.T) {
 				t.Errorf("%s: %v, want 400", name, err)
 			}
 		}
+	}
+}
+
+// dialFrom opens a connection from an address of this host.
+func dialFrom(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // the test may have closed it
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask sends a request from an address, and returns the first line of the answer.
+func ask(t *testing.T, from, to string) string {
+	t.Helper()
+	c := dialFrom(t, from, to)
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /v1/_/leases HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return err.Error()
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(line)
+}
+
+// answered waits until a server answers an address like that.
+func answered(t *testing.T, from, to, want string) {
+	t.Helper()
+	eventually(t, want, func() bool { return ask(t, from, to) == want })
+}
+
+const served, refused = "HTTP/1.1 200 OK", "HTTP/1.1 429 Too Many Requests"
+
+// TestIdleConnections checks that a client with many idle connections shuts out no other one,
+// and is served again once it has closed some.
+func TestIdleConnections(t *testing.T) {
+	d := newPrefix(startEtcd(t))
+	addr := d.serve(t, server.Options{Limits: server.Limits{Open: 4, ConnsPer: 2}, Timeout: time.Hour}, nil).addr
+	answered(t, "127.0.0.3", addr, served)
+	var crowd []net.Conn
+	for range 8 {
+		crowd = append(crowd, dialFrom(t, "127.0.0.2", addr))
+	}
+	if line := ask(t, "127.0.0.3", addr); line != served {
+		t.Errorf("another client gets %q", line)
+	}
+	for _, c := range crowd[2:] {
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a connection above the limit: %v, want its end", err)
+		}
+	}
+	if err := crowd[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	answered(t, "127.0.0.2", addr, served) // until then it is cut off
+}
+
+// TestManyRequests checks that a client with many open requests gets no further one, and others do.
+func TestManyRequests(t *testing.T) {
+	d := newPrefix(startEtcd(t))
+	addr := d.serve(t, server.Options{Limits: server.Limits{OpenPer: 2}}, nil).addr
+	s := client(t, remote.Options{Servers: []string{addr}}) // its stream, from 127.0.0.1
+	synced(t, s)
+	watch := dialFrom(t, "127.0.0.1", addr)
+	if _, err := io.WriteString(watch, "GET /v1/_/leases?next=999999 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answered(t, "127.0.0.1", addr, refused) // it is served until the second one has arrived
+	if line := ask(t, "127.0.0.2", addr); line != served {
+		t.Errorf("another client gets %q", line)
 	}
 }

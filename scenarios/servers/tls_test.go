@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,28 +146,74 @@ func TestRights(t *testing.T) {
 	}
 
 	// Its creator may change a record with a foreign address, its address' owner a record of another creator.
-	g, err = one.Update(t.Context(), g, hostGW("203.0.113.1"), time.Hour)
-	if err != nil {
-		t.Fatalf("the creator's update: %v", err)
-	}
-	if _, err := one.Renew(t.Context(), g); err != nil {
+	d.Put(t, "subnets/10.5.4.0-24", `{"PublicIP":"203.0.113.1","Creator":"one"}`, time.Hour)
+	foreign := recordAt(t, one, "10.5.4.0-24")
+	if _, err := one.Renew(t.Context(), lease.Grant{Lease: foreign}); err != nil {
 		t.Errorf("the creator's renewal: %v", err)
+	}
+	if _, err := one.Update(t.Context(), lease.Grant{Lease: foreign}, foreign.Attrs, time.Hour); err != nil {
+		t.Errorf("the creator's update: %v", err)
 	}
 	d.Put(t, "subnets/10.5.2.0-24", attrs2, time.Hour)
 	d.Put(t, "subnets/10.5.3.0-24", `{"PublicIP":"127.0.0.1"}`, time.Hour)
 	for s, name := range map[*remote.Store]string{two: "10.5.2.0-24", nat: "10.5.3.0-24"} {
-		var own *lease.Lease
-		eventually(t, name, func() bool {
-			for _, l := range s.View().Snapshot.Leases {
-				if l.Key == key(t, name) {
-					own = l
-				}
-			}
-			return own != nil
-		})
-		if _, err := s.Renew(t.Context(), lease.Grant{Lease: *own}); err != nil {
+		own := recordAt(t, s, name)
+		if _, err := s.Renew(t.Context(), lease.Grant{Lease: own}); err != nil {
 			t.Errorf("renewal of %s, which carries the node's own address: %v", name, err)
 		}
+	}
+}
+
+// recordAt waits for a record, and returns it.
+func recordAt(t *testing.T, s *remote.Store, name string) (l lease.Lease) {
+	t.Helper()
+	eventually(t, name, func() bool {
+		at := slices.IndexFunc(s.View().Snapshot.Leases, func(l *lease.Lease) bool { return l.Key == key(t, name) })
+		if at >= 0 {
+			l = *s.View().Snapshot.Leases[at]
+		}
+		return at >= 0
+	})
+	return l
+}
+
+// TestRightsToAddresses checks which addresses a node may write into a record: its own.
+func TestRightsToAddresses(t *testing.T) {
+	a, d := newAuthority(t), newPrefix(startEtcd(t))
+	addr := a.secure(d, server.Options{OwnRecords: true}).addr
+	two := client(t, a.node("two", addr, "192.168.64.2")) // nothing tells its IPv6 addresses
+	nat := client(t, a.node("nat", addr, ""))             // it comes from 127.0.0.1
+	dual := func(v4, v6 string) lease.Attrs {
+		attrs := hostGW(v4)
+		attrs.PublicIPv6 = netip.MustParseAddr(v6)
+		return attrs
+	}
+	d.Put(t, "subnets/10.5.1.0-24", `{"PublicIP":"192.168.64.1","PublicIPv6":"fd00:a::1"}`, time.Hour)
+	for _, s := range []*remote.Store{two, nat} {
+		synced(t, s)
+		recordAt(t, s, "10.5.1.0-24")
+	}
+	g, err := two.Create(t.Context(), key(t, "10.5.2.0-24"), dual("192.168.64.2", "fd00:a::2"), time.Hour)
+	if err != nil {
+		t.Fatalf("the own addresses: %v", err)
+	}
+	if _, err := nat.Create(t.Context(), key(t, "10.5.3.0-24"), hostGW("127.0.0.1"), time.Hour); err != nil {
+		t.Fatalf("the address that the node comes from: %v", err)
+	}
+	for i, attrs := range []lease.Attrs{
+		hostGW("192.168.64.1"), hostGW("192.168.64.9"), dual("192.168.64.2", "fd00:a::1"),
+	} {
+		_, created := two.Create(t.Context(), key(t, "10.5.9.0-24"), attrs, time.Hour)
+		_, updated := two.Update(t.Context(), g, attrs, time.Hour)
+		_, moved := two.Move(t.Context(), g, key(t, "10.5.9.0-24"), attrs, time.Hour)
+		for j, err := range []error{created, updated, moved} {
+			if err == nil || !strings.Contains(err.Error(), "403") {
+				t.Errorf("addresses %d, request %d: %v, want 403", i, j, err)
+			}
+		}
+	}
+	if _, err := two.Update(t.Context(), g, dual("192.168.64.2", "fd00:a::22"), time.Hour); err != nil {
+		t.Errorf("a free address of the other family: %v", err)
 	}
 }
 
@@ -182,6 +229,8 @@ func TestRightsOfOldClients(t *testing.T) {
 	})
 	for _, r := range [][3]string{
 		{"POST", "/v1/_/leases", attrs1},
+		{"POST", "/v1/_/leases", strings.Replace(attrs1, "192.168.64.1", "192.168.64.9", 1)},
+		{"POST", "/v1/_/reservations", `{"Subnet":"10.5.8.0/24","PublicIP":"192.168.64.9"}`},
 		{"PUT", "/v1/_/leases/10.5.1.0-24", `{"Subnet":"10.5.1.0/24","Attrs":` + attrs1 + `}`},
 		{"DELETE", "/v1/_/leases/10.5.1.0-24", ""},
 		{"POST", "/v1/_/reservations", `{"Subnet":"10.5.1.0/24","PublicIP":"192.168.64.1"}`},

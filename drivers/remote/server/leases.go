@@ -29,6 +29,9 @@ func (s *Server) create(w http.ResponseWriter, c call) error {
 	if err := c.feed.fits(c.terms.Key); err != nil {
 		return err
 	}
+	if err := s.mayCarry(c, nil, attrs); err != nil {
+		return err
+	}
 	attrs.Creator = nameOf(certificate(c.Request))
 	g, err := c.feed.store.Create(c.Context(), c.terms.Key, attrs, c.terms.TTL)
 	if err != nil {
@@ -49,6 +52,9 @@ func (s *Server) put(w http.ResponseWriter, c call) error {
 	}
 	present, err := s.present(c)
 	if err != nil {
+		return err
+	}
+	if err := s.mayCarry(c, &present, attrs); err != nil {
 		return err
 	}
 	attrs.Creator = present.Attrs.Creator

@@ -102,6 +102,9 @@ func (s *Server) acquireIn(c call, snap *lease.Snapshot, attrs lease.Attrs) (lea
 		if err := s.mayChange(c.Request, *l); err != nil {
 			return lease.Grant{}, err
 		}
+		if err := s.mayCarry(c, l, attrs); err != nil {
+			return lease.Grant{}, err
+		}
 		if err := alloc.Compatible(network, l.Key); err == nil {
 			return c.feed.store.Update(c.Context(), lease.Grant{Lease: *l}, attrs, oldTTL)
 		} else if l.Reserved() {
@@ -110,6 +113,9 @@ func (s *Server) acquireIn(c call, snap *lease.Snapshot, attrs lease.Attrs) (lea
 		if err := c.feed.store.Release(c.Context(), lease.Grant{Lease: *l}); err != nil {
 			return lease.Grant{}, err
 		}
+	}
+	if err := s.mayCarry(c, nil, attrs); err != nil {
+		return lease.Grant{}, err
 	}
 	key, err := alloc.Choose(network, snap, lease.Key{}, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 	if err != nil {
@@ -138,6 +144,9 @@ func (s *Server) renewOld(w http.ResponseWriter, c call) error {
 			return fmt.Errorf("subnet %s belongs to %s now", key, l.Attrs.PublicIP)
 		}
 		if err := s.mayChange(c.Request, *l); err != nil {
+			return err
+		}
+		if err := s.mayCarry(c, l, attrs); err != nil {
 			return err
 		}
 		attrs.Creator = l.Attrs.Creator
@@ -202,6 +211,7 @@ func (s *Server) reserveIn(c call, snap *lease.Snapshot, network config.Network,
 		return fmt.Errorf("subnet %v: want length %d, inside %v", want.Subnet, network.V4.SubnetLen, network.V4.Network)
 	}
 	l := lease.Lease{Key: key, Attrs: lease.Attrs{PublicIP: want.PublicIP, Creator: nameOf(certificate(c.Request))}}
+	var present *lease.Lease
 	for _, taken := range snap.Leases {
 		switch {
 		case taken.Key.V4 != key.V4:
@@ -211,9 +221,12 @@ func (s *Server) reserveIn(c call, snap *lease.Snapshot, network config.Network,
 		case taken.Reserved():
 			return nil
 		}
-		l = *taken
+		l, present = *taken, taken
 	}
 	if err := s.mayChange(c.Request, l); err != nil {
+		return err
+	}
+	if err := s.mayCarry(c, present, l.Attrs); err != nil {
 		return err
 	}
 	return c.feed.store.PutRecord(c.Context(), l, 0)

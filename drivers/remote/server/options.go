@@ -65,6 +65,7 @@ type Limits struct {
 	Rate      float64 // requests of one client a second; default 200
 	Burst     int     // requests that one client may send at once; default 2000
 	Open      int     // connections in all; default 20,000
+	ConnsPer  int     // connections of one client; default 10,000
 	OpenPer   int     // open requests of one client; default 10,000
 	WritesPer int     // changes under way at once, in all; default 256
 }
@@ -83,6 +84,7 @@ func (o Options) withDefaults() Options {
 	l.Rate = cmp.Or(l.Rate, 200)
 	l.Burst = cmp.Or(l.Burst, 2000)
 	l.Open = cmp.Or(l.Open, 20000)
+	l.ConnsPer = cmp.Or(l.ConnsPer, 10000)
 	l.OpenPer = cmp.Or(l.OpenPer, 10000)
 	l.WritesPer = cmp.Or(l.WritesPer, 256)
 	return o

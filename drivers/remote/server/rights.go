@@ -37,24 +37,16 @@ func nameOf(c *x509.Certificate) string {
 	return "key " + hex.EncodeToString(sum[:8])
 }
 
-// mayChange refuses a change of a record that is not the client's: it carries
-// another address, and another client created it. The addresses of a client are
-// those in its certificate, and if that has none, the one that it comes from.
+// mayChange refuses a change of a record that is not the client's: it carries another address, and
+// another client created it.
 func (s *Server) mayChange(r *http.Request, l lease.Lease) error {
 	cert := certificate(r)
 	if !s.o.OwnRecords || cert == nil {
 		return nil
 	}
-	own := []netip.Addr{addrOf(r.RemoteAddr)}
-	if len(cert.IPAddresses) > 0 {
-		own = nil
-		for _, ip := range cert.IPAddresses {
-			addr, _ := netip.AddrFromSlice(ip) // it has 4 or 16 bytes once parsed
-			own = append(own, addr.Unmap())
-		}
-	}
-	for _, ip := range []netip.Addr{l.Attrs.PublicIP, l.Attrs.PublicIPv6} {
-		if ip.IsValid() && slices.Contains(own, ip) {
+	own := addressesOf(r)
+	for _, ip := range publicOf(l.Attrs) {
+		if slices.Contains(own, ip) {
 			return nil
 		}
 	}
@@ -63,6 +55,71 @@ func (s *Server) mayChange(r *http.Request, l lease.Lease) error {
 	}
 	return forbidden(fmt.Errorf("subnet %s: the record belongs to %s; client %q has the addresses %v "+
 		"and did not create it", l.Key, l.Attrs.PublicIP, nameOf(cert), own))
+}
+
+// mayCarry refuses a record with an address that is not the client's: all nodes would send that host's
+// packets to another one. The present record, if there is one, may keep its addresses. Where nothing
+// tells the client's addresses of a family, the client may use one that no other record carries.
+func (s *Server) mayCarry(c call, present *lease.Lease, attrs lease.Attrs) error {
+	cert := certificate(c.Request)
+	if !s.o.OwnRecords || cert == nil {
+		return nil
+	}
+	own := addressesOf(c.Request)
+	for _, ip := range publicOf(attrs) {
+		kept := present != nil && slices.Contains(publicOf(present.Attrs), ip)
+		if kept || slices.Contains(own, ip) {
+			continue
+		}
+		if !slices.ContainsFunc(own, func(o netip.Addr) bool { return o.Is4() == ip.Is4() }) {
+			taken, err := c.feed.carries(present, ip)
+			if err != nil {
+				return err
+			}
+			if !taken {
+				continue
+			}
+		}
+		return forbidden(fmt.Errorf("a record with the address %s: client %q has the addresses %v; "+
+			"put %s into its certificate", ip, nameOf(cert), own, ip))
+	}
+	return nil
+}
+
+// carries reports whether a record other than the present one has an address.
+func (f *feed) carries(present *lease.Lease, ip netip.Addr) (bool, error) {
+	snap, err := f.synced()
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(snap.Leases, func(l *lease.Lease) bool {
+		return (present == nil || l.Key != present.Key) && slices.Contains(publicOf(l.Attrs), ip)
+	}), nil
+}
+
+// addressesOf returns the addresses of a client with a certificate: those in the certificate, and if
+// that has none, the one that the client comes from.
+func addressesOf(r *http.Request) []netip.Addr {
+	var own []netip.Addr
+	for _, ip := range certificate(r).IPAddresses {
+		addr, _ := netip.AddrFromSlice(ip) // it has 4 or 16 bytes once parsed
+		own = append(own, addr.Unmap())
+	}
+	if len(own) == 0 {
+		own = append(own, addrOf(r.RemoteAddr))
+	}
+	return own
+}
+
+// publicOf returns the public addresses of a record.
+func publicOf(attrs lease.Attrs) []netip.Addr {
+	var ips []netip.Addr
+	for _, ip := range []netip.Addr{attrs.PublicIP, attrs.PublicIPv6} {
+		if ip.IsValid() && !ip.IsUnspecified() {
+			ips = append(ips, ip.Unmap())
+		}
+	}
+	return ips
 }
 
 // addrOf returns the address of "ADDR:PORT"; invalid if there is none.

@@ -77,7 +77,7 @@ func (q quiet) Write(p []byte) (int, error) {
 
 // Serve answers at a listener until Close. Secrets may be nil, for no TLS.
 func (s *Server) Serve(l net.Listener, secrets *tls.Config) error {
-	l = netutil.LimitListener(l, s.o.Limits.Open)
+	l = newFairListener(netutil.LimitListener(l, s.o.Limits.Open), s.o.Limits.ConnsPer)
 	if secrets != nil {
 		l = tls.NewListener(l, secrets)
 	}
