@@ -35,6 +35,13 @@ func (n *netnsNode) Block(protocol string, port uint16, on bool) error {
 	return n.node.Block(ctx, protocol, port, on)
 }
 
+// SpoilChecksums implements [lang.ChecksumSpoiler].
+func (n *netnsNode) SpoilChecksums(on bool) error {
+	ctx, cancel := bounded(stepBound)
+	defer cancel()
+	return n.node.SpoilChecksums(ctx, on)
+}
+
 // Disturb implements [Disturber].
 func (n *netnsNode) Disturb(d lang.Disturbance) error {
 	ctx, cancel := bounded(stepBound)
