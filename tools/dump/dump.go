@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,21 +97,40 @@ func Write(ctx context.Context, w io.Writer, s Sources) ([]string, error) {
 			a.files[name] = out
 		}
 	}
-	for name, ask := range s.Ask {
-		answer, err := ask(ctx)
-		if err != nil {
-			a.miss(name, err)
-			continue
-		}
-		text, err := json.MarshalIndent(answer, "", "  ")
-		if err != nil {
-			return nil, err
-		}
-		a.files[name] = text
+	if err := a.askAll(ctx); err != nil {
+		return nil, err
 	}
 	slices.Sort(a.missed)
 	a.files["missing.txt"] = []byte(strings.Join(a.missed, "\n") + "\n")
 	return a.pack(w)
+}
+
+// askAll asks all at once: each question to a daemon that hangs takes its whole time.
+func (a *archive) askAll(ctx context.Context) error {
+	type answer struct {
+		name   string
+		answer any
+		err    error
+	}
+	answers := make(chan answer)
+	for name, ask := range a.Ask {
+		go func() {
+			told, err := ask(ctx)
+			answers <- answer{name, told, err}
+		}()
+	}
+	var errs []error
+	for range a.Ask {
+		got := <-answers
+		if got.err != nil {
+			a.miss(got.name, got.err)
+			continue
+		}
+		text, err := json.MarshalIndent(got.answer, "", "  ")
+		errs = append(errs, err)
+		a.files[got.name] = text
+	}
+	return errors.Join(errs...)
 }
 
 // miss records that something could not be read.

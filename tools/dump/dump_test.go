@@ -9,10 +9,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -224,5 +226,39 @@ func TestFlagsOfProcesses(t *testing.T) {
 		if strings.Contains(text, "credential") || strings.Count(text, "\n") != 1+len(strings.Fields(words)) {
 			t.Errorf("%s: %q", words, text)
 		}
+	}
+}
+
+// TestAsksAtOnce asks a daemon that hangs: the questions wait together, and the archive says
+// what was not learnt.
+func TestAsksAtOnce(t *testing.T) {
+	const questions = 6
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var asked atomic.Int32
+	all := make(chan struct{})
+	ask := func(ctx context.Context) (any, error) {
+		if asked.Add(1) == questions {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil, errors.New("its process hangs")
+		case <-ctx.Done():
+			return nil, errors.New("the other questions have not been asked")
+		}
+	}
+	s := Sources{Name: "d", Root: t.TempDir(), Ask: map[string]func(context.Context) (any, error){},
+		Run: func(context.Context, ...string) ([]byte, error) { return nil, nil }}
+	for i := range questions {
+		s.Ask[fmt.Sprintf("%d.json", i)] = ask
+	}
+	var out bytes.Buffer
+	if _, err := Write(ctx, &out, s); err != nil {
+		t.Fatal(err)
+	}
+	missing := unpack(t, out.Bytes())["d/missing.txt"]
+	if strings.Count(missing, ".json: its process hangs") != questions {
+		t.Error(missing)
 	}
 }
