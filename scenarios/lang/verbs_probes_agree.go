@@ -3,6 +3,7 @@ package lang
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,9 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 )
+
+// fromTheStore lists the lasting faults that keep a node from learning new records.
+var fromTheStore = []string{"cut", "denied", "token"}
 
 // examination is longer than the probes take to examine a peer that does not answer.
 const examination = 30 * time.Second
@@ -57,21 +61,17 @@ func (s *Session) compareProbes() error {
 	if err != nil {
 		return err
 	}
+	peers, err := s.peersOfAll()
+	if err != nil {
+		return err
+	}
 	for _, from := range s.running() {
-		observer, err := nodeWith[PeerObserver](s, from)
-		if err != nil {
-			return err
-		}
-		peers, err := observer.Peers()
-		if errors.Is(err, ErrNoDaemon) {
-			continue // the daemon has exited by itself
-		}
-		if err != nil {
-			return err
-		}
-		for _, p := range peers {
-			to := s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
+		for _, p := range peers[from] {
+			to := s.ownerOf(p)
 			if !slices.Contains(s.running(), to) || s.excused(from, to) || without[from] || without[to] {
+				continue
+			}
+			if s.unaware(peers[to], to, from) {
 				continue
 			}
 			for _, way := range p.Ways {
@@ -80,6 +80,48 @@ func (s *Session) compareProbes() error {
 		}
 	}
 	return s.together(compare)
+}
+
+// peersOfAll returns the peers that each running daemon knows.
+func (s *Session) peersOfAll() (map[string][]node.Peer, error) {
+	all := map[string][]node.Peer{}
+	for _, name := range s.running() {
+		observer, err := nodeWith[PeerObserver](s, name)
+		if err != nil {
+			return nil, err
+		}
+		peers, err := observer.Peers()
+		if errors.Is(err, ErrNoDaemon) {
+			continue // the daemon has exited by itself
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = peers
+	}
+	return all, nil
+}
+
+// ownerOf returns the node that a peer is.
+func (s *Session) ownerOf(p node.Peer) string {
+	return s.owner(lease.Lease{Key: p.Subnet, Attrs: lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}})
+}
+
+// unaware reports whether a fault keeps a node from learning another's subnet. Its uplink
+// answers the other's probes, and it has no way back to the other's pods.
+func (s *Session) unaware(peers []node.Peer, name, of string) bool {
+	other, err := nodeWith[LeaseHolder](s, of)
+	if err != nil || slices.ContainsFunc(peers, func(p node.Peer) bool { return p.Subnet == other.Holds() }) {
+		return false
+	}
+	for what := range s.undo {
+		words := strings.Fields(what)
+		apart := slices.ContainsFunc(words, func(w string) bool { return slices.Contains(fromTheStore, w) })
+		if what == storeStopped || apart && slices.Contains(words, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // together performs all tasks, and joins their errors. In real time it performs them in
@@ -169,13 +211,17 @@ func (s *Session) compareWay(from, to string, way node.Way) error {
 }
 
 // podsIn reports whether both nodes have pods in the subnets that a way serves. A node whose
-// subnet has changed may not have one yet.
+// subnet has changed may not have one yet, or only one with an address of the former subnet.
 func (s *Session) podsIn(from, to string, way node.Way, f cidr.Family) bool {
-	sender, err := nodeWith[TraceHost](s, from)
-	receiver, err2 := nodeWith[TraceHost](s, to)
-	holder, err3 := nodeWith[LeaseHolder](s, from)
-	if err != nil || err2 != nil || err3 != nil {
-		return false
+	return s.podIn(from, f).IsValid() && way.Subnet.Contains(s.podIn(to, f))
+}
+
+// podIn returns the address of a node's pod, if the node holds the subnet of that address.
+func (s *Session) podIn(name string, f cidr.Family) netip.Addr {
+	host, err := nodeWith[TraceHost](s, name)
+	holder, err2 := nodeWith[LeaseHolder](s, name)
+	if err != nil || err2 != nil || !holder.Holds().Of(f).Contains(host.PodAddr(f)) {
+		return netip.Addr{}
 	}
-	return way.Subnet.Contains(receiver.PodAddr(f)) && holder.Holds().Of(f).Contains(sender.PodAddr(f))
+	return host.PodAddr(f)
 }

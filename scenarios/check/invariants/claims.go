@@ -51,11 +51,12 @@ func (n *Node) tookLook(in node.Input) {
 }
 
 // checkClaims is called after every turn of the node: a ready node follows the
-// store, and its last look showed its own device, its address and its subnet file.
+// store, and its last look showed its own device, its address and its subnet file. The
+// turns in which a process ends publish nothing.
 func (n *Node) checkClaims(in node.Input, ready bool) {
 	c := &n.claims
 	c.ready = ready
-	if !ready || n.Twinned {
+	if !ready || n.Twinned || in.Stop {
 		return
 	}
 	if !c.synced {
