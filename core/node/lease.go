@@ -45,6 +45,7 @@ type leaseState struct {
 	copied   bool    // an older record of another host has our backend data
 	unknown  Request // the last update whose outcome is unknown
 	dispute  dispute
+	besides  besides
 }
 
 // fenced reports whether the host is programmed for a subnet that the node
@@ -257,6 +258,9 @@ func (n *Node) maintain() {
 		l.trouble = l.dispute.err
 	default: // nothing is left to do, so earlier failures are over
 		l.trouble, l.attempts = nil, 0
+		if r, ok := n.outdatedBeside(); ok {
+			n.readdress(r)
+		}
 	}
 }
 
@@ -321,6 +325,8 @@ func (n *Node) finishedRequest(done Requested) {
 	l.busy, l.request = false, Request{}
 	var conflict *lease.ConflictError
 	switch {
+	case l.isReaddress(req):
+		n.readdressed(req, done)
 	case errors.As(done.Err, &conflict):
 		l.atLeast = max(l.atLeast, conflict.Revision)
 		n.retrySoon(req, done.Err)

@@ -281,7 +281,8 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 		return
 	}
 	for _, r := range news {
-		if r.CreateRevision < g.CreateRevision && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) {
+		older := r.CreateRevision < g.CreateRevision
+		if older && sameData(r.Attrs, g.Attrs) && !n.isSelf(r) && !n.isBeside(r) {
 			n.event(Warning, "lease-copied", fmt.Sprintf("lease %s of %s is older and has our backend data; %s",
 				r.Key, ownerOf(r.Attrs), cmp.Or(spec.OnCopy, "drawing other")))
 			n.lease.copied = true
@@ -295,7 +296,7 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 // was written last, so ours is written again.
 func (n *Node) checkEclipse(news []*lease.Lease) {
 	g := n.lease.grant
-	if len(n.network.backend.Extent().Keys) == 0 {
+	if len(n.network.backend.Extent().Keys) == 0 || n.lease.dispute.anew {
 		return
 	}
 	for _, r := range news {
@@ -368,7 +369,7 @@ func (n *Node) olderOwn() (*lease.Lease, bool) {
 func (n *Node) olderOverlap(records []*lease.Lease, own lease.Lease) (*lease.Lease, bool) {
 	for _, r := range records {
 		claims := r.Key.Overlaps(own.Key) && n.inNetwork(r.Key)
-		if r.CreateRevision < own.CreateRevision && claims && !n.isSelf(r) {
+		if r.CreateRevision < own.CreateRevision && claims && !n.isSelf(r) && !n.isBeside(r) {
 			return r, true
 		}
 	}

@@ -264,8 +264,8 @@ func TestCopiedVTEP(t *testing.T) {
 }
 
 // wireguardWorld returns the world of a node with a WireGuard key that holds a lease.
-func wireguardWorld(t *testing.T) *world {
-	w := newWorld(t, strings.Replace(vxlanConfig, `"vxlan"`, `"wireguard"`, 1))
+func wireguardWorld(t *testing.T, mod ...func(*Options)) *world {
+	w := newWorld(t, strings.Replace(vxlanConfig, `"vxlan"`, `"wireguard"`, 1), mod...)
 	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
 	w.tell()
 	w.pass(time.Second)

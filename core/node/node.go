@@ -124,6 +124,7 @@ func New(opts Options) *Node {
 	n.host.refusals.of = map[netip.Prefix]refusal{}
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
+	n.lease.besides.written = map[lease.Key]lease.ByFamily{}
 	n.probes = newProbeState(n.opts)
 	n.load(opts.Saved)
 	return n

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// besides is the node's memory of reservations with its key beside its lease.
+type besides struct {
+	written map[lease.Key]lease.ByFamily // the reservations that this run has written, and with which addresses
+
+	snap *lease.Snapshot // the last snapshot without one to write, and the node's addresses then
+	own  lease.ByFamily
+}
+
+// present returns the addresses that the node publishes from now on.
+func (n *Node) present() lease.ByFamily {
+	return lease.ByFamily{V4: n.host.uplink.Public(cidr.V4), V6: n.host.uplink.Public(cidr.V6)}
+}
+
+// outdatedBeside returns a reservation with the node's key, beside its lease, that names a
+// former address. The node cannot use it, or could not when it asked for the lease, and no
+// other node has the key. Peers take records with one key and different addresses for two
+// hosts, and serve the older one, so they would send to the subnet of the reservation.
+func (n *Node) outdatedBeside() (lease.Lease, bool) {
+	l, b := &n.lease, &n.lease.besides
+	own := n.present()
+	if b.snap == n.store.snap && b.own == own {
+		return lease.Lease{}, false
+	}
+	for _, r := range n.store.snap.Leases {
+		named := r.Attrs.PublicIP == l.attrs.PublicIP && r.Attrs.PublicIPv6 == l.attrs.PublicIPv6
+		if n.isBeside(r) && !named {
+			return *r, true
+		}
+	}
+	b.snap, b.own = n.store.snap, own
+	return lease.Lease{}, false
+}
+
+// isBeside reports whether a record is a reservation beside the lease to which the node may
+// give its present addresses. It does that once for each of its addresses: a second host with a
+// copy of the key file would do the same forever.
+func (n *Node) isBeside(r *lease.Lease) bool {
+	l := &n.lease
+	isGrant := l.grant != nil && l.grant.Key == r.Key
+	return r.Reserved() && !isGrant && sameData(r.Attrs, l.attrs) &&
+		n.assigned() == nil && len(n.network.backend.Extent().Keys) > 0 &&
+		l.besides.written[r.Key] != n.present()
+}
+
+// readdress gives a reservation the node's present addresses.
+func (n *Node) readdress(r lease.Lease) {
+	n.request(Request{Verb: Update, Grant: lease.Grant{Lease: r}, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
+}
+
+// isReaddress reports whether a request is one of readdress.
+func (l *leaseState) isReaddress(r Request) bool {
+	return r.Verb == Update && l.grant != nil && r.Grant.Key != l.grant.Key
+}
+
+// readdressed handles the answer to a request of readdress. The node's own lease does not
+// depend on it.
+func (n *Node) readdressed(req Request, done Requested) {
+	l := &n.lease
+	var conflict *lease.ConflictError
+	switch {
+	case errors.As(done.Err, &conflict):
+		l.atLeast = max(l.atLeast, conflict.Revision)
+	case done.Err != nil && !errors.Is(done.Err, lease.ErrLost):
+		n.retryLease()
+	default:
+		l.atLeast = max(l.atLeast, done.Grant.ModRevision)
+		l.dispute.anew = true // of one host's records, peers serve the one written last
+		l.besides.written[req.Grant.Key] = n.present()
+		n.event(Info, "reservation-updated",
+			fmt.Sprintf("reservation %s of this host has its present address now", req.Grant.Key))
+	}
+}
