@@ -199,6 +199,74 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 	}, limit)
 })
 
+var _ = Describe("networks that come and go", func() {
+	It("are followed, also while the daemon is down", func(ctx context.Context) {
+		requireTools("iptables")
+		daemon, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab, err := harness.New(ctx, harness.Options{Nodes: 1, Daemon: daemon,
+			DaemonArgs: []string{"--watch-networks", "--ip-masq", "--iptables-forward-rules"}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(lab.Close)
+		n := lab.Nodes[0]
+		config := func(network, config string) {
+			GinkgoHelper()
+			if config == "" {
+				Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf(network))).To(Succeed())
+				return
+			}
+			Expect(lab.Store.SetConfigOf(ctx, network, config)).To(Succeed())
+		}
+		runs := func(networks ...string) {
+			GinkgoHelper()
+			var got []string
+			Expect(n.Await(ctx, fmt.Sprint("the networks ", networks), func() (bool, error) {
+				ready, _ := n.Ready(ctx)
+				_, page, err := n.Get(ctx, "/metrics")
+				got = nil
+				for _, network := range []string{"blue", "green"} {
+					if strings.Contains(page, fmt.Sprintf("flannel_ready{network=%q} 1", network)) {
+						got = append(got, network)
+					}
+				}
+				return err == nil && ready && slices.Equal(got, networks), nil
+			})).To(Succeed(), "it runs %q; its log:\n%s", got, n.LogTail(20))
+		}
+		const second = `{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`
+		links := func() string {
+			GinkgoHelper()
+			out, err := n.Shell(ctx, "ip -br link; iptables -S; iptables -t nat -S")
+			Expect(err).NotTo(HaveOccurred())
+			return out
+		}
+
+		Expect(n.Start()).To(Succeed())
+		runs()
+		config("blue", blueConfig)
+		runs("blue")
+		before := links()
+		config("green", second)
+		runs("blue", "green")
+		config("green", "")
+		runs("blue")
+		Expect(links()).To(Equal(before))
+
+		config("green", second)
+		runs("blue", "green")
+		Expect(n.Kill()).To(Succeed())
+		config("green", "")
+		Expect(n.Start()).To(Succeed())
+		runs("blue")
+		Expect(links()).To(Equal(before))
+		config("green", second)
+		runs("blue", "green")
+
+		Expect(n.Kill()).To(Succeed())
+		Expect(n.Start("--networks=green")).To(Succeed())
+		runs("green")
+	}, limit)
+})
+
 // hasAny reports whether a text holds one of the parts.
 func hasAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })

@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -34,26 +37,29 @@ import (
 // daemon opens the parts of a node in the order of interop 1.5 (start-up), and
 // runs it. The health listener comes first: a supervisor asks from the start.
 func daemon(ctx context.Context, o *options) node.Exit {
-	nodes := o.healths()
+	nodes := o.roster()
 	if o.healthzPort > 0 {
-		server, err := agent.Serve(ctx, o.listen(nodes), nodes...)
+		server, err := agent.Serve(ctx, o.listen(nodes), nodes)
 		if err != nil {
 			return failed(err)
 		}
 		// The listener closes at the first signal, before the slower parts end.
 		defer context.AfterFunc(ctx, func() { closing("health listener", server.Close()) })()
 	}
-	if len(o.networks) > 0 {
+	if o.several() {
 		return o.runNetworks(ctx, nodes)
 	}
-	defer o.serveSocket(ctx, nodes[0])()
+	health, reports := nodes.All()[0], newSystemd()
+	reports.join("")
+	reports.known()
+	defer o.serveSocket(ctx, health)()
 	ctx, store, err := openStore(ctx, o)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer store.close()
 	options := agent.Options{
-		Store: store.Store, Health: nodes[0], OnReady: store.ready, OnPulse: newSystemd(nodes).of(0), Notify: store.notify,
+		Store: store.Store, Health: health, OnReady: store.ready, OnPulse: reports.of(""), Notify: store.notify,
 	}
 	if filter := openFirewall(ctx); filter != nil {
 		options.Lanes[node.FirewallLane] = filter
@@ -70,32 +76,51 @@ func orDied(ctx context.Context, exit node.Exit) node.Exit {
 	return exit
 }
 
-// healths returns one for each network.
-func (o *options) healths() []*agent.Health {
-	if len(o.networks) == 0 {
-		return []*agent.Health{{Version: buildversion.Version()}}
+// roster returns the nodes that are known from the start: the unnamed one, or none.
+func (o *options) roster() *agent.Roster {
+	if !o.several() {
+		return agent.NewRoster(&agent.Health{Version: buildversion.Version()})
 	}
-	nodes := make([]*agent.Health, len(o.networks))
-	for i, name := range o.networks {
-		nodes[i] = &agent.Health{Version: buildversion.Version(), Network: name}
-	}
+	nodes := agent.NewRoster()
+	nodes.Wait("starting")
 	return nodes
 }
 
 // listen returns where and what the health listener answers.
-func (o *options) listen(nodes []*agent.Health) agent.Listen {
+func (o *options) listen(nodes *agent.Roster) agent.Listen {
 	listen := agent.Listen{
 		Addr:       net.JoinHostPort(o.healthzIP, strconv.Itoa(o.healthzPort)),
 		OpenStatus: o.healthzStatus,
 	}
 	if o.metrics {
+		listen.Metrics = &scraped{nodes: nodes, perPeer: o.metricsPerPeer}
+	}
+	return listen
+}
+
+// scraped answers scrapes about the nodes of the moment.
+type scraped struct {
+	nodes   *agent.Roster
+	perPeer bool
+
+	mu      sync.Mutex
+	of      []*agent.Health // that handler answers for
+	handler http.Handler
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *scraped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if nodes := s.nodes.All(); s.handler == nil || !slices.Equal(nodes, s.of) {
 		sources := make([]metrics.Source, len(nodes))
 		for i, h := range nodes {
 			sources[i] = metrics.Source{Node: h, Network: h.Network}
 		}
-		listen.Metrics = metrics.Handler(o.metricsPerPeer, sources...)
+		s.of, s.handler = nodes, metrics.Handler(s.perPeer, sources...)
 	}
-	return listen
+	handler := s.handler
+	s.mu.Unlock()
+	handler.ServeHTTP(w, r)
 }
 
 // openFirewall returns the packet filter, or nil: the node runs on without one. If it

@@ -71,7 +71,7 @@ func (o *options) embeddedURL() (string, error) {
 // refuses a bad file: once stored, the config would have to be replaced in the
 // store.
 func (o *options) seed(ctx context.Context, server *embedded.Server) error {
-	if len(o.networks) > 0 {
+	if o.several() {
 		return nil // the file holds one config, and each network has its own
 	}
 	data, err := os.ReadFile(o.netConfigPath)

@@ -19,7 +19,7 @@ var groups = [...]struct {
 	{"Interface to the other hosts", []string{"iface", "iface-regex", "iface-can-reach",
 		"iface-from-node", "public-ip", "public-ipv6"}},
 	{"Subnet", []string{"subnet-file", "state-file", "subnet-lease-ttl", "subnet-lease-renew-margin", "on-lease-lost"}},
-	{"Several networks", []string{"networks", "subnet-dir"}},
+	{"Several networks", []string{"networks", "watch-networks", "subnet-dir"}},
 	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "metrics", "metrics-per-peer",
 		"probe-interval", "v", "vmodule", "log_backtrace_at", "version"}},
 	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync",

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,21 +21,30 @@ import (
 // again is the pause before a network that has ended begins anew (interop 1.7).
 const again = time.Second
 
+// several reports whether the process may run several networks (interop 1.7: multi-network mode).
+func (o *options) several() bool { return o.networkList != "" || o.watchNetworks }
+
 // checkNetworks reads --networks.
 func (o *options) checkNetworks() (err error) {
-	if o.networkList == "" {
+	if !o.several() {
 		return nil
 	}
+	flag := "--networks"
+	if o.networkList == "" {
+		flag = "--watch-networks"
+	}
 	if o.kube.On {
-		return errors.New("--networks: Kubernetes has one network, so leave out --networks or --kube-subnet-mgr")
+		return fmt.Errorf("%s: Kubernetes has one network, so leave out %s or --kube-subnet-mgr", flag, flag)
 	}
 	if o.servers.remote != "" || o.servers.listen != "" {
-		return errors.New("--networks: several networks need etcd itself, so leave out --networks, or --remote and --listen")
+		return fmt.Errorf("%s: several networks need etcd itself, so leave out %s, or --remote and --listen", flag, flag)
 	}
 	if o.subnetDir == "" {
 		return errors.New("--subnet-dir is empty; it must name a directory")
 	}
-	o.networks, err = networks.ParseNames(o.networkList)
+	if o.networkList != "" {
+		o.networks, err = networks.ParseNames(o.networkList)
+	}
 	return err
 }
 
@@ -53,42 +62,40 @@ func (o *options) ofNetwork(name string) *options {
 // besides holds what the networks of a process share.
 type besides struct {
 	endpoints []string
+	nodes     *agent.Roster
 	host      *networks.Host
-	filter    map[string]driver.Lane // of each network; nil: there is no firewall
+	filter    *agent.SharedFilter // nil: there is no firewall
+	systemd   *systemd
 }
 
 // runNetworks runs a node for each network until ctx or one of them ends.
-func (o *options) runNetworks(ctx context.Context, nodes []*agent.Health) node.Exit {
+func (o *options) runNetworks(ctx context.Context, nodes *agent.Roster) node.Exit {
 	ctx, endpoints, end, err := o.etcdEndpoints(ctx)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer end()
-	shared := besides{endpoints: endpoints, host: networks.NewHost(o.networks)}
+	crew := newCrew(ctx, o, besides{endpoints: endpoints, nodes: nodes, host: networks.NewHost(), systemd: newSystemd()})
 	if lane := openFirewall(ctx); lane != nil {
-		shared.filter = agent.ShareFilter(ctx, lane, o.networks)
+		crew.shared.filter = agent.ShareFilter(ctx, lane)
 		defer func() { closing("firewall", lane.Close()) }()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var running sync.WaitGroup
-	exits := make(chan node.Exit, len(nodes))
-	reports := newSystemd(nodes)
-	for i, h := range nodes {
-		running.Go(func() {
-			exits <- o.ofNetwork(h.Network).runNetwork(ctx, shared, h, reports.of(i))
-			cancel() // the process ends as a whole
-		})
+	if !o.watchNetworks {
+		return orDied(ctx, crew.run(nil))
 	}
-	exit := <-exits
-	running.Wait()
-	return orDied(ctx, exit)
+	root, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer root.Close()
+	return orDied(ctx, crew.run(root.Networks()))
 }
 
 // runNetwork runs the node of a network, and a new one when that has removed its network
-// or cannot go on, until ctx ends or a lost lease has to end the process.
+// or cannot go on, until ctx ends or a lost lease has to end the process. With --watch-networks a
+// network that has been removed ends.
 func (o *options) runNetwork(
-	ctx context.Context, shared besides, health *agent.Health, report func(node.Pulse),
+	ctx context.Context, shared besides, health *agent.Health, lane driver.Lane, report func(node.Pulse),
 ) node.Exit {
 	name := health.Network
 	defer o.serveSocket(ctx, health)()
@@ -100,13 +107,15 @@ func (o *options) runNetwork(
 	options := agent.Options{
 		Network: name, Store: agent.Beside(ctx, shared.host, name, store), Health: health, OnPulse: report,
 	}
-	if shared.filter != nil {
-		options.Lanes[node.FirewallLane] = shared.filter[name]
+	if lane != nil {
+		options.Lanes[node.FirewallLane] = lane
 	}
 	for {
 		exit := o.runNode(ctx, options)
 		switch {
 		case ctx.Err() != nil || o.onLeaseLost.value == onLossExit && exit.Status != statusOK:
+			return exit
+		case exit.Removed && o.watchNetworks:
 			return exit
 		case exit.Removed:
 			klog.Infof("network %s: it waits for a config", name)

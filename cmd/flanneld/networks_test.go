@@ -1,12 +1,13 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -31,15 +32,35 @@ func TestOptionsOfNetwork(t *testing.T) {
 	}
 }
 
-// Without --networks there is one node, which has no name.
-func TestHealths(t *testing.T) {
-	for args, want := range map[string][]string{"": {""}, "--networks=blue,green": {"blue", "green"}} {
-		var names []string
-		for _, h := range checked(t, args).healths() {
-			names = append(names, h.Network)
+// Without --networks and --watch-networks there is one node, which has no name. With them the process is
+// not ready before it knows its networks.
+func TestRoster(t *testing.T) {
+	for args, want := range map[string]struct {
+		nodes   int
+		waiting string
+	}{"": {1, ""}, "--networks=blue,green": {0, "starting"}, "--watch-networks": {0, "starting"}} {
+		nodes := checked(t, args).roster()
+		if len(nodes.All()) != want.nodes || nodes.Waiting() != want.waiting {
+			t.Errorf("%q: %d nodes, waiting %q", args, len(nodes.All()), nodes.Waiting())
 		}
-		if d := cmp.Diff(want, names); d != "" {
-			t.Errorf("%q (-want +got):\n%s", args, d)
+	}
+}
+
+// A start with --watch-networks also begins the networks that the last run left on the host: one of
+// them may have gone since.
+func TestFormerNetworks(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"blue.env", "green.env", "green.env.sock", "red.env.old", ".env", "state.white"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := "--watch-networks --subnet-dir=" + dir + " --state-file=" + dir + "/state"
+	for list, want := range map[string][]string{
+		"": {"blue", "green", "white"}, " --networks=green,yellow": {"green"},
+	} {
+		if d := cmp.Diff(want, checked(t, args+list).former()); d != "" {
+			t.Errorf("%q (-want +got):\n%s", list, d)
 		}
 	}
 }
@@ -49,13 +70,16 @@ func TestHealths(t *testing.T) {
 func TestReadyBesideAnUnusableNetwork(t *testing.T) {
 	systemd := newNotified(t)
 	t.Setenv("NOTIFY_SOCKET", systemd.path)
-	s := newSystemd([]*agent.Health{{Network: "blue"}, {Network: "green"}})
+	s := newSystemd()
+	s.join("blue")
+	s.join("green")
+	s.known()
 	unusable := node.Pulse{Reasons: []string{"no config"}, Unusable: true}
-	s.of(1)(unusable)
-	s.of(0)(unusable)
-	s.of(1)(node.Pulse{Reasons: []string{"no lease"}})
-	s.of(0)(node.Pulse{Phase: node.PhaseReady, Programmed: 7})
-	s.of(1)(unusable)
+	s.of("green")(unusable)
+	s.of("blue")(unusable)
+	s.of("green")(node.Pulse{Reasons: []string{"no lease"}})
+	s.of("blue")(node.Pulse{Phase: node.PhaseReady, Programmed: 7})
+	s.of("green")(unusable)
 	for _, message := range systemd.await("READY=1\nSTATUS=blue: ready | green: not ready: no config") {
 		if strings.HasPrefix(message, "READY=1") {
 			t.Errorf("too early: %q", message)

@@ -40,6 +40,7 @@ type options struct {
 	subnetFile, stateFile        string
 	networks                     []string // their names; nil: there is the unnamed one
 	networkList, subnetDir       string
+	watchNetworks                bool
 	renewMargin                  int // minutes
 	leaseTTL                     time.Duration
 	onLeaseLost                  choice
@@ -107,7 +108,10 @@ func (o *options) defineNode(fs *flag.FlagSet) {
 	fs.StringVar(&o.networkList, "networks", "", "run these networks side by side: their `names`, separated by commas; "+
 		"the data of each lie at <etcd-prefix>/<name>, and its subnet file is <subnet-dir>/<name>.env; "+
 		"empty: run one network, which has no name")
-	fs.StringVar(&o.subnetDir, "subnet-dir", hostpaths.SubnetDir, "`directory` of the subnet files with --networks")
+	fs.BoolVar(&o.watchNetworks, "watch-networks", false, "run the networks that have a config at "+
+		"<etcd-prefix>/<name>/config, as they come and go; with --networks, of those alone")
+	fs.StringVar(&o.subnetDir, "subnet-dir", hostpaths.SubnetDir,
+		"`directory` of the subnet files with --networks or --watch-networks")
 	fs.IntVar(&o.renewMargin, "subnet-lease-renew-margin", 60,
 		"renew the lease at the latest this many `minutes` before it ends, 1 to 1439")
 	fs.DurationVar(&o.leaseTTL, "subnet-lease-ttl", defaultLeaseTTL,

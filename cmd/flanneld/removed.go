@@ -13,8 +13,6 @@ func removed(flagName string) string {
 	switch {
 	case flagName == "etcd-endpoint":
 		return "use --etcd-endpoints"
-	case flagName == "watch-networks":
-		return "name the networks in --networks"
 	case flagName == "use-multi-cluster-cidr":
 		return "the ClusterCIDR API is gone from Kubernetes; leave it out"
 	}

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"k8s.io/klog/v2"
 
-	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -17,47 +18,65 @@ import (
 // restarts the unit, and each restart cuts the udp backend's traffic. For the same reason it does not
 // wait for a network without a usable config while another one runs. STATUS= says what is missing.
 type systemd struct {
-	names []string // of the networks
-
-	mu     sync.Mutex
-	pulses []node.Pulse
-	ready  bool
-	said   string
+	mu       sync.Mutex
+	pulses   map[string]node.Pulse // of each network
+	complete bool                  // all networks are known
+	ready    bool
+	said     string
 }
 
-func newSystemd(nodes []*agent.Health) *systemd {
-	s := &systemd{pulses: make([]node.Pulse, len(nodes))}
-	for _, h := range nodes {
-		s.names = append(s.names, h.Network)
-	}
-	return s
+func newSystemd() *systemd { return &systemd{pulses: map[string]node.Pulse{}} }
+
+// join adds a network, whose first pulse is still to come.
+func (s *systemd) join(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pulses[name] = node.Pulse{}
+}
+
+// leave removes a network.
+func (s *systemd) leave(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pulses, name)
+	s.report(true)
+}
+
+// known says that the process knows its networks.
+func (s *systemd) known() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complete = true
+	s.report(false)
 }
 
 // of returns the function that takes the pulses of one node.
-func (s *systemd) of(i int) func(node.Pulse) {
+func (s *systemd) of(name string) func(node.Pulse) {
 	return func(p node.Pulse) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.pulses[i] = p
-		s.report()
+		s.pulses[name] = p
+		s.report(true)
 	}
 }
 
-// report sends changes.
-func (s *systemd) report() {
-	lines := make([]string, len(s.pulses))
-	waits, runs := false, false
-	for i, p := range s.pulses {
-		lines[i] = statusLine(p)
-		if s.names[i] != "" {
-			lines[i] = s.names[i] + ": " + lines[i]
+// report sends changes. Without all, only the one that matters to systemd itself.
+func (s *systemd) report(all bool) {
+	var lines []string
+	waits, runs := !s.complete, len(s.pulses) == 0
+	for _, name := range slices.Sorted(maps.Keys(s.pulses)) {
+		p := s.pulses[name]
+		line := statusLine(p)
+		if name != "" {
+			line = name + ": " + line
 		}
+		lines = append(lines, line)
 		runs = runs || p.Programmed > 0
 		waits = waits || p.Programmed == 0 && !p.Unusable
 	}
 	first := !s.ready && runs && !waits
 	text := "STATUS=" + strings.Join(lines, " | ")
-	if text == s.said && !first {
+	if !first && (text == s.said || !all) {
 		return
 	}
 	s.said = text

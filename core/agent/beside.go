@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync"
 
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -58,27 +59,51 @@ func (b beside) follow(ctx context.Context) {
 	}
 }
 
-// ShareFilter returns the lane of each network in one packet filter, and passes its
-// hints on to all of them until ctx ends.
-func ShareFilter(ctx context.Context, lane driver.Lane, names []string) map[string]driver.Lane {
-	filter := networks.NewFilter(lane, names)
-	lanes := map[string]driver.Lane{}
-	hints := make([]signal, len(names))
-	for i, name := range names {
-		hints[i] = make(signal, 1)
-		lanes[name] = filter.Lane(name, hints[i])
-	}
+// SharedFilter is a packet filter that several networks use, which may come and go.
+type SharedFilter struct {
+	filter *networks.Filter
+
+	mu    sync.Mutex
+	hints map[string]signal // of each network
+}
+
+// ShareFilter returns a packet filter for several networks. It passes the hints on to all of them until
+// ctx ends.
+func ShareFilter(ctx context.Context, lane driver.Lane) *SharedFilter {
+	f := &SharedFilter{filter: networks.NewFilter(lane), hints: map[string]signal{}}
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-lane.Hints():
-				for _, hint := range hints {
-					hint.send()
-				}
+				f.pass()
 			}
 		}
 	}()
-	return lanes
+	return f
+}
+
+func (f *SharedFilter) pass() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, hint := range f.hints {
+		hint.send()
+	}
+}
+
+// Join returns the lane of a network.
+func (f *SharedFilter) Join(name string) driver.Lane {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hints[name] = make(signal, 1)
+	return f.filter.Join(name, f.hints[name])
+}
+
+// Leave ends the part of a network.
+func (f *SharedFilter) Leave(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.hints, name)
+	f.filter.Leave(name)
 }

@@ -33,7 +33,7 @@ func (q *quiet) holds(config string, revision int64) {
 // A network learns of the others although neither node has asked for a view.
 func TestNetworkLearnsOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := networks.NewHost([]string{"blue", "green"})
+		host := networks.NewHost("blue", "green")
 		blue, green := &quiet{changed: make(chan struct{})}, &quiet{changed: make(chan struct{})}
 		first, second := Beside(t.Context(), host, "blue", blue), Beside(t.Context(), host, "green", green)
 		green.holds(`{"Network":"10.5.0.0/16"}`, 6)
@@ -57,7 +57,7 @@ func TestNetworkLearnsOfTheOthers(t *testing.T) {
 // network that the client names.
 func TestListenerOfNetworks(t *testing.T) {
 	blue, green := &Health{Network: "blue"}, &Health{Network: "green"}
-	handler := Listen{OpenStatus: true}.handler([]*Health{blue, green})
+	handler := Listen{OpenStatus: true}.handler(NewRoster(blue, green))
 	get := func(path string, status int, want string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -96,11 +96,21 @@ func (h hinting) Hints() <-chan struct{} { return h.hints }
 func TestShareFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kernel := hinting{hints: make(chan struct{})}
-		lanes := ShareFilter(t.Context(), kernel, []string{"blue", "green"})
+		filter := ShareFilter(t.Context(), kernel)
+		lanes := []driver.Lane{filter.Join("blue"), filter.Join("green")}
 		for range 2 {
 			kernel.hints <- struct{}{}
-			<-lanes["blue"].Hints()
-			<-lanes["green"].Hints()
+			<-lanes[0].Hints()
+			<-lanes[1].Hints()
+		}
+		filter.Leave("blue")
+		kernel.hints <- struct{}{}
+		<-lanes[1].Hints()
+		synctest.Wait()
+		select {
+		case <-lanes[0].Hints():
+			t.Error("a network that has left gets a hint")
+		default: // nothing came
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 // get returns the status and the lines of one answer.
 func get(h *Health, path string) (int, []string) {
 	w := httptest.NewRecorder()
-	Listen{}.handler([]*Health{h}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	Listen{}.handler(NewRoster(h)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w.Code, strings.Split(w.Body.String(), "\n")
 }
 

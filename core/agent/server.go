@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -43,9 +44,8 @@ type Server struct {
 	addr net.Addr
 }
 
-// Serve answers requests until Close, from one Health for each network. The number of
-// open connections is bounded.
-func Serve(ctx context.Context, listen Listen, nodes ...*Health) (*Server, error) {
+// Serve answers requests about the nodes until Close. The number of open connections is bounded.
+func Serve(ctx context.Context, listen Listen, nodes *Roster) (*Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listen.Addr)
 	if err != nil {
@@ -83,23 +83,27 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
-func (listen Listen) handler(nodes []*Health) http.Handler {
+func (listen Listen) handler(nodes *Roster) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, "flanneld is running", "flanneld is not healthy",
-			reasons(nodes, func(v verdict) []string { return v.unhealthy }))
+			reasons(nodes.All(), func(v verdict) []string { return v.unhealthy }))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		of := nodes
+		of := nodes.All()
 		if r.URL.Query().Has(control.NetworkParameter) {
-			h, err := asked(nodes, r)
+			h, err := asked(of, r)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusNotFound)
 				return
 			}
 			of = []*Health{h}
 		}
-		answer(w, "flanneld is ready", "flanneld is not ready yet", reasons(of, verdict.unready))
+		why := reasons(of, verdict.unready)
+		if reason := nodes.Waiting(); reason != "" {
+			why = append([]string{reason}, why...)
+		}
+		answer(w, "flanneld is ready", "flanneld is not ready yet", why)
 	})
 	if listen.Metrics != nil {
 		mux.Handle("GET /metrics", listen.Metrics)
@@ -138,12 +142,15 @@ func asked(nodes []*Health, r *http.Request) (*Health, error) {
 		}
 		names[i] = h.Network
 	}
+	if len(nodes) == 0 {
+		return nil, errors.New("no network runs here")
+	}
 	return nil, fmt.Errorf("no network %q here; ask for one of %s, as %s?%s=%s", name, strings.Join(names, ", "),
 		r.URL.Path, control.NetworkParameter, names[0])
 }
 
 // addPages adds the pages of package control, for the allowed clients.
-func addPages(mux *http.ServeMux, nodes []*Health, allowed func(*http.Request) bool) {
+func addPages(mux *http.ServeMux, nodes *Roster, allowed func(*http.Request) bool) {
 	for path, page := range map[string]func(h *Health) (answer any, ok bool){
 		control.StatusPage: func(h *Health) (any, bool) { return h.Status(), true },
 		control.PeersPage:  (*Health).peers,
@@ -156,7 +163,7 @@ func addPages(mux *http.ServeMux, nodes []*Health, allowed func(*http.Request) b
 				http.Error(w, path+" answers requests from loopback; --healthz-status opens it to others", http.StatusForbidden)
 				return
 			}
-			h, err := asked(nodes, r)
+			h, err := asked(nodes.All(), r)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusNotFound)
 				return

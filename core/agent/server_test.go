@@ -16,7 +16,7 @@ import (
 
 func serve(t *testing.T) *Server {
 	t.Helper()
-	s, err := Serve(t.Context(), Listen{Addr: "127.0.0.1:0"}, &Health{})
+	s, err := Serve(t.Context(), Listen{Addr: "127.0.0.1:0"}, NewRoster(&Health{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func status(listen Listen, h *Health, remote string) *httptest.ResponseRecorder 
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/status", nil)
 	r.RemoteAddr = remote
-	listen.handler([]*Health{h}).ServeHTTP(w, r)
+	listen.handler(NewRoster(h)).ServeHTTP(w, r)
 	return w
 }
 
@@ -124,12 +124,12 @@ func TestStatusIsOnlyForTheHost(t *testing.T) {
 
 func TestServer(t *testing.T) {
 	ctx := context.Background()
-	s, err := Serve(ctx, Listen{Addr: "127.0.0.1:0"}, &Health{})
+	s, err := Serve(ctx, Listen{Addr: "127.0.0.1:0"}, NewRoster(&Health{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr := s.addr.String()
-	if _, err := Serve(ctx, Listen{Addr: addr}, &Health{}); err == nil ||
+	if _, err := Serve(ctx, Listen{Addr: addr}, NewRoster(&Health{})); err == nil ||
 		err.Error() != "health listener: listen tcp "+addr+": bind: address already in use" {
 		t.Errorf("a taken port gives %v", err)
 	}

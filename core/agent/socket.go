@@ -30,7 +30,7 @@ func ServeSocket(ctx context.Context, path string, h *Health) (*Server, error) {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	mux := http.NewServeMux()
-	addPages(mux, []*Health{h}, everyone)
+	addPages(mux, NewRoster(h), everyone)
 	return serveAt(l, mux), nil
 }
 

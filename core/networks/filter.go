@@ -33,21 +33,24 @@ type share struct {
 
 var _ driver.Lane = (*share)(nil)
 
-// NewFilter returns the packet filter of a host with these networks.
-func NewFilter(lane driver.Lane, names []string) *Filter {
-	f := &Filter{lane: lane, shares: map[string]*share{}}
-	for _, name := range names {
-		f.shares[name] = &share{f: f}
-	}
-	return f
+// NewFilter returns the packet filter of a host, which no network uses yet.
+func NewFilter(lane driver.Lane) *Filter {
+	return &Filter{lane: lane, shares: map[string]*share{}}
 }
 
-// Lane returns the part of a network, whose node learns of changes by the given hints.
-func (f *Filter) Lane(name string, hints <-chan struct{}) driver.Lane {
+// Join returns the part of a network, whose node learns of changes by the given hints.
+func (f *Filter) Join(name string, hints <-chan struct{}) driver.Lane {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.shares[name].hints = hints
+	f.shares[name] = &share{f: f, hints: hints}
 	return f.shares[name]
+}
+
+// Leave ends the part of a network. Rules that it still has are as those of another daemon.
+func (f *Filter) Leave(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.shares, name)
 }
 
 // Hints implements [driver.Lane].

@@ -58,11 +58,16 @@ type filterWorld struct {
 	t      *testing.T
 	kernel *fake
 	f      *Filter
+	lanes  map[string]driver.Lane
 }
 
 func newFilterWorld(t *testing.T, chains string) *filterWorld {
 	kernel := &fake{parse(t, chains)}
-	return &filterWorld{t, kernel, NewFilter(kernel, []string{"blue", "green"})}
+	w := &filterWorld{t, kernel, NewFilter(kernel), map[string]driver.Lane{}}
+	for _, name := range []string{"blue", "green"} {
+		w.lanes[name] = w.f.Join(name, nil)
+	}
+	return w
 }
 
 func parse(t *testing.T, text string) *dataplane.State {
@@ -80,7 +85,7 @@ var prefixes = map[string]netip.Prefix{
 
 func (w *filterWorld) look(name string) string {
 	w.t.Helper()
-	seen, err := w.f.Lane(name, nil).Look(w.t.Context(), dataplane.Extent{Networks: []netip.Prefix{prefixes[name]}})
+	seen, err := w.lanes[name].Look(w.t.Context(), dataplane.Extent{Networks: []netip.Prefix{prefixes[name]}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -90,7 +95,7 @@ func (w *filterWorld) look(name string) string {
 func (w *filterWorld) apply(name string, verb dataplane.Verb, chain string) {
 	w.t.Helper()
 	for _, c := range parse(w.t, chain).Chains {
-		for _, err := range w.f.Lane(name, nil).Apply(w.t.Context(), []dataplane.Op{{Verb: verb, Object: c}}) {
+		for _, err := range w.lanes[name].Apply(w.t.Context(), []dataplane.Op{{Verb: verb, Object: c}}) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -183,11 +188,13 @@ func TestFilterAfterAHandover(t *testing.T) {
 	red := head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + redMasq + " }\n"
 	both := head + "postrouting" + begin + "mark 0x4000/0x4000 return; " + blueMasq + "; " + redMasq + " }\n"
 	kernel := &fake{parse(t, "")}
-	f := NewFilter(kernel, []string{"blue", "green", "red"})
+	w := &filterWorld{t, kernel, NewFilter(kernel), map[string]driver.Lane{}}
+	for _, name := range []string{"blue", "green", "red"} {
+		w.lanes[name] = w.f.Join(name, nil)
+	}
 	as := func(name, network string) *filterWorld {
-		w := &filterWorld{t, kernel, f}
 		extent := dataplane.Extent{Networks: []netip.Prefix{netip.MustParsePrefix(network)}}
-		_, err := f.Lane(name, nil).Look(t.Context(), extent)
+		_, err := w.lanes[name].Look(t.Context(), extent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,4 +206,21 @@ func TestFilterAfterAHandover(t *testing.T) {
 	as("blue", "10.5.0.0/16").apply("blue", dataplane.Delete, blueNAT)
 	as("green", "10.5.0.0/16").apply("green", dataplane.Replace, blueNAT)
 	as("green", "10.5.0.0/16").want("the kernel", kernel.state.Dump(), both)
+}
+
+// A network that joins leaves the rules of all others alone, and one that has left is no part of the
+// host any more.
+func TestFilterOfNetworksThatComeAndGo(t *testing.T) {
+	kernel := &fake{parse(t, blueFwd)}
+	w := &filterWorld{t, kernel, NewFilter(kernel), map[string]driver.Lane{}}
+	w.lanes["blue"] = w.f.Join("blue", nil)
+	w.look("blue")
+	w.lanes["green"] = w.f.Join("green", nil)
+	w.look("green")
+	w.apply("green", dataplane.Replace, greenFwd)
+	w.want("both", kernel.state.Dump(), bothFwd)
+	w.apply("green", dataplane.Delete, greenFwd)
+	w.f.Leave("green")
+	w.want("blue's part", w.look("blue"), blueFwd)
+	w.want("blue alone", kernel.state.Dump(), blueFwd)
 }

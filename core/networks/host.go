@@ -32,12 +32,27 @@ type member struct {
 }
 
 // NewHost returns a host with these networks.
-func NewHost(names []string) *Host {
+func NewHost(names ...string) *Host {
 	h := &Host{members: map[string]*member{}}
 	for _, name := range names {
-		h.members[name] = &member{}
+		h.Join(name)
 	}
 	return h
+}
+
+// Join adds a network.
+func (h *Host) Join(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members[name] = &member{}
+}
+
+// Leave removes a network. The others may have what it had.
+func (h *Host) Leave(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.members, name)
+	h.decide()
 }
 
 // Follow names a function to call when View may return something else for a network
@@ -58,6 +73,9 @@ func (h *Host) View(name string, v lease.View) lease.View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
+	if m == nil {
+		return v // it has left the host
+	}
 	if doc := v.Snapshot.Config; !m.known || doc.Revision != m.doc.Revision || string(doc.Data) != string(m.doc.Data) {
 		m.known, m.doc = true, doc
 		h.decide()

@@ -53,7 +53,7 @@ func TestClaims(t *testing.T) {
 			`"Backend":{"Type":"vxlan","VNI":2}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := NewHost([]string{"blue", "green"})
+			h := NewHost("blue", "green")
 			h.View("blue", view(blue, 5))
 			got := refusal(t, h.View("green", view(c.green, 6)))
 			want := ""
@@ -78,7 +78,7 @@ func TestBackendsOnceOnAHost(t *testing.T) {
 		`{"Type":"ipsec","PSK":"` + psk + `"}`: false, `{"Type":"host-gw"}`: true, `{"Type":"alloc"}`: true,
 		`{"Type":"extension"}`: true,
 	} {
-		h := NewHost([]string{"blue", "green"})
+		h := NewHost("blue", "green")
 		h.View("blue", view(conf("10.5.0.0/16", backend), 5))
 		if got := refusal(t, h.View("green", view(conf("10.6.0.0/16", backend), 6))); (got == "") != twice {
 			t.Errorf("%s: %q", backend, got)
@@ -88,7 +88,7 @@ func TestBackendsOnceOnAHost(t *testing.T) {
 
 // The older config wins, in whichever order the two are read.
 func TestOlderNetworkKeepsItsClaims(t *testing.T) {
-	h := NewHost([]string{"blue", "green"})
+	h := NewHost("blue", "green")
 	told := 0
 	h.Follow("green", func() { told++ })
 	green, blue := view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 6), view(conf("10.5.0.0/16", `{"Type":"udp"}`), 5)
@@ -110,7 +110,7 @@ func TestOlderNetworkKeepsItsClaims(t *testing.T) {
 
 // A network that runs keeps what it has, whatever the others want later, until it is gone.
 func TestRunningNetworkKeepsItsClaims(t *testing.T) {
-	h := NewHost([]string{"blue", "green"})
+	h := NewHost("blue", "green")
 	green := view(conf("10.6.0.0/16", `{"Type":"udp"}`), 6)
 	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
 	h.View("green", green)
@@ -144,7 +144,7 @@ func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 
 // A config that no node can use takes nothing.
 func TestBadConfigClaimsNothing(t *testing.T) {
-	h := NewHost([]string{"blue", "green"})
+	h := NewHost("blue", "green")
 	h.View("blue", view(`{"Network":"10.5.0.0/16","Backend":{"Type":"nonsense"}}`, 5))
 	if got := refusal(t, h.View("green", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 6))); got != "" {
 		t.Errorf("green: %q", got)
