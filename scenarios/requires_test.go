@@ -50,7 +50,8 @@ func hasFirewallTools() error {
 	return errors.Join(errs...)
 }
 
-// tryNft filters the packets that a bridge forwards, as the lab's wires do.
+// tryNft reports whether nftables can filter the packets that a bridge forwards; the
+// wires of the lab need it.
 func tryNft() error {
 	nft := exec.Command("nft", "-f", "-")
 	nft.Stdin = strings.NewReader("add table bridge probe\ndelete table bridge probe\n")
@@ -73,7 +74,8 @@ func tryESP() error {
 	return linux.TryESP()
 }
 
-// All tests share the namespace and the name, and run side by side.
+// tryLink adds and deletes a link. All tests share the namespace and the name of the
+// link, and run in parallel.
 func tryLink(l netlink.Link) error {
 	probing.Lock()
 	defer probing.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/flanneld/flannel/drivers/sim/world"
 )
 
-var seeds = flag.Uint64("seeds", 300, "how many histories of the simulated store are checked")
+var seeds = flag.Uint64("seeds", 300, "the number of histories of the simulated store to check")
 
 // patience bounds the search for an order. It takes milliseconds for these short
 // histories; a longer search proves nothing, and the test fails.
@@ -43,7 +43,7 @@ func TestPlantedDefects(t *testing.T) {
 	for name, defect := range map[string]func(planted, node.Request) (node.Requested, bool){
 		"update is a blind put (E5)": planted.blindUpdate,
 		"create ignores who has it":  planted.greedyCreate,
-		"release deletes anybody's":  planted.blindRelease,
+		"release deletes any record": planted.blindRelease,
 		"renew does nothing":         planted.idleRenew,
 		"move ignores who has it":    planted.greedyMove,
 	} {

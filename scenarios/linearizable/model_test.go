@@ -39,7 +39,7 @@ func TestModel(t *testing.T) {
 			s.now += 7 * time.Second
 			s.see(nil)
 		}, porcupine.Illegal},
-		"risen from the dead": {func(s *tale) {
+		"renewed after its end": {func(s *tale) {
 			g := s.create("10.1.0.1", 5, nil)
 			s.now += 8 * time.Second
 			s.renew(g, lease.ErrLost)

@@ -31,13 +31,13 @@ var defects = []defect{
 	{id: "E1", what: "a garbage record empties the snapshot", plant: seeing(e1)},
 	{id: "E3", what: "a lost race ends the process", plant: living(e3)},
 	{id: "E4", what: "a reservation is renewed with a TTL", plant: asking(e4, e4renew)},
-	{id: "E5", what: "renewals overwrite the record without a condition", plant: asking(asItIs, e5), often: robbery},
+	{id: "E5", what: "renewals overwrite the record without a condition", plant: asking(asItIs, e5), often: takeovers},
 	{id: "E7", what: "overlaps go unnoticed", plant: living(e7), opts: search.Options{Family: "dual"}},
 	{id: "E10", what: "the first broken watch is the last", plant: e10},
 	{id: "E11", what: "changed attributes are ignored", plant: seeing(e11), often: moves},
 	{id: "E11", what: "the node does not see its own record", plant: living(e11own)},
 	{id: "P1", what: "the host is read only once", plant: acting(p1)},
-	{id: "P2", what: "objects that a former run left are not seen", plant: acting(p2), often: guests},
+	{id: "P2", what: "objects that a former run left are not seen", plant: acting(p2), often: leavers},
 	{id: "P3", what: "a recreated device has another MAC", plant: acting(p3)},
 	{id: "P4", what: "an existing device's MTU stays", plant: acting(p4)},
 	{id: "P7", what: "a moved peer's old FDB entry stays", plant: acting(p7), opts: search.Options{Backend: "vxlan"},
@@ -45,7 +45,7 @@ var defects = []defect{
 	{id: "P8", what: "direct routing is decided only once", plant: acting(p8),
 		opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
-	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: strangers},
+	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: foreignRoutes},
 	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
 	{id: "F1", what: "nftables do not masquerade packets of other hosts to remote pods",
 		plant: guarding(spelt(f1rule4)), opts: nftables},
@@ -74,28 +74,28 @@ var defects = []defect{
 	{id: "C3", what: "a removed subnet file stays removed", plant: living(blindToFile), often: lostFiles},
 	{id: "C4", what: "the newest address of the uplink is published", plant: acting(restless),
 		opts: search.Options{Family: "v4"}, often: seconds},
-	{id: "L1", what: "neighbour entries of departed peers stay", plant: acting(leaving(neighbours)), often: guests},
-	{id: "L2", what: "FDB entries of departed peers stay", plant: acting(leaving(forwarding)), often: guests},
-	{id: "L3", what: "the address of the former subnet stays", plant: acting(leaving(addresses)), often: robbery},
+	{id: "L1", what: "neighbour entries of departed peers stay", plant: acting(leaving(neighbours)), often: leavers},
+	{id: "L2", what: "FDB entries of departed peers stay", plant: acting(leaving(forwarding)), often: leavers},
+	{id: "L3", what: "the address of the former subnet stays", plant: acting(leaving(addresses)), often: takeovers},
 	{id: "L4", what: "IPv6 routes are never deleted", plant: acting(leaving(routes6)),
-		opts: search.Options{Family: "dual"}, often: robbery},
-	{id: "L5", what: "a departed peer is served forever", plant: seeing(keeping), often: guests},
+		opts: search.Options{Family: "dual"}, often: takeovers},
+	{id: "L5", what: "a departed peer is served forever", plant: seeing(keeping), often: leavers},
 	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
 	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},
 	{id: "W1", what: "a peer's first endpoint stays", plant: acting(believing(oldEndpoint, wgPeer)), opts: wireguard,
 		often: moves},
 	{id: "W2", what: "a peer's first allowed IPs stay", plant: acting(believing(oldAllowed, wgPeer)), opts: wireguard,
-		often: robbery},
+		often: takeovers},
 	{id: "W3", what: "peers get no pre-shared key", plant: acting(believing(noPSK, wgPeer)), opts: wireguard},
 	{id: "W4", what: "peers get no keepalive", plant: acting(believing(noKeepalive, wgPeer)), opts: wireguard},
 	{id: "W5", what: "WireGuard peers of departed nodes stay", plant: acting(leaving(encrypted)), opts: wireguard,
-		often: robbery},
+		often: takeovers},
 	{id: "I1", what: "no policy blocks what no tunnel carries", plant: acting(unblocked), opts: ipsec},
 	{id: "I2", what: "the tunnel of a policy keeps its first ends", plant: acting(believing(oldTunnel, policy)),
 		opts: ipsec, often: moves},
-	{id: "I3", what: "policies of departed nodes stay", plant: acting(leaving(protecting)), opts: ipsec, often: robbery},
+	{id: "I3", what: "policies of departed nodes stay", plant: acting(leaving(protecting)), opts: ipsec, often: takeovers},
 	{id: "I4", what: "connections of departed nodes stay", plant: agreeing(leaving(connections)), opts: ipsec,
-		often: robbery},
+		often: takeovers},
 	{id: "I5", what: "a tunnel that is lost goes unnoticed", plant: agreeing(trusting), opts: ipsec, often: keyless},
 	{id: "X1", what: "a tunnel keeps its first local address", plant: acting(believing(oldLocal, device)), opts: ipip,
 		often: moves},
@@ -103,14 +103,14 @@ var defects = []defect{
 	{id: "X3", what: "the route to a peer keeps its first next hop", plant: acting(believing(oldHop, hop)), opts: ipip,
 		often: moves},
 	{id: "X4", what: "routes to peers lack onlink", plant: acting(believing(noOnLink, hop)), opts: ipip},
-	{id: "X5", what: "routes to departed peers stay", plant: acting(leaving(hops)), opts: ipip, often: robbery},
+	{id: "X5", what: "routes to departed peers stay", plant: acting(leaving(hops)), opts: ipip, often: takeovers},
 	{id: "O1", what: "commands of departed peers are not undone", plant: commanding(leaving(serving)), opts: extension,
-		often: robbery},
+		often: takeovers},
 	{id: "O2", what: "a peer's command keeps its first data", plant: commanding(believing(oldData, forPeer)),
 		opts: extension, often: moves},
 	{id: "O3", what: "a failed command counts as done", plant: content, opts: extension, often: failures},
 	{id: "O4", what: "commands that a former run left are not seen", plant: commanding(unaware), opts: extension,
-		often: guests},
+		often: leavers},
 	{id: "O5", what: "commands do not run again when they are due", plant: commanding(once), opts: extension,
 		often: unrouted},
 	{id: "B1", what: "former backends in peers' records are not read", plant: seeing(former(unread)), opts: onVXLAN,
@@ -139,14 +139,14 @@ var wireguard = search.Options{Backend: "wireguard", Family: "v4"}
 // These steps expose a defect when they are drawn often enough: N is a node, M
 // another one, #N the last byte of N's address.
 var (
-	robbery = []search.Step{
+	takeovers = []search.Step{
 		{Line: "fault N cut"}, {Line: "store take N by=192.168.64.99"}, {Line: "fault N cut heal"},
 	}
-	keyless   = []search.Step{{Line: "fault N ike keyless=M"}}
-	moves     = []search.Step{{Line: "fault N uplink address=192.168.64.10#N"}}
-	shadows   = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
-	strangers = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}
-	guests    = []search.Step{
+	keyless       = []search.Step{{Line: "fault N ike keyless=M"}}
+	moves         = []search.Step{{Line: "fault N uplink address=192.168.64.10#N"}}
+	shadows       = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
+	foreignRoutes = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}
+	leavers       = []search.Step{
 		{Line: "store put subnets/10.5.3.0-24",
 			Input: `{"PublicIP":"192.168.64.99","PublicIPv6":null,` +
 				`"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:99"}}`},

@@ -8,8 +8,8 @@ import (
 	"github.com/flanneld/flannel/scenarios/search"
 )
 
-// Steps of a change of the backend: a whole one, and one in which a node stalls after
-// it has offered wireguard.
+// These are the steps of a change of the backend: a whole one, and one in which a node
+// stalls after it has offered wireguard.
 var (
 	changes = []search.Step{
 		{Line: "heal"}, {Line: "settle within=2m"},
@@ -35,7 +35,7 @@ func former(change func([]lease.FormerWay) []lease.FormerWay) func() func(lease.
 	}
 }
 
-// unread reads none.
+// unread reads no former way.
 func unread([]lease.FormerWay) []lease.FormerWay { return nil }
 
 // deserted takes each for one by which its owner does not send any more.

@@ -108,7 +108,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	NewWithT(t).Eventually(cond, patience, 5*time.Millisecond).Should(BeTrue(), what)
 }
 
-// synced waits until a store follows.
+// synced waits until a store is synced.
 func synced(t *testing.T, s lease.Store) {
 	t.Helper()
 	eventually(t, "sync", func() bool { return s.View().Synced })

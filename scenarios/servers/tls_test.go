@@ -145,7 +145,7 @@ func TestRights(t *testing.T) {
 		t.Errorf("refused requests changed the record from %+v to %+v", before, after)
 	}
 
-	// Its creator may change a record with a foreign address, its address' owner a record of another creator.
+	// The creator of a record may change it, and so may the node whose address it carries.
 	d.Put(t, "subnets/10.5.4.0-24", `{"PublicIP":"203.0.113.1","Creator":"one"}`, time.Hour)
 	foreign := recordAt(t, one, "10.5.4.0-24")
 	if _, err := one.Renew(t.Context(), lease.Grant{Lease: foreign}); err != nil {
@@ -240,11 +240,11 @@ func TestRightsOfOldClients(t *testing.T) {
 		}
 	}
 	if got := c.ask("POST", "/v1/_/leases", attrs2); !strings.HasPrefix(got, "200 ") || strings.Contains(got, "Creator") {
-		t.Errorf("the own lease: %s", got)
+		t.Errorf("a lease of its own: %s", got)
 	}
 }
 
-// TestRuleOff checks that the rule is an option.
+// TestRuleOff checks that without the option every node may change every record.
 func TestRuleOff(t *testing.T) {
 	a, d := newAuthority(t), newPrefix(startEtcd(t))
 	addr := a.secure(d, server.Options{}).addr

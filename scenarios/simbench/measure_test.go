@@ -32,9 +32,10 @@ type meter struct {
 	events  int
 }
 
-// measure begins after a collection of all earlier garbage.
+// measure begins a span of virtual time, which report ends.
 func measure(c *cluster) meter {
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forget the peak; without it the peak is the process's
+	// This forgets the peak. If it fails, the peak is that of the whole process.
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 	return meter{wall: time.Now(), cpu: cpuTime(), virtual: c.Now(), events: c.events}
 }
 

@@ -54,7 +54,7 @@ func newLonely(b *testing.B, backend string, data func(int) string) *lonely {
 	return l
 }
 
-// put writes the record of a peer, whose address is one of several.
+// put writes the record of a peer, which has one of two addresses by its version.
 func (l *lonely) put(i, version int) {
 	address := netip.AddrFrom4([4]byte{172, byte(17 + version%2), byte(i >> 8), byte(i)})
 	l.must(l.store.Put(fmt.Sprintf("subnets/10.%d.%d.0-24", 1+i/250, i%250), fmt.Sprintf(
@@ -124,7 +124,7 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// cpuOf returns the CPU time of a function, with the garbage collector's in the meantime.
+// cpuOf returns the CPU time of a function, including that of the garbage collector in the meantime.
 func cpuOf(do func()) time.Duration {
 	before := cpuTime()
 	do()

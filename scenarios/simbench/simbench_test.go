@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkDay runs 24 hours of a cluster on one core: renewals, a look at every
-// host each half minute, and the joins, leaves and faults of such a day. Joins and
+// host every half minute, and the joins, leaves and faults of such a day. Joins and
 // leaves come in waves, like an autoscaler's; in a wave of one, each change alters
 // the tables of all nodes by itself.
 func BenchmarkDay(b *testing.B) {
