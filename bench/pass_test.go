@@ -140,7 +140,7 @@ func BenchmarkHintedPass(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// provoke gives the node's uplink another MTU and takes it back at once.
+// provoke gives the node's loopback device another MTU and takes it back at once.
 func provoke(n *harness.Node) error {
 	return errors.Join(n.SetMTU("lo", 60000), n.SetMTU("lo", 65536))
 }

@@ -124,7 +124,7 @@ type crowd struct {
 	last         string // the mark of the last change
 }
 
-func measure(ctx context.Context) error {
+func measure(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "bench-servers")
 	if err != nil {
 		return err

@@ -48,8 +48,8 @@ func parse() options {
 		*into = strings.Split(all, ",")
 		flag.Func(name, usage+" (default "+all+")", func(s string) error { *into = strings.Split(s, ","); return nil })
 	}
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds")
-	flag.DurationVar(&o.time, "time", time.Second, "of one measurement")
+	flag.IntVar(&o.rounds, "rounds", 5, "the number of rounds")
+	flag.DurationVar(&o.time, "time", time.Second, "the time of one measurement")
 	list(&o.ways, "ways", "raw,vxlan,plain,gso", "ways to carry packets")
 	list(&o.wires, "wires", "offload,simple", "with segmentation offload or without")
 	list(&o.paths, "paths", "node,pod", "between the nodes themselves, and between pods")
