@@ -37,7 +37,7 @@ type Lab struct {
 	Outside *Outside // nil unless the options want it
 
 	segments []*segment
-	hosts    []*Host // all pods, in the order of their making
+	hosts    []*Host // all hosts and pods, in the order of their making
 	pods     []*Pod
 	dir      string // the lab's files
 	pings    atomic.Uint32

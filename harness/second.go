@@ -12,7 +12,7 @@ import (
 const secondHealthPort = healthPort + 1
 
 // StartSecond starts another daemon on the node, and waits until it is ready: before that it has done
-// nothing. Without extra flags it has the same files, as a mistake would have it.
+// nothing. Without extra flags it has the same files, as if an operator had started it by mistake.
 func (n *Node) StartSecond(ctx context.Context, extra ...string) (err error) {
 	if n.second != nil && n.second.State() == nil {
 		return fmt.Errorf("node %s: start a second daemon: it runs already", n.Name)

@@ -15,6 +15,7 @@
 // overlays of the build: the tree on disk stays as it is. The same binaries record
 // which mutants a check reaches; the others need no run.
 //
-// Every run has a process namespace and a network namespace of its own, limits of
-// memory, CPU time and wall time, and leaves no process behind.
+// The program runs in a network namespace of its own. Every run of a check has a
+// process namespace of its own and limits of memory, CPU time and wall time, and
+// leaves no process behind.
 package main

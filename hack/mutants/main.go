@@ -24,10 +24,10 @@ var testHelpers = []string{"kubetest"}
 func main() {
 	harness.Reexec()
 	j := job{limits: limits{apart: true, grace: 5 * time.Second}}
-	flag.IntVar(&j.sample, "n", 40, "how many mutants of each package to try; 0: all")
-	flag.Uint64Var(&j.seed, "seed", 1, "of the sample")
-	flag.IntVar(&j.seeds, "seeds", 200, "how many seeds the random search runs; 0: unit tests alone")
-	flag.IntVar(&j.workers, "j", runtime.NumCPU(), "how many mutants to try at once")
+	flag.IntVar(&j.sample, "n", 40, "the number of mutants of each package to try; 0: all")
+	flag.Uint64Var(&j.seed, "seed", 1, "the seed of the sample")
+	flag.IntVar(&j.seeds, "seeds", 200, "the number of seeds that the random search runs; 0: only unit tests")
+	flag.IntVar(&j.workers, "j", runtime.NumCPU(), "the number of mutants to try in parallel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -17,7 +17,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-func TestSlownessIsANumberFromOneOn(t *testing.T) {
+func TestSlownessIsAtLeastOne(t *testing.T) {
 	for _, bad := range []string{"fast", "0.5", "NaN", "-3"} {
 		t.Setenv(pace.Env, bad)
 		func() {

@@ -2,7 +2,8 @@ package page
 
 import "time"
 
-// Reasons say in plain words why a packet went no further.
+// Reasons returns sentences that say in plain words why a packet went no further, by the
+// name of the reason.
 func Reasons() map[string]string {
 	return map[string]string{
 		"no_route":      "no route leads to its destination",
@@ -11,9 +12,9 @@ func Reasons() map[string]string {
 		"neigh_failed":  "no host on the segment answered for the next hop",
 		"fdb_missing":   "the tunnel device does not know on which host that neighbour is",
 		"fdb_conflict":  "it came from another host than the forwarding entry says",
-		"vni_mismatch":  "no tunnel device with its network number is there",
+		"vni_mismatch":  "no tunnel device there has its network number",
 		"too_big":       "it is larger than the link takes",
-		"ttl":           "it went in a circle until its time to live was over",
+		"ttl":           "it went in a circle until its time to live ran out",
 		"wire_loss":     "the wire lost it",
 		"wire_down":     "the wire is cut",
 		"wire_mtu":      "the wire silently drops packets of its size",

@@ -26,7 +26,7 @@ func main() {
 
 func perform(args []string) (int, error) {
 	if len(args) == 0 {
-		return 2, errors.New("want run or exec")
+		return 2, errors.New("want run, exec or kernel")
 	}
 	switch args[0] {
 	case "run":
@@ -40,7 +40,7 @@ func perform(args []string) (int, error) {
 	case vm.IdleArg:
 		return 0, nil
 	default:
-		return 2, fmt.Errorf("%s: want run or exec", args[0])
+		return 2, fmt.Errorf("%s: want run, exec or kernel", args[0])
 	}
 }
 
