@@ -29,9 +29,9 @@ type applier struct {
 	// op that may change them drops them.
 	there [2]*routeList
 
-	// wgKeys holds the keys of the peers of WireGuard devices in the kernel, by the
-	// link's index, once an op needs them.
-	wgKeys map[int]map[dataplane.PublicKey]bool
+	// wgPeers holds the peers of WireGuard devices in the kernel, by the link's index,
+	// once an op needs them.
+	wgPeers map[int]*wgTable
 }
 
 // Apply implements [driver.Lane].

@@ -140,8 +140,16 @@ func (k *kernelWG) finish() error {
 }
 
 // setPeer adds a peer to a device, or changes it and keeps its session. All other
-// peers stay.
-func (k *kernelWG) setPeer(index int, p dataplane.WGPeer, psk dataplane.Secret) error {
+// peers stay. If it greets a new peer, the kernel begins a session at once: it sends a keepalive
+// to a peer that gets an interval, so the peer's own interval is set after another one.
+func (k *kernelWG) setPeer(index int, p dataplane.WGPeer, psk dataplane.Secret, greets bool) error {
+	if greets && p.Keepalive == 0 {
+		greeted := p
+		greeted.Keepalive = math.MaxUint16
+		if err := k.setPeer(index, greeted, psk, false); err != nil {
+			return err
+		}
+	}
 	out := &k.c.Out
 	k.beginSet(index)
 	end := k.beginPeer(p.Public, wgPeerReplaceIPs)

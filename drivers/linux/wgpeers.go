@@ -2,6 +2,8 @@ package linux
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,25 +54,20 @@ func (a *applier) applyKernel(verb dataplane.Verb, l link, p dataplane.WGPeer, p
 	if err != nil {
 		return err
 	}
-	if verb == dataplane.Replace {
-		if known := a.wgKeys[l.index]; known != nil {
-			known[p.Public] = true
-		}
-		return kernel.setPeer(l.index, p, psk)
-	}
-	known, err := a.keysOf(l)
+	known, err := a.peersOf(l)
 	if err != nil {
 		return err
 	}
-	if err := possible(verb, known[p.Public]); err != nil {
+	if err := possible(verb, known.keys[p.Public]); err != nil {
 		return err
 	}
 	if verb == dataplane.Delete {
-		delete(known, p.Public)
+		delete(known.keys, p.Public)
 		return kernel.removePeer(l.index, p.Public)
 	}
-	known[p.Public] = true
-	return kernel.setPeer(l.index, p, psk)
+	greets := !known.keys[p.Public] && known.replaces(p)
+	known.put(p)
+	return kernel.setPeer(l.index, p, psk, greets)
 }
 
 // possible returns the error with which a kernel refuses to create an object that is there, or to
@@ -85,22 +82,44 @@ func possible(verb dataplane.Verb, there bool) error {
 	return nil
 }
 
-// keysOf returns the keys of a device's peers, which it reads once for all ops.
-func (a *applier) keysOf(l link) (map[dataplane.PublicKey]bool, error) {
-	if known := a.wgKeys[l.index]; known != nil {
+// wgTable holds the peers of a device.
+type wgTable struct {
+	keys  map[dataplane.PublicKey]bool
+	owner map[netip.Prefix]dataplane.PublicKey // of an allowed IP
+}
+
+// put adds a peer.
+func (t *wgTable) put(p dataplane.WGPeer) {
+	t.keys[p.Public] = true
+	for _, prefix := range p.Allowed {
+		if prefix.IsValid() {
+			t.owner[prefix] = p.Public
+		}
+	}
+}
+
+// replaces reports whether a new peer takes an allowed IP of another one that the device still has: the
+// host behind it has a new key.
+func (t *wgTable) replaces(p dataplane.WGPeer) bool {
+	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool { return t.keys[t.owner[prefix]] })
+}
+
+// peersOf returns a device's peers, which it reads once for all ops.
+func (a *applier) peersOf(l link) (*wgTable, error) {
+	if known := a.wgPeers[l.index]; known != nil {
 		return known, nil
 	}
 	r, err := a.d.wg.read(l)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[dataplane.PublicKey]bool, len(r.Peers))
+	known := &wgTable{keys: map[dataplane.PublicKey]bool{}, owner: map[netip.Prefix]dataplane.PublicKey{}}
 	for _, p := range r.Peers {
-		known[p.Public] = true
+		known.put(p.WGPeer)
 	}
-	if a.wgKeys == nil {
-		a.wgKeys = map[int]map[dataplane.PublicKey]bool{}
+	if a.wgPeers == nil {
+		a.wgPeers = map[int]*wgTable{}
 	}
-	a.wgKeys[l.index] = known
+	a.wgPeers[l.index] = known
 	return known, nil
 }

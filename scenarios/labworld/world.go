@@ -41,7 +41,7 @@ const (
 	// echoBound is the time after which a packet without a reply counts as lost. It
 	// is longer than the wait for neighbour discovery, which asks once a second. It is
 	// the same on a slow machine: nearly all of it is the kernel's timer.
-	echoBound = 3 * time.Second
+	echoBound = lang.EchoBound
 	// lookEvery is the time between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
 )
@@ -209,13 +209,17 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 }
 
 // Stream implements [Streamer].
-func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
+func (w *World) Stream(from, to string, every time.Duration, steady bool) (func() (int, int, error), error) {
 	if _, _, err := w.places(from, to, w.family); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan streamed, 1)
-	go func() { done <- w.stream(ctx, from, to, every) }()
+	stream := w.stream
+	if steady {
+		stream = w.steadyStream
+	}
+	go func() { done <- stream(ctx, from, to, every) }()
 	return func() (sent, lost int, err error) {
 		stop()
 		r := <-done
@@ -227,6 +231,43 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 type streamed struct {
 	sent, lost int
 	err        error
+}
+
+// steadyStream pings until it is stopped, at each tick. Each lost packet counts.
+func (w *World) steadyStream(ctx context.Context, from, to string, every time.Duration) (s streamed) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	ended := make(chan streamed)
+	running := 0
+	note := func(one streamed) {
+		running--
+		s.sent++
+		s.lost += one.lost
+		s.err = errors.Join(s.err, one.err)
+	}
+	for {
+		select {
+		case <-tick.C:
+			running++
+			go func() { ended <- w.streamOne(from, to) }()
+		case one := <-ended:
+			note(one)
+		case <-ctx.Done():
+			for running > 0 {
+				note(<-ended)
+			}
+			return s
+		}
+	}
+}
+
+// streamOne sends one ping of a stream.
+func (w *World) streamOne(from, to string) streamed {
+	r, err := w.Ping(from, to, lang.PingOptions{Family: w.family})
+	if err == nil && !r.OK {
+		return streamed{lost: 1}
+	}
+	return streamed{err: err}
 }
 
 // stream pings until it is stopped. While a reply is outstanding it sends

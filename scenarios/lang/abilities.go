@@ -29,12 +29,16 @@ type OutsideRouter interface {
 	Outward(node string) error
 }
 
+// EchoBound is the time after which a packet of a stream without a reply counts as lost.
+const EchoBound = 3 * time.Second
+
 // Streamer carries more than one packet.
 type Streamer interface {
 	// Transfer moves that many bytes from pod to pod and checks them.
 	Transfer(from, to string, f cidr.Family, bytes int64) error
-	// Stream pings at an interval until stopped; stop returns the counts.
-	Stream(from, to string, every time.Duration) (stop func() (sent, lost int, err error), err error)
+	// Stream pings at an interval until stopped; stop returns the counts. A world may wait for
+	// a reply before it sends the next ping, unless the stream is steady.
+	Stream(from, to string, every time.Duration, steady bool) (stop func() (sent, lost int, err error), err error)
 }
 
 // SegmentDisturber sets what a segment, counted from 0, does to packets.

@@ -211,16 +211,18 @@ func (s *Session) transfer(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
-// stream performs "stream start n1.pod n2.pod [every=20ms]" and "stream stop
-// n1.pod n2.pod [most=2]". Some moments are long enough to lose a packet only on an
+// stream performs "stream start n1.pod n2.pod [every=20ms] [steady]" and "stream stop
+// n1.pod n2.pod [most=2] [allow=25]". Some moments are long enough to lose a packet only on an
 // emulated machine: most is the number of packets that may be lost there. Elsewhere none
-// may be lost.
+// may be lost. Some changes lose packets in every world: allow is the number that may be lost in each.
 func (s *Session) stream(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	every := 20 * time.Millisecond
 	a.duration("every", &every)
-	most := 0
+	most, allow := 0, 0
 	a.integer("most", &most)
+	a.integer("allow", &allow)
+	steady := a.flag("steady")
 	what := a.word("start or stop")
 	from := a.word("from")
 	to := a.word("to")
@@ -234,7 +236,7 @@ func (s *Session) stream(d *datadriven.TestData) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		stop, err := streamer.Stream(from, to, every)
+		stop, err := streamer.Stream(from, to, every, steady)
 		if err != nil {
 			return "", err
 		}
@@ -250,15 +252,18 @@ func (s *Session) stream(d *datadriven.TestData) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if allow > 0 {
+			return streamed(sent, lost, allow, true), nil
+		}
 		return streamed(sent, lost, most, s.slow()), nil
 	}
 	return "", fmt.Errorf("stream %s: want start or stop", what)
 }
 
-// streamed returns the fate of a stream as text. In a slow world, up to most packets may
-// be lost.
-func streamed(sent, lost, most int, slow bool) string {
-	if most > 0 && (lost == 0 || slow && lost <= most) {
+// streamed returns the fate of a stream as text. If some packets may be lost, up to most
+// may.
+func streamed(sent, lost, most int, some bool) string {
+	if most > 0 && (lost == 0 || some && lost <= most) {
 		return fmt.Sprintf("sent=%t lost<=%d", sent > 0, most)
 	}
 	return fmt.Sprintf("sent=%t lost=%d", sent > 0, lost)

@@ -213,7 +213,7 @@ func (w *World) Transfer(from, to string, f cidr.Family, bytes int64) error {
 }
 
 // Stream implements [lang.Streamer].
-func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, error), error) {
+func (w *World) Stream(from, to string, every time.Duration, _ bool) (func() (int, int, error), error) {
 	f := w.top.Families[0]
 	a, b, err := lang.Pair(w.place, from, to, f)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *World) Stream(from, to string, every time.Duration) (func() (int, int, 
 	var next *world.Event
 	var send func()
 	send = func() {
-		probes = append(probes, a.ping(b.addrs[f], kernel.PingOptions{}))
+		probes = append(probes, a.ping(b.addrs[f], kernel.PingOptions{Timeout: lang.EchoBound}))
 		next = w.World.After(every, "stream "+from+" "+to, send)
 	}
 	send()

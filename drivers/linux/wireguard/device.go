@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,9 +22,10 @@ import (
 type Device struct {
 	library *device.Device
 	queue   *queue
-	index   int       // of the TUN device
-	limit   int       // bytes of the largest packet
-	greets  time.Time // until when it greets new peers
+	index   int                                  // of the TUN device
+	limit   int                                  // bytes of the largest packet
+	greets  time.Time                            // until when it greets new peers
+	owner   map[netip.Prefix]dataplane.PublicKey // the peer that was given an allowed IP last
 }
 
 // greetTime is how long after its start a device greets the peers that it is given.
@@ -46,7 +48,8 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 		return nil, err
 	}
 	library, _ := start(q, limit)
-	d := &Device{library: library, queue: q, index: index, limit: limit}
+	d := &Device{library: library, queue: q, index: index, limit: limit,
+		owner: map[netip.Prefix]dataplane.PublicKey{}}
 	go func() {
 		<-d.Ended()
 		changed()
@@ -139,14 +142,15 @@ func ofPort(port uint16, err error) error {
 	return fmt.Errorf("listen on UDP port %d: %w", port, err)
 }
 
-// Greet makes the device begin a session with each peer that it is given soon after. It is for
+// Greet makes the device begin a session with each new peer that it is given soon after. It is for
 // a device that takes the place of one that had the same peers: these would send by the
 // former sessions until 15 seconds have passed without an answer. A device without a
 // predecessor greets no peer: they may not know it yet, and a handshake that
 // goes unanswered delays the next one by five seconds.
 func (d *Device) Greet() { d.greets = time.Now().Add(greetTime) }
 
-// SetPeer adds a peer, or changes it and keeps its session.
+// SetPeer adds a peer, or changes it and keeps its session. The device begins a session with a new peer
+// that takes the place of another: the host behind it has a new key, and asks in vain until it is known here.
 func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 	var b strings.Builder
 	line(&b, "public_key", hex.EncodeToString(p.Public[:]))
@@ -161,14 +165,25 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 			line(&b, "allowed_ip", prefix.String())
 		}
 	}
-	greets := time.Now().Before(d.greets) && !d.HasPeer(p.Public)
+	greets := !d.HasPeer(p.Public) && (time.Now().Before(d.greets) || d.replaces(p))
 	if err := d.set(b.String()); err != nil {
 		return err
+	}
+	for _, prefix := range p.Allowed {
+		d.owner[prefix] = p.Public
 	}
 	if peer := d.library.LookupPeer(device.NoisePublicKey(p.Public)); greets && peer != nil && p.Endpoint.IsValid() {
 		peer.SendKeepalive() // without a session it begins one
 	}
 	return nil
+}
+
+// replaces reports whether a peer takes an allowed IP of another one that the device still has.
+func (d *Device) replaces(p dataplane.WGPeer) bool {
+	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool {
+		owner, known := d.owner[prefix]
+		return known && prefix.IsValid() && owner != p.Public && d.HasPeer(owner)
+	})
 }
 
 // HasPeer reports whether the device has the peer.

@@ -64,7 +64,8 @@ func (ps *wgPeers) each(do func(*wgPeer)) {
 	}
 }
 
-// put adds or changes a peer. Its allowed IPs leave the peers that have them.
+// put adds or changes a peer. Its allowed IPs leave the peers that have them. A new peer that takes the
+// place of another is greeted, as our driver for Linux does.
 func (ps *wgPeers) put(o dataplane.WGPeer, psk dataplane.Secret) {
 	i, found := ps.search(o.Public)
 	if !found {
@@ -80,30 +81,34 @@ func (ps *wgPeers) put(o dataplane.WGPeer, psk dataplane.Secret) {
 	for _, prefix := range slices.Clone(p.allowed) {
 		ps.disallow(p, prefix)
 	}
+	replaces := false
 	for _, prefix := range o.Allowed {
 		if prefix.IsValid() {
-			ps.allow(p, prefix.Masked())
+			replaces = ps.allow(p, prefix.Masked()) && !found || replaces
 		}
 	}
 	p.keepalive = time.Duration(o.Keepalive) * time.Second
 	p.periodic.Cancel()
 	p.keepAlive()
-	if d := ps.device; !found && d.link != nil && d.link.up && d.link.stack.world.Now().Before(d.greets) {
+	if d := ps.device; !found && d.link != nil && d.link.up && (replaces || d.link.stack.world.Now().Before(d.greets)) {
 		p.poke()
 	}
 }
 
-func (ps *wgPeers) allow(p *wgPeer, prefix netip.Prefix) {
+// allow gives a prefix to a peer. It reports whether another peer had it.
+func (ps *wgPeers) allow(p *wgPeer, prefix netip.Prefix) (taken bool) {
 	if ps.allowed == nil {
 		ps.allowed = map[netip.Prefix]*wgPeer{}
 	}
-	if former := ps.allowed[prefix]; former != nil {
+	former := ps.allowed[prefix]
+	if former != nil {
 		ps.disallow(former, prefix)
 	}
 	ps.allowed[prefix] = p
 	ps.lengths[cidr.FamilyOf(prefix.Addr())][prefix.Bits()]++
 	p.allowed = append(p.allowed, prefix)
 	slices.SortFunc(p.allowed, netip.Prefix.Compare)
+	return former != nil
 }
 
 func (ps *wgPeers) disallow(p *wgPeer, prefix netip.Prefix) {
