@@ -36,7 +36,7 @@ func (o *options) checkNetworks() (err error) {
 	if o.kube.On {
 		return fmt.Errorf("%s: Kubernetes has one network, so leave out %s or --kube-subnet-mgr", flag, flag)
 	}
-	if o.servers.remote != "" || o.servers.listen != "" {
+	if o.servers.Servers != "" || o.servers.listen != "" {
 		return fmt.Errorf("%s: several networks need etcd itself, so leave out %s, or --remote and --listen", flag, flag)
 	}
 	if o.subnetDir == "" {

@@ -23,7 +23,7 @@ import (
 
 // serve runs the server mode: it serves leases from etcd, and takes no subnet.
 func serve(ctx context.Context, o *options) node.Exit {
-	secrets, err := server.TLS(o.servers.certFile, o.servers.keyFile, o.servers.caFile)
+	secrets, err := server.TLS(o.servers.CertFile, o.servers.KeyFile, o.servers.CAFile)
 	if err != nil {
 		return failed(err)
 	}

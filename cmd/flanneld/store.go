@@ -26,7 +26,7 @@ func openStore(ctx context.Context, o *options) (context.Context, datastore, err
 		}
 		return ctx, datastore{store, store.Available, notify(store), store.Close}, nil
 	}
-	if o.servers.remote != "" {
+	if o.servers.Servers != "" {
 		store, err := o.openRemote(ctx)
 		if err != nil {
 			return ctx, datastore{}, err

@@ -45,7 +45,8 @@ func (a *app) check() *cobra.Command {
 }
 
 func (a *app) runCheck(c *cobra.Command, f *checkFlags) error {
-	named := c.Flags().Changed("etcd-endpoints") || os.Getenv("FLANNELD_ETCD_ENDPOINTS") != ""
+	named := c.Flags().Changed("etcd-endpoints") || os.Getenv("FLANNELD_ETCD_ENDPOINTS") != "" ||
+		f.datastore.servers.Servers != ""
 	report, err := f.report(c.Context(), named)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (a *app) runCheck(c *cobra.Command, f *checkFlags) error {
 	return a.printFound(report)
 }
 
-// report looks at the host. Named means that a flag or a variable names an etcd.
+// report looks at the host. Named means that a flag or a variable names an etcd or servers.
 func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, error) {
 	s := check.Sources{
 		Daemons: daemon.Processes, SubnetFile: f.files.subnetFile, CNIConf: f.files.cniConf, Assigned: f.datastore.kube.On,
@@ -67,7 +68,7 @@ func (f *checkFlags) report(ctx context.Context, named bool) (*check.Report, err
 		return nil, err
 	}
 	s.Config = config
-	if named && !f.datastore.kube.On {
+	if named && !f.datastore.kube.On && f.datastore.servers.Servers == "" {
 		s.Time = func(ctx context.Context) (time.Time, error) { return timeAt(ctx, f.datastore.etcd.URLs()[0]) }
 	}
 	// A lane that cannot be opened is one of the findings.

@@ -65,7 +65,7 @@ func (a *app) getConfig(ctx context.Context, d *datastore) error {
 		var snap *lease.Snapshot
 		snap, err = d.stored(ctx)
 		if err == nil && snap.Config.Revision == 0 {
-			err = fmt.Errorf("the datastore holds no network config at %s/config", d.etcd.Prefix)
+			err = d.noConfig()
 		}
 		if err == nil {
 			data = snap.Config.Data
@@ -75,6 +75,18 @@ func (a *app) getConfig(ctx context.Context, d *datastore) error {
 		return err
 	}
 	return a.Print(document(data))
+}
+
+// noConfig says where a config is missing.
+func (d *datastore) noConfig() error {
+	if d.servers.Servers != "" {
+		return errors.New("the datastore of the servers holds no config of this network")
+	}
+	prefix, err := d.prefix()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the datastore holds no network config at %s/config", prefix)
 }
 
 // stored reads the datastore once.
@@ -110,7 +122,7 @@ func (a *app) setConfig(ctx context.Context, d *datastore, path string) error {
 	if err != nil {
 		return err
 	}
-	snap, store, err := d.snapshot(ctx)
+	snap, store, err := d.changeable(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,21 @@
 package flannelctl
 
 import (
+	"errors"
+	"net"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
+	"github.com/flanneld/flannel/drivers/remote/server"
 )
 
 // step is one call of flannelctl, with parts of its output.
@@ -81,6 +86,63 @@ func TestEtcd(t *testing.T) {
 	})
 	put("10.5.3.0-24", "nonsense")
 	runSteps(t, common, []step{{[]string{"leases", "list"}, 1, "quarantined", ""}})
+}
+
+// Each named network has its own config and records, which servers show as well.
+func TestNetworksAndServers(t *testing.T) {
+	started, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), UnsafeNoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Close()
+	open := func(network string) (*etcd.Store, error) {
+		return etcd.Open(t.Context(), etcd.Options{Endpoints: started.Endpoints(), Prefix: path.Join("/net", network)})
+	}
+	good := write(t, `{"Network":"10.6.0.0/22","Backend":{"Type":"vxlan"}}`)
+	direct := []string{"--etcd-endpoints", strings.Join(started.Endpoints(), ","), "--etcd-prefix", "/net", "--network"}
+	runSteps(t, append(direct, "blue"), []step{
+		{[]string{"config", "get"}, 1, "", "the datastore holds no network config at /net/blue/config"},
+		{[]string{"config", "set", good}, 0, "stored:", ""},
+		{[]string{"leases", "reserve", "10.6.2.0/24", "--owner", "192.168.64.2"}, 0, "reserved 10.6.2.0-24", ""},
+	})
+	runSteps(t, append(direct, "green"), []step{{[]string{"config", "get"}, 1, "", "/net/green/config"}})
+	runSteps(t, append(direct, "config"), []step{{[]string{"leases", "list"}, 2, "", "it is reserved"}})
+
+	root, err := open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s, err := server.New(t.Context(), server.Options{
+		Open: func(network string) (server.Store, error) { return open(network) }, Networks: root.Networks(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l, nil) }()
+	defer func() {
+		if err := errors.Join(s.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	}()
+	remote := []string{"--remote", l.Addr().String(), "--timeout", "30s", "--network"}
+	runSteps(t, append(remote, "blue"), []step{
+		{[]string{"config", "get"}, 0, `{"Network":"10.6.0.0/22","Backend":{"Type":"vxlan"}}`, ""},
+		{[]string{"leases", "list"}, 0, "1 reserved, 2 free of 3 (IPv4)", ""},
+		{[]string{"leases", "show", "10.6.2.0/24"}, 0, "reserved", ""},
+		{[]string{"config", "validate", good, "--compare"}, 0, "3 subnets of /24", ""},
+		{[]string{"leases", "unreserve", "10.6.2.0/24"}, 1, "", "with --remote flannelctl only reads"},
+		{[]string{"config", "set", good}, 1, "", "with --remote flannelctl only reads"},
+		{[]string{"leases", "list", "--kube-subnet-mgr"}, 2, "", "excludes --network and --remote"},
+	})
+	runSteps(t, append(remote, ""), []step{
+		{[]string{"config", "get"}, 1, "", "the datastore of the servers holds no config of this network"},
+	})
 }
 
 func TestUnreachableEtcd(t *testing.T) {

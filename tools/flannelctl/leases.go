@@ -71,7 +71,7 @@ func (a *app) showLease(ctx context.Context, d *datastore, subnet string) error 
 	if err != nil {
 		return err
 	}
-	var records leases.Records // nil on Kubernetes
+	var records leases.Records // nil unless it is an etcd
 	if store != nil {
 		defer store.Close()
 		records = store
@@ -106,7 +106,7 @@ func (a *app) changeLease(
 			if d.kube.On {
 				return errAssigned
 			}
-			snap, store, err := d.snapshot(c.Context())
+			snap, store, err := d.changeable(c.Context())
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ func (a *app) runMigrateV2(ctx context.Context, d *datastore, from, prefix strin
 	if d.kube.On {
 		return usageError{errors.New("--kube-subnet-mgr: Kubernetes assigns the subnets, so there is nothing to copy")}
 	}
-	snap, store, err := d.snapshot(ctx)
+	snap, store, err := d.changeable(ctx)
 	if err != nil {
 		return err
 	}
