@@ -92,19 +92,23 @@ func BenchmarkAllRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkStatus describes a node with that many peers, for a scrape and for tools.
+// BenchmarkStatus describes a node with that many peers, for a scrape and for tools, and
+// encodes its state file.
 func BenchmarkStatus(b *testing.B) {
-	w := benchWorld(b, 5000)
-	for name, describe := range map[string]func(){
-		"status":      func() { w.n.Status() },
-		"peers":       func() { w.n.Peers() },
-		"differences": func() { w.n.Differences() },
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				describe()
-			}
-		})
+	for _, peers := range []int{5000, 20_000} {
+		w := benchWorld(b, peers)
+		for name, describe := range map[string]func(){
+			"status":      func() { w.n.Status() },
+			"peers":       func() { w.n.Peers() },
+			"differences": func() { w.n.Differences() },
+			"state-file":  func() { _, _ = w.n.state().encode() },
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, peers), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					describe()
+				}
+			})
+		}
 	}
 }
