@@ -32,7 +32,7 @@ type claims struct {
 	file    lease.Key        // the subnets in the subnet file, as of that look
 	written bool             // the node has written the subnet file since the look began
 
-	changes  uint64        // of the host, at the last comparison with it
+	compared compared      // what the last comparison with the host was about
 	lacks    bool          // the host lacks the node's own device or address
 	lacksAt  time.Duration // since when, or until when the process was away
 	hintless bool          // hints were lost at that time
@@ -138,10 +138,23 @@ func (i *Invariants) checkReadiness() error {
 	return nil
 }
 
-// compareHosts compares each host that has changed with the claims of its node.
+// compared identifies a comparison of a host with the device that its node must have.
+type compared struct {
+	changes  uint64 // of the host
+	inForce  string // the backend
+	known    string // the backend that the node knew last
+	key      lease.Key
+	holds    bool
+	unusable bool // the config in force
+}
+
+// compareHosts compares each host with the claims of its node, if either has changed.
 func (i *Invariants) compareHosts() {
 	for _, name := range i.order {
-		if n := i.nodes[name]; n.claims.changes != n.Changes() {
+		n := i.nodes[name]
+		now := compared{n.Changes(), i.config.Backend.Type, n.backend, n.key, n.holds, i.bad}
+		if n.claims.compared != now {
+			n.claims.compared = now
 			n.compareOwn(i.elapsed())
 		}
 	}
@@ -150,7 +163,6 @@ func (i *Invariants) compareHosts() {
 // compareOwn notes whether the host holds the node's own device and address.
 func (n *Node) compareOwn(now time.Duration) {
 	c := &n.claims
-	c.changes = n.Changes()
 	had := !c.lacks
 	c.lacks = n.lacking(func(subnet netip.Prefix) bool {
 		for link := range n.all.links {

@@ -100,7 +100,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.document, n.config = "", ""
 		n.lost = accident{}
 		n.dispute.open = false
-		n.claims, n.published = claims{changes: n.claims.changes, lacks: n.claims.lacks}, publication{}
+		n.claims, n.published = claims{compared: n.claims.compared, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p = plant(p)
