@@ -82,7 +82,7 @@ func (s *Store) abandon(ctx context.Context, id clientv3.LeaseID) error {
 
 // later cleans up in the background. A failure does no harm: leftovers expire.
 func (s *Store) later(tidy func(context.Context) error) {
-	s.start(func() {
+	s.work.Start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
 		defer cancel()
 		if err := tidy(ctx); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) && s.ctx.Err() == nil {

@@ -137,7 +137,7 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (foll
 				if caughtUp {
 					follow()
 				}
-				s.start(func() { s.heartbeat(ctx, stream) })
+				s.work.Start(func() { s.heartbeat(ctx, stream) })
 			}
 		case len(resp.Events) > 0:
 			s.fold(resp.Events)

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -22,7 +23,7 @@ const networksInterval = 5 * time.Second
 // small request for each name: a watch would get every lease of every network.
 type Networks struct {
 	store   *Store
-	changed chan struct{}
+	changed following.Signal
 
 	mu       sync.Mutex
 	names    []string
@@ -32,8 +33,8 @@ type Networks struct {
 
 // Networks starts to follow the networks, until the store is closed.
 func (s *Store) Networks() *Networks {
-	n := &Networks{store: s, changed: make(chan struct{}, 1)}
-	s.start(func() { n.run(s.ctx) })
+	n := &Networks{store: s, changed: following.NewSignal()}
+	s.work.Start(func() { n.run(s.ctx) })
 	return n
 }
 
@@ -70,10 +71,7 @@ func (n *Networks) take(names []string, revision int64, err error) {
 	if synced {
 		n.names, n.revision = names, revision
 	}
-	select {
-	case n.changed <- struct{}{}:
-	default: // the reader has not yet taken the last one
-	}
+	n.changed.Send()
 }
 
 // look reads all names at one revision, skips the keys below each, and returns

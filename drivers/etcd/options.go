@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/flanneld/flannel/internal/following"
 )
 
 // Options select an etcd and the way to use it.
@@ -40,14 +41,7 @@ type Options struct {
 
 // withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
-	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	following.Options{Timeout: &o.Timeout, Heartbeat: &o.Heartbeat, Now: &o.Now, Log: &o.Log}.SetDefaults()
 	return o
 }
 

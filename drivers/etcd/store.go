@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 )
 
@@ -18,15 +19,14 @@ type Store struct {
 	configKey string
 	subnets   string // the prefix of the subnets, with its trailing slash (interop E12: upstream lacks it)
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup // all goroutines of the store
+	work *following.Work // all goroutines of the store
+	ctx  context.Context // ends with Close
 
 	connected chan struct{}    // closed once client is set
 	client    *clientv3.Client // read only after connected
 	conns     orphans.Conns    // of the client
 
-	changed chan struct{}
+	changed following.Signal
 	hurry   chan struct{} // asks for a heartbeat now
 	doomed  doomedHandles
 
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		configKey: path.Join(o.Prefix, "config"),
 		subnets:   path.Join(o.Prefix, "subnets") + "/",
 		connected: make(chan struct{}),
-		changed:   make(chan struct{}, 1),
+		changed:   following.NewSignal(),
 		hurry:     make(chan struct{}, 1),
 		moved:     make(chan struct{}),
 		err:       errNotYet,
@@ -70,17 +70,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.start(func() { s.run(cfg) })
+	s.work = following.NewWork(ctx)
+	s.ctx = s.work.Context()
+	s.work.Start(func() { s.run(cfg) })
 	return s, nil
 }
 
 // Close ends all work of the store and waits for it. Leases stay in etcd.
 func (s *Store) Close() {
-	s.mu.Lock()
-	s.cancel() // from here on, start refuses
-	s.mu.Unlock()
-	s.work.Wait()
+	s.work.Close()
 }
 
 // View implements lease.Store.
@@ -119,19 +117,7 @@ func (s *Store) update(change func()) {
 	change()
 	s.advanced()
 	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default: // the reader has not yet taken the last one
-	}
-}
-
-// start runs work until it is done or the store is closed.
-func (s *Store) start(work func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() == nil {
-		s.work.Go(work)
-	}
+	s.changed.Send()
 }
 
 // do runs the requests of one call of the store, bounded by its timeout, by

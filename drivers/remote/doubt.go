@@ -97,7 +97,7 @@ func (d *doubts) state(key lease.Key, of *doubt) (lasts, asked bool) {
 func (s *Store) doubt(key lease.Key, attrs lease.Attrs, ttl time.Duration) {
 	of := &doubt{attrs, ttl}
 	s.doubts.add(key, of)
-	s.start(func() {
+	s.work.Start(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, doubtTimeout)
 		defer cancel()
 		s.clean(ctx, key, of)

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/following"
 )
 
 // node is a store whose server is played by a test, in virtual time.
@@ -42,10 +42,11 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, answers: make(chan string)}
 	n.Store = &Store{
 		o: Options{Timeout: time.Hour}.withDefaults(), bases: []string{"http://server/v1/_"},
-		client: &http.Client{Transport: n}, changed: make(chan struct{}, 1),
+		client: &http.Client{Transport: n}, changed: following.NewSignal(),
 	}
 	n.conns.Addrs = func() ([]net.Addr, error) { return nil, nil }
-	n.ctx, n.cancel = context.WithCancel(t.Context())
+	n.work = following.NewWork(t.Context())
+	n.ctx = n.work.Context()
 	t.Cleanup(n.Close)
 	return n
 }

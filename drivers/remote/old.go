@@ -58,7 +58,7 @@ func (s *Store) awaitOld(
 ) ([]byte, error) {
 	asked := make(chan struct{})
 	defer close(asked)
-	s.start(func() {
+	s.work.Start(func() {
 		beat := time.NewTicker(s.o.Heartbeat)
 		defer beat.Stop()
 		for {

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/flanneld/flannel/internal/following"
 )
 
 // DefaultPrefix is the path of the unnamed network at a server (interop 3.9).
@@ -39,14 +41,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Prefix = path.Join("/", cmp.Or(o.Prefix, DefaultPrefix))
-	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	following.Options{Timeout: &o.Timeout, Heartbeat: &o.Heartbeat, Now: &o.Now, Log: &o.Log}.SetDefaults()
 	return o
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 	"github.com/flanneld/flannel/internal/tlsfiles"
 )
@@ -21,11 +22,10 @@ type Store struct {
 	client *http.Client
 	conns  orphans.Conns // of the client
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup // all goroutines of the store
+	work *following.Work // all goroutines of the store
+	ctx  context.Context // ends with Close
 
-	changed chan struct{}
+	changed following.Signal
 	doubts  doubts
 
 	complaint string // the last logged reason of the present outage; run alone uses it
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		o: o, bases: bases, changed: make(chan struct{}, 1), err: errNotYet,
+		o: o, bases: bases, changed: following.NewSignal(), err: errNotYet,
 		current: rand.IntN(len(bases)), // nodes spread over the servers
 	}
 	dialer := net.Dialer{Timeout: o.Timeout}
@@ -81,17 +81,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		// A server never redirects, and credentials must not reach another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.start(s.run)
+	s.work = following.NewWork(ctx)
+	s.ctx = s.work.Context()
+	s.work.Start(s.run)
 	return s, nil
 }
 
 // Close ends all work of the store and waits for it. Leases stay in the datastore.
 func (s *Store) Close() {
-	s.mu.Lock()
-	s.cancel() // from here on, start refuses
-	s.mu.Unlock()
-	s.work.Wait()
+	s.work.Close()
 	s.client.CloseIdleConnections()
 }
 
@@ -114,19 +112,7 @@ func (s *Store) update(change func()) {
 	s.mu.Lock()
 	change()
 	s.mu.Unlock()
-	select {
-	case s.changed <- struct{}{}:
-	default: // the reader has not yet taken the last one
-	}
-}
-
-// start runs work until it is done or the store is closed.
-func (s *Store) start(work func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() == nil {
-		s.work.Go(work)
-	}
+	s.changed.Send()
 }
 
 // server returns the server in use, and whether it speaks only the old API.
