@@ -43,7 +43,7 @@ type FormerWay struct {
 func (n *Node) comesFrom() []config.Backend {
 	if n.network.known {
 		objects := n.network.backend.Objects()
-		if !n.published(n.network.backend.Present()) {
+		if !n.maybePublished(n.network.backend.Present()) {
 			return objects[1:]
 		}
 		return objects
@@ -243,6 +243,16 @@ func (n *Node) published(id string) bool {
 	}
 	offered, _ := ways.Offers(&n.lease.grant.Attrs, id)
 	return offered
+}
+
+// maybePublished reports whether a peer may have read a record of the node that offers a
+// way. The store may have written an update whose answer is late or lost.
+func (n *Node) maybePublished(id string) bool {
+	offered := func(r Request) bool {
+		is, _ := ways.Offers(&r.Attrs, id)
+		return is && (r.Verb == Create || r.Verb == Update || r.Verb == Move)
+	}
+	return n.published(id) || offered(n.lease.request) || offered(n.lease.unknown)
 }
 
 // publishable returns the attributes for the node's record. The record offers a way
