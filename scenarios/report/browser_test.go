@@ -78,3 +78,33 @@ func TestPlayReachesTheEnd(t *testing.T) {
 	b.Wait(t, `document.getElementById("scrub").value === "1000" && `+
 		`document.getElementById("play").textContent.includes("play")`)
 }
+
+// The pages of other backends show the way of a packet as that backend carries it. The routes that an operator's
+// command makes are no faults.
+func TestPagesOfOtherBackends(t *testing.T) {
+	for backend, want := range map[string]map[string]string{
+		`ipip`:  {"#path": "encap flannel.ipip to 192.168.64.", "#log": "subnet-file"},
+		`ipsec`: {"#path": "encap esp to 192.168.64.2", "#log": "the IKE daemon is as desired"},
+		`extension
+{"Type":"extension","SubnetAddCommand":"ip route add $SUBNET via $PUBLIC_IP"}`: {"#path": "forward eth0",
+			"#log": "command"},
+	} {
+		name, _, _ := strings.Cut(backend, "\n")
+		text := strings.Replace(otherBackend, "BACKEND", backend, 1)
+		b := browser.Open(t, write(t, play(t, name, text)), 1280)
+		if got := b.Text(t, "#verdict"); got != "✓ passed" {
+			t.Errorf("%s: verdict %q", name, got)
+		}
+		for selector, part := range want {
+			if got := b.Text(t, selector); !strings.Contains(got, part) {
+				t.Errorf("%s: %s shows %q, want %q in it", name, selector, got, part)
+			}
+		}
+		if got := b.Text(t, "#log"); strings.Contains(got, "fault") {
+			t.Errorf("%s: the log shows a fault, and there was none:\n%s", name, got)
+		}
+		if got := b.Text(t, "#path"); !strings.Contains(got, "✓ arrived") {
+			t.Errorf("%s: all pairs reach each other, and the packet shown is\n%s", name, got)
+		}
+	}
+}

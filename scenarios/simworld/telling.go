@@ -78,9 +78,9 @@ func (s *simWitness) notedNode(who, what, detail string) {
 	case "daemon":
 		s.touch(who, false)
 		s.Event(s.at, who, rest, detail)
-	case "fault":
+	case "fault", "command":
 		s.touch(who, true)
-		s.Event(s.at, who, "fault", detail)
+		s.Event(s.at, who, verb, detail)
 	case "turn":
 		s.touch(who, false)
 	case "plan", "add", "replace", "del", "pod":

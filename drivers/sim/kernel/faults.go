@@ -16,12 +16,17 @@ import (
 
 // action notes such a change, makes it, and makes the kernel hint.
 func (h *Host) action(err error, format string, args ...any) error {
+	return h.actionOf("fault", err, format, args...)
+}
+
+// actionOf is action for a change of another kind than a fault.
+func (h *Host) actionOf(kind string, err error, format string, args ...any) error {
 	h.changed++ // even a failed change may have changed a table
 	what := fmt.Sprintf(format, args...)
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", h.name, what, err)
 	}
-	h.world.Note(h.name+": fault", what)
+	h.world.Note(h.name+": "+kind, what)
 	h.hint()
 	return nil
 }

@@ -21,11 +21,11 @@ func (h *Host) IPRoute(verb string, dst netip.Prefix, gateway netip.Addr) error 
 	case "del":
 		have, exists := h.Route(r.RouteKey)
 		if !exists || have.Via != gateway {
-			return h.action(driver.ErrNotFound, "delete %s", r)
+			return h.actionOf("command", driver.ErrNotFound, "delete %s", r)
 		}
 		op = dataplane.Op{Verb: dataplane.Delete, Object: have}
 	default:
 		return fmt.Errorf("ip route %s: %w", verb, driver.ErrInvalid)
 	}
-	return h.action(h.stack.apply(op), "%s", op)
+	return h.actionOf("command", h.stack.apply(op), "%s", op)
 }

@@ -4,7 +4,8 @@ let selected = byName[rec.FocusOn] || nodes[0];
 let chosen, pinned;
 
 // packetAt is the packet to show: the one pinned, else the last one lost, else
-// the last one sent.
+// the last one sent. If that was lost and another one of its pair arrived after
+// the end, it is that one, as in the table of who reaches whom.
 function packetAt(t) {
   if (pinned && probeAt(pinned.From, pinned.To, t)) return probeAt(pinned.From, pinned.To, t);
   if (!rec.OK && t >= rec.Focus && rec.Packet >= 0) return rec.Probes[rec.Packet];
@@ -14,7 +15,7 @@ function packetAt(t) {
     if (!p.After || !found) found = p;
     if (!p.OK && (p.After || probeAt(p.From, p.To, t) === p) && !(lost && p.After)) lost = p;
   }
-  return lost || found;
+  return lost || (found && !found.OK ? probeAt(found.From, found.To, t) : found);
 }
 
 function show(t) {
