@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxName is the longest name in bytes: the name becomes a file's, with endings.
@@ -39,6 +40,8 @@ func CheckName(name string) error {
 		return fmt.Errorf("the name of a network is empty")
 	case len(name) > maxName:
 		return fmt.Errorf("the name of a network has %d bytes; it may have %d", len(name), maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%q cannot be the name of a network: it is not UTF-8", name)
 	case strings.HasPrefix(name, ".") || strings.ContainsFunc(name, odd):
 		return fmt.Errorf("%q cannot be the name of a network: it may have no slash, no control character, "+
 			"and no dot at its beginning", name)
