@@ -21,7 +21,7 @@ func TestParseNames(t *testing.T) {
 		{"blue/green", nil, `"blue/green" cannot be the name of a network: it may have no slash`},
 		{"..", nil, `".." cannot be the name of a network`},
 		{"a\nb", nil, `"a\nb" cannot be the name of a network`},
-		{"bl\xffue", nil, `"bl\xffue" cannot be the name of a network: it is not UTF-8`}, // as a label it would spoil all metrics
+		{"bl\xffue", nil, `"bl\xffue" cannot be the name of a network: it is not UTF-8`}, // no label of a metric
 		{"subnets", nil, "it is reserved"},
 		{"config", nil, "it is reserved"},
 		{"_", nil, "it is reserved"},

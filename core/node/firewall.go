@@ -69,11 +69,20 @@ func (p firewallPart) follow() bool {
 	if !n.network.known || !n.lease.self.Key.IsValid() {
 		return false
 	}
-	if a := (aim{n.network.config, n.lease.self.Key, n.store.view.Beside.Apart()}); !a.same(n.firewall.aim) {
+	if a := (aim{n.network.config, n.lease.self.Key, n.apart()}); !a.same(n.firewall.aim) {
 		n.firewall.aim = a
 		n.lanes[FirewallLane].retarget(n.now)
 	}
 	return true
+}
+
+// apart returns the address space of the other networks of the host. Until the datastore tells, it is
+// that of the last run: a start while the datastore is away must not open the way between networks.
+func (n *Node) apart() []netip.Prefix {
+	if n.store.view.Beside == nil && n.store.saved != nil {
+		return n.store.saved.Apart
+	}
+	return n.store.view.Beside.Apart()
 }
 
 // look names the networks: where several nodes share the chains, those tell which

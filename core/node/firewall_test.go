@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/firewall"
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // fakeFirewall is a firewall that performs every op.
@@ -256,6 +258,35 @@ func TestRestartLeavesRulesAlone(t *testing.T) {
 	if len(w.firewall.plans) != plans {
 		t.Errorf("the restart wrote %v", w.firewall.plans[plans:])
 	}
+}
+
+// Networks of one host stay apart while a start cannot ask the datastore which others there are.
+func TestStaleStartKeepsNetworksApart(t *testing.T) {
+	w := named(t)
+	beside := w.decorate
+	w.decorate = func(v *lease.View) {
+		v.Beside = &lease.Beside{Others: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}}
+	}
+	w.tell()
+	w.pass(10 * time.Second)
+	wantApart := func(when string, want bool) {
+		t.Helper()
+		if got := strings.Contains(w.firewall.chains.Dump(), "from 10.5.0.0/16 to 10.6.0.0/16 drop"); got != want {
+			t.Errorf("%s, apart: %v, want %v:\n%s", when, got, want, w.firewall.chains.Dump())
+		}
+	}
+	wantApart("at first", true)
+	w.down = true
+	for _, when := range []string{"after a start without the datastore", "after the second"} {
+		w.start(masquerading)
+		w.tell()
+		w.pass(time.Minute)
+		wantApart(when, true)
+	}
+	w.down, w.decorate = false, beside
+	w.tell()
+	w.pass(10 * time.Second)
+	wantApart("once the datastore says that there is no other", false)
 }
 
 // F4: the route is there at once, and comes back.

@@ -37,6 +37,9 @@ type saved struct {
 
 	// Unproven means that the datastore lost the config in force by accident, or may have.
 	Unproven bool `json:",omitempty"`
+
+	// Apart is the address space of the other networks of the host, for a network with a name.
+	Apart []netip.Prefix `json:",omitempty"`
 }
 
 // savedKey changes whenever the state to save changes.
@@ -51,13 +54,14 @@ type savedKey struct {
 	until    time.Time
 	ways     *ways.Set
 	host     lease.ByFamily
+	apart    string
 }
 
 func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), policies: n.host.policies,
 		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
-		host: n.hostAddrs(),
+		host: n.hostAddrs(), apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {
 		k.expires, k.modified = g.Expires, g.ModRevision
@@ -79,6 +83,7 @@ func (n *Node) state() saved {
 		Ways: n.network.backend.Plain(),
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 		Unproven: n.store.view.Beside != nil && n.network.history == 0,
+		Apart:    n.apart(),
 	}
 }
 
