@@ -289,6 +289,35 @@ func TestStaleStartKeepsNetworksApart(t *testing.T) {
 	wantApart("once the datastore says that there is no other", false)
 }
 
+// The rules of a former network go, however long the firewall takes: none of them is taken for
+// those of another daemon.
+func TestFormerNetworkLeavesNoRules(t *testing.T) {
+	for name, begin := range map[string]func(*world){
+		"in a running daemon": func(*world) {},
+		"while none ran":      func(w *world) { w.start(withRules) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := guarded(t)
+			w.rev++
+			w.snap.Revision, w.snap.Config = w.rev, lease.Document{
+				Data: []byte(strings.Replace(vxlanConfig, "10.5.", "10.6.", 1)), Revision: w.rev}
+			w.firewall.err = errors.New("another program holds the lock")
+			begin(w)
+			w.tell()
+			w.pass(time.Minute)
+			w.firewall.err = nil
+			w.pass(time.Minute)
+			w.wantReady()
+			if got := w.chains(); strings.Contains(got, "10.5.") || !strings.Contains(got, "10.6.") {
+				t.Errorf("chains:\n%s", got)
+			}
+			if len(w.n.host.networks) != 1 {
+				t.Errorf("the node still owns %v", w.n.host.networks)
+			}
+		})
+	}
+}
+
 // F4: the route is there at once, and comes back.
 func TestBlackholeRoute(t *testing.T) {
 	w := guarded(t, func(o *Options) { o.Blackhole = true })

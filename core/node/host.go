@@ -324,7 +324,8 @@ func owned(network config.Network) []netip.Prefix {
 
 // forgetOld ends the ownership of former devices and networks once the host
 // holds nothing of them. Until the node has a subnet in a new network, the host holds objects for
-// the former subnet, such as the address of a device.
+// the former subnet, such as the address of a device. The rules of a former network would be taken
+// for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
 	if !n.synced() || n.fenced() {
 		return
@@ -334,6 +335,9 @@ func (n *Node) forgetOld() {
 	links, networks := extent.Links, owned(n.network.config)
 	h.policies = extent.Policies
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
+	if !n.lanes[FirewallLane].clean {
+		return
+	}
 	own := n.lease.self.Key
 	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool {
 		return !slices.Contains(networks, p) && !cidr.Contains(p, own.V4) && !cidr.Contains(p, own.V6)
