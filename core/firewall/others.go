@@ -13,7 +13,8 @@ import (
 
 // Others returns the rules of a chain that other daemons of the host made for their networks. Such a
 // network overlaps with none of the given ones, and the chain holds all of its rules. Any other
-// foreign rule belongs to no daemon.
+// foreign rule belongs to no daemon, and no daemon makes a rule about packets from its network to
+// that of another daemon.
 func Others(key dataplane.ChainKey, rules []dataplane.Rule, networks []netip.Prefix) []dataplane.Rule {
 	var theirs []netip.Prefix
 	for _, r := range rules {
@@ -28,7 +29,8 @@ func Others(key dataplane.ChainKey, rules []dataplane.Rule, networks []netip.Pre
 		if !about.IsValid() {
 			about = r.To.Prefix
 		}
-		if slices.ContainsFunc(theirs, func(n netip.Prefix) bool { return cidr.Contains(n, about) }) {
+		toOurs := !r.To.Not && slices.ContainsFunc(networks, r.To.Prefix.Overlaps)
+		if !toOurs && slices.ContainsFunc(theirs, func(n netip.Prefix) bool { return cidr.Contains(n, about) }) {
 			others = append(others, r)
 		}
 	}

@@ -17,6 +17,8 @@ var (
 		"from !10.6.0.0/16 to 10.6.1.0/24 return; from 10.6.0.0/16 to !224.0.0.0/4 masquerade; " +
 		"from !10.6.0.0/16 to 10.6.0.0/16 masquerade"
 
+	parts = "from 10.6.0.0/16 to 10.7.0.0/16 drop"
+
 	masqsAlone = "chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; " + otherMasq + " }\n"
 
 	after = strings.NewReplacer(" }\n", "; "+otherForward+" }\n").Replace(forward4)
@@ -43,9 +45,14 @@ func TestKeepRulesOfOtherDaemons(t *testing.T) {
 		"half of the other's":       {both, strings.Replace(alone, "; to 10.6.0.0/16 accept", "", 1), masq4 + forward4},
 		"rules of a former network": {both, strings.ReplaceAll(alone, "10.6", "10.4"), masq4 + forward4},
 		"a foreign rule":            {both, strings.Replace(alone, "{ ", "{ from 10.9.0.0/16 drop; ", 1), masq4 + after},
-		"no own rules":              {Options{}, alone, alone},
-		"ours to be removed":        {Options{}, masqs + after, masqsAlone + alone},
-		"ours alone, unwanted":      {Options{}, masq4 + forward4, ""},
+		"a rule that parts the other one's networks": {both, strings.Replace(after, "{ ", "{ "+parts+"; ", 1),
+			masq4 + strings.Replace(after, "{ ", "{ "+parts+"; ", 1)},
+		// 10.6.0.0/16 was a network of this daemon, before a start without it.
+		"a rule that parted ours from it": {both, strings.Replace(after, "{ ", "{ from 10.6.0.0/16 to 10.5.0.0/16 drop; ", 1),
+			masq4 + after},
+		"no own rules":         {Options{}, alone, alone},
+		"ours to be removed":   {Options{}, masqs + after, masqsAlone + alone},
+		"ours alone, unwanted": {Options{}, masq4 + forward4, ""},
 		"no own rules, the other's jump missing": {Options{}, strings.Replace(alone, "placed", "missing", 1),
 			strings.Replace(alone, "placed", "missing", 1)},
 	} {
