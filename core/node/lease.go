@@ -46,6 +46,7 @@ type leaseState struct {
 	unknown  Request // the last update whose outcome is unknown
 	dispute  dispute
 	besides  besides
+	ceded    map[lease.Key]bool // the subnets that another host took from this run
 }
 
 // fenced reports whether the host is programmed for a subnet that the node

@@ -48,7 +48,7 @@ func (n *Node) isBeside(r *lease.Lease) bool {
 	l := &n.lease
 	isGrant := l.grant != nil && l.grant.Key == r.Key
 	return r.Reserved() && !isGrant && sameData(r.Attrs, l.attrs) &&
-		n.assigned() == nil && len(n.network.backend.Extent().Keys) > 0 &&
+		n.assigned() == nil && n.network.backend.HasKey() &&
 		l.besides.written[r.Key] != n.present()
 }
 

@@ -50,14 +50,16 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 }
 
 // withOurKey returns the records with the node's public key, which no other node can
-// use. The node wrote them under a former address, of which it has no memory.
+// use. The node wrote them under a former address, of which it has no memory. If another
+// host has taken a record from this run, it has a copy of the key, and would take it again.
 func (n *Node) withOurKey() []lease.Lease {
-	if n.lease.grant != nil || len(n.network.backend.Extent().Keys) == 0 {
+	l := &n.lease
+	if l.grant != nil || !n.network.backend.HasKey() {
 		return nil
 	}
 	var own []lease.Lease
 	for _, r := range n.store.snap.Leases {
-		if r.Attrs.BackendType == n.lease.attrs.BackendType && sameData(r.Attrs, n.lease.attrs) {
+		if r.Attrs.BackendType == l.attrs.BackendType && sameData(r.Attrs, l.attrs) && !l.ceded[r.Key] {
 			own = append(own, *r)
 		}
 	}
@@ -137,6 +139,7 @@ func (n *Node) checkGrant() {
 		n.noticeGarbage(snap)
 		n.noticeOlderRecord(snap, rec)
 	case !sameOwner(rec.Attrs, l.grant.Attrs) && !l.wrote(&rec):
+		l.ceded[rec.Key] = true
 		n.lost(fmt.Errorf("lease %s belongs to %s now", l.grant.Key, ownerOf(rec.Attrs)))
 	case rec.ModRevision > l.grant.ModRevision:
 		n.foreignWrite(rec)
@@ -296,7 +299,7 @@ func (n *Node) checkCopies(news []*lease.Lease) {
 // was written last, so ours is written again.
 func (n *Node) checkEclipse(news []*lease.Lease) {
 	g := n.lease.grant
-	if len(n.network.backend.Extent().Keys) == 0 || n.lease.dispute.anew {
+	if !n.network.backend.HasKey() || n.lease.dispute.anew {
 		return
 	}
 	for _, r := range news {

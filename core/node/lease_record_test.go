@@ -272,6 +272,48 @@ func wireguardWorld(t *testing.T, mod ...func(*Options)) *world {
 	return w
 }
 
+// A clone of the host has its WireGuard key and another address. It starts and takes the record over, as a host
+// without a memory does that finds its key. The node does not take it back: each would take it from the other for ever.
+func TestCedesToAClone(t *testing.T) {
+	w := wireguardWorld(t)
+	clone := w.own()
+	clone.Attrs.PublicIP = netip.MustParseAddr("192.168.64.9")
+	clone = w.put(clone)
+	w.tell()
+	w.pass(time.Minute)
+	if kept, ok := findLease(&w.snap, clone.Key); !ok || !kept.Attrs.Equal(clone.Attrs) {
+		t.Errorf("the clone's record %v became %v", clone, kept)
+	}
+	w.wantReady()
+}
+
+// While the backend changes from wireguard to vxlan, a record of vxlan names a MAC address and no key. It belongs to
+// its address.
+func TestMACAddressIsNoKey(t *testing.T) {
+	w := wireguardWorld(t)
+	behind := vxlanPeer("10.5.91.0-24", 91)
+	behind.Attrs = lease.Attrs{PublicIP: behind.Attrs.PublicIP, BackendType: "wireguard",
+		BackendData: []byte(`{"PublicKey":"CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`),
+		Ways:        lease.Ways{Present: []byte(`{"Type":"wireguard"}`)}}
+	w.put(behind)
+	w.tell()
+	w.configure(vxlanConfig)
+	w.pass(time.Second)
+	if !w.n.network.backend.Has(`{"Type":"wireguard"}`) {
+		t.Fatalf("no change under way:\n%s", w.log())
+	}
+	other := w.own()
+	w.remove(other.Key)
+	other.Key, other.Attrs.PublicIP = mustKey("10.5.3.0-24"), netip.MustParseAddr("192.168.64.9")
+	other = w.put(other)
+	w.tell()
+	w.pass(time.Minute)
+	if kept, ok := findLease(&w.snap, other.Key); !ok || !kept.Attrs.Equal(other.Attrs) {
+		t.Errorf("the other host's record %v became %v", other, kept)
+	}
+	w.wantReady()
+}
+
 // A copied WireGuard key is in a file, so the log tells the operator to delete that: the node
 // cannot draw another.
 func TestCopiedKey(t *testing.T) {

@@ -125,6 +125,7 @@ func New(opts Options) *Node {
 	n.commands = newCommandsState()
 	n.lease.previous = opts.Previous
 	n.lease.besides.written = map[lease.Key]lease.ByFamily{}
+	n.lease.ceded = map[lease.Key]bool{}
 	n.probes = newProbeState(n.opts)
 	n.load(opts.Saved)
 	return n

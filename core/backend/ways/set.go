@@ -89,6 +89,9 @@ func (s *Set) Has(id string) bool {
 // Present returns the identity of the present way.
 func (s *Set) Present() string { return s.ways[0].id }
 
+// HasKey reports whether a record of the present way names a public key of the node.
+func (s *Set) HasKey() bool { return len(s.ways[0].backend.Extent().Keys) > 0 }
+
 // Former returns the identities of the former ways, newest first.
 func (s *Set) Former() []string {
 	var ids []string
