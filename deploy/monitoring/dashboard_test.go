@@ -43,6 +43,8 @@ type panel struct {
 	FieldConfig              struct {
 		Defaults struct {
 			Unit       string
+			Min        *float64
+			Decimals   *int
 			Color      struct{ Mode string }
 			Thresholds struct {
 				Mode  string
@@ -53,10 +55,11 @@ type panel struct {
 			}
 			Custom struct {
 				FillOpacity int
+				AxisSoftMax float64
 				Stacking    struct{ Mode, Group string }
 			}
 		}
-		Overrides []struct{}
+		Overrides []override
 	}
 	Options         map[string]any
 	Transformations []struct {
@@ -64,6 +67,15 @@ type panel struct {
 		Options map[string]any
 	}
 	Targets []target
+}
+
+// override gives the series whose names match a colour.
+type override struct {
+	Matcher    struct{ ID, Options string }
+	Properties []struct {
+		ID    string
+		Value struct{ Mode, FixedColor string }
+	}
 }
 
 type target struct {
