@@ -93,10 +93,12 @@ func (n *Node) UnloadConn(k dataplane.ConnKey) error {
 		_, err = session.CommandRequest("unload-conn", unload)
 	}
 	if err == nil {
-		_, err = session.CommandRequest("terminate", end)
+		err = charon.UntilNone(func() error {
+			_, err := session.CommandRequest("terminate", end)
+			return err
+		})
 	}
-	// charon ends a tunnel by itself, at times sooner, when its connection goes.
-	if err != nil && !strings.Contains(err.Error(), "no matching") {
+	if err != nil {
 		return fmt.Errorf("node %s: unload %s: %w", n.Name, k.Name(), err)
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestTunnelsThatThePeerEndsToo(t *testing.T) {
 		{"a wrong command", []error{errElse}, errElse},
 	} {
 		asked := 0
-		got := untilNone(func() error {
+		got := UntilNone(func() error {
 			asked++
 			return c.answers[asked-1]
 		})

@@ -190,15 +190,15 @@ func tunnelsOf(k dataplane.ConnKey) map[string]any {
 
 // terminate ends the tunnels that a command names, if there are any.
 func (d *Driver) terminate(which map[string]any) error {
-	return untilNone(func() error { return d.command("terminate", which) })
+	return UntilNone(func() error { return d.command("terminate", which) })
 }
 
 // terminations is the largest number of attempts to end the same tunnels.
 const terminations = 3
 
-// untilNone ends tunnels until none is left: while charon ends several, it may find that
-// the peer has just ended one of them.
-func untilNone(terminate func() error) (err error) {
+// UntilNone calls terminate, which asks charon to end tunnels, until none is left. While charon ends
+// several, it may find that the peer has just ended one of them. It is no error if there was none.
+func UntilNone(terminate func() error) (err error) {
 	for range terminations {
 		err = terminate()
 		switch {
