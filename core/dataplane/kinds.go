@@ -27,6 +27,9 @@ type kind struct {
 	addTo func(into, s *State) // adds the objects of s to those of into
 }
 
+// Word returns the name of an object's kind, which is the first word of its text form.
+func Word(o Object) string { return o.kind().word }
+
 // kinds lists the kinds of objects in the order of a dump. A new kind is one
 // file beside this one, a map or a [Table] in [State], and a line here.
 var kinds = [...]*kind{

@@ -379,7 +379,7 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 
 // countPlan counts the plan under way, of which these ops succeeded.
 func (n *Node) countPlan(l *lane, done []dataplane.Op) {
-	l.tally.applied(n.now, len(done), len(l.plan)-len(done))
+	l.tally.applied(n.now, done, len(l.plan)-len(done))
 	if !l.repairs || len(done) == 0 {
 		return
 	}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -36,7 +35,8 @@ type Work struct {
 	Changes     uint64            `json:"Changes"`     // objects changed
 	FailedOps   uint64            `json:"FailedOps"`   // changes that the host refused
 	// Repairs are those of the Changes that undid what another program, or the kernel,
-	// had done: by kind of object and verb.
+	// had done: by kind of object and verb. It holds every kind that the lane has changed, so
+	// that a first repair is a step from 0 and not a number out of nothing.
 	Repairs map[string]map[string]uint64 `json:"Repairs"`
 }
 
@@ -59,15 +59,12 @@ type tally struct {
 	plans              uint64
 	changes, failedOps uint64
 	lookTime, planTime time.Duration
-	repairs            map[repaired]uint64
-	began              time.Time // of the look or plan under way
+	repairs            map[string]*[verbs]uint64 // by kind of object
+	began              time.Time                 // of the look or plan under way
 }
 
-// repaired is a kind of objects, and the verb that restored one of them.
-type repaired struct {
-	kind string
-	verb dataplane.Verb
-}
+// verbs is the length of an array that a verb indexes.
+const verbs = dataplane.Delete + 1
 
 // looked counts the end of a look.
 func (t *tally) looked(now time.Time, err error) {
@@ -77,22 +74,31 @@ func (t *tally) looked(now time.Time, err error) {
 	}
 }
 
-// applied counts the end of a plan with these results.
-func (t *tally) applied(now time.Time, done, failed int) {
+// applied counts the end of a plan, of which these ops were done and so many failed.
+func (t *tally) applied(now time.Time, done []dataplane.Op, failed int) {
 	t.plans++
 	t.planTime += now.Sub(t.began)
-	t.changes += uint64(done)
+	t.changes += uint64(len(done))
 	t.failedOps += uint64(failed)
+	for _, op := range done {
+		t.know(dataplane.Word(op.Object))
+	}
 }
 
-// repaired counts objects that were restored.
-func (t *tally) repaired(ops []dataplane.Op) {
+// know makes the counts of a kind of objects begin at 0.
+func (t *tally) know(kind string) {
 	if t.repairs == nil {
-		t.repairs = map[repaired]uint64{}
+		t.repairs = map[string]*[verbs]uint64{}
 	}
+	if t.repairs[kind] == nil {
+		t.repairs[kind] = new([verbs]uint64)
+	}
+}
+
+// repaired counts objects that were restored by ops that applied has seen.
+func (t *tally) repaired(ops []dataplane.Op) {
 	for _, op := range ops {
-		kind, _, _ := strings.Cut(op.Object.String(), " ")
-		t.repairs[repaired{kind, op.Verb}]++
+		t.repairs[dataplane.Word(op.Object)][op.Verb]++
 	}
 }
 
@@ -106,11 +112,11 @@ func (t *tally) work() Work {
 	for c, number := range t.looks {
 		w.Looks[causeNames[c]] = number
 	}
-	for r, number := range t.repairs {
-		if w.Repairs[r.kind] == nil {
-			w.Repairs[r.kind] = map[string]uint64{}
+	for kind, of := range t.repairs {
+		w.Repairs[kind] = map[string]uint64{}
+		for verb := dataplane.Create; verb < verbs; verb++ {
+			w.Repairs[kind][verb.String()] = of[verb]
 		}
-		w.Repairs[r.kind][r.verb.String()] = number
 	}
 	return w
 }

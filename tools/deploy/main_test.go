@@ -81,6 +81,8 @@ func TestValues(t *testing.T) {
 			"labels": map[string]any{"release": "prometheus"}}}), "podmonitor",
 			"release: prometheus\nspec:\n  selector:\n    matchLabels:\n      app: flannel\n" +
 				"  podMetricsEndpoints:\n    - port: healthz\n      interval: 30s"},
+		{"a monitor that names nodes", flannel(map[string]any{"podMonitor": map[string]any{"enabled": true}}), "podmonitor",
+			"      relabelings:\n        - sourceLabels: [__meta_kubernetes_pod_node_name]\n          targetLabel: instance"},
 		{"the monitor's port", flannel(map[string]any{"podMonitor": map[string]any{"enabled": true}}), "daemonset",
 			"ports:\n            - name: healthz\n              containerPort: 8081\n"},
 		{"no network policies", map[string]any{"netpol": map[string]any{"enabled": false}}, "configmap", "10.244.0.0/16"},
