@@ -3,6 +3,8 @@ package firewall
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,4 +80,24 @@ func TestLockThatIsKept(t *testing.T) {
 	release()
 	w.apply(t, ops(dataplane.Create, chains)...)
 	w.expect(t, chains...)
+}
+
+// TestStartedLater: a program that has opened the log, and writes its line after a look at it, is seen
+// by the next look.
+func TestStartedLater(t *testing.T) {
+	p := &programs{log: filepath.Join(t.TempDir(), "started")}
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if early := p.started(t); len(early) > 0 {
+		t.Errorf("started %q before its line", early)
+	}
+	if _, err := log.WriteString("iptables-save \nip6tabl"); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.started(t); !slices.Equal(got, []string{"iptables-save"}) {
+		t.Errorf("started %q, want iptables-save", got)
+	}
 }
