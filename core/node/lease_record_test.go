@@ -281,10 +281,16 @@ func TestCedesToAClone(t *testing.T) {
 	clone = w.put(clone)
 	w.tell()
 	w.pass(time.Minute)
-	if kept, ok := findLease(&w.snap, clone.Key); !ok || !kept.Attrs.Equal(clone.Attrs) {
-		t.Errorf("the clone's record %v became %v", clone, kept)
-	}
+	w.wantKept(clone)
 	w.wantReady()
+}
+
+// wantKept checks that the datastore still holds a record of another host.
+func (w *world) wantKept(other lease.Lease) {
+	w.t.Helper()
+	if kept, ok := findLease(&w.snap, other.Key); !ok || !kept.Attrs.Equal(other.Attrs) {
+		w.t.Errorf("the other host's record %v became %v", other, kept)
+	}
 }
 
 // While the backend changes from wireguard to vxlan, a record of vxlan names a MAC address and no key. It belongs to
@@ -308,9 +314,7 @@ func TestMACAddressIsNoKey(t *testing.T) {
 	other = w.put(other)
 	w.tell()
 	w.pass(time.Minute)
-	if kept, ok := findLease(&w.snap, other.Key); !ok || !kept.Attrs.Equal(other.Attrs) {
-		t.Errorf("the other host's record %v became %v", other, kept)
-	}
+	w.wantKept(other)
 	w.wantReady()
 }
 
