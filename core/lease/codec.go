@@ -20,47 +20,83 @@ const maxQuoted = 64
 // panics on backend data that is not JSON, a bug of the backend (interop E1: one
 // such record makes every upstream node drop all its peers).
 func EncodeAttrs(a Attrs) []byte {
+	b, err := appendAttrs(nil, a)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a lease: %v", err))
+	}
+	return b
+}
+
+// appendAttrs appends the value of a lease. It fails if backend data is not JSON.
+func appendAttrs(b []byte, a Attrs) ([]byte, error) {
 	v4 := a.PublicIP
 	if !v4.IsValid() {
 		v4 = netip.IPv4Unspecified()
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"PublicIP":"%s","PublicIPv6":`, v4)
+	b = append(b, `{"PublicIP":"`...)
+	b = v4.AppendTo(b)
+	b = append(b, `","PublicIPv6":`...)
 	if a.PublicIPv6.IsValid() {
-		fmt.Fprintf(&b, `"%s"`, a.PublicIPv6)
+		b = append(b, '"')
+		b = a.PublicIPv6.AppendTo(b)
+		b = append(b, '"')
 	} else {
-		b.WriteString("null")
+		b = append(b, "null"...)
 	}
 	if a.BackendType != "" {
-		b.WriteString(`,"BackendType":`)
-		b.Write(quote(a.BackendType))
+		b = append(b, `,"BackendType":`...)
+		b = appendQuoted(b, a.BackendType)
 	}
-	writeData(&b, "BackendData", a.BackendData)
-	writeData(&b, "BackendV6Data", a.BackendV6Data)
-	writeData(&b, "BackendWays", EncodeWays(a.Ways))
+	b, err := appendData(b, "BackendData", a.BackendData)
+	if err != nil {
+		return nil, err
+	}
+	b, err = appendData(b, "BackendV6Data", a.BackendV6Data)
+	if err != nil {
+		return nil, err
+	}
+	b, err = appendData(b, "BackendWays", EncodeWays(a.Ways))
+	if err != nil {
+		return nil, err
+	}
 	if a.Creator != "" {
-		writeData(&b, "Creator", quote(a.Creator))
+		b = append(b, `,"Creator":`...)
+		b = appendQuoted(b, a.Creator)
 	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return append(b, '}'), nil
 }
 
-func quote(s string) []byte {
+// appendQuoted appends a string as encoding/json writes it.
+func appendQuoted(b []byte, s string) []byte {
+	if plain(s, `"\<>&`) {
+		b = append(b, '"')
+		b = append(b, s...)
+		return append(b, '"')
+	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(fmt.Sprintf("a string has no JSON form: %v", err))
 	}
-	return text
+	return append(b, text...)
 }
 
-func writeData(b *bytes.Buffer, member string, data json.RawMessage) {
+// appendData appends a member without blanks in its value; nothing for an empty value.
+func appendData(b []byte, member string, data json.RawMessage) ([]byte, error) {
 	if len(data) == 0 {
-		return
+		return b, nil
 	}
-	fmt.Fprintf(b, `,"%s":`, member)
-	if err := json.Compact(b, data); err != nil {
-		panic(fmt.Sprintf("%s %q is not JSON: %v", member, data, err))
+	if !json.Valid(data) {
+		return nil, fmt.Errorf("%s %s is not JSON", member, excerpt(data))
 	}
+	b = append(b, `,"`...)
+	b = append(b, member...)
+	b = append(b, `":`...)
+	if plain(data, " ") {
+		return append(b, data...), nil
+	}
+	compacted := bytes.NewBuffer(b)
+	err := json.Compact(compacted, data)
+	return compacted.Bytes(), err
 }
 
 // DecodeAttrs reads the value of a lease, and trusts nothing in it: another host
@@ -113,12 +149,15 @@ func DecodeAttrs(value []byte) (Attrs, error) {
 
 func isNull(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
-// plain reports whether JSON text is printable ASCII with none of the given
-// characters, as nearly all is. Such text is its own decoded form.
-func plain(raw json.RawMessage, without string) bool {
-	return !slices.ContainsFunc(raw, func(c byte) bool {
-		return c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0
-	})
+// plain reports whether text is printable ASCII with none of the given
+// characters, as nearly all is. Such JSON text is its own decoded form.
+func plain[text ~string | ~[]byte](raw text, without string) bool {
+	for i := range len(raw) {
+		if c := raw[i]; c < ' ' || c > '~' || strings.IndexByte(without, c) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func decodeString(raw json.RawMessage) (string, error) {

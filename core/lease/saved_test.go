@@ -64,9 +64,46 @@ func TestSavedErrors(t *testing.T) {
 		}
 	}
 	_, err := json.Marshal(Lease{Attrs: Attrs{BackendData: json.RawMessage("{")}})
-	want := "json: error calling MarshalJSON for type lease.Attrs: backend data `{` is not JSON"
+	want := "json: error calling MarshalJSON for type lease.Attrs: BackendData `{` is not JSON"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// AppendJSON writes what encoding/json writes: the same members with the same values.
+func TestAppendJSON(t *testing.T) {
+	snap := Snapshot{
+		Revision: 42, History: 1 << 63,
+		Config:      Document{Data: []byte("{}"), Revision: 3, AbsentAt: 2, Deleted: true},
+		Quarantined: []Quarantined{{Raw: "x", Key: key("10.5.9.0/24", ""), Reason: "<not> JSON", OverwroteAt: 5}},
+	}
+	for i, c := range wire {
+		snap.Leases = append(snap.Leases, &Lease{Key: key("10.5.1.0/24", "fd00::/64"), Attrs: c.attrs,
+			CreateRevision: int64(i), ModRevision: -5, ID: 1 << 60})
+	}
+	snap.Leases[1].Key = Key{}
+	want, err := json.Marshal(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := snap.AppendJSON([]byte("  "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wantValue, gotValue any
+	for text, value := range map[string]*any{string(want): &wantValue, string(got): &gotValue} {
+		err := json.Unmarshal([]byte(text), value)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	if d := cmp.Diff(wantValue, gotValue); d != "" {
+		t.Errorf("AppendJSON (-want +got):\n%s", d)
+	}
+	snap.Leases[0].Attrs.BackendData = json.RawMessage("{")
+	_, err = snap.AppendJSON(nil)
+	if err == nil || err.Error() != "lease 10.5.1.0-24&fd00::-64: BackendData `{` is not JSON" {
+		t.Errorf("broken data: %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ const savedVersion = 1
 type saved struct {
 	Version  int
 	At       time.Time
-	Snapshot lease.Snapshot
+	Snapshot lease.Snapshot `json:",omitzero"`
 	Self     backend.Self
 	Host     lease.ByFamily `json:",omitzero"` // the uplink's own addresses, which are published unless another is set
 	Expires  time.Time      // zero: a reservation
@@ -110,12 +110,30 @@ func (s *saved) addr(f cidr.Family) netip.Addr {
 	return s.Self.Attrs.IP(f)
 }
 
+// leaseRoom is the usual size of a lease in the state file, in bytes.
+const leaseRoom = 256
+
+// encode returns the content of the file, as encoding/json would write it: see
+// [lease.Snapshot.AppendJSON].
 func (s saved) encode() ([]byte, error) {
-	data, err := json.Marshal(s)
+	rest := s
+	rest.Snapshot, rest.Lost = lease.Snapshot{}, nil
+	small, err := json.Marshal(rest)
 	if err != nil {
 		return nil, fmt.Errorf("saving the state: %w", err)
 	}
-	return data, nil
+	data := make([]byte, 0, len(small)+(len(s.Snapshot.Leases)+len(s.Lost))*leaseRoom)
+	data = append(data, small[:len(small)-1]...)
+	data = append(data, `,"Snapshot":`...)
+	data, err = s.Snapshot.AppendJSON(data)
+	if err == nil && len(s.Lost) > 0 {
+		data = append(data, `,"Lost":`...)
+		data, err = lease.AppendLeases(data, s.Lost)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saving the state: %w", err)
+	}
+	return append(data, '}'), nil
 }
 
 // Marks are the marks of the objects that belong to a run.

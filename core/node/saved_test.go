@@ -1,6 +1,8 @@
 package node
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -8,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -32,6 +37,58 @@ func TestStateUnreadable(t *testing.T) {
 			t.Errorf("%s: marks %+v", text, m)
 		}
 	}
+}
+
+// encode writes what encoding/json wrote in earlier releases: the same members with the
+// same values, so each release reads the other's file.
+func TestStateFileForm(t *testing.T) {
+	w := readyWorld(t)
+	s := w.n.state()
+	lost := vxlanPeer("10.5.99.0-24", 99)
+	s.Lost = []*lease.Lease{&lost}
+	got, err := s.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gotValue, want map[string]any
+	if err := errors.Join(json.Unmarshal(got, &gotValue), json.Unmarshal(before, &want)); err != nil {
+		t.Fatalf("%v\n%s", err, got)
+	}
+	if d := cmp.Diff(want, gotValue); d != "" || len(s.Snapshot.Leases) == 0 {
+		t.Errorf("state file (-encoding/json +encode):\n%s", d)
+	}
+}
+
+// A state file that the node reads is written again with the same meaning.
+func FuzzStateFile(f *testing.F) {
+	f.Add([]byte(`{"Version":1,"Snapshot":{"Revision":1,"Config":{"Data":"e30=","Revision":1},"Leases":[` +
+		`{"Key":"10.5.1.0-24","Attrs":{"PublicIP":"1.2.3.4","BackendData":{"a":" <b>"}},"ID":5}]},` +
+		`"Lost":[{"Key":"","Attrs":{"PublicIP":"0.0.0.0"}}],"Links":["flannel.1"],"Networks":["10.5.0.0/16"]}`))
+	f.Add([]byte(`{"Version":1,"Snapshot":{"Leases":[],"Quarantined":[{"Raw":"x","Reason":"y"}]},"Ways":[{}]}`))
+	f.Add([]byte(`{"Version":1,"Unproven":true,"Ways":[{"Type":"vxlan","Options":{ "VNI" : 3}}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := decodeSaved(text)
+		if err != nil {
+			return
+		}
+		written, err := s.encode()
+		if err != nil {
+			t.Skip("only a time beyond the year 9999, or a config that is no JSON, has no text")
+		}
+		again, err := decodeSaved(written)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, written)
+		}
+		ways := cmpopts.IgnoreFields(saved{}, "Ways") // texts, which lose their blanks
+		byValue := cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}, lease.Key{})
+		if d := cmp.Diff(s, again, byValue, ways, cmpopts.EquateApproxTime(0), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("read back (-want +got):\n%s", d)
+		}
+	})
 }
 
 // The marks in a state file are those of the run that saved it.
