@@ -306,7 +306,11 @@ func (p commandsPart) reasons() []string {
 	if !p.needed() {
 		return nil
 	}
-	return p.lane().troubles("their record", "not all have run")
+	texts := p.lane().troubles("their record", "not all have run")
+	if len(texts) == 0 && p.n.commands.aim != p.n.host.want.state {
+		return []string{"commands: a plan is under way that does not follow the newest leases"}
+	}
+	return texts
 }
 
 // commandProblems describes the failed commands of peers, for the status.

@@ -24,6 +24,7 @@ type fakeShell struct {
 	record *command.Record // of the present run of the daemon
 	runs   []string        // text, environment and input
 	refuse func(run string) error
+	held   *LaneEffects // a plan that runs until release; nil: plans end at once
 }
 
 func (f *fakeShell) Run(_ context.Context, text string, about command.About) (string, error) {
@@ -62,8 +63,23 @@ func (f *fakeShell) start() {
 	f.record = command.Open(f, kept, false)
 }
 
+// hold lets the next plan run until release.
+func (f *fakeShell) hold() { f.held = &LaneEffects{} }
+
+// release ends the plan that hold has kept.
+func (f *fakeShell) release() (in Input) {
+	e := *f.held
+	f.held = nil
+	f.perform(e, &in.Lanes[CommandsLane])
+	return in
+}
+
 // perform does what the node asks of the lane, and reports whether it asked for anything.
 func (f *fakeShell) perform(e LaneEffects, in *LaneInput) bool {
+	if f.held != nil && e.Plan != nil {
+		*f.held = e
+		return false
+	}
 	if e.Look != nil {
 		in.Looked = &Looked{Seen: driver.Observation{State: f.record.State()}}
 	}
@@ -297,6 +313,45 @@ func TestRoundsAreQuiet(t *testing.T) {
 	w.pass(3 * time.Minute)
 	if got := w.events[lines:]; len(got) != 2 || got[1].Text != "run command peer 10.5.4.0/24" {
 		t.Errorf("after it works again, the log has %v", got)
+	}
+}
+
+// A node whose commands run again is not ready while that plan delays the command of a new peer.
+func TestNewPeerWaitsForARound(t *testing.T) {
+	w := newWorld(t, strings.Replace(commandsConfig, `"Type"`, `"ResyncPeriod":60,"Type"`, 1))
+	w.commandPeer(4, "four")
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.shell.hold()
+	w.pass(time.Minute)
+	w.wantReady()
+	w.shell.ran()
+	w.commandPeer(5, "five")
+	w.tell()
+	w.pass(time.Second)
+	if s := w.status(); s.Ready || len(w.shell.ran()) > 0 {
+		t.Errorf("ready %t while a round delays the command of a new peer", s.Ready)
+	}
+	w.run(w.shell.release())
+	w.pass(time.Second)
+	w.wantRuns("add SUBNET=10.5.4.0/24", "add SUBNET=10.5.5.0/24")
+	w.wantReady()
+}
+
+// A node whose subnet file waits for the end of a peer's command is not ready, even if that
+// command only runs again.
+func TestWaitingSubnetFileIsNotReady(t *testing.T) {
+	w := newWorld(t, commandsConfig)
+	w.tell()
+	w.pass(700 * time.Millisecond)
+	w.wantReady()
+	own := w.own().Key.V4
+	again := dataplane.Command{CommandKey: dataplane.CommandKey{Stage: dataplane.ForPeer, Subnet: own}}
+	w.n.commands.running = []dataplane.Op{{Verb: dataplane.Delete, Object: again}}
+	w.n.files.text = subnetText{} // the file names another subnet
+	want := []string{fmt.Sprintf("the subnet file waits for the end of a peer's command for subnet %s", w.own().Key)}
+	if s := w.status(); !slices.Equal(s.Reasons, want) {
+		t.Errorf("reasons %q, want %q", s.Reasons, want)
 	}
 }
 

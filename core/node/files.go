@@ -86,7 +86,7 @@ func (n *Node) subnetFile() []byte {
 	}
 	t := &n.files.text
 	subnet, mtu := n.lease.self.Key, n.mtu()
-	if subnet != t.subnet && n.commandsHold(subnet.V4) {
+	if n.fileWaits() {
 		return nil
 	}
 	if subnet != t.subnet || mtu != t.mtu {
@@ -94,6 +94,13 @@ func (n *Node) subnetFile() []byte {
 		*t = subnetText{subnet, mtu, file.Format()}
 	}
 	return t.text
+}
+
+// fileWaits reports whether the subnet file does not name the present subnet until a peer's
+// command has ended.
+func (n *Node) fileWaits() bool {
+	own := n.lease.self.Key
+	return own != n.files.text.subnet && n.commandsHold(own.V4)
 }
 
 // subnetText caches the text of the subnet file, which every Step needs.

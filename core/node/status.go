@@ -250,6 +250,7 @@ func (n *Node) reasons() (rs []string) {
 	for _, l := range n.lanes {
 		rs = append(rs, l.part.reasons()...)
 	}
+	say(n.fileWaits(), "the subnet file waits for the end of a peer's command for subnet %s", n.lease.self.Key)
 	text := n.subnetFile()
 	unwritten := text != nil && !bytes.Equal(n.files.subnet, text)
 	say(unwritten, "the subnet file is not written%s", because(n.files.errs[SubnetFile]))

@@ -64,7 +64,7 @@ func (n *Node) useWays(set *ways.Set) {
 		n.event(Info, "backend-change", fmt.Sprintf("going on with a change of the backend from %s to %s",
 			strings.Join(set.Former(), ", "), set.Present()))
 	}
-	s.backend = set.Meeting(s.met)
+	s.backend = set.Meeting(s.met).Leaving(s.left)
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}
@@ -96,6 +96,7 @@ func (n *Node) followWays() {
 	}
 	n.recallWays()
 	n.joinChange()
+	n.leaveWays()
 	n.meetPeers()
 	n.endFormer()
 }
@@ -130,6 +131,46 @@ func (n *Node) meetPeers() {
 	s.backend = set.Meeting(met)
 	n.host.want = wantCache{}
 	n.hostLane().outdated(n.now)
+}
+
+// leaveWays records the ways that peers may have ended. The node sends by such a way only if it
+// has no other, until its record says that it uses the way again.
+func (n *Node) leaveWays() {
+	set, s := n.network.backend, &n.network
+	var left map[string]bool
+	for _, id := range append(set.Former(), set.Present()) {
+		if n.maybeSaidUnused(id) {
+			if left == nil {
+				left = map[string]bool{}
+			}
+			left[id] = true
+		}
+	}
+	if maps.Equal(left, s.left) {
+		return
+	}
+	s.left = left
+	s.backend = set.Leaving(left)
+	n.host.want = wantCache{}
+	n.hostLane().outdated(n.now)
+}
+
+// maybeSaidUnused reports whether a peer may have read a record of the node that calls a way
+// unused. The store may have written an update whose answer is late or lost.
+func (n *Node) maybeSaidUnused(id string) bool {
+	says := func(a *lease.Attrs) bool {
+		offered, inUse := ways.Offers(a, id)
+		return offered && !inUse
+	}
+	asked := func(r Request) bool { return r.Verb == Update && says(&r.Attrs) }
+	if asked(n.lease.request) || asked(n.lease.unknown) {
+		return true
+	}
+	if n.lease.grant != nil {
+		return says(&n.lease.grant.Attrs)
+	}
+	own, ok := n.ownRecord()
+	return ok && says(&own.Attrs)
 }
 
 // saidUnused reports whether the node's record says that the node sends through no

@@ -59,19 +59,19 @@ func offers(a *lease.Attrs, id string) (offered, inUse bool) {
 // choose returns the way by which to send to a peer in one family: the first that
 // the record offers and that works, or else the first that it offers, or else the one
 // that replaces the record's: without a route, packets to the peer would leave by the
-// default route. Ways that the peer does not use come last, as it may end them. A record
-// that does not name its way may lack a value, as the records of upstream do, so the
-// first way of its type is taken for that of the record.
+// default route. Ways that the peer may end come last. A record that does not name its way
+// may lack a value, as the records of upstream do, so the first way of its type is taken for
+// that of the record.
 func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 	a := &l.Attrs
 	if len(s.ways) == 1 && a.Ways.IsEmpty() {
 		return 0, true // the backend itself judges the record
 	}
 	first := -1
-	for _, unusedToo := range [...]bool{false, true} {
+	for _, risk := range [...]ending{notYet, unusedByPeer, leftByUs} {
 		for i, w := range s.ways {
 			offered, inUse := offers(a, w.id)
-			if !offered || !inUse && !unusedToo || !w.carries(f) {
+			if !offered || s.ending(i, inUse) != risk || !w.carries(f) {
 				continue
 			}
 			if s.works(i, l, f) {
@@ -95,6 +95,26 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 		return 0, true // it serves records of every type (interop 6.0), as it does without former ways
 	}
 	return first, first >= 0
+}
+
+// ending says how soon a peer may end a way.
+type ending int
+
+const (
+	notYet       ending = iota // the peer uses the way, and this node may use it
+	unusedByPeer               // the peer waits for this node to say that it does not use the way
+	leftByUs                   // this node's record says so, and the peer may have read that already
+)
+
+// ending returns how soon a peer may end a way. Its record says whether it uses the way.
+func (s *Set) ending(i int, peerUses bool) ending {
+	switch {
+	case s.left[s.ways[i].id]:
+		return leftByUs
+	case !peerUses:
+		return unusedByPeer
+	}
+	return notYet
 }
 
 // works reports whether this node can send to a peer by a way, and the peer takes packets

@@ -61,6 +61,9 @@ func TestChoose(t *testing.T) {
 	alone, during := opened(t, true, vxlan), opened(t, true, wireguard, vxlan, vxlan7)
 	ended := formerly(vxlan)
 	ended.Unused = true
+	endedToo := formerly(vxlan7)
+	endedToo.Unused = true
+	left := during.Leaving(map[string]bool{vxlan: true})
 	for _, c := range []struct {
 		what   string
 		set    *Set
@@ -81,6 +84,11 @@ func TestChoose(t *testing.T) {
 			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 1, 1},
 		{"nothing but a way that the peer does not use", opened(t, true, vxlan, vxlan7),
 			record(2, "host-gw", "", lease.Ways{Former: []lease.FormerWay{ended}}), 0, 0},
+		{"a way that the own record calls unused, and another", left, record(2, "vxlan", vtep(1, 2),
+			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}}), 2, 2},
+		{"a way that the own record calls unused, and one that the peer may end", left, record(2, "vxlan", vtep(1, 2),
+			lease.Ways{Former: []lease.FormerWay{endedToo}}), 2, 2},
+		{"nothing but a way that the own record calls unused", left, record(2, "vxlan", vtep(1, 2), lease.Ways{}), 1, 1},
 		{"no way of the node", during, record(2, "host-gw", "", lease.Ways{}), -1, -1},
 		{"an IPv4 way beside", opened(t, true, vxlan7, udp), record(2, "", "",
 			lease.Ways{Present: json.RawMessage(udp)}), 1, -1},

@@ -22,7 +22,7 @@ func (s *Set) Render(
 	peers, problems := s.disjoint(env, self, peers)
 	rendered, refused := s.renderWays(env, self, peers)
 	problems = append(problems, refused.problems...)
-	chosen := &Set{ways: s.ways, met: s.met, refused: refused.peers}
+	chosen := s.refusing(refused.peers)
 	union := dataplane.NewState()
 	for i, state := range rendered {
 		chosen.chooseRoutes(i, state, peers)

@@ -18,6 +18,7 @@ const mostFormer = 3
 type Set struct {
 	ways []way
 	met  map[dataplane.WGPeerKey]bool // see [Set.Meeting]
+	left map[string]bool              // see [Set.Leaving]
 
 	refused map[refusal]bool // the peers that a backend cannot serve, in one rendering
 }
@@ -64,7 +65,9 @@ func (s *Set) With(object config.Backend) *Set {
 			return s
 		}
 	}
-	return &Set{ways: append(slices.Clip(s.ways), w), met: s.met}
+	next := *s
+	next.ways = append(slices.Clip(s.ways), w)
+	return &next
 }
 
 // network returns the config in force.
@@ -72,14 +75,35 @@ func (s *Set) network() config.Network { return s.ways[0].network }
 
 // Without returns the set without a former way.
 func (s *Set) Without(id string) *Set {
-	left := slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })
-	return &Set{ways: left, met: s.met}
+	next := *s
+	next.ways = slices.DeleteFunc(slices.Clone(s.ways), func(w way) bool { return w.id == id })
+	return &next
 }
 
 // Meeting returns the set for a node whose devices have exchanged keys with some peers.
 // While it has another way to a peer, a node does not send to it by a way that needs
 // such an exchange: the peer may not know the node's key yet, and may be stalled.
-func (s *Set) Meeting(met map[dataplane.WGPeerKey]bool) *Set { return &Set{ways: s.ways, met: met} }
+func (s *Set) Meeting(met map[dataplane.WGPeerKey]bool) *Set {
+	next := *s
+	next.met = met
+	return &next
+}
+
+// Leaving returns the set for a node whose record says, or may say, that it sends by some
+// ways no more. A peer that has read this may have ended such a way, even if the record by
+// which this node knows the peer still offers it.
+func (s *Set) Leaving(left map[string]bool) *Set {
+	next := *s
+	next.left = left
+	return &next
+}
+
+// refusing returns the set for one rendering, in which backends refused some peers.
+func (s *Set) refusing(peers map[refusal]bool) *Set {
+	next := *s
+	next.refused = peers
+	return &next
+}
 
 // Has reports whether the set has a way. A nil set has none.
 func (s *Set) Has(id string) bool {

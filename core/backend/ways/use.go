@@ -22,7 +22,7 @@ func (s *Set) Uses(env backend.Env, self backend.Self, peers []*lease.Lease) []U
 		return nil
 	}
 	_, refused := s.renderWays(env, self, peers)
-	s = &Set{ways: s.ways, met: s.met, refused: refused.peers}
+	s = s.refusing(refused.peers)
 	var uses []Use
 	for i, w := range s.ways[1:] {
 		u := Use{ID: w.id}

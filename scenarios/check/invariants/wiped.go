@@ -24,7 +24,7 @@ const (
 // accident is the loss of all records of a store at once, including the node's own.
 // It does not mean that nodes have left.
 type accident struct {
-	known *lease.Snapshot // the last one that the process got from a store in sync
+	known *lease.Snapshot // the last one that the process got
 	at    time.Duration   // of the last accident
 	anew  time.Duration   // when the node may have begun its period of grace again
 	peers []lostPeer      // whose records were lost and have not come back
@@ -36,10 +36,12 @@ type lostPeer struct {
 	at time.Duration // of the last accident in the period of grace that began with the loss
 }
 
-// noteAccident compares the snapshots that the process gets in a row.
+// noteAccident compares the snapshots that the process gets in a row, even one that it gets
+// after it has lost the store, such as a process that was paused: a record that this one lacks
+// was not lost together with those that the next one lacks.
 func (n *Node) noteAccident(in node.Input) {
 	view := n.client.View()
-	if in.View == nil || !view.Synced || view.Snapshot == n.lost.known {
+	if in.View == nil || view.Snapshot == nil || view.Snapshot == n.lost.known {
 		return
 	}
 	before, now := n.lost.known, view.Snapshot
