@@ -73,6 +73,9 @@ func (n *Node) addStanding(d *Difference) {
 	for _, c := range h.conflicts {
 		d.Lines = append(d.Lines, Line{Sign: "+", Object: c.Want.String(), Why: c.Error()})
 	}
+	for _, b := range h.guard.Beaten {
+		d.Lines = append(d.Lines, Line{Sign: "-", Object: b.Foreign.String(), Why: b.Error()})
+	}
 	if h.withheld > 0 {
 		d.Notes = append(d.Notes, fmt.Sprintf("%d objects of departed peers are deleted once the datastore answers",
 			h.withheld))

@@ -142,7 +142,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if moved && len(l.failures) == 0 {
 		l.restart()
 	}
-	plan := n.diff(n.withEndpoints(n.withoutRefused(want)))
+	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
 	if n.givesUpFormer(plan.Ops) {
 		return nil, false
 	}
@@ -174,7 +174,7 @@ func (n *Node) diff(want *dataplane.State) reconcile.Plan {
 		return reconcile.Plan{}
 	}
 	plan := reconcile.Diff(want, h.have, reconcile.Options{
-		Own:      reconcile.Ownership{Links: h.links, Networks: h.networks},
+		Own:      n.ownership(),
 		Prune:    n.synced(),
 		Recreate: h.recreate,
 		KeepMTU:  h.keepMTU,
@@ -289,6 +289,7 @@ func (p hostPart) reasons() (rs []string) {
 			rs = append(rs, fmt.Sprintf("conflict: %v", conflict))
 		}
 	}
+	rs = append(rs, h.guard.clear()...)
 	for _, failure := range l.failures {
 		if text := failure.Error(); !slices.Contains(rs, text) { // one lack fails several ops
 			rs = append(rs, text)

@@ -93,6 +93,7 @@ type hostState struct {
 	problems   []backend.Problem // peers that the backend refuses
 	refusals   refusals          // peers that the kernel refuses
 	endpoints  endpoints         // of WireGuard peers
+	guard      guard             // against foreign routes
 	paths      []PacketPath      // packet paths that this process runs
 	withheld   int               // deletes that wait for the store
 	recreate   map[string]bool   // links that refused a change in place
@@ -292,9 +293,13 @@ func (n *Node) once(level Level, kind, text string) {
 
 // textOf returns the texts of several errors, or "" without any.
 func textOf[E error](errs []E) string {
+	return strings.Join(textsOf(errs), "\n")
+}
+
+func textsOf[E error](errs []E) []string {
 	texts := make([]string, len(errs))
 	for i, err := range errs {
 		texts[i] = err.Error()
 	}
-	return strings.Join(texts, "\n")
+	return texts
 }

@@ -160,6 +160,7 @@ func (n *Node) peerProblems() []backend.Problem {
 			problems = append(problems, backend.Problem{Key: p.Key, Err: conflict})
 		}
 	}
+	problems = append(problems, n.bypassed()...)
 	return append(problems, n.missingTunnels()...)
 }
 

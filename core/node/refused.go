@@ -167,9 +167,13 @@ func (n *Node) settleRefused() {
 }
 
 // inOneLine returns the first of several texts and the number of the others: a
-// host that loses an address has all its peers refused at once.
+// host that loses an address has all its peers refused at once. Without texts it
+// returns "".
 func inOneLine(texts []string) string {
-	if len(texts) == 1 {
+	switch len(texts) {
+	case 0:
+		return ""
+	case 1:
 		return texts[0]
 	}
 	return fmt.Sprintf("%s; and %d more", texts[0], len(texts)-1)

@@ -160,6 +160,11 @@ var findingCases = []struct {
 	{"a route over the network", func(_ *testing.T, f *Facts) {
 		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.0.0.0/8"), Link: "tun0", Via: true})
 	}, "failure overlap: flannel's network contains route 10.0.0.0/8 on tun0"},
+	{"a foreign route past WireGuard", func(t *testing.T, f *Facts) {
+		f.configure(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"wireguard"}}`)
+		f.Routes = append(f.Routes, Route{Dst: netip.MustParsePrefix("10.5.2.0/24"), Link: "eth0", Via: true})
+	}, "warning bypass: another program's route 10.5.2.0/24 on eth0 is in flannel's network, and may lead packets past " +
+		"WireGuard unencrypted; flannelctl status says whether flanneld prevents it # ip route del 10.5.2.0/24 dev eth0"},
 	{"a bridge of another subnet", func(_ *testing.T, f *Facts) {
 		f.Host.Links[1].Addrs[0].Prefix = netip.MustParsePrefix("10.5.7.1/24")
 	}, "failure bridge: cni0 has the address 10.5.7.1/24, which is not in this host's subnet 10.5.1.0/24"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/uplink"
 )
@@ -91,6 +92,24 @@ func (f *Facts) overlap() []Finding {
 	return []Finding{{Level: Failure, Topic: "overlap", Remedy: "flannelctl config set FILE",
 		Text: "flannel's network contains " + strings.Join(slices.Compact(clashes), ", ") +
 			": give flannel another network, or the host another address"}}
+}
+
+// bypass judges whether routes of other programs lead into flannel's network although all
+// packets must take WireGuard's device. While the backend changes, such routes are flannel's.
+func (f *Facts) bypass() []Finding {
+	if f.Network == nil || f.Network.Backend.Type != wireguard.Type || f.Status != nil && f.Status.Change != nil {
+		return nil
+	}
+	var found []Finding
+	for _, r := range f.Routes {
+		if r.Via && f.isInside(r.Dst) && !f.ownAddr(r.Link, r.Dst) {
+			found = append(found, Finding{Level: Warning, Topic: "bypass",
+				Remedy: fmt.Sprintf("ip route del %s dev %s", r.Dst, r.Link),
+				Text: fmt.Sprintf("another program's route %s on %s is in flannel's network, and may lead packets past WireGuard "+
+					"unencrypted; flannelctl status says whether flanneld prevents it", r.Dst, r.Link)})
+		}
+	}
+	return found
 }
 
 // ownAddr reports whether an address or route is one of flannel's or of the pods'

@@ -15,6 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/core/reconcile"
 )
 
 // Known holds the facts that the daemon and its files add. All may be empty.
@@ -283,6 +284,17 @@ func (w *walk) route() error {
 	return nil
 }
 
+// foreignRoute returns the route inside flannel's networks, of another program, that the
+// packet takes.
+func (w *walk) foreignRoute() (best dataplane.Route, ok bool) {
+	for key, r := range w.view.State.Routes.All {
+		if key.Dst.Contains(w.Flow.Dst) && (!ok || key.Dst.Bits() > best.Dst.Bits()) {
+			best, ok = r, true
+		}
+	}
+	return best, ok && best.Link == w.out.Link && best.Protocol != dataplane.Protocol
+}
+
 // lostRemedy says what to do about a destination without a route.
 func (w *walk) lostRemedy() string {
 	for _, p := range w.known.Peers {
@@ -383,6 +395,10 @@ func (w *walk) carry() error {
 
 // resolve finds the host or pod with an address on a link.
 func (w *walk) resolve(link string, next netip.Addr) error {
+	if foreign, ok := w.foreignRoute(); ok && w.astray(w.Flow.Dst, w.out) {
+		return w.end("no_route", "route", reconcile.DeleteCommand(foreign), "another program's %s leads it past flannel, "+
+			"to %s by %s", foreign, next, link)
+	}
 	if w.astray(w.Flow.Dst, w.out) {
 		return w.end("no_route", "route", w.lostRemedy(), "flannel has no route to %s: the packet would leave by %s to %s, "+
 			"as any packet to the outside does", w.Flow.Dst, link, next)

@@ -265,6 +265,24 @@ func TestSourceThatTheHostCannotReach(t *testing.T) {
 	}
 }
 
+// A foreign route that is narrower than flannel's is named, with the command that deletes it.
+func TestForeignRouteComesFirst(t *testing.T) {
+	k := healthy(t)
+	gateway := addr("192.168.64.254")
+	k.routes["10.5.2.7"] = Route{Link: "eth0", Via: gateway}
+	k.view.State.AddRoute(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.2.0/25")},
+		Via:      gateway, Link: "eth0", Protocol: dataplane.ProtocolBoot,
+	})
+	r := trace(t, k, "10.5.1.7", "10.5.2.7", 84)
+	const want = "another program's route 10.5.2.0/25 via 192.168.64.254 dev eth0 proto 3 leads it past flannel, " +
+		"to 192.168.64.254 by eth0"
+	last := r.Hops[len(r.Hops)-1]
+	if r.Reason != "no_route" || last.Text != want || r.Remedy != "ip route del 10.5.2.0/25 via 192.168.64.254 dev eth0" {
+		t.Errorf("%s", text(t, r))
+	}
+}
+
 // The remedy for a foreign rule or route before flannel's is not to wait for flanneld.
 func TestForeignRuleComesFirst(t *testing.T) {
 	for _, stands := range []bool{false, true} {

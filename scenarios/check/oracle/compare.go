@@ -83,7 +83,13 @@ func (d Demand) routes(have *dataplane.State) []string {
 	same := func(want, have dataplane.Route) bool {
 		return want == have || d.kernelFirst && have.Protocol == dataplane.ProtocolKernel
 	}
-	return compare(maps.Collect(d.want.Routes.All), maps.Collect(have.Routes.All), same, d.ours)
+	foreign := d.foreignRoutes(have)
+	ours := func(r dataplane.Route) bool { return d.ours(r) && !guards(r, foreign) }
+	short := compare(maps.Collect(d.want.Routes.All), maps.Collect(have.Routes.All), same, ours)
+	if d.lenient { // the backend may be changing
+		return short
+	}
+	return append(short, d.clearRoutes(have, foreign)...)
 }
 
 // leftOver begins the text about an object that no record demands.

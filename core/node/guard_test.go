@@ -1,0 +1,92 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+)
+
+// foreignRoute adds a route of another program to the host.
+func (w *world) foreignRoute(dst string) {
+	w.host.AddRoute(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix(dst)},
+		Via:      netip.MustParseAddr("192.168.64.9"), Link: "eth0", Protocol: dataplane.ProtocolBoot,
+	})
+}
+
+// guardedWorld is the world of a ready node with WireGuard and a peer with 10.5.3.0/24.
+func guardedWorld(t *testing.T) *world {
+	w := wireguardWorld(t)
+	w.put(lease.Lease{Key: mustKey("10.5.3.0-24"), Attrs: lease.Attrs{
+		PublicIP: netip.MustParseAddr("192.168.64.4"), BackendType: "wireguard",
+		BackendData: []byte(`{"PublicKey":"AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE=","Port":51820}`),
+	}})
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	return w
+}
+
+// A foreign route to a peer's subnet leads no packet past WireGuard: narrower routes of
+// the node take precedence, and go when the foreign one goes.
+func TestNarrowerRoutesKeepPacketsEncrypted(t *testing.T) {
+	w := guardedWorld(t)
+	has := func(dst string) bool {
+		r, ok := w.host.Routes.Get(dataplane.RouteKey{Dst: netip.MustParsePrefix(dst)})
+		return ok && r.Link == "flannel-wg"
+	}
+	w.foreignRoute("10.5.3.0/24")
+	w.pass(time.Minute)
+	w.wantReady()
+	if !has("10.5.3.0/25") || !has("10.5.3.128/25") || has("10.5.3.0/24") {
+		t.Errorf("the host has\n%s", w.host.Dump())
+	}
+	const note = "foreign route 10.5.3.0/24 via 192.168.64.9 dev eth0 proto 3 would lead packets past flannel-wg " +
+		"unencrypted, and narrower routes of flannel prevent that; " +
+		"remove it: ip route del 10.5.3.0/24 via 192.168.64.9 dev eth0"
+	if s := w.status(); !slices.Contains(s.Notes, note) || len(s.Problems) > 0 || s.PeersBy.Served != 1 {
+		t.Errorf("notes %q, problems %q, peers %+v", s.Notes, s.Problems, s.PeersBy)
+	}
+	w.host.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.Link == "eth0" })
+	w.pass(time.Minute)
+	w.wantReady()
+	if has("10.5.3.0/25") || has("10.5.3.128/25") || len(w.status().Notes) > 0 {
+		t.Errorf("notes %q, and the host has\n%s", w.status().Notes, w.host.Dump())
+	}
+}
+
+// No route is narrower than one to a single address: the node is not ready.
+func TestClearPacketsKeepTheNodeFromBeingReady(t *testing.T) {
+	w := guardedWorld(t)
+	w.foreignRoute("10.5.3.7/32")
+	w.pass(time.Minute)
+	const text = "foreign route 10.5.3.7/32 via 192.168.64.9 dev eth0 proto 3 leads packets past flannel-wg " +
+		"unencrypted; remove it: ip route del 10.5.3.7/32 via 192.168.64.9 dev eth0"
+	s := w.status()
+	if s.Ready || !slices.Contains(s.Reasons, text) || len(s.Problems) != 1 || !strings.HasSuffix(s.Problems[0], text) {
+		t.Errorf("ready %t, reasons %q, problems %q", s.Ready, s.Reasons, s.Problems)
+	}
+	if p := w.peer("10.5.3.0-24"); p.State != PeerRefused {
+		t.Errorf("peer %+v", p)
+	}
+	w.wantLines("- route 10.5.3.7/32 via 192.168.64.9 dev eth0 proto 3 # " + text)
+}
+
+// Without encryption such a route is a problem of its peer alone.
+func TestForeignRouteIsAProblemOfItsPeer(t *testing.T) {
+	w := readyWorld(t)
+	w.foreignRoute("10.5.3.0/25")
+	w.pass(time.Minute)
+	w.wantReady()
+	if s := w.status(); s.PeersBy.Refused != 1 || s.PeersBy.Served != 1 || len(s.Problems) != 1 {
+		t.Errorf("problems %q, peers %+v", s.Problems, s.PeersBy)
+	}
+	if w.count("foreign-route-wins") != 1 {
+		t.Errorf("events %v", w.events)
+	}
+}

@@ -1,0 +1,213 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// Bypass is a foreign route that takes packets to peers from a wanted route, because it
+// is more specific or has a lower metric.
+type Bypass struct {
+	Foreign dataplane.Route
+	Want    dataplane.Route // the wanted route
+	Subnets []netip.Prefix  // of the peers
+	// Clear means that the wanted route leads to a device that encrypts, and that the
+	// packets leave the host without encryption.
+	Clear bool
+}
+
+// Guarded is a desired state that resists foreign routes.
+type Guarded struct {
+	State  *dataplane.State // the same as before, if no route had to be added
+	Beaten []Bypass         // the foreign routes that take packets
+	Held   []Bypass         // the ones that would, without the added routes
+}
+
+// Guard finds the foreign routes that take packets to peers from wanted routes. Where a
+// wanted route leads to a device that encrypts, Guard adds routes that are more specific
+// than the foreign one: two halves of its destination, or the peer's subnet if that is
+// narrower. So packets stay encrypted and the foreign route stays in place. Nothing can
+// beat a foreign route to a single address, and a route that the kernel made for an
+// address of the host must not be beaten: that could cut the host off.
+//
+// Peers returns the peers' subnets that overlap a destination.
+func Guard(want, have *dataplane.State, own Ownership, peers func(netip.Prefix) []netip.Prefix) Guarded {
+	g := guard{want: want, foreign: map[netip.Prefix][]dataplane.Route{}}
+	var order []dataplane.Route
+	for key, r := range have.Routes.All {
+		if !own.Route(r) && !own.Links[r.Link] && !want.Routes.Has(key) {
+			g.foreign[key.Dst] = append(g.foreign[key.Dst], r)
+			order = append(order, r)
+		}
+	}
+	result := Guarded{State: want}
+	for _, foreign := range order {
+		var beaten, held Bypass
+		for _, subnet := range peers(foreign.Dst) {
+			way, ok := g.wayTo(subnet)
+			if !ok || !beats(foreign, way) {
+				continue
+			}
+			target := &beaten
+			if g.encrypts(way) && !drops(foreign) {
+				areas, whole := g.cover(narrower(foreign.Dst, subnet))
+				result.add(want, way, areas)
+				if whole {
+					target = &held
+				}
+			}
+			target.Foreign, target.Want = foreign, way
+			target.Clear = g.encrypts(way) && !drops(foreign)
+			target.Subnets = append(target.Subnets, subnet)
+		}
+		if len(beaten.Subnets) > 0 {
+			result.Beaten = append(result.Beaten, beaten)
+		}
+		if len(held.Subnets) > 0 {
+			result.Held = append(result.Held, held)
+		}
+	}
+	return result
+}
+
+// add adds routes to areas by the same way.
+func (g *Guarded) add(want *dataplane.State, way dataplane.Route, areas []netip.Prefix) {
+	for _, area := range areas {
+		if g.State == want {
+			g.State = want.Clone()
+		}
+		way.Dst = area
+		g.State.AddRoute(way)
+	}
+}
+
+type guard struct {
+	want    *dataplane.State
+	foreign map[netip.Prefix][]dataplane.Route // by destination
+}
+
+// wayTo returns the wanted route that leads to a peer's subnet.
+func (g *guard) wayTo(subnet netip.Prefix) (dataplane.Route, bool) {
+	for bits := subnet.Bits(); bits > 0; bits-- {
+		dst := netip.PrefixFrom(subnet.Addr(), bits).Masked()
+		for _, metric := range [...]uint32{0, 1} { // udp's has metric 1
+			r, ok := g.want.Routes.Get(dataplane.RouteKey{Dst: dst, Metric: metric})
+			if ok && r.Kind == dataplane.Unicast {
+				return r, true
+			}
+		}
+	}
+	return dataplane.Route{}, false
+}
+
+// encrypts reports whether a route leads to a device that encrypts.
+func (g *guard) encrypts(r dataplane.Route) bool {
+	_, is := g.want.Links[r.Link].Params.(dataplane.WireGuard)
+	return is
+}
+
+// cover returns destinations of routes that take precedence over every foreign route to
+// an area, and whether they cover all of it.
+func (g *guard) cover(area netip.Prefix) (areas []netip.Prefix, whole bool) {
+	for _, r := range g.foreign[area] {
+		switch {
+		case drops(r):
+			return nil, true
+		case r.Protocol == dataplane.ProtocolKernel:
+			return nil, false
+		}
+	}
+	ours := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: area}}
+	inTheWay := func(r dataplane.Route) bool { return metricOf(r) <= metricOf(ours) }
+	if !slices.ContainsFunc(g.foreign[area], inTheWay) {
+		return []netip.Prefix{area}, true
+	}
+	if area.IsSingleIP() {
+		return nil, false
+	}
+	whole = true
+	for n := range uint64(2) {
+		part, covered := g.cover(cidr.Subnet(area.Addr(), cidr.From64(n), area.Bits()+1))
+		areas = append(areas, part...)
+		whole = whole && covered
+	}
+	return areas, whole
+}
+
+// beats reports whether the kernel prefers a foreign route to a wanted one. [Conflict]
+// tells of IPv4 routes with the same destination.
+func beats(foreign, want dataplane.Route) bool {
+	if foreign.Dst.Bits() != want.Dst.Bits() {
+		return foreign.Dst.Bits() > want.Dst.Bits()
+	}
+	return !want.Dst.Addr().Is4() && metricOf(foreign) < metricOf(want)
+}
+
+// metricOf returns the metric by which the kernel orders routes. An IPv6 route without
+// one has 1024.
+func metricOf(r dataplane.Route) uint32 {
+	if r.Metric == 0 && !r.Dst.Addr().Is4() {
+		return 1024
+	}
+	return r.Metric
+}
+
+// drops reports whether the kernel drops packets that take a route.
+func drops(r dataplane.Route) bool {
+	return r.Kind == dataplane.Blackhole || slices.Contains([]string{"unreachable", "prohibit", "throw"}, r.Other)
+}
+
+func narrower(a, b netip.Prefix) netip.Prefix {
+	if a.Bits() > b.Bits() {
+		return a
+	}
+	return b
+}
+
+// Error says what the foreign route does, and how to remove it.
+func (b Bypass) Error() string {
+	does := "leads packets past " + b.Want.Link
+	switch {
+	case drops(b.Foreign):
+		does = "drops packets"
+	case b.Clear:
+		does += " unencrypted"
+	}
+	return fmt.Sprintf("foreign %s %s; %s", b.Foreign, does, b.Remedy())
+}
+
+// Remedy says how to remove the foreign route.
+func (b Bypass) Remedy() string {
+	if b.Foreign.Protocol == dataplane.ProtocolKernel {
+		return fmt.Sprintf("an address of this host on %s covers it: remove that address, or give the overlay another "+
+			"network", b.Foreign.Link)
+	}
+	return "remove it: " + DeleteCommand(b.Foreign)
+}
+
+// DeleteCommand returns the command that deletes a route.
+func DeleteCommand(r dataplane.Route) string {
+	command := "ip route del "
+	if !r.Dst.Addr().Is4() {
+		command = "ip -6 route del "
+	}
+	if drops(r) {
+		command += cmp.Or(r.Other, string(r.Kind)) + " "
+	}
+	command += r.Dst.String()
+	if r.Via.IsValid() {
+		command += " via " + r.Via.String()
+	}
+	if r.Link != "" {
+		command += " dev " + r.Link
+	}
+	if r.Metric != 0 {
+		command += fmt.Sprintf(" metric %d", r.Metric)
+	}
+	return command
+}
