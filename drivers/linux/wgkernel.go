@@ -140,19 +140,27 @@ func (k *kernelWG) finish() error {
 }
 
 // setPeer adds a peer to a device, or changes it and keeps its session. All other
-// peers stay. If it greets a new peer, the kernel begins a session at once: it sends a keepalive
-// to a peer that gets an interval, so the peer's own interval is set after another one.
-func (k *kernelWG) setPeer(index int, p dataplane.WGPeer, psk dataplane.Secret, greets bool) error {
+// peers stay. The peer's former allowed IPs go only if replaces is set: the kernel takes all of them
+// away first, and drops what arrives in that moment. If it greets a new peer, the kernel begins a
+// session at once: it sends a keepalive to a peer that gets an interval, so the peer's own interval is
+// set after another one.
+func (k *kernelWG) setPeer(
+	index int, p dataplane.WGPeer, psk dataplane.Secret, replaces, greets bool,
+) error {
 	if greets && p.Keepalive == 0 {
 		greeted := p
 		greeted.Keepalive = math.MaxUint16
-		if err := k.setPeer(index, greeted, psk, false); err != nil {
+		if err := k.setPeer(index, greeted, psk, replaces, false); err != nil {
 			return err
 		}
 	}
 	out := &k.c.Out
 	k.beginSet(index)
-	end := k.beginPeer(p.Public, wgPeerReplaceIPs)
+	flags := uint32(0)
+	if replaces {
+		flags = wgPeerReplaceIPs
+	}
+	end := k.beginPeer(p.Public, flags)
 	out.Attr(wgPeerPSK, psk.Bytes())
 	if p.Endpoint.IsValid() {
 		out.Attr(wgPeerEndpoint, sockaddr(p.Endpoint))

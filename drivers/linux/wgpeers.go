@@ -58,16 +58,24 @@ func (a *applier) applyKernel(verb dataplane.Verb, l link, p dataplane.WGPeer, p
 	if err != nil {
 		return err
 	}
-	if err := possible(verb, known.keys[p.Public]); err != nil {
+	former, there := known.peers[p.Public]
+	if err := possible(verb, there); err != nil {
 		return err
 	}
 	if verb == dataplane.Delete {
-		delete(known.keys, p.Public)
+		delete(known.peers, p.Public)
 		return kernel.removePeer(l.index, p.Public)
 	}
-	greets := !known.keys[p.Public] && known.replaces(p)
+	greets := !there && known.replaces(p)
 	known.put(p)
-	return kernel.setPeer(l.index, p, psk, greets)
+	return kernel.setPeer(l.index, p, psk, losesAllowed(former, p), greets)
+}
+
+// losesAllowed reports whether a peer has an allowed IP that it will not have.
+func losesAllowed(former, next dataplane.WGPeer) bool {
+	return former.More > 0 || slices.ContainsFunc(former.Allowed[:], func(prefix netip.Prefix) bool {
+		return prefix.IsValid() && !slices.Contains(next.Allowed[:], prefix)
+	})
 }
 
 // possible returns the error with which a kernel refuses to create an object that is there, or to
@@ -84,13 +92,13 @@ func possible(verb dataplane.Verb, there bool) error {
 
 // wgTable holds the peers of a device.
 type wgTable struct {
-	keys  map[dataplane.PublicKey]bool
+	peers map[dataplane.PublicKey]dataplane.WGPeer
 	owner map[netip.Prefix]dataplane.PublicKey // of an allowed IP
 }
 
 // put adds a peer.
 func (t *wgTable) put(p dataplane.WGPeer) {
-	t.keys[p.Public] = true
+	t.peers[p.Public] = p
 	for _, prefix := range p.Allowed {
 		if prefix.IsValid() {
 			t.owner[prefix] = p.Public
@@ -101,7 +109,10 @@ func (t *wgTable) put(p dataplane.WGPeer) {
 // replaces reports whether a new peer takes an allowed IP of another one that the device still has: the
 // host behind it has a new key.
 func (t *wgTable) replaces(p dataplane.WGPeer) bool {
-	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool { return t.keys[t.owner[prefix]] })
+	return slices.ContainsFunc(p.Allowed[:], func(prefix netip.Prefix) bool {
+		_, there := t.peers[t.owner[prefix]]
+		return there
+	})
 }
 
 // peersOf returns a device's peers, which it reads once for all ops.
@@ -113,7 +124,9 @@ func (a *applier) peersOf(l link) (*wgTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := &wgTable{keys: map[dataplane.PublicKey]bool{}, owner: map[netip.Prefix]dataplane.PublicKey{}}
+	known := &wgTable{
+		peers: map[dataplane.PublicKey]dataplane.WGPeer{}, owner: map[netip.Prefix]dataplane.PublicKey{},
+	}
 	for _, p := range r.Peers {
 		known.put(p.WGPeer)
 	}

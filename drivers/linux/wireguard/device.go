@@ -22,10 +22,11 @@ import (
 type Device struct {
 	library *device.Device
 	queue   *queue
-	index   int                                  // of the TUN device
-	limit   int                                  // bytes of the largest packet
-	greets  time.Time                            // until when it greets new peers
-	owner   map[netip.Prefix]dataplane.PublicKey // the peer that was given an allowed IP last
+	index   int                                     // of the TUN device
+	limit   int                                     // bytes of the largest packet
+	greets  time.Time                               // until when it greets new peers
+	owner   map[netip.Prefix]dataplane.PublicKey    // the peer that was given an allowed IP last
+	allowed map[dataplane.PublicKey][2]netip.Prefix // what each peer was given last
 }
 
 // greetTime is how long after its start a device greets the peers that it is given.
@@ -49,7 +50,7 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 	}
 	library, _ := start(q, limit)
 	d := &Device{library: library, queue: q, index: index, limit: limit,
-		owner: map[netip.Prefix]dataplane.PublicKey{}}
+		owner: map[netip.Prefix]dataplane.PublicKey{}, allowed: map[dataplane.PublicKey][2]netip.Prefix{}}
 	go func() {
 		<-d.Ended()
 		changed()
@@ -151,6 +152,7 @@ func (d *Device) Greet() { d.greets = time.Now().Add(greetTime) }
 
 // SetPeer adds a peer, or changes it and keeps its session. The device begins a session with a new peer
 // that takes the place of another: the host behind it has a new key, and asks in vain until it is known here.
+// An allowed IP that stays is never away: a packet that needs it in that moment would be lost.
 func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 	var b strings.Builder
 	line(&b, "public_key", hex.EncodeToString(p.Public[:]))
@@ -159,16 +161,21 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 		line(&b, "endpoint", p.Endpoint.String())
 	}
 	line(&b, "persistent_keepalive_interval", strconv.Itoa(int(p.Keepalive)))
-	line(&b, "replace_allowed_ips", "true")
 	for _, prefix := range p.Allowed {
 		if prefix.IsValid() {
 			line(&b, "allowed_ip", prefix.String())
+		}
+	}
+	for _, former := range d.allowed[p.Public] {
+		if former.IsValid() && !slices.Contains(p.Allowed[:], former) {
+			line(&b, "allowed_ip", "-"+former.String())
 		}
 	}
 	greets := !d.HasPeer(p.Public) && (time.Now().Before(d.greets) || d.replaces(p))
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
+	d.allowed[p.Public] = p.Allowed
 	for _, prefix := range p.Allowed {
 		d.owner[prefix] = p.Public
 	}
@@ -194,6 +201,7 @@ func (d *Device) HasPeer(key dataplane.PublicKey) bool {
 // RemovePeer removes a peer, if it is there.
 func (d *Device) RemovePeer(key dataplane.PublicKey) {
 	d.library.RemovePeer(device.NoisePublicKey(key))
+	delete(d.allowed, key)
 }
 
 // set sends the library its own form of a configuration. The library's errors may
