@@ -16,17 +16,19 @@ import (
 // toolTroubles are the rows of docs/troubleshooting.md that another command than flannelctl
 // check answers: a fault of a healthy node, and what the command then prints.
 var toolTroubles = []struct {
-	row, command, cause string
-	nodes               int
-	harm                func(ctx context.Context, lab *harness.Lab) error
+	row, command, cause, remedy string
+	nodes                       int
+	harm                        func(ctx context.Context, lab *harness.Lab) error
 }{
-	{"the port of the backend is blocked", "check", "no packet arrives by UDP port 8472 from 192.168.64.2", 2,
+	{"the port of the backend is blocked", "check", "no packet arrives by UDP port 8472 from 192.168.64.2",
+		"iptables -I INPUT -p udp --dport 8472 -j ACCEPT", 2,
 		func(ctx context.Context, lab *harness.Lab) error {
 			return lab.Nodes[0].Block(ctx, "udp", 8472, true)
 		}},
-	{"a node is not ready", "status", "the datastore does not answer", 1,
+	{"a node is not ready", "status", "the datastore does not answer", "flannelctl config get", 1,
 		func(ctx context.Context, lab *harness.Lab) error { return lab.Store.Stop(ctx) }},
-	{"mixed versions", "peers", `its record is of backend "host-gw", and this node runs "vxlan"`, 1,
+	{"mixed versions", "check", `this node runs "vxlan" and does not serve 192.168.64.77, of the backend "host-gw"`,
+		"ssh 192.168.64.77 systemctl restart flanneld", 1,
 		func(ctx context.Context, lab *harness.Lab) error {
 			return lab.Store.PutRaw(ctx, harness.SubnetKey("10.5.0.0-25"),
 				`{"PublicIP":"192.168.64.77","PublicIPv6":null,"BackendType":"host-gw"}`)
@@ -94,7 +96,7 @@ var _ = Describe("flannelctl", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred(), "on a healthy node")
 			Expect(t.harm(ctx, lab)).To(Succeed())
 			Eventually(ctx, func() (string, error) { return node.Shell(ctx, command+" || [ $? = 1 ]") }).
-				Should(ContainSubstring(t.cause))
+				Should(And(ContainSubstring(t.cause), ContainSubstring(t.remedy)))
 		}, limit)
 	}
 })

@@ -1,6 +1,9 @@
 package dataplane
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
 // State is a set of objects on one host. Two states with equal contents mean
 // the same host; a nil map equals an empty one.
@@ -33,11 +36,16 @@ type State struct {
 	// Alive is set by a driver. It holds those of the WGPeers with a handshake in
 	// the last [SessionLife].
 	Alive map[WGPeerKey]struct{}
+	// Handshakes is set by a driver. It holds the time of the last handshake with each of
+	// the WGPeers that had one, by the host's clock.
+	Handshakes map[WGPeerKey]time.Time
 }
 
 // NewState returns an empty state.
 func NewState() *State {
-	s := &State{Running: map[string]Running{}, Alive: map[WGPeerKey]struct{}{}}
+	s := &State{
+		Running: map[string]Running{}, Alive: map[WGPeerKey]struct{}{}, Handshakes: map[WGPeerKey]time.Time{},
+	}
 	for _, k := range kinds {
 		k.empty(s)
 	}
@@ -46,7 +54,7 @@ func NewState() *State {
 
 // Clone returns a copy that its maker may change until it hands it over.
 func (s *State) Clone() *State {
-	c := &State{Running: maps.Clone(s.Running), Alive: maps.Clone(s.Alive)}
+	c := &State{Running: maps.Clone(s.Running), Alive: maps.Clone(s.Alive), Handshakes: maps.Clone(s.Handshakes)}
 	for _, k := range kinds {
 		k.clone(c, s)
 	}
@@ -64,7 +72,8 @@ func (s *State) Equal(o *State) bool {
 			return false
 		}
 	}
-	return maps.EqualFunc(s.Running, o.Running, Running.Equal) && maps.Equal(s.Alive, o.Alive)
+	return maps.EqualFunc(s.Running, o.Running, Running.Equal) && maps.Equal(s.Alive, o.Alive) &&
+		maps.EqualFunc(s.Handshakes, o.Handshakes, time.Time.Equal)
 }
 
 // AddLink and the methods below put an object under its key and replace the one that is there.
@@ -94,6 +103,7 @@ func (s *State) AddAll(o *State) {
 	}
 	maps.Copy(s.Running, o.Running)
 	maps.Copy(s.Alive, o.Alive)
+	maps.Copy(s.Handshakes, o.Handshakes)
 }
 
 // Len returns the number of objects.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAddAndPutAgree fills a state in both ways and in different orders.
@@ -88,6 +89,11 @@ func TestEqual(t *testing.T) {
 	other.Alive[WGPeerKey{Link: "flannel-wg"}] = struct{}{}
 	if full.Equal(other) || len(full.Alive) > 0 {
 		t.Error("a peer has become alive, and the states are equal")
+	}
+	other = full.Clone()
+	other.Handshakes[WGPeerKey{Link: "flannel-wg"}] = time.Unix(1, 0)
+	if full.Equal(other) || len(full.Handshakes) > 0 {
+		t.Error("a peer had a handshake, and the states are equal")
 	}
 }
 

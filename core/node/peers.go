@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/cidr"
@@ -48,6 +49,9 @@ type Way struct {
 	// Session is "alive" or "none": whether a WireGuard peer had a handshake in the
 	// last three minutes. It is empty on other ways.
 	Session string `json:"Session"`
+	// Handshake is the time of the last one with a WireGuard peer, as of the last look;
+	// it is absent on other ways, and if there was none.
+	Handshake time.Time `json:"Handshake,omitzero"`
 	// Probe tells whether the peer answers; null: it is not probed.
 	Probe *probe.Result `json:"Probe"`
 }
@@ -116,6 +120,7 @@ func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 		if _, alive := n.host.have.Alive[key]; alive {
 			w.Session = "alive"
 		}
+		w.Handshake = n.host.have.Handshakes[key]
 		return w
 	}
 	if link, ok := x.tunnels[subnet]; ok {

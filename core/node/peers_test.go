@@ -157,3 +157,26 @@ func TestPeerReachedByAFormerWay(t *testing.T) {
 		t.Errorf("counts %+v", got)
 	}
 }
+
+// The way to a WireGuard peer has the time of its last handshake, also after the session has ended.
+func TestLastHandshake(t *testing.T) {
+	w := wireguardWorld(t)
+	peer := vxlanPeer("10.5.91.0-24", 91)
+	peer.Attrs.BackendType = "wireguard"
+	peer.Attrs.BackendData = []byte(`{"PublicKey":"CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`)
+	w.put(peer)
+	w.tell()
+	w.pass(time.Second)
+	if way := w.peer("10.5.91.0-24").Ways[0]; way.Session != "none" || !way.Handshake.IsZero() {
+		t.Errorf("before a handshake: %+v", way)
+	}
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	have := w.n.host.have.Clone()
+	for key := range have.WGPeers.All {
+		have.Handshakes[key] = at
+	}
+	w.n.host.have = have
+	if way := w.peer("10.5.91.0-24").Ways[0]; way.Session != "none" || !way.Handshake.Equal(at) {
+		t.Errorf("%+v, want the handshake at %s", way, at)
+	}
+}

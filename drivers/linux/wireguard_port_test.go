@@ -102,7 +102,7 @@ func (pair *wgPair) sees(d *Driver, key dataplane.WGPeerKey, at string) func() b
 		state := must(d.Look(pair.t.Context(), pair.extent)).State
 		_, alive := state.Alive[key]
 		peer, _ := state.WGPeers.Get(key)
-		return alive && peer.Endpoint.String() == at
+		return alive && peer.Endpoint.String() == at && time.Since(state.Handshakes[key]) < dataplane.SessionLife
 	}
 }
 

@@ -199,6 +199,9 @@ func (o *observer) addPeers(link string, peers []wireguard.Peer) {
 	for _, p := range peers {
 		p.Link = link
 		o.state.AddWGPeer(p.WGPeer)
+		if !p.Handshake.IsZero() {
+			o.state.Handshakes[p.WGPeerKey] = p.Handshake
+		}
 		if p.Handshake.After(since) {
 			o.state.Alive[p.WGPeerKey] = struct{}{}
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/flanneld/flannel/core/backend/ipip"
 	"github.com/flanneld/flannel/core/backend/ipsec"
+	"github.com/flanneld/flannel/core/backend/vxlan"
+	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
@@ -177,13 +179,30 @@ func (f *Facts) peerFinding(trouble plight, who troubled, probed int) Finding {
 		finding.Text = fmt.Sprintf("no answer from %s, nor to a ping of the host: it is down, or the network between "+
 			"loses packets", names)
 	case trouble == tooBig:
-		finding.Topic, finding.Remedy = "mtu", "flannelctl ping --mtu "+first
+		finding.Topic, finding.Remedy = "mtu", f.smallerMTU(who.first, first)
 	case trouble == noTCP && who.first.Type == "tunnel":
 		finding.Topic, finding.Remedy = "checksum", "ethtool -K "+who.first.Link+" tx-checksum-ip-generic off"
 	case trouble == noTCP || trouble == noICMP:
 		finding.Topic, finding.Remedy = "filter", "flannelctl ping --mtu "+first
 	}
 	return finding
+}
+
+// smallerMTU returns the command that makes the pods' packets as small as those that pass.
+// Without an option for that, the pods' MTU follows the uplink's. Without a size that passes,
+// it returns the command that finds one.
+func (f *Facts) smallerMTU(w node.Way, peer string) string {
+	r, uplink := w.Probe, f.Status.Uplink
+	if r.Passes == 0 || uplink.MTU == 0 || f.Status.MTU == 0 {
+		return "flannelctl ping --mtu " + peer
+	}
+	headers := uplink.MTU - f.Status.MTU
+	switch f.backend() {
+	case vxlan.Type, wireguard.Type:
+		return fmt.Sprintf("flannelctl config get | jq -c '.Backend.MTU=%d' | flannelctl config set -", r.Passes+headers)
+	}
+	return fmt.Sprintf("ip link set %s mtu %d (on every node, and in the settings that it starts with)",
+		uplink.Link, r.Passes+headers)
 }
 
 // carrier names the packets that a firewall has to let pass on a way to a peer; empty:

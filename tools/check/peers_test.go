@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/core/uplink"
 )
 
 // probed returns the facts of a healthy host with as many peers as results.
@@ -48,6 +49,17 @@ func backend(name string) func(*testing.T, *Facts) {
 	return func(t *testing.T, f *Facts) {
 		t.Helper()
 		f.configure(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"`+name+`","PSK":"`+psk+`"}}`)
+	}
+}
+
+// tooNarrow is the finding about the first peer, without a remedy.
+const tooNarrow = "warning mtu: 192.168.64.2 answers packets of at most 1350 bytes, pods may send 1450: the MTU of " +
+	"the network between the hosts is too small for it"
+
+// sized gives the uplink and the pods an MTU.
+func sized(uplinkMTU, pods int) func(*testing.T, *Facts) {
+	return func(_ *testing.T, f *Facts) {
+		f.Status.Uplink, f.Status.MTU = uplink.Uplink{Link: "eth0", MTU: uplinkMTU}, pods
 	}
 }
 
@@ -108,6 +120,14 @@ var peerCases = []struct {
 	{"all hosts are down", nil, []probe.Result{cutOff, cutOff},
 		"failure peers: no answer from 192.168.64.2, 192.168.64.3, nor to a ping of the host: it is down, or the " +
 			"network between loses packets # ping 192.168.64.2\n"},
+	{"a small MTU, and an option for it", sized(1500, 1450), []probe.Result{narrow, well},
+		tooNarrow + " # flannelctl config get | jq -c '.Backend.MTU=1400' | flannelctl config set -\n"},
+	{"a small MTU, and no option for it", func(t *testing.T, f *Facts) {
+		t.Helper()
+		sized(1500, 1500)(t, f)
+		backend("host-gw")(t, f)
+	}, []probe.Result{narrow, well},
+		tooNarrow + " # ip link set eth0 mtu 1350 (on every node, and in the settings that it starts with)\n"},
 	{"a small MTU and no TCP", nil, []probe.Result{narrow, noTCPs, well, narrow},
 		"warning mtu: 192.168.64.2 answers packets of at most 1350 bytes, pods may send 1450: the MTU of the network " +
 			"between the hosts is too small for it; the same holds for 192.168.64.5 # flannelctl ping --mtu 192.168.64.2\n" +
@@ -136,5 +156,42 @@ func TestPeers(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// A daemon that is not ready, and a peer that it does not serve, are findings with a remedy.
+func TestNodeAndRefusedPeers(t *testing.T) {
+	f := healthy(t)
+	f.Status = &node.Status{Backend: "vxlan", Synced: false, Reasons: []string{"the datastore does not answer: refused"}}
+	refused := func(third byte, backend, problem string) node.Peer {
+		return node.Peer{Subnet: lease.Key{V4: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, third, 0}), 24)},
+			PublicIP: netip.AddrFrom4([4]byte{192, 168, 64, third}), Backend: backend, State: node.PeerRefused,
+			Problems: []string{problem}}
+	}
+	f.Peers = []node.Peer{refused(2, "host-gw", "other"), refused(3, "vxlan", "no MAC"), refused(4, "host-gw", "x")}
+	const want = "failure node: flanneld says that this node is not ready: the datastore does not answer: refused. " +
+		"What to do: start the datastore, or correct the flags of flanneld that name it " +
+		"(--etcd-endpoints, --remote, --kube-api-url). " +
+		"This asks it from here # flannelctl config get --etcd-endpoints=URL\n"
+	if d := cmp.Diff(want, told(f.node(), nil)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	const wantPeers = "warning backend: this node runs \"vxlan\" and does not serve 192.168.64.2, 192.168.64.4, of the " +
+		"backend \"host-gw\": that node has another network config, or a release that has not followed it. " +
+		"Restart its flanneld, with " +
+		"the same config (in Kubernetes: kubectl -n kube-flannel rollout restart daemonset kube-flannel-ds) " +
+		"# ssh 192.168.64.2 systemctl restart flanneld\n" +
+		"warning peers: the peer 192.168.64.3 with 10.5.3.0-24 is not served: no MAC " +
+		"# flannelctl leases show 10.5.3.0-24\n"
+	if d := cmp.Diff(wantPeers, told(f.refused(), nil)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	f.Status.Change = &node.Change{}
+	if got := f.refused(); len(got) != 3 || got[0].Topic != "peers" {
+		t.Errorf("while the backend changes: %+v", got)
+	}
+	f.Status.Reasons, f.Peers = nil, nil
+	if got := append(f.node(), f.refused()...); len(got) > 0 {
+		t.Errorf("all well: %+v", got)
 	}
 }

@@ -132,5 +132,9 @@ func timeAt(ctx context.Context, url string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("ask the datastore for its time: %w", err)
 	}
 	defer answer.Body.Close()
-	return http.ParseTime(answer.Header.Get("Date"))
+	at, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the datastore for its time: the answer of %s has no date: %w", url, err)
+	}
+	return at, nil
 }

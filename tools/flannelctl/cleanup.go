@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/internal/hostpaths"
 	"github.com/flanneld/flannel/tools/cleanup"
 	"github.com/flanneld/flannel/tools/daemon"
+	"github.com/flanneld/flannel/tools/output"
 )
 
 // cleanupFlags are the flags of the command cleanup.
@@ -29,8 +30,8 @@ func (a *app) cleanup() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Remove everything that flannel made on this host",
 		Long: "cleanup removes what flannel made on this host, this flannel or upstream's: devices, routes, IPsec " +
-			"policies, rules of iptables and nftables, files, the state of the CNI plugin. It leaves everything " +
-			"else, and names what it leaves next to it. It needs root, and removes nothing " +
+			"policies, rules of iptables and nftables, files, the state of the CNI plugin. It lists them first. It leaves " +
+			"everything else, and names what it leaves next to it. It needs root, and removes nothing " +
 			"while flanneld runs. The lease stays in the datastore: flannelctl leases release deletes it.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runCleanup(c.Context(), &f) },
@@ -71,7 +72,25 @@ func (a *app) runCleanup(ctx context.Context, f *cleanupFlags) (err error) {
 	defer func() { err = errors.Join(err, filter.Close()) }()
 	o.Host, o.Firewall = host, filter
 
-	result, err := cleanup.Run(ctx, o, f.dryRun)
+	return a.remove(f.dryRun, func(dryRun bool) (*cleanup.Result, error) { return cleanup.Run(ctx, o, dryRun) })
+}
+
+// remove prints what will be removed before it is, so that a person sees it also if the
+// command does not end. Programs get the result alone.
+func (a *app) remove(dryRun bool, run func(dryRun bool) (*cleanup.Result, error)) error {
+	if !dryRun && a.Format == output.Table {
+		list, err := run(true)
+		if err != nil {
+			return err
+		}
+		if len(list.Items) > 0 && len(list.Running) == 0 {
+			if err := a.Print(list); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out)
+		}
+	}
+	result, err := run(dryRun)
 	if err != nil {
 		return err
 	}

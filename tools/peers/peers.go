@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/tools/output"
+	"github.com/flanneld/flannel/tools/status"
 )
 
 // Result holds the peers of a node, or some of them.
@@ -77,6 +78,13 @@ func (r Result) probed() bool {
 	})
 }
 
+// sessions reports whether any of the peers is one of WireGuard.
+func (r Result) sessions() bool {
+	return slices.ContainsFunc(r.Peers, func(p node.Peer) bool {
+		return slices.ContainsFunc(p.Ways, func(w node.Way) bool { return w.Session != "" })
+	})
+}
+
 // Text writes a table with a line for each peer and family, and the counts.
 func (r Result) Text(p *output.Page) {
 	if len(r.Peers) == 0 {
@@ -86,16 +94,26 @@ func (r Result) Text(p *output.Page) {
 	var rows [][]output.Cell
 	for _, peer := range r.Peers {
 		for i, way := range peer.Ways {
-			rows = append(rows, row(peer, way, i == 0))
+			rows = append(rows, r.row(peer, way, i == 0))
 		}
 	}
-	header := output.Row("SUBNET", "ADDRESS", "BACKEND", "WAY", "RTT", "LOSS", "STATE")
-	if !r.probed() {
-		const rtt, state = 4, 6
-		header = slices.Delete(header, rtt, state)
+	header := output.Row("SUBNET", "ADDRESS", "BACKEND", "WAY", "HANDSHAKE", "RTT", "LOSS", "STATE")
+	const (
+		handshake = 4
+		rtt       = 5
+		state     = 7
+	)
+	leave := func(from, to int) {
+		header = slices.Delete(header, from, to)
 		for i := range rows {
-			rows[i] = slices.Delete(rows[i], rtt, state)
+			rows[i] = slices.Delete(rows[i], from, to)
 		}
+	}
+	if !r.probed() {
+		leave(rtt, state)
+	}
+	if !r.sessions() {
+		leave(handshake, rtt)
 	}
 	p.Table(header, rows...)
 	p.Linef("%s", r.counts())
@@ -103,7 +121,7 @@ func (r Result) Text(p *output.Page) {
 
 // row returns the cells of a peer in one family. What concerns the whole peer stands
 // in its first line only.
-func row(p node.Peer, w node.Way, first bool) []output.Cell {
+func (r Result) row(p node.Peer, w node.Way, first bool) []output.Cell {
 	family := cidr.FamilyOf(w.Subnet.Addr())
 	address := "-"
 	if public := cidr.Pick(family, p.PublicIP, p.PublicIP6); public.IsValid() {
@@ -118,7 +136,23 @@ func row(p node.Peer, w node.Way, first bool) []output.Cell {
 	}
 	rtt, loss := answers(w)
 	return []output.Cell{output.Plain(w.Subnet.String()), output.Plain(address), output.Plain(backend),
-		output.Plain(wayText(w)), output.Plain(rtt), output.Plain(loss), stateOf(p, w, first)}
+		output.Plain(wayText(w)), output.Plain(r.handshake(w)), output.Plain(rtt), output.Plain(loss), r.stateOf(p, w, first)}
+}
+
+// handshake returns how long ago the last handshake with a WireGuard peer was.
+func (r Result) handshake(w node.Way) string {
+	switch {
+	case w.Session == "":
+		return "-"
+	case w.Handshake.IsZero():
+		return "never"
+	}
+	return r.ago(w.Handshake) + " ago"
+}
+
+// ago returns the time from then until the answer.
+func (r Result) ago(then time.Time) string {
+	return status.Round(max(r.TakenAt.Sub(then), 0))
 }
 
 // answers returns the round trip time to a peer, and the share of echoes without an
@@ -145,9 +179,6 @@ func wayText(w node.Way) string {
 	if w.Link != "" {
 		parts[0] += " " + w.Link
 	}
-	if w.Session == "none" {
-		parts = append(parts, "no session")
-	}
 	if w.Former != "" {
 		parts = append(parts, "former")
 	}
@@ -156,8 +187,11 @@ func wayText(w node.Way) string {
 
 // stateOf describes a peer's state with its problems, in its first line, and what is
 // wrong with its answers in one family.
-func stateOf(p node.Peer, w node.Way, first bool) output.Cell {
+func (r Result) stateOf(p node.Peer, w node.Way, first bool) output.Cell {
 	silence := fault(w)
+	if silence != "" && !w.Probe.Since.IsZero() {
+		silence += " (for " + r.ago(w.Probe.Since) + ")"
+	}
 	if !first {
 		return output.Bad(silence)
 	}

@@ -17,17 +17,21 @@ import (
 	"github.com/flanneld/flannel/tools/output/outputtest"
 )
 
+// taken is the time of the examples.
+var taken = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
 // examples are peers of every kind.
 func examples() Result {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
-	return Result{Peers: []node.Peer{
+	return Result{TakenAt: taken, Peers: []node.Peer{
 		{Subnet: lease.Key{V4: prefix("10.5.3.0/24")}, PublicIP: addr("192.168.64.4"), Backend: "vxlan",
 			State: node.PeerServed,
 			Ways:  []node.Way{{Subnet: prefix("10.5.3.0/24"), Type: "tunnel", Link: "flannel.1"}}},
 		{Subnet: lease.Key{V4: prefix("10.5.4.0/24"), V6: prefix("fd00:5:4::/64")}, PublicIP: addr("192.168.64.5"),
 			PublicIP6: addr("fd00:a::5"), Backend: "wireguard", State: node.PeerPending, Lost: true,
 			Ways: []node.Way{
-				{Subnet: prefix("10.5.4.0/24"), Type: "tunnel", Link: "flannel-wg", Session: "alive"},
+				{Subnet: prefix("10.5.4.0/24"), Type: "tunnel", Link: "flannel-wg", Session: "alive",
+					Handshake: taken.Add(-70 * time.Second)},
 				{Subnet: prefix("fd00:5:4::/64"), Type: "tunnel", Link: "flannel-wg", Session: "none"}}},
 		{Subnet: lease.Key{V4: prefix("10.5.6.0/24")}, State: node.PeerRefused, Problems: []string{"network is unreachable"},
 			Ways: []node.Way{{Subnet: prefix("10.5.6.0/24"), Type: "direct", Link: "eth0", Former: `{"Type":"vxlan"}`}}},
@@ -41,12 +45,12 @@ func text(t testing.TB, r Result, format output.Format) string {
 }
 
 func TestTable(t *testing.T) {
-	want := `SUBNET         ADDRESS       BACKEND    WAY                            STATE
-10.5.3.0/24    192.168.64.4  vxlan      tunnel flannel.1               served
-10.5.4.0/24    192.168.64.5  wireguard  tunnel flannel-wg
+	want := `SUBNET         ADDRESS       BACKEND    WAY                  HANDSHAKE  STATE
+10.5.3.0/24    192.168.64.4  vxlan      tunnel flannel.1     -          served
+10.5.4.0/24    192.168.64.5  wireguard  tunnel flannel-wg    1m10s ago
     pending, lost by the datastore
-fd00:5:4::/64  fd00:a::5                tunnel flannel-wg, no session
-10.5.6.0/24    -             -          direct eth0, former
+fd00:5:4::/64  fd00:a::5                tunnel flannel-wg    never
+10.5.6.0/24    -             -          direct eth0, former  -
     refused: network is unreachable
 3 peers: 1 served, 1 pending, 1 refused
 `
@@ -70,12 +74,13 @@ func TestProbes(t *testing.T) {
 	r.Peers[0].Ways[0].Probe = &probe.Result{Address: addr("10.5.3.0"), Finding: probe.Well, RTT: 412 * time.Microsecond,
 		Sent: 30, Lost: 3, MTU: 1450, Passes: 1450}
 	r.Peers[1].State, r.Peers[1].Lost = node.PeerServed, false
-	r.Peers[1].Ways[1].Probe = &probe.Result{Address: addr("fd00:5:4::"), Finding: probe.Unreachable, Sent: 3, Lost: 3}
-	want := `SUBNET         ADDRESS       BACKEND    WAY                            RTT       LOSS  STATE
-10.5.3.0/24    192.168.64.4  vxlan      tunnel flannel.1               0.412 ms  10%   served
-10.5.4.0/24    192.168.64.5  wireguard  tunnel flannel-wg              -         -     served
-fd00:5:4::/64  fd00:a::5                tunnel flannel-wg, no session  -         100%
-    does not answer at fd00:5:4::
+	r.Peers[1].Ways[1].Probe = &probe.Result{Address: addr("fd00:5:4::"), Finding: probe.Unreachable, Sent: 3, Lost: 3,
+		Since: taken.Add(-5 * time.Minute)}
+	want := `SUBNET         ADDRESS       BACKEND    WAY                HANDSHAKE  RTT       LOSS  STATE
+10.5.3.0/24    192.168.64.4  vxlan      tunnel flannel.1   -          0.412 ms  10%   served
+10.5.4.0/24    192.168.64.5  wireguard  tunnel flannel-wg  1m10s ago  -         -     served
+fd00:5:4::/64  fd00:a::5                tunnel flannel-wg  never      -         100%
+    does not answer at fd00:5:4:: (for 5m0s)
 2 peers: 2 served
 `
 	got := outputtest.Print(t, output.Printer{Format: output.Table, Width: 100}, r)

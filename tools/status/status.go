@@ -45,6 +45,9 @@ func (r Result) rows() [][]output.Cell {
 	}
 	addAll("unhealthy", output.Bad, r.Unhealthy)
 	addAll("not ready", output.Bad, r.Reasons)
+	if advice := Advise(node.Status(r)); advice.Text != "" {
+		add("remedy", output.Plain(advice.Text+": "+advice.Command))
+	}
 	addAll("problem", output.Warn, r.Problems)
 	addAll("note", output.Plain, r.Notes)
 	add("subnet", output.Plain(r.subnet()))

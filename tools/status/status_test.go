@@ -103,6 +103,9 @@ age            1m20s: flanneld is busy, and this is the last known status
 unhealthy      stalled: a decision takes 1m20s
 not ready      the datastore does not answer: connection refused
 not ready      fenced: subnet 10.5.3.0-24 may belong to another node
+remedy         start the datastore, or correct the flags of flanneld that name
+               it (--etcd-endpoints, --remote, --kube-api-url). This asks it
+               from here: flannelctl config get --etcd-endpoints=URL
 problem        peer 10.5.4.0-24: VtepMAC "x" is no MAC address
 note           IPv4 packets between two pods of this host do not pass through
                iptables
@@ -121,6 +124,35 @@ lane host      not as desired, looked 7s ago, 5 attempts
 lane firewall  as desired, looked 2s ago
 version        v0.9.0
 `, text(t, r, output.Table))
+}
+
+// The advice is about the most basic of the reasons.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		harm func(*Result)
+	}{
+		{"flannelctl config get --etcd-endpoints=URL", func(r *Result) {
+			r.Synced, r.Backend = false, ""
+			r.Fenced = true
+		}},
+		{"flannelctl config set FILE", func(r *Result) { r.Backend, r.Uplink = "", uplink.Uplink{} }},
+		{"flanneld --iface=NAME", func(r *Result) { r.Uplink, r.Subnet = uplink.Uplink{}, lease.Key{} }},
+		{"flannelctl leases list", func(r *Result) { r.Fenced, r.Lanes[0].AsDesired = true, false }},
+		{"flannelctl leases list", func(r *Result) { r.Subnet = lease.Key{} }},
+		{"flannelctl diff", func(r *Result) { r.Lanes[1].AsDesired = false }},
+		{"flannelctl check", func(*Result) {}},
+	} {
+		r := readyNode()
+		if got := Advise(node.Status(r)); got != (Advice{}) {
+			t.Errorf("a ready node: %+v", got)
+		}
+		r.Ready = false
+		c.harm(&r)
+		if got := Advise(node.Status(r)); got.Command != c.want || got.Text == "" {
+			t.Errorf("%+v, want %s", got, c.want)
+		}
+	}
 }
 
 // What probes have found out is no trouble of this node.
@@ -153,6 +185,9 @@ func TestNodeThatHasJustBegun(t *testing.T) {
 	r := Result{Reasons: []string{"the datastore has not answered yet"}, Version: "v0.9.0"}
 	want(t, r, true, `phase      idle, not ready
 not ready  the datastore has not answered yet
+remedy     start the datastore, or correct the flags of flanneld that name it
+           (--etcd-endpoints, --remote, --kube-api-url). This asks it from here:
+           flannelctl config get --etcd-endpoints=URL
 subnet     none yet
 uplink     none yet
 backend    not known yet

@@ -244,6 +244,69 @@ func TestWhereAPacketEnds(t *testing.T) {
 	}
 }
 
+// tunnelled returns the healthy host with WireGuard in the place of vxlan. The peer is alive.
+func tunnelled(t *testing.T) *fakeKernel {
+	t.Helper()
+	k := healthy(t)
+	k.view.State = dataplane.NewState()
+	k.view.State.AddLink(dataplane.Link{Name: "flannel-wg", MTU: 1420, Up: true,
+		Params: dataplane.WireGuard{ListenPort: 51820}})
+	peer := dataplane.WGPeer{WGPeerKey: dataplane.WGPeerKey{Link: "flannel-wg", Public: dataplane.PublicKey{2}},
+		Endpoint: netip.MustParseAddrPort("192.168.64.2:51820")}
+	peer.Allowed[cidr.V4] = netip.MustParsePrefix("10.5.2.0/24")
+	k.view.State.AddWGPeer(peer)
+	k.view.State.Alive[peer.WGPeerKey] = struct{}{}
+	k.view.Host.Links = append(k.view.Host.Links, driver.Link{Name: "flannel-wg", MTU: 1420, Up: true})
+	k.routes["10.5.2.7"] = Route{Link: "flannel-wg"}
+	return k
+}
+
+// Each thing that stops a packet in WireGuard is named. A peer without a session stops none: the packet asks for one.
+func TestWireGuard(t *testing.T) {
+	lacks := func(k *fakeKernel, change func(*dataplane.WGPeer)) {
+		var peers []dataplane.WGPeer
+		for _, p := range k.view.State.WGPeers.All {
+			change(&p)
+			peers = append(peers, p)
+		}
+		k.view.State.WGPeers = dataplane.Table[dataplane.WGPeerKey, dataplane.WGPeer]{}
+		for _, p := range peers {
+			k.view.State.AddWGPeer(p)
+		}
+	}
+	for _, c := range []struct {
+		name, reason, step, says string
+		size                     int
+		harm                     func(k *fakeKernel)
+	}{
+		{"well", "", "leave", "becomes 144 bytes to 192.168.64.2 (WireGuard, UDP port 51820)", 84, func(*fakeKernel) {}},
+		{"no peer", "wg_no_peer", "tunnel", "flannel-wg has no peer for 10.5.2.7", 84, func(k *fakeKernel) {
+			lacks(k, func(p *dataplane.WGPeer) { p.Allowed[cidr.V4] = netip.MustParsePrefix("10.5.3.0/24") })
+		}},
+		{"no endpoint", "wg_no_endpoint", "tunnel", "does not know where its peer", 84, func(k *fakeKernel) {
+			lacks(k, func(p *dataplane.WGPeer) { p.Endpoint = netip.AddrPort{} })
+		}},
+		{"no session", "", "leave", "no handshake with 192.168.64.2 in the last three minutes", 84, func(k *fakeKernel) {
+			clear(k.view.State.Alive)
+		}},
+		{"too big", "too_big", "device", "1421 bytes do not fit into flannel-wg, which takes 1420", 1421,
+			func(*fakeKernel) {}},
+		{"no way to the endpoint", "no_route", "underlay", "the kernel has no way to the host 192.168.64.2", 84,
+			func(k *fakeKernel) { delete(k.routes, "192.168.64.2") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := tunnelled(t)
+			c.harm(k)
+			r := trace(t, k, "10.5.1.7", "10.5.2.7", c.size)
+			last := r.Hops[len(r.Hops)-1]
+			ended := r.Reason == c.reason && last.Step == c.step && (r.Reason == "" || r.Remedy != "")
+			if !ended || !strings.Contains(text(t, r), c.says) {
+				t.Errorf("want %q at %s, and %q:\n%s", c.reason, c.step, c.says, text(t, r))
+			}
+		})
+	}
+}
+
 // A block that a chain of flannel overrules stops nothing.
 func TestOverruledBlock(t *testing.T) {
 	k := healthy(t)

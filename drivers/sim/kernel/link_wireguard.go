@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -299,6 +300,7 @@ func (ps *paths) endWGDevices() {
 func (d hostDriver) observeWireGuard(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
 	var now dataplane.Table[dataplane.WGPeerKey, dataplane.WGPeer]
 	alive := map[dataplane.WGPeerKey]struct{}{}
+	handshakes := map[dataplane.WGPeerKey]time.Time{}
 	for _, name := range extent.Links {
 		l := d.h.stack.link(name)
 		if l == nil {
@@ -314,23 +316,19 @@ func (d hostDriver) observeWireGuard(state *dataplane.State, extent dataplane.Ex
 			if p.alive() {
 				alive[row.Key()] = struct{}{}
 			}
+			if !p.shook.IsZero() {
+				handshakes[row.Key()] = p.shook
+			}
 		})
 	}
-	if now.Equal(state.WGPeers) && equalKeys(alive, state.Alive) {
+	if now.Equal(state.WGPeers) && maps.Equal(alive, state.Alive) && maps.Equal(handshakes, state.Handshakes) {
 		return state
 	}
 	changed := *state
-	changed.WGPeers, changed.Alive = now, alive
+	changed.WGPeers = now
+	changed.Alive = alive
+	changed.Handshakes = handshakes
 	return &changed
-}
-
-func equalKeys[K comparable](a, b map[K]struct{}) bool {
-	for k := range a {
-		if _, ok := b[k]; !ok {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }
 
 // answer adds to the facts what the extent asks of the host.
