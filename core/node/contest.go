@@ -2,6 +2,9 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -21,7 +24,7 @@ const (
 // pauses, both would cut all connections several times a second.
 type contests struct {
 	of  map[string]contest // by link
-	why string             // why the last plan has to wait, or ""
+	why string             // why ops of the last plan have to wait, or ""
 }
 
 // contest is the replacement of one device.
@@ -49,31 +52,70 @@ func replaced(plan []dataplane.Op, have *dataplane.State) []dataplane.Link {
 	return links
 }
 
-// earliest implements [delayer].
-func (p hostPart) earliest(plan []dataplane.Op) time.Time {
+// putOff implements [delayer]. The ops on a contested device wait, and all others go on.
+func (p hostPart) putOff(plan []dataplane.Op) (now []dataplane.Op, again time.Time) {
 	n, c := p.n, &p.n.host.contests
 	c.why = ""
-	links := replaced(plan, n.host.have)
-	if len(links) == 0 {
-		return time.Time{}
-	}
-	for _, link := range links {
-		if last := c.of[link.Name]; last.to == link && n.now.Before(last.until) {
-			c.why = fmt.Sprintf("another program changes %s back each time, such as a second flanneld on this host; "+
-				"stop that program; this node repairs the device within %s", link.Name, contestMost)
-			n.once(Warning, "device-contested", c.why)
-			return last.until
+	var paused []string
+	var free []dataplane.Link
+	for _, link := range replaced(plan, n.host.have) {
+		last := c.of[link.Name]
+		if last.to != link || !n.now.Before(last.until) {
+			free = append(free, link)
+			continue
+		}
+		paused = append(paused, link.Name)
+		if again.IsZero() || last.until.Before(again) {
+			again = last.until
 		}
 	}
+	n.noteReplaced(free)
+	if len(paused) == 0 {
+		return plan, time.Time{}
+	}
+	c.why = fmt.Sprintf("another program changes %s back each time, such as a second flanneld on this host; "+
+		"stop that program; this node repairs the device within %s", strings.Join(paused, " and "), contestMost)
+	n.once(Warning, "device-contested", c.why)
+	return unpaused(plan, paused), again
+}
+
+// noteReplaced sets the pauses before these links are replaced again.
+func (n *Node) noteReplaced(links []dataplane.Link) {
+	c := &n.host.contests
 	rounds := 0
 	for _, link := range links {
 		if last := c.of[link.Name]; last.to == link && n.now.Sub(last.until) < contestQuiet {
 			rounds = max(rounds, last.rounds)
 		}
 	}
+	if len(links) == 0 {
+		return
+	}
 	until := n.now.Add(n.backoff(rounds, contestFirst, contestMost))
 	for _, link := range links {
 		c.of[link.Name] = contest{to: link, rounds: rounds + 1, until: until}
 	}
-	return time.Time{}
+}
+
+// unpaused returns the ops of a plan that neither change the paused devices nor depend on ops that
+// do: no route goes before the one that takes its place, and no device before the routes that lead
+// away from it.
+func unpaused(plan []dataplane.Op, paused []string) []dataplane.Op {
+	waits := func(op dataplane.Op) bool { return slices.Contains(paused, deviceOf(op.Object)) }
+	routes := map[netip.Prefix]bool{}
+	for _, op := range plan {
+		if r, ok := op.Object.(dataplane.Route); ok && op.Verb != dataplane.Delete && waits(op) {
+			routes[r.Dst] = true
+		}
+	}
+	var now []dataplane.Op
+	for _, op := range plan {
+		r, isRoute := op.Object.(dataplane.Route)
+		_, isLink := op.Object.(dataplane.Link)
+		needed := isLink && op.Verb == dataplane.Delete && len(routes) > 0
+		if !waits(op) && !needed && !(isRoute && routes[r.Dst]) {
+			now = append(now, op)
+		}
+	}
+	return now
 }

@@ -89,3 +89,35 @@ func TestUncontestedDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestContestDelaysNothingElse lets another program change the device back while a peer comes that
+// is reached without it: the node adds that route at once, and nothing to the device.
+func TestContestDelaysNothingElse(t *testing.T) {
+	w := newWorld(t, strings.Replace(vxlanConfig, `"vxlan"`, `"vxlan","DirectRouting":true`, 1))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	r := rival{w, rivals["another MAC address"]}
+	r.act(time.Minute)
+	until := w.n.host.contests.of["flannel.1"].until
+	if until.Before(w.now.Add(2 * time.Second)) {
+		t.Fatalf("the next repair of the device is at %s, and it is %s", until, w.now)
+	}
+	p := vxlanPeer("10.5.77.0-24", 77)
+	w.put(p)
+	w.tell()
+	w.run(hint(HostLane))
+	w.pass(time.Second)
+	route, ok := w.host.Routes.Get(dataplane.RouteKey{Dst: p.Key.V4})
+	if !ok || route.Link != "eth0" {
+		t.Errorf("route to the new peer: %v\n%s", route, w.log())
+	}
+	if mac := w.host.Links["flannel.1"].MAC; mac != (dataplane.MAC{2, 9, 9, 9, 9, 9}) {
+		t.Errorf("the device has the MAC address %s again, in spite of the pause", mac)
+	}
+	if w.host.FDB.Len() > 0 {
+		t.Errorf("the device has entries: %s", w.host.Dump())
+	}
+	w.pass(contestMost * 6 / 5)
+	w.wantReady()
+}

@@ -107,11 +107,11 @@ type misser interface {
 	missed(op dataplane.Op)
 }
 
-// delayer is a part that puts some plans off, because another program undoes them at once.
+// delayer is a part that puts some ops off, because another program undoes them at once.
 type delayer interface {
-	// earliest returns the time before which a plan must not begin. If that time has
-	// come, the plan begins now.
-	earliest(plan []dataplane.Op) time.Time
+	// putOff returns the ops of a plan that may begin now, and the time to look again for
+	// the others. The time is zero if there are no others.
+	putOff(plan []dataplane.Op) (now []dataplane.Op, again time.Time)
 }
 
 // stopper is a part that changes the host when the process ends in order.
@@ -284,8 +284,8 @@ func (n *Node) reconcile(l *lane) {
 	l.repairs = (l.repairs || l.clean) && len(plan) > 0 && !l.retry
 	l.clean = len(plan) == 0 || l.retry
 	if len(plan) > 0 {
-		if !n.putsOff(l, plan) {
-			n.begin(l, plan)
+		if now := n.beginnable(l, plan); len(now) > 0 {
+			n.begin(l, now)
 		}
 		return
 	}
@@ -298,18 +298,18 @@ func (n *Node) reconcile(l *lane) {
 	delete(n.said, l.logs.failed)
 }
 
-// putsOff reports whether a plan has to wait. The lane makes it again from a look at that time.
-func (n *Node) putsOff(l *lane, plan []dataplane.Op) bool {
+// beginnable returns the ops of a plan that may begin now. The lane plans the others again from
+// a look at their time.
+func (n *Node) beginnable(l *lane, plan []dataplane.Op) []dataplane.Op {
 	p, ok := l.part.(delayer)
 	if !ok {
-		return false
+		return plan
 	}
-	at := p.earliest(plan)
-	if !n.now.Before(at) {
-		return false
+	now, again := p.putOff(plan)
+	if !again.IsZero() {
+		l.lookBy(again, causeRetry)
 	}
-	l.lookBy(at, causeRetry)
-	return true
+	return now
 }
 
 // begin asks for a plan to be applied.
