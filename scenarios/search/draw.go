@@ -25,6 +25,29 @@ type Options struct {
 	Change   bool   // the type of the backend may change in every seed, not only in some
 }
 
+// Check returns an error if the search cannot run with a backend.
+func (o Options) Check() error {
+	if o.Backend == "" {
+		return nil
+	}
+	spec, known := all.Find(o.Backend)
+	switch {
+	case !known:
+		return fmt.Errorf("backend %q is unknown: name one of %s", o.Backend, strings.Join(searched(), ", "))
+	case spec.IgnoresPeers:
+		return fmt.Errorf("backend %s makes no way between nodes, and the search judges a cluster by packets between pods: "+
+			"name one of %s", spec.Type, strings.Join(searched(), ", "))
+	}
+	return nil
+}
+
+// searched returns the types that the search can run with, sorted.
+func searched() []string {
+	names := append(backends(""), rare...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Draw makes the plan of a seed.
 func Draw(seed uint64, o Options) Plan {
 	d := newDrawing(seed, o)

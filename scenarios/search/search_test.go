@@ -42,6 +42,26 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestBackendsOfTheSearch checks that the search refuses a backend that carries no packets, and names those
+// that do.
+func TestBackendsOfTheSearch(t *testing.T) {
+	const others = "extension, host-gw, ipip, ipsec, udp, vxlan, wireguard"
+	for backend, want := range map[string]string{
+		"": "", "udp": "", "ipsec": "", "extension": "",
+		"alloc": "backend alloc makes no way between nodes, and the search judges a cluster by packets between pods: " +
+			"name one of " + others,
+		"quantum": `backend "quantum" is unknown: name one of ` + others,
+	} {
+		got := ""
+		if err := (Options{Backend: backend}).Check(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", backend, got, want)
+		}
+	}
+}
+
 // TestSeedDeterminesTheRun checks that a seed always gives the same run, and another seed
 // another one.
 func TestSeedDeterminesTheRun(t *testing.T) {

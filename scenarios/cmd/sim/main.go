@@ -48,6 +48,10 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
 	flag.StringVar(&o.report, "report", "", "the page to write about a failing seed; default bin/seed-N.html")
 	flag.Parse()
+	if err := o.Check(); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if o.seed != 0 {
