@@ -65,6 +65,9 @@ func flanneld(args []string, getenv func(string) string, stderr io.Writer) int {
 		klog.Error(complaint)
 	}
 	klog.Infof("flanneld %s; %s", buildversion.Version(), describe(flags))
+	if err := releaseProgram(); err != nil {
+		klog.Warningf("using some 8 MB more: %v", err)
+	}
 
 	ctx, release := untilSignal()
 	defer release()
