@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,6 +29,46 @@ func traced(ctx context.Context, n *harness.Node, known trace.Known, src, dst ne
 		Expect(err).NotTo(HaveOccurred())
 	})
 	return r
+}
+
+// ruled follows a packet of TCP through a node's host, with the rules of all programs there.
+func ruled(ctx context.Context, n *harness.Node, src, dst netip.Addr, port uint16) (r *trace.Result) {
+	GinkgoHelper()
+	known := knownTo(ctx, n)
+	withDrivers(ctx, n, func(host *linux.Driver, filter *firewall.Firewall) {
+		k := &trace.Linux{Netlink: n.Netlink(), Host: host, Firewall: filter,
+			Run: func(ctx context.Context, argv ...string) ([]byte, error) {
+				out, err := n.Shell(ctx, strings.Join(argv, " "))
+				return []byte(out), err
+			}}
+		var err error
+		r, err = trace.Walk(ctx, k, trace.Flow{Src: src, Dst: dst, Size: 84, Proto: "tcp", Port: port}, known)
+		Expect(err).NotTo(HaveOccurred())
+	})
+	return r
+}
+
+// expectRulesHonoured drops one port on the host that forwards packets, and then the tunnel's packets on the host to
+// which they go. A trace must find both, as packets do.
+func expectRulesHonoured(ctx context.Context, n1, n2 *harness.Node, src, dst netip.Addr) {
+	GinkgoHelper()
+	By("rules about one port")
+	ends := func(r *trace.Result) []string { return []string{r.Reason, r.Hops[len(r.Hops)-1].Step} }
+	_, err := n1.Shell(ctx, "nft add table inet strict; nft add chain inet strict forward "+
+		"'{ type filter hook forward priority 10; }'; nft add rule inet strict forward tcp dport 80-90 drop")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ends(ruled(ctx, n1, src, dst, 85))).To(Equal([]string{"fw_drop", "filter"}))
+	Expect(ruled(ctx, n1, src, dst, 91).Trouble()).To(BeFalse())
+	_, err = n1.Shell(ctx, "nft delete table inet strict; iptables -I FORWARD -p tcp --dport 80 -j REJECT")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ends(ruled(ctx, n1, src, dst, 80))).To(Equal([]string{"fw_drop", "filter"}))
+	Expect(ruled(ctx, n1, src, dst, 85).Trouble()).To(BeFalse())
+
+	By("a rule about the tunnel")
+	Expect(ruled(ctx, n2, src, dst, 80).Arrived).To(BeTrue())
+	_, err = n2.Shell(ctx, "iptables -I INPUT -p udp --dport 8472 -j DROP")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ends(ruled(ctx, n2, src, dst, 80))).To(Equal([]string{"fw_drop", "arrive"}))
 }
 
 // knownTo returns what a node's daemon and its subnet file tell.
@@ -111,5 +152,6 @@ var _ = Describe("flannelctl trace", func() {
 			Expect(n1.WaitReady(ctx)).To(Succeed())
 			Expect(traced(ctx, n1, known, src, dst, 84).Trouble()).To(BeFalse(), "after the repair")
 		}
+		expectRulesHonoured(ctx, n1, n2, src, dst)
 	}, limit)
 })

@@ -38,6 +38,9 @@ type Sources struct {
 	Ask map[string]func(context.Context) (any, error)
 }
 
+// asksAtOnce is the number of answers that are awaited at the same time.
+const asksAtOnce = 64
+
 // commands are the programs to run, by the name of the file for their output. A host
 // lacks some of them.
 var commands = map[string][]string{
@@ -113,9 +116,12 @@ func (a *archive) askAll(ctx context.Context) error {
 		err    error
 	}
 	answers := make(chan answer)
+	turns := make(chan struct{}, asksAtOnce)
 	for name, ask := range a.Ask {
 		go func() {
+			turns <- struct{}{}
 			told, err := ask(ctx)
+			<-turns
 			answers <- answer{name, told, err}
 		}()
 	}

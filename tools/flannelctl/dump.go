@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/internal/hostpaths"
 	"github.com/flanneld/flannel/tools/daemon"
 	"github.com/flanneld/flannel/tools/dump"
@@ -33,23 +35,48 @@ func (d dumped) Text(p *output.Page) {
 func (a *app) dump() *cobra.Command {
 	f := &checkFlags{}
 	var file string
+	var port uint16
 	c := &cobra.Command{
-		Use:   "dump",
+		Use:   "dump [ADDRESS...]",
 		Short: "Write an archive for a person who helps: tables, rules, status, log",
 		Long: "dump writes one archive, for root alone, with what the kernel, the daemon and the files of this host say. " +
 			"It shows no credential: not those in flanneld's flags, environment, config and key files, nor texts that " +
-			"look like one. It works without a daemon, and says in missing.txt what it could not learn.",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runDump(c.Context(), f, file) },
+			"look like one. It works without a daemon, and says in missing.txt what it could not learn. It also holds " +
+			"what the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, answer; with --port, those of all " +
+			"nodes that the daemon of this host knows.",
+		RunE: func(c *cobra.Command, args []string) error {
+			client := daemon.Local(f.files.subnetFile)
+			var peers control.Peers
+			if port != 0 {
+				var err error
+				peers, err = client.Peers(c.Context())
+				if err != nil {
+					fmt.Fprintf(a.stderr, "flannelctl: the other nodes are not known: %v\n", err)
+				}
+			}
+			return a.runDump(c.Context(), f, file, further(args, peers, port))
+		},
 	}
 	a.defineDatastore(&f.datastore, c)
 	flags := c.Flags()
 	flags.StringVarP(&file, "file", "f", "", "the archive's `path` (default flannel-HOST-TIME.tar.gz, here)")
 	f.files.define(flags)
+	definePort(c, &port)
 	return c
 }
 
-func (a *app) runDump(ctx context.Context, f *checkFlags, file string) error {
+// pagesOf returns the pages to ask a daemon for, as files of the archive below a folder.
+func pagesOf(folder string, client *daemon.Client) map[string]func(context.Context) (any, error) {
+	return map[string]func(context.Context) (any, error){
+		folder + "status.json": func(ctx context.Context) (any, error) { return client.Status(ctx) },
+		folder + "diff.json":   func(ctx context.Context) (any, error) { return client.Diff(ctx) },
+		folder + "state.json":  func(ctx context.Context) (any, error) { return client.State(ctx) },
+		folder + "peers.json":  func(ctx context.Context) (any, error) { return client.Peers(ctx) },
+		folder + "events.json": func(ctx context.Context) (any, error) { return client.Events(ctx) },
+	}
+}
+
+func (a *app) runDump(ctx context.Context, f *checkFlags, file string, others []question) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
@@ -65,14 +92,11 @@ func (a *app) runDump(ctx context.Context, f *checkFlags, file string) error {
 		s.KeyFiles = append(s.KeyFiles, hostpaths.Secrets(path))
 	}
 	s.Daemons, _ = daemon.Processes() // without /proc there is none to ask
-	client := daemon.Local(f.files.subnetFile)
-	s.Ask = map[string]func(context.Context) (any, error){
-		"status.json": func(ctx context.Context) (any, error) { return client.Status(ctx) },
-		"diff.json":   func(ctx context.Context) (any, error) { return client.Diff(ctx) },
-		"state.json":  func(ctx context.Context) (any, error) { return client.State(ctx) },
-		"peers.json":  func(ctx context.Context) (any, error) { return client.Peers(ctx) },
-		"events.json": func(ctx context.Context) (any, error) { return client.Events(ctx) },
-		"check.json":  func(ctx context.Context) (any, error) { return f.report(ctx, false) },
+	s.Ask = pagesOf("", daemon.Local(f.files.subnetFile))
+	s.Ask["check.json"] = func(ctx context.Context) (any, error) { return f.report(ctx, false) }
+	for _, q := range others {
+		folder := "nodes/" + strings.NewReplacer("/", "-", ":", "-", "[", "", "]", "").Replace(q.from) + "/"
+		maps.Copy(s.Ask, pagesOf(folder, q.client))
 	}
 	file = cmp.Or(file, s.Name+".tar.gz")
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -91,6 +115,9 @@ func (a *app) runDump(ctx context.Context, f *checkFlags, file string) error {
 
 // programLimit bounds the time of one program.
 const programLimit = 10 * time.Second
+
+// runner runs a program on this host.
+type runner = func(ctx context.Context, argv ...string) ([]byte, error)
 
 // runProgram runs a program and returns its output, also that of one that fails.
 func runProgram(ctx context.Context, argv ...string) ([]byte, error) {

@@ -58,6 +58,9 @@ type View struct {
 	State    *dataplane.State
 	Firewall driver.FirewallFacts
 	Chains   *dataplane.State
+	// Filters are the rules of all programs, for each family, as far as they can be read.
+	Filters [2][]Filter
+	Unread  []string // why rules could not be read
 }
 
 // link returns a device by name.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,14 +20,70 @@ type Linux struct {
 	Netlink *netlink.Handle
 	// Host and Firewall are the lanes of flanneld.
 	Host, Firewall driver.Lane
+	// Run runs a program on the host, and returns its output; the rules of all programs are
+	// read that way. Nil: they are not read.
+	Run func(ctx context.Context, argv ...string) ([]byte, error)
+
+	rules *rules // as they were first read: one command traces many packets
+}
+
+// rules are those of all programs on a host.
+type rules struct {
+	filters [2][]Filter
+	unread  []string
 }
 
 var _ Kernel = (*Linux)(nil)
 
 // View implements [Kernel].
 func (k *Linux) View(ctx context.Context, networks []netip.Prefix) (*View, error) {
-	return Look(ctx, k.Host, k.Firewall, networks)
+	v, err := Look(ctx, k.Host, k.Firewall, networks)
+	if err != nil || k.Run == nil {
+		return v, err
+	}
+	if k.rules == nil {
+		k.rules = k.readRules(ctx)
+	}
+	v.Filters, v.Unread = k.rules.filters, k.rules.unread
+	return v, nil
 }
+
+// readRules reads the rules of all programs. A host without a tool most likely has no
+// rules that need it.
+func (k *Linux) readRules(ctx context.Context) *rules {
+	v := new(rules)
+	read := func(argv ...string) []byte {
+		out, err := k.Run(ctx, argv...)
+		if err != nil && !errors.Is(err, exec.ErrNotFound) {
+			v.unread = append(v.unread, fmt.Sprintf("%s: %v", argv[0], err))
+		}
+		if err != nil {
+			return nil
+		}
+		return out
+	}
+	ruleset := read("nft", "-j", "list", "ruleset")
+	for _, f := range cidr.Families {
+		program := cidr.Pick(f, "iptables", "ip6tables")
+		converted := read(program + "-nft-save")
+		legacy := read(program + "-legacy-save")
+		v.filters[f] = append(v.filters[f], parseIPTables(program+"-nft", string(converted)),
+			parseIPTables(program+"-legacy", string(legacy)))
+		if ruleset == nil {
+			continue
+		}
+		shown := func(table string) bool { return converted != nil && slices.Contains(iptablesTables, table) }
+		tables, err := parseNFT(f, ruleset, shown)
+		if err != nil {
+			v.unread = append(v.unread, err.Error())
+		}
+		v.filters[f] = append(v.filters[f], tables...)
+	}
+	return v
+}
+
+// iptablesTables are the tables that iptables-nft makes. nft shows their rules in part.
+var iptablesTables = []string{"filter", "nat", "mangle", "raw", "security"}
 
 // Route implements [Kernel].
 func (k *Linux) Route(q Question) (Route, error) {

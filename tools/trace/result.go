@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/tools/output"
@@ -14,6 +15,22 @@ type Flow struct {
 	Src  netip.Addr `json:"Src"`
 	Dst  netip.Addr `json:"Dst"`
 	Size int        `json:"Size"` // of the IP packet, in bytes
+	// Proto is "tcp", "udp" or "icmp", and Port the destination's, for the rules that ask for
+	// them; empty and 0: not known.
+	Proto string `json:"Proto"`
+	Port  uint16 `json:"Port"`
+}
+
+// Command returns the command that traces the packet on another host.
+func (f Flow) Command() []string {
+	words := []string{"flannelctl", "trace", f.Src.String(), f.Dst.String(), "--size", strconv.Itoa(f.Size)}
+	if f.Proto != "" && f.Proto != "icmp" {
+		words = append(words, "--proto", f.Proto)
+	}
+	if f.Port != 0 {
+		words = append(words, "--dport", strconv.Itoa(int(f.Port)))
+	}
+	return words
 }
 
 // Hop is one step of the packet on this host.
@@ -45,6 +62,12 @@ func (r *Result) Trouble() bool { return r.Reason != "" }
 
 // Text writes a line for each hop, and how the way ends.
 func (r *Result) Text(p *output.Page) {
+	r.hops(p)
+	r.end(p)
+}
+
+// hops writes a line for each hop.
+func (r *Result) hops(p *output.Page) {
 	rows := make([][]output.Cell, len(r.Hops))
 	for i, h := range r.Hops {
 		text := output.Plain(h.Text)
@@ -57,13 +80,17 @@ func (r *Result) Text(p *output.Page) {
 		rows[i] = []output.Cell{output.Plain(strconv.Itoa(i + 1)), output.Plain(h.Step), text}
 	}
 	p.Table(nil, rows...)
+}
+
+// end writes how the way ends.
+func (r *Result) end(p *output.Page) {
 	switch {
 	case r.Trouble():
 		p.Line(output.Bad("ends here: " + r.Reason))
 		p.Sentence(output.Plain(r.Remedy))
 	case r.Next.IsValid():
 		p.Line(output.Good(fmt.Sprintf("goes on at %s; trace it there:", r.Next)))
-		p.Line(output.Command(fmt.Sprintf("flannelctl trace %s %s --size %d", r.Flow.Src, r.Flow.Dst, r.Flow.Size)))
+		p.Line(output.Command(strings.Join(r.Flow.Command(), " ")))
 		if r.Probe != nil {
 			p.Sentence(output.Warn(fmt.Sprintf("but the probes of this host say: %s %s", r.Next, r.Probe.Text())))
 		}

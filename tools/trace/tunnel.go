@@ -36,7 +36,8 @@ func (w *walk) vxlan(v dataplane.VXLAN) error {
 	if own, err := w.Route(Question{Dst: v.Local}); v.Local.IsValid() && (err != nil || !own.Local) {
 		return w.end("bad_source", "tunnel", heals, "%s sends from %s, which is no address of this host", link, v.Local)
 	}
-	return w.underlay(e.Dst, v.Local, vxlanHeaders, fmt.Sprintf("vxlan, VNI %d, UDP port %d", v.VNI, v.Port))
+	return w.underlay(e.Dst, v.Local, vxlanHeaders, outer{"udp", v.Port},
+		fmt.Sprintf("vxlan, VNI %d, UDP port %d", v.VNI, v.Port))
 }
 
 // wireguard follows a packet into a WireGuard device, which chooses the peer with the
@@ -60,7 +61,7 @@ func (w *walk) wireguard() error {
 		w.note("tunnel", "no handshake with %s in the last three minutes: the next packet asks for one; if none comes, "+
 			"UDP port %d is blocked there, or the keys differ", found.Endpoint.Addr(), found.Endpoint.Port())
 	}
-	return w.underlay(found.Endpoint.Addr(), netip.Addr{}, wireguardHeaders,
+	return w.underlay(found.Endpoint.Addr(), netip.Addr{}, wireguardHeaders, outer{"udp", found.Endpoint.Port()},
 		fmt.Sprintf("WireGuard, UDP port %d", found.Endpoint.Port()))
 }
 
@@ -72,11 +73,12 @@ func (w *walk) process(extra headers) error {
 		return w.end("no_route", "tunnel", w.lostRemedy(), "flanneld, which reads %s, knows no node with %s", w.out.Link,
 			w.Flow.Dst)
 	}
-	return w.underlay(addressOf(peer), netip.Addr{}, extra, "by flanneld itself, which reads "+w.out.Link)
+	return w.underlay(addressOf(peer), netip.Addr{}, extra, outer{proto: "udp"},
+		"by flanneld itself, which reads "+w.out.Link)
 }
 
 // underlay follows the outer packet of a tunnel out of the host.
-func (w *walk) underlay(to, from netip.Addr, extra headers, what string) error {
+func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string) error {
 	size := w.Flow.Size + extra[cidr.FamilyOf(to)]
 	w.hop("tunnel", "becomes %d bytes to %s (%s)", size, to, what)
 	way, err := w.Route(Question{Src: from, Dst: to})
@@ -97,6 +99,13 @@ func (w *walk) underlay(to, from netip.Addr, extra headers, what string) error {
 	case size > link.MTU:
 		w.note("underlay", "%s takes %d bytes: the packet is cut into two, which some networks drop; "+
 			"set MTU in the Backend, or a smaller one for pods", way.Link, link.MTU)
+	}
+	if !from.IsValid() {
+		from = way.Src
+	}
+	err = w.filtered("underlay", hookOutput, packet{src: from, dst: to, out: way.Link, proto: o.proto, port: o.port})
+	if err != nil {
+		return err
 	}
 	next := to
 	if way.Via.IsValid() {

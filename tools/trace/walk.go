@@ -31,7 +31,7 @@ func Walk(ctx context.Context, k Kernel, flow Flow, known Known) (*Result, error
 		return nil, err
 	}
 	w := &walk{Kernel: k, view: view, known: known, Result: &Result{Flow: flow}, family: cidr.FamilyOf(flow.Dst)}
-	for _, step := range []func() error{w.arrive, w.forward, w.route, w.policy, w.device, w.carry} {
+	for _, step := range []func() error{w.arrive, w.forward, w.route, w.policy, w.device, w.filter, w.carry} {
 		err := step()
 		if errors.Is(err, errOver) {
 			return w.Result, nil
@@ -142,7 +142,7 @@ func (w *walk) arrive() error {
 			addressOf(peer), src)
 	}
 	w.hop("arrive", "it comes in by %s, the device towards its node, %s", way.Link, addressOf(peer))
-	return nil
+	return w.admitted(peer)
 }
 
 // peerOf returns the node with an address in its subnet. Of two records that claim it, one
@@ -270,6 +270,9 @@ func (w *walk) route() error {
 	case err != nil:
 		return w.end(reason, "route", w.lostRemedy(), "the kernel has no way to %s: %v", w.Flow.Dst, err)
 	case way.Local:
+		if err := w.filtered("filter", hookInput, w.inner("")); err != nil {
+			return err
+		}
 		return w.arrived("route", "%s is an address of this host", w.Flow.Dst)
 	}
 	if err := w.ownDown(w.Flow.Dst, "route"); err != nil {
@@ -342,7 +345,7 @@ func (w *walk) policy() error {
 			"an IPsec policy blocks it: no node is known that has %s", w.Flow.Dst)
 	}
 	w.hop("policy", "IPsec demands a tunnel from %s to %s", first.From, first.To)
-	return w.underlay(first.To, first.From, ipsecHeaders, "ESP")
+	return w.underlay(first.To, first.From, ipsecHeaders, outer{proto: "esp"}, "ESP")
 }
 
 // device checks the device of the route.
@@ -381,7 +384,7 @@ func (w *walk) carry() error {
 	case dataplane.VXLAN:
 		return w.vxlan(l)
 	case dataplane.IPIP:
-		return w.underlay(w.next(), l.Local, ipipHeader, "IP in IP")
+		return w.underlay(w.next(), l.Local, ipipHeader, outer{proto: "ipencap"}, "IP in IP")
 	case dataplane.WireGuard:
 		if l.Userspace {
 			return w.process(wireguardHeaders)

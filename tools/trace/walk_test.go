@@ -101,7 +101,7 @@ var known = Known{
 
 func trace(t *testing.T, k Kernel, src, dst string, size int) *Result {
 	t.Helper()
-	r, err := Walk(t.Context(), k, Flow{addr(src), addr(dst), size}, known)
+	r, err := Walk(t.Context(), k, Flow{Src: addr(src), Dst: addr(dst), Size: size}, known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestProbesContradictTheWalk(t *testing.T) {
 		peer := known.Peers[0]
 		peer.Ways = []node.Way{{Subnet: peer.Subnet.V4,
 			Probe: &probe.Result{Finding: finding, Address: peer.Subnet.V4.Addr(), UplinkAnswers: true}}}
-		r, err := Walk(t.Context(), healthy(t), Flow{addr("10.5.1.7"), addr("10.5.2.7"), 84},
+		r, err := Walk(t.Context(), healthy(t), Flow{Src: addr("10.5.1.7"), Dst: addr("10.5.2.7"), Size: 84},
 			Known{Networks: known.Networks, Peers: []node.Peer{peer}})
 		if err != nil {
 			t.Fatal(err)
