@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -123,7 +122,7 @@ func (c *crew) drop(name string) {
 // Those of the watched networks, if there are any, it starts and ends.
 func (c *crew) run(watched *etcd.Networks) node.Exit {
 	if watched == nil {
-		c.start(c.o.networks...)
+		c.start(c.o.crew().Begin(nil)...)
 		c.complete()
 		select {
 		case e := <-c.ended:
@@ -133,7 +132,7 @@ func (c *crew) run(watched *etcd.Networks) node.Exit {
 		}
 	}
 	c.shared.nodes.Wait("the networks in the datastore are not yet known")
-	c.start(c.o.former()...)
+	c.start(c.o.crew().Begin(c.o.former())...)
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -158,20 +157,22 @@ func (c *crew) complete() {
 }
 
 // follow starts the nodes of the networks that the datastore holds, and ends those that have nothing to
-// do: their networks are not there, and nothing of them is left on the host.
+// do.
 func (c *crew) follow(watched *etcd.Networks) {
 	names, _, synced := watched.Names()
 	if !synced {
 		return
 	}
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !c.o.runs(name) })
+	idle := map[string]bool{}
 	for name, m := range c.members {
-		if !slices.Contains(names, name) && m.isIdle() {
-			m.stopped = true
-			m.cancel()
-		}
+		idle[name] = m.isIdle()
 	}
-	c.start(slices.DeleteFunc(names, func(name string) bool { return c.members[name] != nil })...)
+	begin, end := c.o.crew().Follow(names, idle)
+	for _, name := range end {
+		c.members[name].stopped = true
+		c.members[name].cancel()
+	}
+	c.start(begin...)
 	c.complete()
 }
 
@@ -193,9 +194,9 @@ func (c *crew) end(exit node.Exit) node.Exit {
 	return exit
 }
 
-// runs reports whether the process runs a network of that name.
-func (o *options) runs(name string) bool {
-	return networks.CheckName(name) == nil && (len(o.networks) == 0 || slices.Contains(o.networks, name))
+// crew returns what decides about the networks of the process.
+func (o *options) crew() networks.Crew {
+	return networks.Crew{Only: o.networks, Watch: o.watchNetworks, ExitOnLoss: o.onLeaseLost.value == onLossExit}
 }
 
 // former returns the networks that a former run left on the host: their config may have gone since.
@@ -209,12 +210,8 @@ func (o *options) former() (names []string) {
 			klog.Warningf("networks of the last run, by %s: %v", pattern, err)
 		}
 		for _, file := range files {
-			name := strings.TrimSuffix(strings.TrimPrefix(file, before), after)
-			if o.runs(name) {
-				names = append(names, name)
-			}
+			names = append(names, strings.TrimSuffix(strings.TrimPrefix(file, before), after))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

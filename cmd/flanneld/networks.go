@@ -18,9 +18,6 @@ import (
 	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
-// again is the pause before a network that has ended begins anew (interop 1.7).
-const again = time.Second
-
 // several reports whether the process may run several networks (interop 1.7: multi-network mode).
 func (o *options) several() bool { return o.networkList != "" || o.watchNetworks }
 
@@ -112,20 +109,19 @@ func (o *options) runNetwork(
 	}
 	for {
 		exit := o.runNode(ctx, options)
+		next := o.crew().After(exit)
 		switch {
-		case ctx.Err() != nil || o.onLeaseLost.value == onLossExit && exit.Status != statusOK:
+		case ctx.Err() != nil || next == networks.Exit || next == networks.Leave:
 			return exit
-		case exit.Removed && o.watchNetworks:
-			return exit
-		case exit.Removed:
+		case next == networks.Wait:
 			klog.Infof("network %s: it waits for a config", name)
 			shared.host.Gone(name)
 			continue
 		}
-		klog.Errorf("network %s: %s; it begins again in %s", name, exit.Reason, again)
+		klog.Errorf("network %s: %s; it begins again in %s", name, exit.Reason, networks.RetryPause)
 		select {
 		case <-ctx.Done():
-		case <-time.After(again):
+		case <-time.After(networks.RetryPause):
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestFormerNetworks(t *testing.T) {
 	for list, want := range map[string][]string{
 		"": {"blue", "green", "white"}, " --networks=green,yellow": {"green"},
 	} {
-		if d := cmp.Diff(want, checked(t, args+list).former()); d != "" {
+		if d := cmp.Diff(want, former(checked(t, args+list))); d != "" {
 			t.Errorf("%q (-want +got):\n%s", list, d)
 		}
 	}
@@ -99,3 +99,6 @@ func checked(t *testing.T, args string) *options {
 	}
 	return o
 }
+
+// former returns the networks of a former run with which a process begins.
+func former(o *options) []string { return o.crew().Begin(o.former()) }

@@ -135,7 +135,8 @@ func (h *Host) decide() {
 			}
 		}
 	}
-	for _, m := range h.members {
+	for _, name := range names {
+		m := h.members[name]
 		m.decided = true
 		if m.changed != nil {
 			m.changed()

@@ -150,3 +150,19 @@ func TestBadConfigClaimsNothing(t *testing.T) {
 		t.Errorf("green: %q", got)
 	}
 }
+
+// The networks hear of a decision in one order, so that a simulation repeats.
+func TestDecisionsAreToldInOrder(t *testing.T) {
+	names := strings.Split("abcdefghij", "")
+	h := NewHost(names...)
+	var told []string
+	for _, name := range names {
+		h.Follow(name, func() { told = append(told, name) })
+	}
+	for _, name := range slices.Backward(names) {
+		h.View(name, lease.View{Snapshot: &lease.Snapshot{}})
+	}
+	if !slices.Equal(told, names) {
+		t.Errorf("told in the order %v", told)
+	}
+}
