@@ -170,6 +170,11 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 	if mtu, ok := s.mtus[name]; ok {
 		h.Uplink.MTU = mtu
 	}
+	for _, m := range s.siblings {
+		if m != s && !m.absent {
+			h.Beside = append(h.Beside, m.config)
+		}
+	}
 	_, shows := n.(ProcessState)
 	h.NoProcess = !shows
 	for _, f := range s.top.Families {

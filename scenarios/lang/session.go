@@ -43,6 +43,10 @@ type Session struct {
 	Performed int
 	rec       *Witness // nil: no report is wanted
 	sniffing  func() (Sniffed, error)
+
+	members  []*Session // of a topology with several networks: one for each
+	absent   bool       // of a member: the datastore holds no config of its network
+	siblings []*Session // of a member: all members
 }
 
 // NewSession returns a session that builds its world at the first topology.
@@ -81,6 +85,7 @@ func verbs() map[string]verb {
 		"wait":     (*Session).wait,
 		"pass":     (*Session).pass,
 		"ping":     (*Session).ping,
+		"cross":    (*Session).cross,
 		"mtu":      (*Session).mtu,
 		"spoof":    (*Session).spoof,
 		"drops":    (*Session).drops,
@@ -121,6 +126,9 @@ func (s *Session) run(d *datadriven.TestData) string {
 		return d.Expected
 	}
 	s.Performed++
+	if s.members != nil {
+		return s.runMembers(d)
+	}
 	v, known := verbs()[d.Cmd]
 	if !known {
 		return fmt.Sprintf("error: unknown verb %q; known are %s\n", d.Cmd, strings.Join(sortedKeys(verbs()), ", "))
@@ -153,7 +161,7 @@ func (s *Session) tellJudge(d *datadriven.TestData) {
 	for _, a := range d.CmdArgs {
 		words = append(words, a.String())
 	}
-	judge.Directed(words, sortedKeys(s.undo), func(name string) (oracle.Host, error) {
+	judge.Directed(words, s.faults(), func(name string) (oracle.Host, error) {
 		n, err := s.world.Node(name)
 		if err != nil {
 			return oracle.Host{}, err
@@ -224,7 +232,7 @@ func (s *Session) topology(d *datadriven.TestData) (string, error) {
 		return "", err // world may hold a nil pointer, which is no nil interface
 	}
 	s.world = world
-	return "", nil
+	return "", s.addMembers()
 }
 
 // setConfig notes the network config in force, and the families that it switches on.

@@ -36,6 +36,10 @@ type Topology struct {
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
+
+	Networks []NamedNetwork // that each daemon runs; nil: the one without a name
+	Network  string         // the name of the one that Config is about
+	Watch    bool           // the daemons follow which networks the datastore holds (--watch-networks)
 }
 
 // parseTopology reads
@@ -43,6 +47,7 @@ type Topology struct {
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
 //		[blackhole=yes] [ipforward=yes] [probes=2s] [store=users|proxy|kube]
+//		[networks=blue:vxlan,green:udp [watch=yes]]
 //
 // Its input, if there is one, is the network config's Backend object. Without input, the
 // object has only the required options.
@@ -70,6 +75,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if err := t.parseFirewall(args, &conf); err != nil {
 		return t, err
 	}
+	several := t.readNetworks(args)
 	store := ""
 	if args.text("store", &store) && store != "users" && store != "proxy" && store != "kube" {
 		return t, fmt.Errorf("store=%s: want users, proxy or kube", store)
@@ -109,12 +115,17 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	if in := strings.TrimSpace(d.Input); in != "" {
 		conf.Backend = json.RawMessage(in)
 	}
+	return t, t.setConfigs(conf, several)
+}
+
+// setConfigs writes the network configs.
+func (t *Topology) setConfigs(conf configText, several []string) error {
 	text, err := json.Marshal(conf)
 	if err != nil {
-		return t, fmt.Errorf("network config: %w", err)
+		return fmt.Errorf("network config: %w", err)
 	}
 	t.Config = string(text)
-	return t, nil
+	return t.setNetworks(conf, several)
 }
 
 // configText is a network config as an operator writes it.

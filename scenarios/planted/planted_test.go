@@ -120,6 +120,8 @@ var defects = []defect{
 	{id: "B3", what: "devices of a former backend stay", plant: acting(clinging), opts: onVXLAN, last: changes},
 	{id: "B4", what: "WireGuard peers without a session get packets", plant: acting(credulous),
 		opts: search.Options{Backend: "vxlan", Family: "v4", Firewall: "none", Nodes: 2}, last: sleepers},
+	{id: "N1", what: "a network writes rules about another one's packets", plant: meddling,
+		opts: search.Options{Networks: true, Firewall: "iptables", Family: "v4"}},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }

@@ -22,6 +22,7 @@ type Options struct {
 	Family   string // v4, v6 or dual
 	Firewall string // iptables, nftables or none
 	Store    string // etcd or kube; etcd if empty
+	Networks bool   // each daemon runs several networks, of any backend that fits beside the others
 	Change   bool   // the type of the backend may change in every seed, not only in some
 }
 
@@ -50,6 +51,9 @@ func searched() []string {
 
 // Draw makes the plan of a seed.
 func Draw(seed uint64, o Options) Plan {
+	if o.Networks {
+		return drawNetworks(seed, o)
+	}
 	d := newDrawing(seed, o)
 	d.hosts()
 	d.joins()
@@ -92,6 +96,7 @@ type shape struct {
 	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
 	roomy    bool // the IPv4 network has many more subnets than the cluster needs
+	several  bool // networks, in each daemon
 	scarce   bool // the network has hardly more subnets than the cluster needs
 }
 
@@ -313,6 +318,9 @@ func (d *drawing) workload() {
 func (d *drawing) fault() {
 	var fit []fault
 	for _, f := range faults() {
+		if d.top.several && !slices.Contains(amongNetworks, f.name) {
+			continue
+		}
 		if f.fits == nil || f.fits(d.top) {
 			for range f.weight {
 				fit = append(fit, f)

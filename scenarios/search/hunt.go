@@ -97,6 +97,9 @@ func (t Totals) Unreached(o Options) []string {
 		shapes = append(shapes, newDrawing(seed, o).top)
 	}
 	for _, f := range faults() {
+		if o.Networks && !slices.Contains(amongNetworks, f.name) {
+			continue
+		}
 		possible := f.fits == nil || slices.ContainsFunc(shapes, f.fits)
 		if possible && t.Faults[f.name] == 0 {
 			names = append(names, f.name)

@@ -24,6 +24,8 @@ type Plan struct {
 	Steps    []Step
 	Nodes    int
 	Outward  bool // the daemons masquerade
+
+	Networks []Step // of daemons with several networks: the steps that write their first configs again
 }
 
 // healed is the end of every plan: the faults end, the world comes to rest,
@@ -33,6 +35,9 @@ type Plan struct {
 // again. So the plan replaces such a config before the heal, by more than the time
 // that a change may take to reach a node.
 func (p Plan) healed() []Step {
+	if p.Networks != nil {
+		return p.healedNetworks()
+	}
 	var steps []Step
 	heal := Step{Line: "heal"}
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return strings.HasPrefix(s.Line, "store config") }) {

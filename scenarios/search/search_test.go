@@ -31,6 +31,7 @@ func TestSeeds(t *testing.T) {
 		"dual":       {Backend: "vxlan", Family: "dual"},
 		"firewalled": {Firewall: "iptables"},
 		"udp":        {Backend: "udp"},
+		"networks":   {Networks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Hunt{First: 1, Count: seeds(t), Options: o}

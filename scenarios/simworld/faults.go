@@ -235,61 +235,94 @@ func (n *simNode) ForgetToken() error {
 
 // Deny implements [lang.StoreClient].
 func (n *simNode) Deny(on bool) error {
-	n.world.storage.Deny(n.Name(), on)
+	for _, w := range *n.world.worlds {
+		w.storage.Deny(n.Name(), on)
+	}
 	return nil
 }
 
+// each does something to the etcd that holds the store.
+func (s simStore) each(do func(*store.Store)) {
+	for _, one := range s.etcd {
+		do(one)
+	}
+}
+
+// disturb changes the random faults of the etcd.
+func (s simStore) disturb(change func(*store.Faults)) {
+	s.each(func(one *store.Store) {
+		f := one.Faults()
+		change(&f)
+		one.SetFaults(f)
+	})
+}
+
+// errShared refuses what the simulator cannot do to an etcd with several networks.
+var errShared = errors.New("the simulator does this only with one network")
+
 // Backup implements [lang.Restorer].
-func (s simStore) Backup() error { return s.Store.Backup() }
+func (s simStore) Backup() error {
+	if len(s.etcd) > 1 {
+		return errShared
+	}
+	return s.Store.Backup()
+}
 
 // Restore implements [lang.Restorer].
 func (s simStore) Restore(further int) error { return s.Store.Restore(int64(further)) }
 
 // LoseData implements [lang.FaultyStore].
-func (s simStore) LoseData() error { s.Store.LoseData(); return nil }
+func (s simStore) LoseData() error {
+	if len(s.etcd) > 1 {
+		return errShared
+	}
+	s.Store.LoseData()
+	return nil
+}
+
+// LoseLeader implements [lang.TimedElection].
+func (s simStore) LoseLeader(length time.Duration) {
+	s.each(func(one *store.Store) { one.LoseLeader(length) })
+}
 
 // Leaderless implements [lang.FaultyStore].
 func (s simStore) Leaderless(on bool) error {
 	if on {
 		s.LoseLeader(forever)
 	} else {
-		s.ElectLeader()
+		s.each((*store.Store).ElectLeader)
 	}
 	return nil
 }
 
 // Slow implements [lang.FaultyStore].
 func (s simStore) Slow(chance float64, by time.Duration) error {
-	f := s.Faults()
-	f.Slow, f.SlowBy = chance, by
-	s.SetFaults(f)
+	s.disturb(func(f *store.Faults) { f.Slow, f.SlowBy = chance, by })
 	return nil
 }
 
 // Lossy implements [lang.FaultyStore].
 func (s simStore) Lossy(requests, answers float64) error {
-	f := s.Faults()
-	f.LoseRequest, f.LoseAnswer = requests, answers
-	s.SetFaults(f)
+	s.disturb(func(f *store.Faults) { f.LoseRequest, f.LoseAnswer = requests, answers })
 	return nil
 }
 
 // StaleReads implements [lang.FaultyStreams].
 func (s simStore) StaleReads(probability float64) {
-	f := s.Faults()
-	f.StaleList = probability
-	s.SetFaults(f)
+	s.disturb(func(f *store.Faults) { f.StaleList = probability })
 }
 
 // DisturbEvents implements [lang.FaultyStreams].
 func (s simStore) DisturbEvents(e lang.EventFaults) {
-	f := s.Faults()
-	f.WatchDelay = e.Delay
-	f.WatchLose = e.Lose
-	f.WatchDuplicate = e.Duplicate
-	f.WatchReorder, f.WatchBreak = e.Reorder, e.Break
-	s.SetFaults(f)
+	s.disturb(func(f *store.Faults) {
+		f.WatchDelay = e.Delay
+		f.WatchLose = e.Lose
+		f.WatchDuplicate = e.Duplicate
+		f.WatchReorder, f.WatchBreak = e.Reorder, e.Break
+	})
 }
 
 // CalmStreams implements [lang.FaultyStreams].
-func (s simStore) CalmStreams() { s.SetFaults(store.Faults{}) }
+func (s simStore) CalmStreams() {
+	s.each(func(one *store.Store) { one.SetFaults(store.Faults{}) })
+}

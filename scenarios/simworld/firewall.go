@@ -96,6 +96,9 @@ func (n *simNode) Rules() (driver.FirewallFacts, *dataplane.State, error) {
 	if err != nil {
 		return driver.FirewallFacts{}, nil, err
 	}
+	if len(n.world.top.Networks) > 0 {
+		return seen.Facts.(driver.FirewallFacts), n.ownRules(seen.State), nil
+	}
 	return seen.Facts.(driver.FirewallFacts), seen.State, nil
 }
 

@@ -32,15 +32,22 @@ type simNode struct {
 	pod     *kernel.Pod
 	subnet  string // the subnet file that the pod was made from
 	mtu     int
-	extra   *kernel.Pod // the pod that comes and goes
-	cut     bool
+	extra   *kernel.Pod      // the pod that comes and goes
 	second  *daemon.Daemon   // the daemon started by mistake
-	addrs   [2]netip.Addr    // later addresses of the uplink, by family
 	watched *invariants.Node // the node as the invariants watch it
+
+	*simUplink
+	crew *daemon.Crew // of a topology with several networks
+}
+
+// simUplink is the state of a host's uplink.
+type simUplink struct {
+	cut   bool          // from the datastore
+	addrs [2]netip.Addr // later addresses, by family
 }
 
 func (w *World) newNode(i int, name string) (*simNode, error) {
-	n := &simNode{Host: w.network.NewHost(name), world: w, index: i}
+	n := &simNode{Host: w.network.NewHost(name), world: w, index: i, simUplink: &simUplink{}}
 	n.Forward()
 	if slices.Contains(w.top.NoIPv6, name) {
 		n.WithoutIPv6()
@@ -51,19 +58,33 @@ func (w *World) newNode(i int, name string) (*simNode, error) {
 	if err := w.plug(n.Host, "eth0", w.top.Segment(i), i+1); err != nil {
 		return nil, err
 	}
+	if w.top.Networks != nil {
+		n.crew = w.newCrew(n)
+	}
+	n.install()
+	return n, n.defaultRoutes()
+}
+
+// install installs the daemon.
+func (n *simNode) install() {
+	w := n.world
 	options := NodeOptions(w.top)
 	n.watched = w.invariants.AddNode(n.Host)
-	if slices.Contains(w.top.NAT, name) {
+	if slices.Contains(w.top.NAT, n.Name()) {
 		n.behindNAT(&options)
 	}
-	n.daemon = daemon.New(n.Host, w.storage, daemon.Options{
+	daemons := daemon.Options{
 		Node:      options,
 		Reachable: n.reachesStore,
 		OneByOne:  true,
 		Wrap:      n.watched.Wrap(n.plant),
-	})
+	}
+	if n.crew != nil {
+		n.daemon = n.crew.Add(w.top.Network, w.storage, daemons)
+	} else {
+		n.daemon = daemon.New(n.Host, w.storage, daemons)
+	}
 	n.watched.Daemon = n.daemon
-	return n, n.defaultRoutes()
 }
 
 // HideTUN implements [lang.TUNHider].
@@ -102,9 +123,17 @@ func NodeOptions(top lang.Topology) node.Options {
 // plant wraps a process in the world's defects.
 func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 	for _, defect := range n.world.defects {
-		p = defect(n.Name(), p)
+		p = defect(n.label(), p)
 	}
-	return p
+	return n.world.apart.Wrap(n.Host, n.world.top.Network, func() bool { return n.daemon.Running() }, p)
+}
+
+// label names the node for a defect: its host and, of several, its network.
+func (n *simNode) label() string {
+	if n.world.top.Network == "" {
+		return n.Name()
+	}
+	return n.Name() + "/" + n.world.top.Network
 }
 
 // GoByOneName implements [lang.Twin].
@@ -144,7 +173,7 @@ func (n *simNode) Start([]string) error { n.daemon.Start(); return nil }
 
 func (n *simNode) Stop() error {
 	n.daemon.Stop()
-	if !n.World().RunUntil(func() bool { return !n.daemon.Running() }, 10*time.Second) {
+	if !n.World().RunUntil(n.daemon.Ended, 10*time.Second) {
 		return errors.New("the daemon does not end")
 	}
 	return nil
@@ -154,7 +183,7 @@ func (n *simNode) Kill() error { n.daemon.Kill(); return nil }
 
 // Running reports whether the daemon runs. A halted daemon that was asked to end
 // does so as soon as it continues.
-func (n *simNode) Running() bool { return n.daemon.Running() && !n.daemon.Stopping() }
+func (n *simNode) Running() bool { return n.daemon.Active() }
 
 // forever is longer than any scenario.
 const forever = 1000 * time.Hour
@@ -179,7 +208,7 @@ func (n *simNode) SubnetFile() string {
 // Status asks the daemon. A daemon that was asked to end does not answer, as a real
 // one closes its listener first.
 func (n *simNode) Status() (node.Status, error) {
-	if !n.Running() {
+	if !n.Running() || n.daemon.Node() == nil {
 		return node.Status{}, lang.ErrNoDaemon
 	}
 	return n.daemon.Status(), nil
@@ -187,7 +216,7 @@ func (n *simNode) Status() (node.Status, error) {
 
 // Peers implements [lang.PeerObserver].
 func (n *simNode) Peers() ([]node.Peer, error) {
-	if !n.Running() {
+	if !n.Running() || n.daemon.Node() == nil {
 		return nil, lang.ErrNoDaemon
 	}
 	return n.daemon.Node().Peers(), nil
@@ -236,8 +265,16 @@ func (n *simNode) SyncPods() error {
 	}
 	var err error
 	n.subnet = text
-	n.pod, err = n.NewPod(n.Name()+".pod", n.mtu, n.podSubnets()...)
+	n.pod, err = n.NewPod(n.podName("pod"), n.mtu, n.podSubnets()...)
 	return err
+}
+
+// podName returns the name of a pod of the node: each network has its own.
+func (n *simNode) podName(what string) string {
+	if len(n.world.top.Networks) > 0 {
+		what += "-" + n.world.top.Network
+	}
+	return n.Name() + "." + what
 }
 
 // podSubnets returns the subnets of the file that the pod was made from.
@@ -261,7 +298,7 @@ func (n *simNode) ChurnPods(every, length time.Duration) {
 	case n.extra != nil:
 		n.removeExtra()
 	case n.pod != nil:
-		extra, err := n.NewPod(n.Name()+".extra", n.mtu, n.podSubnets()...)
+		extra, err := n.NewPod(n.podName("extra"), n.mtu, n.podSubnets()...)
 		if err == nil {
 			n.extra = extra
 		}

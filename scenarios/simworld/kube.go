@@ -19,10 +19,10 @@ func (w *World) newStore() error {
 	if w.top.Kube {
 		kubeConfig = w.top.Config
 	}
-	w.storage = store.New(w.World, store.Options{Nodes: kubeConfig})
+	w.storage = store.New(w.World, w.storeOptions(kubeConfig))
 	w.invariants = invariants.Watch(invariants.Options{
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
-		IPForward: w.top.IPForward,
+		IPForward: w.top.IPForward, Apart: w.apart,
 	})
 	if !w.top.Kube {
 		return w.storage.Put("config", w.top.Config, 0)

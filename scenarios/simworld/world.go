@@ -37,6 +37,9 @@ type World struct {
 
 	invariants *invariants.Invariants
 	defects    []Wrap
+
+	apart  *invariants.Apart // nil: each host has one network
+	worlds *[]*World         // of all networks, this one included
 }
 
 var (
@@ -54,6 +57,10 @@ func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
 	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{},
 		defects: defects}
 	w.began = w.World.Now()
+	w.worlds = &[]*World{w}
+	if top.Networks != nil {
+		w.apart = invariants.WatchApart(events)
+	}
 	w.router = w.network.NewHost("router")
 	w.router.Forward()
 	for i := range top.Segments {
@@ -113,9 +120,9 @@ func (w *World) Directed(directive, faults []string, host func(node string) (ora
 func (w *World) Logs() string {
 	var all strings.Builder
 	fmt.Fprintf(&all, "seed %d, trace %016x, after %s\n", w.World.Seed(), w.World.TraceHash(), w.Elapsed())
-	for _, name := range w.top.NodeNames() {
-		log := w.nodes[name].daemon.Log()
-		fmt.Fprintf(&all, "%s:\n%s\n", name, strings.Join(log[max(0, len(log)-lang.LogTail):], "\n"))
+	for _, n := range w.allNodes() {
+		log := n.daemon.Log()
+		fmt.Fprintf(&all, "%s:\n%s\n", n.label(), strings.Join(log[max(0, len(log)-lang.LogTail):], "\n"))
 	}
 	return all.String()
 }
@@ -123,7 +130,7 @@ func (w *World) Logs() string {
 // Events counts the daemons' log events, by kind.
 func (w *World) Events() map[string]int {
 	counts := map[string]int{}
-	for _, n := range w.nodes {
+	for _, n := range w.allNodes() {
 		for _, line := range n.daemon.Log() {
 			// The form is "12.345 n1 kind: text".
 			fields := strings.Fields(line)
@@ -133,6 +140,17 @@ func (w *World) Events() map[string]int {
 		}
 	}
 	return counts
+}
+
+// allNodes returns the nodes of all networks.
+func (w *World) allNodes() []*simNode {
+	var all []*simNode
+	for _, o := range *w.worlds {
+		for _, name := range w.top.NodeNames() {
+			all = append(all, o.nodes[name])
+		}
+	}
+	return all
 }
 
 // Elapsed returns the time since the world began.
@@ -240,13 +258,22 @@ func (w *World) Stream(from, to string, every time.Duration, _ bool) (func() (in
 }
 
 // Store implements [lang.World].
-func (w *World) Store() lang.Store { return simStore{w.storage} }
+func (w *World) Store() lang.Store {
+	s := simStore{Store: w.storage}
+	for _, o := range *w.worlds {
+		s.etcd = append(s.etcd, o.storage)
+	}
+	return s
+}
 
 // simStore adapts the simulated store to scenarios.
-type simStore struct{ *store.Store }
+type simStore struct {
+	*store.Store
+	etcd []*store.Store // of all networks, which one etcd holds
+}
 
-func (s simStore) Stop() error              { s.Store.Stop(); return nil }
-func (s simStore) Start() error             { s.Store.Start(); return nil }
+func (s simStore) Stop() error              { s.each((*store.Store).Stop); return nil }
+func (s simStore) Start() error             { s.each((*store.Store).Start); return nil }
 func (s simStore) Compact() error           { s.Store.Compact(); return nil }
 func (s simStore) Expire(name string) error { return s.Revoke(name) }
 

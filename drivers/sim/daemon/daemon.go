@@ -47,6 +47,9 @@ type Daemon struct {
 	store *store.Store
 	opts  Options
 
+	crew    *Crew  // nil: the process has no other nodes
+	network string // of a crew's daemon
+
 	process *process // nil: not running
 	files   daemonFiles
 	secrets *diskSecrets
@@ -86,6 +89,23 @@ func (d *Daemon) Host() *kernel.Host { return d.host }
 // Running reports whether there is a process, including a paused or stopping
 // one.
 func (d *Daemon) Running() bool { return d.process != nil }
+
+// Active reports whether the daemon's process runs and was not asked to end. The process of a crew may
+// run without a node for the daemon's network.
+func (d *Daemon) Active() bool {
+	if d.crew != nil {
+		return d.crew.run != nil && d.crew.run.ending == nil
+	}
+	return d.Running() && !d.Stopping()
+}
+
+// Ended reports whether there is no process.
+func (d *Daemon) Ended() bool {
+	if d.crew != nil {
+		return d.crew.run == nil
+	}
+	return !d.Running()
+}
 
 // Driver returns the host's lane as the running process sees it, with its
 // packet paths; without a process, as every other program sees it.
@@ -151,14 +171,35 @@ func (d *Daemon) Status() node.Status {
 
 // Exit returns the exit of the last process, if it ended by itself or by Stop;
 // nil while one runs and after a kill.
-func (d *Daemon) Exit() *node.Exit { return d.exit }
+func (d *Daemon) Exit() *node.Exit {
+	if d.crew != nil {
+		return d.crew.exit
+	}
+	return d.exit
+}
 
 // Log returns all log lines of the daemon's processes, with the virtual time.
 func (d *Daemon) Log() []string { return d.log }
 
+// name is the daemon's name in the log and in the labels of events.
+func (d *Daemon) name() string {
+	if d.crew != nil {
+		return d.host.Name() + "/" + d.network
+	}
+	return d.host.Name()
+}
+
 // Start begins a process, which reads the files of the last one. It does
 // nothing if there is one; after a stopping process it starts another.
 func (d *Daemon) Start() {
+	if d.crew != nil {
+		d.crew.start()
+		return
+	}
+	d.start()
+}
+
+func (d *Daemon) start() {
 	d.again.Cancel()
 	if d.process != nil {
 		d.restart = d.process.stopping
@@ -167,7 +208,7 @@ func (d *Daemon) Start() {
 	d.exit = nil
 	d.note("start", "")
 	opts := d.opts.Node
-	opts.Rand = d.host.World().Rand("node/" + d.host.Name())
+	opts.Rand = d.host.World().Rand("node/" + d.name())
 	opts.Previous, opts.Saved = lease.Key{}, nil
 	if text, ok := d.File(node.SubnetFile); ok {
 		opts.Previous = subnetfile.Previous(text)
@@ -182,6 +223,14 @@ func (d *Daemon) Start() {
 // Stop asks the process to end, as SIGTERM does: it finishes its current
 // changes of the host and of its files, and drops all else.
 func (d *Daemon) Stop() {
+	if d.crew != nil {
+		d.crew.stop()
+		return
+	}
+	d.stop()
+}
+
+func (d *Daemon) stop() {
 	d.again.Cancel()
 	d.restart = false
 	if p := d.process; p != nil && !p.stopping {
@@ -194,6 +243,14 @@ func (d *Daemon) Stop() {
 // Kill ends the process at once, in the middle of its work. The supervisor does
 // not start it again.
 func (d *Daemon) Kill() {
+	if d.crew != nil {
+		d.crew.kill()
+		return
+	}
+	d.kill()
+}
+
+func (d *Daemon) kill() {
 	d.again.Cancel()
 	d.restart = false
 	if d.process != nil {
@@ -221,6 +278,20 @@ func (d *Daemon) Pause(length time.Duration) { d.halt(length, false) }
 func (d *Daemon) Suspend(length time.Duration) { d.halt(length, true) }
 
 func (d *Daemon) halt(length time.Duration, clock bool) {
+	for _, o := range d.ofProcess() {
+		o.haltNode(length, clock)
+	}
+}
+
+// ofProcess returns the daemons whose nodes share the process.
+func (d *Daemon) ofProcess() []*Daemon {
+	if d.crew != nil {
+		return d.crew.members
+	}
+	return []*Daemon{d}
+}
+
+func (d *Daemon) haltNode(length time.Duration, clock bool) {
 	p := d.process
 	if p == nil || p.halted {
 		return
@@ -228,22 +299,26 @@ func (d *Daemon) halt(length time.Duration, clock bool) {
 	d.note("halt", fmt.Sprintf("%s, clock stands: %t", length, clock))
 	p.halt()
 	p.suspended = clock
-	p.restart = d.host.World().After(length, d.host.Name()+": continue", p.resume)
+	p.restart = d.host.World().After(length, d.name()+": continue", p.resume)
 }
 
 // Resume ends a Pause at once, as SIGCONT does.
 func (d *Daemon) Resume() {
-	if p := d.process; p != nil && p.halted {
-		p.restart.Cancel()
-		d.note("continue", "")
-		p.resume()
+	for _, o := range d.ofProcess() {
+		if p := o.process; p != nil && p.halted {
+			p.restart.Cancel()
+			o.note("continue", "")
+			p.resume()
+		}
 	}
 }
 
 // SetClock sets the host's clock, relative to the world's. A running process
 // does not notice, since it measures with a monotonic clock; the next one does.
 func (d *Daemon) SetClock(offset time.Duration) {
-	d.offset = offset
+	for _, o := range d.ofProcess() {
+		o.offset = offset
+	}
 	d.note("clock", offset.String())
 }
 
@@ -286,8 +361,8 @@ func (d *Daemon) ended(exit node.Exit) {
 // note adds a line to the log and the trace.
 func (d *Daemon) note(kind, text string) {
 	w := d.host.World()
-	w.Note(d.host.Name()+": daemon "+kind, text)
-	line := fmt.Sprintf("%12.6f %s %s", w.Elapsed().Seconds(), d.host.Name(), kind)
+	w.Note(d.name()+": daemon "+kind, text)
+	line := fmt.Sprintf("%12.6f %s %s", w.Elapsed().Seconds(), d.name(), kind)
 	if text != "" {
 		line += ": " + text
 	}

@@ -55,7 +55,7 @@ type processLane struct {
 // newLanes returns the lanes of a process, before anything wraps their drivers.
 func newLanes(p *process) [node.LaneCount]*processLane {
 	d := p.daemon
-	name := d.host.Name()
+	name := d.name()
 	return [node.LaneCount]*processLane{
 		node.HostLane: {
 			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,

@@ -52,12 +52,12 @@ type process struct {
 type processLabels struct{ turn, wake, write, chance string }
 
 func newProcess(d *Daemon, opts node.Options) *process {
-	name := d.host.Name()
+	name := d.name()
 	p := &process{
 		daemon: d, clock: d.offset,
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write", chance: "daemon/" + name},
 	}
-	p.client = d.store.Client(name, store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
+	p.client = d.store.Client(d.host.Name(), store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
 	p.program = d.host.NewProcess(d.secrets, p.arrive)
 	p.charon = charon.New(d.host)
 	p.charon.Break(d.noIKE)
@@ -65,6 +65,9 @@ func newProcess(d *Daemon, opts node.Options) *process {
 	parts := Parts{Node: node.New(opts), Client: p.client}
 	for id, l := range p.lanes {
 		parts.Lanes[id] = l.driver
+	}
+	if d.crew != nil {
+		d.crew.join(p, &parts)
 	}
 	if d.opts.Wrap != nil {
 		parts = d.opts.Wrap(parts)
@@ -118,6 +121,9 @@ func (p *process) turn() {
 		return
 	}
 	p.start(effects)
+	if c := p.daemon.crew; c != nil {
+		c.pulsed(p.daemon, p.node.Pulse())
+	}
 	p.wake.Cancel()
 	if !effects.Wake.IsZero() {
 		p.wake = p.after(effects.Wake.Sub(p.now()), p.label.wake, p.turn)

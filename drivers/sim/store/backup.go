@@ -17,7 +17,7 @@ type backup struct {
 
 // Backup keeps a copy of all records for Restore.
 func (s *Store) Backup() error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
 	b := &backup{revision: s.revision, records: maps.Clone(s.records), ttls: map[string]time.Duration{}}
@@ -44,7 +44,8 @@ func (s *Store) Restore(further int64) error {
 	s.epoch++
 	lost := s.records
 	s.clear()
-	s.revision = b.revision + further
+	*s.counter = b.revision + further
+	s.revision = *s.counter
 	for _, key := range slices.Sorted(maps.Keys(b.records)) {
 		s.putBack(*b.records[key], b.ttls[key])
 	}

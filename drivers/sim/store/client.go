@@ -272,7 +272,7 @@ func (c *Client) latency() time.Duration {
 // refused returns the reason why the server refuses this client at present, or
 // nil.
 func (c *Client) refused() error {
-	if err := c.store.unavailable(); err != nil {
+	if err := c.store.Unavailable(); err != nil {
 		return err
 	}
 	switch {

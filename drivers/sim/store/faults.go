@@ -123,9 +123,9 @@ func (s *Store) Start() {
 	}
 }
 
-// unavailable returns the reason why the server can do nothing at present, or
+// Unavailable returns the reason why the server can do nothing at present, or
 // nil.
-func (s *Store) unavailable() error {
+func (s *Store) Unavailable() error {
 	switch {
 	case s.stopped:
 		return errStoreRefused

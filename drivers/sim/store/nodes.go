@@ -68,7 +68,7 @@ func (s *Store) Node(name string) (nodelease.Node, bool) {
 // controller manager, separated by commas; "": none yet. If the node exists,
 // PutNode changes only its pod CIDRs.
 func (s *Store) PutNode(name, podCIDRs string) error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("put node %s: %w", name, err)
 	}
 	n, exists := s.Node(name)
@@ -85,7 +85,7 @@ func (s *Store) PutNode(name, podCIDRs string) error {
 // does.
 func (s *Store) AnnotateNode(name string, change func(*nodelease.Node)) error {
 	n, exists := s.Node(name)
-	if err := s.unavailable(); err != nil || !exists {
+	if err := s.Unavailable(); err != nil || !exists {
 		return fmt.Errorf("annotate node %s: %w", name, errors.Join(err, errNoNode))
 	}
 	change(&n)
@@ -95,14 +95,14 @@ func (s *Store) AnnotateNode(name string, change func(*nodelease.Node)) error {
 
 // DeleteNode removes a node object, if there is one.
 func (s *Store) DeleteNode(name string) error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("delete node %s: %w", name, err)
 	}
 	old, exists := s.Node(name)
 	if !exists {
 		return nil
 	}
-	s.revision++
+	s.count()
 	delete(s.nodes.objects, name)
 	s.nodes.truth.Delete(name, s.revision)
 	s.world.Note("store: delete node", fmt.Sprintf("%s rev %d", name, s.revision))
@@ -117,7 +117,7 @@ func (s *Store) putNode(n nodelease.Node) {
 	if existed && old == n {
 		return
 	}
-	s.revision++
+	s.count()
 	s.nodes.objects[n.Name] = nodeObject{n, s.revision}
 	s.nodes.truth.Set(n, s.revision)
 	s.world.Note("store: put node", fmt.Sprintf("%s rev %d %s %s %q", n.Name, s.revision, n.UID, n.PodCIDRs, n.Values))

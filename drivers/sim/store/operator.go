@@ -23,7 +23,7 @@ func (s *Store) Get(name string) (string, bool) {
 // Put writes any value, and replaces any record of that name. With a TTL of 0
 // it never expires.
 func (s *Store) Put(name, value string, ttl time.Duration) error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
 	var t *storeTTL
@@ -46,7 +46,7 @@ func (s *Store) SetTTL(name string, ttl time.Duration) error {
 
 // Delete removes a name, if it exists.
 func (s *Store) Delete(name string) error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
 	s.remove(s.full(name))
@@ -55,7 +55,7 @@ func (s *Store) Delete(name string) error {
 
 // Revoke ends the TTL of a name, and with it the record.
 func (s *Store) Revoke(name string) error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("revoke %s: %w", name, err)
 	}
 	r := s.records[s.full(name)]
@@ -68,7 +68,7 @@ func (s *Store) Revoke(name string) error {
 
 // Wipe removes all subnets, reservations included, in one revision.
 func (s *Store) Wipe() error {
-	if err := s.unavailable(); err != nil {
+	if err := s.Unavailable(); err != nil {
 		return fmt.Errorf("wipe: %w", err)
 	}
 	var keys []string

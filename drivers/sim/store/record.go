@@ -76,7 +76,10 @@ func (s *Store) newVersion(revision int64) *storeVersion {
 	v.snap = &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}
 	if r := s.records[s.configKey()]; r != nil {
 		v.snap.Config = lease.Document{Data: r.value, Revision: r.mod}
+	} else if s.opts.History != 0 {
+		v.snap.Config.AbsentAt = s.revision
 	}
+	v.snap.History = s.opts.History
 	taken := ""
 	for _, r := range s.byName() {
 		flaw := r.flaw

@@ -18,6 +18,8 @@ type Options struct {
 	Timeout time.Duration // for an answer, until the client gives up; default 5 s
 	Nodes   string        // the network config of a Kubernetes cluster: leases are on node objects; "": they are records
 	Ping    time.Duration // interval of a client's checks of its stream; default 10 s
+	History uint64        // identifies the etcd to its clients; 0: it does not say, nor since when there is no config
+	Beside  *Store        // a store whose etcd also holds this one, below another prefix: they count revisions together
 }
 
 // Store is the lease datastore of a world. It behaves like etcd: keys with raw
@@ -30,6 +32,7 @@ type Store struct {
 	world *world.World
 	opts  Options
 
+	counter   *int64 // of the revisions of the etcd
 	revision  int64
 	compacted int64 // no stream can begin before this revision
 	epoch     int   // number of times that data were lost or restored
@@ -69,7 +72,10 @@ func New(w *world.World, opts Options) *Store {
 	opts.Latency = cmp.Or(opts.Latency, time.Millisecond)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	opts.Ping = cmp.Or(opts.Ping, 10*time.Second)
-	s := &Store{world: w, opts: opts, denied: map[string]bool{}}
+	s := &Store{world: w, opts: opts, denied: map[string]bool{}, counter: new(int64)}
+	if opts.Beside != nil {
+		s.counter = opts.Beside.counter
+	}
 	s.clear()
 	return s
 }
@@ -88,6 +94,9 @@ func (s *Store) Served() Served { return s.served }
 func (s *Store) clear() {
 	s.holdTTLs()
 	s.revision, s.compacted = 1, 0
+	if s.opts.Beside == nil {
+		*s.counter = 1
+	}
 	s.size, s.changes = 0, 0
 	s.records = map[string]*record{}
 	s.order = nil
@@ -124,9 +133,15 @@ func (s *Store) configKey() string { return s.full("config") }
 
 func (s *Store) subnetKey(k lease.Key) string { return s.full("subnets/" + k.String()) }
 
+// count begins the next revision.
+func (s *Store) count() {
+	*s.counter++
+	s.revision = *s.counter
+}
+
 // put writes one record in a revision of its own.
 func (s *Store) put(key string, value []byte, ttl *storeTTL) *record {
-	s.revision++
+	s.count()
 	r, old := s.enter(key, value, ttl)
 	s.publish(key)
 	s.tell(key, old, r)
@@ -139,7 +154,7 @@ func (s *Store) remove(keys ...string) {
 	if len(keys) == 0 {
 		return
 	}
-	s.revision++
+	s.count()
 	removed := s.takeOut(keys...)
 	s.publish(keys...)
 	for _, r := range removed {
@@ -149,7 +164,7 @@ func (s *Store) remove(keys ...string) {
 
 // replace deletes a key and puts another, which must be free, in one revision.
 func (s *Store) replace(from, to string, value []byte, ttl *storeTTL) *record {
-	s.revision++
+	s.count()
 	removed := s.takeOut(from)
 	r, _ := s.enter(to, value, ttl)
 	s.publish(from, to)

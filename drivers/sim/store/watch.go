@@ -124,7 +124,9 @@ func (c *Client) take(st *storeStream, seq uint64, v *storeVersion) {
 		return
 	}
 	c.got = seq
+	had := c.view.Snapshot.Config
 	c.accept(v)
+	c.sawDelete(had)
 	c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
 }
 
@@ -141,6 +143,17 @@ func (c *Client) accept(v *storeVersion) {
 		snap = c.acceptNodes(v)
 	}
 	c.setView(lease.View{Snapshot: snap, Synced: c.view.Synced, Err: c.view.Err})
+}
+
+// sawDelete notes that the client's stream has shown the end of the config.
+func (c *Client) sawDelete(had lease.Document) {
+	now := c.view.Snapshot
+	if now.Config.AbsentAt == 0 || had.Revision == 0 && !had.Deleted {
+		return
+	}
+	snap := *now
+	snap.Config.Deleted = true
+	c.setView(lease.View{Snapshot: &snap, Synced: c.view.Synced, Err: c.view.Err})
 }
 
 func (c *Client) setView(v lease.View) {

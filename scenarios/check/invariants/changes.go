@@ -68,6 +68,12 @@ func (n *Node) checkChange(now time.Duration) error {
 		f.touchedAt = now
 		return nil
 	}
+	if n.between() {
+		f.snap, f.due = nil, 0
+		f.sound = false
+		f.touchedAt = now
+		return nil
+	}
 	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key {
 		if f.snap != nil && snap.Config.Revision != f.snap.Config.Revision {
 			// A changed device is deleted and made again.

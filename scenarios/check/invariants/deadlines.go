@@ -88,7 +88,8 @@ func (n *Node) checkFence(now time.Time, m daemon.Machine) {
 		d.expires = now.Add(d.ttl) // the node learns of the lease's end with the answer to a renewal
 	}
 	expired := d.ttl > 0 && !d.expires.IsZero() && now.Sub(d.expires) > fenceBound
-	if key, holds := m.Holding(); holds && expired && !d.forever {
+	// A node that removes its network lets the lease run out.
+	if key, holds := m.Holding(); holds && expired && !d.forever && !n.leaving {
 		n.all.broken("fenced-in-time", "%s claims %s, though its lease ended %s ago", n.name, key, now.Sub(d.expires))
 	}
 	if n.client.View().Snapshot == nil && !d.savedUntil.IsZero() && now.Sub(d.savedUntil) > fenceBound {
@@ -158,7 +159,7 @@ func (i *Invariants) checkRenewals() error {
 	now := i.elapsed()
 	for _, name := range i.order {
 		n := i.nodes[name]
-		if n.stands() {
+		if n.stands() || n.leaving {
 			n.deadlines.askedAt, n.deadlines.granted = now, now
 		}
 		if err := n.checkTries(now); err != nil {

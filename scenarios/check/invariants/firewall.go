@@ -24,7 +24,7 @@ func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error 
 		return errs // a fault that makes looks fail blinds this look as well
 	}
 	for _, f := range cidr.Families {
-		if before[f] && !after[f] && w.n.all.about.Masquerade && w.n.carries(f) {
+		if before[f] && !after[f] && w.n.all.about.Masquerade && !w.n.between() && w.n.carries(f) {
 			w.n.all.broken("masquerade-stays", "%s did %q, and now nothing masquerades %s", w.n.name, ops, f)
 		}
 	}

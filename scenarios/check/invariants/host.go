@@ -193,7 +193,7 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 			o, view.Err)
 		return
 	}
-	if i.bad && n.config != i.text {
+	if n.between() || i.bad && n.config != i.text {
 		return // the node has no config, or an older one
 	}
 	for _, l := range view.Snapshot.Leases {

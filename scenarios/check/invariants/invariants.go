@@ -41,6 +41,7 @@ type Invariants struct {
 	crossing   crossing         // the last change of the backend
 
 	situation Situation
+	stored    string // the config in the store, usable or not; "": none
 }
 
 // pair names two nodes, in the order of their names.
@@ -54,6 +55,7 @@ type Options struct {
 	ExitOnLoss bool
 	Masquerade bool
 	IPForward  bool
+	Apart      *Apart // watches the networks of the hosts; nil: they have one without a name
 }
 
 // Watch begins to watch. Call it before the first write to the store.
@@ -63,6 +65,7 @@ func Watch(o Options) *Invariants {
 		records: map[string]*history{}, authors: map[authored]string{}, reserved: map[string]bool{},
 		unreserved: map[string]int64{}, links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
 	}
+	o.Apart.add(i)
 	o.Store.OnWrite(i.wrote)
 	o.World.Always("standing", i.noteStanding)
 	o.World.Always("overlap", i.checkOverlaps)
@@ -197,10 +200,15 @@ func (i *Invariants) hasAddress(name string, a netip.Addr) bool {
 }
 
 func (i *Invariants) wroteConfig(w store.Write) {
-	i.bad = true
+	i.bad, i.stored = true, ""
 	if w.New != nil {
-		i.takeConfig(w.New.Value)
+		i.stored = w.New.Value
 	}
+	if i.about.Apart != nil {
+		i.about.Apart.reconsider()
+		return
+	}
+	i.takeConfig(i.stored)
 }
 
 // usableConfig reads a network config that nodes can use.
@@ -223,17 +231,22 @@ func (i *Invariants) takeConfig(text string) {
 	i.cross(network)
 	i.config, i.text = network, text
 	i.bad = false
+	i.mayHave(network, b)
+	for _, n := range i.nodes {
+		if n.last.IsValid() && !i.fits(n.last) {
+			n.excused = true
+		}
+	}
+}
+
+// mayHave notes what nodes may have on their hosts with a config.
+func (i *Invariants) mayHave(network config.Network, b backend.Backend) {
 	for _, l := range b.Extent().Links {
 		i.links[l] = true
 	}
 	for _, f := range cidr.Families {
 		if p := network.Of(f).Network; p.IsValid() {
 			i.networks = append(i.networks, p)
-		}
-	}
-	for _, n := range i.nodes {
-		if n.last.IsValid() && !i.fits(n.last) {
-			n.excused = true
 		}
 	}
 }

@@ -39,6 +39,7 @@ type Node struct {
 	last     lease.Key  // the subnet that it held last, over all restarts
 	lastAddr netip.Addr // the public address at that time
 	excused  bool       // it may change its subnet
+	leaving  bool       // it has learnt that its network has gone
 
 	lostAt map[string]int64 // the revisions at which records that it wrote or held were lost, by name
 	lost   accident
@@ -98,6 +99,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		n.document, n.config = "", ""
+		n.leaving = false
 		n.lost = accident{}
 		n.dispute.open = false
 		n.claims, n.published = claims{compared: n.claims.compared, lacks: n.claims.lacks}, publication{}
@@ -138,6 +140,7 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 // cannot use changes nothing.
 func (n *Node) noteConfig() {
 	snap := n.client.View().Snapshot
+	n.noteRemoval(snap)
 	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document {
 		return
 	}

@@ -51,6 +51,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 			d.devices[device(cidr.V6, former.options.VNI)] = true
 		}
 	}
+	d.spare()
 	if n.backend == "wireguard" {
 		d.anyDevice = n.options.Implementation == "auto"
 		d.wireguard(others)

@@ -16,7 +16,9 @@ type Host struct {
 	// Changing says that the node may still keep objects of former configs, because a
 	// peer may need them.
 	Changing bool
-	Uplink   Uplink
+	// Beside are the configs of the other networks that the host runs.
+	Beside []string
+	Uplink Uplink
 
 	// EndpointsSeen says that the host has held its whole demand once. A node tries the
 	// endpoints of a WireGuard peer without a session in turn, so the record's endpoint

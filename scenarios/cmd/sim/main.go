@@ -42,6 +42,7 @@ func main() {
 	flag.StringVar(&o.Family, "family", "", "v4, v6 or dual; empty: as the seed draws it")
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
+	flag.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
 	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
@@ -195,6 +196,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Change {
 		cmd += " CHANGE=yes"
+	}
+	if o.Networks {
+		cmd += " NETWORKS=yes"
 	}
 	if o.Family != "" {
 		cmd += " FAMILY=" + o.Family

@@ -1,0 +1,263 @@
+package invariants
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
+	"github.com/flanneld/flannel/drivers/sim/kernel"
+	"github.com/flanneld/flannel/drivers/sim/world"
+)
+
+// Apart watches hosts that run several networks: no network changes an object of another one. A
+// device or route belongs to the network that made it, until that one deletes it or it has gone;
+// a firewall rule belongs to the network whose addresses it names first.
+//
+// The methods of a nil Apart do nothing.
+type Apart struct {
+	world *world.World
+	hosts map[string]*shared
+	all   []*Invariants // of each network
+}
+
+// shared holds the objects of one host, by the network that made them.
+type shared struct {
+	*kernel.Host
+	links  map[string]string
+	routes map[dataplane.RouteKey]string
+	inUse  map[string][]netip.Prefix // the address space of each network, as of the last look of its node
+	runs   map[string]func() bool    // whether the node of a network runs
+}
+
+// WatchApart begins to watch.
+func WatchApart(w *world.World) *Apart { return &Apart{world: w, hosts: map[string]*shared{}} }
+
+// Wrap wraps the lanes of a new process of a network on a host.
+func (a *Apart) Wrap(h *kernel.Host, network string, runs func() bool, p daemon.Parts) daemon.Parts {
+	if a == nil {
+		return p
+	}
+	on := a.hosts[h.Name()]
+	if on == nil {
+		on = &shared{
+			Host: h, links: map[string]string{}, routes: map[dataplane.RouteKey]string{}, inUse: map[string][]netip.Prefix{},
+			runs: map[string]func() bool{},
+		}
+		a.hosts[h.Name()] = on
+	}
+	on.inUse[network], on.runs[network] = nil, runs
+	p.Lanes[node.HostLane] = apartHost{p.Lanes[node.HostLane], a, on, network}
+	p.Lanes[node.FirewallLane] = apartFilter{p.Lanes[node.FirewallLane], a, on, network}
+	return p
+}
+
+func (a *Apart) broken(on *shared, network string, what any, of string) {
+	a.world.Fail(fmt.Errorf("invariant %q: %s: network %s did %q, which concerns network %s",
+		"networks-apart", on.Name(), network, what, of))
+}
+
+// apartHost follows the changes of a host's devices and routes.
+type apartHost struct {
+	driver.Lane
+	all     *Apart
+	on      *shared
+	network string
+}
+
+// Apply implements [driver.Lane].
+func (l apartHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	errs := make([]error, 0, len(ops))
+	for _, op := range ops {
+		of := l.on.maker(op.Object)
+		err := l.Lane.Apply(ctx, []dataplane.Op{op})[0]
+		if err == nil {
+			if of != "" && of != l.network {
+				l.all.broken(l.on, l.network, op, of)
+			}
+			l.on.note(l.network, op)
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// maker returns the network that made an object, or the device that it is on; "" if none did, or if what
+// it made has gone.
+func (s *shared) maker(o dataplane.Object) string {
+	link := ""
+	switch o := o.(type) {
+	case dataplane.Route:
+		if now, exists := s.Route(o.RouteKey); exists && now.Protocol == dataplane.Protocol {
+			return s.routes[o.RouteKey]
+		}
+		link = o.Link
+	case dataplane.Link:
+		link = o.Name
+	case dataplane.Addr:
+		link = o.Link
+	case dataplane.Neigh:
+		link = o.Link
+	case dataplane.FDBEntry:
+		link = o.Link
+	case dataplane.Proxy:
+		link = o.Link
+	case dataplane.Peer:
+		link = o.Link
+	case dataplane.WGPeer:
+		link = o.Link
+	}
+	if slices.ContainsFunc(s.Facts().Links, func(l driver.Link) bool { return l.Name == link }) {
+		return s.links[link]
+	}
+	return ""
+}
+
+// note follows a change.
+func (s *shared) note(network string, op dataplane.Op) {
+	made := network
+	if op.Verb == dataplane.Delete {
+		made = ""
+	}
+	switch o := op.Object.(type) {
+	case dataplane.Link:
+		s.links[o.Name] = made
+	case dataplane.Route:
+		s.routes[o.RouteKey] = made
+	}
+}
+
+// apartFilter follows the changes of a host's firewall.
+type apartFilter struct {
+	driver.Lane
+	all     *Apart
+	on      *shared
+	network string
+}
+
+// Look implements [driver.Lane].
+func (l apartFilter) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	l.on.inUse[l.network] = e.Networks
+	return l.Lane.Look(ctx, e)
+}
+
+// Apply implements [driver.Lane]. It compares the rules of the other networks before and after the change.
+func (l apartFilter) Apply(ctx context.Context, ops []dataplane.Op) []error {
+	before, err := l.on.rulesOfOthers(l.network)
+	errs := l.Lane.Apply(ctx, ops)
+	after, err2 := l.on.rulesOfOthers(l.network)
+	if err != nil || err2 != nil {
+		return errs // a fault that makes looks fail blinds these looks as well
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(before), ruleKey.compare) {
+		if rules := before[k]; !slices.Equal(rules, after[k]) {
+			l.all.broken(l.on, l.network, ops, fmt.Sprintf("%s, whose rules were %q and are %q", k.network, rules, after[k]))
+		}
+	}
+	return errs
+}
+
+// ruleKey names the rules of a network in a chain.
+type ruleKey struct {
+	chain   dataplane.ChainKey
+	network string
+}
+
+func (k ruleKey) compare(o ruleKey) int {
+	return cmp.Or(cmp.Compare(k.network, o.network), cmp.Compare(k.chain.Hook, o.chain.Hook),
+		cmp.Compare(k.chain.Flavour, o.chain.Flavour), cmp.Compare(k.chain.Family, o.chain.Family))
+}
+
+// rulesOfOthers returns the rules of the other networks whose processes run, in their order.
+func (s *shared) rulesOfOthers(network string) (map[ruleKey][]dataplane.Rule, error) {
+	seen, err := s.Firewall().Look(context.Background(), dataplane.Extent{})
+	if err != nil {
+		return nil, err
+	}
+	found := map[ruleKey][]dataplane.Rule{}
+	for _, c := range seen.State.Chains {
+		rules, err := c.Rules.List()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rules {
+			about := r.From.Prefix
+			if !about.IsValid() {
+				about = r.To.Prefix
+			}
+			for other, prefixes := range s.inUse {
+				inside := func(p netip.Prefix) bool { return about.IsValid() && cidr.Contains(p, about) }
+				if other != network && s.runs[other]() && slices.ContainsFunc(prefixes, inside) {
+					k := ruleKey{c.ChainKey, other}
+					found[k] = append(found[k], r)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// add adds the invariants of a network.
+func (a *Apart) add(i *Invariants) {
+	if a != nil {
+		a.all = append(a.all, i)
+	}
+}
+
+// reconsider is called after each change of a config. While two configs collide, each host runs one of the
+// two, or keeps a former config: nothing is demanded of either.
+func (a *Apart) reconsider() {
+	for _, i := range a.all {
+		network, b, usable := usableConfig(i.stored)
+		switch {
+		case !usable:
+			i.bad = true
+		case slices.ContainsFunc(a.all, func(o *Invariants) bool { return o != i && collide(i.stored, o.stored) }):
+			i.bad = true
+			i.mayHave(network, b)
+			for _, n := range i.nodes {
+				n.excused = true
+			}
+		case i.bad:
+			i.takeConfig(i.stored)
+		}
+	}
+}
+
+// collide reports whether no host can have two networks at once.
+func collide(one, other string) bool {
+	n, b, ok := usableConfig(one)
+	o, c, ok2 := usableConfig(other)
+	if !ok || !ok2 {
+		return false
+	}
+	for _, f := range cidr.Families {
+		if p, q := n.Of(f).Network, o.Of(f).Network; p.IsValid() && q.IsValid() && p.Overlaps(q) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(b.Extent().Links, func(l string) bool { return slices.Contains(c.Extent().Links, l) })
+}
+
+// noteRemoval notes that the process has learnt of the end of its network, one of several on its host. It
+// removes all that it has.
+func (n *Node) noteRemoval(snap *lease.Snapshot) {
+	if n.all.about.Apart != nil && snap != nil && len(snap.Config.Data) == 0 {
+		n.leaving, n.excused = true, true
+	}
+}
+
+// between reports whether the network, one of several on its host, is between two configs: the datastore
+// holds none, or one that collides with another network's, or another one than the process knows.
+func (n *Node) between() bool {
+	i := n.all
+	return i.about.Apart != nil && (i.bad || n.leaving || n.document != i.stored)
+}
