@@ -68,6 +68,7 @@ var defects = []defect{
 	{id: "T11", what: "every other snapshot is missed", plant: seeing(skipping), often: moves},
 	{id: "T12", what: "the firewall is read only after a hint", plant: living(sleepyGuard), opts: nftables,
 		often: deafness},
+	{id: "T13", what: "a node writes its record again when a peer has written its own", plant: living(echoing)},
 	{id: "C1", what: "a node is ready as soon as it holds a lease", plant: living(readyTooEarly)},
 	{id: "C2", what: "a node is ready while the datastore does not answer", plant: living(readyWithoutStore),
 		often: outages},

@@ -37,6 +37,7 @@ type Invariants struct {
 	networks   []netip.Prefix   // every network that a config has ever named
 	overlaps   map[pair]overlap // the present ones, which may be excused
 	changes    int              // of records and config
+	causes     int              // of writes: see noteWrite
 	podCIDRs   map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
 	crossing   crossing         // the last change of the backend
 
@@ -121,6 +122,7 @@ func owner(a lease.Attrs) netip.Addr {
 // wrote follows a change of the store.
 func (i *Invariants) wrote(w store.Write) {
 	i.changes++
+	i.noteWrite(w.Client, "subnets/"+w.Key)
 	if w.Key == "config" {
 		i.wroteConfig(w)
 		return

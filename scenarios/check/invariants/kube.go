@@ -11,6 +11,7 @@ import (
 // node, and only annotations.
 func (i *Invariants) wroteNode(w store.NodeWrite) {
 	i.changes++
+	i.noteWrite(w.Client, "node "+w.Name)
 	if w.New != nil {
 		i.podCIDRs[w.Name+" "+w.New.PodCIDRs] = true
 	}

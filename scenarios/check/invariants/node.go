@@ -67,6 +67,8 @@ type Node struct {
 	minute  time.Duration // when the present minute began
 	count   counts        // since then
 	changes int           // of the store, before the minute
+
+	pen pen
 }
 
 // live reports whether the process runs: a halted one neither learns nor acts.

@@ -20,6 +20,7 @@ type Situation struct {
 func (i *Invariants) Directed(s Situation) {
 	i.compareHosts() // all changes so far happened in the former situation
 	i.situation = s
+	i.causes++
 	i.crossing.directed(s.Directive, i)
 	for _, name := range i.order {
 		if touches(s.Directive, name) {
