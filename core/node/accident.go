@@ -56,10 +56,13 @@ func (n *Node) lostOwn(gone []*lease.Lease, now *lease.Snapshot) bool {
 	return slices.ContainsFunc(gone, n.wasSelf) && !slices.ContainsFunc(now.Leases, n.wasSelf)
 }
 
-// wasSelf reports whether a record is ours, or what a former run saved as ours.
+// wasSelf reports whether a record is ours, or what a former run saved as ours. The record of
+// the lease is ours even if the same snapshot assigns another subnet to the node.
 func (n *Node) wasSelf(p *lease.Lease) bool {
-	s := n.store.saved
-	return n.isSelf(p) || s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
+	s, g := n.store.saved, n.lease.grant
+	return n.isSelf(p) ||
+		g != nil && p.Key == g.Key && sameOwner(p.Attrs, g.Attrs) ||
+		s != nil && p.Key == s.Self.Key && sameOwner(p.Attrs, s.Self.Attrs)
 }
 
 // lostMost reports whether most of the peers' records are gone or have been

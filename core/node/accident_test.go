@@ -45,6 +45,24 @@ func TestNoExitAfterAnAccident(t *testing.T) {
 	}
 }
 
+// The node objects of a cluster are deleted and registered anew: all records are gone, and this node gets
+// another subnet. That is an accident as any other.
+func TestAccidentWithAnotherSubnet(t *testing.T) {
+	w := newAssignedWorld(t, vxlanConfig, lease.Assigned{Key: mustKey("10.5.7.0-24"), Node: "n1"})
+	w.put(vxlanPeer("10.5.3.0-24", 4))
+	w.put(vxlanPeer("10.5.4.0-24", 5))
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.assigned.Key = mustKey("10.5.9.0-24")
+	w.wipe()
+	w.pass(time.Second)
+	if got := w.host.Routes.Len(); got != 2 || w.n.lease.self.Key != w.assigned.Key {
+		t.Errorf("%d routes with subnet %s, want those of both peers with %s\n%s", got, w.n.lease.self.Key, w.assigned.Key,
+			w.log())
+	}
+}
+
 // TestExitWhenTakenAfterAnAccident gives the node's subnet to another host soon
 // after an accident. The node cannot write its record again then.
 func TestExitWhenTakenAfterAnAccident(t *testing.T) {
