@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/control"
 )
 
 // askAt gets /status at a socket.
@@ -89,5 +91,18 @@ func TestSocketTouchesNoFile(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A network with a long name has a socket, too.
+func TestSocketOfALongName(t *testing.T) {
+	path := control.Socket(filepath.Join(t.TempDir(), strings.Repeat("n", 200)+".env"))
+	s, err := ServeSocket(t.Context(), path, &Health{Version: "v7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if body, err := askAt(path); err != nil || !strings.Contains(body, `"Version": "v7"`) {
+		t.Errorf("%q, %v", body, err)
 	}
 }

@@ -16,6 +16,9 @@
 package control
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"path"
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
@@ -34,8 +37,20 @@ const (
 // asks for. The socket of a network answers for that one.
 const NetworkParameter = "network"
 
-// Socket returns the path of the socket of the daemon that writes a subnet file.
-func Socket(subnetFile string) string { return subnetFile + ".sock" }
+// longestSocket is the length of the longest path that a unix socket can have on Linux, in bytes.
+const longestSocket = 107
+
+// Socket returns the path of the socket of the daemon that writes a subnet file: the file's with an
+// ending. If that is too long for a socket, as for a network with a long name, a hash stands for the
+// file's name.
+func Socket(subnetFile string) string {
+	if whole := subnetFile + ".sock"; len(whole) <= longestSocket {
+		return whole
+	}
+	dir, name := path.Split(subnetFile)
+	hash := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("%sflannel-%x.sock", dir, hash[:8])
+}
 
 // Peers is the answer at /peers.
 type Peers struct {
