@@ -69,24 +69,31 @@ func (n *Node) bypassed() []backend.Problem {
 	return problems
 }
 
-// peersWithin returns the peers' subnets that overlap a destination, in order.
+// peersWithin returns the subnets to which the desired state leads that overlap a
+// destination, in order. A record that the backend refuses names none: it must move no
+// packet, least of all those to the node's own pods.
 func (n *Node) peersWithin(dst netip.Prefix) []netip.Prefix {
 	x := n.host.want.index()
-	var found []netip.Prefix
-	for bits := dst.Bits(); bits > 0; bits-- {
+	for bits := dst.Bits(); bits > 0; bits-- { // no two served subnets overlap
 		subnet := netip.PrefixFrom(dst.Addr(), bits).Masked()
-		if _, ok := x.peers[subnet]; ok {
-			found = append(found, subnet)
+		if _, ok := x.peers[subnet]; ok && x.leadsTo(subnet) {
+			return []netip.Prefix{subnet}
 		}
 	}
 	if dst.IsSingleIP() {
-		return found // a host may have a foreign route for each of its own pods
+		return nil // a host may have a foreign route for each of its own pods
 	}
-	for subnet := range x.peers {
-		if subnet.Bits() > dst.Bits() && dst.Contains(subnet.Addr()) {
+	var found []netip.Prefix
+	all := x.inOrder()
+	from := func(s netip.Prefix, a netip.Addr) int { return s.Addr().Compare(a) }
+	first, _ := slices.BinarySearchFunc(all, dst.Addr(), from)
+	for _, subnet := range all[first:] {
+		if !dst.Contains(subnet.Addr()) {
+			break
+		}
+		if x.leadsTo(subnet) {
 			found = append(found, subnet)
 		}
 	}
-	slices.SortFunc(found, netip.Prefix.Compare)
 	return found
 }

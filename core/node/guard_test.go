@@ -90,3 +90,34 @@ func TestForeignRouteIsAProblemOfItsPeer(t *testing.T) {
 		t.Errorf("events %v", w.events)
 	}
 }
+
+// A record that the backend refuses guards nothing: a subnet that overlaps the node's own
+// must lead no packet away from the node's pods, and one of another backend none into a
+// device that would drop it.
+func TestRefusedRecordsGuardNothing(t *testing.T) {
+	for _, c := range []struct{ what, key, backend, dst, link string }{
+		{"part of the own subnet", "10.5.157.0-25", "wireguard", "10.5.157.0/24", "cni0"},
+		{"around the own subnet", "10.5.144.0-20", "wireguard", "10.5.157.0/24", "cni0"},
+		{"a pod of this host", "10.5.157.0-25", "wireguard", "10.5.157.7/32", "veth1"},
+		{"another backend", "10.5.77.0-24", "host-gw", "10.5.77.0/24", "eth0"},
+	} {
+		w := guardedWorld(t)
+		before := w.host.Routes.Len()
+		w.put(lease.Lease{Key: mustKey(c.key), Attrs: lease.Attrs{
+			PublicIP: netip.MustParseAddr("192.168.64.7"), BackendType: c.backend,
+			BackendData: []byte(`{"PublicKey":"AwMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE=","Port":51820}`),
+		}})
+		w.host.AddRoute(dataplane.Route{
+			RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix(c.dst)}, Link: c.link,
+			Scope: dataplane.ScopeLink, Protocol: dataplane.ProtocolBoot,
+		})
+		w.tell()
+		w.pass(time.Minute)
+		if got := w.host.Routes.Len(); got != before+1 {
+			t.Errorf("%s: the host has\n%s", c.what, w.host.Dump())
+		}
+		if s := w.status(); !s.Ready || len(s.Notes) > 0 {
+			t.Errorf("%s: reasons %q, notes %q", c.what, s.Reasons, s.Notes)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -19,6 +20,8 @@ type peerIndex struct {
 	// route for each subnet.
 	wgPeers map[netip.Prefix]dataplane.WGPeerKey
 	tunnels map[netip.Prefix]string
+	routes  *dataplane.Table[dataplane.RouteKey, dataplane.Route]
+	ordered []netip.Prefix // the peers' subnets; nil: not sorted yet
 }
 
 // index returns the index of the rendered state and its peers.
@@ -49,6 +52,7 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 		return x
 	}
 	x.addTunnels(want)
+	x.routes = &want.Routes
 	for key, r := range want.Routes.All {
 		if !r.Via.IsValid() {
 			continue
@@ -87,6 +91,21 @@ func (x *peerIndex) addTunnels(want *dataplane.State) {
 			x.tunnels[key.Dst] = ""
 		}
 	}
+}
+
+// leadsTo reports whether the desired state has an object that leads to a subnet.
+func (x *peerIndex) leadsTo(subnet netip.Prefix) bool {
+	_, encrypted := x.wgPeers[subnet]
+	_, tunnel := x.tunnels[subnet]
+	return encrypted || tunnel || x.routes != nil && x.routes.Has(dataplane.RouteKey{Dst: subnet})
+}
+
+// inOrder returns the peers' subnets by their first addresses.
+func (x *peerIndex) inOrder() []netip.Prefix {
+	if x.ordered == nil {
+		x.ordered = slices.SortedFunc(maps.Keys(x.peers), netip.Prefix.Compare)
+	}
+	return x.ordered
 }
 
 // subnetsOf returns the peers' subnets to which an object leads.

@@ -55,7 +55,7 @@ func Guard(want, have *dataplane.State, own Ownership, peers func(netip.Prefix) 
 			}
 			target := &beaten
 			if g.encrypts(way) && !drops(foreign) {
-				areas, whole := g.cover(narrower(foreign.Dst, subnet))
+				areas, whole := g.resist(narrower(foreign.Dst, subnet), way)
 				result.add(want, way, areas)
 				if whole {
 					target = &held
@@ -109,6 +109,19 @@ func (g *guard) wayTo(subnet netip.Prefix) (dataplane.Route, bool) {
 func (g *guard) encrypts(r dataplane.Route) bool {
 	_, is := g.want.Links[r.Link].Params.(dataplane.WireGuard)
 	return is
+}
+
+// resist is [guard.cover] for an area that no address of the host covers. To lead the
+// area away from such an address could cut the host off from its neighbours, although
+// the kernel's route is wider than the area.
+func (g *guard) resist(area netip.Prefix, way dataplane.Route) (areas []netip.Prefix, whole bool) {
+	ofHost := func(r dataplane.Route) bool { return r.Protocol == dataplane.ProtocolKernel && beats(r, way) }
+	for bits := area.Bits(); bits >= way.Dst.Bits(); bits-- {
+		if slices.ContainsFunc(g.foreign[netip.PrefixFrom(area.Addr(), bits).Masked()], ofHost) {
+			return nil, false
+		}
+	}
+	return g.cover(area)
 }
 
 // cover returns destinations of routes that take precedence over every foreign route to
