@@ -54,14 +54,17 @@ type Peer struct {
 // Running describes how a running [Proxy] carries packets. It is never wanted and
 // not part of a dump.
 type Running struct {
-	Tier   string            // the tier that carries packets now
-	Reason string            // why no faster tier is in use
-	Drops  map[string]uint64 // numbers of dropped packets, by reason
+	Tier   string // the tier that carries packets now
+	Reason string // why no faster tier is in use
+	// Carried is the number of packets that it has carried, in both directions. One that is
+	// still to be cut counts once.
+	Carried uint64
+	Drops   map[string]uint64 // numbers of dropped packets, by every reason that the driver knows
 }
 
 // Equal reports whether both reports say the same.
 func (r Running) Equal(o Running) bool {
-	return r.Tier == o.Tier && r.Reason == o.Reason && maps.Equal(r.Drops, o.Drops)
+	return r.Tier == o.Tier && r.Reason == o.Reason && r.Carried == o.Carried && maps.Equal(r.Drops, o.Drops)
 }
 
 // String returns the canonical form, such as

@@ -86,6 +86,11 @@ func TestEqual(t *testing.T) {
 		t.Error("a packet path has dropped another packet, and the states are equal")
 	}
 	other = full.Clone()
+	other.Running["flannel0"] = Running{Tier: "gso", Carried: 1, Drops: map[string]uint64{"ttl": 1}}
+	if full.Equal(other) {
+		t.Error("a packet path has carried another packet, and the states are equal")
+	}
+	other = full.Clone()
 	other.Alive[WGPeerKey{Link: "flannel-wg"}] = struct{}{}
 	if full.Equal(other) || len(full.Alive) > 0 {
 		t.Error("a peer has become alive, and the states are equal")

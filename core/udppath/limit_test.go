@@ -67,3 +67,17 @@ func TestCountersAdd(t *testing.T) {
 		t.Errorf("got %v", a)
 	}
 }
+
+// Every reason has a number from the beginning, so that a series of it begins at zero.
+func TestDropsBeginAtZero(t *testing.T) {
+	drops := Counters{Passed: 9, TTL: 2}.Drops()
+	if len(drops) != Reasons-1 || drops["ttl"] != 2 {
+		t.Errorf("%v", drops)
+	}
+	if n, is := drops["spoofed"]; !is || n != 0 {
+		t.Errorf("a reason that has not occurred: %d, %t", n, is)
+	}
+	if _, is := drops["passed"]; is {
+		t.Error("a packet that passed is dropped")
+	}
+}

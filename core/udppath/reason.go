@@ -45,3 +45,15 @@ func (c *Counters) Add(o Counters) {
 		c[i] += n
 	}
 }
+
+// Drops returns the numbers of packets that were dropped, by the name of each reason. A
+// reason that has not occurred has the number 0.
+func (c Counters) Drops() map[string]uint64 {
+	drops := make(map[string]uint64, Reasons)
+	for i, n := range c {
+		if reason := Reason(i); reason != Passed {
+			drops[reason.String()] = n
+		}
+	}
+	return drops
+}

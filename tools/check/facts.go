@@ -24,6 +24,10 @@ type Facts struct {
 	Peers      []node.Peer       // as the daemon serves them
 	Modules    map[string]Module // those that a backend may need
 	TUN        bool              // /dev/net/tun exists
+	// Options are those of the kernel that are built in ("y") or modules ("m"), by name without
+	// CONFIG_, and OptionsFrom is the file that says so; empty: there is none.
+	Options     map[string]string
+	OptionsFrom string
 
 	// Sysctls are kernel settings, by path below /proc/sys; a setting that does not
 	// exist is missing here.

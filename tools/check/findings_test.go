@@ -26,7 +26,9 @@ func healthy(t *testing.T) *Facts {
 			Subnet: lease.Key{V4: netip.MustParsePrefix("10.5.1.0/24")}},
 		Modules: map[string]Module{"vxlan": Loaded, "wireguard": Loaded, "ipip": Loaded, "xfrm_user": Loaded,
 			"esp4": Loadable},
-		TUN: true,
+		TUN:         true,
+		Options:     map[string]string{"BRIDGE": "m", "VETH": "m", "NFT_MASQ": "m", "BRIDGE_NETFILTER": "m"},
+		OptionsFrom: "/proc/config.gz",
 		Sysctls: map[string]string{
 			"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", bridgeV4: "1", bridgeV6: "1",
 		},
@@ -87,6 +89,7 @@ func TestHealthy(t *testing.T) {
 	const want = `ok config: backend vxlan
 ok daemon: flanneld runs as process 7; the subnet is 10.5.1.0-24, the MTU 1450
 ok kernel: module vxlan, which the backend vxlan needs: loaded
+ok kernel: it was built with bridges, veth, masquerade and br_netfilter, says /proc/config.gz
 ok forwarding: IPv4 packets are forwarded
 ok br_netfilter: IPv4 packets between pods of this host pass through iptables
 ok interface: flannel takes eth0 with 192.168.64.1

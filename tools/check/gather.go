@@ -130,6 +130,7 @@ func (g *gatherer) readModules() {
 	g.f.TUN = g.exists("/dev/net/tun")
 	g.f.Modules = map[string]Module{}
 	release := strings.TrimSpace(g.text("/proc/sys/kernel/osrelease"))
+	g.readOptions(release)
 	known := g.exists("/lib/modules/" + release + "/modules.dep")
 	lists := g.text("/lib/modules/"+release+"/modules.builtin") + "\x00" + g.text("/lib/modules/"+release+"/modules.dep")
 	builtin, loadable, _ := strings.Cut(lists, "\x00")
@@ -147,7 +148,7 @@ func (g *gatherer) readModules() {
 			case known:
 				g.f.Modules[name] = Missing
 			default:
-				g.f.Modules[name] = Unsure
+				g.f.Modules[name] = g.byOption(name)
 			}
 		}
 	}

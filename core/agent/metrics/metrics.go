@@ -200,6 +200,7 @@ func (p page) lane(l node.LaneStatus) {
 
 func (p page) packetPath(path node.PacketPath) {
 	p.gauge(tier, 1, path.Link, path.Tier)
+	p.counter(carried, path.Carried, path.Link, path.Tier)
 	for reason, number := range path.Drops {
 		p.counter(drops, number, path.Link, path.Tier, reason)
 	}

@@ -56,7 +56,7 @@ func newExample() *example {
 				By:  map[probe.Finding]int{probe.Well: 4, probe.Unreachable: 1, probe.Unknown: 3},
 				RTT: probe.Histogram{Counts: [len(probe.RTTBounds) + 1]uint64{5, 6, len(probe.RTTBounds): 7}, Sum: 2 * time.Second},
 			},
-			PacketPaths: []node.PacketPath{{Link: "flannel0", Running: dataplane.Running{Tier: "plain",
+			PacketPaths: []node.PacketPath{{Link: "flannel0", Running: dataplane.Running{Tier: "plain", Carried: 12,
 				Drops: map[string]uint64{"no_peer": 9}}}},
 		},
 		peers: []node.Peer{{Subnet: key, Backend: "vxlan", State: node.PeerServed}},
@@ -114,6 +114,7 @@ flannel_lost_peers 2
 flannel_mtu_bytes 1450
 flannel_packet_path_dropped_packets_total{link="flannel0",reason="no_peer",tier="plain"} 9
 flannel_packet_path_info{link="flannel0",tier="plain"} 1
+flannel_packet_path_packets_total{link="flannel0",tier="plain"} 12
 flannel_peer_served{backend="vxlan",subnet="10.5.4.0-24"} 1
 flannel_peers{state="pending"} 4
 flannel_peers{state="refused"} 3

@@ -62,6 +62,7 @@ var (
 
 // The metrics of the packet paths in the daemon's process.
 var (
-	tier  = desc("packet_path_info", "Packet paths of this process, and their tiers; always 1.", "link", "tier")
-	drops = desc("packet_path_dropped_packets_total", "Packets that a packet path dropped.", "link", "tier", "reason")
+	tier    = desc("packet_path_info", "Packet paths of this process, and their tiers; always 1.", "link", "tier")
+	carried = desc("packet_path_packets_total", "Packets that a packet path carried.", "link", "tier")
+	drops   = desc("packet_path_dropped_packets_total", "Packets that a packet path dropped.", "link", "tier", "reason")
 )

@@ -99,16 +99,11 @@ func (t *Tunnel) Running() dataplane.Running {
 	if d := r.fallback; d.what != "" && time.Now().Before(d.until) {
 		reason += "; " + d.what
 	}
-	out := dataplane.Running{Tier: string(r.tier), Reason: reason, Drops: map[string]uint64{}}
-	for i, n := range r.path {
-		if why := udppath.Reason(i); n > 0 && why != udppath.Passed {
-			out.Drops[why.String()] = n
-		}
+	out := dataplane.Running{
+		Tier: string(r.tier), Reason: reason, Carried: r.path[udppath.Passed], Drops: r.path.Drops(),
 	}
 	for i, n := range r.refused {
-		if n > 0 {
-			out.Drops[drop(i).String()] = n
-		}
+		out.Drops[drop(i).String()] = n
 	}
 	return out
 }

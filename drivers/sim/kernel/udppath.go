@@ -159,13 +159,11 @@ func (ps *paths) observeRunning(state *dataplane.State, link string) {
 	if x == nil {
 		return
 	}
-	r := dataplane.Running{Tier: "plain", Reason: "a simulated kernel has no offloads", Drops: map[string]uint64{}}
-	for i, n := range x.core.Counters() {
-		if reason := udppath.Reason(i); reason != udppath.Passed && n > 0 {
-			r.Drops[reason.String()] = n
-		}
+	counters := x.core.Counters()
+	state.Running[link] = dataplane.Running{
+		Tier: "plain", Reason: "a simulated kernel has no offloads",
+		Carried: counters[udppath.Passed], Drops: counters.Drops(),
 	}
-	state.Running[link] = r
 }
 
 // read lets the process handle the packet, after the time to notice it.
