@@ -243,7 +243,7 @@ test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd unit
 	for try in 1 2 3; do \
 		inside=0; rm -f '$(RESULTS).vm'; \
 		WORLD=vm $(VM_RUN) -- bin/testsum -more -results '$(RESULTS).vm' -note "$$kernel" -- \
-			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestWireGuard(ChangesUnderTraffic|OutlivesDriver|PortTaken|TellsItsPort)|TestScenarios|TestSystemd)$$' \
+			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestWireGuard(ChangesUnderTraffic|OutlivesDriver|PortTaken|TellsItsPort|GreetsWithANewKey)|TestScenarios|TestSystemd)$$' \
 			./drivers/linux ./scenarios ./deploy/host || inside=$$?; \
 		[ $$inside = 75 ] || break; \
 	done; \

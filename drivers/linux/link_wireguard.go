@@ -100,10 +100,7 @@ func (wireguardLink) adjust(ls *links, have link, wanted dataplane.Link) (change
 	if err := kernel.configure(have.index, now, key, want.ListenPort); err != nil {
 		return false, explainPort(want.ListenPort, err)
 	}
-	if now.Public == want.PublicKey && now.Port != want.ListenPort {
-		return false, kernel.tellPort(have.index, now.Peers)
-	}
-	return false, nil
+	return false, kernel.greet(have.index, now.Peers)
 }
 
 // startUserspace starts a device on a TUN device, or gives a running one its key

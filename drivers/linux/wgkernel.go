@@ -102,10 +102,11 @@ func (k *kernelWG) configure(index int, now wireguard.Reading, key dataplane.Sec
 	return k.finish()
 }
 
-// tellPort sends a keepalive to each peer with a session, from which the peer learns the
-// device's new port. The kernel sends one when a peer without keepalives gets an interval,
-// so the peer's own interval is taken away and set again.
-func (k *kernelWG) tellPort(index int, peers []wireguard.Peer) error {
+// greet sends a keepalive to each peer that had a session when peers were read. After a new port
+// the peer learns the port from it. After a new key the keepalive begins a session.
+// The kernel sends one when a peer without keepalives gets an interval, so the peer's
+// own interval is taken away and set again.
+func (k *kernelWG) greet(index int, peers []wireguard.Peer) error {
 	since := time.Now().Add(-dataplane.SessionLife)
 	var errs []error
 	for _, p := range peers {

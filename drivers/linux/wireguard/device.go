@@ -107,11 +107,13 @@ func (d *Device) Fits(mtu int) bool { return limitOf(mtu) <= d.limit }
 // SetMTU says that the TUN device has another MTU, which fits.
 func (d *Device) SetMTU(mtu int) { d.queue.setMTU(mtu) }
 
-// Configure sets key and port. Another key ends all sessions, and another port
-// replaces the sockets, in the network namespace of the calling thread. With another
-// port alone the device sends a keepalive in each session, from which the peer learns the port.
+// Configure sets key and port. Another key ends all sessions, and the device begins another one
+// with each peer that had one: a peer may have asked for it before the device had the key, and
+// would ask again five seconds later. Another port replaces the sockets, in the network
+// namespace of the calling thread. With another port alone the device sends a keepalive in
+// each session, from which the peer learns the port.
 func (d *Device) Configure(key dataplane.Secret, port uint16) error {
-	now, err := d.read(false)
+	now, err := d.Read()
 	if err != nil {
 		return err
 	}
@@ -128,10 +130,24 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	if err := d.library.Up(); err != nil {
 		return ofPort(port, err)
 	}
-	if now.Public == key.PublicKey() && now.Port != port {
+	switch {
+	case now.Public != key.PublicKey():
+		d.greet(now.Peers)
+	case now.Port != port:
 		d.library.SendKeepalivesToPeersWithCurrentKeypair()
 	}
 	return nil
+}
+
+// greet begins a session with each peer that had one when the peers were read.
+func (d *Device) greet(peers []Peer) {
+	since := time.Now().Add(-dataplane.SessionLife)
+	for _, p := range peers {
+		peer := d.library.LookupPeer(device.NoisePublicKey(p.Public))
+		if peer != nil && p.Handshake.After(since) {
+			peer.SendKeepalive()
+		}
+	}
 }
 
 // ofPort explains why sockets cannot be opened.
@@ -248,9 +264,7 @@ type Peer struct {
 }
 
 // Read returns the device's configuration, with its peers in any order.
-func (d *Device) Read() (Reading, error) { return d.read(true) }
-
-func (d *Device) read(peers bool) (Reading, error) {
+func (d *Device) Read() (Reading, error) {
 	text, err := d.library.IpcGet()
 	if err != nil {
 		return Reading{}, err
@@ -260,9 +274,6 @@ func (d *Device) read(peers bool) (Reading, error) {
 		one, rest, _ := strings.Cut(text, "\n")
 		text = rest
 		key, value, _ := strings.Cut(one, "=")
-		if key == "public_key" && !peers {
-			break
-		}
 		if err := r.take(key, value); err != nil {
 			return Reading{}, fmt.Errorf("the library's %s: %w", key, err)
 		}

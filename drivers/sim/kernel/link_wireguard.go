@@ -160,13 +160,20 @@ func (d *wgDevice) check(o dataplane.Link) error {
 	return nil
 }
 
-// change implements [device]. A new key ends all sessions, and so does the start of
-// an implementation. A new port ends none, and the peers with a session hear of it at once.
+// change implements [device]. A new key ends all sessions, and the device begins others with
+// the same peers. The start of an implementation ends all sessions, too. A new port ends none,
+// and the peers with a session hear of it at once.
 func (d *wgDevice) change(params dataplane.LinkParams) {
 	want := params.(dataplane.WireGuard)
 	starts := d.Userspace && d.program == nil
 	newKey := want.PublicKey != d.PublicKey
+	var greets []*wgPeer
 	if starts || newKey {
+		d.peers.each(func(p *wgPeer) {
+			if p.alive() {
+				greets = append(greets, p)
+			}
+		})
 		d.endSessions("the key changes")
 	}
 	d.secret = d.offer.secret
@@ -180,6 +187,9 @@ func (d *wgDevice) change(params dataplane.LinkParams) {
 	if d.link.up && (starts || moves) {
 		d.closeSockets()
 		d.openSockets()
+	}
+	for _, p := range greets {
+		p.poke()
 	}
 	if d.link.up && moves && !starts && !newKey {
 		d.peers.each((*wgPeer).tellPort)

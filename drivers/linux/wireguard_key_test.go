@@ -1,0 +1,30 @@
+package linux
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/flanneld/flannel/core/dataplane"
+)
+
+// TestWireGuardGreetsWithANewKey gives one of two devices with a session another key. The
+// other device knows that key already, and not where the device is, so it cannot begin
+// the next session. No packet of a pod is under way, and there is one all the same.
+func TestWireGuardGreetsWithANewKey(t *testing.T) { eachImplementation(t, greetsWithANewKey) }
+
+func greetsWithANewKey(t *testing.T, w *world, userspace bool) {
+	pair := newWGPair(t, w, userspace, 0)
+	key := must(dataplane.SecretOf([]byte("thirty-two bytes of the new key.")))
+	changed := pair.back
+	changed.Public, changed.Endpoint = key.PublicKey(), netip.AddrPort{}
+	apply(t, pair.otherDriver, wgOps(dataplane.Replace, changed))
+	apply(t, pair.otherDriver, wgOps(dataplane.Delete, pair.back))
+	w.d.wg.secrets = otherSecrets{key}
+	device := wgDevice(t, userspace)
+	params := device.Params.(dataplane.WireGuard)
+	params.PublicKey = key.PublicKey()
+	device.Params = params
+	apply(t, w.d, wgOps(dataplane.Replace, device))
+	eventually(t, "both have a session with the new key",
+		pair.sees(pair.otherDriver, changed.WGPeerKey, "127.0.0.1:51820"))
+}
