@@ -57,6 +57,7 @@ func Draw(seed uint64, o Options) Plan {
 	d := newDrawing(seed, o)
 	d.hosts()
 	d.joins()
+	joined := len(d.plan.Steps)
 	for range 3 + d.rng.IntN(18) {
 		if d.rng.IntN(4) == 0 {
 			d.workload()
@@ -64,6 +65,7 @@ func Draw(seed uint64, o Options) Plan {
 			d.fault()
 		}
 	}
+	d.extra(joined)
 	return d.plan
 }
 

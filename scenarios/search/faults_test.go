@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 // TestEveryFaultCanHappen checks that each fault takes effect in a healthy world. A
 // search would not notice a directive with a mistake.
 func TestEveryFaultCanHappen(t *testing.T) {
-	for _, f := range faults() {
+	for _, f := range append(faults(), extras()...) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(4) {
 				d := &drawing{rng: rand.New(rand.NewPCG(seed, 1)), plan: Plan{Seed: seed}}
@@ -58,11 +59,27 @@ func describe(p Plan) string {
 // of coverage counts faults by their names.
 func TestNamesOfFaultsAreUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, f := range faults() {
+	for _, f := range append(faults(), extras()...) {
 		if seen[f.name] || f.name == "" || f.weight < 1 {
 			t.Errorf("fault %q: a name twice, none, or no weight", f.name)
 		}
 		seen[f.name] = true
+	}
+}
+
+// TestExtrasAreDrawn checks that seeds draw each extra fault, and that few seeds draw one.
+func TestExtrasAreDrawn(t *testing.T) {
+	drawn, seeds := map[string]int{}, 0
+	for seed := range uint64(2000) {
+		for _, s := range Draw(seed, Options{Change: true}).Steps {
+			if slices.ContainsFunc(extras(), func(f fault) bool { return f.name == s.Fault }) {
+				drawn[s.Fault]++
+				seeds++
+			}
+		}
+	}
+	if len(drawn) != len(extras()) || seeds > 2000/6 {
+		t.Errorf("%d seeds of 2000 draw %v", seeds, drawn)
 	}
 }
 

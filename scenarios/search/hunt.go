@@ -96,7 +96,7 @@ func (t Totals) Unreached(o Options) []string {
 	for seed := range uint64(200) {
 		shapes = append(shapes, newDrawing(seed, o).top)
 	}
-	for _, f := range faults() {
+	for _, f := range append(faults(), extras()...) {
 		if o.Networks && !slices.Contains(amongNetworks, f.name) {
 			continue
 		}

@@ -1,0 +1,71 @@
+package search
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// extras are faults that one seed in eight draws in addition to the others, by a stream of random numbers
+// of its own: all other seeds stay the same.
+func extras() []fault {
+	return []fault{
+		{name: "tun-gone", weight: 1, fits: mayUseTUN, draw: func(d *drawing) []Step {
+			return d.fillAll([]Step{at(0, "fault N tun gone"), at(0, "restart N"),
+				at(time.Duration(d.pause()), "fault N tun gone heal"), at(0, "restart N")})
+		}},
+		{name: "setting-changed", weight: 1, fits: func(s shape) bool { return isVXLAN(s) && hasIPv6(s) },
+			draw: func(d *drawing) []Step {
+				return []Step{{Line: d.fill("fault N sysctl net/ipv6/conf/flannel-v6.1/accept_ra=1")}}
+			}},
+		{name: "port-blocked", weight: 1, fits: func(s shape) bool { return ports[s.backend] != "" && !s.nat },
+			draw: func(d *drawing) []Step {
+				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}
+			}},
+		{name: "foreign-object", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
+	}
+}
+
+// ports are the UDP ports at which backends receive packets in IPv4, unless a config names others.
+var ports = map[string]string{"vxlan": "8472", "udp": "8285", "wireguard": "51820"}
+
+// mayUseTUN is for clusters that have a TUN device, or may change to a backend that has one.
+func mayUseTUN(s shape) bool {
+	return s.backend == "udp" || s.change && slices.Contains(changesFrom(s), "udp")
+}
+
+// foreignObject adds a route or an address of another program, and removes it later.
+func foreignObject(d *drawing) []Step {
+	object := pick(d.rng, "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4", "addr 198.51.100.7/32 dev eth0")
+	steps := d.fillAll([]Step{at(0, "fault N add"), at(time.Duration(d.pause()), "fault N remove")})
+	for i := range steps {
+		steps[i].Input = object
+	}
+	return steps
+}
+
+// extra inserts one of the extras into the plan of one seed in eight, after the steps in which the nodes start.
+func (d *drawing) extra(joined int) {
+	rng := rand.New(rand.NewPCG(d.plan.Seed, 0xe87a))
+	var fit []fault
+	for _, f := range extras() {
+		if f.fits == nil || f.fits(d.top) {
+			fit = append(fit, f)
+		}
+	}
+	if rng.IntN(8) != 0 || len(fit) == 0 {
+		return
+	}
+	e := &drawing{rng: rng, top: d.top, plan: Plan{Seed: d.plan.Seed}}
+	f := pick(rng, fit...)
+	for i, s := range f.draw(e) {
+		after := int64(s.After)
+		if i == 0 {
+			after, s.Fault = e.pause(), f.name
+		}
+		s.Line += " may-fail"
+		e.step(after, s)
+	}
+	place := joined + rng.IntN(len(d.plan.Steps)-joined+1)
+	d.plan.Steps = slices.Insert(d.plan.Steps, place, e.plan.Steps...)
+}
