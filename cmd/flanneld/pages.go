@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,8 @@ func unchanged(smaps, file string) []mapping {
 			last, of = m, len(fields) == 6 && fields[5] == file && !strings.Contains(fields[1], "w")
 		case of && len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0":
 			found = append(found, last)
+		case of && len(fields) == 3 && fields[0] == "Swap:" && fields[1] != "0": // "Anonymous" counts only memory
+			found = slices.DeleteFunc(found, func(m mapping) bool { return m == last })
 		}
 	}
 	return found

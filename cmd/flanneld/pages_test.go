@@ -18,6 +18,9 @@ Anonymous:             0 kB
 Anonymous:             0 kB
 04f00000-05000000 r--p 04b00000 fd:00 131 /opt/bin/flanneld
 Anonymous:            64 kB
+04f00000-04f80000 r--p 04b00000 fd:00 131 /opt/bin/flanneld
+Anonymous:             0 kB
+Swap:                 12 kB
 05000000-05100000 r--p 00000000 fd:00 132 /opt/bin/flanneld of another
 Anonymous:             0 kB
 c000000000-c000400000 rw-p 00000000 00:00 0
