@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,14 +23,7 @@ import (
 func (n *Node) charonScript() string { return n.file("charon") }
 
 // charonSocket is the control socket of the node's charon.
-func (n *Node) charonSocket() string { return filepath.Join(n.sockets, "vici") }
-
-// makeSocketDir makes a folder for sockets. The lab's own folder may lie on a shared file
-// system that has none, as in a virtual machine.
-func (n *Node) makeSocketDir() (err error) {
-	n.sockets, err = os.MkdirTemp("/tmp", "flannel-lab-"+n.Name+"-")
-	return err
-}
+func (n *Node) charonSocket() string { return n.file("vici") }
 
 // charonArgs returns the daemon's flags for its charon. A machine without charon needs none.
 func (n *Node) charonArgs() []string {

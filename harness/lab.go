@@ -127,7 +127,7 @@ func (l *Lab) Pods() []*Pod { return l.pods }
 func (l *Lab) Close() error {
 	var errs []error
 	for _, n := range l.Nodes {
-		errs = append(errs, n.KillAtChange(0), n.killSecond(), n.Kill(), n.takeDisks(), os.RemoveAll(n.sockets))
+		errs = append(errs, n.KillAtChange(0), n.killSecond(), n.Kill(), n.takeDisks())
 	}
 	if l.Store != nil {
 		errs = append(errs, l.Store.Kill(), l.Store.closeProxy())

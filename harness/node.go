@@ -39,7 +39,6 @@ type Node struct {
 	second   *netspace.Process // a second daemon; see StartSecond
 	trap     *trap             // see KillAtChange
 	disks    []string          // see FillDisk
-	sockets  string            // the folder for the daemon's sockets
 	made     int               // counts the pods ever made, for the names of their devices
 }
 
@@ -58,7 +57,7 @@ func (l *Lab) addNode(ctx context.Context, number int, s *segment) error {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
-	if err := errors.Join(n.InstallCharon(), n.makeSocketDir()); err != nil {
+	if err := n.InstallCharon(); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return l.plugWithDefault(ctx, s, h, number)
