@@ -213,7 +213,10 @@ func DeleteCommand(r dataplane.Route) string {
 		command += cmp.Or(r.Other, string(r.Kind)) + " "
 	}
 	command += r.Dst.String()
-	if r.Via.IsValid() {
+	switch {
+	case r.Via.Is6() && r.Dst.Addr().Is4():
+		command += " via inet6 " + r.Via.String()
+	case r.Via.IsValid():
 		command += " via " + r.Via.String()
 	}
 	if r.Link != "" {

@@ -143,6 +143,9 @@ func TestBypassNamesTheCommand(t *testing.T) {
 			"proto 3 leads packets past flannel.1; remove it: ip route del 10.5.3.0/26 via 192.168.64.9 dev eth0",
 		"route 10.5.3.0/26 proto 3 other prohibit": "foreign route 10.5.3.0/26 proto 3 other prohibit drops packets; " +
 			"remove it: ip route del prohibit 10.5.3.0/26",
+		"route 10.5.3.0/26 via fd00:a::9 dev eth0 proto 3 other via-other-family": "foreign route 10.5.3.0/26 " +
+			"via fd00:a::9 dev eth0 proto 3 other via-other-family leads packets past flannel.1; " +
+			"remove it: ip route del 10.5.3.0/26 via inet6 fd00:a::9 dev eth0",
 		"route fd00:10::/80 blackhole metric 7 proto 3": "foreign route fd00:10::/80 blackhole metric 7 proto 3 drops " +
 			"packets; remove it: ip -6 route del blackhole fd00:10::/80 metric 7",
 		"route 10.5.3.0/25 dev eth1 scope 253 proto 2": "foreign route 10.5.3.0/25 dev eth1 scope 253 proto 2 leads " +
