@@ -15,17 +15,21 @@ import (
 
 // BenchmarkStart measures a daemon on a host without any state, from the start
 // of its process until it is ready, which means that the kernel has a route, a
-// neighbour and an FDB entry for every peer.
+// neighbour and an FDB entry for every peer: with routes that have a gateway of their own,
+// and with next-hop objects.
 func BenchmarkStart(b *testing.B) {
-	for _, peers := range []int{1000, 5000} {
-		b.Run(fmt.Sprintf("peers=%d", peers), func(b *testing.B) {
+	for _, c := range []struct{ peers, objectsFrom int }{
+		{1000, 0}, {1000, 1}, {2000, 0}, {2000, 1}, {5000, 0}, {5000, 1}, {20_000, 0}, {20_000, 1},
+	} {
+		peers, objects := c.peers, fmt.Sprintf("--next-hop-objects=%d", c.objectsFrom)
+		b.Run(fmt.Sprintf("peers=%d/objects=%t", peers, c.objectsFrom > 0), func(b *testing.B) {
 			ctx, lab := newLab(b, 1, peers)
 			n := lab.Nodes[0]
 			var cpu time.Duration
 			var memory int64
 			logged := len(n.Log())
 			for b.Loop() {
-				start(ctx, b, n, peers)
+				start(ctx, b, n, peers, objects)
 				b.StopTimer()
 				cpu += cpuTime(b, n.PID())
 				memory = max(memory, peakMemory(b, n.PID()))

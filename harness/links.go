@@ -119,7 +119,13 @@ func (h *Host) FlushRoutes(dev string) error {
 		filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_MAIN}
 		return eachFamily(func(f cidr.Family) error {
 			routes, err := h.nl.RouteListFiltered(nlFamily(f), filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
-			return errors.Join(err, each(routes, func(r netlink.Route) error { return h.nl.RouteDel(&r) }))
+			return errors.Join(err, each(routes, func(r netlink.Route) error {
+				err := h.nl.RouteDel(&r)
+				if errors.Is(err, unix.ESRCH) { // the link is that of the next hop that the route uses
+					return h.nl.RouteDel(&netlink.Route{Dst: r.Dst, Priority: r.Priority, Protocol: r.Protocol, Table: r.Table})
+				}
+				return err
+			}))
 		})
 	})
 }

@@ -18,6 +18,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--subnet-lease-ttl is %s; it must be %s to %s", o.leaseTTL, minLeaseTTL, maxLeaseTTL)
 	case o.iptablesResync <= 0:
 		return fmt.Errorf("--iptables-resync is %d seconds; it must be 1 or more", o.iptablesResync)
+	case o.nextHopsFrom < 0:
+		return fmt.Errorf("--next-hop-objects is %d; it must be 0 or more", o.nextHopsFrom)
 	case o.subnetFile == "":
 		return fmt.Errorf("--subnet-file is empty; it must name a file")
 	case o.probeInterval != 0 && o.probeInterval < minProbeInterval:

@@ -45,6 +45,7 @@ func TestDefaults(t *testing.T) {
 		"iptables-forward-rules":       "true",
 		"ip-forward":                   "false",
 		"ip-blackhole-route":           "false",
+		"next-hop-objects":             "2000",
 		"kube-subnet-mgr":              "false",
 		"kube-api-url":                 "",
 		"kubeconfig-file":              "",

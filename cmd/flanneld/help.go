@@ -23,7 +23,7 @@ var groups = [...]struct {
 	{"Health, log, version", []string{"healthz-ip", "healthz-port", "healthz-status", "metrics", "metrics-per-peer",
 		"probe-interval", "v", "vmodule", "log_backtrace_at", "version"}},
 	{"Firewall", []string{"ip-masq", "ip-masq-fully-random-disable", "iptables-forward-rules", "iptables-resync",
-		"ip-forward", "ip-blackhole-route"}},
+		"ip-forward", "ip-blackhole-route", "next-hop-objects"}},
 	{"IPsec", []string{"charon-exec-path", "charon-vici-uri"}},
 	{"Kubernetes", []string{"kube-subnet-mgr", "kube-api-url", "kubeconfig-file", "kube-annotation-prefix",
 		"set-node-network-unavailable"}},

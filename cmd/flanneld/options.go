@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/cni/install"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux/charon"
 	"github.com/flanneld/flannel/internal/daemonflags"
 	"github.com/flanneld/flannel/internal/hostpaths"
@@ -47,6 +48,7 @@ type options struct {
 	ipMasq, ipMasqNoRandom       bool
 	iptablesResync               int // seconds
 	forwardRules, blackholeRoute bool
+	nextHopsFrom                 int
 	ipForward                    bool
 	kube                         daemonflags.Kube
 	setNetworkUnavailable        bool
@@ -128,6 +130,8 @@ func (o *options) defineFirewall(fs *flag.FlagSet) {
 	fs.BoolVar(&o.ipForward, "ip-forward", false,
 		"keep the kernel's IP forwarding on, for the families of the network config; "+
 			"without it flanneld only reports that it is off, and is not ready")
+	fs.IntVar(&o.nextHopsFrom, "next-hop-objects", node.DefaultNextHopsFrom,
+		"use the kernel's next-hop objects for IPv4 routes from this `number` of peers upwards; 0: never")
 	fs.BoolVar(&o.blackholeRoute, "ip-blackhole-route", false, "keep a blackhole route for this host's subnet")
 }
 

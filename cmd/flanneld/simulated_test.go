@@ -26,9 +26,10 @@ var mayDiffer = map[string]string{
 
 // The flags of the two cases: as few options as possible, and all that a topology has.
 var (
-	least      = []string{"--iptables-forward-rules=false"}
+	least      = []string{"--iptables-forward-rules=false", "--next-hop-objects=0"}
 	everything = []string{
 		"--ip-masq", "--subnet-lease-ttl=10m", "--on-lease-lost=exit", "--ip-blackhole-route", "--ip-forward",
+		"--next-hop-objects=3",
 	}
 )
 
@@ -65,6 +66,7 @@ func TestSimulatedNodesAreTheDaemons(t *testing.T) {
 		"everything": {
 			topology: lang.Topology{
 				Firewall: "nftables", TTL: 10 * time.Minute, ExitOnLoss: true, Blackhole: true, IPForward: true,
+				NextHops: 3,
 			},
 			flags: everything,
 		},

@@ -53,6 +53,9 @@ type Env struct {
 	// Commands are the operator's commands that have run.
 	Commands dataplane.Table[dataplane.CommandKey, dataplane.Command]
 
+	// NextHops means that IPv4 routes with a gateway use next-hop objects: see [OverNextHops].
+	NextHops bool
+
 	// WrongChecksums means that probes have shown that the checksums which the network
 	// card computes in tunnels are wrong, see [ChecksumAdapter].
 	WrongChecksums bool

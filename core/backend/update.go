@@ -34,6 +34,7 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 	}
 	next := last.Clone()
 	ok := exchange(&next.Routes, &removed.Routes, &added.Routes, &own.Routes)
+	ok = exchange(&next.NextHops, &removed.NextHops, &added.NextHops, &own.NextHops) && ok
 	ok = exchange(&next.Neighs, &removed.Neighs, &added.Neighs, &own.Neighs) && ok
 	ok = exchange(&next.FDB, &removed.FDB, &added.FDB, &own.FDB) && ok
 	ok = exchange(&next.Peers, &removed.Peers, &added.Peers, &own.Peers) && ok

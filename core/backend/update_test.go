@@ -39,6 +39,7 @@ func TestUpdateIsRender(t *testing.T) {
 			t.Fatal(err)
 		}
 		env, self := at(network, record(0, b.Type()))
+		env.NextHops = rapid.Bool().Draw(t, "next hops")
 		var peers []*lease.Lease
 		for i := range 8 {
 			peers = append(peers, new(record(i+1, b.Type())))

@@ -14,6 +14,7 @@ import (
 //     WireGuard peers, and the proxy that this driver itself runs, with its peers;
 //   - routes of the main table that carry [Protocol], leave through those links
 //     or lie inside Networks; for each key the one the kernel would use first;
+//   - next-hop objects of IPv4 that carry [Protocol];
 //   - the sysctls named, if they exist;
 //   - if Policies is set, the IPv4 policies of IPsec whose packets all stay within
 //     one of the Networks and that have a [PolicyKey]; none on a kernel without

@@ -33,7 +33,8 @@ func Word(o Object) string { return o.kind().word }
 // kinds lists the kinds of objects in the order of a dump. A new kind is one
 // file beside this one, a map or a [Table] in [State], and a line here.
 var kinds = [...]*kind{
-	&linkKind, &addrKind, &sysctlKind, &proxyKind, &peerKind, &wgPeerKind, &neighKind, &fdbKind, &routeKind,
+	&linkKind, &addrKind, &sysctlKind, &proxyKind, &peerKind, &wgPeerKind, &neighKind, &fdbKind, &nextHopKind,
+	&routeKind,
 	&chainKind, &policyKind, &ikeKind, &sharedKeyKind, &connKind, &tunnelKind, &commandKind,
 }
 

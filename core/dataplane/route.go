@@ -56,10 +56,13 @@ const (
 // Route is a route of the main table with at most one next hop.
 type Route struct {
 	RouteKey
-	Kind     RouteKind
-	Link     string
-	Via      netip.Addr // zero: directly connected
-	OnLink   bool       // the gateway is reachable on Link whatever the addresses say
+	Kind   RouteKind
+	Link   string
+	Via    netip.Addr // zero: directly connected
+	OnLink bool       // the gateway is reachable on Link whatever the addresses say
+	// NextHop is the object that the route uses, 0 for a route with a gateway of its own. Link,
+	// Via and OnLink are those of the object. Only IPv4 routes have one.
+	NextHop  NextHopID
 	Scope    Scope
 	Protocol uint8
 	// Other is set by a driver that read a route which the fields above do not
@@ -88,6 +91,7 @@ func parseRoute(f *fields) Object {
 func (r *Route) params() []param {
 	return []param{
 		{string(Blackhole), r.Kind == Blackhole, nil, func(*fields) { r.Kind = Blackhole }},
+		{"nhid", r.NextHop != 0, r.NextHop, func(f *fields) { r.NextHop = parseNextHopID(f) }},
 		{"via", r.Via.IsValid(), r.Via, func(f *fields) { r.Via = f.addr(f.next()) }},
 		{"dev", r.Link != "", r.Link, func(f *fields) { r.Link = f.next() }},
 		{"onlink", r.OnLink, nil, func(*fields) { r.OnLink = true }},

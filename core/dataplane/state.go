@@ -11,16 +11,17 @@ import (
 // A State is immutable once its maker has handed it over. A maker with nothing
 // new hands over the same pointer again, and a reader may skip comparing equal pointers.
 type State struct {
-	Links   map[string]Link
-	Addrs   map[Addr]Addr
-	Routes  Table[RouteKey, Route]
-	Neighs  Table[NeighKey, Neigh]
-	FDB     Table[FDBKey, FDBEntry]
-	Sysctls map[string]Sysctl
-	Chains  map[ChainKey]Chain
-	Proxies map[string]Proxy // by link
-	Peers   Table[PeerKey, Peer]
-	WGPeers Table[WGPeerKey, WGPeer]
+	Links    map[string]Link
+	Addrs    map[Addr]Addr
+	Routes   Table[RouteKey, Route]
+	NextHops Table[NextHopID, NextHop]
+	Neighs   Table[NeighKey, Neigh]
+	FDB      Table[FDBKey, FDBEntry]
+	Sysctls  map[string]Sysctl
+	Chains   map[ChainKey]Chain
+	Proxies  map[string]Proxy // by link
+	Peers    Table[PeerKey, Peer]
+	WGPeers  Table[WGPeerKey, WGPeer]
 
 	// The objects of IPsec: in the kernel, and in the IKE daemon.
 	Policies   Table[PolicyKey, Policy]
@@ -80,6 +81,7 @@ func (s *State) Equal(o *State) bool {
 func (s *State) AddLink(l Link)       { s.Links[l.Name] = l }
 func (s *State) AddAddr(a Addr)       { s.Addrs[a] = a }
 func (s *State) AddRoute(r Route)     { s.Routes.Put(r) }
+func (s *State) AddNextHop(h NextHop) { s.NextHops.Put(h) }
 func (s *State) AddNeigh(n Neigh)     { s.Neighs.Put(n) }
 func (s *State) AddFDB(f FDBEntry)    { s.FDB.Put(f) }
 func (s *State) AddSysctl(c Sysctl)   { s.Sysctls[c.Path] = c }

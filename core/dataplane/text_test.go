@@ -26,9 +26,12 @@ wgpeer AgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICE= dev flannel-wg-v6
 	"more 2 keepalive 25 psk psk-1a2b3c4d dev flannel-wg" + `
 neigh 10.5.3.0 lladdr c6:d2:32:6f:8f:45 dev flannel.1
 fdb c6:d2:32:6f:8f:45 dst 192.168.64.4 dev flannel.1
+nexthop 10.5.6.0 via 10.5.6.0 dev flannel.1 onlink
+nexthop 10.5.7.0 other blackhole
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 route 10.5.4.0/24 via 192.168.64.9 dev eth0 metric 20 proto 3
 route 10.5.6.0/24 proto 3 other multipath
+route 10.5.7.0/24 nhid 10.5.7.0 via 10.5.7.0 dev flannel.1 onlink
 route fd00:5::/64 blackhole metric 7
 route fd00::/64 dev flannel-v6.1 scope 253
 chain iptables ipv4 postrouting jump moved { to 10.5.1.0/24 return } other "-p tcp\n{ -j } other"

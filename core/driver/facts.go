@@ -21,6 +21,8 @@ type HostFacts struct {
 	// Unsupported holds, for those of the extent's Kinds of which the kernel can
 	// make no link, the reason and the remedy. A driver that does not know says nothing.
 	Unsupported map[dataplane.LinkKind]string
+	// NextHops means that the kernel has next-hop objects (Linux 5.3).
+	NextHops bool
 }
 
 // Key is the public half of a private key.
@@ -72,7 +74,7 @@ type Hop struct {
 // Equal reports whether the facts are the same.
 func (f HostFacts) Equal(o HostFacts) bool {
 	return slices.EqualFunc(f.Links, o.Links, Link.Equal) && slices.EqualFunc(f.Routes, o.Routes, Route.Equal) &&
-		maps.Equal(f.Keys, o.Keys) && maps.Equal(f.Unsupported, o.Unsupported)
+		f.NextHops == o.NextHops && maps.Equal(f.Keys, o.Keys) && maps.Equal(f.Unsupported, o.Unsupported)
 }
 
 // Equal reports whether all fields are the same.

@@ -12,18 +12,25 @@ import (
 	"github.com/flanneld/flannel/core/uplink"
 )
 
+// DefaultNextHopsFrom is a number of peers above which next-hop objects save time. Below it, other
+// programs see routes as upstream makes them.
+const DefaultNextHopsFrom = 2000
+
 // Options fix how a node behaves. Zero durations mean the defaults.
 type Options struct {
-	Uplink      uplink.Options
-	Firewall    firewall.Options
-	Rules       time.Duration // longest time between two looks at the firewall; default 5 s
-	IPForward   bool          // keep the host forwarding packets
-	Blackhole   bool          // keep a blackhole route for the node's subnet
-	LeaseTTL    time.Duration // default 24 h
-	RenewMargin time.Duration // renew when this much is left; default 1 h
-	ExitOnLoss  bool          // exit instead of acquiring again when the lease is lost
-	Resync      time.Duration // full look without a hint; default 30 s, jittered
-	Debounce    time.Duration // from a hint to the look; default 100 ms
+	Uplink    uplink.Options
+	Firewall  firewall.Options
+	Rules     time.Duration // longest time between two looks at the firewall; default 5 s
+	IPForward bool          // keep the host forwarding packets
+	Blackhole bool          // keep a blackhole route for the node's subnet
+	// NextHopsFrom is the number of peers from which IPv4 routes use next-hop objects, if the
+	// kernel has them; 0: never.
+	NextHopsFrom int
+	LeaseTTL     time.Duration // default 24 h
+	RenewMargin  time.Duration // renew when this much is left; default 1 h
+	ExitOnLoss   bool          // exit instead of acquiring again when the lease is lost
+	Resync       time.Duration // full look without a hint; default 30 s, jittered
+	Debounce     time.Duration // from a hint to the look; default 100 ms
 	// ProbeInterval is the time between two examinations of a peer; 0: none.
 	ProbeInterval time.Duration
 	Rand          *rand.Rand // the only source of randomness

@@ -84,6 +84,7 @@ type hostState struct {
 	unreachable string
 	// wrongChecksums is evidence of probes, until the end of the process.
 	wrongChecksums bool
+	nextHops       bool // IPv4 routes use next-hop objects
 	// noForwarding lists the settings that keep packets between pods from passing.
 	noForwarding []string
 

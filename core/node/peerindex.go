@@ -22,6 +22,8 @@ type peerIndex struct {
 	tunnels map[netip.Prefix]string
 	routes  *dataplane.Table[dataplane.RouteKey, dataplane.Route]
 	ordered []netip.Prefix // the peers' subnets; nil: not sorted yet
+	// The subnets to which the routes over next hops lead.
+	nextHops map[dataplane.NextHopID]netip.Prefix
 }
 
 // index returns the index of the rendered state and its peers.
@@ -40,6 +42,8 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 
 		wgPeers: map[netip.Prefix]dataplane.WGPeerKey{},
 		tunnels: map[netip.Prefix]string{},
+
+		nextHops: map[dataplane.NextHopID]netip.Prefix{},
 	}
 	for _, p := range peers {
 		for _, subnet := range [...]netip.Prefix{p.Key.V4, p.Key.V6} {
@@ -56,6 +60,9 @@ func newPeerIndex(want *dataplane.State, peers []*lease.Lease) *peerIndex {
 	for key, r := range want.Routes.All {
 		if !r.Via.IsValid() {
 			continue
+		}
+		if r.NextHop != 0 {
+			x.nextHops[r.NextHop] = key.Dst
 		}
 		gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
 		x.neighs[gateway] = append(x.neighs[gateway], key.Dst)
@@ -113,6 +120,11 @@ func (x *peerIndex) subnetsOf(o dataplane.Object) []netip.Prefix {
 	switch o := o.(type) {
 	case dataplane.Route:
 		return []netip.Prefix{o.Dst}
+	case dataplane.NextHop:
+		if subnet, known := x.nextHops[o.ID]; known {
+			return []netip.Prefix{subnet}
+		}
+		return nil
 	case dataplane.Peer:
 		return []netip.Prefix{o.Subnet}
 	case dataplane.Policy:

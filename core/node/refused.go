@@ -64,6 +64,11 @@ func (n *Node) refusedPeer(op dataplane.Op, err error) bool {
 		return false
 	}
 	r := &n.host.refusals
+	if route, ok := op.Object.(dataplane.Route); ok && route.NextHop != 0 {
+		// The kernel has checked the gateway with the next hop, and knows the next hop unless it refused that.
+		was, known := r.of[route.Dst]
+		return known && was.round == r.round
+	}
 	subnets := n.host.want.index().subnetsOf(op.Object)
 	notTheirs := !errors.Is(err, driver.ErrUnreachable) && !errors.Is(err, driver.ErrInvalid)
 	if notTheirs || slices.Contains(r.ailing, linkOf(op.Object)) || slices.ContainsFunc(subnets, r.blocked) {
@@ -118,6 +123,8 @@ func linkOf(o dataplane.Object) string {
 	case dataplane.Addr:
 		return o.Link
 	case dataplane.Route:
+		return o.Link
+	case dataplane.NextHop:
 		return o.Link
 	case dataplane.Neigh:
 		return o.Link
@@ -245,6 +252,7 @@ func leaveOut(s *dataplane.State, refused map[netip.Prefix]refusal) {
 		key := dataplane.RouteKey{Dst: subnet}
 		r, _ := s.Routes.Get(key)
 		s.Routes.Delete(key)
+		s.NextHops.Delete(r.NextHop)
 		gateway := dataplane.NeighKey{Link: r.Link, IP: r.Via}
 		if neigh, ok := s.Neighs.Get(gateway); ok {
 			s.Neighs.Delete(gateway)

@@ -16,7 +16,7 @@ import (
 func (n *Node) env() backend.Env {
 	return backend.Env{
 		Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts, Commands: n.commands.have.Commands,
-		WrongChecksums: n.host.wrongChecksums,
+		WrongChecksums: n.host.wrongChecksums, NextHops: n.host.nextHops,
 	}
 }
 
@@ -33,6 +33,8 @@ type wantCache struct {
 	lacks  map[dataplane.LinkKind]string // kinds of links that the kernel lacks
 
 	wrongChecksums bool
+	nextHops       bool // the rendering uses next-hop objects
+	canNextHops    bool // the kernel has them
 
 	indexed *peerIndex // of state and peers; nil: not made yet
 }
@@ -47,7 +49,8 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) &&
 		maps.Equal(c.keys, h.facts.Keys) &&
 		maps.Equal(c.lacks, h.facts.Unsupported) &&
-		c.wrongChecksums == h.wrongChecksums
+		c.wrongChecksums == h.wrongChecksums &&
+		c.canNextHops == h.facts.NextHops
 }
 
 // wanted returns the desired state of the host, and whether it has changed since
@@ -63,8 +66,11 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	next := wantCache{
 		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
 		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, lacks: h.facts.Unsupported,
-		wrongChecksums: h.wrongChecksums,
+		wrongChecksums: h.wrongChecksums, canNextHops: h.facts.NextHops,
 	}
+	h.nextHops = n.usesNextHops(len(next.peers))
+	next.nextHops = h.nextHops
+	same = same && next.nextHops == h.want.nextHops
 	if same && len(h.problems) == 0 {
 		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
 	} else {
@@ -75,6 +81,18 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	}
 	h.want = next
 	return next.state, true
+}
+
+// usesNextHops reports whether the routes to that many peers use next-hop objects. A node
+// that uses them goes on until only half as many peers are left as it began with, so that a
+// cluster around that number does not change its routes again and again.
+func (n *Node) usesNextHops(peers int) bool {
+	from := n.opts.NextHopsFrom
+	if from == 0 || !n.host.facts.NextHops {
+		return false
+	}
+	used := n.host.have != nil && n.host.have.NextHops.Len() > 0 // by the last run, too
+	return peers >= from || (used || n.host.want.nextHops) && 2*peers >= from
 }
 
 // renderedLast reports whether the desired state of the host follows from the newest

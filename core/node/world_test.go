@@ -143,7 +143,8 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 			return !slices.Contains(look.Extent.Links, name)
 		})
 		have.Running = w.host.Running // which is in no dump
-		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes), Keys: w.facts.Keys}
+		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes), Keys: w.facts.Keys,
+			NextHops: w.facts.NextHops}
 		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
 		host.Looked, some = &Looked{Seen: driver.Observation{Facts: facts, State: have}, SubnetFile: w.subnetFile(),
 			Err: err}, true
@@ -221,6 +222,9 @@ func (w *world) apply(ops []dataplane.Op) []error {
 			w.host.Neighs.Delete(o.NeighKey)
 		case dataplane.FDBEntry:
 			w.host.FDB.Delete(o.FDBKey)
+		case dataplane.NextHop:
+			w.host.NextHops.Delete(o.ID)
+			w.host.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.NextHop == o.ID })
 		}
 	}
 	return errs

@@ -70,6 +70,7 @@ func Diff(want, have *dataplane.State, opts Options) Plan {
 	d.wgPeers()
 	d.fdb()
 	d.neighs()
+	d.nextHops()
 	d.routes()
 	return d.plan()
 }
@@ -263,6 +264,20 @@ func diffTable[K dataplane.Key[K], V dataplane.Row[K]](
 	})
 }
 
+// nextHops replaces the next hops that differ, before the routes that use them. It deletes
+// the others after those routes, since the kernel deletes the routes of a next hop along with it.
+func (d *differ) nextHops() {
+	have := surviving(d, &d.have.NextHops, func(h dataplane.NextHop) bool { return d.flushed[h.Link].all })
+	d.want.NextHops.Differences(have, func(want, have *dataplane.NextHop) {
+		switch {
+		case want != nil:
+			d.add(dataplane.Replace, *want)
+		case d.opts.Own.NextHop(*have):
+			d.remove(*have, have.Link)
+		}
+	})
+}
+
 // policies puts IPsec policies in place before all else, first the ones that block
 // packets. It deletes those last: no packet leaves without protection meanwhile.
 func (d *differ) policies() {
@@ -289,6 +304,12 @@ func (o Ownership) Route(r dataplane.Route) bool {
 		return o.Links[r.Link] && o.inNetworks(r.Dst)
 	}
 	return false
+}
+
+// NextHop reports whether a next hop is flannel's: on our device, or for a route into our
+// networks.
+func (o Ownership) NextHop(h dataplane.NextHop) bool {
+	return o.Links[h.Link] || o.inNetworks(netip.PrefixFrom(h.ID.Addr(), 32))
 }
 
 // Policy reports whether a policy is flannel's: it selects packets of our networks,

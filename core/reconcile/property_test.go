@@ -71,6 +71,11 @@ func expected(want, have *dataplane.State, plan Plan) string {
 			s.Neighs.Put(n)
 		}
 	}
+	for id, h := range have.NextHops.All {
+		if _, taken := s.NextHops.Get(id); !taken && !own().NextHop(h) {
+			s.NextHops.Put(h)
+		}
+	}
 	for k, e := range have.FDB.All {
 		if k.Link == foreignLink {
 			s.FDB.Put(e)
@@ -108,6 +113,9 @@ func drawState(t *rapid.T, label string, wanted bool) *dataplane.State {
 			RouteKey: dataplane.RouteKey{Dst: subnet}, Link: link, Via: subnet.Addr(), OnLink: rapid.Bool().Draw(t, "onlink"),
 			Protocol: rapid.SampledFrom(protocols).Draw(t, "protocol"),
 		})
+		if !wanted || rapid.Bool().Draw(t, "over a next hop") {
+			s.AddNextHop(dataplane.NextHop{ID: dataplane.NextHopFor(subnet), Link: link, Via: subnet.Addr()})
+		}
 		s.AddNeigh(dataplane.Neigh{NeighKey: dataplane.NeighKey{Link: link, IP: subnet.Addr()}, MAC: mac})
 		s.AddFDB(dataplane.FDBEntry{FDBKey: dataplane.FDBKey{Link: link, MAC: mac},
 			Dst: netip.AddrFrom4([4]byte{192, 168, 64, byte(i)})})
@@ -124,6 +132,8 @@ func perform(s *dataplane.State, op dataplane.Op) {
 	switch o := op.Object.(type) {
 	case dataplane.Route:
 		s.Routes.Delete(o.RouteKey)
+	case dataplane.NextHop:
+		s.NextHops.Delete(o.ID)
 	case dataplane.Neigh:
 		s.Neighs.Delete(o.NeighKey)
 	case dataplane.FDBEntry:

@@ -58,6 +58,8 @@ func (a *applier) one(i int, op dataplane.Op) error {
 		return a.neigh(i, op.Verb, o)
 	case dataplane.FDBEntry:
 		return a.fdb(i, op.Verb, o)
+	case dataplane.NextHop:
+		return a.nextHop(i, op.Verb, o)
 	case dataplane.Route:
 		return a.route(i, op.Verb, o)
 	case dataplane.Peer:
@@ -104,6 +106,25 @@ func (a *applier) fdb(i int, verb dataplane.Verb, f dataplane.FDBEntry) error {
 	return nil
 }
 
+func (a *applier) nextHop(i int, verb dataplane.Verb, h dataplane.NextHop) error {
+	index := 0
+	if verb != dataplane.Delete {
+		if h.Other != "" || !h.Via.Is4() || h.ID == 0 {
+			return fmt.Errorf("this driver makes next hops with an IPv4 gateway: %w", driver.ErrUnsupported)
+		}
+		l, err := a.links.named(h.Link)
+		if err != nil {
+			return err
+		}
+		index = l.index
+	}
+	a.there[cidr.V4] = nil // the routes that use it change or go
+	kind, flags := verbFlags(verb, unix.RTM_NEWNEXTHOP)
+	a.add(i)
+	putNextHop(a.d.bulk, kind, flags, h, index)
+	return nil
+}
+
 func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 	oif, err := a.outLink(r)
 	if err != nil {
@@ -133,7 +154,7 @@ func (a *applier) route(i int, verb dataplane.Verb, r dataplane.Route) error {
 
 // outLink returns the index of a route's link, 0 to let the kernel choose it.
 func (a *applier) outLink(r dataplane.Route) (int, error) {
-	if r.Link == "" || r.Other != "" {
+	if r.Link == "" || r.Other != "" || r.NextHop != 0 {
 		return 0, nil
 	}
 	l, err := a.links.named(r.Link)

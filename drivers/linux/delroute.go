@@ -70,6 +70,10 @@ func mistaken(at, asked dataplane.Route) bool {
 		return false
 	case asked.Other != "":
 		return at.Scope == asked.Scope
+	case at.NextHop != asked.NextHop:
+		return false
+	case at.NextHop != 0:
+		return at.Kind == asked.Kind && at.Scope == asked.Scope
 	case at.Other != "" || at.Kind != asked.Kind || at.Link != asked.Link || at.Scope != asked.Scope:
 		return false
 	}

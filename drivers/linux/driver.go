@@ -27,6 +27,8 @@ type Driver struct {
 	peers    int              // how many routes the last look saw, to size a list of them
 	last     *dataplane.State // which the last look returned
 	routes   *routeMemory     // nil: the next look reads the tables
+
+	noNextHops bool // the kernel has no next-hop objects
 }
 
 var _ driver.Lane = (*Driver)(nil)

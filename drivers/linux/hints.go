@@ -1,8 +1,10 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +47,10 @@ func startHints(own ...uint32) (*hints, error) {
 }
 
 func newHints(own ...uint32) (*hints, error) {
-	file, err := nl.Listen(unix.NETLINK_ROUTE, groups, own...)
+	file, err := nl.Listen(unix.NETLINK_ROUTE, append(slices.Clone(groups), unix.RTNLGRP_NEXTHOP), own...)
+	if errors.Is(err, unix.EINVAL) { // a kernel without next hops
+		file, err = nl.Listen(unix.NETLINK_ROUTE, groups, own...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}

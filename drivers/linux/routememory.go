@@ -36,9 +36,10 @@ type routeMemory struct {
 	owned  map[int]string // the extent's links
 	read   time.Time
 
-	routes dataplane.Table[dataplane.RouteKey, dataplane.Route]
-	facts  []driver.Route
-	links  map[int]string // on which the routes depend, by index
+	routes   dataplane.Table[dataplane.RouteKey, dataplane.Route]
+	nextHops dataplane.Table[dataplane.NextHopID, dataplane.NextHop]
+	facts    []driver.Route
+	links    map[int]string // on which the routes depend, by index
 }
 
 // holds reports whether the memory answers a look.
@@ -68,6 +69,8 @@ func (o *observer) readRoutes() error {
 		}
 	}
 	o.state.Routes = o.d.routes.routes.Clone()
+	o.state.NextHops = o.d.routes.nextHops.Clone()
+	o.facts.NextHops = !o.d.noNextHops
 	o.facts.Routes = o.d.routes.facts
 	return nil
 }
@@ -79,6 +82,10 @@ func (o *observer) readTables() error {
 	extent := cloneExtent(o.extent)
 	o.d.hints.watch(watched{links: o.owned, extent: extent})
 	m := &routeMemory{extent: extent, owned: o.owned, read: time.Now(), links: maps.Clone(o.owned)}
+	err := m.readNextHops(o)
+	if err != nil {
+		return err
+	}
 	for _, family := range cidr.Families {
 		err := m.readTable(o, family)
 		if err != nil {

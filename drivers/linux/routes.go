@@ -39,6 +39,7 @@ type route struct {
 	tos      uint8
 	hasSrc   bool // an IPv6 route that applies only to packets from a prefix
 	src      netip.Addr
+	nextHop  dataplane.NextHopID
 	hop            // of a route with one
 	hops     []hop // of a multipath route
 }
@@ -92,10 +93,14 @@ func parseRoute(body []byte, r *route) bool {
 		case unix.RTA_MULTIPATH:
 			r.parseHops(value)
 		case rtaNhID:
-			r.odd = "nexthop-object"
+			r.nextHop = dataplane.NextHopID(nl.U32(value))
 		default:
 			r.hop.parse(kind, value)
 		}
+	}
+	if r.nextHop != 0 && body[0] != unix.AF_INET {
+		r.odd = "nexthop-object"
+		r.nextHop = 0
 	}
 	if r.kind != unix.RTN_UNICAST { // IPv6 lets a blackhole lead to the loopback link
 		r.oif = 0
@@ -155,7 +160,7 @@ func (r *route) value(ls *links) (dataplane.Route, error) {
 	}
 	v := dataplane.Route{
 		RouteKey: r.key(),
-		Link:     name, Via: r.via, OnLink: r.onlink,
+		Link:     name, Via: r.via, OnLink: r.onlink, NextHop: r.nextHop,
 		Scope: dataplane.Scope(r.scope), Protocol: r.protocol,
 		Other: r.other(),
 	}
@@ -216,6 +221,10 @@ func putRoute(c *nl.Conn, kind, flags uint16, r dataplane.Route, oif int) {
 			oif = loopbackIndex
 		}
 	}
+	if r.NextHop != 0 { // the kernel takes either a next hop or what describes one
+		r.Via, r.OnLink = netip.Addr{}, false
+		oif = 0
+	}
 	var nexthop uint32
 	if r.OnLink {
 		nexthop = unix.RTNH_F_ONLINK
@@ -233,6 +242,9 @@ func putRoute(c *nl.Conn, kind, flags uint16, r dataplane.Route, oif int) {
 	}
 	if oif != 0 {
 		c.Out.AttrU32(unix.RTA_OIF, uint32(oif))
+	}
+	if r.NextHop != 0 && r.Other == "" {
+		c.Out.AttrU32(rtaNhID, uint32(r.NextHop))
 	}
 	if metric != 0 {
 		c.Out.AttrU32(unix.RTA_PRIORITY, metric)

@@ -26,6 +26,10 @@ func (w *watched) judge(m nl.Message) (hint, stale bool) {
 		var r route
 		matters := parseRoute(m.Body, &r) && w.route(&r)
 		return matters, matters
+	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
+		// The kernel does not announce that a deleted next hop takes its IPv4 routes along.
+		ours := len(m.Body) < sizeofNhmsg || m.Body[2] == dataplane.Protocol
+		return ours, ours
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Body) < unix.SizeofIfInfomsg {
 			return true, true

@@ -26,6 +26,9 @@ func daemonArgs(top lang.Topology) []string {
 	if top.IPForward {
 		args = append(args, "--ip-forward")
 	}
+	if top.NextHops > 0 {
+		args = append(args, fmt.Sprintf("--next-hop-objects=%d", top.NextHops))
+	}
 	if top.Probes > 0 {
 		args = append(args, "--probe-interval="+top.Probes.String())
 	}

@@ -213,6 +213,7 @@ type TableFlusher interface {
 	FlushNeigh(dev string) error
 	FlushFDB(dev string) error
 	FlushAddrs(dev string) error
+	FlushNextHops(dev string) error
 }
 
 // Kernel reads and changes single objects of a host, as an operator would.

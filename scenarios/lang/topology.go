@@ -32,6 +32,7 @@ type Topology struct {
 	Firewall    string        // "iptables" or "nftables": --ip-masq, forward rules and a host outside; "none"
 	Blackhole   bool          // --ip-blackhole-route
 	IPForward   bool          // --ip-forward
+	NextHops    int           // --next-hop-objects; 0: never
 	Probes      time.Duration // --probe-interval; 0: the simulator's daemons send no probes, others have their default
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
@@ -46,7 +47,7 @@ type Topology struct {
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
-//		[blackhole=yes] [ipforward=yes] [probes=2s] [store=users|proxy|kube]
+//		[blackhole=yes] [ipforward=yes] [probes=2s] [nexthops=1] [store=users|proxy|kube]
 //		[networks=blue:vxlan,green:udp [watch=yes]]
 //
 // Its input, if there is one, is the network config's Backend object. Without input, the
@@ -56,9 +57,7 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	conf := configText{Network: "10.5.0.0/16"}
 	backend := "vxlan"
 	args := newArgs(d)
-	args.integer("nodes", &t.Nodes)
-	args.integer("segments", &t.Segments)
-	args.integer("mtu", &t.MTU)
+	t.parseNumbers(args)
 	args.list("noipv6", &t.NoIPv6)
 	args.list("nowireguard", &t.NoWireGuard)
 	args.list("nat", &t.NAT)
@@ -126,6 +125,13 @@ func (t *Topology) setConfigs(conf configText, several []string) error {
 	}
 	t.Config = string(text)
 	return t.setNetworks(conf, several)
+}
+
+func (t *Topology) parseNumbers(args *args) {
+	args.integer("nodes", &t.Nodes)
+	args.integer("segments", &t.Segments)
+	args.integer("mtu", &t.MTU)
+	args.integer("nexthops", &t.NextHops)
 }
 
 // configText is a network config as an operator writes it.

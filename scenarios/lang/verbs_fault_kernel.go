@@ -76,7 +76,7 @@ func (s *Session) readdress(n Node, dev, addr string) error {
 	return k.Add(dataplane.Addr{Link: dev, Prefix: p})
 }
 
-// faultFlush performs "fault n2 flush routes|neigh|fdb|addr flannel.1".
+// faultFlush performs "fault n2 flush routes|nexthops|neigh|fdb|addr flannel.1".
 func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	what, dev := a.word("what to flush"), a.word("device")
 	t, err := afterArgs[TableFlusher](s, n, a)
@@ -85,9 +85,10 @@ func faultFlush(s *Session, _ string, n Node, a *args, _ string) error {
 	}
 	flush, known := map[string]func(string) error{
 		"routes": t.FlushRoutes, "neigh": t.FlushNeigh, "fdb": t.FlushFDB, "addr": t.FlushAddrs,
+		"nexthops": t.FlushNextHops,
 	}[what]
 	if !known {
-		return fmt.Errorf("fault flush %s: want routes, neigh, fdb or addr", what)
+		return fmt.Errorf("fault flush %s: want routes, nexthops, neigh, fdb or addr", what)
 	}
 	return flush(dev)
 }

@@ -182,6 +182,11 @@ func neighbours(o dataplane.Object) bool {
 	return is
 }
 
+func nextHops(o dataplane.Object) bool {
+	_, is := o.(dataplane.NextHop)
+	return is
+}
+
 func forwarding(o dataplane.Object) bool {
 	_, is := o.(dataplane.FDBEntry)
 	return is

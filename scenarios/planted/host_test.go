@@ -145,6 +145,8 @@ func remember(s *dataplane.State, op dataplane.Op) {
 		s.Neighs.Delete(o.NeighKey)
 	case dataplane.FDBEntry:
 		s.FDB.Delete(o.FDBKey)
+	case dataplane.NextHop:
+		s.NextHops.Delete(o.ID)
 	case dataplane.WGPeer:
 		s.WGPeers.Delete(o.Key())
 	case dataplane.Policy:

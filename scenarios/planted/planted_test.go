@@ -80,6 +80,8 @@ var defects = []defect{
 	{id: "L3", what: "the address of the former subnet stays", plant: acting(leaving(addresses)), often: takeovers},
 	{id: "L4", what: "IPv6 routes are never deleted", plant: acting(leaving(routes6)),
 		opts: search.Options{Family: "dual"}, often: takeovers},
+	{id: "L6", what: "next hops of departed peers stay", plant: acting(leaving(nextHops)),
+		opts: search.Options{Backend: "host-gw", Family: "v4"}, often: takeovers},
 	{id: "L5", what: "a departed peer is served forever", plant: seeing(keeping), often: leavers},
 	{id: "K1", what: "peers that the datastore lost are removed", plant: seeing(oneLeft), often: wipes},
 	{id: "K2", what: "a config of no use hides the peers", plant: seeing(hiding), often: badConfigs},

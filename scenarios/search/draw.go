@@ -95,6 +95,7 @@ type shape struct {
 	kube     bool
 	change   bool // of the backend's type
 	mtu      int  // of the uplinks
+	nextHops bool // routes may use next-hop objects
 	nat      bool // some nodes are behind one
 	direct   bool // some packets travel without a tunnel
 	roomy    bool // the IPv4 network has many more subnets than the cluster needs
@@ -199,6 +200,9 @@ func (d *drawing) topology(o Options) {
 	if d.probing() {
 		line += " probes=20s"
 	}
+	over := d.nextHops()
+	s.nextHops = over != ""
+	line += over
 	d.top = s
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line, Input: input}
@@ -223,6 +227,16 @@ func (d *drawing) someSeeds(o Options, s *shape) {
 // its own.
 func (d *drawing) probing() bool {
 	return rand.New(rand.NewPCG(d.plan.Seed, 0x9e0b)).IntN(4) == 0
+}
+
+// nextHops decides from how many peers on routes use next-hop objects, if they do at all. Its stream of
+// random numbers is its own.
+func (d *drawing) nextHops() string {
+	rng := rand.New(rand.NewPCG(d.plan.Seed, 0x4e40))
+	if rng.IntN(3) > 0 {
+		return ""
+	}
+	return fmt.Sprintf(" nexthops=%d", 1+rng.IntN(4))
 }
 
 // commands are Backend objects whose commands make a plain route to each peer.

@@ -62,6 +62,12 @@ func onDevice(f fault) fault {
 	return f
 }
 
+// overNextHops is for daemons whose routes on a device may use next-hop objects.
+func overNextHops(f fault) fault {
+	f.fits = func(s shape) bool { return s.nextHops && len(s.devices) > 0 }
+	return f
+}
+
 // onVXLAN is for the backend that has a device with a MAC.
 func onVXLAN(f fault) fault {
 	f.fits = isVXLAN

@@ -20,6 +20,7 @@ func kernelFaults() []fault {
 		onDevice(one("fdb-flushed", "fault N flush fdb D")),
 		onDevice(one("addr-flushed", "fault N flush addr D")),
 		onDevice(one("routes-flushed", "fault N flush routes D")),
+		overNextHops(one("nexthops-flushed", "fault N flush nexthops D")),
 		onDevice(often(1, one("ifindex-reused", "fault N index D"))),
 		onUDP(several("port-taken", at(0, "fault N link D delete"), at(0, "fault N port 8285"))),
 		onUDP(several("started-without-port", at(0, "stop N"), at(0, "fault N port 8285"), at(0, "start N"))),

@@ -116,6 +116,8 @@ func NodeOptions(top lang.Topology) node.Options {
 		Blackhole:  top.Blackhole,
 		IPForward:  top.IPForward,
 
+		NextHopsFrom: top.NextHops,
+
 		ProbeInterval: top.Probes,
 	}
 }

@@ -17,7 +17,8 @@ func (s *Set) Render(
 ) (*dataplane.State, []backend.Problem) {
 	if len(s.ways) == 1 {
 		w := s.ways[0]
-		return w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
+		state, problems := w.backend.Render(env, s.self(0, self), s.facesFor(0, peers))
+		return backend.OverNextHops(env, state), problems
 	}
 	peers, problems := s.disjoint(env, self, peers)
 	rendered, refused := s.renderWays(env, self, peers)
@@ -29,7 +30,7 @@ func (s *Set) Render(
 		greet(state)
 		union.AddAll(state)
 	}
-	return union, problems
+	return backend.OverNextHops(env, union), problems
 }
 
 // refusals are the peers that the ways cannot serve.

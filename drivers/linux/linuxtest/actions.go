@@ -68,6 +68,8 @@ func (h *Host) doObject(d drivertest.Action) error {
 		return h.AddrAdd(l, a)
 	case dataplane.Route:
 		return h.doRoute(d.Verb, o)
+	case dataplane.NextHop:
+		return h.doNextHop(d.Verb, o)
 	case dataplane.Neigh:
 		return h.doNeigh(d.Verb, o.Link, &netlink.Neigh{IP: o.IP.AsSlice(), HardwareAddr: o.MAC[:]})
 	case dataplane.Policy:
@@ -180,7 +182,7 @@ func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 	case drivertest.FlushRoutes:
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 			all, err := h.RouteListFiltered(family, &netlink.Route{LinkIndex: index}, netlink.RT_FILTER_OIF)
-			if err := each(all, err, func(r netlink.Route) error { return h.RouteDel(&r) }); err != nil {
+			if err := each(all, err, h.delRoute); err != nil {
 				return err
 			}
 		}
@@ -198,6 +200,15 @@ func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 		return each(all, err, func(n netlink.Neigh) error { return h.NeighDel(&n) })
 	}
 	return fmt.Errorf("unknown verb %q", verb)
+}
+
+// delRoute deletes a listed route. One that uses a next hop is listed with the link of that.
+func (h *Host) delRoute(r netlink.Route) error {
+	err := h.RouteDel(&r)
+	if errors.Is(err, unix.ESRCH) {
+		return h.RouteDel(&netlink.Route{Dst: r.Dst, Priority: r.Priority, Protocol: r.Protocol, Table: r.Table})
+	}
+	return err
 }
 
 // each calls f for every listed item until f fails.

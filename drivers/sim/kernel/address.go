@@ -124,7 +124,8 @@ func (l *link) delAddr(p netip.Prefix) error {
 	}
 	l.disconnect(p)
 	if f == cidr.V4 && len(l.addrs[f]) == 0 {
-		l.stack.fibs[f].remove(func(r *route) bool { return r.leave(l) })
+		// Routes that use an object stay.
+		l.stack.fibs[f].remove(func(r *route) bool { return r.nextHop == 0 && r.leave(l) })
 		l.dropNeighs(f)
 	}
 	return nil

@@ -25,6 +25,8 @@ func (s *stack) apply(op dataplane.Op) error {
 		return s.applyAddr(op.Verb, o)
 	case dataplane.Route:
 		return s.applyRoute(op.Verb, o)
+	case dataplane.NextHop:
+		return s.applyNextHop(op.Verb, o)
 	case dataplane.Neigh:
 		return s.applyNeigh(op.Verb, o)
 	case dataplane.FDBEntry:
@@ -162,8 +164,8 @@ func (s *stack) checkedRoute(o dataplane.Route) (*route, error) {
 		return &route{dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol}, nil
 	}
 	r, err := s.routeOf(o)
-	if err != nil {
-		return nil, err
+	if err != nil || r.nextHop != 0 { // the object has been checked
+		return r, err
 	}
 	return r, s.checkHop(f, r.hop, o.Scope)
 }
@@ -171,6 +173,9 @@ func (s *stack) checkedRoute(o dataplane.Route) (*route, error) {
 // routeOf returns the route as the table holds it. IPv4 refuses host bits in a
 // destination, IPv6 drops them.
 func (s *stack) routeOf(o dataplane.Route) (*route, error) {
+	if o.NextHop != 0 {
+		return s.routeOver(o)
+	}
 	l, err := s.find(o.Link)
 	if o.Link != "" && err != nil {
 		return nil, err

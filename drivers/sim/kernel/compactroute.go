@@ -21,7 +21,7 @@ type compactRoute struct {
 
 // plain returns the compact form of a route, if it has one.
 func (r *route) plain() (p compactRoute, ok bool) {
-	if r.proto != dataplane.Protocol || r.link == nil || !r.via.IsValid() || len(r.paths) > 0 ||
+	if r.proto != dataplane.Protocol || r.link == nil || !r.via.IsValid() || len(r.paths) > 0 || r.nextHop != 0 ||
 		r.src.IsValid() || r.asleep || r.hop.proto != 0 {
 		return p, false
 	}

@@ -33,7 +33,12 @@ func opDigest(op dataplane.Op) uint64 {
 			flags = 1
 		}
 		flags |= uint64(o.Scope)<<8 | uint64(o.Protocol)<<16
+		if o.NextHop != 0 {
+			h = world.Mix(h, uint64(o.NextHop))
+		}
 		return world.HashString(world.HashString(world.Mix(h, flags), o.Link), string(o.Kind))
+	case dataplane.NextHop:
+		return world.HashString(world.Mix(mixAddr(h, o.Via), uint64(o.ID)), o.Link)
 	case dataplane.Neigh:
 		return world.HashString(mixMAC(mixAddr(h, o.IP), o.MAC), o.Link)
 	case dataplane.FDBEntry:

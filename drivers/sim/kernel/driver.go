@@ -127,7 +127,7 @@ type cachedFacts struct {
 func (r *route) underlay() bool { return r.link != nil && r.proto != dataplane.Protocol }
 
 func (s *stack) facts(extent dataplane.Extent) driver.HostFacts {
-	var facts driver.HostFacts
+	facts := driver.HostFacts{NextHops: true}
 	for _, l := range s.links {
 		facts.Links = append(facts.Links, l.fact())
 	}
@@ -176,6 +176,7 @@ func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 		}
 	}
 	s.observeAll(state, extent)
+	s.observeNextHops(state)
 	s.observePolicies(state, extent)
 	for _, c := range extent.Sysctls {
 		if value, ok := s.sysctls[c.Path]; ok {
@@ -263,6 +264,7 @@ func (r *route) value() dataplane.Route {
 	v := dataplane.Route{
 		RouteKey: dataplane.RouteKey{Dst: r.dst, Metric: r.metric},
 		Via:      r.via, OnLink: r.onlink, Scope: r.scope, Protocol: r.proto,
+		NextHop: r.nextHop,
 	}
 	if cidr.FamilyOf(r.dst.Addr()) == cidr.V6 && v.Metric == metricDefault6 {
 		v.Metric = 0

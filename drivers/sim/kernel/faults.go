@@ -210,3 +210,8 @@ func (h *Host) SpoilChecksums(on bool) error {
 func (h *Host) SetSysctl(path, value string) error {
 	return h.action(h.stack.setSysctl(path, value), "sysctl %s = %s", path, value)
 }
+
+// FlushNextHops deletes all next-hop objects on a link, and the routes that use them.
+func (h *Host) FlushNextHops(name string) error {
+	return h.onLink(name, func(l *link) error { h.stack.dropNextHops(l); return nil }, "flush next hops")
+}

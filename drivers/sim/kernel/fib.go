@@ -20,13 +20,14 @@ const (
 
 // route is an entry of the main table.
 type route struct {
-	dst    netip.Prefix
-	metric uint32     // as the kernel stores it
-	hop               // zero for a blackhole
-	paths  []hop      // of a multipath IPv6 route; hop is the first that is awake
-	src    netip.Addr // of a connected IPv4 route
-	scope  dataplane.Scope
-	proto  uint8
+	dst     netip.Prefix
+	metric  uint32              // as the kernel stores it
+	nextHop dataplane.NextHopID // the object that has the hop; 0: the route has one of its own
+	hop                         // zero for a blackhole
+	paths   []hop               // of a multipath IPv6 route; hop is the first that is awake
+	src     netip.Addr          // of a connected IPv4 route
+	scope   dataplane.Scope
+	proto   uint8
 }
 
 // hop is a next hop.
@@ -40,7 +41,8 @@ type hop struct {
 
 // same reports whether two routes are equal in every field.
 func (r *route) same(o *route) bool {
-	return r.dst == o.dst && r.metric == o.metric && r.hop == o.hop && slices.Equal(r.paths, o.paths) &&
+	return r.dst == o.dst && r.metric == o.metric && r.nextHop == o.nextHop &&
+		r.hop == o.hop && slices.Equal(r.paths, o.paths) &&
 		r.src == o.src && r.scope == o.scope && r.proto == o.proto
 }
 
@@ -196,6 +198,10 @@ func mistaken(o, want dataplane.Route) bool {
 		return false
 	case want.Other != "":
 		return true
+	case o.NextHop != want.NextHop:
+		return false
+	case o.NextHop != 0:
+		return o.Kind == want.Kind
 	case o.Other != "" || o.Kind != want.Kind || o.Link != want.Link:
 		return false
 	}

@@ -59,6 +59,7 @@ func (l *link) setUp(up bool) {
 		l.start6()
 		return
 	}
+	l.stack.dropNextHops(l)
 	l.stack.fibs[cidr.V4].remove(func(r *route) bool { return r.leave(l) })
 	l.dropNeighs(cidr.V4)
 	l.fdb.remove(func(mac dataplane.MAC, e fdbEntry) bool { return !e.permanent && !mac.IsZero() })

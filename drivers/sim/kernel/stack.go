@@ -21,6 +21,7 @@ type stack struct {
 	lastIdx      int                    // indexes only grow
 	local        map[netip.Addr][]*link // owners of an address, oldest first
 	fibs         [2]fib
+	nextHops     map[dataplane.NextHopID]hop
 	sysctls      map[string]string
 	no6          bool                          // the kernel has no IPv6
 	lacks        map[dataplane.LinkKind]string // kinds of links that the kernel does not have, with the remedy

@@ -30,6 +30,11 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) {
 			foreign("an address outside the overlay")
 		}
+	case dataplane.NextHop:
+		if !i.inNetworks(netip.PrefixFrom(o.ID.Addr(), 32)) {
+			foreign("for a route outside the overlay")
+		}
+		return
 	case dataplane.Neigh:
 		link = o.Link
 	case dataplane.FDBEntry:

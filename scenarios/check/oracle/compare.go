@@ -81,15 +81,32 @@ func (d Demand) Missing(have *dataplane.State) []string {
 // routes compares routes.
 func (d Demand) routes(have *dataplane.State) []string {
 	same := func(want, have dataplane.Route) bool {
+		have.NextHop = 0 // which a route may use or not
 		return want == have || d.kernelFirst && have.Protocol == dataplane.ProtocolKernel
 	}
 	foreign := d.foreignRoutes(have)
 	ours := func(r dataplane.Route) bool { return d.ours(r) && !guards(r, foreign) }
 	short := compare(maps.Collect(d.want.Routes.All), maps.Collect(have.Routes.All), same, ours)
+	short = append(short, unused(have)...)
 	if d.lenient { // the backend may be changing
 		return short
 	}
 	return append(short, d.clearRoutes(have, foreign)...)
+}
+
+// unused names the next hops that no route uses.
+func unused(have *dataplane.State) []string {
+	used := map[dataplane.NextHopID]bool{}
+	for _, r := range have.Routes.All {
+		used[r.NextHop] = true
+	}
+	var left []string
+	for id, h := range have.NextHops.All {
+		if !used[id] {
+			left = append(left, leftOver+h.String())
+		}
+	}
+	return left
 }
 
 // leftOver begins the text about an object that no record demands.
