@@ -6,8 +6,8 @@ const (
 	// writeSpan is the time over which writes are counted.
 	writeSpan = time.Minute
 	// fewWrites is the number of writes within that time for which a node needs no cause: peers that
-	// change the backend in turn, or lost answers, make it write now and then. A thousand seeds
-	// needed nine.
+	// change the backend in turn, or lost answers, make it write now and then. None of 250 seeds
+	// needed more than ten.
 	fewWrites = 30
 	// writesPerCause is how many more a node may make for each cause: for another config it may
 	// delete its record, create another one, and take four steps of a change of the backend.
