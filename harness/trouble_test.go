@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -75,6 +76,29 @@ var _ = Describe("flannelctl", Ordered, func() {
 		Eventually(ctx, func() string { printed, _ := report(fmt.Sprint("sick", time.Now().UnixNano())); return printed }).
 			Should(ContainSubstring("is not ready: the datastore does not answer"))
 	}, limit)
+	It("asks and probes other nodes", func(ctx context.Context) {
+		lab := newLab(ctx, harness.Options{Nodes: 3, Daemon: daemon, LeaseTTL: time.Minute,
+			Config: `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`})
+		node := lab.Nodes[0]
+		for _, n := range lab.Nodes {
+			Expect(n.Start("--probe-interval=2s", "--healthz-ip=0.0.0.0", "--healthz-status")).To(Succeed())
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		mesh := func() (string, error) { return run(ctx, node, tool, "mesh --port 8081") }
+		Eventually(ctx, mesh).ShouldNot(Or(ContainSubstring("?"), ContainSubstring("no answer")))
+		Expect(run(ctx, node, tool, "ping 192.168.64.3")).To(ContainSubstring("3 probes, 0 lost"))
+		Expect(run(ctx, node, tool, "ping --mtu 192.168.64.3")).To(ContainSubstring("answers packets of 1450 bytes, and TCP"))
+		watch := "timeout -s INT 5 " + tool + " status --watch --subnet-file=" + node.SubnetFile() + " || [ $? = 124 ]"
+		out, err := node.Shell(ctx, watch)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Count(out, "phase      ready\n")).To(BeNumerically(">", 1), out)
+
+		Expect(lab.Nodes[2].Kill()).To(Succeed()) // or it would repair the device
+		Expect(lab.Nodes[2].DeleteLink("flannel.1")).To(Succeed())
+		Eventually(ctx, mesh).Should(ContainSubstring("from 192.168.64.2: 192.168.64.3 does not answer"))
+		Expect(run(ctx, node, tool, "ping 192.168.64.3")).To(ContainSubstring("3 probes, 3 lost"))
+	}, SpecTimeout(3*time.Minute))
+
 	for _, t := range toolTroubles {
 		It("names cause and remedy: "+t.row, func(ctx context.Context) {
 			manual, err := os.ReadFile("../docs/troubleshooting.md")
