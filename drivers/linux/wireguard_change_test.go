@@ -70,7 +70,7 @@ func changeUntil(ctx context.Context, stop chan struct{}, d *Driver, pair *wgPai
 	}
 }
 
-// wgEnds is a socket that sends, and one that sees all IPv4 packets of a device for a second each.
+// wgEnds is a socket that sends, and one that sees all IPv4 packets of a device.
 type wgEnds struct{ from, to int }
 
 func (e *wgEnds) open(link string) error {
@@ -87,8 +87,8 @@ func (e *wgEnds) open(link string) error {
 	if err != nil {
 		return errors.Join(err, unix.Close(e.from))
 	}
-	second := unix.NsecToTimeval(pace.Scale(time.Second).Nanoseconds())
-	return errors.Join(unix.SetsockoptTimeval(e.to, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &second),
+	patience := unix.NsecToTimeval(pace.Scale(5 * time.Second).Nanoseconds())
+	return errors.Join(unix.SetsockoptTimeval(e.to, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
 		unix.Bind(e.to, &unix.SockaddrLinklayer{Protocol: ipv4, Ifindex: device.Index}))
 }
 
