@@ -17,6 +17,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/pace"
 )
 
 // The configs of two networks that a host can run side by side.
@@ -233,31 +234,34 @@ var _ = Describe("networks that come and go", func() {
 			})).To(Succeed(), "it runs %q; its log:\n%s", got, n.LogTail(20))
 		}
 		const second = `{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`
-		links := func() string {
+		links := func(ctx context.Context) (string, error) {
+			return n.Shell(ctx, "ip -br link; iptables -S; iptables -t nat -S")
+		}
+		var before string
+		// The answers about readiness are of different moments, and blue drops its rule against green when green has gone.
+		blueAlone := func() {
 			GinkgoHelper()
-			out, err := n.Shell(ctx, "ip -br link; iptables -S; iptables -t nat -S")
-			Expect(err).NotTo(HaveOccurred())
-			return out
+			runs("blue")
+			Eventually(ctx, links).WithTimeout(pace.Scale(10*time.Second)).Should(Equal(before), "its log:\n%s", n.LogTail(20))
 		}
 
 		Expect(n.Start()).To(Succeed())
 		runs()
 		config("blue", blueConfig)
 		runs("blue")
-		before := links()
+		before, err = links(ctx)
+		Expect(err).NotTo(HaveOccurred())
 		config("green", second)
 		runs("blue", "green")
 		config("green", "")
-		runs("blue")
-		Expect(links()).To(Equal(before))
+		blueAlone()
 
 		config("green", second)
 		runs("blue", "green")
 		Expect(n.Kill()).To(Succeed())
 		config("green", "")
 		Expect(n.Start()).To(Succeed())
-		runs("blue")
-		Expect(links()).To(Equal(before))
+		blueAlone()
 		config("green", second)
 		runs("blue", "green")
 
