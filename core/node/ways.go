@@ -128,7 +128,12 @@ func (n *Node) meetPeers() {
 		return
 	}
 	s.met = met
-	s.backend = set.Meeting(met)
+	n.sendBy(set.Meeting(met))
+}
+
+// sendBy renders the host anew with other choices among the same ways.
+func (n *Node) sendBy(set *ways.Set) {
+	n.network.backend = set
 	n.host.want = wantCache{}
 	n.hostLane().outdated(n.now)
 }
@@ -150,9 +155,7 @@ func (n *Node) leaveWays() {
 		return
 	}
 	s.left = left
-	s.backend = set.Leaving(left)
-	n.host.want = wantCache{}
-	n.hostLane().outdated(n.now)
+	n.sendBy(set.Leaving(left))
 }
 
 // maybeSaidUnused reports whether a peer may have read a record of the node that calls a way

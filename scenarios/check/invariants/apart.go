@@ -93,28 +93,13 @@ func (l apartHost) Apply(ctx context.Context, ops []dataplane.Op) []error {
 // maker returns the network that made an object, or the device that it is on; "" if none did, or if what
 // it made has gone.
 func (s *shared) maker(o dataplane.Object) string {
-	link := ""
-	switch o := o.(type) {
-	case dataplane.Route:
-		if now, exists := s.Route(o.RouteKey); exists && now.Protocol == dataplane.Protocol {
-			return s.routes[o.RouteKey]
+	if r, isRoute := o.(dataplane.Route); isRoute {
+		now, exists := s.Route(r.RouteKey)
+		if exists && now.Protocol == dataplane.Protocol {
+			return s.routes[r.RouteKey]
 		}
-		link = o.Link
-	case dataplane.Link:
-		link = o.Name
-	case dataplane.Addr:
-		link = o.Link
-	case dataplane.Neigh:
-		link = o.Link
-	case dataplane.FDBEntry:
-		link = o.Link
-	case dataplane.Proxy:
-		link = o.Link
-	case dataplane.Peer:
-		link = o.Link
-	case dataplane.WGPeer:
-		link = o.Link
 	}
+	link := deviceOf(o)
 	if slices.ContainsFunc(s.Facts().Links, func(l driver.Link) bool { return l.Name == link }) {
 		return s.links[link]
 	}

@@ -21,12 +21,8 @@ import (
 // routes in the overlay's networks. The route before had the op's key.
 func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
-	link := ""
 	switch o := op.Object.(type) {
-	case dataplane.Link:
-		link = o.Name
 	case dataplane.Addr:
-		link = o.Link
 		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) {
 			foreign("an address outside the overlay")
 		}
@@ -35,21 +31,10 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 			foreign("for a route outside the overlay")
 		}
 		return
-	case dataplane.Neigh:
-		link = o.Link
-	case dataplane.FDBEntry:
-		link = o.Link
 	case dataplane.Sysctl:
-		link = o.Link
 		if i.about.IPForward && (o == dataplane.Forwarding(cidr.V4) || o == dataplane.Forwarding(cidr.V6)) {
 			return
 		}
-	case dataplane.Proxy:
-		link = o.Link
-	case dataplane.Peer:
-		link = o.Link
-	case dataplane.WGPeer:
-		link = o.Link
 	case dataplane.Route:
 		i.checkRouteOp(n, op.Verb, o, before, foreign)
 		return
@@ -62,9 +47,36 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 		}
 		return
 	}
-	if !i.links[link] {
+	if !i.links[deviceOf(op.Object)] {
 		foreign("on a device that is not flannel's")
 	}
+}
+
+// deviceOf returns the device that an object is, or is on, or "".
+func deviceOf(o dataplane.Object) string {
+	switch o := o.(type) {
+	case dataplane.Link:
+		return o.Name
+	case dataplane.Addr:
+		return o.Link
+	case dataplane.Route:
+		return o.Link
+	case dataplane.NextHop:
+		return o.Link
+	case dataplane.Neigh:
+		return o.Link
+	case dataplane.FDBEntry:
+		return o.Link
+	case dataplane.Sysctl:
+		return o.Link
+	case dataplane.Proxy:
+		return o.Link
+	case dataplane.Peer:
+		return o.Link
+	case dataplane.WGPeer:
+		return o.Link
+	}
+	return ""
 }
 
 func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before dataplane.Route, foreign func(string)) {
