@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/harness/internal/netspace"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // Host is a machine of the lab: a network namespace with a name.
@@ -22,7 +22,7 @@ type Host struct {
 	Name  string
 	lab   *Lab
 	space *netspace.Space
-	nl    *netlink.Handle
+	nl    *wholedump.Handle
 	pause *netspace.Process       // started by Hold
 	ports map[uint16]*net.UDPConn // held by TakePort
 }
@@ -57,7 +57,7 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 	}
 	h := &Host{Name: name, lab: l, space: space, ports: map[uint16]*net.UDPConn{}}
 	l.hosts = append(l.hosts, h)
-	h.nl, err = netlink.NewHandleAt(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE)
+	h.nl, err = wholedump.At(netns.NsHandle(space.FD()), unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("host %s: open netlink: %w", name, err)
 	}
@@ -74,7 +74,7 @@ func (l *Lab) newHost(name string, settings ...setting) (*Host, error) {
 func (h *Host) Do(fn func() error) error { return h.space.Do(fn) }
 
 // Netlink returns a handle on the host's rtnetlink. The lab closes it.
-func (h *Host) Netlink() *netlink.Handle { return h.nl }
+func (h *Host) Netlink() *wholedump.Handle { return h.nl }
 
 // NamespaceFD returns a file descriptor of the host's network namespace.
 func (h *Host) NamespaceFD() int { return h.space.FD() }

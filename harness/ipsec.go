@@ -15,6 +15,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/charon"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // charonScript is the program that the node's daemon runs as charon. It gives charon a
@@ -159,7 +160,7 @@ func (n *Node) DropTunnelKeys(peer netip.Addr) error {
 // xfrmStates returns the ESP keys of the kernel. A larval one has none yet.
 func (n *Node) xfrmStates() (states []netlink.XfrmState, err error) {
 	err = n.Do(func() (err error) {
-		states, err = netlink.XfrmStateList(netlink.FAMILY_V4)
+		states, err = wholedump.Here.XfrmStateList(netlink.FAMILY_V4)
 		return err
 	})
 	if err != nil {

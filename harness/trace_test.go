@@ -14,9 +14,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // victimEnv makes this program build a lab, report its traces and wait to be
@@ -80,7 +80,7 @@ func (t traces) left() []string {
 
 // devices lists the devices of the namespace this program is in.
 func devices() []string {
-	links, err := netlink.LinkList()
+	links, err := wholedump.Here.LinkList()
 	Expect(err).NotTo(HaveOccurred())
 	var names []string
 	for _, l := range links {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // underlayMTU is the MTU of Ethernet.
@@ -82,7 +84,7 @@ func (n *node) addNamespaces() error {
 
 // connect makes the wire and returns the MTU of packets in the tunnel.
 func (w *world) connect() (int, error) {
-	h, err := netlink.NewHandleAt(w.nodes[0].ns)
+	h, err := wholedump.At(w.nodes[0].ns)
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +110,7 @@ var overheads = map[string]int{
 
 // addPod makes a bridge and a pod behind it.
 func (n *node) addPod(i, mtu int) error {
-	h, err := netlink.NewHandleAt(n.ns)
+	h, err := wholedump.At(n.ns)
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (n *node) addPod(i, mtu int) error {
 
 // configure gives a link an address, sets it up, and adds a default route.
 func configure(ns netns.NsHandle, link string, addr netip.Prefix, via netip.Addr) error {
-	h, err := netlink.NewHandleAt(ns)
+	h, err := wholedump.At(ns)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // Clear removes the gateway addresses of former subnets from a bridge without ports, in this
@@ -28,7 +30,7 @@ func Clear(name string, present []netip.Prefix) (removed []netip.Prefix, err err
 	if err != nil || !idle {
 		return nil, err
 	}
-	addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	addrs, err := wholedump.Here.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", name, err)
 	}
@@ -52,7 +54,7 @@ func isIdle(bridge netlink.Link) (bool, error) {
 	if bridge.Type() != "bridge" {
 		return false, nil
 	}
-	links, err := netlink.LinkList()
+	links, err := wholedump.Here.LinkList()
 	if err != nil {
 		return false, fmt.Errorf("list devices: %w", err)
 	}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // policies reads and changes the IPsec policies of the kernel (xfrm). A kernel
 // loads that part when the socket is first opened, so only a look that asks for
 // policies, or an op on one, opens it.
 type policies struct {
-	handle *netlink.Handle
+	handle *wholedump.Handle
 	hints  *policyHints
 }
 
@@ -27,7 +28,7 @@ func (p *policies) open(d *Driver) error {
 		return nil
 	}
 	return d.ns.Do(func() (err error) {
-		p.handle, err = netlink.NewHandle(unix.NETLINK_XFRM)
+		p.handle, err = wholedump.New(unix.NETLINK_XFRM)
 		if errors.Is(err, unix.EPROTONOSUPPORT) {
 			return fmt.Errorf("this kernel has no IPsec; `modprobe xfrm_user` may load it: %w", driver.ErrUnsupported)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // blocked is a policy of another program.
@@ -28,12 +29,12 @@ func blocked(t *testing.T, src, dst string) *netlink.XfrmPolicy {
 
 // policyWorld returns a host, and the handle by which another program changes its
 // policies. It skips the test if the kernel has none.
-func policyWorld(t *testing.T) (*world, *netlink.Handle) {
+func policyWorld(t *testing.T) (*world, *wholedump.Handle) {
 	t.Helper()
 	w := newWorld(t)
-	var other *netlink.Handle
+	var other *wholedump.Handle
 	err := w.d.ns.Do(func() (err error) {
-		other, err = netlink.NewHandle(unix.NETLINK_XFRM)
+		other, err = wholedump.New(unix.NETLINK_XFRM)
 		return err
 	})
 	if err != nil {

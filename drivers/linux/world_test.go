@@ -3,21 +3,21 @@ package linux
 import (
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // world is a network namespace for drivertest, with a driver in it.
 type world struct {
 	*linuxtest.Host
 	d     *Driver
-	host  *netlink.Handle
-	far   *netlink.Handle
+	host  *wholedump.Handle
+	far   *wholedump.Handle
 	farNS netns.NsHandle
 }
 

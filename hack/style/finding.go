@@ -19,11 +19,12 @@ const (
 	ruleFile    = "long-file"
 	ruleDoc     = "doc"
 	ruleOrder   = "map-order"
+	ruleDump    = "dump"
 )
 
 var rules = []string{
 	ruleWord, ruleInit, ruleTriple, ruleCase, ruleLine,
-	ruleBuiltin, ruleFunc, ruleFile, ruleDoc, ruleOrder,
+	ruleBuiltin, ruleFunc, ruleFile, ruleDoc, ruleOrder, ruleDump,
 }
 
 // finding is one place that breaks one rule.

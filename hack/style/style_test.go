@@ -48,6 +48,12 @@ func TestStatements(t *testing.T) {
 		{"a builtin", "any := f()", []string{"3: builtin: declares any, which hides the builtin"}},
 		{"a builtin of a loop", "for min := range 3 {\n}", []string{"3: builtin: declares min, which hides the builtin"}},
 		{"a builtin as a parameter", "g := func(len int) {}", []string{"3: builtin: declares len, which hides the builtin"}},
+		{"a list of the netlink library", "l, err := netlink.LinkList()",
+			[]string{"3: dump: netlink.LinkList may return a part of a table: use the package wholedump"}},
+		{"a handle of the netlink library", "var h *netlink.Handle",
+			[]string{"3: dump: netlink.Handle may return a part of a table: use the package wholedump"}},
+		{"a whole list", "l, err := wholedump.Here.LinkList()", nil},
+		{"one device", "l, err := netlink.LinkByName(name)", nil},
 		{"a field", "g := struct{ len int }{}", nil},
 		{"what a comment allows", "any := f() // style:allow builtin: an example", nil},
 		{"what the line before allows", "// style:allow builtin: an example\nany := f()", nil},
@@ -192,11 +198,11 @@ drivers/c/c.go:3: triple: declares 3 values in one statement
 	if d := cmp.Diff(want, list.String()); d != "" {
 		t.Errorf("list (-want +got):\n%s", d)
 	}
-	want = `  word  if-init  triple  empty-case  long-line  builtin  long-func  long-file  doc  map-order  all
-     1        .       .           .          .        .          .          .    .          .    1  .
-     .        .       .           .          .        .          .          .    .          1    1  core/a
-     .        .       1           .          .        .          .          .    .          .    1  drivers/c
-     1        .       1           .          .        .          .          .    .          1    3  all
+	want = `  word  if-init  triple  empty-case  long-line  builtin  long-func  long-file  doc  map-order  dump  all
+     1        .       .           .          .        .          .          .    .          .     .    1  .
+     .        .       .           .          .        .          .          .    .          1     .    1  core/a
+     .        .       1           .          .        .          .          .    .          .     .    1  drivers/c
+     1        .       1           .          .        .          .          .    .          1     .    3  all
 `
 	if d := cmp.Diff(want, counts.String()); d != "" {
 		t.Errorf("counts (-want +got):\n%s", d)

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"path"
 	"strings"
 	"unicode/utf8"
 )
@@ -55,6 +56,8 @@ func (c *checker) checkNode(n ast.Node) bool {
 		}
 	case *ast.FuncDecl:
 		c.checkFunc(n)
+	case *ast.SelectorExpr:
+		c.checkDump(n)
 	case *ast.FuncType:
 		c.checkFields(n.Params)
 		c.checkFields(n.Results)
@@ -94,6 +97,19 @@ func (c *checker) checkFunc(n *ast.FuncDecl) {
 	}
 	if lines := c.line(n.End()) - c.line(n.Pos()) + 1; lines > maxFuncLines {
 		c.report(n.Pos(), ruleFunc, fmt.Sprintf("%s has %d lines, want %d at most", n.Name.Name, lines, maxFuncLines))
+	}
+}
+
+// checkDump wants tables of the kernel to be read by the package wholedump. The netlink library
+// itself returns answers that a change interrupted.
+func (c *checker) checkDump(n *ast.SelectorExpr) {
+	library, ok := n.X.(*ast.Ident)
+	if !ok || library.Name != "netlink" || path.Base(path.Dir(c.source.name)) == "wholedump" {
+		return
+	}
+	name := n.Sel.Name
+	if strings.HasSuffix(name, "List") || strings.Contains(name, "ListFiltered") || strings.Contains(name, "Handle") {
+		c.report(n.Pos(), ruleDump, "netlink."+name+" may return a part of a table: use the package wholedump")
 	}
 }
 

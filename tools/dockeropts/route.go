@@ -6,6 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // CheckRoutes returns an error if the main table has a route by a gateway to exactly
@@ -16,7 +18,8 @@ func (s Subnet) CheckRoutes() error {
 		return fmt.Errorf("FLANNEL_SUBNET=%s is no address with a prefix length", s.Address)
 	}
 	wanted := &netlink.Route{Dst: subnet, Table: unix.RT_TABLE_MAIN}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, wanted, netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE)
+	const fields = netlink.RT_FILTER_DST | netlink.RT_FILTER_TABLE
+	routes, err := wholedump.Here.RouteListFiltered(netlink.FAMILY_V4, wanted, fields)
 	if err != nil {
 		return fmt.Errorf("list the routes to %s: %w", s.Address, err)
 	}

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/vishvananda/netlink"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
+	"github.com/flanneld/flannel/internal/wholedump"
 	"github.com/flanneld/flannel/tools/daemon"
 	"github.com/flanneld/flannel/tools/trace"
 )
@@ -157,7 +157,7 @@ func traceVia(ctx context.Context, run runner, via string, node netip.Addr, flow
 
 // openKernel opens the kernel of this host.
 func openKernel(ctx context.Context) (k *trace.Linux, closeAll func(), err error) {
-	handle, err := netlink.NewHandle()
+	handle, err := wholedump.New()
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask the kernel for routes: %w", err)
 	}

@@ -13,11 +13,12 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // Linux is the kernel of a network namespace.
 type Linux struct {
-	Netlink *netlink.Handle
+	Netlink *wholedump.Handle
 	// Host and Firewall are the lanes of flanneld.
 	Host, Firewall driver.Lane
 	// Run runs a program on the host, and returns its output; the rules of all programs are

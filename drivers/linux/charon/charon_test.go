@@ -22,6 +22,7 @@ import (
 	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 	"github.com/flanneld/flannel/internal/pace"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 func TestMain(m *testing.M) { linuxtest.Main(m) }
@@ -65,7 +66,7 @@ func newNode(t *testing.T, ns int) *node {
 		t.Fatal(err)
 	}
 	d.kernelKeys = func() (states []netlink.XfrmState, err error) {
-		handle, err := netlink.NewHandleAt(netns.NsHandle(ns), unix.NETLINK_XFRM)
+		handle, err := wholedump.At(netns.NsHandle(ns), unix.NETLINK_XFRM)
 		if err != nil {
 			return nil, err
 		}

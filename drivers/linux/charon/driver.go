@@ -15,6 +15,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // DefaultURI is the control socket of charon (interop 6.6).
@@ -57,7 +58,7 @@ func New(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("--charon-vici-uri %q: want unix:// and the path of a socket, such as %s",
 			opts.URI, DefaultURI)
 	}
-	keys := func() ([]netlink.XfrmState, error) { return netlink.XfrmStateList(netlink.FAMILY_V4) }
+	keys := func() ([]netlink.XfrmState, error) { return wholedump.Here.XfrmStateList(netlink.FAMILY_V4) }
 	return &Driver{opts: opts, socket: socket, hints: make(chan struct{}, 1), kernelKeys: keys}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // scene is a node with a pod, another node's pod behind a device that stands
@@ -92,7 +93,7 @@ func set(t testing.TB, ns namespace.Namespace, path, value string) {
 }
 
 // join makes a place at the other end of one of the node's links.
-func (s *scene) join(t testing.TB, link, place string) *netlink.Handle {
+func (s *scene) join(t testing.TB, link, place string) *wholedump.Handle {
 	t.Helper()
 	h, err := linuxtest.NewHost()
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *scene) join(t testing.TB, link, place string) *netlink.Handle {
 	if err := s.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.NS)}); err != nil {
 		t.Fatal(err)
 	}
-	for handle, name := range map[*netlink.Handle]string{s.Handle: link, h.Handle: "eth0"} {
+	for handle, name := range map[*wholedump.Handle]string{s.Handle: link, h.Handle: "eth0"} {
 		l, err := handle.LinkByName(name)
 		if err == nil {
 			err = handle.LinkSetUp(l)
@@ -126,7 +127,7 @@ func (s *scene) join(t testing.TB, link, place string) *netlink.Handle {
 	return h.Handle
 }
 
-func add(t testing.TB, h *netlink.Handle, link string, a netip.Addr, bits int) {
+func add(t testing.TB, h *wholedump.Handle, link string, a netip.Addr, bits int) {
 	t.Helper()
 	l, err := h.LinkByName(link)
 	addr := &netlink.Addr{IPNet: linuxtest.IPNet(netip.PrefixFrom(a, bits))}
@@ -141,7 +142,7 @@ func add(t testing.TB, h *netlink.Handle, link string, a netip.Addr, bits int) {
 	}
 }
 
-func route(t testing.TB, h *netlink.Handle, link string, dst netip.Prefix, via netip.Addr) {
+func route(t testing.TB, h *wholedump.Handle, link string, dst netip.Prefix, via netip.Addr) {
 	t.Helper()
 	l, err := h.LinkByName(link)
 	if err == nil {

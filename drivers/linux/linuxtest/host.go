@@ -12,16 +12,17 @@ import (
 
 	"github.com/flanneld/flannel/drivers/drivertest"
 	"github.com/flanneld/flannel/internal/pace"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // Host is a network namespace with nothing on it but a loopback link that is up.
 type Host struct {
 	NS netns.NsHandle
-	*netlink.Handle
+	*wholedump.Handle
 	// Far holds the other ends of the host's links: setting one down takes the
 	// carrier of its link.
 	FarNS netns.NsHandle
-	Far   *netlink.Handle
+	Far   *wholedump.Handle
 }
 
 // NewHost makes a host. Its maker closes it.
@@ -33,10 +34,10 @@ func NewHost() (*Host, error) {
 		h.FarNS, err = newNamespace()
 	}
 	if err == nil {
-		h.Handle, err = netlink.NewHandleAt(h.NS)
+		h.Handle, err = wholedump.At(h.NS)
 	}
 	if err == nil {
-		h.Far, err = netlink.NewHandleAt(h.FarNS)
+		h.Far, err = wholedump.At(h.FarNS)
 	}
 	var lo netlink.Link
 	if err == nil {
@@ -53,7 +54,7 @@ func NewHost() (*Host, error) {
 
 // Close removes the host with all that is on it.
 func (h *Host) Close() error {
-	for _, handle := range []*netlink.Handle{h.Handle, h.Far} {
+	for _, handle := range []*wholedump.Handle{h.Handle, h.Far} {
 		if handle != nil {
 			handle.Close()
 		}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flanneld/flannel/harness/cluster"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // crowd is 60 pods for each node.
@@ -73,7 +74,7 @@ var _ = Describe("the daemon", func() {
 		space, err := netns.GetFromPid(n.PID())
 		Expect(err).NotTo(HaveOccurred())
 		defer space.Close()
-		kernel, err := netlink.NewHandleAt(space)
+		kernel, err := wholedump.At(space)
 		Expect(err).NotTo(HaveOccurred())
 		defer kernel.Close()
 		bridge, err := kernel.LinkByName("cni0")
