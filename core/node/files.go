@@ -3,8 +3,10 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/subnetfile"
 )
@@ -22,6 +24,9 @@ type fileState struct {
 	retryAt time.Time
 	tries   int
 	lastKey savedKey
+
+	naming []string // the devices that the state file under way names
+	named  []string // those that the state file names
 }
 
 // saveEvery returns the shortest time between two writes of the state file: a
@@ -59,12 +64,30 @@ func (n *Node) followFiles() {
 	}
 	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
 		f.dirty, f.saveDue = false, n.now.Add(saveEvery(len(n.store.snap.Leases)))
-		writes = append(writes, Write{File: StateFile, Encode: n.state().encode})
+		state := n.state()
+		f.naming = state.Links
+		writes = append(writes, Write{File: StateFile, Encode: state.encode})
 	}
 	if len(writes) > 0 {
 		f.busy, f.writing = true, writes
 		n.effects.Writes = writes
 	}
+}
+
+// savesFirst reports whether a plan waits because it makes a device that the state file does not name yet. A
+// process that dies before such a device has its address leaves nothing on it by which the next run could
+// know it. The plan waits for one write, and not at all while a file cannot be written.
+func (n *Node) savesFirst(plan []dataplane.Op) bool {
+	f := &n.files
+	unnamed := slices.ContainsFunc(plan, func(op dataplane.Op) bool {
+		link, isLink := op.Object.(dataplane.Link)
+		return isLink && op.Verb == dataplane.Create && !slices.Contains(f.named, link.Name)
+	})
+	if !unnamed || len(f.errs) > 0 || n.store.stale || n.lease.grant == nil {
+		return false
+	}
+	f.dirty, f.saveDue = true, time.Time{}
+	return true
 }
 
 // sawSubnetFile compares the file with the last write of this run: another
@@ -122,6 +145,8 @@ func (n *Node) wroteFiles(w Wrote) {
 			n.once(Error, "write-failed", fmt.Sprintf("%s file: %v", write.File, err))
 		case write.Remove:
 			n.event(Info, "file-removed", fmt.Sprintf("%s file removed", write.File))
+		case write.File == StateFile:
+			f.named = f.naming
 		case write.File == SubnetFile:
 			f.subnet = write.Data
 			line := bytes.ReplaceAll(bytes.TrimSpace(write.Data), []byte("\n"), []byte(" "))

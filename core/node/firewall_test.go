@@ -166,7 +166,7 @@ func TestFlavourSwitchLeavesNoGap(t *testing.T) {
 		t.Error("ready without the rules that the config wants")
 	}
 	w.firewall.refuse = nil
-	w.pass(10 * time.Second)
+	w.pass(time.Minute)
 	if d := w.chains(); strings.Count(d, "chain nftables") != 2 || strings.Contains(d, "iptables") {
 		t.Errorf("not switched:\n%s", d)
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -156,6 +157,45 @@ func TestDeviceBesideAHostAsDesired(t *testing.T) {
 	w.wantReady()
 	if _, ok := w.host.Links["flannel.7"]; ok || w.count("device-found") != 1 {
 		t.Errorf("the node left flannel.7:\n%s", w.log())
+	}
+}
+
+// The state file names a device before the host has it: a process that dies before the device has its address
+// leaves nothing else by which the next run, with another config, could know it.
+func TestStateFileNamesDevicesFirst(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	made := map[string]bool{}
+	w.applyErr = func(op dataplane.Op) error {
+		link, isLink := op.Object.(dataplane.Link)
+		if isLink && op.Verb == dataplane.Create {
+			made[link.Name] = strings.Contains(w.files[StateFile], link.Name)
+		}
+		return nil
+	}
+	w.put(vxlanPeer("10.5.99.0-24", 99))
+	w.tell() // the node saves its state, and usually not again for a second
+	w.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":7}}`)
+	if want := map[string]bool{"flannel.7": true}; !maps.Equal(made, want) {
+		t.Errorf("devices made, each with whether the state file names it: %v, want %v", made, want)
+	}
+}
+
+// A state file that cannot be written keeps the node from no device.
+func TestDeviceWithoutStateFile(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.writeErr = func(f File) error {
+		if f == StateFile {
+			return errors.New("no space left on device")
+		}
+		return nil
+	}
+	w.tell()
+	w.pass(time.Second)
+	if _, made := w.host.Links["flannel.1"]; !made {
+		t.Errorf("the host has no device:\n%s", w.log())
 	}
 }
 

@@ -143,7 +143,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		l.restart()
 	}
 	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
-	if n.givesUpFormer(plan.Ops) {
+	if n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
 		return nil, false
 	}
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts

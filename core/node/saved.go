@@ -185,6 +185,7 @@ func (n *Node) load(data []byte) {
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}
+	n.files.named = s.Links
 	n.host.networks = s.Networks
 	n.host.policies = s.Policies
 }
