@@ -77,6 +77,7 @@ func (m *routeMemory) readNextHops(o *observer) error {
 			return err
 		}
 		m.nextHops.Put(h)
+		m.links[index] = h.Link
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ const rememberFor = 20 * time.Second
 //   - it asks for more than the last reading,
 //   - the driver has changed routes, links or addresses,
 //   - the kernel announced another route that matters, or lost announcements,
-//   - a link went down or lost an address on which a route depends: Linux then
-//     removes routes without announcing them, or
+//   - a link went down, lost its carrier or an address on which a route depends:
+//     Linux then removes routes without announcing them, or
 //   - the last reading is older than rememberFor.
 type routeMemory struct {
 	extent dataplane.Extent

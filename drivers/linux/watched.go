@@ -34,8 +34,10 @@ func (w *watched) judge(m nl.Message) (hint, stale bool) {
 		if len(m.Body) < unix.SizeofIfInfomsg {
 			return true, true
 		}
-		up := m.Kind == unix.RTM_NEWLINK && nl.Native.Uint32(m.Body[8:])&unix.IFF_UP != 0
-		return true, !up && w.carries(nl.Native.Uint32(m.Body[4:]))
+		flags := nl.Native.Uint32(m.Body[8:])
+		// Next hops go with the carrier, too.
+		works := m.Kind == unix.RTM_NEWLINK && flags&unix.IFF_UP != 0 && flags&unix.IFF_LOWER_UP != 0
+		return true, !works && w.carries(nl.Native.Uint32(m.Body[4:]))
 	case unix.RTM_DELADDR:
 		return true, len(m.Body) < unix.SizeofIfAddrmsg || w.carries(nl.Native.Uint32(m.Body[4:]))
 	}
@@ -67,7 +69,7 @@ func (w *watched) route(r *route) bool {
 }
 
 // carries reports whether routes that matter depend on a link. When a link goes
-// down or loses an address, Linux removes routes without an announcement.
+// down, loses its carrier or an address, Linux removes routes without an announcement.
 func (w *watched) carries(index uint32) bool {
 	if w.memory == nil {
 		return true

@@ -68,6 +68,8 @@ var (
 	// frames the kernel sends packets of its own, and resolves those itself.
 	neighIPs = []string{"10.5.3.7", "192.168.64.7", "fd00:5:3::7", "fd00:a::7"}
 	remotes  = []string{"192.168.64.8", "192.168.64.9", "fd00:a::8", "fd00:a::9"}
+	// The numbers of next hops are written as addresses.
+	hopIDs   = []string{"10.5.3.0", "10.5.4.0", "10.5.1.0", "0.0.0.1"}
 	settings = []string{
 		"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter",
 		"net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/keep_addr_on_down",
@@ -83,6 +85,7 @@ type generator struct {
 	data  []byte
 	steps []Step
 	past  []string // the objects of former steps
+	hops  []string // the next hops among them, without the word "nexthop"
 	// Half of the runs draw only from a part of all words, each from another part:
 	// with fewer objects, more steps meet earlier ones.
 	narrow, shift int
@@ -137,7 +140,7 @@ func (g *generator) ops() string {
 func (g *generator) op() string {
 	verb := g.one("add", "add", "replace", "replace", "del")
 	return verb + " " + g.object(verb == "del", g.tunnel, g.addr, g.addr, g.route, g.route, g.route, g.neigh, g.fdb,
-		g.sysctl)
+		g.sysctl, g.nextHop, g.routeOver, g.routeOver)
 }
 
 func (g *generator) action() string {
@@ -151,9 +154,10 @@ func (g *generator) action() string {
 	case "mac":
 		return verb + " " + g.one(names...) + " " + g.one(localMACs...)
 	case "add":
-		return verb + " " + g.object(false, g.uplink, g.addr, g.addr, g.foreignRoute, g.foreignRoute, g.neigh, g.fdb)
+		return verb + " " + g.object(false, g.uplink, g.addr, g.addr, g.foreignRoute, g.foreignRoute, g.neigh, g.fdb,
+			g.nextHop)
 	case "del":
-		return verb + " " + g.object(false, g.uplink, g.bareTunnel, g.addr, g.addr, g.neigh, g.fdb)
+		return verb + " " + g.object(false, g.uplink, g.bareTunnel, g.addr, g.addr, g.neigh, g.fdb, g.nextHop)
 	case "learn":
 		return verb + " " + g.object(false, g.neigh, g.fdb)
 	case "append":
@@ -226,6 +230,30 @@ func (g *generator) route() string {
 
 func (g *generator) foreignRoute() string {
 	return g.anyRoute() + " proto " + g.one("3", "4", "2", "102")
+}
+
+// nextHop draws an object over which routes lead. Half of the gateways are the host's neighbours.
+func (g *generator) nextHop() string {
+	gateway := g.one(gateways[0]...)
+	if g.n(32) == 31 {
+		gateway = g.one(gateways[1]...)
+	}
+	hop := g.one(hopIDs...) + " via " + gateway + " dev " + g.one(names...) + g.maybe(2, " onlink")
+	g.hops = append(g.hops, hop)
+	return "nexthop " + hop
+}
+
+// routeOver draws a route that uses a next hop, mostly one of a former step.
+func (g *generator) routeOver() string {
+	hop := g.one(hopIDs...) + " dev " + g.one(names...)
+	if len(g.hops) > 0 && g.n(8) > 0 {
+		hop = g.hops[g.n(len(g.hops))]
+	}
+	f := 0
+	if g.n(32) == 31 {
+		f = 1
+	}
+	return "route " + g.one(dsts[f]...) + " nhid " + hop + g.maybe(8, " scope 253") + g.metric() + g.maybe(8, " proto 3")
 }
 
 func (g *generator) neigh() string {

@@ -129,7 +129,7 @@ func TestGenerate(t *testing.T) {
 	want := []string{"add", "append", "learn", "del", "up", "down", "carrier-on", "carrier-off", "mtu", "mac",
 		"flush-addrs", "flush-routes", "flush-neighs", "flush-fdb", "add-blackhole"}
 	for _, verb := range []string{"add", "replace", "del"} {
-		for _, kind := range []string{"link", "addr", "route", "neigh", "fdb", "sysctl"} {
+		for _, kind := range []string{"link", "addr", "route", "nexthop", "neigh", "fdb", "sysctl"} {
 			want = append(want, "apply "+verb+" "+kind)
 		}
 	}

@@ -24,10 +24,14 @@ type Options struct {
 	Store    string // etcd or kube; etcd if empty
 	Networks bool   // each daemon runs several networks, of any backend that fits beside the others
 	Change   bool   // the type of the backend may change in every seed, not only in some
+	NextHops string // always or never; some seeds use next-hop objects if empty
 }
 
-// Check returns an error if the search cannot run with a backend.
+// Check returns an error if the search cannot run with the options.
 func (o Options) Check() error {
+	if !slices.Contains([]string{"", "always", "never"}, o.NextHops) {
+		return fmt.Errorf("next hops %q: want always or never", o.NextHops)
+	}
 	if o.Backend == "" {
 		return nil
 	}
@@ -200,7 +204,7 @@ func (d *drawing) topology(o Options) {
 	if d.probing() {
 		line += " probes=20s"
 	}
-	over := d.nextHops()
+	over := d.nextHops(o)
 	s.nextHops = over != ""
 	line += over
 	d.top = s
@@ -231,7 +235,13 @@ func (d *drawing) probing() bool {
 
 // nextHops decides from how many peers on routes use next-hop objects, if they do at all. Its stream of
 // random numbers is its own.
-func (d *drawing) nextHops() string {
+func (d *drawing) nextHops(o Options) string {
+	switch o.NextHops {
+	case "always":
+		return " nexthops=1"
+	case "never":
+		return ""
+	}
 	rng := rand.New(rand.NewPCG(d.plan.Seed, 0x4e40))
 	if rng.IntN(3) > 0 {
 		return ""

@@ -79,6 +79,9 @@ func (d *networksDrawing) topology(o Options) {
 	if s.firewall != "none" {
 		line += " firewall=" + s.firewall
 	}
+	over := d.nextHops(o)
+	s.nextHops = over != ""
+	line += over
 	d.top = s
 	d.plan.Nodes, d.plan.Outward = s.nodes, s.firewall != "none"
 	d.plan.Topology = Step{Line: line}

@@ -63,6 +63,32 @@ func TestBackendsOfTheSearch(t *testing.T) {
 	}
 }
 
+// TestNextHopsOfTheSearch checks that the option decides whether routes use next-hop objects, and that some seeds
+// use them without it.
+func TestNextHopsOfTheSearch(t *testing.T) {
+	for _, networks := range []bool{false, true} {
+		for choice, want := range map[string]func(drawn int) bool{
+			"always": func(drawn int) bool { return drawn == 20 },
+			"never":  func(drawn int) bool { return drawn == 0 },
+			"":       func(drawn int) bool { return drawn > 0 && drawn < 20 },
+		} {
+			drawn := 0
+			for seed := range uint64(20) {
+				p := Draw(1+seed, Options{NextHops: choice, Networks: networks})
+				if strings.Contains(p.Topology.Line, " nexthops=") {
+					drawn++
+				}
+			}
+			if !want(drawn) {
+				t.Errorf("%q, several networks %t: %d of 20 seeds use next hops", choice, networks, drawn)
+			}
+		}
+	}
+	if err := (Options{NextHops: "sometimes"}).Check(); err == nil {
+		t.Error("the search takes a choice that it does not know")
+	}
+}
+
 // TestSeedDeterminesTheRun checks that a seed always gives the same run, and another seed
 // another one.
 func TestSeedDeterminesTheRun(t *testing.T) {

@@ -68,7 +68,7 @@ func (l *link) setUp(up bool) {
 }
 
 // setCarrier plugs or unplugs the cable. Routes and permanent neighbours stay,
-// learnt neighbours do not.
+// learnt neighbours and next-hop objects do not.
 func (l *link) setCarrier(on bool) {
 	if l.carrier == on {
 		return
@@ -78,6 +78,7 @@ func (l *link) setCarrier(on bool) {
 	case on:
 		l.start6()
 	case l.up:
+		l.stack.dropNextHops(l)
 		l.neighs.remove(func(_ netip.Addr, n neigh) bool { return !n.permanent })
 	}
 }

@@ -28,7 +28,7 @@ func (s *stack) applyNextHop(verb dataplane.Verb, o dataplane.NextHop) error {
 	if err != nil {
 		return err
 	}
-	if !l.up { // the kernel checks this first
+	if !l.up || !l.carrier { // the kernel checks this first
 		return fmt.Errorf("link %s: %w", l.name, driver.ErrLinkDown)
 	}
 	h := hop{link: l, via: o.Via, onlink: o.OnLink}
@@ -64,7 +64,8 @@ func (s *stack) dropNextHop(id dataplane.NextHopID) {
 	s.fibs[cidr.V4].remove(func(r *route) bool { return r.nextHop == id })
 }
 
-// dropNextHops deletes the objects on a link, as the kernel does when it goes down.
+// dropNextHops deletes the objects on a link, as the kernel does when it goes down or loses
+// its carrier. Routes with a gateway of their own outlive a lost carrier.
 func (s *stack) dropNextHops(l *link) {
 	for _, id := range slices.Sorted(maps.Keys(s.nextHops)) {
 		if s.nextHops[id].link == l {
@@ -83,10 +84,18 @@ func (s *stack) observeNextHops(state *dataplane.State) {
 func (s *stack) routeOver(o dataplane.Route) (*route, error) {
 	h, there := s.nextHops[o.NextHop]
 	switch {
-	case !o.Dst.Addr().Is4():
-		return nil, fmt.Errorf("only IPv4 routes use next hops: %w", driver.ErrUnsupported)
+	case o.Dst != o.Dst.Masked() && o.Dst.Addr().Is4():
+		return nil, fmt.Errorf("destination has host bits: %w", driver.ErrInvalid)
+	case o.Dst.Addr().Is6() && s.no6:
+		return nil, fmt.Errorf("the kernel has no IPv6: %w", driver.ErrUnsupported)
+	case o.Dst.Addr().Is6():
+		return nil, fmt.Errorf("only IPv4 routes use IPv4 next hops: %w", driver.ErrInvalid)
+	case o.Via.Is6(): // the driver says so
+		return nil, fmt.Errorf("gateway %s of the other family: %w", o.Via, driver.ErrInvalid)
 	case !there:
 		return nil, fmt.Errorf("there is no next hop %d: %w", o.NextHop, driver.ErrInvalid)
+	case h.onlink && o.Scope >= dataplane.ScopeLink:
+		return nil, fmt.Errorf("next hop %d for a destination on the link: %w", o.NextHop, driver.ErrInvalid)
 	}
 	return &route{
 		dst: o.Dst.Masked(), metric: kernelMetric(o.RouteKey), proto: o.Protocol, scope: o.Scope,

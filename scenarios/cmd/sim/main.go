@@ -44,6 +44,7 @@ func main() {
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
 	flag.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
 	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
+	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
 	flag.BoolVar(&o.minimise, "minimise", true, "minimise a failing seed and write it down; false: only name it")
 	flag.StringVar(&o.dir, "dir", "scenarios/regressions", "where a failing seed is written as a scenario")
@@ -199,6 +200,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Networks {
 		cmd += " NETWORKS=yes"
+	}
+	if o.NextHops != "" {
+		cmd += " NEXTHOPS=" + o.NextHops
 	}
 	if o.Family != "" {
 		cmd += " FAMILY=" + o.Family
