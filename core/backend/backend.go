@@ -50,6 +50,10 @@ type Env struct {
 	Uplink uplink.Uplink
 	Facts  driver.HostFacts
 
+	// KeptKeys holds the public keys that WireGuard devices keep, by device, although the node has another key
+	// by now: peers know a device by the key in the node's record.
+	KeptKeys map[string]dataplane.PublicKey
+
 	// Commands are the operator's commands that have run.
 	Commands dataplane.Table[dataplane.CommandKey, dataplane.Command]
 

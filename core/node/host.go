@@ -42,6 +42,7 @@ func (p hostPart) follow() bool {
 	}
 	if !n.removal.begun() {
 		n.settleSelf()
+		n.settleKeys()
 	}
 	if n.store.changed && n.host.looked {
 		n.store.changed = false

@@ -108,6 +108,8 @@ type hostState struct {
 	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
+
+	kept map[string]dataplane.PublicKey // see keptKeys
 }
 
 // settled is a desired and an observed state without a difference.

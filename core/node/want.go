@@ -17,6 +17,7 @@ func (n *Node) env() backend.Env {
 	return backend.Env{
 		Config: n.network.config, Uplink: n.host.uplink, Facts: n.host.facts, Commands: n.commands.have.Commands,
 		WrongChecksums: n.host.wrongChecksums, NextHops: n.host.nextHops,
+		KeptKeys: n.host.kept,
 	}
 }
 
@@ -30,6 +31,7 @@ type wantCache struct {
 	uplink uplink.Uplink
 	routes []driver.Route
 	keys   map[dataplane.SecretName]driver.Key
+	kept   map[string]dataplane.PublicKey
 	lacks  map[dataplane.LinkKind]string // kinds of links that the kernel lacks
 
 	wrongChecksums bool
@@ -48,6 +50,7 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 		c.uplink == h.uplink &&
 		slices.EqualFunc(c.routes, h.facts.Routes, driver.Route.Equal) &&
 		maps.Equal(c.keys, h.facts.Keys) &&
+		maps.Equal(c.kept, h.kept) &&
 		maps.Equal(c.lacks, h.facts.Unsupported) &&
 		c.wrongChecksums == h.wrongChecksums &&
 		c.canNextHops == h.facts.NextHops
@@ -65,7 +68,7 @@ func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	}
 	next := wantCache{
 		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
-		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, lacks: h.facts.Unsupported,
+		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, kept: h.kept, lacks: h.facts.Unsupported,
 		wrongChecksums: h.wrongChecksums, canNextHops: h.facts.NextHops,
 	}
 	h.nextHops = n.usesNextHops(len(next.peers))

@@ -23,6 +23,10 @@ func extras() []fault {
 				return []Step{{Line: d.fill("fault N block udp port=" + ports[d.top.backend])}}
 			}},
 		{name: "foreign-object", weight: 1, fits: func(s shape) bool { return s.family != "v6" }, draw: foreignObject},
+		{name: "key-gone", weight: 1, fits: hasKey, draw: func(d *drawing) []Step {
+			steps := []Step{at(0, "fault N key gone"), at(time.Duration(d.pause()), "restart N")}
+			return d.fillAll(steps[:1+d.rng.IntN(2)]) // a running node sees it at its next look
+		}},
 	}
 }
 
@@ -32,6 +36,11 @@ var ports = map[string]string{"vxlan": "8472", "udp": "8285", "wireguard": "5182
 // mayUseTUN is for clusters that have a TUN device, or may change to a backend that has one.
 func mayUseTUN(s shape) bool {
 	return s.backend == "udp" || s.change && slices.Contains(changesFrom(s), "udp")
+}
+
+// hasKey is for clusters whose nodes have a private key of WireGuard, or may change to a backend that has one.
+func hasKey(s shape) bool {
+	return s.backend == "wireguard" || s.change && slices.Contains(changesFrom(s), "wireguard")
 }
 
 // foreignObject adds a route or an address of another program, and removes it later.

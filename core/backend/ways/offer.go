@@ -8,6 +8,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -131,6 +132,24 @@ func (s *Set) works(i int, l *lease.Lease, f cidr.Family) bool {
 	face, _ := w.face(&l.Attrs)
 	key, ok := b.PeerKey(&face, f)
 	return !ok || s.met[key]
+}
+
+// PublishedKeys returns the keys by which the peers of a node with this record know its devices.
+func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
+	var keys []dataplane.WGPeerKey
+	for _, w := range s.ways {
+		b, exchanges := w.backend.(backend.KeyExchanger)
+		face, offered := w.face(a)
+		if !exchanges || !offered {
+			continue
+		}
+		for _, f := range cidr.Families {
+			if key, ok := b.PeerKey(&face, f); ok && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
 }
 
 // hears reports whether a peer may send by a way: its record offers it, or the way is

@@ -68,10 +68,11 @@ type candidate struct {
 
 // renderPeers adds the peers of all devices, and returns the problems of others.
 func (b *Backend) renderPeers(
-	s *dataplane.State, env backend.Env, self backend.Self, own dataplane.PublicKey, peers []*lease.Lease,
+	s *dataplane.State, env backend.Env, self backend.Self, peers []*lease.Lease,
 ) []backend.Problem {
 	var problems []backend.Problem
 	for _, t := range b.tunnels {
+		own := b.ownKey(env, self, t)
 		found, refused := t.candidates(env, self, peers)
 		problems = append(problems, refused...)
 		served := map[dataplane.PublicKey]*lease.Lease{}

@@ -146,27 +146,33 @@ func (b *Backend) Render(
 	env backend.Env, self backend.Self, peers []*lease.Lease,
 ) (*dataplane.State, []backend.Problem) {
 	state := dataplane.NewState()
-	own := b.ownKey(env, self)
 	for _, t := range b.tunnels {
 		state.AddLink(dataplane.Link{
 			Name: t.device, MTU: b.MTU(env), Up: true,
-			Params: dataplane.WireGuard{ListenPort: t.port, PublicKey: own, Userspace: b.userspace(env)},
+			Params: dataplane.WireGuard{ListenPort: t.port, PublicKey: b.ownKey(env, self, t), Userspace: b.userspace(env)},
 		})
 		for _, f := range t.carries {
 			renderSelf(state, env, self, t.device, f)
 		}
 	}
-	return state, b.renderPeers(state, env, self, own, peers)
+	return state, b.renderPeers(state, env, self, peers)
 }
 
-// ownKey returns the published key. A changed key counts once it is published.
-func (b *Backend) ownKey(env backend.Env, self backend.Self) dataplane.PublicKey {
+// ownKey returns the key of a device: the node's, or the published one while the device has to keep that or the
+// node's cannot be read.
+func (b *Backend) ownKey(env backend.Env, self backend.Self, t tunnel) dataplane.PublicKey {
+	if kept, ok := env.KeptKeys[t.device]; ok {
+		return kept
+	}
+	if key := env.Facts.Keys[dataplane.WireGuardKey].Public; !key.IsZero() {
+		return key
+	}
 	for _, f := range b.families {
 		if d, err := parseData(self.Attrs.Data(f)); err == nil {
 			return d.key
 		}
 	}
-	return env.Facts.Keys[dataplane.WireGuardKey].Public
+	return dataplane.PublicKey{}
 }
 
 // renderSelf wants a family's address and route. All nodes are behind one route,

@@ -221,13 +221,24 @@ func TestAttrsWithoutKey(t *testing.T) {
 	}
 }
 
-// A node uses a new key once it has published it.
-func TestPublishedKeyCounts(t *testing.T) {
+// A device has the node's key, except while it has to keep the one that peers know or the node's cannot be read.
+func TestKeyOfADevice(t *testing.T) {
 	b, env := newBackend(t, network(""))
-	env.Facts.Keys[dataplane.WireGuardKey] = driver.Key{Public: key(9)}
-	state, _ := b.Render(env, backend.Self{Attrs: record(1, backend.IPv4Only).Attrs}, nil)
-	if got := state.Links[device].Params.(dataplane.WireGuard).PublicKey; got != key(1) {
-		t.Errorf("key %s, want that of the record", short(got.String()))
+	for name, c := range map[string]struct {
+		now  driver.Key
+		kept map[string]dataplane.PublicKey
+		want dataplane.PublicKey
+	}{
+		"a new key":            {driver.Key{Public: key(9)}, nil, key(9)},
+		"a key to keep":        {driver.Key{Public: key(9)}, map[string]dataplane.PublicKey{device: key(7)}, key(7)},
+		"of another device":    {driver.Key{Public: key(9)}, map[string]dataplane.PublicKey{deviceV6: key(7)}, key(9)},
+		"a file without a key": {driver.Key{Err: "file has mode 0644"}, nil, key(1)},
+	} {
+		env.Facts.Keys[dataplane.WireGuardKey], env.KeptKeys = c.now, c.kept
+		state, _ := b.Render(env, backend.Self{Attrs: record(1, backend.IPv4Only).Attrs}, nil)
+		if got := state.Links[device].Params.(dataplane.WireGuard).PublicKey; got != c.want {
+			t.Errorf("%s: key %s", name, short(got.String()))
+		}
 	}
 }
 
