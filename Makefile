@@ -229,27 +229,15 @@ test-packages: packages bin/testsum ## the packages for plain hosts: contents, r
 	FLANNEL_PACKAGES='$(CURDIR)/bin/packages' FLANNEL_PACKAGES_AGAIN='$(CURDIR)/bin/packages/again' \
 		CGO_ENABLED=0 bin/testsum -results '$(RESULTS)' -- -vet=off -count=1 ./deploy/packages
 
-# First the machine itself, on this host. Then, in one machine, what needs a kernel
-# that this host may not have; a machine whose guest stops answering (status 75) is
-# replaced twice. A caller that names RESULTS closes with a run of its own.
+# MACHINES=1 leaves half of two cores to other work. A caller that names RESULTS closes with a
+# run of its own.
 .PHONY: test-vm
 test-vm: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-vm: MORE = $(filter command,$(firstword $(origin RESULTS)))
 test-vm: export FLANNEL_LAB_VM := $(CURDIR)/bin/vm
-test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd units on a stock Debian kernel in QEMU; it says what to install
+test-vm: build bin/testsum bin/vm ## conformance, scenarios and the systemd units on a stock Debian kernel in QEMU (MACHINES=1|2); it says what to install
 	@hack/deps || true
-	@trap 'rm -f "$(RESULTS).vm" $(if $(MORE),,"$(RESULTS)")' EXIT; status=0; kernel=$$(bin/vm kernel); \
-	$(CHECKED) bin/testsum -more -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m ./harness/vm || status=$$?; \
-	for try in 1 2 3; do \
-		inside=0; rm -f '$(RESULTS).vm'; \
-		WORLD=vm $(VM_RUN) -- bin/testsum -more -results '$(RESULTS).vm' -note "$$kernel" -- \
-			$(VM_EXEC) -count=1 -p 1 -timeout 35m -run '^(TestConformance|TestWireGuard(ChangesUnderTraffic|OutlivesDriver|PortTaken|TellsItsPort|GreetsWithANewKey)|TestScenarios|TestSystemd)$$' \
-			./drivers/linux ./scenarios ./deploy/host || inside=$$?; \
-		[ $$inside = 75 ] || break; \
-	done; \
-	[ $$inside = 0 ] || status=$$inside; \
-	bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -join '$(RESULTS).vm' || status=$$?; \
-	exit $$status
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)" "$(RESULTS).lock"' EXIT;) $(CHECKED) RACE='$(RACE)' RESULTS='$(RESULTS)' MORE='$(MORE)' MACHINES='$(MACHINES)' hack/test-vm
 
 .PHONY: check
 check: fmt-check vet lint ## format, vet and lint only

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"cmp"
 	"flag"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 //
 //	SCENARIO=vxlan-*   only the files that match, by name without .txt
 //	WORLD=sim          only that world; vm is namespaces of a machine, in which this program runs
+//	SHARE=1/2          only the first of two shares of those files; two machines run one each
 //	SEED=7             of all chance in the simulator; by default the file's "# seed=N", else 1
 //	REPORT=out.html    write a page that explains each run; several get names of their own
 //
@@ -104,6 +106,10 @@ func choose(t *testing.T) choice {
 	if slices.Contains(c.worlds, "vm") && os.Getenv("SCENARIO") == "" {
 		c.files = slices.DeleteFunc(c.files, func(file string) bool { return !forVM(readFile(t, file)) })
 	}
+	c.files, err = share(c.files, cmp.Or(os.Getenv("SHARE"), "1/1"))
+	if err != nil {
+		t.Fatalf("SHARE: %v", err)
+	}
 	if rewriting() && len(c.worlds) > 1 {
 		t.Fatal("to record, say from which world: WORLD=sim or WORLD=netns")
 	}
@@ -114,6 +120,24 @@ func choose(t *testing.T) choice {
 		}
 	}
 	return c
+}
+
+// share returns one of several shares of files, which "1/2" names. Neighbours in the list go to
+// different shares: files of one backend take about as long as each other.
+func share(files []string, which string) ([]string, error) {
+	number, of, _ := strings.Cut(which, "/")
+	n, err := strconv.Atoi(number)
+	shares, also := strconv.Atoi(of)
+	if err != nil || also != nil || n < 1 || n > shares {
+		return nil, fmt.Errorf("%q: want a number and the number of shares, such as 1/2", which)
+	}
+	var mine []string
+	for i, file := range files {
+		if i%shares == n-1 {
+			mine = append(mine, file)
+		}
+	}
+	return mine, nil
 }
 
 // rewriting reports whether -rewrite is set.
