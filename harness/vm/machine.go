@@ -38,7 +38,7 @@ const silence = 3 * time.Minute
 
 // Machine is a running virtual machine.
 type Machine struct {
-	dir     string // of its files
+	files   *Scratch
 	process *process
 	conn    *wire.Conn
 	port    io.Closer
@@ -86,11 +86,11 @@ func Boot(ctx context.Context, o Options) (*Machine, error) {
 	if err := Check(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "flannel-vm-")
+	files, err := NewScratch()
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{dir: dir, over: make(chan struct{}), commands: map[int]*command{}}
+	m := &Machine{files: files, over: make(chan struct{}), commands: map[int]*command{}}
 	if err := m.boot(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot kernel %s: %w", o.Kernel.Release, err), m.Close())
 	}
@@ -99,7 +99,7 @@ func Boot(ctx context.Context, o Options) (*Machine, error) {
 
 func (m *Machine) boot(ctx context.Context, o Options) error {
 	plan := guest.Plan{Release: o.Kernel.Release, Modules: o.Kernel.Modules(), Writable: o.Writable}
-	initramfs := filepath.Join(m.dir, "initramfs")
+	initramfs := filepath.Join(m.files.Dir, "initramfs")
 	if err := writeInitramfs(initramfs, o.Kernel, o.Guest, plan); err != nil {
 		return err
 	}
@@ -280,10 +280,10 @@ func (m *Machine) Close() error {
 	if m.port != nil {
 		_ = m.port.Close() // may be closed already
 	}
-	return errors.Join(append(errs, os.RemoveAll(m.dir))...)
+	return errors.Join(append(errs, m.files.Remove())...)
 }
 
-func (m *Machine) console() string { return filepath.Join(m.dir, "console.log") }
+func (m *Machine) console() string { return filepath.Join(m.files.Dir, "console.log") }
 
 // consoleTail is the number of lines of the console that an error quotes. After a panic
 // of the kernel it quotes all from the line that names the reason.

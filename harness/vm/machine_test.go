@@ -30,12 +30,12 @@ const bootBound = 3 * time.Minute
 // lab is the machine that the tests share: a boot takes seconds.
 type lab struct {
 	*vm.Machine
-	writable string
+	writable *vm.Scratch
 }
 
 // shared boots the shared machine when the first test asks for it.
 var shared = sync.OnceValues(func() (lab, error) {
-	dir, err := os.MkdirTemp("", "flannel-vm-test-")
+	scratch, err := vm.NewScratch()
 	if err != nil {
 		return lab{}, err
 	}
@@ -45,16 +45,19 @@ var shared = sync.OnceValues(func() (lab, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bootBound)
 	defer cancel()
-	m, err := vm.Boot(ctx, vm.Options{Kernel: kernel, Guest: os.Getenv(programEnv), Writable: []string{dir}})
-	return lab{m, dir}, err
+	m, err := vm.Boot(ctx, vm.Options{Kernel: kernel, Guest: os.Getenv(programEnv), Writable: []string{scratch.Dir}})
+	return lab{m, scratch}, err
 })
 
 func TestMain(m *testing.M) {
+	if os.Getenv(holdEnv) != "" {
+		os.Exit(hold())
+	}
 	status := m.Run()
 	if os.Getenv(programEnv) != "" {
 		machine, err := shared()
 		if err == nil {
-			err = errors.Join(machine.Close(), os.RemoveAll(machine.writable))
+			err = errors.Join(machine.Close(), machine.writable.Remove())
 		}
 		if err != nil {
 			status = max(1, status)
@@ -171,12 +174,12 @@ func (w writer) Write(text []byte) (int, error) { w(); return len(text), nil }
 func TestFiles(t *testing.T) {
 	m := machine(t)
 	here := t.TempDir()
-	script := "echo result > " + m.writable + "/result && echo lost > " + here + "/lost && cat " + here + "/lost"
+	script := "echo result > " + m.writable.Dir + "/result && echo lost > " + here + "/lost && cat " + here + "/lost"
 	status, out, err := sh(t, m.Machine, script)
 	if status != 0 || err != nil || out != "lost\n" {
 		t.Fatalf("status %d, output %q, error %v", status, out, err)
 	}
-	text, err := os.ReadFile(filepath.Join(m.writable, "result"))
+	text, err := os.ReadFile(filepath.Join(m.writable.Dir, "result"))
 	if err != nil || string(text) != "result\n" {
 		t.Errorf("the writable folder has %q (%v), want the result", text, err)
 	}

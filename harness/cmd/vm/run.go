@@ -75,11 +75,12 @@ func run(args []string) (int, error) {
 }
 
 func withMachine(ctx context.Context, writable []string, args []string) (int, error) {
-	work, err := os.MkdirTemp("", "flannel-vm-work-")
+	scratch, err := vm.NewScratch()
 	if err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(work)
+	defer scratch.Remove()
+	work := scratch.Dir
 	self, err := os.Executable()
 	if err != nil {
 		return 1, err

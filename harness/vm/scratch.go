@@ -1,0 +1,81 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// scratchName begins the names of scratch folders, below the folder for temporary files.
+const scratchName = "flannel-vm."
+
+// Scratch is a folder for the files of a running program. A program that is killed cannot
+// remove its folder: the next program that makes one does.
+type Scratch struct {
+	Dir  string
+	held *os.File // the folder, locked; the kernel ends the lock with the process
+}
+
+// NewScratch makes a folder, and removes those of programs that have ended.
+func NewScratch() (*Scratch, error) {
+	if err := sweep(); err != nil {
+		return nil, fmt.Errorf("remove the folders of programs that have ended: %w", err)
+	}
+	// The folder gets its name once it is locked: another program's sweep finds none without a lock.
+	unnamed, err := os.MkdirTemp("", "."+scratchName)
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock(unnamed)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(unnamed))
+	}
+	dir := filepath.Join(filepath.Dir(unnamed), strings.TrimPrefix(filepath.Base(unnamed), "."))
+	if err := os.Rename(unnamed, dir); err != nil {
+		return nil, errors.Join(err, held.Close(), os.Remove(unnamed))
+	}
+	return &Scratch{Dir: dir, held: held}, nil
+}
+
+// Remove removes the folder.
+func (s *Scratch) Remove() error {
+	err := os.RemoveAll(s.Dir)
+	_ = s.held.Close() // a second call finds it closed
+	return err
+}
+
+// lock opens and locks a folder. The error is EWOULDBLOCK if another process has locked it.
+func lock(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+// sweep removes the folders that no process holds. It leaves the folders of other users.
+func sweep() error {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), scratchName+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range dirs {
+		f, err := lock(dir)
+		if err != nil { // in use, of another user, or removed by another program
+			continue
+		}
+		if err := os.RemoveAll(dir); !errors.Is(err, os.ErrPermission) {
+			errs = append(errs, err)
+		}
+		_ = f.Close()
+	}
+	return errors.Join(errs...)
+}
