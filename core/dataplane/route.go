@@ -11,6 +11,9 @@ const (
 	// connected subnet (RTPROT_KERNEL).
 	ProtocolKernel = 2
 
+	// ProtocolRA marks routes from a router's announcements (RTPROT_RA).
+	ProtocolRA = 9
+
 	// ProtocolBoot marks routes that were made without a protocol (RTPROT_BOOT);
 	// upstream flannel makes its routes this way (interop 6.0).
 	ProtocolBoot = 3

@@ -45,6 +45,11 @@ type Link struct {
 	// packet that comes in by this link. For IPv4 the link's own setting decides,
 	// for IPv6 that of [dataplane.Forwarding], unless the link overrules it.
 	NoForwarding [2]bool
+
+	// Inside means that packets which leave by the link seem to stay on this host: it is a
+	// bridge without ports except veths, or a veth without a network of its own, such as the
+	// host's end of a pod's. The uplink of a host that is a container itself may look the same.
+	Inside bool
 }
 
 // LinkAddr is an address of a device.
@@ -80,7 +85,8 @@ func (f HostFacts) Equal(o HostFacts) bool {
 // Equal reports whether all fields are the same.
 func (l Link) Equal(o Link) bool {
 	return l.Name == o.Name && l.Index == o.Index && l.MTU == o.MTU && l.Up == o.Up && l.Loopback == o.Loopback &&
-		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs) && l.NoForwarding == o.NoForwarding
+		l.MAC == o.MAC && slices.Equal(l.Addrs, o.Addrs) && l.NoForwarding == o.NoForwarding &&
+		l.Inside == o.Inside
 }
 
 // Equal reports whether all fields are the same.

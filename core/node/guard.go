@@ -2,17 +2,20 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/reconcile"
 )
 
 // guard holds the last guarded desired state and its inputs.
 type guard struct {
 	want, have *dataplane.State
+	inside     map[string]bool
 	reconcile.Guarded
 }
 
@@ -21,13 +24,33 @@ type guard struct {
 // ones that take packets all the same.
 func (n *Node) guarded(want *dataplane.State) *dataplane.State {
 	g, have := &n.host.guard, n.host.have
-	if g.want == want && g.have == have {
+	inside := n.inside()
+	if g.want == want && g.have == have && maps.Equal(g.inside, inside) {
 		return g.State
 	}
-	*g = guard{want, have, reconcile.Guard(want, have, n.ownership(), n.peersWithin)}
+	within := func(link string) bool { return inside[link] }
+	*g = guard{want, have, inside, reconcile.Guard(want, have, n.ownership(), n.peersWithin, within)}
 	n.once(Warning, "foreign-route", inOneLine(g.notes()))
 	n.once(Error, "foreign-route-wins", inOneLine(textsOf(g.Beaten)))
 	return g.State
+}
+
+// inside returns the links by which no packet leaves this host: those that say so, except
+// the ones that the host's way to other hosts begins with.
+func (n *Node) inside() map[string]bool {
+	links := map[string]bool{}
+	for _, l := range n.host.facts.Links {
+		if l.Inside {
+			links[l.Name] = true
+		}
+	}
+	delete(links, n.host.uplink.Link)
+	for _, r := range n.host.facts.Routes {
+		for _, hop := range r.Hops {
+			delete(links, hop.Link)
+		}
+	}
+	return links
 }
 
 // ownership returns the marks of the node's objects on the host.
@@ -56,14 +79,39 @@ func (g *guard) clear() []string {
 	return texts
 }
 
-// bypassed returns the problems of the peers to which foreign routes take packets.
+// shownRoutes is how many foreign routes the notes and the reasons name. A routing daemon may
+// have thousands, and what is true of some of them is true of all.
+const shownRoutes = 5
+
+// few returns the first of the texts about foreign routes, and the number of the others.
+func few(texts []string) []string {
+	if len(texts) <= shownRoutes {
+		return texts
+	}
+	return append(texts[:shownRoutes:shownRoutes],
+		fmt.Sprintf("the same for %d more foreign routes", len(texts)-shownRoutes))
+}
+
+// bypassed returns the problems of the peers to which foreign routes take packets, one for
+// each peer.
 func (n *Node) bypassed() []backend.Problem {
 	var problems []backend.Problem
+	more := map[lease.Key]int{}
 	for _, b := range n.host.guard.Beaten {
 		for _, subnet := range b.Subnets {
-			if p, ok := n.peerOf(subnet); ok {
+			p, ok := n.peerOf(subnet)
+			if !ok {
+				continue
+			}
+			more[p.Key]++
+			if more[p.Key] == 1 {
 				problems = append(problems, backend.Problem{Key: p.Key, Err: b})
 			}
+		}
+	}
+	for i, p := range problems {
+		if others := more[p.Key] - 1; others > 0 {
+			problems[i].Err = fmt.Errorf("%w; the same for %d more foreign routes", p.Err, others)
 		}
 	}
 	return problems

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 )
 
@@ -119,5 +121,72 @@ func TestRefusedRecordsGuardNothing(t *testing.T) {
 		if s := w.status(); !s.Ready || len(s.Notes) > 0 {
 			t.Errorf("%s: reasons %q, notes %q", c.what, s.Reasons, s.Notes)
 		}
+	}
+}
+
+// Pods of another network on the same host take no packet out of it: a route to them is a
+// problem of the peer alone, and no route of the node leads packets away from those pods.
+// A link that leads to other hosts is never taken for one to pods.
+func TestRouteToPodsOfThisHost(t *testing.T) {
+	for _, c := range []struct {
+		link  string
+		ready bool
+	}{{"br-other", true}, {"eth0", false}, {"eth1", false}} {
+		w := guardedWorld(t)
+		w.facts.Links[0].Inside = true // as on a host that is a container
+		w.facts.Links = append(w.facts.Links, driver.Link{Name: "br-other", Index: 7, Up: true, Inside: true},
+			driver.Link{Name: "eth1", Index: 8, Up: true, Inside: true})
+		w.facts.Routes = append(w.facts.Routes, driver.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Metric: 9,
+			Hops: []driver.Hop{{Link: "eth1", Via: netip.MustParseAddr("192.168.65.1")}}})
+		before := w.host.Routes.Len()
+		w.host.AddRoute(dataplane.Route{
+			RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.3.7/32")}, Link: c.link,
+			Scope: dataplane.ScopeLink, Protocol: dataplane.ProtocolBoot,
+		})
+		w.pass(time.Minute)
+		s := w.status()
+		if s.Ready != c.ready || s.PeersBy.Refused != 1 || len(s.Problems) != 1 || w.host.Routes.Len() != before+1 {
+			t.Errorf("%s: ready %t, reasons %q, problems %q, and the host has\n%s", c.link, s.Ready, s.Reasons, s.Problems,
+				w.host.Dump())
+		}
+	}
+}
+
+// A bridge that gets a port to other hosts leads packets out of the host from then on.
+func TestRouteFollowsTheLinksOfTheHost(t *testing.T) {
+	w := guardedWorld(t)
+	w.facts.Links = append(w.facts.Links, driver.Link{Name: "br0", Index: 7, Up: true, Inside: true})
+	w.host.AddRoute(dataplane.Route{
+		RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.3.7/32")}, Link: "br0",
+		Scope: dataplane.ScopeLink, Protocol: dataplane.ProtocolBoot,
+	})
+	w.pass(time.Minute)
+	w.wantReady()
+	w.facts.Links[1].Inside = false
+	w.pass(time.Minute)
+	if s := w.status(); s.Ready {
+		t.Errorf("ready, with the problems %q", s.Problems)
+	}
+}
+
+// Thousands of foreign routes make a few notes, reasons and problems.
+func TestManyForeignRoutesAreCounted(t *testing.T) {
+	w := guardedWorld(t)
+	for i := range 100 {
+		w.foreignRoute(fmt.Sprintf("10.5.3.%d/32", i))
+		w.foreignRoute(fmt.Sprintf("10.5.3.%d/31", 100+2*(i%70)))
+	}
+	w.pass(time.Minute)
+	s := w.status()
+	counted := func(texts []string, n int, last string) {
+		t.Helper()
+		if len(texts) != n || texts[n-1] != last {
+			t.Errorf("%d texts %q, want %d, the last of them %q", len(texts), texts, n, last)
+		}
+	}
+	counted(s.Notes, 6, "the same for 65 more foreign routes")
+	counted(s.Reasons, 6, "the same for 95 more foreign routes")
+	if len(s.Problems) != 1 || !strings.HasSuffix(s.Problems[0], "; the same for 99 more foreign routes") {
+		t.Errorf("problems %q", s.Problems)
 	}
 }

@@ -290,7 +290,7 @@ func (p hostPart) reasons() (rs []string) {
 			rs = append(rs, fmt.Sprintf("conflict: %v", conflict))
 		}
 	}
-	rs = append(rs, h.guard.clear()...)
+	rs = append(rs, few(h.guard.clear())...)
 	for _, failure := range l.failures {
 		if text := failure.Error(); !slices.Contains(rs, text) { // one lack fails several ops
 			rs = append(rs, text)

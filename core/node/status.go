@@ -144,7 +144,7 @@ func (n *Node) Status() Status {
 		Withheld:    n.host.withheld,
 		Expires:     p.Expires,
 		RenewBy:     p.RenewBy,
-		Notes:       slices.Concat(n.host.notes, n.host.guard.notes(), n.firewall.notes, n.lostNotes()),
+		Notes:       slices.Concat(n.host.notes, few(n.host.guard.notes()), n.firewall.notes, n.lostNotes()),
 		FailingFor:  p.FailingFor,
 		SyncedAt:    n.store.syncedAt,
 		NoForward:   n.forwardingBlocked(),

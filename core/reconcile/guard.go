@@ -19,6 +19,9 @@ type Bypass struct {
 	// Clear means that the wanted route leads to a device that encrypts, and that the
 	// packets leave the host without encryption.
 	Clear bool
+	// Inside means that the foreign route leads to a device of this host that packets do not
+	// leave it by, such as the bridge of another network's pods.
+	Inside bool
 }
 
 // Guarded is a desired state that resists foreign routes.
@@ -32,12 +35,15 @@ type Guarded struct {
 // wanted route leads to a device that encrypts, Guard adds routes that are more specific
 // than the foreign one: two halves of its destination, or the peer's subnet if that is
 // narrower. So packets stay encrypted and the foreign route stays in place. Nothing can
-// beat a foreign route to a single address, and a route that the kernel made for an
-// address of the host must not be beaten: that could cut the host off.
+// beat a foreign route to a single address, and a route to the host's own segment must not
+// be beaten: that could cut the host off. Nor is one to pods of this host: nothing leaves
+// in the clear, and another network would lose its packets.
 //
-// Peers returns the peers' subnets that overlap a destination.
-func Guard(want, have *dataplane.State, own Ownership, peers func(netip.Prefix) []netip.Prefix) Guarded {
-	g := guard{want: want, foreign: map[netip.Prefix][]dataplane.Route{}}
+// Peers returns the peers' subnets that overlap a destination. Inside reports whether packets
+// that leave by a link stay on this host, unless they are for a gateway.
+func Guard(want, have *dataplane.State, own Ownership,
+	peers func(netip.Prefix) []netip.Prefix, inside func(link string) bool) Guarded {
+	g := guard{want: want, foreign: map[netip.Prefix][]dataplane.Route{}, inside: inside}
 	var order []dataplane.Route
 	for key, r := range have.Routes.All {
 		if !own.Route(r) && !own.Links[r.Link] && !want.Routes.Has(key) {
@@ -54,7 +60,8 @@ func Guard(want, have *dataplane.State, own Ownership, peers func(netip.Prefix) 
 				continue
 			}
 			target := &beaten
-			if g.encrypts(way) && !drops(foreign) {
+			leaves := g.encrypts(way) && !drops(foreign) && !g.stays(foreign)
+			if leaves {
 				areas, whole := g.resist(narrower(foreign.Dst, subnet), way)
 				result.add(want, way, areas)
 				if whole {
@@ -62,7 +69,7 @@ func Guard(want, have *dataplane.State, own Ownership, peers func(netip.Prefix) 
 				}
 			}
 			target.Foreign, target.Want = foreign, way
-			target.Clear = g.encrypts(way) && !drops(foreign)
+			target.Clear, target.Inside = leaves, g.stays(foreign)
 			target.Subnets = append(target.Subnets, subnet)
 		}
 		if len(beaten.Subnets) > 0 {
@@ -89,6 +96,12 @@ func (g *Guarded) add(want *dataplane.State, way dataplane.Route, areas []netip.
 type guard struct {
 	want    *dataplane.State
 	foreign map[netip.Prefix][]dataplane.Route // by destination
+	inside  func(link string) bool
+}
+
+// stays reports whether packets that take a route stay on this host.
+func (g *guard) stays(r dataplane.Route) bool {
+	return !r.Via.IsValid() && r.Link != "" && g.inside(r.Link)
 }
 
 // wayTo returns the wanted route that leads to a peer's subnet.
@@ -111,13 +124,13 @@ func (g *guard) encrypts(r dataplane.Route) bool {
 	return is
 }
 
-// resist is [guard.cover] for an area that no address of the host covers. To lead the
-// area away from such an address could cut the host off from its neighbours, although
+// resist is [guard.cover] for an area that no segment of the host covers. To lead the
+// area away from such a segment could cut the host off from its neighbours, although
 // the kernel's route is wider than the area.
 func (g *guard) resist(area netip.Prefix, way dataplane.Route) (areas []netip.Prefix, whole bool) {
-	ofHost := func(r dataplane.Route) bool { return r.Protocol == dataplane.ProtocolKernel && beats(r, way) }
+	onSegment := func(r dataplane.Route) bool { return ofSegment(r) && beats(r, way) }
 	for bits := area.Bits(); bits >= way.Dst.Bits(); bits-- {
-		if slices.ContainsFunc(g.foreign[netip.PrefixFrom(area.Addr(), bits).Masked()], ofHost) {
+		if slices.ContainsFunc(g.foreign[netip.PrefixFrom(area.Addr(), bits).Masked()], onSegment) {
 			return nil, false
 		}
 	}
@@ -129,9 +142,9 @@ func (g *guard) resist(area netip.Prefix, way dataplane.Route) (areas []netip.Pr
 func (g *guard) cover(area netip.Prefix) (areas []netip.Prefix, whole bool) {
 	for _, r := range g.foreign[area] {
 		switch {
-		case drops(r):
+		case drops(r), g.stays(r):
 			return nil, true
-		case r.Protocol == dataplane.ProtocolKernel:
+		case ofSegment(r):
 			return nil, false
 		}
 	}
@@ -150,6 +163,12 @@ func (g *guard) cover(area netip.Prefix) (areas []netip.Prefix, whole bool) {
 		whole = whole && covered
 	}
 	return areas, whole
+}
+
+// ofSegment reports whether a route leads to a segment that the host is on: the kernel made it
+// for an address, or a program for the prefix that a router announces (IPv6, RFC 4861 6.3.4).
+func ofSegment(r dataplane.Route) bool {
+	return r.Protocol == dataplane.ProtocolKernel || r.Protocol == dataplane.ProtocolRA && !r.Via.IsValid()
 }
 
 // beats reports whether the kernel prefers a foreign route to a wanted one. [Conflict]
@@ -188,6 +207,8 @@ func (b Bypass) Error() string {
 	switch {
 	case drops(b.Foreign):
 		does = "drops packets"
+	case b.Inside:
+		does = "keeps packets for the peer on this host"
 	case b.Clear:
 		does += " unencrypted"
 	}
@@ -199,6 +220,10 @@ func (b Bypass) Remedy() string {
 	if b.Foreign.Protocol == dataplane.ProtocolKernel {
 		return fmt.Sprintf("an address of this host on %s covers it: remove that address, or give the overlay another "+
 			"network", b.Foreign.Link)
+	}
+	if ofSegment(b.Foreign) {
+		return fmt.Sprintf("a router announces this prefix on %s: change it there, or give the overlay another network",
+			b.Foreign.Link)
 	}
 	return "remove it: " + DeleteCommand(b.Foreign)
 }

@@ -60,6 +60,25 @@ var guardCases = []struct {
 		have:  "route 10.0.0.0/8 dev eth1 scope 253 proto 2\nroute 10.5.2.0/23 dev eth0 proto 3",
 		added: "route 10.5.2.0/24 dev flannel.9 scope 253\nroute 10.5.3.0/24 dev flannel.9 scope 253\n",
 		held:  "10.5.2.0/23 2"},
+	{name: "prefix that a router announces on a link", want: sealed,
+		have:   "route fd00:10::/64 dev eth0 metric 512 proto 9",
+		beaten: "clear fd00:10::/64 1"},
+	{name: "foreign route within a prefix that a router announces", want: sealed,
+		have: "route fd00:10::/52 dev eth0 metric 512 proto 9\n" +
+			"route fd00:10::/64 via fd00:a::9 dev eth0 metric 512 proto 3",
+		beaten: "clear fd00:10::/52 1, clear fd00:10::/64 1"},
+	{name: "route that a router announces", want: sealed,
+		have:  "route fd00:10::/64 via fd00:a::9 dev eth0 metric 512 proto 9",
+		added: "route fd00:10:0:0:8000::/65 dev flannel.9\nroute fd00:10::/65 dev flannel.9\n", held: "fd00:10::/64 1"},
+	{name: "pods of another network on this host", want: sealed,
+		have: "route 10.5.2.0/24 dev inside scope 253 proto 2\nroute 10.5.3.0/25 dev inside scope 253 proto 3\n" +
+			"route 10.5.3.200/32 dev inside scope 253 proto 3",
+		beaten: "10.5.2.0/24 1, 10.5.3.0/25 1, 10.5.3.200/32 1"},
+	{name: "gateway among the pods of this host", want: sealed,
+		have: "route 10.5.3.7/32 via 10.77.0.9 dev inside proto 3", beaten: "clear 10.5.3.7/32 1"},
+	{name: "pods of this host within a foreign route", want: sealed,
+		have:  "route 10.5.3.0/24 via 192.168.64.9 dev eth0 proto 3\nroute 10.5.3.0/25 dev inside scope 253 proto 3",
+		added: "route 10.5.3.128/25 dev flannel.9 scope 253\n", beaten: "10.5.3.0/25 1", held: "10.5.3.0/24 1"},
 	{name: "routes that drop packets", want: sealed,
 		have:   "route 10.5.3.0/24 blackhole proto 3\nroute 10.5.2.0/24 proto 3 other prohibit",
 		beaten: "10.5.2.0/24 1, 10.5.3.0/24 1"},
@@ -84,10 +103,11 @@ func TestGuard(t *testing.T) {
 	peers := func(dst netip.Prefix) []netip.Prefix {
 		return slices.DeleteFunc(slices.Clone(subnets), func(s netip.Prefix) bool { return !s.Overlaps(dst) })
 	}
+	inside := func(link string) bool { return link == "inside" }
 	for _, c := range guardCases {
 		want := parse(t, c.want)
 		before := want.Dump()
-		got := Guard(want, parse(t, c.have), own(), peers)
+		got := Guard(want, parse(t, c.have), own(), peers, inside)
 		if want.Dump() != before {
 			t.Errorf("%s: Guard changed the wanted state", c.name)
 		}
@@ -113,7 +133,7 @@ func TestGuard(t *testing.T) {
 				have.AddRoute(r)
 			}
 		}
-		if again := Guard(want, have, own(), peers); again.State.Dump() != got.State.Dump() {
+		if again := Guard(want, have, own(), peers, inside); again.State.Dump() != got.State.Dump() {
 			t.Errorf("%s: the second time\n%s", c.name, again.State.Dump())
 		}
 	}
@@ -137,6 +157,18 @@ func bypassText(all []Bypass, showClear bool) string {
 	return strings.Join(texts, ", ")
 }
 
+func TestBypassOnThisHostSaysSo(t *testing.T) {
+	b := Bypass{Want: dataplane.Route{Link: "flannel-wg"}, Inside: true}
+	for _, r := range parse(t, "route 10.5.3.7/32 dev cali1 scope 253 proto 3").Routes.All {
+		b.Foreign = r
+	}
+	const want = "foreign route 10.5.3.7/32 dev cali1 scope 253 proto 3 keeps packets for the peer on this host; " +
+		"remove it: ip route del 10.5.3.7/32 dev cali1"
+	if got := b.Error(); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
 func TestBypassNamesTheCommand(t *testing.T) {
 	for have, want := range map[string]string{
 		"route 10.5.3.0/26 via 192.168.64.9 dev eth0 proto 3": "foreign route 10.5.3.0/26 via 192.168.64.9 dev eth0 " +
@@ -148,6 +180,9 @@ func TestBypassNamesTheCommand(t *testing.T) {
 			"remove it: ip route del 10.5.3.0/26 via inet6 fd00:a::9 dev eth0",
 		"route fd00:10::/80 blackhole metric 7 proto 3": "foreign route fd00:10::/80 blackhole metric 7 proto 3 drops " +
 			"packets; remove it: ip -6 route del blackhole fd00:10::/80 metric 7",
+		"route fd00:10::/64 dev eth1 metric 256 proto 9": "foreign route fd00:10::/64 dev eth1 metric 256 proto 9 " +
+			"leads packets past flannel.1; a router announces this prefix on eth1: change it there, or give the overlay " +
+			"another network",
 		"route 10.5.3.0/25 dev eth1 scope 253 proto 2": "foreign route 10.5.3.0/25 dev eth1 scope 253 proto 2 leads " +
 			"packets past flannel.1; an address of this host on eth1 covers it: remove that address, or give the overlay " +
 			"another network",

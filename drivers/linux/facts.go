@@ -24,6 +24,32 @@ func (l *link) fact(off [2]bool) driver.Link {
 	return fact
 }
 
+// The kinds of links by which containers are connected.
+const (
+	vethKind   dataplane.LinkKind = "veth"
+	bridgeKind dataplane.LinkKind = "bridge"
+)
+
+// findInside marks the bridges without ports except veths, and the veths. The addresses,
+// which are read later, take the mark from veths with a network.
+func (o *observer) findInside(all []link) {
+	wired := map[int]bool{} // bridges with other ports, by index
+	for _, l := range all {
+		if l.Kind() != vethKind {
+			wired[l.bridge] = true
+		}
+	}
+	for i, l := range all {
+		o.facts.Links[i].Inside = l.Kind() == vethKind || l.Kind() == bridgeKind && !wired[l.index]
+	}
+}
+
+// ofContainer reports whether an address can be that of the host's end of a container's veth:
+// it stands for no network.
+func (a address) ofContainer() bool {
+	return a.prefix.IsSingleIP() || a.prefix.Addr().IsLinkLocalUnicast()
+}
+
 func (a address) fact() driver.LinkAddr {
 	ip := a.prefix.Addr()
 	return driver.LinkAddr{

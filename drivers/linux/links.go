@@ -24,6 +24,7 @@ type link struct {
 	dataplane.Link
 	index    int
 	parent   int // index of the underlay link that Params should name, 0 for none
+	bridge   int // index of the link that this one is a port of, 0 for none
 	loopback bool
 	forwards [2]*bool // by family: the link's own setting of forwarding, nil if it has none
 }
@@ -201,6 +202,8 @@ func parseLink(body []byte) (link, error) {
 			if len(value) == len(l.MAC) {
 				l.MAC = dataplane.MAC(value)
 			}
+		case unix.IFLA_MASTER:
+			l.bridge = int(nl.U32(value))
 		case unix.IFLA_IFALIAS:
 			userspace = nl.Text(value) == userspaceAlias
 		case unix.IFLA_LINKINFO:

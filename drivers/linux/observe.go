@@ -72,6 +72,7 @@ func (o *observer) readLinks() error {
 	for _, l := range all {
 		o.facts.Links = append(o.facts.Links, l.fact(off))
 	}
+	o.findInside(all)
 	for _, name := range o.extent.Links {
 		l, ok := o.links.byName[name]
 		if !ok {
@@ -132,6 +133,8 @@ func (o *observer) readAddrs() error {
 			}
 			if l := at[o.links.byIndex[a.index]]; l != nil {
 				l.Addrs = append(l.Addrs, a.fact())
+				veth := o.links.byName[l.Name].Kind() == vethKind
+				l.Inside = l.Inside && (!veth || a.ofContainer())
 			}
 			if name, owned := o.owned[a.index]; owned && a.permanentGlobal() {
 				o.state.AddAddr(dataplane.Addr{Link: name, Prefix: a.prefix})

@@ -144,7 +144,7 @@ func (s *stack) facts(extent dataplane.Extent) driver.HostFacts {
 func (l *link) fact() driver.Link {
 	out := driver.Link{
 		Name: l.name, Index: l.index, MTU: l.mtu, Up: l.up,
-		Loopback: l.device == loopback, MAC: l.mac,
+		Loopback: l.device == loopback, MAC: l.mac, Inside: l.device == bridge || l.device == ethernet,
 	}
 	for _, f := range cidr.Families {
 		out.NoForwarding[f] = l.stack.forwardsNothing(l, f)
@@ -153,6 +153,8 @@ func (l *link) fact() driver.Link {
 				Prefix: a.prefix, Permanent: true,
 				LinkLocal: a.prefix.Addr().IsLinkLocalUnicast(),
 			})
+			ofNetwork := !a.prefix.IsSingleIP() && !a.prefix.Addr().IsLinkLocalUnicast()
+			out.Inside = out.Inside && (l.device == bridge || !ofNetwork)
 		}
 	}
 	return out
