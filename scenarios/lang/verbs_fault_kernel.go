@@ -269,7 +269,7 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	})
 }
 
-// faultObjects returns the fault "fault n2 add|remove", whose input holds
+// faultObjects returns the fault "fault n2 add|remove|exchange", whose input holds
 // objects in the form in which "state" prints them.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	return func(s *Session, _ string, n Node, a *args, input string) error {
@@ -293,6 +293,15 @@ func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 		}
 		return nil
 	}
+}
+
+// exchange removes the object that has an object's key, and adds that object. A daemon has no
+// time to repair the first change before the second.
+func exchange(k Kernel, o dataplane.Object) error {
+	if err := k.Remove(o); err != nil {
+		return err
+	}
+	return k.Add(o)
 }
 
 // faultShadow performs "fault n2 shadow n3 via=192.168.64.253": a foreign route
