@@ -1,27 +1,18 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
 )
@@ -30,9 +21,6 @@ const (
 	securePort   = 6443
 	etcdEndpoint = "http://127.0.0.1:2379"
 	apiService   = "10.96.0.1"
-
-	tokenKey  = "sa.key"  // signs the tokens of service accounts
-	tokenKeys = "sa.keys" // with these the API server verifies them
 )
 
 // program returns where a node finds a program of make cluster-programs.
@@ -69,21 +57,35 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := n.daemon(ctx, "etcd", "bash", "-c", "exec -a "+childEtcd+" "+selfPath+" /var/lib/etcd"); err != nil {
 		return err
 	}
-	c.Config = &rest.Config{Host: c.server(), BearerToken: c.tokens["admin"],
-		TLSClientConfig: rest.TLSClientConfig{CAFile: c.path("files", "tls.crt")}, QPS: -1}
-	var err error
-	c.Client, err = kubernetes.NewForConfig(c.Config)
-	if err != nil {
+	if err := c.connect(); err != nil {
 		return err
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
+	return c.startControllers(ctx)
+}
+
+// connect makes the test's clients, which trust the cluster's authorities.
+func (c *Cluster) connect() error {
+	authority, err := os.ReadFile(c.path("files", authorityFile))
+	if err != nil {
+		return err
+	}
+	c.Config = &rest.Config{Host: c.server(), BearerToken: c.tokens["admin"],
+		TLSClientConfig: rest.TLSClientConfig{CAData: authority}, QPS: -1}
+	c.Client, err = kubernetes.NewForConfig(c.Config)
+	return err
+}
+
+// startControllers starts the control plane's clients of the API server.
+func (c *Cluster) startControllers(ctx context.Context) error {
+	n := c.Nodes[0]
 	return errors.Join(
 		n.daemon(ctx, "kube-controller-manager", program("kube-controller-manager"), "--kubeconfig="+file("admin.conf"),
 			"--allocate-node-cidrs=true", "--cluster-cidr="+c.families(podCIDRs),
 			"--service-cluster-ip-range="+c.families(serviceCIDRs),
-			"--root-ca-file="+file("tls.crt"), "--service-account-private-key-file="+file(tokenKey),
+			"--root-ca-file="+file(authorityFile), "--service-account-private-key-file="+file(tokenKey),
 			"--leader-elect=false"),
 		n.daemon(ctx, "kube-scheduler", program("kube-scheduler"), "--kubeconfig="+file("admin.conf"),
 			"--leader-elect=false"),
@@ -127,59 +129,14 @@ func (c *Cluster) awaitEnd(ctx context.Context, program string, address netip.Ad
 	})
 }
 
-// RotateTokenKey makes the API server sign tokens of service accounts with a new key. It still
-// accepts tokens of the former key until RevokeTokens.
-func (c *Cluster) RotateTokenKey(ctx context.Context) error {
-	former, err := os.ReadFile(c.path("files", tokenKey))
-	if err != nil {
-		return err
-	}
-	key, err := newKey()
-	if err != nil {
-		return err
-	}
-	return c.setTokenKeys(ctx, key, append(bytes.Clone(key), former...))
-}
-
-// RevokeTokens makes the API server refuse all tokens that another than the newest key has signed.
-func (c *Cluster) RevokeTokens(ctx context.Context) error {
-	key, err := os.ReadFile(c.path("files", tokenKey))
-	if err != nil {
-		return err
-	}
-	return c.setTokenKeys(ctx, key, key)
-}
-
-// setTokenKeys restarts the API server with a key that signs, and keys that verify.
-func (c *Cluster) setTokenKeys(ctx context.Context, sign, verify []byte) error {
-	for name, data := range map[string][]byte{tokenKey: sign, tokenKeys: verify} {
-		if err := os.WriteFile(c.path("files", name), data, 0o600); err != nil {
-			return err
-		}
-	}
-	if err := c.StopAPIServer(ctx); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
-}
-
-// newKey returns a private key of RSA.
-func newKey() ([]byte, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
-}
-
 func (c *Cluster) apiServerFlags() []string {
 	return []string{
 		"--etcd-servers=" + etcdEndpoint,
 		"--advertise-address=" + c.Nodes[0].Addr.String(),
 		fmt.Sprintf("--secure-port=%d", securePort),
-		"--tls-cert-file=" + file("tls.crt"),
-		"--tls-private-key-file=" + file("tls.key"),
-		"--client-ca-file=" + file("tls.crt"),
+		"--tls-cert-file=" + file(certificateFile),
+		"--tls-private-key-file=" + file(certificateKey),
+		"--client-ca-file=" + file(authorityFile),
 		"--token-auth-file=" + file("tokens.csv"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
@@ -191,54 +148,6 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-cluster-ip-range=" + c.families(serviceCIDRs),
 		"--profiling=false",
 	}
-}
-
-// writeFiles writes the files that the cluster's programs read: keys, tokens and a
-// kubeconfig for each user.
-func (c *Cluster) writeFiles(context.Context) error {
-	key, err := newKey()
-	if err != nil {
-		return err
-	}
-	users := map[string]string{"admin": "admin,admin,system:masters", "kube-proxy": "system:kube-proxy,kube-proxy"}
-	for _, n := range c.Nodes {
-		users[n.Name] = "system:node:" + n.Name + "," + n.Name + ",system:nodes"
-	}
-	c.tokens = map[string]string{}
-	var tokens strings.Builder
-	for name, user := range users {
-		c.tokens[name] = rand.Text()
-		fmt.Fprintf(&tokens, "%s,%s\n", c.tokens[name], user)
-	}
-	host := c.Nodes[0].Addr
-	chain, tlsKey, err := cert.GenerateSelfSignedCertKey(host.String(),
-		[]net.IP{host.AsSlice(), net.ParseIP(apiService), net.IPv4(127, 0, 0, 1)},
-		[]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"})
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{tokenKey: key, tokenKeys: key, "tokens.csv": []byte(tokens.String()),
-		"tls.crt": chain, "tls.key": tlsKey} {
-		if err := os.WriteFile(c.path("files", name), data, 0o600); err != nil {
-			return err
-		}
-	}
-	for name := range users {
-		if err := c.writeKubeconfig(name, chain); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeKubeconfig writes a kubeconfig of a user, which works everywhere.
-func (c *Cluster) writeKubeconfig(name string, authority []byte) error {
-	config := api.NewConfig()
-	config.Clusters["cluster"] = &api.Cluster{Server: c.server(), CertificateAuthorityData: authority}
-	config.AuthInfos["user"] = &api.AuthInfo{Token: c.tokens[name]}
-	config.Contexts["cluster"] = &api.Context{Cluster: "cluster", AuthInfo: "user"}
-	config.CurrentContext = "cluster"
-	return clientcmd.WriteToFile(*config, c.path("files", name+".conf"))
 }
 
 // await waits until a condition holds. Its error names the condition and its last error.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 )
 
@@ -89,6 +90,18 @@ func (n *Node) startProxy(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// restartProxy kills kube-proxy and starts it again.
+func (n *Node) restartProxy(ctx context.Context) error {
+	if err := n.Kill(ctx, "kube-proxy"); err != nil {
+		return err
+	}
+	err := n.cluster.awaitEnd(ctx, "kube-proxy", netip.AddrPortFrom(n.Addr, proxyHealthPort))
+	if err != nil {
+		return err
+	}
+	return n.startProxy(ctx)
 }
 
 // writeJSON writes one of the cluster's files, for the nodes to read.

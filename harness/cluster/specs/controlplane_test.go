@@ -3,6 +3,7 @@ package specs_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -56,13 +57,51 @@ var _ = Describe("the API server", func() {
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 		expectNoLoss()
 	}, limit)
+
+	// client-go looks for another file of authorities every five minutes.
+	It("may get a certificate of another authority: the daemons trust it", func(ctx context.Context) {
+		expectNoLoss := traffic(ctx)
+		former := map[string]string{}
+		for _, n := range kube.Nodes {
+			former[n.Name] = processOf(ctx, n)
+		}
+		Expect(kube.ReplaceAuthority(ctx, func(bundle []byte) error {
+			for _, n := range kube.Nodes {
+				Eventually(func() string { return serviceAccount(ctx, n, "ca.crt") }).WithContext(ctx).
+					Should(Equal(string(bundle)), n.Name)
+			}
+			kubectl(ctx, "-n", "kube-system", "rollout", "restart", "deployment/coredns")
+			kubectl(ctx, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=2m")
+			return nil
+		})).To(Succeed())
+		expectFollowing(ctx)
+		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
+		for _, n := range kube.Nodes {
+			Expect(processOf(ctx, n)).To(Equal(former[n.Name]), "the daemon of "+n.Name)
+		}
+		expectNoLoss()
+	}, SpecTimeout(12*time.Minute))
 })
 
 // tokenOf returns the token that the daemon of a node reads.
 func tokenOf(ctx context.Context, n *cluster.Node) string {
 	GinkgoHelper()
+	return serviceAccount(ctx, n, "token")
+}
+
+// serviceAccount returns a file of the daemon's service account.
+func serviceAccount(ctx context.Context, n *cluster.Node, file string) string {
+	GinkgoHelper()
 	out, err := n.Run(ctx, "sh", "-c",
-		"cat /proc/$(pgrep -o -x flanneld)/root/var/run/secrets/kubernetes.io/serviceaccount/token")
+		"cat /proc/$(pgrep -o -x flanneld)/root/var/run/secrets/kubernetes.io/serviceaccount/"+file)
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// processOf returns the number of the daemon's process.
+func processOf(ctx context.Context, n *cluster.Node) string {
+	GinkgoHelper()
+	out, err := n.Run(ctx, "pgrep", "-o", "-x", "flanneld")
 	Expect(err).NotTo(HaveOccurred())
 	return out
 }
