@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/internal/buildversion"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // crew is the nodes of the networks of a process. With --watch-networks they come and go.
@@ -26,7 +27,7 @@ type crew struct {
 	running sync.WaitGroup
 	members map[string]*member
 	ended   chan ending
-	pulsed  chan struct{} // a node may have begun to wait for a config; coalesced
+	pulsed  wake.Signal // a node may have begun to wait for a config
 }
 
 // member is the node of a network.
@@ -64,7 +65,7 @@ type ending struct {
 func newCrew(ctx context.Context, o *options, shared besides) *crew {
 	ctx, cancel := context.WithCancel(ctx)
 	return &crew{o: o, ctx: ctx, cancel: cancel, shared: shared, members: map[string]*member{},
-		ended: make(chan ending), pulsed: make(chan struct{}, 1)}
+		ended: make(chan ending), pulsed: wake.NewSignal()}
 }
 
 // start starts the nodes of networks. All of them are members of the host before the first one begins,
@@ -89,19 +90,11 @@ func (c *crew) start(names ...string) {
 			exit := c.o.ofNetwork(name).runNetwork(ctx, c.shared, m.health, lane, func(p node.Pulse) {
 				report(p)
 				if m.follow(p) {
-					c.poke()
+					c.pulsed.Send()
 				}
 			})
 			c.ended <- ending{name, exit}
 		})
-	}
-}
-
-// poke has run look at the members.
-func (c *crew) poke() {
-	select {
-	case c.pulsed <- struct{}{}:
-	default: // the last one has not yet been seen
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/networks"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // beside is the store of a named network. Its view tells what the node has to know of
@@ -15,25 +16,15 @@ type beside struct {
 	lease.Store
 	host    *networks.Host
 	name    string
-	others  signal // one of the other networks has changed
-	changed signal
-}
-
-// signal receives a value when something has changed, and holds one at most.
-type signal chan struct{}
-
-func (s signal) send() {
-	select {
-	case s <- struct{}{}:
-	default: // the last one has not yet been taken
-	}
+	others  wake.Signal // one of the other networks has changed
+	changed wake.Signal
 }
 
 // Beside returns the store of a network that may run on a host with others. It follows
 // the store and the other networks until ctx ends.
 func Beside(ctx context.Context, host *networks.Host, name string, store lease.Store) lease.Store {
-	b := beside{store, host, name, make(signal, 1), make(signal, 1)}
-	host.Follow(name, b.others.send)
+	b := beside{store, host, name, wake.NewSignal(), wake.NewSignal()}
+	host.Follow(name, b.others.Send)
 	go b.follow(ctx)
 	return b
 }
@@ -55,7 +46,7 @@ func (b beside) follow(ctx context.Context) {
 			b.View()
 		case <-b.others:
 		}
-		b.changed.send()
+		b.changed.Send()
 	}
 }
 
@@ -64,13 +55,13 @@ type SharedFilter struct {
 	filter *networks.Filter
 
 	mu    sync.Mutex
-	hints map[string]signal // of each network
+	hints map[string]wake.Signal // of each network
 }
 
 // ShareFilter returns a packet filter for several networks. It passes the hints on to all of them until
 // ctx ends.
 func ShareFilter(ctx context.Context, lane driver.Lane) *SharedFilter {
-	f := &SharedFilter{filter: networks.NewFilter(lane), hints: map[string]signal{}}
+	f := &SharedFilter{filter: networks.NewFilter(lane), hints: map[string]wake.Signal{}}
 	go func() {
 		for {
 			select {
@@ -88,7 +79,7 @@ func (f *SharedFilter) pass() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, hint := range f.hints {
-		hint.send()
+		hint.Send()
 	}
 }
 
@@ -96,7 +87,7 @@ func (f *SharedFilter) pass() {
 func (f *SharedFilter) Join(name string) driver.Lane {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hints[name] = make(signal, 1)
+	f.hints[name] = wake.NewSignal()
 	return f.filter.Join(name, f.hints[name])
 }
 

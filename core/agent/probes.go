@@ -5,20 +5,21 @@ import (
 
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // probing sends the node's probes and collects the answers until the next turn. Unlike
 // other effects, many probes may be under way, and nothing waits for their end.
 type probing struct {
 	sender   probe.Sender
-	answered chan struct{} // holds a value while there are answers
+	answered wake.Signal // there are answers
 
 	mu      sync.Mutex
 	answers []probe.Answer
 }
 
 func newProbing(sender probe.Sender) *probing {
-	return &probing{sender: sender, answered: make(chan struct{}, 1)}
+	return &probing{sender: sender, answered: wake.NewSignal()}
 }
 
 // start sends probes.
@@ -37,10 +38,7 @@ func (p *probing) done(a probe.Answer) {
 	p.mu.Lock()
 	p.answers = append(p.answers, a)
 	p.mu.Unlock()
-	select {
-	case p.answered <- struct{}{}:
-	default: // the loop will take this answer with the others
-	}
+	p.answered.Send()
 }
 
 // take adds the answers since the last call to the input.

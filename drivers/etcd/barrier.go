@@ -23,10 +23,7 @@ func (s *Store) CatchUp(ctx context.Context) error {
 		if shown >= written {
 			return nil
 		}
-		select {
-		case s.hurry <- struct{}{}:
-		default: // a heartbeat is due already
-		}
+		s.hurry.Send()
 		select {
 		case <-moved:
 		case <-ctx.Done():

@@ -11,8 +11,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/pause"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // networksInterval is the time between two looks for networks.
@@ -23,7 +23,7 @@ const networksInterval = 5 * time.Second
 // small request for each name: a watch would get every lease of every network.
 type Networks struct {
 	store   *Store
-	changed following.Signal
+	changed wake.Signal
 
 	mu       sync.Mutex
 	names    []string
@@ -33,7 +33,7 @@ type Networks struct {
 
 // Networks starts to follow the networks, until the store is closed.
 func (s *Store) Networks() *Networks {
-	n := &Networks{store: s, changed: following.NewSignal()}
+	n := &Networks{store: s, changed: wake.NewSignal()}
 	s.work.Start(func() { n.run(s.ctx) })
 	return n
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // Store is a lease.Store over etcd.
@@ -26,8 +27,8 @@ type Store struct {
 	client    *clientv3.Client // read only after connected
 	conns     orphans.Conns    // of the client
 
-	changed following.Signal
-	hurry   chan struct{} // asks for a heartbeat now
+	changed wake.Signal
+	hurry   wake.Signal // asks for a heartbeat now
 	doomed  doomedHandles
 
 	// run alone uses these.
@@ -61,8 +62,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		configKey: path.Join(o.Prefix, "config"),
 		subnets:   path.Join(o.Prefix, "subnets") + "/",
 		connected: make(chan struct{}),
-		changed:   following.NewSignal(),
-		hurry:     make(chan struct{}, 1),
+		changed:   wake.NewSignal(),
+		hurry:     wake.NewSignal(),
 		moved:     make(chan struct{}),
 		err:       errNotYet,
 	}

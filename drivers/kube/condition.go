@@ -63,7 +63,7 @@ func (s *Store) Available() {
 	s.mu.Lock()
 	s.available = s.o.SetNetworkUnavailable
 	s.mu.Unlock()
-	signal(s.moved)
+	s.moved.Send()
 }
 
 // lacking returns the state of our node, and whether the condition has to be written.

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // Store is a lease.Store over the nodes of a Kubernetes cluster.
@@ -21,8 +22,8 @@ type Store struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // all goroutines of the store
 
-	changed chan struct{}
-	moved   chan struct{} // signals that there may be a condition to publish
+	changed wake.Signal
+	moved   wake.Signal // there may be a condition to publish
 
 	notices    chan Notice     // to publish
 	ending     context.Context // ends when Close begins
@@ -74,7 +75,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 	s := &Store{
 		o: o, names: set.names, doc: set.doc, network: set.network, api: api, err: errNotYet,
-		changed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		changed: wake.NewSignal(), moved: wake.NewSignal(),
 		notices: make(chan Notice, noticesWaiting), published: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -123,10 +124,10 @@ func (s *Store) update(change func() bool) {
 	moved := s.own.uid != own.uid || s.own.status != own.status
 	s.mu.Unlock()
 	if news {
-		signal(s.changed)
+		s.changed.Send()
 	}
 	if moved {
-		signal(s.moved)
+		s.moved.Send()
 	}
 }
 
@@ -156,15 +157,6 @@ func (s *Store) remove(it item) {
 		}
 		return s.table.Delete(it.node.Name, it.revision)
 	})
-}
-
-// signal leaves a value for the reader, who may not have taken the last one
-// yet.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // bounded returns a context for one request of a caller.

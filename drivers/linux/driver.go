@@ -76,8 +76,8 @@ func open(ctx context.Context, ns namespace.Namespace, secrets driver.Secrets) (
 	if err != nil {
 		return nil, err
 	}
-	d.proxies = newProxies(d.hints.give)
-	d.wg = &wireguards{ns: ns, secrets: secrets, changed: d.hints.give}
+	d.proxies = newProxies(d.hints.out.Send)
+	d.wg = &wireguards{ns: ns, secrets: secrets, changed: d.hints.out.Send}
 	d.wg.running, d.wg.made = map[string]*wireguard.Device{}, map[string]bool{}
 	return d, nil
 }

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // hints listens to the kernel's announcements. They say when to look again, and
 // whether the routes that the last look read may have changed. It owns one
 // goroutine.
 type hints struct {
-	out  chan struct{}
+	out  wake.Signal
 	file *os.File // the listening socket
 	done chan struct{}
 
@@ -55,7 +56,7 @@ func newHints(own ...uint32) (*hints, error) {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
 	return &hints{
-		out: make(chan struct{}, 1), file: file, done: make(chan struct{}), buf: make([]byte, nl.ReadSize),
+		out: wake.NewSignal(), file: file, done: make(chan struct{}), buf: make([]byte, nl.ReadSize),
 	}, nil
 }
 
@@ -116,7 +117,7 @@ func (h *hints) drain(fd int) {
 			continue
 		case err == unix.ENOBUFS: // announcements were lost
 			h.stale = true
-			h.give()
+			h.out.Send()
 			continue
 		case err != nil: // EAGAIN: the queue is empty
 			return
@@ -125,15 +126,8 @@ func (h *hints) drain(fd int) {
 			hint, stale := h.watched.judge(m)
 			h.stale = h.stale || stale
 			if hint {
-				h.give()
+				h.out.Send()
 			}
 		}
-	}
-}
-
-func (h *hints) give() {
-	select {
-	case h.out <- struct{}{}:
-	default: // one is waiting already
 	}
 }

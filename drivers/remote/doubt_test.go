@@ -14,6 +14,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
 	"github.com/flanneld/flannel/internal/following"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // node is a store whose server is played by a test, in virtual time.
@@ -42,7 +43,7 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, answers: make(chan string)}
 	n.Store = &Store{
 		o: Options{Timeout: time.Hour}.withDefaults(), bases: []string{"http://server/v1/_"},
-		client: &http.Client{Transport: n}, changed: following.NewSignal(),
+		client: &http.Client{Transport: n}, changed: wake.NewSignal(),
 	}
 	n.conns.Addrs = func() ([]net.Addr, error) { return nil, nil }
 	n.work = following.NewWork(t.Context())

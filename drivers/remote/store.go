@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 	"github.com/flanneld/flannel/internal/tlsfiles"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // Store is a lease.Store over flannel servers.
@@ -25,7 +26,7 @@ type Store struct {
 	work *following.Work // all goroutines of the store
 	ctx  context.Context // ends with Close
 
-	changed following.Signal
+	changed wake.Signal
 	doubts  doubts
 
 	complaint string // the last logged reason of the present outage; run alone uses it
@@ -61,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		o: o, bases: bases, changed: following.NewSignal(), err: errNotYet,
+		o: o, bases: bases, changed: wake.NewSignal(), err: errNotYet,
 		current: rand.IntN(len(bases)), // nodes spread over the servers
 	}
 	dialer := net.Dialer{Timeout: o.Timeout}

@@ -44,20 +44,6 @@ func (w *Work) Close() {
 	w.group.Wait()
 }
 
-// Signal tells one reader that something has changed. It is coalesced.
-type Signal chan struct{}
-
-// NewSignal returns a signal.
-func NewSignal() Signal { return make(Signal, 1) }
-
-// Send signals a change.
-func (s Signal) Send() {
-	select {
-	case s <- struct{}{}:
-	default: // the reader has not yet taken the last one
-	}
-}
-
 // Options are the options of every store that follows a datastore. The zero ones have defaults.
 type Options struct {
 	Timeout   *time.Duration // of every call: 5 s

@@ -15,6 +15,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/internal/wake"
 	"github.com/flanneld/flannel/internal/wholedump"
 )
 
@@ -36,7 +37,7 @@ type Options struct {
 type Driver struct {
 	opts   Options
 	socket string
-	hints  chan struct{}
+	hints  wake.Signal
 
 	// kernelKeys lists the ESP keys in the kernel.
 	kernelKeys func() ([]netlink.XfrmState, error)
@@ -59,18 +60,11 @@ func New(opts Options) (*Driver, error) {
 			opts.URI, DefaultURI)
 	}
 	keys := func() ([]netlink.XfrmState, error) { return wholedump.Here.XfrmStateList(netlink.FAMILY_V4) }
-	return &Driver{opts: opts, socket: socket, hints: make(chan struct{}, 1), kernelKeys: keys}, nil
+	return &Driver{opts: opts, socket: socket, hints: wake.NewSignal(), kernelKeys: keys}, nil
 }
 
 // Hints implements [driver.Lane].
 func (d *Driver) Hints() <-chan struct{} { return d.hints }
-
-func (d *Driver) hint() {
-	select {
-	case d.hints <- struct{}{}:
-	default: // one is waiting already
-	}
-}
 
 // Close ends charon in order.
 func (d *Driver) Close() error {
@@ -233,9 +227,9 @@ func (d *Driver) watch(c *child, session *vici.Session) error {
 				if !open { // the session has ended
 					events = nil
 				}
-				d.hint()
+				d.hints.Send()
 			case <-c.ended:
-				d.hint()
+				d.hints.Send()
 				return
 			}
 		}

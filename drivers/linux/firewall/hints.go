@@ -10,12 +10,13 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // hints listens to the announcements of nf_tables and says when to look again.
 // It owns the package's one goroutine.
 type hints struct {
-	out  chan struct{}
+	out  wake.Signal
 	file *os.File // the listening socket; nil: the kernel has no nf_tables
 	done chan struct{}
 }
@@ -28,7 +29,7 @@ func startHints(ns namespace.Namespace) (*hints, error) {
 	h, err := newHints(ns)
 	switch {
 	case lacking(err): // no announcements will come
-		h = &hints{out: make(chan struct{}), done: make(chan struct{})}
+		h = &hints{out: wake.NewSignal(), done: make(chan struct{})}
 		close(h.done)
 		return h, nil
 	case err == nil:
@@ -38,7 +39,7 @@ func startHints(ns namespace.Namespace) (*hints, error) {
 }
 
 func newHints(ns namespace.Namespace) (*hints, error) {
-	h := &hints{out: make(chan struct{}, 1), done: make(chan struct{})}
+	h := &hints{out: wake.NewSignal(), done: make(chan struct{})}
 	err := ns.Do(func() (err error) {
 		h.file, err = nl.Listen(unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES})
 		return err
@@ -66,19 +67,12 @@ func (h *hints) listen() {
 		n, err := h.file.Read(buf)
 		switch {
 		case errors.Is(err, unix.ENOBUFS): // announcements were lost
-			h.give()
+			h.out.Send()
 		case err != nil: // closed
 			return
 		case anyMatters(buf[:n]):
-			h.give()
+			h.out.Send()
 		}
-	}
-}
-
-func (h *hints) give() {
-	select {
-	case h.out <- struct{}{}:
-	default: // one is waiting already
 	}
 }
 

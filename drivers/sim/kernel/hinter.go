@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/drivers/sim/world"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // hinter tells its listeners that something may have changed: in virtual time,
@@ -11,13 +12,13 @@ import (
 type hinter struct {
 	pending *world.Event // scheduled, not yet delivered
 	hearers []*listener  // hear hints in virtual time
-	channel chan struct{}
+	channel wake.Signal
 }
 
 // listener hears hints until its function is nil.
 type listener struct{ hear func() }
 
-func newHinter() hinter { return hinter{channel: make(chan struct{}, 1)} }
+func newHinter() hinter { return hinter{channel: wake.NewSignal()} }
 
 // on calls fn with each hint. The function that it returns ends that.
 func (h *hinter) on(fn func()) (end func()) {
@@ -30,10 +31,7 @@ func (h *hinter) on(fn func()) (end func()) {
 
 // tell sends a hint, as an event of that name.
 func (h *hinter) tell(w *world.World, label string) {
-	select {
-	case h.channel <- struct{}{}:
-	default:
-	}
+	h.channel.Send()
 	if len(h.hearers) == 0 || h.pending.Pending() {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim/world"
+	"github.com/flanneld/flannel/internal/wake"
 )
 
 // ClientOptions fix how a client sees its world. Nil selects the defaults.
@@ -34,7 +35,7 @@ type Client struct {
 	rng   clientChances
 
 	view     lease.View
-	changed  chan struct{}
+	changed  wake.Signal
 	onChange func()
 
 	nodes nodeClient    // of a store of nodes
@@ -84,7 +85,7 @@ func newClientChances(w *world.World, prefix string) clientChances {
 
 // Client connects a process to the store, under the name of its host.
 func (s *Store) Client(name string, opts ClientOptions) *Client {
-	c := &Client{store: s, name: name, opts: opts, changed: make(chan struct{}, 1)}
+	c := &Client{store: s, name: name, opts: opts, changed: wake.NewSignal()}
 	c.doomed = map[int64]time.Duration{}
 	c.label = newClientLabels(name + ": store ")
 	c.rng = newClientChances(s.world, "store/"+name+"/")

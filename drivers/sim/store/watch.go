@@ -162,10 +162,7 @@ func (c *Client) setView(v lease.View) {
 		return
 	}
 	c.view = v
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.changed.Send()
 	if c.onChange != nil {
 		c.onChange()
 	}
