@@ -26,12 +26,7 @@ func (s Spec) Identity(b config.Backend) (string, error) {
 		if !o.Agreed {
 			continue
 		}
-		value := o.Default
-		for _, m := range members { // the last one counts
-			if strings.EqualFold(m.Name, o.Name) && !m.IsNull() {
-				value = o.canonical(m.Value)
-			}
-		}
+		value := o.canonical(o.valueIn(members))
 		if value != o.canonical(json.RawMessage(o.Default)) {
 			fmt.Fprintf(&text, ",%q:%s", o.Name, value)
 		}

@@ -146,13 +146,7 @@ func (s Spec) Ports(network config.Network) []uint16 {
 		if o.Port == NoPort || o.Port == PortOfV6 && !network.V6.Enabled() {
 			continue
 		}
-		value := o.Default
-		for _, m := range members { // the last one counts
-			if strings.EqualFold(m.Name, o.Name) && !m.IsNull() {
-				value = string(m.Value)
-			}
-		}
-		port, _ := strconv.ParseUint(value, 10, 16)
+		port, _ := strconv.ParseUint(string(o.valueIn(members)), 10, 16)
 		ports = append(ports, cmp.Or(uint16(port), uint16(o.ZeroMeans)))
 	}
 	return ports
@@ -261,6 +255,17 @@ func (s Spec) check(m config.Member) error {
 		return fmt.Errorf("Backend %s: want %s", o.Name, o.Wants())
 	}
 	return fmt.Errorf("Backend %s %s: want %s", o.Name, m.Excerpt(), o.Wants())
+}
+
+// valueIn returns the option's value in a Backend object, or else its default.
+func (o Option) valueIn(members []config.Member) json.RawMessage {
+	value := json.RawMessage(o.Default)
+	for _, m := range members { // the last one counts
+		if strings.EqualFold(m.Name, o.Name) && !m.IsNull() {
+			value = m.Value
+		}
+	}
+	return value
 }
 
 func (o Option) takes(value json.RawMessage) bool {

@@ -3,6 +3,7 @@ package cidr
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // Number returns an address as a number; numbers have the order of addresses.
@@ -40,6 +41,11 @@ func Last(p netip.Prefix) netip.Addr {
 // different families never contain each other.
 func Contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// Within reports whether one of several prefixes contains another one.
+func Within(outer []netip.Prefix, inner netip.Prefix) bool {
+	return slices.ContainsFunc(outer, func(p netip.Prefix) bool { return Contains(p, inner) })
 }
 
 // Subnet returns the n-th prefix of a length, counted from the one at base.

@@ -101,6 +101,15 @@ const (
 	MasqueradeRandom Verdict = "masquerade-random" // with source ports chosen at random
 )
 
+// About returns the addresses whose packets the rule is about: those of their sources, or
+// else of their destinations. It is invalid for a rule about no addresses.
+func (r Rule) About() netip.Prefix {
+	if r.From.Prefix.IsValid() {
+		return r.From.Prefix
+	}
+	return r.To.Prefix
+}
+
 // Matches reports whether the rule is for a packet.
 func (r Rule) Matches(src, dst netip.Addr, mark uint32) bool {
 	return mark&r.Mark.Mask == r.Mark.Value && r.From.matches(src) && r.To.matches(dst)

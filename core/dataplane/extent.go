@@ -3,6 +3,8 @@ package dataplane
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/flanneld/flannel/core/cidr"
 )
 
 // Extent names the part of a host that a driver must read.
@@ -54,9 +56,7 @@ func (e Extent) Equal(o Extent) bool {
 
 // InNetworks reports whether a destination lies inside one of the Networks.
 func (e Extent) InNetworks(dst netip.Prefix) bool {
-	return slices.ContainsFunc(e.Networks, func(n netip.Prefix) bool {
-		return n.Bits() <= dst.Bits() && n.Contains(dst.Addr())
-	})
+	return cidr.Within(e.Networks, dst)
 }
 
 // Reaches reports whether an underlay route to a destination belongs to the

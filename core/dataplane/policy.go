@@ -3,6 +3,8 @@ package dataplane
 import (
 	"cmp"
 	"net/netip"
+
+	"github.com/flanneld/flannel/core/cidr"
 )
 
 // Direction says which packets an IPsec policy concerns.
@@ -33,8 +35,7 @@ func (k PolicyKey) Key() PolicyKey { return k }
 
 // Inside reports whether a network holds all packets that the policy selects.
 func (k PolicyKey) Inside(network netip.Prefix) bool {
-	within := func(p netip.Prefix) bool { return network.Bits() <= p.Bits() && network.Contains(p.Addr()) }
-	return within(k.Src) && within(k.Dst)
+	return cidr.Contains(network, k.Src) && cidr.Contains(network, k.Dst)
 }
 
 // PolicyAction says what happens to the selected packets.

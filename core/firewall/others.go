@@ -25,12 +25,8 @@ func Others(key dataplane.ChainKey, rules []dataplane.Rule, networks []netip.Pre
 	}
 	var others []dataplane.Rule
 	for _, r := range rules {
-		about := r.From.Prefix
-		if !about.IsValid() {
-			about = r.To.Prefix
-		}
 		toOurs := !r.To.Not && slices.ContainsFunc(networks, r.To.Prefix.Overlaps)
-		if !toOurs && slices.ContainsFunc(theirs, func(n netip.Prefix) bool { return cidr.Contains(n, about) }) {
+		if !toOurs && cidr.Within(theirs, r.About()) {
 			others = append(others, r)
 		}
 	}

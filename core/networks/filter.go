@@ -170,11 +170,7 @@ func (s *share) rest(c dataplane.Chain) []dataplane.Rule {
 
 // owns reports whether a rule is about the packets of the network.
 func (s *share) owns(r dataplane.Rule) bool {
-	about := r.From.Prefix
-	if !about.IsValid() {
-		about = r.To.Prefix
-	}
-	return slices.ContainsFunc(s.networks, func(n netip.Prefix) bool { return cidr.Contains(n, about) })
+	return cidr.Within(s.networks, r.About())
 }
 
 // owned reports whether a rule belongs to one of the networks.
@@ -227,7 +223,7 @@ func (f *Filter) complete() bool {
 }
 
 // common reports whether a rule is about no network.
-func common(r dataplane.Rule) bool { return !r.From.Prefix.IsValid() && !r.To.Prefix.IsValid() }
+func common(r dataplane.Rule) bool { return !r.About().IsValid() }
 
 // inOrder returns the rules in the order of a shared chain: first those that keep the
 // packets of networks apart, so that no other network's rule accepts such a packet before;

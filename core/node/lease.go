@@ -185,7 +185,7 @@ func (n *Node) noAttrs(err error) {
 	}
 	switch {
 	case !waits && !l.self.Key.IsValid() && !n.waitsForAddress():
-		n.exit(1, err.Error())
+		n.exit(err)
 		return
 	case l.grant != nil && l.renewalDue(n.now):
 		n.request(Request{Verb: Renew, Grant: *l.grant})
@@ -222,7 +222,7 @@ func (n *Node) lost(reason error) {
 	l.trouble = reason
 	n.drop()
 	if n.opts.ExitOnLoss && !accident {
-		n.exit(1, reason.Error())
+		n.exit(reason)
 	}
 }
 

@@ -266,9 +266,10 @@ func (n *Node) wake() time.Time {
 	return at
 }
 
-func (n *Node) exit(status int, reason string) {
-	n.event(Error, "exit", reason)
-	n.effects.Exit = &Exit{Status: status, Reason: reason}
+// exit ends the process as failed.
+func (n *Node) exit(reason error) {
+	n.event(Error, "exit", reason.Error())
+	n.effects.Exit = &Exit{Status: 1, Reason: reason.Error()}
 }
 
 func (n *Node) event(level Level, kind, text string) {

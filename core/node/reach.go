@@ -54,18 +54,10 @@ func (n *Node) asksAgain() bool {
 // reachKnown reports whether the last look asked for all addresses that matter
 // now. If not, a record arrived after the look began.
 func (n *Node) reachKnown() bool {
-	h := &n.host
-	want := n.reach()
-	if slices.Equal(want, h.asked) {
-		return true
+	want, asked := n.reach(), n.host.asked
+	unknown := func(a netip.Addr) bool {
+		_, found := slices.BinarySearchFunc(asked, a, netip.Addr.Compare)
+		return !found
 	}
-	asked := h.asked
-	for _, a := range want {
-		at, found := slices.BinarySearchFunc(asked, a, netip.Addr.Compare)
-		if !found {
-			return false
-		}
-		asked = asked[at:]
-	}
-	return true
+	return slices.Equal(want, asked) || !slices.ContainsFunc(want, unknown)
 }

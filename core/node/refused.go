@@ -103,7 +103,7 @@ func (r *refusals) notDeleted(op dataplane.Op) {
 // blocked reports whether a route that covers a subnet may still be in the way of its
 // new one.
 func (r *refusals) blocked(subnet netip.Prefix) bool {
-	return slices.ContainsFunc(r.inTheWay, func(former netip.Prefix) bool { return cidr.Contains(former, subnet) })
+	return cidr.Within(r.inTheWay, subnet)
 }
 
 // keep leaves a subnet refused if its refused object failed in this plan for another

@@ -109,7 +109,7 @@ func (n *Node) followConfig() {
 		return
 	}
 	if !s.known && !n.useSavedConfig() && errors.As(err, new(unserved)) {
-		n.exit(1, err.Error())
+		n.exit(err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (n *Node) reportNoUplink(err error) {
 	case h.uplink.Link == "" && n.waitsForAddress():
 		n.once(Error, "assignment", err.Error())
 	case h.uplink.Link == "":
-		n.exit(1, err.Error())
+		n.exit(err)
 	case h.noUplink == nil:
 		n.event(Warning, "uplink-lost", fmt.Sprintf("%v; keeping %s", err, describeUplink(h.uplink)))
 	}

@@ -330,7 +330,7 @@ func (o Ownership) Policy(p dataplane.Policy) bool {
 }
 
 func (o Ownership) inNetworks(p netip.Prefix) bool {
-	return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool { return cidr.Contains(n, p) })
+	return cidr.Within(o.Networks, p)
 }
 
 // surviving returns the objects that the changes to their links leave in place.

@@ -43,9 +43,9 @@ func implied(a *lease.Attrs) string {
 	return id
 }
 
-// offers reports whether a record offers a way, and whether its owner may still send
+// Offers reports whether a record offers a way, and whether its owner may still send
 // by it.
-func offers(a *lease.Attrs, id string) (offered, inUse bool) {
+func Offers(a *lease.Attrs, id string) (offered, inUse bool) {
 	if identityOf(a) == id {
 		return true, true
 	}
@@ -71,7 +71,7 @@ func (s *Set) choose(l *lease.Lease, f cidr.Family) (int, bool) {
 	first := -1
 	for _, risk := range [...]ending{notYet, unusedByPeer, leftByUs} {
 		for i, w := range s.ways {
-			offered, inUse := offers(a, w.id)
+			offered, inUse := Offers(a, w.id)
 			if !offered || s.ending(i, inUse) != risk || !w.carries(f) {
 				continue
 			}
@@ -156,7 +156,7 @@ func (s *Set) PublishedKeys(a *lease.Attrs) []dataplane.WGPeerKey {
 // the one by which to send to it. A backend without data in its records knows a sender by
 // the address alone, and hears a peer before the peer's record offers the way.
 func (s *Set) hears(i int, l *lease.Lease) bool {
-	offered, _ := offers(&l.Attrs, s.ways[i].id)
+	offered, _ := Offers(&l.Attrs, s.ways[i].id)
 	return offered || s.ways[i].spec.Untyped || slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
 		chosen, ok := s.choose(l, f)
 		return ok && chosen == i
@@ -220,7 +220,7 @@ func (s *Set) Missing(peers []*lease.Lease) []config.Backend {
 			continue
 		}
 		for _, n := range named {
-			if offered, _ := offers(&p.Attrs, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
+			if offered, _ := Offers(&p.Attrs, n.id); offered && n.by != p && !slices.Contains(ids, n.id) {
 				ids = append(ids, n.id)
 			}
 		}

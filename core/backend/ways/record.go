@@ -66,7 +66,3 @@ func (s *Set) Publish(a lease.Attrs, ready, unused func(id string) bool) lease.A
 	}
 	return a
 }
-
-// Offers reports whether attributes offer a way, and whether their owner may still
-// send by it.
-func Offers(a *lease.Attrs, id string) (offered, inUse bool) { return offers(a, id) }

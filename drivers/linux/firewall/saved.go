@@ -134,7 +134,7 @@ func isFormerOf(r iptRule, n netip.Prefix) bool {
 	switch r.rule.Verdict {
 	case dataplane.Return:
 		return from == in && to == in ||
-			from == out && !to.Not && n.Bits() <= to.Prefix.Bits() && n.Contains(to.Prefix.Addr())
+			from == out && !to.Not && cidr.Contains(n, to.Prefix)
 	case dataplane.Masquerade, dataplane.MasqueradeRandom:
 		spared := dataplane.Match{Not: true, Prefix: everybody(cidr.FamilyOf(n.Addr()))}
 		return from == in && to == spared || from == out && to == in
