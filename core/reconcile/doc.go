@@ -2,8 +2,8 @@
 // desired one: [Diff] is a pure function from two states to an ordered plan.
 //
 // The order of a plan keeps packets flowing. Objects come before the objects
-// that need them (link, sysctl, address, proxy and its peers, FDB entry,
-// neighbour, route), existing objects are replaced in place, and unwanted ones
-// go last and in the reverse order. So a packet always finds the old path or the
-// new one.
+// that need them (IPsec policy, link, sysctl, address, proxy and its peers,
+// WireGuard peer, FDB entry, neighbour, next hop, route), existing objects are
+// replaced in place, and unwanted ones go last and in the reverse order. So a
+// packet always finds the old path or the new one.
 package reconcile
