@@ -19,7 +19,7 @@ type World interface {
 	// Do performs an action on the host behind the driver's back, as an
 	// administrator or another program would. It returns after the action and its
 	// immediate effects.
-	Do(ctx context.Context, d Action) error
+	Do(ctx context.Context, a Action) error
 }
 
 // Action is one manipulation of a host. The comment of the verb names the fields
@@ -32,7 +32,7 @@ type Action struct {
 	MAC    dataplane.MAC    // of SetMAC
 }
 
-// ActionVerb is the kind of a Action.
+// ActionVerb is the kind of an Action.
 type ActionVerb string
 
 // The verbs. A Link to Add has the type [Ethernet]; it is created with the
@@ -67,28 +67,28 @@ const Ethernet dataplane.LinkKind = "ethernet"
 // "down flannel.1" or "mtu eth0 1400".
 func ParseAction(line string) (Action, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	d := Action{Verb: ActionVerb(verb)}
+	a := Action{Verb: ActionVerb(verb)}
 	var err error
 	words := strings.Fields(rest)
-	switch d.Verb {
+	switch a.Verb {
 	case Add, Append, Learn, Remove, AddBlackhole:
-		d.Object, err = dataplane.ParseObject(rest)
+		a.Object, err = dataplane.ParseObject(rest)
 	case Up, Down, CarrierOn, CarrierOff, FlushAddrs, FlushRoutes, FlushNeighs, FlushFDB:
 		err = wantWords(words, 1)
 		if err == nil {
-			d.Link = words[0]
+			a.Link = words[0]
 		}
 	case SetMTU:
 		err = wantWords(words, 2)
 		if err == nil {
-			d.Link = words[0]
-			d.MTU, err = strconv.Atoi(words[1])
+			a.Link = words[0]
+			a.MTU, err = strconv.Atoi(words[1])
 		}
 	case SetMAC:
 		err = wantWords(words, 2)
 		if err == nil {
-			d.Link = words[0]
-			d.MAC, err = dataplane.ParseMAC(words[1])
+			a.Link = words[0]
+			a.MAC, err = dataplane.ParseMAC(words[1])
 		}
 	default:
 		err = errors.New("unknown verb")
@@ -96,7 +96,7 @@ func ParseAction(line string) (Action, error) {
 	if err != nil {
 		return Action{}, fmt.Errorf("action %q: %w", line, err)
 	}
-	return d, nil
+	return a, nil
 }
 
 func wantWords(words []string, n int) error {

@@ -27,8 +27,8 @@ var benchExtent = dataplane.Extent{
 func overlay(t testing.TB, w *world, verb dataplane.Verb, peers int) []dataplane.Op {
 	t.Helper()
 	if err := w.host.LinkAdd(&netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1500,
-			TxQLen: -1}, PeerName: "eth0", PeerNamespace: netlink.NsFd(w.farNS),
+		LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1500, TxQLen: -1},
+		PeerName:  "eth0", PeerNamespace: netlink.NsFd(w.farNS),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,11 @@ const (
 	offloadUDP = unix.TUN_F_USO4 | unix.TUN_F_USO6
 )
 
-// TestKernelUnderstandsProxy sends packets that package udppath joined from one
+// TestKernelCutsJoinedPackets sends packets that package udppath joined from one
 // TUN device to another through the kernel, and compares the result with the
 // originals: once where the kernel must cut the packet, and once where it
 // leaves that to the reader.
-func TestKernelUnderstandsProxy(t *testing.T) {
+func TestKernelCutsJoinedPackets(t *testing.T) {
 	for _, c := range []struct {
 		what      string
 		proto     byte
@@ -39,8 +39,10 @@ func TestKernelUnderstandsProxy(t *testing.T) {
 		fragment  byte
 	}{
 		{what: "TCP", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1420, all: 45 * 1420, id: 65530},
-		{what: "TCP, with FIN and PSH, a shorter last one", proto: unix.IPPROTO_TCP, flags: 0x19, size: 1420, all: 5*1420 +
-			3},
+		{
+			what:  "TCP, with FIN and PSH, a shorter last one",
+			proto: unix.IPPROTO_TCP, flags: 0x19, size: 1420, all: 5*1420 + 3,
+		},
 		{what: "TCP with DF and ECE", proto: unix.IPPROTO_TCP, flags: 0x50, size: 500, all: 50000, fragment: 0x40},
 		{what: "TCP by the byte", proto: unix.IPPROTO_TCP, flags: 0x10, size: 1, all: 300},
 		{what: "UDP", proto: unix.IPPROTO_UDP, size: 1000, all: 63*1000 + 1, id: 9},
@@ -130,15 +132,7 @@ type tunnels struct {
 func newTunnels(t *testing.T) *tunnels {
 	t.Helper()
 	needTUN(t)
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	h := linuxtest.HostOf(t)
 	w := &tunnels{Host: h, in: tunFile{name: "in", vnet: true}, plain: tunFile{name: "plain"},
 		offload: tunFile{name: "offload", vnet: true}}
 	var made error

@@ -8,8 +8,8 @@ import (
 )
 
 // TestWireGuardGreetsWithANewKey gives one of two devices with a session another key. The
-// other device knows that key already, and not where the device is, so it cannot begin
-// the next session. No packet of a pod is under way, and there is one all the same.
+// other device knows that key already, but not the endpoint, so it cannot begin the next
+// session. The device with the new key begins it, although no pod sends a packet.
 func TestWireGuardGreetsWithANewKey(t *testing.T) { eachImplementation(t, greetsWithANewKey) }
 
 func greetsWithANewKey(t *testing.T, w *world, userspace bool) {

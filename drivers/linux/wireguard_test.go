@@ -71,9 +71,9 @@ func wgOps(verb dataplane.Verb, objects ...dataplane.Object) []dataplane.Op {
 	return ops
 }
 
-// TestWireGuardOutlivesDriver opens a second driver after the first: the device is
-// there with address and route, so that no packet for a peer takes another way.
-// The kernel's has its key and peers, too, and the other one gets them again.
+// TestWireGuardOutlivesDriver opens a second driver after the first: the device still has
+// its address and route, so that no packet for a peer takes another way. A device of the
+// kernel still has its key and peers; the second driver sets those of a userspace device.
 func TestWireGuardOutlivesDriver(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, w *world, userspace bool) {
 		noIPv6 := dataplane.Sysctl{Path: "net/ipv6/conf/default/disable_ipv6", Value: "1"} // and no link-local routes

@@ -23,15 +23,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Errorf("close host: %v", err)
-		}
-	})
+	h := linuxtest.HostOf(t)
 	d, err := Open(t.Context(), h.NS, drivertest.Secrets{})
 	if err != nil {
 		t.Fatal(err)

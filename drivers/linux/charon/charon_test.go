@@ -142,11 +142,7 @@ const (
 // hosts returns a host whose uplink leads to another one.
 func hosts(t *testing.T) *linuxtest.Host {
 	t.Helper()
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Close() })
+	h := linuxtest.HostOf(t)
 	for _, line := range []string{"add link eth0 type ethernet mtu 1500 mac 02:00:00:00:00:01 up",
 		"add addr 192.168.64.1/24 dev eth0"} {
 		action, err := drivertest.ParseAction(line)
@@ -200,7 +196,7 @@ func TestSilentPeersAreAsked(t *testing.T) {
 	}
 }
 
-// A refused op names the reason, and a second one is tried nevertheless.
+// A refused op names the reason, and the ops after it are performed.
 func TestRefusals(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon")
@@ -221,8 +217,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A tunnel without keys may end by itself after the look that found it: the one that
-// replaces it is asked for all the same.
+// A tunnel without keys may end by itself after the look that found it. The driver asks for
+// its replacement all the same.
 func TestTunnelEndedMeanwhile(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon", "replace shared-key 192.168.64.1 PSK", "replace shared-key 192.168.64.2 PSK",
@@ -235,7 +231,7 @@ func TestTunnelEndedMeanwhile(t *testing.T) {
 	}
 }
 
-// A charon that dies is missed at once, and can be started again.
+// When charon dies, the driver notices at once, and can start it again.
 func TestCharonDies(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	n.do("add ike charon")
@@ -253,7 +249,7 @@ func TestCharonDies(t *testing.T) {
 	n.await("ike charon\n")
 }
 
-// Another IKE daemon at the socket is left alone.
+// The driver leaves another IKE daemon at the socket alone.
 func TestForeignDaemon(t *testing.T) {
 	n := newNode(t, int(hosts(t).NS))
 	foreign, err := net.Listen("unix", n.socket)
@@ -267,7 +263,7 @@ func TestForeignDaemon(t *testing.T) {
 	}
 }
 
-// On a kernel that cannot do what charon asks for, charon is not started.
+// The driver starts no charon on a kernel without the features that charon needs.
 func TestKernelLacksESP(t *testing.T) {
 	lacks := errors.New("this kernel has no ESP")
 	d, err := New(Options{URI: DefaultURI, Kernel: func() error { return lacks }})
@@ -297,7 +293,7 @@ func TestNoCharon(t *testing.T) {
 	}
 }
 
-// Two nodes agree on a tunnel, and the one that unloads it takes the other's along.
+// Two nodes establish a tunnel. When one of them unloads its connection, the other's tunnel ends too.
 func TestTunnel(t *testing.T) {
 	h := hosts(t)
 	needESP(t, h)

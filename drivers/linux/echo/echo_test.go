@@ -190,10 +190,7 @@ var silent = netip.MustParseAddr("10.255.255.1")
 // the MAC to which its packets go. Only small echoes leave from that host.
 func newSilentSender(t *testing.T) *Sender {
 	t.Helper()
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := linuxtest.HostOf(t)
 	wire := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wire"}, PeerName: "end"}
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 9}
 	for _, step := range []func() error{
@@ -227,7 +224,7 @@ func newSilentSender(t *testing.T) *Sender {
 	}()
 	s := <-senders
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), h.Close()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -206,7 +206,7 @@ func policyOfOther(t *testing.T, now, other variant, f cidr.Family) {
 	w.apply(t, ops(dataplane.Create, chains)...)
 	w.sh(t, fill("{iptables}-"+string(other)+" -P FORWARD DROP", f))
 	if blocks := w.facts(t).Blocks; len(blocks) != 1 || blocks[0].OverriddenBy != dataplane.IPTables {
-		t.Errorf("blocks %+v, want one that iptables overrules", blocks)
+		t.Errorf("blocks %+v, want one that iptables overrides", blocks)
 	}
 	w.wantOther(t, f, "other rules in the other variant of iptables, whose FORWARD drops packets")
 	w.apply(t, ops(dataplane.Replace, chains)...)

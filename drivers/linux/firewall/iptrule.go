@@ -178,8 +178,8 @@ func jumpSpec(p place) string {
 	return fmt.Sprintf("-m comment --comment %q -j %s", p.comment, p.own)
 }
 
-// everybody is the multicast group that rule 5 exempts (interop 7).
-func everybody(f cidr.Family) netip.Prefix {
+// multicast returns the groups of a family, which rule 5 exempts (interop 7).
+func multicast(f cidr.Family) netip.Prefix {
 	if f == cidr.V4 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4)
 	}

@@ -82,8 +82,8 @@ func TestLockThatIsKept(t *testing.T) {
 	w.expect(t, chains...)
 }
 
-// TestStartedLater: a program that has opened the log, and writes its line after a look at it, is seen
-// by the next look.
+// TestStartedLater: a program opens the log before a reading and writes its line after it. The next
+// reading returns that line.
 func TestStartedLater(t *testing.T) {
 	p := &programs{log: filepath.Join(t.TempDir(), "started")}
 	log, err := os.Create(p.log)

@@ -71,7 +71,7 @@ func newScene(t testing.TB, v variant) *scene {
 		add(t, s.Handle, "flannel.1", a["overlay"], whole)
 		add(t, s.Handle, "eth0", a["node"], bits)
 		route(t, s.Handle, "flannel.1", far, a["remote-overlay"])
-		route(t, s.Handle, "cni0", everybody(f), netip.Addr{})
+		route(t, s.Handle, "cni0", multicast(f), netip.Addr{})
 		add(t, pod, "eth0", a["pod"], bits)
 		route(t, pod, "eth0", netip.PrefixFrom(a["pod"], 0).Masked(), a["gateway"])
 		add(t, remote, "eth0", a["remote-overlay"], whole)
@@ -95,19 +95,8 @@ func set(t testing.TB, ns namespace.Namespace, path, value string) {
 // join makes a place at the other end of one of the node's links.
 func (s *scene) join(t testing.TB, link, place string) *wholedump.Handle {
 	t.Helper()
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := namespace.Keep(h.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(ns.Close(), h.Close()); err != nil {
-			t.Errorf("close %s: %v", place, err)
-		}
-	})
+	h := linuxtest.HostOf(t)
+	ns := h.Keep(t)
 	s.places[place] = ns
 	set(t, ns, "ipv6/conf/default/accept_dad", "0") // otherwise duplicate address detection would delay packets
 	attrs := netlink.NewLinkAttrs()

@@ -75,8 +75,8 @@ var damages = map[dataplane.Flavour][]damage{
 // foreign network.
 func fill(text string, f cidr.Family) string {
 	w := wordsOf(f)
-	return strings.NewReplacer("{iptables}", w.iptables, "{ip}", w.ip, "{table}", w.table, "{group}",
-		everybody(f).String(),
+	return strings.NewReplacer("{iptables}", w.iptables, "{ip}", w.ip, "{table}", w.table,
+		"{group}", multicast(f).String(),
 		"{other}", [...]string{"10.99.0.0/16", "fd00:99::/48"}[f], "{net}", [...]string{"10.5.0.0/16", "fd00:5::/48"}[f],
 		"{own}", [...]string{"10.5.1.0/24", "fd00:5:0:1::/64"}[f],
 	).Replace(text)
@@ -166,8 +166,8 @@ table inet firewalld {
 // repairs only ours.
 func (w *world) others(t testing.TB, m making, f cidr.Family) {
 	t.Helper()
-	w.sh(t, wordsOf(f).iptables+"-restore --noflush <<'END'\n"+fill(othersRules,
-		f)+"END\nnft -f - <<'END'"+othersTable+"END")
+	w.sh(t, wordsOf(f).iptables+"-restore --noflush <<'END'\n"+fill(othersRules, f)+
+		"END\nnft -f - <<'END'"+othersTable+"END")
 }
 
 // allRules returns everything in the packet filter except our rules, as its own

@@ -136,7 +136,7 @@ func isFormerOf(r iptRule, n netip.Prefix) bool {
 		return from == in && to == in ||
 			from == out && !to.Not && cidr.Contains(n, to.Prefix)
 	case dataplane.Masquerade, dataplane.MasqueradeRandom:
-		spared := dataplane.Match{Not: true, Prefix: everybody(cidr.FamilyOf(n.Addr()))}
+		spared := dataplane.Match{Not: true, Prefix: multicast(cidr.FamilyOf(n.Addr()))}
 		return from == in && to == spared || from == out && to == in
 	case dataplane.Accept:
 		return from == in && !to.Prefix.IsValid() || to == in && !from.Prefix.IsValid()
@@ -152,7 +152,7 @@ func (s saved) formerNetworks(f cidr.Family) []netip.Prefix {
 	if shared == nil {
 		return nil
 	}
-	spared := dataplane.Match{Not: true, Prefix: everybody(f)}
+	spared := dataplane.Match{Not: true, Prefix: multicast(f)}
 	var networks []netip.Prefix
 	proofs := map[netip.Prefix]int{}
 	for _, r := range shared.rules {

@@ -34,29 +34,17 @@ type world struct {
 func newWorld(t testing.TB, v variant) *world {
 	t.Helper()
 	p := newPrograms(t, v)
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Errorf("close host: %v", err)
-		}
-	})
-	ns, err := namespace.Keep(h.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := linuxtest.HostOf(t)
 	f, err := Open(t.Context(), h.NS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(f.Close(), ns.Close()); err != nil {
+		if err := f.Close(); err != nil {
 			t.Errorf("close packet filter: %v", err)
 		}
 	})
-	return &world{Host: h, programs: p, f: f, ns: ns}
+	return &world{Host: h, programs: p, f: f, ns: h.Keep(t)}
 }
 
 // programs is a directory that is the whole $PATH, with programs that note each

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/drivers/drivertest"
+	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/internal/pace"
 	"github.com/flanneld/flannel/internal/wholedump"
 )
@@ -52,6 +54,36 @@ func NewHost() (*Host, error) {
 	return h, nil
 }
 
+// HostOf makes a host that ends with the test.
+func HostOf(t testing.TB) *Host {
+	t.Helper()
+	h, err := NewHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Errorf("close host: %v", err)
+		}
+	})
+	return h
+}
+
+// Keep returns the host's namespace, which a test can enter until it ends.
+func (h *Host) Keep(t testing.TB) namespace.Namespace {
+	t.Helper()
+	ns, err := namespace.Keep(h.NS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Errorf("close namespace: %v", err)
+		}
+	})
+	return ns
+}
+
 // Close removes the host with all that is on it.
 func (h *Host) Close() error {
 	for _, handle := range []*wholedump.Handle{h.Handle, h.Far} {
@@ -63,8 +95,8 @@ func (h *Host) Close() error {
 }
 
 // Do is the part of [drivertest.World] that needs no driver.
-func (h *Host) Do(_ context.Context, d drivertest.Action) error {
-	if err := h.do(d); err != nil {
+func (h *Host) Do(_ context.Context, a drivertest.Action) error {
+	if err := h.do(a); err != nil {
 		return err
 	}
 	return h.Settle()

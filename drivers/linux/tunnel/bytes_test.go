@@ -74,13 +74,7 @@ func TestTiersEmitTheSame(t *testing.T) {
 		t.Run(string(tier), func(t *testing.T) {
 			a, b, w := newWired(t, 1500)
 			carry(t, a, b, tier, tier)
-			out := make(chan []byte, 100)
-			w.set(func(from int, p []byte) [][]byte {
-				if inner := payload(p); from == 0 && inner != nil {
-					out <- bytes.Clone(inner)
-				}
-				return nil
-			})
+			out := w.intercept()
 			raw := a.rawSocket(t)
 			for _, name := range names {
 				sent := packets()[name]
@@ -109,13 +103,7 @@ func TestTiersCutTheSame(t *testing.T) {
 	for i, tier := range tiers {
 		a, b, w := newWired(t, 1500)
 		carry(t, a, b, tier, tier)
-		out := make(chan []byte, 100)
-		w.set(func(from int, p []byte) [][]byte {
-			if inner := payload(p); from == 0 && inner != nil {
-				out <- bytes.Clone(inner)
-			}
-			return nil
-		})
+		out := w.intercept()
 		a.writeWhole(t, a.openAt(t, 4000), net.UDPAddrFromAddrPort(netip.AddrPortFrom(b.inner(), 4001)), size, count)
 		for range count {
 			inner := <-out
@@ -130,6 +118,19 @@ func TestTiersCutTheSame(t *testing.T) {
 	if d := cmp.Diff(got[0], got[1]); d != "" {
 		t.Errorf("(-%s +%s):\n%s", tiers[0], tiers[1], d)
 	}
+}
+
+// intercept stops all packets on the wire, and returns the inner packets of the datagrams that
+// the first node sends.
+func (w *wire) intercept() <-chan []byte {
+	out := make(chan []byte, 100)
+	w.set(func(from int, p []byte) [][]byte {
+		if inner := payload(p); from == 0 && inner != nil {
+			out <- bytes.Clone(inner)
+		}
+		return nil
+	})
+	return out
 }
 
 // rawSocket sends packets as they are.

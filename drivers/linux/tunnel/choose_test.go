@@ -12,23 +12,14 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
 // TestAutoGoesOn chooses a tier while the kernel lacks a feature: auto uses the
 // plain tier, and gso is refused.
 func TestAutoGoesOn(t *testing.T) {
-	host, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
-	ns, err := namespace.Keep(host.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
+	host := linuxtest.HostOf(t)
+	ns := host.Keep(t)
 	p := dataplane.Proxy{Link: "flannel0", Local: netip.MustParseAddrPort("127.0.0.1:8285"), MTU: 1472}
 	if err := ns.Do(func() error { return CreateDevice(p.Link) }); errors.Is(err, driver.ErrUnsupported) ||
 		errors.Is(err, unix.EACCES) {

@@ -94,17 +94,9 @@ type loopback struct {
 // newStations makes two stations with all offloads.
 func newStations(t *testing.T) (h *loopback, a, b *station) {
 	t.Helper()
-	host, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { host.Close() })
-	ns, err := namespace.Keep(host.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	err = ns.Do(func() (err error) {
+	host := linuxtest.HostOf(t)
+	ns := host.Keep(t)
+	err := ns.Do(func() (err error) {
 		a, err = newStation(t, 1, true)
 		if err == nil {
 			b, err = newStation(t, 2, true)

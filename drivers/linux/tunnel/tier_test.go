@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/udppath"
-	"github.com/flanneld/flannel/drivers/linux/internal/namespace"
 	"github.com/flanneld/flannel/drivers/linux/linuxtest"
 )
 
@@ -25,7 +24,7 @@ type station struct {
 // TestSteadyStateAllocatesNothing carries packets from one station to another,
 // alone and, where the tier can, as one packet that stands for twenty.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	ns := newNamespace(t)
+	ns := linuxtest.HostOf(t).Keep(t)
 	buf := make([]byte, 1<<16)
 	for _, c := range []struct {
 		what   string
@@ -77,7 +76,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // perhaps no later event wakes the loop.
 func TestSendsAllOfAPacket(t *testing.T) {
 	const size = 3 * outPackets
-	ns := newNamespace(t)
+	ns := linuxtest.HostOf(t).Keep(t)
 	var a, b *station
 	if err := ns.Do(func() (err error) {
 		a, err = newStation(t, 1, true)
@@ -105,22 +104,6 @@ func TestSendsAllOfAPacket(t *testing.T) {
 	if got != size {
 		t.Errorf("%d of %d bytes arrived", got, size)
 	}
-}
-
-// newNamespace makes a host and returns its namespace.
-func newNamespace(t *testing.T) namespace.Namespace {
-	t.Helper()
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { h.Close() })
-	ns, err := namespace.Keep(h.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
 }
 
 // newStation runs in the namespace, on another goroutine, so it must not end

@@ -50,17 +50,8 @@ func needTUN(t testing.TB) {
 func newNode(t testing.TB, i, mtu int) *node {
 	t.Helper()
 	needTUN(t)
-	h, err := linuxtest.NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { h.Close() })
-	ns, err := namespace.Keep(h.NS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	n := &node{Host: h, ns: ns, i: i, mtu: mtu}
+	h := linuxtest.HostOf(t)
+	n := &node{Host: h, ns: h.Keep(t), i: i, mtu: mtu}
 	n.start(t)
 	t.Cleanup(func() { n.stop(t) })
 	return n

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// TestShrinkBuffers holds that this version of the library has the pool that
-// shrinkBuffers replaces, and that buffers are apart by their size. Under the race
-// detector it holds that no goroutine takes a buffer before that.
+// TestShrinkBuffers checks that this version of the library has the pool that
+// shrinkBuffers replaces, and that buffers do not overlap. Under the race detector it
+// also checks that no goroutine takes a buffer before the pool is replaced.
 func TestShrinkBuffers(t *testing.T) {
 	q, _ := testQueue(t)
 	d, small := start(q, limitOf(1420))

@@ -34,14 +34,14 @@ func TestReceiveDump(t *testing.T) {
 		}, messages: 4},
 		{name: "interrupted", datagrams: [][]byte{datagram(unix.RTM_NEWLINK, unix.NLM_F_DUMP_INTR, seq), done},
 			messages: 2, interrupted: true},
-		{name: "interrupted at the end", datagrams: [][]byte{datagram(unix.NLMSG_DONE, unix.NLM_F_DUMP_INTR, seq, 0, 0, 0,
-			0)},
-			messages: 1, interrupted: true},
+		{name: "interrupted at the end", messages: 1, interrupted: true, datagrams: [][]byte{
+			datagram(unix.NLMSG_DONE, unix.NLM_F_DUMP_INTR, seq, 0, 0, 0, 0),
+		}},
 		{name: "left from before", datagrams: [][]byte{
 			datagram(unix.RTM_NEWLINK, 0, seq-1), datagram(unix.NLMSG_DONE, 0, seq-1, 0, 0, 0, 0), done,
 		}, messages: 1},
 		{name: "refused", datagrams: [][]byte{datagram(unix.NLMSG_ERROR, 0, seq, noEntry...)}, messages: 1, err: unix.ENOENT},
-		{name: "Failed at the end", datagrams: [][]byte{datagram(unix.NLMSG_DONE, 0, seq, noEntry...)}, messages: 1,
+		{name: "failed at the end", datagrams: [][]byte{datagram(unix.NLMSG_DONE, 0, seq, noEntry...)}, messages: 1,
 			err: unix.ENOENT},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestReceiveDump(t *testing.T) {
 				n++
 			}
 			if n != c.messages {
-				t.Errorf("%d Messages, want %d", n, c.messages)
+				t.Errorf("%d messages, want %d", n, c.messages)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestAnswers(t *testing.T) {
 		n++
 	}
 	if n != 1 {
-		t.Errorf("%d Answers, want 1", n)
+		t.Errorf("%d answers, want 1", n)
 	}
 }
 
