@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -72,7 +75,7 @@ func newCrew(ctx context.Context, o *options, shared besides) *crew {
 // because none begins before the configs of all are known.
 func (c *crew) start(names ...string) {
 	for _, name := range names {
-		c.shared.host.Join(name)
+		c.shared.host.Join(name, c.o.ofNetwork(name).savedState())
 		c.members[name] = &member{health: &agent.Health{Version: buildversion.Version(), Network: name}}
 		c.shared.nodes.Add(c.members[name].health)
 		c.shared.systemd.join(name)
@@ -89,6 +92,7 @@ func (c *crew) start(names ...string) {
 		c.running.Go(func() {
 			exit := c.o.ofNetwork(name).runNetwork(ctx, c.shared, m.health, lane, func(p node.Pulse) {
 				report(p)
+				c.shared.host.Hold(name, p.Holds)
 				if m.follow(p) {
 					c.pulsed.Send()
 				}
@@ -190,6 +194,16 @@ func (c *crew) end(exit node.Exit) node.Exit {
 // crew returns what decides about the networks of the process.
 func (o *options) crew() networks.Crew {
 	return networks.Crew{Only: o.networks, Watch: o.watchNetworks, ExitOnLoss: o.onLeaseLost.value == onLossExit}
+}
+
+// savedState returns the content of the state file, or nil.
+func (o *options) savedState() []byte {
+	path, _ := o.statePaths()
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.Warningf("state file of the last run: %v", err)
+	}
+	return data
 }
 
 // former returns the networks that a former run left on the host: their config may have gone since.

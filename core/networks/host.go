@@ -10,11 +10,13 @@ import (
 	"sync"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // Host knows the networks of one host, and decides which of them it can run side by
 // side. A network that runs keeps what it has. Of those that begin, the one with the
 // older config wins, so the outcome does not depend on which of them is read first.
+// What a network has by a former config it keeps until its node has removed it.
 // Several goroutines may use it at once.
 type Host struct {
 	mu      sync.Mutex
@@ -27,6 +29,7 @@ type member struct {
 	decided bool // all were known at once since it is a member
 	doc     lease.Document
 	claim   *claim // what it takes of the host; nil: nothing
+	held    claim  // what its node has or may have on the host, also by former configs: devices and prefixes
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
 }
@@ -35,16 +38,33 @@ type member struct {
 func NewHost(names ...string) *Host {
 	h := &Host{members: map[string]*member{}}
 	for _, name := range names {
-		h.Join(name)
+		h.Join(name, nil)
 	}
 	return h
 }
 
-// Join adds a network.
-func (h *Host) Join(name string) {
+// Join adds a network. State is the content of its state file, nil without one: the objects of the former
+// run are still on the host.
+func (h *Host) Join(name string, state []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.members[name] = &member{}
+	m := &member{}
+	if former, err := node.SavedMarks(state); err == nil {
+		m.held = claim{devices: former.Links, prefixes: former.Networks}
+	}
+	h.members[name] = m
+}
+
+// Hold takes in what the node of a network has on the host. Others may have what it has given up.
+func (h *Host) Hold(name string, now node.Holding) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m, held := h.members[name], claim{devices: now.Links, prefixes: now.Networks}
+	if m == nil || m.held.equal(held) {
+		return
+	}
+	m.held = held
+	h.decide()
 }
 
 // Leave removes a network. The others may have what it had.
@@ -91,7 +111,7 @@ func (h *Host) View(name string, v lease.View) lease.View {
 func (h *Host) Gone(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.members[name].claim = nil
+	h.members[name].claim, h.members[name].held = nil, claim{}
 	h.decide()
 }
 
@@ -158,19 +178,38 @@ func (h *Host) settle(name string) (changed bool) {
 		return false
 	}
 	for _, other := range slices.Sorted(maps.Keys(h.members)) {
-		o := h.members[other]
-		if other == name || o.claim == nil {
+		if other == name {
 			continue
 		}
-		if why := wants.against(*o.claim); why != "" {
-			m.refused = fmt.Errorf("network %s cannot run on this host beside network %s: %s; change one of the configs",
-				name, other, why)
+		m.refused = h.members[other].refuses(other, name, wants)
+		if m.refused != nil {
 			return false
 		}
 	}
-	changed = m.claim == nil || !m.claim.equal(wants)
+	if m.claim != nil && m.claim.equal(wants) {
+		return false
+	}
+	if m.claim != nil { // its node may make objects by it before it hears of the new one
+		m.held.devices = append(slices.Clone(m.held.devices), m.claim.devices...)
+		m.held.prefixes = append(slices.Clone(m.held.prefixes), m.claim.prefixes...)
+	}
 	m.claim = &wants
-	return changed
+	return true
+}
+
+// refuses returns why another network cannot have a claim beside the member; nil: it can.
+func (m *member) refuses(own, other string, wants claim) error {
+	if m.claim != nil {
+		if why := wants.against(*m.claim); why != "" {
+			return fmt.Errorf("network %s cannot run on this host beside network %s: %s; change one of the configs",
+				other, own, why)
+		}
+	}
+	if why := wants.against(m.held); why != "" {
+		return fmt.Errorf("network %s cannot run on this host yet: network %s still has objects of a former config there, "+
+			"and %s; it begins as soon as they are gone", other, own, why)
+	}
+	return nil
 }
 
 func (c claim) equal(o claim) bool {

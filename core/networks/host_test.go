@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // conf returns a config with a network and a Backend object.
@@ -139,6 +140,61 @@ func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 	}
 	if got := refusal(t, h.View("blue", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 7))); got != "" {
 		t.Errorf("blue, with green gone: %q", got)
+	}
+}
+
+// What a network has by a former config stays its own until its node has removed it.
+func TestClaimsOfAFormerConfig(t *testing.T) {
+	former := node.Holding{Links: []string{"flannel.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
+	present := node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}}
+	both := node.Holding{Links: []string{"flannel.1", "flannel.7"}, Networks: append(former.Networks, present.Networks...)}
+	for name, c := range map[string]struct{ green, why string }{
+		"its device":    {conf("10.6.0.0/16", `{"Type":"vxlan"}`), "both need a device flannel.1"},
+		"its addresses": {conf("10.5.0.0/17", `{"Type":"host-gw"}`), "its addresses 10.5.0.0/17 overlap with 10.5.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := NewHost("blue", "green")
+			h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
+			h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan","VNI":2}`), 6))
+			h.Hold("blue", former)
+			if got := refusal(t, h.View("blue", view(conf("10.7.0.0/16", `{"Type":"vxlan","VNI":7}`), 7))); got != "" {
+				t.Fatalf("blue: %q", got)
+			}
+			want := "network green cannot run on this host yet: network blue still has objects of a former config there, and " +
+				c.why + "; it begins as soon as they are gone"
+			green := view(c.green, 8)
+			if got := refusal(t, h.View("green", green)); got != want {
+				t.Errorf("before blue's node knows its new config: %q, want %q", got, want)
+			}
+			h.Hold("blue", both)
+			if got := refusal(t, h.View("green", green)); got != want {
+				t.Errorf("while blue has both: %q, want %q", got, want)
+			}
+			told := 0
+			h.Follow("green", func() { told++ })
+			h.Hold("blue", present)
+			h.Hold("blue", present)
+			if got := refusal(t, h.View("green", green)); got != "" || told != 1 {
+				t.Errorf("once blue has let go: %q, told %d times, want once", got, told)
+			}
+		})
+	}
+}
+
+// A restart comes between the change of a config and the removal of what the former one needed.
+func TestClaimsOfAFormerRun(t *testing.T) {
+	h := NewHost()
+	h.Join("blue", []byte(`{"Version":1,"Links":["flannel.1"],"Networks":["10.5.0.0/16"]}`))
+	h.Join("green", []byte("torn"))
+	h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 5))
+	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan","VNI":7}`), 6))
+	green := view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 5)
+	if got := refusal(t, h.View("green", green)); !strings.Contains(got, "objects of a former config") {
+		t.Errorf("green, whose config is the older one: %q", got)
+	}
+	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}})
+	if got := refusal(t, h.View("green", green)); got != "" {
+		t.Errorf("green, with blue's former device gone: %q", got)
 	}
 }
 

@@ -3,6 +3,8 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -54,6 +56,14 @@ type Pulse struct {
 	// Unusable means that the datastore answers and holds no config that the node can use, and that no
 	// earlier one is in force: only an operator can help.
 	Unusable bool
+	Holds    Holding
+}
+
+// Holding names what a node treats as its own on the host, by present and former configs, of this run or
+// an earlier one.
+type Holding struct {
+	Links    []string // devices, sorted
+	Networks []netip.Prefix
 }
 
 // Status describes a node to operators and tests. The daemon serves its JSON form
@@ -119,6 +129,7 @@ func (n *Node) Pulse() Pulse {
 		FailingFor: n.hostLane().attempts,
 		RenewBy:    n.lease.renewAt,
 		Unusable:   n.synced() && !n.network.known && n.network.err != nil,
+		Holds:      Holding{slices.Sorted(maps.Keys(n.host.links)), slices.Clone(n.host.networks)},
 	}
 	if g := n.lease.grant; g != nil {
 		p.Expires = g.Expires

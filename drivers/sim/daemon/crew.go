@@ -93,13 +93,12 @@ func (c *Crew) former() (names []string) {
 
 // begin starts the nodes of networks. All of them are members of the host before the first one begins.
 func (c *Crew) begin(names ...string) {
-	for _, name := range names {
-		c.run.host.Join(name)
-	}
 	nodes := make([]*crewNode, len(names))
 	for j, name := range names {
 		i := slices.IndexFunc(c.members, func(d *Daemon) bool { return d.network == name })
 		n := &crewNode{daemon: c.members[i], lane: c.run.filter.Join(name, nil)}
+		state, _ := n.daemon.File(node.StateFile)
+		c.run.host.Join(name, state)
 		c.run.nodes[name], nodes[j] = n, n
 	}
 	for _, n := range nodes {
@@ -165,7 +164,11 @@ func (c *Crew) follow(held []string) {
 // pulsed follows the pulse of a node.
 func (c *Crew) pulsed(d *Daemon, p node.Pulse) {
 	n := c.nodeOf(d)
-	if n == nil || n.idle == p.Unusable {
+	if n == nil {
+		return
+	}
+	c.run.host.Hold(d.network, p.Holds)
+	if n.idle == p.Unusable {
 		return
 	}
 	n.idle = p.Unusable
