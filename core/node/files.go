@@ -25,8 +25,8 @@ type fileState struct {
 	tries   int
 	lastKey savedKey
 
-	naming []string // the devices that the state file under way names
-	named  []string // those that the state file names
+	naming Holding // what the state file under way names
+	named  Holding // what the state file names
 }
 
 // saveEvery returns the shortest time between two writes of the state file: a
@@ -65,7 +65,7 @@ func (n *Node) followFiles() {
 	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
 		f.dirty, f.saveDue = false, n.now.Add(saveEvery(len(n.store.snap.Leases)))
 		state := n.state()
-		f.naming = state.Links
+		f.naming = Holding{state.Links, state.Networks}
 		writes = append(writes, Write{File: StateFile, Encode: state.encode})
 	}
 	if len(writes) > 0 {
@@ -81,7 +81,7 @@ func (n *Node) savesFirst(plan []dataplane.Op) bool {
 	f := &n.files
 	unnamed := slices.ContainsFunc(plan, func(op dataplane.Op) bool {
 		link, isLink := op.Object.(dataplane.Link)
-		return isLink && op.Verb == dataplane.Create && !slices.Contains(f.named, link.Name)
+		return isLink && op.Verb == dataplane.Create && !slices.Contains(f.named.Links, link.Name)
 	})
 	if !unnamed || len(f.errs) > 0 || n.store.stale || n.lease.grant == nil {
 		return false

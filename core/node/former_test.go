@@ -183,6 +183,43 @@ func TestStateFileNamesDevicesFirst(t *testing.T) {
 	}
 }
 
+// Others may have what the node has removed once the state file no longer names it: after a restart the node
+// would take another network's device for one of its former run.
+func TestHoldsWhatTheStateFileNames(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.tell()
+	w.pass(time.Minute)
+	w.tell()
+	w.wantReady()
+	fails := false
+	w.writeErr = func(f File) error {
+		if f == StateFile && fails {
+			return errors.New("no space left on device")
+		}
+		return nil
+	}
+	w.configure(`{"Network":"10.6.0.0/16","Backend":{"Type":"host-gw"}}`)
+	fails = true
+	w.pass(time.Minute)
+	w.tell()
+	w.pass(time.Minute)
+	if _, has := w.host.Links["flannel.1"]; has {
+		t.Fatal("the host still has the former device")
+	}
+	former := func(h Holding) bool {
+		return slices.Contains(h.Links, "flannel.1") && slices.Contains(h.Networks, netip.MustParsePrefix("10.5.0.0/16"))
+	}
+	if h := w.n.Pulse().Holds; !former(h) {
+		t.Errorf("with the former state file, the node holds %v", h)
+	}
+	fails = false
+	w.pass(2 * time.Minute)
+	want := Holding{Networks: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}}
+	if h := w.n.Pulse().Holds; !slices.Equal(h.Links, want.Links) || !slices.Equal(h.Networks, want.Networks) {
+		t.Errorf("with the present state file, the node holds %v, want %v", h, want)
+	}
+}
+
 // A state file that cannot be written keeps the node from no device.
 func TestDeviceWithoutStateFile(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

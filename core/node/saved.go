@@ -185,7 +185,7 @@ func (n *Node) load(data []byte) {
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}
-	n.files.named = s.Links
+	n.files.named = Holding{s.Links, slices.Clone(s.Networks)}
 	n.host.networks = s.Networks
 	n.host.policies = s.Policies
 }

@@ -60,9 +60,9 @@ type Pulse struct {
 }
 
 // Holding names what a node treats as its own on the host, by present and former configs, of this run or
-// an earlier one.
+// an earlier one, or would treat so after a restart.
 type Holding struct {
-	Links    []string // devices, sorted
+	Links    []string
 	Networks []netip.Prefix
 }
 
@@ -129,12 +129,29 @@ func (n *Node) Pulse() Pulse {
 		FailingFor: n.hostLane().attempts,
 		RenewBy:    n.lease.renewAt,
 		Unusable:   n.synced() && !n.network.known && n.network.err != nil,
-		Holds:      Holding{slices.Sorted(maps.Keys(n.host.links)), slices.Clone(n.host.networks)},
+		Holds:      n.holds(),
 	}
 	if g := n.lease.grant; g != nil {
 		p.Expires = g.Expires
 	}
 	return p
+}
+
+// holds returns what the node has on the host. What it has removed stays its own until the state file no
+// longer names it: after a restart it would take the object of another network for the one of its former run.
+func (n *Node) holds() Holding {
+	h := Holding{slices.Sorted(maps.Keys(n.host.links)), slices.Clone(n.host.networks)}
+	for _, name := range n.files.named.Links {
+		if !n.host.links[name] {
+			h.Links = append(h.Links, name)
+		}
+	}
+	for _, p := range n.files.named.Networks {
+		if !slices.Contains(n.host.networks, p) {
+			h.Networks = append(h.Networks, p)
+		}
+	}
+	return h
 }
 
 // Status returns the whole status of the node as of the last Step. It counts the
