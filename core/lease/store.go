@@ -74,6 +74,8 @@ type Beside struct {
 	// Refused says why the host cannot run the config of the snapshot beside the
 	// others; nil: it can.
 	Refused error
+	// Resumes means that the host can run the config of the network's former run instead.
+	Resumes bool
 	// Others is the address space of the other networks, sorted. No packet passes
 	// between it and the network.
 	Others []netip.Prefix

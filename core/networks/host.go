@@ -29,6 +29,7 @@ type member struct {
 	decided bool // all were known at once since it is a member
 	doc     lease.Document
 	claim   *claim // what it takes of the host; nil: nothing
+	former  *claim // what its former run took; nil: not known
 	held    claim  // what its node has or may have on the host, also by former configs: devices and prefixes
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
@@ -51,6 +52,9 @@ func (h *Host) Join(name string, state []byte) {
 	m := &member{}
 	if former, err := node.SavedMarks(state); err == nil {
 		m.held = claim{devices: former.Links, prefixes: former.Networks}
+		if c, err := claimOf(former.Config); err == nil {
+			m.former = &c
+		}
 	}
 	h.members[name] = m
 }
@@ -103,7 +107,9 @@ func (h *Host) View(name string, v lease.View) lease.View {
 	if missing := h.unknown(); !m.decided && len(missing) > 0 {
 		return lease.View{Err: fmt.Errorf("the config of network %s is not yet known", strings.Join(missing, ", "))}
 	}
-	v.Beside = &lease.Beside{Refused: m.refused, Others: h.others(name)}
+	v.Beside = &lease.Beside{
+		Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Others: h.others(name),
+	}
 	return v
 }
 
@@ -111,7 +117,8 @@ func (h *Host) View(name string, v lease.View) lease.View {
 func (h *Host) Gone(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.members[name].claim, h.members[name].held = nil, claim{}
+	m := h.members[name]
+	m.claim, m.former, m.held = nil, nil, claim{}
 	h.decide()
 }
 
@@ -166,7 +173,8 @@ func (h *Host) decide() {
 
 // settle decides about one network, and reports whether its claim has changed. With a
 // config that no node can use, or without any, the network keeps what it has until it
-// is gone.
+// is gone. One whose config is refused when it begins goes on with that of its former run: two
+// networks that want what the other one had would wait for each other for ever.
 func (h *Host) settle(name string) (changed bool) {
 	m := h.members[name]
 	m.refused = nil
@@ -177,15 +185,18 @@ func (h *Host) settle(name string) (changed bool) {
 	if err != nil {
 		return false
 	}
-	for _, other := range slices.Sorted(maps.Keys(h.members)) {
-		if other == name {
-			continue
-		}
-		m.refused = h.members[other].refuses(other, name, wants)
-		if m.refused != nil {
-			return false
-		}
+	m.refused = h.refusal(name, wants)
+	switch {
+	case m.refused == nil:
+		return m.take(wants)
+	case m.claim == nil && m.former != nil && h.refusal(name, *m.former) == nil:
+		return m.take(*m.former)
 	}
+	return false
+}
+
+// take gives the member a claim, and reports whether it is another one.
+func (m *member) take(wants claim) (changed bool) {
 	if m.claim != nil && m.claim.equal(wants) {
 		return false
 	}
@@ -195,6 +206,19 @@ func (h *Host) settle(name string) (changed bool) {
 	}
 	m.claim = &wants
 	return true
+}
+
+// refusal returns why a network cannot have a claim beside the others; nil: it can.
+func (h *Host) refusal(name string, wants claim) error {
+	for _, other := range slices.Sorted(maps.Keys(h.members)) {
+		if other == name {
+			continue
+		}
+		if err := h.members[other].refuses(other, name, wants); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuses returns why another network cannot have a claim beside the member; nil: it can.

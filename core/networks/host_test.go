@@ -1,6 +1,7 @@
 package networks
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -195,6 +196,29 @@ func TestClaimsOfAFormerRun(t *testing.T) {
 	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}})
 	if got := refusal(t, h.View("green", green)); got != "" {
 		t.Errorf("green, with blue's former device gone: %q", got)
+	}
+}
+
+// Two networks want what the other one had. Each goes on with its former config, also after a restart.
+func TestNetworksThatWantToSwap(t *testing.T) {
+	state := func(device, network, backend string) []byte {
+		return fmt.Appendf(nil, `{"Version":1,"Links":[%q],"Networks":[%q],"Snapshot":{"Config":{"Data":%q}}}`,
+			device, network, base64.StdEncoding.EncodeToString([]byte(conf(network, backend))))
+	}
+	h := NewHost()
+	h.Join("blue", state("flannel0", "10.5.0.0/16", `{"Type":"udp"}`))
+	h.Join("green", state("flannel.1", "10.6.0.0/16", `{"Type":"vxlan"}`))
+	blue, green := view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 7), view(conf("10.6.0.0/16", `{"Type":"udp"}`), 8)
+	h.View("green", green)
+	for name, v := range map[string]lease.View{"blue": h.View("blue", blue), "green": h.View("green", green)} {
+		if refusal(t, v) == "" || !v.Beside.Resumes {
+			t.Errorf("%s: refused with %q, goes on with its former config: %t", name, refusal(t, v), v.Beside.Resumes)
+		}
+	}
+	h.View("green", view(conf("10.6.0.0/16", `{"Type":"host-gw"}`), 9))
+	h.Hold("green", node.Holding{Networks: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}})
+	if v := h.View("blue", blue); refusal(t, v) != "" || v.Beside.Resumes {
+		t.Errorf("blue, with green's device gone: %+v", v.Beside)
 	}
 }
 

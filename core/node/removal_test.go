@@ -220,3 +220,25 @@ func TestRefusedBesideOthers(t *testing.T) {
 		t.Errorf("reasons %q, host:\n%s", got, w.host.Dump())
 	}
 }
+
+// A network whose config does not fit on the host when it begins goes on with that of its former run, if that fits.
+func TestRefusedConfigAtAStart(t *testing.T) {
+	for _, resumes := range []bool{true, false} {
+		w := named(t)
+		w.rev++
+		w.snap.Revision = w.rev
+		w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"udp"}}`), Revision: w.rev}
+		w.decorate = func(v *lease.View) {
+			v.Beside = &lease.Beside{Refused: errors.New("both need a device flannel0"), Resumes: resumes}
+		}
+		w.start(masquerading)
+		w.tell()
+		w.pass(time.Minute)
+		if saved := w.count("config-saved") > 0; saved != resumes || w.n.network.known != resumes {
+			t.Errorf("resumes %t: the config of the former run is in force: %t:\n%s", resumes, saved, w.log())
+		}
+		if _, has := w.host.Links["flannel.1"]; !has {
+			t.Errorf("resumes %t: the node removed what the former run had:\n%s", resumes, w.log())
+		}
+	}
+}

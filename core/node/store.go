@@ -98,6 +98,9 @@ func (n *Node) followConfig() {
 	}
 	s.doc, s.refusal = doc, refusal
 	network, set, err := n.openConfig(doc)
+	if refusal != nil {
+		err = refusal
+	}
 	if err == nil {
 		s.err = nil
 		n.putInForce(doc, network, set)
@@ -105,7 +108,7 @@ func (n *Node) followConfig() {
 	}
 	s.err = err
 	n.event(Error, "config-refused", err.Error())
-	if refusal != nil { // the config of the last run may collide as well
+	if refusal != nil && !n.store.view.Beside.Resumes { // the config of the last run collides as well
 		return
 	}
 	if !s.known && !n.useSavedConfig() && errors.As(err, new(unserved)) {
@@ -122,8 +125,6 @@ func sameText(a, b error) bool {
 func (n *Node) openConfig(doc lease.Document) (config.Network, *ways.Set, error) {
 	beside := n.store.view.Beside
 	switch {
-	case beside.Refusal() != nil:
-		return config.Network{}, nil, beside.Refusal()
 	case doc.Revision == 0 && len(doc.Data) == 0 && beside != nil:
 		return config.Network{}, nil, errors.New(
 			"the datastore holds no config of this network; put one at <etcd-prefix>/<network>/config")
