@@ -118,7 +118,8 @@ func (h *Host) Gone(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.members[name]
-	m.claim, m.former, m.held = nil, nil, claim{}
+	m.claim, m.former = nil, nil
+	m.held = claim{}
 	h.decide()
 }
 

@@ -193,7 +193,8 @@ func TestClaimsOfAFormerRun(t *testing.T) {
 	if got := refusal(t, h.View("green", green)); !strings.Contains(got, "objects of a former config") {
 		t.Errorf("green, whose config is the older one: %q", got)
 	}
-	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}})
+	own := []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}
+	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}, Networks: own})
 	if got := refusal(t, h.View("green", green)); got != "" {
 		t.Errorf("green, with blue's former device gone: %q", got)
 	}
