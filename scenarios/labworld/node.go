@@ -244,6 +244,8 @@ func (n *netnsNode) Add(o dataplane.Object) error { return n.apply(dataplane.Cre
 
 func (n *netnsNode) Remove(o dataplane.Object) error { return n.apply(dataplane.Delete, o) }
 
+func (n *netnsNode) Replace(o dataplane.Object) error { return n.apply(dataplane.Replace, o) }
+
 func (n *netnsNode) apply(v dataplane.Verb, o dataplane.Object) error {
 	ctx, cancel := bounded(stepBound)
 	defer cancel()

@@ -221,6 +221,7 @@ type Kernel interface {
 	State(extent dataplane.Extent) (*dataplane.State, error)
 	Add(o dataplane.Object) error
 	Remove(o dataplane.Object) error
+	Replace(o dataplane.Object) error
 	SetSysctl(path, value string) error
 }
 

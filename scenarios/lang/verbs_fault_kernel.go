@@ -269,7 +269,7 @@ func faultForwarding(s *Session, name string, n Node, a *args, _ string) error {
 	})
 }
 
-// faultObjects returns the fault "fault n2 add|remove|exchange", whose input holds
+// faultObjects returns the fault "fault n2 add|remove|exchange|replace", whose input holds
 // objects in the form in which "state" prints them.
 func faultObjects(do func(Kernel, dataplane.Object) error) breaking {
 	return func(s *Session, _ string, n Node, a *args, input string) error {

@@ -27,6 +27,12 @@ func (n *simNode) Remove(o dataplane.Object) error {
 	return n.Host.Remove(o)
 }
 
+// Replace implements [lang.Kernel].
+func (n *simNode) Replace(o dataplane.Object) error {
+	n.tamper(o)
+	return n.Host.Replace(o)
+}
+
 // tamper tells the invariants that another program changes an object.
 func (n *simNode) tamper(o dataplane.Object) {
 	if _, is := o.(dataplane.Policy); is {

@@ -166,6 +166,11 @@ func (h *Host) Add(o dataplane.Object) error {
 	return h.action(h.stack.apply(dataplane.Op{Verb: dataplane.Create, Object: o}), "add %s", o)
 }
 
+// Replace makes an object as any program may, in the place of one with the same key.
+func (h *Host) Replace(o dataplane.Object) error {
+	return h.action(h.stack.apply(dataplane.Op{Verb: dataplane.Replace, Object: o}), "replace %s", o)
+}
+
 // Remove deletes an object. The kernel silently keeps an FDB entry that has
 // another destination.
 func (h *Host) Remove(o dataplane.Object) error {
