@@ -16,15 +16,17 @@ import (
 // BenchmarkPeerChange measures the time from a change of one peer's MAC in the
 // store to the new neighbour and the new FDB entry in the kernel, with many
 // peers.
-func BenchmarkPeerChange(b *testing.B) {
-	ctx, lab := newLab(b, 1, many)
+func BenchmarkPeerChange(b *testing.B) { amongMany(b, benchmarkPeerChange) }
+
+func benchmarkPeerChange(b *testing.B, peers int) {
+	ctx, lab := newLab(b, 1, peers)
 	n := lab.Nodes[0]
-	start(ctx, b, n, many, noProbes)
+	start(ctx, b, n, peers, noProbes)
 	entries := neighbours(b, n)
 	used := rest(ctx, b, n.PID(), 0)
 	began := used
 	for i := 0; b.Loop(); i++ {
-		p := peer(many / 2)
+		p := peer(peers / 2)
 		mac := dataplane.MAC{0xc6, 1, byte(i >> 16), byte(i >> 8), byte(i), 1}
 		p.Attrs.BackendData = vxlanData(mac)
 		if err := lab.Store.PutRaw(ctx, harness.SubnetKey(p.Key.String()), string(lease.EncodeAttrs(p.Attrs))); err != nil {

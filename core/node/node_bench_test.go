@@ -9,9 +9,10 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 )
 
-// benchWorld is a node that serves that many vxlan peers.
+// benchWorld is a node that serves that many vxlan peers, with next-hop objects as the daemon uses them.
 func benchWorld(b *testing.B, peers int) *world {
-	w := newWorld(b, `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`)
+	w := newWorld(b, `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`, objectsFrom(DefaultNextHopsFrom))
+	w.facts.NextHops = true
 	for i := range peers {
 		l := vxlanPeer(fmt.Sprintf("10.%d.%d.0-24", 1+i/250, i%250), 0)
 		l.Attrs.PublicIP = w.facts.Links[0].Addrs[0].Prefix.Addr()
@@ -29,7 +30,7 @@ func benchWorld(b *testing.B, peers int) *world {
 
 // BenchmarkNoChangePass is the core's share of a look that finds all well.
 func BenchmarkNoChangePass(b *testing.B) {
-	for _, peers := range []int{1000, 5000} {
+	for _, peers := range []int{1000, 5000, 20_000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
 			look := Looked{Seen: driver.Observation{Facts: w.facts, State: w.host}, SubnetFile: w.subnetFile()}
@@ -51,7 +52,7 @@ func BenchmarkNoChangePass(b *testing.B) {
 
 // BenchmarkFirstPlan renders and diffs all peers against an empty host.
 func BenchmarkFirstPlan(b *testing.B) {
-	for _, peers := range []int{1000, 5000} {
+	for _, peers := range []int{1000, 5000, 20_000} {
 		b.Run(fmt.Sprint(peers), func(b *testing.B) {
 			w := benchWorld(b, peers)
 			empty := Looked{Seen: driver.Observation{Facts: w.facts, State: dataplane.NewState()}, SubnetFile: w.subnetFile()}

@@ -3,7 +3,6 @@ package metrics
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -217,28 +216,59 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// A scrape of a node with 5,000 peers: its status is the same as with one.
+// BenchmarkScrape is a scrape of a node with many peers: its status is the same as with one.
 func BenchmarkScrape(b *testing.B) {
-	for _, perPeer := range []bool{false, true} {
-		b.Run(fmt.Sprintf("perPeer=%t", perPeer), func(b *testing.B) {
-			e := newExample()
-			for i := range 5000 {
-				key, err := lease.ParseKey(fmt.Sprintf("10.%d.%d.0-24", i/256, i%256))
-				if err != nil {
-					b.Fatal(err)
+	for _, peers := range []int{5000, 20_000} {
+		for _, perPeer := range []bool{false, true} {
+			b.Run(fmt.Sprintf("perPeer=%t/%d", perPeer, peers), func(b *testing.B) {
+				h := Handler(perPeer, Source{Node: manyPeers(b, peers)})
+				size := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					w := httptest.NewRecorder()
+					w.Body = new(bytes.Buffer)
+					h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+					size = w.Body.Len()
 				}
-				e.peers = append(e.peers, node.Peer{Subnet: key, Backend: "vxlan", State: node.PeerServed})
+				b.ReportMetric(float64(size), "page-B")
+			})
+		}
+	}
+}
+
+// manyPeers is an example with that many peers.
+func manyPeers(tb testing.TB, peers int) *example {
+	tb.Helper()
+	e := newExample()
+	e.peers = e.peers[:0]
+	for i := range peers {
+		key, err := lease.ParseKey(fmt.Sprintf("10.%d.%d.0-24", i/256, i%256))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		e.peers = append(e.peers, node.Peer{Subnet: key, Backend: "vxlan", State: node.PeerServed})
+	}
+	return e
+}
+
+// TestPageDoesNotGrowWithPeers checks that the page has as many series for 2,000 peers as for ten,
+// unless it has the series of single peers.
+func TestPageDoesNotGrowWithPeers(t *testing.T) {
+	series := func(peers int, perPeer bool) int {
+		count := 0
+		for line := range strings.Lines(own(scrape(t, manyPeers(t, peers), perPeer))) {
+			if !strings.HasPrefix(line, "#") {
+				count++
 			}
-			e.peers = e.peers[1:]
-			h := Handler(perPeer, Source{Node: e})
-			b.ReportAllocs()
-			for b.Loop() {
-				w := httptest.NewRecorder()
-				w.Body = new(bytes.Buffer)
-				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-				_, _ = io.Copy(io.Discard, w.Body)
-			}
-		})
+		}
+		return count
+	}
+	if few, many := series(10, false), series(2000, false); few != many {
+		t.Errorf("%d series for ten peers, %d for 2,000", few, many)
+	}
+	few, many := series(10, true), series(2000, true)
+	if each := (many - few) / 1990; each < 1 || each*1990 != many-few {
+		t.Errorf("with series for each peer %d for ten peers, %d for 2,000", few, many)
 	}
 }
 
