@@ -29,11 +29,8 @@ var (
 	ErrSource    = errors.New("source is not expected") // EXDEV: the reverse path filter
 )
 
-// Question names a packet. In is the device by which it comes; empty: this host sends it.
-type Question struct {
-	Src, Dst netip.Addr // Src may be zero
-	In       string
-}
+// Question names a packet.
+type Question = driver.Packet
 
 // Route is a kernel's answer.
 type Route struct {

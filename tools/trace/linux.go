@@ -16,11 +16,18 @@ import (
 	"github.com/flanneld/flannel/internal/wholedump"
 )
 
+// Host is flanneld's lane of a host, which can also say which way a packet takes.
+type Host interface {
+	driver.Lane
+	driver.Router
+}
+
 // Linux is the kernel of a network namespace.
 type Linux struct {
 	Netlink *wholedump.Handle
-	// Host and Firewall are the lanes of flanneld.
-	Host, Firewall driver.Lane
+	Host    Host
+	// Firewall is the lane of flanneld.
+	Firewall driver.Lane
 	// Run runs a program on the host, and returns its output; the rules of all programs are
 	// read that way. Nil: they are not read.
 	Run func(ctx context.Context, argv ...string) ([]byte, error)
@@ -88,11 +95,7 @@ var iptablesTables = []string{"filter", "nat", "mangle", "raw", "security"}
 
 // Route implements [Kernel].
 func (k *Linux) Route(q Question) (Route, error) {
-	options := &netlink.RouteGetOptions{Iif: q.In}
-	if q.Src.IsValid() {
-		options.SrcAddr = q.Src.AsSlice()
-	}
-	routes, err := k.Netlink.RouteGetWithOptions(q.Dst.AsSlice(), options)
+	r, err := k.Host.Way(q)
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return Route{}, ErrBlackhole
@@ -101,12 +104,9 @@ func (k *Linux) Route(q Question) (Route, error) {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES):
 		return Route{}, ErrNoRoute
 	case err != nil:
-		return Route{}, fmt.Errorf("route to %s: %w", q.Dst, err)
-	case len(routes) == 0:
-		return Route{}, ErrNoRoute
+		return Route{}, err
 	}
-	r := routes[0]
-	switch r.Type {
+	switch r.Kind {
 	case unix.RTN_LOCAL:
 		return Route{Local: true}, nil
 	case unix.RTN_BLACKHOLE:
@@ -114,14 +114,7 @@ func (k *Linux) Route(q Question) (Route, error) {
 	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_THROW:
 		return Route{}, ErrNoRoute
 	}
-	link, err := k.Netlink.LinkByIndex(r.LinkIndex)
-	if err != nil {
-		return Route{}, fmt.Errorf("route to %s: device %d: %w", q.Dst, r.LinkIndex, err)
-	}
-	way := Route{Link: link.Attrs().Name, MTU: r.MTU}
-	way.Via = addrOf(r.Gw)
-	way.Src = addrOf(r.Src)
-	return way, nil
+	return Route{Link: r.Link, Via: r.Via, Src: r.Src, MTU: r.MTU}, nil
 }
 
 // Neighbour implements [Kernel].

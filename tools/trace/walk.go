@@ -259,7 +259,7 @@ func (w *walk) overruled(b driver.ForwardBlock) bool {
 
 // route asks the kernel for the way out.
 func (w *walk) route() error {
-	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in})
+	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in, Protocol: w.Flow.Proto, Port: w.Flow.Port})
 	reason := refusal(err)
 	switch {
 	case err != nil && reason == "":

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -21,8 +22,10 @@ import (
 // fakeKernel is the host n1 at 192.168.64.1 with the subnet 10.5.1.0/24. Its peer n2 at
 // 192.168.64.2 has 10.5.2.0/24.
 type fakeKernel struct {
-	view   View
-	routes map[string]Route // by destination, or "IN destination" for one that comes by a device
+	view View
+	// Routes by destination, "IN destination" of a packet that comes by a device, or
+	// "destination protocol/port".
+	routes map[string]Route
 	errs   map[string]error
 	neighs map[netip.Addr]Neighbour
 }
@@ -30,7 +33,8 @@ type fakeKernel struct {
 func (k *fakeKernel) View(context.Context, []netip.Prefix) (*View, error) { return &k.view, nil }
 
 func (k *fakeKernel) Route(q Question) (Route, error) {
-	for _, key := range []string{q.In + " " + q.Dst.String(), q.Dst.String()} {
+	byPort := fmt.Sprintf("%s %s/%d", q.Dst, q.Protocol, q.Port)
+	for _, key := range []string{byPort, q.In + " " + q.Dst.String(), q.Dst.String()} {
 		if err := k.errs[key]; err != nil {
 			return Route{}, err
 		}
@@ -359,6 +363,27 @@ func TestForeignRuleComesFirst(t *testing.T) {
 		r := trace(t, k, "10.5.1.7", "10.5.2.7", 84)
 		if foreign := strings.Contains(r.Remedy, "ip rule"); foreign != stands || !r.Trouble() {
 			t.Errorf("flannel's route stands: %t\n%s", stands, text(t, r))
+		}
+	}
+}
+
+// A rule may lead the packets of one port elsewhere, and those of the tunnel.
+func TestRuleByPort(t *testing.T) {
+	for key, want := range map[string]string{"10.5.2.7 tcp/80": "link_down", "192.168.64.2 udp/8472": "link_down"} {
+		for port, reason := range map[uint16]string{80: want, 81: ""} {
+			k := healthy(t)
+			k.routes[key] = Route{Link: "eth7", Via: addr("192.168.64.77")}
+			r, err := Walk(t.Context(), k, Flow{Src: addr("10.5.1.7"), Dst: addr("10.5.2.7"), Size: 84, Proto: "tcp",
+				Port: port}, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key == "192.168.64.2 udp/8472" {
+				reason = want // whatever the pod's port
+			}
+			if r.Reason != reason {
+				t.Errorf("%s: %q, want %q:\n%s", key, r.Reason, reason, text(t, r))
+			}
 		}
 	}
 }
