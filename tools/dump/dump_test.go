@@ -1,47 +1,22 @@
 package dump
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-)
 
-// unpack returns the files of an archive.
-func unpack(t *testing.T, archive []byte) map[string]string {
-	t.Helper()
-	compressed, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for in := tar.NewReader(compressed); ; {
-		header, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[header.Name] = string(text)
-	}
-}
+	"github.com/flanneld/flannel/tools/dump/dumptest"
+)
 
 // host makes a host on which one credential is in many places, and returns what a dump
 // of it holds.
@@ -103,29 +78,29 @@ func host(t *testing.T, secret string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return unpack(t, out.Bytes())
+	return dumptest.Files(t, &out)
 }
 
 func TestDump(t *testing.T) {
 	const secret = "c2VjcmV0IGtleSBvZiB0aGlzIGhvc3QuLi4uLi4uLiE="
 	files := host(t, secret)
 	for name, want := range map[string]string{
-		"dump/ip/routes.txt":                           "output of ip; key REDACTED; end",
-		"dump/files/run/flannel/subnet.env":            "FLANNEL_MTU=1450",
-		"dump/files/var/lib/flannel/state.marks.txt":   "links [flannel.1]\nnetworks [10.5.0.0/16]",
-		"dump/files/var/lib/flannel/state.config.json": `"UDPEncap": true`,
-		"dump/processes/7.txt": "flanneld\n--etcd-password=REDACTED\n--etcd-password\n" +
+		"ip/routes.txt":                           "output of ip; key REDACTED; end",
+		"files/run/flannel/subnet.env":            "FLANNEL_MTU=1450",
+		"files/var/lib/flannel/state.marks.txt":   "links [flannel.1]\nnetworks [10.5.0.0/16]",
+		"files/var/lib/flannel/state.config.json": `"UDPEncap": true`,
+		"processes/7.txt": "flanneld\n--etcd-password=REDACTED\n--etcd-password\n" +
 			"REDACTED\n-v=2\nFLANNELD_ETCD_PASSWORD=REDACTED\nFLANNELD_IP_MASQ=true\n",
-		"dump/sysctls.txt": "net/ipv4/ip_forward = 1\n",
-		"dump/status.json": "refused REDACTED",
-		"dump/missing.txt": "diff.json: no daemon",
+		"sysctls.txt": "net/ipv4/ip_forward = 1\n",
+		"status.json": "refused REDACTED",
+		"missing.txt": "diff.json: no daemon",
 	} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s holds\n%s\nwant\n%s", name, files[name], want)
 		}
 	}
-	if strings.Contains(files["dump/sysctls.txt"], "4567") || strings.Contains(files["dump/sysctls.txt"], "fd00") {
-		t.Errorf("settings with keys:\n%s", files["dump/sysctls.txt"])
+	if strings.Contains(files["sysctls.txt"], "4567") || strings.Contains(files["sysctls.txt"], "fd00") {
+		t.Errorf("settings with keys:\n%s", files["sysctls.txt"])
 	}
 }
 
@@ -257,7 +232,7 @@ func TestAsksAtOnce(t *testing.T) {
 	if _, err := Write(ctx, &out, s); err != nil {
 		t.Fatal(err)
 	}
-	missing := unpack(t, out.Bytes())["d/missing.txt"]
+	missing := dumptest.Files(t, &out)["missing.txt"]
 	if strings.Count(missing, ".json: its process hangs") != questions {
 		t.Error(missing)
 	}

@@ -1,9 +1,6 @@
 package flannelctl
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,37 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// archived returns the files of an archive, without the folder that holds them all.
-func archived(t *testing.T, path string) map[string]string {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for archive := tar.NewReader(unpacked); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, name, _ := strings.Cut(header.Name, "/")
-		files[name] = string(text)
-	}
-}
+	"github.com/flanneld/flannel/tools/dump/dumptest"
+)
 
 // A dump holds the answers of further daemons, each in a folder of its own. One that does not answer is named.
 func TestDumpOfOtherNodes(t *testing.T) {
@@ -61,7 +30,12 @@ func TestDumpOfOtherNodes(t *testing.T) {
 	if status != statusOK {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
-	files := archived(t, path)
+	archive, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	files := dumptest.Files(t, archive)
 	at := "nodes/" + strings.ReplaceAll(address, ":", "-") + "/"
 	for _, name := range []string{"status.json", "peers.json", "diff.json", "state.json"} {
 		if _, is := files[at+name]; !is {
