@@ -46,6 +46,8 @@ var defects = []defect{
 		opts: search.Options{Backend: "vxlan", Family: "v4"}, often: detour, last: detour[1:]},
 	{id: "P9", what: "a wrong route is never replaced", plant: acting(p9), often: shadows},
 	{id: "P15", what: "foreign routes are deleted", plant: acting(p15), often: foreignRoutes},
+	{id: "P16", what: "the uplink gets the settings of the overlay device", plant: overreaching,
+		opts: search.Options{Backend: "vxlan", Family: "v6"}},
 	{id: "F1", what: "nftables compare the whole mark", plant: guarding(spelt(f1rule1)), opts: nftables},
 	{id: "F1", what: "nftables do not masquerade packets of other hosts to remote pods",
 		plant: guarding(spelt(f1rule4)), opts: nftables},
@@ -259,9 +261,36 @@ func (c caught) by() string {
 	return strings.TrimSuffix(verb, ":") + " after the heal"
 }
 
+// manual is the document with the table of all defects, which begins with tableHead.
+const (
+	manual    = "../../docs/simulation.md"
+	tableHead = "| Defect | What is broken | Caught by |\n|---|---|---|\n"
+)
+
+// writeManual writes the table of the manual again, by how the defects were found.
+func writeManual(t *testing.T, found []caught) {
+	t.Helper()
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, table, _ := strings.Cut(string(text), tableHead)
+	_, after, _ := strings.Cut(table, "\n\n")
+	var rows strings.Builder
+	for i, d := range defects {
+		fmt.Fprintf(&rows, "| %s | %s | %s |\n", d.id, d.what, found[i].by())
+	}
+	if after != "" {
+		after = "\n" + after
+	}
+	if err := os.WriteFile(manual, []byte(before+tableHead+rows.String()+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestManualNamesEveryDefect checks that docs/simulation.md lists every defect.
 func TestManualNamesEveryDefect(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/simulation.md")
+	text, err := os.ReadFile(manual)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +298,7 @@ func TestManualNamesEveryDefect(t *testing.T) {
 	for _, d := range defects {
 		want = append(want, fmt.Sprintf("| %s | %s |", d.id, d.what))
 	}
-	_, table, _ := strings.Cut(string(manual), "| Defect | What is broken | Caught by |\n|---|---|---|\n")
+	_, table, _ := strings.Cut(string(text), tableHead)
 	for line := range strings.Lines(table) {
 		if cells := strings.SplitAfter(line, "|"); len(cells) > 3 {
 			got = append(got, strings.Join(cells[:3], ""))
@@ -280,7 +309,9 @@ func TestManualNamesEveryDefect(t *testing.T) {
 	}
 }
 
-// TestPlanted checks that the search finds every defect.
+// TestPlanted checks that the search finds every defect. With UPDATE=1 it writes the table of the manual again, unless
+// -run leaves defects out. It does not compare the checks that the table names: a change of the node or of the draw may
+// let another check be the first.
 func TestPlanted(t *testing.T) {
 	found := make([]caught, len(defects))
 	t.Run("defects", func(t *testing.T) {
@@ -298,4 +329,8 @@ func TestPlanted(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d |\n", d.id, d.what, found[i].by(), found[i].seed)
 	}
 	t.Log(b.String())
+	whole := !slices.ContainsFunc(found, func(c caught) bool { return c.how == "" })
+	if os.Getenv("UPDATE") != "" && whole {
+		writeManual(t, found)
+	}
 }
