@@ -66,16 +66,9 @@ func createUserspace(a *applier, want dataplane.Link) error {
 }
 
 // adjust sets key and port if they differ, and starts a userspace device that
-// does not run.
+// does not run. A device that has both already may have a key that the node has lost.
 func (wireguardLink) adjust(ls *links, have link, wanted dataplane.Link) (changed bool, err error) {
 	want, w := wanted.Params.(dataplane.WireGuard), ls.wg
-	key, err := w.key()
-	if err != nil {
-		return false, err
-	}
-	if key.PublicKey() != want.PublicKey {
-		return false, fmt.Errorf("the node's key is now that of %s: %w", key.PublicKey(), driver.ErrInvalid)
-	}
 	now, err := w.read(have)
 	if err != nil {
 		return false, err
@@ -89,6 +82,13 @@ func (wireguardLink) adjust(ls *links, have link, wanted dataplane.Link) (change
 			d.SetMTU(wanted.MTU)
 			return false, nil
 		}
+	}
+	key, err := w.key()
+	if err != nil {
+		return false, err
+	}
+	if key.PublicKey() != want.PublicKey {
+		return false, fmt.Errorf("the node's key is now that of %s: %w", key.PublicKey(), driver.ErrInvalid)
 	}
 	if want.Userspace {
 		return false, ls.startUserspace(have, wanted, key)

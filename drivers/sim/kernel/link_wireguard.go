@@ -66,9 +66,13 @@ func (d hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want d
 	if why, lacks := s.lacks[dataplane.LinkWireGuard]; lacks && !want.Userspace {
 		return fmt.Errorf("%s: %w", why, driver.ErrUnsupported)
 	}
-	secret, err := ps.secret(want.PublicKey)
-	if err != nil {
-		return err
+	secret, kept := d.keptSecret(o.Name, want)
+	if !kept {
+		var err error
+		secret, err = ps.secret(want.PublicKey)
+		if err != nil {
+			return err
+		}
 	}
 	offer := wgOffer{secret, ps}
 	if verb == dataplane.Create {
@@ -81,6 +85,20 @@ func (d hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want d
 		}
 	}
 	return s.applyLink(verb, o)
+}
+
+// keptSecret returns the private key that a running device has and keeps: another change of it needs no key, and the
+// process may have lost this one.
+func (d hostDriver) keptSecret(name string, want dataplane.WireGuard) (dataplane.Secret, bool) {
+	l := d.h.stack.link(name)
+	if l == nil {
+		return dataplane.Secret{}, false
+	}
+	dev, ok := l.device.(*wgDevice)
+	if !ok || dev.WireGuard != want || dev.Userspace && dev.program != d.paths {
+		return dataplane.Secret{}, false
+	}
+	return dev.secret, true
 }
 
 // secret returns the process's private key if this is its public half.

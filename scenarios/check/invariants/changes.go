@@ -203,6 +203,7 @@ func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot) (short []string, k
 			return nil, false // it has published another address, which the snapshot does not show yet
 		}
 	}
+	host.NewKeys = n.newKeys(own)
 	demand, err := oracle.Demanded(host, own, others)
 	if err != nil || !own.Key.IsValid() || copied(&own, n.follows.snap.Leases) {
 		return nil, false

@@ -69,6 +69,8 @@ type Node struct {
 	changes int           // of the store, before the minute
 
 	pen pen
+
+	made map[string]madeDevice // by name
 }
 
 // live reports whether the process runs: a halted one neither learns nor acts.
@@ -86,7 +88,8 @@ func (n *Node) addresses() []netip.Addr {
 
 // AddNode adds a node.
 func (i *Invariants) AddNode(h *kernel.Host) *Node {
-	n := &Node{Host: h, name: h.Name(), all: i, record: lease.Key{}.String(), lostAt: map[string]int64{}, stoodAt: -1}
+	n := &Node{Host: h, name: h.Name(), all: i, record: lease.Key{}.String(), lostAt: map[string]int64{}, stoodAt: -1,
+		made: map[string]madeDevice{}}
 	i.nodes[n.name] = n
 	i.order = append(i.order, n.name)
 	n.watchWire("eth0")
@@ -245,6 +248,7 @@ func (d watchedDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 		err := d.Lane.Apply(ctx, []dataplane.Op{op})[0]
 		if err == nil {
 			d.n.all.checkOp(d.n, op, before)
+			d.n.noteMade(op)
 			d.n.rewired = true
 		} else {
 			d.n.wasRefused(refusing)

@@ -3,6 +3,7 @@ package oracle
 import (
 	"net/netip"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
 
@@ -24,6 +25,10 @@ type Host struct {
 	// endpoints of a WireGuard peer without a session in turn, so the record's endpoint
 	// need not be there at every later moment.
 	EndpointsSeen bool
+
+	// NewKeys holds the keys of WireGuard devices that the node has made when the device with the published key was
+	// gone, by device. Without that key's private half, which the node has lost, no device can have it.
+	NewKeys map[string]dataplane.PublicKey
 
 	// NoIPv6 says that the kernel has no IPv6, and thus no IPv6 settings.
 	NoIPv6 bool

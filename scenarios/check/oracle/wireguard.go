@@ -41,6 +41,9 @@ func (d *derivation) wireguardDevice(dev string, port uint16, families []cidr.Fa
 		mtu = min(mtu, o.MTU)
 	}
 	own, _, _ := WireGuardData(d.own)
+	if made, ok := d.host.NewKeys[dev]; ok {
+		own = made
+	}
 	d.want.AddLink(dataplane.Link{
 		Name: dev, MTU: mtu - o.Overhead, Up: true,
 		Params: dataplane.WireGuard{ListenPort: port, PublicKey: own, Userspace: o.Implementation == "userspace"},

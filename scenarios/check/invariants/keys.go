@@ -1,0 +1,42 @@
+package invariants
+
+import (
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
+)
+
+// madeDevice describes a WireGuard device that a node has made with another key than its record's.
+type madeDevice struct {
+	key       dataplane.PublicKey
+	published dataplane.PublicKey // in the record at that time
+}
+
+// noteMade notes the key with which a node makes a device. A node that has lost the published key cannot give it to
+// another device.
+func (n *Node) noteMade(op dataplane.Op) {
+	l, ok := op.Object.(dataplane.Link)
+	w, is := l.Params.(dataplane.WireGuard)
+	if !ok || !is || op.Verb != dataplane.Create || n.client.View().Snapshot == nil {
+		return
+	}
+	for _, r := range n.client.View().Snapshot.Leases {
+		if published, _, ok := oracle.WireGuardData(*r); ok && r.Key == n.key && published != w.PublicKey {
+			n.made[l.Name] = madeDevice{w.PublicKey, published}
+			return
+		}
+	}
+	delete(n.made, l.Name)
+}
+
+// newKeys returns the keys of the devices that were made while the record held the key that it still holds.
+func (n *Node) newKeys(own lease.Lease) map[string]dataplane.PublicKey {
+	keys := map[string]dataplane.PublicKey{}
+	published, _, _ := oracle.WireGuardData(own)
+	for link, made := range n.made {
+		if made.published == published {
+			keys[link] = made.key
+		}
+	}
+	return keys
+}
