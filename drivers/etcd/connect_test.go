@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +115,7 @@ var _ = Describe("an unreachable etcd", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("is named in the log once, not at every attempt", func() {
+	It("is named in the log once for each reason, not at every attempt", func() {
 		log := gbytes.NewBuffer()
 		p := newProxy(shared.Endpoints()[0])
 		p.listener.Close()
@@ -123,12 +124,15 @@ var _ = Describe("an unreachable etcd", func() {
 			Log: slog.New(slog.NewTextHandler(log, nil)),
 		})
 		Expect(err).NotTo(HaveOccurred())
-		for range 4 { // attempts, each of which changes the view
+		const attempts = 4 // each changes the view
+		for range attempts {
 			Eventually(s.Changed()).Should(Receive())
 		}
 		s.Close()
-		text := string(log.Contents())
-		Expect(strings.Count(text, "not following etcd")).To(Equal(1), text)
+		// On a busy machine an attempt may end before gRPC knows that the server refuses it.
+		reasons := regexp.MustCompile(`msg="not following etcd" .*`).FindAllString(string(log.Contents()), -1)
+		Expect(len(reasons)).To(And(BeNumerically(">", 0), BeNumerically("<", attempts)), "%q", reasons)
+		Expect(slices.Compact(slices.Sorted(slices.Values(reasons)))).To(HaveLen(len(reasons)))
 	})
 })
 

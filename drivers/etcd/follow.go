@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -51,11 +50,9 @@ func (s *Store) run(cfg clientv3.Config) {
 // beginning of an outage and each new reason, not every attempt.
 func (s *Store) lost(err error) {
 	s.update(func() { s.synced, s.err = false, err })
-	why := complaint.Of(err.Error())
-	if why != s.complaint && s.ctx.Err() == nil {
+	if s.ctx.Err() == nil && s.told.IsNew(err.Error()) {
 		s.o.Log.Warn("not following etcd", "err", err)
 	}
-	s.complaint = why
 }
 
 // attempt connects if necessary, finds the revision to resume at, and follows
@@ -154,7 +151,7 @@ func (s *Store) watch(ctx context.Context, cancel context.CancelCauseFunc) (foll
 
 // follows records that the view follows etcd, from a position on.
 func (s *Store) follows(at position) {
-	s.complaint = ""
+	s.told.Forget()
 	s.update(func() { s.synced, s.err = true, nil })
 	s.o.Log.Info("following etcd", "revision", at.leases)
 }

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 	"github.com/flanneld/flannel/internal/wake"
@@ -32,9 +33,9 @@ type Store struct {
 	doomed  doomedHandles
 
 	// run alone uses these.
-	complaint string // the last logged reason of the present outage
-	reread    error  // the reason to read everything again; nil: none
-	fresh     bool   // everything has just been read
+	told   complaint.Told // what the log has named of the present outage
+	reread error          // the reason to read everything again; nil: none
+	fresh  bool           // everything has just been read
 
 	mu       sync.Mutex
 	table    *table // nil until the first list; replaced by run alone

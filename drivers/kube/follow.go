@@ -65,21 +65,22 @@ func (s *Store) lost(err error) {
 		s.synced, s.err = false, err
 		return news
 	})
-	if s.ctx.Err() != nil || why == s.complaint {
+	if s.ctx.Err() != nil {
 		return
 	}
 	if gone(err) { // the normal case after a while without a connection
 		s.o.Log.Info("reading all nodes again", "because", err)
 		return
 	}
-	s.complaint = why
-	s.o.Log.Warn("not following the API server", "err", err)
+	if s.told.IsNew(err.Error()) {
+		s.o.Log.Warn("not following the API server", "err", err)
+	}
 }
 
 // follows records that the view follows the cluster.
 func (s *Store) follows() {
-	if s.complaint != "" {
-		s.complaint = ""
+	if s.told.Any() {
+		s.told.Forget()
 		s.o.Log.Info("following the API server again")
 	}
 	s.update(func() bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/nodelease"
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/wake"
 )
 
@@ -31,9 +32,9 @@ type Store struct {
 	published  chan struct{} // closed when no notice is published any more
 
 	// run alone uses these.
-	at        int64  // the revision to resume at; 0: read everything first
-	chunked   bool   // the API server has no streaming list
-	complaint string // the last logged reason of the present outage
+	at      int64          // the revision to resume at; 0: read everything first
+	chunked bool           // the API server has no streaming list
+	told    complaint.Told // what the log has named of the present outage
 
 	mu        sync.Mutex
 	doc       lease.Document // the network config in force

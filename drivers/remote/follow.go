@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/flanneld/flannel/drivers/remote/api"
-	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/pause"
 )
 
@@ -60,16 +59,14 @@ func (s *Store) lost(at int, err error) {
 		s.synced, s.err = false, err
 		s.current = (at + 1) % len(s.bases)
 	})
-	why := complaint.Of(err.Error())
-	if why != s.complaint && s.ctx.Err() == nil {
+	if s.ctx.Err() == nil && s.told.IsNew(err.Error()) {
 		s.o.Log.Warn("not following the server", "err", err)
 	}
-	s.complaint = why
 }
 
 // follows records that the view follows a server.
 func (s *Store) follows(base string) {
-	s.complaint = ""
+	s.told.Forget()
 	s.update(func() { s.synced, s.err = true, nil })
 	s.o.Log.Info("following the server", "url", base)
 }

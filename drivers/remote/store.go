@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/drivers/remote/api"
+	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 	"github.com/flanneld/flannel/internal/tlsfiles"
@@ -29,7 +30,7 @@ type Store struct {
 	changed wake.Signal
 	doubts  doubts
 
-	complaint string // the last logged reason of the present outage; run alone uses it
+	told complaint.Told // what the log has named of the present outage; run alone uses it
 
 	mu      sync.Mutex
 	table   *table // immutable; nil until the first snapshot

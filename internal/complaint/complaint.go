@@ -14,3 +14,29 @@ func Of(text string) string {
 		return r
 	}, text)
 }
+
+// mostTold bounds the reasons that an outage may have.
+const mostTold = 100
+
+// Told holds the reasons that a log has named in the present outage. The reasons of one outage
+// may come in turn: one server is refused and the other silent.
+type Told struct{ reasons map[string]bool }
+
+// IsNew notes a text and reports whether its reason is a new one.
+func (t *Told) IsNew(text string) bool {
+	reason := Of(text)
+	if t.reasons[reason] || len(t.reasons) == mostTold {
+		return false
+	}
+	if t.reasons == nil {
+		t.reasons = map[string]bool{}
+	}
+	t.reasons[reason] = true
+	return true
+}
+
+// Any reports whether there was a reason since the last call of Forget.
+func (t *Told) Any() bool { return len(t.reasons) > 0 }
+
+// Forget begins anew: the outage has ended.
+func (t *Told) Forget() { t.reasons = nil }

@@ -1,6 +1,7 @@
 package complaint_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/flanneld/flannel/internal/complaint"
@@ -13,5 +14,27 @@ func TestOf(t *testing.T) {
 	}
 	if complaint.Of(first) == complaint.Of("dial tcp 10.0.0.1:2379: no route") {
 		t.Error("another error is the same reason")
+	}
+}
+
+func TestTold(t *testing.T) {
+	var told complaint.Told
+	for _, c := range []struct {
+		text string
+		want bool
+	}{{"a: refused", true}, {"b: silent", true}, {"a: refused", false}, {"b: silent", false}, {"b: refused", true}} {
+		if got := told.IsNew(c.text); got != c.want {
+			t.Errorf("%s is new: %v, want %v", c.text, got, c.want)
+		}
+	}
+	told.Forget()
+	if told.Any() || !told.IsNew("a: refused") || !told.Any() {
+		t.Error("not forgotten")
+	}
+	for i := range 1000 {
+		told.IsNew(strings.Repeat("x", i))
+	}
+	if told.IsNew("one more") {
+		t.Error("the reasons are not bounded")
 	}
 }
