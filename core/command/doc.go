@@ -22,6 +22,8 @@
 // No effect is forgotten while commands fail. A command that succeeded once, and whose
 // repetition fails, is "undone" too. If neither the Undo of former data nor Text with
 // the new data succeeds, the former data stay on record and the new ones are undone.
+// If a command that may be in effect is no longer desired and its Undo fails, it is
+// "left": no run is due, but Undo runs again before the next command under its key.
 //
 // The package starts no process and knows no files.
 package command

@@ -32,14 +32,23 @@ type About struct {
 type Record struct {
 	host  Host
 	state *dataplane.State
+	// left holds peers' commands that are no longer desired, and whose effect may remain:
+	// their Undo failed. They are not part of state, so the node does not try again.
+	left map[dataplane.CommandKey]dataplane.Command
 }
 
 // Open returns the record of what an earlier run has kept. Commands of the
 // startup have to run again in each run, so they are stale, and with rebooted
 // all others are too.
 func Open(host Host, kept *dataplane.State, rebooted bool) *Record {
-	r := &Record{host: host, state: dataplane.NewState()}
+	r := &Record{host: host, state: dataplane.NewState(), left: map[dataplane.CommandKey]dataplane.Command{}}
 	for _, c := range kept.Commands.All {
+		if c.Outcome == dataplane.Left {
+			if !rebooted {
+				r.left[c.CommandKey] = c
+			}
+			continue
+		}
 		if certain(c) && (rebooted || c.Stage != dataplane.ForPeer) {
 			c.Outcome = dataplane.Stale
 		}
@@ -48,7 +57,7 @@ func Open(host Host, kept *dataplane.State, rebooted bool) *Record {
 	return r
 }
 
-// State returns the commands that have run. It never changes.
+// State returns the commands that have run, except those left behind. It never changes.
 func (r *Record) State() *dataplane.State { return r.state }
 
 // Apply performs an op. Its error names the command, and what it wrote.
@@ -72,6 +81,10 @@ func (r *Record) Apply(ctx context.Context, op dataplane.Op) error {
 	case exists && have.Outcome == dataplane.Done && have.SameRun(want) && have.Round == want.Round && have.On == want.On:
 		want.Output = have.Output
 		return r.keep(want)
+	}
+	if left, behind := r.left[want.CommandKey]; behind && !exists {
+		left.Outcome = dataplane.Failed
+		have, exists = left, true
 	}
 	return r.put(ctx, have, want, exists)
 }
@@ -121,7 +134,8 @@ func outcomeOfFailure(have dataplane.Command) dataplane.Outcome {
 }
 
 // remove runs Undo and forgets the command. Only an effect that certainly
-// existed has to be undone: otherwise a failure is no reason to try again.
+// existed has to be undone: otherwise a failure is no reason to try again, but the
+// command is left behind for the next one under its key to undo.
 func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 	must := certain(have)
 	if must && have.Undo != "" {
@@ -137,13 +151,32 @@ func (r *Record) remove(ctx context.Context, have dataplane.Command) error {
 	if ran {
 		r.outdate(have.Stage)
 	}
-	next := r.state.Clone()
-	next.Commands.Delete(have.CommandKey)
-	r.state = next
+	if err != nil && have.Stage == dataplane.ForPeer {
+		return r.leave(have)
+	}
+	r.drop(have.CommandKey)
 	if err := r.host.Forget(have.CommandKey); err != nil {
 		return fmt.Errorf("command %s: %w", have.CommandKey, err)
 	}
 	return nil
+}
+
+// leave keeps a command that is no longer desired, and whose effect may remain.
+func (r *Record) leave(c dataplane.Command) error {
+	c.Outcome, c.Output = dataplane.Left, ""
+	if err := r.host.Keep(c); err != nil {
+		return fmt.Errorf("command %s: %w", c.CommandKey, err)
+	}
+	r.drop(c.CommandKey)
+	r.left[c.CommandKey] = c
+	return nil
+}
+
+// drop removes a command from the state.
+func (r *Record) drop(k dataplane.CommandKey) {
+	next := r.state.Clone()
+	next.Commands.Delete(k)
+	r.state = next
 }
 
 // certain reports whether a command has succeeded, and nothing but a failed Undo
@@ -188,6 +221,7 @@ func (r *Record) keep(c dataplane.Command) error {
 	next := r.state.Clone()
 	next.AddCommand(c)
 	r.state = next
+	delete(r.left, c.CommandKey)
 	return nil
 }
 

@@ -234,6 +234,45 @@ func TestFormerDataOutlastFailures(t *testing.T) {
 	}
 }
 
+// A command that may be in effect, and whose Undo fails once it is no longer desired, is
+// undone before the next command under its key, by another run of the daemon too. A reboot
+// removes its effect.
+func TestLeftEffectIsUndoneFirst(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		record   dataplane.Outcome
+		rebooted bool
+		runs     []string
+	}{
+		{"failed", dataplane.Failed, false, []string{"del A", "add B"}},
+		{"stale", dataplane.Stale, false, []string{"del A", "add B"}},
+		{"rebooted", dataplane.Failed, true, []string{"add B"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost()
+			_ = h.Keep(with(peer("A"), func(p *dataplane.Command) { p.Outcome = c.record }))
+			h.failing["del"] = true
+			if err := remove(h.open(false), peer("A")); err != nil {
+				t.Fatal(err)
+			}
+			h.failing["del"] = false
+			r := h.open(c.rebooted)
+			if got := outcome(r, peer("").CommandKey); got != "none" {
+				t.Errorf("outcome %q of a command that is not desired", got)
+			}
+			if err := put(r, peer("B")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.runs, h.runs); diff != "" {
+				t.Errorf("runs (-want +got):\n%s", diff)
+			}
+			if err := remove(r, peer("B")); err != nil || len(h.kept) > 0 {
+				t.Errorf("error %v, and the record keeps %v", err, h.kept)
+			}
+		})
+	}
+}
+
 // The commands of the startup run again in each run of the daemon, and all commands
 // after a reboot. A command that runs makes those of later stages stale.
 func TestWhatIsStale(t *testing.T) {

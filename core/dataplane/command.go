@@ -60,6 +60,7 @@ const (
 	Failed Outcome = "failed" // or interrupted: nothing tells how far it came
 	Stale  Outcome = "stale"  // it was done, and its effect may be gone
 	Undone Outcome = "undone" // its Undo began, and has not succeeded
+	Left   Outcome = "left"   // no longer desired: its Undo failed, and the effect may remain; only in the file
 )
 
 // Compare orders keys by stage, then by subnet.
@@ -132,7 +133,7 @@ func (c *Command) params() []param {
 		{"round", c.Round != 0, c.Round, func(f *fields) { c.Round = f.number(64) }},
 		quoted("on", &c.On),
 	}
-	for _, o := range []Outcome{Failed, Stale, Undone} {
+	for _, o := range []Outcome{Failed, Stale, Undone, Left} {
 		list = append(list, param{string(o), c.Outcome == o, nil, func(*fields) { c.Outcome = o }})
 	}
 	return append(list, quoted("output", &c.Output))

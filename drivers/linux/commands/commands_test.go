@@ -2,9 +2,11 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,45 @@ func TestRecordOutlivesTheProcess(t *testing.T) {
 	_ = f.Close()
 	if got, want := open(t, path).record.State().Dump(), d.record.State().Dump(); got != want || got == "" {
 		t.Errorf("read\n%swant\n%s", got, want)
+	}
+}
+
+// A command left behind outlives the process, and is forgotten after a reboot, which has
+// removed its effect.
+func TestLeftCommandEndsWithTheBoot(t *testing.T) {
+	for boot, want := range map[string][]string{
+		bootID():       {"undone", "added"},
+		"another-boot": {"added"},
+	} {
+		dir := t.TempDir()
+		path, trail := filepath.Join(dir, "state.commands"), filepath.Join(dir, "trail")
+		left := peer("echo added >>"+trail, "\n")
+		left.Undo, left.Outcome = "echo undone >>"+trail, dataplane.Left
+		other := left
+		other.Subnet = netip.MustParsePrefix("10.5.4.0/24")
+		text := fmt.Sprintf("boot %s\nkeep %s\nkeep %s\n", boot, left, other)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left.Outcome = dataplane.Done
+		first := open(t, path) // its first line rewrites the file in the present boot
+		if err := apply(t, first, dataplane.Create, left); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		other.Outcome = dataplane.Done
+		if err := apply(t, open(t, path), dataplane.Create, other); err != nil {
+			t.Fatal(err)
+		}
+		ran, err := os.ReadFile(trail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Fields(string(ran)); !slices.Equal(got, slices.Concat(want, want)) {
+			t.Errorf("boot %s: %q ran, want %q twice", boot, got, want)
+		}
 	}
 }
 

@@ -129,6 +129,9 @@ func (f *file) compact() error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n", bootWord, f.boot)
 	for _, c := range kept.Commands.All {
+		if boot != f.boot && c.Outcome == dataplane.Left {
+			continue
+		}
 		if boot != f.boot && (c.Outcome == dataplane.Done || c.Outcome == dataplane.Undone) {
 			c.Outcome = dataplane.Stale
 		}
