@@ -114,13 +114,15 @@ func (n *Node) watchPeers() {
 
 // targets returns the peers that the host is programmed for, in each family. Where the
 // backend has a device, the device of a peer has the base of the peer's subnet as its
-// address, with upstream too (interop 6.0).
+// address, with upstream too (interop 6.0). During a change of the backend a peer may
+// not have that device, unless this node sends to it by its own.
 func (n *Node) targets(mtu int) []probe.Target {
 	refused := map[lease.Key]bool{}
 	for _, problem := range n.host.problems {
 		refused[problem.Key] = true
 	}
 	want := &n.host.want
+	changing := len(n.network.backend.Former()) > 0
 	targets := make([]probe.Target, 0, len(want.peers))
 	for _, f := range cidr.Families {
 		own := want.self.Key.Of(f)
@@ -140,7 +142,8 @@ func (n *Node) targets(mtu int) []probe.Target {
 			if !subnet.IsValid() || refused[p.Key] {
 				continue
 			}
-			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), From: from, Bridge: !device, MTU: mtu}
+			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), From: from, MTU: mtu}
+			t.Bridge = !device || changing && !leavesByDevice(want.state, f, own, subnet)
 			t.Uplink = p.Attrs.IP(f)
 			if t.Bridge {
 				t.Addr = subnet.Addr().Next()
@@ -160,6 +163,17 @@ func hasDeviceAddress(want *dataplane.State, f cidr.Family, own netip.Prefix) bo
 		}
 	}
 	return false
+}
+
+// leavesByDevice reports whether packets to a peer's subnet leave by a device of flannel
+// that has the base of the node's subnet as its address.
+func leavesByDevice(want *dataplane.State, f cidr.Family, own, subnet netip.Prefix) bool {
+	route, ok := want.Routes.Get(dataplane.RouteKey{Dst: subnet})
+	if !ok {
+		return false
+	}
+	_, has := want.Addrs[dataplane.Addr{Link: route.Link, Prefix: netip.PrefixFrom(own.Addr(), f.Bits())}]
+	return has
 }
 
 // probed records the answers of peers.

@@ -215,3 +215,20 @@ func TestSourceOfProbes(t *testing.T) {
 		t.Errorf("probes of %s leave from %s, want %s", to, got, own)
 	}
 }
+
+// TestProbesDuringAChange has a node that keeps its vxlan device during a change to
+// host-gw. It probes a peer's device only if it sends to the peer by its own: the other
+// peer may never have had one.
+func TestProbesDuringAChange(t *testing.T) {
+	hostgw := lease.Lease{Key: mustKey("10.5.2.0-24"), ID: 2, Attrs: lease.Attrs{
+		PublicIP: netip.MustParseAddr("192.168.64.12"), BackendType: "host-gw", BackendData: json.RawMessage("null"),
+	}}
+	p := newProber(t, vxlanConfig, vxlanPeer("10.5.1.0-24", 11))
+	p.configure(`{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	p.put(hostgw)
+	p.tell()
+	p.pass(2 * time.Minute)
+	if got := p.addresses(); got != "[10.5.1.0 10.5.2.1]" {
+		t.Errorf("probed %s", got)
+	}
+}
