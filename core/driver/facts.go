@@ -47,8 +47,9 @@ type Link struct {
 	NoForwarding [2]bool
 
 	// Inside means that packets which leave by the link seem to stay on this host: it is a
-	// bridge without ports except veths, or a veth without a network of its own, such as the
-	// host's end of a pod's. The uplink of a host that is a container itself may look the same.
+	// veth without a network of its own whose other end is in another namespace, such as the
+	// host's end of a pod's, or a bridge without ports except such veths. The uplink of a host
+	// that is a container itself may look the same.
 	Inside bool
 }
 

@@ -99,9 +99,10 @@ type guard struct {
 	inside  func(link string) bool
 }
 
-// stays reports whether packets that take a route stay on this host.
+// stays reports whether packets that take a route stay on this host. Those that a route
+// encapsulates go where their new header says, whatever its link.
 func (g *guard) stays(r dataplane.Route) bool {
-	return !r.Via.IsValid() && r.Link != "" && g.inside(r.Link)
+	return !r.Via.IsValid() && r.Link != "" && r.Other == "" && g.inside(r.Link)
 }
 
 // wayTo returns the wanted route that leads to a peer's subnet.

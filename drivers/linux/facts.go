@@ -30,19 +30,23 @@ const (
 	bridgeKind dataplane.LinkKind = "bridge"
 )
 
-// findInside marks the bridges without ports except veths, and the veths. The addresses,
-// which are read later, take the mark from veths with a network.
+// findInside marks the bridges without ports except the veths of containers, and those veths. The
+// addresses, which are read later, take the mark from veths with a network. A veth whose other end
+// is in the host's own namespace may join two bridges, one of which leads to other hosts.
 func (o *observer) findInside(all []link) {
 	wired := map[int]bool{} // bridges with other ports, by index
 	for _, l := range all {
-		if l.Kind() != vethKind {
+		if !l.toContainer() {
 			wired[l.bridge] = true
 		}
 	}
 	for i, l := range all {
-		o.facts.Links[i].Inside = l.Kind() == vethKind || l.Kind() == bridgeKind && !wired[l.index]
+		o.facts.Links[i].Inside = l.toContainer() || l.Kind() == bridgeKind && !wired[l.index]
 	}
 }
+
+// toContainer reports whether a link can be the host's end of a container's veth.
+func (l *link) toContainer() bool { return l.Kind() == vethKind && !l.joined }
 
 // ofContainer reports whether an address can be that of the host's end of a container's veth:
 // it stands for no network.

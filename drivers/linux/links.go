@@ -26,6 +26,7 @@ type link struct {
 	parent   int // index of the underlay link that Params should name, 0 for none
 	bridge   int // index of the link that this one is a port of, 0 for none
 	loopback bool
+	joined   bool     // a veth whose other end is in the same namespace
 	forwards [2]*bool // by family: the link's own setting of forwarding, nil if it has none
 }
 
@@ -192,6 +193,7 @@ func parseLink(body []byte) (link, error) {
 	l.Up = flags&unix.IFF_UP != 0
 	l.Params = noKind
 	userspace := false
+	partner, elsewhere := false, false // a veth has another end, in another namespace
 	for kind, value := range nl.Attrs(body[unix.SizeofIfInfomsg:]) {
 		switch kind {
 		case unix.IFLA_IFNAME:
@@ -204,6 +206,10 @@ func parseLink(body []byte) (link, error) {
 			}
 		case unix.IFLA_MASTER:
 			l.bridge = int(nl.U32(value))
+		case unix.IFLA_LINK:
+			partner = true
+		case unix.IFLA_LINK_NETNSID:
+			elsewhere = true
 		case unix.IFLA_IFALIAS:
 			userspace = nl.Text(value) == userspaceAlias
 		case unix.IFLA_LINKINFO:
@@ -215,6 +221,7 @@ func parseLink(body []byte) (link, error) {
 	if userspace && l.Kind() == dataplane.LinkTUN {
 		l.Params = dataplane.WireGuard{Userspace: true}
 	}
+	l.joined = l.Kind() == vethKind && partner && !elsewhere
 	return l, nil
 }
 
