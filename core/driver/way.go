@@ -6,7 +6,7 @@ import "net/netip"
 type Packet struct {
 	Src, Dst netip.Addr // Src may be zero
 	In       string     // the device by which it comes; empty: the host sends it
-	Protocol string     // "tcp", "udp" or "icmp"; any other one is not taken into account
+	Protocol uint8      // the number of its IP protocol; one without ports, other than ICMP, is not taken into account
 	Port     uint16     // the destination's, with tcp and udp; 0: not known
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -40,8 +41,8 @@ func (d *Driver) Way(p driver.Packet) (driver.Way, error) {
 	if in != 0 {
 		c.Out.AttrU32(unix.RTA_IIF, uint32(in))
 	}
-	if number := protocolNumber(p); number != 0 {
-		c.Out.Attr(rtaIPProto, []byte{number})
+	if isAskedFor(p.Protocol) {
+		c.Out.Attr(rtaIPProto, []byte{p.Protocol})
 		if p.Port != 0 {
 			c.Out.Attr(rtaDport, binary.BigEndian.AppendUint16(nil, p.Port))
 		}
@@ -87,16 +88,7 @@ func mtuOf(metrics []byte) int {
 	return 0
 }
 
-// protocolNumber returns the number of a packet's protocol, or 0 for one that the kernel
-// refuses in a question.
-func protocolNumber(p driver.Packet) byte {
-	switch p.Protocol {
-	case "tcp":
-		return unix.IPPROTO_TCP
-	case "udp":
-		return unix.IPPROTO_UDP
-	case "icmp":
-		return cidr.Pick[byte](cidr.FamilyOf(p.Dst), unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
-	}
-	return 0
+// isAskedFor reports whether the kernel takes a protocol in a question. It refuses others.
+func isAskedFor(protocol uint8) bool {
+	return slices.Contains([]uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}, protocol)
 }

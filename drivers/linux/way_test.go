@@ -67,18 +67,18 @@ func TestWayByPort(t *testing.T) {
 		want   driver.Way
 	}{
 		{driver.Packet{Dst: addr("10.9.0.1")}, plain},
-		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: "icmp"}, plain},
-		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: "esp"}, plain},
-		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: "tcp", Port: 81}, plain},
-		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: "udp", Port: 80}, plain},
-		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: "tcp", Port: 80},
+		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_ICMP}, plain},
+		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_ESP}, plain},
+		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 81}, plain},
+		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_UDP, Port: 80}, plain},
+		{driver.Packet{Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 80},
 			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2"), Src: addr("10.7.0.1")}},
-		{driver.Packet{Src: addr("10.8.0.1"), Dst: addr("10.9.0.1"), Protocol: "tcp", Port: 80},
+		{driver.Packet{Src: addr("10.8.0.1"), Dst: addr("10.9.0.1"), Protocol: unix.IPPROTO_TCP, Port: 80},
 			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("10.7.0.2")}},
-		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: "icmp"}, plain6},
-		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: "tcp", Port: 80},
+		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: unix.IPPROTO_ICMPV6}, plain6},
+		{driver.Packet{Dst: addr("fd00:9::1"), Protocol: unix.IPPROTO_TCP, Port: 80},
 			driver.Way{Kind: unix.RTN_UNICAST, Link: "web", Via: addr("fd00:7::2"), Src: addr("fd00:7::1")}},
-		{driver.Packet{Dst: addr("10.7.0.1"), Protocol: "tcp"},
+		{driver.Packet{Dst: addr("10.7.0.1"), Protocol: unix.IPPROTO_TCP},
 			driver.Way{Kind: unix.RTN_LOCAL, Link: "lo", Src: addr("10.7.0.1")}},
 	} {
 		got, err := w.d.Way(c.packet)
@@ -96,7 +96,7 @@ func TestWayByPortOfForwardedPackets(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := driver.Packet{Src: netip.MustParseAddr("10.8.0.9"), Dst: netip.MustParseAddr("10.9.0.1"), In: "other",
-		Protocol: "tcp"}
+		Protocol: unix.IPPROTO_TCP}
 	for port, want := range map[uint16]string{79: "other", 80: "web"} {
 		p.Port = port
 		if got, err := w.d.Way(p); err != nil || got.Link != want {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 )
@@ -31,6 +34,20 @@ var (
 
 // Question names a packet.
 type Question = driver.Packet
+
+// protocolNumber returns the number of a protocol by its name in packets to an address, 0 for
+// one without ports other than ICMP.
+func protocolNumber(name string, dst netip.Addr) uint8 {
+	switch name {
+	case "tcp":
+		return unix.IPPROTO_TCP
+	case "udp":
+		return unix.IPPROTO_UDP
+	case "icmp":
+		return cidr.Pick[uint8](cidr.FamilyOf(dst), unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
+	}
+	return 0
+}
 
 // Route is a kernel's answer.
 type Route struct {

@@ -81,7 +81,7 @@ func (w *walk) process(extra headers) error {
 func (w *walk) underlay(to, from netip.Addr, extra headers, o outer, what string) error {
 	size := w.Flow.Size + extra[cidr.FamilyOf(to)]
 	w.hop("tunnel", "becomes %d bytes to %s (%s)", size, to, what)
-	way, err := w.Route(Question{Src: from, Dst: to, Protocol: o.proto, Port: o.port})
+	way, err := w.Route(Question{Src: from, Dst: to, Protocol: protocolNumber(o.proto, to), Port: o.port})
 	switch {
 	case err != nil && refusal(err) == "":
 		return err

@@ -259,7 +259,8 @@ func (w *walk) overruled(b driver.ForwardBlock) bool {
 
 // route asks the kernel for the way out.
 func (w *walk) route() error {
-	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in, Protocol: w.Flow.Proto, Port: w.Flow.Port})
+	way, err := w.Route(Question{Src: w.Flow.Src, Dst: w.Flow.Dst, In: w.in,
+		Protocol: protocolNumber(w.Flow.Proto, w.Flow.Dst), Port: w.Flow.Port})
 	reason := refusal(err)
 	switch {
 	case err != nil && reason == "":

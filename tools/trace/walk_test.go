@@ -24,7 +24,7 @@ import (
 type fakeKernel struct {
 	view View
 	// Routes by destination, "IN destination" of a packet that comes by a device, or
-	// "destination protocol/port".
+	// "destination protocol/port" with the protocol's number.
 	routes map[string]Route
 	errs   map[string]error
 	neighs map[netip.Addr]Neighbour
@@ -33,7 +33,7 @@ type fakeKernel struct {
 func (k *fakeKernel) View(context.Context, []netip.Prefix) (*View, error) { return &k.view, nil }
 
 func (k *fakeKernel) Route(q Question) (Route, error) {
-	byPort := fmt.Sprintf("%s %s/%d", q.Dst, q.Protocol, q.Port)
+	byPort := fmt.Sprintf("%s %d/%d", q.Dst, q.Protocol, q.Port)
 	for _, key := range []string{byPort, q.In + " " + q.Dst.String(), q.Dst.String()} {
 		if err := k.errs[key]; err != nil {
 			return Route{}, err
@@ -369,7 +369,7 @@ func TestForeignRuleComesFirst(t *testing.T) {
 
 // A rule may lead the packets of one port elsewhere, and those of the tunnel.
 func TestRuleByPort(t *testing.T) {
-	for key, want := range map[string]string{"10.5.2.7 tcp/80": "link_down", "192.168.64.2 udp/8472": "link_down"} {
+	for key, want := range map[string]string{"10.5.2.7 6/80": "link_down", "192.168.64.2 17/8472": "link_down"} {
 		for port, reason := range map[uint16]string{80: want, 81: ""} {
 			k := healthy(t)
 			k.routes[key] = Route{Link: "eth7", Via: addr("192.168.64.77")}
@@ -378,7 +378,7 @@ func TestRuleByPort(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if key == "192.168.64.2 udp/8472" {
+			if key == "192.168.64.2 17/8472" {
 				reason = want // whatever the pod's port
 			}
 			if r.Reason != reason {
