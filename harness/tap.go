@@ -71,6 +71,10 @@ func stampedSocket(domain, kind, protocol int) (int, error) {
 	return fd, nil
 }
 
+// stampsWithin bounds the time until the kernel notes times. A worker of its own switches that on, which
+// waits for the CPU as others do.
+const stampsWithin = time.Minute
+
 // awaitStamps returns once the kernel notes the time of every packet. It begins
 // to do so a while after a socket has asked for it; until then a packet gets
 // the time at which it is read, which says nothing about the order.
@@ -88,7 +92,7 @@ func (t *tap) awaitStamps() error {
 		return fmt.Errorf("listen on the loopback device: %w", err)
 	}
 	control := make([]byte, 128)
-	for range 10_000 {
+	for end := time.Now().Add(stampsWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if err := unix.Sendto(fd, []byte{0}, 0, self); err != nil {
 			return fmt.Errorf("send on the loopback device: %w", err)
 		}
