@@ -182,6 +182,22 @@ func TestClaimsOfAFormerConfig(t *testing.T) {
 	}
 }
 
+// Blue's config changes before its node has told anything: the node may still make the device of the former one.
+func TestClaimsOfAConfigThatTheNodeMayStillFollow(t *testing.T) {
+	h := NewHost("blue", "green")
+	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
+	h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan","VNI":2}`), 6))
+	h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan","VNI":7}`), 7))
+	green := view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 8)
+	if got := refusal(t, h.View("green", green)); !strings.Contains(got, "both need a device flannel.1") {
+		t.Errorf("before blue's node has told what it has: %q", got)
+	}
+	h.Hold("blue", node.Holding{Links: []string{"flannel.7"}})
+	if got := refusal(t, h.View("green", green)); got != "" {
+		t.Errorf("once blue's node has only its new device: %q", got)
+	}
+}
+
 // A restart comes between the change of a config and the removal of what the former one needed.
 func TestClaimsOfAFormerRun(t *testing.T) {
 	h := NewHost()
