@@ -115,7 +115,9 @@ func (n *Node) watchPeers() {
 // targets returns the peers that the host is programmed for, in each family. Where the
 // backend has a device, the device of a peer has the base of the peer's subnet as its
 // address, with upstream too (interop 6.0). During a change of the backend a peer may
-// not have that device, unless this node sends to it by its own.
+// not have that device, unless this node sends to it by its own. Without a device the
+// probes leave from the bridge of this node's pods, if it has one, since the peer's way
+// back to the pods may be wrong where that to the uplink is right.
 func (n *Node) targets(mtu int) []probe.Target {
 	refused := map[lease.Key]bool{}
 	for _, problem := range n.host.problems {
@@ -131,18 +133,16 @@ func (n *Node) targets(mtu int) []probe.Target {
 		}
 		device := hasDeviceAddress(want.state, f, own)
 		from := own.Addr() // a foreign address on the device is none that peers accept
-		switch {
-		case !device && want.state.Policies.Len() > 0:
-			from = own.Addr().Next() // IPsec protects packets between subnets only
-		case !device:
-			from = netip.Addr{}
+		if !device {
+			from = from.Next()
 		}
+		needed := device || want.state.Policies.Len() > 0 // IPsec protects packets between subnets only
 		for _, p := range want.peers {
 			subnet := p.Key.Of(f)
 			if !subnet.IsValid() || refused[p.Key] {
 				continue
 			}
-			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), From: from, MTU: mtu}
+			t := probe.Target{Subnet: subnet, Addr: subnet.Addr(), From: from, FromOptional: !needed, MTU: mtu}
 			t.Bridge = !device || changing && !leavesByDevice(want.state, f, own, subnet)
 			t.Uplink = p.Attrs.IP(f)
 			if t.Bridge {

@@ -110,6 +110,9 @@ func TestProbesGoToTheBridge(t *testing.T) {
 	if got := p.addresses(); got != "[10.5.1.1 192.168.64.11]" {
 		t.Errorf("probed %s", got)
 	}
+	if from := p.from[netip.MustParseAddr("10.5.1.1")]; from.IsValid() {
+		t.Errorf("the last probe of a bridge that does not answer leaves from %s, not from the host's own address", from)
+	}
 	if r := p.n.Peers()[0].Ways[0].Probe; r.Finding != probe.Well || r.Address != hostgw.Attrs.PublicIP {
 		t.Errorf("%+v", r)
 	}

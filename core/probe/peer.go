@@ -24,6 +24,7 @@ type step uint8
 
 const (
 	stepEcho    step = iota // does the peer answer at its address in the subnet
+	stepExists              // does a bridge that has never answered do so to the host's own address
 	stepInstead             // does its uplink answer in the place of a bridge that may not exist
 	stepLarge               // does it answer a packet of the pods' MTU
 	stepSize                // which is the largest that it answers
@@ -91,7 +92,7 @@ func (x *peer) next() Request {
 	t := &x.target
 	r := Request{Kind: Echo, Size: SmallSize}
 	switch x.step {
-	case stepEcho:
+	case stepEcho, stepExists:
 		x.byUplink = false
 	case stepInstead:
 		x.byUplink = true
@@ -106,8 +107,8 @@ func (x *peer) next() Request {
 	if x.step == stepUplink {
 		r.To, r.Host = t.Uplink, true
 	}
-	if r.To == t.Addr {
-		r.From = t.From
+	if r.To == t.Addr && x.step != stepExists {
+		r.From, r.FromOptional = t.From, t.FromOptional
 	}
 	x.kind = r.Kind
 	return r
@@ -127,6 +128,8 @@ func (x *peer) answered(now time.Time, a Answer) (ended bool) {
 	switch x.step {
 	case stepEcho, stepInstead:
 		x.echoed(now, a)
+	case stepExists:
+		x.existed(a)
 	case stepLarge:
 		x.sized(a)
 	case stepSize:
@@ -153,7 +156,7 @@ func (x *peer) begin() {
 func (x *peer) to(s step) { x.step, x.tries = s, 0 }
 
 // echoed records the fate of a small echo. The silence of a bridge that may not exist
-// means nothing.
+// means nothing yet.
 func (x *peer) echoed(now time.Time, a Answer) {
 	switch {
 	case a.OK:
@@ -165,6 +168,9 @@ func (x *peer) echoed(now time.Time, a Answer) {
 		return
 	case x.step == stepEcho && x.target.Bridge && !x.answers:
 		x.to(stepInstead)
+		if x.target.FromOptional {
+			x.to(stepExists)
+		}
 		return
 	}
 	x.sample(true)
@@ -175,6 +181,17 @@ func (x *peer) echoed(now time.Time, a Answer) {
 	if x.tries >= echoTries {
 		x.to(stepUplink)
 	}
+}
+
+// existed records whether the bridge answered the host's own address. If so, it exists, and
+// its silence towards the host's bridge counts: the peer's way back to the pods is wrong.
+func (x *peer) existed(a Answer) {
+	x.answers = a.OK
+	if a.OK {
+		x.to(stepEcho)
+		return
+	}
+	x.to(stepInstead)
 }
 
 // sample counts a small echo.

@@ -47,8 +47,10 @@ type Request struct {
 	ID   uint64 // distinguishes the requests of a Prober
 	Kind Kind
 	From netip.Addr // the source; invalid: the kernel's choice
-	To   netip.Addr
-	Size int // of the whole IP packet of an echo, in bytes
+	// FromOptional means that the kernel chooses the source if the host does not have From.
+	FromOptional bool
+	To           netip.Addr
+	Size         int // of the whole IP packet of an echo, in bytes
 	// Host means that an echo asks the host of a silent peer, beside the way of pods'
 	// packets. The daemon there must not hear it as a probe.
 	Host bool
@@ -95,7 +97,10 @@ type Target struct {
 	// one of the two.
 	Uplink netip.Addr
 	From   netip.Addr // the source of probes to Addr; invalid: the kernel's choice
-	MTU    int        // of pods, in bytes
+	// FromOptional means that From is the bridge of this host's pods, which does not exist
+	// until its first pod. The kernel chooses the source then.
+	FromOptional bool
+	MTU          int // of pods, in bytes
 }
 
 // Finding is the conclusion from the answers of a peer.

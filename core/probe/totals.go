@@ -154,7 +154,8 @@ func (r Result) Text() string {
 func (r Result) silence() string {
 	text := fmt.Sprintf("does not answer at %s", r.Address)
 	if r.UplinkAnswers {
-		text += ", and its uplink does: a firewall between the hosts may block the port or protocol of the backend"
+		text += ", and its uplink does: a firewall between the hosts may block the port or protocol of the backend, or " +
+			"its route back is wrong"
 	}
 	if r.Heard.After(r.Since) {
 		text += "; its own probes arrive here, so packets are lost on the way there"

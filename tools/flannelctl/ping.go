@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux/echo"
 	"github.com/flanneld/flannel/tools/peers"
 	"github.com/flanneld/flannel/tools/ping"
@@ -28,8 +29,8 @@ func (a *app) ping() *cobra.Command {
 				return usageError{err}
 			}
 			ctx := cmd.Context()
-			all, size := a.knownPeers(ctx, &flags)
-			target, err := ping.Target(args[0], all, size)
+			all, status := a.known(ctx, &flags)
+			target, err := ping.Target(args[0], all, status)
 			if err != nil {
 				return err // no peer, or none that can be learnt
 			}
@@ -50,16 +51,16 @@ func (a *app) ping() *cobra.Command {
 	return cmd
 }
 
-// knownPeers asks the daemon for its peers and the pods' MTU. Without an answer it says so
-// and continues: an IP address can be probed all the same.
-func (a *app) knownPeers(ctx context.Context, flags *asking) (all control.Peers, mtu int) {
+// known asks the daemon for its peers and its status. Without an answer it says so and
+// continues: an IP address can be probed all the same.
+func (a *app) known(ctx context.Context, flags *asking) (control.Peers, node.Status) {
+	var status node.Status
 	all, err := flags.client().Peers(ctx)
 	if err == nil {
-		status, failed := flags.client().Status(ctx)
-		mtu, err = status.MTU, failed
+		status, err = flags.client().Status(ctx)
 	}
 	if err != nil {
 		fmt.Fprintf(a.stderr, "flannelctl: continuing without the daemon: %v\n", err)
 	}
-	return all, mtu
+	return all, status
 }

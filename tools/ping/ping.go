@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/control"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/internal/pause"
@@ -60,13 +61,14 @@ func (r Result) Text(p *output.Page) {
 
 // Target finds what to probe for a name: an IP address that is not a node's stays as it
 // is; a subnet, or the address of a node, stands for the node's address in the overlay.
-func Target(name string, all control.Peers, mtu int) (probe.Target, error) {
+// The status is that of this host's daemon.
+func Target(name string, all control.Peers, s node.Status) (probe.Target, error) {
 	prefix, err := peers.ParseName(name)
 	if err != nil {
 		return probe.Target{}, err
 	}
 	addr := prefix.Addr()
-	t := probe.Target{Subnet: prefix, Addr: addr, Uplink: addr, MTU: mtu}
+	t := probe.Target{Subnet: prefix, Addr: addr, Uplink: addr, MTU: s.MTU}
 	matching, err := peers.Result(all).Matching(prefix)
 	if err != nil {
 		if prefix.IsSingleIP() {
@@ -81,7 +83,10 @@ func Target(name string, all control.Peers, mtu int) (probe.Target, error) {
 				continue // a pod, or the device itself
 			}
 			if prefix.IsSingleIP() || cidr.Contains(w.Subnet, prefix) || cidr.Contains(prefix, w.Subnet) {
-				return probe.Target{Subnet: w.Subnet, Addr: overlay(w), Uplink: public, MTU: mtu}, nil
+				t = probe.Target{Subnet: w.Subnet, Addr: overlay(w), Uplink: public, MTU: s.MTU}
+				t.From = source(w, s.Subnet)
+				t.FromOptional = t.From.IsValid()
+				return t, nil
 			}
 		}
 	}
@@ -99,6 +104,17 @@ func overlay(w node.Way) netip.Addr {
 	return w.Subnet.Addr().Next()
 }
 
+// source returns the address from which packets to a node show whether its way back to the
+// pods of this host is right: that of their bridge, or none if a device of flannel leads to
+// the node, whose own address the kernel chooses.
+func source(w node.Way, own lease.Key) netip.Addr {
+	subnet := own.Of(cidr.FamilyOf(w.Subnet.Addr()))
+	if w.Type == "tunnel" || !subnet.IsValid() {
+		return netip.Addr{}
+	}
+	return subnet.Addr().Next()
+}
+
 // Echo sends a number of small echoes.
 func Echo(ctx context.Context, t probe.Target, count int, send func(probe.Request) probe.Answer) (Result, error) {
 	r := Result{Address: t.Addr}
@@ -106,7 +122,9 @@ func Echo(ctx context.Context, t probe.Target, count int, send func(probe.Reques
 		if r.Sent > 0 {
 			pause.For(ctx, gap)
 		}
-		a := send(probe.Request{Kind: probe.Echo, To: t.Addr, Size: probe.SmallSize})
+		a := send(probe.Request{
+			Kind: probe.Echo, From: t.From, FromOptional: t.FromOptional, To: t.Addr, Size: probe.SmallSize,
+		})
 		if a.Unable != "" {
 			return r, errors.New(a.Unable)
 		}

@@ -1,6 +1,7 @@
 package ping
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ var cluster = control.Peers{Peers: []node.Peer{
 		Probe: &probe.Result{Address: netip.MustParseAddr("10.5.4.9")}}),
 }}
 
+var this = node.Status{MTU: 1450, Subnet: lease.Key{V4: netip.MustParsePrefix("10.5.9.0/24")}}
+
 func peer(address string, way node.Way) node.Peer {
 	return node.Peer{
 		Subnet: lease.Key{V4: way.Subnet}, PublicIP: netip.MustParseAddr(address), Ways: []node.Way{way},
@@ -39,13 +42,47 @@ func TestTarget(t *testing.T) {
 		"n2": `error: peer "n2": want a subnet, or the address of a node or a pod; ` +
 			`names of nodes are not known`,
 	} {
-		target, err := Target(name, cluster, 1450)
+		target, err := Target(name, cluster, this)
 		got := target.Addr.String()
 		if err != nil {
 			got = "error: " + err.Error()
 		}
 		if got != want || err == nil && target.MTU != 1450 {
 			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestSource has pings to a node without a device of flannel leave from the bridge of this
+// host's pods, if there is one.
+func TestSource(t *testing.T) {
+	for to, want := range map[string]string{
+		"10.5.2.0/24": "invalid IP false", // by a device
+		"10.5.3.0/24": "10.5.9.1 true",
+		"10.5.3.7":    "invalid IP false", // a pod
+	} {
+		target, err := Target(to, cluster, this)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent []probe.Request
+		send := func(r probe.Request) probe.Answer {
+			sent = append(sent, r)
+			return probe.Answer{OK: true}
+		}
+		if _, err := Echo(t.Context(), target, 1, send); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Examine(t.Context(), target, send); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range sent {
+			if got := fmt.Sprint(r.From, r.FromOptional); got != want {
+				t.Errorf("%s: %+v leaves from %s, want %s", to, r, got, want)
+			}
+		}
+		if len(sent) != 4 {
+			t.Errorf("%s: %d packets", to, len(sent))
 		}
 	}
 }
@@ -58,7 +95,7 @@ func sender(size int) func(probe.Request) probe.Answer {
 }
 
 func TestText(t *testing.T) {
-	target, err := Target("10.5.2.0/24", cluster, 1450)
+	target, err := Target("10.5.2.0/24", cluster, this)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -392,7 +392,7 @@ func TestRuleByPort(t *testing.T) {
 func TestProbesContradictTheWalk(t *testing.T) {
 	for finding, want := range map[probe.Finding]string{
 		probe.Unreachable: "but the probes of this host say: 192.168.64.2 does not answer at 10.5.2.0, and its uplink " +
-			"does: a firewall between the hosts may block the port or protocol of the backend\n",
+			"does: a firewall between the hosts may block the port or protocol of the backend, or its route back is wrong\n",
 		probe.Well: "", probe.Unknown: "",
 	} {
 		peer := known.Peers[0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -38,6 +39,37 @@ func newSender(t *testing.T) *Sender {
 		}
 	})
 	return s
+}
+
+// TestOptionalSource probes from an address that the host does not have, and may not need.
+func TestOptionalSource(t *testing.T) {
+	s := newSender(t)
+	foreign := [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+	for _, nonlocal := range []string{"0", "1"} { // whether a socket may bind to such an address
+		for _, file := range []string{"/proc/sys/net/ipv4/ip_nonlocal_bind", "/proc/sys/net/ipv6/ip_nonlocal_bind"} {
+			if err := os.WriteFile(file, []byte(nonlocal), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, f := range cidr.Families {
+			for _, kind := range []probe.Kind{probe.Echo, probe.Large, probe.Connect} {
+				r := probe.Request{Kind: kind, Size: probe.SmallSize, From: foreign[f], To: loopback[f], FromOptional: true}
+				if a := send(s, r); !a.OK || a.Unable != "" {
+					t.Errorf("nonlocal %s, %+v: %+v", nonlocal, r, a)
+				}
+				r.From = loopback[f]
+				if a := send(s, r); !a.OK {
+					t.Errorf("nonlocal %s, %+v: %+v", nonlocal, r, a)
+				}
+			}
+		}
+	}
+	for _, f := range cidr.Families {
+		r := withSource(probe.Request{From: loopback[f], FromOptional: true})
+		if r.From != loopback[f] {
+			t.Errorf("the host's own %s counts as foreign", loopback[f])
+		}
+	}
 }
 
 // send sends a probe and awaits its answer.

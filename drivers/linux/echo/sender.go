@@ -58,6 +58,7 @@ func (s *Sender) Close() error {
 // Send implements [probe.Sender].
 func (s *Sender) Send(r probe.Request, done func(probe.Answer)) {
 	s.flight.expire(time.Now())
+	r = withSource(r)
 	if e := s.ears[cidr.FamilyOf(r.To)]; e != nil && r.Kind == probe.Echo {
 		err := s.echo(e, r, done)
 		if !errors.Is(err, unix.EAGAIN) { // if the socket is full, another may wait for its turn
@@ -96,8 +97,12 @@ func (s *Sender) Heard() (heard []probe.Heard, listens bool) {
 	return heard, listens
 }
 
+// domains holds the kernel's name of a family.
+var domains = [2]int{cidr.V4: unix.AF_INET, cidr.V6: unix.AF_INET6}
+
 // Probe sends one probe and waits for its answer.
 func Probe(r probe.Request) probe.Answer {
+	r = withSource(r)
 	answer := ping
 	if r.Kind == probe.Connect {
 		answer = connect
@@ -105,6 +110,31 @@ func Probe(r probe.Request) probe.Answer {
 	a := answer(r)
 	a.ID = r.ID
 	return a
+}
+
+// withSource returns a probe whose source is settled: From if the host has it, or needs it.
+func withSource(r probe.Request) probe.Request {
+	if r.FromOptional && !hasAddress(r.From) {
+		r.From = netip.Addr{}
+	}
+	r.FromOptional = false
+	return r
+}
+
+// hasAddress reports whether an address is one of the host's. The kernel sends to such an
+// address from itself. That it lets a socket bind to an address says less: with
+// net.ipv4.ip_nonlocal_bind it lets it bind to any.
+func hasAddress(a netip.Addr) bool {
+	fd, err := unix.Socket(domains[cidr.FamilyOf(a)], unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if unix.Connect(fd, address(a)) != nil { // sends nothing
+		return false
+	}
+	local, err := unix.Getsockname(fd)
+	return err == nil && addressOf(local) == a
 }
 
 // connect tries TCP. A refusal is an answer, too.
@@ -167,11 +197,11 @@ func unable(to string, err error) probe.Answer {
 
 // open makes a raw socket for the probes among the ICMP messages of some types.
 func open(f cidr.Family, kinds ...uint8) (*os.File, error) {
-	domain, proto := unix.AF_INET, unix.IPPROTO_ICMP
+	proto := unix.IPPROTO_ICMP
 	if f == cidr.V6 {
-		domain, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
+		proto = unix.IPPROTO_ICMPV6
 	}
-	fd, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	fd, err := unix.Socket(domains[f], unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,11 @@ var echoHeaders = [2]int{cidr.V4: 28, cidr.V6: 48}
 // result, perhaps before it returns.
 func (p *Process) Probe(r probe.Request, done func(probe.Answer)) {
 	s := p.host.stack
-	o := PingOptions{Src: r.From, Timeout: probe.Timeout, DF: r.Kind == probe.Large}
-	if r.From.IsValid() && !s.isLocal(r.From) {
+	o := PingOptions{Timeout: probe.Timeout, DF: r.Kind == probe.Large}
+	switch {
+	case s.isLocal(r.From):
+		o.Src = r.From
+	case r.From.IsValid() && !r.FromOptional:
 		done(probe.Answer{ID: r.ID})
 		return
 	}

@@ -81,6 +81,11 @@ func TestProbeFromForeignAddress(t *testing.T) {
 		if a := l.probed(t, p, r); a.OK {
 			t.Errorf("%+v", a)
 		}
+		r.FromOptional = true
+		if a := l.probed(t, p, r); !a.OK {
+			t.Errorf("%+v", a)
+		}
+		r.FromOptional = false
 		r.From = from // the bridge
 		if a := l.probed(t, p, r); !a.OK {
 			t.Errorf("%+v", a)
