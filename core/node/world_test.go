@@ -142,7 +142,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		maps.DeleteFunc(have.Links, func(name string, _ dataplane.Link) bool {
 			return !slices.Contains(look.Extent.Links, name)
 		})
-		have.Running = w.host.Running // which is in no dump
+		have.Running, have.Alive = w.host.Running, maps.Clone(w.host.Alive) // which are in no dump
 		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes), Keys: w.facts.Keys,
 			NextHops: w.facts.NextHops}
 		facts.Routes = slices.DeleteFunc(facts.Routes, func(r driver.Route) bool { return !look.Extent.Reaches(r.Dst) })
