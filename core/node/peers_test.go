@@ -180,3 +180,59 @@ func TestLastHandshake(t *testing.T) {
 		t.Errorf("%+v, want the handshake at %s", way, at)
 	}
 }
+
+// The description of a peer tells its addresses, whether its subnet is reserved, and whether the
+// datastore has lost its record. Peers come in the order of their addresses, not of their texts.
+func TestPeersAfterAnAccident(t *testing.T) {
+	w := newWorld(t, dualConfig)
+	dual := func(key string, n byte) lease.Lease {
+		l := vxlanPeer(key, n)
+		l.Attrs.PublicIPv6 = netip.MustParseAddr(fmt.Sprintf("fd00:a::%x", n))
+		l.Attrs.BackendV6Data = l.Attrs.BackendData
+		return l
+	}
+	reserved := dual("10.5.10.0-24&fd00:10:0:10::-64", 4)
+	reserved.ID = 0
+	w.put(reserved)
+	w.put(dual("10.5.3.0-24&fd00:10:0:3::-64", 5))
+	w.put(dual("10.5.4.0-24&fd00:10:0:4::-64", 6))
+	w.tell()
+	w.pass(time.Second)
+	w.wipe()
+	w.put(reserved)
+	w.tell()
+	w.pass(time.Second)
+	var got []string
+	for _, p := range w.n.Peers() {
+		got = append(got, fmt.Sprintf("%s %s reserved=%t lost=%t", p.Subnet.V4, p.PublicIP6, p.Reserved, p.Lost))
+	}
+	want := []string{
+		"10.5.3.0/24 fd00:a::5 reserved=false lost=true",
+		"10.5.4.0/24 fd00:a::6 reserved=false lost=true",
+		"10.5.10.0/24 fd00:a::4 reserved=true lost=false",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if by := w.status().PeersBy; by.Lost != 2 || by.Served != 3 {
+		t.Errorf("counts %+v", by)
+	}
+}
+
+// The ways of backends without a route for each peer: udp knows subnets itself, and WireGuard keys.
+func TestWaysWithoutARoute(t *testing.T) {
+	w := newWorld(t, udpConfig)
+	w.put(lease.Lease{Key: mustKey("10.5.3.0-24"), ID: 4, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("192.168.64.4")}})
+	w.tell()
+	w.pass(time.Second)
+	want := Way{Subnet: netip.MustParsePrefix("10.5.3.0/24"), Type: "tunnel", Link: "flannel0"}
+	if got := w.peer("10.5.3.0-24").Ways[0]; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w, key := changingToWireGuard(t)
+	w.host.Alive[key] = struct{}{}
+	w.pass(meetEvery + time.Second)
+	if got := w.peer("10.5.3.0-24").Ways[0]; got.Type != "tunnel" || got.Link != "flannel-wg" || got.Session != "alive" {
+		t.Errorf("%+v", got)
+	}
+}

@@ -26,6 +26,7 @@ type prober struct {
 	noICMP map[netip.Addr]bool
 	sent   map[netip.Addr]int
 	from   map[netip.Addr]netip.Addr // the source of the last packet
+	unable string                    // why this host can send no probe; empty: it can
 }
 
 func newProber(t testing.TB, conf string, peers ...lease.Lease) *prober {
@@ -71,7 +72,8 @@ func (p *prober) answer(requests []probe.Request) *Probed {
 		p.from[r.To] = r.From
 		lost := p.dead[r.To] || p.small > 0 && r.Size > p.small || p.noTCP[r.To] && r.Kind == probe.Connect ||
 			p.noICMP[r.To] && r.Kind != probe.Connect
-		probed.Answers = append(probed.Answers, probe.Answer{ID: r.ID, OK: !lost, RTT: time.Millisecond})
+		probed.Answers = append(probed.Answers, probe.Answer{ID: r.ID, OK: !lost && p.unable == "",
+			RTT: time.Millisecond, Unable: p.unable})
 	}
 	return probed
 }
@@ -233,5 +235,75 @@ func TestProbesDuringAChange(t *testing.T) {
 	p.pass(2 * time.Minute)
 	if got := p.addresses(); got != "[10.5.1.0 10.5.2.1]" {
 		t.Errorf("probed %s", got)
+	}
+}
+
+// TestProbesNoRefusedPeer has a peer that the node cannot serve: the log tells that already.
+func TestProbesNoRefusedPeer(t *testing.T) {
+	refused := vxlanPeer("10.5.2.0-24", 12)
+	refused.Attrs.BackendData = json.RawMessage(`{"VNI":1,"VtepMAC":"00:00:00:00:00:00"}`)
+	p := newProber(t, vxlanConfig, vxlanPeer("10.5.1.0-24", 11), refused)
+	p.pass(2 * time.Minute)
+	if got := p.addresses(); got != "[10.5.1.0]" || len(p.status().Problems) != 1 {
+		t.Errorf("probed %s, problems %q", got, p.status().Problems)
+	}
+}
+
+// TestNewPeersWaitASecond lets the list of peers change twice within a second.
+func TestNewPeersWaitASecond(t *testing.T) {
+	p := newProber(t, vxlanConfig)
+	p.pass(time.Minute)
+	known := func(subnet string) bool { return p.n.probes.result(netip.MustParsePrefix(subnet)) != nil }
+	p.put(vxlanPeer("10.5.1.0-24", 11))
+	p.tell()
+	p.pass(200 * time.Millisecond)
+	p.put(vxlanPeer("10.5.2.0-24", 12))
+	p.tell()
+	p.pass(200 * time.Millisecond)
+	if !known("10.5.1.0/24") || known("10.5.2.0/24") {
+		t.Errorf("after 400 ms: the first is known %t, the second %t", known("10.5.1.0/24"), known("10.5.2.0/24"))
+	}
+	p.pass(time.Second)
+	if !known("10.5.2.0/24") {
+		t.Error("after a second, the second is not known")
+	}
+}
+
+// TestSaysWhyItCannotProbe logs the reason once, however many probes it stops.
+func TestSaysWhyItCannotProbe(t *testing.T) {
+	p := newProber(t, vxlanConfig, vxlanPeer("10.5.1.0-24", 11), vxlanPeer("10.5.2.0-24", 12))
+	p.unable = "operation not permitted"
+	p.pass(3 * time.Minute)
+	want := []string{"no peer can be probed: operation not permitted"}
+	if got := p.logged("probe-unable"); !slices.Equal(got, want) {
+		t.Errorf("log %q, want %q", got, want)
+	}
+}
+
+// TestFindingsOfAMinute logs the first ones of each minute, the last of them with a hint.
+func TestFindingsOfAMinute(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	change := probe.Change{Subnet: netip.MustParsePrefix("10.5.1.0/24"), Result: probe.Result{Finding: probe.Unreachable}}
+	w.n.now = w.now
+	lines := func(after time.Duration, findings int) (texts []string) {
+		w.n.now = w.n.now.Add(after)
+		for range findings {
+			w.n.logFinding(change)
+		}
+		for _, e := range w.n.Ready().Events {
+			texts = append(texts, e.Text)
+		}
+		return texts
+	}
+	const hint = "; no further line in this minute: flannelctl peers shows all"
+	first := lines(0, findingsLogged+5)
+	if len(first) != findingsLogged || strings.HasSuffix(first[0], hint) || !strings.HasSuffix(first[findingsLogged-1], hint) {
+		t.Errorf("lines %q", first)
+	}
+	if more := lines(findingsPeriod-time.Second, 3); len(more) != 0 {
+		t.Errorf("more in the same minute: %q", more)
+	}
+	if next := lines(time.Second, findingsLogged+1); len(next) != findingsLogged {
+		t.Errorf("%d lines in the next minute", len(next))
 	}
 }
