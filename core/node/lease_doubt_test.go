@@ -213,15 +213,16 @@ func TestGivesASecondLeaseOfTheHostBack(t *testing.T) {
 	if key, _ := w.n.Holding(); key != first.Key || len(w.snap.Leases) != 1 {
 		t.Errorf("the node holds %s among %v, want %s alone\n%s", key, w.snap.Leases, first.Key, w.log())
 	}
-	if got := w.logged("lease-doubled"); len(got) != 1 || !strings.Contains(got[0], "the older lease 10.5.99.0-24; giving") {
-		t.Errorf("log %q", got)
+	want := "the older lease 10.5.99.0-24; giving"
+	if got := w.logged("lease-doubled"); len(got) != 1 || !strings.Contains(got[0], want) {
+		t.Errorf("log %q, want %q", got, want)
 	}
 }
 
 // What a comparison covers: everything if the node's own side has changed, else what is new.
 func TestComparesWhatIsNew(t *testing.T) {
-	peer, other, own := vxlanPeer("10.5.3.0-24", 4), vxlanPeer("10.5.4.0-24", 5), mustKey("10.5.7.0-24")
-	last := agreement{snap: &lease.Snapshot{Leases: []*lease.Lease{&peer}}, key: own, modified: 7}
+	peer, other := vxlanPeer("10.5.3.0-24", 4), vxlanPeer("10.5.4.0-24", 5)
+	last := agreement{snap: &lease.Snapshot{Leases: []*lease.Lease{&peer}}, key: mustKey("10.5.7.0-24"), modified: 7}
 	now := last
 	now.snap = &lease.Snapshot{Leases: []*lease.Lease{&peer, &other}}
 	moved := now

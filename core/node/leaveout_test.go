@@ -12,8 +12,10 @@ import (
 // behind one MAC address share an FDB entry.
 func TestObjectsOfRefusedSubnets(t *testing.T) {
 	const (
-		a, b, c = "10.5.3.0/24", "10.5.4.0/24", "10.5.5.0/24"
-		shared  = 1 // the MAC address of a and b
+		a      = "10.5.3.0/24"
+		b      = "10.5.4.0/24"
+		c      = "10.5.5.0/24"
+		shared = 1 // the MAC address of a and b
 	)
 	full := func() *dataplane.State {
 		s := dataplane.NewState()

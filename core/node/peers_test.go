@@ -222,7 +222,8 @@ func TestPeersAfterAnAccident(t *testing.T) {
 // The ways of backends without a route for each peer: udp knows subnets itself, and WireGuard keys.
 func TestWaysWithoutARoute(t *testing.T) {
 	w := newWorld(t, udpConfig)
-	w.put(lease.Lease{Key: mustKey("10.5.3.0-24"), ID: 4, Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("192.168.64.4")}})
+	w.put(lease.Lease{Key: mustKey("10.5.3.0-24"), ID: 4,
+		Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("192.168.64.4")}})
 	w.tell()
 	w.pass(time.Second)
 	want := Way{Subnet: netip.MustParsePrefix("10.5.3.0/24"), Type: "tunnel", Link: "flannel0"}

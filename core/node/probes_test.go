@@ -297,7 +297,8 @@ func TestFindingsOfAMinute(t *testing.T) {
 	}
 	const hint = "; no further line in this minute: flannelctl peers shows all"
 	first := lines(0, findingsLogged+5)
-	if len(first) != findingsLogged || strings.HasSuffix(first[0], hint) || !strings.HasSuffix(first[findingsLogged-1], hint) {
+	if len(first) != findingsLogged || strings.HasSuffix(first[0], hint) ||
+		!strings.HasSuffix(first[findingsLogged-1], hint) {
 		t.Errorf("lines %q", first)
 	}
 	if more := lines(findingsPeriod-time.Second, 3); len(more) != 0 {
