@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -33,9 +34,7 @@ func (n *Node) Differences() []Difference {
 		}
 		_, have := l.part.tables()
 		d := Difference{Lane: l.id.String(), LastLook: l.lastLook}
-		for _, op := range l.found {
-			d.Lines = append(d.Lines, linesOf(op, have)...)
-		}
+		d.Lines = linesOf(l.found, have)
 		if l.id == HostLane {
 			n.addStanding(&d)
 		}
@@ -50,36 +49,62 @@ func (n *Node) Differences() []Difference {
 	return all
 }
 
-// linesOf describes an op as the lines of a difference.
-func linesOf(op dataplane.Op, have *dataplane.State) []Line {
-	if op.Verb == dataplane.Delete {
-		return []Line{{Sign: "-", Object: op.Object.String()}}
-	}
+// linesOf describes the ops of the last comparison as the lines of a difference. The host may have been read again
+// since, so it leaves out what that look shows closed. It also leaves out an object that is as desired, and is
+// made again only because its device is.
+func linesOf(ops []dataplane.Op, have *dataplane.State) []Line {
 	var lines []Line
-	if old, ok := have.Namesake(op.Object); ok && op.Verb == dataplane.Replace {
-		lines = append(lines, Line{Sign: "-", Object: old.String()})
+	shown := map[dataplane.Object]bool{}
+	for _, op := range ops {
+		old, exists := have.Namesake(op.Object)
+		if exists && !shown[old] {
+			if op.Verb != dataplane.Delete && old == op.Object {
+				continue
+			}
+			lines = append(lines, Line{Sign: "-", Object: old.String()})
+			shown[old] = true
+		}
+		if op.Verb != dataplane.Delete {
+			lines = append(lines, Line{Sign: "+", Object: op.Object.String()})
+		}
 	}
-	return append(lines, Line{Sign: "+", Object: op.Object.String()})
+	return lines
 }
 
 // addStanding adds the differences that the host keeps: objects that the kernel
 // refuses, routes in conflict, and deletes that wait for the datastore.
 func (n *Node) addStanding(d *Difference) {
 	h := &n.host
+	stands := func(sign string, o dataplane.Object, why error) {
+		have, exists := h.have.Namesake(o)
+		if (exists && have == o) == (sign == "-") { // as of the last look
+			d.Lines = append(d.Lines, Line{Sign: sign, Object: o.String(), Why: reasonOf(why, o)})
+		}
+	}
 	for _, subnet := range h.refusals.subnets() {
 		was := h.refusals.of[subnet]
-		d.Lines = append(d.Lines, Line{Sign: "+", Object: was.object.String(), Why: was.err.Error()})
+		stands("+", was.object, was.err)
 	}
 	for _, c := range h.conflicts {
-		d.Lines = append(d.Lines, Line{Sign: "+", Object: c.Want.String(), Why: c.Error()})
+		stands("+", c.Want, c)
 	}
 	for _, b := range h.guard.Beaten {
-		d.Lines = append(d.Lines, Line{Sign: "-", Object: b.Foreign.String(), Why: b.Error()})
+		stands("-", b.Foreign, b)
 	}
 	if h.withheld > 0 {
 		d.Notes = append(d.Notes, fmt.Sprintf("%d objects of departed peers are deleted once the datastore answers",
 			h.withheld))
 	}
+}
+
+// reasonOf returns the text of an error about an object without the object, which the line names.
+func reasonOf(err error, o dataplane.Object) string {
+	text := err.Error()
+	verb, reason, ok := strings.Cut(text, o.String())
+	if !ok || strings.Contains(verb, ":") {
+		return text
+	}
+	return strings.TrimLeft(reason, ": ")
 }
 
 // Tables are the desired and the observed state of a lane. Both are immutable, or

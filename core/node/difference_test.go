@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -114,5 +115,65 @@ func TestTables(t *testing.T) {
 	}
 	if got := w.status().Firewall; got != "nft 1.0.9" {
 		t.Errorf("the firewall is %q", got)
+	}
+}
+
+// A look shows what has changed since the last comparison, also while the node cannot compare again.
+func TestDifferenceOfALaterLook(t *testing.T) {
+	route := func(dst, rest string) dataplane.Route {
+		o, err := dataplane.ParseObject("route " + dst + " " + rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.(dataplane.Route)
+	}
+	anew := route("10.5.4.0/24", "via 10.5.4.0 dev flannel.1 onlink proto 102")
+	former := route("10.5.4.0/24", "dev flannel.1 proto 102")
+	gone := route("10.5.9.0/24", "dev flannel.1 proto 102")
+	for _, c := range []struct {
+		name string
+		ops  []dataplane.Op
+		have []dataplane.Object
+		want []Line
+	}{
+		{"missing", []dataplane.Op{{Verb: dataplane.Create, Object: anew}}, nil, []Line{{Sign: "+", Object: anew.String()}}},
+		{"made since", []dataplane.Op{{Verb: dataplane.Create, Object: anew}}, []dataplane.Object{anew}, nil},
+		{"deleted since", []dataplane.Op{{Verb: dataplane.Delete, Object: gone}}, nil, nil},
+		{"present", []dataplane.Op{{Verb: dataplane.Delete, Object: gone}}, []dataplane.Object{gone},
+			[]Line{{Sign: "-", Object: gone.String()}}},
+		{"deleted to make way", []dataplane.Op{
+			{Verb: dataplane.Delete, Object: former}, {Verb: dataplane.Replace, Object: anew},
+		}, []dataplane.Object{former}, []Line{{Sign: "-", Object: former.String()}, {Sign: "+", Object: anew.String()}}},
+		{"made again with its device", []dataplane.Op{{Verb: dataplane.Replace, Object: anew}},
+			[]dataplane.Object{anew}, nil},
+		{"deleted and made as it was", []dataplane.Op{
+			{Verb: dataplane.Delete, Object: anew}, {Verb: dataplane.Create, Object: anew},
+		}, []dataplane.Object{anew}, []Line{{Sign: "-", Object: anew.String()}, {Sign: "+", Object: anew.String()}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			have := dataplane.NewState()
+			for _, o := range c.have {
+				have.Put(o)
+			}
+			if got := linesOf(c.ops, have); !slices.Equal(got, c.want) {
+				t.Errorf("the lines are %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// The reason of a line does not repeat the object.
+func TestReason(t *testing.T) {
+	o := dataplane.Route{RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.4.0/24")}, Link: "eth0"}
+	for text, want := range map[string]string{
+		"add " + o.String() + ": no such gateway":  "no such gateway",
+		o.String() + ": an address covers it":      "an address covers it",
+		"foreign " + o.String() + " drops packets": "drops packets",
+		"no memory":                             "no memory",
+		"no memory: no place for " + o.String(): "no memory: no place for " + o.String(),
+	} {
+		if got := reasonOf(errors.New(text), o); got != want {
+			t.Errorf("the reason of %q is %q, want %q", text, got, want)
+		}
 	}
 }
