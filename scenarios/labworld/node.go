@@ -71,6 +71,13 @@ func (n *netnsNode) Peers() ([]node.Peer, error) {
 	return answer.Peers, err
 }
 
+// Differences implements [lang.DifferenceObserver].
+func (n *netnsNode) Differences() ([]node.Difference, error) {
+	var answer control.Diff
+	err := n.ask(control.DiffPage, &answer)
+	return answer.Lanes, err
+}
+
 // Metrics implements [lang.Metered].
 func (n *netnsNode) Metrics() (string, error) { return n.page("/metrics") }
 

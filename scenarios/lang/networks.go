@@ -133,7 +133,7 @@ func (s *Session) runMembers(d *datadriven.TestData) string {
 		own.CmdArgs = slices.Delete(slices.Clone(d.CmdArgs), i, i+1)
 		d = &own
 	} else if slices.Contains([]string{"settle", "heal"}, d.Cmd) || slices.Contains(words, "all") &&
-		slices.Contains([]string{"ping", "trace"}, d.Cmd) {
+		slices.Contains([]string{"ping", "trace", "diff"}, d.Cmd) {
 		in = s.members
 	}
 	outs := make([]string, 0, len(in))

@@ -92,6 +92,7 @@ func verbs() map[string]verb {
 		"probes":   (*Session).probes,
 		"metric":   (*Session).metric,
 		"trace":    (*Session).trace,
+		"diff":     (*Session).diff,
 		"check":    (*Session).check,
 		"transfer": (*Session).transfer,
 		"stream":   (*Session).stream,

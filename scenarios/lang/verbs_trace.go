@@ -2,6 +2,7 @@ package lang
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -25,7 +26,7 @@ type TraceHost interface {
 
 // trace performs
 //
-//	trace n1.pod n2.pod [size=84] [probes] | trace all
+//	trace n1.pod n2.pod [size=84] [probes] | trace all | trace agree [within=10s]
 //
 // It follows a packet over the hosts, as flannelctl trace does on each, and prints "n1
 // leaves, n2 arrives", or where the packet ends: "n1 ends: fdb_missing". For all pairs it
@@ -33,6 +34,9 @@ type TraceHost interface {
 // of n1's probes about n2, if it is bad: "n1 leaves (probes: mtu)".
 func (s *Session) trace(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
+	if a.flag("agree") {
+		return "", s.traceAgrees(a)
+	}
 	size := 84
 	a.integer("size", &size)
 	probes := a.flag("probes")
@@ -48,7 +52,7 @@ func (s *Session) trace(d *datadriven.TestData) (string, error) {
 	}
 	var lines []string
 	for _, f := range s.families {
-		line, err := s.tracePair(from, to, f, traceOptions{size, probes})
+		line, err := s.tracePair(from, to, f, traceOptions{size: size, probes: probes})
 		if err != nil {
 			return "", err
 		}
@@ -81,10 +85,12 @@ func (s *Session) traceAll(size int) (string, error) {
 	return "all arrive", nil
 }
 
-// traceOptions are the size of the packet, and whether to show the findings of probes.
+// traceOptions are the size of the packet, whether to show the findings of probes, and whether
+// the daemon of each host says which nodes there are, in place of the datastore.
 type traceOptions struct {
-	size   int
-	probes bool
+	size      int
+	probes    bool
+	asDaemons bool
 }
 
 // tracePair follows a packet between the pods of two nodes.
@@ -100,24 +106,27 @@ func (s *Session) tracePair(from, to string, f cidr.Family, o traceOptions) (str
 			return "", fmt.Errorf("%s has no pod with an %s address", name, f)
 		}
 	}
-	return s.traceFlow(from, flow, o.probes)
+	return s.traceFlow(from, flow, o)
 }
 
 // traceFlow follows a packet from a node over the hosts.
-func (s *Session) traceFlow(name string, flow trace.Flow, probes bool) (string, error) {
+func (s *Session) traceFlow(name string, flow trace.Flow, o traceOptions) (string, error) {
 	known, err := s.traceKnown()
 	if err != nil {
 		return "", err
 	}
-	if probes {
-		known.Peers, err = s.servedPeers(name)
-		if err != nil {
-			return "", err
-		}
-	}
 	var stages []string
-	for range s.top.Nodes { // a packet that visits more hosts goes in a circle
-		r, err := s.traceAt(name, flow, known)
+	for i := range s.top.Nodes { // a packet that visits more hosts goes in a circle
+		here := known
+		if o.probes && i == 0 || o.asDaemons {
+			here.Peers, err = s.servedPeers(name)
+			if errors.Is(err, ErrNoDaemon) {
+				here = known // the daemon has exited by itself
+			} else if err != nil {
+				return "", err
+			}
+		}
+		r, err := s.traceAt(name, flow, here)
 		if err != nil {
 			return "", err
 		}
@@ -153,21 +162,28 @@ func (s *Session) servedPeers(name string) ([]node.Peer, error) {
 }
 
 // hostAt returns the node that has an address, or to which a NAT translates it; empty:
-// none. The node's record may not show the address yet.
+// none, or more than one. The node's record may not show the address yet.
 func (s *Session) hostAt(a netip.Addr) (string, error) {
 	if !a.IsValid() {
 		return "", nil
 	}
+	var having []string
 	for _, name := range s.top.NodeNames() {
 		if public, ok := s.published(name, cidr.FamilyOf(a)); ok && public == a {
 			return name, nil
 		}
 		local, err := s.isLocal(name, a)
-		if local || err != nil {
-			return name, err
+		if err != nil {
+			return "", err
+		}
+		if local {
+			having = append(having, name)
 		}
 	}
-	return "", nil
+	if len(having) != 1 {
+		return "", nil
+	}
+	return having[0], nil
 }
 
 // isLocal reports whether an address is one of a node's host.

@@ -84,7 +84,7 @@ type PingResult struct {
 	WantSource netip.Addr // the sender's own address
 	Trace      []string   // the packet's path, if the world knows it
 	Drop       string     // why it was lost, if the world knows it
-	Where      string     // of a followed packet: the host that lost it
+	Where      string     // the host that lost it, if the world knows it
 	Detail     string     // of a followed packet: details of the loss
 	Way        []page.Hop // of a followed packet: the devices that saw it
 	Expired    bool       // its TTL ran out

@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/scenarios/search"
 	"github.com/flanneld/flannel/scenarios/simworld"
+	"github.com/flanneld/flannel/tools/trace"
 )
 
 // most is the number of seeds that may miss a defect.
@@ -21,7 +23,8 @@ const most = 150
 // defect is a broken variant of the daemon.
 type defect struct {
 	id, what string
-	plant    func() simworld.Wrap // for one run
+	plant    func() simworld.Wrap // in the daemons, for one run; nil: nothing
+	trace    func(trace.Kernel) trace.Kernel
 	opts     search.Options
 	often    []search.Step // steps that expose it, drawn in addition to the others
 	last     []search.Step // steps that end those
@@ -127,6 +130,17 @@ var defects = []defect{
 		opts: search.Options{Backend: "vxlan", Family: "v4", Firewall: "none", Nodes: 2}, last: sleepers},
 	{id: "N1", what: "a network writes rules about another one's packets", plant: meddling,
 		opts: search.Options{Networks: true, Firewall: "iptables", Family: "v4"}},
+	{id: "D1", what: "a difference leaves out routes", plant: living(routeless)},
+	{id: "D2", what: "a difference stays after it is closed", plant: living(unforgetting)},
+	{id: "D3", what: "a difference of the packet filter stays", plant: living(unforgettingFilter), opts: nftables},
+	{id: "R1", what: "a peer that has once answered probes counts as reached", plant: living(persisting(probe.Well)),
+		opts: search.Options{Backend: "vxlan", Family: "v4"}},
+	{id: "R2", what: "a peer that once was silent counts as unreachable", plant: living(persisting(probe.Unreachable)),
+		opts: search.Options{Backend: "vxlan", Family: "v4"}},
+	{id: "R3", what: "trace takes a neighbour that the kernel asks for as missing", trace: strict},
+	{id: "R4", what: "trace shows objects that the host had once", trace: rememberingView},
+	{id: "R5", what: "trace supposes routes that the host lacks", trace: supposing, last: refusals,
+		opts: search.Options{Backend: "vxlan", Family: "v4"}},
 	{id: "-", what: "a restart takes any free subnet", plant: living(forgetful), opts: search.Options{Family: "v4"}},
 	{id: "-", what: "a node that never waits", plant: living(impatient)},
 }
@@ -225,6 +239,20 @@ func (d defect) plan(seed uint64) search.Plan {
 	return p
 }
 
+// planted returns the defect for one run. A kernel of trace has it as long as the run lasts.
+func (d defect) planted() simworld.Defect {
+	if d.trace == nil {
+		return simworld.Defect{Daemon: d.plant()}
+	}
+	kernels := map[string]trace.Kernel{}
+	return simworld.Defect{Trace: func(node string, k trace.Kernel) trace.Kernel {
+		if kernels[node] == nil {
+			kernels[node] = d.trace(k)
+		}
+		return kernels[node]
+	}}
+}
+
 // caught says how a defect was found.
 type caught struct {
 	seed uint64
@@ -237,7 +265,7 @@ type caught struct {
 func (d defect) hunt(t *testing.T) caught {
 	began := time.Now()
 	for seed := uint64(1); seed <= most; seed++ {
-		r := search.Run(d.plan(seed), d.plant())
+		r := search.Run(d.plan(seed), d.planted())
 		if r.Failed == "" {
 			continue
 		}
@@ -256,6 +284,11 @@ func (c caught) by() string {
 	if _, rest, ok := strings.Cut(c.how, `invariant "`); ok {
 		name, _, _ := strings.Cut(rest, `"`)
 		return name
+	}
+	for _, agreeing := range []string{"probes agree", "trace agree"} {
+		if strings.HasPrefix(c.how, agreeing) {
+			return agreeing
+		}
 	}
 	verb, _, _ := strings.Cut(c.how, " ")
 	return strings.TrimSuffix(verb, ":") + " after the heal"

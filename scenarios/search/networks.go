@@ -160,5 +160,5 @@ func (p Plan) healedNetworks() []Step {
 	if p.started() > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"}, Step{Line: "cross all"})
 	}
-	return steps
+	return append(steps, Step{Line: "diff all own"})
 }

@@ -48,6 +48,9 @@ func (p Plan) healed() []Step {
 		// Nearly every drawn fault is over by now, and probes have to find a lasting one, too.
 		steps = append(steps, Step{Line: fmt.Sprintf("fault n%d isolate may-fail", p.Nodes)}, agree)
 	}
+	if p.started() > 1 {
+		steps = append(steps, Step{Line: "trace agree"})
+	}
 	steps = append(steps, heal, Step{Line: fmt.Sprintf("settle within=%s", liveness)})
 	pods := p.started()
 	if pods > 1 {
@@ -59,7 +62,7 @@ func (p Plan) healed() []Step {
 	if pods > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"})
 	}
-	return steps
+	return append(steps, Step{Line: "diff all own"})
 }
 
 // probing reports whether there are two nodes, whose daemons send probes.
@@ -113,6 +116,9 @@ const reached = "all ok src=preserved\n"
 // followed is the output of "trace all" when all is well.
 const followed = "all arrive\n"
 
+// closed is the output of "diff all own" when all is well.
+const closed = "no difference\n"
+
 // hidden is the output of "ping all outside" when all is well.
 const hidden = "all ok src=masqueraded\n"
 
@@ -155,6 +161,8 @@ func (s Step) wanted() string {
 		return reached
 	case "trace all":
 		return followed
+	case "diff all own":
+		return closed
 	case "ping all outside":
 		return hidden
 	}

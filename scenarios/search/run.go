@@ -22,9 +22,9 @@ type Result struct {
 	Logs    string         // the tail of every daemon's log, of a failed run
 }
 
-// Run replays a plan in the simulator and watches all invariants. The daemons have
-// the planted defects.
-func Run(p Plan, defects ...simworld.Wrap) Result {
+// Run replays a plan in the simulator and watches all invariants. The daemons and the tools
+// have the planted defects.
+func Run(p Plan, defects ...simworld.Defect) Result {
 	r, _ := run(p, false, defects)
 	return r
 }
@@ -35,7 +35,7 @@ func Record(p Plan, about page.About) page.Recording {
 	return session.Recording(about, r.Failed)
 }
 
-func run(p Plan, record bool, defects []simworld.Wrap) (Result, *lang.Session) {
+func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session) {
 	r := Result{Plan: p, Faults: map[string]int{}}
 	var world *simworld.World
 	session := lang.NewSession("sim", func(top lang.Topology) (lang.World, error) {

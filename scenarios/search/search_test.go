@@ -146,6 +146,10 @@ store put subnets/x may-fail
 ----
 ok
 
+trace agree
+----
+ok
+
 heal
 ----
 ok
@@ -161,6 +165,10 @@ all ok src=preserved
 trace all
 ----
 all arrive
+
+diff all own
+----
+no difference
 `
 	if got := p.Scenario("n1 breaks"); got != want {
 		t.Errorf("scenario:\n%s\nwant:\n%s", got, want)

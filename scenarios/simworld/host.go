@@ -125,7 +125,9 @@ func NodeOptions(top lang.Topology) node.Options {
 // plant wraps a process in the world's defects.
 func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 	for _, defect := range n.world.defects {
-		p = defect(n.label(), p)
+		if defect.Daemon != nil {
+			p = defect.Daemon(n.label(), p)
+		}
 	}
 	return n.world.apart.Wrap(n.Host, n.world.top.Network, func() bool { return n.daemon.Running() }, p)
 }
@@ -222,6 +224,14 @@ func (n *simNode) Peers() ([]node.Peer, error) {
 		return nil, lang.ErrNoDaemon
 	}
 	return n.daemon.Node().Peers(), nil
+}
+
+// Differences implements [lang.DifferenceObserver].
+func (n *simNode) Differences() ([]node.Difference, error) {
+	if !n.Running() || n.daemon.Node() == nil {
+		return nil, lang.ErrNoDaemon
+	}
+	return n.daemon.Node().Differences(), nil
 }
 
 // Metrics implements [lang.Metered], as the daemon answers a scrape.

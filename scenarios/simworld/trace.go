@@ -15,7 +15,13 @@ type simKernel struct{ host *kernel.Host }
 
 // Kernel implements [lang.TraceHost].
 func (n *simNode) Kernel(context.Context) (k trace.Kernel, done func(), err error) {
-	return simKernel{n.Host}, func() {}, nil
+	k = simKernel{n.Host}
+	for _, d := range n.world.defects {
+		if d.Trace != nil {
+			k = d.Trace(n.Name(), k)
+		}
+	}
+	return k, func() {}, nil
 }
 
 // PodAddr implements [lang.TraceHost].

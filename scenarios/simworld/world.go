@@ -16,6 +16,7 @@ import (
 	"github.com/flanneld/flannel/scenarios/check/invariants"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 	"github.com/flanneld/flannel/scenarios/lang"
+	"github.com/flanneld/flannel/tools/trace"
 )
 
 // World is a topology in the simulator.
@@ -36,7 +37,7 @@ type World struct {
 	moves   int
 
 	invariants *invariants.Invariants
-	defects    []Wrap
+	defects    []Defect
 
 	apart  *invariants.Apart // nil: each host has one network
 	worlds *[]*World         // of all networks, this one included
@@ -50,9 +51,16 @@ var (
 // Wrap wraps the parts of a node's process.
 type Wrap func(node string, p daemon.Parts) daemon.Parts
 
+// Defect is a defect that a test plants: in each daemon, or in the answers that flannelctl
+// trace gets from a node's kernel. A nil member plants nothing there.
+type Defect struct {
+	Daemon Wrap
+	Trace  func(node string, k trace.Kernel) trace.Kernel
+}
+
 // New builds a topology in the simulator. The seed determines every random
 // choice. The daemons are the real ones, with the defects that a test plants.
-func New(top lang.Topology, seed uint64, defects ...Wrap) (*World, error) {
+func New(top lang.Topology, seed uint64, defects ...Defect) (*World, error) {
 	events := world.New(seed)
 	w := &World{World: events, network: kernel.NewNetwork(events), top: top, nodes: map[string]*simNode{},
 		defects: defects}
@@ -203,7 +211,7 @@ func (w *World) Ping(from, to string, o lang.PingOptions) (lang.PingResult, erro
 	p := a.ping(b.addrs[o.Family], opts)
 	w.World.RunUntil(p.Done, time.Minute)
 	r := lang.PingResult{OK: p.Delivered, Source: p.SourceSeen, WantSource: a.addrs[o.Family], Drop: string(p.Drop),
-		Expired: p.Drop == kernel.DropTTL, TooBig: p.Drop == kernel.DropTooBig}
+		Where: p.Where, Expired: p.Drop == kernel.DropTTL, TooBig: p.Drop == kernel.DropTooBig}
 	for _, h := range p.Path {
 		r.Trace = append(r.Trace, h.String())
 	}

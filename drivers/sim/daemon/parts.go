@@ -23,6 +23,7 @@ type Machine interface {
 	Ready() node.Effects
 	Status() node.Status
 	Peers() []node.Peer
+	Differences() []node.Difference
 	Pulse() node.Pulse
 	Holding() (lease.Key, bool)
 }

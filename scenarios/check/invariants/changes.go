@@ -9,6 +9,7 @@ import (
 	"github.com/flanneld/flannel/core/alloc"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
@@ -138,12 +139,23 @@ func (n *Node) drifted(now time.Duration, short []string) error {
 		n.name, now-n.follows.touchedAt, len(short), short[0])
 }
 
+// reading returns the part of a host's state within an extent.
+type reading func(dataplane.Extent) (*dataplane.State, error)
+
 // missing names the objects that the host lacks to serve those records of a
 // snapshot that have not changed since. The answer is unknown while a fault on the
 // host is in force, or while the node is about to move.
 func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
+	if len(n.all.hostFaults(n.name)) > 0 {
+		return nil, false
+	}
+	return n.missingIn(asked, n.Daemon.Observe)
+}
+
+// missingIn is missing for a reading of the host, whatever faults are in force.
+func (n *Node) missingIn(asked *lease.Snapshot, read reading) (short []string, known bool) {
 	i := n.all
-	if i.situation.Host == nil || n.Twinned || n.follows.added || len(i.hostFaults(n.name)) > 0 {
+	if i.situation.Host == nil || n.Twinned || n.follows.added {
 		return nil, false
 	}
 	if n.deadlines.slowed {
@@ -160,7 +172,7 @@ func (n *Node) missing(asked *lease.Snapshot) (short []string, known bool) {
 		return nil, false // it is about to take another subnet
 	}
 	for _, host.Uplink = range n.uplinks(host.Uplink) {
-		less, judged := n.lacks(host, asked)
+		less, judged := n.lacks(host, asked, read)
 		if judged && (!known || len(less) < len(short)) {
 			short, known = less, true
 		}
@@ -192,7 +204,7 @@ func (n *Node) uplinks(up oracle.Uplink) []oracle.Uplink {
 
 // lacks names the objects that a host lacks, with the given address of its uplink
 // in use.
-func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot) (short []string, known bool) {
+func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot, read reading) (short []string, known bool) {
 	own, others := n.steady(asked)
 	for _, f := range cidr.Families {
 		said := own.Attrs.IP(f)
@@ -208,7 +220,7 @@ func (n *Node) lacks(host oracle.Host, asked *lease.Snapshot) (short []string, k
 	if err != nil || !own.Key.IsValid() || copied(&own, n.follows.snap.Leases) {
 		return nil, false
 	}
-	have, err := n.Daemon.Observe(demand.Extent())
+	have, err := read(demand.Extent())
 	if err != nil {
 		return nil, false
 	}

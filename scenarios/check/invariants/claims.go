@@ -15,6 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
 // hintBound is how long a node may call itself ready without its own device and
@@ -178,12 +179,13 @@ func (n *Node) compareOwn(now time.Duration) {
 	}
 }
 
-// publication is the address of each family that the node's process has published.
+// publication is the address of each family, and the WireGuard key, that the node's process has published.
 type publication struct {
 	address [2]netip.Addr
 	stayed  [2]bool       // the last look before, and every look since, has shown it on a link that is up
 	links   []driver.Link // as of the process's last look
-	asked   []netip.Addr  // in the requests of the process; the store may serve those of a former one late
+	key     dataplane.PublicKey
+	asked   []netip.Addr // in the requests of the process; the store may serve those of a former one late
 }
 
 // askedFor notes the addresses that a request of the process publishes.
@@ -197,8 +199,11 @@ func (n *Node) askedFor(attrs lease.Attrs) {
 
 // notePublished follows the node's writes to its record: the published address
 // stays as long as it is valid. The record may be written long after the request.
-func (n *Node) notePublished(attrs lease.Attrs) {
+func (n *Node) notePublished(record lease.Lease) {
+	attrs := record.Attrs
 	p := &n.published
+	key, _, _ := oracle.WireGuardData(record)
+	p.key = key
 	for _, f := range cidr.Families {
 		old, now := p.address[f], attrs.IP(f)
 		if old == now {

@@ -135,7 +135,7 @@ func (i *Invariants) wrote(w store.Write) {
 	if w.Client != "" {
 		i.checkWrite(w, h)
 		if w.New != nil && w.New.Flaw == "" {
-			i.nodes[w.Client].notePublished(w.New.Lease.Attrs)
+			i.nodes[w.Client].notePublished(w.New.Lease)
 			i.nodes[w.Client].noteBlind(w)
 		}
 	}

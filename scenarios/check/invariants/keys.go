@@ -6,18 +6,22 @@ import (
 	"github.com/flanneld/flannel/scenarios/check/oracle"
 )
 
-// madeDevice describes a WireGuard device that a node has made with another key than its record's.
+// madeDevice describes a WireGuard device that a node has given another key than that of its record.
 type madeDevice struct {
 	key       dataplane.PublicKey
 	published dataplane.PublicKey // in the record at that time
 }
 
 // noteMade notes the key with which a node makes a device. A node that has lost the published key cannot give it to
-// another device.
+// another device. It gives its new key to a device as soon as the store has answered the write of the record, so the
+// snapshot that the node knows may still show the former key.
 func (n *Node) noteMade(op dataplane.Op) {
 	l, ok := op.Object.(dataplane.Link)
 	w, is := l.Params.(dataplane.WireGuard)
-	if !ok || !is || op.Verb != dataplane.Create || n.client.View().Snapshot == nil {
+	if !ok || !is || n.client.View().Snapshot == nil {
+		return
+	}
+	if op.Verb != dataplane.Create && w.PublicKey != n.published.key {
 		return
 	}
 	for _, r := range n.client.View().Snapshot.Leases {
@@ -29,7 +33,7 @@ func (n *Node) noteMade(op dataplane.Op) {
 	delete(n.made, l.Name)
 }
 
-// newKeys returns the keys of the devices that were made while the record held the key that it still holds.
+// newKeys returns the keys that devices got while the record held the key that it still holds.
 func (n *Node) newKeys(own lease.Lease) map[string]dataplane.PublicKey {
 	keys := map[string]dataplane.PublicKey{}
 	published, _, _ := oracle.WireGuardData(own)

@@ -58,6 +58,7 @@ type Node struct {
 	follows   follower
 	dispute   dispute
 	rewired   bool // an op has changed the host since the last event
+	comparing bool // the last turn began with the result of a look
 	claims    claims
 	published publication
 	formerly  []netip.Addr // all that its processes have published
@@ -131,6 +132,7 @@ type watchedMachine struct {
 // Step follows the node's belief.
 func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
+	m.n.noteLook(in)
 	m.n.noteConfig()
 	m.n.noteAccident(in)
 	key, holds := m.Holding()
@@ -163,6 +165,7 @@ func (m watchedMachine) Ready() node.Effects {
 		n.all.checkPlan(n, e.Plan)
 	}
 	n.began(r)
+	n.checkDifference(r, m.Machine)
 	c := counts{lines: len(r.Events)}
 	for _, e := range r.Lanes {
 		c.ops += len(e.Plan)

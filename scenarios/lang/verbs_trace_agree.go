@@ -1,0 +1,88 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/driver"
+)
+
+// tracePause is the time between two comparisons.
+const tracePause = time.Second
+
+// seenByTrace lists the reasons for which a host drops packets that trace finds in its
+// kernel, before it sends them.
+var seenByTrace = []string{
+	"no_route", "blackhole", "neigh_missing", "fdb_missing", "bad_source", "xfrm_blocked", "wg_no_peer",
+}
+
+// traceAgrees performs "trace agree [within=10s]": for each pair of pods, a packet whose ways
+// there and back trace follows to the end arrives, unless the network between the hosts loses
+// it, and one that a host drops ends where trace says so. Trace reads no router between the hosts: it
+// may only say that a packet leaves for one that drops it.
+func (s *Session) traceAgrees(a *args) error {
+	within := 10 * time.Second
+	a.duration("within", &within)
+	if err := a.done(); err != nil {
+		return err
+	}
+	for ; ; within -= tracePause {
+		err := s.compareTraces()
+		if err == nil || within < tracePause {
+			return err
+		}
+		s.letPass(tracePause)
+	}
+}
+
+// compareTraces compares the traces between all pods with packets.
+func (s *Session) compareTraces() error {
+	without, err := s.withoutLease()
+	if err != nil {
+		return err
+	}
+	for _, from := range s.running() {
+		for _, to := range s.running() {
+			for _, f := range s.families {
+				pods := s.podIn(from, f).IsValid() && s.podIn(to, f).IsValid()
+				if from == to || without[from] || without[to] || !pods {
+					continue
+				}
+				if err := s.compareTrace(from, to, f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// compareTrace compares the traces between two pods, there and back, with a packet.
+func (s *Session) compareTrace(from, to string, f cidr.Family) error {
+	there, err := s.tracePair(from, to, f, traceOptions{size: 84, asDaemons: true})
+	back, err2 := s.tracePair(to, from, f, traceOptions{size: 84, asDaemons: true})
+	if err := errors.Join(err, err2); err != nil {
+		if errors.Is(err, driver.ErrBusy) {
+			return nil // a fault keeps all programs from reading that kernel
+		}
+		return err
+	}
+	r, err := s.world.Ping(from+".pod", to+".pod", PingOptions{Family: f})
+	ends := strings.Contains(there+back, " ends: ")
+	arrives := strings.HasSuffix(there, to+" arrives") && strings.HasSuffix(back, from+" arrives")
+	dropper := slices.Contains(s.top.NodeNames(), r.Where)
+	switch {
+	case err != nil:
+		return err
+	case r.OK && ends:
+		return fmt.Errorf("a packet from %s to %s arrives, and so does the answer; trace says: %s; back: %s", from, to,
+			there, back)
+	case !r.OK && !ends && slices.Contains(seenByTrace, r.Drop) && (dropper || arrives):
+		return fmt.Errorf("a packet from %s to %s ends (%s); trace says: %s; back: %s", from, to, r.Drop, there, back)
+	}
+	return nil
+}
