@@ -72,7 +72,9 @@ func (o *options) runNetworks(ctx context.Context, nodes *agent.Roster) node.Exi
 		return interrupted(ctx, err)
 	}
 	defer end()
-	crew := newCrew(ctx, o, besides{endpoints: endpoints, nodes: nodes, host: networks.NewHost(), systemd: newSystemd()})
+	host := networks.NewHost()
+	host.Report(func(text string) { klog.Warning(text) })
+	crew := newCrew(ctx, o, besides{endpoints: endpoints, nodes: nodes, host: host, systemd: newSystemd()})
 	if lane := openFirewall(ctx); lane != nil {
 		crew.shared.filter = agent.ShareFilter(ctx, lane)
 		defer func() { closing("firewall", lane.Close()) }()

@@ -26,6 +26,11 @@ func claimOf(data []byte) (claim, error) {
 	if err != nil {
 		return claim{}, err
 	}
+	return claimFor(network)
+}
+
+// claimFor returns the claim of a network with this config.
+func claimFor(network config.Network) (claim, error) {
 	made, err := all.New(network)
 	if err != nil {
 		return claim{}, err

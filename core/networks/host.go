@@ -19,8 +19,10 @@ import (
 // What a network has by a former config it keeps until its node has removed it.
 // Several goroutines may use it at once.
 type Host struct {
-	mu      sync.Mutex
-	members map[string]*member
+	mu        sync.Mutex
+	members   map[string]*member
+	decisions int               // made so far
+	report    func(text string) // takes a decision that operators should know; nil: no caller asks
 }
 
 // member is a network of the host.
@@ -33,6 +35,9 @@ type member struct {
 	held    claim  // what its node has or may have on the host, also by former configs: devices and prefixes
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
+
+	swaps bool  // it removes what it has, and begins anew
+	shown shown // the last snapshot that its node has seen
 }
 
 // NewHost returns a host with these networks.
@@ -79,6 +84,14 @@ func (h *Host) Leave(name string) {
 	h.decide()
 }
 
+// Report names a function that gets a line about each decision that operators should know. It must neither wait
+// nor call the host.
+func (h *Host) Report(report func(text string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report = report
+}
+
 // Follow names a function to call when View may return something else for a network
 // because of the others. It must neither wait nor call the host.
 func (h *Host) Follow(name string, changed func()) {
@@ -88,8 +101,9 @@ func (h *Host) Follow(name string, changed func()) {
 }
 
 // View takes in a network's view of the datastore and returns the view for its node:
-// with what the node has to know of the other networks, and without a snapshot until the
-// configs of all networks are known.
+// with what the node has to know of the other networks, without a snapshot until the
+// configs of all networks are known, without a config while the network begins anew, and without the
+// backends in records that other networks of the host are in the way of.
 func (h *Host) View(name string, v lease.View) lease.View {
 	if v.Snapshot == nil {
 		return v
@@ -101,6 +115,9 @@ func (h *Host) View(name string, v lease.View) lease.View {
 		return v // it has left the host
 	}
 	if doc := v.Snapshot.Config; !m.known || doc.Revision != m.doc.Revision || string(doc.Data) != string(m.doc.Data) {
+		if m.swaps {
+			h.endSwaps()
+		}
 		m.known, m.doc = true, doc
 		h.decide()
 	}
@@ -110,6 +127,7 @@ func (h *Host) View(name string, v lease.View) lease.View {
 	v.Beside = &lease.Beside{
 		Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Others: h.others(name),
 	}
+	v.Snapshot = h.shows(name, v.Snapshot)
 	return v
 }
 
@@ -119,7 +137,7 @@ func (h *Host) Gone(name string) {
 	defer h.mu.Unlock()
 	m := h.members[name]
 	m.claim, m.former = nil, nil
-	m.held = claim{}
+	m.held, m.swaps = claim{}, false
 	h.decide()
 }
 
@@ -163,6 +181,8 @@ func (h *Host) decide() {
 			}
 		}
 	}
+	h.beginSwaps(names)
+	h.decisions++
 	for _, name := range names {
 		m := h.members[name]
 		m.decided = true
@@ -174,8 +194,8 @@ func (h *Host) decide() {
 
 // settle decides about one network, and reports whether its claim has changed. With a
 // config that no node can use, or without any, the network keeps what it has until it
-// is gone. One whose config is refused when it begins goes on with that of its former run: two
-// networks that want what the other one had would wait for each other for ever.
+// is gone. One whose config is refused when it begins goes on with that of its former run, and so does one
+// that begins anew, until it is gone.
 func (h *Host) settle(name string) (changed bool) {
 	m := h.members[name]
 	m.refused = nil
@@ -188,7 +208,7 @@ func (h *Host) settle(name string) (changed bool) {
 	}
 	m.refused = h.refusal(name, wants)
 	switch {
-	case m.refused == nil:
+	case m.refused == nil && !m.swaps:
 		return m.take(wants)
 	case m.claim == nil && m.former != nil && h.refusal(name, *m.former) == nil:
 		return m.take(*m.former)

@@ -216,7 +216,7 @@ func TestClaimsOfAFormerRun(t *testing.T) {
 	}
 }
 
-// Two networks want what the other one had. Each goes on with its former config, also after a restart.
+// Two networks want what the other one had. Until both have removed that, they are refused, also after a restart.
 func TestNetworksThatWantToSwap(t *testing.T) {
 	state := func(device, network, backend string) []byte {
 		return fmt.Appendf(nil, `{"Version":1,"Links":[%q],"Networks":[%q],"Snapshot":{"Config":{"Data":%q}}}`,
