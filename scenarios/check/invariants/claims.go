@@ -92,8 +92,11 @@ func (n *Node) without(s *dataplane.State) netip.Prefix {
 }
 
 // hasDevice reports whether the backend in force, and the one that the node knew last,
-// have a device with an address of the subnet.
+// have a device with an address of the subnet. While the host refuses the former one, the latter counts.
 func (n *Node) hasDevice() bool {
+	if n.refused {
+		return overlay(n.backend)
+	}
 	return overlay(n.all.config.Backend.Type) && (n.backend == "" || overlay(n.backend))
 }
 
@@ -147,13 +150,14 @@ type compared struct {
 	key      lease.Key
 	holds    bool
 	unusable bool // the config in force
+	refused  bool
 }
 
 // compareHosts compares each host with the claims of its node, if either has changed.
 func (i *Invariants) compareHosts() {
 	for _, name := range i.order {
 		n := i.nodes[name]
-		now := compared{n.Changes(), i.config.Backend.Type, n.backend, n.key, n.holds, i.bad}
+		now := compared{n.Changes(), i.config.Backend.Type, n.backend, n.key, n.holds, i.bad, n.refused}
 		if n.claims.compared != now {
 			n.claims.compared = now
 			n.compareOwn(i.elapsed())

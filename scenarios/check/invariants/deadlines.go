@@ -54,6 +54,16 @@ func (n *Node) savedExpiry() time.Time {
 	return saved.Expires
 }
 
+// savedConfig returns the network config that the state file holds.
+func (n *Node) savedConfig() string {
+	text, _ := n.Daemon.File(node.StateFile)
+	marks, err := node.SavedMarks(text)
+	if err != nil {
+		return ""
+	}
+	return string(marks.Config)
+}
+
 // stepped follows the input of a turn.
 func (n *Node) stepped(now time.Time, in node.Input, m daemon.Machine) {
 	d, elapsed := &n.deadlines, n.all.elapsed()

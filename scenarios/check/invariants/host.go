@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/uplink"
@@ -228,21 +229,22 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 // mustServe reports whether a record certainly belongs to a peer that the node
 // must serve.
 func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bool {
-	published := i.config.Backend.Type
+	network := n.network()
+	published := network.Backend.Type
 	if published == udp.Type {
 		published = backend.AnyType // the node publishes no type either
 	}
 	if l.Attrs.BackendType != published ||
 		!usable(l) ||
 		!n.reaches(l) ||
-		i.config.Backend.Type == udp.Type && n.lostToAnother(snap) ||
+		network.Backend.Type == udp.Type && n.lostToAnother(snap) ||
 		n.hasVTEP(l) ||
 		l.Key.Overlaps(n.last) ||
 		l.Key.Overlaps(n.key) {
 		return false
 	}
 	for _, p := range []netip.Prefix{l.Key.V4, l.Key.V6} {
-		if p.IsValid() && !i.inForce(p) {
+		if p.IsValid() && !inForce(network, p) {
 			return false
 		}
 	}
@@ -351,9 +353,18 @@ func (n *Node) reaches(l *lease.Lease) bool {
 	return true
 }
 
-// inForce reports whether a subnet is in the network of the config in force.
-func (i *Invariants) inForce(p netip.Prefix) bool {
-	for _, network := range []netip.Prefix{i.config.V4.Network, i.config.V6.Network} {
+// network returns the config in force, or the former one that the node keeps because its host refuses that.
+func (n *Node) network() config.Network {
+	if n.refused {
+		network, _, _ := usableConfig(n.config)
+		return network
+	}
+	return n.all.config
+}
+
+// inForce reports whether a subnet is in the network of a config.
+func inForce(c config.Network, p netip.Prefix) bool {
+	for _, network := range []netip.Prefix{c.V4.Network, c.V6.Network} {
 		if network.IsValid() && network.Bits() <= p.Bits() && network.Contains(p.Addr()) {
 			return true
 		}

@@ -50,6 +50,9 @@ type Node struct {
 	document string         // the config in the last snapshot that the process knows
 	config   string         // the last such config that it could use, which is in force; "": none yet
 	backend  string         // the type of its backend, or of the last one that a former process knew
+	// refused says that the config in that snapshot collides with another network of the host.
+	refused   bool
+	resumable string // the config that the state file held when the process began
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
@@ -105,6 +108,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		n.document, n.config = "", ""
+		n.refused, n.resumable = false, n.savedConfig()
 		n.leaving = false
 		n.lost = accident{}
 		n.dispute.open = false
@@ -146,14 +150,22 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 // noteConfig follows the config that the process has in force. A config that it
 // cannot use changes nothing.
 func (n *Node) noteConfig() {
-	snap := n.client.View().Snapshot
+	view := n.client.View()
+	snap, refused := view.Snapshot, view.Beside.Refusal() != nil
 	n.noteRemoval(snap)
-	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document {
+	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document && refused == n.refused {
 		return
 	}
-	n.document = string(snap.Config.Data)
-	if network, _, ok := usableConfig(n.document); ok {
-		n.config, n.backend = n.document, network.Backend.Type
+	n.document, n.refused = string(snap.Config.Data), refused
+	text := n.document
+	if refused { // what it had goes on, or what a former run had
+		text = n.config
+		if text == "" && view.Beside.Resumes {
+			text = n.resumable
+		}
+	}
+	if network, _, ok := usableConfig(text); ok {
+		n.config, n.backend = text, network.Backend.Type
 	}
 }
 
