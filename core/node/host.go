@@ -131,12 +131,13 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	if !n.programmable() {
 		return nil, false
 	}
+	l := n.hostLane()
 	if n.asksAgain() {
+		l.waits()
 		return nil, false
 	}
 	want, moved := n.wanted()
 	n.checkForwarding()
-	l := n.hostLane()
 	if moved || h.withheld > 0 {
 		l.moved()
 	}
@@ -145,6 +146,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	}
 	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
 	if n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
+		l.waits()
 		return nil, false
 	}
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts

@@ -171,6 +171,10 @@ func (l *lane) lookAt(at time.Time, because cause) { l.lookDue, l.cause = at, be
 // differences found from now on.
 func (l *lane) moved() { l.clean, l.repairs = false, false }
 
+// waits notes that what the last look showed is not compared yet, and may differ from what
+// is desired.
+func (l *lane) waits() { l.repairs, l.clean = l.repairs || l.clean, false }
+
 // outdated notes that the last comparison was with another desired state: the
 // node is not ready until a look has shown that the host is as desired.
 func (l *lane) outdated(now time.Time) {

@@ -34,6 +34,29 @@ func TestPlansWhilePeersJoin(t *testing.T) {
 	}
 }
 
+// TestNotReadyBeforeTheComparison has a peer join during a look that shows the device
+// without its address. The node asks again before it compares, and is not ready until then.
+func TestNotReadyBeforeTheComparison(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","DirectRouting":true}}`)
+	w.put(vxlanPeer("10.5.200.0-24", 4))
+	w.tell()
+	w.pass(5 * time.Second)
+	w.wantReady()
+	clear(w.host.Addrs)
+	w.n.Step(w.now, hint(HostLane))
+	w.now = w.now.Add(time.Second)
+	w.n.Step(w.now, Input{}) // begins a look
+	looked, _ := w.perform(w.n.Ready())
+	w.put(vxlanPeer("10.5.201.0-24", 5))
+	w.n.Step(w.now, Input{View: w.view()})
+	w.n.Step(w.now, looked)
+	if w.status().Ready {
+		t.Error("the node calls itself ready, though the host has lost its address")
+	}
+	w.pass(5 * time.Second)
+	w.wantReady()
+}
+
 // Each look asks for the routes to the peers that there are, and a look that asked
 // for more than them will do.
 func TestLookAsksForThePresentPeers(t *testing.T) {
