@@ -43,8 +43,9 @@ type crossingProbe struct {
 }
 
 const (
-	// secondChance is the time after which a packet is sent again. Two WireGuard
-	// devices repeat a handshake after five seconds.
+	// secondChance is how long a packet may take, and the time after which a lost one is sent again. If two
+	// WireGuard devices begin their handshakes at the same moment, packets wait for the next try, which comes
+	// after five seconds.
 	secondChance = 6 * time.Second
 	// mostWays is the number of backends that a node keeps beside each other.
 	mostWays = 4
@@ -143,7 +144,7 @@ func (i *Invariants) send(p crossingProbe) {
 		delete(i.crossing.joined, p.direction)
 		return
 	}
-	p.Probe = from[0].Ping(to[0].Addr(p.family), kernel.PingOptions{})
+	p.Probe = from[0].Ping(to[0].Addr(p.family), kernel.PingOptions{Timeout: secondChance})
 	i.crossing.probes = append(i.crossing.probes, p)
 }
 
