@@ -165,7 +165,8 @@ func (s *Session) host(name string, n Node) (oracle.Host, error) {
 		Config: s.config, Blackhole: s.top.Blackhole, IPForward: s.top.IPForward,
 		Masquerade: s.top.Firewalled(), Forward: s.top.Firewalled(),
 		Changed: s.backendChanged(), EndpointsSeen: s.endpointsSeen[name],
-		Uplink: oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
+		StateLost: s.stateLost[name],
+		Uplink:    oracle.Uplink{Link: "eth0", MTU: s.top.MTU}, NoIPv6: slices.Contains(s.top.NoIPv6, name),
 	}
 	if mtu, ok := s.mtus[name]; ok {
 		h.Uplink.MTU = mtu

@@ -38,7 +38,9 @@ type Session struct {
 	doubled   map[string]bool         // nodes whose name two machines used
 	// endpointsSeen names nodes whose host has held all that its records demand since the present settle began.
 	endpointsSeen map[string]bool
-	Skipped       []string // blocks for another world
+	// stateLost names nodes whose state file a fault has spoilt since they last settled.
+	stateLost map[string]bool
+	Skipped   []string // blocks for another world
 	// Performed counts the directives that this world performed.
 	Performed int
 	rec       *Witness // nil: no report is wanted
@@ -65,6 +67,7 @@ func NewSession(world string, build func(Topology) (World, error)) *Session {
 		doubled:   map[string]bool{},
 
 		endpointsSeen: map[string]bool{},
+		stateLost:     map[string]bool{},
 	}
 }
 

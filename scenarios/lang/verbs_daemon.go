@@ -84,6 +84,9 @@ func (s *Session) settle(d *datadriven.TestData) (string, error) {
 	if err := s.until(within, func() error { return s.settled(names) }); err != nil {
 		return "", fmt.Errorf("not settled within %s: %w", within, err)
 	}
+	for _, name := range names {
+		delete(s.stateLost, name)
+	}
 	s.letAgree(names)
 	return "", nil
 }

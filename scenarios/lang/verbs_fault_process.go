@@ -3,6 +3,7 @@ package lang
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/node"
@@ -102,6 +103,9 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 	files, err := able[FileEditor](s, n)
 	if err != nil {
 		return err
+	}
+	if file == node.StateFile && slices.Contains([]string{"gone", "garbage", "old", "tear"}, what) {
+		s.stateLost[name] = true
 	}
 	switch what {
 	case "gone":

@@ -27,6 +27,7 @@ func (d Demand) Extent() dataplane.Extent {
 // text. Chains are the host's chains, which need a reading of their own.
 func (d Demand) Short(have, chains *dataplane.State) []string {
 	var s []string
+	d = d.withoutNameless(have)
 	if d.host.Changing {
 		s = d.Missing(have)
 	} else {
@@ -37,6 +38,23 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 	}
 	slices.Sort(s)
 	return s
+}
+
+// withoutNameless does not judge former devices without an address of flannel's on a host whose
+// state file has been lost: the node cannot tell them from another daemon's.
+func (d Demand) withoutNameless(have *dataplane.State) Demand {
+	if !d.host.StateLost {
+		return d
+	}
+	d.devices = maps.Clone(d.devices)
+	maps.DeleteFunc(d.devices, func(name string, _ bool) bool {
+		_, wanted := d.want.Links[name]
+		for a := range have.Addrs {
+			wanted = wanted || a.Link == name && a.Prefix.IsSingleIP() && d.inNetworks(a.Prefix)
+		}
+		return !wanted
+	})
+	return d
 }
 
 // Tables is Short without the chains.

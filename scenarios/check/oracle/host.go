@@ -26,6 +26,10 @@ type Host struct {
 	// need not be there at every later moment.
 	EndpointsSeen bool
 
+	// StateLost says that the node may have lost its state file since it last settled. A former device is then
+	// known by its address alone.
+	StateLost bool
+
 	// NewKeys holds the keys of WireGuard devices that the node has made when the device with the published key was
 	// gone, by device. Without that key's private half, which the node has lost, no device can have it.
 	NewKeys map[string]dataplane.PublicKey

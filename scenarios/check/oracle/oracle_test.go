@@ -320,6 +320,32 @@ chain FLAVOUR ipv4 postrouting jump placed { mark 0x4000/0x4000 return; from 10.
 	}
 }
 
+// TestStateLost has a device of a former run. Without the state file a node knows it by an
+// address in its network.
+func TestStateLost(t *testing.T) {
+	const link, addr = "link flannel0 type tun mtu 1472 up", "addr 10.5.1.0/32 dev flannel0"
+	for _, c := range []struct {
+		lost bool
+		have string
+		want []string
+	}{
+		{false, link + "\n", []string{"left over " + link}},
+		{true, link + "\n", nil},
+		{true, link + "\n" + addr + "\n", []string{"left over " + addr, "left over " + link}},
+	} {
+		h := host(dualConfig)
+		h.StateLost = c.lost
+		d := demanded(t, h, record(t, 1, "10.5.1.0-24&fd00:10:5:1::-64", dualOwn))
+		have, err := dataplane.ParseDump(d.want.Dump() + c.have)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, d.Short(have, d.want)); diff != "" {
+			t.Errorf("state file lost %t, %q (-want +got):\n%s", c.lost, c.have, diff)
+		}
+	}
+}
+
 // TestShort checks that every missing object is named, and every object left over.
 func TestShort(t *testing.T) {
 	d := demanded(t, host(dualConfig), record(t, 1, "10.5.1.0-24&fd00:10:5:1::-64", dualOwn),
