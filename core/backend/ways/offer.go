@@ -185,6 +185,13 @@ func (s *Set) sharesNone(l *lease.Lease) bool {
 	})
 }
 
+// takesForOwn reports whether a record without ways implies another way than the node's, which
+// the present backend judges all the same. A record of upstream's implies one, too, and may lack
+// a value: so this alone says little.
+func (s *Set) takesForOwn(l *lease.Lease) bool {
+	return l.Attrs.Ways.IsEmpty() && !slices.ContainsFunc(s.ways, func(w way) bool { return w.id == identityOf(&l.Attrs) })
+}
+
 // LeavesOut reports whether this node skips a peer's record, since the record is of a
 // backend that the node does not have (interop 6.0). That is no fault of the record,
 // and a rendering does not report it.
@@ -216,7 +223,7 @@ func (s *Set) Missing(peers []*lease.Lease) []config.Backend {
 	}
 	var ids []string
 	for _, p := range peers {
-		if !s.sharesNone(p) {
+		if !s.sharesNone(p) && !s.takesForOwn(p) {
 			continue
 		}
 		for _, n := range named {

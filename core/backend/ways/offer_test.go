@@ -187,17 +187,21 @@ func TestMissingOnce(t *testing.T) {
 		return record(host, "host-gw", "", w)
 	}
 	own := lease.Ways{Present: json.RawMessage(vxlan7)}
+	plain := record(5, "vxlan", vtep(7, 5), lease.Ways{}) // names no way
 	behind, behindToo := record(5, "vxlan", vtep(7, 5), own), record(6, "vxlan", vtep(7, 6), own)
 	strange := record(7, "vxlan", "", lease.Ways{Present: json.RawMessage(`{"Type":"vxlan","VNI":"x"}`)})
 	for what, c := range map[string]struct {
 		peers []*lease.Lease
 		want  int
 	}{
-		"two behind, two between": {[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7), behind, behindToo}, 1},
-		"none behind":             {[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7)}, 0},
-		"unused":                  {[]*lease.Lease{names(2, true, vxlan7), behind}, 0},
-		"another":                 {[]*lease.Lease{names(2, false, vxlan), behind}, 0},
-		"no identity":             {[]*lease.Lease{names(2, false, `{"Type":"vxlan","VNI":"x"}`), strange}, 0},
+		"two behind, two between": {
+			[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7), behind, behindToo}, 1},
+		"behind without naming its way": {[]*lease.Lease{names(2, false, vxlan7), plain}, 1},
+		"of the same way":               {[]*lease.Lease{names(2, false, vxlan7), record(5, "host-gw", "", lease.Ways{})}, 0},
+		"none behind":                   {[]*lease.Lease{names(2, false, vxlan7), names(3, false, vxlan7)}, 0},
+		"unused":                        {[]*lease.Lease{names(2, true, vxlan7), behind}, 0},
+		"another":                       {[]*lease.Lease{names(2, false, vxlan), behind}, 0},
+		"no identity":                   {[]*lease.Lease{names(2, false, `{"Type":"vxlan","VNI":"x"}`), strange}, 0},
 		"named by one that shares no way": {[]*lease.Lease{behind, record(2, "wireguard", "",
 			lease.Ways{Former: []lease.FormerWay{formerly(vxlan7)}})}, 0},
 	} {
