@@ -106,7 +106,7 @@ var peerCases = []struct {
 			"iptables -I INPUT -p esp -j ACCEPT\n"},
 	{"silent pods, without a tunnel", direct, []probe.Result{barred, well},
 		"failure peers: 192.168.64.2 does not answer at 10.5.2.0, and its uplink does: a firewall between the hosts may " +
-			"block the port or protocol of the backend # flannelctl mesh --port 8081\n"},
+			"block the port or protocol of the backend, or its route back is wrong # flannelctl mesh --port 8081\n"},
 	{"the port is blocked there", nil, []probe.Result{well, barring},
 		"warning port: no packet of this host arrives by UDP port 8472 at 192.168.64.3, whose own probes arrive here and " +
 			"whose host answers a ping: a firewall there or on the way drops them " +
