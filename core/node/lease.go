@@ -257,11 +257,13 @@ func (n *Node) maintain() {
 		n.request(Request{Verb: Renew, Grant: *l.grant})
 	case wrong:
 		l.trouble = l.dispute.err
-	default: // nothing is left to do, so earlier failures are over
-		l.trouble, l.attempts = nil, 0
+	default: // the lease is in order
+		l.trouble = nil
 		if r, ok := n.outdatedBeside(); ok {
 			n.readdress(r)
+			return
 		}
+		l.attempts = 0 // nothing is left to do, so earlier failures are over
 	}
 }
 

@@ -77,8 +77,12 @@ func TestReservationIsNotWritten(t *testing.T) {
 			return lease.Grant{}, nil
 		}
 		w.moved("192.168.64.77/24")
+		requests := len(w.requests)
 		w.pass(time.Hour)
 		w.wantReady()
+		if got := w.asked(Update, requests); got > 80 {
+			t.Errorf("%s: %d requests in an hour, want about one a minute", name, got)
+		}
 		if w.count("lease-lost") != 0 {
 			t.Errorf("%s: log:\n%s", name, w.log())
 		}
