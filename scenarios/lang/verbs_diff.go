@@ -2,13 +2,14 @@ package lang
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
 
@@ -19,40 +20,60 @@ type DifferenceObserver interface {
 
 // diff performs
 //
-//	diff n1|all [own]
+//	diff n1|all [own] [within=10s]
 //
 // It prints the lines of flannelctl diff on a node, or on every running one, with names in
 // place of random values, or "no difference". With own, it leaves out what other programs cause:
-// objects of theirs that the daemon names and does not remove, and routes to the subnets of their
-// records that the kernel refuses.
+// objects of theirs that the daemon names and does not remove, and the routes and next hops of their
+// records that the kernel refuses. With within, it waits for a moment without a difference: a look
+// may be interrupted, and a command may be due again.
 func (s *Session) diff(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	own := a.flag("own")
+	var within time.Duration
+	a.duration("within", &within)
 	name := a.word("node")
 	if err := a.done(); err != nil {
 		return "", err
 	}
+	for ; ; within -= tracePause {
+		lines, err := s.differing(name, own)
+		if err != nil {
+			return "", err
+		}
+		if len(lines) == 0 {
+			return "no difference", nil
+		}
+		if within < tracePause {
+			return strings.Join(lines, "\n"), nil
+		}
+		s.letPass(tracePause)
+	}
+}
+
+// differing returns the lines of a node, or of all running ones.
+func (s *Session) differing(name string, own bool) ([]string, error) {
 	which := []string{name}
 	if name == "all" {
 		which = s.running()
 	}
 	pairs, err := s.names()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	names := strings.NewReplacer(pairs...)
-	var foreign []netip.Prefix
+	var foreign []lease.Lease
 	if own {
-		foreign, err = s.foreignSubnets()
+		foreign, err = s.foreignRecords()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	var lines []string
 	for _, name := range which {
 		differences, err := s.differences(name)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, line := range linesOf(differences, own, foreign) {
 			if len(which) > 1 {
@@ -61,10 +82,7 @@ func (s *Session) diff(d *datadriven.TestData) (string, error) {
 			lines = append(lines, names.Replace(line))
 		}
 	}
-	if len(lines) == 0 {
-		return "no difference", nil
-	}
-	return strings.Join(lines, "\n"), nil
+	return lines, nil
 }
 
 // differences returns the differences that a daemon has found. One that has exited by
@@ -81,30 +99,30 @@ func (s *Session) differences(name string) ([]node.Difference, error) {
 	return differences, err
 }
 
-// foreignSubnets returns the subnets of records that no node of the topology owns.
-func (s *Session) foreignSubnets() ([]netip.Prefix, error) {
+// foreignRecords returns the records that no node of the topology owns.
+func (s *Session) foreignRecords() ([]lease.Lease, error) {
 	records, err := s.world.Store().Records()
 	if err != nil {
 		return nil, err
 	}
-	var subnets []netip.Prefix
+	var foreign []lease.Lease
 	for _, r := range records {
 		l, ok := r.lease()
 		if !ok || slices.Contains(s.top.NodeNames(), s.owner(l)) {
 			continue
 		}
-		subnets = append(subnets, l.Key.V4, l.Key.V6)
+		foreign = append(foreign, l)
 	}
-	return subnets, nil
+	return foreign, nil
 }
 
-// linesOf returns one line for each object and note; own leaves out what other programs cause,
-// which have records for the foreign subnets.
-func linesOf(differences []node.Difference, own bool, foreign []netip.Prefix) []string {
+// linesOf returns one line for each object and note; own leaves out what other programs and their
+// records cause.
+func linesOf(differences []node.Difference, own bool, foreign []lease.Lease) []string {
 	var lines []string
 	for _, d := range differences {
 		for _, l := range d.Lines {
-			if own && l.Why != "" && (l.Sign == "-" || routesTo(l.Object, foreign)) {
+			if own && l.Why != "" && (l.Sign == "-" || leadsTo(l.Object, foreign)) {
 				continue
 			}
 			line := l.Sign + " " + l.Object
@@ -120,9 +138,17 @@ func linesOf(differences []node.Difference, own bool, foreign []netip.Prefix) []
 	return lines
 }
 
-// routesTo reports whether an object is a route to one of the subnets.
-func routesTo(object string, subnets []netip.Prefix) bool {
+// leadsTo reports whether an object is a route to the subnet of one of the records, or a next hop
+// to its address.
+func leadsTo(object string, records []lease.Lease) bool {
 	o, err := dataplane.ParseObject(object)
-	route, is := o.(dataplane.Route)
-	return err == nil && is && slices.Contains(subnets, route.Dst)
+	return err == nil && slices.ContainsFunc(records, func(r lease.Lease) bool {
+		switch o := o.(type) {
+		case dataplane.Route:
+			return o.Dst == r.Key.V4 || o.Dst == r.Key.V6
+		case dataplane.NextHop:
+			return o.Via == r.Attrs.PublicIP || o.Via == r.Attrs.PublicIPv6
+		}
+		return false
+	})
 }

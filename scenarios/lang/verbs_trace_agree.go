@@ -61,6 +61,15 @@ func (s *Session) compareTraces() error {
 	return nil
 }
 
+// seenByTrace reports whether trace finds the reason of a lost packet in a host's kernel. Only the
+// daemon knows the peers of a WireGuard device in userspace, so trace reads the records instead.
+func (s *Session) seenByTrace(r PingResult) bool {
+	inUserspace := func(config string) bool { return backendOf(config)["Implementation"] == "userspace" }
+	userspace := slices.Contains(s.top.NoWireGuard, r.Where) || inUserspace(s.config) ||
+		slices.ContainsFunc(s.formerly, inUserspace)
+	return slices.Contains(seenByTrace, r.Drop) && !(userspace && r.Drop == "wg_no_peer")
+}
+
 // compareTrace compares the traces between two pods, there and back, with a packet.
 func (s *Session) compareTrace(from, to string, f cidr.Family) error {
 	there, err := s.tracePair(from, to, f, traceOptions{size: 84, asDaemons: true})
@@ -81,7 +90,7 @@ func (s *Session) compareTrace(from, to string, f cidr.Family) error {
 	case r.OK && ends:
 		return fmt.Errorf("a packet from %s to %s arrives, and so does the answer; trace says: %s; back: %s", from, to,
 			there, back)
-	case !r.OK && !ends && slices.Contains(seenByTrace, r.Drop) && (dropper || arrives):
+	case !r.OK && !ends && s.seenByTrace(r) && (dropper || arrives):
 		return fmt.Errorf("a packet from %s to %s ends (%s); trace says: %s; back: %s", from, to, r.Drop, there, back)
 	}
 	return nil

@@ -160,5 +160,5 @@ func (p Plan) healedNetworks() []Step {
 	if p.started() > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"}, Step{Line: "cross all"})
 	}
-	return append(steps, Step{Line: "diff all own"})
+	return append(steps, Step{Line: diffAll})
 }

@@ -62,7 +62,7 @@ func (p Plan) healed() []Step {
 	if pods > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"})
 	}
-	return append(steps, Step{Line: "diff all own"})
+	return append(steps, Step{Line: diffAll})
 }
 
 // probing reports whether there are two nodes, whose daemons send probes.
@@ -116,7 +116,10 @@ const reached = "all ok src=preserved\n"
 // followed is the output of "trace all" when all is well.
 const followed = "all arrive\n"
 
-// closed is the output of "diff all own" when all is well.
+// diffAll is the last step of a plan.
+const diffAll = "diff all own within=30s"
+
+// closed is the output of diffAll when all is well.
 const closed = "no difference\n"
 
 // hidden is the output of "ping all outside" when all is well.
@@ -161,7 +164,7 @@ func (s Step) wanted() string {
 		return reached
 	case "trace all":
 		return followed
-	case "diff all own":
+	case diffAll:
 		return closed
 	case "ping all outside":
 		return hidden
