@@ -85,7 +85,7 @@ func (l *leaseState) wake(consider func(time.Time)) {
 	if l.grant == nil {
 		return
 	}
-	for _, at := range [...]time.Time{l.renewAt, l.doubtAt, l.dispute.repairAt} {
+	for _, at := range [...]time.Time{l.renewAt, l.doubtAt, l.dispute.repairAt, l.besides.retryAt} {
 		if at.After(l.retryAt) {
 			consider(at)
 		}
@@ -257,13 +257,11 @@ func (n *Node) maintain() {
 		n.request(Request{Verb: Renew, Grant: *l.grant})
 	case wrong:
 		l.trouble = l.dispute.err
-	default: // the lease is in order
-		l.trouble = nil
-		if r, ok := n.outdatedBeside(); ok {
+	default: // nothing is left to do, so earlier failures are over
+		l.trouble, l.attempts = nil, 0
+		if r, ok := n.outdatedBeside(); ok && !n.now.Before(l.besides.retryAt) {
 			n.readdress(r)
-			return
 		}
-		l.attempts = 0 // nothing is left to do, so earlier failures are over
 	}
 }
 
@@ -418,6 +416,7 @@ const (
 func (n *Node) storeAnswers(snap *lease.Snapshot) {
 	l := &n.lease
 	l.attempts = 0
+	l.besides.attempts, l.besides.retryAt = 0, time.Time{}
 	if l.retryAt.IsZero() || snap == nil {
 		return
 	}

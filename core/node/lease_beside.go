@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
@@ -11,6 +12,9 @@ import (
 // besides is the node's memory of reservations with its key beside its lease.
 type besides struct {
 	written map[lease.Key]lease.ByFamily // the reservations that this run has written, and with which addresses
+
+	retryAt  time.Time // after a failure; the node's own record does not wait for it
+	attempts int
 
 	snap *lease.Snapshot // the last snapshot without one to write, and the node's addresses then
 	own  lease.ByFamily
@@ -65,17 +69,19 @@ func (l *leaseState) isReaddress(r Request) bool {
 // readdressed handles the answer to a request of readdress. The node's own lease does not
 // depend on it.
 func (n *Node) readdressed(req Request, done Requested) {
-	l := &n.lease
+	l, b := &n.lease, &n.lease.besides
 	var conflict *lease.ConflictError
 	switch {
 	case errors.As(done.Err, &conflict):
 		l.atLeast = max(l.atLeast, conflict.Revision)
 	case done.Err != nil && !errors.Is(done.Err, lease.ErrLost):
-		n.retryLease()
+		b.retryAt = n.now.Add(n.backoff(b.attempts, 100*time.Millisecond, time.Minute))
+		b.attempts++
 	default:
+		b.retryAt, b.attempts = time.Time{}, 0
 		l.atLeast = max(l.atLeast, done.Grant.ModRevision)
 		l.dispute.anew = true // of one host's records, peers serve the one written last
-		l.besides.written[req.Grant.Key] = n.present()
+		b.written[req.Grant.Key] = n.present()
 		n.event(Info, "reservation-updated",
 			fmt.Sprintf("reservation %s of this host has its present address now", req.Grant.Key))
 	}

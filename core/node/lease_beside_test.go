@@ -83,6 +83,13 @@ func TestReservationIsNotWritten(t *testing.T) {
 		if got := w.asked(Update, requests); got > 80 {
 			t.Errorf("%s: %d requests in an hour, want about one a minute", name, got)
 		}
+		w.moved("192.168.64.78/24")
+		w.pass(time.Second)
+		own, _ := w.n.Holding()
+		if r, _ := findLease(&w.snap, own); r.Attrs.PublicIP != netip.MustParseAddr("192.168.64.78") {
+			t.Errorf("%s: the node's own record waits with the reservation: %+v", name, r)
+		}
+		w.moved("192.168.64.77/24")
 		if w.count("lease-lost") != 0 {
 			t.Errorf("%s: log:\n%s", name, w.log())
 		}
