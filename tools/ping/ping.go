@@ -84,7 +84,7 @@ func Target(name string, all control.Peers, s node.Status) (probe.Target, error)
 			}
 			if prefix.IsSingleIP() || cidr.Contains(w.Subnet, prefix) || cidr.Contains(prefix, w.Subnet) {
 				t = probe.Target{Subnet: w.Subnet, Addr: overlay(w), Uplink: public, MTU: s.MTU}
-				t.From = source(w, s.Subnet)
+				t.From = source(w, t.Addr, s.Subnet)
 				t.FromOptional = t.From.IsValid()
 				return t, nil
 			}
@@ -106,10 +106,10 @@ func overlay(w node.Way) netip.Addr {
 
 // source returns the address from which packets to a node show whether its way back to the
 // pods of this host is right: that of their bridge, or none if a device of flannel leads to
-// the node, whose own address the kernel chooses.
-func source(w node.Way, own lease.Key) netip.Addr {
+// the node, whose own address the kernel chooses, or if the node's uplink stands in for a bridge.
+func source(w node.Way, to netip.Addr, own lease.Key) netip.Addr {
 	subnet := own.Of(cidr.FamilyOf(w.Subnet.Addr()))
-	if w.Type == "tunnel" || !subnet.IsValid() {
+	if w.Type == "tunnel" || !w.Subnet.Contains(to) || !subnet.IsValid() {
 		return netip.Addr{}
 	}
 	return subnet.Addr().Next()

@@ -14,12 +14,14 @@ import (
 	"github.com/flanneld/flannel/tools/output/outputtest"
 )
 
-// cluster holds one peer with a device, one without, and one that the daemon probes elsewhere.
+// cluster holds one peer with a device, one without, and two that the daemon probes elsewhere.
 var cluster = control.Peers{Peers: []node.Peer{
 	peer("192.168.64.2", node.Way{Subnet: netip.MustParsePrefix("10.5.2.0/24"), Type: "tunnel", Link: "flannel.1"}),
 	peer("192.168.64.3", node.Way{Subnet: netip.MustParsePrefix("10.5.3.0/24"), Type: "direct", Link: "eth0"}),
 	peer("192.168.64.4", node.Way{Subnet: netip.MustParsePrefix("10.5.4.0/24"), Type: "tunnel", Link: "flannel.1",
 		Probe: &probe.Result{Address: netip.MustParseAddr("10.5.4.9")}}),
+	peer("192.168.64.6", node.Way{Subnet: netip.MustParsePrefix("10.5.6.0/24"), Type: "direct", Link: "eth0",
+		Probe: &probe.Result{Address: netip.MustParseAddr("192.168.64.6")}}), // it has no pods yet
 }}
 
 var this = node.Status{MTU: 1450, Subnet: lease.Key{V4: netip.MustParsePrefix("10.5.9.0/24")}}
@@ -60,6 +62,7 @@ func TestSource(t *testing.T) {
 		"10.5.2.0/24": "invalid IP false", // by a device
 		"10.5.3.0/24": "10.5.9.1 true",
 		"10.5.3.7":    "invalid IP false", // a pod
+		"10.5.6.0/24": "invalid IP false", // the uplink
 	} {
 		target, err := Target(to, cluster, this)
 		if err != nil {
