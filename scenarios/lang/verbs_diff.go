@@ -99,7 +99,8 @@ func (s *Session) differences(name string) ([]node.Difference, error) {
 	return differences, err
 }
 
-// foreignRecords returns the records that no node of the topology owns.
+// foreignRecords returns the records that no node of the topology owns, also those that daemons
+// keep serving though an accident of the datastore has lost them.
 func (s *Session) foreignRecords() ([]lease.Lease, error) {
 	records, err := s.world.Store().Records()
 	if err != nil {
@@ -112,6 +113,18 @@ func (s *Session) foreignRecords() ([]lease.Lease, error) {
 			continue
 		}
 		foreign = append(foreign, l)
+	}
+	known, err := s.peersOfAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, peers := range known {
+		for _, p := range peers {
+			if !slices.Contains(s.top.NodeNames(), s.ownerOf(p)) {
+				attrs := lease.Attrs{PublicIP: p.PublicIP, PublicIPv6: p.PublicIP6}
+				foreign = append(foreign, lease.Lease{Key: p.Subnet, Attrs: attrs})
+			}
+		}
 	}
 	return foreign, nil
 }

@@ -34,7 +34,11 @@ func (w *walk) vxlan(v dataplane.VXLAN) error {
 		return w.end("fdb_missing", "tunnel", heals, "%s has no forwarding entry for %s", link, n.MAC)
 	}
 	if own, err := w.Route(Question{Dst: v.Local}); v.Local.IsValid() && (err != nil || !own.Local) {
-		return w.end("bad_source", "tunnel", heals, "%s sends from %s, which is no address of this host", link, v.Local)
+		text := fmt.Sprintf("%s sends from %s, which is no address of this host", link, v.Local)
+		if v.Local.Is4() {
+			return w.end("bad_source", "tunnel", heals, "%s", text)
+		}
+		w.note("tunnel", "%s", text) // for IPv6, the kernel does not ask
 	}
 	return w.underlay(e.Dst, v.Local, vxlanHeaders, outer{"udp", v.Port},
 		fmt.Sprintf("vxlan, VNI %d, UDP port %d", v.VNI, v.Port))

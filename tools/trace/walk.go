@@ -199,14 +199,18 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 }
 
 // astray reports whether the route to a pod on another node is one that flannel does not
-// make: without a tunnel, and through a gateway that is not a node. Some backends leave the
-// routes to other programs.
+// make: without its mark or a tunnel, and through a gateway that is not a node. Some backends
+// leave the routes to other programs. Without its datastore, a daemon may keep routes of its own
+// to peers that it does not know.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
 	peer, _ := w.peerOf(pod)
 	switch {
 	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type:
 		return false
 	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
+		return false
+	}
+	if best, ok := w.best(pod); ok && best.Link == way.Link && best.Protocol == dataplane.Protocol {
 		return false
 	}
 	return !w.isNode(way.Via) && !w.isOwn(pod)
@@ -291,12 +295,18 @@ func (w *walk) route() error {
 // foreignRoute returns the route inside flannel's networks, of another program, that the
 // packet takes.
 func (w *walk) foreignRoute() (best dataplane.Route, ok bool) {
+	best, ok = w.best(w.Flow.Dst)
+	return best, ok && best.Link == w.out.Link && best.Protocol != dataplane.Protocol
+}
+
+// best returns the route to a pod with the longest prefix.
+func (w *walk) best(pod netip.Addr) (best dataplane.Route, ok bool) {
 	for key, r := range w.view.State.Routes.All {
-		if key.Dst.Contains(w.Flow.Dst) && (!ok || key.Dst.Bits() > best.Dst.Bits()) {
+		if key.Dst.Contains(pod) && (!ok || key.Dst.Bits() > best.Dst.Bits()) {
 			best, ok = r, true
 		}
 	}
-	return best, ok && best.Link == w.out.Link && best.Protocol != dataplane.Protocol
+	return best, ok
 }
 
 // lostRemedy says what to do about a destination without a route.
