@@ -187,3 +187,31 @@ func TestAnnouncesAChangedNetworkInTime(t *testing.T) {
 		t.Errorf("subnet file %q at the end", w.files[SubnetFile])
 	}
 }
+
+// The network moves while the node's lease has run out, so the host loses the address in the former subnet. An answer
+// that renews the lease after all does not announce that subnet.
+func TestAnnouncesNoSubnetThatTheHostHasLost(t *testing.T) {
+	w := newWorld(t, vxlanConfig, func(o *Options) { o.LeaseTTL = time.Minute })
+	w.ttl = time.Minute
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	w.answer = func(Request) (lease.Grant, error) { return lease.Grant{}, errors.New("no answer") }
+	w.pass(2 * time.Minute)
+	if !w.status().Fenced {
+		t.Fatalf("not fenced\n%s", w.log())
+	}
+	w.configure(strings.Replace(vxlanConfig, "10.5", "10.6", 1))
+	w.pass(time.Second)
+	if own := w.n.lease.self.Key.String(); strings.Contains(w.host.Dump(), strings.TrimSuffix(own, ".0-24")) {
+		t.Fatalf("the host keeps %s:\n%s", own, w.host.Dump())
+	}
+	w.answer = nil
+	w.pass(time.Minute)
+	w.wantReady()
+	for _, text := range w.logged("subnet-file") {
+		if strings.Contains(text, "NETWORK=10.6") && strings.Contains(text, "SUBNET=10.5") {
+			t.Errorf("announces %s", text)
+		}
+	}
+}

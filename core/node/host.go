@@ -153,7 +153,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 	n.once(Error, "conflict", textOf(plan.Conflicts))
 	h.standing = lease.Key{}
 	if !slices.ContainsFunc(plan.Ops, isOwn) {
-		h.standing = n.lease.self.Key
+		h.standing = h.want.self.Key // without the halves of a lost subnet that the host must not hold
 		n.network.stood = n.network.backend
 	}
 	for _, op := range plan.Ops {
