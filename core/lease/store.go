@@ -76,6 +76,9 @@ type Beside struct {
 	Refused error
 	// Resumes means that the host can run the config of the network's former run instead.
 	Resumes bool
+	// Anew means that the network removes what it has on the host, and then begins again: it and
+	// others want what the others of them have there. Refused is not nil then.
+	Anew bool
 	// Others is the address space of the other networks, sorted. No packet passes
 	// between it and the network.
 	Others []netip.Prefix

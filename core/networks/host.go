@@ -102,8 +102,8 @@ func (h *Host) Follow(name string, changed func()) {
 
 // View takes in a network's view of the datastore and returns the view for its node:
 // with what the node has to know of the other networks, without a snapshot until the
-// configs of all networks are known, without a config while the network begins anew, and without the
-// backends in records that other networks of the host are in the way of.
+// configs of all networks are known, and without the backends in records that other networks of the
+// host are in the way of.
 func (h *Host) View(name string, v lease.View) lease.View {
 	if v.Snapshot == nil {
 		return v
@@ -125,7 +125,7 @@ func (h *Host) View(name string, v lease.View) lease.View {
 		return lease.View{Err: fmt.Errorf("the config of network %s is not yet known", strings.Join(missing, ", "))}
 	}
 	v.Beside = &lease.Beside{
-		Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Others: h.others(name),
+		Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Anew: m.swaps, Others: h.others(name),
 	}
 	v.Snapshot = h.shows(name, v.Snapshot)
 	return v
@@ -170,9 +170,7 @@ func (h *Host) decide() {
 	if len(h.unknown()) > 0 {
 		return
 	}
-	names := slices.SortedFunc(maps.Keys(h.members), func(a, b string) int {
-		return cmp.Or(cmp.Compare(h.members[a].doc.Revision, h.members[b].doc.Revision), cmp.Compare(a, b))
-	})
+	names := slices.SortedFunc(maps.Keys(h.members), h.byAge)
 	for changed := true; changed; {
 		changed = false
 		for _, name := range names {
@@ -190,6 +188,11 @@ func (h *Host) decide() {
 			m.changed()
 		}
 	}
+}
+
+// byAge compares the configs of two networks, the older one first.
+func (h *Host) byAge(a, b string) int {
+	return cmp.Or(cmp.Compare(h.members[a].doc.Revision, h.members[b].doc.Revision), cmp.Compare(a, b))
 }
 
 // settle decides about one network, and reports whether its claim has changed. With a
@@ -229,25 +232,40 @@ func (m *member) take(wants claim) (changed bool) {
 	return true
 }
 
-// refusal returns why a network cannot have a claim beside the others; nil: it can.
+// refusal returns why a network cannot have a claim beside the others; nil: it can. A network that begins anew
+// has given up what it had, and what it is about to get no younger one takes.
 func (h *Host) refusal(name string, wants claim) error {
 	for _, other := range slices.Sorted(maps.Keys(h.members)) {
 		if other == name {
 			continue
 		}
-		if err := h.members[other].refuses(other, name, wants); err != nil {
+		m := h.members[other]
+		if err := m.refuses(other, name, wants); err != nil {
 			return err
+		}
+		if !m.swaps || h.byAge(other, name) > 0 {
+			continue
+		}
+		if theirs, err := claimOf(m.doc.Data); err == nil {
+			if why := wants.against(theirs); why != "" {
+				return refusedBeside(other, name, why)
+			}
 		}
 	}
 	return nil
+}
+
+// refusedBeside says why a network cannot run beside another one that runs.
+func refusedBeside(own, other, why string) error {
+	return fmt.Errorf("network %s cannot run on this host beside network %s: %s; change one of the configs",
+		other, own, why)
 }
 
 // refuses returns why another network cannot have a claim beside the member; nil: it can.
 func (m *member) refuses(own, other string, wants claim) error {
 	if m.claim != nil {
 		if why := wants.against(*m.claim); why != "" {
-			return fmt.Errorf("network %s cannot run on this host beside network %s: %s; change one of the configs",
-				other, own, why)
+			return refusedBeside(own, other, why)
 		}
 	}
 	if why := wants.against(m.held); why != "" {

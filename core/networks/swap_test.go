@@ -3,6 +3,7 @@ package networks
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -34,8 +35,8 @@ func TestNetworksThatSwapBeginAnew(t *testing.T) {
 	h.View("green", green)
 	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
 		got := h.View(name, v)
-		if c := got.Snapshot.Config; c.Revision != 0 || !c.Deleted || c.AbsentAt != 100 || refusal(t, got) == "" {
-			t.Errorf("%s sees the config %+v, refused with %q", name, c, refusal(t, got))
+		if !got.Beside.Anew || refusal(t, got) == "" {
+			t.Errorf("%s: %+v, refused with %q", name, got.Beside, refusal(t, got))
 		}
 		if again := h.View(name, v); again.Snapshot != got.Snapshot {
 			t.Errorf("%s sees another snapshot though nothing has changed", name)
@@ -45,15 +46,15 @@ func TestNetworksThatSwapBeginAnew(t *testing.T) {
 		t.Errorf("red: %+v", v)
 	}
 	h.Gone("blue")
-	if v := h.View("blue", blue); refusal(t, v) == "" || v.Beside.Resumes || v.Snapshot != blue.Snapshot {
+	if v := h.View("blue", blue); refusal(t, v) == "" || v.Beside.Resumes || v.Beside.Anew {
 		t.Errorf("blue, while green removes what it has: %+v", v.Beside)
 	}
-	if v := h.View("green", green); !v.Snapshot.Config.Deleted {
+	if v := h.View("green", green); !v.Beside.Anew {
 		t.Error("green keeps what it has once blue is gone")
 	}
 	h.Gone("green")
 	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
-		if got := h.View(name, v); refusal(t, got) != "" || got.Snapshot != v.Snapshot {
+		if got := h.View(name, v); refusal(t, got) != "" || got.Beside.Anew {
 			t.Errorf("%s, with both gone: %q", name, refusal(t, got))
 		}
 	}
@@ -61,6 +62,93 @@ func TestNetworksThatSwapBeginAnew(t *testing.T) {
 		"there, and begins anew with its new config"}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q", told)
+	}
+}
+
+// swapping returns a host whose networks blue and green have begun to swap, and their new views.
+func swapping(t *testing.T) (h *Host, blue, green lease.View) {
+	t.Helper()
+	h = swappers()
+	blue, green = view(conf("10.5.0.0/16", `{"Type":"udp"}`), 8), view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 9)
+	h.View("blue", blue)
+	if v := h.View("green", green); !v.Beside.Anew {
+		t.Fatalf("green: %+v", v.Beside)
+	}
+	return h, blue, green
+}
+
+// A network of a swap that is alone on the host by then still begins anew: its node keeps the former objects until
+// it is told, and the host waits for their end.
+func TestSwapOfWhichOneIsLeft(t *testing.T) {
+	h, blue, _ := swapping(t)
+	h.Leave("red")
+	h.Leave("green")
+	if v := h.View("blue", blue); !v.Beside.Anew {
+		t.Errorf("blue, the last network of the host: %+v", v.Beside)
+	}
+	h.Gone("blue")
+	if v := h.View("blue", blue); refusal(t, v) != "" || v.Beside.Anew {
+		t.Errorf("blue, with nothing left on the host: %+v", v.Beside)
+	}
+}
+
+// What a network of a swap is about to get no younger network takes before it. An older one, which waited for it
+// before, does.
+func TestSwapBesideOneThatBegins(t *testing.T) {
+	const taken = "network red cannot run on this host beside network green: both need a device flannel.1; " +
+		"change one of the configs"
+	for name, c := range map[string]struct {
+		revision   int64
+		red, green string // the refusals at the end
+	}{
+		"a younger one": {20, taken, ""},
+		"an older one": {7, "", "network green cannot run on this host beside network red: both need a device flannel.1; " +
+			"change one of the configs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, blue, green := swapping(t)
+			h.Leave("red")
+			h.Join("red", nil)
+			red := view(conf("10.7.0.0/16", `{"Type":"vxlan"}`), c.revision)
+			if got := refusal(t, h.View("red", red)); got == "" {
+				t.Error("red gets a device that blue still has")
+			}
+			h.Gone("blue")
+			h.Gone("green")
+			if got := refusal(t, h.View("blue", blue)); got != "" {
+				t.Errorf("blue: %q", got)
+			}
+			if got := refusal(t, h.View("red", red)); got != c.red {
+				t.Errorf("red: %q, want %q", got, c.red)
+			}
+			if got := refusal(t, h.View("green", green)); got != c.green {
+				t.Errorf("green: %q, want %q", got, c.green)
+			}
+		})
+	}
+}
+
+// A network of a swap may leave the host, as one that comes and goes with its config does once its node has removed
+// it, and come back before the others are done.
+func TestSwapOfWhichOneComesBack(t *testing.T) {
+	h, blue, green := swapping(t)
+	h.Leave("blue")
+	h.Join("blue", nil)
+	if v := h.View("green", green); !v.Beside.Anew {
+		t.Errorf("green, while blue is not known: %+v", v.Beside)
+	}
+	if v := h.View("blue", blue); !strings.Contains(refusal(t, v), "network green") || v.Beside.Anew {
+		t.Errorf("blue, while green has its device: %+v", v.Beside)
+	}
+	h.Leave("green")
+	h.Join("green", nil)
+	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
+		h.View(name, v)
+	}
+	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
+		if got := h.View(name, v); refusal(t, got) != "" || got.Beside.Anew {
+			t.Errorf("%s, with both back: %+v", name, got.Beside)
+		}
 	}
 }
 
@@ -94,7 +182,7 @@ func TestWhoSwaps(t *testing.T) {
 			}
 			var swap []string
 			for _, name := range []string{"blue", "green", "red"} {
-				if h.View(name, views[name]).Snapshot.Config.Deleted {
+				if h.View(name, views[name]).Beside.Anew {
 					swap = append(swap, name)
 				}
 			}

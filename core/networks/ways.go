@@ -18,7 +18,6 @@ import (
 type shown struct {
 	of       *lease.Snapshot // as the datastore holds it
 	decision int             // the one by which it was made
-	swaps    bool
 	snap     *lease.Snapshot
 	leases   map[*lease.Lease]*lease.Lease // each record, as the node sees it
 }
@@ -33,13 +32,13 @@ func (h *Host) shows(name string, s *lease.Snapshot) *lease.Snapshot {
 		return s
 	}
 	was := m.shown
-	if was.of == s && was.decision == h.decisions && was.swaps == m.swaps {
+	if was.of == s && was.decision == h.decisions {
 		return was.snap
 	}
 	if was.decision != h.decisions {
 		was.leases = nil
 	}
-	now := shown{of: s, decision: h.decisions, swaps: m.swaps, snap: s, leases: map[*lease.Lease]*lease.Lease{}}
+	now := shown{of: s, decision: h.decisions, snap: s, leases: map[*lease.Lease]*lease.Lease{}}
 	leases, isTaken := make([]*lease.Lease, 0, len(s.Leases)), h.taken(m)
 	for _, l := range s.Leases {
 		seen := was.leases[l]
@@ -49,15 +48,12 @@ func (h *Host) shows(name string, s *lease.Snapshot) *lease.Snapshot {
 		now.leases[l] = seen
 		leases = append(leases, seen)
 	}
-	if m.swaps || !slices.Equal(leases, s.Leases) {
+	if !slices.Equal(leases, s.Leases) {
 		other := *s
 		other.Leases = leases
-		if m.swaps {
-			other.Config = lease.Document{AbsentAt: s.Revision, Deleted: true}
-		}
 		now.snap = &other
 	}
-	if was.of == s && was.swaps == m.swaps && slices.EqualFunc(was.snap.Leases, leases, sameRecord) {
+	if was.of == s && slices.EqualFunc(was.snap.Leases, leases, sameRecord) {
 		now.snap = was.snap // a node takes another snapshot for news
 	}
 	m.shown = now

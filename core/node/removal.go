@@ -11,21 +11,26 @@ import (
 )
 
 // removal removes all objects and files of a named network whose config has gone from
-// the datastore (interop 3.9: such a network exists while its config key does). The
-// lease stays and runs out, so a network that comes back has the same subnets. The zero
-// value has not begun.
+// the datastore (interop 3.9: such a network exists while its config key does), or which
+// begins anew. The lease stays and runs out, so a network that comes back has the same
+// subnets. The zero value has not begun.
 type removal struct {
 	nothing *dataplane.State // what the host must hold; nil: the removal has not begun
-	files   []File           // still to remove, in order
+	why     string
+	files   []File // still to remove, in order
 }
 
 func (r *removal) begun() bool { return r.nothing != nil }
 
-// noticeRemoval begins the removal of a network whose config another program has deleted. A datastore
-// that has lost its data, or was restored from a backup, has removed nothing.
+// noticeRemoval begins the removal of a network whose config another program has deleted, or which begins
+// anew. A datastore that has lost its data, or was restored from a backup, has removed nothing.
 func (n *Node) noticeRemoval() {
 	s, snap := &n.network, n.store.snap
 	if n.removal.begun() || n.store.view.Beside == nil || snap == nil {
+		return
+	}
+	if n.store.view.Beside.Anew {
+		n.beginAnew()
 		return
 	}
 	if snap.Config.Revision != 0 {
@@ -41,9 +46,25 @@ func (n *Node) noticeRemoval() {
 	if s.history == 0 || snap.History != s.history || !n.synced() {
 		return
 	}
-	n.event(Warning, "network-removed", "the datastore no longer holds the config of this network; "+
-		"removing its objects and files from the host")
-	n.removal = removal{nothing: dataplane.NewState(), files: []File{SubnetFile, StateFile}}
+	n.beginRemoval("the datastore no longer holds the config of this network")
+}
+
+// beginAnew begins the removal of a network that swaps with others of the host. The others wait for its end,
+// so a node without any config ends at once: it has nothing on the host.
+func (n *Node) beginAnew() {
+	if !n.synced() {
+		return
+	}
+	if !n.network.known && !n.useSavedConfig() {
+		n.effects.Exit = &Exit{Removed: true, Reason: "the network has nothing to remove before it begins anew"}
+		return
+	}
+	n.beginRemoval(n.store.view.Beside.Refused.Error())
+}
+
+func (n *Node) beginRemoval(why string) {
+	n.event(Warning, "network-removed", why+"; removing its objects and files from the host")
+	n.removal = removal{nothing: dataplane.NewState(), why: why, files: []File{SubnetFile, StateFile}}
 	n.host.standing, n.files.subnet = lease.Key{}, nil
 	for _, id := range []LaneID{HostLane, FirewallLane} { // the others notice the desired state
 		n.lanes[id].retarget(n.now)
@@ -125,6 +146,5 @@ func (n *Node) planRemoval() []dataplane.Op {
 
 // removalReason says why a node that removes its network is not ready.
 func (n *Node) removalReason() string {
-	return fmt.Sprintf("the network has been removed from the datastore; still to remove: %d files, objects: %t",
-		len(n.removal.files), !n.allGone())
+	return fmt.Sprintf("%s; still to remove: %d files, objects: %t", n.removal.why, len(n.removal.files), !n.allGone())
 }

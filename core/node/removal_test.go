@@ -242,3 +242,37 @@ func TestRefusedConfigAtAStart(t *testing.T) {
 		}
 	}
 }
+
+// A network that swaps what it has with others of the host removes it and begins anew. The datastore still holds its
+// config, and its revision or identity may have changed since the former one came into force: the others wait.
+func TestBeginsAnew(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"same datastore":               func(*world) {},
+		"restored from a backup":       func(w *world) { w.snap.Revision, w.snap.Config.Revision = 2, 2 },
+		"restored into another one":    func(w *world) { w.snap.History = 77 },
+		"once the datastore is back":   func(w *world) { w.down = true; w.tell(); w.down = false },
+		"before any config is known":   func(w *world) { w.files = map[File]string{}; w.start() },
+		"at a start, by a former file": func(w *world) { w.start(masquerading) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := named(t)
+			change(w)
+			known := w.n.network.known || w.files[StateFile] != ""
+			const why = "network blue cannot run on this host yet"
+			w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{Refused: errors.New(why), Resumes: true, Anew: true} }
+			w.tell()
+			if got := w.n.reasons(); w.exit == nil && !strings.HasPrefix(got[0], why+"; still to remove: ") {
+				t.Errorf("reasons %q", got)
+			}
+			w.pass(10 * time.Second)
+			if known {
+				w.wantGone()
+			} else if w.exit == nil || !w.exit.Removed {
+				t.Errorf("exit %+v", w.exit)
+			}
+			if got := w.logged("network-removed"); known && (len(got) != 1 || !strings.HasPrefix(got[0], why+"; removing")) {
+				t.Errorf("log %q", got)
+			}
+		})
+	}
+}

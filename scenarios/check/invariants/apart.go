@@ -232,10 +232,13 @@ func collide(one, other string) bool {
 	return slices.ContainsFunc(b.Extent().Links, func(l string) bool { return slices.Contains(c.Extent().Links, l) })
 }
 
-// noteRemoval notes that the process has learnt of the end of its network, one of several on its host. It
-// removes all that it has.
-func (n *Node) noteRemoval(snap *lease.Snapshot) {
-	if n.all.about.Apart != nil && snap != nil && len(snap.Config.Data) == 0 {
+// noteRemoval notes that the process has learnt of the end of its network, one of several on its host, or
+// that the network begins anew. It removes all that it has.
+func (n *Node) noteRemoval(view lease.View) {
+	if n.all.about.Apart == nil || view.Snapshot == nil {
+		return
+	}
+	if len(view.Snapshot.Config.Data) == 0 || view.Beside != nil && view.Beside.Anew {
 		n.leaving, n.excused = true, true
 	}
 }

@@ -152,7 +152,7 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 func (n *Node) noteConfig() {
 	view := n.client.View()
 	snap, refused := view.Snapshot, view.Beside.Refusal() != nil
-	n.noteRemoval(snap)
+	n.noteRemoval(view)
 	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document && refused == n.refused {
 		return
 	}
