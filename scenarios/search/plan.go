@@ -117,7 +117,7 @@ const reached = "all ok src=preserved\n"
 const followed = "all arrive\n"
 
 // diffAll is the last step of a plan.
-const diffAll = "diff all own within=1m"
+const diffAll = "diff all own within=30s"
 
 // closed is the output of diffAll when all is well.
 const closed = "no difference\n"

@@ -166,7 +166,7 @@ trace all
 ----
 all arrive
 
-diff all own within=1m
+diff all own within=30s
 ----
 no difference
 `

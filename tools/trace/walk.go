@@ -201,7 +201,7 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 // astray reports whether the route to a pod on another node is one that flannel does not
 // make: without its mark or a tunnel, and through a gateway that is not a node. Some backends
 // leave the routes to other programs. Without its datastore, a daemon may keep routes of its own
-// to peers that it does not know.
+// to peers that it does not know. A rule may send the packet past these.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
 	peer, _ := w.peerOf(pod)
 	switch {
@@ -210,7 +210,7 @@ func (w *walk) astray(pod netip.Addr, way Route) bool {
 	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
 		return false
 	}
-	if best, ok := w.best(pod); ok && best.Link == way.Link && best.Protocol == dataplane.Protocol {
+	if best, ok := w.best(pod); ok && best.Link == way.Link && best.Via == way.Via && best.Protocol == dataplane.Protocol {
 		return false
 	}
 	return !w.isNode(way.Via) && !w.isOwn(pod)

@@ -312,17 +312,25 @@ func TestWireGuard(t *testing.T) {
 }
 
 // Without its datastore, a daemon may keep routes to peers that it does not know. Their marks
-// show that they are flannel's.
+// show that they are flannel's, unless the packet takes another route.
 func TestRouteOfAnUnknownPeer(t *testing.T) {
-	for protocol, reason := range map[uint8]string{dataplane.Protocol: "", dataplane.ProtocolBoot: "no_route"} {
+	for _, c := range []struct {
+		protocol uint8
+		via      string // of the route that the kernel chooses
+		reason   string
+	}{
+		{dataplane.Protocol, "192.168.64.9", ""},
+		{dataplane.ProtocolBoot, "192.168.64.9", "no_route"},
+		{dataplane.Protocol, "192.168.64.254", "no_route"},
+	} {
 		k := healthy(t)
 		k.view.State.Routes = dataplane.Table[dataplane.RouteKey, dataplane.Route]{}
 		k.view.State.AddRoute(dataplane.Route{RouteKey: dataplane.RouteKey{Dst: netip.MustParsePrefix("10.5.2.0/24")},
-			Link: "eth0", Via: addr("192.168.64.9"), Protocol: protocol})
-		k.routes["10.5.2.7"] = Route{Link: "eth0", Via: addr("192.168.64.9")}
-		k.neighs[addr("192.168.64.9")] = Neighbour{Exists: true}
-		if r := trace(t, k, "10.5.1.7", "10.5.2.7", 84); r.Reason != reason {
-			t.Errorf("protocol %d: %s", protocol, text(t, r))
+			Link: "eth0", Via: addr("192.168.64.9"), Protocol: c.protocol})
+		k.routes["10.5.2.7"] = Route{Link: "eth0", Via: addr(c.via)}
+		k.neighs[addr(c.via)] = Neighbour{Exists: true}
+		if r := trace(t, k, "10.5.1.7", "10.5.2.7", 84); r.Reason != c.reason {
+			t.Errorf("protocol %d by %s: %s", c.protocol, c.via, text(t, r))
 		}
 	}
 }

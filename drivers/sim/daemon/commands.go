@@ -35,6 +35,14 @@ func (d *Daemon) BreakCommands(on bool) { d.commands.broken = on }
 // SlowCommands makes every command take that much longer.
 func (d *Daemon) SlowCommands(by time.Duration) { d.commands.slow = by }
 
+// delay returns how much longer an op takes while commands are slow. A command is killed at its limit.
+func (d *commandDisk) delay(op dataplane.Op) time.Duration {
+	if c, ok := op.Object.(dataplane.Command); ok {
+		return min(d.slow, c.Limit)
+	}
+	return d.slow
+}
+
 // NoteReboot notes that the machine has booted since the last process.
 func (d *Daemon) NoteReboot() { d.commands.rebooted = true }
 

@@ -43,8 +43,8 @@ type processLane struct {
 	// step returns how many of the ops, from the first, are applied without a
 	// pause.
 	step func([]dataplane.Op) int
-	// slow returns how much longer each op takes; nil: no longer.
-	slow func() time.Duration
+	// slow returns how much longer an op takes; nil: no longer.
+	slow func(dataplane.Op) time.Duration
 	// locked returns how long another program holds the lane's lock; nil: it
 	// has none.
 	locked func() time.Duration
@@ -80,7 +80,7 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 			lookLabel: name + ": record", planLabel: name + ": command", chance: "commands/" + name,
 			onHint: func(func()) (end func()) { return func() {} },
 			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
-			slow:   func() time.Duration { return d.commands.slow },
+			slow:   d.commands.delay,
 		},
 		node.IKELane: {
 			p: p, id: node.IKELane, driver: p.charon, times: ikeTimes,
@@ -104,16 +104,16 @@ func (l *processLane) start(e node.LaneEffects) {
 	}
 	if e.Plan != nil {
 		l.plans = true
-		l.unlocked(l.times.plan+l.delay(), l.planLabel, func() { l.apply(e.Plan, nil) })
+		l.unlocked(l.times.plan+l.delay(e.Plan), l.planLabel, func() { l.apply(e.Plan, nil) })
 	}
 }
 
-// delay returns how much longer the next op takes.
-func (l *processLane) delay() time.Duration {
-	if l.slow == nil {
+// delay returns how much longer the first of the ops takes.
+func (l *processLane) delay(ops []dataplane.Op) time.Duration {
+	if l.slow == nil || len(ops) == 0 {
 		return 0
 	}
-	return l.slow()
+	return l.slow(ops[0])
 }
 
 // unlocked calls fn a little later, and not before other programs release the
@@ -160,7 +160,7 @@ func (l *processLane) apply(plan []dataplane.Op, errs []error) {
 	some = some[:l.step(some)]
 	errs = append(errs, l.driver.Apply(context.Background(), some)...)
 	if len(errs) < len(plan) {
-		l.unlocked(l.times.op+l.delay(), l.planLabel, func() { l.apply(plan, errs) })
+		l.unlocked(l.times.op+l.delay(plan[len(errs):]), l.planLabel, func() { l.apply(plan, errs) })
 		return
 	}
 	l.p.after(l.about(l.times.plan), l.planLabel, func() {
