@@ -31,6 +31,7 @@ type Client struct {
 	base string
 	// For errors: where the daemon answers, and why a connection is refused there.
 	at, refused string
+	limit       int64 // of an answer, in bytes
 }
 
 // Local returns a client of the daemon on this host that writes a subnet file.
@@ -41,7 +42,7 @@ func Local(subnetFile string) *Client {
 	}
 	return &Client{
 		http: &http.Client{Transport: &http.Transport{DialContext: dial}}, base: "http://flanneld",
-		at: path, refused: "it has ended, or was killed",
+		at: path, refused: "it has ended, or was killed", limit: maxAnswer,
 	}
 }
 
@@ -54,7 +55,7 @@ func Remote(address string) *Client {
 	}
 	return &Client{
 		http: &http.Client{Transport: &http.Transport{}}, base: base,
-		at: base, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?",
+		at: base, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?", limit: maxAnswer,
 	}
 }
 
@@ -106,11 +107,11 @@ func (c *Client) get(ctx context.Context, page string, into any) error {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		return fmt.Errorf("flanneld at %s: %s", c.at, cmp.Or(strings.TrimSpace(string(text)), resp.Status))
 	}
-	body := io.LimitedReader{R: resp.Body, N: maxAnswer}
+	body := io.LimitedReader{R: resp.Body, N: c.limit}
 	err = json.NewDecoder(&body).Decode(into)
 	switch {
 	case err != nil && body.N == 0:
-		return fmt.Errorf("flanneld at %s: its answer has more than %d bytes: that is no flanneld", c.at, maxAnswer)
+		return fmt.Errorf("flanneld at %s: its answer has more than %d bytes: that is no flanneld", c.at, c.limit)
 	case err != nil:
 		return fmt.Errorf("flanneld at %s: read its answer: %w", c.at, err)
 	}
