@@ -98,6 +98,7 @@ func (d *differ) plan() Plan {
 		p.Withheld = len(d.drop)
 		d.drop = nil
 	}
+	d.keepFormerWays()
 	slices.Reverse(d.drop)
 	if len(d.early)+len(d.drop) > 0 {
 		p.Ops = slices.Concat(d.early, d.ops, d.drop)

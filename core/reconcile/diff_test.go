@@ -20,6 +20,8 @@ fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 `
 
+const network = "route 10.5.0.0/16 dev flannel.1\n" // a former backend's
+
 var other = strings.ReplaceAll(device, "flannel.1", "flannel.9")
 
 func own() Ownership {
@@ -65,6 +67,18 @@ add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
 del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 del neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 del fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1`},
+	{name: "a route stays until the ones inside it stand", want: self + peer, have: self + network, ops: `
+replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
+replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
+add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink`},
+	{name: "and goes then", want: self + peer, have: self + peer + network, ops: `
+del route 10.5.0.0/16 dev flannel.1`},
+	{name: "a route beside the new ones goes at once",
+		want: self + peer, have: self + strings.ReplaceAll(network, ".0.0/16", ".4.0/24"), ops: `
+replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
+replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
+add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
+del route 10.5.4.0/24 dev flannel.1`},
 	{name: "nothing is deleted before the store is synced", want: self, have: self + peer, unsynced: true, withheld: 3},
 	{name: "a changed MAC: new entry, neighbour, old entry",
 		want: self + strings.ReplaceAll(peer, ":03 d", ":33 d"), have: self + peer, ops: `

@@ -126,3 +126,42 @@ func (d *differ) putRoute(want, have *dataplane.Route) {
 func mustMakeWay(want, have *dataplane.Route) bool {
 	return want.OnLink && !want.Dst.Addr().Is4() && have.Link != want.Link
 }
+
+// keepFormerWays puts off the delete of a route while the plan has yet to put a route into its
+// destination, and that of its next hop. The new one may fail, and then packets still need the
+// former one. Later plans put nothing there, and delete it. A route that fails for good keeps only
+// a former one that leads to the same destination.
+func (d *differ) keepFormerWays() {
+	former := map[netip.Prefix]bool{} // whether the plan puts a route into this destination
+	lengths := map[int]bool{}
+	for _, op := range d.drop {
+		if r, ok := op.Object.(dataplane.Route); ok {
+			former[r.Dst], lengths[r.Dst.Bits()] = false, true
+		}
+	}
+	for _, op := range d.ops {
+		r, ok := op.Object.(dataplane.Route)
+		if !ok || op.Verb == dataplane.Delete {
+			continue
+		}
+		for bits := range lengths {
+			around, err := r.Dst.Addr().Prefix(bits) // an IPv4 address has no longer one than 32
+			if _, goes := former[around]; goes && err == nil && bits <= r.Dst.Bits() {
+				former[around] = true
+			}
+		}
+	}
+	hops := map[dataplane.NextHopID]bool{}
+	d.drop = slices.DeleteFunc(d.drop, func(op dataplane.Op) bool {
+		r, ok := op.Object.(dataplane.Route)
+		if !ok || !former[r.Dst] {
+			return false
+		}
+		hops[r.NextHop] = true // 0: it has none
+		return true
+	})
+	d.drop = slices.DeleteFunc(d.drop, func(op dataplane.Op) bool {
+		h, ok := op.Object.(dataplane.NextHop)
+		return ok && hops[h.ID]
+	})
+}

@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -114,12 +115,9 @@ func (i *Invariants) leased(n *Node, dst netip.Prefix) bool {
 			return true
 		}
 	}
-	for _, h := range i.records {
-		if leads(h.key) && (!h.gone || i.elapsed()-h.goneAt < keptBound) {
-			return true
-		}
-	}
-	return false
+	missed := func(h *history) bool { return leads(h.key) && (!h.gone || i.elapsed()-h.goneAt < keptBound) }
+	return slices.ContainsFunc(slices.Collect(maps.Values(i.records)), missed) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(i.onNodes)), missed)
 }
 
 // checkPlan checks that a node removes a peer only once a complete snapshot,

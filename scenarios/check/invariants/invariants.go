@@ -30,16 +30,17 @@ type Invariants struct {
 	// unreserved holds the revisions at which reservations got a TTL again.
 	unreserved map[string]int64
 	config     config.Network
-	text       string           // of the config
-	bad        bool             // the store holds no config that a node can use; config is the last usable one
-	sealed     bool             // every config so far demands encryption by IPsec
-	links      map[string]bool  // every device that a config has ever named
-	networks   []netip.Prefix   // every network that a config has ever named
-	overlaps   map[pair]overlap // the present ones, which may be excused
-	changes    int              // of records and config
-	causes     int              // of writes: see noteWrite
-	podCIDRs   map[string]bool  // each "NAME CIDRS" that a Kubernetes node ever had
-	crossing   crossing         // the last change of the backend
+	text       string              // of the config
+	bad        bool                // the store holds no config that a node can use; config is the last usable one
+	sealed     bool                // every config so far demands encryption by IPsec
+	links      map[string]bool     // every device that a config has ever named
+	networks   []netip.Prefix      // every network that a config has ever named
+	overlaps   map[pair]overlap    // the present ones, which may be excused
+	changes    int                 // of records and config
+	causes     int                 // of writes: see noteWrite
+	podCIDRs   map[string]bool     // each "NAME CIDRS" that a Kubernetes node ever had
+	onNodes    map[string]*history // the records on Kubernetes nodes, by "NAME CIDRS"
+	crossing   crossing            // the last change of the backend
 
 	situation Situation
 	stored    string // the config in the store, usable or not; "": none
@@ -65,6 +66,7 @@ func Watch(o Options) *Invariants {
 		about: o, began: o.World.Now(), nodes: map[string]*Node{}, bad: true,
 		records: map[string]*history{}, authors: map[authored]string{}, reserved: map[string]bool{},
 		unreserved: map[string]int64{}, links: map[string]bool{}, overlaps: map[pair]overlap{}, podCIDRs: map[string]bool{},
+		onNodes: map[string]*history{},
 	}
 	o.Apart.add(i)
 	o.Store.OnWrite(i.wrote)

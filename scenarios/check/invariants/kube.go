@@ -1,9 +1,12 @@
 package invariants
 
 import (
+	"net/netip"
 	"strings"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
+	"github.com/flanneld/flannel/core/nodelease"
 	"github.com/flanneld/flannel/drivers/sim/store"
 )
 
@@ -15,6 +18,8 @@ func (i *Invariants) wroteNode(w store.NodeWrite) {
 	if w.New != nil {
 		i.podCIDRs[w.Name+" "+w.New.PodCIDRs] = true
 	}
+	i.noteNodeRecord(w.Old, true)
+	i.noteNodeRecord(w.New, false)
 	if w.Client == "" {
 		return
 	}
@@ -24,6 +29,20 @@ func (i *Invariants) wroteNode(w store.NodeWrite) {
 	case w.Old == nil || w.New == nil || w.Old.PodCIDRs != w.New.PodCIDRs || w.Old.UID != w.New.UID:
 		i.broken("own-records-only", "%s changes more of its node object than annotations", w.Client)
 	}
+}
+
+// noteNodeRecord notes that a node has a record, or had one until now.
+func (i *Invariants) noteNodeRecord(n *nodelease.Node, gone bool) {
+	if n == nil || n.Values[nodelease.Marker] == "" {
+		return
+	}
+	h := &history{gone: gone, goneAt: i.elapsed()}
+	for text := range strings.SplitSeq(n.PodCIDRs, ",") {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			*cidr.Pick(cidr.FamilyOf(p.Addr()), &h.key.V4, &h.key.V6) = p
+		}
+	}
+	i.onNodes[n.Name+" "+n.PodCIDRs] = h
 }
 
 // checkAssigned checks that a node takes only subnets assigned to it.
