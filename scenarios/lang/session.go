@@ -21,7 +21,8 @@ type Session struct {
 	WorldName string
 	top       Topology
 	world     World
-	started   map[string]bool
+	started   map[string]bool           // false: the checks do not count on the daemon
+	halted    map[string]bool           // of these: it counts again once it resumes
 	noted     map[string]string         // subnets as of the last "remember"
 	moved     map[hostFamily]netip.Addr // underlay addresses that were changed
 	mtus      map[string]int            // and underlay MTUs
@@ -57,6 +58,7 @@ func NewSession(world string, build func(Topology) (World, error)) *Session {
 		build:     build,
 		WorldName: world,
 		started:   map[string]bool{},
+		halted:    map[string]bool{},
 		noted:     map[string]string{},
 		moved:     map[hostFamily]netip.Addr{},
 		mtus:      map[string]int{},
@@ -79,10 +81,10 @@ func verbs() map[string]verb {
 	return map[string]verb{
 		"topology": (*Session).topology,
 		"start":    (*Session).start,
-		"stop":     daemonVerb(func(_ *Session, n Node) error { return n.Stop() }, true),
-		"kill":     daemonVerb(func(_ *Session, n Node) error { return n.Kill() }, true),
-		"pause":    daemonVerb(pause, true),
-		"resume":   daemonVerb(resume, false),
+		"stop":     daemonVerb(func(_ *Session, n Node) error { return n.Stop() }, (*Session).ends),
+		"kill":     daemonVerb(func(_ *Session, n Node) error { return n.Kill() }, (*Session).ends),
+		"pause":    daemonVerb(pause, (*Session).halts),
+		"resume":   daemonVerb(resume, (*Session).resumes),
 		"restart":  (*Session).restart,
 		"settle":   (*Session).settle,
 		"wait":     (*Session).wait,

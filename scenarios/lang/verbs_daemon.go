@@ -29,9 +29,9 @@ func (s *Session) start(d *datadriven.TestData) (string, error) {
 	})
 }
 
-// daemonVerb returns a verb that does one thing to the named daemons. Afterwards
-// settle waits for them, unless the verb marks them as away.
-func daemonVerb(do func(*Session, Node) error, away bool) verb {
+// daemonVerb returns a verb that does one thing to the named daemons, and marks
+// whether settle waits for them afterwards.
+func daemonVerb(do func(*Session, Node) error, mark func(*Session, string)) verb {
 	return func(s *Session, d *datadriven.TestData) (string, error) {
 		a := newArgs(d)
 		words := a.rest()
@@ -39,10 +39,28 @@ func daemonVerb(do func(*Session, Node) error, away bool) verb {
 			return "", err
 		}
 		return "", s.each(words, func(name string, n Node) error {
-			s.started[name] = !away
+			mark(s, name)
 			return do(s, n)
 		})
 	}
+}
+
+// ends marks a daemon as away until it is started.
+func (s *Session) ends(name string) {
+	s.started[name] = false
+	delete(s.halted, name)
+}
+
+// halts marks a daemon as away until it is resumed or started.
+func (s *Session) halts(name string) {
+	s.halted[name] = s.halted[name] || s.started[name]
+	s.started[name] = false
+}
+
+// resumes ends the mark of halts. A daemon that has ended stays away.
+func (s *Session) resumes(name string) {
+	s.started[name] = s.started[name] || s.halted[name]
+	delete(s.halted, name)
 }
 
 // restart performs "restart n1|all [kill]".

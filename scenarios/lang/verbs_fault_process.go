@@ -24,7 +24,7 @@ func faultKill(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	s.started[name] = false
+	s.ends(name)
 	return setting(s, name+" kill", at, p.KillAt)
 }
 
@@ -54,7 +54,7 @@ func faultSuspend(s *Session, name string, n Node, a *args, _ string) error {
 	if length <= 0 {
 		return errors.New("fault suspend: want for=DURATION")
 	}
-	s.started[name] = false
+	s.halts(name)
 	sleeper.Suspend(length)
 	return nil
 }
@@ -127,7 +127,7 @@ func faultFile(s *Session, name string, n Node, a *args, _ string) error {
 		if err != nil {
 			return err
 		}
-		s.started[name] = false
+		s.ends(name)
 		tearer.TearWrite(file, true)
 		return s.lasting(name+" tear "+which, true, func() error { return nil },
 			func() error { tearer.TearWrite(file, false); return nil })

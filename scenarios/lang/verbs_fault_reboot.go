@@ -28,7 +28,7 @@ func faultReboot(s *Session, name string, n Node, a *args, _ string) error {
 	if err != nil {
 		return err
 	}
-	s.started[name] = false
+	s.ends(name)
 	for _, do := range []func() error{n.Kill, uplink.UplinkDown, uplink.UplinkUp} {
 		if err := do(); err != nil {
 			return fmt.Errorf("fault reboot: %w", err)
