@@ -29,7 +29,8 @@ type TraceHost interface {
 //	trace n1.pod n2.pod [size=84] [probes] | trace all | trace agree [within=10s]
 //
 // It follows a packet over the hosts, as flannelctl trace does on each, and prints "n1
-// leaves, n2 arrives", or where the packet ends: "n1 ends: fdb_missing". For all pairs it
+// leaves, n2 arrives", or where the packet ends: "n1 ends: fdb_missing". A daemon that
+// carries packets itself may lack the peer: "n1 leaves (pending)". For all pairs it
 // prints "all arrive", or the pairs whose packets do not. With probes it adds the finding
 // of n1's probes about n2, if it is bad: "n1 leaves (probes: mtu)".
 func (s *Session) trace(d *datadriven.TestData) (string, error) {
@@ -85,6 +86,9 @@ func (s *Session) traceAll(size int) (string, error) {
 	return "all arrive", nil
 }
 
+// pending marks a stage at which trace notes that the daemon may drop the packet.
+const pending = " (pending)"
+
 // traceOptions are the size of the packet, whether to show the findings of probes, and whether
 // the daemon of each host says which nodes there are, in place of the datastore.
 type traceOptions struct {
@@ -137,6 +141,9 @@ func (s *Session) traceFlow(name string, flow trace.Flow, o traceOptions) (strin
 			return strings.Join(append(stages, name+" arrives"), ", "), nil
 		}
 		stage := name + " leaves"
+		if r.Pending {
+			stage += pending
+		}
 		if r.Probe != nil {
 			stage += fmt.Sprintf(" (probes: %s)", r.Probe.Finding)
 		}

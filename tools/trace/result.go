@@ -53,6 +53,9 @@ type Result struct {
 	// Probe has the finding of this host's daemon if it speaks against the node that has the
 	// packet next; null: it does not.
 	Probe *probe.Result `json:"Probe"`
+	// Pending says that this host's daemon, which carries the packet itself, has not served the
+	// next node in full yet, so it may drop the packet.
+	Pending bool `json:"Pending"`
 	// Arrived says that the packet has reached a program or a pod of this host.
 	Arrived bool `json:"Arrived"`
 }

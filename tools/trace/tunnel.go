@@ -6,6 +6,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
 )
 
 // The bytes that tunnels add in front of a packet, over IPv4 and over IPv6 (interop 6.0).
@@ -76,6 +77,11 @@ func (w *walk) process(extra headers) error {
 	if !ok {
 		return w.end("no_route", "tunnel", w.lostRemedy(), "flanneld, which reads %s, knows no node with %s", w.out.Link,
 			w.Flow.Dst)
+	}
+	if peer.State == node.PeerPending {
+		w.Pending = true
+		w.note("tunnel", "flanneld does not serve %s in full yet, and may drop the packet: flannelctl diff shows what it "+
+			"still has to do", addressOf(peer))
 	}
 	return w.underlay(addressOf(peer), netip.Addr{}, extra, outer{proto: "udp"},
 		"by flanneld itself, which reads "+w.out.Link)

@@ -434,6 +434,29 @@ func TestProbesContradictTheWalk(t *testing.T) {
 	}
 }
 
+// Only the daemon knows the table by which it carries packets itself. A note says that a peer
+// may be missing there.
+func TestPendingPeerOfADaemon(t *testing.T) {
+	for _, state := range []node.PeerState{node.PeerServed, node.PeerPending} {
+		k := healthy(t)
+		k.view.State.AddLink(dataplane.Link{Name: "flannel0", MTU: 1472, Up: true, Params: dataplane.TUN{}})
+		k.view.Host.Links = append(k.view.Host.Links, driver.Link{Name: "flannel0", MTU: 1472, Up: true})
+		k.routes["10.5.2.7"] = Route{Link: "flannel0"}
+		peer := known.Peers[0]
+		peer.State = state
+		r, err := Walk(t.Context(), k, Flow{Src: addr("10.5.1.7"), Dst: addr("10.5.2.7"), Size: 84},
+			Known{Networks: known.Networks, Peers: []node.Peer{peer}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := state == node.PeerPending
+		notes := strings.Contains(text(t, r), "does not serve 192.168.64.2 in full yet")
+		if r.Trouble() || r.Next != peer.PublicIP || r.Pending != pending || notes != pending {
+			t.Errorf("%s: pending %t, next %s:\n%s", state, r.Pending, r.Next, text(t, r))
+		}
+	}
+}
+
 // Of two records that claim the destination, the one whose node is served leads to it.
 func TestTwoRecordsOfOneSubnet(t *testing.T) {
 	refused := known.Peers[0]
