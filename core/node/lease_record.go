@@ -30,8 +30,10 @@ func (n *Node) ownRecord() (lease.Lease, bool) {
 			own = append(own, *r)
 		}
 	}
-	if len(own) == 0 {
-		own = n.withOurKey()
+	if mine := n.withOurKey(); len(own) == 0 {
+		own = mine
+	} else {
+		own = append(own, n.former(mine)...)
 	}
 	unusable := func(r lease.Lease) bool { return r.Reserved() && n.unfit(r) != nil }
 	if rest := slices.DeleteFunc(slices.Clone(own), unusable); len(rest) > 0 {
@@ -64,6 +66,14 @@ func (n *Node) withOurKey() []lease.Lease {
 		}
 	}
 	return own
+}
+
+// former returns the records under a former key. While such a record with the node's public key
+// exists, peers refuse a younger one with that key: so it counts, though a record with the node's
+// present address exists, too, such as that of a machine which had the address before.
+func (n *Node) former(records []lease.Lease) []lease.Lease {
+	keys := n.formerKeys()
+	return slices.DeleteFunc(records, func(r lease.Lease) bool { return !slices.Contains(keys, r.Key) })
 }
 
 // isOurs reports whether a record has our public address. The IPv4 address decides

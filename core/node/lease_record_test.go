@@ -285,6 +285,31 @@ func TestCedesToAClone(t *testing.T) {
 	w.wantReady()
 }
 
+// TestTakesItsFormerRecord starts a node with another address than its last run, which a
+// decommissioned machine had before. The node takes the record of its former subnet over, since
+// peers would serve that older record of its key and refuse the other one.
+func TestTakesItsFormerRecord(t *testing.T) {
+	before := wireguardWorld(t).own()
+	w := newWorld(t, strings.Replace(vxlanConfig, `"vxlan"`, `"wireguard"`, 1),
+		func(o *Options) { o.Previous = before.Key })
+	w.facts.Keys = map[dataplane.SecretName]driver.Key{dataplane.WireGuardKey: {Public: dataplane.PublicKey{7}}}
+	other := before
+	other.Key = mustKey("10.5.3.0-24")
+	other.ID, other.CreateRevision = 3, 0
+	other.Attrs.BackendData = []byte(`{"PublicKey":"CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`)
+	before.Attrs.PublicIP = netip.MustParseAddr("192.168.64.9")
+	w.put(before)
+	w.put(other)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	own, _ := w.n.Holding()
+	record, _ := findLease(&w.snap, before.Key)
+	if own != before.Key || record.Attrs.PublicIP != netip.MustParseAddr("192.168.64.3") || w.count("lease-copied") != 0 {
+		t.Errorf("holds %s, and its former record is %v\n%s", own, record, w.log())
+	}
+}
+
 // wantKept checks that the datastore still holds a record of another host.
 func (w *world) wantKept(other lease.Lease) {
 	w.t.Helper()
