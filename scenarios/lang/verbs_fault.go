@@ -1,12 +1,16 @@
 package lang
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/lease"
 )
 
 // breaking performs one kind of fault on a node. It must read all its arguments.
@@ -138,28 +142,54 @@ func (s *Session) sweep() error {
 }
 
 // sweepDoubled deletes the other records in the name of a node that is one
-// machine again. No node deletes them before their TTL ends: a node considers a
-// record with its address its own, from an earlier run.
+// machine again, and those under an address that it does not have any more. No node
+// deletes them before their TTL ends: a node considers a record with its address its
+// own, from an earlier run, and one with another address that of a host with a copy of its files.
 func (s *Session) sweepDoubled() error {
 	records, err := s.world.Store().Records()
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
-		l, ok := r.lease()
-		if name := s.owner(l); ok && s.doubled[name] {
-			holder, err := nodeWith[LeaseHolder](s, name)
-			if err != nil {
-				return err
-			}
-			if holder.Holds() == l.Key {
-				continue
-			}
-			if err := s.world.Store().Delete("subnets/" + r.Name); err != nil {
-				return err
-			}
+	held := map[string]lease.Lease{} // by doubled node
+	owned := s.owned(records)
+	for _, r := range owned {
+		if !r.valid || !s.doubled[r.owner] {
+			continue
+		}
+		holder, err := nodeWith[LeaseHolder](s, r.owner)
+		if err != nil {
+			return err
+		}
+		if holder.Holds() == r.lease.Key {
+			held[r.owner] = r.lease
+		}
+	}
+	for i, r := range owned {
+		name := r.owner
+		if r.valid && !slices.Contains(s.top.NodeNames(), name) {
+			name = ofSameData(r.lease, held)
+		}
+		if !s.doubled[name] || held[name].Key == r.lease.Key {
+			continue
+		}
+		if err := s.world.Store().Delete("subnets/" + records[i].Name); err != nil {
+			return err
 		}
 	}
 	clear(s.doubled)
 	return nil
+}
+
+// ofSameData names the node that holds a lease with the data of another one, such as its
+// public key; empty: none does.
+func ofSameData(l lease.Lease, held map[string]lease.Lease) string {
+	for _, name := range sortedKeys(held) {
+		for _, f := range cidr.Families {
+			data := held[name].Attrs.Data(f)
+			if len(data) > 0 && bytes.Equal(data, l.Attrs.Data(f)) {
+				return name
+			}
+		}
+	}
+	return ""
 }
