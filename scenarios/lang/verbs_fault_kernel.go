@@ -357,7 +357,8 @@ func faultUnroute(s *Session, _ string, n Node, a *args, _ string) error {
 }
 
 // unroute removes a node's route to a peer's subnet, if there is one, and
-// returns the route's key.
+// returns the route's key. It does not remove that of the node's own pods, whose
+// bridge may have the subnet while two hosts use one address.
 func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.RouteKey, error) {
 	r, err := s.recordOf(peer)
 	if err != nil {
@@ -373,10 +374,14 @@ func (s *Session) unroute(k Kernel, peer string, f cidr.Family) (dataplane.Route
 	}
 	l, _ := r.lease()
 	key := dataplane.RouteKey{Dst: l.Key.Of(f)}
-	if ours, ok := state.Routes.Get(key); ok {
-		return key, k.Remove(ours)
+	present, ok := state.Routes.Get(key)
+	switch {
+	case !ok:
+		return key, nil
+	case present.Protocol == dataplane.ProtocolKernel: // nothing would bring it back
+		return key, fmt.Errorf("the kernel's route to %s leads to this node's own pods", key.Dst)
 	}
-	return key, nil
+	return key, k.Remove(present)
 }
 
 // faultIndex performs "fault n2 index flannel.1": it deletes the device, and a
