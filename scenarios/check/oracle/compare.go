@@ -84,16 +84,16 @@ func (d Demand) Tables(have *dataplane.State) []string {
 // sorted by text. It does not judge leftovers, nor the endpoints and keepalives of
 // WireGuard peers, nor routes in whose place the kernel has one of its own, which the
 // node must not replace. A node may try a former endpoint for some time, and keeps
-// sessions alive while the backend changes.
+// sessions alive while the backend changes. A peer may have a route of its own instead of
+// one for the whole network, but not none.
 func (d Demand) Missing(have *dataplane.State) []string {
 	d.lenient, d.kernelFirst = true, true
-	if d.host.Changed { // peers may have routes of their own instead
-		d.want = d.want.Clone()
-		d.want.Routes.DeleteFunc(func(k dataplane.RouteKey, r dataplane.Route) bool {
-			return (r.Link == tun || slices.Contains(wireguards[:], r.Link)) && slices.Contains(d.networks, k.Dst)
-		})
+	var short []string
+	if d.host.Changed {
+		short = d.splitRoutes(have)
 	}
-	return slices.DeleteFunc(d.Tables(have), func(text string) bool { return strings.HasPrefix(text, leftOver) })
+	short = append(short, d.Tables(have)...)
+	return slices.DeleteFunc(short, func(text string) bool { return strings.HasPrefix(text, leftOver) })
 }
 
 // routes compares routes.

@@ -20,6 +20,8 @@ type Demand struct {
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool
 	commands  bool // commands of the operator make routes
+	// behind are the subnets of peers whose records offer the present backend, and to which it has one route.
+	behind []netip.Prefix
 	// kernelFirst says that a route of the kernel may be in the place of a demanded one.
 	kernelFirst bool
 	// lenient says that WireGuard peers may have any endpoint and keepalives.
@@ -202,6 +204,9 @@ func (d *derivation) udp(peers []peer) {
 		// Datagrams to an address inside the Network would come back.
 		if !d.net.of[cidr.V4].Contains(p.to) || up.direct(int(cidr.V4), p.to) {
 			d.want.AddPeer(dataplane.Peer{PeerKey: dataplane.PeerKey{Link: tun, Subnet: p.subnet}, To: p.to})
+			if p.record.Attrs.BackendType == "" || p.record.Attrs.BackendType == d.net.backend {
+				d.serveByOne(p.subnet)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -286,6 +287,37 @@ func TestTwoRecordsOfOneHost(t *testing.T) {
 	want := demanded(t, h, own, now).want.Dump()
 	if diff := cmp.Diff(want, demanded(t, h, own, old, now).want.Dump()); diff != "" {
 		t.Errorf("demanded with both records (-lease +both):\n%s", diff)
+	}
+}
+
+// TestMissingRouteDuringAChange checks that a peer of udp has a way: one route for all, or one of its own, or the
+// kernel's.
+func TestMissingRouteDuringAChange(t *testing.T) {
+	h := host(`{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
+	h.Changed, h.Changing, h.Blackhole = true, true, false
+	d := demanded(t, h, record(t, 1, "10.5.1.0-24", dualOwn),
+		record(t, 2, "10.5.2.0-24", `{"PublicIP":"192.168.64.2"}`),
+		record(t, 3, "10.5.3.0-24", `{"PublicIP":"192.168.64.3","BackendType":"vxlan"}`))
+	bare := d.want.Clone()
+	bare.Routes.DeleteFunc(func(dataplane.RouteKey, dataplane.Route) bool { return true })
+	const missing = "missing a route to 10.5.2.0/24"
+	for route, want := range map[string][]string{
+		"": {missing},
+		"route 10.5.0.0/16 dev flannel0 metric 1\n":             nil,
+		"route 10.5.2.0/24 dev flannel0\n":                      nil,
+		"route 10.5.2.0/24 via 10.5.2.0 dev flannel.1 onlink\n": nil,
+		"route 10.5.2.0/24 dev cni0 scope 253 proto 2\n":        nil,
+		"route 10.5.2.0/24 via 192.168.64.9 dev eth0 proto 4\n": {missing},
+		"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink\n": {missing},
+		"route 10.5.2.0/25 via 10.5.2.0 dev flannel.1 onlink\n": {missing},
+	} {
+		have, err := dataplane.ParseDump(bare.Dump() + route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, d.Missing(have), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("missing with %q (-want +got):\n%s", route, diff)
+		}
 	}
 }
 

@@ -61,6 +61,8 @@ func (d *derivation) wireguardDevice(dev string, port uint16, families []cidr.Fa
 	for _, c := range d.claims(families, others) {
 		if c.winner && c.public != own {
 			d.want.AddWGPeer(d.wireguardPeer(dev, port, c))
+			d.serveByOne(c.subnet[cidr.V4])
+			d.serveByOne(c.subnet[cidr.V6])
 		}
 	}
 }
