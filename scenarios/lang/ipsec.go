@@ -86,7 +86,9 @@ const agreeing = 5 * time.Second
 
 // letAgree waits until no two of the nodes are negotiating a further tunnel: the end that
 // answers uses the tunnel before the end that asked knows its keys. One end may ask without
-// an answer for a long time, so the wait has a bound.
+// an answer for a long time, so the wait has a bound. The late request of a killed daemon may take the place of
+// a tunnel meanwhile (INITIAL_CONTACT, RFC 7296 section 2.4): then the ends notice within four minutes (dpd_delay, and
+// the time for which a question is repeated).
 func (s *Session) letAgree(names []string) {
 	b, _, err := s.backend()
 	if err == nil && b.Extent().Policies {

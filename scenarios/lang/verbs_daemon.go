@@ -106,6 +106,9 @@ func (s *Session) settle(d *datadriven.TestData) (string, error) {
 		delete(s.stateLost, name)
 	}
 	s.letAgree(names)
+	if err := s.until(within, func() error { return s.tunnelled(names) }); err != nil {
+		return "", fmt.Errorf("not settled within %s: %w", within, err)
+	}
 	return "", nil
 }
 
