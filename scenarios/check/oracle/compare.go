@@ -88,6 +88,7 @@ func (d Demand) Tables(have *dataplane.State) []string {
 // one for the whole network, but not none.
 func (d Demand) Missing(have *dataplane.State) []string {
 	d.lenient, d.kernelFirst = true, true
+	d.leaveOutBarred(have)
 	var short []string
 	if d.host.Changed {
 		short = d.splitRoutes(have)

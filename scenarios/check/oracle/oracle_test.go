@@ -321,6 +321,32 @@ func TestMissingRouteDuringAChange(t *testing.T) {
 	}
 }
 
+// TestBarredPeer checks that a host need not have what its kernel refuses: an IPv6 peer whose gateway is behind the
+// bridge.
+func TestBarredPeer(t *testing.T) {
+	d := demanded(t, host(dualConfig), record(t, 1, "10.5.1.0-24&fd00:10:5:1::-64", dualOwn),
+		record(t, 2, "10.5.2.0-24&fd00:10:5:2::-64", dualPeer))
+	without := d.want.Clone()
+	without.Routes.DeleteFunc(func(_ dataplane.RouteKey, r dataplane.Route) bool { return r.OnLink && r.Via.Is6() })
+	without.Neighs.DeleteFunc(func(k dataplane.NeighKey, _ dataplane.Neigh) bool { return k.IP.Is6() })
+	without.FDB.DeleteFunc(func(k dataplane.FDBKey, _ dataplane.FDBEntry) bool { return k.Link == "flannel-v6.1" })
+	for route, want := range map[string]int{
+		"": 3,
+		"route fd00:10:5:2::/64 dev cni0 metric 256 proto 2\n":         0,
+		"route fd00:10:5:2::/64 dev cni0 metric 256 proto 4\n":         3,
+		"route fd00:10:5:3::/64 dev cni0 metric 256 proto 2\n":         3,
+		"route fd00:10:5:2::/64 dev flannel-v6.1 metric 256 proto 2\n": 3,
+	} {
+		have, err := dataplane.ParseDump(without.Dump() + route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := d.Missing(have); len(missing) != want {
+			t.Errorf("with %q %d objects are missing, want %d: %q", route, len(missing), want, missing)
+		}
+	}
+}
+
 func TestFirewall(t *testing.T) {
 	own := record(t, 1, "10.5.1.0-24", dualOwn)
 	const chains = `chain FLAVOUR ipv4 forward jump placed { from 10.5.0.0/16 accept; to 10.5.0.0/16 accept }
