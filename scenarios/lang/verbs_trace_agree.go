@@ -53,7 +53,7 @@ func (s *Session) compareTraces() error {
 		for _, to := range s.running() {
 			for _, f := range s.families {
 				pods := s.podIn(from, f).IsValid() && s.podIn(to, f).IsValid()
-				if from == to || without[from] || without[to] || !pods {
+				if from == to || without[from] || without[to] || !pods || s.podTwice(from, f) || s.podTwice(to, f) {
 					continue
 				}
 				if err := s.compareTrace(from, to, f); err != nil {
@@ -63,6 +63,16 @@ func (s *Session) compareTraces() error {
 		}
 	}
 	return nil
+}
+
+// podTwice reports whether a pod on another host has the address of a node's pod: two hosts with one public address
+// may hold one lease, and a packet reaches either pod.
+func (s *Session) podTwice(name string, f cidr.Family) bool {
+	own := s.podIn(name, f)
+	return slices.ContainsFunc(s.top.NodeNames(), func(other string) bool {
+		host, err := nodeWith[TraceHost](s, other)
+		return err == nil && other != name && host.PodAddr(f) == own
+	})
 }
 
 // seenByTrace reports whether trace finds the reason of a lost packet in a host's kernel. Only the
