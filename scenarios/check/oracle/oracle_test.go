@@ -294,7 +294,8 @@ func TestTwoRecordsOfOneHost(t *testing.T) {
 // kernel's.
 func TestMissingRouteDuringAChange(t *testing.T) {
 	h := host(`{"Network":"10.5.0.0/16","Backend":{"Type":"udp"}}`)
-	h.Changed, h.Changing, h.Blackhole = true, true, false
+	h.Changed, h.Changing = true, true
+	h.Blackhole = false
 	d := demanded(t, h, record(t, 1, "10.5.1.0-24", dualOwn),
 		record(t, 2, "10.5.2.0-24", `{"PublicIP":"192.168.64.2"}`),
 		record(t, 3, "10.5.3.0-24", `{"PublicIP":"192.168.64.3","BackendType":"vxlan"}`))
