@@ -51,13 +51,13 @@ type Peer struct {
 	To netip.Addr
 }
 
-// Running describes how a running [Proxy] carries packets. It is never wanted and
-// not part of a dump.
+// Running describes how a packet path of this process carries packets: a running [Proxy], or a
+// [WireGuard] device in userspace. It is never wanted and not part of a dump.
 type Running struct {
 	Tier   string // the tier that carries packets now
 	Reason string // why no faster tier is in use
-	// Carried is the number of packets that it has carried, in both directions. One that is
-	// still to be cut counts once.
+	// Carried is the number of packets that it has carried, in both directions. A Proxy counts one
+	// that is still to be cut once, WireGuard each of its pieces.
 	Carried uint64
 	Drops   map[string]uint64 // numbers of dropped packets, by every reason that the driver knows
 }

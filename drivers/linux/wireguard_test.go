@@ -88,11 +88,16 @@ func TestWireGuardOutlivesDriver(t *testing.T) {
 		device := wgDevice(t, userspace)
 		first := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
 		apply(t, first, append(wgOps(dataplane.Create, device), all...))
-		before := must(first.Look(t.Context(), wgExtent)).State
+		look := func(d *Driver) *dataplane.State {
+			state := must(d.Look(t.Context(), wgExtent)).State.Clone()
+			state.Running = nil // counts packets of the host itself
+			return state
+		}
+		before := look(first)
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
-		after := w.look(t, wgExtent)
+		after := look(w.d)
 		if !userspace && !after.Equal(before) {
 			t.Errorf("after:\n%s\nbefore:\n%s", after.Dump(), before.Dump())
 		}
@@ -104,7 +109,7 @@ func TestWireGuardOutlivesDriver(t *testing.T) {
 			t.Errorf("while no process runs it:\n%s", after.Dump())
 		}
 		apply(t, w.d, append(wgOps(dataplane.Replace, device), all...))
-		if again := w.look(t, wgExtent); !again.Equal(before) {
+		if again := look(w.d); !again.Equal(before) {
 			t.Errorf("again:\n%s\nbefore:\n%s", again.Dump(), before.Dump())
 		}
 	})

@@ -186,6 +186,9 @@ func (o *observer) readWireGuard() error {
 		if err != nil {
 			return err
 		}
+		if d, alive := o.d.wg.alive(l); alive && params.Userspace {
+			o.state.Running[name] = d.Running()
+		}
 		params.ListenPort, params.PublicKey = r.Port, r.Public
 		l.Params = params
 		o.state.AddLink(l.Link)

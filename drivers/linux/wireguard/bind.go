@@ -31,11 +31,13 @@ type bind struct {
 	mu      sync.Mutex
 	sockets [2]atomic.Pointer[socket] // by family: IPv4, IPv6
 	senders sync.Pool
-	limit   int // bytes of the largest message that is received
+	limit   int         // bytes of the largest message that is received
+	old     atomic.Bool // the kernel has no UDP_SEGMENT
+	counts  *counts
 }
 
-func newBind(limit int) *bind {
-	b := &bind{limit: limit}
+func newBind(limit int, counts *counts) *bind {
+	b := &bind{limit: limit, counts: counts}
 	b.senders.New = func() any { return new(sender) }
 	return b
 }
@@ -105,7 +107,8 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 		}
 		port = uint16(s.conn.LocalAddr().(*net.UDPAddr).Port)
 		b.sockets[i].Store(s)
-		fns = append(fns, newReceiver(s, b.limit).receive)
+		b.old.Store(s.old)
+		fns = append(fns, newReceiver(s, b.limit, b.counts).receive)
 	}
 	if len(fns) == 0 {
 		return nil, 0, unix.EAFNOSUPPORT
@@ -146,7 +149,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 	}
 	out := b.senders.Get().(*sender)
 	defer b.senders.Put(out)
-	return out.send(s, bufs, e)
+	return out.send(s, bufs, e, b.counts)
 }
 
 // narrowTime is how long a socket sends single packets after the kernel refused a

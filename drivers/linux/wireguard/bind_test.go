@@ -21,7 +21,7 @@ func TestBindCarries(t *testing.T) {
 }
 
 func carries(t *testing.T, host netip.Addr) {
-	from, to := newBind(maxPacket), newBind(maxPacket)
+	from, to := newBind(maxPacket, &counts{}), newBind(maxPacket, &counts{})
 	_, sender := open(t, from)
 	fns, port := open(t, to)
 	fn := fns[0]
@@ -89,7 +89,7 @@ func open(t *testing.T, b *bind) ([]conn.ReceiveFunc, uint16) {
 }
 
 func TestBindCloses(t *testing.T) {
-	b := newBind(maxPacket)
+	b := newBind(maxPacket, &counts{})
 	fns, port := open(t, b)
 	if _, _, err := b.Open(port); !errors.Is(err, conn.ErrBindAlreadyOpen) {
 		t.Errorf("a second Open: %v", err)
@@ -109,7 +109,7 @@ func TestBindCloses(t *testing.T) {
 			t.Errorf("receiving ends with %v", err)
 		}
 	}
-	other := newBind(maxPacket)
+	other := newBind(maxPacket, &counts{})
 	if _, _, err := other.Open(port); err != nil {
 		t.Errorf("the port is still taken: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestBindCloses(t *testing.T) {
 // TestBindLimit sends packets that exceed the limit, alone and joined, between
 // those that do not.
 func TestBindLimit(t *testing.T) {
-	from, to := newBind(maxPacket), newBind(1564)
+	from, to := newBind(maxPacket, &counts{}), newBind(1564, &counts{})
 	open(t, from)
 	fns, port := open(t, to)
 	ep, err := from.ParseEndpoint(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port).String())
@@ -161,5 +161,8 @@ func TestBindLimit(t *testing.T) {
 	}
 	if want := []int{room, 1452, 1452, end, end}; !slices.Equal(all, want) {
 		t.Errorf("packets of %d bytes, want %d", all, want)
+	}
+	if n := to.counts[tooBig].Load(); n != 8 { // with the short one behind the two of 2000
+		t.Errorf("%d packets count as too big, want 8", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // also checks that no goroutine takes a buffer before the pool is replaced.
 func TestShrinkBuffers(t *testing.T) {
 	q, _ := testQueue(t)
-	d, small := start(q, limitOf(1420))
+	d, small := start(q, newBind(limitOf(1420), q.counts))
 	defer d.Close()
 	if !small {
 		t.Fatal("the library has another pool of buffers now")

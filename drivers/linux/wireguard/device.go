@@ -22,6 +22,8 @@ import (
 type Device struct {
 	library *device.Device
 	queue   *queue
+	bind    *bind
+	counts  *counts
 	index   int                                     // of the TUN device
 	limit   int                                     // bytes of the largest packet
 	greets  time.Time                               // until when it greets new peers
@@ -44,12 +46,14 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 		return nil, errors.Join(fmt.Errorf("offloads of TUN device %s: %w", name, err), unix.Close(fd))
 	}
 	limit := limitOf(mtu)
-	q, err := newQueue(fd, name, mtu, limit, uso)
+	counts := &counts{}
+	q, err := newQueue(fd, name, mtu, limit, uso, counts)
 	if err != nil {
 		return nil, err
 	}
-	library, _ := start(q, limit)
-	d := &Device{library: library, queue: q, index: index, limit: limit,
+	b := newBind(limit, counts)
+	library, _ := start(q, b)
+	d := &Device{library: library, queue: q, bind: b, counts: counts, index: index, limit: limit,
 		owner: map[netip.Prefix]dataplane.PublicKey{}, allowed: map[dataplane.PublicKey][2]netip.Prefix{}}
 	go func() {
 		<-d.Ended()
@@ -61,10 +65,9 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 // start starts the library's device with small buffers, and reports whether it
 // could have them. The goroutine that reads the queue asks it for the size of a
 // batch before it takes its first buffer, and waits there for the buffers.
-func start(q *queue, limit int) (d *device.Device, small bool) {
-	quiet := &device.Logger{Verbosef: device.DiscardLogf, Errorf: device.DiscardLogf}
-	d = device.NewDevice(q, newBind(limit), quiet)
-	small = shrinkBuffers(d, limit)
+func start(q *queue, b *bind) (d *device.Device, small bool) {
+	d = device.NewDevice(q, b, q.counts.logger())
+	small = shrinkBuffers(d, b.limit)
 	close(q.started)
 	return d, small
 }

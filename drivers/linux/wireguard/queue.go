@@ -44,6 +44,7 @@ type queue struct {
 	events chan tun.Event
 	close  sync.Mutex
 	closed bool
+	counts *counts
 
 	started chan struct{} // closed once the library has its buffers
 
@@ -65,14 +66,14 @@ type queue struct {
 // guess is the expected shape of the next packet.
 type guess struct{ headers, piece int }
 
-func newQueue(fd int, name string, mtu, limit int, uso bool) (*queue, error) {
+func newQueue(fd int, name string, mtu, limit int, uso bool, counts *counts) (*queue, error) {
 	file := os.NewFile(uintptr(fd), "/dev/net/tun")
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	q := &queue{
-		file: file, fd: fd, raw: raw, name: name, limit: limit, uso: uso,
+		file: file, fd: fd, raw: raw, name: name, limit: limit, uso: uso, counts: counts,
 		events: make(chan tun.Event, 1), started: make(chan struct{}),
 		guess: guess{headers: minIPv4 + minTCP + 12, piece: mtu - minIPv4 - minTCP - 12},
 		whole: make([]byte, maxPacket),
@@ -132,7 +133,8 @@ func (q *queue) Read(bufs [][]byte, sizes []int, offset int) (n int, err error) 
 			return n, err
 		}
 		if size < udppath.VnetSize+minIPv4 {
-			continue // no packet
+			q.counts.add(truncated, 1)
+			continue
 		}
 		n += q.open(size, bufs[n:], sizes[n:], offset)
 	}
@@ -198,6 +200,7 @@ func (q *queue) open(size int, bufs [][]byte, sizes []int, offset int) int {
 // openSingle opens a packet that needs no cut.
 func (q *queue) openSingle(v udppath.Vnet, headers []byte, size int, bufs [][]byte, sizes []int, offset int) int {
 	if size > q.limit {
+		q.counts.add(tooBig, 1)
 		return 0
 	}
 	packet := bufs[0][offset : offset+size]
@@ -207,6 +210,7 @@ func (q *queue) openSingle(v udppath.Vnet, headers []byte, size int, bufs [][]by
 	}
 	copy(packet, headers)
 	if complete(packet, v) != nil {
+		q.counts.add(badOffload, 1)
 		return 0
 	}
 	sizes[0] = size
@@ -218,7 +222,12 @@ func (q *queue) openSingle(v udppath.Vnet, headers []byte, size int, bufs [][]by
 func (q *queue) openOther(v udppath.Vnet, headers []byte, size int, bufs [][]byte, sizes []int, offset int) int {
 	q.gather(headers, size, bufs, offset)
 	packet := q.whole[:size]
-	if q.cut.start(packet, v) != nil || size <= q.cut.size || q.cut.size+q.cut.piece > q.limit {
+	if q.cut.start(packet, v) != nil || size <= q.cut.size {
+		q.counts.add(badOffload, 1)
+		return 0
+	}
+	if q.cut.size+q.cut.piece > q.limit {
+		q.counts.add(tooBig, 1)
 		return 0
 	}
 	if q.cut.piece >= minGuess {
@@ -265,9 +274,12 @@ func (q *queue) Write(bufs [][]byte, offset int) (int, error) {
 		w.joiner.Add(b[offset:])
 	}
 	var err error
+	refused := 0
 	for {
 		j, ok := w.joiner.Next()
 		if !ok {
+			q.counts.add(carried, len(bufs)-refused)
+			q.counts.add(deviceRefused, refused)
 			return len(bufs), err
 		}
 		j.Vnet.Put(&w.vnet)
@@ -275,7 +287,11 @@ func (q *queue) Write(bufs [][]byte, offset int) (int, error) {
 		for _, p := range j.Pieces {
 			w.iovs = append(w.iovs, iovec(p))
 		}
-		if errno := writev(q.fd, w.iovs); errno == unix.EBADFD {
+		errno := writev(q.fd, w.iovs)
+		if errno != 0 {
+			refused += len(j.Pieces)
+		}
+		if errno == unix.EBADFD {
 			err = os.ErrClosed
 		}
 	}

@@ -21,7 +21,7 @@ func testQueue(t *testing.T) (q *queue, kernel int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err = newQueue(pair[0], "test", 1420, 9000, true)
+	q, err = newQueue(pair[0], "test", 1420, 9000, true, &counts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,8 @@ func TestQueueTakesGarbage(t *testing.T) {
 		bufs[i] = make([]byte, maxPacket)
 	}
 	good, _ := whole(false, false, nil)
-	for range 2000 {
+	const rounds = 2000
+	for range rounds {
 		junk := make([]byte, 1+random.IntN(3000))
 		for i := range junk {
 			junk[i] = byte(random.Uint32())
@@ -229,6 +230,17 @@ func TestQueueTakesGarbage(t *testing.T) {
 				break
 			}
 		}
+	}
+	dropped := uint64(0)
+	for _, why := range []count{truncated, badOffload, tooBig} {
+		n := q.counts[why].Load()
+		if why != tooBig && n == 0 {
+			t.Errorf("nothing counts as %s", countNames[why])
+		}
+		dropped += n
+	}
+	if dropped > rounds {
+		t.Errorf("%d drops for %d packets", dropped, rounds)
 	}
 }
 

@@ -34,11 +34,12 @@ type receiver struct {
 	errno  unix.Errno
 	poll   func(fd uintptr) bool
 	known  map[netip.AddrPort]*endpoint
+	counts *counts
 }
 
-func newReceiver(s *socket, limit int) *receiver {
+func newReceiver(s *socket, limit int, counts *counts) *receiver {
 	r := &receiver{socket: s, limit: limit, guess: firstGuess, whole: make([]byte, maxPacket),
-		known: map[netip.AddrPort]*endpoint{}}
+		known: map[netip.AddrPort]*endpoint{}, counts: counts}
 	r.poll = r.tryReceive
 	return r
 }
@@ -121,6 +122,7 @@ func (r *receiver) open(size int, bufs [][]byte, sizes []int) int {
 		segment = size
 	}
 	if segment > r.limit {
+		r.counts.add(tooBig, (size+segment-1)/segment)
 		return 0
 	}
 	if segment >= size {

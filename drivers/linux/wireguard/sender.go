@@ -28,7 +28,7 @@ type control struct {
 }
 
 // send sends packets to one peer, as few messages.
-func (o *sender) send(s *socket, bufs [][]byte, e *endpoint) error {
+func (o *sender) send(s *socket, bufs [][]byte, e *endpoint, counts *counts) error {
 	if o.poll == nil {
 		o.poll = o.trySend
 	}
@@ -44,9 +44,11 @@ func (o *sender) send(s *socket, bufs [][]byte, e *endpoint) error {
 			s.refused.Store(time.Now().UnixNano())
 			continue
 		}
+		fate := carried
 		if o.errno != 0 {
-			errs = o.errno
+			errs, fate = o.errno, socketRefused
 		}
+		counts.add(fate, dataIn(bufs[:n]))
 		bufs = bufs[n:]
 	}
 	return errs
