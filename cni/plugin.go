@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/flanneld/flannel/internal/cnicalls"
+	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
 // Plugin answers the container runtime's commands.
@@ -26,7 +30,27 @@ type Plugin struct {
 
 // Funcs returns the plugin's commands.
 func (p Plugin) Funcs() skel.CNIFuncs {
-	return skel.CNIFuncs{Add: p.add, Check: p.check, Del: p.del, GC: p.gc, Status: p.status}
+	return skel.CNIFuncs{
+		Add: counted("ADD", p.add), Check: counted("CHECK", p.check), Del: counted("DEL", p.del),
+		GC: counted("GC", p.gc), Status: counted("STATUS", p.status),
+	}
+}
+
+// counted counts the calls of a command for the daemon. A call that cannot be counted is served
+// all the same.
+func counted(name string, command func(*skel.CmdArgs) error) func(*skel.CmdArgs) error {
+	return func(args *skel.CmdArgs) error {
+		result := command(args)
+		c := conf{SubnetFile: defaultSubnetFile} // of a configuration that cannot be read
+		if read, err := parseConf(args.StdinData); err == nil {
+			c = read
+		}
+		err := cnicalls.Count(hostpaths.CNICalls(c.SubnetFile), cnicalls.Call{Command: name, Failed: result != nil})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // no daemon has run without the folder
+			fmt.Fprintf(os.Stderr, "flannel: %v\n", err)
+		}
+		return result
+	}
 }
 
 func (p Plugin) add(args *skel.CmdArgs) error {

@@ -179,7 +179,26 @@ func TestPodsOfTwoNodes(t *testing.T) {
 	if _, err := pods[0].Ping(ctx, addrs[1][0], harness.PingOptions{}); err == nil {
 		t.Error("a pod that was detached can still send")
 	}
+	kubelets[0].countsItsCalls(ctx, t)
 	kubelets[0].clearsItsBridge(ctx, t, lab)
+}
+
+// countsItsCalls checks that the daemon serves the numbers of the plugin's calls: one pod was
+// attached and, twice, detached, and the first STATUS came before the daemon.
+func (k *kubelet) countsItsCalls(ctx context.Context, t *testing.T) {
+	t.Helper()
+	_, page, err := k.node.Get(ctx, "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{command="ADD",outcome="ok"} 1`, `{command="ADD",outcome="failed"} 0`, `{command="DEL",outcome="ok"} 2`,
+		`{command="STATUS",outcome="failed"} 1`,
+	} {
+		if !strings.Contains(page, "\nflannel_cni_calls_total"+want+"\n") {
+			t.Errorf("no flannel_cni_calls_total%s in\n%s", want, page)
+		}
+	}
 }
 
 // clearsItsBridge gives the bridge, on which there is no pod, the addresses of a former subnet, and

@@ -31,6 +31,7 @@ import (
 	"github.com/flanneld/flannel/drivers/linux/echo"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
 	"github.com/flanneld/flannel/internal/buildversion"
+	"github.com/flanneld/flannel/internal/cnicalls"
 	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
@@ -93,7 +94,7 @@ func (o *options) listen(nodes *agent.Roster) agent.Listen {
 		OpenStatus: o.healthzStatus,
 	}
 	if o.metrics {
-		listen.Metrics = &scraped{nodes: nodes, perPeer: o.metricsPerPeer}
+		listen.Metrics = &scraped{nodes: nodes, perPeer: o.metricsPerPeer, calls: o.cniCalls}
 	}
 	return listen
 }
@@ -102,6 +103,7 @@ func (o *options) listen(nodes *agent.Roster) agent.Listen {
 type scraped struct {
 	nodes   *agent.Roster
 	perPeer bool
+	calls   func(network string) func() cnicalls.Calls
 
 	mu      sync.Mutex
 	of      []*agent.Health // that handler answers for
@@ -114,13 +116,37 @@ func (s *scraped) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if nodes := s.nodes.All(); s.handler == nil || !slices.Equal(nodes, s.of) {
 		sources := make([]metrics.Source, len(nodes))
 		for i, h := range nodes {
-			sources[i] = metrics.Source{Node: h, Network: h.Network}
+			sources[i] = metrics.Source{Node: h, Network: h.Network, Calls: s.calls(h.Network)}
 		}
 		s.of, s.handler = nodes, metrics.Handler(s.perPeer, sources...)
 	}
 	handler := s.handler
 	s.mu.Unlock()
 	handler.ServeHTTP(w, r)
+}
+
+// cniCalls returns a reader of the calls that the CNI plugin has counted for a network. It logs each
+// fault once.
+func (o *options) cniCalls(network string) func() cnicalls.Calls {
+	if network != "" {
+		o = o.ofNetwork(network)
+	}
+	var mu sync.Mutex
+	last := ""
+	return func() cnicalls.Calls {
+		mu.Lock()
+		defer mu.Unlock()
+		calls, err := cnicalls.Read(hostpaths.CNICalls(o.subnetFile))
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if text != last && err != nil {
+			klog.Warning(text)
+		}
+		last = text
+		return calls
+	}
 }
 
 // openFirewall returns the packet filter, or nil: the node runs on without one. If it

@@ -15,6 +15,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/cnicalls"
 )
 
 // full is a node with a value in every metric.
@@ -39,7 +40,7 @@ func (full) Peers() ([]node.Peer, bool) { return []node.Peer{{State: node.PeerSe
 // page returns the metrics of a node as Prometheus reads them.
 func page() string {
 	w := httptest.NewRecorder()
-	metrics.Handler(true, metrics.Source{Node: full{}}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	metrics.Handler(true, metrics.Source{Node: full{}, Calls: cnicalls.None}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 

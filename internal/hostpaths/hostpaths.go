@@ -16,6 +16,7 @@ const (
 	networkDir  = "networks"              // beside the subnet file, as SubnetDir is beside SubnetFile
 	recordEnd   = ".commands"             // after the path of the state file
 	secretFiles = "*.secret"              // beside the state file
+	callsEnd    = ".cni"                  // after the path of the subnet file
 )
 
 // StatePaths returns the path of the state file, and the path where an earlier
@@ -48,6 +49,9 @@ func RecordLock(statePath string) string { return Record(statePath) + ".lock" }
 
 // Secrets returns a pattern that the node's secrets match, beside the state file.
 func Secrets(statePath string) string { return filepath.Join(filepath.Dir(statePath), secretFiles) }
+
+// CNICalls returns the path of the file in which the CNI plugin counts its calls, beside the subnet file.
+func CNICalls(subnetFile string) string { return subnetFile + callsEnd }
 
 // Networks returns a pattern that the subnet files of further networks match, which
 // upstream kept up to v0.7.1 (interop 1.7: multi-network mode).

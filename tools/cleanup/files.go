@@ -30,8 +30,10 @@ func (o Options) files() (ours, kept []Item) {
 	for _, path := range o.SubnetFiles {
 		add(path, isSubnetFile)
 		add(control.Socket(path), isSocket) // of a daemon that was killed
+		add(hostpaths.CNICalls(path), isCalls)
 		for _, env := range o.glob(hostpaths.Networks(path)) {
 			add(env, isSubnetFile)
+			add(hostpaths.CNICalls(env), isCalls)
 		}
 	}
 	for _, path := range o.StateFiles {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flanneld/flannel/internal/cnicalls"
 )
 
 // writeFiles writes files below a root. A text "-> x" makes a symbolic link to x.
@@ -26,6 +28,21 @@ func writeFiles(t *testing.T, root string, files map[string]string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// calls returns what the CNI plugin counts in a file.
+func calls(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "calls")
+	err := cnicalls.Count(path, cnicalls.Call{Command: "ADD"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func objects(items []Item) []string {
@@ -48,6 +65,7 @@ func TestFiles(t *testing.T) {
 	writeFiles(t, root, map[string]string{
 		"run/flannel/subnet.env":        subnetText,
 		"run/flannel/networks/blue.env": "FLANNEL_MTU=1450\n",
+		"run/flannel/subnet.env.cni":    string(calls(t)),
 		"run/flannel/wgkey":             keyText + "\n",
 		"state/s":                       `{"Version":1}`,
 		"state/s.commands":              "boot 1\n",
@@ -70,7 +88,7 @@ func TestFiles(t *testing.T) {
 	}
 	want := []string{
 		"/cni/data", "/run/flannel", "/run/flannel/networks", "/run/flannel/networks/blue.env", "/run/flannel/subnet.env",
-		"/run/flannel/wgkey", "/state/s", "/state/s.commands",
+		"/run/flannel/subnet.env.cni", "/run/flannel/wgkey", "/state/s", "/state/s.commands",
 		"/state/s.commands.lock", "/state/wireguard-key.secret",
 	}
 	if d := cmp.Diff(want, objects(result.Items)); d != "" || result.Trouble() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/node"
+	"github.com/flanneld/flannel/internal/cnicalls"
 )
 
 // A fileTest returns the reason why a file at a place of flannel's is not flannel's, "" if
@@ -68,6 +69,10 @@ var (
 		}
 		return ""
 	}
+	isCalls = holds("calls of the CNI plugin", func(data []byte) bool {
+		_, err := cnicalls.Parse(data)
+		return err == nil
+	})
 	isSecret = holds("a secret", func(data []byte) bool {
 		_, err := dataplane.SecretOf(data)
 		return err == nil

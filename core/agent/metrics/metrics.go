@@ -12,6 +12,7 @@ import (
 
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/cnicalls"
 )
 
 // maxScrapes is the number of scrapes at the same time.
@@ -29,6 +30,7 @@ type Node interface {
 type Source struct {
 	Node
 	Network string
+	Calls   func() cnicalls.Calls // of the CNI plugin; nil, or an answer of nil: they are not known
 }
 
 // Handler answers scrapes. With perPeer it adds series for each peer.
@@ -39,7 +41,7 @@ func Handler(perPeer bool, sources ...Source) http.Handler {
 		if s.Network != "" {
 			labels = prometheus.Labels{"network": s.Network}
 		}
-		prometheus.WrapRegistererWith(labels, registry).MustRegister(&collector{source: s, perPeer: perPeer})
+		prometheus.WrapRegistererWith(labels, registry).MustRegister(&collector{source: s, calls: s.Calls, perPeer: perPeer})
 	}
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -51,6 +53,7 @@ func Handler(perPeer bool, sources ...Source) http.Handler {
 // collector makes metrics of the status.
 type collector struct {
 	source  Node
+	calls   func() cnicalls.Calls
 	perPeer bool
 }
 
@@ -73,6 +76,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, path := range s.PacketPaths {
 		p.packetPath(path)
+	}
+	if c.calls != nil {
+		p.cni(c.calls())
 	}
 	if !c.perPeer {
 		return
@@ -203,6 +209,16 @@ func (p page) packetPath(path node.PacketPath) {
 	p.counter(carried, path.Carried, path.Link, path.Tier)
 	for reason, number := range path.Drops {
 		p.counter(drops, number, path.Link, path.Tier, reason)
+	}
+}
+
+func (p page) cni(calls cnicalls.Calls) {
+	for call, number := range calls {
+		outcome := "ok"
+		if call.Failed {
+			outcome = "failed"
+		}
+		p.counter(cniCalls, number, call.Command, outcome)
 	}
 }
 

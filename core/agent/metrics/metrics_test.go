@@ -17,6 +17,7 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/internal/cnicalls"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -62,11 +63,18 @@ func newExample() *example {
 	}
 }
 
+// calls are those of the CNI plugin in the example.
+func calls() cnicalls.Calls {
+	calls := cnicalls.None()
+	calls[cnicalls.Call{Command: "ADD", Failed: true}] = 2
+	return calls
+}
+
 // scrape returns the page of a source.
 func scrape(t testing.TB, source Node, perPeer bool) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(perPeer, Source{Node: source}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Handler(perPeer, Source{Node: source, Calls: calls}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -95,6 +103,16 @@ flannel_backend_change 0
 flannel_build_info{goversion="VERSION",version="v0.9.0"} 1
 flannel_changes_total{lane="commands"} 0
 flannel_changes_total{lane="host"} 14
+flannel_cni_calls_total{command="ADD",outcome="failed"} 2
+flannel_cni_calls_total{command="ADD",outcome="ok"} 0
+flannel_cni_calls_total{command="CHECK",outcome="failed"} 0
+flannel_cni_calls_total{command="CHECK",outcome="ok"} 0
+flannel_cni_calls_total{command="DEL",outcome="failed"} 0
+flannel_cni_calls_total{command="DEL",outcome="ok"} 0
+flannel_cni_calls_total{command="GC",outcome="failed"} 0
+flannel_cni_calls_total{command="GC",outcome="ok"} 0
+flannel_cni_calls_total{command="STATUS",outcome="failed"} 0
+flannel_cni_calls_total{command="STATUS",outcome="ok"} 0
 flannel_desired_objects 12
 flannel_fenced 0
 flannel_former_way_peers 6
@@ -275,7 +293,8 @@ func TestPageDoesNotGrowWithPeers(t *testing.T) {
 // Each named network has its own series.
 func TestNetworks(t *testing.T) {
 	w := httptest.NewRecorder()
-	Handler(false, Source{newExample(), "blue"}, Source{newExample(), "green"}).ServeHTTP(w,
+	Handler(false, Source{Node: newExample(), Network: "blue"},
+		Source{Node: newExample(), Network: "green"}).ServeHTTP(w,
 		httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{
 		`flannel_mtu_bytes{network="blue"} 1450`, `flannel_mtu_bytes{network="green"} 1450`,
