@@ -35,6 +35,7 @@ func (a *app) root() *cobra.Command {
 		a.migrate(),
 		a.trace(),
 		a.man(),
+		a.schema(),
 		a.version(),
 	)
 	return root
