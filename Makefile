@@ -108,6 +108,7 @@ modules: ## download all modules that builds and tests need
 	@cd tools/kube && $(GO) list -deps tool >/dev/null
 	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
 	@cd tools/packages && $(GO) list -deps tool >/dev/null
+	@cd tools/monitoring && $(GO) list -deps -test ./... >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
@@ -181,9 +182,10 @@ kube: $(KUBE) ## the programs of Kubernetes that test-kube runs
 test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
-test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds (FOCUS='words of a spec')
+test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec')
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
+	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/monitoring -- -count=1 ./... || status=$$?; \
 	$(CHECKED) bin/testsum -note "Kubernetes $(KUBE_VERSION)" $(if $(SUMMARY_NOTE),-note "$$SUMMARY_NOTE") -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 30m ./harness/kubelab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') || status=$$?; \
 	exit $$status
 
