@@ -125,9 +125,9 @@ func ended(ctx context.Context, last *Fault) error {
 	return &told
 }
 
-// escape encodes a text as providers' signatures want it: like a URL's path, with
+// Escape encodes a text as providers' signatures want it: like a URL's path, with
 // only letters, digits and "-_.~" as they are (RFC 3986).
-func escape(s string) string {
+func Escape(s string) string {
 	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, len(s))
 	for i := range len(s) {

@@ -78,5 +78,5 @@ func (s Secrets) Clean(text string) string {
 // forms returns the forms in which a secret may stand in a text.
 func forms(secret string) []string {
 	quoted := strconv.Quote(secret)
-	return []string{secret, quoted[1 : len(quoted)-1], escape(secret), strings.ToLower(escape(secret))}
+	return []string{secret, quoted[1 : len(quoted)-1], Escape(secret), strings.ToLower(Escape(secret))}
 }
