@@ -12,7 +12,7 @@ import (
 )
 
 // limit is told when a table is full. An operator can have it raised.
-const limit = "a route table holds 50 custom entries by default"
+const limit = "a route table holds 50 custom entries by default, or 200 in newer accounts"
 
 // Client changes one route table on behalf of one instance.
 type Client struct {

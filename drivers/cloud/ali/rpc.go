@@ -98,9 +98,9 @@ func parseError(body []byte) (code, text string) {
 var (
 	throttles = []string{"Throttling", "ServiceUnavailable.Throttling"}
 	fulls     = []string{"QuotaExceeded", "RouterEntryQuotaExceeded", "RouteEntryQuotaExceeded"}
-	existing  = []string{"RouterEntryConflict.Duplicated", "RouteEntryConflict", "InvalidCidrBlock.Duplicate",
-		"InvalidCIDRBlock.Duplicate", "OperationFailed.ExistRouteEntry"}
-	missing = []string{"InvalidRouteEntry.NotFound", "InvalidRouteEntryId.NotFound", "InvalidRouteEntryNotFound"}
+	existing  = []string{"RouterEntryConflict", "RouteEntryConflict", "InvalidCidrBlock.Duplicate",
+		"InvalidCIDRBlock.Duplicate", "Duplicated", "EntryAlreadyExist"}
+	missing = []string{"InvalidRouteEntry.NotFound", "InvalidRouteEntryId.NotFound", "RouterEntry.NotFound"}
 	busy    = []string{"TaskConflict", "OperationConflict", "IncorrectStatus", "IncorrectRouteEntryStatus",
 		"IncorrectRouteTableStatus", "IncorrectVpcStatus", "LastTokenProcessing", "SystemBusy", "InvalidStatus.RouteEntry"}
 	denied  = []string{"Forbidden", "NoPermission", "UnauthorizedOperation"}
