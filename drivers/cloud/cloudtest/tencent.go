@@ -114,18 +114,23 @@ func (f *Tencent) check(r *http.Request, body string) error {
 	case !slices.Contains(names, "host") || !slices.Contains(names, "content-type"):
 		return errors.New("the host or the type is not signed")
 	}
+	if signatureTC3(r, body, names, seconds, scope, tencentSecret) != parts["Signature"] {
+		return errors.New("AuthFailure.SignatureFailure")
+	}
+	return nil
+}
+
+// signatureTC3 computes the signature that a request should have.
+func signatureTC3(r *http.Request, body string, names []string, seconds int64, scope []string, secret string) string {
 	canonical := strings.Join([]string{
 		r.Method, "/", r.URL.RawQuery, signedHeaders(r, names), strings.Join(names, ";"), hashed(body),
 	}, "\n")
 	text := strings.Join([]string{"TC3-HMAC-SHA256", fmt.Sprint(seconds), strings.Join(scope, "/"), hashed(canonical)}, "\n")
-	key := []byte("TC3" + tencentSecret)
+	key := []byte("TC3" + secret)
 	for _, part := range scope {
 		key = mac(key, part)
 	}
-	if hex.EncodeToString(mac(key, text)) != parts["Signature"] {
-		return errors.New("AuthFailure.SignatureFailure")
-	}
-	return nil
+	return hex.EncodeToString(mac(key, text))
 }
 
 // tencentCodes are Tencent's codes. The status is 200.
