@@ -109,6 +109,7 @@ modules: ## download all modules that builds and tests need
 	@cd tools/deploy && $(GO) list -deps -test ./... >/dev/null
 	@cd tools/packages && $(GO) list -deps tool >/dev/null
 	@cd tools/monitoring && $(GO) list -deps -test ./... >/dev/null
+	@cd tools/etcdv2 && $(GO) list -deps tool >/dev/null
 
 .PHONY: manifest
 manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values, their schema and their table
@@ -230,6 +231,19 @@ test-packages: packages bin/testsum ## the packages for plain hosts: contents, r
 	@trap 'rm -f "$(RESULTS)"' EXIT; GO='$(GO)' hack/packages bin/packages/again $(VERSION); \
 	FLANNEL_PACKAGES='$(CURDIR)/bin/packages' FLANNEL_PACKAGES_AGAIN='$(CURDIR)/bin/packages/again' \
 		CGO_ENABLED=0 bin/testsum -results '$(RESULTS)' -- -vet=off -count=1 ./deploy/packages
+
+# etcd 3.5 is the last one with the API v2. It comes from a module of its own, since this one has a later etcd.
+bin/etcd-v2: tools/etcdv2/go.mod
+	@echo "building etcd 3.5: a minute the first time, seconds from then on"
+	@cd tools/etcdv2 && $(STATIC) -o ../../$@ go.etcd.io/etcd/server/v3
+
+# A caller that names RESULTS closes with a run of its own.
+.PHONY: test-etcd-v2
+test-etcd-v2: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-etcd-v2: MORE = $(filter command,$(firstword $(origin RESULTS)))
+test-etcd-v2: export FLANNEL_ETCD_V2 := $(CURDIR)/bin/etcd-v2
+test-etcd-v2: build bin/testsum bin/etcd-v2 ## flannelctl migrate from a real etcd 3.5 with its API v2
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) $(CHECKED) bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m -run '^TestMigrat' ./tools/flannelctl
 
 # MACHINES=1 leaves half of two cores to other work. A caller that names RESULTS closes with a
 # run of its own.
