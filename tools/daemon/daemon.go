@@ -59,6 +59,17 @@ func Remote(address string) *Client {
 	}
 }
 
+// Through returns a client of a daemon's health listener to which dial connects. At says where that is.
+func Through(dial func(context.Context) (net.Conn, error), at string) *Client {
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
+	return &Client{
+		http: &http.Client{Transport: transport}, base: "http://flanneld",
+		at: at, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?", limit: maxAnswer,
+	}
+}
+
 // Status returns the daemon's status. A busy daemon returns its last known one, with
 // its age.
 func (c *Client) Status(ctx context.Context) (s node.Status, err error) {

@@ -15,8 +15,11 @@ import (
 // asking holds the flags of the commands that ask a daemon.
 type asking struct {
 	subnetFile, address string
-	watch               bool
-	interval            time.Duration
+	kubernetes
+	watch    bool
+	interval time.Duration
+
+	chosen *daemon.Client // once it is known
 }
 
 // define adds the flags to a command.
@@ -35,11 +38,22 @@ func (f *asking) defineDaemon(cmd *cobra.Command) {
 	flags.StringVar(&f.address, "address", "",
 		"ask another host's flanneld at the `address` of its health listener, such as 10.0.0.3:8081; "+
 			"it answers other hosts if it runs with --healthz-status")
+	f.defineKubernetes(flags)
 }
 
-// client returns the client of the daemon that the flags name.
+// client returns the client of the daemon that the flags name. It always returns the same one.
 func (f *asking) client() *daemon.Client {
-	if f.address != "" {
+	if f.chosen == nil {
+		f.chosen = f.choose()
+	}
+	return f.chosen
+}
+
+func (f *asking) choose() *daemon.Client {
+	switch {
+	case f.node != "":
+		return f.onNode()
+	case f.address != "":
 		return daemon.Remote(f.address)
 	}
 	return daemon.Local(f.subnetFile)

@@ -1,6 +1,7 @@
 package flannelctl
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"sync"
@@ -24,21 +25,27 @@ func (a *app) mesh() *cobra.Command {
 		Short: "Show which nodes reach which, as a matrix",
 		Long: "mesh asks a daemon, and the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, for the\n" +
 			"findings of their probes, and shows the round trip time and the largest packet that passes for each pair\n" +
-			"of nodes. With --port it asks all nodes that the first daemon knows. If packets are lost, it says in which\n" +
-			"direction.",
+			"of nodes. With --port it asks all nodes that the first daemon knows, and with --all-nodes those of Kubernetes.\n" +
+			"If packets are lost, it says in which direction.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.show(cmd.Context(), &flags, func(ctx context.Context) (finding, error) {
-				first := question{from: "this node", client: flags.client()}
+				ask := func(q question) mesh.Answer { return q.ask(ctx) }
+				if flags.all {
+					nodes, err := flags.everyNode(ctx)
+					return mesh.Compare(atOnce(append(nodes, further(args, control.Peers{}, 0)...), ask)), err
+				}
+				first := question{from: cmp.Or(flags.node, "this node"), client: flags.client()}
 				answers := []mesh.Answer{first.ask(ctx)}
 				if err := answers[0].Err; err != nil && len(args) == 0 {
 					return nil, err
 				}
 				others := further(args, answers[0].Peers, port)
-				return mesh.Compare(append(answers, atOnce(others, func(q question) mesh.Answer { return q.ask(ctx) })...)), nil
+				return mesh.Compare(append(answers, atOnce(others, ask)...)), nil
 			})
 		},
 	}
 	flags.define(cmd)
+	flags.defineAll(cmd)
 	definePort(cmd, &port)
 	return cmd
 }

@@ -53,7 +53,8 @@ func TestOutputsFitTheirSchemas(t *testing.T) {
 	ran := map[string]bool{}
 	for _, c := range []struct{ command, flags string }{
 		{"check", " --config " + config + daemon},
-		{"cleanup", " --dry-run --state-file " + filepath.Join(dir, "state") + " --subnet-file " + filepath.Join(dir, "none")},
+		{"cleanup", " --dry-run --state-file " + filepath.Join(dir, "state") +
+			" --subnet-file " + filepath.Join(dir, "none")},
 		{"config set", " " + config + etcd},
 		{"config get", etcd},
 		{"config validate", " " + odd},

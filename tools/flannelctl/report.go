@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/internal/page"
@@ -54,10 +55,13 @@ func (a *app) report() *cobra.Command {
 		Long: "report asks a daemon, and the daemons at the health listeners ADDRESS, such as 10.0.0.3:8081, for what\n" +
 			"they know, and writes one HTML page that a browser shows without a network: the nodes and their states, the\n" +
 			"events that each daemon remembers, who reaches whom, the way of packets, and the difference between each\n" +
-			"host and its desired state. With --port it asks all nodes that the first daemon knows. It works without any\n" +
-			"answer, and the page says what could not be learnt. It names addresses and subnets.",
+			"host and its desired state. With --port it asks all nodes that the first daemon knows, and with\n" +
+			"--all-nodes those of Kubernetes. It works without any answer, and the page says what could not be learnt. It names addresses and subnets.",
 		RunE: func(c *cobra.Command, args []string) error {
-			daemons := collect(c.Context(), &flags, args, port)
+			daemons, err := collect(c.Context(), &flags, args, port)
+			if err != nil {
+				return err
+			}
 			now := time.Now()
 			rec := report.Build(now, daemons, commandLine(c, args))
 			file = cmp.Or(file, fmt.Sprintf("flannel-report-%s.html", now.UTC().Format("20060102T150405Z")))
@@ -68,6 +72,7 @@ func (a *app) report() *cobra.Command {
 		},
 	}
 	flags.defineDaemon(c)
+	flags.defineAll(c)
 	definePort(c, &port)
 	c.Flags().StringVarP(&file, "file", "f", "", "the page's `path` (default flannel-report-TIME.html, here)")
 	return c
@@ -99,14 +104,18 @@ func writePage(file string, rec page.Recording) error {
 }
 
 // collect asks all daemons for all they know.
-func collect(ctx context.Context, flags *asking, addresses []string, port uint16) []report.Daemon {
-	from := cmp.Or(flags.address, "this node")
-	first := question{from: from, client: flags.client()}.askAllPages(ctx)
-	if flags.address == "" {
+func collect(ctx context.Context, flags *asking, addresses []string, port uint16) ([]report.Daemon, error) {
+	ask := func(q question) report.Daemon { return q.askAllPages(ctx) }
+	if flags.all {
+		nodes, err := flags.everyNode(ctx)
+		return atOnce(append(nodes, further(addresses, control.Peers{}, 0)...), ask), err
+	}
+	first := ask(question{from: cmp.Or(flags.node, flags.address, "this node"), client: flags.client()})
+	if flags.address == "" && flags.node == "" {
 		traceProbes(ctx, &first, flags.subnetFile)
 	}
 	others := further(addresses, first.Peers, port)
-	return append([]report.Daemon{first}, atOnce(others, func(q question) report.Daemon { return q.askAllPages(ctx) })...)
+	return append([]report.Daemon{first}, atOnce(others, ask)...), nil
 }
 
 // askAllPages asks the daemon for all that a report shows. A daemon that does not answer
