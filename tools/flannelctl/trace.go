@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
@@ -119,12 +121,36 @@ func (a *app) knownToTrace(ctx context.Context, subnetFile string) trace.Known {
 		fmt.Fprintf(a.stderr, "flannelctl: flannel's networks are not known: %v\n", err)
 	}
 	known.Networks = subnetfile.Networks(text)
-	peers, err := daemon.Local(subnetFile).Peers(ctx)
+	client := daemon.Local(subnetFile)
+	peers, err := client.Peers(ctx)
 	if err != nil {
 		fmt.Fprintf(a.stderr, "flannelctl: the nodes of the cluster are not known: %v\n", err)
 	}
 	known.Peers = peers.Peers
+	if _, err := client.Status(ctx); err != nil {
+		known.Unanswered = true // a busy daemon answers this, and carries packets
+		return known
+	}
+	known.Carried = carried(ctx, client)
 	return known
+}
+
+// carried returns what the daemon's last look at its host found, or nil.
+func carried(ctx context.Context, client *daemon.Client) *dataplane.State {
+	answer, err := client.State(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, lane := range answer.Lanes {
+		if lane.Lane != node.HostLane.String() || lane.LastLook.IsZero() {
+			continue
+		}
+		state, err := dataplane.ParseDump(lane.Have)
+		if err == nil { // else it is the text of another version
+			return state
+		}
+	}
+	return nil
 }
 
 // traceHere follows the packet through this host.

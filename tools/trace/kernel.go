@@ -77,6 +77,12 @@ type View struct {
 	Unread  []string // why rules could not be read
 }
 
+// alive reports whether a WireGuard peer of the kernel's has had a handshake in the last three minutes.
+func (v *View) alive(p dataplane.WGPeer) bool {
+	_, alive := v.State.Alive[p.WGPeerKey]
+	return alive
+}
+
 // link returns a device by name.
 func (v *View) link(name string) (driver.Link, bool) {
 	for _, l := range v.Host.Links {

@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
@@ -47,10 +48,10 @@ func (w *walk) vxlan(v dataplane.VXLAN) error {
 
 // wireguard follows a packet into a WireGuard device, which chooses the peer with the
 // longest prefix that contains the destination.
-func (w *walk) wireguard() error {
+func (w *walk) wireguard(state *dataplane.State, alive func(dataplane.WGPeer) bool) error {
 	var found dataplane.WGPeer
 	bits := -1
-	for k, p := range w.view.State.WGPeers.All {
+	for k, p := range state.WGPeers.All {
 		a := p.Allowed[w.family]
 		if k.Link == w.out.Link && a.IsValid() && a.Contains(w.Flow.Dst) && a.Bits() > bits {
 			found, bits = p, a.Bits()
@@ -62,7 +63,7 @@ func (w *walk) wireguard() error {
 	case !found.Endpoint.IsValid():
 		return w.end("wg_no_endpoint", "tunnel", heals, "%s does not know where its peer %s is", w.out.Link, found.Public)
 	}
-	if _, alive := w.view.State.Alive[found.WGPeerKey]; !alive {
+	if !alive(found) {
 		w.note("tunnel", "no handshake with %s in the last three minutes: the next packet asks for one; if none comes, "+
 			"UDP port %d is blocked there, or the keys differ", found.Endpoint.Addr(), found.Endpoint.Port())
 	}
@@ -70,9 +71,22 @@ func (w *walk) wireguard() error {
 		fmt.Sprintf("WireGuard, UDP port %d", found.Endpoint.Port()))
 }
 
+// session reports whether the destination's node has a session, as the daemon says of a device in
+// its own process.
+func (w *walk) session(dataplane.WGPeer) bool {
+	peer, _ := w.peerOf(w.Flow.Dst)
+	return slices.ContainsFunc(peer.Ways, func(way node.Way) bool {
+		return way.Subnet.Contains(w.Flow.Dst) && way.Session == "alive"
+	})
+}
+
 // process follows a packet to a device whose packets flanneld itself carries. Only the
 // daemon knows its table of peers, so the cluster's records stand for it.
 func (w *walk) process(extra headers) error {
+	if w.known.Unanswered {
+		return w.end("no_process", "tunnel", "start flanneld; if it runs, name its --subnet-file",
+			"flanneld itself carries the packets of %s, and does not answer", w.out.Link)
+	}
 	peer, ok := w.peerOf(w.Flow.Dst)
 	if !ok {
 		return w.end("no_route", "tunnel", w.lostRemedy(), "flanneld, which reads %s, knows no node with %s", w.out.Link,

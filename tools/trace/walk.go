@@ -22,6 +22,11 @@ import (
 type Known struct {
 	Networks []netip.Prefix // of flannel
 	Peers    []node.Peer    // as the daemon serves them
+	// Carried is what the daemon's last look found, for the devices that its own process carries: the
+	// kernel does not know their peers. Nil: it is not known.
+	Carried *dataplane.State
+	// Unanswered says that no daemon has answered.
+	Unanswered bool
 }
 
 // Walk traces a packet through a host.
@@ -397,10 +402,13 @@ func (w *walk) carry() error {
 	case dataplane.IPIP:
 		return w.underlay(w.next(), l.Local, ipipHeader, outer{proto: "ipencap"}, "IP in IP")
 	case dataplane.WireGuard:
-		if l.Userspace {
+		switch {
+		case l.Userspace && w.known.Carried == nil:
 			return w.process(wireguardHeaders)
+		case l.Userspace:
+			return w.wireguard(w.known.Carried, w.session)
 		}
-		return w.wireguard()
+		return w.wireguard(w.view.State, w.view.alive)
 	case dataplane.TUN:
 		return w.process(udpHeaders)
 	}
