@@ -60,3 +60,19 @@ func TestARegionIsNoHost(t *testing.T) {
 		})
 	}
 }
+
+// TestARequestThatArrivesTwice loses the answer to a create. The request's number
+// makes the provider carry it out once and answer the second like the first.
+func TestARequestThatArrivesTwice(t *testing.T) {
+	cloudtest.Case(t, cloudtest.NewAli(), ali.New, func(t *testing.T, s *cloudtest.Suite) {
+		s.Cloud.Trouble = func(action string, nth int) cloudtest.Trouble {
+			if action == s.Cloud.Names.Create && nth == 1 {
+				return cloudtest.Lose
+			}
+			return cloudtest.Fine
+		}
+		if err := s.Create(t, cloudtest.Subnet(3)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -134,12 +134,23 @@ func TestPagesEnd(t *testing.T) {
 	}
 }
 
+func TestACredentialThatBeginsWithAnother(t *testing.T) {
+	for range 20 {
+		secrets := api.Secrets{}
+		secrets.Add("abcd", "abcdefgh", "abcdef")
+		if clean := secrets.Clean("key abcdefgh"); clean != "key REDACTED" {
+			t.Fatal(clean)
+		}
+	}
+}
+
 // FuzzClean puts a credential into a text in several forms.
 func FuzzClean(f *testing.F) {
 	f.Add("secret/with+signs==", "text before ", " and after")
 	f.Add(`a"quoted\secret`, "", "")
 	f.Add("aaaa", "a", "aaa")
 	f.Add("REDACTED", "", "")
+	f.Add("secret", strings.Repeat("long ", 1000), strings.Repeat("ü", 1000))
 	f.Add("line\nbreak", "\x00", "\u2028")
 	f.Fuzz(func(t *testing.T, secret, before, after string) {
 		secrets := api.Secrets{}

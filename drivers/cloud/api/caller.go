@@ -46,12 +46,12 @@ type Reply struct {
 func Send(client *http.Client, req *http.Request, doing string, secrets Secrets) (Reply, error) {
 	resp, err := client.Do(req)
 	if err != nil {
-		return Reply{}, Broken(doing, err, secrets)
+		return Reply{}, broken(doing, err, secrets)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, largestBody+1))
 	if err != nil {
-		return Reply{}, Broken(doing, err, secrets)
+		return Reply{}, broken(doing, err, secrets)
 	}
 	if len(body) > largestBody {
 		return Reply{}, &Fault{Doing: doing, Text: fmt.Sprintf("the answer is longer than %d bytes", largestBody)}
@@ -59,9 +59,9 @@ func Send(client *http.Client, req *http.Request, doing string, secrets Secrets)
 	return Reply{resp.StatusCode, resp.Header, body}, nil
 }
 
-// Broken makes the fault of a request without an answer. It leaves the URL out,
+// broken makes the fault of a request without an answer. It leaves the URL out,
 // since some APIs have credentials in it.
-func Broken(doing string, err error, secrets Secrets) *Fault {
+func broken(doing string, err error, secrets Secrets) *Fault {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err

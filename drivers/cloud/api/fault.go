@@ -1,6 +1,9 @@
 package api
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +64,8 @@ const mask = "REDACTED"
 // Clean makes a foreign text fit for an error: without credentials, also in the
 // forms that URLs and quotes give them, without control characters, and short.
 func (s Secrets) Clean(text string) string {
-	for secret := range s {
+	// The longest first: a credential may begin with another one.
+	for _, secret := range slices.SortedFunc(maps.Keys(s), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		for _, form := range forms(secret) {
 			text = strings.ReplaceAll(text, form, mask)
 		}

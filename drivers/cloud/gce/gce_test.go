@@ -115,3 +115,19 @@ func TestTheMetadataServiceIsGoogles(t *testing.T) {
 		cloudtest.Wants(t, err, cloud.ErrNoIdentity, "Metadata-Flavor")
 	})
 }
+
+// TestARequestThatArrivesTwice loses the answer to a create. The request's number
+// makes the provider carry it out once and answer the second like the first.
+func TestARequestThatArrivesTwice(t *testing.T) {
+	cloudtest.Case(t, cloudtest.NewGCE(), gce.New, func(t *testing.T, s *cloudtest.Suite) {
+		s.Cloud.Trouble = func(action string, nth int) cloudtest.Trouble {
+			if action == s.Cloud.Names.Create && nth == 1 {
+				return cloudtest.Lose
+			}
+			return cloudtest.Fine
+		}
+		if err := s.Create(t, cloudtest.Subnet(3)); err != nil {
+			t.Error(err)
+		}
+	})
+}
