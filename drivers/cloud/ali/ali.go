@@ -64,7 +64,7 @@ func (c *Client) Routes(ctx context.Context) ([]cloud.Route, error) {
 // out once, however often it arrives.
 func (c *Client) Create(ctx context.Context, table string, dst netip.Prefix) error {
 	return c.as(ctx, func(me *self) error {
-		_, err := c.call(ctx, me.region, "CreateRouteEntry", map[string]string{
+		_, err := c.ask(ctx, me, "CreateRouteEntry", map[string]string{
 			"RouteTableId": table, "DestinationCidrBlock": dst.String(), "NextHopType": "Instance",
 			"NextHopId": me.instance, "ClientToken": nonce(),
 		})
@@ -93,7 +93,7 @@ func (c *Client) Delete(ctx context.Context, route cloud.Route) error {
 		if route.ID != "" {
 			params["RouteEntryId"] = route.ID
 		}
-		_, err := c.call(ctx, me.region, "DeleteRouteEntry", params)
+		_, err := c.ask(ctx, me, "DeleteRouteEntry", params)
 		return err
 	})
 }

@@ -62,6 +62,26 @@ func TestTablesOfTheConfig(t *testing.T) {
 	})
 }
 
+func TestATableOfTheConfigThatDoesNotExist(t *testing.T) {
+	f := cloudtest.NewAWS()
+	run(t, f, func(t *testing.T, s *cloudtest.Suite) {
+		o := f.Options()
+		o.RouteTableIDs = []string{"rtb-1", "rtb-9"}
+		_, err := s.OpenWith(t, o).Routes(cloudtest.Context(t))
+		cloudtest.Wants(t, err, nil, "rtb-9")
+	})
+}
+
+func TestATableIsMissingInTheAnswer(t *testing.T) {
+	f := cloudtest.NewAWS()
+	f.AddTable("rtb-2")
+	f.Omitted = "rtb-2"
+	run(t, f, func(t *testing.T, s *cloudtest.Suite) {
+		_, err := s.Client.Routes(cloudtest.Context(t))
+		cloudtest.Wants(t, err, nil, "rtb-2")
+	})
+}
+
 func TestSourceDestinationCheck(t *testing.T) {
 	f := cloudtest.NewAWS()
 	run(t, f, func(t *testing.T, s *cloudtest.Suite) {

@@ -170,7 +170,7 @@ func (f *Ali) action(w http.ResponseWriter, form url.Values) {
 	case "DeleteRouteEntry":
 		trouble = f.cloud.remove(func(e Entry) bool {
 			return e.Table == table && e.Dst == dst && !e.System && e.ID == form.Get("RouteEntryId") &&
-				(e.Hop == form.Get("NextHopId") || strings.Contains(e.Hop, ","))
+				strings.Contains(e.Hop, ",") != form.Has("NextHopId") && (e.Hop == form.Get("NextHopId") || !form.Has("NextHopId"))
 		})
 	default:
 		trouble = Invalid

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +21,10 @@ import (
 type AWS struct {
 	cloud   *Cloud
 	Region  string
-	Main    bool // the subnet has no table of its own and uses the VPC's main one
-	Role    bool // the credentials are the instance role's
-	Checked bool // the check of sources and destinations is on
+	Main    bool   // the subnet has no table of its own and uses the VPC's main one
+	Role    bool   // the credentials are the instance role's
+	Checked bool   // the check of sources and destinations is on
+	Omitted string // a table that lists leave out
 	keys    map[string]string
 }
 
@@ -265,7 +267,15 @@ func (f *AWS) tables(w http.ResponseWriter, form url.Values) {
 	}
 	var items []string
 	for _, id := range ids {
-		items = append(items, f.table(id))
+		switch {
+		case !slices.Contains(f.cloud.TableIDs, id):
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, "<Response><Errors><Error><Code>InvalidRouteTableID.NotFound</Code><Message>The routeTable ID "+
+				"'%s' does not exist</Message></Error></Errors></Response>", id)
+			return
+		case id != f.Omitted:
+			items = append(items, f.table(id))
+		}
 	}
 	f.list(w, form, "routeTableSet", items)
 }

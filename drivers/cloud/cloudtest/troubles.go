@@ -95,7 +95,11 @@ var troubleCases = []kase{
 		_, err := s.Client.Routes(Context(t))
 		classless(t, err)
 		s.Cloud.Trouble = always(s.Cloud.Create, Garbage)
+		begin := time.Now()
 		classless(t, s.Create(t, Subnet(3)))
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("the client waited %s for a route that it did not make", d)
+		}
 	}},
 	{"a right is missing", func(t *testing.T, s *Suite) {
 		if err := s.Create(t, Subnet(3)); err != nil {
