@@ -57,6 +57,9 @@ func New(top lang.Topology, daemon string) (*World, error) {
 	if top.Kube {
 		return nil, errors.New("topology store=kube: world netns has no NodeObjects")
 	}
+	if top.Servers > 0 {
+		return nil, errors.New("topology servers: world netns has no Servers")
+	}
 	if top.NoIPv6 != nil {
 		return nil, errors.New("topology noipv6: network namespaces share the kernel's IPv6")
 	}

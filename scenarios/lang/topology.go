@@ -37,6 +37,7 @@ type Topology struct {
 	// Some faults need a datastore with users, who must authenticate, or with a
 	// proxy in front that loses messages. The simulator's datastore has both.
 	Users, Proxy bool
+	Servers      int // flannel servers, from which the nodes get their leases; 0: they use the datastore
 
 	Networks []NamedNetwork // that each daemon runs; nil: the one without a name
 	Network  string         // the name of the one that Config is about
@@ -47,7 +48,7 @@ type Topology struct {
 //
 //	topology nodes=3 backend=vxlan [segments=2] [families=dual] [network=10.5.0.0/16] [subnetlen=24] [mtu=1500]
 //		[noipv6=n1,n2] [nowireguard=n1,n2] [nat=n1,n2] [ttl=10s] [onloss=exit] [firewall=iptables]
-//		[blackhole=yes] [ipforward=yes] [probes=2s] [nexthops=1] [store=users|proxy|kube]
+//		[blackhole=yes] [ipforward=yes] [probes=2s] [nexthops=1] [store=users|proxy|kube] [servers=2]
 //		[networks=blue:vxlan,green:udp [watch=yes]]
 //
 // Its input, if there is one, is the network config's Backend object. Without input, the
@@ -82,6 +83,9 @@ func parseTopology(d *datadriven.TestData) (Topology, error) {
 	t.Users = store == "users"
 	t.Proxy = store == "proxy"
 	t.Kube = store == "kube"
+	if t.Servers > 0 && (t.Kube || several != nil) {
+		return t, errors.New("servers: want leases in etcd, and one network")
+	}
 	if err := args.done(); err != nil {
 		return t, err
 	}
@@ -132,6 +136,7 @@ func (t *Topology) parseNumbers(args *args) {
 	args.integer("segments", &t.Segments)
 	args.integer("mtu", &t.MTU)
 	args.integer("nexthops", &t.NextHops)
+	args.integer("servers", &t.Servers)
 }
 
 // configText is a network config as an operator writes it.

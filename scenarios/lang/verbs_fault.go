@@ -47,6 +47,9 @@ func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	if kind == "wire" && strings.HasPrefix(name, "segment") {
 		return "", s.faultSegment(name, a)
 	}
+	if strings.HasPrefix(name, "server") {
+		return "", s.faultServer(name, kind, a)
+	}
 	n, err := s.world.Node(name)
 	if err != nil {
 		return "", err

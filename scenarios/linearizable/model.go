@@ -258,7 +258,8 @@ func (s state) movedHere(req node.Request, in Input, out Output) (state, bool) {
 // released deletes the grant's own record and no other. The handle may live
 // on without it.
 func (s state) released(g lease.Grant) state {
-	if s.is(g) {
+	// A record that was put on another handle has the same value, but another revision.
+	if s.is(g) && (s.mod == 0 || s.mod == g.ModRevision) {
 		return state{newest: s.newest, dead: s.dead}
 	}
 	return s

@@ -26,9 +26,14 @@ const (
 // Play lets clients send random requests to a simulated store with all its
 // faults, and returns their history. Ask returns the client of a name.
 func Play(seed uint64, ask func(*world.World, *store.Store, string) Asker) *History {
+	return playInto(&History{}, seed, ask)
+}
+
+// playInto is Play with an empty history.
+func playInto(h *History, seed uint64, ask func(*world.World, *store.Store, string) Asker) *History {
 	w := world.New(seed)
 	storage := store.New(w, store.Options{})
-	h := &History{Now: func() time.Duration { return w.Now().Sub(start) }}
+	h.Now = func() time.Duration { return w.Now().Sub(start) }
 	p := &play{world: w, store: storage, history: h, chance: w.Rand("play")}
 	for i := range clients {
 		p.left += requests

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +25,7 @@ type Options struct {
 	Store    string // etcd or kube; etcd if empty
 	Networks bool   // each daemon runs several networks, of any backend that fits beside the others
 	Change   bool   // the type of the backend may change in every seed, not only in some
+	Servers  bool   // the nodes get their leases from flannel servers
 	NextHops string // always or never; some seeds use next-hop objects if empty
 }
 
@@ -31,6 +33,9 @@ type Options struct {
 func (o Options) Check() error {
 	if !slices.Contains([]string{"", "always", "never"}, o.NextHops) {
 		return fmt.Errorf("next hops %q: want always or never", o.NextHops)
+	}
+	if o.Servers && (o.Networks || o.Store == "kube") {
+		return errors.New("servers: want leases in etcd, and one network")
 	}
 	if o.Backend == "" {
 		return nil
@@ -70,6 +75,9 @@ func Draw(seed uint64, o Options) Plan {
 		}
 	}
 	d.extra(joined)
+	if o.Servers {
+		d.withServers(joined)
+	}
 	return d.plan
 }
 
@@ -104,6 +112,7 @@ type shape struct {
 	direct   bool // some packets travel without a tunnel
 	roomy    bool // the IPv4 network has many more subnets than the cluster needs
 	several  bool // networks, in each daemon
+	servers  int
 	scarce   bool // the network has hardly more subnets than the cluster needs
 }
 

@@ -14,12 +14,16 @@ import (
 // TestEveryFaultCanHappen checks that each fault takes effect in a healthy world. A
 // search would not notice a directive with a mistake.
 func TestEveryFaultCanHappen(t *testing.T) {
-	for _, f := range append(faults(), extras()...) {
+	for _, f := range slices.Concat(faults(), extras(), serverFaults()) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(4) {
 				d := &drawing{rng: rand.New(rand.NewPCG(seed, 1)), plan: Plan{Seed: seed}}
 				if !d.place(f) {
 					t.Fatal("no topology has room for it")
+				}
+				if strings.HasPrefix(f.name, "server") {
+					d.top.servers = 2
+					d.plan.Topology.Line += " servers=2"
 				}
 				p := d.plan
 				p.Steps = []Step{{Line: "start all"}, {Line: "settle"}}

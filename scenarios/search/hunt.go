@@ -96,12 +96,16 @@ func (t Totals) Unreached(o Options) []string {
 	for seed := range uint64(200) {
 		shapes = append(shapes, newDrawing(seed, o).top)
 	}
-	for _, f := range append(faults(), extras()...) {
+	possible := append(faults(), extras()...)
+	if o.Servers {
+		possible = append(possible, serverFaults()...)
+	}
+	for _, f := range possible {
 		if o.Networks && !slices.Contains(amongNetworks, f.name) {
 			continue
 		}
-		possible := f.fits == nil || slices.ContainsFunc(shapes, f.fits)
-		if possible && t.Faults[f.name] == 0 {
+		fits := f.fits == nil || slices.ContainsFunc(shapes, f.fits)
+		if fits && t.Faults[f.name] == 0 {
 			names = append(names, f.name)
 		}
 	}

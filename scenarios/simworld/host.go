@@ -76,6 +76,7 @@ func (n *simNode) install() {
 	daemons := daemon.Options{
 		Node:      options,
 		Reachable: n.reachesStore,
+		Servers:   w.servers,
 		OneByOne:  true,
 		Wrap:      n.watched.Wrap(n.plant),
 	}

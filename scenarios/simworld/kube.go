@@ -24,6 +24,9 @@ func (w *World) newStore() error {
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
 		IPForward: w.top.IPForward, Apart: w.apart,
 	})
+	for i := range w.top.Servers {
+		w.servers = append(w.servers, w.storage.NewServer(lang.ServerName(i)))
+	}
 	if !w.top.Kube {
 		return w.storage.Put("config", w.top.Config, 0)
 	}

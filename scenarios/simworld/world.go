@@ -31,6 +31,7 @@ type World struct {
 	outside  *kernel.Host   // nil if the topology has none
 	outward  []dataplane.Op // the changes that Outward made
 	storage  *store.Store
+	servers  []*store.Server
 	nodes    map[string]*simNode
 
 	podCIDR map[string]int // the numbers of the subnets to which nodes were moved

@@ -24,6 +24,8 @@ type Options struct {
 	// Reachable reports whether the host's packets get to the datastore and
 	// back at present; default always.
 	Reachable func() bool
+	// Servers are the flannel servers that the daemon gets its leases from; none: from the datastore.
+	Servers []*store.Server
 	// OneByOne lets time pass between any two ops of a plan, so that other
 	// events, or a kill, may come in between.
 	OneByOne bool

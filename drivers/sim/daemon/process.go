@@ -57,7 +57,8 @@ func newProcess(d *Daemon, opts node.Options) *process {
 		daemon: d, clock: d.offset,
 		label: processLabels{turn: name + ": turn", wake: name + ": wake", write: name + ": write", chance: "daemon/" + name},
 	}
-	p.client = d.store.Client(d.host.Name(), store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now})
+	p.client = d.store.Client(d.host.Name(),
+		store.ClientOptions{Reachable: d.opts.Reachable, Clock: p.now, Servers: d.opts.Servers})
 	p.program = d.host.NewProcess(d.secrets, p.arrive)
 	p.charon = charon.New(d.host)
 	p.charon.Break(d.noIKE)

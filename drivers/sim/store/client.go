@@ -20,6 +20,8 @@ type ClientOptions struct {
 	Reachable func() bool
 	// Clock returns the time of the client's process; default the world's.
 	Clock func() time.Time
+	// Servers are those that the client gets its leases from; none: from the store itself.
+	Servers []*Server
 }
 
 // Client is one process's connection to a [Store].
@@ -38,9 +40,10 @@ type Client struct {
 	changed  wake.Signal
 	onChange func()
 
-	nodes nodeClient    // of a store of nodes
-	known *storeVersion // the newest version received
-	first int64         // the revision of the first version
+	nodes  nodeClient    // of a store of nodes
+	remote *remote       // of servers; nil: the client uses the store itself
+	known  *storeVersion // the newest version received
+	first  int64         // the revision of the first version
 
 	reread bool // a stream cannot follow known: the client must read everything again
 
@@ -92,6 +95,9 @@ func (s *Store) Client(name string, opts ClientOptions) *Client {
 	c.nodes = s.newNodeClient(name)
 	c.view.Assigned = c.nodes.assigned
 	s.clients = append(s.clients, c)
+	if len(opts.Servers) > 0 {
+		c.remote = &remote{servers: opts.Servers, at: c.rng.redial.IntN(len(opts.Servers))}
+	}
 	c.schedulePing()
 	c.connect()
 	return c
@@ -116,7 +122,8 @@ func (c *Client) View() lease.View { return c.view }
 // Current reports whether all changes of the records or node objects have reached the client.
 func (c *Client) Current() bool {
 	st := c.stream
-	return st != nil && !st.busy && !st.dirty && st.sent == c.got
+	behind := st != nil && st.server != nil && (st.server.client == nil || !st.server.client.Current())
+	return st != nil && !behind && !st.busy && !st.dirty && st.sent == c.got
 }
 
 // Changed receives a value after View has changed.

@@ -66,7 +66,11 @@ func (s *Store) SetFaults(f Faults) {
 func (s *Store) Deny(client string, on bool) {
 	s.denied[client] = on
 	s.world.Note(client+": store denied", fmt.Sprint(on))
-	for _, st := range slices.Clone(s.streams) {
+	streams := slices.Clone(s.streams)
+	for _, srv := range s.servers {
+		streams = append(streams, srv.streams...)
+	}
+	for _, st := range streams {
 		if on && st.client.name == client {
 			s.endStream(st)
 			st.end(errStoreDenied)

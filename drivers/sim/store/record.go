@@ -63,6 +63,7 @@ func (r *record) decode(subnets string, old *record) {
 // storeVersion is the store at a revision.
 type storeVersion struct {
 	epoch   int
+	number  int64 // of the store's versions
 	size    int64 // of all keys and values
 	written int64 // the sizes of all changes up to here
 	snap    *lease.Snapshot
@@ -72,7 +73,8 @@ type storeVersion struct {
 
 // newVersion combines all records into a version.
 func (s *Store) newVersion(revision int64) *storeVersion {
-	v := &storeVersion{epoch: s.epoch, size: s.size, written: s.changes}
+	s.made++
+	v := &storeVersion{epoch: s.epoch, number: s.made, size: s.size, written: s.changes}
 	v.snap = &lease.Snapshot{Revision: revision, Leases: make([]*lease.Lease, 0, len(s.order))}
 	if r := s.records[s.configKey()]; r != nil {
 		v.snap.Config = lease.Document{Data: r.value, Revision: r.mod}

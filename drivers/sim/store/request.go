@@ -15,6 +15,7 @@ import (
 // gives up.
 type exchange struct {
 	client   *Client
+	of       string // the name of the client that the request is for
 	req      node.Request
 	began    time.Time
 	deadline *world.Event
@@ -32,7 +33,17 @@ func (c *Client) Do(req node.Request, done func(node.Requested)) {
 		c.doNodes(req, done)
 		return
 	}
+	if c.remote != nil {
+		c.doServers(req, done)
+		return
+	}
+	c.doFor(c.name, req, done)
+}
+
+// doFor is Do on behalf of a client.
+func (c *Client) doFor(of string, req node.Request, done func(node.Requested)) {
 	x := c.exchange(req, done)
+	x.of = of
 	if req.Verb == node.Create {
 		x.grant()
 		return
@@ -57,7 +68,7 @@ func (c *Client) limit(req node.Request) time.Duration {
 // begin prepares a request to the server. The first request for a record on a
 // doomed TTL moves the record to another TTL.
 func (c *Client) begin(req node.Request) *exchange {
-	x := &exchange{client: c, req: req, began: c.now()}
+	x := &exchange{client: c, of: c.name, req: req, began: c.now()}
 	length, doomed := c.doomed[req.Grant.ID]
 	x.fresh = doomed && req.Verb != node.Create
 	if x.fresh && req.Verb == node.Renew {
@@ -99,7 +110,7 @@ func (x *exchange) serve() (g lease.Grant, err error) {
 		return lease.Grant{}, err
 	}
 	c := x.client
-	c.store.by(c.name, func() { g, err = c.store.serve(x) })
+	c.store.by(x.of, func() { g, err = c.store.serve(x) })
 	return g, err
 }
 
@@ -115,7 +126,7 @@ func (x *exchange) finish(g lease.Grant, err error) {
 	x.deadline.Cancel()
 	if err != nil {
 		if x.ttl != nil {
-			x.client.revoke(x.ttl)
+			x.client.revoke(x.ttl, x.of)
 		}
 		g, err = lease.Grant{}, storeError(x.req, err)
 	}
@@ -124,13 +135,13 @@ func (x *exchange) finish(g lease.Grant, err error) {
 
 // revoke asks the server to end a TTL. Until the answer the TTL is doomed: the
 // request may arrive at any time.
-func (c *Client) revoke(t *storeTTL) {
+func (c *Client) revoke(t *storeTTL, of string) {
 	c.doomed[t.id] = t.length
 	c.send(c.drawTrip(), func() (answer func()) {
 		if c.refused() != nil {
 			return func() {}
 		}
-		c.store.by(c.name, func() {
+		c.store.by(of, func() {
 			if now := c.store.ttls[t.id]; now != nil { // a restored store has another one with that handle
 				c.store.endTTL(now)
 			}

@@ -43,9 +43,11 @@ type Store struct {
 	backup    *backup // nil: none was made
 
 	version *storeVersion // made from the records
+	made    int64         // counts the versions
 	former  *storeVersion // the one before, for stale reads
 	streams []*storeStream
 	clients []*Client
+	servers []*Server
 
 	size    int64 // of all keys and values, in bytes
 	changes int64 // the sizes of all changes so far

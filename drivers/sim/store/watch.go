@@ -13,9 +13,10 @@ import (
 // batch is a whole version: the result of the changes at the client.
 type storeStream struct {
 	client *Client
-	sent   uint64 // batches
-	busy   bool   // a batch is under way
-	dirty  bool   // the store has changed since the last batch
+	server *Server // that the stream is from; nil: from the store itself
+	sent   uint64  // batches
+	busy   bool    // a batch is under way
+	dirty  bool    // the store has changed since the last batch
 	ended  bool
 	at     *storeVersion // the version of the client after the last batch
 }
@@ -42,7 +43,7 @@ func (st *storeStream) pump() {
 		return
 	}
 	c := st.client
-	f := &c.store.faults
+	f := st.faults()
 	rng := c.rng.watch
 	w := c.store.world
 	if world.Chance(rng, f.WatchBreak) {
@@ -52,14 +53,16 @@ func (st *storeStream) pump() {
 	}
 	st.busy, st.dirty = true, false
 	st.sent++
-	seq, version := st.sent, c.store.version
-	c.store.served.Bytes += version.written - st.at.written
+	seq, version := st.sent, st.newest()
+	if st.server == nil {
+		c.store.served.Bytes += version.written - st.at.written
+	}
 	st.at = version
 	delay := c.latency() + world.UpTo(rng, f.WatchDelay)
 	lost := world.Chance(rng, f.WatchLose)
 	arrive := func() {
 		switch {
-		case !c.reachable():
+		case !st.reachable():
 			st.ended = true // the server cannot tell the client, which will find out
 			c.store.endStream(st)
 		case !lost:
@@ -87,7 +90,7 @@ func (st *storeStream) end(reason error) {
 	st.ended = true
 	c := st.client
 	c.store.world.After(c.latency(), c.label.batch, func() {
-		if c.reachable() {
+		if st.reachable() {
 			c.arrive(func() {
 				if c.stream == st {
 					c.disconnected(reason)
@@ -99,12 +102,38 @@ func (st *storeStream) end(reason error) {
 
 // endStream makes the server forget a stream.
 func (s *Store) endStream(st *storeStream) {
-	for i, other := range s.streams {
+	streams := &s.streams
+	if st.server != nil {
+		streams = &st.server.streams
+	}
+	for i, other := range *streams {
 		if other == st {
-			s.streams = append(s.streams[:i:i], s.streams[i+1:]...)
+			*streams = append((*streams)[:i:i], (*streams)[i+1:]...)
 			return
 		}
 	}
+}
+
+// newest returns the newest version at the other end of the stream.
+func (st *storeStream) newest() *storeVersion {
+	if st.server != nil {
+		return st.server.client.known
+	}
+	return st.client.store.version
+}
+
+// faults returns those of the stream. A server's is a TCP connection: its changes may be late, and no
+// more.
+func (st *storeStream) faults() *Faults {
+	if st.server != nil {
+		return &Faults{WatchDelay: st.server.faults.SlowBy}
+	}
+	return &st.client.store.faults
+}
+
+// reachable reports whether packets get from the other end of the stream to the client.
+func (st *storeStream) reachable() bool {
+	return st.client.reachable() && (st.server == nil || !st.server.faults.Cut)
 }
 
 // take accepts a batch. The numbers show faults of the stream: the client
@@ -124,6 +153,10 @@ func (c *Client) take(st *storeStream, seq uint64, v *storeVersion) {
 		return
 	}
 	c.got = seq
+	if st.server != nil {
+		c.takeOver(st.server, v)
+		return
+	}
 	had := c.view.Snapshot.Config
 	c.accept(v)
 	c.sawDelete(had)
@@ -174,6 +207,10 @@ func (c *Client) setView(v lease.View) {
 func (c *Client) connect() {
 	c.dialing++
 	c.awaitDial()
+	if c.remote != nil {
+		c.connectServer()
+		return
+	}
 	if c.known != nil && !c.reread {
 		c.watch(c.known)
 		return
@@ -269,6 +306,10 @@ func (s *Store) subscribe(c *Client, after *storeVersion) (*storeStream, error) 
 // disconnected records that the view no longer follows the store, and tries
 // again after a wait that doubles.
 func (c *Client) disconnected(reason error) {
+	if c.remote != nil {
+		c.lostServer(reason)
+		return
+	}
 	c.dialing++ // pending answers are too late
 	c.stream = nil
 	wait := min(redialFirst<<min(c.attempt, 10), redialMost)
@@ -305,7 +346,7 @@ func (c *Client) checkStream() {
 		return
 	}
 	switch {
-	case !c.reachable():
+	case !st.reachable():
 		lost(errStoreUnreachable)
 	case st.ended:
 		lost(errStoreBroken)

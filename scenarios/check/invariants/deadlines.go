@@ -54,14 +54,14 @@ func (n *Node) savedExpiry() time.Time {
 	return saved.Expires
 }
 
-// savedConfig returns the network config that the state file holds.
-func (n *Node) savedConfig() string {
+// savedRun returns the network config and the node's subnet that the state file holds.
+func (n *Node) savedRun() (config string, own lease.Key) {
 	text, _ := n.Daemon.File(node.StateFile)
 	marks, err := node.SavedMarks(text)
 	if err != nil {
-		return ""
+		return "", lease.Key{}
 	}
-	return string(marks.Config)
+	return string(marks.Config), marks.Own
 }
 
 // stepped follows the input of a turn.

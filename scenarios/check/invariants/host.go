@@ -238,6 +238,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 		network.Backend.Type == udp.Type && n.lostToAnother(snap) ||
 		n.hasVTEP(l) ||
 		l.Key.Overlaps(n.last) ||
+		l.Key.Overlaps(n.resumed) ||
 		l.Key.Overlaps(n.key) {
 		return false
 	}

@@ -53,6 +53,7 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	if !holds {
 		return
 	}
+	n.resumed = lease.Key{}
 	i.checkAssigned(n, key)
 	h := i.records[n.record]
 	stale := i.staleReads() || n.blind == key // a new process may not see the record of its former one

@@ -53,6 +53,9 @@ type Node struct {
 	// refused says that the config in that snapshot collides with another network of the host.
 	refused   bool
 	resumable string // the config that the state file held when the process began
+	// resumed is the subnet in that file: the process takes it for its own until it holds a lease. The
+	// file may be older than the last run.
+	resumed lease.Key
 
 	observed  *dataplane.State            // by the last look, of which the node may not know yet
 	connected map[dataplane.RouteKey]bool // the kernel's own routes in it
@@ -108,7 +111,8 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		n.document, n.config = "", ""
-		n.refused, n.resumable = false, n.savedConfig()
+		n.refused = false
+		n.resumable, n.resumed = n.savedRun()
 		n.leaving = false
 		n.lost = accident{}
 		n.dispute.open = false

@@ -43,6 +43,7 @@ func main() {
 	flag.StringVar(&o.Firewall, "firewall", "", "iptables, nftables or none; empty: as the seed draws it")
 	flag.StringVar(&o.Store, "store", "", "etcd or kube; empty: etcd")
 	flag.BoolVar(&o.Networks, "networks", false, "run several networks in each daemon")
+	flag.BoolVar(&o.Servers, "servers", false, "put flannel servers between the nodes and the datastore")
 	flag.BoolVar(&o.Change, "change", false, "change the type of the backend in every seed; false: in one of eight")
 	flag.StringVar(&o.NextHops, "nexthops", "", "always or never; empty: as the seed draws it")
 	flag.IntVar(&o.workers, "j", 0, "the number of seeds to run in parallel; 0: one for each core")
@@ -200,6 +201,9 @@ func replayCommand(o options, seed uint64) string {
 	}
 	if o.Networks {
 		cmd += " NETWORKS=yes"
+	}
+	if o.Servers {
+		cmd += " SERVERS=yes"
 	}
 	if o.NextHops != "" {
 		cmd += " NEXTHOPS=" + o.NextHops
