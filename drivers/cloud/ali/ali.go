@@ -37,7 +37,7 @@ func New(o api.Options) (cloud.Client, error) {
 	c.secrets.Add(o.AccessKeyID, o.AccessKeySecret)
 	if c.id == "" || c.secret == "" {
 		return nil, &api.Fault{Class: cloud.ErrDenied, Doing: "ali: credentials",
-			Advice: "the backend needs AccessKeyID and AccessKeySecret, or ACCESS_KEY_ID and ACCESS_KEY_SECRET in the environment"}
+			Advice: api.NoKeys}
 	}
 	return c, nil
 }

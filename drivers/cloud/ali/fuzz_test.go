@@ -13,7 +13,8 @@ func FuzzAnswers(f *testing.F) {
 		`{"VRouters":{"VRouter":[{"VRouterId":"vrt-1","RouteTableIds":{"RouteTableId":["vtb-1"]}}]}}`,
 		`{"RouteEntrys":{"RouteEntry":[{"RouteEntryId":"rte-1","DestinationCidrBlock":"10.40.3.7/24","Type":"Custom",` +
 			`"Status":"Available","NextHops":{"NextHop":[{"NextHopId":"i-1"}]}}]},"NextToken":"t"}`,
-		`{"RouteEntrys":{"RouteEntry":[{"DestinationCidrBlock":"::/0"},{"DestinationCidrBlock":"10.0.0.0/8","InstanceId":"i-1"}]}}`,
+		`{"RouteEntrys":{"RouteEntry":[{"DestinationCidrBlock":"::/0"},` +
+			`{"DestinationCidrBlock":"10.0.0.0/8","InstanceId":"i-1"}]}}`,
 	} {
 		f.Add([]byte(seed))
 	}

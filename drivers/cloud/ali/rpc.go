@@ -115,7 +115,9 @@ func isOne(code string, of []string) bool {
 // fault classifies an answer by its code.
 func (c *Client) fault(action, doing string, reply api.Reply) *api.Fault {
 	code, text := parseError(reply.Body)
-	f := &api.Fault{Doing: doing, Code: c.secrets.Clean(code), Text: c.secrets.Clean(text), Wait: api.RetryAfter(reply.Header)}
+	f := &api.Fault{
+		Doing: doing, Code: c.secrets.Clean(code), Text: c.secrets.Clean(text), Wait: api.RetryAfter(reply.Header),
+	}
 	if code == "" {
 		f.Code = api.StatusCode(reply.Status)
 	}

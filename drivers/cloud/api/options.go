@@ -5,6 +5,10 @@ import (
 	"net/netip"
 )
 
+// NoKeys is the advice of ali-vpc and tencent-vpc without credentials (interop 1.3).
+const NoKeys = "the backend needs AccessKeyID and AccessKeySecret in its config, " +
+	"or ACCESS_KEY_ID and ACCESS_KEY_SECRET in the environment"
+
 // Options are the facts that a client gets from the network config, the
 // environment and the host. The others are for tests.
 type Options struct {

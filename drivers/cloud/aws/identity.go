@@ -58,7 +58,8 @@ func (c *Client) identify(ctx context.Context) (*self, error) {
 		return nil, err
 	}
 	me := &self{region: region.Region, instance: instance}
-	if me.eni, err = c.networkInterface(ctx, me); err != nil {
+	me.eni, err = c.networkInterface(ctx, me)
+	if err != nil {
 		return nil, err
 	}
 	me.tables = c.configured

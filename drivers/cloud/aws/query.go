@@ -97,7 +97,9 @@ var denied = map[string]bool{"UnauthorizedOperation": true, "AccessDenied": true
 // fault classifies an answer by its code.
 func (c *Client) fault(action, doing string, reply api.Reply) *api.Fault {
 	code, text := parseError(reply.Body)
-	f := &api.Fault{Doing: doing, Code: c.secrets.Clean(code), Text: c.secrets.Clean(text), Wait: api.RetryAfter(reply.Header)}
+	f := &api.Fault{
+		Doing: doing, Code: c.secrets.Clean(code), Text: c.secrets.Clean(text), Wait: api.RetryAfter(reply.Header),
+	}
 	_, throttled := retry.DefaultThrottleErrorCodes[code]
 	_, transient := retry.DefaultRetryableErrorCodes[code]
 	_, failing := retry.DefaultRetryableHTTPStatusCodes[reply.Status]

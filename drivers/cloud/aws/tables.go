@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"net/netip"
@@ -103,12 +104,7 @@ func (t table) routes(eni string) []cloud.Route {
 
 // target returns the next hop. A route to an instance names its interface, too.
 func (r route) target() string {
-	for _, id := range []string{r.ENI, r.Instance, r.Gateway, r.NAT, r.Transit, r.Peering, r.Local, r.Carrier, r.EgressGateway} {
-		if id != "" {
-			return id
-		}
-	}
-	return r.Core
+	return cmp.Or(r.ENI, r.Instance, r.Gateway, r.NAT, r.Transit, r.Peering, r.Local, r.Carrier, r.EgressGateway, r.Core)
 }
 
 // change makes a change with the rights of the instance.

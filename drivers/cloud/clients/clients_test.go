@@ -37,7 +37,8 @@ func TestEachTypeHasItsProvider(t *testing.T) {
 func TestWithEnvironment(t *testing.T) {
 	env := map[string]string{
 		"ACCESS_KEY_ID": "id", "ACCESS_KEY_SECRET": "secret", "AWS_ACCESS_KEY_ID": "aws-id",
-		"AWS_SECRET_ACCESS_KEY": "aws-secret", "AWS_SECURITY_TOKEN": "aws-token", "GOOGLE_APPLICATION_CREDENTIALS": "/key.json",
+		"AWS_SECRET_ACCESS_KEY": "aws-secret", "AWS_SECURITY_TOKEN": "aws-token",
+		"GOOGLE_APPLICATION_CREDENTIALS": "/key.json",
 	}
 	config := api.Options{AccessKeyID: "config-id", AccessKeySecret: "config-secret"}
 	for _, c := range []struct {
@@ -48,7 +49,8 @@ func TestWithEnvironment(t *testing.T) {
 		{"tencent-vpc", api.Options{}, api.Options{AccessKeyID: "id", AccessKeySecret: "secret"}},
 		{"tencent-vpc", config, config},
 		{"ali-vpc", api.Options{AccessKeyID: "config-id"}, api.Options{AccessKeyID: "id", AccessKeySecret: "secret"}},
-		{"aws-vpc", api.Options{}, api.Options{AccessKeyID: "aws-id", AccessKeySecret: "aws-secret", SecurityToken: "aws-token"}},
+		{"aws-vpc", api.Options{},
+			api.Options{AccessKeyID: "aws-id", AccessKeySecret: "aws-secret", SecurityToken: "aws-token"}},
 		{"gce", api.Options{}, api.Options{CredentialsFile: "/key.json"}},
 		{"gce", api.Options{CredentialsFile: "/mine.json"}, api.Options{CredentialsFile: "/mine.json"}},
 	} {

@@ -105,7 +105,8 @@ func (f *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case checkV4(r, string(body), "ec2", f.Region, f.keys) != nil:
 		fail(BadKeys, fmt.Sprint(checkV4(r, string(body), "ec2", f.Region, f.keys)))
 		return
-	case strings.Contains(r.Header.Get("Authorization"), awsRoleKey) && r.Header.Get("X-Amz-Security-Token") != awsRoleToken:
+	case strings.Contains(r.Header.Get("Authorization"), awsRoleKey) &&
+		r.Header.Get("X-Amz-Security-Token") != awsRoleToken:
 		fail(BadKeys, "no token")
 		return
 	}
@@ -287,7 +288,9 @@ func (f *AWS) table(id string) string {
 		if e.State == cloud.Pending {
 			continue // EC2 knows no such state: the route is not there yet
 		}
-		hop, origin, state := "networkInterfaceId", "CreateRoute", "active"
+		hop := "networkInterfaceId"
+		origin := "CreateRoute"
+		state := "active"
 		if e.System {
 			hop = "gatewayId"
 			origin = "CreateRouteTable"

@@ -23,7 +23,7 @@ var tableCases = []kase{
 		for _, r := range s.Routes(t) {
 			tables[r.Table] = true
 			if r.Self || r.Custom {
-				t.Errorf("%+v is somebody's", r)
+				t.Errorf("%+v is an instance's", r)
 			}
 		}
 		for _, id := range s.Cloud.TableIDs {

@@ -29,7 +29,7 @@ type Names struct {
 	Probe                string            // a path of the metadata service
 }
 
-// Trouble is what happens to a request.
+// Trouble is an accident of a request.
 type Trouble string
 
 // The troubles. Each provider has codes of its own for the first group.
@@ -179,7 +179,8 @@ func (c *Cloud) host(r *http.Request, want string) {
 
 // carry carries a request out, with its trouble. fail writes an error of the
 // provider.
-func (c *Cloud) carry(w http.ResponseWriter, r *http.Request, action string, fail func(Trouble, string), do func(http.ResponseWriter)) {
+func (c *Cloud) carry(w http.ResponseWriter, r *http.Request, action string, fail func(Trouble, string),
+	do func(http.ResponseWriter)) {
 	text := "something about " + action
 	if c.Echo {
 		text = fmt.Sprintf("%q %s: the canonical request was %v", c.present, action, r.Header)

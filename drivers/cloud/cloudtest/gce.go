@@ -37,10 +37,12 @@ type gceOperation struct {
 }
 
 const (
-	gceProject, gceZone, gceName = "example.com:my-project", "europe-west1-b", "node-7"
-	gceNetwork                   = "kube"
-	gceToken                     = "ya29.token-of-the-account-"
-	gceMetadata                  = "/computeMetadata/v1"
+	gceProject  = "example.com:my-project"
+	gceZone     = "europe-west1-b"
+	gceName     = "node-7"
+	gceNetwork  = "kube"
+	gceToken    = "ya29.token-of-the-account-"
+	gceMetadata = "/computeMetadata/v1"
 )
 
 // NewGCE returns a fake.

@@ -15,8 +15,8 @@ func TestSignatureV4(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("X-Amz-Date", at.Format("20060102T150405Z"))
-	got := signatureV4(r, "", []string{"host", "x-amz-date"}, at, []string{"20150830", "us-east-1", "service", "aws4_request"},
-		"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+	scope := []string{"20150830", "us-east-1", "service", "aws4_request"}
+	got := signatureV4(r, "", []string{"host", "x-amz-date"}, at, scope, "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 	if got != "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31" {
 		t.Error(got)
 	}
@@ -45,8 +45,8 @@ func TestSignatureTC3(t *testing.T) {
 	}
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
 	body := `{"Limit": 1, "Filters": [{"Values": ["\u672a\u547d\u540d"], "Name": "instance-name"}]}`
-	got := signatureTC3(r, body, []string{"content-type", "host"}, 1551113065, []string{"2019-02-25", "cvm", "tc3_request"},
-		"Gu5t9xGARNpq86cd98joQYCN3EXAMPLE")
+	scope := []string{"2019-02-25", "cvm", "tc3_request"}
+	got := signatureTC3(r, body, []string{"content-type", "host"}, 1551113065, scope, "Gu5t9xGARNpq86cd98joQYCN3EXAMPLE")
 	if got != "72e494ea809ad7a8c8f7a4507b9bddcbaa8e581f516e8da2f66e2c5a96525168" {
 		t.Error(got)
 	}

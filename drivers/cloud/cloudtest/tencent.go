@@ -125,7 +125,9 @@ func signatureTC3(r *http.Request, body string, names []string, seconds int64, s
 	canonical := strings.Join([]string{
 		r.Method, "/", r.URL.RawQuery, signedHeaders(r, names), strings.Join(names, ";"), hashed(body),
 	}, "\n")
-	text := strings.Join([]string{"TC3-HMAC-SHA256", fmt.Sprint(seconds), strings.Join(scope, "/"), hashed(canonical)}, "\n")
+	text := strings.Join([]string{
+		"TC3-HMAC-SHA256", fmt.Sprint(seconds), strings.Join(scope, "/"), hashed(canonical),
+	}, "\n")
 	key := []byte("TC3" + secret)
 	for _, part := range scope {
 		key = mac(key, part)
@@ -175,7 +177,8 @@ func (f *Tencent) action(w http.ResponseWriter, action string, body []byte) {
 	var tables []any
 	switch action {
 	case tencentList:
-		byVPC := len(in.Filters) == 1 && in.Filters[0].Name == "vpc-id" && slices.Equal(in.Filters[0].Values, []string{tencentVPC})
+		byVPC := len(in.Filters) == 1 && in.Filters[0].Name == "vpc-id" &&
+			slices.Equal(in.Filters[0].Values, []string{tencentVPC})
 		if byVPC != slices.Equal(in.RouteTableIDs, []string{tencentTable}) {
 			tables = []any{f.table()}
 		}
@@ -210,7 +213,8 @@ func (f *Tencent) create(r tencentRoute) Trouble {
 	if err != nil || r.GatewayType != "NORMAL_CVM" || r.RouteType != "USER" || !r.Enabled {
 		return Invalid
 	}
-	return f.cloud.create(Entry{Table: tencentTable, Dst: dst, Hop: r.GatewayID}, func(old Entry) bool { return old.Dst == dst })
+	same := func(old Entry) bool { return old.Dst == dst }
+	return f.cloud.create(Entry{Table: tencentTable, Dst: dst, Hop: r.GatewayID}, same)
 }
 
 func (f *Tencent) table() map[string]any {

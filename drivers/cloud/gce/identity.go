@@ -30,8 +30,9 @@ func (c *Client) identify(ctx context.Context) (*self, error) {
 	}
 	name, err := c.metadata.Get(ctx, "/instance/name")
 	if isMissing(err) {
-		name, err = c.metadata.Get(ctx, "/instance/hostname")
-		name, _, _ = strings.Cut(name, ".")
+		var host string
+		host, err = c.metadata.Get(ctx, "/instance/hostname")
+		name = strings.SplitN(host, ".", 2)[0]
 	}
 	if err != nil {
 		return nil, err

@@ -73,6 +73,11 @@ var throttles = map[string]bool{
 	"rateLimitExceeded": true, "userRateLimitExceeded": true, "RATE_LIMIT_EXCEEDED": true, "quotaExceededPerMinute": true,
 }
 
+// quotas are the reasons of a full project.
+var quotas = map[string]bool{
+	"quotaExceeded": true, "QUOTA_EXCEEDED": true, "limitExceeded": true, "LIMIT_EXCEEDED": true,
+}
+
 // fault classifies an answer by its reason, or else by its status.
 func (c *Client) fault(doing, right string, reply api.Reply) *api.Fault {
 	reason, text := parseError(reply.Body)
@@ -92,7 +97,7 @@ func (c *Client) classify(f *api.Fault, right, reason string, status int) {
 	case throttles[reason] || status == http.StatusTooManyRequests:
 		f.Class = cloud.ErrThrottled
 		f.Temporary = true
-	case reason == "quotaExceeded" || reason == "QUOTA_EXCEEDED" || reason == "limitExceeded" || reason == "LIMIT_EXCEEDED":
+	case quotas[reason]:
 		f.Class = cloud.ErrQuota
 		f.Advice = limit
 	case reason == "alreadyExists" || reason == "RESOURCE_ALREADY_EXISTS" || status == http.StatusConflict:

@@ -71,14 +71,13 @@ func (e entry) route(me *self) (cloud.Route, bool) {
 	}
 	r := cloud.Route{
 		Table: me.network, ID: e.Name, Dst: dst.Masked(), Target: e.target(), Self: project(e.Instance) == me.path(),
-		Custom: e.custom(), State: cloud.Active,
+		Custom: e.custom(), State: cloud.Broken,
 	}
 	switch e.Status {
 	case "", "ACTIVE":
+		r.State = cloud.Active
 	case "PENDING":
 		r.State = cloud.Pending
-	default:
-		r.State = cloud.Broken
 	}
 	for _, w := range e.Warnings {
 		if strings.HasPrefix(w.Code, "NEXT_HOP_") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -56,17 +57,18 @@ func tokensOf(o api.Options, c *Client) (tokens, error) {
 	if json.Unmarshal(data, &file) != nil {
 		return tokens{}, fmt.Errorf("gce: the credentials in %s are no JSON", o.CredentialsFile)
 	}
-	switch file.Type {
-	case google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount:
-	default:
-		return tokens{}, fmt.Errorf("gce: the credentials in %s are of the type %.40q, which is none of %s, %s and %s",
-			o.CredentialsFile, file.Type, google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount)
+	known := []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount}
+	if !slices.Contains(known, file.Type) {
+		return tokens{}, fmt.Errorf("gce: the credentials in %s are of the type %.40q, which is none of %v",
+			o.CredentialsFile, file.Type, known)
 	}
 	return tokens{fetch: func(ctx context.Context) (*oauth2.Token, error) {
 		ctx = context.WithValue(ctx, oauth2.HTTPClient, c.http)
 		found, err := google.CredentialsFromJSONWithType(ctx, data, file.Type, scope)
 		if err != nil {
-			return nil, &api.Fault{Class: cloud.ErrDenied, Doing: "gce: credentials", Text: o.CredentialsFile + " does not parse"}
+			return nil, &api.Fault{
+				Class: cloud.ErrDenied, Doing: "gce: credentials", Text: o.CredentialsFile + " does not parse",
+			}
 		}
 		token, err := found.TokenSource.Token()
 		if err != nil {

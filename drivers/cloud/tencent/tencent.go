@@ -38,7 +38,7 @@ func New(o api.Options) (cloud.Client, error) {
 	c.secrets.Add(o.AccessKeyID, o.AccessKeySecret)
 	if c.id == "" || c.secret == "" {
 		return nil, &api.Fault{Class: cloud.ErrDenied, Doing: "tencent: credentials",
-			Advice: "the backend needs AccessKeyID and AccessKeySecret, or ACCESS_KEY_ID and ACCESS_KEY_SECRET in the environment"}
+			Advice: api.NoKeys}
 	}
 	if !o.PublicIP.Unmap().Is4() {
 		return nil, &api.Fault{Doing: "tencent: next hop", Text: "the node has no public IPv4 address"}
@@ -52,7 +52,8 @@ func (c *Client) Routes(ctx context.Context) ([]cloud.Route, error) {
 	var routes []cloud.Route
 	err := c.as(ctx, func(me *self) error {
 		var out tables
-		err := c.call(ctx, me.region, "DescribeRouteTables", me.table, map[string]any{"RouteTableIds": []string{me.table}}, &out)
+		params := map[string]any{"RouteTableIds": []string{me.table}}
+		err := c.call(ctx, me.region, "DescribeRouteTables", me.table, params, &out)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,8 @@ func TestWhatIsMissing(t *testing.T) {
 	cloudtest.Wants(t, err, cloud.ErrDenied, "ACCESS_KEY_ID")
 	_, err = tencent.New(api.Options{AccessKeyID: "id", AccessKeySecret: "secret"})
 	cloudtest.Wants(t, err, nil, "IPv4")
-	_, err = tencent.New(api.Options{AccessKeyID: "id", AccessKeySecret: "secret", PublicIP: netip.MustParseAddr("2001:db8::1")})
+	six := api.Options{AccessKeyID: "id", AccessKeySecret: "secret", PublicIP: netip.MustParseAddr("2001:db8::1")}
+	_, err = tencent.New(six)
 	cloudtest.Wants(t, err, nil, "IPv4")
 }
 
