@@ -51,6 +51,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Request = r
 		return resp, nil
 	case <-r.Context().Done():
+		<-answer // the handler's last look at the fake comes before the test's next change
 		return nil, r.Context().Err()
 	}
 }
