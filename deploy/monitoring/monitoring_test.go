@@ -40,7 +40,8 @@ func (full) Peers() ([]node.Peer, bool) { return []node.Peer{{State: node.PeerSe
 // page returns the metrics of a node as Prometheus reads them.
 func page() string {
 	w := httptest.NewRecorder()
-	metrics.Handler(true, metrics.Source{Node: full{}, Calls: cnicalls.None}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler := metrics.Handler(true, metrics.Source{Node: full{}, Calls: cnicalls.None})
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 

@@ -36,7 +36,8 @@ func Count(path string, call Call) error {
 		calls[call]++
 		_, err = f.WriteAt(calls.encode(), 0)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return fmt.Errorf("count the call: %w", err)
 	}
 	return nil
@@ -52,7 +53,8 @@ func Read(path string) (Calls, error) {
 		return nil, fmt.Errorf("calls of the CNI plugin: %w", err)
 	}
 	calls, err := read(f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return nil, fmt.Errorf("calls of the CNI plugin, %s: %w", path, err)
 	}
 	return calls, nil

@@ -73,7 +73,8 @@ func TestOddFiles(t *testing.T) {
 		})
 	}
 	dir := t.TempDir()
-	target, link, pipe := filepath.Join(dir, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	pipe := filepath.Join(dir, "pipe")
 	if err := os.WriteFile(target, []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)
 	}

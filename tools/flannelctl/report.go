@@ -56,7 +56,8 @@ func (a *app) report() *cobra.Command {
 			"they know, and writes one HTML page that a browser shows without a network: the nodes and their states, the\n" +
 			"events that each daemon remembers, who reaches whom, the way of packets, and the difference between each\n" +
 			"host and its desired state. With --port it asks all nodes that the first daemon knows, and with\n" +
-			"--all-nodes those of Kubernetes. It works without any answer, and the page says what could not be learnt. It names addresses and subnets.",
+			"--all-nodes those of Kubernetes. It works without any answer, and the page says what could not be\n" +
+			"learnt. It names addresses and subnets.",
 		RunE: func(c *cobra.Command, args []string) error {
 			daemons, err := collect(c.Context(), &flags, args, port)
 			if err != nil {

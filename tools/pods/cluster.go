@@ -54,13 +54,14 @@ func Open(o Options) (*Cluster, error) {
 	}
 	config.UserAgent = o.UserAgent
 	c := &Cluster{namespace: o.Namespace, config: config}
-	c.base, _, err = rest.DefaultServerUrlFor(config)
+	base, _, err := rest.DefaultServerUrlFor(config)
 	if err == nil {
 		c.http, err = rest.HTTPClientFor(config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
+	c.base = base
 	return c, nil
 }
 

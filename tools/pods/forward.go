@@ -19,8 +19,11 @@ const protocol = "portforward.k8s.io"
 
 // The headers of a stream, and the types of streams.
 const (
-	typeHeader, portHeader, requestHeader = "streamType", "port", "requestID"
-	errorStream, dataStream               = "error", "data"
+	typeHeader    = "streamType"
+	portHeader    = "port"
+	requestHeader = "requestID"
+	errorStream   = "error"
+	dataStream    = "data"
 )
 
 // Dial connects to the pod's health listener. It speaks SPDY, which all API servers do: WebSocket is

@@ -39,7 +39,8 @@ func (g *Generator) Of(title string, types ...reflect.Type) (*jsonschema.Schema,
 	if len(doc.AnyOf) == 1 {
 		doc = doc.AnyOf[0]
 	}
-	doc.Schema, doc.Title, doc.Defs = Draft, title, g.defs
+	doc.Schema, doc.Title = Draft, title
+	doc.Defs = g.defs
 	return doc, nil
 }
 

@@ -22,8 +22,8 @@ import (
 type Known struct {
 	Networks []netip.Prefix // of flannel
 	Peers    []node.Peer    // as the daemon serves them
-	// Carried is what the daemon's last look found, for the devices that its own process carries: the
-	// kernel does not know their peers. Nil: it is not known.
+	// Carried holds what the daemon's last look found. The devices that its own process carries have
+	// peers there, which the kernel does not know. Nil: it is not known.
 	Carried *dataplane.State
 	// Unanswered says that no daemon has answered.
 	Unanswered bool
