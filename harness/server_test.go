@@ -74,6 +74,59 @@ var _ = Describe("servers of leases in a lab", func() {
 	}, limit)
 })
 
+// Two daemons run two networks each, with leases from one server. Its clients have certificates.
+var _ = Describe("a server of several networks in a lab", func() {
+	It("serves each of them to one daemon", func(ctx context.Context) {
+		daemon, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab := newLab(ctx, harness.Options{Nodes: 3, Daemon: daemon, LeaseTTL: time.Minute})
+		Expect(lab.Store.SetConfigOf(ctx, "blue", blueConfig)).To(Succeed())
+		Expect(lab.Store.SetConfigOf(ctx, "green",
+			`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":2}}`)).To(Succeed())
+		nodes, server := lab.Nodes[:2], lab.Nodes[2]
+		secrets := newPairs()
+		at := net.JoinHostPort(server.Underlay(cidr.V4).Addr().String(), "8888")
+		serve := append(secrets.flags(server), "--listen="+at)
+		Expect(server.Start(serve...)).To(Succeed())
+		Expect(server.WaitReady(ctx)).To(Succeed())
+		for _, n := range nodes {
+			// Nothing listens at this address of etcd, so all leases come from the server.
+			Expect(n.Start(append(secrets.flags(n), "--networks=blue,green", "--remote="+at,
+				"--etcd-endpoints=http://127.0.0.1:1")...)).To(Succeed())
+		}
+		reach := func(pods []*harness.Pod) {
+			GinkgoHelper()
+			for i, from := range pods {
+				Eventually(func() error {
+					return pingPreserved(ctx, from, pods[1-i], cidr.V4)
+				}).WithContext(ctx).Should(Succeed())
+			}
+		}
+		pods := map[string][]*harness.Pod{}
+		for _, n := range nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			for _, network := range []string{"blue", "green"} {
+				p, err := n.AddPodOf(ctx, network)
+				Expect(err).NotTo(HaveOccurred())
+				pods[network] = append(pods[network], p)
+			}
+		}
+		reach(pods["blue"])
+		reach(pods["green"])
+
+		By("restarting the server")
+		Expect(server.Stop(ctx)).To(Succeed())
+		reach(pods["blue"])
+		Expect(server.Start(serve...)).To(Succeed())
+		for _, n := range nodes {
+			Expect(n.WaitReady(ctx)).To(Succeed())
+			Expect(n.Log()).To(And(ContainSubstring("network blue: lease-acquired:"),
+				ContainSubstring("network green: lease-acquired:"), ContainSubstring(at+"/v1/green")))
+		}
+		reach(pods["green"])
+	}, limit)
+})
+
 // pairs are certificates of one authority, in one folder.
 type pairs struct {
 	dir  string

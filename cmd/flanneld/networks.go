@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/flanneld/flannel/core/agent"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/networks"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
@@ -33,8 +35,17 @@ func (o *options) checkNetworks() (err error) {
 	if o.kube.On {
 		return fmt.Errorf("%s: Kubernetes has one network, so leave out %s or --kube-subnet-mgr", flag, flag)
 	}
-	if o.servers.Servers != "" || o.servers.listen != "" {
-		return fmt.Errorf("%s: several networks need etcd itself, so leave out %s, or --remote and --listen", flag, flag)
+	if o.servers.listen != "" {
+		return fmt.Errorf("%s: a server serves all networks, so leave out %s", flag, flag)
+	}
+	if o.servers.Servers != "" {
+		if o.watchNetworks {
+			return errors.New("--watch-networks needs etcd itself: leave it out, or --remote; --networks works with servers")
+		}
+		if !strings.HasSuffix(o.servers.Prefix, "/_") {
+			return fmt.Errorf("--remote-prefix is %s; with --networks it must end with /_, in place of which "+
+				"the names come", o.servers.Prefix)
+		}
 	}
 	if o.subnetDir == "" {
 		return errors.New("--subnet-dir is empty; it must name a directory")
@@ -49,6 +60,7 @@ func (o *options) checkNetworks() (err error) {
 func (o *options) ofNetwork(name string) *options {
 	own := *o
 	own.etcd.Prefix = path.Join(o.etcd.Prefix, name)
+	own.servers.Prefix = strings.TrimSuffix(o.servers.Prefix, "_") + name
 	own.subnetFile = filepath.Join(o.subnetDir, name+".env")
 	if o.stateFile != "" && o.stateFile != hostpaths.StateFile {
 		own.stateFile += "." + name
@@ -58,7 +70,7 @@ func (o *options) ofNetwork(name string) *options {
 
 // besides holds what the networks of a process share.
 type besides struct {
-	endpoints []string
+	endpoints []string // of etcd; nil: the leases are at servers
 	nodes     *agent.Roster
 	host      *networks.Host
 	filter    *agent.SharedFilter // nil: there is no firewall
@@ -67,11 +79,15 @@ type besides struct {
 
 // runNetworks runs a node for each network until ctx or one of them ends.
 func (o *options) runNetworks(ctx context.Context, nodes *agent.Roster) node.Exit {
-	ctx, endpoints, end, err := o.etcdEndpoints(ctx)
-	if err != nil {
-		return interrupted(ctx, err)
+	var endpoints []string
+	if o.servers.Servers == "" {
+		ofEtcd, urls, end, err := o.etcdEndpoints(ctx)
+		if err != nil {
+			return interrupted(ofEtcd, err)
+		}
+		defer end()
+		ctx, endpoints = ofEtcd, urls
 	}
-	defer end()
 	host := networks.NewHost()
 	host.Report(func(text string) { klog.Warning(text) })
 	crew := newCrew(ctx, o, besides{endpoints: endpoints, nodes: nodes, host: host, systemd: newSystemd()})
@@ -90,6 +106,20 @@ func (o *options) runNetworks(ctx context.Context, nodes *agent.Roster) node.Exi
 	return orDied(ctx, crew.run(root.Networks()))
 }
 
+// closableStore is the lease store of a network.
+type closableStore interface {
+	lease.Store
+	Close()
+}
+
+// openStoreOf opens the lease store of a network: at servers, or in etcd.
+func (o *options) openStoreOf(ctx context.Context, endpoints []string) (closableStore, error) {
+	if o.servers.Servers != "" {
+		return o.openRemote(ctx)
+	}
+	return etcd.Open(ctx, o.storeOptions(endpoints))
+}
+
 // runNetwork runs the node of a network, and a new one when that has removed its network
 // or cannot go on, until ctx ends or a lost lease has to end the process. With --watch-networks a
 // network that has been removed ends.
@@ -98,7 +128,7 @@ func (o *options) runNetwork(
 ) node.Exit {
 	name := health.Network
 	defer o.serveSocket(ctx, health)()
-	store, err := etcd.Open(ctx, o.storeOptions(shared.endpoints))
+	store, err := o.openStoreOf(ctx, shared.endpoints)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
