@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -123,6 +124,21 @@ var _ = Describe("a server of several networks in a lab", func() {
 			Expect(n.Log()).To(And(ContainSubstring("network blue: lease-acquired:"),
 				ContainSubstring("network green: lease-acquired:"), ContainSubstring(at+"/v1/green")))
 		}
+		reach(pods["green"])
+
+		By("deleting the config of one network, about which the server then says nothing")
+		Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf("blue"))).To(Succeed())
+		for _, n := range nodes {
+			Expect(n.Await(ctx, "blue alone not to be ready", func() (bool, error) {
+				blue, _, err := n.Get(ctx, "/readyz?network=blue")
+				if err != nil {
+					return false, err
+				}
+				green, _, err := n.Get(ctx, "/readyz?network=green")
+				return blue == http.StatusServiceUnavailable && green == http.StatusOK, err
+			})).To(Succeed())
+		}
+		reach(pods["blue"])
 		reach(pods["green"])
 	}, limit)
 })

@@ -71,7 +71,7 @@ func (c *Client) connectServer() {
 		}
 	}
 	c.ask(srv, trip{up: c.latency(), down: c.latency()}, func(answer func(func())) {
-		if err := c.stranger(); err != nil {
+		if err := c.turnedAway(); err != nil {
 			answer(func() { fail(err) })
 			return
 		}
@@ -101,8 +101,8 @@ func (c *Client) connectServer() {
 	})
 }
 
-// stranger returns the reason why a server refuses the client, or nil.
-func (c *Client) stranger() error {
+// turnedAway returns the reason why a server refuses the client, or nil.
+func (c *Client) turnedAway() error {
 	switch {
 	case c.store.denied[c.name]:
 		return errStoreDenied

@@ -29,7 +29,8 @@ func (c *Client) doServers(req node.Request, done func(node.Requested)) {
 			return
 		}
 		if asked, doubted := c.remote.doubts.ttl(req.Grant.Key); doubted {
-			req.Verb, req.Attrs, req.TTL = node.Update, req.Grant.Attrs, asked
+			req.Verb, req.Attrs = node.Update, req.Grant.Attrs
+			req.TTL = asked
 		}
 	}
 	x := &remoteRequest{client: c, req: req, began: c.now(), done: done}
@@ -55,13 +56,11 @@ func (x *remoteRequest) try(at, tries int, t trip) {
 	c, servers := x.client, x.client.remote.servers
 	srv := servers[at%len(servers)]
 	next := func(err error) {
-		switch {
-		case x.done == nil:
-		case tries < len(servers):
+		if x.done != nil && tries < len(servers) {
 			x.try(at+1, tries+1, trip{up: c.latency(), down: c.latency()})
-		default:
-			x.finish(lease.Grant{}, err)
+			return
 		}
+		x.finish(lease.Grant{}, err)
 	}
 	harmless := x.req.Verb == node.Renew || x.req.Verb == node.Release
 	c.ask(srv, t, func(answer func(func())) {
@@ -97,7 +96,8 @@ func (x *remoteRequest) finish(g lease.Grant, err error) {
 	if x.done == nil {
 		return
 	}
-	c, req, done := x.client, x.req, x.done
+	c, req := x.client, x.req
+	done := x.done
 	x.done = nil
 	x.deadline.Cancel()
 	d := &c.remote.doubts
@@ -128,10 +128,13 @@ func (x *remoteRequest) finish(g lease.Grant, err error) {
 
 // granted counts the TTL from when the client asked. Without a renewal the handle ends when it did.
 func (x *remoteRequest) granted(g lease.Grant) lease.Grant {
-	switch {
-	case x.req.Verb == node.Release:
+	if x.req.Verb == node.Release {
 		return lease.Grant{}
-	case g.Reserved():
+	}
+	if g.Reserved() {
+		return g
+	}
+	switch {
 	case x.req.Verb != node.Renew && x.req.Verb != node.Create && g.ID == x.req.Grant.ID:
 		g.Expires = x.req.Grant.Expires
 	default:

@@ -28,7 +28,7 @@ type Server struct {
 	waiting []*waiting
 }
 
-// ServerFaults is what is wrong with a server and the ways to it.
+// ServerFaults are the faults of a server and of the ways to it.
 type ServerFaults struct {
 	Cut        bool          // no packet gets from nodes to it, or back
 	Parted     bool          // no packet gets from it to the datastore, or back
@@ -92,10 +92,10 @@ func (srv *Server) Stop() {
 	}
 }
 
-// Faults returns what is wrong with the server.
+// Faults returns the present faults.
 func (srv *Server) Faults() ServerFaults { return srv.faults }
 
-// SetFaults changes what is wrong with the server from now on.
+// SetFaults replaces all faults from now on.
 func (srv *Server) SetFaults(f ServerFaults) {
 	srv.faults = f
 	srv.store.world.Note(srv.name+": faults", fmt.Sprintf("%+v", f))
@@ -235,8 +235,10 @@ func (srv *Server) pass(of string, req node.Request, answer func(lease.Grant, er
 func named(snap *lease.Snapshot, req node.Request) (*lease.Lease, error) {
 	g, renews := req.Grant, req.Verb == node.Renew
 	for _, l := range snap.Leases {
+		if l.Key != g.Key {
+			continue
+		}
 		switch {
-		case l.Key != g.Key:
 		case renews && l.ID != g.ID:
 			return nil, lease.ErrLost
 		case !renews && l.ModRevision != g.ModRevision:
