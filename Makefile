@@ -92,6 +92,16 @@ bin/sim:
 build: ## bin/flanneld, bin/flannelctl and the CNI plugin bin/flannel-cni, static binaries
 	@$(STATIC) -o bin/ ./cmd/flanneld ./cmd/flannelctl ./cmd/flannel-cni
 
+# The programs of the image, as deploy/Dockerfile builds them. gRPC's page of traces, which
+# nothing shows, and the embedded etcd look methods up by name; with either the linker keeps
+# every exported method of every type.
+IMAGE_TAGS = grpcnotrace,no_embedded_etcd
+
+.PHONY: bin/image
+bin/image:
+	@$(STATIC) -tags $(IMAGE_TAGS) -ldflags=-s -o $@/ ./cmd/flanneld ./cmd/flannel-cni
+	@ln -sf flanneld $@/flannelctl
+
 # flannel-cni under its installed name, beside the plugins that it works with.
 # Those come from a module of their own, as nothing else needs their versions.
 .PHONY: plugins
@@ -183,7 +193,7 @@ kube: $(KUBE) ## the programs of Kubernetes that test-kube runs
 test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
-test-kube: build bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec')
+test-kube: build bin/image bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec')
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/monitoring -- -count=1 ./... || status=$$?; \
@@ -209,7 +219,7 @@ bin/cluster-wireguard.yml:
 
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
-cluster: cluster-programs plugins bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
+cluster: cluster-programs plugins bin/image bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
 	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
 	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack)
 
@@ -219,7 +229,7 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
+test-cluster: cluster-programs plugins bin/image bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
 	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
 

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 
 	"k8s.io/klog/v2"
 
-	"github.com/flanneld/flannel/core/config"
-	"github.com/flanneld/flannel/drivers/etcd/embedded"
 	"github.com/flanneld/flannel/internal/daemonflags"
 )
 
@@ -22,34 +16,6 @@ type embeddedDied struct{ err error }
 
 func (e *embeddedDied) Error() string { return "embedded etcd: " + e.err.Error() }
 func (e *embeddedDied) Unwrap() error { return e.err }
-
-// embedEtcd starts an etcd in this process. The context it returns ends when
-// the etcd does; end stops it.
-func embedEtcd(ctx context.Context, o *options) (_ context.Context, endpoints []string, end func(), err error) {
-	listen, err := o.embeddedURL()
-	if err != nil {
-		return ctx, nil, nil, err
-	}
-	server, err := embedded.Start(ctx, embedded.Options{Dir: o.embedEtcd.dir, ListenClient: []string{listen}})
-	if err != nil {
-		return ctx, nil, nil, err
-	}
-	end = func() { closing("embedded etcd", server.Close()) }
-	klog.Infof("embedded etcd listens on %s, data in %s", listen, o.embedEtcd.dir)
-	if err := o.seed(ctx, server); err != nil {
-		end()
-		return ctx, nil, nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case err := <-server.Err():
-			cancel(&embeddedDied{err})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, server.Endpoints(), end, nil
-}
 
 // embeddedURL returns the URL at which the embedded etcd listens.
 func (o *options) embeddedURL() (string, error) {
@@ -65,33 +31,4 @@ func (o *options) embeddedURL() (string, error) {
 		klog.Warningf("the embedded etcd needs no password: any host that reaches %s can change the network", u.Host)
 	}
 	return o.etcd.Endpoints, nil
-}
-
-// seed stores the network config file unless the store has a config already. It
-// refuses a bad file: once stored, the config would have to be replaced in the
-// store.
-func (o *options) seed(ctx context.Context, server *embedded.Server) error {
-	if o.several() {
-		return nil // the file holds one config, and each network has its own
-	}
-	data, err := os.ReadFile(o.netConfigPath)
-	if errors.Is(err, fs.ErrNotExist) && o.netConfigPath == daemonflags.NetConfig {
-		return nil // the node reports a missing config
-	}
-	if err != nil {
-		return fmt.Errorf("--net-config-path: %w", err)
-	}
-	if _, err := config.Parse(data); err != nil {
-		return fmt.Errorf("--net-config-path %s: %w", o.netConfigPath, err)
-	}
-	stored, err := embedded.SeedConfig(ctx, server.Client(), o.etcd.Prefix, data)
-	switch {
-	case err != nil:
-		return err
-	case stored:
-		klog.Infof("network config of %s stored in the embedded etcd", o.netConfigPath)
-	default:
-		klog.Infof("the embedded etcd holds a network config already; %s is not used", o.netConfigPath)
-	}
-	return nil
 }

@@ -50,7 +50,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	kube, err = cluster.Start(ctx, cluster.Options{
 		Nodes:     3,
 		Programs:  os.Getenv(cluster.ProgramsEnv),
-		Flannel:   repo + "bin",
+		Flannel:   repo + "bin/image",
 		Plugins:   repo + "bin/cni",
 		Manifest:  manifest(),
 		Tools:     repo + "deploy/firewall-tools",
