@@ -205,8 +205,11 @@ test-kube: build bin/image bin/testsum $(KUBE) ## flanneld against a real Kubern
 cluster-programs: ## build the programs of a whole Kubernetes cluster for make cluster: half an hour the first time, seconds from then on
 	@hack/cluster-programs
 
+# The sidecar for network policies, in the version that its module has here.
+NETPOL_SET = netpol.enabled=true netpol.image.tag=$(shell cd tools/netpol && $(GO) list -m -f '{{.Version}}' sigs.k8s.io/kube-network-policies)
+
 # The manifest as deploy/ has it, or one that the chart makes with other values.
-CLUSTER_SET      = $(if $(BACKEND),flannel.backend=$(BACKEND)) $(if $(FAMILY),podCidrv6=fd00:10:244::/56) $(SET)
+CLUSTER_SET      = $(if $(BACKEND),flannel.backend=$(BACKEND)) $(if $(FAMILY),podCidrv6=fd00:10:244::/56) $(if $(NETPOL),$(NETPOL_SET)) $(SET)
 CLUSTER_MANIFEST = $(CURDIR)/$(if $(strip $(CLUSTER_SET)),bin/cluster.yml,deploy/kube-flannel.yml)
 
 .PHONY: bin/cluster.yml
@@ -219,7 +222,7 @@ bin/cluster-wireguard.yml:
 
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
-cluster: cluster-programs plugins bin/image bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
+cluster: cluster-programs plugins bin/image bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
 	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
 	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack)
 
@@ -227,9 +230,10 @@ cluster: cluster-programs plugins bin/image bin/cluster.yml ## a Kubernetes clus
 test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
 test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
+test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/image bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual SET=flannel.mtu=1400; root)
+test-cluster: cluster-programs plugins bin/image bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
 	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,29 @@ func TestManifestNamesOurImage(t *testing.T) {
 	}
 	if !strings.Contains(string(text), `"Network": "`+podCIDRs[0]+`"`) {
 		t.Errorf("deploy/kube-flannel.yml has another network than %s", podCIDRs[0])
+	}
+}
+
+// TestNetpolImageHasItsModulesVersion checks that the image of the sidecar for policies is named after
+// the version that is built, and that it holds the program where the chart starts it.
+func TestNetpolImageHasItsModulesVersion(t *testing.T) {
+	_, version, _ := strings.Cut(netpolImage, ":")
+	for file, want := range map[string]string{
+		"tools/netpol/go.mod":                "sigs.k8s.io/kube-network-policies " + version,
+		"hack/cluster-programs":              "$cache/roots.new/netpol/bin/netpol\"\n",
+		"deploy/chart/templates/_netpol.tpl": "command: [" + stockImages("")["netpol"].Cmd[0] + "]\n",
+		"deploy/chart/values.yaml":           "repository: " + strings.TrimSuffix(netpolImage, ":"+version) + "\n",
+	} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %q", file, want)
+		}
+	}
+	if want := programsDir + "/images/netpol.tar"; !slices.Contains((&Cluster{}).archives(), want) {
+		t.Errorf("the nodes do not load %s", want)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // The names that the manifests and Kubernetes' specs use.
@@ -15,6 +17,7 @@ const (
 	flannelImage  = "ghcr.io/flanneld/flannel:v0.1.0"
 	corednsImage  = "registry.k8s.io/coredns/coredns:v1.12.4"
 	AgnhostImage  = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+	netpolImage   = "registry.k8s.io/networking/kube-network-policies:v0.8.0"
 	dnsutilsImage = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 )
 
@@ -28,6 +31,7 @@ func stockImages(roots string) map[string]image {
 		"coredns": {Root: filepath.Join(roots, "coredns"), Names: []string{corednsImage}, Entrypoint: []string{"/coredns"}},
 		"agnhost": {Root: filepath.Join(roots, "agnhost"), Names: []string{AgnhostImage, dnsutilsImage},
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Path: usualPath},
+		"netpol": {Root: filepath.Join(roots, "netpol"), Names: []string{netpolImage}, Cmd: []string{"/bin/netpol"}},
 	}
 }
 
@@ -79,6 +83,9 @@ func (c *Cluster) writeFlannelImage(ctx context.Context) error {
 
 // archives are the images' places on a node.
 func (c *Cluster) archives() []string {
-	return []string{programsDir + "/images/pause.tar", programsDir + "/images/coredns.tar",
-		programsDir + "/images/agnhost.tar", file("flannel.tar")}
+	archives := []string{file("flannel.tar")}
+	for _, name := range slices.Sorted(maps.Keys(stockImages(""))) {
+		archives = append(archives, programsDir+"/images/"+name+".tar")
+	}
+	return archives
 }

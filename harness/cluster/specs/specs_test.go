@@ -20,12 +20,13 @@ import (
 
 const repo = "../../../"
 
-// modeEnv chooses the mode of kube-proxy, manifestEnv flannel's manifest, and familyEnv
-// one stack, or two with "dual".
+// modeEnv chooses the mode of kube-proxy, manifestEnv flannel's manifest, familyEnv one
+// stack, or two with "dual"; with netpolEnv the manifest has the sidecar for policies.
 const (
 	modeEnv     = "FLANNEL_LAB_CLUSTER_MODE"
 	manifestEnv = "FLANNEL_LAB_CLUSTER_MANIFEST"
 	familyEnv   = "FLANNEL_LAB_CLUSTER_FAMILY"
+	netpolEnv   = "FLANNEL_LAB_CLUSTER_NETPOL"
 )
 
 func dualStack() bool { return os.Getenv(familyEnv) == "dual" }
