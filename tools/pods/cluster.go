@@ -109,15 +109,20 @@ func (c *Cluster) Pods(ctx context.Context, node string) ([]Pod, error) {
 	if err := c.get(ctx, u, &all); err != nil {
 		return nil, fmt.Errorf("list flanneld's pods in namespace %s at %s: %w", c.namespace, c.base, err)
 	}
+	return all.running(), nil
+}
+
+// running returns the pods that run, by node and name.
+func (l list) running() []Pod {
 	var found []Pod
-	for _, i := range all.Items {
+	for _, i := range l.Items {
 		if i.Status.Phase != "Running" || i.Metadata.DeletionTimestamp != nil {
 			continue
 		}
 		found = append(found, Pod{Name: i.Metadata.Name, Node: i.Spec.NodeName, Port: portOf(i.Spec.Containers)})
 	}
 	slices.SortFunc(found, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
-	return found, nil
+	return found
 }
 
 // On returns the running pod of flanneld on a node.

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -116,4 +117,22 @@ func TestFailures(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "kubeconfig: ") {
 		t.Errorf("no kubeconfig: %v", err)
 	}
+}
+
+// FuzzList reads lists of pods that an API server might send.
+func FuzzList(f *testing.F) {
+	f.Add([]byte(somePods))
+	f.Add([]byte(`{"items":[{"spec":{"containers":[{"args":["--healthz-port=70000","-healthz-port=1"]}]}}]}`))
+	f.Add([]byte(`{"items":[{"status":{"phase":"Running"},"spec":{"containers":null}},null]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var all list
+		if json.Unmarshal(text, &all) != nil {
+			return
+		}
+		for _, p := range all.running() {
+			if p.Port == 0 {
+				t.Errorf("%q has a pod without a port: %+v", text, p)
+			}
+		}
+	})
 }
