@@ -37,11 +37,11 @@ type Route struct {
 	Dst    netip.Prefix // masked
 	Target string       // the next hop, in the provider's own words
 	Self   bool         // the next hop is this instance
-	Custom bool         // somebody's own entry, not one that the provider made
+	Custom bool         // an entry of a user, not one that the provider made
 	State  State
 }
 
-// State is what the provider says about an entry.
+// State says whether an entry carries packets.
 type State string
 
 // The states of an entry.
@@ -59,5 +59,5 @@ var (
 	ErrDenied     = errors.New("denied by the provider")    // credentials or rights; the text names the right
 	ErrExists     = errors.New("route exists")
 	ErrNotFound   = errors.New("no such route")
-	ErrNoIdentity = errors.New("this host is no instance of the provider") // the metadata service does not answer as it should
+	ErrNoIdentity = errors.New("this host is no instance of the provider") // by its metadata service
 )

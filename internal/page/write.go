@@ -57,7 +57,10 @@ func Write(out io.Writer, rec Recording) error {
 		return err
 	}
 	texts := rec.texts()
-	texts["data"], texts["reasons"], texts["style"], texts["script"] = string(data), string(why), style, script
+	texts["data"] = string(data)
+	texts["reasons"] = string(why)
+	texts["style"] = style
+	texts["script"] = script
 	var replacements []string
 	for place, text := range texts {
 		replacements = append(replacements, "{{"+place+"}}", text)
