@@ -39,6 +39,10 @@ type Extent struct {
 
 	Policies   bool       // IPsec policies, too
 	Passphrase Passphrase // like PSKs, for the keys of IPsec
+
+	// Provider is for a look at a cloud provider's tables. It returns all IPv4 routes of the tables
+	// that have to hold the route of the own subnet.
+	Provider Provider
 }
 
 // Equal reports whether both extents name the same, in the same order.
@@ -51,7 +55,8 @@ func (e Extent) Equal(o Extent) bool {
 		slices.Equal(e.Kinds, o.Kinds) &&
 		slices.Equal(e.PSKs, o.PSKs) &&
 		e.Policies == o.Policies &&
-		e.Passphrase == o.Passphrase
+		e.Passphrase == o.Passphrase &&
+		e.Provider.Equal(o.Provider)
 }
 
 // InNetworks reports whether a destination lies inside one of the Networks.

@@ -36,6 +36,7 @@ var kinds = [...]*kind{
 	&linkKind, &addrKind, &sysctlKind, &proxyKind, &peerKind, &wgPeerKind, &neighKind, &fdbKind, &nextHopKind,
 	&routeKind,
 	&chainKind, &policyKind, &ikeKind, &sharedKeyKind, &connKind, &tunnelKind, &commandKind,
+	&cloudRouteKind,
 }
 
 // tableKind describes a kind whose objects are in a [Table].

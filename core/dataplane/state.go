@@ -31,6 +31,8 @@ type State struct {
 	Tunnels    Table[ConnKey, Tunnel]
 	// Commands of the operator that have run, or should have.
 	Commands Table[CommandKey, Command]
+	// CloudRoutes are entries of a cloud provider's route tables.
+	CloudRoutes Table[CloudRouteKey, CloudRoute]
 
 	// Running is set by a driver, for each of the Proxies.
 	Running map[string]Running
@@ -91,6 +93,9 @@ func (s *State) AddPeer(p Peer)       { s.Peers.Put(p) }
 func (s *State) AddWGPeer(p WGPeer)   { s.WGPeers.Put(p) }
 func (s *State) AddPolicy(p Policy)   { s.Policies.Put(p) }
 func (s *State) AddCommand(c Command) { s.Commands.Put(c) }
+
+// AddCloudRoute is AddRoute for the tables of a cloud provider.
+func (s *State) AddCloudRoute(r CloudRoute) { s.CloudRoutes.Put(r) }
 
 // Put adds an object of any kind under its key.
 func (s *State) Put(o Object) { o.kind().put(s, o) }

@@ -48,6 +48,9 @@ tunnel 192.168.64.3-10.5.1.0/24-10.5.3.0/24-192.168.64.4
 command peer 10.5.3.0/24 run "add $SUBNET" undo "a \"b\"" env "A=1 B=2" input "\x00\xff; rm\n" limit 30s ` +
 	`every 1m0s round 7 on "eth0 192.168.64.3" stale
 command pre-startup limit 1s failed output "c6:d2:32:6f:8f:44"
+cloud-route 10.5.1.0/24 table "rtb-1" id "flannel-10-5-1-0-24" to "a \"b\"" self pending
+cloud-route 10.5.1.0/24 table "rtb-2" to "vpc local" provided
+cloud-route 10.5.3.0/24 broken
 `
 
 func TestDumpReadsBack(t *testing.T) {

@@ -44,11 +44,12 @@ type Observation struct {
 }
 
 // Facts describe a lane's part of the host besides the objects that flannel
-// owns: [HostFacts] or [FirewallFacts].
+// owns: [HostFacts], [FirewallFacts] or [CloudFacts].
 type Facts interface{ laneFacts() }
 
 func (HostFacts) laneFacts()     {}
 func (FirewallFacts) laneFacts() {}
+func (CloudFacts) laneFacts()    {}
 
 // The classes of errors that Apply returns, by what the caller can do about them.
 var (
