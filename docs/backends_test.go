@@ -46,12 +46,7 @@ func TestBackendTable(t *testing.T) {
 func backendTable() string {
 	var b strings.Builder
 	b.WriteString("| Type | Families | Option | Default | Values | |\n|---|---|---|---|---|---|\n")
-	var missing []string
 	for _, s := range all.Specs() {
-		if !s.Available() {
-			missing = append(missing, "`"+s.Type+"`")
-			continue
-		}
 		fmt.Fprintf(&b, "| `%s` | %s | | | | %s |\n", s.Type, familiesText(s.Carries), s.Summary)
 		for _, o := range s.Options {
 			byDefault := code(o.Default)
@@ -61,8 +56,6 @@ func backendTable() string {
 			fmt.Fprintf(&b, "| | | `%s` | %s | %s | %s |\n", o.Name, byDefault, valuesText(o), o.Help)
 		}
 	}
-	fmt.Fprintf(&b, "\nNot available yet: %s. A config that asks for one of them is refused.\n",
-		strings.Join(missing, ", "))
 	return b.String()
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
@@ -12,12 +11,7 @@ import (
 // helpBackends prints the backends and their options as the registry has them.
 func helpBackends(w io.Writer) {
 	fmt.Fprintf(w, "\nBackends, by the Type in the network config's Backend object (default %s)\n", all.Default)
-	var missing []string
 	for _, s := range all.Specs() {
-		if !s.Available() {
-			missing = append(missing, s.Type)
-			continue
-		}
 		fmt.Fprintf(w, "  %s\n%s\n", s.Type, fold(s.Summary, "        ", 88))
 		for _, o := range s.Options {
 			if !o.Ignored {
@@ -25,7 +19,6 @@ func helpBackends(w io.Writer) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "  Not available in this build:\n%s\n", fold(strings.Join(missing, ", "), "        ", 88))
 }
 
 func describeOption(o backend.Option) string {

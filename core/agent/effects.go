@@ -32,8 +32,11 @@ const (
 	writeLimit   = 10 * time.Second // writes cannot be cancelled; Health reports a stall
 )
 
+// pagedLimit is the time limit of a look at a cloud provider's tables, which is many requests.
+const pagedLimit = 2 * time.Minute
+
 // lookLimits holds the time limits of looks that are not lookLimit.
-var lookLimits = map[node.LaneID]time.Duration{node.FirewallLane: lockedLimit}
+var lookLimits = map[node.LaneID]time.Duration{node.FirewallLane: lockedLimit, node.CloudLane: pagedLimit}
 
 // The time limits of a shutdown: first it waits for plans to finish, then for
 // all effects to notice that their context has ended. Plans that the node begins

@@ -35,14 +35,15 @@ func (s Spec) Identity(b config.Backend) (string, error) {
 	return text.String(), nil
 }
 
-// Plain returns a config's Backend object without keys and free texts, which may be
+// Plain returns a config's Backend object without secrets and free texts, which may be
 // secrets or commands, and without unknown members.
 func (s Spec) Plain(b config.Backend) config.Backend {
 	plain := config.Backend{Type: s.Type}
 	members, _ := b.Members() // the caller has opened it
 	for _, m := range slices.Backward(members) {
 		o, known := s.option(m.Name)
-		if known && !o.Ignored && o.Kind != Key && (o.Kind != Text || o.Choices != nil) {
+		if known && !o.Ignored && !slices.Contains([]OptionKind{Key, Passphrase, Texts}, o.Kind) &&
+			(o.Kind != Text || o.Choices != nil) {
 			plain = plain.WithDefault(o.Name, string(m.Value))
 		}
 	}

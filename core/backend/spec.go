@@ -22,7 +22,6 @@ type Spec struct {
 
 	// New makes the backend. The config's Backend object has every option, each
 	// with a value that it takes, so json.Unmarshal reads it.
-	// A nil New means that this build does not have the backend.
 	New func(config.Network) (Backend, error)
 
 	// Devices names the devices that the backend makes; "#" stands for the VNI. All are
@@ -50,8 +49,11 @@ type Spec struct {
 	// The chart mounts /dev/net/tun, and offers no backend with another need.
 	Needs string
 
-	// IgnoresPeers means that the backend carries no packets and reads no other node's lease.
+	// IgnoresPeers means that the backend reads no other node's lease.
 	IgnoresPeers bool
+
+	// CarriesNothing means that another program carries the packets.
+	CarriesNothing bool
 
 	// Alone means that it cannot serve some peers while another backend serves others.
 	Alone bool
@@ -122,6 +124,7 @@ const (
 	Whole  OptionKind = "whole number"
 	Switch OptionKind = "true or false"
 	Text   OptionKind = "text"
+	Texts  OptionKind = "text or a list of texts"
 	Key    OptionKind = "key" // a secret in base64, or "" for none; no message shows it
 
 	Passphrase OptionKind = "passphrase" // a secret text; no message shows it
@@ -188,9 +191,6 @@ type Option struct {
 	// Pattern is the regular expression that the chart's schema demands of a Text or Key.
 	Pattern string
 }
-
-// Available reports whether this build has the backend.
-func (s Spec) Available() bool { return s.New != nil }
 
 // Open makes the backend that a network config asks for.
 func (s Spec) Open(network config.Network) (Backend, error) {
@@ -280,6 +280,9 @@ func (o Option) takes(value json.RawMessage) bool {
 	}
 	var text string
 	err := json.Unmarshal(value, &text)
+	if o.Kind == Texts && err != nil {
+		return json.Unmarshal(value, new([]string)) == nil
+	}
 	if o.Kind == Key && err == nil && text != "" {
 		_, err = dataplane.ParseSecret(text)
 	}
@@ -299,6 +302,8 @@ func (o Option) Wants() string {
 		return fmt.Sprintf("%d bytes in base64", dataplane.SecretSize)
 	case o.Kind == Passphrase:
 		return "a secret text"
+	case o.Kind == Texts:
+		return "a text or a list of texts"
 	case o.Choices != nil:
 		return "one of " + strings.Join(o.Choices, ", ")
 	}

@@ -339,7 +339,7 @@ func (n *Node) forgetOld() {
 	links, networks := extent.Links, owned(n.network.config)
 	h.policies = extent.Policies
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
-	if !n.lanes[FirewallLane].clean {
+	if !n.lanes[FirewallLane].clean || !(cloudPart{n}).done() {
 		return
 	}
 	own := n.lease.self.Key

@@ -398,9 +398,8 @@ func TestConfigChange(t *testing.T) {
 
 func TestFirstConfig(t *testing.T) {
 	for _, c := range []struct{ conf, want string }{
-		{`{"Network":"10.5.0.0/16","Backend":{"Type":"gce"}}`,
-			`network config: backend type "gce" is not available in this build; it serves ` +
-				`vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec`},
+		{`{"Network":"10.5.0.0/16","Backend":{"Type":"aws-vpc","RouteTableID":7}}`,
+			`network config: Backend RouteTableID 7: want a text or a list of texts`},
 		{`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`,
 			`network config: unknown backend type "pigeon"; known are vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ` +
 				`ipsec, gce, aws-vpc, ali-vpc, tencent-vpc`},

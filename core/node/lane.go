@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -19,10 +20,13 @@ const (
 	FirewallLane               // the chains of nftables and iptables
 	CommandsLane               // the record of the operator's commands
 	IKELane                    // the IKE daemon of IPsec, its keys and connections
+	CloudLane                  // the route tables of a cloud provider
 	LaneCount                  // the number of lanes
 )
 
-var laneNames = [LaneCount]string{HostLane: "host", FirewallLane: "firewall", CommandsLane: "commands", IKELane: "ike"}
+var laneNames = [LaneCount]string{
+	HostLane: "host", FirewallLane: "firewall", CommandsLane: "commands", IKELane: "ike", CloudLane: "cloud",
+}
 
 // String returns the lane's name in lower case.
 func (id LaneID) String() string { return laneNames[id] }
@@ -124,7 +128,8 @@ type stopper interface {
 type pace struct {
 	every   time.Duration // from one look to the next without a hint, give or take a fifth; 0: no look without a reason
 	hintGap time.Duration // shortest time between two looks that hints asked for
-	most    time.Duration // longest pause after a failure
+	first   time.Duration // shortest pause after a failure; 0: the debounce
+	most    time.Duration // longest one
 	insists bool          // failed plans are also retried without a pause
 }
 
@@ -140,7 +145,8 @@ var laneKinds = [LaneCount]kinds{
 	CommandsLane: {
 		lookFailed: "commands-look-failed", applied: "commands-applied", failed: "commands-failed", clean: "commands",
 	},
-	IKELane: {lookFailed: "ike-look-failed", applied: "ike-applied", failed: "ike-failed", clean: "ike"},
+	IKELane:   {lookFailed: "ike-look-failed", applied: "ike-applied", failed: "ike-failed", clean: "ike"},
+	CloudLane: {lookFailed: "cloud-look-failed", applied: "cloud-applied", failed: "cloud-failed", clean: "cloud"},
 }
 
 func newLanes(n *Node) (lanes [LaneCount]*lane) {
@@ -149,11 +155,13 @@ func newLanes(n *Node) (lanes [LaneCount]*lane) {
 		FirewallLane: firewallPart{n},
 		CommandsLane: commandsPart{n},
 		IKELane:      ikePart{n},
+		CloudLane:    cloudPart{n},
 	}
 	for id, p := range parts {
 		lanes[id] = &lane{id: LaneID(id), part: p, logs: laneKinds[id]}
 	}
 	lanes[IKELane].clean = true // no process of a former run is left
+	lanes[CloudLane].clean = true
 	return lanes
 }
 
@@ -255,8 +263,8 @@ func (n *Node) finishedLook(l *lane, looked Looked) {
 // pause returns the time to wait after a failure: longer each time.
 func (n *Node) pause(l *lane) time.Duration {
 	l.pauses++
-	most := l.part.pace().most
-	return min(n.backoff(l.pauses, n.opts.Debounce, most), most)
+	pace := l.part.pace()
+	return min(n.backoff(l.pauses, cmp.Or(pace.first, n.opts.Debounce), pace.most), pace.most)
 }
 
 // followLane looks when a look is due, and closes the difference it shows. It
@@ -340,8 +348,9 @@ func (n *Node) stopLane(l *lane) {
 }
 
 // finishedPlan records the failures, and looks again at once to see the effect
-// of the plan. Deleting an object that is already gone is a success.
+// of the plan, at least if it is the first one without a failure. Deleting an object that is already gone is a success.
 func (n *Node) finishedPlan(l *lane, applied Applied) {
+	recovers := len(l.failures) > 0
 	l.failures = nil
 	var done, tried []dataplane.Op // tried are the ops to log: without failures that the part ignores
 	quiet, _ := l.part.(quieter)
@@ -374,7 +383,8 @@ func (n *Node) finishedPlan(l *lane, applied Applied) {
 		return
 	}
 	l.attempts++
-	if l.attempts <= eager && (len(l.failures) == 0 || l.part.pace().insists) {
+	recovers = recovers && len(l.failures) == 0
+	if recovers || l.attempts <= eager && (len(l.failures) == 0 || l.part.pace().insists) {
 		l.lookAt(n.now, causePlan)
 		return
 	}

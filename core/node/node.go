@@ -29,6 +29,7 @@ type Node struct {
 	firewall firewallState
 	commands commandsState
 	ike      ikeState
+	cloud    cloudState
 	files    fileState
 	probes   probeState
 	removal  removal
@@ -207,6 +208,9 @@ func (n *Node) absorb(in Input) {
 		if in.View.Synced && !n.store.view.Synced {
 			for _, id := range []LaneID{HostLane, CommandsLane, IKELane} {
 				n.lanes[id].lookBy(n.now, causeChange)
+			}
+			if n.cloud.plan.Withheld > 0 {
+				n.lanes[CloudLane].lookBy(n.now, causeChange)
 			}
 			n.storeAnswers(in.View.Snapshot)
 		}

@@ -172,13 +172,14 @@ func (n *Node) Status() Status {
 		Withheld:    n.host.withheld,
 		Expires:     p.Expires,
 		RenewBy:     p.RenewBy,
-		Notes:       slices.Concat(n.host.notes, few(n.host.guard.notes()), n.firewall.notes, n.lostNotes()),
-		FailingFor:  p.FailingFor,
-		SyncedAt:    n.store.syncedAt,
-		NoForward:   n.forwardingBlocked(),
-		Firewall:    n.firewallTools(),
-		Repairs:     slices.Clone(n.repairs),
-		Probes:      n.probes.summary(),
+		Notes: slices.Concat(n.host.notes, few(n.host.guard.notes()), n.firewall.notes, n.lostNotes(),
+			n.cloud.notes()),
+		FailingFor: p.FailingFor,
+		SyncedAt:   n.store.syncedAt,
+		NoForward:  n.forwardingBlocked(),
+		Firewall:   n.firewallTools(),
+		Repairs:    slices.Clone(n.repairs),
+		Probes:     n.probes.summary(),
 	}
 	if n.host.unreachable != "" {
 		s.Notes = append(s.Notes, n.host.unreachable)

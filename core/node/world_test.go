@@ -46,6 +46,7 @@ type world struct {
 	firewall fakeFirewall
 	shell    fakeShell
 	ike      fakeIKE
+	cloud    fakeCloud
 
 	plans    [][]dataplane.Op
 	requests []Request
@@ -57,7 +58,7 @@ const anyLink = "any"
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(),
-		firewall: fakeFirewall{chains: dataplane.NewState()}, files: map[File]string{}, rev: 100}
+		firewall: fakeFirewall{chains: dataplane.NewState()}, cloud: fakeCloud{routes: dataplane.NewState()}, files: map[File]string{}, rev: 100}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{
@@ -176,6 +177,7 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 	some = w.firewall.perform(r.Lanes[FirewallLane], &in.Lanes[FirewallLane]) || some
 	some = w.shell.perform(r.Lanes[CommandsLane], &in.Lanes[CommandsLane]) || some
 	some = w.ike.perform(r.Lanes[IKELane], &in.Lanes[IKELane]) || some
+	some = w.cloud.perform(r.Lanes[CloudLane], &in.Lanes[CloudLane]) || some
 	if r.Request != nil {
 		w.requests = append(w.requests, *r.Request)
 		w.pending = r.Request

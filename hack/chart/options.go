@@ -16,10 +16,11 @@ const repository = "ghcr.io/flanneld/flannel"
 // tunDevice is the file of the host that the chart can mount.
 const tunDevice = "/dev/net/tun"
 
-// offered returns the backends that run in the container.
+// offered returns the backends that run in the container. The chart has no values for
+// the credentials of a cloud provider.
 func offered() []backend.Spec {
 	return slices.DeleteFunc(all.Specs(), func(s backend.Spec) bool {
-		return !s.Available() || s.Needs != "" && s.Needs != tunDevice
+		return s.Needs != "" && s.Needs != tunDevice || slices.Contains(s.Lanes, "cloud")
 	})
 }
 

@@ -44,7 +44,7 @@ func (o Options) Check() error {
 	switch {
 	case !known:
 		return fmt.Errorf("backend %q is unknown: name one of %s", o.Backend, strings.Join(searched(), ", "))
-	case spec.IgnoresPeers:
+	case spec.CarriesNothing:
 		return fmt.Errorf("backend %s makes no way between nodes, and the search judges a cluster by packets between pods: "+
 			"name one of %s", spec.Type, strings.Join(searched(), ", "))
 	}
@@ -275,12 +275,12 @@ func plainRoutes(backend string) bool { return backend == "host-gw" || backend =
 // familyWords are the registry's combinations of families, by the words of a scenario.
 var familyWords = map[string]backend.Families{"v4": backend.IPv4Only, "v6": backend.IPv6Only, "dual": backend.Both}
 
-// backends returns the available backends that carry packets of a family, or of
+// backends returns the backends that carry packets of a family, or of
 // any family for "". A backend with several drawn options is listed more often.
 func backends(family string) []string {
 	var names []string
 	for _, s := range all.Specs() {
-		if slices.Contains(rare, s.Type) || !s.Available() || s.IgnoresPeers ||
+		if slices.Contains(rare, s.Type) || s.CarriesNothing ||
 			family != "" && !slices.Contains(s.Carries, familyWords[family]) {
 			continue
 		}

@@ -12,9 +12,6 @@ import (
 // TestEveryBackendsDevices fails when a backend names a device that cleanup does not know.
 func TestEveryBackendsDevices(t *testing.T) {
 	for _, spec := range all.Specs() {
-		if !spec.Available() {
-			continue
-		}
 		objects := []string{spec.Example()}
 		for _, o := range spec.Options {
 			if o.Example != "" {

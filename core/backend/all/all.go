@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/alloc"
+	"github.com/flanneld/flannel/core/backend/cloud"
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/ipip"
@@ -21,11 +22,10 @@ import (
 // Default is the type of a config that names none (interop 2).
 const Default = udp.Type
 
-// specs holds every type of backend that a config may name, made once: nodes look
-// a type up on every turn. Types without a constructor are part of the contract
-// (interop 6) and not available yet. To add one, put its package beside the others
-// and its Spec here.
-var specs = []backend.Spec{
+// specs holds every type of backend that a config may name (interop 6), made once: nodes
+// look a type up on every turn. To add one, put its package beside the others and its
+// Spec here.
+var specs = append([]backend.Spec{
 	vxlan.Spec(),
 	hostgw.Spec(),
 	udp.Spec(),
@@ -34,16 +34,7 @@ var specs = []backend.Spec{
 	alloc.Spec(),
 	wireguard.Spec(),
 	ipsec.Spec(),
-	unavailable("gce", "routes of Google's cloud"),
-	unavailable("aws-vpc", "routes of Amazon's cloud"),
-	unavailable("ali-vpc", "routes of Alibaba's cloud"),
-	unavailable("tencent-vpc", "routes of Tencent's cloud"),
-}
-
-func unavailable(name, summary string) backend.Spec {
-	v4 := []backend.Families{backend.IPv4Only}
-	return backend.Spec{Type: name, Summary: summary, Carries: v4, IgnoresPeers: true}
-}
+}, cloud.Specs()...)
 
 // Specs returns every type of backend. Callers must not change the slices in a Spec.
 func Specs() []backend.Spec { return slices.Clone(specs) }
@@ -79,11 +70,8 @@ func New(network config.Network) (backend.Backend, error) {
 	switch {
 	case !known:
 		return nil, fmt.Errorf("unknown backend type %q; known are %s", name, types(func(backend.Spec) bool { return true }))
-	case !spec.Available():
-		return nil, fmt.Errorf("backend type %q is not available in this build; it serves %s", name,
-			types(backend.Spec.Available))
 	case !slices.Contains(spec.Carries, families):
-		fits := func(s backend.Spec) bool { return s.Available() && slices.Contains(s.Carries, families) }
+		fits := func(s backend.Spec) bool { return slices.Contains(s.Carries, families) }
 		return nil, fmt.Errorf("backend type %q does not carry the families of this network "+
 			"(EnableIPv4 %t, EnableIPv6 %t); change them, or choose one of %s",
 			spec.Type, network.V4.Enabled(), network.V6.Enabled(), types(fits))

@@ -33,7 +33,7 @@ func TestSpecs(t *testing.T) {
 			}
 		}
 	}
-	if s, ok := Find(""); !ok || !s.Available() || s.Type != Default {
+	if s, ok := Find(""); !ok || s.Type != Default {
 		t.Errorf("default is %+v", s)
 	}
 }
@@ -41,9 +41,6 @@ func TestSpecs(t *testing.T) {
 // TestOpenEveryBackend opens each backend with its defaults and with the examples of its options.
 func TestOpenEveryBackend(t *testing.T) {
 	for _, s := range Specs() {
-		if !s.Available() {
-			continue
-		}
 		configs := []string{s.Example()}
 		for _, o := range s.Options {
 			if o.Required && o.Example == "" {
@@ -84,8 +81,9 @@ func TestNewErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"pigeon"}}`: `unknown backend type "pigeon"; known are ` +
 			`vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec, gce, aws-vpc, ali-vpc, tencent-vpc`,
-		`{"Network":"10.5.0.0/16","Backend":{"Type":"gce"}}`: `backend type "gce" is not available in this build; it ` +
-			`serves vxlan, host-gw, udp, ipip, extension, alloc, wireguard, ipsec`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"aws-vpc","RouteTableID":5}}`: `Backend RouteTableID 5: want ` +
+			`a text or a list of texts`,
+		`{"Network":"10.5.0.0/16","Backend":{"Type":"ali-vpc","AccessKeyID":7}}`: `Backend AccessKeyID: want a secret text`,
 		`{"Network":"10.5.0.0/16","Backend":{"Type":"ipsec"}}`: `Backend PSK: ipsec needs a pre-shared key of at least ` +
 			`96 characters`,
 		`{` + dual + `,"Backend":{"Type":"ipsec"}}`: `backend type "ipsec" does not carry the families of this ` +

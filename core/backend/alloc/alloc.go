@@ -17,7 +17,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "a lease and the subnet file; another program carries the packets", Carries: backend.EveryFamily,
 		New: func(config.Network) (backend.Backend, error) { return Backend{}, nil }, IgnoresPeers: true,
-		Untyped: true,
+		Untyped: true, CarriesNothing: true,
 	}
 }
 
