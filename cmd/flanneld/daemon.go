@@ -24,6 +24,7 @@ import (
 	rules "github.com/flanneld/flannel/core/firewall"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/uplink"
+	"github.com/flanneld/flannel/drivers/cloud"
 	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/charon"
@@ -183,6 +184,7 @@ func (o *options) runNode(ctx context.Context, options agent.Options) node.Exit 
 	}
 	options.Lanes[node.IKELane] = ike
 	defer func() { closing("charon", ike.Close()) }()
+	options.Lanes[node.CloudLane] = cloud.NewLane(o.cloudClient)
 	if o.probeInterval > 0 {
 		probes := echo.New()
 		options.Probes = probes

@@ -11,7 +11,8 @@ import (
 // does so again after a failure. Calls are made one at a time.
 type Client interface {
 	// Routes returns the IPv4 routes of each table that has to hold the route of
-	// the own subnet. All pages are read; a part of a table is an error.
+	// the own subnet. All pages are read; a part of a table is an error. A table shows
+	// by its entries, of which the provider itself makes at least one.
 	Routes(ctx context.Context) ([]Route, error)
 
 	// Create makes a route from dst to this instance in the table of that id, and
