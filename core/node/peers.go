@@ -40,7 +40,8 @@ type Peer struct {
 // Way says how packets to a peer leave in one family.
 type Way struct {
 	Subnet netip.Prefix `json:"Subnet"`
-	// Type is "tunnel" or "direct" (a route without encapsulation), or "none".
+	// Type is "tunnel", "direct" (a route without encapsulation), "router" (the way is known to the
+	// router of the underlay alone), or "none".
 	Type string     `json:"Type"`
 	Link string     `json:"Link"` // the device
 	Via  netip.Addr `json:"Via"`  // the gateway
@@ -133,6 +134,9 @@ func (n *Node) wayTo(subnet netip.Prefix, former string) Way {
 		if n.host.links[r.Link] {
 			w.Type = "tunnel"
 		}
+	}
+	if w.Type == "none" && want.CloudRoutes.Len() > 0 {
+		w.Type, w.Link = "router", n.host.uplink.Link
 	}
 	return w
 }

@@ -39,8 +39,8 @@ func breakings() map[string]breaking {
 // FaultNames lists the kinds of faults on a node.
 func FaultNames() []string { return sortedKeys(breakings()) }
 
-// fault performs "fault n2 KIND …" with a function of breakings, and
-// "fault segment0 wire …" on all wires of the segment.
+// fault performs "fault n2 KIND …" with a function of breakings, "fault segment0
+// wire …" on all wires of the segment, and "fault cloud KIND …".
 func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	name, kind := a.word("node"), a.word("kind of fault")
@@ -49,6 +49,9 @@ func (s *Session) fault(d *datadriven.TestData) (string, error) {
 	}
 	if strings.HasPrefix(name, "server") {
 		return "", s.faultServer(name, kind, a)
+	}
+	if name == "cloud" {
+		return "", s.faultCloud(kind, a)
 	}
 	n, err := s.world.Node(name)
 	if err != nil {

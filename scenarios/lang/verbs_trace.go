@@ -224,10 +224,11 @@ func (s *Session) traceAt(name string, flow trace.Flow, known trace.Known) (*tra
 
 // traceKnown returns what the datastore says about the cluster.
 func (s *Session) traceKnown() (known trace.Known, err error) {
-	_, network, err := s.backend()
+	b, network, err := s.backend()
 	if err != nil {
 		return known, err
 	}
+	routed := b.Extent().Provider.Name != ""
 	for _, f := range s.families {
 		known.Networks = append(known.Networks, network.Of(f).Network)
 	}
@@ -245,6 +246,9 @@ func (s *Session) traceKnown() (known trace.Known, err error) {
 		p := node.Peer{
 			Subnet: l.Key, PublicIP: l.Attrs.PublicIP, PublicIP6: l.Attrs.PublicIPv6, Backend: l.Attrs.BackendType,
 			State: node.PeerServed,
+		}
+		if routed {
+			p.Ways = []node.Way{{Subnet: l.Key.V4, Type: "router"}}
 		}
 		older := func(o lease.Lease) bool { return o.CreateRevision < l.CreateRevision && o.Key.Overlaps(l.Key) }
 		if slices.ContainsFunc(leases, older) {

@@ -135,6 +135,8 @@ func remember(s *dataplane.State, op dataplane.Op) {
 		return
 	}
 	switch o := op.Object.(type) {
+	case dataplane.CloudRoute:
+		s.CloudRoutes.Delete(o.CloudRouteKey)
 	case dataplane.Link:
 		delete(s.Links, o.Name)
 	case dataplane.Addr:

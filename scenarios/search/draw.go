@@ -10,6 +10,7 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
+	"github.com/flanneld/flannel/core/backend/cloud"
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/ipsec"
 	"github.com/flanneld/flannel/core/cidr"
@@ -119,7 +120,7 @@ type shape struct {
 // overlay draws the families and the number of segments, and names the devices.
 func (d *drawing) overlay(s *shape) {
 	switch {
-	case slices.Contains([]string{"udp", "ipip", "ipsec", "extension"}, s.backend):
+	case slices.Contains([]string{"udp", "ipip", "ipsec", "extension"}, s.backend) || byRouter(s.backend):
 		s.family = "v4" // which is all that they, or the commands of the search, carry
 	case s.family == "":
 		s.family = pick(d.rng, "v4", "v4", "dual", "v6")
@@ -172,7 +173,7 @@ func (d *drawing) topology(o Options) {
 		s.devices = []string{"flannel-wg"} // it carries both families
 	}
 	s.mtu = 1500
-	s.direct = plainRoutes(s.backend) || strings.Contains(input, "DirectRouting")
+	s.direct = plainRoutes(s.backend) || byRouter(s.backend) || strings.Contains(input, "DirectRouting")
 	if s.firewall == "" {
 		s.firewall = pick(d.rng, "none", "none", "iptables", "nftables")
 	}
@@ -229,10 +230,13 @@ func (d *drawing) someSeeds(o Options, s *shape) {
 	if o.Backend != "" || o.Family == "v6" || o.Family == "dual" {
 		return
 	}
-	for _, backend := range rare {
+	for _, backend := range []string{extension.Type, ipsec.Type} {
 		if rng.IntN(24) == 0 {
 			s.backend = backend
 		}
+	}
+	if rng.IntN(24) == 0 {
+		s.backend = pick(rng, clouds...)
 	}
 }
 
@@ -291,8 +295,14 @@ func backends(family string) []string {
 	return names
 }
 
+// clouds lists the types whose packets the router of the underlay forwards by a cloud provider's tables.
+var clouds = []string{cloud.GCE, cloud.AWS, cloud.Ali, cloud.Tencent}
+
+// byRouter reports whether a backend is one of the clouds.
+func byRouter(backend string) bool { return slices.Contains(clouds, backend) }
+
 // rare lists the types that few seeds draw, and to which no cluster changes.
-var rare = []string{extension.Type, ipsec.Type}
+var rare = append([]string{extension.Type, ipsec.Type}, clouds...)
 
 // mostOdds bounds how often a type with many options is drawn.
 const mostOdds = 3

@@ -19,7 +19,7 @@ func faults() []fault {
 	var all []fault
 	for _, some := range [][]fault{
 		endings(), kernelFaults(), storeFaults(), notKube(leaseFaults()),
-		processFaults(), networkFaults(), firewallFaults(), nodeFaults(), ikeFaults(), commandFaults(),
+		processFaults(), networkFaults(), firewallFaults(), nodeFaults(), ikeFaults(), commandFaults(), cloudFaults(),
 		notKube(configFaults()), workloads(),
 	} {
 		all = append(all, some...)

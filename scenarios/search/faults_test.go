@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flanneld/flannel/core/backend/cloud"
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/backend/ipsec"
 )
@@ -42,7 +43,7 @@ func (d *drawing) place(f fault) bool {
 	for try := range 100 {
 		d.plan = Plan{Seed: first + uint64(try/8)}
 		o := Options{Nodes: 3, Firewall: "iptables", Store: []string{"etcd", "kube"}[try%2], Change: true}
-		o.Backend = []string{"", "", extension.Type, ipsec.Type}[try%4]
+		o.Backend = []string{"", "", extension.Type, ipsec.Type, cloud.AWS}[try%5]
 		d.topology(o)
 		if f.fits == nil || f.fits(d.top) {
 			return true

@@ -46,9 +46,9 @@ func TestSeeds(t *testing.T) {
 // TestBackendsOfTheSearch checks that the search refuses a backend that carries no packets, and names those
 // that do.
 func TestBackendsOfTheSearch(t *testing.T) {
-	const others = "extension, host-gw, ipip, ipsec, udp, vxlan, wireguard"
+	const others = "ali-vpc, aws-vpc, extension, gce, host-gw, ipip, ipsec, tencent-vpc, udp, vxlan, wireguard"
 	for backend, want := range map[string]string{
-		"": "", "udp": "", "ipsec": "", "extension": "",
+		"": "", "udp": "", "ipsec": "", "gce": "", "extension": "",
 		"alloc": "backend alloc makes no way between nodes, and the search judges a cluster by packets between pods: " +
 			"name one of " + others,
 		"quantum": `backend "quantum" is unknown: name one of ` + others,

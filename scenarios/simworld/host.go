@@ -78,6 +78,7 @@ func (n *simNode) install() {
 		Reachable: n.reachesStore,
 		Servers:   w.servers,
 		OneByOne:  true,
+		Cloud:     w.cloud,
 		Wrap:      n.watched.Wrap(n.plant),
 	}
 	if n.crew != nil {
@@ -360,6 +361,7 @@ func (n *simNode) UplinkAddress(ip netip.Addr) error {
 		return err // an IPv6 address disappears by itself when the link goes down
 	}
 	n.addrs[f] = ip
+	defer n.world.cloud.Refresh()
 	if slices.Contains(n.world.top.NAT, n.Name()) {
 		n.world.router.Translate(lang.PublicAddr(f, n.index), ip)
 	}

@@ -10,9 +10,20 @@ import (
 	"github.com/flanneld/flannel/scenarios/lang"
 )
 
-// State implements [lang.Kernel]. It includes the objects of the IKE daemon.
+// State implements [lang.Kernel]. It includes the objects of the IKE daemon, and the entries of a
+// provider's tables that lie inside the networks.
 func (n *simNode) State(extent dataplane.Extent) (*dataplane.State, error) {
-	return n.daemon.Observe(extent)
+	state, err := n.daemon.Observe(extent)
+	if err != nil || extent.Provider.Name == "" {
+		return state, err
+	}
+	state = state.Clone()
+	for _, r := range n.world.cloud.State(n.Name()).CloudRoutes.All {
+		if extent.InNetworks(r.Dst) {
+			state.AddCloudRoute(r)
+		}
+	}
+	return state, nil
 }
 
 // Add implements [lang.Kernel].

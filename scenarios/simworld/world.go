@@ -9,6 +9,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/sim/cloud"
 	"github.com/flanneld/flannel/drivers/sim/daemon"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/store"
@@ -28,6 +29,7 @@ type World struct {
 	began    time.Time
 	segments []*kernel.Segment
 	router   *kernel.Host
+	cloud    *cloud.Cloud   // of which each host is an instance
 	outside  *kernel.Host   // nil if the topology has none
 	outward  []dataplane.Op // the changes that Outward made
 	storage  *store.Store
@@ -79,6 +81,7 @@ func New(top lang.Topology, seed uint64, defects ...Defect) (*World, error) {
 			return nil, err
 		}
 	}
+	w.addCloud()
 	if top.Firewalled() {
 		if err := w.addOutside(); err != nil {
 			return nil, err

@@ -208,7 +208,7 @@ func (f *Facts) smallerMTU(w node.Way, peer string) string {
 // carrier names the packets that a firewall has to let pass on a way to a peer; empty:
 // nothing special.
 func (f *Facts) carrier(w node.Way) string {
-	if w.Type == "direct" || w.Former != "" || f.Network == nil {
+	if w.Type == "direct" || w.Type == "router" || w.Former != "" || f.Network == nil {
 		return ""
 	}
 	var ports []string

@@ -205,12 +205,12 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 
 // astray reports whether the route to a pod on another node is one that flannel does not
 // make: without its mark or a tunnel, and through a gateway that is not a node. Some backends
-// leave the routes to other programs. Without its datastore, a daemon may keep routes of its own
+// leave the routes to other programs, or to the router of the underlay. Without its datastore, a daemon may keep routes of its own
 // to peers that it does not know. A rule may send the packet past these.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
 	peer, _ := w.peerOf(pod)
 	switch {
-	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type:
+	case !w.isFlannels(pod) || peer.Backend == alloc.Type || peer.Backend == extension.Type || isRouted(peer):
 		return false
 	case w.isTunnel(way.Link) || w.view.State.Policies.Len() > 0:
 		return false
@@ -219,6 +219,11 @@ func (w *walk) astray(pod netip.Addr, way Route) bool {
 		return false
 	}
 	return !w.isNode(way.Via) && !w.isOwn(pod)
+}
+
+// isRouted reports whether the router of the underlay knows the way to a peer.
+func isRouted(peer node.Peer) bool {
+	return slices.ContainsFunc(peer.Ways, func(w node.Way) bool { return w.Type == "router" })
 }
 
 // isTunnel reports whether a device is one of a backend that has tunnels.
@@ -442,6 +447,11 @@ func (w *walk) resolve(link string, next netip.Addr) error {
 		return w.arrived("leave", "to the pod %s on %s, %s", next, link, to)
 	}
 	w.translate()
+	if p, ok := w.peerOf(w.Flow.Dst); ok && isRouted(p) {
+		w.note("route", "the cloud provider's router leads it to %s if its table has the route of subnet %s; that node "+
+			"watches the route", addressOf(p), p.Subnet)
+		return w.left(addressOf(p), "by %s to the router %s, %s", link, next, to)
+	}
 	peer := next
 	if !w.isNode(next) {
 		peer = netip.Addr{}

@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/sim/charon"
+	"github.com/flanneld/flannel/drivers/sim/cloud"
 	"github.com/flanneld/flannel/drivers/sim/kernel"
 	"github.com/flanneld/flannel/drivers/sim/store"
 	"github.com/flanneld/flannel/drivers/sim/world"
@@ -26,6 +27,8 @@ type Options struct {
 	Reachable func() bool
 	// Servers are the flannel servers that the daemon gets its leases from; none: from the datastore.
 	Servers []*store.Server
+	// Cloud is the provider of which the host is an instance; nil: it is none.
+	Cloud *cloud.Cloud
 	// OneByOne lets time pass between any two ops of a plan, so that other
 	// events, or a kill, may come in between.
 	OneByOne bool

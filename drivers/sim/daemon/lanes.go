@@ -27,6 +27,9 @@ var (
 // ikeTimes holds the duration of calls to the IKE daemon.
 var ikeTimes = laneTimes{look: 2 * time.Millisecond, plan: 2 * time.Millisecond, op: 2 * time.Millisecond}
 
+// cloudTimes holds the duration of requests to a cloud provider.
+var cloudTimes = laneTimes{look: 100 * time.Millisecond, plan: 200 * time.Millisecond, op: 200 * time.Millisecond}
+
 // processLane performs the node's looks and plans in one lane.
 type processLane struct {
 	p      *process
@@ -45,6 +48,8 @@ type processLane struct {
 	step func([]dataplane.Op) int
 	// slow returns how much longer an op takes; nil: no longer.
 	slow func(dataplane.Op) time.Duration
+	// slowLook returns how much longer a look takes; nil: no longer.
+	slowLook func() time.Duration
 	// locked returns how long another program holds the lane's lock; nil: it
 	// has none.
 	locked func() time.Duration
@@ -56,6 +61,7 @@ type processLane struct {
 func newLanes(p *process) [node.LaneCount]*processLane {
 	d := p.daemon
 	name := d.name()
+	instance := d.opts.Cloud.Lane(d.host.Name())
 	return [node.LaneCount]*processLane{
 		node.HostLane: {
 			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,
@@ -88,6 +94,14 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 			onHint: p.charon.OnHint,
 			step:   func(ops []dataplane.Op) int { return min(1, len(ops)) },
 		},
+		node.CloudLane: {
+			p: p, id: node.CloudLane, driver: instance, times: cloudTimes,
+			lookLabel: name + ": cloud", planLabel: name + ": cloud", chance: "cloud/" + name,
+			onHint:   func(func()) (end func()) { return func() {} },
+			step:     func(ops []dataplane.Op) int { return min(1, len(ops)) },
+			slow:     func(dataplane.Op) time.Duration { return instance.Slower() },
+			slowLook: instance.Slower,
+		},
 	}
 }
 
@@ -100,7 +114,11 @@ func (l *processLane) hinted() {
 func (l *processLane) start(e node.LaneEffects) {
 	if e.Look != nil {
 		look := *e.Look
-		l.unlocked(l.times.look, l.lookLabel, func() { l.look(look) })
+		typical := l.times.look
+		if l.slowLook != nil {
+			typical += l.slowLook()
+		}
+		l.unlocked(typical, l.lookLabel, func() { l.look(look) })
 	}
 	if e.Plan != nil {
 		l.plans = true

@@ -6,10 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flanneld/flannel/core/backend/alloc"
-	"github.com/flanneld/flannel/core/backend/extension"
-	"github.com/flanneld/flannel/core/backend/hostgw"
-	"github.com/flanneld/flannel/core/backend/ipsec"
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
@@ -102,7 +99,8 @@ func (n *Node) hasDevice() bool {
 
 // overlay reports whether a backend has a device with an address of the subnet.
 func overlay(backendType string) bool {
-	return !slices.Contains([]string{hostgw.Type, extension.Type, alloc.Type, ipsec.Type}, backendType)
+	spec, _ := all.Find(backendType)
+	return len(spec.Devices) > 0
 }
 
 // lacking returns a subnet of the node that is not shown, or none.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/cidr"
@@ -95,7 +96,8 @@ func exclude(a, b config.Network) bool {
 	}
 	spec, _ := all.Find(a.Backend.Type)
 	spec2, _ := all.Find(b.Backend.Type)
-	return common(one.Extent().Links, two.Extent().Links) ||
+	alone := func(s backend.Spec) bool { return s.Alone || s.IgnoresPeers }
+	return alone(spec) || alone(spec2) || common(one.Extent().Links, two.Extent().Links) ||
 		spec.Type != spec2.Type && common(spec.Ports(a), spec2.Ports(b))
 }
 

@@ -69,6 +69,8 @@ type Node struct {
 	published publication
 	formerly  []netip.Addr // all that its processes have published
 
+	routed []netip.Prefix // the subnets whose routes its plan for a cloud's tables may make
+
 	tamperedAt time.Duration // when another program last changed its policies; 0: never
 
 	minute  time.Duration // when the present minute began
@@ -119,6 +121,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.claims, n.published = claims{compared: n.claims.compared, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
+		p.Lanes[node.CloudLane] = watchedCloud{p.Lanes[node.CloudLane], n}
 		p = plant(p)
 		p.Node = watchedMachine{p.Node, n}
 		return p
@@ -180,6 +183,7 @@ func (m watchedMachine) Ready() node.Effects {
 	for _, e := range r.Lanes {
 		n.all.checkPlan(n, e.Plan)
 	}
+	n.notePlans(r.Lanes[node.CloudLane].Plan)
 	n.began(r)
 	n.checkDifference(r, m.Machine)
 	c := counts{lines: len(r.Events)}

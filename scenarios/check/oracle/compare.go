@@ -12,7 +12,7 @@ import (
 
 // Extent is the part of the host that [Demand.Short] needs to see.
 func (d Demand) Extent() dataplane.Extent {
-	e := dataplane.Extent{Networks: d.networks, Policies: true}
+	e := dataplane.Extent{Networks: d.networks, Policies: true, Provider: dataplane.Provider{Name: d.provider}}
 	for name := range d.devices {
 		e.Links = append(e.Links, name)
 	}
@@ -32,6 +32,9 @@ func (d Demand) Short(have, chains *dataplane.State) []string {
 		s = d.Missing(have)
 	} else {
 		s = d.Tables(have)
+	}
+	if !d.host.Changing {
+		s = append(s, d.cloudRoutes(have)...)
 	}
 	if d.host.Masquerade || d.host.Forward {
 		s = append(s, compare(d.want.Chains, chains.Chains, equal, always)...)

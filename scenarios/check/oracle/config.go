@@ -41,6 +41,8 @@ type options struct {
 
 	SubnetAddCommand string
 
+	RouteTableID any
+
 	UDPEncap    bool
 	ESPProposal string
 }

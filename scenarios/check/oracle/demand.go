@@ -19,9 +19,10 @@ type Demand struct {
 	devices  map[string]bool // all devices of flannel that the host may have
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool
-	commands  bool // commands of the operator make routes
 	// behind are the subnets of peers whose records offer the present backend, and to which it has one route.
-	behind []netip.Prefix
+	behind   []netip.Prefix
+	commands bool   // commands of the operator make routes
+	provider string // the backend whose routes are in a cloud provider's tables; "": another one
 	// kernelFirst says that a route of the kernel may be in the place of a demanded one.
 	kernelFirst bool
 	// lenient says that WireGuard peers may have any endpoint and keepalives.
@@ -72,7 +73,7 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 }
 
 // backends lists the types whose objects the oracle derives. An alloc host has none.
-var backends = []string{"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc"}
+var backends = append([]string{"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc"}, clouds...)
 
 // family derives the objects of one family. Those of wireguard are derived together.
 func (d *derivation) family(f cidr.Family, others []lease.Lease) {
@@ -89,6 +90,8 @@ func (d *derivation) family(f cidr.Family, others []lease.Lease) {
 		d.extension(d.peers(cidr.V4, others))
 	case "ipsec":
 		d.ipsec(d.peers(cidr.V4, others))
+	default:
+		d.cloud()
 	}
 }
 
