@@ -88,5 +88,5 @@ func (s *Store) alone() bool {
 // ignoresPeers reports whether a network's backend needs no other nodes (interop 5.1: alloc).
 func ignoresPeers(network config.Network) bool {
 	spec, known := all.Find(network.Backend.Type)
-	return known && spec.IgnoresPeers
+	return known && spec.CarriesNothing
 }

@@ -126,12 +126,19 @@ func networkFaults() []fault {
 		amongPeers(one("parted-one-way", "fault N part P one-way")),
 		disturbed("wire-lossy", func(d *drawing) string { return "loss=" + d.chance() }),
 		disturbed("wire-reordering", func(d *drawing) string { return "reorder=" + d.chance() }),
-		disturbed("wire-duplicating", func(d *drawing) string { return "duplicate=" + d.chance() }),
+		withoutLoops(disturbed("wire-duplicating", func(d *drawing) string { return "duplicate=" + d.chance() })),
 		disturbed("wire-slow", func(d *drawing) string {
 			return "latency=" + d.within(10*time.Millisecond, 300*time.Millisecond) + " jitter=50ms"
 		}),
 		disturbed("mtu-black-hole", func(d *drawing) string { return fmt.Sprintf("mtu=%d", pick(d.rng, 100, 1200, 1400)) }),
 	}
+}
+
+// withoutLoops is for backends whose packets never go in circles. A provider's table may lead to a host that
+// sends its packets back to the router: with each turn a wire would double them.
+func withoutLoops(f fault) fault {
+	f.fits = func(s shape) bool { return !byRouter(s.backend) }
+	return f
 }
 
 // disturbed does something to a node's wire, or to all of a segment.
