@@ -70,9 +70,6 @@ func (l Lane) apply(op dataplane.Op) error {
 // Hints implements [driver.Lane]: a provider gives none.
 func (Lane) Hints() <-chan struct{} { return nil }
 
-// True returns the true content of the tables, as the host's instance has to see it.
-func (l Lane) True() *dataplane.State { return l.cloud.State(l.host) }
-
 // Slower returns how much longer a request takes.
 func (l Lane) Slower() time.Duration {
 	if l.cloud == nil {

@@ -7,22 +7,30 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
-	"github.com/flanneld/flannel/drivers/sim/cloud"
 )
 
 // watchedCloud follows a node's changes of a cloud provider's tables, which all nodes share.
 type watchedCloud struct {
 	driver.Lane
-	n *Node
+	n    *Node
+	seen *dataplane.State // by the last look, without what a planted defect makes of it
 }
 
-// Apply checks each change. What the node believes of an entry does not count.
-func (d watchedCloud) Apply(ctx context.Context, ops []dataplane.Op) []error {
-	tables := d.Lane.(cloud.Lane).True()
+// Look notes what the node can know.
+func (d *watchedCloud) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	seen, err := d.Lane.Look(ctx, e)
+	if err == nil {
+		d.seen = seen.State
+	}
+	return seen, err
+}
+
+// Apply checks each change against the last look.
+func (d *watchedCloud) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	for _, op := range ops {
 		r := op.Object.(dataplane.CloudRoute)
-		if is, exists := tables.CloudRoutes.Get(r.CloudRouteKey); exists && is.Target == r.Target {
-			r = is
+		if was, exists := d.seen.CloudRoutes.Get(r.CloudRouteKey); exists {
+			r = was
 		}
 		d.n.all.checkCloudOp(d.n, op, r)
 	}

@@ -121,7 +121,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.claims, n.published = claims{compared: n.claims.compared, lacks: n.claims.lacks}, publication{}
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
-		p.Lanes[node.CloudLane] = watchedCloud{p.Lanes[node.CloudLane], n}
+		p.Lanes[node.CloudLane] = &watchedCloud{Lane: p.Lanes[node.CloudLane], n: n}
 		p = plant(p)
 		p.Node = watchedMachine{p.Node, n}
 		return p
