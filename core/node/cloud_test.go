@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -432,5 +433,38 @@ func TestRemovalFromTheCloud(t *testing.T) {
 	w.wantGone()
 	if left := w.cloud.routes.Dump(); strings.Contains(left, "10.5.3.0") || !strings.Contains(left, "10.5.4.0") {
 		t.Errorf("left:\n%s", left)
+	}
+}
+
+// Nothing that the node shows holds the access key. The state file holds the config, as it does with other secrets.
+func TestAccessKeyStaysHidden(t *testing.T) {
+	w := routed(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ali-vpc","AccessKeyID":"id-7f3a","AccessKeySecret":"secret-7f3a"}}`)
+	if w.cloud.extent.Provider.KeySecret.Reveal() != "secret-7f3a" {
+		t.Error("the driver cannot learn the key")
+	}
+	w.cloud.refuse = func(dataplane.Op) error { return driver.ErrDenied }
+	w.cloud.routes.CloudRoutes.DeleteFunc(func(dataplane.CloudRouteKey, dataplane.CloudRoute) bool { return true })
+	w.pass(7 * time.Minute)
+	status, err := json.Marshal(w.status())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := fmt.Sprintf("%s%s%+v%+v%+v%s%s", w.log(), status, w.n.Peers(), w.n.Differences(), w.n.Ready(),
+		w.n.host.want.state.Dump(), w.files[SubnetFile])
+	if strings.Contains(shown, "7f3a") || !strings.Contains(shown, "cloud-route") {
+		t.Errorf("shown: %s", shown)
+	}
+}
+
+// The status says that only the router knows the way to a peer.
+func TestCloudPeers(t *testing.T) {
+	w := routed(t, cloudConfig)
+	w.put(lease.Lease{Key: mustKey("10.5.4.0-24"), Attrs: lease.Attrs{PublicIP: vxlanPeer("10.5.4.0-24", 4).Attrs.PublicIP}})
+	w.tell()
+	w.pass(time.Second)
+	peers := w.n.Peers()
+	if len(peers) != 1 || peers[0].State != PeerServed || len(peers[0].Ways) != 1 ||
+		peers[0].Ways[0].Type != "router" || peers[0].Ways[0].Link != "eth0" {
+		t.Errorf("peers %+v", peers)
 	}
 }

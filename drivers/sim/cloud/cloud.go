@@ -28,9 +28,9 @@ type entry struct {
 	provided bool
 }
 
-// version is the content of the tables at some time.
+// version is a former content of the tables.
 type version struct {
-	at      time.Time
+	at      time.Time // of the change that ended it
 	entries map[key]entry
 }
 
@@ -155,7 +155,7 @@ func (c *Cloud) read() map[key]entry {
 	}
 	entries := c.entries
 	for _, v := range slices.Backward(c.history) {
-		if v.at.Before(at) {
+		if !v.at.After(at) {
 			break
 		}
 		entries = v.entries
