@@ -188,12 +188,23 @@ $(KUBE): bin/%: tools/kube/go.mod
 .PHONY: kube
 kube: $(KUBE) ## the programs of Kubernetes that test-kube runs
 
+# The manifest with other values of the chart, a file each.
+MANIFESTS = wireguard:flannel.backend=wireguard udp:flannel.backend=udp host-gw:flannel.backend=host-gw \
+	dual:podCidrv6=fd00:10:244::/56 netpol:netpol.enabled=true
+
+.PHONY: bin/manifests
+bin/manifests:
+	@mkdir -p $@ && cd tools/deploy && $(STATIC) -o ../../bin/deploy .
+	@$(foreach m,$(MANIFESTS),bin/deploy -set $(subst $(firstword $(subst :, ,$(m))):,,$(m)) deploy/chart > \
+		$@/$(firstword $(subst :, ,$(m))).yml;)
+
 # The last of several runs that count into RESULTS: it prints the summary.
 .PHONY: test-kube
 test-kube: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-kube: export FLANNEL_LAB_APISERVER := $(CURDIR)/bin/kube-apiserver
 test-kube: export FLANNEL_LAB_PROXY := $(CURDIR)/bin/kube-proxy
-test-kube: build bin/image bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec')
+test-kube: export FLANNEL_LAB_MANIFESTS := $(CURDIR)/bin/manifests
+test-kube: build bin/image bin/manifests bin/testsum $(KUBE) ## flanneld against a real Kubernetes API server and kube-proxy, and what deploy/ holds, with the alert rules (FOCUS='words of a spec')
 	@trap 'rm -f "$(RESULTS)"' EXIT; status=0; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/deploy -- -count=1 ./... || status=$$?; \
 	CGO_ENABLED=0 bin/testsum -more -results '$(RESULTS)' -C tools/monitoring -- -count=1 ./... || status=$$?; \

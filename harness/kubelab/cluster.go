@@ -124,6 +124,7 @@ func (c *Cluster) args() []string {
 		"--tls-private-key-file=" + c.path("tls.key"),
 		"--token-auth-file=" + c.path("tokens.csv"),
 		"--authorization-mode=RBAC",
+		"--allow-privileged=true", // as kubeadm sets it
 		"--service-account-issuer=https://lab.invalid",
 		"--service-account-key-file=" + c.path("sa.key"),
 		"--service-account-signing-key-file=" + c.path("sa.key"),

@@ -17,7 +17,6 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/harness"
-	"github.com/flanneld/flannel/harness/kubelab"
 )
 
 const vxlan = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan"}}`
@@ -69,20 +68,6 @@ func (c *cluster) patch(ctx context.Context, name string, change map[string]any)
 func annotate(name string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotations + name: value}}}
 }
-
-var _ = Describe("The manifest", func() {
-	It("is accepted by the API server, field by field", func(ctx context.Context) {
-		c := newCluster(ctx, 1, vxlan) // applies it
-		objects, err := kubelab.Objects(manifest)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(objects).To(HaveLen(6))
-		for _, o := range objects {
-			Expect(c.Apply(ctx, o, true)).To(Succeed())
-		}
-		objects[5].Object["spec"].(map[string]any)["colour"] = "blue"
-		Expect(c.Apply(ctx, objects[5], true)).To(MatchError(ContainSubstring("colour")))
-	}, limit)
-})
 
 var _ = Describe("flanneld with the rights of the manifest", func() {
 	It("carries packets, and writes the annotations that peers read", func(ctx context.Context) {
