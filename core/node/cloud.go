@@ -80,8 +80,10 @@ func (p cloudPart) followProvider() {
 	}
 	now := n.network.backend.Extent().Provider
 	now.Addr = s.provider.Addr
-	if n.host.uplink.IP.IsValid() {
-		now.Addr = n.host.uplink.IP
+	now.Public = s.provider.Public
+	if up := n.host.uplink; up.IP.IsValid() {
+		now.Addr = up.IP
+		now.Public = up.PublicIP
 	}
 	if !now.Equal(s.provider) {
 		s.provider, s.aim = now, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -146,8 +147,9 @@ func TestCloudRouteIsMade(t *testing.T) {
 	if got := string(lease.EncodeAttrs(w.own().Attrs)); got != `{"PublicIP":"192.168.64.3","PublicIPv6":null}` {
 		t.Errorf("record %s", got)
 	}
-	if p := w.cloud.extent.Provider; p.Name != "aws-vpc" || p.Addr.String() != "192.168.64.3" {
-		t.Errorf("asked %s about %s", p.Name, p.Addr)
+	own := netip.MustParseAddr("192.168.64.3")
+	if p := w.cloud.extent.Provider; p.Name != "aws-vpc" || p.Addr != own || p.Public != own {
+		t.Errorf("asked %s about %s, which peers reach at %s", p.Name, p.Addr, p.Public)
 	}
 	if w.host.Len() != 0 || !strings.Contains(w.files[SubnetFile], "FLANNEL_MTU=1500") {
 		t.Errorf("host:\n%s\nsubnet file:\n%s", w.host.Dump(), w.files[SubnetFile])
