@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	backends "github.com/flanneld/flannel/core/backend/cloud"
 	"github.com/flanneld/flannel/drivers/cloud"
 	"github.com/flanneld/flannel/drivers/cloud/ali"
 	"github.com/flanneld/flannel/drivers/cloud/api"
@@ -17,7 +18,7 @@ import (
 // makers returns the client's constructor for each type of backend.
 func makers() map[string]func(api.Options) (cloud.Client, error) {
 	return map[string]func(api.Options) (cloud.Client, error){
-		"gce": gce.New, "aws-vpc": aws.New, "ali-vpc": ali.New, "tencent-vpc": tencent.New,
+		backends.GCE: gce.New, backends.AWS: aws.New, backends.Ali: ali.New, backends.Tencent: tencent.New,
 	}
 }
 
@@ -38,7 +39,7 @@ func New(kind string, o api.Options) (cloud.Client, error) {
 // (interop 1.3). A key and its secret come from the same place: half a pair in the
 // config does not hide the environment's.
 func WithEnvironment(kind string, o api.Options, getenv func(string) string) api.Options {
-	if kind == "gce" {
+	if kind == backends.GCE {
 		if o.CredentialsFile == "" {
 			o.CredentialsFile = getenv("GOOGLE_APPLICATION_CREDENTIALS")
 		}
@@ -49,7 +50,7 @@ func WithEnvironment(kind string, o api.Options, getenv func(string) string) api
 	}
 	id, secret := "ACCESS_KEY_ID", "ACCESS_KEY_SECRET"
 	token := ""
-	if kind == "aws-vpc" {
+	if kind == backends.AWS {
 		id = "AWS_ACCESS_KEY_ID"
 		secret = "AWS_SECRET_ACCESS_KEY"
 		token = getenv("AWS_SECURITY_TOKEN")
