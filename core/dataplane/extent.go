@@ -29,7 +29,7 @@ type Extent struct {
 	Links    []string
 	Networks []netip.Prefix
 	Sysctls  []Sysctl     // Value is ignored
-	Reach    []netip.Addr // in order
+	Reach    []netip.Addr // in order; never changed, so a driver may keep the list
 	Keys     []SecretName // private keys whose public halves the facts must tell
 	Kinds    []LinkKind   // the facts must tell which of these the kernel lacks
 
@@ -43,9 +43,22 @@ type Extent struct {
 	// Provider is for a look at a cloud provider's tables. It returns all IPv4 routes of the tables
 	// that have to hold the route of the own subnet.
 	Provider Provider
+
+	// Again, unless it is nil, lets a look return the routes, next hops, neighbours and FDB
+	// entries as the driver's last look did, except those that have the kind and the key of
+	// one of these objects, which it reads. A driver that knows of another change reads
+	// everything. All other kinds of objects are read in any case.
+	Again []Object
 }
 
-// Equal reports whether both extents name the same, in the same order.
+// Whole returns the extent of a look that reads everything.
+func (e Extent) Whole() Extent {
+	e.Again = nil
+	return e
+}
+
+// Equal reports whether both extents name the same, in the same order. It does not compare
+// what they read again.
 func (e Extent) Equal(o Extent) bool {
 	return slices.Equal(e.Links, o.Links) &&
 		slices.Equal(e.Networks, o.Networks) &&

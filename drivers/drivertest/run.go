@@ -27,7 +27,10 @@ const testdata = "drivers/drivertest/testdata"
 //	observe links=(…) networks=(…) sysctls=(…) psks=(…) policies
 //	                      prints the State; a second look that finds the same
 //	                      must hand over the same pointer. The pre-shared keys are
-//	                      those that [Secrets] has under these names
+//	                      those that [Secrets] has under these names. A look before
+//	                      them reuses what the last one read, and must find the same;
+//	                      the input, if there is any, are the objects that it has to
+//	                      read again, or else it reads those of the last "apply"
 //	facts reach=(…) keys=(…)
 //	                      prints the facts, with the routes to these addresses and
 //	                      the public halves of these secrets
@@ -46,7 +49,8 @@ func Run(t *testing.T, root string, newWorld func(t *testing.T) World) {
 
 // runner runs one file.
 type runner struct {
-	world World
+	world   World
+	applied []dataplane.Object // by the last "apply"
 	Printer
 }
 
@@ -56,7 +60,7 @@ func (r *runner) command(t *testing.T, d *datadriven.TestData) string {
 	case "host":
 		return r.host(t, d)
 	case "apply":
-		return apply(t, r.world.Driver().Apply, d)
+		return apply(t, r.applier, d)
 	case "observe":
 		return r.observe(t, d)
 	case "facts":
@@ -80,6 +84,15 @@ func (r *runner) host(t *testing.T, d *datadriven.TestData) string {
 		}
 	}
 	return ""
+}
+
+// applier applies ops and remembers what they are about.
+func (r *runner) applier(ctx context.Context, ops []dataplane.Op) []error {
+	r.applied = nil
+	for _, op := range ops {
+		r.applied = append(r.applied, op.Object)
+	}
+	return r.world.Driver().Apply(ctx, ops)
 }
 
 // apply performs ops, one a line, and prints the class of each error.
@@ -128,7 +141,7 @@ func (r *runner) observe(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	seen := r.look(t, d, extent)
+	seen := r.lookTwice(t, d, extent)
 	again := r.look(t, d, extent)
 	if again.State != seen.State && again.State.Equal(seen.State) {
 		t.Errorf("%s: a second look hands over an equal state that is not the same", d.Pos)
@@ -141,7 +154,34 @@ func (r *runner) facts(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return r.Facts(r.look(t, d, extent).Facts.(driver.HostFacts))
+	return r.Facts(r.lookTwice(t, d, extent).Facts.(driver.HostFacts))
+}
+
+// lookTwice looks at few objects and then at everything, which has to give the same.
+func (r *runner) lookTwice(t *testing.T, d *datadriven.TestData, extent dataplane.Extent) driver.Observation {
+	few := extent
+	few.Again = r.again(t, d)
+	quick, seen := r.look(t, d, few), r.look(t, d, extent)
+	facts, all := quick.Facts.(driver.HostFacts), seen.Facts.(driver.HostFacts)
+	if !quick.State.Equal(seen.State) || !facts.Equal(all) {
+		t.Errorf("%s: a look that reads %v again finds\n%s%s\nand not\n%s%s",
+			d.Pos, few.Again, r.State(quick.State), r.Facts(facts), r.State(seen.State), r.Facts(all))
+	}
+	return seen
+}
+
+// again returns the objects for a look to read again: those of the input, or of the last ops.
+func (r *runner) again(t *testing.T, d *datadriven.TestData) []dataplane.Object {
+	objects := append([]dataplane.Object{}, r.applied...) // not nil, which reads everything
+	r.applied = nil
+	for line := range lines(d.Input) {
+		o, err := dataplane.ParseObject(line)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		objects = append(objects, o)
+	}
+	return objects
 }
 
 func (r *runner) look(t *testing.T, d *datadriven.TestData, extent dataplane.Extent) driver.Observation {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,8 @@ type applier struct {
 // Apply implements [driver.Lane].
 func (d *Driver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	d.forgetRoutes(ops)
+	d.changes(ops)
+	defer d.hints.settle()
 	a := &applier{d: d, links: newLinks(d.query, d.wg), ops: ops, errs: make([]error, len(ops))}
 	for i, op := range ops {
 		if err := ctx.Err(); err != nil {
@@ -90,6 +93,9 @@ func (a *applier) neigh(i int, verb dataplane.Verb, n dataplane.Neigh) error {
 		return err
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
+	if verb == dataplane.Delete {
+		a.expect(entryKey{nl.AF(cidr.FamilyOf(n.IP)), l.index, string(n.IP.AsSlice())}, netip.Addr{})
+	}
 	a.add(i)
 	putNeigh(a.d.bulk, kind, flags, n, l.index)
 	return nil
@@ -101,9 +107,21 @@ func (a *applier) fdb(i int, verb dataplane.Verb, f dataplane.FDBEntry) error {
 		return err
 	}
 	kind, flags := verbFlags(verb, unix.RTM_NEWNEIGH)
+	dst := f.Dst
+	if verb == dataplane.Delete {
+		dst = netip.Addr{}
+	}
+	a.expect(entryKey{unix.AF_BRIDGE, l.index, string(f.MAC[:])}, dst)
 	a.add(i)
 	putFDB(a.d.bulk, kind, flags, f, l.index)
 	return nil
+}
+
+// expect announces an entry to the hints, if there are few ops: see [ownEntries].
+func (a *applier) expect(k entryKey, dst netip.Addr) {
+	if len(a.ops) <= fewAgain {
+		a.d.hints.expect(k, dst)
+	}
 }
 
 func (a *applier) nextHop(i int, verb dataplane.Verb, h dataplane.NextHop) error {

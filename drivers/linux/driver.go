@@ -26,7 +26,8 @@ type Driver struct {
 	policies policies
 	peers    int              // how many routes the last look saw, to size a list of them
 	last     *dataplane.State // which the last look returned
-	routes   *routeMemory     // nil: the next look reads the tables
+	routes   *routeMemory     // nil: the next look reads the tables of routes
+	memory   *lookMemory      // nil: the next look reads everything
 
 	noNextHops bool // the kernel has no next-hop objects
 }

@@ -3,6 +3,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -25,6 +26,8 @@ type hints struct {
 	buf     []byte
 	watched watched
 	stale   bool // routes may have changed since the last call of routesChanged
+	told    bool // there was a reason to look since the last call of news
+	own     ownEntries
 }
 
 // groups are the kinds of announcements that matter.
@@ -37,8 +40,7 @@ var groups = []int{
 
 // startHints listens in the network namespace of the calling thread. Changes by
 // the driver's own sockets, given by their ports, need no hint. The kernel does
-// not say which socket changed an FDB entry or deleted a neighbour, so such a
-// change leads to one hint.
+// not say which socket changed an FDB entry or deleted a neighbour: see [ownEntries].
 func startHints(own ...uint32) (*hints, error) {
 	h, err := newHints(own...)
 	if err == nil {
@@ -74,23 +76,40 @@ func (h *hints) watch(w watched) {
 	h.watched = w
 }
 
+// watchReach changes the addresses whose underlay routes matter.
+func (h *hints) watchReach(to []netip.Addr) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.watched.extent.Reach = to
+}
+
 // routesChanged reports whether watched routes may have changed since
 // the last call. The kernel queues an announcement before the call that caused it
 // returns, so no change made before this call is missed.
-func (h *hints) routesChanged() (bool, error) {
+func (h *hints) routesChanged() (changed bool, err error) {
+	err = h.catchUp(func() { changed, h.stale = h.stale, false })
+	return changed || err != nil, err
+}
+
+// news reports whether there was a reason to look since the last call. Like routesChanged
+// it misses no change that was made before the call.
+func (h *hints) news() (told bool, err error) {
+	err = h.catchUp(func() { told, h.told = h.told, false })
+	return told || err != nil, err
+}
+
+// catchUp reads the queued announcements and then calls do.
+func (h *hints) catchUp(do func()) error {
 	raw, err := h.file.SyscallConn()
 	if err != nil {
-		return true, err
+		return err
 	}
-	changed := true
-	err = raw.Control(func(fd uintptr) {
+	return raw.Control(func(fd uintptr) {
 		h.drain(int(fd))
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
-		changed = h.stale
-		h.stale = false
+		do()
 	})
-	return changed, err
 }
 
 // listen reads announcements until the socket is closed.
@@ -116,7 +135,7 @@ func (h *hints) drain(fd int) {
 		case err == unix.EINTR:
 			continue
 		case err == unix.ENOBUFS: // announcements were lost
-			h.stale = true
+			h.stale, h.told = true, true
 			h.out.Send()
 			continue
 		case err != nil: // EAGAIN: the queue is empty
@@ -125,7 +144,8 @@ func (h *hints) drain(fd int) {
 		for m := range nl.Messages(h.buf[:n]) {
 			hint, stale := h.watched.judge(m)
 			h.stale = h.stale || stale
-			if hint {
+			if hint && !h.own.caused(m) {
+				h.told = true
 				h.out.Send()
 			}
 		}

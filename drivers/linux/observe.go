@@ -19,20 +19,23 @@ type observer struct {
 	extent dataplane.Extent
 	links  *links
 	owned  map[int]string // the extent's links that exist, by index
+	memory *lookMemory    // of the last look; nil: this one reads everything
 	state  *dataplane.State
 	facts  driver.HostFacts
 }
 
 // Look implements [driver.Lane].
 func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
-	o := &observer{d: d, extent: extent, links: newLinks(d.query, d.wg), owned: map[int]string{}}
+	memory, err := d.recall(extent)
+	if err != nil {
+		return driver.Observation{}, fmt.Errorf("observe host: %w", err)
+	}
+	o := &observer{d: d, extent: extent, links: newLinks(d.query, d.wg), owned: map[int]string{}, memory: memory}
 	o.state = dataplane.NewState()
 	reads := []func() error{
 		o.readLinks,
 		o.readAddrs,
-		o.readNeighs,
-		o.readFDB,
-		o.readRoutes,
+		o.readOfPeers,
 		o.readSysctls,
 		o.readProxies,
 		o.readPolicies,
@@ -47,7 +50,26 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 		}
 	}
 	d.peers = o.state.Routes.Len()
-	return d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts}), nil
+	seen := d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts})
+	d.remember(o, seen)
+	return seen, nil
+}
+
+// readOfPeers reads the tables that grow with the number of peers. The routes come first: the
+// driver then watches the announcements about all that it reads.
+func (o *observer) readOfPeers() error {
+	if o.memory.holds(o) && o.readAgain() {
+		return nil
+	}
+	err := o.readRoutes()
+	if err != nil {
+		return err
+	}
+	err = o.readNeighs()
+	if err != nil {
+		return err
+	}
+	return o.readFDB()
 }
 
 // sameAsLast returns the last state again if a look found the same objects, so that

@@ -100,7 +100,7 @@ func (o *observer) readTables() error {
 func cloneExtent(e dataplane.Extent) dataplane.Extent {
 	return dataplane.Extent{
 		Links: slices.Clone(e.Links), Networks: slices.Clone(e.Networks),
-		Sysctls: slices.Clone(e.Sysctls), Reach: slices.Clone(e.Reach),
+		Sysctls: slices.Clone(e.Sysctls), Reach: e.Reach,
 	}
 }
 

@@ -66,7 +66,7 @@ func newLanes(p *process) [node.LaneCount]*processLane {
 		node.HostLane: {
 			p: p, id: node.HostLane, driver: p.program.Driver(), times: hostTimes,
 			lookLabel: name + ": look", planLabel: name + ": plan", chance: "daemon/" + name,
-			onHint: d.host.OnHint,
+			onHint: p.program.OnHint,
 			step: func(ops []dataplane.Op) int {
 				if d.opts.OneByOne {
 					return min(1, len(ops))

@@ -21,7 +21,7 @@ type cachedLook struct {
 	ops     []dataplane.Op // applied since; they concern only the objects that they name
 }
 
-func (s *cachedLook) holds(d hostDriver, extent dataplane.Extent) bool {
+func (s *cachedLook) holds(d *hostDriver, extent dataplane.Extent) bool {
 	return s.changed == d.h.changed && s.paths == d.paths && s.extent.Equal(extent)
 }
 
@@ -45,6 +45,12 @@ func farReaching(op dataplane.Op) bool {
 	return true
 }
 
+// heard reports whether a driver hears the announcement of its own op.
+func heard(op dataplane.Op) bool {
+	_, nextHop := op.Object.(dataplane.NextHop)
+	return farReaching(op) && !nextHop
+}
+
 // observeAgain returns a copy of a state in which the objects named by ops are
 // read again.
 func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops []dataplane.Op) *dataplane.State {
@@ -55,6 +61,14 @@ func (s *stack) observeAgain(last *dataplane.State, extent dataplane.Extent, ops
 			k := readBack(o.RouteKey)
 			state.Routes.Delete(k)
 			s.fibs[cidr.FamilyOf(k.Dst.Addr())].observeAt(state, k.Dst, extent)
+		case dataplane.NextHop:
+			s.observeNextHop(state, o.ID)
+			for k, r := range last.Routes.All {
+				if r.NextHop == o.ID {
+					state.Routes.Delete(k)
+					s.fibs[cidr.V4].observeAt(state, k.Dst, extent)
+				}
+			}
 		case dataplane.Neigh:
 			state.Neighs.Delete(o.NeighKey)
 			if l := s.within(o.Link, extent); l != nil {

@@ -56,12 +56,12 @@ func TestCachedLookIsTheHost(t *testing.T) {
 }
 
 // hostWithCache returns a host with a vxlan device, and a cached look.
-func hostWithCache(t *rapid.T) (*Host, hostDriver, dataplane.Extent) {
+func hostWithCache(t *rapid.T) (*Host, *hostDriver, dataplane.Extent) {
 	h := NewNetwork(world.New(1)).NewHost("n1")
 	addrs := []netip.Prefix{netip.MustParsePrefix("192.168.0.1/24"), netip.MustParsePrefix("fd01::1/64")}
 	_, err := h.AddUplink("eth0", h.network.NewSegment("lan"), addrs...)
 	fine(t, err)
-	d := hostDriver{h, h.paths}
+	d := &hostDriver{h: h, paths: h.paths}
 	device, err := dataplane.ParseOp("add link flannel.1 type vxlan mtu 1450 up id 1 dev eth0 local 192.168.0.1 port 8472")
 	fine(t, err)
 	fine(t, d.Apply(context.Background(), []dataplane.Op{device})[0])

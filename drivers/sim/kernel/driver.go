@@ -15,19 +15,20 @@ import (
 // hostDriver is the kernel lane of a host, as one process sees it. Its calls
 // take no virtual time.
 type hostDriver struct {
-	h     *Host
-	paths *paths
+	h      *Host
+	paths  *paths
+	memory lookMemory
 }
 
-var _ driver.Lane = hostDriver{}
+var _ driver.Lane = (*hostDriver)(nil)
 
 // Driver returns the kernel lane of the host, as a process sees it that never
 // ends. Each process of a daemon has a lane of its own.
-func (h *Host) Driver() driver.Lane { return hostDriver{h, h.paths} }
+func (h *Host) Driver() driver.Lane { return h.lane }
 
-func (d hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
+func (d *hostDriver) Hints() <-chan struct{} { return d.h.hints.channel }
 
-func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
+func (d *hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	errs := make([]error, len(ops))
 	d.h.world.Fold([]byte(d.h.opLabel)) // the host of the ops that follow; the event has their time
 	for i, op := range ops {
@@ -46,12 +47,26 @@ func (d hostDriver) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	if len(ops) > 0 {
 		d.h.seen.follow(d.h.changed, ops)
 		d.h.changed++
-		d.h.hint()
+		d.announce(ops)
 	}
 	return errs
 }
 
-func (d hostDriver) apply(op dataplane.Op) error {
+// announce hints at the driver's own changes. The driver itself needs no hint at changes of
+// few single objects, as drivers/linux does not.
+func (d *hostDriver) announce(ops []dataplane.Op) {
+	if len(ops) > fewOps || slices.ContainsFunc(ops, heard) {
+		d.memory = lookMemory{}
+		d.h.hint(nil)
+		return
+	}
+	d.memory.follow(ops)
+	before := d.h.told
+	d.h.hint(d.paths)
+	d.memory.told += d.h.told - before
+}
+
+func (d *hostDriver) apply(op dataplane.Op) error {
 	switch o := op.Object.(type) {
 	case dataplane.Proxy:
 		return d.paths.apply(op.Verb, o)
@@ -73,11 +88,12 @@ func (d hostDriver) apply(op dataplane.Op) error {
 
 // Look implements [driver.Lane]. It returns the same state again as long as
 // nothing has changed.
-func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
+func (d *hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.Observation, error) {
 	if err := d.h.readable(ctx); err != nil {
 		return driver.Observation{}, err
 	}
 	d.paths.psks = extent.PSKs
+	again, extent := extent.Again, extent.Whole()
 	seen := &d.h.seen
 	if !seen.holds(d, extent) {
 		*seen = cachedLook{paths: d.paths, extent: extent, changed: d.h.changed, state: d.observe(extent)}
@@ -86,12 +102,13 @@ func (d hostDriver) Look(ctx context.Context, extent dataplane.Extent) (driver.O
 		seen.ops = nil
 	}
 	seen.state = d.observeWireGuard(d.running(seen.state, extent), extent)
-	return driver.Observation{State: seen.state, Facts: d.answer(d.h.Facts(extent.Reach...), extent)}, nil
+	state := d.remembered(seen.state, extent, again)
+	return driver.Observation{State: state, Facts: d.answer(d.h.Facts(extent.Reach...), extent)}, nil
 }
 
 // running returns the state with the current counters of the packet paths; they
 // count without a change of the host.
-func (d hostDriver) running(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
+func (d *hostDriver) running(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
 	if len(state.Proxies) == 0 {
 		return state
 	}
@@ -168,7 +185,7 @@ func (r *route) fact() driver.Route {
 	return out
 }
 
-func (d hostDriver) observe(extent dataplane.Extent) *dataplane.State {
+func (d *hostDriver) observe(extent dataplane.Extent) *dataplane.State {
 	s := d.h.stack
 	state := dataplane.NewState()
 	for _, name := range extent.Links {

@@ -27,7 +27,7 @@ func (h *Host) actionOf(kind string, err error, format string, args ...any) erro
 		return fmt.Errorf("%s: %s: %w", h.name, what, err)
 	}
 	h.world.Note(h.name+": "+kind, what)
-	h.hint()
+	h.hint(nil)
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (n *netfilter) hint() {
 		h.world.Note(h.name+": firewall hint lost", "")
 		return
 	}
-	n.hints.tell(h.world, h.name+": firewall hint")
+	n.hints.tell(h.world, h.name+": firewall hint", nil)
 }
 
 // FirewallLocked returns how long another program will hold the firewall's

@@ -21,10 +21,12 @@ type Host struct {
 	stack   *stack
 	pods    []*Pod
 	filter  *netfilter
-	paths   *paths // of no daemon
+	paths   *paths      // of no daemon
+	lane    *hostDriver // of no daemon
 
 	hints    hinter
 	changed  uint64 // counts possible changes of the tables; never 0
+	told     uint64 // counts the hints that were not lost
 	facts    cachedFacts
 	seen     cachedLook
 	hintLoss float64
@@ -59,10 +61,10 @@ func (h *Host) HasAddressIn(link string, subnet netip.Prefix) bool {
 // OnHint calls fn, as an event of its own, each time the kernel hints that
 // something may have changed. It is the driver's Hints in virtual time. The
 // function that it returns ends that.
-func (h *Host) OnHint(fn func()) (end func()) { return h.hints.on(fn) }
+func (h *Host) OnHint(fn func()) (end func()) { return h.hints.on(fn, nil) }
 
 // OnFirewallHint is OnHint for the packet filter.
-func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.filter.hints.on(fn) }
+func (h *Host) OnFirewallHint(fn func()) (end func()) { return h.filter.hints.on(fn, nil) }
 
 // LoseHints makes the kernel lose hints with the given probability.
 func (h *Host) LoseHints(probability float64) { h.hintLoss = probability }
@@ -73,18 +75,20 @@ func (h *Host) StormHints(every, length time.Duration) {
 	if length <= 0 || every <= 0 {
 		return
 	}
-	h.hint()
+	h.hint(nil)
 	h.world.After(every, h.name+": hint storm", func() { h.StormHints(every, length-every) })
 }
 
-// hint tells the listeners that something may have changed. Like a netlink
-// message it carries no reliable content, and it may be lost.
-func (h *Host) hint() {
+// hint tells the listeners that something may have changed, except the program that has
+// changed it; nil: all of them. Like a netlink message it carries no reliable content, and it
+// may be lost.
+func (h *Host) hint(by *paths) {
 	if h.hintLoss > 0 && h.world.Rand(h.name+"/hints").Float64() < h.hintLoss {
 		h.world.Note(h.name+": hint lost", "")
 		return
 	}
-	h.hints.tell(h.world, h.name+": hint")
+	h.told++
+	h.hints.tell(h.world, h.name+": hint", by)
 }
 
 // AddUplink gives the host an Ethernet link on a segment. The link is up and

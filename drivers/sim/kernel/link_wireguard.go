@@ -58,7 +58,7 @@ const greetTime = 10 * time.Second
 func (d *wgDevice) runs() bool { return !d.Userspace || d.program != nil }
 
 // applyWireGuard creates or changes a device with the process's private key.
-func (d hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want dataplane.WireGuard) error {
+func (d *hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want dataplane.WireGuard) error {
 	s, ps := d.h.stack, d.paths
 	if verb == dataplane.Delete {
 		return s.applyLink(verb, o)
@@ -89,7 +89,7 @@ func (d hostDriver) applyWireGuard(verb dataplane.Verb, o dataplane.Link, want d
 
 // keptSecret returns the private key that a running device has and keeps: another change of it needs no key, and the
 // process may have lost this one.
-func (d hostDriver) keptSecret(name string, want dataplane.WireGuard) (dataplane.Secret, bool) {
+func (d *hostDriver) keptSecret(name string, want dataplane.WireGuard) (dataplane.Secret, bool) {
 	l := d.h.stack.link(name)
 	if l == nil {
 		return dataplane.Secret{}, false
@@ -325,7 +325,7 @@ func (ps *paths) endWGDevices() {
 
 // observeWireGuard returns the state with the present peers of all devices: they
 // learn endpoints and lose sessions without a change of the host's tables.
-func (d hostDriver) observeWireGuard(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
+func (d *hostDriver) observeWireGuard(state *dataplane.State, extent dataplane.Extent) *dataplane.State {
 	var now dataplane.Table[dataplane.WGPeerKey, dataplane.WGPeer]
 	alive := map[dataplane.WGPeerKey]struct{}{}
 	handshakes := map[dataplane.WGPeerKey]time.Time{}
@@ -360,7 +360,7 @@ func (d hostDriver) observeWireGuard(state *dataplane.State, extent dataplane.Ex
 }
 
 // answer adds to the facts what the extent asks of the host.
-func (d hostDriver) answer(facts driver.HostFacts, extent dataplane.Extent) driver.HostFacts {
+func (d *hostDriver) answer(facts driver.HostFacts, extent dataplane.Extent) driver.HostFacts {
 	for _, name := range extent.Keys {
 		if facts.Keys == nil {
 			facts.Keys = map[dataplane.SecretName]driver.Key{}

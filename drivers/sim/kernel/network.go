@@ -34,6 +34,7 @@ func (n *Network) NewHost(name string) *Host {
 	h.filter = newNetfilter(h)
 	h.stack.filter = h.filter
 	h.paths = newPaths(h.stack)
+	h.lane = &hostDriver{h: h, paths: h.paths}
 	n.hosts = append(n.hosts, h)
 	return h
 }

@@ -75,9 +75,19 @@ func (s *stack) dropNextHops(l *link) {
 }
 
 func (s *stack) observeNextHops(state *dataplane.State) {
-	for id, h := range s.nextHops {
-		state.AddNextHop(dataplane.NextHop{ID: id, Link: h.link.name, Via: h.via, OnLink: h.onlink})
+	for id := range s.nextHops {
+		s.observeNextHop(state, id)
 	}
+}
+
+// observeNextHop puts the object with a number into a state, or takes it out.
+func (s *stack) observeNextHop(state *dataplane.State, id dataplane.NextHopID) {
+	h, there := s.nextHops[id]
+	if !there {
+		state.NextHops.Delete(id)
+		return
+	}
+	state.AddNextHop(dataplane.NextHop{ID: id, Link: h.link.name, Via: h.via, OnLink: h.onlink})
 }
 
 // routeOver returns a route that uses an object.

@@ -89,7 +89,7 @@ func (h *Host) bridgeFor(mtu int, subnets []netip.Prefix) (*link, error) {
 		l = h.stack.addLink(bridgeName, bridge, mtu, dataplane.MAC{})
 		newSegment(h.world, h.name+"/"+bridgeName, l).attach(l, 0)
 		l.setUp(true)
-		h.hint()
+		h.hint(nil)
 	}
 	l.setMTU(min(l.mtu, mtu))
 	for _, subnet := range subnets {

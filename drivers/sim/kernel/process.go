@@ -20,7 +20,10 @@ func (h *Host) NewProcess(secrets driver.Secrets, attend func(do func())) *Proce
 }
 
 // Driver returns the host's lane as the program sees it, with its own packet paths.
-func (p *Process) Driver() driver.Lane { return hostDriver{p.host, p.paths} }
+func (p *Process) Driver() driver.Lane { return &hostDriver{h: p.host, paths: p.paths} }
+
+// OnHint is [Host.OnHint] for the program, which hears no hint at what it has changed itself.
+func (p *Process) OnHint(fn func()) (end func()) { return p.host.hints.on(fn, p.paths) }
 
 // End removes the packet paths. A device may lose its carrier.
 func (p *Process) End() {

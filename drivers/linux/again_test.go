@@ -1,0 +1,118 @@
+package linux
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/drivertest"
+)
+
+// TestLookAtFew has another program change two objects of each kind, and hides the announcements
+// from the driver. A look that reads one of each again shows what it reads, and the other one
+// as it was. A look at everything shows both.
+func TestLookAtFew(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	other := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
+	defer other.Close()
+	objects := func(mac, host, via string) []dataplane.Op {
+		return ops(t,
+			"replace neigh 10.5.3.0 lladdr 02:00:00:00:00:"+mac+" dev flannel.1",
+			"replace fdb 02:00:00:00:00:03 dst 192.168.64."+host+" dev flannel.1",
+			"replace nexthop 10.5.3.0 via 10.5.3."+via+" dev flannel.1 onlink",
+			"replace route 10.5.3.0/24 via 10.5.3."+via+" dev flannel.1 onlink",
+			"replace neigh 10.5.4.0 lladdr 02:00:00:00:00:"+mac+" dev flannel.1",
+			"replace fdb 02:00:00:00:00:04 dst 192.168.64."+host+" dev flannel.1",
+			"replace nexthop 10.5.4.0 via 10.5.4."+via+" dev flannel.1 onlink",
+			"replace route 10.5.4.0/24 via 10.5.4."+via+" dev flannel.1 onlink",
+		)
+	}
+	first, second := objects("03", "3", "0"), objects("04", "4", "9")
+	apply(t, w.d, first)
+	w.look(t, benchExtent)
+	apply(t, other, second)
+	if told := must(w.d.hints.news()); !told {
+		t.Error("the changes of another program are no news")
+	}
+	few, half := benchExtent, len(first)/2
+	few.Again = []dataplane.Object{}
+	for _, op := range first[:half] {
+		few.Again = append(few.Again, op.Object)
+	}
+	wantObjects(t, "few", w.look(t, few), second[:half], first[half:])
+	wantObjects(t, "all", w.look(t, benchExtent), second)
+}
+
+func wantObjects(t *testing.T, what string, s *dataplane.State, want ...[]dataplane.Op) {
+	t.Helper()
+	for _, ops := range want {
+		for _, op := range ops {
+			if have, ok := s.Namesake(op.Object); !ok || have != op.Object {
+				t.Errorf("a look at %s shows %q, want %q", what, have, op.Object)
+			}
+		}
+	}
+}
+
+// TestOwnChangesAreNoNews has the driver change single objects of each kind, also those whose
+// announcements name no cause. They are no reason to look, but what another program does to
+// them at the same time is.
+func TestOwnChangesAreNoNews(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	other := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
+	defer other.Close()
+	fdb := "fdb 02:00:00:00:00:03 dst 192.168.64.3 dev flannel.1"
+	neigh := "neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"
+	quiet := func(lines ...string) {
+		t.Helper()
+		apply(t, w.d, ops(t, lines...))
+		if must(w.d.hints.news()) || len(w.d.hints.out) > 0 {
+			t.Errorf("%q is a reason to look", lines)
+		}
+	}
+	drain(w.d.hints.out)
+	must(w.d.hints.news())
+	drain(w.d.hints.out)
+	quiet("replace "+fdb, "replace "+neigh, "replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink")
+	quiet("replace fdb 02:00:00:00:00:03 dst 192.168.64.4 dev flannel.1")
+	quiet("replace " + fdb)
+	quiet("del "+fdb, "del "+neigh, "del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink")
+
+	wrote := ops(t, "replace "+fdb)
+	for _, meanwhile := range []string{"del " + fdb, "replace fdb 02:00:00:00:00:03 dst 192.168.64.4 dev flannel.1"} {
+		a := &applier{d: w.d, links: newLinks(w.d.query, w.d.wg), ops: wrote, errs: make([]error, 1)}
+		if err := a.one(0, wrote[0]); err != nil {
+			t.Fatal(err)
+		}
+		a.flush()
+		apply(t, other, ops(t, meanwhile))
+		w.d.hints.settle()
+		if !must(w.d.hints.news()) {
+			t.Errorf("%q by another program is no news while the driver writes the entry", meanwhile)
+		}
+	}
+	apply(t, w.d, wrote)
+	apply(t, other, ops(t, "del "+fdb))
+	if !must(w.d.hints.news()) {
+		t.Error("a later change by another program is no news")
+	}
+}
+
+// TestLookAtFewWatchesNewAddresses asks for another address to reach, in a look at few objects,
+// which the driver answers from memory. A route to that address is news from then on.
+func TestLookAtFewWatchesNewAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	w.do(t, "add route 172.16.0.0/12 via 192.168.64.7 dev eth0 proto 186")
+	extent := benchExtent
+	extent.Reach = []netip.Addr{netip.MustParseAddr("172.16.9.1")}
+	w.look(t, extent)
+	extent.Reach, extent.Again = append(extent.Reach, netip.MustParseAddr("172.16.9.2")), []dataplane.Object{}
+	w.look(t, extent)
+	w.do(t, "add route 172.16.9.2/32 via 192.168.64.9 dev eth0 proto 186")
+	if !must(w.d.hints.news()) {
+		t.Error("a route to a new address is no news")
+	}
+}
