@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netns"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/linux"
@@ -55,6 +57,7 @@ type inline struct {
 	driver *linux.Driver
 	now    time.Time
 	subnet []byte // the subnet file
+	snap   *lease.Snapshot
 }
 
 // settled returns a node that has programmed that many peers.
@@ -99,6 +102,7 @@ func (n *inline) perform(ctx context.Context, effects node.Effects, snap *lease.
 		in.Requested = &node.Requested{Grant: lease.Grant{Lease: own, TTL: r.TTL, Expires: n.now.Add(r.TTL)}}
 		next := *snap
 		next.Leases = append(next.Leases[:len(next.Leases):len(next.Leases)], &own)
+		n.snap = &next
 		in.View = &lease.View{Snapshot: &next, Synced: true}
 	}
 	for _, w := range effects.Writes {
@@ -154,4 +158,58 @@ func benchmarkHintedPass(b *testing.B, peers int) {
 // provoke gives the node's loopback device another MTU and takes it back at once.
 func provoke(n *harness.Node) error {
 	return errors.Join(n.SetMTU("lo", 60000), n.SetMTU("lo", 65536))
+}
+
+// BenchmarkOneChange measures what follows from the change of one peer: the looks, the plan
+// and the node's work, without the store.
+func BenchmarkOneChange(b *testing.B) { amongMany(b, benchmarkOneChange) }
+
+func benchmarkOneChange(b *testing.B, peers int) {
+	ctx, lab := newLab(b, 1, 0)
+	d, err := linux.Open(ctx, netns.NsHandle(lab.Nodes[0].NamespaceFD()), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	n := settled(ctx, b, d, peers)
+	b.ReportAllocs()
+	began := cpuTime(b, os.Getpid())
+	for i := 0; b.Loop(); i++ {
+		n.change(ctx, b, peers/2, byte(i))
+	}
+	b.ReportMetric(milliseconds(cpuTime(b, os.Getpid())-began)/float64(b.N), "cpu-ms/op")
+}
+
+// change gives a peer another MAC and follows until the host is as desired again.
+func (n *inline) change(ctx context.Context, b *testing.B, at int, to byte) {
+	next := *n.snap
+	next.Revision++
+	next.Leases = slices.Clone(next.Leases)
+	p := *next.Leases[at]
+	p.Attrs.BackendData = vxlanData(dataplane.MAC{0xc6, 1, to, 0, 0, 1})
+	next.Leases[at], n.snap = &p, &next
+	n.Step(n.now, node.Input{View: &lease.View{Snapshot: n.snap, Synced: true}})
+	n.now = n.now.Add(100 * time.Millisecond)
+	n.Step(n.now, node.Input{})
+	looks, plans := 0, 0
+	for {
+		effects := n.Ready()
+		host := effects.Lanes[node.HostLane]
+		if host.Look == nil && host.Plan == nil {
+			break
+		}
+		if host.Look != nil {
+			looks++
+		} else {
+			plans++
+		}
+		n.Step(n.now, n.perform(ctx, node.Effects{Lanes: effects.Lanes}, n.snap))
+	}
+	if looks != 2 || plans != 1 {
+		b.Fatalf("%d looks and %d plans, want a look, a plan and a look", looks, plans)
+	}
 }

@@ -42,8 +42,16 @@ func peer(i int) lease.Lease {
 
 func vxlanData(mac dataplane.MAC) []byte { return fmt.Appendf(nil, `{"VNI":1,"VtepMAC":"%s"}`, mac) }
 
+// gatewayPeer is peer for host-gw. Its public address is in 172.16.0.0/12, which has to be on
+// the node's own segment.
+func gatewayPeer(i int) lease.Lease {
+	p := peer(i)
+	p.Attrs.BackendType, p.Attrs.BackendData = "host-gw", nil
+	return p
+}
+
 // preload stores the records of that many peers.
-func preload(ctx context.Context, b *testing.B, store *harness.Store, peers int) {
+func preload(ctx context.Context, b *testing.B, store *harness.Store, peers int, peer func(int) lease.Lease) {
 	b.Helper()
 	const most = 128 // etcd takes no more in one transaction
 	for first := 0; first < peers; first += most {
@@ -62,6 +70,14 @@ func preload(ctx context.Context, b *testing.B, store *harness.Store, peers int)
 // work in it. Both end with the benchmark.
 func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
 	b.Helper()
+	return newLabOf(b, nodes, peers, network, peer)
+}
+
+// newLabOf is newLab with another network config and other records.
+func newLabOf(
+	b *testing.B, nodes, peers int, network string, peer func(int) lease.Lease,
+) (context.Context, *harness.Lab) {
+	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), limit)
 	b.Cleanup(cancel)
 	daemon, err := harness.BuildDaemon(ctx)
@@ -77,13 +93,23 @@ func newLab(b *testing.B, nodes, peers int) (context.Context, *harness.Lab) {
 			b.Error(err)
 		}
 	})
-	preload(ctx, b, lab.Store, peers)
+	preload(ctx, b, lab.Store, peers, peer)
 	return ctx, lab
 }
 
 // start starts a node's daemon and waits until it is ready and the kernel holds
 // the objects of that many peers.
 func start(ctx context.Context, b *testing.B, n *harness.Node, peers int, args ...string) {
+	b.Helper()
+	state := startAny(ctx, b, n, args...)
+	if min(state.Routes.Len(), state.Neighs.Len(), state.FDB.Len()) < peers {
+		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers",
+			state.Routes.Len(), state.Neighs.Len(), state.FDB.Len(), peers)
+	}
+}
+
+// startAny starts a node's daemon, waits until it is ready, and returns the objects on the host.
+func startAny(ctx context.Context, b *testing.B, n *harness.Node, args ...string) *dataplane.State {
 	b.Helper()
 	if err := n.Start(args...); err != nil {
 		b.Fatal(err)
@@ -104,8 +130,5 @@ func start(ctx context.Context, b *testing.B, n *harness.Node, peers int, args .
 	if err != nil {
 		b.Fatal(err)
 	}
-	if min(state.Routes.Len(), state.Neighs.Len(), state.FDB.Len()) < peers {
-		b.Fatalf("ready with %d routes, %d neighbours and %d FDB entries of %d peers",
-			state.Routes.Len(), state.Neighs.Len(), state.FDB.Len(), peers)
-	}
+	return state
 }

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"slices"
+
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
@@ -20,7 +22,7 @@ const fewChanges = 16
 // overlap, share a public address or want an object under the same key.
 func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []*lease.Lease) (*dataplane.State, bool) {
 	gone, came, kept := compareLeases(before, now)
-	if len(gone)+len(came) > fewChanges || entangled(gone, kept) || entangled(came, kept) {
+	if len(gone)+len(came) > fewChanges || entangled(gone, kept) || entangled(elsewhere(came, gone), kept) {
 		return nil, false
 	}
 	own, _ := b.Render(env, self, nil)
@@ -47,26 +49,30 @@ func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []
 }
 
 // compareLeases returns the leases that only before has, that only now has, and
-// that both have.
-func compareLeases(before, now []*lease.Lease) (gone, came, kept []*lease.Lease) {
-	start := 0
+// that both have, in several lists.
+func compareLeases(before, now []*lease.Lease) (gone, came []*lease.Lease, kept [3][]*lease.Lease) {
+	start, end := 0, 0
 	for start < min(len(before), len(now)) && before[start] == now[start] {
 		start++
 	}
-	known := make(map[*lease.Lease]bool, len(before)-start)
-	for _, l := range before[start:] {
+	kept[0], before, now = before[:start], before[start:], now[start:]
+	for end < min(len(before), len(now)) && before[len(before)-1-end] == now[len(now)-1-end] {
+		end++
+	}
+	kept[2], before, now = now[len(now)-end:], before[:len(before)-end], now[:len(now)-end]
+	known := make(map[*lease.Lease]bool, len(before))
+	for _, l := range before {
 		known[l] = true
 	}
-	kept = append(kept, before[:start]...)
-	for _, l := range now[start:] {
+	for _, l := range now {
 		if known[l] {
-			kept = append(kept, l)
+			kept[1] = append(kept[1], l)
 			delete(known, l)
 		} else {
 			came = append(came, l)
 		}
 	}
-	for _, l := range before[start:] { // in order
+	for _, l := range before { // in order
 		if known[l] {
 			gone = append(gone, l)
 		}
@@ -74,13 +80,29 @@ func compareLeases(before, now []*lease.Lease) (gone, came, kept []*lease.Lease)
 	return gone, came, kept
 }
 
+// elsewhere returns the new leases that do not have the subnets and addresses of a former one.
+func elsewhere(came, gone []*lease.Lease) []*lease.Lease {
+	var moved []*lease.Lease
+	for _, c := range came {
+		same := func(g *lease.Lease) bool {
+			return g.Key == c.Key && g.Attrs.PublicIP == c.Attrs.PublicIP && g.Attrs.PublicIPv6 == c.Attrs.PublicIPv6
+		}
+		if !slices.ContainsFunc(gone, same) {
+			moved = append(moved, c)
+		}
+	}
+	return moved
+}
+
 // entangled reports whether one of the changed leases overlaps one of the
 // others or shares a public address with it.
-func entangled(changed, others []*lease.Lease) bool {
-	for _, c := range changed {
+func entangled(changed []*lease.Lease, lists [3][]*lease.Lease) bool {
+	for _, others := range lists {
 		for _, o := range others {
-			if c.Key.Overlaps(o.Key) || sameAddress(c, o) {
-				return true
+			for _, c := range changed {
+				if c.Key.Overlaps(o.Key) || sameAddress(c, o) {
+					return true
+				}
 			}
 		}
 	}

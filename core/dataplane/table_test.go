@@ -28,6 +28,10 @@ func TestTable(t *testing.T) {
 				checkTable(t, tables[i], models[i])
 			}
 			checkDifferences(t, tables[i], tables[len(tables)-1])
+			shared, ok := tables[i].SharedWith(tables[len(tables)-1], 100)
+			if ok {
+				checkTable(t, &shared, models[i])
+			}
 		}
 	})
 }

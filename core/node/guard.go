@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/reconcile"
@@ -121,6 +122,10 @@ func (n *Node) bypassed() []backend.Problem {
 // destination, in order. A record that the backend refuses names none: it must move no
 // packet, least of all those to the node's own pods.
 func (n *Node) peersWithin(dst netip.Prefix) []netip.Prefix {
+	own := n.host.want.self.Key
+	if cidr.Contains(own.V4, dst) || cidr.Contains(own.V6, dst) {
+		return nil // the routes to the host's pods, on every host; no served subnet overlaps the own
+	}
 	x := n.host.want.index()
 	for bits := dst.Bits(); bits > 0; bits-- { // no two served subnets overlap
 		subnet := netip.PrefixFrom(dst.Addr(), bits).Masked()

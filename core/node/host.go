@@ -102,6 +102,8 @@ func (p hostPart) look() Look {
 	}
 	extent.Reach = n.reach()
 	n.host.asked = extent.Reach
+	extent.Again = n.again()
+	n.host.again = extent.Again
 	n.files.seen = true
 	return Look{Extent: extent, SubnetFile: true}
 }
@@ -145,7 +147,7 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		l.restart()
 	}
 	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
-	if n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
+	if n.readTooLittle(plan.Ops) || n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
 		l.waits()
 		return nil, false
 	}
@@ -206,6 +208,7 @@ func (p hostPart) settled() string {
 	p.n.host.contests.why = ""
 	p.n.settleRefused()
 	p.n.forgetOld()
+	p.n.shareTables()
 	return fmt.Sprintf("the host is as desired: %d objects", p.n.host.want.state.Len())
 }
 

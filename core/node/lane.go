@@ -51,6 +51,9 @@ type lane struct {
 	found    []dataplane.Op // the difference that the last comparison found
 	lookDue  time.Time      // time of the next look; zero: no look is due
 	cause    cause          // of the next look
+	hinted   bool           // the driver has hinted since the last whole look began
+	whole    bool           // the look under way reads everything
+	resync   time.Time      // of the next whole look that needs no hint
 	lastLook time.Time      // end of the last look
 	lookErr  error          // why the last look failed
 	failures []error        // of the last plan
@@ -234,6 +237,7 @@ func (n *Node) absorbLane(l *lane, in LaneInput) {
 // just now: a busy host changes all the time, and every look costs time. Later
 // hints do not move the look.
 func (n *Node) hinted(l *lane) {
+	l.hinted = true
 	at := n.now.Add(n.opts.Debounce)
 	if gap := l.lastLook.Add(l.part.pace().hintGap); gap.After(at) {
 		at = gap
@@ -256,7 +260,11 @@ func (n *Node) finishedLook(l *lane, looked Looked) {
 	l.fresh = true
 	l.part.take(looked)
 	if every := l.part.pace().every; every > 0 {
-		l.lookBy(n.now.Add(n.jitter(every)), causeResync)
+		next := n.now.Add(n.jitter(every))
+		if l.whole {
+			l.resync = next
+		}
+		l.lookBy(l.resync, causeResync)
 	}
 }
 
@@ -279,6 +287,8 @@ func (n *Node) followLane(l *lane) {
 	due := !l.lookDue.IsZero() && !n.now.Before(l.lookDue)
 	if !l.busy && l.part.watches() && due {
 		look := l.part.look()
+		l.whole = look.Extent.Again == nil
+		l.hinted = l.hinted && !l.whole
 		l.busy, l.fresh = true, false
 		l.lookDue, l.tally.began = time.Time{}, n.now
 		l.tally.looks[l.cause]++

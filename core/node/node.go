@@ -76,6 +76,7 @@ type hostState struct {
 	looked     bool    // facts and have are known
 	chosen     bool    // the uplink follows from these facts and the config in force
 	settled    settled // the last two states whose diff was empty; zero: none
+	shared     settled // the last two states of shareTables; zero: none
 	reach      reach
 	asked      []netip.Addr // whose routes the last look read
 	askedAgain bool         // the next plan waits for a look that asks for more
@@ -109,6 +110,10 @@ type hostState struct {
 	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
 	want       wantCache
+	coming     wantCache // the rendering for a look that reads only what it changes; zero: none
+
+	again   []dataplane.Object // that the last look read; nil: everything
+	planned []dataplane.Object // those of the last plan, or more than fewObjects of them
 
 	kept map[string]dataplane.PublicKey // see keptKeys
 }

@@ -24,6 +24,7 @@ func (n *Node) env() backend.Env {
 // wantCache keeps the last rendering and its inputs. Rendering is a pure function.
 type wantCache struct {
 	state  *dataplane.State // nil: nothing yet
+	base   *dataplane.State // equal to state: see shareTables
 	snap   *lease.Snapshot
 	lost   []*lease.Lease // the peers that were kept though snap lacks them
 	peers  []*lease.Lease // the leases of both that were rendered
@@ -60,28 +61,16 @@ func (c *wantCache) holds(self backend.Self, h *hostState) bool {
 // the last call.
 func (n *Node) wanted() (want *dataplane.State, moved bool) {
 	h := &n.host
-	self := n.lease.self
-	self.Key = n.undisputed(self.Key)
-	same := h.want.holds(self, h)
-	if same && h.want.snap == n.store.snap && slices.Equal(h.want.lost, n.store.lost.peers) {
+	self := n.rendersFor()
+	if h.want.holds(self, h) && h.want.follows(&n.store) {
 		return h.want.state, false
 	}
-	next := wantCache{
-		snap: n.store.snap, lost: n.store.lost.peers, peers: n.served(),
-		self: self, uplink: h.uplink, routes: h.facts.Routes, keys: h.facts.Keys, kept: h.kept, lacks: h.facts.Unsupported,
-		wrongChecksums: h.wrongChecksums, canNextHops: h.facts.NextHops,
-	}
-	h.nextHops = n.usesNextHops(len(next.peers))
-	next.nextHops = h.nextHops
-	same = same && next.nextHops == h.want.nextHops
-	if same && len(h.problems) == 0 {
-		next.state, same = backend.Update(n.network.backend, n.env(), self, h.want.state, h.want.peers, next.peers)
-	} else {
-		same = false
-	}
-	if !same {
+	next, ok := n.updated(self)
+	h.nextHops, h.coming = next.nextHops, wantCache{}
+	if !ok {
 		next.state = n.render(self, next.peers)
 	}
+	next.base = next.state
 	h.want = next
 	return next.state, true
 }

@@ -48,6 +48,9 @@ type world struct {
 	ike      fakeIKE
 	cloud    fakeCloud
 
+	looks    []dataplane.Extent // at the host
+	blind    bool               // a look at few objects shows the others as the last look did
+	shown    *dataplane.State   // by the last look
 	plans    [][]dataplane.Op
 	requests []Request
 	events   []Event
@@ -143,6 +146,11 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		maps.DeleteFunc(have.Links, func(name string, _ dataplane.Link) bool {
 			return !slices.Contains(look.Extent.Links, name)
 		})
+		w.looks = append(w.looks, look.Extent)
+		if w.blind && look.Extent.Again != nil {
+			have = w.few(have, look.Extent.Again)
+		}
+		w.shown = have
 		have.Running, have.Alive = w.host.Running, maps.Clone(w.host.Alive) // which are in no dump
 		facts := driver.HostFacts{Links: w.links(), Routes: slices.Clone(w.facts.Routes), Keys: w.facts.Keys,
 			NextHops: w.facts.NextHops}
@@ -187,6 +195,27 @@ func (w *world) perform(r Effects) (in Input, some bool) {
 		}
 	}
 	return in, some
+}
+
+// few returns the last look with the present objects under the keys of some.
+func (w *world) few(have *dataplane.State, again []dataplane.Object) *dataplane.State {
+	seen := w.shown.Clone()
+	for _, o := range again {
+		switch o := o.(type) {
+		case dataplane.Neigh:
+			seen.Neighs.Delete(o.NeighKey)
+		case dataplane.FDBEntry:
+			seen.FDB.Delete(o.FDBKey)
+		case dataplane.Route:
+			seen.Routes.Delete(o.RouteKey)
+		case dataplane.NextHop:
+			seen.NextHops.Delete(o.ID)
+		}
+		if now, there := have.Namesake(o); there {
+			seen.Put(now)
+		}
+	}
+	return seen
 }
 
 // links returns the facts' links as noForwarding has them.

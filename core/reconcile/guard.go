@@ -45,12 +45,12 @@ func Guard(want, have *dataplane.State, own Ownership,
 	peers func(netip.Prefix) []netip.Prefix, inside func(link string) bool) Guarded {
 	g := guard{want: want, foreign: map[netip.Prefix][]dataplane.Route{}, inside: inside}
 	var order []dataplane.Route
-	for key, r := range have.Routes.All {
-		if !own.Route(r) && !own.Links[r.Link] && !want.Routes.Has(key) {
-			g.foreign[key.Dst] = append(g.foreign[key.Dst], r)
-			order = append(order, r)
+	have.Routes.Differences(&want.Routes, func(r, wanted *dataplane.Route) {
+		if wanted == nil && !own.Route(*r) && !own.Links[r.Link] {
+			g.foreign[r.Dst] = append(g.foreign[r.Dst], *r)
+			order = append(order, *r)
 		}
-	}
+	})
 	result := Guarded{State: want}
 	for _, foreign := range order {
 		var beaten, held Bypass

@@ -13,7 +13,7 @@ type routeChange struct{ want, have *dataplane.Route }
 func (d *differ) routes() {
 	have := surviving(d, &d.have.Routes, func(r dataplane.Route) bool { return d.flushed[r.Link].all })
 	var puts []routeChange
-	covers := covers{}
+	covers, foreign := covers{}, false
 	d.want.Routes.Differences(have, func(want, have *dataplane.Route) {
 		switch {
 		case want != nil:
@@ -21,9 +21,14 @@ func (d *differ) routes() {
 		case d.opts.Own.Route(*have):
 			covers.add(*have)
 			d.remove(*have, have.Link)
+		default:
+			foreign = true
 		}
 	})
 	d.putRoutes(puts, covers)
+	if !foreign {
+		return
+	}
 	for _, want := range d.want.Routes.All {
 		d.noteWinner(want, have)
 	}

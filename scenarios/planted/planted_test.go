@@ -40,6 +40,8 @@ var defects = []defect{
 	{id: "E11", what: "changed attributes are ignored", plant: seeing(e11), often: moves},
 	{id: "E11", what: "the node does not see its own record", plant: living(e11own)},
 	{id: "P1", what: "the host is read only once", plant: acting(p1)},
+	{id: "P1", what: "only the first look reads everything", plant: glancing, often: unheard,
+		opts: search.Options{Backend: "vxlan", Family: "v4"}},
 	{id: "P2", what: "objects that a former run left are not seen", plant: acting(p2), often: leavers},
 	{id: "P3", what: "a recreated device has another MAC", plant: acting(p3)},
 	{id: "P4", what: "an existing device's MTU stays", plant: acting(p4)},
@@ -173,6 +175,7 @@ var (
 	}
 	keyless       = []search.Step{{Line: "fault N ike keyless=M"}}
 	moves         = []search.Step{{Line: "fault N uplink address=192.168.64.10#N"}}
+	unheard       = []search.Step{{Line: "fault N hints chance=1"}, {Line: "fault N flush neigh flannel.1"}}
 	shadows       = []search.Step{{Line: "fault N shadow M via=192.168.64.253"}}
 	foreignRoutes = []search.Step{{Line: "fault N add", Input: "route 10.5.1.16/28 via 192.168.64.253 dev eth0 proto 4"}}
 	leavers       = []search.Step{
