@@ -13,7 +13,7 @@ import (
 func (s *show) columns(rows [][]string) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintf(w, "         %s\n", strings.Join(row, "\t"))
+		fmt.Fprintf(w, "    %s\n", strings.Join(row, "\t"))
 	}
 	return w.Flush()
 }
@@ -28,7 +28,7 @@ func (s *show) peers(ctx context.Context) error {
 		s.say("flannelctl peers on %s, which has %s:", n.Name, n.Underlay(family).Addr())
 		out, err := exec.CommandContext(ctx, s.Tool, "peers", "--subnet-file", n.SubnetFile()).CombinedOutput()
 		for line := range strings.Lines(string(out)) {
-			fmt.Fprintf(s.Out, "         %s", line)
+			fmt.Fprintf(s.Out, "    %s", line)
 		}
 		if err != nil {
 			return fmt.Errorf("flannelctl peers on %s: %w", n.Name, err)
