@@ -13,6 +13,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/internal/wholedump"
 )
 
 // BenchmarkPeerChange measures the time from a change of one peer's MAC in the
@@ -78,7 +79,7 @@ func benchmarkGatewayChange(b *testing.B, peers int) {
 // onSegment gives a node an address that puts the hosts of all peers on its segment.
 func onSegment(b *testing.B, n *harness.Node) {
 	b.Helper()
-	handle, err := netlink.NewHandleAt(netns.NsHandle(n.NamespaceFD()))
+	handle, err := wholedump.At(netns.NsHandle(n.NamespaceFD()))
 	if err != nil {
 		b.Fatal(err)
 	}

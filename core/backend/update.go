@@ -55,11 +55,13 @@ func compareLeases(before, now []*lease.Lease) (gone, came []*lease.Lease, kept 
 	for start < min(len(before), len(now)) && before[start] == now[start] {
 		start++
 	}
-	kept[0], before, now = before[:start], before[start:], now[start:]
+	kept[0] = before[:start]
+	before, now = before[start:], now[start:]
 	for end < min(len(before), len(now)) && before[len(before)-1-end] == now[len(now)-1-end] {
 		end++
 	}
-	kept[2], before, now = now[len(now)-end:], before[:len(before)-end], now[:len(now)-end]
+	kept[2] = now[len(now)-end:]
+	before, now = before[:len(before)-end], now[:len(now)-end]
 	known := make(map[*lease.Lease]bool, len(before))
 	for _, l := range before {
 		known[l] = true

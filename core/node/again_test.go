@@ -54,7 +54,8 @@ func TestLooksAtWhatALeaseChanges(t *testing.T) {
 	w := atRest(t)
 	w.moves(9)
 	w.wantReady()
-	want := "fdb c6:00:00:00:00:04 dst 192.168.64.4 dev flannel.1, fdb c6:00:00:00:00:09 dst 192.168.64.9 dev flannel.1, " +
+	want := "fdb c6:00:00:00:00:04 dst 192.168.64.4 dev flannel.1, " +
+		"fdb c6:00:00:00:00:09 dst 192.168.64.9 dev flannel.1, " +
 		"neigh 10.5.3.0 lladdr c6:00:00:00:00:09 dev flannel.1"
 	if got := w.again(); !slices.Equal(got, []string{want, want}) {
 		t.Errorf("looks at %q, want two at %q", got, want)

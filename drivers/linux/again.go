@@ -185,7 +185,7 @@ func (o *observer) readRoute(k dataplane.RouteKey, now *dataplane.State) (exact 
 	return err == nil
 }
 
-// answer is what the kernel says about the way to an address.
+// answer describes how the kernel answers the question for the route to an address.
 type answer uint8
 
 const (

@@ -47,10 +47,12 @@ func (m *lookMemory) misses(h *Host, truth *dataplane.State, extent dataplane.Ex
 func (d *hostDriver) remembered(
 	truth *dataplane.State, extent dataplane.Extent, again []dataplane.Object,
 ) *dataplane.State {
-	m, state, changed := &d.memory, truth, d.h.changed
+	m, state := &d.memory, truth
+	changed := d.h.changed
 	links := d.h.Facts(extent.Reach...).Links
 	if again != nil && len(m.again)+len(again) <= fewOps && m.misses(d.h, truth, extent, links) {
-		state, changed = d.h.stack.observeFew(truth, m.state, extent, slices.Concat(m.again, again)), m.changed
+		state = d.h.stack.observeFew(truth, m.state, extent, slices.Concat(m.again, again))
+		changed = m.changed
 		if state.Equal(m.state) {
 			state = m.state
 		}
@@ -64,7 +66,8 @@ func (s *stack) observeFew(
 	truth, last *dataplane.State, extent dataplane.Extent, few []dataplane.Object,
 ) *dataplane.State {
 	state := *truth
-	state.Routes, state.NextHops, state.Neighs, state.FDB = last.Routes, last.NextHops, last.Neighs, last.FDB
+	state.Routes, state.NextHops = last.Routes, last.NextHops
+	state.Neighs, state.FDB = last.Neighs, last.FDB
 	ops := make([]dataplane.Op, len(few))
 	for i, o := range few {
 		ops[i].Object = o
