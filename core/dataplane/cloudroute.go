@@ -27,7 +27,7 @@ type CloudRoute struct {
 	CloudRouteKey
 	Target   string // the next hop, in the provider's own words; never desired
 	Self     bool   // the next hop is this instance
-	Provided bool   // the provider made it, and nobody can change it
+	Provided bool   // the provider made it, and no program can change it
 	Status   CloudStatus
 }
 

@@ -17,7 +17,7 @@ type Provider struct {
 	KeyID, KeySecret Passphrase
 
 	// Sweeps means that nodes remove the routes inside their networks whose next hop is
-	// gone, whoever made them.
+	// gone, also those that other programs made.
 	Sweeps bool
 }
 

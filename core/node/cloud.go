@@ -152,14 +152,14 @@ func (p cloudPart) lost() string {
 				fate = fmt.Sprintf("in its place is %s; give each cluster of the cloud's network a Network of its own", was)
 			}
 		}
-		texts = append(texts, fmt.Sprintf("another program has removed the route of subnet %s from table %s: %s; making it again",
-			want.Dst, want.Table, fate))
+		texts = append(texts, fmt.Sprintf("another program has removed the route of subnet %s from table %s: %s; "+
+			"making it again", want.Dst, want.Table, fate))
 	}
 	return strings.Join(texts, "\n")
 }
 
-// retries reports whether a plan only deletes routes that are in nobody's way. The node is
-// ready without that.
+// retries reports whether a plan only deletes routes that are not in the way of the node's own.
+// The node is ready without that.
 func (p cloudPart) retries(plan []dataplane.Op) bool {
 	return !slices.ContainsFunc(plan, func(op dataplane.Op) bool { return !p.spares(op) })
 }
@@ -237,16 +237,18 @@ func (p cloudPart) reasons() []string {
 	for _, r := range s.plan.Pending {
 		texts = append(texts, fmt.Sprintf("cloud: %s is not yet in force", r))
 	}
-	switch {
-	case len(texts) > 0:
-	case s.aim == nil || s.have == nil:
-		texts = append(texts, "cloud: the route tables have not been read yet")
-	case !l.clean:
-		texts = append(texts, "cloud: the route of the subnet is not yet in the tables")
-	case len(s.facts.Tables) == 0:
-		texts = append(texts, "cloud: the provider shows no route table for this host")
+	if len(texts) > 0 {
+		return texts
 	}
-	return texts
+	switch {
+	case s.aim == nil || s.have == nil:
+		return []string{"cloud: the route tables have not been read yet"}
+	case !l.clean:
+		return []string{"cloud: the route of the subnet is not yet in the tables"}
+	case len(s.facts.Tables) == 0:
+		return []string{"cloud: the provider shows no route table for this host"}
+	}
+	return nil
 }
 
 // notes says what the driver could not prepare, for the status.

@@ -205,7 +205,8 @@ func TestFormerCloudRoutesAreRemoved(t *testing.T) {
 	w.entries(`cloud-route 10.5.9.0/24 table "b" to "me" self`, `cloud-route 10.5.8.0/24 table "b" to "ghost" broken`)
 	w.tell()
 	w.wantReady()
-	w.wantAsked(`del cloud-route 10.5.8.0/24 table "b" to "ghost" broken`, `del cloud-route 10.5.9.0/24 table "b" to "me" self`)
+	w.wantAsked(`del cloud-route 10.5.8.0/24 table "b" to "ghost" broken`,
+		`del cloud-route 10.5.9.0/24 table "b" to "me" self`)
 	for _, line := range others {
 		if !strings.Contains(w.cloud.routes.Dump(), line) {
 			t.Errorf("%s is gone", line)
@@ -221,7 +222,7 @@ func TestDeadCloudRoutesStay(t *testing.T) {
 	w.wantAsked()
 }
 
-// A route that nobody needs and that cannot be deleted keeps no node from being ready.
+// A route of a former subnet that cannot be deleted keeps no node from being ready.
 func TestUndeletableLeftOver(t *testing.T) {
 	w := cloudWorld(t, cloudConfig)
 	w.entries(`cloud-route 10.5.9.0/24 table "b" to "me" self`)
@@ -283,7 +284,13 @@ func TestUnreadableCloud(t *testing.T) {
 	if w.cloud.looks > 10 {
 		t.Errorf("%d looks in ten minutes", w.cloud.looks)
 	}
-	w.cloud.err, w.cloud.none = nil, true
+	w.pass(time.Hour)
+	w.cloud.err = nil
+	for looks := w.cloud.looks; w.cloud.looks == looks; {
+		w.pass(time.Second)
+	}
+	w.wantReady() // without a further pause
+	w.cloud.none = true
 	w.pass(7 * time.Minute)
 	w.wantReason("cloud: the provider shows no route table for this host")
 	w.cloud.none, w.cloud.unprepared = false, "the check of sources stays on: denied"
@@ -314,7 +321,8 @@ func TestCloudShowsRoutesLate(t *testing.T) {
 // A route that is not yet in force, and one in whose place is the provider's own.
 func TestCloudRoutesNotInForce(t *testing.T) {
 	w := cloudWorld(t, cloudConfig)
-	w.entries(`cloud-route 10.5.3.0/24 table "a" to "me" self pending`, `cloud-route 10.5.3.0/24 table "b" to "vpc" provided`)
+	w.entries(`cloud-route 10.5.3.0/24 table "a" to "me" self pending`,
+		`cloud-route 10.5.3.0/24 table "b" to "vpc" provided`)
 	w.tell()
 	want := []string{
 		`cloud: route 10.5.3.0/24: the provider's own entry has its place (cloud-route 10.5.3.0/24 table "b" to "vpc" ` +
@@ -360,7 +368,7 @@ func TestFencedNodeLeavesTheCloud(t *testing.T) {
 		`del cloud-route 10.5.3.0/24 table "b" to "me" self`)
 }
 
-// Without the datastore a node makes its route again if it is gone, and takes nobody's place.
+// Without the datastore a node makes its route again if it is gone, and takes no other one's place.
 func TestCloudWithoutStore(t *testing.T) {
 	w := routed(t, cloudConfig)
 	w.down = true
@@ -398,11 +406,15 @@ func TestBackendLeavesTheCloud(t *testing.T) {
 	w.wantAsked(addOwnA, addOwnB)
 }
 
-// With another Network the routes of the former one go.
+// With another Network the routes of the former one go, even if the provider refuses that for long.
 func TestNetworkChangesInTheCloud(t *testing.T) {
 	w := routed(t, cloudConfig)
+	w.cloud.refuse = func(dataplane.Op) error { return driver.ErrBusy }
 	w.configure(`{"Network":"10.7.0.0/16","Backend":{"Type":"aws-vpc"}}`)
-	w.pass(time.Minute)
+	w.pass(3 * time.Minute)
+	w.cloud.refuse = nil
+	w.cloud.asked()
+	w.pass(7 * time.Minute)
 	w.wantReady()
 	own := w.status().Subnet.V4.String()
 	w.wantAsked(`add cloud-route `+own+` table "a" self`, `add cloud-route `+own+` table "b" self`,
@@ -440,7 +452,8 @@ func TestRemovalFromTheCloud(t *testing.T) {
 
 // Nothing that the node shows holds the access key. The state file holds the config, as it does with other secrets.
 func TestAccessKeyStaysHidden(t *testing.T) {
-	w := routed(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ali-vpc","AccessKeyID":"id-7f3a","AccessKeySecret":"secret-7f3a"}}`)
+	w := routed(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"ali-vpc",`+
+		`"AccessKeyID":"id-7f3a","AccessKeySecret":"secret-7f3a"}}`)
 	if w.cloud.extent.Provider.KeySecret.Reveal() != "secret-7f3a" {
 		t.Error("the driver cannot learn the key")
 	}
@@ -461,7 +474,8 @@ func TestAccessKeyStaysHidden(t *testing.T) {
 // The status says that only the router knows the way to a peer.
 func TestCloudPeers(t *testing.T) {
 	w := routed(t, cloudConfig)
-	w.put(lease.Lease{Key: mustKey("10.5.4.0-24"), Attrs: lease.Attrs{PublicIP: vxlanPeer("10.5.4.0-24", 4).Attrs.PublicIP}})
+	w.put(lease.Lease{Key: mustKey("10.5.4.0-24"),
+		Attrs: lease.Attrs{PublicIP: vxlanPeer("10.5.4.0-24", 4).Attrs.PublicIP}})
 	w.tell()
 	w.pass(time.Second)
 	peers := w.n.Peers()

@@ -61,7 +61,8 @@ const anyLink = "any"
 
 func newWorld(t testing.TB, conf string, mod ...func(*Options)) *world {
 	w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), host: dataplane.NewState(),
-		firewall: fakeFirewall{chains: dataplane.NewState()}, cloud: fakeCloud{routes: dataplane.NewState()}, files: map[File]string{}, rev: 100}
+		firewall: fakeFirewall{chains: dataplane.NewState()}, files: map[File]string{}, rev: 100,
+		cloud: fakeCloud{routes: dataplane.NewState()}}
 	w.snap = lease.Snapshot{Revision: w.rev, Config: lease.Document{Data: []byte(conf), Revision: 5}}
 	w.facts = driver.HostFacts{
 		Links: []driver.Link{{Name: "eth0", Index: 2, MTU: 1500, Up: true, Addrs: []driver.LinkAddr{

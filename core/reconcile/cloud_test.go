@@ -7,23 +7,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Entries of the tables "a" and "b", and ops.
+const (
+	cloudOwnA     = `cloud-route 10.5.1.0/24 table "a" to "me" self` + "\n"
+	cloudOwnB     = `cloud-route 10.5.1.0/24 table "b" to "me" self` + "\n"
+	cloudOwn      = cloudOwnA + cloudOwnB
+	cloudAddA     = `add cloud-route 10.5.1.0/24 table "a" self` + "\n"
+	cloudAddB     = `add cloud-route 10.5.1.0/24 table "b" self` + "\n"
+	cloudOtherA   = `cloud-route 10.5.1.0/24 table "a" to "other"` + "\n"
+	cloudFormerB  = `cloud-route 10.5.7.0/24 table "b" to "me" self` + "\n"
+	cloudPeersA   = `cloud-route 10.5.2.0/24 table "a" to "peer"` + "\n"
+	cloudGone     = `cloud-route 10.5.3.0/24 table "a" to "ghost" broken` + "\n"
+	cloudOutside  = `cloud-route 10.6.3.0/24 table "a" to "ghost" broken` + "\n" + cloudOutsideA
+	cloudOutsideA = `cloud-route 10.6.4.0/24 table "a" to "me" self` + "\n"
+	cloudFallback = `cloud-route 0.0.0.0/0 table "a" to "me" self` + "\n" + cloudWider
+	cloudWider    = `cloud-route 10.0.0.0/8 table "a" to "me" self` + "\n"
+	cloudLocal    = `cloud-route 192.168.0.0/16 table "a" to "local" provided` + "\n"
+	cloudOfOthers = cloudPeersA + cloudGone + cloudOutside + cloudFallback + cloudLocal
+	cloudDisabled = `cloud-route 10.5.1.0/24 table "a" to "me" self broken` + "\n"
+	cloudPending  = `cloud-route 10.5.1.0/24 table "a" to "me" self pending` + "\n"
+)
+
 // TestCloud compares the tables "a" and "b" with the route of 10.5.1.0/24, unless a case
-// desires another one.
+// desires nothing.
 func TestCloud(t *testing.T) {
-	const (
-		ownA     = `cloud-route 10.5.1.0/24 table "a" to "me" self` + "\n"
-		ownB     = `cloud-route 10.5.1.0/24 table "b" to "me" self` + "\n"
-		own      = ownA + ownB
-		addA     = `add cloud-route 10.5.1.0/24 table "a" self` + "\n"
-		addB     = `add cloud-route 10.5.1.0/24 table "b" self` + "\n"
-		otherA   = `cloud-route 10.5.1.0/24 table "a" to "other"` + "\n"
-		formerB  = `cloud-route 10.5.7.0/24 table "b" to "me" self` + "\n"
-		peersA   = `cloud-route 10.5.2.0/24 table "a" to "peer"` + "\n"
-		gone     = `cloud-route 10.5.3.0/24 table "a" to "ghost" broken` + "\n"
-		outside  = `cloud-route 10.6.3.0/24 table "a" to "ghost" broken` + "\n" + `cloud-route 10.6.4.0/24 table "a" to "me" self` + "\n"
-		fallback = `cloud-route 0.0.0.0/0 table "a" to "me" self` + "\n" + `cloud-route 10.0.0.0/8 table "a" to "me" self` + "\n"
-		local    = `cloud-route 192.168.0.0/16 table "a" to "local" provided` + "\n"
-	)
 	for _, c := range []struct {
 		name, have   string
 		noPrune      bool
@@ -34,29 +41,30 @@ func TestCloud(t *testing.T) {
 		conflict     string
 		pendingCount int
 	}{
-		{name: "empty tables", want: addA + addB},
-		{name: "as desired", have: own},
-		{name: "lost in one table", have: ownB, want: addA},
-		{name: "of a node that is gone", have: otherA + ownB, want: "del " + otherA + addA},
-		{name: "of a node that is gone, without the store", have: otherA + ownB, noPrune: true, withheld: 1},
-		{name: "lost, without the store", have: ownB, noPrune: true, want: addA},
-		{name: "disabled", have: `cloud-route 10.5.1.0/24 table "a" to "me" self broken` + "\n" + ownB,
-			want: `del cloud-route 10.5.1.0/24 table "a" to "me" self broken` + "\n" + addA},
-		{name: "not yet in force", have: `cloud-route 10.5.1.0/24 table "a" to "me" self pending` + "\n" + ownB, pendingCount: 1},
-		{name: "a second entry with another name", have: own + `cloud-route 10.5.1.0/24 table "a" id "x" to "other"` + "\n",
+		{name: "empty tables", want: cloudAddA + cloudAddB},
+		{name: "as desired", have: cloudOwn},
+		{name: "lost in one table", have: cloudOwnB, want: cloudAddA},
+		{name: "of a node that is gone", have: cloudOtherA + cloudOwnB, want: "del " + cloudOtherA + cloudAddA},
+		{name: "of a node that is gone, without the store", have: cloudOtherA + cloudOwnB, noPrune: true, withheld: 1},
+		{name: "lost, without the store", have: cloudOwnB, noPrune: true, want: cloudAddA},
+		{name: "disabled", have: cloudDisabled + cloudOwnB, want: "del " + cloudDisabled + cloudAddA},
+		{name: "not yet in force", have: cloudPending + cloudOwnB, pendingCount: 1},
+		{name: "a second entry with another name", have: cloudOwn +
+			`cloud-route 10.5.1.0/24 table "a" id "x" to "other"` + "\n",
 			want: `del cloud-route 10.5.1.0/24 table "a" id "x" to "other"` + "\n"},
-		{name: "a former subnet", have: own + formerB, want: "del " + formerB},
-		{name: "a former subnet, without the store", have: own + formerB, noPrune: true, withheld: 1},
-		{name: "entries of others", have: own + peersA + gone + outside + fallback + local},
-		{name: "dead entries", have: own + peersA + gone + outside + fallback + local, sweep: true, want: "del " + gone},
-		{name: "nothing is desired", have: own + peersA + fallback, nothing: true, want: "del " + ownA + "del " + ownB},
-		{name: "the provider's own entry", have: ownB + `cloud-route 10.5.1.0/24 table "a" to "local" provided` + "\n",
-			conflict: `route 10.5.1.0/24: the provider's own entry has its place (cloud-route 10.5.1.0/24 table "a" to "local" ` +
-				`provided); give the overlay a network apart from those of the cloud`},
-		{name: "a narrower entry", have: own + `cloud-route 10.5.1.128/25 table "a" to "vpn"` + "\n",
+		{name: "a former subnet", have: cloudOwn + cloudFormerB, want: "del " + cloudFormerB},
+		{name: "a former subnet, without the store", have: cloudOwn + cloudFormerB, noPrune: true, withheld: 1},
+		{name: "entries of others", have: cloudOwn + cloudOfOthers},
+		{name: "dead entries", have: cloudOwn + cloudOfOthers, sweep: true, want: "del " + cloudGone},
+		{name: "nothing is desired",
+			have: cloudOwn + cloudPeersA + cloudFallback, nothing: true, want: "del " + cloudOwnA + "del " + cloudOwnB},
+		{name: "the provider's own entry", have: cloudOwnB + `cloud-route 10.5.1.0/24 table "a" to "local" provided` + "\n",
+			conflict: `route 10.5.1.0/24: the provider's own entry has its place (cloud-route 10.5.1.0/24 table "a" ` +
+				`to "local" provided); give the overlay a network apart from those of the cloud`},
+		{name: "a narrower entry", have: cloudOwn + `cloud-route 10.5.1.128/25 table "a" to "vpn"` + "\n",
 			conflict: `route 10.5.1.0/24: a narrower entry wins over it (cloud-route 10.5.1.128/25 table "a" to "vpn"); ` +
 				`remove that or give the overlay another network`},
-		{name: "a narrower entry of ours", have: own + `cloud-route 10.5.1.128/25 table "a" to "me" self` + "\n",
+		{name: "a narrower one to this instance", have: cloudOwn + `cloud-route 10.5.1.128/25 table "a" to "me" self` + "\n",
 			want: `del cloud-route 10.5.1.128/25 table "a" to "me" self` + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

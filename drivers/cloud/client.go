@@ -38,7 +38,7 @@ type Route struct {
 	Dst    netip.Prefix // masked
 	Target string       // the next hop, in the provider's own words
 	Self   bool         // the next hop is this instance
-	Custom bool         // an entry of a user, not one that the provider made
+	Custom bool         // an operator or a program made it, and not the provider
 	State  State
 }
 

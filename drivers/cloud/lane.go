@@ -72,7 +72,8 @@ func (l *Lane) use(provider dataplane.Provider) error {
 	if l.client != nil && l.provider.Equal(provider) {
 		return nil
 	}
-	l.client, l.provider, l.prepare = nil, provider, 0
+	l.client, l.provider = nil, provider
+	l.prepare = 0
 	client, err := l.open(provider)
 	if err != nil {
 		return err

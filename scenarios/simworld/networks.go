@@ -21,7 +21,8 @@ var _ lang.Manifold = (*World)(nil)
 func (w *World) OfNetwork(top lang.Topology) (lang.World, error) {
 	o := &World{
 		World: w.World, network: w.network, top: top, began: w.began, segments: w.segments, router: w.router,
-		outside: w.outside, cloud: w.cloud, nodes: map[string]*simNode{}, defects: w.defects, apart: w.apart, worlds: w.worlds,
+		outside: w.outside, cloud: w.cloud,
+		nodes: map[string]*simNode{}, defects: w.defects, apart: w.apart, worlds: w.worlds,
 	}
 	if err := o.newStore(); err != nil {
 		return nil, err

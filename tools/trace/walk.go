@@ -205,8 +205,8 @@ func (w *walk) ownDown(a netip.Addr, step string) error {
 
 // astray reports whether the route to a pod on another node is one that flannel does not
 // make: without its mark or a tunnel, and through a gateway that is not a node. Some backends
-// leave the routes to other programs, or to the router of the underlay. Without its datastore, a daemon may keep routes of its own
-// to peers that it does not know. A rule may send the packet past these.
+// leave the routes to other programs, or to the router of the underlay. Without its datastore, a
+// daemon may keep routes of its own to peers that it does not know. A rule may send the packet past these.
 func (w *walk) astray(pod netip.Addr, way Route) bool {
 	peer, _ := w.peerOf(pod)
 	switch {

@@ -59,7 +59,7 @@ type Cloud struct {
 }
 
 // New returns the network of the hosts that a router connects. The addresses of the
-// network have an entry of the provider's own, which nobody can change.
+// network have an entry of the provider's own, which no program can change.
 func New(network *kernel.Network, router *kernel.Host, own ...netip.Prefix) *Cloud {
 	c := &Cloud{
 		world: network.World(), network: network, router: router, entries: map[key]entry{}, gone: map[string]bool{},

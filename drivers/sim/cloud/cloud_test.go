@@ -54,8 +54,8 @@ func (b *testbed) shows(host string) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	_, text, _ := strings.Cut("\n"+seen.State.Dump(), "\ncloud-route 10.5.1.0/24 ")
-	text, _, _ = strings.Cut(text, "\n")
+	_, after, _ := strings.Cut("\n"+seen.State.Dump(), "\ncloud-route 10.5.1.0/24 ")
+	text, _, _ := strings.Cut(after, "\n")
 	return text
 }
 

@@ -34,7 +34,8 @@ func TestCloudRoutes(t *testing.T) {
 			[]string{`left over cloud-route 10.5.9.0/24 table "b" self`}},
 	} {
 		h := host(c.config)
-		h.Blackhole, h.Masquerade, h.Forward = false, false, false
+		h.Blackhole = false
+		h.Masquerade, h.Forward = false, false
 		own := record(t, 1, "10.5.1.0-24", `{"PublicIP":"192.168.64.1","PublicIPv6":null}`)
 		d := demanded(t, h, own)
 		have, err := dataplane.ParseDump(c.have)

@@ -73,7 +73,9 @@ func Demanded(h Host, own lease.Lease, others []lease.Lease) (Demand, error) {
 }
 
 // backends lists the types whose objects the oracle derives. An alloc host has none.
-var backends = append([]string{"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc"}, clouds...)
+var backends = append([]string{
+	"vxlan", "host-gw", "udp", "ipip", "wireguard", "ipsec", "extension", "alloc",
+}, clouds...)
 
 // family derives the objects of one family. Those of wireguard are derived together.
 func (d *derivation) family(f cidr.Family, others []lease.Lease) {
