@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/drivertest"
 )
@@ -114,5 +116,72 @@ func TestLookAtFewWatchesNewAddresses(t *testing.T) {
 	w.do(t, "add route 172.16.9.2/32 via 192.168.64.9 dev eth0 proto 186")
 	if !must(w.d.hints.news()) {
 		t.Error("a route to a new address is no news")
+	}
+}
+
+// TestOthersTakeObjectsOver has another program turn the driver's objects into such as no longer
+// look like its own: a neighbour and an FDB entry that age, and a next hop of no protocol. The
+// same on keys that the last look did not read is no news.
+func TestOthersTakeObjectsOver(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	other := must(Open(t.Context(), w.NS, drivertest.Secrets{}))
+	defer other.Close()
+	flannel := must(newLinks(w.d.query, w.d.wg).named("flannel.1")).index
+	mine := ops(t,
+		"replace neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1",
+		"replace fdb 02:00:00:00:00:03 dst 192.168.64.3 dev flannel.1",
+		"replace nexthop 10.5.3.0 via 10.5.3.0 dev flannel.1 onlink",
+	)
+	theirs := ops(t,
+		"replace neigh 10.5.4.0 lladdr 02:00:00:00:00:04 dev flannel.1",
+		"replace fdb 02:00:00:00:00:04 dst 192.168.64.4 dev flannel.1",
+		"replace nexthop 10.5.4.0 via 10.5.4.0 dev flannel.1 onlink",
+	)
+	apply(t, w.d, mine)
+	w.look(t, benchExtent)
+	for _, op := range theirs {
+		other.takeOver(t, op.Object, flannel)
+		if must(w.d.hints.news()) {
+			t.Errorf("another program's own %q is news", op.Object)
+		}
+	}
+	for _, op := range mine {
+		other.takeOver(t, op.Object, flannel)
+		if !must(w.d.hints.news()) {
+			t.Errorf("it is no news that another program took over %q", op.Object)
+		}
+		apply(t, w.d, []dataplane.Op{op})
+		wantObjects(t, "all", w.look(t, benchExtent), []dataplane.Op{op})
+	}
+}
+
+// takeOver writes an object as no driver does.
+func (d *Driver) takeOver(t *testing.T, object dataplane.Object, index int) {
+	t.Helper()
+	const kind, flags = unix.RTM_NEWNEIGH, unix.NLM_F_CREATE | unix.NLM_F_REPLACE
+	c := d.query
+	switch v := object.(type) {
+	case dataplane.Neigh:
+		c.Begin(kind, flags)
+		putNdmsg(c, unix.AF_INET, index, unix.NUD_STALE, 0)
+		c.Out.AttrAddr(unix.NDA_DST, v.IP)
+		c.Out.Attr(unix.NDA_LLADDR, v.MAC[:])
+	case dataplane.FDBEntry:
+		c.Begin(kind, flags)
+		putNdmsg(c, unix.AF_BRIDGE, index, unix.NUD_REACHABLE, unix.NTF_SELF)
+		c.Out.Attr(unix.NDA_LLADDR, v.MAC[:])
+		c.Out.AttrAddr(unix.NDA_DST, v.Dst)
+	case dataplane.NextHop:
+		c.Begin(unix.RTM_NEWNEXTHOP, flags)
+		c.Out.U8(unix.AF_INET, 0, 0, 0)
+		c.Out.U32(unix.RTNH_F_ONLINK)
+		c.Out.AttrU32(nhaID, uint32(v.ID))
+		c.Out.AttrU32(nhaOIF, uint32(index))
+		c.Out.AttrAddr(nhaGateway, v.Via.Next())
+	}
+	c.Out.End()
+	if _, err := c.Do(); err != nil {
+		t.Fatalf("take over %q: %v", object, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/drivers/linux/internal/nl"
 	"github.com/flanneld/flannel/internal/wake"
 )
@@ -69,11 +70,20 @@ func (h *hints) stop() error {
 	return err
 }
 
-// watch sets the objects with which later announcements are compared.
+// watch sets the objects with which later announcements are compared, except for those that
+// the last look returned.
 func (h *hints) watch(w watched) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	w.seen = h.watched.seen
 	h.watched = w
+}
+
+// saw sets what the last look returned.
+func (h *hints) saw(s *dataplane.State) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.watched.seen = s
 }
 
 // watchReach changes the addresses whose underlay routes matter.

@@ -82,9 +82,9 @@ func (m *routeMemory) readNextHops(o *observer) error {
 	return nil
 }
 
-// parseNextHop reads an RTM_NEWNEXTHOP. It returns false unless it is one of our protocol.
+// parseNextHop reads a message about a next hop. It returns false unless it is one of our protocol.
 func parseNextHop(body []byte) (h dataplane.NextHop, index int, ok bool) {
-	if len(body) < sizeofNhmsg || body[2] != dataplane.Protocol {
+	if len(body) < sizeofNhmsg {
 		return h, 0, false
 	}
 	h.OnLink = nl.Native.Uint32(body[4:])&unix.RTNH_F_ONLINK != 0
@@ -102,5 +102,5 @@ func parseNextHop(body []byte) (h dataplane.NextHop, index int, ok bool) {
 			h.Other = "group"
 		}
 	}
-	return h, index, true
+	return h, index, body[2] == dataplane.Protocol
 }

@@ -52,6 +52,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 	d.peers = o.state.Routes.Len()
 	seen := d.sameAsLast(driver.Observation{State: o.state, Facts: o.facts})
 	d.remember(o, seen)
+	d.hints.saw(seen.State)
 	return seen, nil
 }
 

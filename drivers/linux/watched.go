@@ -11,7 +11,8 @@ import (
 type watched struct {
 	links  map[int]string // of the extent: their neighbours, FDB entries and routes matter
 	extent dataplane.Extent
-	memory *routeMemory // whose routes matter; nil while the tables are being read
+	memory *routeMemory     // whose routes matter; nil while the tables are being read
+	seen   *dataplane.State // by the last look; nil before it ends
 }
 
 // judge reports whether an announcement is a reason to look, and whether routes
@@ -28,8 +29,8 @@ func (w *watched) judge(m nl.Message) (hint, stale bool) {
 		return matters, matters
 	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
 		// The kernel does not announce that a deleted next hop takes its IPv4 routes along.
-		ours := len(m.Body) < sizeofNhmsg || m.Body[2] == dataplane.Protocol
-		return ours, ours
+		matters := len(m.Body) < sizeofNhmsg || w.nextHop(m.Body)
+		return matters, matters
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Body) < unix.SizeofIfInfomsg {
 			return true, true
@@ -50,11 +51,31 @@ func (w *watched) entry(m nl.Message) bool {
 	if !ok {
 		return false
 	}
-	if _, ours := w.links[e.index]; !ours {
+	link, ours := w.links[e.index]
+	if !ours {
 		return false
 	}
 	// A deleted entry does not say whether it was permanent.
-	return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0
+	return m.Kind == unix.RTM_DELNEIGH || e.state&unix.NUD_PERMANENT != 0 || w.saw(e, link)
+}
+
+// saw reports whether the last look returned the entry: then another program has made it one
+// that ages.
+func (w *watched) saw(e entry, link string) bool {
+	if w.seen == nil {
+		return false
+	}
+	if e.family == unix.AF_BRIDGE {
+		return len(e.mac) == 6 && w.seen.FDB.Has(dataplane.FDBKey{Link: link, MAC: dataplane.MAC(e.mac)})
+	}
+	return w.seen.Neighs.Has(dataplane.NeighKey{Link: link, IP: nl.Addr(e.dst)})
+}
+
+// nextHop reports whether a next hop matters: one of our protocol, or one that the last look
+// returned, which takes the protocol of the program that replaces it.
+func (w *watched) nextHop(body []byte) bool {
+	h, _, ours := parseNextHop(body)
+	return ours || w.seen != nil && w.seen.NextHops.Has(h.ID)
 }
 
 // route reports whether a route matters: a look would report it, or it replaces
