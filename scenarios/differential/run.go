@@ -77,9 +77,19 @@ func (p *player) play(ctx context.Context, step Step) (page [3]string, err error
 	if err != nil {
 		return page, err
 	}
+	few := p.extent
+	few.Again = []dataplane.Object{} // the kernel announces what others change
+	quick, err := p.Driver().Look(ctx, few)
+	if err != nil {
+		return page, err
+	}
 	seen, err := p.Driver().Look(ctx, p.extent)
 	if err != nil {
 		return page, err
+	}
+	if !quick.State.Equal(seen.State) {
+		return page, fmt.Errorf("after %q a look at no object shows\n%sand not\n%s",
+			step, p.State(quick.State), p.State(seen.State))
 	}
 	page[1], page[2] = p.State(seen.State), p.Facts(seen.Facts.(driver.HostFacts))
 	return page, nil
