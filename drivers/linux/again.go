@@ -33,7 +33,7 @@ type lookMemory struct {
 	owned  map[int]string // the extent's links
 	state  *dataplane.State
 	facts  driver.HostFacts
-	again  []dataplane.Object // that the driver has changed since
+	done   []dataplane.Op // by the driver since
 }
 
 // recall returns the memory that a look may use, nil if it has to read everything, and
@@ -45,7 +45,7 @@ func (d *Driver) recall(extent dataplane.Extent) (*lookMemory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m == nil || news || extent.Again == nil || len(m.again)+len(extent.Again) > fewAgain {
+	if m == nil || news || extent.Again == nil || len(m.done)+len(extent.Again) > fewAgain {
 		return nil, nil
 	}
 	if !slices.Equal(m.extent.Links, extent.Links) || !slices.Equal(m.extent.Networks, extent.Networks) {
@@ -68,11 +68,11 @@ func (d *Driver) changes(ops []dataplane.Op) {
 		}
 		switch op.Object.(type) {
 		case dataplane.Route, dataplane.NextHop, dataplane.Neigh, dataplane.FDBEntry:
-			m.again = append(m.again, op.Object)
+			m.done = append(m.done, op)
 		case dataplane.Link, dataplane.Addr:
 			d.memory = nil
 		}
-		if len(m.again) > fewAgain {
+		if len(m.done) > fewAgain {
 			d.memory = nil
 		}
 	}
@@ -94,7 +94,20 @@ func (o *observer) readAgain() bool {
 		return false
 	}
 	o.facts.NextHops = m.facts.NextHops
-	for _, object := range slices.Concat(m.again, o.extent.Again) {
+	for _, op := range m.done {
+		if r, ok := op.Object.(dataplane.Route); ok {
+			now.Routes.Delete(r.RouteKey)
+			if op.Verb != dataplane.Delete {
+				now.Routes.Put(r)
+			}
+		}
+	}
+	for _, op := range m.done {
+		if !o.readOne(op.Object, now) {
+			return false
+		}
+	}
+	for _, object := range o.extent.Again {
 		if !o.readOne(object, now) {
 			return false
 		}
@@ -121,7 +134,9 @@ func (o *observer) reachAgain() bool {
 	o.d.hints.watchReach(to)
 	for _, a := range more {
 		r, is := o.match(a)
-		known := is == noRoute || is == mainRoute && r.underlay() && m.extent.Reaches(r.dst)
+		covers := func(r driver.Route) bool { return r.Dst.Contains(a) }
+		known := is == noRoute && !slices.ContainsFunc(m.facts.Routes, covers) ||
+			is == mainRoute && r.underlay() && m.extent.Reaches(r.dst)
 		if !known {
 			return false
 		}
@@ -163,13 +178,17 @@ func (o *observer) readOne(object dataplane.Object, now *dataplane.State) (exact
 
 // readRoute asks which route the kernel takes to the first address of a destination. Only a
 // route to this destination, or to a wider one, shows what there is: a narrower route hides
-// it, and so does a rule that leads to another table.
+// it, and so does a rule that leads to another table. A rule or a narrower route that leads
+// nowhere looks like no route at all: that counts only where none is expected.
 func (o *observer) readRoute(k dataplane.RouteKey, now *dataplane.State) (exact bool) {
 	r, is := o.match(k.Dst.Addr())
 	if is == noAnswer {
 		return false
 	}
-	if is == noRoute || r.dst.Bits() < k.Dst.Bits() {
+	if is == noRoute {
+		return !now.Routes.Has(k)
+	}
+	if r.dst.Bits() < k.Dst.Bits() {
 		now.Routes.Delete(k)
 		return true
 	}
@@ -190,7 +209,7 @@ type answer uint8
 
 const (
 	noAnswer  answer = iota // nothing that shows what the main table holds
-	noRoute                 // there is no route to the address
+	noRoute                 // there is no route to the address, or it is hidden
 	mainRoute               // the best route of the main table, for unicast
 )
 

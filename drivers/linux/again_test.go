@@ -1,12 +1,17 @@
 package linux
 
 import (
+	"fmt"
 	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/drivers/drivertest"
 )
 
@@ -44,6 +49,63 @@ func TestLookAtFew(t *testing.T) {
 	}
 	wantObjects(t, "few", w.look(t, few), second[:half], first[half:])
 	wantObjects(t, "all", w.look(t, benchExtent), second)
+}
+
+// TestLookAtFewBehindRule looks at a route while a rule or a narrower route sends the packets to its
+// first address nowhere. The kernel then answers as if there were no route.
+func TestLookAtFewBehindRule(t *testing.T) {
+	route := ops(t, "replace route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink")
+	few := benchExtent
+	few.Again = []dataplane.Object{route[0].Object}
+	for _, hide := range []string{
+		"rule add to 10.5.3.0/24 unreachable", "route add throw 10.5.3.0/32",
+	} {
+		w := newWorld(t)
+		w.withOverlay(t)
+		apply(t, w.d, route)
+		w.ip(t, hide)
+		wantObjects(t, "all", w.look(t, benchExtent), route)
+		wantObjects(t, "few", w.look(t, few), route)
+		apply(t, w.d, route)
+		wantObjects(t, "few, after a plan,", w.look(t, few), route)
+		apply(t, w.d, ops(t, "del route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink"))
+		if have, found := w.look(t, few).Namesake(route[0].Object); found {
+			t.Errorf("%s: a look at few after a delete shows %q", hide, have)
+		}
+	}
+}
+
+// TestLookAtFewReachesBehindRule asks for another address to reach, to which a rule hides the route.
+func TestLookAtFewReachesBehindRule(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	w.do(t, "add route 0.0.0.0/0 via 192.168.64.7 dev eth0 proto 3",
+		"add route 172.16.9.0/24 via 192.168.64.9 dev eth0 proto 3")
+	w.ip(t, "rule add to 172.16.9.0/24 unreachable")
+	extent := benchExtent
+	extent.Reach = []netip.Addr{netip.MustParseAddr("172.16.8.1")}
+	w.look(t, extent)
+	extent.Reach = append(slices.Clone(extent.Reach), netip.MustParseAddr("172.16.9.2"))
+	all := extent
+	extent.Again = []dataplane.Object{}
+	few := must(w.d.Look(t.Context(), extent)).Facts.(driver.HostFacts).Routes
+	if want := must(w.d.Look(t.Context(), all)).Facts.(driver.HostFacts).Routes; len(few) != len(want) {
+		t.Errorf("a look at few shows the routes %v, one at everything %v", few, want)
+	}
+}
+
+// ip runs a command of iproute2 in the world's namespace.
+func (w *world) ip(t *testing.T, args string) {
+	t.Helper()
+	if err := w.d.ns.Do(func() error {
+		out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantObjects(t *testing.T, what string, s *dataplane.State, want ...[]dataplane.Op) {
