@@ -21,8 +21,8 @@ type Client struct {
 	secrets  api.Secrets
 	id       string
 	secret   string
-	endpoint string // if not the region's
-	self     *self  // nil after a failure
+	endpoint string          // if not the region's
+	self     api.Known[self] // nil after a failure
 }
 
 // self is the instance.
@@ -100,18 +100,7 @@ func (c *Client) Delete(ctx context.Context, route cloud.Route) error {
 
 // as calls f with the instance. It finds out the instance anew after a failure.
 func (c *Client) as(ctx context.Context, f func(*self) error) error {
-	if c.self == nil {
-		me, err := c.identify(ctx)
-		if err != nil {
-			return err
-		}
-		c.self = me
-	}
-	err := f(c.self)
-	if err != nil && !api.Expected(err) {
-		c.self = nil
-	}
-	return err
+	return c.self.With(ctx, c.identify, f)
 }
 
 // metadataBase is the address of the metadata service on every instance.

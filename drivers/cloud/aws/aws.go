@@ -25,8 +25,8 @@ type Client struct {
 	secrets     api.Secrets
 	endpoint    string // if not the region's
 	uplink      netip.Addr
-	configured  []string // tables
-	self        *self    // nil after a failure
+	configured  []string        // tables
+	self        api.Known[self] // nil after a failure
 }
 
 // self is the instance.
@@ -112,7 +112,7 @@ func (c *Client) Delete(ctx context.Context, route cloud.Route) error {
 // Prepare switches off the check of sources and destinations, with which the
 // interface would drop the packets of pods.
 func (c *Client) Prepare(ctx context.Context) error {
-	c.self = nil // the check may be on again
+	c.self.Forget() // the check may be on again
 	return c.as(ctx, func(me *self) error {
 		if !me.eni.Check {
 			return nil
@@ -130,18 +130,7 @@ func (c *Client) Prepare(ctx context.Context) error {
 
 // as calls f with the instance. It finds out the instance anew after a failure.
 func (c *Client) as(ctx context.Context, f func(me *self) error) error {
-	if c.self == nil {
-		me, err := c.identify(ctx)
-		if err != nil {
-			return err
-		}
-		c.self = me
-	}
-	err := f(c.self)
-	if err != nil && !api.Expected(err) {
-		c.self = nil
-	}
-	return err
+	return c.self.With(ctx, c.identify, f)
 }
 
 // listed are the parameters of a list.

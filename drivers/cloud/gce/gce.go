@@ -22,7 +22,7 @@ type Client struct {
 	tokens   tokens
 	secrets  api.Secrets
 	base     string
-	self     *self // nil after a failure
+	self     api.Known[self] // nil after a failure
 }
 
 // self is the instance.
@@ -120,18 +120,7 @@ func (c *Client) Prepare(ctx context.Context) error {
 
 // as calls f with the instance. It finds out the instance anew after a failure.
 func (c *Client) as(ctx context.Context, f func(*self) error) error {
-	if c.self == nil {
-		me, err := c.identify(ctx)
-		if err != nil {
-			return err
-		}
-		c.self = me
-	}
-	err := f(c.self)
-	if err != nil && !api.Expected(err) {
-		c.self = nil
-	}
-	return err
+	return c.self.With(ctx, c.identify, f)
 }
 
 // number returns a random UUID.
