@@ -19,6 +19,7 @@ import (
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/harness"
 	"github.com/flanneld/flannel/scenarios/lang"
+	"github.com/flanneld/flannel/tools/trace"
 )
 
 // netnsNode is a host of the lab with its daemon.
@@ -69,6 +70,13 @@ func (n *netnsNode) Peers() ([]node.Peer, error) {
 	var answer control.Peers
 	err := n.ask(control.PeersPage, &answer)
 	return answer.Peers, err
+}
+
+// LastLook implements [lang.LookObserver].
+func (n *netnsNode) LastLook() (*dataplane.State, error) {
+	var answer control.State
+	err := n.ask(control.StatePage, &answer)
+	return trace.CarriedBy(answer.Lanes), err
 }
 
 // Differences implements [lang.DifferenceObserver].

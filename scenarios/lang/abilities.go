@@ -275,6 +275,12 @@ type PeerObserver interface {
 	Peers() ([]node.Peer, error)
 }
 
+// LookObserver is a daemon that tells what its last look at its host found.
+type LookObserver interface {
+	// LastLook returns nil if there was none.
+	LastLook() (*dataplane.State, error)
+}
+
 // Firewall is a host's packet filter as an operator or another program changes it.
 type Firewall interface {
 	// Rules returns flannel's chains, and the abilities of the host.

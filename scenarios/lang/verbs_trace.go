@@ -123,7 +123,7 @@ func (s *Session) traceFlow(name string, flow trace.Flow, o traceOptions) (strin
 	for i := range s.top.Nodes { // a packet that visits more hosts goes in a circle
 		here := known
 		if o.probes && i == 0 || o.asDaemons {
-			here.Peers, err = s.servedPeers(name)
+			err := s.askDaemon(name, &here)
 			if errors.Is(err, ErrNoDaemon) {
 				here = known // the daemon has exited by itself
 			} else if err != nil {
@@ -159,13 +159,21 @@ func (s *Session) traceFlow(name string, flow trace.Flow, o traceOptions) (strin
 	return strings.Join(stages, ", "), nil
 }
 
-// servedPeers returns the peers of a node, with what its probes say.
-func (s *Session) servedPeers(name string) ([]node.Peer, error) {
-	observer, err := nodeWith[PeerObserver](s, name)
+// askDaemon learns from a node's daemon its peers, with what its probes say, and what its last look found.
+func (s *Session) askDaemon(name string, known *trace.Known) error {
+	peers, err := nodeWith[PeerObserver](s, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return observer.Peers()
+	looks, err := nodeWith[LookObserver](s, name)
+	if err != nil {
+		return err
+	}
+	if known.Peers, err = peers.Peers(); err != nil {
+		return err
+	}
+	known.Carried, err = looks.LastLook()
+	return err
 }
 
 // hostAt returns the node that has an address, or to which a NAT translates it; empty:

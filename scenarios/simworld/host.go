@@ -228,6 +228,19 @@ func (n *simNode) Peers() ([]node.Peer, error) {
 	return n.daemon.Node().Peers(), nil
 }
 
+// LastLook implements [lang.LookObserver].
+func (n *simNode) LastLook() (*dataplane.State, error) {
+	if !n.Running() || n.daemon.Node() == nil {
+		return nil, lang.ErrNoDaemon
+	}
+	for _, t := range n.daemon.Node().Tables() {
+		if t.Lane == node.HostLane.String() && !t.LastLook.IsZero() {
+			return t.Have, nil
+		}
+	}
+	return nil, nil
+}
+
 // Differences implements [lang.DifferenceObserver].
 func (n *simNode) Differences() ([]node.Difference, error) {
 	if !n.Running() || n.daemon.Node() == nil {

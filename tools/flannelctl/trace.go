@@ -13,7 +13,6 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
-	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/core/subnetfile"
 	"github.com/flanneld/flannel/drivers/linux"
 	"github.com/flanneld/flannel/drivers/linux/firewall"
@@ -141,16 +140,7 @@ func carried(ctx context.Context, client *daemon.Client) *dataplane.State {
 	if err != nil {
 		return nil
 	}
-	for _, lane := range answer.Lanes {
-		if lane.Lane != node.HostLane.String() || lane.LastLook.IsZero() {
-			continue
-		}
-		state, err := dataplane.ParseDump(lane.Have)
-		if err == nil { // else it is the text of another version
-			return state
-		}
-	}
-	return nil
+	return trace.CarriedBy(answer.Lanes)
 }
 
 // traceHere follows the packet through this host.

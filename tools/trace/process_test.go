@@ -66,3 +66,25 @@ func TestWireGuardInProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestBoundAddress follows a packet into a TUN device whose reader sends from an address that the host may have lost.
+func TestBoundAddress(t *testing.T) {
+	for _, c := range []struct{ local, reason, says string }{
+		{"192.168.64.1:8285", "", "(by flanneld itself, which reads flannel-wg)"},
+		{"192.168.64.9:8285", "bad_source", "sends from 192.168.64.9, which is no address of this host"},
+	} {
+		t.Run(c.local, func(t *testing.T) {
+			k, known := inProcess(t)
+			known.Carried = dataplane.NewState()
+			known.Carried.AddProxy(dataplane.Proxy{Link: "flannel-wg", Local: netip.MustParseAddrPort(c.local)})
+			k.view.State.AddLink(dataplane.Link{Name: "flannel-wg", MTU: 1472, Up: true, Params: dataplane.TUN{}})
+			r, err := Walk(t.Context(), k, Flow{Src: addr("10.5.1.7"), Dst: addr("10.5.2.7"), Size: 84}, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Reason != c.reason || !strings.Contains(text(t, r), c.says) {
+				t.Errorf("want %q, and %q:\n%s", c.reason, c.says, text(t, r))
+			}
+		})
+	}
+}

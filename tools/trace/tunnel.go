@@ -97,8 +97,29 @@ func (w *walk) process(extra headers) error {
 		w.note("tunnel", "flanneld does not serve %s in full yet, and may drop the packet: flannelctl diff shows what it "+
 			"still has to do", addressOf(peer))
 	}
-	return w.underlay(addressOf(peer), netip.Addr{}, extra, outer{proto: "udp"},
+	from, err := w.boundTo()
+	if err != nil {
+		return err
+	}
+	return w.underlay(addressOf(peer), from, extra, outer{proto: "udp"},
 		"by flanneld itself, which reads "+w.out.Link)
+}
+
+// boundTo returns the address that flanneld sends from, zero if it is not known. The socket keeps it when the host
+// loses it, and the kernel then sends nothing.
+func (w *walk) boundTo() (netip.Addr, error) {
+	if w.known.Carried == nil {
+		return netip.Addr{}, nil
+	}
+	from := w.known.Carried.Proxies[w.out.Link].Local.Addr()
+	if !from.IsValid() {
+		return from, nil
+	}
+	if own, err := w.Route(Question{Dst: from}); err != nil || !own.Local {
+		return from, w.end("bad_source", "tunnel", heals, "flanneld, which reads %s, sends from %s, which is no address of "+
+			"this host", w.out.Link, from)
+	}
+	return from, nil
 }
 
 // underlay follows the outer packet of a tunnel out of the host.

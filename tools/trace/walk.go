@@ -11,6 +11,7 @@ import (
 	"github.com/flanneld/flannel/core/backend/alloc"
 	"github.com/flanneld/flannel/core/backend/extension"
 	"github.com/flanneld/flannel/core/cidr"
+	"github.com/flanneld/flannel/core/control"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/node"
@@ -27,6 +28,20 @@ type Known struct {
 	Carried *dataplane.State
 	// Unanswered says that no daemon has answered.
 	Unanswered bool
+}
+
+// CarriedBy returns what a daemon's last look at its host found, or nil: it has not looked, or answers with
+// the text of another version.
+func CarriedBy(lanes []control.Tables) *dataplane.State {
+	for _, lane := range lanes {
+		if lane.Lane != node.HostLane.String() || lane.LastLook.IsZero() {
+			continue
+		}
+		if state, err := dataplane.ParseDump(lane.Have); err == nil {
+			return state
+		}
+	}
+	return nil
 }
 
 // Walk traces a packet through a host.

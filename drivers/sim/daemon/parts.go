@@ -24,6 +24,7 @@ type Machine interface {
 	Status() node.Status
 	Peers() []node.Peer
 	Differences() []node.Difference
+	Tables() []node.Tables
 	Pulse() node.Pulse
 	Holding() (lease.Key, bool)
 }
