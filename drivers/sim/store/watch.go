@@ -241,8 +241,9 @@ func (c *Client) watch(v *storeVersion) {
 		st, err := c.store.subscribe(c, v)
 		return func() {
 			switch {
-			case c.dialing != dial:
+			case c.dialing != dial && err == nil:
 				c.store.endStream(st)
+			case c.dialing != dial:
 			case err != nil:
 				c.reread = errors.Is(err, errStoreCompacted) || errors.Is(err, errStoreHistory)
 				c.disconnected(err)
