@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -69,10 +70,16 @@ func run(p Plan, record bool, defects []simworld.Defect) (Result, *lang.Session)
 	return r, session
 }
 
-// perform performs one step and returns what is wrong afterwards.
-func perform(session *lang.Session, world *simworld.World, step Step) string {
+// perform performs one step and returns what is wrong afterwards. A panic is a failure of the seed, not the end of the
+// search.
+func perform(session *lang.Session, world *simworld.World, step Step) (bad string) {
+	defer func() {
+		if p := recover(); p != nil {
+			bad = fmt.Sprintf("%s: panic: %v in %s", step.Line, p, panicked())
+		}
+	}()
 	if step.After > 0 {
-		if bad := perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {
+		if bad = perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {
 			return bad
 		}
 	}
@@ -88,4 +95,18 @@ func perform(session *lang.Session, world *simworld.World, step Step) string {
 		return fmt.Sprintf("%s: %s", step.Line, strings.TrimSpace(out))
 	}
 	return ""
+}
+
+// panicked returns the function and line of a panic that is being recovered.
+func panicked() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs)])
+	for panicking := false; ; {
+		frame, more := frames.Next()
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		if panicking && !inRuntime || !more {
+			return fmt.Sprintf("%s, line %d", frame.Function, frame.Line)
+		}
+		panicking = panicking || frame.Function == "runtime.gopanic"
+	}
 }
