@@ -206,7 +206,9 @@ func (h *Host) flush(verb drivertest.ActionVerb, l netlink.Link) error {
 func (h *Host) delRoute(r netlink.Route) error {
 	err := h.RouteDel(&r)
 	if errors.Is(err, unix.ESRCH) {
-		return h.RouteDel(&netlink.Route{Dst: r.Dst, Priority: r.Priority, Protocol: r.Protocol, Table: r.Table})
+		return h.RouteDel(&netlink.Route{
+			Dst: r.Dst, Priority: r.Priority, Protocol: r.Protocol, Scope: r.Scope, Table: r.Table,
+		})
 	}
 	return err
 }
