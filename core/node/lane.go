@@ -60,6 +60,8 @@ type lane struct {
 	attempts int            // plans and looks in a row that did not lead to an empty diff
 	pauses   int            // attempts in a row with a pause after them
 	tally    tally
+
+	recurring recurring
 }
 
 // part holds the differences between the lanes.
@@ -312,7 +314,7 @@ func (n *Node) reconcile(l *lane) {
 		return
 	}
 	text := l.part.settled()
-	if l.attempts > 0 {
+	if l.attempts > 0 && !l.recurring.silent {
 		n.event(Info, l.logs.clean, text)
 	}
 	l.restart()
@@ -414,6 +416,11 @@ func (n *Node) countPlan(l *lane, done []dataplane.Op) {
 // reportPlan logs one line for each plan, with the first of its failures.
 func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	text := l.part.describe(plan)
+	if len(l.failures) == 0 && l.repairs {
+		n.reportRepair(l, text)
+		return
+	}
+	l.recurring.silent = false
 	if len(l.failures) == 0 {
 		n.event(Info, l.logs.applied, text)
 		return
