@@ -62,7 +62,7 @@ func (i *Invariants) believes(n *Node, key lease.Key, holds bool) {
 	switch {
 	case other && stale:
 		n.hidden = append(n.hidden, n.last)
-	case moved && !n.finds(key):
+	case moved && !n.finds(key) && !n.disowned():
 		i.broken("subnet-kept", "%s gave %s up for %s, although its record was neither deleted nor expired nor taken",
 			n.name, n.last, key)
 	}
@@ -93,6 +93,14 @@ func (i *Invariants) staleReads() bool { return i.about.Store.Faults().StaleList
 // fits reports whether a subnet fits the config in force. A node may still follow
 // an older one.
 func (i *Invariants) fits(key lease.Key) bool { return i.bad || alloc.Compatible(i.config, key) == nil }
+
+// disowned reports whether the record of the node's last subnet looks like another host's: a former process of the node
+// gave it an address, ended before the answer, and the host has lost that address.
+func (n *Node) disowned() bool {
+	h := n.all.records[n.last.String()]
+	return h != nil && h.writer == n.name && h.addr != n.lastAddr && !slices.Contains(n.published.asked, h.addr) &&
+		!slices.Contains(n.addresses(), h.addr)
+}
 
 // finds reports whether a node may come back to a subnet. It may if a stale read
 // hid the subnet's record when the node moved on, which left it with two records,
