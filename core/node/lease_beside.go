@@ -1,15 +1,18 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// besides is the node's memory of reservations with its key beside its lease.
+// besides is the node's memory of its own reservations beside its lease: those with its key, which no other node has, or
+// with its address of the family that decides.
 type besides struct {
 	written map[lease.Key]lease.ByFamily // the reservations that this run has written, and with which addresses
 
@@ -25,24 +28,33 @@ func (n *Node) present() lease.ByFamily {
 	return lease.ByFamily{V4: n.host.uplink.Public(cidr.V4), V6: n.host.uplink.Public(cidr.V6)}
 }
 
-// outdatedBeside returns a reservation with the node's key, beside its lease, that names a
-// former address. The node cannot use it, or could not when it asked for the lease, and no
-// other node has the key. Peers take records with one key and different addresses for two
-// hosts, and serve the older one, so they would send to the subnet of the reservation.
+// outdatedBeside returns a reservation of the node, beside its lease, that names a former
+// address. The node cannot use it, or could not when it asked for the lease. Peers take
+// records with one key, or one MAC address, and different addresses for two hosts, and serve
+// the older one, so they would send to the subnet of the reservation.
 func (n *Node) outdatedBeside() (lease.Lease, bool) {
-	l, b := &n.lease, &n.lease.besides
+	b := &n.lease.besides
 	own := n.present()
 	if b.snap == n.store.snap && b.own == own {
 		return lease.Lease{}, false
 	}
 	for _, r := range n.store.snap.Leases {
-		named := r.Attrs.PublicIP == l.attrs.PublicIP && r.Attrs.PublicIPv6 == l.attrs.PublicIPv6
-		if n.isBeside(r) && !named {
+		if n.isBeside(r) && n.outdated(&r.Attrs) {
 			return *r, true
 		}
 	}
 	b.snap, b.own = n.store.snap, own
 	return lease.Lease{}, false
+}
+
+// outdated reports whether a reservation of the node names other addresses than the node's present ones. Without a key a
+// family that is off may stay in it.
+func (n *Node) outdated(a *lease.Attrs) bool {
+	own := &n.lease.attrs
+	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {
+		both := a.IP(f).IsValid() && own.IP(f).IsValid()
+		return a.IP(f) != own.IP(f) && (both || n.network.backend.HasKey())
+	})
 }
 
 // isBeside reports whether a record is a reservation beside the lease to which the node may
@@ -51,14 +63,20 @@ func (n *Node) outdatedBeside() (lease.Lease, bool) {
 func (n *Node) isBeside(r *lease.Lease) bool {
 	l := &n.lease
 	isGrant := l.grant != nil && l.grant.Key == r.Key
-	return r.Reserved() && !isGrant && sameData(r.Attrs, l.attrs) &&
-		n.assigned() == nil && n.network.backend.HasKey() &&
+	ours := n.network.backend.HasKey() || n.isOurs(&r.Attrs)
+	return r.Reserved() && !isGrant && ours && sameData(r.Attrs, l.attrs) && n.assigned() == nil &&
 		l.besides.written[r.Key] != n.present()
 }
 
 // readdress gives a reservation the node's present addresses.
 func (n *Node) readdress(r lease.Lease) {
-	n.request(Request{Verb: Update, Grant: lease.Grant{Lease: r}, Attrs: n.lease.attrs, TTL: n.opts.LeaseTTL})
+	attrs := n.lease.attrs
+	if !n.network.backend.HasKey() {
+		attrs = r.Attrs
+		attrs.PublicIP = cmp.Or(n.lease.attrs.PublicIP, attrs.PublicIP)
+		attrs.PublicIPv6 = cmp.Or(n.lease.attrs.PublicIPv6, attrs.PublicIPv6)
+	}
+	n.request(Request{Verb: Update, Grant: lease.Grant{Lease: r}, Attrs: attrs, TTL: n.opts.LeaseTTL})
 }
 
 // isReaddress reports whether a request is one of readdress.

@@ -100,3 +100,29 @@ func TestReservationIsNotWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestReservationWithOurMACBesideTheLease gives a dual-stack vxlan node another IPv6 address. Its reservation, of which
+// it uses the IPv4 half alone, gets the address too and keeps all else: peers take two records with one MAC address and
+// two addresses for two hosts.
+func TestReservationWithOurMACBesideTheLease(t *testing.T) {
+	w := newReserved(t, dualConfig)
+	w.configure(bounds("10.5.8.0", "10.5.31.0"))
+	w.pass(10 * time.Second)
+	w.wantReady()
+	before, _ := findLease(&w.snap, mustKey(pinned))
+	w.moved("192.168.64.3/24", "fd00:a::77/64")
+	w.pass(time.Minute)
+	w.wantReady()
+	got, _ := findLease(&w.snap, mustKey(pinned))
+	want := before
+	want.Attrs.PublicIPv6, want.ModRevision = netip.MustParseAddr("fd00:a::77"), got.ModRevision
+	if !got.Reserved() || !got.Attrs.Equal(want.Attrs) {
+		t.Errorf("reservation %v, want %v\n%s", got, want, w.log())
+	}
+	w.configure(`{"Network":"10.5.0.0/16","SubnetMin":"10.5.8.0","Backend":{"Type":"vxlan"}}`)
+	w.pass(time.Minute)
+	w.wantReady()
+	if again, _ := findLease(&w.snap, mustKey(pinned)); again.ModRevision != got.ModRevision {
+		t.Errorf("reservation %v was written again, when IPv6 went off: %v", got, again)
+	}
+}

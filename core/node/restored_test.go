@@ -12,9 +12,13 @@ import (
 )
 
 // moved gives the node's host another address, and lets the node publish it.
-func (w *world) moved(address string) {
+func (w *world) moved(addresses ...string) {
 	w.facts.Links = slices.Clone(w.facts.Links)
-	w.facts.Links[0].Addrs = []driver.LinkAddr{{Prefix: netip.MustParsePrefix(address), Permanent: true}}
+	w.facts.Links[0].Addrs = nil
+	for _, a := range addresses {
+		addr := driver.LinkAddr{Prefix: netip.MustParsePrefix(a), Permanent: true}
+		w.facts.Links[0].Addrs = append(w.facts.Links[0].Addrs, addr)
+	}
 	w.run(hint(HostLane))
 	w.pass(time.Second)
 	w.tell()
