@@ -148,11 +148,17 @@ func (g *Generator) addFields(def *jsonschema.Schema, t reflect.Type) error {
 		s.Description = joined(about.fields[f.Name], s.Description)
 		def.Properties[name] = s
 		def.PropertyOrder = append(def.PropertyOrder, name)
-		if !slices.Contains(strings.Split(options, ","), "omitempty") {
+		if !omitted(options) {
 			def.Required = append(def.Required, name)
 		}
 	}
 	return nil
+}
+
+// omitted reports whether the options of a field's tag let encoding/json leave it out.
+func omitted(options string) bool {
+	all := strings.Split(options, ",")
+	return slices.Contains(all, "omitempty") || slices.Contains(all, "omitzero")
 }
 
 func joined(a, b string) string {
