@@ -97,3 +97,36 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("%v, got %q, want %q", err, out.String(), want)
 	}
 }
+
+// TestSafe shows what a terminal would obey, and keeps the ends of lines.
+func TestSafe(t *testing.T) {
+	var out bytes.Buffer
+	text := "two\nlines\tand \x1b]0;title\a\r, \xff \u009b1m, \u00e4\n"
+	n, err := Safe{&out}.Write([]byte(text))
+	if n != len(text) || err != nil {
+		t.Errorf("wrote %d of %d bytes, %v", n, len(text), err)
+	}
+	want := "two\nlines\tand \\x1b]0;title\\a\\r, \\ufffd \\u009b1m, \u00e4\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestPrintAgain prints several results, which a program has to tell apart.
+func TestPrintAgain(t *testing.T) {
+	for format, want := range map[Format]string{
+		JSON: "{\n  \"Name\": \"a\",\n  \"Like\": null\n}\n{\n  \"Name\": \"b\",\n  \"Like\": null\n}\n",
+		YAML: "Like: null\nName: a\n---\nLike: null\nName: b\n",
+	} {
+		var out bytes.Buffer
+		p := Printer{Out: &out, Format: format}
+		for _, name := range []string{"a", "b"} {
+			if err := p.Print(fruits{Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", format, d)
+		}
+	}
+}

@@ -65,14 +65,19 @@ func Row(texts ...string) []Cell {
 
 // visible returns text with an escape sequence of Go in the place of each character
 // that is not printable.
-func visible(text string) string {
-	isControl := func(r rune) bool { return !unicode.IsPrint(r) }
-	if !strings.ContainsFunc(text, isControl) {
+func visible(text string) string { return visibleExcept(text, "") }
+
+// visibleExcept does so, and keeps the characters of kept.
+func visibleExcept(text, kept string) string {
+	isOdd := func(r rune) bool {
+		return (!unicode.IsPrint(r) || r == utf8.RuneError) && !strings.ContainsRune(kept, r)
+	}
+	if !strings.ContainsFunc(text, isOdd) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if isControl(r) {
+		if isOdd(r) {
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		} else {
 			b.WriteRune(r)

@@ -50,6 +50,8 @@ type Printer struct {
 	Format Format
 	Width  int  // columns of the terminal; 0: no limit
 	Color  bool // the terminal shows colours
+
+	printed bool // a result
 }
 
 // Print writes the result.
@@ -62,6 +64,9 @@ func (p *Printer) Print(r Result) error {
 		text = append(text, '\n')
 	case YAML:
 		text, err = yaml.Marshal(r)
+		if p.printed {
+			text = append([]byte("---\n"), text...) // begins another document
+		}
 	default:
 		page := &Page{Width: p.Width, Color: p.Color}
 		r.Text(page)
@@ -70,6 +75,19 @@ func (p *Printer) Print(r Result) error {
 	if err != nil {
 		return fmt.Errorf("print the result: %w", err)
 	}
+	p.printed = true
 	_, err = p.Out.Write(text)
 	return err
+}
+
+// Safe writes messages with text of other hosts in them, such as an error that an API server
+// returned. It shows the characters that a terminal would obey, except the ends of lines and tabs.
+type Safe struct{ Out io.Writer }
+
+// Write implements [io.Writer].
+func (s Safe) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(s.Out, visibleExcept(string(text), "\n\t")); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
