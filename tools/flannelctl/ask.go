@@ -70,8 +70,14 @@ func (a *app) show(ctx context.Context, f *asking, ask func(context.Context) (fi
 		if a.Color && a.Format == output.Table {
 			fmt.Fprint(a.Out, "\x1b[H\x1b[2J") // clears the screen
 		}
-		err := a.showOnce(ctx, ask)
-		if err != nil && err != errTrouble && ctx.Err() == nil {
+		result, err := ask(ctx)
+		switch {
+		case err == nil:
+			err = a.printFound(result)
+			if err != nil && err != errTrouble {
+				return err // no further result can be written either
+			}
+		case ctx.Err() == nil:
 			fmt.Fprintf(a.stderr, "flannelctl: %v\n", err)
 		}
 		select {

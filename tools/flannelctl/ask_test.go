@@ -1,13 +1,17 @@
 package flannelctl
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/flanneld/flannel/core/control"
 )
@@ -122,5 +126,33 @@ func TestCommandsThatAsk(t *testing.T) {
 				t.Errorf("status %d, want %d; printed %q; errors %q", status, c.status, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestErrorsAreSafe asks a program that sends escape sequences to the terminal.
+func TestErrorsAreSafe(t *testing.T) {
+	subnetFile := fakeDaemon(t, map[string]string{})
+	_, stdout, stderr := call("status", "--subnet-file", subnetFile+"\x1b]0;title\a")
+	if strings.ContainsAny(stdout+stderr, "\x1b\a") || !strings.Contains(stderr, `\x1b]0;title\a`) {
+		t.Errorf("printed %q; errors %q", stdout, stderr)
+	}
+}
+
+// full is a file on a full disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestWatchEnds ends with --watch if the results can be written nowhere.
+func TestWatchEnds(t *testing.T) {
+	subnetFile := fakeDaemon(t, map[string]string{control.StatusPage: `{"Phase": "ready", "Ready": true}`})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var errs bytes.Buffer
+	a := &app{stderr: &errs}
+	a.Out = full{}
+	status := a.run(ctx, []string{"status", "--watch", "--subnet-file", subnetFile})
+	if status != statusTrouble || !strings.Contains(errs.String(), "no space left on device") || ctx.Err() != nil {
+		t.Errorf("status %d; errors %q", status, errs.String())
 	}
 }

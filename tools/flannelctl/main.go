@@ -61,6 +61,7 @@ type app struct {
 
 // run executes a command line and returns the exit status.
 func (a *app) run(ctx context.Context, args []string) int {
+	a.stderr = output.Safe{Out: a.stderr}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(a.Out)
