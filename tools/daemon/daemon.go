@@ -13,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +34,8 @@ type Client struct {
 	// For errors: where the daemon answers, and why a connection is refused there.
 	at, refused string
 	limit       int64 // of an answer, in bytes
+
+	connected *atomic.Bool // says whether there was ever a connection; nil: nothing leads there
 }
 
 // Local returns a client of the daemon on this host that writes a subnet file.
@@ -61,12 +65,20 @@ func Remote(address string) *Client {
 
 // Through returns a client of a daemon's health listener to which dial connects. At says where that is.
 func Through(dial func(context.Context) (net.Conn, error), at string) *Client {
+	connected := new(atomic.Bool)
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := dial(ctx)
+			if err == nil {
+				connected.Store(true)
+			}
+			return conn, err
+		},
 	}
 	return &Client{
 		http: &http.Client{Transport: transport}, base: "http://flanneld",
 		at: at, refused: "does it run, and listen there (--healthz-ip, --healthz-port)?", limit: maxAnswer,
+		connected: connected,
 	}
 }
 
@@ -125,6 +137,8 @@ func (c *Client) get(ctx context.Context, page string, into any) error {
 		return fmt.Errorf("flanneld at %s: its answer has more than %d bytes: that is no flanneld", c.at, c.limit)
 	case err != nil:
 		return fmt.Errorf("flanneld at %s: read its answer: %w", c.at, err)
+	case reflect.ValueOf(into).Elem().IsZero(): // each page of a daemon says when it was taken
+		return fmt.Errorf("flanneld at %s: its answer says nothing: that is no flanneld", c.at)
 	}
 	return nil
 }
@@ -140,12 +154,30 @@ func (c *Client) unreachable(err error) error {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("no flanneld answers: there is no socket %s; "+
 			"is flanneld running, and is --subnet-file that of its flags?", c.at)
+	case errors.Is(err, syscall.ECONNREFUSED) && isOther(c.at):
+		return fmt.Errorf("no flanneld answers: %s is no socket; another program has made it", c.at)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no flanneld answers at %s: %s", c.at, c.refused)
+	case errors.Is(err, context.DeadlineExceeded) && c.connected != nil && !c.connected.Load():
+		return fmt.Errorf("no connection to flanneld at %s within %s: the API server, or the kubelet behind it, "+
+			"does not answer", c.at, askLimit)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("flanneld at %s does not answer within %s: its process hangs", c.at, askLimit)
+		return hangs(fmt.Sprintf("flanneld at %s does not answer within %s: its process hangs", c.at, askLimit))
 	}
 	return fmt.Errorf("ask flanneld at %s: %w", c.at, err)
+}
+
+// hangs is the error of a daemon that takes a connection and does not answer. It is a
+// [context.DeadlineExceeded].
+type hangs string
+
+func (h hangs) Error() string { return string(h) }
+func (hangs) Unwrap() error   { return context.DeadlineExceeded }
+
+// isOther reports whether there is a file of another type than a socket at a path.
+func isOther(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket == 0
 }
 
 // waitEvery is the time between two questions of WaitReady.

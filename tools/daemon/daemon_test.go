@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestLocal(t *testing.T) {
 	asked := ""
 	file := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Path
-		_, _ = w.Write([]byte(`{"Phase": "leased", "Peers": [], "Lanes": []}`))
+		_, _ = w.Write([]byte(`{"Phase": "leased", "Peers": [], "Lanes": [], "Events": []}`))
 	})
 	c := Local(file)
 	for page, ask := range map[string]func() error{
@@ -105,6 +106,12 @@ func TestNoAnswer(t *testing.T) {
 		http.Error(w, "flanneld is busy", http.StatusServiceUnavailable)
 	})
 	mute := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	empty := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"status":"ok"}`)) })
+	none := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("null")) })
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(control.Socket(file), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	odd := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("odd")) })
 	for file, want := range map[string]string{
 		filepath.Join(dir, "absent"): "there is no socket",
@@ -112,6 +119,9 @@ func TestNoAnswer(t *testing.T) {
 		busy:                         ": flanneld is busy",
 		mute:                         ": 502 Bad Gateway",
 		odd:                          "read its answer",
+		empty:                        "that is no flanneld",
+		none:                         "that is no flanneld",
+		file:                         "is no socket",
 	} {
 		if _, err := Local(file).Status(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", file, err, want)
@@ -121,6 +131,33 @@ func TestNoAnswer(t *testing.T) {
 	defer cancel()
 	if _, err := Local(busy).Status(ended); err == nil || !strings.Contains(err.Error(), "its process hangs") {
 		t.Errorf("after the deadline: %v", err)
+	}
+}
+
+// TestThrough asks by a way that may be what hangs, and then a daemon that hangs.
+func TestThrough(t *testing.T) {
+	ended, end := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer end()
+	stuck := func(ctx context.Context) (net.Conn, error) { return nil, context.Cause(ctx) }
+	_, err := Through(stuck, "node n1").Status(ended)
+	if err == nil || !strings.Contains(err.Error(), "the API server, or the kubelet behind it, does not answer") {
+		t.Errorf("a way that hangs: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ctx, timedOut := context.WithDeadline(ctx, time.Now().Add(time.Hour))
+	defer timedOut()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel(context.DeadlineExceeded)
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(server.URL, "http://"))
+	}
+	_, err = Through(dial, "node n1").Status(ctx)
+	if err == nil || strings.Contains(err.Error(), "API server") {
+		t.Errorf("a daemon that hangs: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestDumpOfOtherNodes(t *testing.T) {
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 			return
 		}
-		io.WriteString(w, `{"Version":"v7 of `+r.URL.Path+`"}`)
+		io.WriteString(w, `{"TakenAt":"2026-05-01T00:00:00Z","Version":"v7 of `+r.URL.Path+`"}`)
 	}))
 	defer server.Close()
 	folder := t.TempDir()

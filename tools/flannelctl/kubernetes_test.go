@@ -21,7 +21,8 @@ func TestThroughTheAPIServer(t *testing.T) {
 		}
 		fmt.Fprint(w, map[string]string{
 			control.StatusPage: `{"Phase": "ready", "Ready": true, "Version": "v9", "Subnet": "10.5.1.0-24"}`,
-			control.PeersPage:  `{"Peers": []}`, control.DiffPage: `{"Lanes": [{"Lane": "host"}]}`, control.EventsPage: "{}",
+			control.PeersPage:  `{"Peers": []}`, control.DiffPage: `{"Lanes": [{"Lane": "host"}]}`,
+			control.EventsPage: `{"Events": []}`,
 		}[r.URL.Path])
 	}))
 	defer daemon.Close()

@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, map[string]string{
 			control.StatusPage: `{"Phase": "ready", "Ready": true, "Subnet": "10.5.2.0-24"}`,
-			control.EventsPage: "{}", control.PeersPage: "{}", control.DiffPage: "{}",
+			control.EventsPage: `{"Events": []}`, control.PeersPage: `{"Peers": []}`, control.DiffPage: `{"Lanes": []}`,
 		}[r.URL.Path])
 	}))
 	defer other.Close()
