@@ -18,7 +18,8 @@ type Facts struct {
 	// ConfigError says why a config cannot be used.
 	ConfigError string
 
-	Daemons    []int // ids of processes called flanneld
+	Daemons    []int  // ids of processes called flanneld
+	Hangs      string // the error of a daemon that runs and does not answer
 	SubnetFile SubnetFile
 	Status     *node.Status      // of the daemon; nil: none has answered
 	Peers      []node.Peer       // as the daemon serves them

@@ -66,6 +66,9 @@ func (f *Facts) daemon() []Finding {
 			Text: file.Path + " exists and flanneld does not run: packets flow, and nothing follows changes"}}
 	case len(f.Daemons) == 0:
 		return []Finding{{Level: OK, Topic: "daemon", Text: "flanneld does not run, and has left no subnet file"}}
+	case f.Hangs != "":
+		return []Finding{{Level: Failure, Topic: "daemon", Remedy: "systemctl restart flanneld",
+			Text: fmt.Sprintf("flanneld runs as process %d and follows no changes: %s", f.Daemons[0], f.Hangs)}}
 	case !file.Exists:
 		return []Finding{{Level: Failure, Topic: "daemon", Remedy: "flannelctl status",
 			Text: fmt.Sprintf("flanneld runs as process %d and has not written %s, so no pod can start; "+

@@ -123,6 +123,8 @@ var findingCases = []struct {
 	{"no daemon", func(_ *testing.T, f *Facts) { f.Daemons = nil }, "warning daemon: /run/flannel/subnet.env exists"},
 	{"nothing installed", func(_ *testing.T, f *Facts) { f.Daemons, f.SubnetFile = nil, SubnetFile{} },
 		"ok daemon: flanneld does not run, and has left no subnet file"},
+	{"stuck daemon", func(_ *testing.T, f *Facts) { f.Hangs = "it does not answer" },
+		"failure daemon: flanneld runs as process 7 and follows no changes: it does not answer"},
 	{"two daemons", func(_ *testing.T, f *Facts) { f.Daemons = []int{7, 8} }, "warning daemon: 2 daemons run"},
 	{"no module", func(_ *testing.T, f *Facts) { f.Modules["vxlan"] = Missing },
 		"failure kernel: module vxlan, which the backend vxlan needs: missing"},

@@ -104,6 +104,8 @@ func (g *gatherer) readDaemon(ctx context.Context) {
 	switch {
 	case err == nil:
 		g.f.Status, g.f.Peers = &status, peers
+	case len(g.f.Daemons) > 0 && errors.Is(err, context.DeadlineExceeded):
+		g.f.Hangs = err.Error()
 	case len(g.f.Daemons) > 0:
 		g.note("what flanneld knows of its peers", err)
 	}

@@ -130,6 +130,20 @@ func TestGatherFromTheDaemon(t *testing.T) {
 	}
 }
 
+// TestGatherFromAStuckDaemon finds a daemon that takes questions and answers none.
+func TestGatherFromAStuckDaemon(t *testing.T) {
+	f := Gather(t.Context(), Sources{
+		Root: t.TempDir(), SubnetFile: "/run/x", CNIConf: "/etc/x",
+		Daemons: func() ([]int, error) { return []int{7}, nil },
+		Daemon: func(context.Context) (node.Status, []node.Peer, error) {
+			return node.Status{}, nil, fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+		},
+	})
+	if f.Hangs != "no answer: context deadline exceeded" || strings.Contains(strings.Join(f.Unknown, "\n"), "no answer") {
+		t.Errorf("hangs: %q; unknown: %q", f.Hangs, f.Unknown)
+	}
+}
+
 func FuzzTables(f *testing.F) {
 	f.Add("eth0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0")
 	f.Add("fd000010000000000000000000000000 30 0 00 00 0 1 0 1 eth0")
