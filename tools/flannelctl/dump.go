@@ -1,13 +1,11 @@
 package flannelctl
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -111,25 +109,4 @@ func (a *app) runDump(ctx context.Context, f *checkFlags, file string, others []
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return a.Print(dumped{file, names})
-}
-
-// programLimit bounds the time of one program.
-const programLimit = 10 * time.Second
-
-// runner runs a program on this host.
-type runner = func(ctx context.Context, argv ...string) ([]byte, error)
-
-// runProgram runs a program and returns its output, also that of one that fails.
-func runProgram(ctx context.Context, argv ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, programLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.WaitDelay = time.Second
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil && complaint.Len() > 0 {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
-	}
-	return out, err
 }
