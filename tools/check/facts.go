@@ -19,6 +19,7 @@ type Facts struct {
 	ConfigError string
 
 	Daemons    []int  // ids of processes called flanneld
+	Hidden     bool   // which daemons run could not be learnt
 	Hangs      string // the error of a daemon that runs and does not answer
 	SubnetFile SubnetFile
 	Status     *node.Status      // of the daemon; nil: none has answered

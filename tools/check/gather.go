@@ -60,6 +60,7 @@ func Gather(ctx context.Context, s Sources) *Facts {
 	var err error
 	g.f.Daemons, err = s.Daemons()
 	g.note("processes", err)
+	g.f.Hidden = err != nil
 	g.readDaemon(ctx)
 	g.readSubnetFile()
 	g.readModules()

@@ -104,6 +104,11 @@ func TestGatherNothing(t *testing.T) {
 		f.SubnetFile.Exists {
 		t.Errorf("%+v", f)
 	}
+	for _, found := range f.Findings() {
+		if found.Topic == "daemon" {
+			t.Errorf("of processes that could not be read: %+v", found)
+		}
+	}
 }
 
 // TestGatherFromTheDaemon asks a daemon. One that runs and says nothing is worth a note.

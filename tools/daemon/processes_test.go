@@ -1,16 +1,22 @@
 package daemon
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 )
 
 // waits makes this program wait for the end of its input, instead of running tests.
 const waits = "TEST_WAITS_FOR_INPUT"
+
+// asOther says that the process is that of another user.
+const asOther = "TEST_AS_OTHER_USER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(waits) != "" {
@@ -54,5 +60,43 @@ func TestProcesses(t *testing.T) {
 				t.Errorf("among the daemons: %t, want %t", got, want)
 			}
 		})
+	}
+}
+
+// TestHiddenProcesses looks for a daemon of root as another user, who may not see its network namespace.
+func TestHiddenProcesses(t *testing.T) {
+	if os.Getenv(asOther) != "" {
+		ids, err := Processes()
+		if len(ids) != 0 || !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%v, %v", ids, err)
+		}
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root may start a process of another user")
+	}
+	self := "/proc/self/exe"
+	name := filepath.Join(t.TempDir(), "flanneld")
+	if err := os.Symlink(self, name); err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.Command(name)
+	daemon.Env = append(os.Environ(), waits+"=yes")
+	input, err := daemon.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = input.Close()
+		_ = daemon.Wait()
+	}()
+	other := exec.Command(self, "-test.run=^TestHiddenProcesses$")
+	other.Env = append(os.Environ(), asOther+"=yes")
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := other.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }
