@@ -104,6 +104,16 @@ func TestFailures(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "port 9081 of pod a: error forwarding port 9081") {
 		t.Errorf("a port where nothing listens: %v", err)
 	}
+	odd := &podstest.Server{T: t}
+	for _, name := range []string{"", "..", "../../x", "a/b", "a%2fb"} {
+		_, err = open(t, odd, podstest.Token).Dial(t.Context(), Pod{name, "n1", 9081})
+		if err == nil || !strings.Contains(err.Error(), "is no name of a pod") {
+			t.Errorf("a pod %q: %v", name, err)
+		}
+	}
+	if len(odd.Asked()) > 0 {
+		t.Errorf("asked %q", odd.Asked())
+	}
 	c := open(t, &podstest.Server{T: t, Pods: somePods}, "of another")
 	_, err = c.Dial(t.Context(), pod)
 	if err == nil || !strings.Contains(err.Error(), "pods is forbidden") {
