@@ -169,7 +169,8 @@ func (s *Session) askDaemon(name string, known *trace.Known) error {
 	if err != nil {
 		return err
 	}
-	if known.Peers, err = peers.Peers(); err != nil {
+	known.Peers, err = peers.Peers()
+	if err != nil {
 		return err
 	}
 	known.Carried, err = looks.LastLook()
