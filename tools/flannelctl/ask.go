@@ -39,6 +39,7 @@ func (f *asking) defineDaemon(cmd *cobra.Command) {
 		"ask another host's flanneld at the `address` of its health listener, such as 10.0.0.3:8081; "+
 			"it answers other hosts if it runs with --healthz-status")
 	f.defineKubernetes(flags)
+	cmd.MarkFlagsMutuallyExclusive("node", "address")
 }
 
 // client returns the client of the daemon that the flags name. It always returns the same one.

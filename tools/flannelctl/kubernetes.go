@@ -2,7 +2,6 @@ package flannelctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 
@@ -31,10 +30,15 @@ func (f *kubernetes) defineKubernetes(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.pods.Namespace, "namespace", "n", "kube-flannel", "the `namespace` of flanneld's pods")
 }
 
-// defineAll adds the flag that asks all nodes.
+// defineAll adds the flag that asks all nodes, after those that exclude it.
 func (f *kubernetes) defineAll(c *cobra.Command) {
 	c.Flags().BoolVar(&f.all, "all-nodes", false,
 		"ask the flanneld of each node of a Kubernetes cluster through the API server, and not that of this host")
+	for _, other := range []string{"node", "address", "port"} {
+		if c.Flags().Lookup(other) != nil {
+			c.MarkFlagsMutuallyExclusive("all-nodes", other)
+		}
+	}
 }
 
 // onNode returns a client of the daemon of the node.
@@ -54,9 +58,6 @@ func (f *kubernetes) onNode() *daemon.Client {
 
 // everyNode returns the daemons of all nodes on which a pod of flanneld runs.
 func (f *asking) everyNode(ctx context.Context) ([]question, error) {
-	if f.node != "" || f.address != "" {
-		return nil, usageError{errors.New("--all-nodes excludes --node and --address")}
-	}
 	cluster, err := pods.Open(f.pods)
 	if err != nil {
 		return nil, err

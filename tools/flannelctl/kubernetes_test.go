@@ -41,7 +41,9 @@ func TestThroughTheAPIServer(t *testing.T) {
 		{[]string{"version", "--node", "n1"}, statusOK, "flanneld    v9", ""},
 		{[]string{"report", "--all-nodes", "-f", page}, statusOK, "The daemon that answered is ready.", ""},
 		{[]string{"mesh", "--all-nodes", "-o", "json"}, statusOK, `"Asked": true`, ""},
-		{[]string{"mesh", "--all-nodes", "--node", "n1"}, statusUsage, "", "--all-nodes excludes --node"},
+		{[]string{"mesh", "--all-nodes", "--node", "n1"}, statusUsage, "", "[all-nodes node] were all set"},
+		{[]string{"mesh", "--all-nodes", "--port", "8081"}, statusUsage, "", "[all-nodes port] were all set"},
+		{[]string{"peers", "--address", "127.0.0.1:1", "--node", "n1"}, statusUsage, "", "[address node] were all set"},
 	})
 	for request, times := range map[string]int{
 		"GET /prefix/api/v1/namespaces/kube-flannel/pods?fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dflannel": 4,

@@ -45,8 +45,8 @@ func (a *app) mesh() *cobra.Command {
 		},
 	}
 	flags.define(cmd)
-	flags.defineAll(cmd)
 	definePort(cmd, &port)
+	flags.defineAll(cmd)
 	return cmd
 }
 

@@ -73,8 +73,8 @@ func (a *app) report() *cobra.Command {
 		},
 	}
 	flags.defineDaemon(c)
-	flags.defineAll(c)
 	definePort(c, &port)
+	flags.defineAll(c)
 	c.Flags().StringVarP(&file, "file", "f", "", "the page's `path` (default flannel-report-TIME.html, here)")
 	return c
 }

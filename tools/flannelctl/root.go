@@ -16,9 +16,13 @@ func (a *app) root() *cobra.Command {
 			"and 2 if the command line is wrong.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(c *cobra.Command, _ []string) {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := c.ValidateFlagGroups(); err != nil {
+				return err
+			}
 			a.started = true
 			a.complain(c)
+			return nil
 		},
 	}
 	a.fitHelp(root)
