@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -31,18 +32,19 @@ func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error 
 	return errs
 }
 
-// carries reports whether the config that the node knows has a family switched
-// on. The node deletes the rules of a family that is off. Without a snapshot the
-// node may work from a config that a former run saved, which the invariants do not
-// know.
+// carries reports whether the config that the node has in force has a family switched
+// on: the newest that it can use. The node deletes the rules of a family that is off. Without
+// a snapshot the node may work from a config that a former run saved, which the invariants
+// do not know.
 func (n *Node) carries(f cidr.Family) bool {
 	snap := n.client.View().Snapshot
 	if snap == nil || len(snap.Config.Data) == 0 {
 		return false
 	}
-	if s := &n.families; s.text != string(snap.Config.Data) {
-		network, err := config.Parse(snap.Config.Data)
-		s.text = string(snap.Config.Data)
+	text := cmp.Or(n.config, string(snap.Config.Data))
+	if s := &n.families; s.text != text {
+		network, err := config.Parse([]byte(text))
+		s.text = text
 		for _, each := range cidr.Families {
 			s.on[each] = err != nil || network.Of(each).Enabled()
 		}
