@@ -3,7 +3,6 @@ package backend
 import (
 	"slices"
 
-	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
 )
@@ -22,7 +21,7 @@ const fewChanges = 16
 // overlap, share a public address or want an object under the same key.
 func Update(b Backend, env Env, self Self, last *dataplane.State, before, now []*lease.Lease) (*dataplane.State, bool) {
 	gone, came, kept := compareLeases(before, now)
-	if len(gone)+len(came) > fewChanges || entangled(gone, kept) || entangled(elsewhere(came, gone), kept) {
+	if len(gone)+len(came) > fewChanges || entangled(append(elsewhere(came, gone), gone...), kept) {
 		return nil, false
 	}
 	own, _ := b.Render(env, self, nil)
@@ -102,7 +101,7 @@ func entangled(changed []*lease.Lease, lists [3][]*lease.Lease) bool {
 	for _, others := range lists {
 		for _, o := range others {
 			for _, c := range changed {
-				if c.Key.Overlaps(o.Key) || sameAddress(c, o) {
+				if c.Key.Overlaps(o.Key) || sameAddress(&c.Attrs, &o.Attrs) {
 					return true
 				}
 			}
@@ -111,13 +110,9 @@ func entangled(changed []*lease.Lease, lists [3][]*lease.Lease) bool {
 	return false
 }
 
-func sameAddress(a, b *lease.Lease) bool {
-	for _, f := range cidr.Families {
-		if ip := a.Attrs.IP(f); ip.IsValid() && ip == b.Attrs.IP(f) {
-			return true
-		}
-	}
-	return false
+func sameAddress(a, b *lease.Attrs) bool {
+	return a.PublicIP == b.PublicIP && a.PublicIP.IsValid() ||
+		a.PublicIPv6 == b.PublicIPv6 && a.PublicIPv6.IsValid()
 }
 
 // exchange takes the removed objects out of t, except the node's own, and puts

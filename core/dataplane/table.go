@@ -91,6 +91,15 @@ func (t *Table[K, V]) All(yield func(K, V) bool) {
 	}
 }
 
+// Each calls do for each object in the order of keys, without a copy. Do must not change it.
+func (t *Table[K, V]) Each(do func(*V)) {
+	for _, c := range t.chunks {
+		for i := range c.rows {
+			do(&c.rows[i])
+		}
+	}
+}
+
 // Put adds an object in place of the one that has its key.
 func (t *Table[K, V]) Put(v V) {
 	i, j, found := t.search(v.Key())

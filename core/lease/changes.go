@@ -31,3 +31,23 @@ func Compare(old, now []*Lease) Changes {
 	c.Gone = append(c.Gone, old...)
 	return c
 }
+
+// Swapped returns the entries that only the old one of two sets has, and those that only the new
+// one has. Both lists are sorted. It compares pointers, so it also finds a record that was read
+// again, and what it costs beyond the first glance depends on the changed entries.
+func Swapped(old, now []*Lease) (gone, came []*Lease) {
+	for len(old) > 0 && len(now) > 0 {
+		if old[0] == now[0] {
+			old, now = old[1:], now[1:]
+			continue
+		}
+		order := old[0].Key.Compare(now[0].Key)
+		if order <= 0 {
+			gone, old = append(gone, old[0]), old[1:]
+		}
+		if order >= 0 {
+			came, now = append(came, now[0]), now[1:]
+		}
+	}
+	return append(gone, old...), append(came, now...)
+}

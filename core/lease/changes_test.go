@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -32,6 +33,33 @@ func TestCompare(t *testing.T) {
 		d := Compare(c.old, c.now)
 		if got := [3]int{len(d.Added), len(d.Changed), len(d.Gone)}; got != c.want {
 			t.Errorf("from %d to %d leases: added, changed, gone %v, want %v", len(c.old), len(c.now), got, c.want)
+		}
+	}
+}
+
+func TestSwapped(t *testing.T) {
+	a := []*Lease{{ModRevision: 1}, {ModRevision: 2}, {ModRevision: 3}}
+	for i, k := range []string{"10.5.10.0-24", "10.5.3.0-24", "10.5.7.0-24"} {
+		a[i].Key, _ = ParseKey(k)
+	}
+	again := *a[1] // read again, without a change
+	var first Lease
+	first.Key, _ = ParseKey("10.5.1.0-24")
+	for _, c := range []struct {
+		old, now   []*Lease
+		gone, came []*Lease
+	}{
+		{nil, nil, nil, nil},
+		{a, a, nil, nil},
+		{nil, a, nil, a},
+		{a, nil, a, nil},
+		{a, []*Lease{a[0], &again, a[2]}, a[1:2], []*Lease{&again}},
+		{a, []*Lease{a[0], a[2]}, a[1:2], nil},
+		{a, []*Lease{&first, a[0], a[1]}, a[2:], []*Lease{&first}},
+	} {
+		gone, came := Swapped(c.old, c.now)
+		if !slices.Equal(gone, c.gone) || !slices.Equal(came, c.came) {
+			t.Errorf("from %d to %d leases: gone %v, came %v; want %v, %v", len(c.old), len(c.now), gone, came, c.gone, c.came)
 		}
 	}
 }

@@ -35,8 +35,8 @@ func (n *Node) present() lease.ByFamily {
 func (n *Node) outdatedBeside() (lease.Lease, bool) {
 	b := &n.lease.besides
 	own := n.present()
-	if b.snap == n.store.snap && b.own == own {
-		return lease.Lease{}, false
+	if b.snap == n.store.snap && b.own == own || n.assigned() != nil || !n.network.backend.HasKey() {
+		return lease.Lease{}, false // no record is beside the lease: see isBeside
 	}
 	for _, r := range n.store.snap.Leases {
 		if n.isBeside(r) && n.outdated(&r.Attrs) {

@@ -122,8 +122,8 @@ func (n *Node) onUplink(ip netip.Addr) bool {
 // wrote reports whether a record holds the content of an update that the store has not
 // answered, or not yet. The host may have changed its address since.
 func (l *leaseState) wrote(r *lease.Lease) bool {
-	by := func(q Request) bool { return q.Verb == Update && q.Grant.Key == r.Key && q.Attrs.Equal(r.Attrs) }
-	return by(l.request) || by(l.unknown)
+	by := func(q *Request) bool { return q.Verb == Update && q.Grant.Key == r.Key && q.Attrs.Equal(r.Attrs) }
+	return by(&l.request) || by(&l.unknown)
 }
 
 // checkGrant compares the grant with our record in the snapshot.

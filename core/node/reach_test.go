@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -85,5 +87,43 @@ func TestLookAsksForThePresentPeers(t *testing.T) {
 	w.pass(time.Minute)
 	if got := fmt.Sprint(w.n.host.asked); got != "[192.168.64.3 192.168.64.4 192.168.64.6]" {
 		t.Errorf("the look asks for %s, want the nodes that are left", got)
+	}
+}
+
+// TestReachFollowsChanges changes peers at random, several of which may have one address. The
+// addresses that the node asks for are those that it would collect from all records, and it does
+// not collect them all each time.
+func TestReachFollowsChanges(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.tell()
+	rng, followed := rand.New(rand.NewPCG(1, 2)), 0
+	for i := range 400 {
+		for range rng.IntN(4) {
+			peer := vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 200+rng.IntN(30)), byte(4+rng.IntN(200)))
+			peer.Attrs.BackendType, peer.Attrs.BackendData = "host-gw", nil
+			if rng.IntN(3) == 0 {
+				w.remove(peer.Key)
+			} else {
+				w.put(peer)
+			}
+		}
+		w.n.store.snap = w.view().Snapshot
+		last, handedOut := w.n.host.reach, slices.Clone(w.n.host.reach.addrs)
+		if try := last; try.follow(w.n.store.snap, w.n.network.config) {
+			followed++
+		}
+		got := w.n.reach()
+		if !slices.Equal(last.addrs, handedOut) {
+			t.Fatalf("step %d: the list of the last look has changed", i)
+		}
+		kept := w.n.host.reach
+		w.n.host.reach = reach{}
+		if want := w.n.reach(); !slices.Equal(got, want) {
+			t.Fatalf("step %d: reach %s, want %s", i, got, want)
+		}
+		w.n.host.reach = kept
+	}
+	if followed < 100 {
+		t.Errorf("followed %d of 400 changes, want at least 100", followed)
 	}
 }

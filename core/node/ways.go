@@ -22,6 +22,8 @@ type wayUse struct {
 	of   []ways.Use
 
 	missing []config.Backend // what the peers' records ask for beside the set
+
+	plain *lease.Snapshot // the last one of which no record names a former way
 }
 
 // Change describes a change of the cluster's backend that is under way.
@@ -268,13 +270,29 @@ func (n *Node) uses() []ways.Use {
 	u, s := &n.network.use, &n.store
 	want := n.host.want.state
 	if u.set != n.network.backend || u.snap != s.snap || u.want != want || !slices.Equal(u.lost, s.lost.peers) {
-		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers, want: want}
-		if len(n.network.backend.Former()) > 0 || slices.ContainsFunc(s.snap.Leases, comesFromAnother) {
+		*u = wayUse{set: n.network.backend, snap: s.snap, lost: s.lost.peers, want: want, plain: u.plain}
+		if len(n.network.backend.Former()) > 0 || !u.isPlain() {
 			peers := n.served()
 			u.of, u.missing = u.set.Uses(n.env(), n.lease.self, peers), u.set.Missing(peers)
 		}
 	}
 	return u.of
+}
+
+// isPlain reports whether no record of the snapshot names a former way.
+func (u *wayUse) isPlain() bool {
+	if u.plain == u.snap {
+		return true
+	}
+	news := u.snap.Leases
+	if u.plain != nil {
+		_, news = lease.Swapped(u.plain.Leases, news)
+	}
+	if slices.ContainsFunc(news, comesFromAnother) {
+		return false
+	}
+	u.plain = u.snap
+	return true
 }
 
 // comesFromAnother reports whether a record names a former way.

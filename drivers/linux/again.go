@@ -133,7 +133,7 @@ func (o *observer) reachAgain() bool {
 	}
 	o.d.hints.watchReach(to)
 	for _, a := range more {
-		r, is := o.match(a)
+		r, is := o.d.match(a)
 		covers := func(r driver.Route) bool { return r.Dst.Contains(a) }
 		known := is == noRoute && !slices.ContainsFunc(m.facts.Routes, covers) ||
 			is == mainRoute && r.underlay() && m.extent.Reaches(r.dst)
@@ -148,6 +148,11 @@ func (o *observer) reachAgain() bool {
 
 // missing returns the addresses of a list that another one lacks. Both are in order.
 func missing(list, from []netip.Addr) []netip.Addr {
+	same := 0 // few addresses differ, and most often the lists begin alike
+	for same < min(len(list), len(from)) && list[same] == from[same] {
+		same++
+	}
+	list, from = list[same:], from[same:]
 	var more []netip.Addr
 	for _, a := range list {
 		for len(from) > 0 && from[0].Less(a) {
@@ -181,7 +186,7 @@ func (o *observer) readOne(object dataplane.Object, now *dataplane.State) (exact
 // it, and so does a rule that leads to another table. A rule or a narrower route that leads
 // nowhere looks like no route at all: that counts only where none is expected.
 func (o *observer) readRoute(k dataplane.RouteKey, now *dataplane.State) (exact bool) {
-	r, is := o.match(k.Dst.Addr())
+	r, is := o.d.match(k.Dst.Addr())
 	if is == noAnswer {
 		return false
 	}
@@ -215,14 +220,14 @@ const (
 
 // match returns the route that the kernel takes to an address. A kernel before Linux 4.13
 // answers with a copy of the route for this address, which does not count.
-func (o *observer) match(to netip.Addr) (r route, is answer) {
+func (d *Driver) match(to netip.Addr) (r route, is answer) {
 	const fibMatch, lookupTable = 0x2000, 0x1000 // RTM_F_FIB_MATCH, RTM_F_LOOKUP_TABLE
 	family := cidr.FamilyOf(to)
 	flags := uint32(fibMatch)
 	if family == cidr.V4 { // IPv6 names the table in any case, and refuses the flag
 		flags |= lookupTable
 	}
-	c := o.d.query
+	c := d.query
 	c.Begin(unix.RTM_GETROUTE, 0)
 	c.Out.U8(nl.AF(family), byte(to.BitLen()), 0, 0, 0, 0, 0, 0)
 	c.Out.U32(flags)
@@ -265,12 +270,12 @@ func (o *observer) readNextHop(id dataplane.NextHopID, now *dataplane.State) (ex
 	if before.ID == 0 || h == before {
 		return true
 	}
-	for key, r := range o.memory.state.Routes.All {
-		if r.NextHop == id && !o.readRoute(key, now) {
-			return false
+	o.memory.state.Routes.Each(func(r *dataplane.Route) {
+		if r.NextHop == id {
+			exact = exact && o.readRoute(r.RouteKey, now)
 		}
-	}
-	return true
+	})
+	return exact
 }
 
 func (o *observer) readNeigh(k dataplane.NeighKey, now *dataplane.State) (exact bool) {
