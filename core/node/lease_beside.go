@@ -35,8 +35,8 @@ func (n *Node) present() lease.ByFamily {
 func (n *Node) outdatedBeside() (lease.Lease, bool) {
 	b := &n.lease.besides
 	own := n.present()
-	if b.snap == n.store.snap && b.own == own || n.assigned() != nil || !n.network.backend.HasKey() {
-		return lease.Lease{}, false // no record is beside the lease: see isBeside
+	if b.snap == n.store.snap && b.own == own || n.assigned() != nil {
+		return lease.Lease{}, false
 	}
 	for _, r := range n.store.snap.Leases {
 		if n.isBeside(r) && n.outdated(&r.Attrs) {
@@ -62,10 +62,11 @@ func (n *Node) outdated(a *lease.Attrs) bool {
 // copy of the key file would do the same forever.
 func (n *Node) isBeside(r *lease.Lease) bool {
 	l := &n.lease
-	isGrant := l.grant != nil && l.grant.Key == r.Key
+	if isGrant := l.grant != nil && l.grant.Key == r.Key; isGrant || !r.Reserved() {
+		return false
+	}
 	ours := n.network.backend.HasKey() || n.isOurs(&r.Attrs)
-	return r.Reserved() && !isGrant && ours && sameData(r.Attrs, l.attrs) && n.assigned() == nil &&
-		l.besides.written[r.Key] != n.present()
+	return ours && sameData(r.Attrs, l.attrs) && l.besides.written[r.Key] != n.present()
 }
 
 // readdress gives a reservation the node's present addresses.
