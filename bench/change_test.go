@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/lease"
@@ -48,8 +49,7 @@ func benchmarkPeerChange(b *testing.B, peers int) {
 func BenchmarkGatewayChange(b *testing.B) { amongMany(b, benchmarkGatewayChange) }
 
 func benchmarkGatewayChange(b *testing.B, peers int) {
-	config := `{"Network":"10.0.0.0/8","Backend":{"Type":"host-gw"}}`
-	ctx, lab := newLabOf(b, 1, peers, config, gatewayPeer)
+	ctx, lab := newLabOf(b, 1, peers, gatewayNetwork, gatewayPeer)
 	n := lab.Nodes[0]
 	onSegment(b, n)
 	if state := startAny(ctx, b, n, noProbes); state.Routes.Len() < peers {
@@ -97,19 +97,40 @@ func onSegment(b *testing.B, n *harness.Node) {
 // awaitRoute waits until a route has a gateway.
 func awaitRoute(ctx context.Context, b *testing.B, routes <-chan netlink.RouteUpdate, via netip.Addr) {
 	b.Helper()
+	awaitUpdate(ctx, b, routes, "a route via "+via.String(), func(r netlink.RouteUpdate) bool {
+		gateway, ok := netip.AddrFromSlice(r.Gw)
+		return ok && gateway.Unmap() == via
+	})
+}
+
+// awaitKind waits until the kernel announces that a route to a subnet is new, or gone.
+func awaitKind(
+	ctx context.Context, b *testing.B, routes <-chan netlink.RouteUpdate, kind uint16, to netip.Prefix,
+) {
+	b.Helper()
+	awaitUpdate(ctx, b, routes, "news of the route to "+to.String(), func(r netlink.RouteUpdate) bool {
+		return r.Type == kind && r.Dst != nil && r.Dst.String() == to.String()
+	})
+}
+
+func awaitUpdate(
+	ctx context.Context, b *testing.B, routes <-chan netlink.RouteUpdate, what string,
+	wanted func(netlink.RouteUpdate) bool,
+) {
+	b.Helper()
 	for {
 		select {
 		case r, open := <-routes:
 			if !open {
 				b.Fatal("the kernel stopped announcing")
 			}
-			if gateway, ok := netip.AddrFromSlice(r.Gw); ok && gateway.Unmap() == via {
+			if wanted(r) {
 				return
 			}
 		case <-ctx.Done():
-			b.Fatalf("waiting for a route via %s: %v", via, ctx.Err())
+			b.Fatalf("waiting for %s: %v", what, ctx.Err())
 		case <-time.After(10 * time.Second):
-			b.Fatalf("no route via %s within 10 s", via)
+			b.Fatalf("no %s within 10 s", what)
 		}
 	}
 }
@@ -143,4 +164,51 @@ func await(ctx context.Context, b *testing.B, entries <-chan netlink.NeighUpdate
 			b.Fatalf("no neighbour and FDB entry %s within 10 s", mac)
 		}
 	}
+}
+
+// BenchmarkPeerLeaves measures a vxlan peer that leaves, and the same peer when it comes back:
+// the CPU time of the daemon for each, and the time until the kernel announces the route.
+func BenchmarkPeerLeaves(b *testing.B) {
+	amongMany(b, func(b *testing.B, peers int) { benchmarkPeerLeaves(b, peers, network, peer) })
+}
+
+// BenchmarkGatewayLeaves measures the same for host-gw.
+func BenchmarkGatewayLeaves(b *testing.B) {
+	amongMany(b, func(b *testing.B, peers int) { benchmarkPeerLeaves(b, peers, gatewayNetwork, gatewayPeer) })
+}
+
+func benchmarkPeerLeaves(b *testing.B, peers int, config string, record func(int) lease.Lease) {
+	ctx, lab := newLabOf(b, 1, peers, config, record)
+	n := lab.Nodes[0]
+	onSegment(b, n)
+	startAny(ctx, b, n, noProbes)
+	updates, done := make(chan netlink.RouteUpdate, 16), make(chan struct{})
+	defer close(done)
+	if err := netlink.RouteSubscribeAt(netns.NsHandle(n.NamespaceFD()), updates, done); err != nil {
+		b.Fatal(err)
+	}
+	p := record(peers / 2)
+	key, value := harness.SubnetKey(p.Key.String()), string(lease.EncodeAttrs(p.Attrs))
+	used := rest(ctx, b, n.PID(), 0)
+	var left, came time.Duration
+	for b.Loop() {
+		before := used
+		if err := lab.Store.DeleteKey(ctx, key); err != nil {
+			b.Fatal(err)
+		}
+		awaitKind(ctx, b, updates, unix.RTM_DELROUTE, p.Key.V4)
+		b.StopTimer()
+		used = rest(ctx, b, n.PID(), used)
+		left += used - before
+		before = used
+		if err := lab.Store.PutRaw(ctx, key, value); err != nil {
+			b.Fatal(err)
+		}
+		awaitKind(ctx, b, updates, unix.RTM_NEWROUTE, p.Key.V4)
+		used = rest(ctx, b, n.PID(), used)
+		came += used - before
+		b.StartTimer()
+	}
+	b.ReportMetric(milliseconds(left)/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(milliseconds(came)/float64(b.N), "return-cpu-ms/op")
 }

@@ -17,8 +17,11 @@ import (
 
 const (
 	network = `{"Network":"10.0.0.0/8","Backend":{"Type":"vxlan"}}`
-	device  = "flannel.1"
-	limit   = 3 * time.Minute // of each wait of a benchmark
+	// gatewayNetwork is the same for host-gw.
+	gatewayNetwork = `{"Network":"10.0.0.0/8","Backend":{"Type":"host-gw"}}`
+
+	device = "flannel.1"
+	limit  = 3 * time.Minute // of each wait of a benchmark
 
 	// noProbes lets a daemon rest: the hosts of its peers do not exist, and it would
 	// probe them all the time.
