@@ -22,16 +22,16 @@ func (d *differ) routes() {
 			covers.add(*have)
 			d.remove(*have, have.Link)
 		default:
-			foreign = true
+			foreign = foreign || mayWin(have)
 		}
 	})
 	d.putRoutes(puts, covers)
 	if !foreign {
 		return
 	}
-	for _, want := range d.want.Routes.All {
+	d.want.Routes.Each(func(want *dataplane.Route) {
 		d.noteWinner(want, have)
-	}
+	})
 }
 
 // putRoutes puts routes in place; those that need another route deleted first come last.
@@ -93,17 +93,20 @@ func (c covers) over(want *dataplane.Route) []dataplane.Route {
 	return found
 }
 
+// mayWin reports whether a foreign route may take precedence over a wanted one: see noteWinner.
+func mayWin(foreign *dataplane.Route) bool { return foreign.Metric == 0 && foreign.Dst.Addr().Is4() }
+
 // noteWinner notes a foreign IPv4 route without a metric that takes precedence over a
 // wanted one. It stays, since an upstream daemon may need it. A blackhole is meant to
 // yield.
-func (d *differ) noteWinner(want dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
+func (d *differ) noteWinner(want *dataplane.Route, have *dataplane.Table[dataplane.RouteKey, dataplane.Route]) {
 	if want.Metric == 0 || want.Kind == dataplane.Blackhole || !want.Dst.Addr().Is4() {
 		return
 	}
 	wins := dataplane.RouteKey{Dst: want.Dst}
 	foreign, exists := have.Get(wins)
 	if exists && !d.want.Routes.Has(wins) && !d.opts.Own.Route(foreign) {
-		d.conflicts = append(d.conflicts, Conflict{want, foreign})
+		d.conflicts = append(d.conflicts, Conflict{*want, foreign})
 	}
 }
 
