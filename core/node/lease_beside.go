@@ -66,7 +66,7 @@ func (n *Node) isBeside(r *lease.Lease) bool {
 		return false
 	}
 	ours := n.network.backend.HasKey() || n.isOurs(&r.Attrs)
-	return ours && sameData(r.Attrs, l.attrs) && l.besides.written[r.Key] != n.present()
+	return ours && sameData(r.Attrs, l.attrs) && n.assigned() == nil && l.besides.written[r.Key] != n.present()
 }
 
 // readdress gives a reservation the node's present addresses.
