@@ -243,11 +243,13 @@ func (i *Invariants) takeConfig(text string) {
 	}
 }
 
-// mayHave notes what nodes may have on their hosts with a config.
+// mayHave notes what nodes may have on their hosts with a config, also of a family that is off: a former run may have
+// left it.
 func (i *Invariants) mayHave(network config.Network, b backend.Backend) {
 	for _, l := range b.Extent().Links {
 		i.links[l] = true
 	}
+	i.networks = append(i.networks, network.Off...)
 	for _, f := range cidr.Families {
 		if p := network.Of(f).Network; p.IsValid() {
 			i.networks = append(i.networks, p)
