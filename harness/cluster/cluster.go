@@ -7,17 +7,17 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/flanneld/flannel/harness/internal/machine"
 )
 
 // ProgramsEnv is the variable that names the folder of make cluster-programs.
@@ -67,14 +67,11 @@ type Cluster struct {
 	Config *rest.Config         // the same
 	Nodes  []*Node
 
-	options     Options
-	cgroup      string // the name of its cgroups, in each hierarchy
-	hierarchies []hierarchy
-	bridge      *netlink.Bridge
-	reaper      *exec.Cmd
-	alive       io.Closer // tells the reaper that the cluster has ended
-	began       time.Time
-	tokens      map[string]string
+	options Options
+	group   *machine.Group
+	bridge  *netlink.Bridge
+	began   time.Time
+	tokens  map[string]string
 }
 
 // Start starts a cluster and waits until all nodes and their daemons of flannel are ready.
@@ -82,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster needs root: cgroups and the runtime's mounts are not for other users")
 	}
-	c := &Cluster{options: o, cgroup: fmt.Sprintf("flannel-cluster-%d", os.Getpid()), began: time.Now()}
+	c := &Cluster{options: o, began: time.Now()}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -132,13 +129,8 @@ func (c *Cluster) each(do func(context.Context, *Node) error) func(context.Conte
 	}
 }
 
-// prepare finds the cgroups, starts their reaper and makes the underlay.
-func (c *Cluster) prepare(context.Context) error {
-	var err error
-	c.hierarchies, err = hostHierarchies()
-	if err != nil {
-		return err
-	}
+// prepare makes the cgroups and the underlay.
+func (c *Cluster) prepare(context.Context) (err error) {
 	for _, dir := range []string{"files", "disks", "roots", "logs"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
 			return err
@@ -146,25 +138,15 @@ func (c *Cluster) prepare(context.Context) error {
 	}
 	for i := range c.options.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, log: c.path("logs", name)}
+		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c}
 		if c.options.DualStack {
 			n.Addr6 = underlayHost6(i + 1).Addr()
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	c.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, c.cgroup}, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	c.alive, err = c.reaper.StdinPipe()
+	c.group, err = machine.NewGroup("flannel-cluster")
 	if err != nil {
 		return err
-	}
-	if err := c.reaper.Start(); err != nil {
-		return err
-	}
-	for _, h := range c.hierarchies {
-		if _, err := h.makeCgroup(c.cgroup); err != nil {
-			return err
-		}
 	}
 	return c.makeUnderlay()
 }
@@ -268,7 +250,7 @@ func (n *Node) PowerOn(ctx context.Context) error {
 
 // Install boots a node that is off, with an empty disk, as another machine of that name.
 func (n *Node) Install(ctx context.Context) error {
-	if err := os.RemoveAll(n.cluster.path("disks", n.Name)); err != nil {
+	if err := os.RemoveAll(n.disk()); err != nil {
 		return err
 	}
 	if err := n.cluster.startNode(ctx, n); err != nil {
@@ -298,8 +280,8 @@ func (c *Cluster) Close() error {
 	if c.bridge != nil {
 		errs = append(errs, netlink.LinkDel(c.bridge))
 	}
-	if c.alive != nil {
-		errs = append(errs, c.alive.Close(), c.reaper.Wait())
+	if c.group != nil {
+		errs = append(errs, c.group.Close())
 	}
 	errs = append(errs, os.RemoveAll(scratchDir))
 	return errors.Join(errs...)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/flanneld/flannel/harness/internal/machine"
 )
 
 const runtimeSocket = "/run/containerd/containerd.sock"
@@ -59,7 +61,7 @@ func (n *Node) startContainerd(ctx context.Context, first bool) error {
 		if err != nil {
 			return err
 		}
-		place := filepath.Join(n.cluster.path("disks", n.Name), "kept/opt/cni/bin", plugin)
+		place := filepath.Join(machine.KeptPath(n.disk(), "/opt/cni"), "bin", plugin)
 		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/flanneld/flannel/drivers/etcd/embedded"
+	"github.com/flanneld/flannel/harness/internal/machine"
 )
 
 const (
@@ -54,7 +55,7 @@ func serveEtcd(args []string) error {
 func (c *Cluster) startControlPlane(ctx context.Context) error {
 	n := c.Nodes[0]
 	// The name under which this program runs tells it what to do.
-	if err := n.daemon(ctx, "etcd", "bash", "-c", "exec -a "+childEtcd+" "+selfPath+" /var/lib/etcd"); err != nil {
+	if err := n.daemon(ctx, "etcd", "bash", "-c", "exec -a "+childEtcd+" "+machine.SelfPath+" /var/lib/etcd"); err != nil {
 		return err
 	}
 	if err := c.connect(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"github.com/flanneld/flannel/harness/internal/machine"
 )
 
 // The names that the manifests and Kubernetes' specs use.
@@ -24,8 +26,8 @@ const (
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // stockImages returns the images that depend only on the versions of the programs.
-func stockImages(roots string) map[string]image {
-	return map[string]image{
+func stockImages(roots string) map[string]machine.Image {
+	return map[string]machine.Image{
 		"pause": {Root: filepath.Join(roots, "pause"), Names: []string{pauseImage},
 			Entrypoint: []string{"/busybox", "sleep", "infinity"}},
 		"coredns": {Root: filepath.Join(roots, "coredns"), Names: []string{corednsImage}, Entrypoint: []string{"/coredns"}},
@@ -45,7 +47,7 @@ func (c *Cluster) writeImages(ctx context.Context) error {
 		path := filepath.Join(dir, name+".tar")
 		_, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
-			err = i.archive(path)
+			err = i.Archive(path)
 		}
 		if err != nil {
 			return err
@@ -76,9 +78,9 @@ func (c *Cluster) writeFlannelImage(ctx context.Context) error {
 			return err
 		}
 	}
-	flannel := image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
+	flannel := machine.Image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
 		Path: "/opt/bin:/usr/sbin"}
-	return flannel.archive(c.path("files", "flannel.tar"))
+	return flannel.Archive(c.path("files", "flannel.tar"))
 }
 
 // archives are the images' places on a node.

@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// first is the first process of a node, without the node.
+// first is the first process of a machine, without the machine.
 type first struct {
 	t    *testing.T
 	in   *json.Encoder

@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"archive/tar"
@@ -13,8 +13,8 @@ import (
 	"runtime"
 )
 
-// image describes an image of one layer.
-type image struct {
+// Image describes a container image of one layer.
+type Image struct {
 	Root       string   // the folder with its files
 	Names      []string // with their tags
 	Entrypoint []string
@@ -22,8 +22,8 @@ type image struct {
 	Path       string // the variable
 }
 
-// archive writes the image to a file, in the format of docker save.
-func (i image) archive(path string) error {
+// Archive writes the image to a file, in the format of docker save.
+func (i Image) Archive(path string) error {
 	layer, err := os.CreateTemp(filepath.Dir(path), "layer-*")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"encoding/json"
@@ -13,52 +13,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The places where a node finds the cluster's files.
+// The places where a machine finds this program and keeps its daemons' logs.
 const (
-	programsDir = "/opt/cluster/programs" // the folder of make cluster-programs
-	filesDir    = "/opt/cluster/files"    // certificates, configurations and archives
-	selfPath    = "/opt/cluster/self"     // this program
-	logDir      = "/var/log/cluster"
+	SelfPath = "/opt/machine/self"
+	logDir   = "/var/log/machine"
 )
 
-// plan tells the first process of a node how to build the node.
+// plan tells the first process how to build the machine.
 type plan struct {
-	Name    string
-	Disk    string            // the folder that keeps the node's files across reboots
-	Root    string            // an empty folder to build its root in
-	Binds   map[string]string // what it sees at which place
-	Cgroups map[string]hierarchy
+	Name     string
+	Disk     string            // the folder that keeps the machine's files across reboots
+	Root     string            // an empty folder to build its root in
+	Binds    map[string]string // what it sees at which place
+	Kept     []string          // see Options.Kept
+	Settings map[string]string
+	Path     []string
+	Cgroups  map[string]hierarchy
+	Network  bool // its network namespace is that of networkFD
 }
 
-// kept are the folders that must not be in an overlay, because overlays lie in them or
-// programs mount there. Each is a plain folder of the disk.
-var kept = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/flannel", "/var/lib/cni", "/var/log/pods",
-	"/var/log/containers", logDir, "/opt/cni", "/etc/cni"}
+// networkFD is the first of the files that a command passes on.
+const networkFD = 3
 
 // emptied are the folders that a boot finds empty.
 var emptied = []string{"/run", "/tmp"}
 
-// settings are the kernel settings that kubelet writes and that no namespace separates.
-// A file with the wanted value covers each of them.
-var settings = map[string]string{
-	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
-	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
-}
-
-// enterNode makes this process, which is in new namespaces, the first process of a node.
+// enter makes this process, which is in new namespaces, the first process of a machine.
 // Its argument is the plan.
-func enterNode() error {
-	runtime.LockOSThread() // a cgroup namespace belongs to a thread, until the thread runs a program
+func enter(args []string) error {
+	runtime.LockOSThread() // such a namespace belongs to a thread, until the thread runs a program
+	if len(args) != 1 {
+		return errors.New("usage: PLAN")
+	}
 	var p plan
-	if err := json.Unmarshal([]byte(os.Args[1]), &p); err != nil {
+	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
 		return err
 	}
 	for dir := range p.Cgroups {
 		if err := joinCgroup(dir); err != nil {
-			return fmt.Errorf("join the node's cgroups: %w", err)
+			return fmt.Errorf("join the machine's cgroups: %w", err)
 		}
 	}
 	steps := []func() error{
+		p.enterNetwork,
 		func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) },
 		func() error { return unix.Sethostname([]byte(p.Name)) },
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
@@ -66,16 +63,22 @@ func enterNode() error {
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
-			return fmt.Errorf("prepare the node, step %d: %w", i+1, err)
+			return fmt.Errorf("prepare the machine, step %d: %w", i+1, err)
 		}
 	}
-	return syscall.Exec(selfPath, []string{childInit}, []string{
-		"HOME=/root", "PATH=" + strings.Join([]string{programsDir + "/bin", programsDir + "/debian/usr/bin",
-			programsDir + "/debian/usr/sbin", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, ":"),
-	})
+	path := append(p.Path[:len(p.Path):len(p.Path)], "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	return syscall.Exec(SelfPath, []string{childInit}, []string{"HOME=/root", "PATH=" + strings.Join(path, ":")})
 }
 
-// mountRoot mounts a layer for the node's files over the host's root.
+// enterNetwork joins the network namespace that the command has passed on, if any.
+func (p plan) enterNetwork() error {
+	if !p.Network {
+		return nil
+	}
+	return errors.Join(unix.Setns(networkFD, unix.CLONE_NEWNET), unix.Close(networkFD))
+}
+
+// mountRoot mounts a layer for the machine's files over the host's root.
 func (p plan) mountRoot() error {
 	upper, work := filepath.Join(p.Disk, "upper"), filepath.Join(p.Disk, "work")
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755), os.MkdirAll(p.Root, 0o755)); err != nil {
@@ -99,7 +102,7 @@ func (p plan) mountSystem() error {
 	return err
 }
 
-// mountCgroups shows the node its own cgroups as the root ones.
+// mountCgroups shows the machine its own cgroups as the root ones.
 func (p plan) mountCgroups() error {
 	top := p.Root + "/sys/fs/cgroup"
 	for dir, h := range p.Cgroups {
@@ -125,15 +128,15 @@ func (p plan) mountCgroups() error {
 	return nil
 }
 
-// mountFiles puts the disk's folders and the cluster's files in place.
+// mountFiles puts the disk's folders and the files of others in place.
 func (p plan) mountFiles() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	binds := map[string]string{self: selfPath}
-	for _, dir := range kept {
-		source := filepath.Join(p.Disk, "kept", dir)
+	binds := map[string]string{self: SelfPath}
+	for _, dir := range append(p.Kept[:len(p.Kept):len(p.Kept)], logDir) {
+		source := KeptPath(p.Disk, dir)
 		if err := os.MkdirAll(source, 0o755); err != nil {
 			return err
 		}
@@ -150,7 +153,7 @@ func (p plan) mountFiles() error {
 	return nil
 }
 
-// pivot makes the node's root the root of this process. Containers that ask for it see
+// pivot makes the machine's root the root of this process. Containers that ask for it see
 // mounts in it.
 func (p plan) pivot() error {
 	old := filepath.Join(p.Root, "run/former")
@@ -164,10 +167,10 @@ func (p plan) pivot() error {
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
 }
 
-// coverSettings covers the settings, and lets the node forward, which affects only its
+// coverSettings covers the settings, and lets the machine forward, which affects only its
 // own namespace.
 func (p plan) coverSettings() error {
-	for name, value := range settings {
+	for name, value := range p.Settings {
 		file := filepath.Join("/run/settings", name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(value+"\n"), 0o644),
 			bind(file, filepath.Join("/proc/sys", name))); err != nil {
@@ -183,6 +186,9 @@ func (p plan) coverSettings() error {
 	}
 	return nil
 }
+
+// KeptPath returns where a disk has a folder that Options.Kept names.
+func KeptPath(disk, dir string) string { return filepath.Join(disk, "kept", dir) }
 
 // mount mounts a file system on a folder, which it makes first.
 func mount(source, target, kind string, flags uintptr, data string) error {

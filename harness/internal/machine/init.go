@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// request asks the first process of a node to run a program.
+// request asks the first process of a machine to run a program.
 type request struct {
 	ID   int
 	Args []string
@@ -31,7 +31,7 @@ type answer struct {
 	Err    string
 }
 
-// keeper is the first process of a node: it starts programs and waits for all
+// keeper is the first process of a machine: it starts programs and waits for all
 // processes that lose their parent.
 type keeper struct {
 	logs string // the folder of the daemons' logs
@@ -44,7 +44,7 @@ type keeper struct {
 	out     *json.Encoder
 }
 
-// serveInit answers requests until in ends. The kernel then ends all processes of the node.
+// serveInit answers requests until in ends. The kernel then ends all processes of the machine.
 func serveInit(in io.Reader, out io.Writer, logs string) error {
 	k := &keeper{logs: logs, waiting: map[int]chan syscall.WaitStatus{}, daemons: map[string]int{},
 		out: json.NewEncoder(out)}

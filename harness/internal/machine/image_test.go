@@ -1,4 +1,4 @@
-package cluster
+package machine
 
 import (
 	"archive/tar"
@@ -68,7 +68,7 @@ func TestTreeIsALayer(t *testing.T) {
 func TestArchiveNamesTheImage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "image.tar")
 	names := []string{"registry.example/a:1", "registry.example/b:2"}
-	if err := (image{Root: tree(t), Names: names, Entrypoint: []string{"/bin/sh"}}).archive(path); err != nil {
+	if err := (Image{Root: tree(t), Names: names, Entrypoint: []string{"/bin/sh"}}).Archive(path); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.Open(path)

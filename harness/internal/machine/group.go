@@ -1,0 +1,61 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// Group is the cgroups of several machines, which are removed when the program has ended,
+// however it ends.
+type Group struct {
+	name        string // in each hierarchy
+	hierarchies []hierarchy
+	reaper      *exec.Cmd
+	alive       io.Closer // tells the reaper that the program has ended
+}
+
+// NewGroup makes cgroups. Their name consists of the given one and this process's id.
+func NewGroup(name string) (*Group, error) {
+	g := &Group{name: fmt.Sprintf("%s-%d", name, os.Getpid())}
+	var err error
+	g.hierarchies, err = hostHierarchies()
+	if err != nil {
+		return nil, err
+	}
+	g.reaper = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childReaper, g.name}, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	g.alive, err = g.reaper.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.reaper.Start(); err != nil {
+		return nil, fmt.Errorf("start the reaper of cgroups: %w", err)
+	}
+	for _, h := range g.hierarchies {
+		if _, err := h.makeCgroup(g.name); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+	}
+	return g, nil
+}
+
+// Close removes the cgroups. It waits for the end of their processes, but ends none.
+func (g *Group) Close() error { return errors.Join(g.alive.Close(), g.reaper.Wait()) }
+
+// makeFor makes the cgroups of one machine, and returns their folders.
+func (g *Group) makeFor(machine string) (map[string]hierarchy, error) {
+	dirs := map[string]hierarchy{}
+	for _, h := range g.hierarchies {
+		dir, err := h.makeCgroup(filepath.Join(g.name, machine))
+		if err != nil {
+			return nil, fmt.Errorf("make its cgroups: %w", err)
+		}
+		dirs[dir] = h
+	}
+	return dirs, nil
+}
