@@ -270,6 +270,14 @@ test-etcd-v2: export FLANNEL_ETCD_V2 := $(CURDIR)/bin/etcd-v2
 test-etcd-v2: build bin/testsum bin/etcd-v2 ## flannelctl migrate from a real etcd 3.5 with its API v2
 	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) $(CHECKED) bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- $(RACE) -vet=off -count=1 -timeout 10m -run '^TestMigrat' ./tools/flannelctl
 
+# A caller that names RESULTS closes with a run of its own. Without an engine the suite is skipped by name.
+.PHONY: test-docker
+test-docker: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
+test-docker: MORE = $(filter command,$(firstword $(origin RESULTS)))
+test-docker: build bin/testsum ## real Docker engines, from Debian, on three nodes: containers, restarts, another subnet (FOCUS='words of a spec'; root)
+	@$(if $(MORE),,trap 'rm -f "$(RESULTS)"' EXIT;) FLANNEL_LAB_DOCKER=$$(hack/docker-programs || true) CGO_ENABLED=0 \
+		bin/testsum $(if $(MORE),-more) -results '$(RESULTS)' -- -vet=off -count=1 -timeout 15m ./harness/dockerlab $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+
 # MACHINES=1 leaves half of two cores to other work. A caller that names RESULTS closes with a
 # run of its own.
 .PHONY: test-vm

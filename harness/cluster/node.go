@@ -41,7 +41,7 @@ func (n *Node) boot(ctx context.Context) (err error) {
 		Name: n.Name, Group: n.cluster.group, Log: n.cluster.path("logs", n.Name),
 		Disk: n.disk(), Root: n.cluster.path("roots", n.Name),
 		Binds: map[string]string{n.cluster.options.Programs: programsDir, n.cluster.path("files"): filesDir},
-		Kept:  kept, Settings: settings,
+		Kept:  kept, Settings: settings, Forward: true,
 		Path: []string{programsDir + "/bin", programsDir + "/debian/usr/bin", programsDir + "/debian/usr/sbin"},
 	})
 	if err != nil {

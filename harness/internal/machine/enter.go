@@ -29,6 +29,7 @@ type plan struct {
 	Settings map[string]string
 	Path     []string
 	Cgroups  map[string]hierarchy
+	Forward  bool
 	Network  bool // its network namespace is that of networkFD
 }
 
@@ -59,7 +60,7 @@ func enter(args []string) error {
 		func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) },
 		func() error { return unix.Sethostname([]byte(p.Name)) },
 		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
-		p.mountRoot, p.mountSystem, p.mountCgroups, p.mountFiles, p.pivot, p.coverSettings,
+		p.mountRoot, p.mountSystem, p.mountCgroups, p.mountFiles, p.pivot, p.coverSettings, p.forward,
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -167,8 +168,7 @@ func (p plan) pivot() error {
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""))
 }
 
-// coverSettings covers the settings, and lets the machine forward, which affects only its
-// own namespace.
+// coverSettings covers the settings.
 func (p plan) coverSettings() error {
 	for name, value := range p.Settings {
 		file := filepath.Join("/run/settings", name)
@@ -176,6 +176,14 @@ func (p plan) coverSettings() error {
 			bind(file, filepath.Join("/proc/sys", name))); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// forward lets the machine forward packets, which affects only its own namespace.
+func (p plan) forward() error {
+	if !p.Forward {
+		return nil
 	}
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding",
 		"net/bridge/bridge-nf-call-iptables"} {

@@ -47,6 +47,15 @@ func NewGroup(name string) (*Group, error) {
 // Close removes the cgroups. It waits for the end of their processes, but ends none.
 func (g *Group) Close() error { return errors.Join(g.alive.Close(), g.reaper.Wait()) }
 
+// Dirs returns the folders of the cgroups, one in each hierarchy.
+func (g *Group) Dirs() []string {
+	var dirs []string
+	for _, h := range g.hierarchies {
+		dirs = append(dirs, filepath.Join(h.Path, g.name))
+	}
+	return dirs
+}
+
 // makeFor makes the cgroups of one machine, and returns their folders.
 func (g *Group) makeFor(machine string) (map[string]hierarchy, error) {
 	dirs := map[string]hierarchy{}

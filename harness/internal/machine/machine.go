@@ -26,6 +26,7 @@ type Options struct {
 	Binds    map[string]string // the folders and files of this system that it sees, and at which places
 	Kept     []string          // its folders that must not be in an overlay: overlays lie in them, or programs mount there
 	Settings map[string]string // values of kernel settings that no namespace separates, by their paths below /proc/sys
+	Forward  bool              // it forwards packets
 	Path     []string          // the folders of programs before the usual ones
 	Network  *os.File          // its network namespace; nil makes a new one
 }
@@ -105,7 +106,7 @@ func (m *Machine) plan() (string, error) {
 		return "", err
 	}
 	text, err := json.Marshal(plan{Name: o.Name, Disk: o.Disk, Root: o.Root, Binds: o.Binds, Kept: o.Kept,
-		Settings: o.Settings, Path: o.Path, Cgroups: cgroups, Network: o.Network != nil})
+		Settings: o.Settings, Forward: o.Forward, Path: o.Path, Cgroups: cgroups, Network: o.Network != nil})
 	return string(text), err
 }
 

@@ -1,0 +1,171 @@
+package dockerlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flanneld/flannel/harness"
+	"github.com/flanneld/flannel/harness/internal/machine"
+)
+
+// ProgramsEnv is the variable that names the folder of hack/docker-programs.
+const ProgramsEnv = "FLANNEL_LAB_DOCKER"
+
+// scratchDir is on the file system of the lab's own.
+const scratchDir = "/dev/shm/docker"
+
+// The places where an engine finds the files of others.
+const (
+	programsDir = "/opt/docker" // the folder of hack/docker-programs
+	scriptsDir  = "/usr/libexec/flannel"
+	toolPath    = "/usr/sbin/flannelctl"
+	runDir      = "/run/flannel" // of the node's flanneld
+	imagePath   = "/opt/image.tar"
+)
+
+// Options say where the programs are.
+type Options struct {
+	Programs string // the folder of hack/docker-programs
+	Tool     string // flannelctl
+	Host     string // the folder deploy/host
+}
+
+// Site is the engines of a lab.
+type Site struct {
+	Engines []*Engine // one for each node, in the order of the nodes
+
+	options   Options
+	group     *machine.Group
+	image     string // its archive
+	dropIn    dropIn
+	libraries []string // the folders of the programs' libraries, as an engine sees them
+}
+
+// Missing returns what this system lacks for engines, or nil.
+func Missing() error {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root, for cgroups and the mounts of containers")
+	}
+	if _, err := exec.LookPath("iptables"); err != nil {
+		return errors.New("needs iptables: make deps")
+	}
+	group, err := machine.NewGroup("flannel-docker-check")
+	if err == nil {
+		err = group.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("needs cgroups: %w", err)
+	}
+	root := filepath.Join(scratchDir, "check")
+	defer os.RemoveAll(scratchDir)
+	for _, dir := range []string{"upper", "work", "root"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	layers := fmt.Sprintf("lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work", root)
+	if err := unix.Mount("overlay", filepath.Join(root, "root"), "overlay", 0, layers); err != nil {
+		return fmt.Errorf("needs overlay file systems: %w", err)
+	}
+	return unix.Unmount(filepath.Join(root, "root"), 0)
+}
+
+// New makes a machine for an engine on each node of the lab, and starts containerd on it.
+// No dockerd runs yet.
+func New(ctx context.Context, lab *harness.Lab, o Options) (*Site, error) {
+	s := &Site{options: o}
+	if err := s.build(ctx, lab); err != nil {
+		return nil, errors.Join(fmt.Errorf("run Docker engines: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Site) build(ctx context.Context, lab *harness.Lab) (err error) {
+	s.dropIn, err = readDropIn(filepath.Join(s.options.Host, "docker.service.d/flannel.conf"))
+	if err != nil {
+		return err
+	}
+	for _, place := range []string{"lib", "usr/lib"} {
+		folders, err := filepath.Glob(filepath.Join(s.options.Programs, place, "*-linux-gnu"))
+		if err != nil {
+			return err
+		}
+		for _, folder := range folders {
+			s.libraries = append(s.libraries, filepath.Join(programsDir, place, filepath.Base(folder)))
+		}
+	}
+	if err := os.MkdirAll(scratchDir, 0o755); err != nil {
+		return err
+	}
+	s.image, err = writeImage(filepath.Join(s.options.Programs, "bin/busybox"), scratchDir)
+	if err != nil {
+		return err
+	}
+	s.group, err = machine.NewGroup("flannel-docker")
+	if err != nil {
+		return err
+	}
+	for _, n := range lab.Nodes {
+		e, err := s.newEngine(ctx, n)
+		if err != nil {
+			return err
+		}
+		s.Engines = append(s.Engines, e)
+	}
+	return nil
+}
+
+// newEngine boots the machine of an engine and starts containerd, which runs apart from
+// Docker's unit and goes on while dockerd restarts.
+func (s *Site) newEngine(ctx context.Context, n *harness.Node) (*Engine, error) {
+	host, err := filepath.Abs(s.options.Host)
+	if err != nil {
+		return nil, err
+	}
+	tool, err := filepath.Abs(s.options.Tool)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(n.NamespaceFD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	network := os.NewFile(uintptr(fd), "network of "+n.Name)
+	defer network.Close() // the machine has its own copy
+	e := &Engine{Node: n, dropIn: s.dropIn, libraries: "LD_LIBRARY_PATH=" + strings.Join(s.libraries, ":")}
+	dir := filepath.Join(scratchDir, n.Name)
+	e.machine, err = machine.Boot(ctx, machine.Options{
+		Name: n.Name, Group: s.group, Network: network,
+		Disk: filepath.Join(dir, "disk"), Root: filepath.Join(dir, "root"), Log: dir + ".log",
+		Binds: map[string]string{s.options.Programs: programsDir, host: scriptsDir, tool: toolPath,
+			filepath.Dir(n.SubnetFile()): runDir, s.image: imagePath},
+		Kept: []string{"/var/lib/docker", "/var/lib/containerd"},
+		Path: []string{programsDir + "/usr/bin", programsDir + "/usr/sbin"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, e.startContainerd(ctx)
+}
+
+// Cgroups returns the folders of the engines' cgroups, which hold all their processes.
+func (s *Site) Cgroups() []string { return s.group.Dirs() }
+
+// Close ends all engines at once and returns when their cgroups are gone.
+func (s *Site) Close() error {
+	var errs []error
+	for _, e := range s.Engines {
+		errs = append(errs, e.machine.PowerOff())
+	}
+	if s.group != nil {
+		errs = append(errs, s.group.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(scratchDir))...)
+}
