@@ -76,6 +76,7 @@ var _ = Describe("servers of leases in a lab", func() {
 })
 
 // Two daemons run two networks each, with leases from one server. Its clients have certificates.
+// One daemon has the networks in a list, the other runs those that the server has.
 var _ = Describe("a server of several networks in a lab", func() {
 	It("serves each of them to one daemon", func(ctx context.Context) {
 		daemon, err := harness.BuildDaemon(ctx)
@@ -90,11 +91,14 @@ var _ = Describe("a server of several networks in a lab", func() {
 		serve := append(secrets.flags(server), "--listen="+at)
 		Expect(server.Start(serve...)).To(Succeed())
 		Expect(server.WaitReady(ctx)).To(Succeed())
-		for _, n := range nodes {
+		start := func(n *harness.Node, which string) {
+			GinkgoHelper()
 			// Nothing listens at this address of etcd, so all leases come from the server.
-			Expect(n.Start(append(secrets.flags(n), "--networks=blue,green", "--remote="+at,
+			Expect(n.Start(append(secrets.flags(n), which, "--remote="+at,
 				"--etcd-endpoints=http://127.0.0.1:1")...)).To(Succeed())
 		}
+		start(nodes[0], "--networks=blue,green")
+		start(nodes[1], "--watch-networks")
 		reach := func(pods []*harness.Pod) {
 			GinkgoHelper()
 			for i, from := range pods {
@@ -126,19 +130,35 @@ var _ = Describe("a server of several networks in a lab", func() {
 		}
 		reach(pods["green"])
 
-		By("deleting the config of one network, about which the server then says nothing")
+		By("deleting the config of one network, which the nodes then remove")
 		Expect(lab.Store.DeleteKey(ctx, harness.ConfigKeyOf("blue"))).To(Succeed())
 		for _, n := range nodes {
-			Expect(n.Await(ctx, "blue alone not to be ready", func() (bool, error) {
-				blue, _, err := n.Get(ctx, "/readyz?network=blue")
-				if err != nil {
-					return false, err
-				}
-				green, _, err := n.Get(ctx, "/readyz?network=green")
-				return blue == http.StatusServiceUnavailable && green == http.StatusOK, err
-			})).To(Succeed())
+			Eventually(n.SubnetFileOf("blue")).WithContext(ctx).ShouldNot(BeAnExistingFile())
+			Eventually(func() (string, error) { return n.Shell(ctx, "ip -o link") }).WithContext(ctx).
+				ShouldNot(ContainSubstring("flannel.1:"))
 		}
-		reach(pods["blue"])
+		// The first node has it in its list, and waits for a config. The second one has only what is there.
+		Expect(nodes[0].Await(ctx, "blue alone not to be ready", func() (bool, error) {
+			blue, _, err := nodes[0].Get(ctx, "/readyz?network=blue")
+			if err != nil {
+				return false, err
+			}
+			green, _, err := nodes[0].Get(ctx, "/readyz?network=green")
+			return blue == http.StatusServiceUnavailable && green == http.StatusOK, err
+		})).To(Succeed())
+		Expect(nodes[1].WaitReady(ctx)).To(Succeed())
+		reach(pods["green"])
+
+		By("restarting both while the network is away, and giving it a config again")
+		Expect(server.Stop(ctx)).To(Succeed())
+		Expect(nodes[1].Stop(ctx)).To(Succeed())
+		Expect(server.Start(serve...)).To(Succeed())
+		start(nodes[1], "--watch-networks")
+		Expect(lab.Store.SetConfigOf(ctx, "blue", blueConfig)).To(Succeed())
+		for _, n := range nodes {
+			Eventually(n.SubnetFileOf("blue")).WithContext(ctx).Should(BeAnExistingFile())
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
 		reach(pods["green"])
 	}, limit)
 })

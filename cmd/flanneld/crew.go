@@ -15,7 +15,6 @@ import (
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/networks"
 	"github.com/flanneld/flannel/core/node"
-	"github.com/flanneld/flannel/drivers/etcd"
 	"github.com/flanneld/flannel/internal/buildversion"
 	"github.com/flanneld/flannel/internal/wake"
 )
@@ -117,7 +116,7 @@ func (c *crew) drop(name string) {
 
 // run keeps the nodes running until the process ends, or until one of them has to end the process.
 // Those of the watched networks, if there are any, it starts and ends.
-func (c *crew) run(watched *etcd.Networks) node.Exit {
+func (c *crew) run(watched watchedNetworks) node.Exit {
 	if watched == nil {
 		c.start(c.o.crew().Begin(nil)...)
 		c.complete()
@@ -155,7 +154,7 @@ func (c *crew) complete() {
 
 // follow starts the nodes of the networks that the datastore holds, and ends those that have nothing to
 // do.
-func (c *crew) follow(watched *etcd.Networks) {
+func (c *crew) follow(watched watchedNetworks) {
 	names, _, synced := watched.Names()
 	if !synced {
 		return

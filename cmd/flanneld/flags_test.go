@@ -188,8 +188,9 @@ func TestChecks(t *testing.T) {
 		"--networks=blue --listen=:1":            "--networks: a server serves all networks, so leave out --networks",
 		"--networks=blue --remote=a:1 --remote-prefix=/v1/red": "--remote-prefix is /v1/red; with --networks it must end " +
 			"with /_, in place of which the names come",
-		"--watch-networks --remote=a:1": "--watch-networks needs etcd itself: leave it out, or --remote; --networks works " +
-			"with servers",
+		"--watch-networks --remote=a:1": "",
+		"--watch-networks --remote=a:1 --remote-prefix=/x": "--remote-prefix is /x; with --watch-networks it must end " +
+			"with /_, in place of which the names come",
 		"--networks=blue --kube-subnet-mgr": "--networks: Kubernetes has one network, so leave out --networks or " +
 			"--kube-subnet-mgr",
 		"--healthz-port=65536":             "--healthz-port is 65536; it must be 65535 or less",

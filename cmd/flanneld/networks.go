@@ -17,6 +17,7 @@ import (
 	"github.com/flanneld/flannel/core/networks"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/etcd"
+	"github.com/flanneld/flannel/drivers/remote"
 	"github.com/flanneld/flannel/internal/hostpaths"
 )
 
@@ -39,12 +40,9 @@ func (o *options) checkNetworks() (err error) {
 		return fmt.Errorf("%s: a server serves all networks, so leave out %s", flag, flag)
 	}
 	if o.servers.Servers != "" {
-		if o.watchNetworks {
-			return errors.New("--watch-networks needs etcd itself: leave it out, or --remote; --networks works with servers")
-		}
 		if !strings.HasSuffix(o.servers.Prefix, "/_") {
-			return fmt.Errorf("--remote-prefix is %s; with --networks it must end with /_, in place of which "+
-				"the names come", o.servers.Prefix)
+			return fmt.Errorf("--remote-prefix is %s; with %s it must end with /_, in place of which "+
+				"the names come", o.servers.Prefix, flag)
 		}
 	}
 	if o.subnetDir == "" {
@@ -98,12 +96,34 @@ func (o *options) runNetworks(ctx context.Context, nodes *agent.Roster) node.Exi
 	if !o.watchNetworks {
 		return orDied(ctx, crew.run(nil))
 	}
-	root, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	watched, end, err := o.watch(ctx, endpoints)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	defer root.Close()
-	return orDied(ctx, crew.run(root.Networks()))
+	defer end()
+	return orDied(ctx, crew.run(watched))
+}
+
+// watchedNetworks are the names of the networks that a datastore holds.
+type watchedNetworks interface {
+	Names() (names []string, revision int64, synced bool)
+	Changed() <-chan struct{}
+}
+
+// watch follows the networks of servers, or of etcd.
+func (o *options) watch(ctx context.Context, endpoints []string) (watched watchedNetworks, end func(), err error) {
+	if o.servers.Servers != "" {
+		n, err := remote.OpenNetworks(ctx, o.remoteOptions())
+		if err != nil {
+			return nil, nil, err
+		}
+		return n, n.Close, nil
+	}
+	root, err := etcd.Open(ctx, o.storeOptions(endpoints))
+	if err != nil {
+		return nil, nil, err
+	}
+	return root.Networks(), root.Close, nil
 }
 
 // closableStore is the lease store of a network.

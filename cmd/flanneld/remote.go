@@ -33,7 +33,12 @@ func (o *options) defineServers(fs *flag.FlagSet) {
 
 // openRemote opens the lease store at the servers.
 func (o *options) openRemote(ctx context.Context) (*remote.Store, error) {
-	return remote.Open(ctx, o.servers.Options(slog.New(logr.ToSlogHandler(klog.Background()))))
+	return remote.Open(ctx, o.remoteOptions())
+}
+
+// remoteOptions returns the options of the servers' clients.
+func (o *options) remoteOptions() remote.Options {
+	return o.servers.Options(slog.New(logr.ToSlogHandler(klog.Background())))
 }
 
 // check refuses flags of the server mode that exclude each other.

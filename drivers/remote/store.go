@@ -58,13 +58,25 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := tlsfiles.Files{Flags: "remote", Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Client()
-	if err != nil {
-		return nil, err
-	}
 	s := &Store{
 		o: o, bases: bases, changed: wake.NewSignal(), err: errNotYet,
 		current: rand.IntN(len(bases)), // nodes spread over the servers
+	}
+	s.client, err = o.client(&s.conns)
+	if err != nil {
+		return nil, err
+	}
+	s.work = following.NewWork(ctx)
+	s.ctx = s.work.Context()
+	s.work.Start(s.run)
+	return s, nil
+}
+
+// client returns a client for the servers. It notes its connections.
+func (o Options) client(conns *orphans.Conns) (*http.Client, error) {
+	secrets, err := tlsfiles.Files{Flags: "remote", Cert: o.CertFile, Key: o.KeyFile, CA: o.CAFile}.Client()
+	if err != nil {
+		return nil, err
 	}
 	dialer := net.Dialer{Timeout: o.Timeout}
 	transport := &http.Transport{
@@ -73,20 +85,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			if err != nil {
 				return nil, err
 			}
-			return s.conns.Keep(conn), nil
+			return conns.Keep(conn), nil
 		},
 		TLSClientConfig: secrets, TLSHandshakeTimeout: o.Timeout,
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: o.Heartbeat, DisableCompression: true,
 	}
-	s.client = &http.Client{
+	return &http.Client{
 		Transport: transport,
 		// A server never redirects, and credentials must not reach another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	s.work = following.NewWork(ctx)
-	s.ctx = s.work.Context()
-	s.work.Start(s.run)
-	return s, nil
+	}, nil
 }
 
 // Close ends all work of the store and waits for it. Leases stay in the datastore.

@@ -221,7 +221,7 @@ var _ = Describe("Docker engines on three nodes", Ordered, func() {
 		s.reach(ctx)
 	}, limit)
 
-	It("drop forwarded packets where they were the first to allow them, except those of the network", func(ctx context.Context) {
+	It("drop forwarded packets where they were the first to allow any, except the network's", func(ctx context.Context) {
 		for i, policy := range []string{"ACCEPT", "DROP", "DROP"} {
 			Expect(s.Engines[i].Node.Shell(ctx, "iptables -S FORWARD")).To(HavePrefix("-P FORWARD " + policy))
 		}

@@ -146,3 +146,17 @@ func FuzzWatched(f *testing.F) {
 		}
 	})
 }
+
+// FuzzNetworks checks that an answer that is read has a snapshot and a position.
+func FuzzNetworks(f *testing.F) {
+	for _, seed := range []string{`{"events":null,"snapshot":["blue"],"cursor":"42"}`, `{"snapshot":[],"cursor":"0"}`,
+		`{"snapshot":null,"cursor":"1"}`, `{"snapshot":["../x"],"cursor":"-1"}`, `[]`, ``} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		names, revision, err := ParseNetworks(body)
+		if err == nil && (names == nil || revision < 0) {
+			t.Errorf("%q at %d", names, revision)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -76,6 +77,22 @@ type WatchedNetworks struct {
 	Events   []Event  `json:"events"`
 	Snapshot []string `json:"snapshot"`
 	Cursor   string   `json:"cursor"`
+}
+
+// ParseNetworks reads the names of all networks, and the position at which they stand.
+func ParseNetworks(body []byte) (names []string, revision int64, err error) {
+	var w WatchedNetworks
+	if err := json.Unmarshal(body, &w); err != nil {
+		return nil, 0, fmt.Errorf("list of networks: %w", err)
+	}
+	if w.Snapshot == nil {
+		return nil, 0, errors.New("list of networks: it has no snapshot")
+	}
+	revision, err = ParseCursor(w.Cursor)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list of networks: %w", err)
+	}
+	return w.Snapshot, revision, nil
 }
 
 // Cursor returns the text of a position.

@@ -76,13 +76,7 @@ func (s *Server) followNetworks(from Networks) {
 				}
 			}
 			for _, name := range went {
-				s.mu.Lock()
-				f := s.feeds[name]
-				delete(s.feeds, name)
-				s.mu.Unlock()
-				if f != nil {
-					f.close()
-				}
+				s.retire(name)
 			}
 		}
 		select {

@@ -35,9 +35,10 @@ type Server struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu    sync.Mutex
-	feeds map[string]*feed // by the network's name
-	names *names           // nil without networks
+	mu     sync.Mutex
+	feeds  map[string]*feed // by the network's name
+	former map[string]*feed // of networks without a config
+	names  *names           // nil without networks
 }
 
 // New starts a server of the unnamed network, and of the networks that exist. It
@@ -46,7 +47,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
 		o: o, limits: limiter{limits: o.Limits}, writes: make(chan struct{}, o.Limits.WritesPer),
-		feeds: map[string]*feed{},
+		feeds: map[string]*feed{}, former: map[string]*feed{},
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	if _, err := s.open(""); err != nil {
@@ -96,8 +97,10 @@ func (s *Server) Close() error {
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.feeds {
-		f.close()
+	for _, feeds := range []map[string]*feed{s.feeds, s.former} {
+		for _, f := range feeds {
+			f.close()
+		}
 	}
 	return err
 }
@@ -139,6 +142,9 @@ func (s *Server) on(handle func(http.ResponseWriter, call) error) http.HandlerFu
 				}
 			}
 			c.feed, err = s.feedOf(r.PathValue("net"))
+			if err != nil && c.ours && s.names != nil {
+				c.feed, err = s.formerFeed(r.PathValue("net"), r.Method)
+			}
 			if err != nil {
 				return err
 			}
@@ -226,15 +232,27 @@ func (s *Server) feedOf(name string) (*feed, error) {
 	return f, nil
 }
 
-// open starts the feed of a network.
-func (s *Server) open(name string) (*feed, error) {
+// open starts the feed of a network, or takes the one that it has had.
+func (s *Server) open(name string) (f *feed, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f = s.former[name]
+	if f == nil {
+		f, err = s.newFeedOf(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	delete(s.former, name)
+	s.feeds[name] = f
+	return f, nil
+}
+
+// newFeedOf opens the datastore of a network.
+func (s *Server) newFeedOf(name string) (*feed, error) {
 	store, err := s.o.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("open the datastore of network %q: %w", name, err)
 	}
-	f := newFeed(s.ctx, store)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.feeds[name] = f
-	return f, nil
+	return newFeed(s.ctx, store), nil
 }

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/flanneld/flannel/core/networks"
+)
+
+// mostFormer bounds the networks without a config that a server follows.
+const mostFormer = 100
+
+// formerFeed returns the feed of a network that has no config. By it a node learns that the
+// config is gone, and removes the network from its host. Such a feed serves no changes
+// except the release of a lease.
+func (s *Server) formerFeed(name, method string) (*feed, error) {
+	if err := networks.CheckName(name); err != nil {
+		return nil, bad(err)
+	}
+	if method != http.MethodGet && method != http.MethodDelete {
+		return nil, fmt.Errorf("network %q has no config", name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.feeds[name]; f != nil { // it has come meanwhile
+		return f, nil
+	}
+	if f := s.former[name]; f != nil {
+		return f, nil
+	}
+	if !s.roomLocked() {
+		return nil, unavailable(errors.New("too many networks without a config are watched"))
+	}
+	f, err := s.newFeedOf(name)
+	if err == nil {
+		s.former[name] = f
+	}
+	return f, err
+}
+
+// roomLocked reports whether there is room for another former network. It closes one that
+// no client watches, if it must.
+func (s *Server) roomLocked() bool {
+	if len(s.former) < mostFormer {
+		return true
+	}
+	for name, f := range s.former {
+		if f.unwatched() {
+			delete(s.former, name)
+			s.work.Go(f.close)
+			return true
+		}
+	}
+	return false
+}
+
+// retire keeps the feed of a network whose config has gone, if there is room.
+func (s *Server) retire(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feeds[name]
+	delete(s.feeds, name)
+	switch {
+	case f == nil:
+		return
+	case s.roomLocked():
+		s.former[name] = f
+	default:
+		s.work.Go(f.close)
+	}
+}
+
+// unwatched reports whether no client watches.
+func (f *feed) unwatched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watchers == 0
+}
