@@ -42,7 +42,9 @@ func (t *table) after(f api.Frame) (*table, error) {
 		Revision: f.Revision, History: f.History, Config: t.snapshot.Config, Quarantined: t.undecided(f),
 	}
 	if f.Config != nil {
-		snap.Config = lease.Document{Revision: f.Config.Revision}
+		snap.Config = lease.Document{
+			Revision: f.Config.Revision, AbsentAt: f.Config.AbsentAt, Deleted: f.Config.Deleted,
+		}
 		if f.Config.Revision != 0 {
 			snap.Config.Data = f.Config.Data
 		}

@@ -30,6 +30,13 @@ type Frame struct {
 type Document struct {
 	Data     []byte `json:"data"`
 	Revision int64  `json:"revision"`
+	AbsentAt int64  `json:"absentAt,omitempty"` // see lease.Document
+	Deleted  bool   `json:"deleted,omitempty"`
+}
+
+// DocumentOf returns the form of a config in a frame.
+func DocumentOf(d lease.Document) *Document {
+	return &Document{Data: d.Data, Revision: d.Revision, AbsentAt: d.AbsentAt, Deleted: d.Deleted}
 }
 
 // Record is one lease.

@@ -148,8 +148,8 @@ func (f *feed) send() {
 
 // changes fills the frame with the difference between two snapshots.
 func changes(fr *api.Frame, before, now *lease.Snapshot) {
-	if now.Config.Revision != before.Config.Revision {
-		fr.Config = &api.Document{Data: now.Config.Data, Revision: now.Config.Revision}
+	if now.Config.Revision != before.Config.Revision || now.Config.Deleted != before.Config.Deleted {
+		fr.Config = api.DocumentOf(now.Config)
 	}
 	if !slices.Equal(now.Quarantined, before.Quarantined) {
 		fr.Quarantined = api.QuarantinedOf(now.Quarantined)
@@ -166,7 +166,7 @@ func changes(fr *api.Frame, before, now *lease.Snapshot) {
 // whole fills the frame with a whole snapshot.
 func whole(fr *api.Frame, snap *lease.Snapshot) {
 	fr.Whole = true
-	fr.Config = &api.Document{Data: snap.Config.Data, Revision: snap.Config.Revision}
+	fr.Config = api.DocumentOf(snap.Config)
 	fr.Quarantined = api.QuarantinedOf(snap.Quarantined)
 	fr.Leases = make([]api.Record, 0, len(snap.Leases))
 	for _, l := range snap.Leases {
