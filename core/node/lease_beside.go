@@ -11,8 +11,8 @@ import (
 	"github.com/flanneld/flannel/core/lease"
 )
 
-// besides is the node's memory of its own reservations beside its lease: those with its key, which no other node has, or
-// with its address of the family that decides.
+// besides is the node's memory of its own reservations beside its lease: those with its key,
+// which no other node has, or with its address of the family that decides.
 type besides struct {
 	written map[lease.Key]lease.ByFamily // the reservations that this run has written, and with which addresses
 
@@ -47,8 +47,8 @@ func (n *Node) outdatedBeside() (lease.Lease, bool) {
 	return lease.Lease{}, false
 }
 
-// outdated reports whether a reservation of the node names other addresses than the node's present ones. Without a key a
-// family that is off may stay in it.
+// outdated reports whether a reservation of the node names other addresses than the node's
+// present ones. Without a key a family that is off may stay in it.
 func (n *Node) outdated(a *lease.Attrs) bool {
 	own := &n.lease.attrs
 	return slices.ContainsFunc(cidr.Families[:], func(f cidr.Family) bool {

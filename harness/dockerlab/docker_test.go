@@ -43,7 +43,7 @@ const limit = SpecTimeout(3 * time.Minute)
 // container is the name of the one container of each node.
 const container = "web"
 
-// site is what the specs share.
+// site is shared by the specs.
 type site struct {
 	*dockerlab.Site
 	lab *harness.Lab

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// dropIn is what the drop-in for Docker's unit makes systemd run.
+// dropIn holds the commands that systemd runs by the drop-in for Docker's unit.
 type dropIn struct {
 	before string // the command before each start
 	file   string // the file with the variables of the start

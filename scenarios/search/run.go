@@ -79,7 +79,8 @@ func perform(session *lang.Session, world *simworld.World, step Step) (bad strin
 		}
 	}()
 	if step.After > 0 {
-		if bad = perform(session, world, Step{Line: "pass " + step.After.String()}); bad != "" {
+		bad = perform(session, world, Step{Line: "pass " + step.After.String()})
+		if bad != "" {
 			return bad
 		}
 	}

@@ -240,24 +240,26 @@ func (c *Client) watch(v *storeVersion) {
 	c.send(trip{up: c.latency(), down: c.latency()}, func() (answer func()) {
 		st, err := c.store.subscribe(c, v)
 		return func() {
-			switch {
-			case c.dialing != dial && err == nil:
-				c.store.endStream(st)
-			case c.dialing != dial:
-			case err != nil:
+			if c.dialing != dial {
+				if err == nil {
+					c.store.endStream(st)
+				}
+				return
+			}
+			if err != nil {
 				c.reread = errors.Is(err, errStoreCompacted) || errors.Is(err, errStoreHistory)
 				c.disconnected(err)
-			default:
-				c.attempt = 0
-				c.stream = st
-				c.got = 0
-				c.dialing++    // this dial has ended
-				if !st.dirty { // else the first batch brings the view up to date
-					c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
-				}
-				st.busy = false
-				st.pump()
+				return
 			}
+			c.attempt = 0
+			c.stream = st
+			c.got = 0
+			c.dialing++    // this dial has ended
+			if !st.dirty { // else the first batch brings the view up to date
+				c.setView(lease.View{Snapshot: c.view.Snapshot, Synced: true})
+			}
+			st.busy = false
+			st.pump()
 		}
 	})
 }
