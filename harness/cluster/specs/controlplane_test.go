@@ -110,7 +110,9 @@ func processOf(ctx context.Context, n *cluster.Node) string {
 func awaitPod(ctx context.Context, n *cluster.Node) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		pods := echoPods(ctx)
+		pods, err := presentEchoPods(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods).To(HaveLen(len(kube.Nodes)))
 		for _, pod := range pods {
 			if pod.Spec.NodeName != n.Name {
 				continue

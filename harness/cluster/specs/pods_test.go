@@ -134,11 +134,13 @@ func expectEveryPacket(ctx context.Context) {
 // how many were sent and answered.
 func ping(ctx context.Context, from corev1.Pod, to string) func() (sent, received int) {
 	GinkgoHelper()
-	_, err := inPod(ctx, from, "sh", "-c", "ping -i 0.02 "+to+" >/tmp/pings 2>&1 & echo $! >/tmp/pinging")
+	process, err := inPod(ctx, from, "sh", "-c", "ping -i 0.02 "+to+" >/tmp/pings 2>&1 & echo $!")
 	Expect(err).NotTo(HaveOccurred())
+	stop := "kill -INT " + strings.TrimSpace(process)
+	DeferCleanup(func(ctx context.Context) { _, _ = inPod(ctx, from, "sh", "-c", stop) }) // if the spec has failed
 	return func() (sent, received int) {
 		GinkgoHelper()
-		_, err := inPod(ctx, from, "sh", "-c", "kill -INT $(cat /tmp/pinging)")
+		_, err := inPod(ctx, from, "sh", "-c", stop)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega) {
 			out, err := inPod(ctx, from, "tail", "-n2", "/tmp/pings")

@@ -94,8 +94,18 @@ func inPod(ctx context.Context, pod corev1.Pod, command ...string) (string, erro
 // echoPods returns the pod that answers HTTP on each node, in the order of the nodes.
 func echoPods(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
-	list, err := kube.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=echo"})
+	pods, err := presentEchoPods(ctx)
 	Expect(err).NotTo(HaveOccurred())
+	Expect(pods).To(HaveLen(len(kube.Nodes)))
+	return pods
+}
+
+// presentEchoPods returns those of the pods that there are. A node that has just come has none yet.
+func presentEchoPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := kube.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=echo"})
+	if err != nil {
+		return nil, err
+	}
 	var pods []corev1.Pod
 	for _, n := range kube.Nodes {
 		for _, pod := range list.Items {
@@ -104,8 +114,7 @@ func echoPods(ctx context.Context) []corev1.Pod {
 			}
 		}
 	}
-	Expect(pods).To(HaveLen(len(kube.Nodes)))
-	return pods
+	return pods, nil
 }
 
 // hostname asks the server at an address, from a pod, for the name of its pod.
