@@ -215,6 +215,15 @@ func (n *Node) checkTries(now time.Duration) error {
 	return nil
 }
 
+// beginRenewals notes that a record which was a reservation until now has to be renewed.
+func (i *Invariants) beginRenewals(record string) {
+	for _, n := range i.nodes {
+		if n.record == record {
+			n.deadlines.granted = i.elapsed()
+		}
+	}
+}
+
 // neverExpires reports whether the node's record is a reservation, or was one in
 // the last snapshot that the node has seen.
 func (n *Node) neverExpires() bool {

@@ -151,6 +151,7 @@ func (i *Invariants) wrote(w store.Write) {
 	if w.New != nil { // the node of a deleted record may not know that yet
 		if i.reserved[w.Key] && w.New.Expiring {
 			i.unreserved[w.Key] = i.about.Store.Revision()
+			i.beginRenewals(w.Key)
 		}
 		i.reserved[w.Key] = !w.New.Expiring
 	}
