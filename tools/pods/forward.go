@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -41,7 +41,7 @@ func (c *Cluster) Dial(ctx context.Context, p Pod) (net.Conn, error) {
 }
 
 func (c *Cluster) forward(p Pod) (*forwarded, error) {
-	if faults := path.IsValidPathSegmentName(p.Name); p.Name == "" || len(faults) > 0 {
+	if faults := content.IsPathSegmentName(p.Name); p.Name == "" || len(faults) > 0 {
 		return nil, fmt.Errorf("%q is no name of a pod", p.Name) // it would lead to another object
 	}
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
