@@ -147,14 +147,17 @@ func (p hostPart) compare() ([]dataplane.Op, bool) {
 		l.restart()
 	}
 	plan := n.diff(n.withEndpoints(n.guarded(n.withoutRefused(want))))
+	own := slices.ContainsFunc(plan.Ops, isOwn)
+	if own {
+		h.standing = lease.Key{}
+	}
 	if n.readTooLittle(plan.Ops) || n.givesUpFormer(plan.Ops) || n.savesFirst(plan.Ops) {
 		l.waits()
 		return nil, false
 	}
 	h.withheld, h.conflicts = plan.Withheld, plan.Conflicts
 	n.once(Error, "conflict", textOf(plan.Conflicts))
-	h.standing = lease.Key{}
-	if !slices.ContainsFunc(plan.Ops, isOwn) {
+	if !own {
 		h.standing = h.want.self.Key // without the halves of a lost subnet that the host must not hold
 		n.network.stood = n.network.backend
 	}
