@@ -85,7 +85,9 @@ func TestMostFormerNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i >= 10 {
+			f.mu.Lock()
 			f.watchers++
+			f.mu.Unlock()
 		}
 	}
 	if _, err := s.formerFeed("more", http.MethodGet); err == nil {
