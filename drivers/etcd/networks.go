@@ -4,74 +4,37 @@ import (
 	"cmp"
 	"context"
 	"path"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/pause"
-	"github.com/flanneld/flannel/internal/wake"
 )
-
-// networksInterval is the time between two looks for networks.
-const networksInterval = 5 * time.Second
 
 // Networks are the names below the store's prefix that have a config of their own
 // (interop 3.9: several networks). The store looks for them at intervals, with a
 // small request for each name: a watch would get every lease of every network.
 type Networks struct {
-	store   *Store
-	changed wake.Signal
-
-	mu       sync.Mutex
-	names    []string
-	revision int64
-	synced   bool
+	*following.Networks
+	store *Store
 }
 
 // Networks starts to follow the networks, until the store is closed.
 func (s *Store) Networks() *Networks {
-	n := &Networks{store: s, changed: wake.NewSignal()}
+	n := &Networks{following.NewNetworks(), s}
 	s.work.Start(func() { n.run(s.ctx) })
 	return n
 }
 
-// Names returns the names, sorted, and the revision at which they stand. Synced is
-// false while etcd is unreachable.
-func (n *Networks) Names() (names []string, revision int64, synced bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.names, n.revision, n.synced
-}
-
-// Changed receives a value after Names has changed. It is coalesced.
-func (n *Networks) Changed() <-chan struct{} { return n.changed }
-
 func (n *Networks) run(ctx context.Context) {
 	for {
 		names, revision, err := n.look(ctx)
-		n.take(names, revision, err)
-		if !pause.For(ctx, networksInterval) {
+		n.Take(names, revision, err)
+		if !pause.For(ctx, following.NetworksEvery) {
 			return
 		}
 	}
-}
-
-// take records the result of a look.
-func (n *Networks) take(names []string, revision int64, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	synced := err == nil
-	if synced == n.synced && (!synced || slices.Equal(names, n.names)) {
-		return
-	}
-	n.synced = synced
-	if synced {
-		n.names, n.revision = names, revision
-	}
-	n.changed.Send()
 }
 
 // look reads all names at one revision, skips the keys below each, and returns

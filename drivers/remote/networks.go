@@ -6,36 +6,24 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/flanneld/flannel/drivers/remote/api"
 	"github.com/flanneld/flannel/internal/complaint"
 	"github.com/flanneld/flannel/internal/following"
 	"github.com/flanneld/flannel/internal/orphans"
 	"github.com/flanneld/flannel/internal/pause"
-	"github.com/flanneld/flannel/internal/wake"
 )
-
-// networksInterval is the time between two looks for networks.
-const networksInterval = 5 * time.Second
 
 // Networks are the names of the networks at the servers (interop 3.9: server API). It asks
 // for all names at intervals, which servers of v0.5 to v0.7 answer, too.
 type Networks struct {
-	o       Options
-	bases   []string // the URL of the list at each server
-	client  *http.Client
-	conns   orphans.Conns
-	work    *following.Work
-	changed wake.Signal
-	told    complaint.Told // run alone uses it
-
-	mu       sync.Mutex
-	names    []string
-	revision int64
-	synced   bool
+	*following.Networks
+	o      Options
+	bases  []string // the URL of the list at each server
+	client *http.Client
+	conns  orphans.Conns
+	work   *following.Work
+	told   complaint.Told // run alone uses it
 }
 
 // OpenNetworks starts to follow the networks, until Close or the end of ctx. The prefix of
@@ -48,7 +36,7 @@ func OpenNetworks(ctx context.Context, o Options) (*Networks, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Networks{o: o, bases: bases, changed: wake.NewSignal()}
+	n := &Networks{Networks: following.NewNetworks(), o: o, bases: bases}
 	n.client, err = o.client(&n.conns)
 	if err != nil {
 		return nil, err
@@ -64,56 +52,30 @@ func (n *Networks) Close() {
 	n.client.CloseIdleConnections()
 }
 
-// Names returns the names and the revision at which they stand. Synced is false while no
-// server answers.
-func (n *Networks) Names() (names []string, revision int64, synced bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.names, n.revision, n.synced
-}
-
-// Changed receives a value after Names has changed. It is coalesced.
-func (n *Networks) Changed() <-chan struct{} { return n.changed }
-
 // run asks the servers in turn, and goes on with the one that answered last.
 func (n *Networks) run(ctx context.Context) {
 	for at, failed := 0, 0; ; {
 		n.conns.Cut()
 		names, revision, err := n.ask(ctx, n.bases[at])
+		n.Take(names, revision, err)
 		if err == nil {
 			n.told.Forget()
 			failed = 0
-			n.take(names, revision, true)
 		} else {
 			err = fmt.Errorf("server %s: %w", n.bases[at], err)
 			if ctx.Err() == nil && n.told.IsNew(err.Error()) {
 				n.o.Log.Warn("the names of the networks are not known", "err", err)
 			}
 			at, failed = (at+1)%len(n.bases), failed+1
-			n.take(nil, 0, false)
 		}
 		if failed > 0 && failed < len(n.bases) {
 			continue // another server may answer
 		}
 		failed = 0
-		if !pause.For(ctx, networksInterval) {
+		if !pause.For(ctx, following.NetworksEvery) {
 			return
 		}
 	}
-}
-
-// take records the result of a look.
-func (n *Networks) take(names []string, revision int64, synced bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if synced == n.synced && (!synced || slices.Equal(names, n.names)) {
-		return
-	}
-	n.synced = synced
-	if synced {
-		n.names, n.revision = names, revision
-	}
-	n.changed.Send()
 }
 
 // ask asks one server.
