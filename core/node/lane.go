@@ -416,14 +416,13 @@ func (n *Node) countPlan(l *lane, done []dataplane.Op) {
 // reportPlan logs one line for each plan, with the first of its failures.
 func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	text := l.part.describe(plan)
-	if len(l.failures) == 0 && l.repairs {
-		n.reportRepair(l, text)
-		return
-	}
 	l.recurring.silent = false
-	if len(l.failures) == 0 {
+	switch {
+	case len(l.failures) > 0:
+		n.once(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
+	case l.repairs:
+		n.reportRepair(l, text)
+	default:
 		n.event(Info, l.logs.applied, text)
-		return
 	}
-	n.once(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
 }

@@ -29,7 +29,7 @@ func (n *Node) reportRepair(l *lane, text string) {
 		*r = recurring{text: text}
 	}
 	r.times++
-	r.last, r.silent = n.now, false
+	r.last = n.now
 	switch {
 	case r.times <= recurringEach:
 		n.event(Info, l.logs.applied, text)
