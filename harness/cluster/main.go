@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/flanneld/flannel/harness"
@@ -24,13 +23,6 @@ func Reexec() {
 	if os.Args[0] == childEtcd {
 		run = serveEtcd
 	}
-	if run == nil {
-		harness.Reexec()
-		return
-	}
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	machine.RunChild(run)
+	harness.Reexec()
 }

@@ -1,6 +1,9 @@
 package machine
 
-import "os"
+import (
+	"fmt"
+	"os"
+)
 
 // The names under which this program runs itself as a part of a machine.
 const (
@@ -20,4 +23,16 @@ func Child(name string) func(args []string) error {
 		return func(args []string) error { return reapCgroups(os.Stdin, args) }
 	}
 	return nil
+}
+
+// RunChild runs a part of a machine, and ends this program with it. It returns if there is none.
+func RunChild(part func(args []string) error) {
+	if part == nil {
+		return
+	}
+	if err := part(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
