@@ -421,7 +421,7 @@ func (n *Node) reportPlan(l *lane, plan []dataplane.Op) {
 	case len(l.failures) > 0:
 		n.once(Error, l.logs.failed, fmt.Sprintf("%s; %d failed, first: %v", text, len(l.failures), l.failures[0]))
 	case l.repairs:
-		n.reportRepair(l, text)
+		n.reportRepair(l, plan, text)
 	default:
 		n.event(Info, l.logs.applied, text)
 	}

@@ -1,9 +1,13 @@
 package node
 
 import (
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // undo deletes the routes of a host every half second for so long, as another program does that wants them otherwise.
@@ -57,5 +61,53 @@ func TestRecurringRepairs(t *testing.T) {
 	undo(w, 500*time.Millisecond)
 	if n := w.count("applied") - applied; n != 1 {
 		t.Errorf("after a quiet time %d repairs are logged, want 1\n%s", n, w.log())
+	}
+}
+
+// TestDifferentRepairsAreNotRecurring deletes other routes each time, two at once: plans of one length have one text, and
+// are other repairs.
+func TestDifferentRepairsAreNotRecurring(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	for i := range 20 {
+		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+i), byte(100+i)))
+	}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	applied := w.count("applied")
+	for i := range 10 {
+		for _, third := range []int{100 + 2*i, 101 + 2*i} {
+			prefix := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", third))
+			w.host.Routes.Delete(dataplane.RouteKey{Dst: prefix})
+		}
+		w.run(hint(HostLane))
+		w.pass(500 * time.Millisecond)
+	}
+	if n := w.count("applied") - applied; n != 10 || w.count("repairs-undone") != 0 {
+		t.Errorf("%d of 10 repairs are logged, and %d warnings\n%s", n, w.count("repairs-undone"), w.log())
+	}
+}
+
+// TestRecurringRepairsInTurn undoes two repairs in turn: neither fills the log.
+func TestRecurringRepairsInTurn(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	for i := range 2 {
+		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+i), byte(100+i)))
+	}
+	w.tell()
+	w.pass(time.Second)
+	w.wantReady()
+	applied := w.count("applied")
+	for i := range 200 {
+		prefix := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", 100+i%2))
+		w.host.Routes.Delete(dataplane.RouteKey{Dst: prefix})
+		w.run(hint(HostLane))
+		w.pass(500 * time.Millisecond)
+	}
+	if n := w.count("applied") - applied; n != 2*recurringEach {
+		t.Errorf("%d repairs are logged, want %d", n, 2*recurringEach)
+	}
+	if n := w.count("repairs-undone"); n < 4 || n > 6 {
+		t.Errorf("%d warnings", n)
 	}
 }
