@@ -218,6 +218,9 @@ func (f *feed) reason() error {
 func (f *feed) join(state string) (at *frame, first []byte, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ctx.Err() != nil { // it made room for another network since the client asked
+		return nil, nil, unavailable(errors.New("the network is no longer followed: ask again"))
+	}
 	if !f.view.Synced || f.sent == nil {
 		return nil, nil, unavailable(f.reason())
 	}

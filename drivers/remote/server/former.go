@@ -8,7 +8,8 @@ import (
 	"github.com/flanneld/flannel/core/networks"
 )
 
-// mostFormer bounds the networks without a config that a server follows.
+// mostFormer bounds the networks without a config that a server follows: those that it has served, and as
+// many that only clients name, which so cannot take the room of the others.
 const mostFormer = 100
 
 // formerFeed returns the feed of a network that has no config. By it a node learns that the
@@ -23,31 +24,34 @@ func (s *Server) formerFeed(name, method string) (*feed, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.feeds[name]; f != nil { // it has come meanwhile
-		return f, nil
+	if s.ctx.Err() != nil {
+		return nil, unavailable(errors.New("the server shuts down"))
 	}
-	if f := s.former[name]; f != nil {
-		return f, nil
+	// It may have come meanwhile.
+	for _, feeds := range []map[string]*feed{s.feeds, s.former, s.absent} {
+		if f := feeds[name]; f != nil {
+			return f, nil
+		}
 	}
-	if !s.roomLocked() {
+	if !s.roomLocked(s.absent) {
 		return nil, unavailable(errors.New("too many networks without a config are watched"))
 	}
 	f, err := s.newFeedOf(name)
 	if err == nil {
-		s.former[name] = f
+		s.absent[name] = f
 	}
 	return f, err
 }
 
-// roomLocked reports whether there is room for another former network. It closes one that
+// roomLocked reports whether there is room for another network. It closes one that
 // no client watches, if it must.
-func (s *Server) roomLocked() bool {
-	if len(s.former) < mostFormer {
+func (s *Server) roomLocked(feeds map[string]*feed) bool {
+	if len(feeds) < mostFormer {
 		return true
 	}
-	for name, f := range s.former {
+	for name, f := range feeds {
 		if f.unwatched() {
-			delete(s.former, name)
+			delete(feeds, name)
 			s.work.Go(f.close)
 			return true
 		}
@@ -64,7 +68,7 @@ func (s *Server) retire(name string) {
 	switch {
 	case f == nil:
 		return
-	case s.roomLocked():
+	case s.roomLocked(s.former):
 		s.former[name] = f
 	default:
 		s.work.Go(f.close)

@@ -98,3 +98,49 @@ func TestMostFormerNetworks(t *testing.T) {
 		t.Errorf("%d datastores are open, want %d and that of the unnamed network", n, mostFormer)
 	}
 }
+
+// Names that clients make up take no room from a network that the server has served: its nodes learn that its config is
+// gone.
+func TestFormerNetworkBesideInventedOnes(t *testing.T) {
+	s, _ := newQuiet(t)
+	first, err := s.open("blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range mostFormer {
+		f, err := s.formerFeed(fmt.Sprintf("n%d", i), http.MethodGet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.watchers++
+		f.mu.Unlock()
+	}
+	s.retire("blue")
+	if f, err := s.formerFeed("blue", http.MethodGet); f != first || err != nil {
+		t.Errorf("%p, %v, want the feed %p that its nodes watch", f, err, first)
+	}
+}
+
+// A feed that was closed to make room takes no client, and a closed server opens none.
+func TestClosedFormerFeed(t *testing.T) {
+	s, open := newQuiet(t)
+	f, err := s.formerFeed("blue", http.MethodGet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	delete(s.absent, "blue")
+	s.mu.Unlock()
+	f.close()
+	f.mu.Lock()
+	f.view.Synced, f.sent = true, &lease.Snapshot{} // as after its last frame
+	f.mu.Unlock()
+	if _, _, err := f.join(""); err == nil {
+		t.Error("a client joins a closed feed")
+	}
+	s.cancel() // as Close begins
+	if _, err := s.formerFeed("late", http.MethodGet); err == nil || open.Load() != 1 {
+		t.Errorf("of a closed server: error %v, %d datastores open besides the unnamed network's", err, open.Load()-1)
+	}
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,7 +38,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	feeds  map[string]*feed // by the network's name
-	former map[string]*feed // of networks without a config
+	former map[string]*feed // of networks whose config has gone
+	absent map[string]*feed // of networks that have had no config in this run, and that clients name
 	names  *names           // nil without networks
 }
 
@@ -47,7 +49,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
 		o: o, limits: limiter{limits: o.Limits}, writes: make(chan struct{}, o.Limits.WritesPer),
-		feeds: map[string]*feed{}, former: map[string]*feed{},
+		feeds: map[string]*feed{}, former: map[string]*feed{}, absent: map[string]*feed{},
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	if _, err := s.open(""); err != nil {
@@ -97,7 +99,7 @@ func (s *Server) Close() error {
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, feeds := range []map[string]*feed{s.feeds, s.former} {
+	for _, feeds := range []map[string]*feed{s.feeds, s.former, s.absent} {
 		for _, f := range feeds {
 			f.close()
 		}
@@ -236,7 +238,7 @@ func (s *Server) feedOf(name string) (*feed, error) {
 func (s *Server) open(name string) (f *feed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f = s.former[name]
+	f = cmp.Or(s.former[name], s.absent[name])
 	if f == nil {
 		f, err = s.newFeedOf(name)
 	}
@@ -244,6 +246,7 @@ func (s *Server) open(name string) (f *feed, err error) {
 		return nil, err
 	}
 	delete(s.former, name)
+	delete(s.absent, name)
 	s.feeds[name] = f
 	return f, nil
 }
