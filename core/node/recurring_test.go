@@ -64,8 +64,8 @@ func TestRecurringRepairs(t *testing.T) {
 	}
 }
 
-// TestDifferentRepairsAreNotRecurring deletes other routes each time, two at once: plans of one length have one text, and
-// are other repairs.
+// TestDifferentRepairsAreNotRecurring deletes other routes each time, two at once: plans of one
+// length have one text, and are other repairs.
 func TestDifferentRepairsAreNotRecurring(t *testing.T) {
 	w := newWorld(t, vxlanConfig)
 	for i := range 20 {
