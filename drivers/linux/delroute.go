@@ -61,23 +61,28 @@ func (l *routeList) take(r dataplane.Route) error {
 }
 
 // mistaken reports whether the kernel would delete route "at" when asked to
-// delete r. The kernel ignores onlink. To IPv4 a missing gateway matches any
-// gateway; putRoute prevents that for IPv6. For routes we cannot parse, only
-// key and protocol are compared.
+// delete r (fib_nh_match and ip6_route_del). The kernel ignores onlink, metrics such as an MTU,
+// and encapsulations. To IPv4 a missing gateway matches any gateway; putRoute prevents that for
+// IPv6. Of an IPv4 multipath route the kernel compares the first hop, which we do not know; for an IPv6
+// route with a nexthop object, and for routes we cannot parse, only key and protocol.
 func mistaken(at, asked dataplane.Route) bool {
+	v4 := cidr.FamilyOf(asked.Dst.Addr()) == cidr.V4
 	switch {
-	case at.Protocol != asked.Protocol:
+	case at.Protocol != asked.Protocol || at.Scope != asked.Scope:
 		return false
 	case asked.Other != "":
-		return at.Scope == asked.Scope
+		return true
 	case at.NextHop != asked.NextHop:
 		return false
 	case at.NextHop != 0:
-		return at.Kind == asked.Kind && at.Scope == asked.Scope
-	case at.Other != "" || at.Kind != asked.Kind || at.Link != asked.Link || at.Scope != asked.Scope:
+		return at.Kind == asked.Kind
+	case at.Other == multipath:
+		return v4 && asked.Kind == dataplane.Unicast
+	case at.Other == nexthopObject:
+		return true
+	case at.Kind != asked.Kind || at.Link != asked.Link:
 		return false
 	}
-	v4 := cidr.FamilyOf(asked.Dst.Addr()) == cidr.V4
 	return at.Via == asked.Via || v4 && !asked.Via.IsValid()
 }
 
@@ -99,13 +104,15 @@ func (a *applier) mustBeThere(r dataplane.Route) error {
 	return a.there[family].take(r)
 }
 
-// isFirst reports whether the kernel takes exactly this route to the first address of its
-// destination. Then it stands before all others of its key that a packet could take. It passes
-// over a route that cannot be used, but only together with all others through the same link, and the
-// kernel deletes none through another link in the place of this one. Of several default routes
-// it takes one whose gateway answers. So a plan of few ops reads no table.
+// isFirst reports whether the kernel takes exactly this IPv4 route to the first address of its
+// destination. Then it stands before all others of its key that a packet could take. The kernel passes
+// over a route that cannot be used, but only together with all others through the same link, and it
+// deletes none through another link in the place of this one: a multipath route is compared by its first
+// hop, and passed over if no hop can be used. Of several default routes it takes one whose gateway
+// answers. So a plan of few ops reads no table. With IPv6 a route passed over could be deleted,
+// one whose nexthop object is dead.
 func (a *applier) isFirst(r dataplane.Route) bool {
-	if r.Dst.Bits() == 0 {
+	if !r.Dst.Addr().Is4() || r.Dst.Bits() == 0 {
 		return false
 	}
 	found, is := a.d.match(r.Dst.Addr())

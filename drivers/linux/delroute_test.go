@@ -1,9 +1,13 @@
 package linux
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/core/driver"
 )
 
 // TestDeleteOfFewReadsNoTable deletes routes. The driver reads a table only for a route that the
@@ -18,7 +22,7 @@ func TestDeleteOfFewReadsNoTable(t *testing.T) {
 		reads  bool
 	}{
 		"IPv4":            {route: plain},
-		"IPv6":            {route: "route fd00:5:0:3::/64 via fd00:5:0:3:: dev flannel.1 onlink"},
+		"IPv6":            {route: "route fd00:5:0:3::/64 via fd00:5:0:3:: dev flannel.1 onlink", reads: true},
 		"without gateway": {route: "route 10.5.3.0/24 dev flannel.1"},
 		"next hop": {
 			before: []string{"add nexthop 10.5.3.0 via 10.5.3.0 dev flannel.1 onlink"},
@@ -55,6 +59,65 @@ func TestDeleteOfFewReadsNoTable(t *testing.T) {
 			now := w.look(t, benchExtent)
 			if _, found := now.Namesake(del[0].Object.(dataplane.Route)); found || now.Routes.Len() != before-1 {
 				t.Errorf("%d routes became %d:\n%s", before, now.Routes.Len(), now.Dump())
+			}
+		})
+	}
+}
+
+// TestDeleteBehindAnotherForm deletes a route that stands behind one of another form, which the
+// kernel would delete in its place. Neither may go, and the form shows in a look.
+func TestDeleteBehindAnotherForm(t *testing.T) {
+	for name, c := range map[string]struct {
+		before []string // commands of iproute2 that make the other route
+		form   string
+		behind string // our route, as a command of iproute2
+		asked  string // and as an op's
+	}{
+		"multipath": {
+			before: []string{"route add 10.5.3.0/24 proto 102 nexthop via 192.168.64.4 dev eth0 " +
+				"nexthop via 192.168.64.5 dev eth0"},
+			form:   "route 10.5.3.0/24 other multipath",
+			behind: "route append 10.5.3.0/24 via 192.168.64.4 dev eth0 proto 102",
+			asked:  "route 10.5.3.0/24 via 192.168.64.4 dev eth0",
+		},
+		"nexthop object": {
+			before: []string{"nexthop add id 7 via fd00:a::5 dev eth0", "-6 route add fd00:5:3::/64 nhid 7 proto 102"},
+			form:   "route fd00:5:3::/64 via fd00:a::5 dev eth0 other nexthop-object",
+			behind: "-6 route append fd00:5:3::/64 dev eth0 proto 102",
+			asked:  "route fd00:5:3::/64 dev eth0",
+		},
+		"MTU": {
+			before: []string{"route add 10.5.3.0/24 via 192.168.64.4 dev eth0 proto 102 mtu 1300"},
+			form:   "route 10.5.3.0/24 via 192.168.64.4 dev eth0 other metrics",
+			behind: "route append 10.5.3.0/24 via 192.168.64.4 dev eth0 proto 102",
+			asked:  "route 10.5.3.0/24 via 192.168.64.4 dev eth0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.withOverlay(t)
+			w.do(t, "add addr fd00:a::3/64 dev eth0")
+			for _, command := range c.before {
+				w.ip(t, command)
+			}
+			del := ops(t, "del "+c.asked)
+			key := del[0].Object.(dataplane.Route).RouteKey
+			extent := dataplane.Extent{Links: []string{"eth0"}}
+			if got, _ := w.look(t, extent).Routes.Get(key); got.String() != c.form {
+				t.Fatalf("observed %s, want %s", got, c.form)
+			}
+			w.ip(t, c.behind)
+			for _, n := range []int{1, fewAgain + 1} {
+				errs := w.d.Apply(t.Context(), slices.Repeat(del, n))
+				if !errors.Is(errs[0], driver.ErrUnsupported) {
+					t.Errorf("the first of %d deletes: %v", n, errs[0])
+				}
+			}
+			a := &applier{d: w.d, links: newLinks(w.d.query, w.d.wg)}
+			list := must(a.readRoutes(cidr.FamilyOf(key.Dst.Addr())))
+			other := func(r dataplane.Route) bool { return r.RouteKey != key }
+			if left := slices.DeleteFunc(list.routes, other); len(left) != 2 {
+				t.Errorf("left, want two routes: %v", left)
 			}
 		})
 	}

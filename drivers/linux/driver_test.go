@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -150,6 +151,30 @@ func TestMultipath(t *testing.T) {
 	s = w.look(t, dataplane.Extent{Links: []string{"eth0"}})
 	if got, there := s.Routes.Get(key); there {
 		t.Errorf("%s is still there", got)
+	}
+}
+
+// TestRouteMetrics repairs routes that another program has given an MTU.
+func TestRouteMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	w.do(t, "add addr fd00:a::3/64 dev eth0")
+	for _, line := range []string{
+		"route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink", "route fd00:5:3::/64 via fd00:a::5 dev eth0",
+	} {
+		want := ops(t, "replace "+line)
+		apply(t, w.d, want)
+		family := ""
+		if strings.Contains(line, "fd00") {
+			family = "-6 "
+		}
+		w.ip(t, family+strings.Replace(line, "route", "route change", 1)+" proto 102 mtu 1300")
+		for _, form := range []string{line + " other metrics", line} {
+			if got, _ := w.look(t, benchExtent).Namesake(want[0].Object); fmt.Sprint(got) != form {
+				t.Errorf("observed %s, want %s", got, form)
+			}
+			apply(t, w.d, want)
+		}
 	}
 }
 

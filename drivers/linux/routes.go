@@ -20,6 +20,12 @@ const loopbackIndex = 1
 // rtaNhID is RTA_NH_ID: the route's hops are in a nexthop object.
 const rtaNhID = 0x1e
 
+// Forms of routes that [dataplane.Route] has no field for.
+const (
+	multipath     = "multipath"
+	nexthopObject = "nexthop-object"
+)
+
 // hop is one next hop of a route.
 type hop struct {
 	oif    int
@@ -99,7 +105,7 @@ func parseRoute(body []byte, r *route) bool {
 		}
 	}
 	if r.nextHop != 0 && body[0] != unix.AF_INET {
-		r.odd = "nexthop-object"
+		r.odd = nexthopObject
 		r.nextHop = 0
 	}
 	if r.kind != unix.RTN_UNICAST { // IPv6 lets a blackhole lead to the loopback link
@@ -120,6 +126,10 @@ func (h *hop) parse(kind uint16, value []byte) {
 		}
 	case unix.RTA_ENCAP:
 		h.odd = "encapsulated"
+	case unix.RTA_METRICS: // such as an MTU
+		if len(value) > 0 && h.odd == "" {
+			h.odd = "metrics"
+		}
 	}
 }
 
@@ -186,7 +196,7 @@ func (r *route) other() string {
 	case r.kind != unix.RTN_UNICAST:
 		return routeType(r.kind)
 	case len(r.hops) > 0:
-		return "multipath"
+		return multipath
 	}
 	return r.odd
 }
