@@ -24,7 +24,7 @@ func TestWireGuardChangesUnderTraffic(t *testing.T) {
 		apply(t, w.d, wgOps(dataplane.Create,
 			dataplane.Addr{Link: wgLink, Prefix: netip.MustParsePrefix("10.1.0.1/32")},
 			dataplane.Route{RouteKey: dataplane.RouteKey{Dst: to}, Link: wgLink, Scope: dataplane.ScopeLink}))
-		var ends wgEnds
+		ends := wgEnds{dst: [4]byte{10, 2, 0, 1}}
 		err := w.d.ns.Do(func() error { return ends.open(pair.other.Name) })
 		if err != nil {
 			t.Fatal(err)
@@ -70,8 +70,11 @@ func changeUntil(ctx context.Context, stop chan struct{}, d *Driver, pair *wgPai
 	}
 }
 
-// wgEnds is a socket that sends, and one that sees all IPv4 packets of a device.
-type wgEnds struct{ from, to int }
+// wgEnds is a socket that sends to an address, and one that sees all IPv4 packets of a device.
+type wgEnds struct {
+	dst      [4]byte
+	from, to int
+}
 
 func (e *wgEnds) open(link string) error {
 	device, err := net.InterfaceByName(link)
@@ -101,7 +104,7 @@ func (e *wgEnds) close(t *testing.T) {
 // loss sends a packet, and returns 1 if it does not arrive.
 func (e *wgEnds) loss(t *testing.T) int {
 	packet := make([]byte, 2000)
-	err := unix.Sendto(e.from, packet[:100], 0, &unix.SockaddrInet4{Addr: [4]byte{10, 2, 0, 1}, Port: 9})
+	err := unix.Sendto(e.from, packet[:100], 0, &unix.SockaddrInet4{Addr: e.dst, Port: 9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,10 +34,12 @@ type bind struct {
 	limit   int         // bytes of the largest message that is received
 	old     atomic.Bool // the kernel has no UDP_SEGMENT
 	counts  *counts
+	crosses *crossing
+	closed  chan struct{} // that the sockets are; nil while there are none
 }
 
 func newBind(limit int, counts *counts) *bind {
-	b := &bind{limit: limit, counts: counts}
+	b := &bind{limit: limit, counts: counts, crosses: newCrossing()}
 	b.senders.New = func() any { return new(sender) }
 	return b
 }
@@ -108,12 +110,13 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 		port = uint16(s.conn.LocalAddr().(*net.UDPAddr).Port)
 		b.sockets[i].Store(s)
 		b.old.Store(s.old)
-		fns = append(fns, newReceiver(s, b.limit, b.counts).receive)
+		fns = append(fns, newReceiver(s, b.limit, b.counts, b.crosses).receive)
 	}
 	if len(fns) == 0 {
 		return nil, 0, unix.EAFNOSUPPORT
 	}
-	return fns, port, nil
+	b.closed = make(chan struct{})
+	return append(fns, b.crosses.receiver(b.closed)), port, nil
 }
 
 // Close implements [conn.Bind].
@@ -124,6 +127,10 @@ func (b *bind) Close() error {
 }
 
 func (b *bind) closeLocked() error {
+	if b.closed != nil {
+		close(b.closed)
+		b.closed = nil
+	}
 	var errs []error
 	for i := range b.sockets {
 		if s := b.sockets[i].Swap(nil); s != nil {
@@ -147,6 +154,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 	if s == nil {
 		return unix.EAFNOSUPPORT
 	}
+	b.crosses.sends(bufs, e)
 	out := b.senders.Get().(*sender)
 	defer b.senders.Put(out)
 	return out.send(s, bufs, e, b.counts)

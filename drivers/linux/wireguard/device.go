@@ -66,7 +66,12 @@ func Open(name string, mtu int, changed func()) (*Device, error) {
 // could have them. The goroutine that reads the queue asks it for the size of a
 // batch before it takes its first buffer, and waits there for the buffers.
 func start(q *queue, b *bind) (d *device.Device, small bool) {
-	d = device.NewDevice(q, b, q.counts.logger())
+	ended := make(chan struct{})
+	d = device.NewDevice(q, b, oneWorker(q.counts.logger(), ended))
+	go func() {
+		<-d.Wait()
+		close(ended)
+	}()
 	small = shrinkBuffers(d, b.limit)
 	close(q.started)
 	return d, small
@@ -130,6 +135,7 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
+	d.bind.crosses.setOwn(key.PublicKey())
 	if err := d.library.Up(); err != nil {
 		return ofPort(port, err)
 	}
@@ -191,6 +197,9 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 		}
 	}
 	greets := !d.HasPeer(p.Public) && (time.Now().Before(d.greets) || d.replaces(p))
+	if p.Endpoint.IsValid() {
+		d.bind.crosses.setPeer(p.Public, p.Endpoint)
+	}
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
@@ -220,6 +229,7 @@ func (d *Device) HasPeer(key dataplane.PublicKey) bool {
 // RemovePeer removes a peer, if it is there.
 func (d *Device) RemovePeer(key dataplane.PublicKey) {
 	d.library.RemovePeer(device.NoisePublicKey(key))
+	d.bind.crosses.removePeer(key)
 	delete(d.allowed, key)
 }
 

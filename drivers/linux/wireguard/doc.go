@@ -25,6 +25,13 @@
 // so it guesses that the next packet has the sizes of the previous one. A wrong guess
 // costs a copy.
 //
+// # Handshakes
+//
+// Hosts of a cluster often begin their handshakes with each other in the same
+// millisecond, for example when all have just read each other's keys. The library
+// would lose packets then, for 5 or even 15 seconds, so crossing orders
+// such handshakes, and oneWorker makes the library process one at a time.
+//
 // Everything acts on the network namespace of the calling thread. Nothing here
 // sets addresses, routes or the state of links.
 package wireguard

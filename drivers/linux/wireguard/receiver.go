@@ -21,25 +21,26 @@ const maxKnown = 10_000
 
 // receiver reads a socket, for one goroutine.
 type receiver struct {
-	socket *socket
-	guess  int // bytes of each packet of the next message
-	limit  int // bytes of the largest packet; larger ones are dropped
-	msg    unix.Msghdr
-	ctrl   control
-	name   [unix.SizeofSockaddrInet6]byte
-	iovs   [maxSegments]unix.Iovec
-	whole  []byte // a message that was guessed wrong
-	wait   bool
-	n      int
-	errno  unix.Errno
-	poll   func(fd uintptr) bool
-	known  map[netip.AddrPort]*endpoint
-	counts *counts
+	socket  *socket
+	guess   int // bytes of each packet of the next message
+	limit   int // bytes of the largest packet; larger ones are dropped
+	msg     unix.Msghdr
+	ctrl    control
+	name    [unix.SizeofSockaddrInet6]byte
+	iovs    [maxSegments]unix.Iovec
+	whole   []byte // a message that was guessed wrong
+	wait    bool
+	n       int
+	errno   unix.Errno
+	poll    func(fd uintptr) bool
+	known   map[netip.AddrPort]*endpoint
+	counts  *counts
+	crosses *crossing
 }
 
-func newReceiver(s *socket, limit int, counts *counts) *receiver {
+func newReceiver(s *socket, limit int, counts *counts, crosses *crossing) *receiver {
 	r := &receiver{socket: s, limit: limit, guess: firstGuess, whole: make([]byte, maxPacket),
-		known: map[netip.AddrPort]*endpoint{}, counts: counts}
+		known: map[netip.AddrPort]*endpoint{}, counts: counts, crosses: crosses}
 	r.poll = r.tryReceive
 	return r
 }
@@ -56,6 +57,9 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n i
 		e := r.from()
 		for i := range k {
 			eps[n+i] = e
+			if r.crosses.waits(bufs[n+i][:sizes[n+i]], e) {
+				sizes[n+i] = 0 // the library drops it
+			}
 		}
 		n += k
 	}
