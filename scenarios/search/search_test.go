@@ -166,7 +166,7 @@ trace all
 ----
 all arrive
 
-diff all own within=30s
+diff all own within=1m
 ----
 no difference
 `
