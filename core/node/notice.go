@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/flanneld/flannel/core/lease"
@@ -34,7 +35,8 @@ func (e Event) Notice() string {
 // reportQuarantined logs that a record is ignored. Every node ignores it; the owner of a
 // subnet that the record claims makes a notice of it.
 func (n *Node) reportQuarantined(q lease.Quarantined) {
-	text := fmt.Sprintf("key %q: %s; the record is ignored, others are not touched", q.Raw, q.Reason)
+	key := fmt.Sprintf("key %q: ", q.Raw)
+	text := key + strings.TrimPrefix(q.Reason, key) + "; the record is ignored, others are not touched"
 	a := n.assigned()
 	if a == nil || q.Key == a.Key && q.OverwroteAt != 0 || !q.Key.Overlaps(a.Key) {
 		n.event(Warning, "quarantined", text)

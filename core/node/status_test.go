@@ -124,17 +124,23 @@ func TestFailedRequests(t *testing.T) {
 // A record that cannot be read is logged when it appears, and once, on one line.
 func TestQuarantineIsLoggedOnce(t *testing.T) {
 	w := readyWorld(t)
-	for _, reasons := range [][]string{{"odd"}, {"odd"}, {"odd", "garbled"}} {
+	const key = `key "/subnets/\nbad key": `
+	for _, reasons := range [][]string{{"odd"}, {"odd"}, {"odd", "garbled", "bad key"}} {
 		w.snap.Quarantined = nil
 		for _, r := range reasons {
-			w.snap.Quarantined = append(w.snap.Quarantined, lease.Quarantined{Raw: "/subnets/\n" + r, Reason: r})
+			reason := r
+			if r == "bad key" { // such a reason names the key itself
+				reason = key + r
+			}
+			w.snap.Quarantined = append(w.snap.Quarantined, lease.Quarantined{Raw: "/subnets/\n" + r, Reason: reason})
 		}
 		w.put(vxlanPeer("10.5.77.0-24", 77))
 		w.tell()
 	}
 	logged := w.logged("quarantined")
-	if len(logged) != 2 || !strings.Contains(logged[0], `"/subnets/\nodd": odd`) ||
-		!strings.Contains(logged[1], `"/subnets/\ngarbled": garbled`) {
+	if len(logged) != 3 || !strings.Contains(logged[0], `"/subnets/\nodd": odd`) ||
+		!strings.Contains(logged[1], `"/subnets/\ngarbled": garbled`) || strings.Count(logged[2], key+"bad key") != 1 ||
+		strings.Count(logged[2], key) != 1 {
 		t.Errorf("logged %q", logged)
 	}
 }
