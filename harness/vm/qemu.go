@@ -76,10 +76,11 @@ func bootLine() string {
 		fmt.Sprintf(" tsc=reliable tsc_early_khz=%d", tscKHz())
 }
 
-// arguments returns QEMU's command line.
+// arguments returns QEMU's command line. The processor has no AVX, which is slow to emulate
+// and which Go and the kernel would use.
 func arguments(o Options, initramfs string) []string {
 	args := []string{
-		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "Nehalem",
 		"-smp", strconv.Itoa(cmp.Or(o.CPUs, 1)), "-m", strconv.Itoa(cmp.Or(o.Memory, 2048)),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", o.Kernel.image(), "-initrd", initramfs, "-append", bootLine(),
