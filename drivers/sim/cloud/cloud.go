@@ -202,11 +202,12 @@ func (c *Cloud) routeTo(dst netip.Prefix, target string) dataplane.Route {
 	return r
 }
 
-// addressIn returns the first address of a host within a segment.
+// addressIn returns the address of a host that its provider has given it within a segment: the first one
+// that is not a single address, as one that floats between hosts.
 func addressIn(h *kernel.Host, segment netip.Prefix) netip.Addr {
 	for _, l := range h.Facts().Links {
 		for _, a := range l.Addrs {
-			if segment.Contains(a.Prefix.Addr()) {
+			if segment.Contains(a.Prefix.Addr()) && !a.Prefix.IsSingleIP() {
 				return a.Prefix.Addr()
 			}
 		}
