@@ -2,11 +2,16 @@ package search
 
 import (
 	"fmt"
+	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/internal/complaint"
+	"github.com/flanneld/flannel/scenarios/lang"
 )
 
 // Symptom returns the part of a failure that stays the same while its plan
@@ -77,12 +82,33 @@ func (m minimiser) nodes(p Plan) Plan {
 		c.Topology.Line = strings.Replace(p.Topology.Line, before, after, 1)
 		namesLast := func(s Step) bool { return slices.Contains(strings.Fields(s.Line), last) }
 		c.Steps = slices.DeleteFunc(slices.Clone(p.Steps), namesLast)
-		if !m.fails(c) {
+		if misplaced(c) || !m.fails(c) {
 			return p
 		}
 		p = c
 	}
 	return p
+}
+
+var givesAddress = regexp.MustCompile(`^fault n(\d+) uplink (?:address|vip)=(\S+)`)
+
+// misplaced reports whether a step gives a node an address of another segment: with fewer nodes, some are
+// on other segments than the plan was drawn for.
+func misplaced(p Plan) bool {
+	top := lang.Topology{Nodes: p.Nodes, Segments: 1}
+	for _, word := range strings.Fields(p.Topology.Line) {
+		_, _ = fmt.Sscanf(word, "segments=%d", &top.Segments) // other words do not match
+	}
+	return slices.ContainsFunc(p.Steps, func(s Step) bool {
+		m := givesAddress.FindStringSubmatch(s.Line)
+		if m == nil {
+			return false
+		}
+		node, err := strconv.Atoi(m[1])
+		addr, bad := netip.ParseAddr(m[2])
+		return err == nil && bad == nil &&
+			!lang.UnderlayAddr(cidr.FamilyOf(addr), top.Segment(node-1), 0).Masked().Contains(addr)
+	})
 }
 
 // waits shortens the time before each step, to zero if it does not matter.

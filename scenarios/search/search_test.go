@@ -121,6 +121,22 @@ func TestMinimise(t *testing.T) {
 	}
 }
 
+// TestMinimiseKeepsSegments checks that no node is removed if another one, which gets an address, would then be
+// on a segment that the address does not belong to.
+func TestMinimiseKeepsSegments(t *testing.T) {
+	for line, want := range map[string]int{
+		"fault n4 uplink address=192.168.64.113": 7, // of 7 nodes, the first four are on the first segment
+		"fault n4 uplink vip=192.168.65.150":     4,
+		"fault n4 uplink down":                   4,
+	} {
+		p := Plan{Nodes: 7, Topology: Step{Line: "topology nodes=7 segments=2"}, Steps: []Step{{Line: line}}}
+		fails := func(p Plan) bool { return len(p.Steps) == 1 }
+		if got := Minimise(p, fails, func(Plan) {}); got.Nodes != want {
+			t.Errorf("%s: minimised to %d nodes, want %d", line, got.Nodes, want)
+		}
+	}
+}
+
 // TestScenarioText checks that a plan is written as a scenario that says what should
 // happen.
 func TestScenarioText(t *testing.T) {
