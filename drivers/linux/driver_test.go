@@ -305,3 +305,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestForeignMetrics looks at routes of another program that have an MTU: they lead where others like them do.
+func TestForeignMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	w.ip(t, "route add 10.5.3.0/25 dev eth0 mtu 1300")
+	want := ops(t, "add route 10.5.3.0/25 dev eth0 scope 253 proto 3")[0].Object
+	if got, _ := w.look(t, dataplane.Extent{Links: []string{"eth0"}}).Namesake(want); got != want {
+		t.Errorf("observed %v, want %s", got, want)
+	}
+}

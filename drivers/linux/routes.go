@@ -24,6 +24,7 @@ const rtaNhID = 0x1e
 const (
 	multipath     = "multipath"
 	nexthopObject = "nexthop-object"
+	metrics       = "metrics"
 )
 
 // hop is one next hop of a route.
@@ -128,7 +129,7 @@ func (h *hop) parse(kind uint16, value []byte) {
 		h.odd = "encapsulated"
 	case unix.RTA_METRICS: // such as an MTU
 		if len(value) > 0 && h.odd == "" {
-			h.odd = "metrics"
+			h.odd = metrics
 		}
 	}
 }
@@ -197,6 +198,8 @@ func (r *route) other() string {
 		return routeType(r.kind)
 	case len(r.hops) > 0:
 		return multipath
+	case r.odd == metrics && r.protocol != dataplane.Protocol: // where packets go does not depend on them
+		return ""
 	}
 	return r.odd
 }

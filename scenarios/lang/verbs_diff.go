@@ -25,8 +25,8 @@ type DifferenceObserver interface {
 // It prints the lines of flannelctl diff on a node, or on every running one, with names in
 // place of random values, or "no difference". With own, it leaves out what other programs cause:
 // objects of theirs that the daemon names and does not remove, and the routes and next hops of their
-// records that the kernel refuses. With within, it waits for a moment without a difference, one on
-// each node: a look may be interrupted, and a command may be due again.
+// records that the kernel refuses. With within, it waits for a moment without a difference: a look
+// may be interrupted, and a command may be due again.
 func (s *Session) diff(d *datadriven.TestData) (string, error) {
 	a := newArgs(d)
 	own := a.flag("own")
@@ -36,15 +36,8 @@ func (s *Session) diff(d *datadriven.TestData) (string, error) {
 	if err := a.done(); err != nil {
 		return "", err
 	}
-	which := []string{name}
-	if name == "all" {
-		which = s.running()
-	}
-	several := len(which) > 1
 	for ; ; within -= tracePause {
-		var lines []string
-		var err error
-		which, lines, err = s.differing(which, several, own)
+		lines, err := s.differing(name, own)
 		if err != nil {
 			return "", err
 		}
@@ -58,37 +51,38 @@ func (s *Session) diff(d *datadriven.TestData) (string, error) {
 	}
 }
 
-// differing returns which of the nodes differ, and their lines, with the nodes' names if there are several.
-func (s *Session) differing(nodes []string, several, own bool) (which, lines []string, err error) {
+// differing returns the lines of a node, or of all running ones.
+func (s *Session) differing(name string, own bool) ([]string, error) {
+	which := []string{name}
+	if name == "all" {
+		which = s.running()
+	}
 	pairs, err := s.names()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	names := strings.NewReplacer(pairs...)
 	var foreign []lease.Lease
 	if own {
 		foreign, err = s.foreignRecords()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	for _, name := range nodes {
+	var lines []string
+	for _, name := range which {
 		differences, err := s.differences(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		before := len(lines)
 		for _, line := range linesOf(differences, own, foreign) {
-			if several {
+			if len(which) > 1 {
 				line = name + ": " + line
 			}
 			lines = append(lines, names.Replace(line))
 		}
-		if len(lines) > before {
-			which = append(which, name)
-		}
 	}
-	return which, lines, nil
+	return lines, nil
 }
 
 // differences returns the differences that a daemon has found. One that has exited by

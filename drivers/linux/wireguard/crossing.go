@@ -1,7 +1,6 @@
 package wireguard
 
 import (
-	"bytes"
 	"encoding/binary"
 	"maps"
 	"net"
@@ -12,36 +11,35 @@ import (
 
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
-
-	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // Two hosts that ask each other for a session at once undo each other's handshake: each forgets its own
 // request when it takes the other's, so neither has a use for the answer, and both ask again five seconds later.
 //
 // So a request waits at this end if its sender was asked a moment ago, and is dropped when that one
-// answers. The device whose public key is lower waits longer: the other one, or a peer that does not wait,
-// answers meanwhile.
+// answers. Each request names a random index, and both hosts know both requests, so they agree which one waits
+// longer: the host of the lower index. The other one, or a peer that does not wait, answers meanwhile.
 const (
 	longWait  = 150 * time.Millisecond // more than shortWait and a round trip
 	shortWait = 30 * time.Millisecond  // more than a round trip to a peer that does not wait
 )
 
-// maxWaiting limits the requests that wait. Any host can send what looks like one from a peer.
-const maxWaiting = 1024
+// Any host can send what looks like a request from a peer. So at most one of a sender waits, and so few in
+// all that the library can take them at once: with 128 in its queue it would refuse handshakes.
+const maxWaiting = 64
+
+// maxAsked limits the hosts that are remembered.
+const maxAsked = 10_000
 
 // crossing holds back requests for a session that cross one of this device.
 type crossing struct {
 	mu      sync.Mutex
-	own     dataplane.PublicKey
-	peers   map[netip.AddrPort]dataplane.PublicKey // by the endpoint that each was given
-	places  map[dataplane.PublicKey]netip.AddrPort // the other way round
-	asked   map[netip.AddrPort]asked               // who has not answered yet
-	waiting []request                              // in any order
-	news    chan struct{}                          // a request began to wait
+	asked   map[netip.AddrPort]asked // who has not answered yet
+	waiting []request                // in any order
+	news    chan struct{}            // a request began to wait
 }
 
-// asked says when this device last asked a host, and the index by which an answer names that request.
+// asked says when this device last asked a host, and the index of that request.
 type asked struct {
 	at    time.Time
 	index uint32
@@ -55,108 +53,64 @@ type request struct {
 }
 
 func newCrossing() *crossing {
-	return &crossing{
-		peers: map[netip.AddrPort]dataplane.PublicKey{}, places: map[dataplane.PublicKey]netip.AddrPort{},
-		asked: map[netip.AddrPort]asked{}, news: make(chan struct{}, 1),
+	return &crossing{asked: map[netip.AddrPort]asked{}, news: make(chan struct{}, 1)}
+}
+
+// isRequest reports whether a packet asks for a session, and which index it names.
+func isRequest(packet []byte) (index uint32, is bool) {
+	if len(packet) != device.MessageInitiationSize || binary.LittleEndian.Uint32(packet) != device.MessageInitiationType {
+		return 0, false
 	}
+	return binary.LittleEndian.Uint32(packet[4:]), true
 }
 
-// isRequest reports whether a packet asks for a session.
-func isRequest(packet []byte) bool {
-	return len(packet) == device.MessageInitiationSize &&
-		binary.LittleEndian.Uint32(packet) == device.MessageInitiationType
-}
-
-// isAnswer reports whether a packet answers a request.
-func isAnswer(packet []byte) bool {
-	return len(packet) == device.MessageResponseSize &&
-		binary.LittleEndian.Uint32(packet) == device.MessageResponseType
-}
-
-// setOwn says which public key this device has.
-func (c *crossing) setOwn(key dataplane.PublicKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.own = key
-}
-
-// setPeer says which peer is at an endpoint.
-func (c *crossing) setPeer(key dataplane.PublicKey, at netip.AddrPort) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forget(key)
-	c.peers[at], c.places[key] = key, at
-}
-
-// removePeer forgets a peer and its requests: if it is added again, an old one must not count.
-func (c *crossing) removePeer(key dataplane.PublicKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, known := c.places[key]; known {
-		c.drop(at)
-		delete(c.asked, at)
+// isAnswer reports whether a packet answers a request, and the index of that request.
+func isAnswer(packet []byte) (index uint32, is bool) {
+	if len(packet) != device.MessageResponseSize || binary.LittleEndian.Uint32(packet) != device.MessageResponseType {
+		return 0, false
 	}
-	c.forget(key)
-}
-
-func (c *crossing) forget(key dataplane.PublicKey) {
-	if at := c.places[key]; c.peers[at] == key {
-		delete(c.peers, at)
-	}
-	delete(c.places, key)
-}
-
-// drop drops the requests of a host that wait.
-func (c *crossing) drop(from netip.AddrPort) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(r request) bool { return r.from.AddrPort == from })
+	return binary.LittleEndian.Uint32(packet[8:]), true
 }
 
 // sends is told of packets that this device sends.
 func (c *crossing) sends(packets [][]byte, to *endpoint) {
-	if len(packets) != 1 || !isRequest(packets[0]) {
+	if len(packets) != 1 {
+		return
+	}
+	index, is := isRequest(packets[0])
+	if !is {
 		return
 	}
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.asked) >= maxWaiting {
+	if len(c.asked) >= maxAsked {
 		maps.DeleteFunc(c.asked, func(_ netip.AddrPort, a asked) bool { return now.Sub(a.at) > longWait })
 	}
-	c.asked[to.AddrPort] = asked{at: now, index: binary.LittleEndian.Uint32(packets[0][4:])}
+	c.asked[to.AddrPort] = asked{at: now, index: index}
 }
 
 // waits is told of packets that come, and reports whether this one waits. Then the caller drops it.
 func (c *crossing) waits(packet []byte, from *endpoint) bool {
-	request, answer := isRequest(packet), isAnswer(packet)
-	if !request && !answer {
-		return false
+	if index, is := isRequest(packet); is {
+		return c.requested(packet, index, from)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own, asked := c.asked[from.AddrPort]
-	switch {
-	case !asked:
-		return false
-	case request:
-		return c.add(packet, from, own.at.Add(c.patience(from.AddrPort)))
-	case binary.LittleEndian.Uint32(packet[8:]) == own.index: // no other host knows it
-		delete(c.asked, from.AddrPort)
-		c.drop(from.AddrPort)
+	if index, is := isAnswer(packet); is {
+		c.answered(index, from)
 	}
 	return false
 }
 
-// patience returns how long after the own request one of that host waits.
-func (c *crossing) patience(from netip.AddrPort) time.Duration {
-	if peer, known := c.peers[from]; known && bytes.Compare(c.own[:], peer[:]) < 0 {
-		return longWait
+// requested lets a request wait if its sender was asked a moment ago, and reports whether it waits.
+func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own, crosses := c.asked[from.AddrPort]
+	until := own.at.Add(shortWait)
+	if own.index < index {
+		until = own.at.Add(longWait)
 	}
-	return shortWait
-}
-
-// add lets a request wait, if that time is still to come and there is room.
-func (c *crossing) add(packet []byte, from *endpoint, until time.Time) bool {
-	if !time.Now().Before(until) || len(c.waiting) >= maxWaiting {
+	if !crosses || !time.Now().Before(until) || len(c.waiting) >= maxWaiting || slices.ContainsFunc(c.waiting, isFrom(from)) {
 		return false
 	}
 	r := request{from: from, until: until}
@@ -167,6 +121,20 @@ func (c *crossing) add(packet []byte, from *endpoint, until time.Time) bool {
 	default:
 	}
 	return true
+}
+
+func isFrom(e *endpoint) func(request) bool {
+	return func(r request) bool { return r.from.AddrPort == e.AddrPort }
+}
+
+// answered drops the request of a host that has answered one of this device. No other host knows the index.
+func (c *crossing) answered(index uint32, from *endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if own, open := c.asked[from.AddrPort]; open && own.index == index {
+		delete(c.asked, from.AddrPort)
+		c.waiting = slices.DeleteFunc(c.waiting, isFrom(from))
+	}
 }
 
 // next removes and returns a request that has waited long enough. If there is none, it

@@ -12,8 +12,6 @@ import (
 
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
-
-	"github.com/flanneld/flannel/core/dataplane"
 )
 
 // handshake returns a packet of a handshake that has this number at that place.
@@ -34,38 +32,44 @@ func answerTo(index uint32) []byte {
 
 const never time.Duration = -1
 
-// crossCase is a peer's request that crosses one of this device.
+// crossCase is a request that crosses the one of this device, whose index is 7.
 type crossCase struct {
-	own, peer dataplane.PublicKey
-	before    func(*crossing) // what happens between the two requests
-	waits     bool
-	after     func(*crossing)
-	until     time.Duration // after the own request, the library gets the peer's
+	index  uint32
+	before func(*crossing) // what happens between the two requests
+	waits  bool
+	after  func(*crossing)
+	until  time.Duration // after the own request, the library gets the other's
 }
 
 var crossPeer = newEndpoint(netip.MustParseAddrPort("192.0.2.1:51820"))
 
 func TestRequestsWait(t *testing.T) {
-	low, high := dataplane.PublicKey{1}, dataplane.PublicKey{2}
-	gone := func(c *crossing) { c.removePeer(high) }
 	answers := func(index uint32) func(*crossing) {
 		return func(c *crossing) { c.waits(answerTo(index), crossPeer) }
 	}
+	another := func(c *crossing) {
+		if !c.waits(requestOf(9), crossPeer) {
+			t.Error("the first request does not wait")
+		}
+	}
 	full := func(c *crossing) {
-		for c.waits(requestOf(9), crossPeer) {
+		for i := range uint16(maxWaiting) {
+			other := newEndpoint(netip.AddrPortFrom(crossPeer.Addr(), i))
+			c.sends([][]byte{requestOf(7)}, other)
+			if !c.waits(requestOf(9), other) {
+				t.Error("a request does not wait")
+			}
 		}
 	}
 	for name, c := range map[string]crossCase{
-		"lower key":              {own: low, peer: high, waits: true, until: longWait},
-		"higher key":             {own: high, peer: low, waits: true, until: shortWait},
-		"unknown place":          {own: low, waits: true, until: shortWait},
-		"long ago":               {own: low, peer: high, before: func(*crossing) { time.Sleep(longWait) }},
-		"no room":                {own: low, peer: high, before: full},
-		"peer removed":           {own: low, peer: high, before: gone},
-		"peer removed meanwhile": {own: low, peer: high, waits: true, after: gone, until: never},
-		"answered":               {own: low, peer: high, before: answers(7)},
-		"answered meanwhile":     {own: low, peer: high, waits: true, after: answers(7), until: never},
-		"forged answer":          {own: low, peer: high, waits: true, after: answers(8), until: longWait},
+		"own index lower":    {index: 8, waits: true, until: longWait},
+		"own index higher":   {index: 6, waits: true, until: shortWait},
+		"long ago":           {index: 8, before: func(*crossing) { time.Sleep(longWait) }},
+		"another waits":      {index: 8, before: another},
+		"no room":            {index: 8, before: full},
+		"answered":           {index: 8, before: answers(7)},
+		"answered meanwhile": {index: 8, waits: true, after: answers(7), until: never},
+		"forged answer":      {index: 8, waits: true, after: answers(8), until: longWait},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, c.run) })
 	}
@@ -73,16 +77,12 @@ func TestRequestsWait(t *testing.T) {
 
 func (c crossCase) run(t *testing.T) {
 	x := newCrossing()
-	x.setOwn(c.own)
-	if c.peer != (dataplane.PublicKey{}) {
-		x.setPeer(c.peer, crossPeer.AddrPort)
-	}
 	start := time.Now()
 	x.sends([][]byte{requestOf(7)}, crossPeer)
 	if c.before != nil {
 		c.before(x)
 	}
-	if got := x.waits(requestOf(1), crossPeer); got != c.waits {
+	if got := x.waits(requestOf(c.index), crossPeer); got != c.waits {
 		t.Fatalf("waits: %t, want %t", got, c.waits)
 	}
 	if !c.waits {
@@ -95,20 +95,30 @@ func (c crossCase) run(t *testing.T) {
 	time.AfterFunc(time.Second, func() { close(closed) })
 	receive := x.receiver(closed)
 	bufs, sizes, eps := [][]byte{make([]byte, 2000)}, make([]int, 1), make([]conn.Endpoint, 1)
-	n, err := receive(bufs, sizes, eps)
-	if c.until == never {
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("received %d, %v, want nothing", n, err)
+	if c.until != never {
+		n, err := receive(bufs, sizes, eps)
+		if n != 1 || err != nil || eps[0] != crossPeer || !bytes.Equal(bufs[0][:sizes[0]], requestOf(c.index)) {
+			t.Errorf("received %d, %v", n, err)
 		}
-		return
-	}
-	if n != 1 || err != nil || eps[0] != crossPeer || !bytes.Equal(bufs[0][:sizes[0]], requestOf(1)) {
-		t.Errorf("received %d, %v", n, err)
-	}
-	if waited := time.Since(start); waited != c.until {
-		t.Errorf("received after %v, want %v", waited, c.until)
+		if waited := time.Since(start); waited != c.until {
+			t.Errorf("received after %v, want %v", waited, c.until)
+		}
 	}
 	if n, err := receive(bufs, sizes, eps); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("received %d more, %v", n, err)
 	}
+}
+
+// TestAskedIsBounded asks more hosts than are remembered.
+func TestAskedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrossing()
+		for i := range 3 * maxAsked {
+			c.sends([][]byte{requestOf(7)}, newEndpoint(netip.AddrPortFrom(crossPeer.Addr(), uint16(i))))
+			time.Sleep(time.Millisecond)
+		}
+		if len(c.asked) > maxAsked {
+			t.Errorf("%d hosts are remembered", len(c.asked))
+		}
+	})
 }

@@ -135,7 +135,6 @@ func (d *Device) Configure(key dataplane.Secret, port uint16) error {
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
-	d.bind.crosses.setOwn(key.PublicKey())
 	if err := d.library.Up(); err != nil {
 		return ofPort(port, err)
 	}
@@ -197,9 +196,6 @@ func (d *Device) SetPeer(p dataplane.WGPeer, psk dataplane.Secret) error {
 		}
 	}
 	greets := !d.HasPeer(p.Public) && (time.Now().Before(d.greets) || d.replaces(p))
-	if p.Endpoint.IsValid() {
-		d.bind.crosses.setPeer(p.Public, p.Endpoint)
-	}
 	if err := d.set(b.String()); err != nil {
 		return err
 	}
@@ -229,7 +225,6 @@ func (d *Device) HasPeer(key dataplane.PublicKey) bool {
 // RemovePeer removes a peer, if it is there.
 func (d *Device) RemovePeer(key dataplane.PublicKey) {
 	d.library.RemovePeer(device.NoisePublicKey(key))
-	d.bind.crosses.removePeer(key)
 	delete(d.allowed, key)
 }
 
