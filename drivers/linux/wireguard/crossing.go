@@ -110,7 +110,10 @@ func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
 	if own.index < index {
 		until = own.at.Add(longWait)
 	}
-	if !crosses || !time.Now().Before(until) || len(c.waiting) >= maxWaiting || slices.ContainsFunc(c.waiting, isFrom(from)) {
+	if !crosses || !time.Now().Before(until) {
+		return false
+	}
+	if len(c.waiting) >= maxWaiting || slices.ContainsFunc(c.waiting, isFrom(from)) {
 		return false
 	}
 	r := request{from: from, until: until}

@@ -94,7 +94,8 @@ func (c crossCase) run(t *testing.T) {
 	closed := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(closed) })
 	receive := x.receiver(closed)
-	bufs, sizes, eps := [][]byte{make([]byte, 2000)}, make([]int, 1), make([]conn.Endpoint, 1)
+	bufs := [][]byte{make([]byte, 2000)}
+	sizes, eps := make([]int, 1), make([]conn.Endpoint, 1)
 	if c.until != never {
 		n, err := receive(bufs, sizes, eps)
 		if n != 1 || err != nil || eps[0] != crossPeer || !bytes.Equal(bufs[0][:sizes[0]], requestOf(c.index)) {

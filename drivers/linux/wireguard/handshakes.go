@@ -2,8 +2,8 @@ package wireguard
 
 import "golang.zx2c4.com/wireguard/device"
 
-// workerStarts is what the library logs when one of the goroutines starts in which it processes
-// handshakes, with the number of the goroutine, from 1.
+// workerStarts is the library's message when a goroutine starts in which it processes handshakes,
+// with the number of the goroutine, from 1.
 const workerStarts = "Routine: handshake worker %d - started"
 
 // oneWorker makes the library process one handshake at a time: of its goroutines for them, one for
