@@ -50,7 +50,21 @@ func get(t *testing.T, root, path string) string {
 func newRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, program := range []string{"dash", "find", "rm", "rmdir"} {
+	addPrograms(t, root, "dash", "find", "rm", "rmdir")
+	if err := os.Symlink("dash", filepath.Join(root, "bin/sh")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, "usr/bin/systemctl", "#!/bin/sh\necho \"$@\" >>/systemctl.log\n", 0o755)
+	if err := os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// addPrograms puts programs of this host below root, with their libraries.
+func addPrograms(t *testing.T, root string, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
 		path, err := exec.LookPath(program)
 		if err != nil {
 			t.Skipf("needs the program %s of Debian", program)
@@ -64,14 +78,22 @@ func newRoot(t *testing.T) string {
 			}
 		}
 	}
-	if err := os.Symlink("dash", filepath.Join(root, "bin/sh")); err != nil {
+}
+
+// newDpkg gives root the files of a dpkg without packages, and returns a function that calls it.
+func newDpkg(t *testing.T, root string) func(args ...string) {
+	t.Helper()
+	for _, file := range []string{"status", "available", "triggers/File"} {
+		put(t, root, filepath.Join("var/lib/dpkg", file), "", 0o644)
+	}
+	put(t, root, "var/lib/dpkg/info/format", "1\n", 0o644)
+	if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg/updates"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	put(t, root, "usr/bin/systemctl", "#!/bin/sh\necho \"$@\" >>/systemctl.log\n", 0o755)
-	if err := os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755); err != nil {
-		t.Fatal(err)
+	return func(args ...string) {
+		t.Helper()
+		run(t, "dpkg", append([]string{"--root=" + root, "--force-confold"}, args...)...)
 	}
-	return root
 }
 
 // newer returns the package with a later version and another net-conf.json.
@@ -103,16 +125,7 @@ func TestDebian(t *testing.T) {
 	needs(t, "dpkg")
 	arch, _ := machine(t)
 	deb, root := built(t, "_"+arch+".deb"), newRoot(t)
-	for _, file := range []string{"status", "available", "info/format", "updates/x", "triggers/File"} {
-		put(t, root, filepath.Join("var/lib/dpkg", file), "", 0o644)
-	}
-	put(t, root, "var/lib/dpkg/info/format", "1\n", 0o644)
-	if err := os.Remove(filepath.Join(root, "var/lib/dpkg/updates/x")); err != nil {
-		t.Fatal(err)
-	}
-	dpkg := func(args ...string) {
-		run(t, "dpkg", append([]string{"--root=" + root, "--force-confold"}, args...)...)
-	}
+	dpkg := newDpkg(t, root)
 
 	dpkg("-i", deb)
 	want(t, root, "the installation", "daemon-reload")
@@ -141,27 +154,4 @@ func TestDebian(t *testing.T) {
 	want(t, root, "the purge", "daemon-reload")
 	has(t, root, false, "etc/flannel", "var/lib/flannel/run", "run/flannel")
 	has(t, root, true, "var/lib/flannel/etcd/member/snap/db")
-}
-
-// A host with rpm installs and erases the package.
-func TestRPM(t *testing.T) {
-	needs(t, "rpm")
-	_, arch := machine(t)
-	pkg, root := built(t, "."+arch+".rpm"), newRoot(t)
-	rpm := func(args ...string) { run(t, "rpm", append([]string{"--root=" + root, "--nodeps"}, args...)...) }
-	rpm("-i", pkg)
-	want(t, root, "the installation", "daemon-reload")
-	has(t, root, true, "usr/sbin/flanneld", "usr/libexec/cni/flannel", "etc/flannel/net-conf.json")
-
-	put(t, root, "etc/flannel/flanneld.env", "FLANNELD_IFACE=eth1\n", 0o600)
-	rpm("-U", "--replacepkgs", pkg)
-	if got := get(t, root, "etc/flannel/flanneld.env"); got != "FLANNELD_IFACE=eth1\n" {
-		t.Errorf("the upgrade has replaced the operator's settings by %q", got)
-	}
-	calls(t, root)
-
-	rpm("-e", "flannel")
-	want(t, root, "the removal", "disable --now flanneld.service; daemon-reload")
-	has(t, root, false, "usr/sbin/flanneld", "usr/lib/systemd/system/flanneld.service")
-	has(t, root, true, "etc/flannel/flanneld.env.rpmsave")
 }
