@@ -132,6 +132,12 @@ manifest: ## deploy/kube-flannel.yml, from the chart in deploy/chart; its values
 packages: bin/nfpm ## .deb and .rpm for plain hosts, for amd64 and arm64, in bin/packages: docs/hosts.md (VERSION=1.2.3)
 	@GO='$(GO)' hack/packages bin/packages $(VERSION)
 
+# For the Vagrantfile: the package for this machine's architecture.
+.PHONY: bin/flannel.deb
+bin/flannel.deb: bin/nfpm
+	@GO='$(GO)' ARCHES=$$($(GO) env GOARCH) KINDS=deb hack/packages bin/vagrant
+	@mv bin/vagrant/flannel_*.deb $@ && rmdir bin/vagrant
+
 bin/nfpm: tools/packages/go.mod
 	@cd tools/packages && $(STATIC) -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 
