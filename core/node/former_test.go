@@ -39,6 +39,25 @@ func TestForgetsFormerNetworks(t *testing.T) {
 	}
 }
 
+// A former network that has the present one within it is forgotten as well. Another network of the host may want the rest.
+func TestForgetsAWiderFormerNetwork(t *testing.T) {
+	w := newWorld(t, `{"Network":"10.4.0.0/14","Backend":{"Type":"vxlan"}}`)
+	w.tell()
+	w.pass(time.Minute)
+	w.wantReady()
+	w.rev++
+	w.snap.Revision = w.rev
+	w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan"}}`), Revision: w.rev}
+	w.tell()
+	w.pass(time.Minute)
+	w.tell() // the node's own record
+	w.pass(time.Minute)
+	w.wantReady()
+	if networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}; !slices.Equal(w.n.host.networks, networks) {
+		t.Errorf("the node owns %s, want only %s", w.n.host.networks, networks)
+	}
+}
+
 // The network changes, and the host is as desired before the node has a subnet in the new one:
 // its former address goes nevertheless. The host would send its own packets from it.
 func TestFormerAddressGoes(t *testing.T) {

@@ -334,7 +334,8 @@ func owned(network config.Network) []netip.Prefix {
 
 // forgetOld ends the ownership of former devices and networks once the host
 // holds nothing of them. Until the node has a subnet in a new network, the host holds objects for
-// the former subnet, such as the address of a device. The rules of a former network would be taken
+// the former subnet, such as the address of a device. A former network may be wider than the new one, and
+// ends as well once the new one has the subnet. The rules of a former network would be taken
 // for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
 	if !n.synced() || n.fenced() {
@@ -349,7 +350,11 @@ func (n *Node) forgetOld() {
 		return
 	}
 	own := n.lease.self.Key
+	hasOwn := func(p netip.Prefix) bool {
+		return cidr.Contains(p, own.V4) && !cidr.Within(networks, own.V4) ||
+			cidr.Contains(p, own.V6) && !cidr.Within(networks, own.V6)
+	}
 	h.networks = slices.DeleteFunc(h.networks, func(p netip.Prefix) bool {
-		return !slices.Contains(networks, p) && !cidr.Contains(p, own.V4) && !cidr.Contains(p, own.V6)
+		return !slices.Contains(networks, p) && !hasOwn(p)
 	})
 }
