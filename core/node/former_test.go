@@ -39,7 +39,8 @@ func TestForgetsFormerNetworks(t *testing.T) {
 	}
 }
 
-// A former network that has the present one within it is forgotten as well. Another network of the host may want the rest.
+// A former network that has the present one within it is forgotten as well. Another network of the host may want
+// the rest.
 func TestForgetsAWiderFormerNetwork(t *testing.T) {
 	w := newWorld(t, `{"Network":"10.4.0.0/14","Backend":{"Type":"vxlan"}}`)
 	w.tell()

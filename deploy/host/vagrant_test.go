@@ -21,7 +21,8 @@ class Note
   def initialize(path) = @path = path
   def method_missing(name, *args, **options, &block)
     path = [@path, name.to_s].join(" ").strip
-    block ? block.call(Note.new([path, *args.grep(String)].join(" "))) : (args + options.to_a).each { |a| puts "#{path}: #{a.to_json}" }
+    block&.call(Note.new([path, *args.grep(String)].join(" ")))
+    (args + options.to_a).each { |a| puts "#{path}: #{a.to_json}" } unless block
     Note.new(path)
   end
   def respond_to_missing?(*) = true
@@ -32,7 +33,7 @@ end
 load ARGV.first
 `
 
-// machineOne is what the Vagrantfile says of the first machine.
+// machineOne has the words of the Vagrantfile about the first machine.
 const machineOne = `vm define n1 vm hostname=: "n1"
 vm define n1 vm network: "private_network"
 vm define n1 vm network: ["ip","192.168.56.11"]
@@ -72,8 +73,8 @@ func TestVagrantfile(t *testing.T) {
 		want := strings.ReplaceAll(machineOne, "n1", name)
 		want = strings.ReplaceAll(want, "FLANNELD_IFACE=192.168.56.11", "FLANNELD_IFACE="+ip)
 		want = strings.ReplaceAll(want, `"ip","192.168.56.11"`, `"ip","`+ip+`"`)
-		want, _, _ = strings.Cut(want, " FLANNELD_EMBED_ETCD")
-		if d := cmp.Diff(want+"\"}]\n", said[name]); d != "" {
+		later, _, _ := strings.Cut(want, " FLANNELD_EMBED_ETCD")
+		if d := cmp.Diff(later+"\"}]\n", said[name]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}

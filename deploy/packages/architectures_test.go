@@ -77,7 +77,8 @@ func TestArchitecturesHaveTheSameFiles(t *testing.T) {
 
 // rpmFiles asks for a line for each file of an .rpm: its mode, its owner, what it is to the package manager, its path,
 // its target, and the hash of its content.
-const rpmFiles = `[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILEFLAGS:fflags} %{FILENAMES} %{FILELINKTOS} %{FILEDIGESTS}\n]`
+const rpmFiles = `[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILEFLAGS:fflags} ` +
+	`%{FILENAMES} %{FILELINKTOS} %{FILEDIGESTS}\n]`
 
 func TestArchitecturesOfRPMs(t *testing.T) {
 	needs(t, "rpm")

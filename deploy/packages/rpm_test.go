@@ -32,7 +32,8 @@ func laterRPM(t *testing.T, pkg, arch, root string) string {
 	dir := t.TempDir()
 	put(t, dir, "files/etc/flannel/net-conf.json", "{\"Network\":\"10.9.0.0/16\"}\n", 0o644)
 	put(t, dir, "files/etc/flannel/flanneld.env", "FLANNELD_V=1\n", 0o600)
-	spec := "Name: flannel\nVersion: 99\nRelease: 1\nSummary: later\nLicense: later\nAutoReqProv: no\n%description\nlater\n"
+	spec := "Name: flannel\nVersion: 99\nRelease: 1\nSummary: later\nLicense: later\nAutoReqProv: no\n" +
+		"%description\nlater\n"
 	for _, script := range []string{"post", "preun", "postun"} {
 		tag := map[string]string{"post": "POSTIN", "preun": "PREUN", "postun": "POSTUN"}[script]
 		spec += "%" + script + "\n" + strings.ReplaceAll(query("%{"+tag+"}"), "%", "%%") + "\n"
@@ -51,8 +52,8 @@ func laterRPM(t *testing.T, pkg, arch, root string) string {
 		}
 	}
 	put(t, dir, "flannel.spec", spec, 0o644)
-	run(t, "rpmbuild", "-bb", "--quiet", "--target="+arch, "--define=_topdir "+dir+"/top", "--define=__os_install_post %{nil}",
-		"--define=_build_id_links none", "--root=/", dir+"/flannel.spec")
+	run(t, "rpmbuild", "-bb", "--quiet", "--target="+arch, "--define=_topdir "+dir+"/top",
+		"--define=__os_install_post %{nil}", "--define=_build_id_links none", "--root=/", dir+"/flannel.spec")
 	return filepath.Join(dir, "top/RPMS", arch, "flannel-99-1."+arch+".rpm")
 }
 

@@ -15,7 +15,7 @@ func TestVagrant(t *testing.T) {
 	root := newRoot(t)
 	addPrograms(t, root, "mkdir", "cat", "chmod", "test")
 	dpkg := newDpkg(t, root)
-	put(t, root, "tmp/flannel.deb", get(t, filepath.Dir(built(t, "_"+arch+".deb")), filepath.Base(built(t, "_"+arch+".deb"))), 0o644)
+	put(t, root, "tmp/flannel.deb", get(t, "/", built(t, "_"+arch+".deb")), 0o644)
 	put(t, root, "usr/bin/apt-get", "#!/bin/sh\necho \"$@\" >>/apt-get.log\n", 0o755)
 	put(t, root, "setup", get(t, "../host", "vagrant.sh"), 0o755)
 	put(t, root, "usr/local/sbin/README", "", 0o644)   // Debian has the folder
@@ -58,7 +58,8 @@ func verifyUnit(t *testing.T, root string) {
 	for _, target := range []string{"sysinit", "basic", "shutdown", "multi-user", "network-online", "nss-lookup"} {
 		put(t, root, "usr/lib/systemd/system/"+target+".target", "[Unit]\nDescription=stub\n", 0o644)
 	}
-	if complaints := run(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "flanneld.service"); complaints != "" {
+	complaints := run(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "flanneld.service")
+	if complaints != "" {
 		t.Error(complaints)
 	}
 }
