@@ -7,6 +7,7 @@ import (
 
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
+	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 	"github.com/flanneld/flannel/drivers/sim/daemon"
 	"github.com/flanneld/flannel/scenarios/simworld"
@@ -42,4 +43,49 @@ func meddling() simworld.Wrap {
 		}
 		return p
 	}
+}
+
+// ofGreen returns a defect of the client of the second network.
+func ofGreen(client func(daemon.Requester) daemon.Requester) func() simworld.Wrap {
+	return func() simworld.Wrap {
+		return func(name string, p daemon.Parts) daemon.Parts {
+			if strings.HasSuffix(name, "/green") {
+				p.Client = client(p.Client)
+			}
+			return p
+		}
+	}
+}
+
+// unheeding is a client that does not tell that the host refuses the config.
+type unheeding struct{ daemon.Requester }
+
+func (u unheeding) View() lease.View {
+	v := u.Requester.View()
+	if v.Beside != nil && !v.Beside.Anew {
+		beside := *v.Beside
+		beside.Refused = nil
+		v.Beside = &beside
+	}
+	return v
+}
+
+// nagging is a client that tells of a refusal that has ended.
+type nagging struct {
+	daemon.Requester
+	refused *error
+}
+
+func (r nagging) View() lease.View {
+	v := r.Requester.View()
+	if v.Beside == nil || v.Beside.Anew {
+		return v
+	}
+	if v.Beside.Refused != nil {
+		*r.refused = v.Beside.Refused
+	}
+	beside := *v.Beside
+	beside.Refused = *r.refused
+	v.Beside = &beside
+	return v
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/probe"
+	"github.com/flanneld/flannel/drivers/sim/daemon"
 	"github.com/flanneld/flannel/scenarios/search"
 	"github.com/flanneld/flannel/scenarios/simworld"
 	"github.com/flanneld/flannel/tools/trace"
@@ -140,6 +141,10 @@ var defects = []defect{
 		opts: search.Options{Backend: "vxlan", Family: "v4", Firewall: "none", Nodes: 2}, last: sleepers},
 	{id: "N1", what: "a network writes rules about another one's packets", plant: meddling,
 		opts: search.Options{Networks: true, Firewall: "iptables", Family: "v4"}},
+	{id: "N2", what: "a network runs beside another one with which it collides", opts: search.Options{Networks: true},
+		plant: ofGreen(func(c daemon.Requester) daemon.Requester { return unheeding{c} })},
+	{id: "N3", what: "a network stays refused when the collision has ended", opts: search.Options{Networks: true},
+		plant: ofGreen(func(c daemon.Requester) daemon.Requester { return nagging{c, new(error)} })},
 	{id: "D1", what: "a difference leaves out routes", plant: living(routeless)},
 	{id: "D2", what: "a difference stays after it is closed", plant: living(unforgetting)},
 	{id: "D3", what: "a difference of the packet filter stays", plant: living(unforgettingFilter), opts: nftables},

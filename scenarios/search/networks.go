@@ -13,11 +13,14 @@ func drawNetworks(seed uint64, o Options) Plan {
 	d := &networksDrawing{drawing: drawing{rng: rand.New(rand.NewPCG(seed, 0x2e75)), plan: Plan{Seed: seed}}}
 	d.topology(o)
 	d.joins()
+	collisions := d.rng.IntN(2) == 0
 	for range 3 + d.rng.IntN(14) {
-		switch d.rng.IntN(4) {
-		case 0:
+		switch n := d.rng.IntN(8); {
+		case n < 2:
 			d.workload()
-		case 1:
+		case n == 2 && collisions:
+			d.collide()
+		case n < 4:
 			d.comeOrGo()
 		default:
 			d.ofOneNetwork(d.fault)
@@ -131,6 +134,53 @@ func (d *networksDrawing) comeOrGo() {
 	for _, s := range steps {
 		d.step(d.pause(), s)
 	}
+}
+
+// collide draws a config with which a network cannot run beside another one, and perhaps the end of that: the
+// one gets its first config again, or the other one goes or changes. Two networks may also swap what they have.
+func (d *networksDrawing) collide() {
+	at := d.rng.IntN(len(d.networks))
+	other := (at + 1 + d.rng.IntN(len(d.networks)-1)) % len(d.networks)
+	write := func(i int, text, fault string) Step {
+		return Step{Line: "store config network=" + d.networks[i].name + " may-fail", Input: text, Fault: fault}
+	}
+	gone := func(i int) Step {
+		return Step{Line: "store delete config network=" + d.networks[i].name + " may-fail", Fault: "network-removed"}
+	}
+	collides := write(at, d.colliding(at, other), "network-collides")
+	back := write(at, d.networks[at].config, "network-restored")
+	away := write(other, networkConfig(other, d.top, backendOf("host-gw", 0)), "network-changed")
+	steps := pick(d.rng,
+		[]Step{collides},
+		[]Step{collides, back},
+		[]Step{gone(at), collides},
+		[]Step{collides, gone(other)},
+		[]Step{collides, gone(other), write(other, d.networks[other].config, "network-restored")},
+		[]Step{collides, away},
+		[]Step{collides, write(other, d.colliding(other, at), "networks-swap")},
+	)
+	for _, s := range steps {
+		d.step(d.pause(), s)
+	}
+}
+
+// colliding returns a config of a network that does not fit beside the first config of another one: their
+// addresses overlap, or they need one device.
+func (d *networksDrawing) colliding(at, other int) string {
+	own, theirs := d.networks[at].backend, d.networks[other].backend
+	space := at
+	backend := backendOf(theirs, other+1)
+	switch d.rng.IntN(4) {
+	case 0:
+		space, backend = other, backendOf(own, at+1)
+	case 1:
+		narrow := networkConfig(at, d.top, backendOf(own, at+1))
+		return strings.Replace(narrow, fmt.Sprintf("10.%d.0.0/16", 5+at), "10.4.0.0/14", 1)
+	}
+	if theirs == "host-gw" {
+		space, backend = other, backendOf(own, at+1) // it has no device
+	}
+	return networkConfig(space, d.top, backend)
 }
 
 // amongNetworks names the faults that a host with several networks can have.

@@ -131,7 +131,9 @@ func (n *simNode) plant(p daemon.Parts) daemon.Parts {
 			p = defect.Daemon(n.label(), p)
 		}
 	}
-	return n.world.apart.Wrap(n.Host, n.world.top.Network, func() bool { return n.daemon.Running() }, p)
+	text, _ := n.daemon.File(node.StateFile)
+	_, err := node.SavedMarks(text)
+	return n.world.apart.Wrap(n.Host, n.world.top.Network, err == nil, func() bool { return n.daemon.Running() }, p)
 }
 
 // label names the node for a defect: its host and, of several, its network.

@@ -22,7 +22,7 @@ func (w *World) newStore() error {
 	w.storage = store.New(w.World, w.storeOptions(kubeConfig))
 	w.invariants = invariants.Watch(invariants.Options{
 		World: w.World, Store: w.storage, Config: kubeConfig, ExitOnLoss: w.top.ExitOnLoss, Masquerade: w.top.Firewalled(),
-		IPForward: w.top.IPForward, Apart: w.apart,
+		IPForward: w.top.IPForward, Apart: w.apart, Network: w.top.Network,
 	})
 	for i := range w.top.Servers {
 		w.servers = append(w.servers, w.storage.NewServer(lang.ServerName(i)))

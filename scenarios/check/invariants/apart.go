@@ -27,6 +27,8 @@ type Apart struct {
 	world *world.World
 	hosts map[string]*shared
 	all   []*Invariants // of each network
+
+	writes int // of configs
 }
 
 // shared holds the objects of one host, by the network that made them.
@@ -41,8 +43,9 @@ type shared struct {
 // WatchApart begins to watch.
 func WatchApart(w *world.World) *Apart { return &Apart{world: w, hosts: map[string]*shared{}} }
 
-// Wrap wraps the lanes of a new process of a network on a host.
-func (a *Apart) Wrap(h *kernel.Host, network string, runs func() bool, p daemon.Parts) daemon.Parts {
+// Wrap wraps the lanes of a new process of a network on a host. Without the state file of the former run it does not
+// remember what that one made, and another network that wants the same removes it.
+func (a *Apart) Wrap(h *kernel.Host, network string, remembers bool, runs func() bool, p daemon.Parts) daemon.Parts {
 	if a == nil {
 		return p
 	}
@@ -55,9 +58,18 @@ func (a *Apart) Wrap(h *kernel.Host, network string, runs func() bool, p daemon.
 		a.hosts[h.Name()] = on
 	}
 	on.inUse[network], on.runs[network] = nil, runs
+	if !remembers {
+		on.forget(network)
+	}
 	p.Lanes[node.HostLane] = apartHost{p.Lanes[node.HostLane], a, on, network}
 	p.Lanes[node.FirewallLane] = apartFilter{p.Lanes[node.FirewallLane], a, on, network}
 	return p
+}
+
+// forget ends the ownership of all that a network made.
+func (s *shared) forget(network string) {
+	maps.DeleteFunc(s.links, func(_, made string) bool { return made == network })
+	maps.DeleteFunc(s.routes, func(_ dataplane.RouteKey, made string) bool { return made == network })
 }
 
 func (a *Apart) broken(on *shared, network string, what any, of string) {
@@ -100,10 +112,15 @@ func (s *shared) maker(o dataplane.Object) string {
 		}
 	}
 	link := deviceOf(o)
-	if slices.ContainsFunc(s.Facts().Links, func(l driver.Link) bool { return l.Name == link }) {
+	if s.exists(link) {
 		return s.links[link]
 	}
 	return ""
+}
+
+// exists reports whether the host has a device.
+func (s *shared) exists(link string) bool {
+	return slices.ContainsFunc(s.Facts().Links, func(l driver.Link) bool { return l.Name == link })
 }
 
 // note follows a change.
@@ -197,41 +214,6 @@ func (a *Apart) add(i *Invariants) {
 	}
 }
 
-// reconsider is called after each change of a config. While two configs collide, each host runs one of the
-// two, or keeps a former config: nothing is demanded of either.
-func (a *Apart) reconsider() {
-	for _, i := range a.all {
-		network, b, usable := usableConfig(i.stored)
-		switch {
-		case !usable:
-			i.bad = true
-		case slices.ContainsFunc(a.all, func(o *Invariants) bool { return o != i && collide(i.stored, o.stored) }):
-			i.bad = true
-			i.mayHave(network, b)
-			for _, n := range i.nodes {
-				n.excused = true
-			}
-		case i.bad:
-			i.takeConfig(i.stored)
-		}
-	}
-}
-
-// collide reports whether no host can have two networks at once.
-func collide(one, other string) bool {
-	n, b, ok := usableConfig(one)
-	o, c, ok2 := usableConfig(other)
-	if !ok || !ok2 {
-		return false
-	}
-	for _, f := range cidr.Families {
-		if p, q := n.Of(f).Network, o.Of(f).Network; p.IsValid() && q.IsValid() && p.Overlaps(q) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(b.Extent().Links, func(l string) bool { return slices.Contains(c.Extent().Links, l) })
-}
-
 // noteRemoval notes that the process has learnt of the end of its network, one of several on its host, or
 // that the network begins anew. It removes all that it has.
 func (n *Node) noteRemoval(view lease.View) {
@@ -244,8 +226,9 @@ func (n *Node) noteRemoval(view lease.View) {
 }
 
 // between reports whether the network, one of several on its host, is between two configs: the datastore
-// holds none, or one that collides with another network's, or another one than the process knows.
+// holds none, or one that collides with that of another network which most hosts run, or another one than the
+// process knows, or the host refuses one that another network wants as well.
 func (n *Node) between() bool {
 	i := n.all
-	return i.about.Apart != nil && (i.bad || n.leaving || n.document != i.stored)
+	return i.about.Apart != nil && (i.bad || i.contested && n.refused || n.leaving || n.document != i.stored)
 }

@@ -26,10 +26,11 @@ const (
 
 // follower tracks how a node's host follows the records that the node knows.
 type follower struct {
-	key   lease.Key       // the node's subnet
-	snap  *lease.Snapshot // the newest one that the node's client has shown
-	asked *lease.Snapshot // the one that the host must follow by due
-	due   time.Duration   // 0: nothing is due
+	key    lease.Key       // the node's subnet
+	config string          // the one in force at the node
+	snap   *lease.Snapshot // the newest one that the node's client has shown
+	asked  *lease.Snapshot // the one that the host must follow by due
+	due    time.Duration   // 0: nothing is due
 	// sound is true if the host was as demanded and no fault has touched it since.
 	sound     bool
 	touchedAt time.Duration // when a fault last touched the host, or the process was away; meaningful if not sound
@@ -75,13 +76,16 @@ func (n *Node) checkChange(now time.Duration) error {
 		f.touchedAt = now
 		return nil
 	}
-	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key {
-		if f.snap != nil && snap.Config.Revision != f.snap.Config.Revision {
+	if snap := n.client.View().Snapshot; snap != f.snap || n.key != f.key || n.config != f.config {
+		if f.snap != nil && (snap.Config.Revision != f.snap.Config.Revision || n.config != f.config) {
 			// A changed device is deleted and made again.
 			f.touchedAt = max(f.touchedAt, now+changeBound-driftBound)
 		}
+		// A host with several networks keeps no device by a former config that another one wants.
+		anew := n.config != f.config && n.all.about.Apart != nil
 		f.snap, f.key = snap, n.key
-		if f.due == 0 {
+		f.config = n.config
+		if f.due == 0 || anew {
 			f.asked, f.due = snap, now+changeBound
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/all"
 	"github.com/flanneld/flannel/core/backend/hostgw"
 	"github.com/flanneld/flannel/core/backend/udp"
 	"github.com/flanneld/flannel/core/backend/vxlan"
+	"github.com/flanneld/flannel/core/backend/ways"
 	"github.com/flanneld/flannel/core/backend/wireguard"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
@@ -209,7 +211,7 @@ func (i *Invariants) checkRemoval(n *Node, o dataplane.Object, subnet netip.Pref
 			o, view.Err)
 		return
 	}
-	if n.between() || i.bad && n.config != i.text {
+	if n.between() || (i.bad || n.refused) && n.config != i.text {
 		return // the node has no config, or an older one
 	}
 	for _, l := range view.Snapshot.Leases {
@@ -235,6 +237,7 @@ func (i *Invariants) mustServe(n *Node, l *lease.Lease, snap *lease.Snapshot) bo
 	if l.Attrs.BackendType != published ||
 		!usable(l) ||
 		!n.reaches(l) ||
+		!n.offeredBy(l) ||
 		network.Backend.Type == udp.Type && n.lostToAnother(snap) ||
 		n.hasVTEP(l) ||
 		l.Key.Overlaps(n.last) ||
@@ -359,6 +362,19 @@ func (n *Node) network() config.Network {
 		return network
 	}
 	return n.all.config
+}
+
+// offeredBy reports whether a peer's record offers the backend of a config that the node keeps because its host
+// refuses a later one. The peers whose hosts began anew with the later config offer no former backend.
+func (n *Node) offeredBy(l *lease.Lease) bool {
+	if !n.refused {
+		return true
+	}
+	object := n.network().Backend
+	spec, _ := all.Find(object.Type)
+	id, err := spec.Identity(object)
+	offered, _ := ways.Offers(&l.Attrs, id)
+	return err == nil && offered
 }
 
 // inForce reports whether a subnet is in the network of a config.

@@ -43,7 +43,10 @@ type Invariants struct {
 	crossing   crossing            // the last change of the backend
 
 	situation Situation
-	stored    string // the config in the store, usable or not; "": none
+	stored    string   // the config in the store, usable or not; "": none
+	storedAt  int      // the count of changes of all networks' configs at that time
+	texts     []string // all configs that the store has held
+	contested bool     // the config in the store collides with another network's
 }
 
 // pair names two nodes, in the order of their names.
@@ -58,6 +61,7 @@ type Options struct {
 	Masquerade bool
 	IPForward  bool
 	Apart      *Apart // watches the networks of the hosts; nil: they have one without a name
+	Network    string // its name; "" with Apart nil
 }
 
 // Watch begins to watch. Call it before the first write to the store.
@@ -79,6 +83,7 @@ func Watch(o Options) *Invariants {
 	o.World.Always("ready-in-time", i.checkReadiness)
 	o.World.Always("departed-in-time", i.checkDeparted)
 	o.World.Always("way-shared", i.checkCrossing)
+	o.World.Always("networks-decided", i.checkVerdicts)
 	if o.Config != "" {
 		i.takeConfig(o.Config)
 		o.Store.OnNodeWrite(i.wroteNode)
@@ -208,8 +213,11 @@ func (i *Invariants) wroteConfig(w store.Write) {
 	i.bad, i.stored = true, ""
 	if w.New != nil {
 		i.stored = w.New.Value
+		i.noteText(i.stored)
 	}
 	if i.about.Apart != nil {
+		i.about.Apart.writes++
+		i.storedAt = i.about.Apart.writes
 		i.about.Apart.reconsider()
 		return
 	}

@@ -29,6 +29,7 @@ type Node struct {
 	name   string
 	all    *Invariants
 	client daemon.Requester // of the last process, without planted defects
+	told   lease.View       // the last view of it that the process, of several networks, has asked for
 
 	idle    bool          // after the last event no process could act
 	stoodAt time.Duration // when idle was last true
@@ -52,6 +53,7 @@ type Node struct {
 	backend  string         // the type of its backend, or of the last one that a former process knew
 	// refused says that the config in that snapshot collides with another network of the host.
 	refused   bool
+	verdict   verdict
 	resumable string // the config that the state file held when the process began
 	// resumed is the subnet in that file: the process takes it for its own until it holds a lease. The
 	// file may be older than the last run.
@@ -113,7 +115,7 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		n.all.believes(n, lease.Key{}, false)
 		n.deadlines = deadlines{savedUntil: n.savedExpiry()}
 		n.document, n.config = "", ""
-		n.refused = false
+		n.refused, n.verdict = false, verdict{}
 		n.resumable, n.resumed = n.savedRun()
 		n.leaving = false
 		n.lost = accident{}
@@ -122,10 +124,25 @@ func (n *Node) Wrap(plant func(daemon.Parts) daemon.Parts) func(daemon.Parts) da
 		p.Lanes[node.HostLane] = watchedDriver{p.Lanes[node.HostLane], n}
 		p.Lanes[node.FirewallLane] = watchedFirewall{p.Lanes[node.FirewallLane], n}
 		p.Lanes[node.CloudLane] = &watchedCloud{Lane: p.Lanes[node.CloudLane], n: n}
+		if n.all.about.Apart != nil {
+			p.Client = watchedClient{p.Client, n}
+		}
 		p = plant(p)
 		p.Node = watchedMachine{p.Node, n}
 		return p
 	}
+}
+
+// watchedClient notes what the process is told.
+type watchedClient struct {
+	daemon.Requester
+	n *Node
+}
+
+// View implements [daemon.Requester].
+func (c watchedClient) View() lease.View {
+	c.n.told = c.Requester.View()
+	return c.n.told
 }
 
 // announced returns the subnet that the node's subnet file names.
@@ -144,7 +161,9 @@ type watchedMachine struct {
 func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.Machine.Step(now, in)
 	m.n.noteLook(in)
-	m.n.noteConfig()
+	if m.n.all.about.Apart == nil || in.View != nil && !in.Stop { // a process that ends takes in no config
+		m.n.noteConfig(m.Status)
+	}
 	m.n.noteAccident(in)
 	key, holds := m.Holding()
 	m.n.all.believes(m.n, key, holds)
@@ -154,26 +173,33 @@ func (m watchedMachine) Step(now time.Time, in node.Input) {
 	m.n.tally(counts{turns: 1})
 }
 
-// noteConfig follows the config that the process has in force. A config that it
-// cannot use changes nothing.
-func (n *Node) noteConfig() {
-	view := n.client.View()
+// noteConfig follows the config that the process has in force. A config that it cannot use changes nothing. Of several
+// networks one may have decided more since the process has asked.
+func (n *Node) noteConfig(status func() node.Status) {
+	view := n.told
+	if n.all.about.Apart == nil {
+		view = n.client.View()
+	}
 	snap, refused := view.Snapshot, view.Beside.Refusal() != nil
 	n.noteRemoval(view)
-	if snap == nil || n.document != "" && string(snap.Config.Data) == n.document && refused == n.refused {
+	if snap == nil {
 		return
 	}
-	n.document, n.refused = string(snap.Config.Data), refused
-	text := n.document
-	if refused { // what it had goes on, or what a former run had
-		text = n.config
-		if text == "" && view.Beside.Resumes {
-			text = n.resumable
+	before := inForceAt{n.document, n.config, n.refused}
+	if n.document == "" || string(snap.Config.Data) != n.document || refused != n.refused {
+		n.document, n.refused = string(snap.Config.Data), refused
+		text := n.document
+		if refused { // what it had goes on, or what a former run had
+			text = n.config
+			if text == "" && view.Beside.Resumes {
+				text = n.resumable
+			}
+		}
+		if network, _, ok := usableConfig(text); ok {
+			n.config, n.backend = text, network.Backend.Type
 		}
 	}
-	if network, _, ok := usableConfig(text); ok {
-		n.config, n.backend = text, network.Backend.Type
-	}
+	n.judgeVerdict(view, before, status)
 }
 
 // Ready checks the effects that the node asks for.

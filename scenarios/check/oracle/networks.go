@@ -1,20 +1,39 @@
 package oracle
 
-import "github.com/flanneld/flannel/core/cidr"
+import (
+	"slices"
 
-// spare takes the devices of the host's other networks out of those that may be left over.
+	"github.com/flanneld/flannel/core/cidr"
+)
+
+// spare takes the devices of the host's other networks out of those that may be left over. The own devices stay,
+// even if the config of another network names them: the host refuses that one.
 func (d *derivation) spare() {
+	own := devicesOf(d.net)
 	for _, text := range d.host.Beside {
 		n, err := parse(text)
 		if err != nil {
 			continue
 		}
-		names := map[string][]string{
-			"vxlan": {device(cidr.V4, n.options.VNI), device(cidr.V6, n.options.VNI)},
-			"udp":   {tun}, "ipip": {ipip}, "wireguard": wireguards[:],
-		}[n.backend]
-		for _, name := range names {
-			delete(d.devices, name)
+		for _, name := range devicesOf(n) {
+			if !slices.Contains(own, name) {
+				delete(d.devices, name)
+			}
 		}
 	}
+}
+
+// devicesOf returns the devices that a network may have.
+func devicesOf(n network) []string {
+	switch n.backend {
+	case "vxlan":
+		return []string{device(cidr.V4, n.options.VNI), device(cidr.V6, n.options.VNI)}
+	case "udp":
+		return []string{tun}
+	case "ipip":
+		return []string{ipip}
+	case "wireguard":
+		return wireguards[:]
+	}
+	return nil
 }
