@@ -2,6 +2,7 @@ package ali_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/flanneld/flannel/drivers/cloud"
 	"github.com/flanneld/flannel/drivers/cloud/ali"
@@ -26,6 +27,29 @@ func TestABusyTable(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The client waits a minute for an entry that the provider is still making, and then says in which state it is
+// (interop 6.9: up to 60 s until the entries are available).
+func TestWaitsForTheEntry(t *testing.T) {
+	for _, lists := range []int{50, 1 << 20} {
+		cloudtest.Case(t, cloudtest.NewAli(), ali.New, func(t *testing.T, s *cloudtest.Suite) {
+			s.Routes(t)
+			s.Cloud.Pending = lists
+			begin := time.Now()
+			err := s.Create(t, cloudtest.Subnet(3))
+			took := time.Since(begin)
+			if lists == 50 && (err != nil || took != 50*time.Second) {
+				t.Errorf("an entry that takes 50 s: %v after %s", err, took)
+			}
+			if lists > 50 {
+				cloudtest.Wants(t, err, nil, "has not finished", string(cloud.Pending))
+				if took != 59*time.Second {
+					t.Errorf("the client asked for %s", took)
+				}
+			}
+		})
+	}
 }
 
 func TestSeveralNextHops(t *testing.T) {

@@ -157,3 +157,23 @@ func TestChina(t *testing.T) {
 	f.Region = "cn-north-1"
 	run(t, f, func(t *testing.T, s *cloudtest.Suite) { s.Routes(t) })
 }
+
+// A request that EC2 throttles or fails is sent five times (interop 6.9), each time after a longer wait, and then the
+// caller learns why.
+func TestFiveAttempts(t *testing.T) {
+	for trouble, class := range map[cloudtest.Trouble]error{cloudtest.Throttle: cloud.ErrThrottled, cloudtest.Fail: nil} {
+		run(t, cloudtest.NewAWS(), func(t *testing.T, s *cloudtest.Suite) {
+			s.Routes(t)
+			s.Cloud.Trouble = func(action string, _ int) cloudtest.Trouble {
+				if action == s.Cloud.Names.Create {
+					return trouble
+				}
+				return cloudtest.Fine
+			}
+			cloudtest.Wants(t, s.Create(t, cloudtest.Subnet(3)), class, s.Cloud.Names.Create)
+			if n := s.Cloud.Calls(s.Cloud.Names.Create); n != 5 {
+				t.Errorf("%s: the client sent %d requests", trouble, n)
+			}
+		})
+	}
+}

@@ -28,6 +28,9 @@ type GCE struct {
 
 	operations map[string]*gceOperation
 	requests   map[string]string // numbers of requests, with their operations
+
+	Priorities []int    // of the routes that clients asked for
+	Tags       []string // of all of them
 	tokens     map[string]time.Time
 }
 
@@ -196,9 +199,11 @@ func (f *GCE) routes(w http.ResponseWriter, r *http.Request, name string) {
 		var in struct {
 			Name, Network, DestRange, NextHopInstance string
 			Priority                                  int
+			Tags                                      []string
 		}
 		err := json.NewDecoder(r.Body).Decode(&in)
 		dst, _ := netip.ParsePrefix(in.DestRange)
+		f.Priorities, f.Tags = append(f.Priorities, in.Priority), append(f.Tags, in.Tags...)
 		if err != nil || in.Priority != 1000 || !strings.HasSuffix(in.Network, "/networks/"+gceNetwork) ||
 			!strings.HasPrefix(in.Network, "projects/"+gceProject+"/global/") {
 			failGCE(w, Invalid, "the route is none")

@@ -2,6 +2,7 @@ package gce_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,19 @@ func TestNameOfARoute(t *testing.T) {
 	if name := gce.Name(cloudtest.Subnet(3)); name != "flannel-10-40-3-0-24" {
 		t.Error(name)
 	}
+}
+
+// A route is for all instances, and has the priority of the old releases (interop 6.9: 1000, no tags).
+func TestPriorityAndTags(t *testing.T) {
+	f := cloudtest.NewGCE()
+	run(t, f, func(t *testing.T, s *cloudtest.Suite) {
+		if err := s.Create(t, cloudtest.Subnet(3)); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(f.Priorities, []int{1000}) || len(f.Tags) > 0 {
+			t.Errorf("priorities %d, tags %q", f.Priorities, f.Tags)
+		}
+	})
 }
 
 func TestOperationsAreAskedAHundredTimes(t *testing.T) {
