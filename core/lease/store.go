@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -82,6 +83,8 @@ type Beside struct {
 	// Others is the address space of the other networks, sorted. No packet passes
 	// between it and the network.
 	Others []netip.Prefix
+	// Devices are the names of the devices that the other networks have or are about to make, sorted.
+	Devices []string
 }
 
 // Refusal returns Refused; nil for a nil Beside.
@@ -98,6 +101,12 @@ func (b *Beside) Apart() []netip.Prefix {
 		return nil
 	}
 	return b.Others
+}
+
+// HasDevice reports whether another network has a device of that name, or is about to make one; no for a
+// nil Beside.
+func (b *Beside) HasDevice(name string) bool {
+	return b != nil && slices.Contains(b.Devices, name)
 }
 
 // Grant is the right to a subnet, as its owner knows it.

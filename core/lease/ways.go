@@ -16,6 +16,9 @@ const maxFormer = 4
 type Ways struct {
 	Present json.RawMessage // the identity of the record's own backend; nil: it follows from the record
 	Former  []FormerWay     // those that the owner comes from and still receives by, newest first
+	// Hidden means that the record names more than the reader was shown. No writer's ways
+	// are equal to these, so the owner writes such a record of its own again.
+	Hidden bool
 }
 
 // FormerWay is the record of a backend that the owner comes from.
@@ -31,7 +34,7 @@ func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 }
 
 // Equal reports whether both say the same to peers.
 func (w Ways) Equal(o Ways) bool {
-	return bytes.Equal(w.Present, o.Present) && slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
+	return w.Hidden == o.Hidden && bytes.Equal(w.Present, o.Present) && slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
 }
 
 // Equal reports whether both are the same.

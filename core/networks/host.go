@@ -124,9 +124,8 @@ func (h *Host) View(name string, v lease.View) lease.View {
 	if missing := h.unknown(); !m.decided && len(missing) > 0 {
 		return lease.View{Err: fmt.Errorf("the config of network %s is not yet known", strings.Join(missing, ", "))}
 	}
-	v.Beside = &lease.Beside{
-		Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Anew: m.swaps, Others: h.others(name),
-	}
+	v.Beside = &lease.Beside{Refused: m.refused, Resumes: m.refused != nil && m.claim != nil, Anew: m.swaps}
+	v.Beside.Others, v.Beside.Devices = h.others(name)
 	v.Snapshot = h.shows(name, v.Snapshot)
 	return v
 }
@@ -152,16 +151,17 @@ func (h *Host) unknown() []string {
 	return names
 }
 
-// others returns the address space of the other networks that may run, sorted.
-func (h *Host) others(name string) []netip.Prefix {
-	var prefixes []netip.Prefix
+// others returns the address space and the devices of the other networks that may run, sorted.
+func (h *Host) others(name string) (prefixes []netip.Prefix, devices []string) {
 	for other, m := range h.members {
 		if other != name && m.claim != nil {
 			prefixes = append(prefixes, m.claim.prefixes...)
+			devices = append(devices, m.claim.devices...)
 		}
 	}
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
-	return prefixes
+	slices.Sort(devices)
+	return prefixes, devices
 }
 
 // decide chooses the networks to run, once all are known. A claim that one network

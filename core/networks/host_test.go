@@ -125,8 +125,12 @@ func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 		t.Errorf("green: %q", got)
 	}
 	want := []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")} // blue goes on with its former config
-	if got := h.View("green", green).Beside.Others; !slices.Equal(got, want) {
-		t.Errorf("green keeps apart from %s, want %s", got, want)
+	beside := h.View("green", green).Beside
+	if !slices.Equal(beside.Others, want) {
+		t.Errorf("green keeps apart from %s, want %s", beside.Others, want)
+	}
+	if !beside.HasDevice("flannel.1") || beside.HasDevice("flannel0") {
+		t.Errorf("green leaves %q alone, want blue's device", beside.Devices)
 	}
 
 	h.View("green", view("", 0))

@@ -213,6 +213,11 @@ func TestRecordsWithoutTheBackendsOfOthers(t *testing.T) {
 	if former := got.Leases[1].Attrs.Ways.Former; len(former) != 1 || string(former[0].Backend) != string(second) {
 		t.Errorf("a record that names green's device as a former one: %+v", former)
 	}
+	for i, l := range got.Leases[:2] {
+		if !l.Attrs.Ways.Hidden || records[i].Attrs.Ways.Hidden {
+			t.Errorf("record %d does not say that it lacks something", i)
+		}
+	}
 	if got.Leases[2] != records[2] || len(records[1].Attrs.Ways.Former) != 2 {
 		t.Error("other records have changed")
 	}

@@ -12,7 +12,7 @@ import (
 // A record names the backends by which its node receives packets, present and former. A node that begins opens
 // those that its own record names, and in a change of the backend those without which it cannot reach peers.
 // It does not know that another network of the host may have taken their devices. So its snapshot shows no
-// such backend.
+// such backend, and says that there is one: the node may find it in its own record, which is to be written anew.
 
 // shown is a snapshot as the node of a network sees it.
 type shown struct {
@@ -72,7 +72,7 @@ func showsRecord(l *lease.Lease, isTaken func(config.Backend) bool) *lease.Lease
 		a.Ways = w
 		return slices.ContainsFunc(ways.Named(&a), isTaken)
 	}
-	free := lease.Ways{Present: l.Attrs.Ways.Present}
+	free := lease.Ways{Present: l.Attrs.Ways.Present, Hidden: true}
 	if namesTaken(free) {
 		free.Present = noWay
 	}

@@ -150,6 +150,18 @@ func TestDeviceOfAForgottenRun(t *testing.T) {
 	}
 }
 
+// Another network of the host may have taken the device by now.
+func TestDeviceThatAnotherNetworkTakes(t *testing.T) {
+	w := newWorld(t, vxlanConfig)
+	w.decorate = func(v *lease.View) { v.Beside = &lease.Beside{Devices: []string{"flannel.7"}} }
+	w.addDevice("flannel.7", "10.5.9.0/32", dataplane.VXLAN{VNI: 7})
+	w.tell()
+	w.pass(time.Second)
+	if _, ok := w.host.Links["flannel.7"]; !ok || w.count("device-found") != 0 {
+		t.Errorf("the node took flannel.7:\n%s", w.log())
+	}
+}
+
 // A device that comes while the node runs is no former run's.
 func TestDeviceThatComesLater(t *testing.T) {
 	w := newWorld(t, vxlanConfig)

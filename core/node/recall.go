@@ -11,8 +11,8 @@ import (
 )
 
 // recall takes over the devices of a former run that neither the state file nor a
-// record names. They exist before this process begins, so the first look finds
-// candidates, and the next look judges them. The zero value has not looked.
+// record names, unless another network of the host takes them over. They exist before this process
+// begins, so the first look finds candidates, and the next look judges them. The zero value has not looked.
 type recall struct {
 	looked     bool
 	candidates []string // to be judged
@@ -23,7 +23,7 @@ func (n *Node) recallDevices() {
 	h := &n.host
 	r := &h.recall
 	for _, name := range r.candidates {
-		if all.MakesDevice(h.have.Links[name]) {
+		if all.MakesDevice(h.have.Links[name]) && !n.store.view.Beside.HasDevice(name) {
 			h.links[name] = true
 			n.event(Info, "device-found", fmt.Sprintf("%s is left of a former run, by its name, its type and its address "+
 				"in our network", name))
