@@ -34,7 +34,8 @@ func (w Ways) IsEmpty() bool { return w.Present == nil && len(w.Former) == 0 }
 
 // Equal reports whether both say the same to peers.
 func (w Ways) Equal(o Ways) bool {
-	return w.Hidden == o.Hidden && bytes.Equal(w.Present, o.Present) && slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
+	return w.Hidden == o.Hidden && bytes.Equal(w.Present, o.Present) &&
+		slices.EqualFunc(w.Former, o.Former, FormerWay.Equal)
 }
 
 // Equal reports whether both are the same.
