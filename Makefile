@@ -258,7 +258,7 @@ test-cluster: cluster-programs plugins bin/image bin/testsum bin/cluster.yml bin
 .PHONY: test-packages
 test-packages: RESULTS := $(or $(RESULTS),$(shell mktemp -u))
 test-packages: packages bin/testsum ## the packages for plain hosts: contents, reproducible, installed to purged; minutes the first time
-	@hack/deps || true
+	@hack/deps packages || true
 	@trap 'rm -f "$(RESULTS)"' EXIT; GO='$(GO)' hack/packages bin/packages/again $(VERSION); \
 	FLANNEL_PACKAGES='$(CURDIR)/bin/packages' FLANNEL_PACKAGES_AGAIN='$(CURDIR)/bin/packages/again' \
 		CGO_ENABLED=0 bin/testsum -results '$(RESULTS)' -- -vet=off -count=1 ./deploy/packages
