@@ -31,7 +31,7 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 			foreign("an address outside the overlay")
 		}
 	case dataplane.NextHop:
-		if !i.inNetworks(netip.PrefixFrom(o.ID.Addr(), 32)) {
+		if !i.inNetworks(netip.PrefixFrom(o.ID.Addr(), 32)) && !i.prunes(op.Verb, o.Link) {
 			foreign("for a route outside the overlay")
 		}
 		return
@@ -51,9 +51,29 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 		}
 		return
 	}
-	if !i.links[deviceOf(op.Object)] {
+	if device := deviceOf(op.Object); !i.links[device] && !i.isLeft(n, device) {
 		foreign("on a device that is not flannel's")
 	}
+}
+
+// prunes reports whether an op removes something with our mark from one of the network's devices: it is ours there,
+// also if another network of the host had the device before.
+func (i *Invariants) prunes(verb dataplane.Verb, device string) bool {
+	return verb == dataplane.Delete && i.links[device]
+}
+
+// isLeft reports whether a device is one that a network without memory takes for its own: by its name, and by
+// a single address in the network. It may be the device of another network of the host that is gone.
+func (i *Invariants) isLeft(n *Node, device string) bool {
+	if n.observed == nil {
+		return false
+	}
+	for a := range n.observed.Addrs {
+		if a.Link == device && a.Prefix.IsSingleIP() && i.inNetworks(a.Prefix) {
+			return all.NamesDevice(device)
+		}
+	}
+	return false
 }
 
 // deviceOf returns the device that an object is, or is on, or "".
@@ -88,7 +108,7 @@ func (i *Invariants) checkRouteOp(n *Node, verb dataplane.Verb, r, before datapl
 	// Upstream sets no protocol (interop 6.0).
 	upstream := before.Protocol == dataplane.ProtocolBoot && i.links[before.Link]
 	switch {
-	case !i.inNetworks(r.Dst):
+	case !i.inNetworks(r.Dst) && !(i.prunes(verb, r.Link) && r.Protocol == dataplane.Protocol):
 		foreign("outside the overlay")
 	case verb != dataplane.Delete && r.Protocol != dataplane.Protocol:
 		foreign("without our mark")
