@@ -46,10 +46,7 @@ func TestForgetsAWiderFormerNetwork(t *testing.T) {
 	w.tell()
 	w.pass(time.Minute)
 	w.wantReady()
-	w.rev++
-	w.snap.Revision = w.rev
-	w.snap.Config = lease.Document{Data: []byte(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan"}}`), Revision: w.rev}
-	w.tell()
+	w.configure(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan"}}`)
 	w.pass(time.Minute)
 	w.tell() // the node's own record
 	w.pass(time.Minute)

@@ -64,21 +64,33 @@ func TestRecurringRepairs(t *testing.T) {
 	}
 }
 
-// TestDifferentRepairsAreNotRecurring deletes other routes each time, two at once: plans of one
-// length have one text, and are other repairs.
-func TestDifferentRepairsAreNotRecurring(t *testing.T) {
+// worldOfPeers is a world whose node is ready and has that many peers, with the subnets 10.5.100.0/24 and following.
+func worldOfPeers(t *testing.T, peers int) *world {
+	t.Helper()
 	w := newWorld(t, vxlanConfig)
-	for i := range 20 {
+	for i := range peers {
 		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+i), byte(100+i)))
 	}
 	w.tell()
 	w.pass(time.Second)
 	w.wantReady()
+	return w
+}
+
+// loseRoute deletes the route to a peer with the subnet 10.5.N.0/24.
+func (w *world) loseRoute(n int) {
+	dst := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", n))
+	w.host.Routes.Delete(dataplane.RouteKey{Dst: dst})
+}
+
+// TestDifferentRepairsAreNotRecurring deletes other routes each time, two at once: plans of one
+// length have one text, and are other repairs.
+func TestDifferentRepairsAreNotRecurring(t *testing.T) {
+	w := worldOfPeers(t, 20)
 	applied := w.count("applied")
 	for i := range 10 {
 		for _, third := range []int{100 + 2*i, 101 + 2*i} {
-			prefix := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", third))
-			w.host.Routes.Delete(dataplane.RouteKey{Dst: prefix})
+			w.loseRoute(third)
 		}
 		w.run(hint(HostLane))
 		w.pass(500 * time.Millisecond)
@@ -90,17 +102,10 @@ func TestDifferentRepairsAreNotRecurring(t *testing.T) {
 
 // TestRecurringRepairsInTurn undoes two repairs in turn: neither fills the log.
 func TestRecurringRepairsInTurn(t *testing.T) {
-	w := newWorld(t, vxlanConfig)
-	for i := range 2 {
-		w.put(vxlanPeer(fmt.Sprintf("10.5.%d.0-24", 100+i), byte(100+i)))
-	}
-	w.tell()
-	w.pass(time.Second)
-	w.wantReady()
+	w := worldOfPeers(t, 2)
 	applied := w.count("applied")
 	for i := range 200 {
-		prefix := netip.MustParsePrefix(fmt.Sprintf("10.5.%d.0/24", 100+i%2))
-		w.host.Routes.Delete(dataplane.RouteKey{Dst: prefix})
+		w.loseRoute(100 + i%2)
 		w.run(hint(HostLane))
 		w.pass(500 * time.Millisecond)
 	}

@@ -210,5 +210,5 @@ func (p Plan) healedNetworks() []Step {
 	if p.started() > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"}, Step{Line: "cross all"})
 	}
-	return append(steps, Step{Line: diffAll})
+	return append(steps, p.diff())
 }

@@ -62,7 +62,7 @@ func (p Plan) healed() []Step {
 	if pods > 0 && p.Outward {
 		steps = append(steps, Step{Line: "ping all outside"})
 	}
-	return append(steps, Step{Line: diffAll})
+	return append(steps, p.diff())
 }
 
 // probing reports whether there are two nodes, whose daemons send probes.
@@ -116,9 +116,18 @@ const reached = "all ok src=preserved\n"
 // followed is the output of "trace all" when all is well.
 const followed = "all arrive\n"
 
-// diffAll is the last step of a plan. A command that hung when all was healed is killed after half
+// diffAll begins the last step of a plan.
+const diffAll = "diff all own within="
+
+// diff is the last step of a plan. A command that hung when all was healed is killed after half
 // a minute, and runs again later.
-const diffAll = "diff all own within=1m"
+func (p Plan) diff() Step {
+	runsCommands := func(s Step) bool { return strings.Contains(s.Line+s.Input, "extension") }
+	if runsCommands(p.Topology) || slices.ContainsFunc(p.Steps, runsCommands) {
+		return Step{Line: diffAll + "1m"}
+	}
+	return Step{Line: diffAll + "30s"}
+}
 
 // closed is the output of diffAll when all is well.
 const closed = "no difference\n"
@@ -160,13 +169,14 @@ func (p Plan) Scenario(title string) string {
 
 // wanted is the output of a step when all is well.
 func (s Step) wanted() string {
+	if strings.HasPrefix(s.Line, diffAll) {
+		return closed
+	}
 	switch s.Line {
 	case "ping all", "ping all within=30s":
 		return reached
 	case "trace all":
 		return followed
-	case diffAll:
-		return closed
 	case "ping all outside":
 		return hidden
 	}

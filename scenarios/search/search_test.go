@@ -182,7 +182,7 @@ trace all
 ----
 all arrive
 
-diff all own within=1m
+diff all own within=30s
 ----
 no difference
 `

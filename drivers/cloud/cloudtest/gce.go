@@ -28,10 +28,11 @@ type GCE struct {
 
 	operations map[string]*gceOperation
 	requests   map[string]string // numbers of requests, with their operations
-
-	Priorities []int    // of the routes that clients asked for
-	Tags       []string // of all of them
 	tokens     map[string]time.Time
+
+	// Priorities and Tags are those of all routes that clients asked for.
+	Priorities []int
+	Tags       []string
 }
 
 type gceOperation struct {

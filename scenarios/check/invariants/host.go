@@ -56,16 +56,16 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	}
 }
 
-// prunes reports whether an op removes something with our mark from one of the network's devices: it is ours there,
-// also if another network of the host had the device before.
+// prunes reports whether an op of one of the host's networks removes something with our mark from its device: another
+// network may have had the device before.
 func (i *Invariants) prunes(verb dataplane.Verb, device string) bool {
-	return verb == dataplane.Delete && i.links[device]
+	return i.about.Apart != nil && verb == dataplane.Delete && i.links[device]
 }
 
-// isLeft reports whether a device is one that a network without memory takes for its own: by its name, and by
-// a single address in the network. It may be the device of another network of the host that is gone.
+// isLeft reports whether one of the host's networks may take a device for its own, by the device's name and a single
+// address in the network: another network that is gone may have left it.
 func (i *Invariants) isLeft(n *Node, device string) bool {
-	if n.observed == nil {
+	if i.about.Apart == nil || n.observed == nil {
 		return false
 	}
 	for a := range n.observed.Addrs {

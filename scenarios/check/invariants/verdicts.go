@@ -39,7 +39,7 @@ func (f inForceAt) runs() bool { return f.document != "" && f.document == f.conf
 // already, and of two that begin the one with the older config: so the other one's nodes may have any config, or none.
 func (a *Apart) reconsider() {
 	order := slices.SortedStableFunc(slices.Values(a.all), func(i, j *Invariants) int {
-		return cmp.Or(-compareBools(i.runsStored(), j.runsStored()), cmp.Compare(i.storedAt, j.storedAt))
+		return cmp.Or(cmp.Compare(i.waits(), j.waits()), cmp.Compare(i.storedAt, j.storedAt))
 	})
 	for at, i := range order {
 		network, b, usable := usableConfig(i.stored)
@@ -61,17 +61,12 @@ func (a *Apart) reconsider() {
 	}
 }
 
-// runsStored reports whether the hosts run the network with the config in the store.
-func (i *Invariants) runsStored() bool { return !i.bad && i.text == i.stored }
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
+// waits returns 0 if the hosts run the network with the config in the store, and 1 if not.
+func (i *Invariants) waits() int {
+	if !i.bad && i.text == i.stored {
 		return 0
-	case a:
-		return 1
 	}
-	return -1
+	return 1
 }
 
 // collide reports whether no host can have two networks at once.
