@@ -101,8 +101,9 @@ var obstacles = []struct{ what, harm, undo, reason, step string }{
 		"'{ type filter hook forward priority 10; policy drop; }'", "nft delete table inet strict", "fw_drop", "forward"},
 	{"the uplink is down", "ip link set eth0 down", "ip link set eth0 up; ip route add default via 192.168.64.253",
 		"no_route", "underlay"},
-	{"the peer's host does not answer", "ip neigh replace 192.168.64.2 dev eth0 nud failed",
-		"ip neigh flush dev eth0", "neigh_failed", "underlay"},
+	{"the peer's host does not answer", // nor ask, from which the kernel would learn
+		"ip link set eth0 arp off; ip neigh replace 192.168.64.2 dev eth0 nud failed",
+		"ip link set eth0 arp on; ip neigh flush dev eth0", "neigh_failed", "underlay"},
 }
 
 var _ = Describe("flannelctl trace", func() {

@@ -56,7 +56,9 @@ func (n *Node) inside() map[string]bool {
 
 // ownership returns the marks of the node's objects on the host.
 func (n *Node) ownership() reconcile.Ownership {
-	return reconcile.Ownership{Links: n.host.links, Networks: n.host.networks}
+	return reconcile.Ownership{
+		Links: n.host.links, Networks: n.host.networks, Beside: n.store.view.Beside.Apart(),
+	}
 }
 
 // notes name the foreign routes over which added routes take precedence.

@@ -16,6 +16,7 @@ import (
 type Ownership struct {
 	Links    map[string]bool // our devices; everything on them is ours, except as ownsAddr says
 	Networks []netip.Prefix  // the overlay's address space
+	Beside   []netip.Prefix  // that of the host's other networks, one of which may have had a link before
 }
 
 // Options bound what a plan may do.
@@ -195,14 +196,14 @@ func (d *differ) isGateway(ip netip.Addr) bool {
 }
 
 // ownsAddr reports whether an address is flannel's: it is on one of our links,
-// and neither an IPv4 address outside the overlay nor an IPv6 link-local one
-// (interop 6.0: other programs and the kernel add those).
+// and neither an IPv4 address outside the overlay and the host's other overlays nor an IPv6
+// link-local one (interop 6.0: other programs and the kernel add those).
 func (d *differ) ownsAddr(a dataplane.Addr) bool {
 	if !d.opts.Own.Links[a.Link] {
 		return false
 	}
 	if a.Prefix.Addr().Is4() {
-		return d.opts.Own.inNetworks(a.Prefix)
+		return d.opts.Own.inNetworks(a.Prefix) || cidr.Within(d.opts.Own.Beside, a.Prefix)
 	}
 	return !a.Prefix.Addr().IsLinkLocalUnicast()
 }

@@ -26,7 +26,8 @@ var other = strings.ReplaceAll(device, "flannel.1", "flannel.9")
 
 func own() Ownership {
 	return Ownership{Links: map[string]bool{"flannel.1": true, "flannel.9": true},
-		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16"), netip.MustParsePrefix("fd00:10::/48")}}
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16"), netip.MustParsePrefix("fd00:10::/48")},
+		Beside:   []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}}
 }
 
 func parse(t *testing.T, text string) *dataplane.State {
@@ -79,6 +80,9 @@ replace fdb c6:00:00:00:00:03 dst 192.168.64.4 dev flannel.1
 replace neigh 10.5.3.0 lladdr c6:00:00:00:00:03 dev flannel.1
 add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink
 del route 10.5.4.0/24 dev flannel.1`},
+	{name: "an address of another network of the host goes, and another program's stays", want: self,
+		have: self + "addr 10.6.9.0/32 dev flannel.1\naddr 10.7.9.0/32 dev flannel.1", ops: `
+del addr 10.6.9.0/32 dev flannel.1`},
 	{name: "nothing is deleted before the store is synced", want: self, have: self + peer, unsynced: true, withheld: 3},
 	{name: "a changed MAC: new entry, neighbour, old entry",
 		want: self + strings.ReplaceAll(peer, ":03 d", ":33 d"), have: self + peer, ops: `

@@ -27,7 +27,7 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 	foreign := func(why string) { i.broken("foreign-untouched", "%s did %q, %s", n.name, op, why) }
 	switch o := op.Object.(type) {
 	case dataplane.Addr:
-		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) {
+		if o.Prefix.Addr().Is4() && !i.inNetworks(o.Prefix) && !i.prunes(op.Verb, o.Link) {
 			foreign("an address outside the overlay")
 		}
 	case dataplane.NextHop:
@@ -51,7 +51,7 @@ func (i *Invariants) checkOp(n *Node, op dataplane.Op, before dataplane.Route) {
 		}
 		return
 	}
-	if device := deviceOf(op.Object); !i.links[device] && !i.isLeft(n, device) {
+	if device := deviceOf(op.Object); !i.links[device] && !(op.Verb == dataplane.Delete && i.isLeft(n, device)) {
 		foreign("on a device that is not flannel's")
 	}
 }

@@ -182,7 +182,7 @@ func sameSysctl(want, have dataplane.Sysctl) bool { return want.Value == have.Va
 
 // addrs compares addresses. On flannel's devices flannel owns all IPv4 addresses
 // inside the Network and all IPv6 addresses except link-local ones (interop 6.0:
-// device addresses).
+// device addresses). If the device was another network's of the host before, that one's address is left over.
 func (d Demand) addrs(have *dataplane.State) []string {
 	var short []string
 	for a := range d.want.Addrs {
@@ -192,7 +192,7 @@ func (d Demand) addrs(have *dataplane.State) []string {
 	}
 	for a := range have.Addrs {
 		ip := a.Prefix.Addr()
-		foreign := ip.Is4() && !d.inNetworks(a.Prefix) || ip.IsLinkLocalUnicast()
+		foreign := ip.Is4() && !d.inNetworks(a.Prefix) && !within(d.beside, a.Prefix) || ip.IsLinkLocalUnicast()
 		if _, wanted := d.want.Addrs[a]; !wanted && !foreign && d.devices[a.Link] {
 			short = append(short, leftOver+a.String())
 		}
@@ -212,8 +212,10 @@ func (d Demand) ours(r dataplane.Route) bool {
 	return false
 }
 
-func (d Demand) inNetworks(p netip.Prefix) bool {
-	return slices.ContainsFunc(d.networks, func(n netip.Prefix) bool {
+func (d Demand) inNetworks(p netip.Prefix) bool { return within(d.networks, p) }
+
+func within(networks []netip.Prefix, p netip.Prefix) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool {
 		return n.Bits() <= p.Bits() && n.Contains(p.Addr())
 	})
 }

@@ -16,6 +16,7 @@ type Demand struct {
 	want     *dataplane.State
 	host     Host
 	networks []netip.Prefix
+	beside   []netip.Prefix  // those of the host's other networks
 	devices  map[string]bool // all devices of flannel that the host may have
 	// anyDevice says that wireguard may run in the kernel or in the process.
 	anyDevice bool

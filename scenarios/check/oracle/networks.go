@@ -6,7 +6,7 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// spare takes the devices of the host's other networks out of those that may be left over. The own devices stay,
+// spare notes the host's other networks, and takes their devices out of those that may be left over. The own devices stay,
 // even if the config of another network names them: the host refuses that one.
 func (d *derivation) spare() {
 	own := devicesOf(d.net)
@@ -14,6 +14,11 @@ func (d *derivation) spare() {
 		n, err := parse(text)
 		if err != nil {
 			continue
+		}
+		for _, p := range n.of {
+			if p.IsValid() {
+				d.beside = append(d.beside, p)
+			}
 		}
 		for _, name := range devicesOf(n) {
 			if !slices.Contains(own, name) {
