@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -197,6 +198,44 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 			Expect(n.WaitReady(ctx)).To(Succeed())
 		}
 		awaitPing(ctx, pods["green"][0], pods["green"][1]) // with the same subnets
+	}, limit)
+})
+
+var _ = Describe("two networks that swap their devices", func() {
+	It("have one address each, though both have lost their memory", func(ctx context.Context) {
+		daemon, err := harness.BuildDaemon(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lab, err := harness.New(ctx, harness.Options{Nodes: 1, Daemon: daemon, DaemonArgs: []string{"--networks=blue,green"}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(lab.Close)
+		n := lab.Nodes[0]
+		run := func(blue, green int) {
+			GinkgoHelper()
+			for network, config := range map[string]string{
+				"blue":  fmt.Sprintf(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","VNI":%d}}`, blue),
+				"green": fmt.Sprintf(`{"Network":"10.6.0.0/16","Backend":{"Type":"vxlan","VNI":%d}}`, green),
+			} {
+				Expect(lab.Store.SetConfigOf(ctx, network, config)).To(Succeed())
+			}
+			Expect(n.Start()).To(Succeed())
+			Expect(n.WaitReady(ctx)).To(Succeed())
+		}
+		addrs := func(device string) string {
+			GinkgoHelper()
+			out, err := n.Shell(ctx, "ip -4 -br addr show dev "+device)
+			Expect(err).NotTo(HaveOccurred())
+			return strings.Join(strings.Fields(out)[2:], " ")
+		}
+		run(1, 2)
+		blue, green := addrs("flannel.1"), addrs("flannel.2")
+		Expect([]string{blue, green}).To(HaveExactElements(HavePrefix("10.5."), HavePrefix("10.6.")))
+		Expect(n.Kill()).To(Succeed())
+		_, err = n.Shell(ctx, "rm -r "+filepath.Dir(n.StateFile()))
+		Expect(err).NotTo(HaveOccurred())
+		run(2, 1)
+		Expect(n.Await(ctx, "each device to have its network's address alone", func() (bool, error) {
+			return addrs("flannel.2") == blue && addrs("flannel.1") == green, nil
+		})).To(Succeed())
 	}, limit)
 })
 
