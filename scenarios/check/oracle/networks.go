@@ -6,8 +6,8 @@ import (
 	"github.com/flanneld/flannel/core/cidr"
 )
 
-// spare notes the host's other networks, and takes their devices out of those that may be left over. The own devices stay,
-// even if the config of another network names them: the host refuses that one.
+// spare notes the host's other networks, and takes their devices out of those that may be left over. The own
+// devices stay, even if the config of another network names them: the host refuses that one.
 func (d *derivation) spare() {
 	own := devicesOf(d.net)
 	for _, text := range d.host.Beside {
