@@ -67,6 +67,9 @@ type Spec struct {
 
 	// FixedPorts are UDP ports at which a host listens, beside those of the Options.
 	FixedPorts []uint16
+
+	// SharesPorts means that any number of its devices may listen at one UDP port.
+	SharesPorts bool
 }
 
 // NamesDevice reports whether the backend gives such a name to a device.
@@ -142,17 +145,39 @@ const (
 
 // Ports returns the UDP ports at which a host listens for the backend that a network
 // config asks for. The backend can be opened.
-func (s Spec) Ports(network config.Network) []uint16 {
-	ports := slices.Clone(s.FixedPorts)
+func (s Spec) Ports(network config.Network) []UDPPort {
+	var ports []UDPPort
+	for _, port := range s.FixedPorts {
+		ports = append(ports, UDPPort{port, s.SharesPorts})
+	}
 	members, _ := network.Backend.Members()
 	for _, o := range s.Options {
 		if o.Port == NoPort || o.Port == PortOfV6 && !network.V6.Enabled() {
 			continue
 		}
 		port, _ := strconv.ParseUint(string(o.valueIn(members)), 10, 16)
-		ports = append(ports, cmp.Or(uint16(port), uint16(o.ZeroMeans)))
+		ports = append(ports, UDPPort{cmp.Or(uint16(port), uint16(o.ZeroMeans)), s.SharesPorts})
 	}
 	return ports
+}
+
+// UDPPort is a UDP port at which a host listens.
+type UDPPort struct {
+	Number uint16
+	Shared bool // by a backend that shares it with others of its type; there is one such type, vxlan
+}
+
+// Excludes reports whether one host cannot have both.
+func (p UDPPort) Excludes(o UDPPort) bool { return p.Number == o.Number && !(p.Shared && o.Shared) }
+
+// Exclude returns the number of the first port of some that one host cannot have beside others; 0 if there is none.
+func Exclude(ports, others []UDPPort) uint16 {
+	for _, p := range ports {
+		if slices.ContainsFunc(others, p.Excludes) {
+			return p.Number
+		}
+	}
+	return 0
 }
 
 // Option is a member of the config's Backend object.

@@ -5,18 +5,17 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 )
 
 // claim names the parts of a host that a network takes for itself.
 type claim struct {
-	backend  string
 	prefixes []netip.Prefix // of the overlay
 	devices  []string
-	ports    []uint16 // of UDP
+	ports    []backend.UDPPort
 }
 
 // claimOf returns the claim of a network config. It fails for a config that no node
@@ -36,7 +35,7 @@ func claimFor(network config.Network) (claim, error) {
 		return claim{}, err
 	}
 	spec, _ := all.Find(made.Type())
-	c := claim{backend: made.Type(), devices: made.Extent().Links, ports: spec.Ports(network)}
+	c := claim{devices: made.Extent().Links, ports: spec.Ports(network)}
 	for _, f := range cidr.Families {
 		if p := network.Of(f).Network; network.Of(f).Enabled() {
 			c.prefixes = append(c.prefixes, p)
@@ -45,8 +44,7 @@ func claimFor(network config.Network) (claim, error) {
 	return c, nil
 }
 
-// against returns why one host cannot have both claims, or "" if it can. VXLAN devices
-// with different VNIs share a port.
+// against returns why one host cannot have both claims, or "" if it can.
 func (c claim) against(o claim) string {
 	for _, p := range c.prefixes {
 		for _, q := range o.prefixes {
@@ -60,13 +58,8 @@ func (c claim) against(o claim) string {
 			return fmt.Sprintf("both need a device %s", name)
 		}
 	}
-	if c.backend == vxlan.Type && o.backend == vxlan.Type {
-		return ""
-	}
-	for _, port := range c.ports {
-		if slices.Contains(o.ports, port) {
-			return fmt.Sprintf("both listen at UDP port %d", port)
-		}
+	if port := backend.Exclude(c.ports, o.ports); port != 0 {
+		return fmt.Sprintf("both listen at UDP port %d", port)
 	}
 	return ""
 }

@@ -32,7 +32,7 @@ type member struct {
 	doc     lease.Document
 	claim   *claim // what it takes of the host; nil: nothing
 	former  *claim // what its former run took; nil: not known
-	held    claim  // what its node has or may have on the host, also by former configs: devices and prefixes
+	held    claim  // what its node has or may have on the host, also by former configs
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
 
@@ -56,7 +56,7 @@ func (h *Host) Join(name string, state []byte) {
 	defer h.mu.Unlock()
 	m := &member{}
 	if former, err := node.SavedMarks(state); err == nil {
-		m.held = claim{devices: former.Links, prefixes: former.Networks}
+		m.held = claim{former.Networks, former.Links, former.Ports}
 		if c, err := claimOf(former.Config); err == nil {
 			m.former = &c
 		}
@@ -68,7 +68,7 @@ func (h *Host) Join(name string, state []byte) {
 func (h *Host) Hold(name string, now node.Holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, held := h.members[name], claim{devices: now.Links, prefixes: now.Networks}
+	m, held := h.members[name], claim{now.Networks, now.Links, now.Ports}
 	if m == nil || m.held.equal(held) {
 		return
 	}
@@ -227,6 +227,7 @@ func (m *member) take(wants claim) (changed bool) {
 	if m.claim != nil { // its node may make objects by it before it hears of the new one
 		m.held.devices = append(slices.Clone(m.held.devices), m.claim.devices...)
 		m.held.prefixes = append(slices.Clone(m.held.prefixes), m.claim.prefixes...)
+		m.held.ports = append(slices.Clone(m.held.ports), m.claim.ports...)
 	}
 	m.claim = &wants
 	return true
@@ -276,6 +277,6 @@ func (m *member) refuses(own, other string, wants claim) error {
 }
 
 func (c claim) equal(o claim) bool {
-	return c.backend == o.backend && slices.Equal(c.prefixes, o.prefixes) && slices.Equal(c.devices, o.devices) &&
+	return slices.Equal(c.prefixes, o.prefixes) && slices.Equal(c.devices, o.devices) &&
 		slices.Equal(c.ports, o.ports)
 }

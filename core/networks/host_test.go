@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/node"
 )
@@ -151,10 +152,16 @@ func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 // What a network has by a former config stays its own until its node has removed it.
 func TestClaimsOfAFormerConfig(t *testing.T) {
 	former := node.Holding{Links: []string{"flannel.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
+	former.Ports = []backend.UDPPort{{Number: 8472, Shared: true}}
 	present := node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}}
-	both := node.Holding{Links: []string{"flannel.1", "flannel.7"}, Networks: append(former.Networks, present.Networks...)}
+	present.Ports = []backend.UDPPort{{Number: 4789, Shared: true}}
+	both := node.Holding{
+		Links: append(former.Links, present.Links...), Networks: append(former.Networks, present.Networks...),
+		Ports: append(former.Ports, present.Ports...),
+	}
 	for name, c := range map[string]struct{ green, why string }{
 		"its device":    {conf("10.6.0.0/16", `{"Type":"vxlan"}`), "both need a device flannel.1"},
+		"its port":      {conf("10.6.0.0/16", `{"Type":"udp","Port":8472}`), "both listen at UDP port 8472"},
 		"its addresses": {conf("10.5.0.0/17", `{"Type":"host-gw"}`), "its addresses 10.5.0.0/17 overlap with 10.5.0.0/16"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +169,7 @@ func TestClaimsOfAFormerConfig(t *testing.T) {
 			h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
 			h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan","VNI":2}`), 6))
 			h.Hold("blue", former)
-			if got := refusal(t, h.View("blue", view(conf("10.7.0.0/16", `{"Type":"vxlan","VNI":7}`), 7))); got != "" {
+			if got := refusal(t, h.View("blue", view(conf("10.7.0.0/16", `{"Type":"vxlan","VNI":7,"Port":4789}`), 7))); got != "" {
 				t.Fatalf("blue: %q", got)
 			}
 			want := "network green cannot run on this host yet: network blue still has objects of a former config there, and " +

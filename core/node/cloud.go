@@ -208,6 +208,7 @@ func (p cloudPart) settled() string {
 	}
 	if !p.needed() {
 		*s = cloudState{}
+		p.n.forgetOld()
 	}
 	return fmt.Sprintf("no route of this node is left in the tables: %s", tables)
 }

@@ -65,7 +65,7 @@ func (n *Node) followFiles() {
 	if f.dirty && !n.store.stale && n.lease.grant != nil && !n.now.Before(f.saveDue) {
 		f.dirty, f.saveDue = false, n.now.Add(saveEvery(len(n.store.snap.Leases)))
 		state := n.state()
-		f.naming = Holding{state.Links, state.Networks}
+		f.naming = state.Holding
 		writes = append(writes, Write{File: StateFile, Encode: state.encode})
 	}
 	if len(writes) > 0 {

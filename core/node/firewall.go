@@ -131,6 +131,7 @@ func (firewallPart) describe(plan []dataplane.Op) string {
 }
 
 func (p firewallPart) settled() string {
+	p.n.forgetOld()
 	return fmt.Sprintf("the firewall is as desired: %d chains", p.n.firewall.want.Len())
 }
 

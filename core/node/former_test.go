@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/dataplane"
 	"github.com/flanneld/flannel/core/driver"
 	"github.com/flanneld/flannel/core/lease"
@@ -51,6 +52,28 @@ func TestForgetsAWiderFormerNetwork(t *testing.T) {
 	w.tell() // the node's own record
 	w.pass(time.Minute)
 	w.wantReady()
+	if networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}; !slices.Equal(w.n.host.networks, networks) {
+		t.Errorf("the node owns %s, want only %s", w.n.host.networks, networks)
+	}
+}
+
+// The rules of a former network end its ownership with them, also if the host has long been as desired by then.
+func TestForgetsAFormerNetworkAfterItsRules(t *testing.T) {
+	w := guarded(t)
+	w.firewall.refuse = func(dataplane.Op) error { return errors.New("another program holds the lock") }
+	w.configure(`{"Network":"10.6.0.0/16","Backend":{"Type":"host-gw"}}`)
+	w.pass(time.Minute)
+	w.tell() // the node's own record
+	w.pass(time.Minute)
+	if !w.n.hostLane().clean || w.n.lanes[FirewallLane].clean || len(w.n.host.networks) != 2 {
+		t.Fatalf("the host is as desired: %t, the firewall: %t; networks %s", w.n.hostLane().clean,
+			w.n.lanes[FirewallLane].clean, w.n.host.networks)
+	}
+	w.firewall.refuse = nil
+	for w.n.hostLane().lookDue.Sub(w.n.now) < 20*time.Second { // until the host has just been looked at
+		w.pass(time.Second)
+	}
+	w.pass(10 * time.Second)
 	if networks := []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}; !slices.Equal(w.n.host.networks, networks) {
 		t.Errorf("the node owns %s, want only %s", w.n.host.networks, networks)
 	}
@@ -235,8 +258,10 @@ func TestHoldsWhatTheStateFileNames(t *testing.T) {
 	if _, has := w.host.Links["flannel.1"]; has {
 		t.Fatal("the host still has the former device")
 	}
+	port := backend.UDPPort{Number: 8472, Shared: true}
 	former := func(h Holding) bool {
-		return slices.Contains(h.Links, "flannel.1") && slices.Contains(h.Networks, netip.MustParsePrefix("10.5.0.0/16"))
+		return slices.Contains(h.Links, "flannel.1") && slices.Contains(h.Ports, port) &&
+			slices.Contains(h.Networks, netip.MustParsePrefix("10.5.0.0/16"))
 	}
 	if h := w.n.Pulse().Holds; !former(h) {
 		t.Errorf("with the former state file, the node holds %v", h)
@@ -244,7 +269,8 @@ func TestHoldsWhatTheStateFileNames(t *testing.T) {
 	fails = false
 	w.pass(2 * time.Minute)
 	want := Holding{Networks: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")}}
-	if h := w.n.Pulse().Holds; !slices.Equal(h.Links, want.Links) || !slices.Equal(h.Networks, want.Networks) {
+	h := w.n.Pulse().Holds
+	if !slices.Equal(h.Links, want.Links) || !slices.Equal(h.Networks, want.Networks) || len(h.Ports) > 0 {
 		t.Errorf("with the present state file, the node holds %v, want %v", h, want)
 	}
 }

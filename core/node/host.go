@@ -338,14 +338,16 @@ func owned(network config.Network) []netip.Prefix {
 // ends as well once the new one has the subnet. The rules of a former network would be taken
 // for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
-	if !n.synced() || n.fenced() {
+	h, l := &n.host, n.hostLane()
+	if !n.synced() || n.fenced() || !l.clean || l.retry || n.network.backend == nil {
 		return
 	}
-	h := &n.host
 	extent := n.network.backend.Extent()
 	links, networks := extent.Links, owned(n.network.config)
 	h.policies = extent.Policies
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
+	ports := n.network.backend.Ports()
+	h.ports = slices.DeleteFunc(h.ports, func(p backend.UDPPort) bool { return !slices.Contains(ports, p) })
 	if !n.lanes[FirewallLane].clean || !(cloudPart{n}).done() {
 		return
 	}

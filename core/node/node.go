@@ -109,6 +109,7 @@ type hostState struct {
 	recall     recall            // of devices that no memory tells of
 	policies   bool              // whether it may own IPsec policies, of this run or an earlier one
 	networks   []netip.Prefix    // overlay networks ever owned
+	ports      []backend.UDPPort // at which the devices of present and former configs listen
 	want       wantCache
 	coming     wantCache // the rendering for a look that reads only what it changes; zero: none
 

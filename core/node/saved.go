@@ -3,7 +3,6 @@ package node
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -27,8 +26,7 @@ type saved struct {
 	Self     backend.Self
 	Host     lease.ByFamily `json:",omitzero"` // the uplink's own addresses, which are published unless another is set
 	Expires  time.Time      // zero: a reservation
-	Links    []string
-	Networks []netip.Prefix
+	Holding
 	Policies bool             `json:",omitempty"`
 	Ways     []config.Backend `json:",omitempty"` // the present backend and the former ones
 
@@ -49,6 +47,7 @@ type savedKey struct {
 	modified int64
 	links    int
 	networks int
+	ports    int
 	policies bool
 	lost     int
 	until    time.Time
@@ -59,7 +58,8 @@ type savedKey struct {
 
 func (n *Node) savedKey() savedKey {
 	k := savedKey{
-		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), policies: n.host.policies,
+		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
+		policies: n.host.policies,
 		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
 		host: n.hostAddrs(), apart: fmt.Sprint(n.apart()),
 	}
@@ -79,7 +79,7 @@ func (n *Node) state() saved {
 		Self:    backend.Self{Key: n.lease.grant.Key, Attrs: n.lease.grant.Attrs},
 		Host:    n.hostAddrs(),
 		Expires: n.lease.grant.Expires,
-		Links:   slices.Sorted(maps.Keys(n.host.links)), Networks: slices.Clone(n.host.networks), Policies: n.host.policies,
+		Holding: n.marks(), Policies: n.host.policies,
 		Ways: n.network.backend.Plain(),
 		Lost: n.store.lost.peers, LostUntil: n.store.lost.until,
 		Unproven: n.store.view.Beside != nil && n.network.history == 0,
@@ -138,11 +138,10 @@ func (s saved) encode() ([]byte, error) {
 
 // Marks are the marks of the objects that belong to a run.
 type Marks struct {
+	Holding
 	Own      lease.Key // the subnet of the host
-	Links    []string
-	Networks []netip.Prefix
-	Policies bool   // the run may have made IPsec policies
-	Config   []byte // the network config that was in force
+	Policies bool      // the run may have made IPsec policies
+	Config   []byte    // the network config that was in force
 }
 
 // SavedMarks returns the marks that a state file holds. It fails in the cases in which
@@ -152,8 +151,7 @@ func SavedMarks(data []byte) (Marks, error) {
 	if err != nil {
 		return Marks{}, err
 	}
-	return Marks{Own: s.Self.Key, Links: s.Links, Networks: s.Networks, Policies: s.Policies,
-		Config: s.Snapshot.Config.Data}, nil
+	return Marks{Holding: s.Holding, Own: s.Self.Key, Policies: s.Policies, Config: s.Snapshot.Config.Data}, nil
 }
 
 // decodeSaved reads what encode wrote.
@@ -185,7 +183,7 @@ func (n *Node) load(data []byte) {
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}
-	n.files.named = Holding{s.Links, slices.Clone(s.Networks)}
-	n.host.networks = s.Networks
+	n.files.named = Holding{s.Links, slices.Clone(s.Networks), slices.Clone(s.Ports)}
+	n.host.networks, n.host.ports = s.Networks, s.Ports
 	n.host.policies = s.Policies
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/probe"
 	"github.com/flanneld/flannel/core/uplink"
@@ -64,6 +65,7 @@ type Pulse struct {
 type Holding struct {
 	Links    []string
 	Networks []netip.Prefix
+	Ports    []backend.UDPPort // of its devices
 }
 
 // Status describes a node to operators and tests. The daemon serves its JSON form
@@ -140,7 +142,7 @@ func (n *Node) Pulse() Pulse {
 // holds returns what the node has on the host. What it has removed stays its own until the state file no
 // longer names it: after a restart it would take the object of another network for the one of its former run.
 func (n *Node) holds() Holding {
-	h := Holding{slices.Sorted(maps.Keys(n.host.links)), slices.Clone(n.host.networks)}
+	h := n.marks()
 	for _, name := range n.files.named.Links {
 		if !n.host.links[name] {
 			h.Links = append(h.Links, name)
@@ -151,7 +153,18 @@ func (n *Node) holds() Holding {
 			h.Networks = append(h.Networks, p)
 		}
 	}
+	for _, p := range n.files.named.Ports {
+		if !slices.Contains(n.host.ports, p) {
+			h.Ports = append(h.Ports, p)
+		}
+	}
 	return h
+}
+
+// marks returns what the node treats as its own on the host.
+func (n *Node) marks() Holding {
+	h := &n.host
+	return Holding{slices.Sorted(maps.Keys(h.links)), slices.Clone(h.networks), slices.Clone(h.ports)}
 }
 
 // Status returns the whole status of the node as of the last Step. It counts the

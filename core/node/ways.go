@@ -70,6 +70,11 @@ func (n *Node) useWays(set *ways.Set) {
 	for _, link := range set.Extent().Links {
 		n.host.links[link] = true
 	}
+	for _, p := range set.Ports() {
+		if !slices.Contains(n.host.ports, p) {
+			n.host.ports = append(n.host.ports, p)
+		}
+	}
 	n.host.policies = n.host.policies || set.Extent().Policies
 	n.host.want, n.files.text = wantCache{}, subnetText{}
 	n.host.standing = lease.Key{}

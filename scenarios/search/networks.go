@@ -165,23 +165,33 @@ func (d *networksDrawing) collide() {
 }
 
 // colliding returns a config of a network that does not fit beside the first config of another one: their
-// addresses overlap, or they need one device.
+// addresses overlap, or they need one device or one UDP port.
 func (d *networksDrawing) colliding(at, other int) string {
 	own, theirs := d.networks[at].backend, d.networks[other].backend
 	space := at
 	backend := backendOf(theirs, other+1)
-	switch d.rng.IntN(4) {
+	switch d.rng.IntN(5) {
 	case 0:
 		space, backend = other, backendOf(own, at+1)
 	case 1:
 		narrow := networkConfig(at, d.top, backendOf(own, at+1))
 		return strings.Replace(narrow, fmt.Sprintf("10.%d.0.0/16", 5+at), "10.4.0.0/14", 1)
+	case 2:
+		if option, port := portOption[own], usualPort[theirs]; option != "" && port != 0 && own != theirs {
+			return networkConfig(at, d.top, fmt.Sprintf(`{"Type":%q,"VNI":%d,%q:%d}`, own, at+1, option, port))
+		}
 	}
 	if theirs == "host-gw" {
 		space, backend = other, backendOf(own, at+1) // it has no device
 	}
 	return networkConfig(space, d.top, backend)
 }
+
+// portOption names the option with the UDP port of a backend.
+var portOption = map[string]string{"vxlan": "Port", "udp": "Port", "wireguard": "ListenPort"}
+
+// usualPort holds the ports of backends without that option.
+var usualPort = map[string]int{"vxlan": 8472, "udp": 8285, "wireguard": 51820}
 
 // amongNetworks names the faults that a host with several networks can have.
 var amongNetworks = []string{

@@ -194,5 +194,9 @@ func (f *Facts) wantedPorts() []uint16 {
 		return nil
 	}
 	spec, _ := all.Find(f.Network.Backend.Type)
-	return spec.Ports(*f.Network)
+	var ports []uint16
+	for _, p := range spec.Ports(*f.Network) {
+		ports = append(ports, p.Number)
+	}
+	return ports
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flanneld/flannel/core/backend"
+	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/config"
 )
 
@@ -169,7 +170,14 @@ func TestPorts(t *testing.T) {
 	} {
 		n := network(t, `{`+c.more+`"Network":"10.5.0.0/16","Backend":`+c.backend+`}`)
 		spec, _ := Find(n.Backend.Type)
-		if got := spec.Ports(n); !slices.Equal(got, c.want) {
+		var got []uint16
+		for _, p := range spec.Ports(n) {
+			got = append(got, p.Number)
+			if p.Shared != (spec.Type == vxlan.Type) {
+				t.Errorf("%s: port %d is shared: %t", c.backend, p.Number, p.Shared)
+			}
+		}
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: ports %d, want %d", c.backend, got, c.want)
 		}
 	}

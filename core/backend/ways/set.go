@@ -153,6 +153,15 @@ func (s *Set) Plain() []config.Backend {
 	return objects
 }
 
+// Ports returns the UDP ports of all ways.
+func (s *Set) Ports() []backend.UDPPort {
+	var ports []backend.UDPPort
+	for _, w := range s.ways {
+		ports = append(ports, w.ports()...)
+	}
+	return ports
+}
+
 // Type implements [backend.Backend]: the type of the present way.
 func (s *Set) Type() string { return s.ways[0].backend.Type() }
 

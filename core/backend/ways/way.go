@@ -91,15 +91,16 @@ func (w way) env(env backend.Env) backend.Env {
 // carries reports whether the way carries packets of a family.
 func (w way) carries(f cidr.Family) bool { return w.network.Of(f).Enabled() }
 
+// ports returns the UDP ports of the way.
+func (w way) ports() []backend.UDPPort { return w.spec.Ports(w.network) }
+
 // coexists reports whether two ways can be open on one host: no device belongs to
 // both, they need no UDP port in turn, and both are backends that handle peers.
 func (w way) coexists(o way) bool {
 	if w.alone() || o.alone() {
 		return false
 	}
-	ports := o.spec.Ports(o.network)
-	sharePort := slices.ContainsFunc(w.spec.Ports(w.network), func(p uint16) bool { return slices.Contains(ports, p) })
-	if sharePort && w.spec.Type != o.spec.Type { // the kernel lets several vxlan devices share one
+	if backend.Exclude(w.ports(), o.ports()) != 0 {
 		return false
 	}
 	links := o.backend.Extent().Links

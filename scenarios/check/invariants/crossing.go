@@ -98,7 +98,7 @@ func exclude(a, b config.Network) bool {
 	spec2, _ := all.Find(b.Backend.Type)
 	alone := func(s backend.Spec) bool { return s.Alone || s.IgnoresPeers }
 	return alone(spec) || alone(spec2) || common(one.Extent().Links, two.Extent().Links) ||
-		spec.Type != spec2.Type && common(spec.Ports(a), spec2.Ports(b))
+		backend.Exclude(spec.Ports(a), spec2.Ports(b)) != 0
 }
 
 // common reports whether two lists have an element in common.

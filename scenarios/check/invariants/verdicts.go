@@ -9,7 +9,6 @@ import (
 
 	"github.com/flanneld/flannel/core/backend"
 	"github.com/flanneld/flannel/core/backend/all"
-	"github.com/flanneld/flannel/core/backend/vxlan"
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
@@ -87,13 +86,9 @@ func collide(one, other string) bool {
 
 // sharePort reports whether two networks listen at one UDP port. VXLAN devices can do that.
 func sharePort(n config.Network, b backend.Backend, o config.Network, c backend.Backend) bool {
-	if b.Type() == vxlan.Type && c.Type() == vxlan.Type {
-		return false
-	}
 	one, _ := all.Find(b.Type())
 	other, _ := all.Find(c.Type())
-	theirs := other.Ports(o)
-	return slices.ContainsFunc(one.Ports(n), func(port uint16) bool { return slices.Contains(theirs, port) })
+	return backend.Exclude(one.Ports(n), other.Ports(o)) != 0
 }
 
 // besides returns the nodes of the other networks on the node's host whose processes run.
