@@ -8,7 +8,8 @@ import (
 )
 
 // A swap is a set of networks whose configs fit on the host, and each of which waits for a part of
-// the host that another one of them has by the config that it comes from. None of them could ever go on.
+// the host that another one of them has by a config that it comes from. None of them could ever go on: what a
+// network has by a former config it keeps while a peer needs it, which may be for as long as it cannot change.
 // So each removes what it has on the host, as if its config had gone, and begins anew. All of them do:
 // one that kept its former backend until its peers have followed would keep the others waiting, and
 // these have nothing.
@@ -66,7 +67,7 @@ func (h *Host) swap(name string) []string {
 	return with
 }
 
-// blockers returns the networks whose claims keep a network that runs from its new config, sorted.
+// blockers returns the networks that keep a network that runs from its new config, sorted.
 func (h *Host) blockers(name string) []string {
 	m := h.members[name]
 	wants, err := claimOf(m.doc.Data)
@@ -75,7 +76,7 @@ func (h *Host) blockers(name string) []string {
 	}
 	var found []string
 	for _, other := range slices.Sorted(maps.Keys(h.members)) {
-		if o := h.members[other]; other != name && o.claim != nil && wants.against(*o.claim) != "" {
+		if other != name && h.members[other].refuses(other, name, wants) != nil {
 			found = append(found, other)
 		}
 	}

@@ -92,6 +92,24 @@ func TestSwapOfWhichOneIsLeft(t *testing.T) {
 	}
 }
 
+// What one of them has by a former config only, as long as peers need it, keeps the others waiting like what it
+// has by the present one.
+func TestSwapForWhatAFormerConfigLeft(t *testing.T) {
+	h := swappers()
+	h.View("green", view(conf("10.6.0.0/16", `{"Type":"host-gw"}`), 8))
+	blue, green := view(conf("10.5.0.0/16", `{"Type":"udp"}`), 9), view(conf("10.6.0.0/16", `{"Type":"vxlan"}`), 10)
+	v := h.View("blue", blue)
+	if v.Beside.Anew || !strings.Contains(refusal(t, v), "still has objects of a former config") {
+		t.Errorf("blue, while green only has to remove its device: %+v", v.Beside)
+	}
+	h.View("green", green)
+	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
+		if got := h.View(name, v); !got.Beside.Anew {
+			t.Errorf("%s: %+v", name, got.Beside)
+		}
+	}
+}
+
 // What a network of a swap is about to get no younger network takes before it. An older one, which waited for it
 // before, does.
 func TestSwapBesideOneThatBegins(t *testing.T) {
