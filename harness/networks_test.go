@@ -199,6 +199,31 @@ var _ = Describe("two networks in one daemon", Ordered, func() {
 		}
 		awaitPing(ctx, pods["green"][0], pods["green"][1]) // with the same subnets
 	}, limit)
+
+	It("swaps the UDP ports of two networks", func(ctx context.Context) {
+		listen := func(blue, green int) {
+			GinkgoHelper()
+			for network, config := range map[string]string{
+				"blue":  fmt.Sprintf(`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan","Port":%d}}`, blue),
+				"green": fmt.Sprintf(`{"Network":"10.6.0.0/16","Backend":{"Type":"udp","Port":%d}}`, green),
+			} {
+				Expect(lab.Store.SetConfigOf(ctx, network, config)).To(Succeed())
+			}
+			for _, n := range lab.Nodes {
+				var seen string
+				Expect(n.Await(ctx, "the networks to have the ports", func() (bool, error) {
+					seen = shell(ctx, n, "ip -d link show type vxlan; ss -lun")
+					ready, _ := n.Ready(ctx)
+					return ready && strings.Contains(seen, fmt.Sprintf("dstport %d ", blue)) &&
+						strings.Contains(seen, fmt.Sprintf(":%d ", green)), nil
+				})).To(Succeed(), "the host has\n%s", seen)
+			}
+			awaitPing(ctx, pods["blue"][0], pods["blue"][1])
+			awaitPing(ctx, pods["green"][0], pods["green"][1])
+		}
+		listen(8285, 8472)
+		listen(8472, 8285)
+	}, limit)
 })
 
 var _ = Describe("two networks that swap their devices", func() {

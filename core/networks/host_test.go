@@ -153,7 +153,8 @@ func TestRunningNetworkKeepsItsClaims(t *testing.T) {
 func TestClaimsOfAFormerConfig(t *testing.T) {
 	former := node.Holding{Links: []string{"flannel.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}}
 	former.Ports = []backend.UDPPort{{Number: 8472, Shared: true}}
-	present := node.Holding{Links: []string{"flannel.7"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}}
+	present := node.Holding{Links: []string{"flannel.7"},
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}}
 	present.Ports = []backend.UDPPort{{Number: 4789, Shared: true}}
 	both := node.Holding{
 		Links: append(former.Links, present.Links...), Networks: append(former.Networks, present.Networks...),
@@ -169,7 +170,8 @@ func TestClaimsOfAFormerConfig(t *testing.T) {
 			h.View("blue", view(conf("10.5.0.0/16", `{"Type":"vxlan"}`), 5))
 			h.View("green", view(conf("10.6.0.0/16", `{"Type":"vxlan","VNI":2}`), 6))
 			h.Hold("blue", former)
-			if got := refusal(t, h.View("blue", view(conf("10.7.0.0/16", `{"Type":"vxlan","VNI":7,"Port":4789}`), 7))); got != "" {
+			blue := view(conf("10.7.0.0/16", `{"Type":"vxlan","VNI":7,"Port":4789}`), 7)
+			if got := refusal(t, h.View("blue", blue)); got != "" {
 				t.Fatalf("blue: %q", got)
 			}
 			want := "network green cannot run on this host yet: network blue still has objects of a former config there, and " +

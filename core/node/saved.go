@@ -60,7 +60,7 @@ func (n *Node) savedKey() savedKey {
 	k := savedKey{
 		snap: n.store.snap, links: len(n.host.links), networks: len(n.host.networks), ports: len(n.host.ports),
 		policies: n.host.policies,
-		lost: len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
+		lost:     len(n.store.lost.peers), until: n.store.lost.until, ways: n.network.backend,
 		host: n.hostAddrs(), apart: fmt.Sprint(n.apart()),
 	}
 	if g := n.lease.grant; g != nil {

@@ -35,7 +35,7 @@ func Spec() backend.Spec {
 	return backend.Spec{
 		Type: Type, Summary: "the kernel's VXLAN tunnels", Carries: backend.EveryFamily, New: open, OmitsIPv4: true,
 		SharesPorts: true,
-		Devices: devices[:], DeviceKind: dataplane.LinkVXLAN,
+		Devices:     devices[:], DeviceKind: dataplane.LinkVXLAN,
 		Options: []backend.Option{
 			{Name: "VNI", Kind: backend.Whole, Default: "1", Min: 1, Max: 1<<24 - 1, ChartValue: "vni", Agreed: true,
 				Help: "network identifier, and the number in the device's name"},
