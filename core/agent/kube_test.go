@@ -370,6 +370,7 @@ func TestBadNode(t *testing.T) {
 			if s := m.state("flannel.1"); routes(s) != 6 || s.Neighs.Len() != 6 || s.FDB.Len() != 6 {
 				t.Errorf("not what 6 peers need:\n%s", s.Dump())
 			}
+			m.api.Delete("n4") // pod CIDRs do not change
 			m.api.Put(peerObject(4))
 			m.until("the fixed peer", func() bool { return routes(m.state("flannel.1")) == 7 })
 			m.until("the end of the count", func() bool { s := m.status(); return s.Quarantined+len(s.Problems) == 0 })

@@ -26,10 +26,12 @@ import (
 type api interface {
 	// list reads one part of all nodes; token is the next of the last part.
 	list(ctx context.Context, token string, each func(item)) (page, error)
-	// watch follows all nodes from a revision on; from 0, it begins with all
-	// existing nodes.
-	watch(ctx context.Context, from int64) (stream, error)
-	get(ctx context.Context, name string) (item, error)
+	// stream reads all nodes, as a watch that begins with them.
+	stream(ctx context.Context) (stream, error)
+	// watch follows all nodes from a revision on. Unless whole is set, its items are partial.
+	watch(ctx context.Context, from int64, whole bool) (stream, error)
+	// get reads a node as of a revision or later.
+	get(ctx context.Context, name string, from int64) (item, error)
 	// patch changes the status subresource of a node.
 	patch(ctx context.Context, name string, change []byte) (item, error)
 	nodeOfPod(ctx context.Context, namespace, name string) (string, error)
@@ -124,32 +126,42 @@ func (s *server) list(ctx context.Context, token string, each func(item)) (page,
 	return decodeList(&reader{from: bufio.NewReader(body)}, s.names, each)
 }
 
-func (s *server) watch(ctx context.Context, from int64) (stream, error) {
+func (s *server) stream(ctx context.Context) (stream, error) {
+	return s.open(ctx, true, s.request(http.MethodGet).Param("sendInitialEvents", "true").
+		Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)))
+}
+
+func (s *server) watch(ctx context.Context, from int64, whole bool) (stream, error) {
+	return s.open(ctx, whole, s.request(http.MethodGet).Param("resourceVersion", strconv.FormatInt(from, 10)))
+}
+
+// metadataOnly asks the API server for the metadata of objects alone.
+const metadataOnly = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// open begins a watch of all nodes.
+func (s *server) open(ctx context.Context, whole bool, req *rest.Request) (stream, error) {
 	length := watchTime + time.Duration(rand.Int64N(int64(watchTime)))
-	req := s.request(http.MethodGet).Resource("nodes").
-		SetHeader("Accept", runtime.ContentTypeProtobuf+";stream=watch").
-		Param("watch", "true").Param("allowWatchBookmarks", "true").
-		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
-	if from > 0 {
-		req = req.Param("resourceVersion", strconv.FormatInt(from, 10))
-	} else {
-		req = req.Param("sendInitialEvents", "true")
-		req = req.Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	accept := runtime.ContentTypeProtobuf + ";stream=watch"
+	if !whole {
+		accept += metadataOnly
 	}
 	ctx, cancel := context.WithTimeout(ctx, length+watchTime/2)
-	body, err := req.Stream(ctx)
+	body, err := req.Resource("nodes").SetHeader("Accept", accept).
+		Param("watch", "true").Param("allowWatchBookmarks", "true").
+		Param("timeoutSeconds", strconv.Itoa(int(length/time.Second))).Stream(ctx)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &serverStream{body, reader{from: bufio.NewReader(body)}, s.names, cancel}, nil
+	return &serverStream{body, reader{from: bufio.NewReader(body)}, s.names, !whole, cancel}, nil
 }
 
 type serverStream struct {
-	body   io.Closer
-	reader reader
-	names  nodelease.Names
-	cancel context.CancelFunc
+	body    io.Closer
+	reader  reader
+	names   nodelease.Names
+	partial bool
+	cancel  context.CancelFunc
 }
 
 func (s *serverStream) next() (string, item, error) {
@@ -157,7 +169,9 @@ func (s *serverStream) next() (string, item, error) {
 	if err != nil {
 		return "", item{}, err
 	}
-	return decodeEvent(frame, s.names)
+	kind, it, err := decodeEvent(frame, s.names)
+	it.partial = s.partial
+	return kind, it, err
 }
 
 func (s *serverStream) Close() error {
@@ -165,8 +179,9 @@ func (s *serverStream) Close() error {
 	return s.body.Close()
 }
 
-func (s *server) get(ctx context.Context, name string) (item, error) {
-	return s.node(s.request(http.MethodGet).Resource("nodes").Name(name).Param("resourceVersion", "0").Do(ctx))
+func (s *server) get(ctx context.Context, name string, from int64) (item, error) {
+	return s.node(s.request(http.MethodGet).Resource("nodes").Name(name).
+		Param("resourceVersion", strconv.FormatInt(from, 10)).Do(ctx))
 }
 
 func (s *server) patch(ctx context.Context, name string, change []byte) (item, error) {

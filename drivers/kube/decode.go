@@ -69,6 +69,7 @@ type item struct {
 	node     nodelease.Node
 	revision int64
 	complete bool // a bookmark: the listing is complete
+	partial  bool // only what the metadata hold: neither pod CIDRs nor status
 	// status is read for our own node only. It lies in the buffer of the
 	// decoder, and is valid until the next item is decoded.
 	status []byte

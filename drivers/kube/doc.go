@@ -3,7 +3,8 @@
 // subnets itself: they are the nodes' pod CIDRs.
 //
 // The store reads all nodes, in a streaming list if the API server supports that
-// and otherwise in chunks, and follows them on one watch. From protobuf it decodes
+// and otherwise in chunks, and follows them on one watch of their metadata; what
+// these lack it reads of single nodes (partial.go). From protobuf it decodes
 // only the fields that make a lease, and skips all others; a heartbeat makes no
 // difference and wakes no reader. After the end of a watch the next
 // one resumes at the same revision. If the API server no longer has that

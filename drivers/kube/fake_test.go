@@ -64,7 +64,12 @@ func (c *clientset) list(ctx context.Context, _ string, each func(item)) (page, 
 	return page{revision: c.revision + 1}, nil
 }
 
-func (c *clientset) watch(ctx context.Context, _ int64) (stream, error) {
+func (c *clientset) stream(context.Context) (stream, error) {
+	panic("the fake has no streaming list")
+}
+
+// watch returns a stream of whole objects: the fake has no metadata alone.
+func (c *clientset) watch(ctx context.Context, _ int64, _ bool) (stream, error) {
 	return clientStream{c, ctx}, nil
 }
 
@@ -86,7 +91,7 @@ func (s clientStream) next() (string, item, error) {
 
 func (s clientStream) Close() error { s.c.watching.Stop(); return nil }
 
-func (c *clientset) get(ctx context.Context, name string) (item, error) {
+func (c *clientset) get(ctx context.Context, name string, _ int64) (item, error) {
 	n, err := c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return item{}, err

@@ -115,36 +115,71 @@ func (s *Store) followNodes(ctx context.Context) (followed time.Duration, err er
 	if s.alone() {
 		return s.poll(ctx)
 	}
-	if s.at == 0 && !s.chunked {
-		followed, err = s.watch(ctx, s.begin())
-		if !noStreaming(err) {
+	if s.at == 0 {
+		if err := s.read(ctx); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		lasted, err := s.watch(ctx)
+		followed += lasted
+		if !errors.Is(err, errPartial) {
 			return followed, err
+		}
+	}
+}
+
+// read reads all nodes.
+func (s *Store) read(ctx context.Context) error {
+	if !s.chunked {
+		err := s.stream(ctx)
+		if !noStreaming(err) {
+			return err
 		}
 		s.chunked = true
 	}
-	if s.at == 0 {
-		if err := s.list(ctx); err != nil {
-			return 0, fmt.Errorf("list nodes: %w", explain(err, "list nodes"))
-		}
+	if err := s.list(ctx); err != nil {
+		return fmt.Errorf("list nodes: %w", explain(err, "list nodes"))
 	}
-	return s.watch(ctx, nil)
+	return nil
 }
 
-// watch opens a watch at the view's revision and follows it. With a listing,
-// the watch begins with all nodes.
-func (s *Store) watch(ctx context.Context, listing *nodelease.Listing) (followed time.Duration, err error) {
-	st, err := s.api.watch(ctx, s.at)
+// stream reads all nodes in a streaming list.
+func (s *Store) stream(ctx context.Context) error {
+	listing := s.begin()
+	st, err := s.api.stream(ctx)
 	if err == nil {
 		defer st.Close()
-		followed, err = s.follow(st, listing)
+		err = s.initial(st, listing)
 	}
-	if gone(err) {
+	return unwatched(err)
+}
+
+// watch opens a watch at the view's revision and follows it.
+func (s *Store) watch(ctx context.Context) (followed time.Duration, err error) {
+	st, err := s.api.watch(ctx, s.at, s.whole)
+	if err == nil {
+		defer st.Close()
+		followed, err = s.follow(ctx, st)
+	}
+	switch {
+	case gone(err):
 		s.at = 0
+	case err == nil: // after some minutes
+		s.whole = false
+	case !s.whole && apierrors.IsNotAcceptable(err), errors.Is(err, errPartial):
+		s.whole = true
+		return followed, errPartial
 	}
-	if err != nil {
-		err = fmt.Errorf("watch nodes: %w", explain(err, "list and watch nodes"))
+	return followed, unwatched(err)
+}
+
+// unwatched returns the error of a watch as it is told.
+func unwatched(err error) error {
+	if err == nil {
+		return nil
 	}
-	return followed, err
+	return fmt.Errorf("watch nodes: %w", explain(err, "list and watch nodes"))
 }
 
 // begin starts a complete reading. The table may change at the same time
@@ -226,17 +261,15 @@ func (s *Store) end(listing *nodelease.Listing, revision int64) {
 }
 
 // follow applies the events of a watch until it ends, and returns how long it
-// did. With a listing, the watch begins with all nodes.
-func (s *Store) follow(st stream, listing *nodelease.Listing) (followed time.Duration, err error) {
-	if listing != nil {
-		if err := s.initial(st, listing); err != nil {
-			return 0, err
-		}
-	}
+// did.
+func (s *Store) follow(ctx context.Context, st stream) (followed time.Duration, err error) {
 	s.follows()
 	began := time.Now()
 	for {
 		kind, it, err := st.next()
+		if err == nil && it.partial && (kind == "ADDED" || kind == "MODIFIED") {
+			it, err = s.completed(ctx, it)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return time.Since(began), nil
@@ -312,7 +345,7 @@ func (s *Store) poll(ctx context.Context) (followed time.Duration, err error) {
 func (s *Store) getOwn(ctx context.Context) (item, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	return s.api.get(ctx, s.node)
+	return s.api.get(ctx, s.node, 0)
 }
 
 // gone reports whether the server no longer has, or never had, the requested

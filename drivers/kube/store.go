@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/client-go/util/flowcontrol"
+
 	"github.com/flanneld/flannel/core/config"
 	"github.com/flanneld/flannel/core/lease"
 	"github.com/flanneld/flannel/core/nodelease"
@@ -32,8 +34,10 @@ type Store struct {
 	published  chan struct{} // closed when no notice is published any more
 
 	// run alone uses these.
-	at      int64          // the revision to resume at; 0: read everything first
-	chunked bool           // the API server has no streaming list
+	at      int64 // the revision to resume at; 0: read everything first
+	chunked bool  // the API server has no streaming list
+	whole   bool  // the next watch is of whole objects
+	reads   flowcontrol.PassiveRateLimiter
 	told    complaint.Told // what the log has named of the present outage
 
 	mu        sync.Mutex
@@ -77,6 +81,7 @@ func newStore(ctx context.Context, o Options, set setup, api api) *Store {
 	s := &Store{
 		o: o, names: set.names, doc: set.doc, network: set.network, api: api, err: errNotYet,
 		changed: wake.NewSignal(), moved: wake.NewSignal(),
+		reads:   flowcontrol.NewTokenBucketPassiveRateLimiter(readsPerSecond, readsAtOnce),
 		notices: make(chan Notice, noticesWaiting), published: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)

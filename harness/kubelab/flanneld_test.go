@@ -16,6 +16,7 @@ import (
 
 	"github.com/flanneld/flannel/core/cidr"
 	"github.com/flanneld/flannel/core/dataplane"
+	"github.com/flanneld/flannel/drivers/kube/kubetest"
 	"github.com/flanneld/flannel/harness"
 )
 
@@ -157,6 +158,47 @@ var _ = Describe("flanneld with the rights of the manifest", func() {
 		c.register(ctx, "n2", "10.244.9.0/24") // another subnet under the same name
 		Expect(n2.Start()).To(Succeed())
 		Eventually(have).WithContext(ctx).Should(ConsistOf("10.244.9.0/24"))
+	}, limit)
+
+	It("receives of another node's heartbeats the metadata alone", func(ctx context.Context) {
+		c := newCluster(ctx, 1, vxlan)
+		c.registerAll(ctx)
+		c.startAll(ctx)
+		n := c.lab.Nodes[0]
+		object := kubetest.Realistic(2)
+		object.Spec.PodCIDR, object.Spec.PodCIDRs = "10.244.2.0/24", []string{"10.244.2.0/24"}
+		object.Status.Addresses = nil // of which no two may be equal
+		status := object.Status
+		_, err := c.Client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		have := func() []string { return routes(ctx, n) }
+		Eventually(have).WithContext(ctx).Should(ConsistOf("10.244.2.0/24"))
+		beat := func() {
+			GinkgoHelper()
+			at := &status.Conditions[0].LastHeartbeatTime
+			*at = metav1.NewTime(at.Add(5 * time.Minute))
+			change, err := json.Marshal(map[string]any{"status": status})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = c.Client.CoreV1().Nodes().PatchStatus(ctx, object.Name, change)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		received := func() float64 {
+			GinkgoHelper()
+			link, err := n.Netlink().LinkByName("eth0")
+			Expect(err).NotTo(HaveOccurred())
+			return float64(link.Attrs().Statistics.RxBytes)
+		}
+		beat()
+		before := received()
+		const beats = 50
+		for range beats {
+			beat()
+		}
+		Expect(c.Client.CoreV1().Nodes().Delete(ctx, object.Name, metav1.DeleteOptions{})).To(Succeed())
+		Eventually(have).WithContext(ctx).Should(BeEmpty()) // all heartbeats have arrived
+		each := (received() - before) / beats
+		AddReportEntry("bytes received for a heartbeat", each)
+		Expect(each).To(BeNumerically("<", object.Size()/2))
 	}, limit)
 
 	It("keeps the overlay through an outage of the API server", func(ctx context.Context) {

@@ -13,7 +13,7 @@ import (
 const prefix = "flannel.alpha.coreos.com/"
 
 // Realistic returns the i-th node of a large cluster as kubelets make them: of
-// some 10 kB, 300 bytes matter. Its subnet lies in 10.64.0.0/10.
+// some 12 kB, 300 bytes matter. Its subnet lies in 10.64.0.0/10.
 func Realistic(i int) *corev1.Node {
 	n := &corev1.Node{}
 	n.Name = fmt.Sprintf("ip-10-%d-%d.eu-central-1.compute.internal", i/250, i%250)
@@ -37,6 +37,7 @@ func Realistic(i int) *corev1.Node {
 			Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available, as far as it can tell",
 		})
 	}
+	n.ManagedFields = managedFields(n)
 	for k := range 30 {
 		image := fmt.Sprintf("registry.example.com/team-%d/some-application-or-other", k)
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{
@@ -45,6 +46,23 @@ func Realistic(i int) *corev1.Node {
 		})
 	}
 	return n
+}
+
+// managedFields names who has written which part, as the API server records it: here kubelet its conditions.
+func managedFields(n *corev1.Node) []metav1.ManagedFieldsEntry {
+	var text strings.Builder
+	text.WriteString(`{"f:status":{"f:conditions":{`)
+	for i, c := range n.Status.Conditions {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, `"k:{\"type\":\"%s\"}":{".":{},"f:lastHeartbeatTime":{},"f:type":{}}`, c.Type)
+	}
+	text.WriteString("}}}")
+	return []metav1.ManagedFieldsEntry{{
+		Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Subresource: "status",
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text.String()),
+	}}
 }
 
 // vxlanData returns the data of the i-th node about its n-th device.

@@ -82,6 +82,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	from, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	initial := q.Get("sendInitialEvents") == "true"
+	metadata := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 	s.mu.Lock()
 	if initial && s.plain {
 		s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.(http.Flusher).Flush()
-		frames = s.since(r, at, epoch)
+		frames = s.since(r, at, epoch, metadata)
 		if frames == nil {
 			return
 		}
@@ -141,7 +142,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // since waits for the events after a place; none means that the watch ends.
-func (s *Server) since(r *http.Request, at, epoch int) [][]byte {
+func (s *Server) since(r *http.Request, at, epoch int, metadata bool) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.epoch == epoch && r.Context().Err() == nil && len(s.events) <= at {
@@ -152,7 +153,11 @@ func (s *Server) since(r *http.Request, at, epoch int) [][]byte {
 	}
 	var frames [][]byte
 	for _, e := range s.events[at:] {
-		frames = append(frames, e.frame)
+		if metadata {
+			frames = append(frames, e.metadata)
+		} else {
+			frames = append(frames, e.whole)
+		}
 	}
 	return frames
 }

@@ -38,9 +38,10 @@ type Server struct {
 	reported  []corev1.Event
 }
 
+// event is an event of a watch, as one of whole objects and as one of metadata have it.
 type event struct {
-	revision int64
-	frame    []byte
+	revision        int64
+	whole, metadata []byte
 }
 
 // New returns a server without nodes.
@@ -113,7 +114,8 @@ func (s *Server) Reported() []corev1.Event {
 	return slices.Clone(s.reported)
 }
 
-// Put creates a node or replaces it. A new one gets a UID of its own.
+// Put creates a node or replaces it. A new one gets a UID of its own. It panics if the pod CIDRs change, which the
+// API server does not allow.
 func (s *Server) Put(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,6 +126,9 @@ func (s *Server) put(n *corev1.Node) {
 	kind := "MODIFIED"
 	if old := s.nodes[n.Name]; old != nil {
 		n.UID, n.CreationTimestamp = old.UID, old.CreationTimestamp
+		if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
+			panic("kubetest: node updates may not change podCIDRs") // as Kubernetes' validation says
+		}
 	} else {
 		s.uids++
 		kind, n.UID = "ADDED", types.UID(fmt.Sprintf("uid-%d", s.uids))
@@ -188,7 +193,8 @@ func (s *Server) Break() {
 func (s *Server) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = append(s.events, event{s.revision, frame("BOOKMARK", bookmark(s.revision, false))})
+	bookmark := frame("BOOKMARK", bookmark(s.revision, false))
+	s.events = append(s.events, event{s.revision, bookmark, bookmark})
 	s.news.Broadcast()
 }
 
@@ -218,7 +224,8 @@ func (s *Server) Restore(revision int64, nodes ...*corev1.Node) {
 func (s *Server) happened(kind string, n *corev1.Node) {
 	s.revision++
 	n.ResourceVersion = strconv.FormatInt(s.revision, 10)
-	s.events = append(s.events, event{s.revision, frame(kind, n)})
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: n.ObjectMeta}
+	s.events = append(s.events, event{s.revision, frame(kind, n), frame(kind, metadata)})
 	s.news.Broadcast()
 }
 

@@ -34,8 +34,11 @@ func wrap(kind string, m message) []byte {
 // frame is an event as it goes over a watch.
 func frame(kind string, m message) []byte {
 	object := "Node"
-	if kind == "ERROR" {
+	switch m.(type) {
+	case *metav1.Status:
 		object = "Status"
+	case *metav1.PartialObjectMetadata:
+		object = "PartialObjectMetadata"
 	}
 	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: wrap(object, m)}}
 	body := must(e.Marshal())
