@@ -23,6 +23,8 @@ type hints struct {
 	file *os.File // the listening socket
 	done chan struct{}
 
+	filter nl.Filter // in force; used by looks alone
+
 	mutex   sync.Mutex
 	buf     []byte
 	watched watched
@@ -51,16 +53,21 @@ func startHints(own ...uint32) (*hints, error) {
 }
 
 func newHints(own ...uint32) (*hints, error) {
-	file, err := nl.Listen(unix.NETLINK_ROUTE, append(slices.Clone(groups), unix.RTNLGRP_NEXTHOP), own...)
+	file, err := nl.Listen(unix.NETLINK_ROUTE, append(slices.Clone(groups), unix.RTNLGRP_NEXTHOP))
 	if errors.Is(err, unix.EINVAL) { // a kernel without next hops
-		file, err = nl.Listen(unix.NETLINK_ROUTE, groups, own...)
+		file, err = nl.Listen(unix.NETLINK_ROUTE, groups)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
-	return &hints{
+	h := &hints{
 		out: wake.NewSignal(), file: file, done: make(chan struct{}), buf: make([]byte, nl.ReadSize),
-	}, nil
+		filter: nl.Filter{Ports: own},
+	}
+	if err := h.filter.Apply(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for hints: %w", err), file.Close())
+	}
+	return h, nil
 }
 
 // stop ends the goroutine and closes the socket.
@@ -71,12 +78,21 @@ func (h *hints) stop() error {
 }
 
 // watch sets the objects with which later announcements are compared, except for those that
-// the last look returned.
-func (h *hints) watch(w watched) {
+// the last look returned. Those of links on which nothing watched depends do not wake the listener, except while
+// the tables are being read, since any of these links may turn out to matter.
+func (h *hints) watch(w watched) error {
+	f := nl.Filter{Ports: h.filter.Ports, Links: w.indexes()}
+	if !slices.Equal(f.Links, h.filter.Links) || (f.Links == nil) != (h.filter.Links == nil) {
+		if err := f.Apply(h.file); err != nil {
+			return err
+		}
+		h.filter = f
+	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	w.seen = h.watched.seen
 	h.watched = w
+	return nil
 }
 
 // saw sets what the last look returned.

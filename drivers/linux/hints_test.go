@@ -3,6 +3,7 @@ package linux
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"net"
 	"testing"
 	"time"
@@ -62,7 +63,9 @@ func TestHintFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.file.Close()
-	h.watch(w.d.hints.watched)
+	if err := h.watch(w.d.hints.watched); err != nil {
+		t.Fatal(err)
+	}
 	for i, c := range []struct {
 		name    string
 		actions []string // changes by others
@@ -93,6 +96,14 @@ func TestHintFilter(t *testing.T) {
 		{name: "link down", actions: []string{"down flannel.1"}, want: true},
 		{name: "link up", actions: []string{"up flannel.1"}, want: true},
 		{name: "address added", actions: []string{"add addr 192.168.65.3/24 dev eth0"}, want: true},
+		{name: "another device", actions: []string{
+			"add link other type ethernet mtu 1500 mac 02:00:00:00:00:09 up"}, want: true},
+		{name: "its address", actions: []string{"add addr 10.99.0.1/24 dev other"}, want: true},
+		{name: "its IPv6 address", actions: []string{"add addr fd00:99::1/64 dev other"}, want: true},
+		{name: "a default route by it",
+			actions: []string{"add route ::/0 via fd00:99::2 dev other proto 3"}, want: true},
+		{name: "its forwarding", ops: []string{"replace sysctl net/ipv4/conf/other/forwarding = 1 dev other"}, want: true},
+		{name: "its neighbours", actions: []string{"add neigh 10.99.0.2 lladdr 02:00:00:00:00:07 dev other"}},
 		{name: "own neighbour and route", ops: []string{
 			"add neigh 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1",
 			"add route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink",
@@ -112,7 +123,17 @@ func TestHintFilter(t *testing.T) {
 
 // mattersUntilFence reads all announcements up to a fence of its own, and
 // reports whether any of them mattered.
-func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
+func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) (matters bool) {
+	t.Helper()
+	for m := range h.untilFence(t, w, fence) {
+		hint, _ := h.watched.judge(m)
+		matters = matters || hint
+	}
+	return matters
+}
+
+// untilFence reads all announcements up to a fence of its own.
+func (h *hints) untilFence(t *testing.T, w *world, fence string) iter.Seq[nl.Message] {
 	t.Helper()
 	if err := w.far.LinkSetAlias(must(w.far.LinkByName("lo")), fence); err != nil {
 		t.Fatal(err)
@@ -120,20 +141,73 @@ func (h *hints) mattersUntilFence(t *testing.T, w *world, fence string) bool {
 	if err := w.host.LinkSetAlias(must(w.host.LinkByName("lo")), fence); err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, nl.ReadSize)
-	matters := false
-	for {
-		n, err := h.file.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for m := range nl.Messages(buf[:n]) {
-			if bytes.Contains(m.Body, []byte(fence)) {
-				return matters
+	return func(yield func(nl.Message) bool) {
+		buf := make([]byte, nl.ReadSize)
+		for {
+			n, err := h.file.Read(buf)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-			hint, _ := h.watched.judge(m)
-			matters = matters || hint
+			for m := range nl.Messages(buf[:n]) {
+				if bytes.Contains(m.Body, []byte(fence)) || !yield(m) {
+					return
+				}
+			}
 		}
+	}
+}
+
+// The kernel tells a listener nothing of pods that come and go. A listener without a look before hears it all.
+func TestPodsWakeNoListener(t *testing.T) {
+	w := newWorld(t)
+	w.withOverlay(t)
+	var filtered, all *hints
+	if err := w.d.ns.Do(func() error {
+		filtered, all = must(newHints()), must(newHints())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer filtered.file.Close()
+	defer all.file.Close()
+	w.ip(t, "link add cni0 address 02:00:00:00:05:01 type bridge") // as the plugin bridge sets it
+	w.ip(t, "link set cni0 up")
+	w.ip(t, "link add vethfirst type veth peer name vethpod0") // the bridge keeps its carrier
+	w.ip(t, "link set vethfirst master cni0 up")
+	uplink := must(w.host.LinkByName("vethfirst")).Attrs().Index
+	w.ip(t, "link set vethpod0 up")
+	w.look(t, benchExtent)
+	if err := filtered.watch(w.d.hints.watched); err != nil {
+		t.Fatal(err)
+	}
+	count := func(h *hints, fence string) (heard int) {
+		for range h.untilFence(t, w, fence) {
+			heard++
+		}
+		return heard
+	}
+	count(filtered, "before-1")
+	count(all, "before-2")
+	const pods = 10
+	for i := range pods {
+		name := fmt.Sprintf("veth%08x", i)
+		w.ip(t, "link add "+name+" type veth peer name vethpod")
+		w.ip(t, "link set "+name+" master cni0 up")
+		w.ip(t, "link set vethpod up")
+		w.ip(t, "link set vethpod name vethother")
+		w.ip(t, "neigh add 10.5.3.7 lladdr 02:00:00:00:00:07 dev "+name)
+		w.ip(t, "link del "+name)
+	}
+	if few, many := count(filtered, "fence-1"), count(all, "fence-2"); few > 2 || many < 30*pods {
+		t.Errorf("for %d pods that came and went the kernel told %d messages, and %d without the filter", pods, few, many)
+	}
+	if err := filtered.watch(watched{links: map[int]string{uplink: "vethfirst"}, memory: &routeMemory{}}); err != nil {
+		t.Fatal(err)
+	}
+	w.ip(t, "link set vethfirst alias uplink")
+	if count(filtered, "fence-3") == 0 {
+		t.Error("the kernel told nothing of a link that matters and is named like one of a pod")
 	}
 }
 

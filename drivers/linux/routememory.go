@@ -80,9 +80,12 @@ func (o *observer) readRoutes() error {
 func (o *observer) readTables() error {
 	o.d.routes = nil
 	extent := cloneExtent(o.extent)
-	o.d.hints.watch(watched{links: o.owned, extent: extent})
+	err := o.d.hints.watch(watched{links: o.owned, extent: extent})
+	if err != nil {
+		return err
+	}
 	m := &routeMemory{extent: extent, owned: o.owned, read: time.Now(), links: maps.Clone(o.owned)}
-	err := m.readNextHops(o)
+	err = m.readNextHops(o)
 	if err != nil {
 		return err
 	}
@@ -93,8 +96,7 @@ func (o *observer) readTables() error {
 		}
 	}
 	o.d.routes = m
-	o.d.hints.watch(watched{links: o.owned, extent: extent, memory: m})
-	return nil
+	return o.d.hints.watch(watched{links: o.owned, extent: extent, memory: m})
 }
 
 func cloneExtent(e dataplane.Extent) dataplane.Extent {

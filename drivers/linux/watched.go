@@ -1,6 +1,9 @@
 package linux
 
 import (
+	"maps"
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/dataplane"
@@ -13,6 +16,18 @@ type watched struct {
 	extent dataplane.Extent
 	memory *routeMemory     // whose routes matter; nil while the tables are being read
 	seen   *dataplane.State // by the last look; nil before it ends
+}
+
+// indexes returns the links on which watched objects depend, sorted; nil while any may.
+func (w *watched) indexes() []int {
+	if w.memory == nil {
+		return nil
+	}
+	all := make([]int, 0, len(w.links)+len(w.memory.links))
+	all = slices.AppendSeq(all, maps.Keys(w.links))
+	all = slices.AppendSeq(all, maps.Keys(w.memory.links))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // judge reports whether an announcement is a reason to look, and whether routes
