@@ -339,7 +339,7 @@ func owned(network config.Network) []netip.Prefix {
 // for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
 	h, l := &n.host, n.hostLane()
-	if !n.synced() || n.fenced() || !l.clean || l.retry || n.network.backend == nil {
+	if !n.synced() || n.fenced() || !l.clean || l.retry || h.withheld > 0 || n.network.backend == nil {
 		return
 	}
 	extent := n.network.backend.Extent()
@@ -348,7 +348,8 @@ func (n *Node) forgetOld() {
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
 	ports := n.network.backend.Ports()
 	h.ports = slices.DeleteFunc(h.ports, func(p backend.UDPPort) bool { return !slices.Contains(ports, p) })
-	if !n.lanes[FirewallLane].clean || !(cloudPart{n}).done() {
+	current := (aim{n.network.config, n.lease.self.Key, n.apart()}).same(n.firewall.aim)
+	if !n.lanes[FirewallLane].clean || !current || !(cloudPart{n}).done() {
 		return
 	}
 	own := n.lease.self.Key

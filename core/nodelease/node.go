@@ -40,8 +40,8 @@ func (n *Node) CreateRevision() int64 {
 	return n.Created<<uidBits | int64(h.Sum32()>>(32-uidBits))
 }
 
-// participates reports whether flannel runs on the node.
-func (n *Node) participates() bool { return n.Values[Marker] == "true" }
+// Participates reports whether flannel runs on the node.
+func (n *Node) Participates() bool { return n.Values[Marker] == "true" }
 
 // key returns the node's subnet, in the families of the network.
 func (n *Node) key(network config.Network) (lease.Key, error) {

@@ -157,7 +157,7 @@ func (t *Table) changed(revision int64) { t.revision, t.view = revision, nil }
 // Our own node instead corrects its value.
 func (t *Table) read(n Node, revision int64, old *entry) *entry {
 	e := &entry{node: n, seen: revision, modified: revision}
-	if !n.participates() {
+	if !n.Participates() {
 		return e
 	}
 	l, err := n.lease(t.network)
@@ -185,12 +185,12 @@ func (t *Table) Snapshot() (*lease.Snapshot, *lease.Assigned) {
 // Revision returns that of the last change that concerns flannel; 0: nothing is known.
 func (t *Table) Revision() int64 { return t.revision }
 
-// Node returns the last known state of a node.
-func (t *Table) Node(name string) (Node, bool) {
+// Node returns the last known state of a node, and the revision of the last news of it; 0: none is known.
+func (t *Table) Node(name string) (Node, int64) {
 	if e := t.nodes[name]; e != nil {
-		return e.node, true
+		return e.node, e.seen
 	}
-	return Node{}, false
+	return Node{}, 0
 }
 
 func (t *Table) snapshot() *lease.Snapshot {

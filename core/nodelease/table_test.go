@@ -91,7 +91,7 @@ func TestCreateRevision(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	table := tableOf(t, onlyV4, peer(2))
-	if n, ok := table.Node("n1"); ok {
+	if n, seen := table.Node("n1"); seen > 0 {
 		t.Errorf("node %+v that is not there", n)
 	}
 	table.Set(Node{Name: "n1", PodCIDRs: "10.244.1.0/24"}, 20)
@@ -103,8 +103,8 @@ func TestNode(t *testing.T) {
 	if own := snap.Leases[0]; own.Key.String() != "10.244.1.0-24" || own.ModRevision != 21 {
 		t.Errorf("own lease %+v", own)
 	}
-	if n, ok := table.Node("n1"); !ok || n != peer(1) {
-		t.Errorf("node %+v, %t", n, ok)
+	if n, seen := table.Node("n1"); seen == 0 || n != peer(1) {
+		t.Errorf("node %+v, revision %d", n, seen)
 	}
 }
 

@@ -167,8 +167,9 @@ func (s *Store) watch(ctx context.Context) (followed time.Duration, err error) {
 		s.at = 0
 	case err == nil: // after some minutes
 		s.whole = false
-	case !s.whole && apierrors.IsNotAcceptable(err), errors.Is(err, errPartial):
+	case !s.whole && (apierrors.IsNotAcceptable(err) || errors.Is(err, errPartial)):
 		s.whole = true
+		s.o.Log.Info("watching whole node objects for some minutes", "because", err)
 		return followed, errPartial
 	}
 	return followed, unwatched(err)
@@ -253,7 +254,7 @@ func (s *Store) end(listing *nodelease.Listing, revision int64) {
 	s.at = revision
 	s.update(func() bool {
 		news := listing.End(revision)
-		if _, exists := s.table.Node(s.node); !exists {
+		if _, seen := s.table.Node(s.node); seen == 0 {
 			s.own = standing{}
 		}
 		return news
@@ -267,23 +268,31 @@ func (s *Store) follow(ctx context.Context, st stream) (followed time.Duration, 
 	began := time.Now()
 	for {
 		kind, it, err := st.next()
-		if err == nil && it.partial && (kind == "ADDED" || kind == "MODIFIED") {
-			it, err = s.completed(ctx, it)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return time.Since(began), nil
-		case err != nil:
+		}
+		if err == nil {
+			err = s.event(ctx, kind, it)
+		}
+		if err != nil {
 			return time.Since(began), err
 		}
 		s.at = max(s.at, it.revision)
-		switch kind {
-		case "ADDED", "MODIFIED":
-			s.take(it)
-		case "DELETED":
-			s.remove(it)
-		} // or a bookmark, which has a revision and nothing else
 	}
+}
+
+// event takes in an event of a watch.
+func (s *Store) event(ctx context.Context, kind string, it item) error {
+	switch kind {
+	case "ADDED", "MODIFIED":
+		if it.partial {
+			return s.takePartial(ctx, it)
+		}
+		s.take(it)
+	case "DELETED":
+		s.remove(it)
+	} // or a bookmark, which has a revision and nothing else
+	return nil
 }
 
 // initial reads the nodes with which a streaming list begins.

@@ -12,50 +12,55 @@ import (
 // the store needs nothing but that of its own node. So it watches the metadata alone, a quarter of that. They lack the
 // pod CIDRs too: the API server lets no client change those once they are set (ValidateNodeUpdate in
 // pkg/apis/core/validation), so a node that the store knows has those that it knows. The store reads the objects of
-// all others, and its own. If there are many, as when a cluster starts, it watches whole objects for some minutes.
+// its own node and of those that flannel has just begun to run on: their daemons write annotations once they have pod
+// CIDRs. If there are many such nodes, as when a cluster starts, or if a read fails, it watches whole objects for some
+// minutes, which need no reads.
 
-// The limits of reads of single nodes. A node that joins needs about three.
+// The limits of reads of other nodes, each of which takes one.
 const (
 	readsPerSecond = 0.5
 	readsAtOnce    = 10
 )
 
 // errPartial ends a watch of metadata that does not suffice.
-var errPartial = errors.New("a watch of metadata does not suffice")
+var errPartial = errors.New("metadata do not suffice")
 
-// completed returns an item with what its metadata lack. The object that it reads may be a later one.
-func (s *Store) completed(ctx context.Context, it item) (item, error) {
+// insufficient returns errPartial with its cause, which is not an error of the watch.
+func insufficient(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errPartial, fmt.Sprintf(format, args...))
+}
+
+// takePartial takes an item with what its metadata lack, or else a later state of its node. It takes nothing if the
+// store knows the node as of the item's revision, or if the node has gone: an event that says so follows.
+func (s *Store) takePartial(ctx context.Context, it item) error {
+	known, seen := s.asKnown(it.node.Name)
+	if it.revision <= seen {
+		return nil
+	}
 	if it.node.Name != s.node {
-		it.node.PodCIDRs = s.podCIDRs(it)
-		if it.node.PodCIDRs != "" {
-			return it, nil
+		if known.UID == it.node.UID {
+			it.node.PodCIDRs = known.PodCIDRs
+		}
+		if it.node.PodCIDRs != "" || !it.node.Participates() {
+			s.take(it)
+			return nil
 		}
 		if !s.reads.TryAccept() {
-			return item{}, errPartial
+			return insufficient("many nodes join at once")
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	whole, err := s.api.get(ctx, it.node.Name, it.revision)
 	switch {
-	case apierrors.IsNotFound(err): // an event that says so follows
-		return it, nil
-	case apierrors.IsForbidden(err): // some roles of older manifests have no more than list and watch
-		return item{}, errPartial
+	case apierrors.IsNotFound(err):
+		return nil
 	case err != nil:
-		return item{}, fmt.Errorf("get node %s: %w", it.node.Name, err)
-	case whole.node.UID == it.node.UID: // else it is another node, of which an event follows
-		it.node.PodCIDRs, it.status = whole.node.PodCIDRs, whole.status
+		return insufficient("get node %s: %v", it.node.Name, explain(err, "get nodes"))
+	case whole.revision < it.revision:
+		return insufficient("get node %s: as of revision %d, which is older than its event of %d",
+			it.node.Name, whole.revision, it.revision)
 	}
-	return it, nil
-}
-
-// podCIDRs returns the pod CIDRs of a node as far as the store knows them.
-func (s *Store) podCIDRs(it item) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known, exists := s.table.Node(it.node.Name); exists && known.UID == it.node.UID {
-		return known.PodCIDRs
-	}
-	return ""
+	s.take(whole)
+	return nil
 }

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/flanneld/flannel/drivers/kube/kubetest"
@@ -150,6 +152,74 @@ func TestRequestsAMinute(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestReadsThatFail lets each read of a single node fail while the own node changes every ten seconds: other nodes are
+// followed all the same, and the store asks for little.
+func TestReadsThatFail(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
+	for name, bad := range map[string]misbehave{
+		"none": nil, "status 500": refused(http.StatusInternalServerError, 0),
+		"status 403": refused(http.StatusForbidden, 0),
+		"status 429": refused(http.StatusTooManyRequests, time.Second), "garbage": garbage,
+		"hang-up": hangUp, "silence": hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads, others := readsThatFail(t, bad, 10)
+				most := 70 // the own node changes 60 times
+				if bad != nil {
+					most = 20
+				}
+				if reads > most || others > 8 {
+					t.Errorf("%d reads of single nodes and %d other requests in ten minutes", reads, others)
+				}
+			})
+		})
+	}
+}
+
+// readsThatFail counts the requests of one store in that many minutes, in each of which a peer gets another address.
+func readsThatFail(t *testing.T, bad misbehave, minutes int) (reads, others int) {
+	api := kubetest.New()
+	api.Put(plain("n1", "10.244.1.0/24"))
+	api.Put(peer(2))
+	listener := newPipes()
+	var mu sync.Mutex
+	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isRead := strings.HasPrefix(r.URL.Path, "/api/v1/nodes/")
+		mu.Lock()
+		if isRead {
+			reads++
+		} else {
+			others++
+		}
+		mu.Unlock()
+		if !isRead || bad == nil || !bad(w, r) {
+			api.ServeHTTP(w, r)
+		}
+	})}
+	var work sync.WaitGroup
+	work.Go(func() { _ = web.Serve(listener) })
+	s := overPipes(t.Context(), t, listener)
+	for minute := range minutes {
+		address := fmt.Sprintf("192.168.65.%d", minute+1)
+		for range 6 {
+			pause.For(t.Context(), 10*time.Second)
+			api.Change("n1", func(n *corev1.Node) { n.Labels = map[string]string{"now": time.Now().String()} })
+		}
+		api.Change("n2", func(n *corev1.Node) { n.Annotations[annotationPrefix+"public-ip"] = address })
+		pause.For(t.Context(), 15*time.Second) // a silent read ends after ten
+		v := s.View()
+		if !v.Synced || len(v.Snapshot.Leases) != 1 || v.Snapshot.Leases[0].Attrs.PublicIP.String() != address {
+			t.Fatalf("minute %d: synced %t (%v), the peer's address is not %s", minute, v.Synced, v.Err, address)
+		}
+	}
+	s.Close()
+	_ = web.Close()
+	api.Break()
+	work.Wait()
+	return reads, others
 }
 
 // tooMany ends a hot loop, in which virtual time would stand still.

@@ -145,6 +145,13 @@ func (s *Store) take(it item) {
 	})
 }
 
+// asKnown returns a node as the store knows it, and the revision of the last news of it; 0: none.
+func (s *Store) asKnown(name string) (nodelease.Node, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.Node(name)
+}
+
 // known returns the part of a node that the table needs. For our own node it includes
 // the addresses. The caller holds mu.
 func (s *Store) known(it item) nodelease.Node {

@@ -71,9 +71,9 @@ func (s *Store) change(key lease.Key, attrs lease.Attrs, grant *lease.Grant) ([]
 	if s.table == nil || s.table.Revision() == 0 {
 		return nil, s.err
 	}
-	own, exists := s.table.Node(s.node)
+	own, seen := s.table.Node(s.node)
 	_, assigned := s.table.Snapshot()
-	if !exists || assigned.Key != key {
+	if seen == 0 || assigned.Key != key {
 		return nil, fmt.Errorf("%w: node %s has pod CIDRs %q", lease.ErrLost, s.node, own.PodCIDRs)
 	}
 	grant.CreateRevision = own.CreateRevision()

@@ -231,6 +231,13 @@ func (s *Server) happened(kind string, n *corev1.Node) {
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	n := s.Node(r.PathValue("name"))
+	s.mu.Lock()
+	present := s.revision
+	s.mu.Unlock()
+	if from, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64); from > present {
+		refuse(w, tooLarge())
+		return
+	}
 	if n == nil {
 		refuse(w, notFound("nodes", r.PathValue("name")))
 		return

@@ -267,13 +267,13 @@ func (c *Client) prepare(req node.Request) (*patch, error) {
 	if req.Verb != node.Create {
 		key = req.Grant.Key
 	}
-	own, exists := c.nodes.table.Node(c.name)
+	own, seen := c.nodes.table.Node(c.name)
 	switch {
 	case req.Verb == node.Move:
 		return nil, errors.New("the cluster assigns the subnets")
 	case req.Verb == node.Renew || req.Verb == node.Release:
 		return &patch{client: c, grant: req.Grant}, nil
-	case !exists || c.nodes.assigned.Key != key:
+	case seen == 0 || c.nodes.assigned.Key != key:
 		return nil, fmt.Errorf("%w: node %s has pod CIDRs %q", lease.ErrLost, c.name, own.PodCIDRs)
 	}
 	p := &patch{client: c, uid: own.UID, changes: own.Changes(nodeNames, req.Attrs)}
