@@ -196,8 +196,8 @@ func TestPodsWakeNoListener(t *testing.T) {
 		name := fmt.Sprintf("veth%08x", i)
 		w.ip(t, "link add "+name+" type veth peer name vethpod")
 		w.ip(t, "link set "+name+" master cni0 up")
-		w.ip(t, "link set vethpod up")
 		w.ip(t, "link set vethpod name vethother")
+		w.ip(t, "link set vethother up")
 		w.ip(t, "neigh add 10.5.3.7 lladdr 02:00:00:00:00:07 dev "+name)
 		w.ip(t, "link del "+name)
 	}
