@@ -16,12 +16,19 @@ type watchedFirewall struct {
 	n *Node
 }
 
+// Look notes when the node has looked: it cannot know of what a fault does later.
+func (w watchedFirewall) Look(ctx context.Context, e dataplane.Extent) (driver.Observation, error) {
+	w.n.lookedAtFirewall = w.n.all.elapsed()
+	return w.Lane.Look(ctx, e)
+}
+
 // Apply reads the packet filter just before and after the change.
 func (w watchedFirewall) Apply(ctx context.Context, ops []dataplane.Op) []error {
 	before, _ := w.n.masquerades()
 	errs := w.Lane.Apply(ctx, ops)
 	after, err := w.n.masquerades()
-	if err != nil {
+	flushed := !w.n.follows.sound && w.n.follows.touchedAt >= w.n.lookedAtFirewall
+	if err != nil || flushed {
 		return errs // a fault that makes looks fail blinds this look as well
 	}
 	for _, f := range cidr.Families {

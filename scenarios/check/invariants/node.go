@@ -47,6 +47,8 @@ type Node struct {
 	hidden []lease.Key // subnets held until a stale read hid their record
 	blind  lease.Key   // the subnet whose record it created last while reads could be stale
 
+	lookedAtFirewall time.Duration // the last time, in elapsed time
+
 	families familySwitches // of the last snapshot that carries read
 	document string         // the config in the last snapshot that the process knows
 	config   string         // the last such config that it could use, which is in force; "": none yet
