@@ -169,7 +169,9 @@ func (s *Store) watch(ctx context.Context) (followed time.Duration, err error) {
 		s.whole = false
 	case !s.whole && (apierrors.IsNotAcceptable(err) || errors.Is(err, errPartial)):
 		s.whole = true
-		s.o.Log.Info("watching whole node objects for some minutes", "because", err)
+		if ctx.Err() == nil {
+			s.o.Log.Info("watching whole node objects for some minutes", "because", err)
+		}
 		return followed, errPartial
 	}
 	return followed, unwatched(err)
