@@ -33,6 +33,7 @@ type member struct {
 	claim   *claim // what it takes of the host; nil: nothing
 	former  *claim // what its former run took; nil: not known
 	held    claim  // what its node has or may have on the host, also by former configs
+	rests   bool   // the node's host is as desired, so it may keep what is held for long
 	refused error  // why doc cannot be used beside the others
 	changed func() // tells that the view may be another; nil: no caller asks
 
@@ -69,10 +70,10 @@ func (h *Host) Hold(name string, now node.Holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, held := h.members[name], claim{now.Networks, now.Links, now.Ports}
-	if m == nil || m.held.equal(held) {
+	if m == nil || m.held.equal(held) && m.rests == now.AtRest {
 		return
 	}
-	m.held = held
+	m.held, m.rests = held, now.AtRest
 	h.decide()
 }
 
@@ -228,6 +229,7 @@ func (m *member) take(wants claim) (changed bool) {
 		m.held.devices = append(slices.Clone(m.held.devices), m.claim.devices...)
 		m.held.prefixes = append(slices.Clone(m.held.prefixes), m.claim.prefixes...)
 		m.held.ports = append(slices.Clone(m.held.ports), m.claim.ports...)
+		m.rests = false
 	}
 	m.claim = &wants
 	return true

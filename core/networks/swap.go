@@ -76,7 +76,9 @@ func (h *Host) blockers(name string) []string {
 	}
 	var found []string
 	for _, other := range slices.Sorted(maps.Keys(h.members)) {
-		if other != name && h.members[other].refuses(other, name, wants) != nil {
+		o := h.members[other]
+		has := o.claim != nil && wants.against(*o.claim) != "" || o.rests && wants.against(o.held) != ""
+		if other != name && has {
 			found = append(found, other)
 		}
 	}

@@ -2,6 +2,7 @@ package networks
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -103,9 +104,40 @@ func TestSwapForWhatAFormerConfigLeft(t *testing.T) {
 		t.Errorf("blue, while green only has to remove its device: %+v", v.Beside)
 	}
 	h.View("green", green)
+	if v := h.View("blue", blue); v.Beside.Anew {
+		t.Errorf("blue, while green removes its device: %+v", v.Beside)
+	}
+	h.Hold("green", node.Holding{Links: []string{"flannel0"}, AtRest: true}) // it keeps it for a peer
 	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
 		if got := h.View(name, v); !got.Beside.Anew {
 			t.Errorf("%s: %+v", name, got.Beside)
+		}
+	}
+}
+
+// Two networks have moved to free parts of the host, and their nodes are removing the former ones. A second change of
+// both wants these: to wait a moment is enough.
+func TestNoSwapWhileNodesRemove(t *testing.T) {
+	vxlan := func(vni int) string { return fmt.Sprintf(`{"Type":"vxlan","VNI":%d}`, vni) }
+	h := NewHost("blue", "green")
+	for i, vni := range []int{1, 3} {
+		h.View("blue", view(conf("10.5.0.0/16", vxlan(vni)), int64(5+2*i)))
+		h.View("green", view(conf("10.6.0.0/16", vxlan(vni+1)), int64(6+2*i)))
+		h.Hold("blue", node.Holding{Links: []string{"flannel.1", "flannel.3"}[:1+i], AtRest: i == 0})
+		h.Hold("green", node.Holding{Links: []string{"flannel.2", "flannel.4"}[:1+i], AtRest: i == 0})
+	}
+	blue, green := view(conf("10.5.0.0/16", vxlan(2)), 9), view(conf("10.6.0.0/16", vxlan(1)), 10)
+	for range 2 {
+		h.View("blue", blue)
+		if v := h.View("green", green); v.Beside.Anew || refusal(t, v) == "" {
+			t.Errorf("green, while blue has its device: %+v", v.Beside)
+		}
+	}
+	h.Hold("blue", node.Holding{Links: []string{"flannel.3"}, AtRest: true})
+	h.Hold("green", node.Holding{Links: []string{"flannel.4"}, AtRest: true})
+	for name, v := range map[string]lease.View{"blue": blue, "green": green} {
+		if got := h.View(name, v); got.Beside.Anew || refusal(t, got) != "" {
+			t.Errorf("%s, with nothing in its way: %+v", name, got.Beside)
 		}
 	}
 }

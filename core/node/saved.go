@@ -183,7 +183,7 @@ func (n *Node) load(data []byte) {
 	for _, l := range s.Links {
 		n.host.links[l] = true
 	}
-	n.files.named = Holding{s.Links, slices.Clone(s.Networks), slices.Clone(s.Ports)}
+	n.files.named = Holding{Links: s.Links, Networks: slices.Clone(s.Networks), Ports: slices.Clone(s.Ports)}
 	n.host.networks, n.host.ports = s.Networks, s.Ports
 	n.host.policies = s.Policies
 }

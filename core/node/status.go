@@ -66,6 +66,7 @@ type Holding struct {
 	Links    []string
 	Networks []netip.Prefix
 	Ports    []backend.UDPPort // of its devices
+	AtRest   bool              `json:"-"` // the host is as desired: what is left of former configs may stay
 }
 
 // Status describes a node to operators and tests. The daemon serves its JSON form
@@ -143,6 +144,7 @@ func (n *Node) Pulse() Pulse {
 // longer names it: after a restart it would take the object of another network for the one of its former run.
 func (n *Node) holds() Holding {
 	h := n.marks()
+	h.AtRest = n.hostLane().clean && n.lanes[FirewallLane].clean
 	for _, name := range n.files.named.Links {
 		if !n.host.links[name] {
 			h.Links = append(h.Links, name)
@@ -164,7 +166,9 @@ func (n *Node) holds() Holding {
 // marks returns what the node treats as its own on the host.
 func (n *Node) marks() Holding {
 	h := &n.host
-	return Holding{slices.Sorted(maps.Keys(h.links)), slices.Clone(h.networks), slices.Clone(h.ports)}
+	return Holding{
+		Links: slices.Sorted(maps.Keys(h.links)), Networks: slices.Clone(h.networks), Ports: slices.Clone(h.ports),
+	}
 }
 
 // Status returns the whole status of the node as of the last Step. It counts the
