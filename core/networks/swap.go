@@ -67,7 +67,8 @@ func (h *Host) swap(name string) []string {
 	return with
 }
 
-// blockers returns the networks that keep a network that runs from its new config, sorted.
+// blockers returns the networks that keep a network that runs from its new config, sorted. What is left of their
+// former configs counts while their nodes are at rest: a node at work may be removing it.
 func (h *Host) blockers(name string) []string {
 	m := h.members[name]
 	wants, err := claimOf(m.doc.Data)

@@ -8,7 +8,8 @@
 // It decides nothing: it does what an op says and reports what the kernel says.
 // It remembers the paths and WireGuard devices it runs, and for some seconds the
 // routes that it has read, as long as the kernel announces no change of them
-// (routememory.go).
+// (routememory.go). The kernel keeps to itself what concerns no watched object, such as the
+// devices of pods.
 //
 // A thousand ops cost a few system calls: runs of neighbours, FDB entries and
 // routes are sent as one batch, and only the last message of a batch asks for an
