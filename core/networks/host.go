@@ -70,11 +70,24 @@ func (h *Host) Hold(name string, now node.Holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, held := h.members[name], claim{now.Networks, now.Links, now.Ports}
-	if m == nil || m.held.equal(held) && m.rests == now.AtRest {
+	if m == nil {
 		return
 	}
+	news := !m.held.equal(held) || now.AtRest && !m.rests && h.refuses()
 	m.held, m.rests = held, now.AtRest
-	h.decide()
+	if news {
+		h.decide()
+	}
+}
+
+// refuses reports whether the config of any network is refused. Otherwise it does not matter whether nodes are at rest.
+func (h *Host) refuses() bool {
+	for _, m := range h.members {
+		if m.refused != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Leave removes a network. The others may have what it had.

@@ -142,6 +142,19 @@ func TestNoSwapWhileNodesRemove(t *testing.T) {
 	}
 }
 
+// A node at work for its peers is no reason to decide, which would show all networks all their records anew.
+func TestNodesAtWorkDecideNothing(t *testing.T) {
+	h := swappers()
+	told := 0
+	h.Follow("green", func() { told++ })
+	for i := range 10 {
+		h.Hold("blue", node.Holding{Links: []string{"flannel.1"}, AtRest: i%2 == 0})
+	}
+	if told > 0 {
+		t.Errorf("green was told of %d decisions", told)
+	}
+}
+
 // What a network of a swap is about to get no younger network takes before it. An older one, which waited for it
 // before, does.
 func TestSwapBesideOneThatBegins(t *testing.T) {
