@@ -55,9 +55,10 @@ nft add table ip flannel-ipv4
 nft add chain ip flannel-ipv4 forward '{ type filter hook forward priority filter; }'
 `
 
-// photo prints everything on a host that cleanup may touch.
+// photo prints everything on a host that cleanup may touch. To name devices' peers ip opens all namespaces with names,
+// and complains of those that other programs are removing.
 const photo = `
-ip -o link
+ip -o link 2>/dev/null
 ip -o addr
 ip route show table all
 ip -6 route show table all
