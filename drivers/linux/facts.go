@@ -1,6 +1,8 @@
 package linux
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/flanneld/flannel/core/cidr"
@@ -43,6 +45,18 @@ func (o *observer) findInside(all []link) {
 	for i, l := range all {
 		o.facts.Links[i].Inside = l.toContainer() || l.Kind() == bridgeKind && !wired[l.index]
 	}
+}
+
+// watchWired has the driver hear of the veths that are not marked.
+func (o *observer) watchWired() error {
+	var wired []int
+	for _, l := range o.facts.Links {
+		if !l.Inside && o.links.byIndex[l.Index] == l.Name && o.links.byName[l.Name].Kind() == vethKind {
+			wired = append(wired, l.Index)
+		}
+	}
+	slices.Sort(wired)
+	return o.d.hints.watchWired(wired)
 }
 
 // toContainer reports whether a link can be the host's end of a container's veth.

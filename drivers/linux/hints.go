@@ -23,7 +23,9 @@ type hints struct {
 	file *os.File // the listening socket
 	done chan struct{}
 
-	filter nl.Filter // in force; used by looks alone
+	// Looks alone use these.
+	filter nl.Filter // in force
+	wired  []int     // veths that lead elsewhere than to containers, by index
 
 	mutex   sync.Mutex
 	buf     []byte
@@ -81,18 +83,47 @@ func (h *hints) stop() error {
 // the last look returned. Those of links on which nothing watched depends do not wake the listener, except while
 // the tables are being read, since any of these links may turn out to matter.
 func (h *hints) watch(w watched) error {
-	f := nl.Filter{Ports: h.filter.Ports, Links: w.indexes()}
-	if !slices.Equal(f.Links, h.filter.Links) || (f.Links == nil) != (h.filter.Links == nil) {
-		if err := f.Apply(h.file); err != nil {
-			return err
-		}
-		h.filter = f
+	err := h.mind(w.indexes(h.wired))
+	if err != nil {
+		return err
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	w.seen = h.watched.seen
 	h.watched = w
 	return nil
+}
+
+// mind sets the links that matter; nil: all do.
+func (h *hints) mind(links []int) error {
+	if slices.Equal(links, h.filter.Links) && (links == nil) == (h.filter.Links == nil) {
+		return nil
+	}
+	f := nl.Filter{Ports: h.filter.Ports, Links: links}
+	err := f.Apply(h.file)
+	if err == nil {
+		h.filter = f
+	}
+	return err
+}
+
+// watchWired sets the veths that lead elsewhere than to containers, such as an uplink with a name like theirs. The
+// kernel may have kept to itself how a new one has changed since the look read the links, so there is a reason for
+// another look.
+func (h *hints) watchWired(wired []int) error {
+	isNew := func(index int) bool { return !slices.Contains(h.filter.Links, index) }
+	blind := h.filter.Links != nil && slices.ContainsFunc(wired, isNew)
+	h.wired = wired
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if blind {
+		h.told = true
+		h.out.Send()
+	}
+	if h.filter.Links == nil {
+		return nil
+	}
+	return h.mind(h.watched.indexes(wired))
 }
 
 // saw sets what the last look returned.

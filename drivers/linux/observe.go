@@ -35,6 +35,7 @@ func (d *Driver) Look(ctx context.Context, extent dataplane.Extent) (driver.Obse
 	reads := []func() error{
 		o.readLinks,
 		o.readAddrs,
+		o.watchWired,
 		o.readOfPeers,
 		o.readSysctls,
 		o.readProxies,

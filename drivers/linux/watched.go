@@ -18,14 +18,15 @@ type watched struct {
 	seen   *dataplane.State // by the last look; nil before it ends
 }
 
-// indexes returns the links on which watched objects depend, sorted; nil while any may.
-func (w *watched) indexes() []int {
+// indexes returns the links on which watched objects depend, with some others, sorted; nil while any may.
+func (w *watched) indexes(others []int) []int {
 	if w.memory == nil {
 		return nil
 	}
 	all := make([]int, 0, len(w.links)+len(w.memory.links))
 	all = slices.AppendSeq(all, maps.Keys(w.links))
 	all = slices.AppendSeq(all, maps.Keys(w.memory.links))
+	all = append(all, others...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

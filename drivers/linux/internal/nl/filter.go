@@ -17,10 +17,9 @@ type Filter struct {
 	// Ports are those of the sockets that cause announcements to drop.
 	Ports []uint32
 	// Links are the indexes of the links that matter; nil: all do. Of other links the kernel drops
-	//   - devices whose names begin with "veth", the ends of pods' devices,
+	//   - devices whose names begin with "veth" and whose other ends are in other namespaces, as those of pods,
 	//   - neighbours and FDB entries,
-	//   - addresses of the scope of the link, and IPv6 routes to such addresses and to groups, which
-	//     every device has, and
+	//   - IPv6 link-local addresses, and routes to such addresses and to groups, which every device has, and
 	//   - the settings with which a device begins, and their end.
 	Links []int
 }
@@ -113,16 +112,23 @@ func (f Filter) matters() []bpf.Instruction {
 	return code
 }
 
-// link drops devices of pods. A device's name is the first attribute.
+// link drops devices of pods, their ends, and what a bridge tells of them besides. A device's name is the first
+// attribute. A veth whose two ends are in this namespace may join bridges, so it is kept.
 func (f Filter) link() []bpf.Instruction {
-	return append(append([]bpf.Instruction{load(indexAt, 4)}, f.matters()...),
+	code := append(append([]bpf.Instruction{load(indexAt, 4)}, f.matters()...),
 		load(linkAt+2, 2),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.IFLA_IFNAME), SkipTrue: 2},
 		load(linkAt+headLen, 4),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: binary.BigEndian.Uint32([]byte("veth")), SkipTrue: 1},
 		keep,
+		load(kindAt, 2),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.RTM_DELLINK), SkipTrue: 1},
+		drop,
+		load(bodyAt, 1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_BRIDGE, SkipTrue: 1},
 		drop,
 	)
+	return append(append(code, attribute(unix.IFLA_LINK_NETNSID, linkAt, 4)...), drop)
 }
 
 func (f Filter) entry() []bpf.Instruction {
@@ -131,6 +137,9 @@ func (f Filter) entry() []bpf.Instruction {
 
 func (f Filter) addr() []bpf.Instruction {
 	return append(append([]bpf.Instruction{load(indexAt, 4)}, f.matters()...),
+		load(bodyAt, 1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 1},
+		keep,
 		load(scopeAt, 1),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RT_SCOPE_LINK, SkipTrue: 1},
 		keep,
@@ -138,7 +147,7 @@ func (f Filter) addr() []bpf.Instruction {
 	)
 }
 
-// route drops IPv6 routes to destinations from fe80:: upwards, link-local addresses and groups.
+// route drops IPv6 routes to fe80::/10, the link-local addresses, and to ff00::/8, the groups.
 func (f Filter) route() []bpf.Instruction {
 	code := []bpf.Instruction{
 		load(bodyAt, 1),
@@ -146,7 +155,12 @@ func (f Filter) route() []bpf.Instruction {
 		keep,
 	}
 	code = append(code, attribute(unix.RTA_DST, routeAt, 2)...)
-	code = append(code, bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 0xfe80, SkipTrue: 1}, keep)
+	code = append(code,
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 0xff00, SkipTrue: 3},
+		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xffc0},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xfe80, SkipTrue: 1},
+		keep,
+	)
 	code = append(code, attribute(unix.RTA_OIF, routeAt, 4)...)
 	return append(append(code, f.matters()...), drop)
 }
