@@ -332,14 +332,27 @@ func owned(network config.Network) []netip.Prefix {
 	return networks
 }
 
+// hostRests reports whether the host is as desired, and no delete waits.
+func (n *Node) hostRests() bool {
+	l := n.hostLane()
+	return l.clean && !l.retry && n.host.withheld == 0
+}
+
+// firewallRests reports whether the firewall is as the present config and lease want it: while a look is under
+// way, the lane does not know yet that it is for others.
+func (n *Node) firewallRests() bool {
+	now := aim{n.network.config, n.lease.self.Key, n.apart()}
+	return n.lanes[FirewallLane].clean && now.same(n.firewall.aim)
+}
+
 // forgetOld ends the ownership of former devices and networks once the host
 // holds nothing of them. Until the node has a subnet in a new network, the host holds objects for
 // the former subnet, such as the address of a device. A former network may be wider than the new one, and
 // ends as well once the new one has the subnet. The rules of a former network would be taken
 // for those of another daemon, so they have to go first.
 func (n *Node) forgetOld() {
-	h, l := &n.host, n.hostLane()
-	if !n.synced() || n.fenced() || !l.clean || l.retry || h.withheld > 0 || n.network.backend == nil {
+	h := &n.host
+	if !n.synced() || n.fenced() || !n.hostRests() || n.network.backend == nil {
 		return
 	}
 	extent := n.network.backend.Extent()
@@ -348,8 +361,7 @@ func (n *Node) forgetOld() {
 	maps.DeleteFunc(h.links, func(name string, _ bool) bool { return !slices.Contains(links, name) })
 	ports := n.network.backend.Ports()
 	h.ports = slices.DeleteFunc(h.ports, func(p backend.UDPPort) bool { return !slices.Contains(ports, p) })
-	current := (aim{n.network.config, n.lease.self.Key, n.apart()}).same(n.firewall.aim)
-	if !n.lanes[FirewallLane].clean || !current || !(cloudPart{n}).done() {
+	if !n.firewallRests() || !(cloudPart{n}).done() {
 		return
 	}
 	own := n.lease.self.Key

@@ -144,7 +144,7 @@ func (n *Node) Pulse() Pulse {
 // longer names it: after a restart it would take the object of another network for the one of its former run.
 func (n *Node) holds() Holding {
 	h := n.marks()
-	h.AtRest = n.hostLane().clean && n.lanes[FirewallLane].clean
+	h.AtRest = n.hostRests() && n.firewallRests()
 	for _, name := range n.files.named.Links {
 		if !n.host.links[name] {
 			h.Links = append(h.Links, name)
