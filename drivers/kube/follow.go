@@ -167,11 +167,11 @@ func (s *Store) watch(ctx context.Context) (followed time.Duration, err error) {
 		s.at = 0
 	case err == nil: // after some minutes
 		s.whole = false
+	case ctx.Err() != nil:
+		err = ctx.Err()
 	case !s.whole && (apierrors.IsNotAcceptable(err) || errors.Is(err, errPartial)):
 		s.whole = true
-		if ctx.Err() == nil {
-			s.o.Log.Info("watching whole node objects for some minutes", "because", err)
-		}
+		s.o.Log.Info("watching whole node objects for some minutes", "because", err)
 		return followed, errPartial
 	}
 	return followed, unwatched(err)
