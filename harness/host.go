@@ -27,6 +27,9 @@ type Host struct {
 	ports map[uint16]*net.UDPConn // held by TakePort
 }
 
+// FD returns the namespace of the host, which is open until the lab closes.
+func (h *Host) FD() int { return h.space.FD() }
+
 // String names the host in errors.
 func (h *Host) String() string { return "host " + h.Name }
 

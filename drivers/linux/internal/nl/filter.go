@@ -17,7 +17,7 @@ type Filter struct {
 	// Ports are those of the sockets that cause announcements to drop.
 	Ports []uint32
 	// Links are the indexes of the links that matter; nil: all do. Of other links the kernel drops
-	//   - devices whose names begin with "veth" and whose other ends are in other namespaces, as those of pods,
+	//   - devices whose names begin with "veth" and whose other ends are in other namespaces or gone, as those of pods,
 	//   - neighbours and FDB entries,
 	//   - IPv6 link-local addresses, and routes to such addresses and to groups, which every device has, and
 	//   - the settings with which a device begins, and their end.
@@ -113,7 +113,8 @@ func (f Filter) matters() []bpf.Instruction {
 }
 
 // link drops devices of pods, their ends, and what a bridge tells of them besides. A device's name is the first
-// attribute. A veth whose two ends are in this namespace may join bridges, so it is kept.
+// attribute. A veth whose two ends are in this namespace may join bridges, so it is kept. One that is being
+// deleted has lost its other end before it goes down, and its partner is 0.
 func (f Filter) link() []bpf.Instruction {
 	code := append(append([]bpf.Instruction{load(indexAt, 4)}, f.matters()...),
 		load(linkAt+2, 2),
@@ -126,6 +127,10 @@ func (f Filter) link() []bpf.Instruction {
 		drop,
 		load(bodyAt, 1),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_BRIDGE, SkipTrue: 1},
+		drop,
+	)
+	code = append(append(code, attribute(unix.IFLA_LINK, linkAt, 4)...),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1},
 		drop,
 	)
 	return append(append(code, attribute(unix.IFLA_LINK_NETNSID, linkAt, 4)...), drop)
