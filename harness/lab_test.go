@@ -163,6 +163,17 @@ var _ = Describe("pod", func() {
 		Expect(err).To(HaveOccurred())
 	}, limit)
 
+	It("counts a ping that its destination answers and does not witness", func(ctx context.Context) {
+		lab := newLab(ctx, harness.Options{Nodes: 1})
+		startStub(ctx, lab)
+		p, err := lab.Nodes[0].AddPod(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(harness.EndWitness(p)).To(Succeed())
+		result, err := lab.Nodes[0].Ping(ctx, p.Addr(cidr.V4), harness.PingOptions{Timeout: 100 * time.Millisecond})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.Source.IsValid()).To(BeFalse())
+	}, limit)
+
 	It("finds the MTU of a path that is narrower than its device, and a changed source", func(ctx context.Context) {
 		lab := newLab(ctx, harness.Options{Nodes: 2})
 		startStub(ctx, lab)

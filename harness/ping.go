@@ -40,7 +40,7 @@ type PingOptions struct {
 // PingResult is the outcome of echo requests.
 type PingResult struct {
 	RTT    time.Duration // the shortest
-	Source netip.Addr    // the source that the destination saw, if it is a pod of the lab
+	Source netip.Addr    // the source that the destination saw; invalid if it is no pod of the lab or missed the request
 	Way    []Sighting    // the way of the first one, if it was followed
 	Loss   *Loss         // the loss of the first one, if it was followed and not answered
 }
@@ -214,6 +214,8 @@ func (p *pinger) echo(ctx context.Context, seq int) (time.Duration, netip.Addr, 
 	select { // answered, so it has arrived; but the witness may not have processed it yet
 	case source := <-seen:
 		return rtt, source, nil
+	case <-time.After(p.timeout): // the kernel drops what a socket has no room for
+		return rtt, netip.Addr{}, nil
 	case <-ctx.Done():
 		return rtt, netip.Addr{}, fmt.Errorf("wait for the destination to see it: %w", ctx.Err())
 	}
