@@ -24,8 +24,9 @@ const (
 	shortWait = 30 * time.Millisecond  // more than a round trip to a peer that does not wait
 )
 
-// Any host can send what looks like a request from a peer. So at most one of a sender waits, and so few in
-// all that the library can take them at once: with 128 in its queue it would refuse handshakes.
+// A host that was stopped for some time finds several requests of a peer at once, and the last one is the one that
+// counts. Any host can send what looks like a request from a peer. So at most one of a sender waits, and so few
+// in all that the library can take them at once: with 128 in its queue it would refuse handshakes.
 const maxWaiting = 64
 
 // maxAsked limits the hosts that are remembered.
@@ -113,12 +114,16 @@ func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
 	if !crosses || !time.Now().Before(until) {
 		return false
 	}
-	if len(c.waiting) >= maxWaiting || slices.ContainsFunc(c.waiting, isFrom(from)) {
-		return false
-	}
 	r := request{from: from, until: until}
 	copy(r.packet[:], packet)
-	c.waiting = append(c.waiting, r)
+	switch former := slices.IndexFunc(c.waiting, isFrom(from)); {
+	case former >= 0:
+		c.waiting[former] = r
+	case len(c.waiting) >= maxWaiting:
+		return false
+	default:
+		c.waiting = append(c.waiting, r)
+	}
 	select {
 	case c.news <- struct{}{}:
 	default:
