@@ -102,6 +102,13 @@ bin/image:
 	@$(STATIC) -tags $(IMAGE_TAGS) -ldflags=-s -o $@/ ./cmd/flanneld ./cmd/flannel-cni
 	@ln -sf flanneld $@/flannelctl
 
+# The same with a clock that is an hour wrong.
+WRONG_CLOCKS = bin/clock/1h bin/clock/-1h
+
+.PHONY: $(WRONG_CLOCKS)
+$(WRONG_CLOCKS):
+	@CGO_ENABLED=0 hack/wrong-clock $(@F) -tags $(IMAGE_TAGS) -o $@/ ./cmd/flanneld ./cmd/flannel-cni
+
 # flannel-cni under its installed name, beside the plugins that it works with.
 # Those come from a module of their own, as nothing else needs their versions.
 .PHONY: plugins
@@ -253,7 +260,7 @@ test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/image bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
+test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
 	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
 

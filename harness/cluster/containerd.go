@@ -70,7 +70,7 @@ func (n *Node) startContainerd(ctx context.Context, first bool) error {
 		}
 	}
 	for _, image := range n.cluster.archives() {
-		if _, err := n.Run(ctx, "ctr", "-n", "k8s.io", "images", "import", image); err != nil {
+		if err := n.load(ctx, image); err != nil {
 			return err
 		}
 	}

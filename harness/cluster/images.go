@@ -23,6 +23,9 @@ const (
 	dnsutilsImage = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 )
 
+// flannelArchive is the name of the archive with flannel's image.
+const flannelArchive = "flannel.tar"
+
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // stockImages returns the images that depend only on the versions of the programs.
@@ -53,12 +56,16 @@ func (c *Cluster) writeImages(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.writeFlannelImage(ctx)
+	return c.writeFlannelImage(ctx, c.options.Flannel, flannelArchive)
 }
 
-// writeFlannelImage does what deploy/Dockerfile does, with this host's nft and iptables.
-func (c *Cluster) writeFlannelImage(ctx context.Context) error {
-	root := c.path("image")
+// writeFlannelImage does what deploy/Dockerfile does, with this host's nft and iptables. The
+// archive is one of the cluster's files.
+func (c *Cluster) writeFlannelImage(ctx context.Context, programs, archive string) error {
+	root := c.path("image-" + archive)
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
 	out, err := exec.CommandContext(ctx, c.options.Tools, root).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", c.options.Tools, err, out)
@@ -70,7 +77,7 @@ func (c *Cluster) writeFlannelImage(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"flanneld", "flannel-cni"} {
-		data, err := os.ReadFile(filepath.Join(c.options.Flannel, name))
+		data, err := os.ReadFile(filepath.Join(programs, name))
 		if err != nil {
 			return err
 		}
@@ -80,12 +87,32 @@ func (c *Cluster) writeFlannelImage(ctx context.Context) error {
 	}
 	flannel := machine.Image{Root: root, Names: []string{flannelImage}, Entrypoint: []string{"/opt/bin/flanneld"},
 		Path: "/opt/bin:/usr/sbin"}
-	return flannel.Archive(c.path("files", "flannel.tar"))
+	return flannel.Archive(c.path("files", archive))
+}
+
+// GiveFlannel gives the node a build of flannel's image with other programs, from a folder like that of
+// [Options]. The node's next pod of flannel runs it.
+func (n *Node) GiveFlannel(ctx context.Context, programs string) error {
+	archive := n.Name + "." + flannelArchive
+	err := n.cluster.writeFlannelImage(ctx, programs, archive)
+	if err == nil {
+		err = n.load(ctx, file(archive))
+	}
+	if err != nil {
+		return fmt.Errorf("flannel's image for %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// load adds an image to those of the node.
+func (n *Node) load(ctx context.Context, archive string) error {
+	_, err := n.Run(ctx, "ctr", "-n", "k8s.io", "images", "import", archive)
+	return err
 }
 
 // archives are the images' places on a node.
 func (c *Cluster) archives() []string {
-	archives := []string{file("flannel.tar")}
+	archives := []string{file(flannelArchive)}
 	for _, name := range slices.Sorted(maps.Keys(stockImages(""))) {
 		archives = append(archives, programsDir+"/images/"+name+".tar")
 	}
