@@ -234,11 +234,15 @@ var _ = Describe("Beside kube-proxy", func() {
 			Expect(n1.WaitReady(ctx)).To(Succeed())
 			same("a restart of flanneld")
 			Expect(proxy.Stop()).To(Succeed())
-			c.startProxy(ctx, n1, mode)
+			proxy = c.startProxy(ctx, n1, mode)
 			same("a restart of kube-proxy")
 
+			// A kube-proxy that has just read its sets takes their elements for still there, for an hour
+			// (Kubernetes pkg/proxy/nftables/proxier.go, readOrReset), so it is away while they go.
+			Expect(proxy.Stop()).To(Succeed())
 			_, err = n1.Shell(ctx, "nft flush ruleset")
 			Expect(err).NotTo(HaveOccurred())
+			c.startProxy(ctx, n1, mode)
 			same("all rules were flushed")
 			c.checkServices(ctx)
 			Expect(n1.WaitReady(ctx)).To(Succeed())

@@ -46,9 +46,18 @@ type asked struct {
 	index uint32
 }
 
+// wait returns until when a request of the host waits that was asked, by the index that it names.
+func (a asked) wait(index uint32) time.Time {
+	if a.index < index {
+		return a.at.Add(longWait)
+	}
+	return a.at.Add(shortWait)
+}
+
 // request is another host's request for a session, which waits.
 type request struct {
 	from   *endpoint
+	index  uint32
 	until  time.Time
 	packet [device.MessageInitiationSize]byte
 }
@@ -88,7 +97,13 @@ func (c *crossing) sends(packets [][]byte, to *endpoint) {
 	if len(c.asked) >= maxAsked {
 		maps.DeleteFunc(c.asked, func(_ netip.AddrPort, a asked) bool { return now.Sub(a.at) > longWait })
 	}
-	c.asked[to.AddrPort] = asked{at: now, index: index}
+	own := asked{at: now, index: index}
+	c.asked[to.AddrPort] = own
+	for i, r := range c.waiting { // it crosses this request as well
+		if r.from.AddrPort == to.AddrPort {
+			c.waiting[i].until = own.wait(r.index)
+		}
+	}
 }
 
 // waits is told of packets that come, and reports whether this one waits. Then the caller drops it.
@@ -107,14 +122,10 @@ func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own, crosses := c.asked[from.AddrPort]
-	until := own.at.Add(shortWait)
-	if own.index < index {
-		until = own.at.Add(longWait)
-	}
-	if !crosses || !time.Now().Before(until) {
+	r := request{from: from, index: index, until: own.wait(index)}
+	if !crosses || !time.Now().Before(r.until) {
 		return false
 	}
-	r := request{from: from, until: until}
 	copy(r.packet[:], packet)
 	switch former := slices.IndexFunc(c.waiting, isFrom(from)); {
 	case former >= 0:

@@ -47,6 +47,13 @@ func TestRequestsWait(t *testing.T) {
 	answers := func(index uint32) func(*crossing) {
 		return func(c *crossing) { c.waits(answerTo(index), crossPeer) }
 	}
+	const later = 20 * time.Millisecond
+	asksAgain := func(index uint32) func(*crossing) {
+		return func(c *crossing) {
+			time.Sleep(later)
+			c.sends([][]byte{requestOf(index)}, crossPeer)
+		}
+	}
 	another := func(c *crossing) {
 		if !c.waits(requestOf(9), crossPeer) {
 			t.Error("the first request does not wait")
@@ -62,15 +69,17 @@ func TestRequestsWait(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]crossCase{
-		"own index lower":    {index: 8, waits: true, until: longWait},
-		"own index higher":   {index: 6, waits: true, until: shortWait},
-		"long ago":           {index: 8, before: func(*crossing) { time.Sleep(longWait) }},
-		"another waits":      {index: 8, before: another, waits: true, until: longWait},
-		"others, answered":   {index: 8, before: another, waits: true, after: answers(7), until: never},
-		"no room":            {index: 8, before: full},
-		"answered":           {index: 8, before: answers(7)},
-		"answered meanwhile": {index: 8, waits: true, after: answers(7), until: never},
-		"forged answer":      {index: 8, waits: true, after: answers(8), until: longWait},
+		"own index lower":     {index: 8, waits: true, until: longWait},
+		"own index higher":    {index: 6, waits: true, until: shortWait},
+		"long ago":            {index: 8, before: func(*crossing) { time.Sleep(longWait) }},
+		"another waits":       {index: 8, before: another, waits: true, until: longWait},
+		"others, answered":    {index: 8, before: another, waits: true, after: answers(7), until: never},
+		"no room":             {index: 8, before: full},
+		"answered":            {index: 8, before: answers(7)},
+		"answered meanwhile":  {index: 8, waits: true, after: answers(7), until: never},
+		"asked again, lower":  {index: 8, waits: true, after: asksAgain(5), until: later + longWait},
+		"asked again, higher": {index: 8, waits: true, after: asksAgain(9), until: later + shortWait},
+		"forged answer":       {index: 8, waits: true, after: answers(8), until: longWait},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, c.run) })
 	}
