@@ -24,10 +24,14 @@ const (
 	shortWait = 30 * time.Millisecond  // more than a round trip to a peer that does not wait
 )
 
-// A host that was stopped for some time finds several requests of a peer at once, and the last one is the one that
-// counts. Any host can send what looks like a request from a peer. So at most one of a sender waits, and so few
-// in all that the library can take them at once: with 128 in its queue it would refuse handshakes.
-const maxWaiting = 64
+// A host that was stopped for some time finds several requests of a peer at once, of which the last one counts. Any
+// host can send what looks like a request from a peer. So some of a sender wait, the last one is taken first, and
+// each is taken unless its sender answers. In all so few wait that the library can take them at once: with 128 in
+// its queue it would refuse handshakes.
+const (
+	maxOfSender = 20 // more than the requests, one in five seconds, for which the library goes on
+	maxWaiting  = 64
+)
 
 // maxAsked limits the hosts that are remembered.
 const maxAsked = 10_000
@@ -36,7 +40,7 @@ const maxAsked = 10_000
 type crossing struct {
 	mu      sync.Mutex
 	asked   map[netip.AddrPort]asked // who has not answered yet
-	waiting []request                // in any order
+	waiting []request                // as they came
 	news    chan struct{}            // a request began to wait
 }
 
@@ -100,7 +104,7 @@ func (c *crossing) sends(packets [][]byte, to *endpoint) {
 	own := asked{at: now, index: index}
 	c.asked[to.AddrPort] = own
 	for i, r := range c.waiting { // it crosses this request as well
-		if r.from.AddrPort == to.AddrPort {
+		if isFrom(to)(r) {
 			c.waiting[i].until = own.wait(r.index)
 		}
 	}
@@ -127,19 +131,25 @@ func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
 		return false
 	}
 	copy(r.packet[:], packet)
-	switch former := slices.IndexFunc(c.waiting, isFrom(from)); {
-	case former >= 0:
-		c.waiting[former] = r
-	case len(c.waiting) >= maxWaiting:
+	if len(c.waiting) >= maxWaiting || c.waitingOf(from) >= maxOfSender {
 		return false
-	default:
-		c.waiting = append(c.waiting, r)
 	}
+	c.waiting = append(c.waiting, r)
 	select {
 	case c.news <- struct{}{}:
 	default:
 	}
 	return true
+}
+
+// waitingOf returns how many requests of a sender wait.
+func (c *crossing) waitingOf(sender *endpoint) (n int) {
+	for _, r := range c.waiting {
+		if isFrom(sender)(r) {
+			n++
+		}
+	}
+	return n
 }
 
 func isFrom(e *endpoint) func(request) bool {
@@ -156,12 +166,12 @@ func (c *crossing) answered(index uint32, from *endpoint) {
 	}
 }
 
-// next removes and returns a request that has waited long enough. If there is none, it
+// next removes and returns the last request that has waited long enough. If there is none, it
 // returns when there will be one, zero for never.
 func (c *crossing) next(now time.Time) (r request, due bool, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, w := range c.waiting {
+	for i, w := range slices.Backward(c.waiting) {
 		if !now.Before(w.until) {
 			c.waiting = slices.Delete(c.waiting, i, i+1)
 			return w, true, at

@@ -39,6 +39,7 @@ type crossCase struct {
 	waits  bool
 	after  func(*crossing)
 	until  time.Duration // after the own request, the library gets the other's
+	then   []uint32      // and these others
 }
 
 var crossPeer = newEndpoint(netip.MustParseAddrPort("192.0.2.1:51820"))
@@ -56,7 +57,12 @@ func TestRequestsWait(t *testing.T) {
 	}
 	another := func(c *crossing) {
 		if !c.waits(requestOf(9), crossPeer) {
-			t.Error("the first request does not wait")
+			t.Error("an earlier request does not wait")
+		}
+	}
+	many := func(c *crossing) {
+		for range maxOfSender {
+			another(c)
 		}
 	}
 	full := func(c *crossing) {
@@ -72,7 +78,8 @@ func TestRequestsWait(t *testing.T) {
 		"own index lower":     {index: 8, waits: true, until: longWait},
 		"own index higher":    {index: 6, waits: true, until: shortWait},
 		"long ago":            {index: 8, before: func(*crossing) { time.Sleep(longWait) }},
-		"another waits":       {index: 8, before: another, waits: true, until: longWait},
+		"another waits":       {index: 8, before: another, waits: true, until: longWait, then: []uint32{9}},
+		"many wait":           {index: 8, before: many},
 		"others, answered":    {index: 8, before: another, waits: true, after: answers(7), until: never},
 		"no room":             {index: 8, before: full},
 		"answered":            {index: 8, before: answers(7)},
@@ -113,6 +120,11 @@ func (c crossCase) run(t *testing.T) {
 		}
 		if waited := time.Since(start); waited != c.until {
 			t.Errorf("received after %v, want %v", waited, c.until)
+		}
+	}
+	for _, index := range c.then {
+		if n, err := receive(bufs, sizes, eps); n != 1 || err != nil || !bytes.Equal(bufs[0][:sizes[0]], requestOf(index)) {
+			t.Errorf("received %d more, %v, want request %d", n, err, index)
 		}
 	}
 	if n, err := receive(bufs, sizes, eps); !errors.Is(err, net.ErrClosed) {
