@@ -47,11 +47,11 @@ func (o *observer) findInside(all []link) {
 	}
 }
 
-// watchWired has the driver hear of the veths that are not marked.
+// watchWired has the driver hear of the links that are not marked.
 func (o *observer) watchWired() error {
 	var wired []int
 	for _, l := range o.facts.Links {
-		if !l.Inside && o.links.byIndex[l.Index] == l.Name && o.links.byName[l.Name].Kind() == vethKind {
+		if !l.Inside {
 			wired = append(wired, l.Index)
 		}
 	}

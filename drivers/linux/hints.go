@@ -25,7 +25,7 @@ type hints struct {
 
 	// Looks alone use these.
 	filter nl.Filter // in force
-	wired  []int     // veths that lead elsewhere than to containers, by index
+	wired  []int     // links that lead elsewhere than to containers, by index
 
 	mutex   sync.Mutex
 	buf     []byte
@@ -107,7 +107,7 @@ func (h *hints) mind(links []int) error {
 	return err
 }
 
-// watchWired sets the veths that lead elsewhere than to containers, such as an uplink with a name like theirs. The
+// watchWired sets the links that lead elsewhere than to containers, such as an uplink with a name like theirs. The
 // kernel may have kept to itself how a new one has changed since the look read the links, so there is a reason for
 // another look.
 func (h *hints) watchWired(wired []int) error {

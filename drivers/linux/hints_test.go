@@ -204,6 +204,19 @@ func (w *world) pod(t *testing.T, name, bridge string) {
 	w.ip(t, "link set "+name+" master "+bridge+" up")
 }
 
+// macvlan adds a macvlan whose parent is in another namespace.
+func (w *world) macvlan(t *testing.T, name string) {
+	t.Helper()
+	parent := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "parent"}}
+	if err := w.far.LinkAdd(parent); err != nil {
+		t.Fatal(err)
+	}
+	attrs := netlink.LinkAttrs{Name: name, ParentIndex: parent.Index, Namespace: netlink.NsFd(w.NS)}
+	if err := w.far.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The kernel tells a listener nothing of pods that come and go. A listener without a look before hears it all.
 func TestPodsWakeNoListener(t *testing.T) {
 	w := newWorld(t)
@@ -257,6 +270,7 @@ func TestChangesAreTold(t *testing.T) {
 	w.ip(t, "addr add 10.5.77.1/24 dev br0")
 	w.pod(t, "vethpod", "br0")
 	w.pod(t, "vethup", "br0")
+	w.macvlan(t, "vethmac")
 	bare := must(Open(t.Context(), w.NS, drivertest.Secrets{})) // remembers nothing
 	defer bare.Close()
 	for _, action := range strings.Split(strings.TrimSpace(changes), "\n") {
@@ -327,6 +341,16 @@ link set flannel.1 down
 link set flannel.1 name vethfl
 link set vethfl name flannel.1
 link del flannel.1
+link set veth7 mtu 1300
+addr add fe80::77/64 dev br1 nodad
+addr del fe80::77/64 dev br1
+route add fe80::/9 dev br1
+route del fe80::/9 dev br1
+link set vethmac up
+link set vethmac mtu 1300
+addr add 172.23.0.1/24 dev vethmac
+link set vethmac mtu 1200
+link del vethmac
 link set veth7 down
 link set veth7 name flannel.1
 link del flannel.1

@@ -17,7 +17,7 @@ type Filter struct {
 	// Ports are those of the sockets that cause announcements to drop.
 	Ports []uint32
 	// Links are the indexes of the links that matter; nil: all do. Of other links the kernel drops
-	//   - devices whose names begin with "veth" and whose other ends are in other namespaces or gone, as those of pods,
+	//   - veths whose names begin with "veth" and whose other ends are in other namespaces or gone, as those of pods,
 	//   - neighbours and FDB entries,
 	//   - IPv6 link-local addresses, and routes to such addresses and to groups, which every device has, and
 	//   - the settings with which a device begins, and their end.
@@ -122,11 +122,16 @@ func (f Filter) link() []bpf.Instruction {
 		load(linkAt+headLen, 4),
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: binary.BigEndian.Uint32([]byte("veth")), SkipTrue: 1},
 		keep,
-		load(kindAt, 2),
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.RTM_DELLINK), SkipTrue: 1},
-		drop,
 		load(bodyAt, 1),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_BRIDGE, SkipTrue: 1},
+		drop,
+	)
+	code = append(append(code, attribute(unix.IFLA_LINKINFO, linkAt, 4)...), // the kind is the first in it
+		bpf.LoadIndirect{Off: 2 * headLen, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: binary.BigEndian.Uint32([]byte("veth")), SkipTrue: 1},
+		keep,
+		load(kindAt, 2),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.RTM_DELLINK), SkipTrue: 1},
 		drop,
 	)
 	code = append(append(code, attribute(unix.IFLA_LINK, linkAt, 4)...),
@@ -161,9 +166,12 @@ func (f Filter) route() []bpf.Instruction {
 	}
 	code = append(code, attribute(unix.RTA_DST, routeAt, 2)...)
 	code = append(code,
-		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 0xff00, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 0xff00, SkipTrue: 6},
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xffc0},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0xfe80, SkipTrue: 1},
+		keep,
+		load(bodyAt+1, 1), // the prefix's length
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: 10, SkipTrue: 1},
 		keep,
 	)
 	code = append(code, attribute(unix.RTA_OIF, routeAt, 4)...)
