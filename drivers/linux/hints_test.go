@@ -342,8 +342,8 @@ link set flannel.1 name vethfl
 link set vethfl name flannel.1
 link del flannel.1
 link set veth7 mtu 1300
-addr add fe80::77/64 dev br1 nodad
-addr del fe80::77/64 dev br1
+addr add fe80::77/64 dev veth7 nodad
+addr del fe80::77/64 dev veth7
 route add fe80::/9 dev br1
 route del fe80::/9 dev br1
 link set vethmac up
