@@ -329,6 +329,9 @@ func TestForgetsNoNetworkWhoseRoutesAreLeft(t *testing.T) {
 	if _, has := w.host.Routes.Get(old); !has {
 		t.Fatalf("the former route has gone already:\n%s", w.host.Dump())
 	}
+	if w.n.holds().AtRest {
+		t.Error("the node is at rest while it withholds a delete")
+	}
 	// a look at the firewall alone is under way
 	var r Effects
 	for {
@@ -375,6 +378,9 @@ func TestForgetsNoNetworkWhoseRulesAreLeft(t *testing.T) {
 	w.pass(2 * time.Second)
 	if len(w.n.host.networks) != 2 {
 		t.Errorf("the node owns %v while its rules are for the former network", w.n.host.networks)
+	}
+	if w.n.holds().AtRest {
+		t.Error("the node is at rest while its rules are for the former network")
 	}
 	w.firewall.busy = false
 	seen := driver.Observation{Facts: w.firewall.facts, State: w.firewall.chains.Clone()}
