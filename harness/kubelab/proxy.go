@@ -1,10 +1,12 @@
 package kubelab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +17,7 @@ import (
 // ProxyEnv is the variable that names the kube-proxy to run.
 const ProxyEnv = "FLANNEL_LAB_PROXY"
 
-const proxyHealthPort = 10256
+const proxyMetrics = "127.0.0.1:10249"
 
 // Proxy is a kube-proxy that runs on a node.
 type Proxy struct {
@@ -27,7 +29,7 @@ type Proxy struct {
 // server grants by default.
 func (c *Cluster) proxyKubeconfig() string { return c.path("kube-proxy.conf") }
 
-// StartProxy starts a kube-proxy in one of its modes and waits until it serves.
+// StartProxy starts a kube-proxy in one of its modes and waits until it has made its rules.
 func (c *Cluster) StartProxy(ctx context.Context, n *harness.Node, mode, podCIDR string) (*Proxy, error) {
 	program := os.Getenv(ProxyEnv)
 	if program == "" {
@@ -49,7 +51,7 @@ func (c *Cluster) StartProxy(ctx context.Context, n *harness.Node, mode, podCIDR
 	if err != nil {
 		return nil, fmt.Errorf("start kube-proxy on %s: %w", n.Name, err)
 	}
-	if err := n.Await(ctx, "kube-proxy", func() (bool, error) { return proxyHealthy(ctx, n), nil }); err != nil {
+	if err := n.Await(ctx, "kube-proxy", func() (bool, error) { return proxySynced(ctx, n), nil }); err != nil {
 		return nil, errors.Join(fmt.Errorf("start kube-proxy on %s: %w; its log:\n%s", n.Name, err, p.LogTail()), p.Stop())
 	}
 	return p, nil
@@ -65,7 +67,7 @@ func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 		"hostnameOverride":   node,
 		"mode":               mode,
 		"clusterCIDR":        podCIDR,
-		"healthzBindAddress": fmt.Sprintf("127.0.0.1:%d", proxyHealthPort),
+		"metricsBindAddress": proxyMetrics,
 		"iptables":           often,
 		"nftables":           often,
 		"conntrack": map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s",
@@ -78,11 +80,11 @@ func (c *Cluster) writeProxyConfig(path, node, mode, podCIDR string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// proxyHealthy reports whether the node's kube-proxy has made its rules.
-func proxyHealthy(ctx context.Context, n *harness.Node) bool {
+// proxySynced reports whether the node's kube-proxy has made its rules for both families. Its health does not tell:
+// one that is starting up calls itself healthy (Kubernetes pkg/proxy/healthcheck/proxy_health.go).
+func proxySynced(ctx context.Context, n *harness.Node) bool {
 	client := &http.Client{Transport: &http.Transport{DialContext: n.Dial, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxyMetrics+"/metrics", nil)
 	if err != nil {
 		return false
 	}
@@ -90,8 +92,9 @@ func proxyHealthy(ctx context.Context, n *harness.Node) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return err == nil && bytes.Count(text, []byte("\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{")) == 2
 }
 
 // Stop kills kube-proxy. Its rules stay.

@@ -237,8 +237,8 @@ var _ = Describe("Beside kube-proxy", func() {
 			proxy = c.startProxy(ctx, n1, mode)
 			same("a restart of kube-proxy")
 
-			// A kube-proxy that has just read its sets takes their elements for still there, for an hour
-			// (Kubernetes pkg/proxy/nftables/proxier.go, readOrReset), so it is away while they go.
+			// It is away meanwhile: with nftables, a kube-proxy that has made its rules makes them anew an hour later
+			// (Kubernetes pkg/proxy/nftables/proxier.go, doFullSync).
 			Expect(proxy.Stop()).To(Succeed())
 			_, err = n1.Shell(ctx, "nft flush ruleset")
 			Expect(err).NotTo(HaveOccurred())
