@@ -364,8 +364,8 @@ func (w *world) settle(t *testing.T, extent dataplane.Extent) {
 	}
 }
 
-// A veth that begins to matter may have changed after the look has read it, without an announcement.
-func TestVethThatBeginsToMatter(t *testing.T) {
+// A link that begins to matter may have changed after the look has read it, without an announcement.
+func TestLinkThatBeginsToMatter(t *testing.T) {
 	w := newWorld(t)
 	w.withOverlay(t)
 	must(w.d.hints.news())

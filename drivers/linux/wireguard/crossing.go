@@ -130,10 +130,10 @@ func (c *crossing) requested(packet []byte, index uint32, from *endpoint) bool {
 	if !crosses || !time.Now().Before(r.until) {
 		return false
 	}
-	copy(r.packet[:], packet)
 	if len(c.waiting) >= maxWaiting || c.waitingOf(from) >= maxOfSender {
 		return false
 	}
+	copy(r.packet[:], packet)
 	c.waiting = append(c.waiting, r)
 	select {
 	case c.news <- struct{}{}:
