@@ -11,7 +11,7 @@ import (
 )
 
 // Filter says which announcements the kernel drops before they wake a reader. Programming all peers causes
-// thousands of announcements, and each pod that comes and goes some 45: of its veth, that device's addresses,
+// thousands of announcements, and each pod that comes and goes some 25: of its veth, that device's addresses,
 // routes, neighbours and settings.
 type Filter struct {
 	// Ports are those of the sockets that cause announcements to drop.
