@@ -122,12 +122,12 @@ func networkValues() []value {
 }
 
 func podValues() []value {
-	const ofProbe = " Members such as timeoutSeconds and failureThreshold are allowed, too."
+	const ofProbe = " Other members such as failureThreshold are allowed, too."
 	return []value{
 		{"flannel.healthz.port", 8081, port, "Where /healthz, /readyz and /metrics answer, on every node."},
-		{"flannel.healthz.livenessProbe", object{"initialDelaySeconds": 10, "periodSeconds": 30}, probe,
-			"Times of the probe of /healthz." + ofProbe},
-		{"flannel.healthz.readinessProbe", object{"initialDelaySeconds": 5, "periodSeconds": 10}, probe,
+		{"flannel.healthz.livenessProbe", object{"initialDelaySeconds": 10, "periodSeconds": 30, "timeoutSeconds": 5}, probe,
+			"Times of the probe of /healthz. With Kubernetes' own timeout, one second, the daemon of a busy node is killed." + ofProbe},
+		{"flannel.healthz.readinessProbe", object{"initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5}, probe,
 			"Times of the probe of /readyz." + ofProbe},
 		{"flannel.podMonitor.enabled", false, truth, "A PodMonitor for the Prometheus operator."},
 		{"flannel.podMonitor.interval", "30s", object{"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"},
