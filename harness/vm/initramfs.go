@@ -18,9 +18,9 @@ import (
 var earlyModules = []string{"virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"}
 
 // writeInitramfs writes the initial file system: the guest's program as /init, the
-// early modules, and the plan.
-func writeInitramfs(to string, k Kernel, program string, p guest.Plan) error {
-	modules, err := loadOrder(k, earlyModules)
+// early modules and those that are named besides, and the plan.
+func writeInitramfs(to string, k Kernel, program string, p guest.Plan, more ...string) error {
+	modules, err := loadOrder(k, slices.Concat(earlyModules, more))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +27,18 @@ type Options struct {
 	Writable []string // folders of the host that commands may change, as absolute paths
 	CPUs     int      // 1 by default: see docs/vm.md
 	Memory   int      // MiB; 2048 by default
+	Networks []Network
 
 	// Silence is how long the guest may fail to answer before the machine is
 	// killed; 3 minutes by default.
 	Silence time.Duration
+}
+
+// Network is a device of the guest, which is the other end of a tap device of the host. The first
+// is eth0.
+type Network struct {
+	Tap *os.File // a queue of the device, with IFF_VNET_HDR
+	MAC net.HardwareAddr
 }
 
 // silence is the default of Options.Silence: a guest on a busy host answers within
@@ -100,7 +109,11 @@ func Boot(ctx context.Context, o Options) (*Machine, error) {
 func (m *Machine) boot(ctx context.Context, o Options) error {
 	plan := guest.Plan{Release: o.Kernel.Release, Modules: o.Kernel.Modules(), Writable: o.Writable}
 	initramfs := filepath.Join(m.files.Dir, "initramfs")
-	if err := writeInitramfs(initramfs, o.Kernel, o.Guest, plan); err != nil {
+	var modules []string
+	if len(o.Networks) > 0 {
+		modules = append(modules, "virtio_net")
+	}
+	if err := writeInitramfs(initramfs, o.Kernel, o.Guest, plan, modules...); err != nil {
 		return err
 	}
 	ours, theirs, err := socketPair()
@@ -209,6 +222,29 @@ func (m *Machine) deliver(message wire.Message) {
 // the command could not run, ctx ended, or the machine did.
 func (m *Machine) Run(ctx context.Context, c wire.Command, stdout, stderr io.Writer) (int, error) {
 	return m.run(ctx, c, stdout, stderr, func(int) {})
+}
+
+// Converse is Run for a command that reads what it is sent, and has to: with 64 kB unread, the guest
+// waits for it. The caller closes stdin afterwards, if a read from it blocks.
+func (m *Machine) Converse(
+	ctx context.Context, c wire.Command, stdin io.Reader, stdout, stderr io.Writer,
+) (int, error) {
+	c.Input = true
+	return m.run(ctx, c, stdout, stderr, func(id int) { go m.feed(id, stdin) })
+}
+
+// feed sends a command its input.
+func (m *Machine) feed(id int, stdin io.Reader) {
+	text := make([]byte, 16<<10)
+	for {
+		n, err := stdin.Read(text)
+		if n > 0 && m.conn.Send(wire.Message{ID: id, Stdin: text[:n]}) != nil {
+			return // the machine has ended
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // run is Run, and also reports the command's number once the guest knows of it.

@@ -1,9 +1,11 @@
 package vm_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,6 +148,42 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	_, err := m.Run(t.Context(), wire.Command{Args: []string{"/no/such/program"}}, os.Stdout, os.Stderr)
 	if err == nil || !strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("error %v, want one that names the program", err)
+	}
+}
+
+// TestCommandReads checks that a command answers what it is sent, as long as the caller wants.
+func TestCommandReads(t *testing.T) {
+	m := machine(t)
+	stdin, to := io.Pipe()
+	from, stdout := io.Pipe()
+	status := make(chan int, 1)
+	go func() {
+		defer stdout.Close()
+		const script = `while read -r word && [ "$word" != end ]; do echo "<$word>"; done; exit 5`
+		c := wire.Command{Args: []string{"sh", "-c", script}}
+		got, err := m.Converse(t.Context(), c, stdin, stdout, os.Stderr)
+		if err != nil {
+			t.Error(err)
+		}
+		status <- got
+	}()
+	answers := bufio.NewScanner(from)
+	for _, word := range []string{"one", "two"} {
+		if _, err := io.WriteString(to, word+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !answers.Scan() || answers.Text() != "<"+word+">" {
+			t.Errorf("%s is answered by %q", word, answers.Text())
+		}
+	}
+	if _, err := io.WriteString(to, "end\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-status; got != 5 {
+		t.Errorf("status %d, want 5", got)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

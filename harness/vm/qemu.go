@@ -45,6 +45,9 @@ func startQEMU(o Options, initramfs, console string, port *os.File) (*process, e
 	cmd := exec.Command(path, arguments(o, initramfs)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{port} // descriptor 3
+	for _, n := range o.Networks {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, n.Tap)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -91,6 +94,10 @@ func arguments(o Options, initramfs string) []string {
 	args = append(args, disk(guest.RootTag, "/", "readonly=on")...)
 	for i, dir := range o.Writable {
 		args = append(args, disk(guest.WritableTag(i), dir, "readonly=off")...)
+	}
+	for i, n := range o.Networks {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,fd=%d", i, 4+i),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s,romfile=", i, n.MAC))
 	}
 	return args
 }

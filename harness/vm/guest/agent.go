@@ -29,6 +29,7 @@ type agent struct {
 
 	mu      sync.Mutex
 	running map[int]*os.Process
+	inputs  map[int]*os.File // the ends to write to, of the commands that read input
 }
 
 // serve runs commands until the host closes the serial port.
@@ -52,7 +53,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	a := &agent{conn: wire.NewConn(port), running: map[int]*os.Process{}}
+	a := &agent{conn: wire.NewConn(port), running: map[int]*os.Process{}, inputs: map[int]*os.File{}}
 	if err := a.conn.Send(wire.Message{Ready: true}); err != nil {
 		return err
 	}
@@ -70,7 +71,11 @@ func serve() error {
 				return err
 			}
 		case m.Start != nil:
-			go a.run(m.ID, m.Start)
+			if err := a.start(m.ID, m.Start); err != nil {
+				return err
+			}
+		case m.Stdin != nil:
+			a.input(m.ID, m.Stdin)
 		case m.Signal != 0:
 			a.signal(m.ID, m.Signal)
 		}
@@ -101,22 +106,56 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("serial port %s: %w", PortName, fs.ErrNotExist)
 }
 
+// start starts a command. Its input waits in a pipe until it reads.
+func (a *agent) start(id int, c *wire.Command) error {
+	if !c.Input {
+		go a.run(id, c, nil)
+		return nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe for the input of %q: %w", c.Args, err)
+	}
+	a.mu.Lock()
+	a.inputs[id] = write
+	a.mu.Unlock()
+	go func() {
+		a.run(id, c, read)
+		a.mu.Lock()
+		delete(a.inputs, id)
+		a.mu.Unlock()
+		_, _ = read.Close(), write.Close() // nothing was buffered
+	}()
+	return nil
+}
+
+// input passes on what a command reads.
+func (a *agent) input(id int, text []byte) {
+	a.mu.Lock()
+	to := a.inputs[id]
+	a.mu.Unlock()
+	_, _ = to.Write(text) // the command may just have ended
+}
+
 // run runs a command, and reports its end once the host can read all of its output.
-func (a *agent) run(id int, c *wire.Command) {
-	end := a.perform(id, c)
+func (a *agent) run(id int, c *wire.Command, stdin *os.File) {
+	end := a.perform(id, c, stdin)
 	unix.Sync()
 	if err := a.conn.Send(wire.Message{ID: id, End: &end}); err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 	}
 }
 
-func (a *agent) perform(id int, c *wire.Command) wire.End {
+func (a *agent) perform(id int, c *wire.Command, stdin *os.File) wire.End {
 	if len(c.Args) == 0 {
 		return wire.End{Status: 127, Reason: "no program is named"}
 	}
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = c.Env
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
 	cmd.Stdout = a.conn.Stdout(id)
 	cmd.Stderr = a.conn.Stderr(id)
 	cmd.WaitDelay = outputGrace

@@ -38,7 +38,7 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(Plan) error{mountEarly, loadModules, mountRoot, mountWritable, mountKernel, enterRoot} {
+	for _, step := range []func(Plan) error{mountEarly, loadModules, mountRoot, mountKernel, mountWritable, enterRoot} {
 		if err := step(plan); err != nil {
 			return err
 		}

@@ -92,6 +92,7 @@ func mountKernel(p Plan) error {
 		mount{source: "shm", target: root + "/dev/shm", kind: "tmpfs"},
 		mount{source: "proc", target: root + "/proc", kind: "proc"},
 		mount{source: "sys", target: root + "/sys", kind: "sysfs"},
+		mount{source: "cgroup", target: root + "/sys/fs/cgroup", kind: "cgroup2"},
 		mount{source: "run", target: root + "/run", kind: "tmpfs"},
 		mount{source: "modules", target: modules, kind: "tmpfs"},
 		mount{source: filepath.Join("/host", p.Modules), target: filepath.Join(modules, p.Release), flags: unix.MS_BIND},

@@ -13,6 +13,8 @@ type Command struct {
 	Args []string // Args[0] is the program, looked up in the guest's PATH
 	Dir  string
 	Env  []string
+
+	Input bool // it reads what Stdin messages carry; otherwise its input is empty
 }
 
 // End says how a command ended.
@@ -28,6 +30,7 @@ type Message struct {
 	Alive  bool // asks whether the guest is alive, and is its answer
 	Start  *Command
 	Signal syscall.Signal
+	Stdin  []byte
 	Stdout []byte
 	Stderr []byte
 	End    *End
