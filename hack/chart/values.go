@@ -126,7 +126,8 @@ func podValues() []value {
 	return []value{
 		{"flannel.healthz.port", 8081, port, "Where /healthz, /readyz and /metrics answer, on every node."},
 		{"flannel.healthz.livenessProbe", object{"initialDelaySeconds": 10, "periodSeconds": 30, "timeoutSeconds": 5}, probe,
-			"Times of the probe of /healthz. With Kubernetes' own timeout, one second, the daemon of a busy node is killed." + ofProbe},
+			"Times of the probe of /healthz. With Kubernetes' own timeout, one second, the daemon of a busy node is killed." +
+				ofProbe},
 		{"flannel.healthz.readinessProbe", object{"initialDelaySeconds": 5, "periodSeconds": 10, "timeoutSeconds": 5}, probe,
 			"Times of the probe of /readyz." + ofProbe},
 		{"flannel.podMonitor.enabled", false, truth, "A PodMonitor for the Prometheus operator."},

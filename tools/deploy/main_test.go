@@ -115,7 +115,8 @@ func TestMoreValues(t *testing.T) {
 			"daemonset", "      affinity:\n        nodeAffinity:\n          a: b\n"},
 		{"times of a probe", flannel(map[string]any{"healthz": map[string]any{"port": 9000,
 			"livenessProbe": map[string]any{"failureThreshold": 9}}}), "daemonset",
-			"port: 9000\n            failureThreshold: 9\n            initialDelaySeconds: 10\n            periodSeconds: 30\n"},
+			"port: 9000\n            failureThreshold: 9\n            initialDelaySeconds: 10\n            periodSeconds: 30\n" +
+				"            timeoutSeconds: 5\n"},
 		{"an own CNI configuration", flannel(map[string]any{"cniConf": `{"name": "x", "plugins": [{"type": "flannel"}]}`}),
 			"configmap", "cni-conf.json: |\n    {\"name\": \"x\", \"plugins\": [{\"type\": \"flannel\"}]}\n"},
 		{"upstream's image", flannel(map[string]any{"image": map[string]any{"repository": "ghcr.io/flannel-io/flannel",
