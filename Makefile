@@ -249,9 +249,9 @@ bin/cluster-wireguard.yml:
 
 .PHONY: cluster
 cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
-cluster: cluster-programs plugins bin/image bin/cluster.yml ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
+cluster: cluster-programs plugins bin/image bin/cluster.yml $(if $(KERNEL),bin/vm) ## a Kubernetes cluster of three nodes with flannel as deploy/ installs it (HOLD=1 keeps it up, MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@$(STATIC) -o bin/cluster ./harness/cmd/cluster
-	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack)
+	@exec bin/cluster -manifest '$(CLUSTER_MANIFEST)' $(if $(HOLD),-hold) $(if $(MODE),-proxy-mode $(MODE)) $(if $(FAMILY),-dual-stack) $(if $(KERNEL),-emulated 2)
 
 .PHONY: test-cluster
 test-cluster: export FLANNEL_LAB_CLUSTER = $(shell hack/cluster-programs -where)
@@ -259,10 +259,11 @@ test-cluster: export FLANNEL_LAB_CLUSTER_MODE = $(MODE)
 test-cluster: export FLANNEL_LAB_CLUSTER_FAMILY = $(FAMILY)
 test-cluster: export FLANNEL_LAB_CLUSTER_NETPOL = $(NETPOL)
 test-cluster: export FLANNEL_LAB_CLUSTER_MANIFEST = $(CLUSTER_MANIFEST)
+test-cluster: export FLANNEL_LAB_CLUSTER_GUEST = $(if $(KERNEL),$(CURDIR)/bin/vm)
 test-cluster: export FLANNEL_LAB_CLUSTER_WIREGUARD = $(CURDIR)/bin/cluster-wireguard.yml
-test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400; root)
+test-cluster: cluster-programs plugins bin/image $(WRONG_CLOCKS) bin/testsum $(if $(KERNEL),bin/vm) bin/cluster.yml bin/cluster-wireguard.yml ## flannel in a whole cluster, and Kubernetes' own network specs (FOCUS='words of a spec', MODE=iptables BACKEND=wireguard FAMILY=dual NETPOL=yes SET=flannel.mtu=1400, KERNEL=debian for two nodes that are virtual machines; root)
 	@results=$$(mktemp -u); trap 'rm -f "$$results"' EXIT; \
-	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 60m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)')
+	CGO_ENABLED=0 bin/testsum -results "$$results" -- -vet=off -count=1 -timeout 90m ./harness/cluster/specs $(if $(FOCUS),-ginkgo.focus '$(FOCUS)') $(if $(KERNEL),-ginkgo.label-filter 'any kernel')
 
 # Outside of make test, as it builds all packages twice: the two builds have to be equal.
 .PHONY: test-packages

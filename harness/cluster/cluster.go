@@ -51,6 +51,8 @@ const testHost = 254
 // Options say what a cluster consists of.
 type Options struct {
 	Nodes     int
+	Emulated  int       // how many of the nodes, the last ones, are virtual machines with a stock Debian kernel
+	Guest     string    // the program of make bin/vm, for such nodes
 	Programs  string    // the folder of make cluster-programs
 	Flannel   string    // the folder with flanneld and flannel-cni
 	Plugins   string    // the folder with the CNI plugins that flannel's calls
@@ -79,6 +81,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster needs root: cgroups and the runtime's mounts are not for other users")
 	}
+	plugins, err := filepath.Abs(o.Plugins) // nodes see it at another place
+	if err != nil {
+		return nil, err
+	}
+	o.Plugins = plugins
 	c := &Cluster{options: o, began: time.Now()}
 	for _, step := range []struct {
 		what string
@@ -138,7 +145,8 @@ func (c *Cluster) prepare(context.Context) (err error) {
 	}
 	for i := range c.options.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c}
+		n := &Node{Name: name, Addr: underlayHost(i + 1).Addr(), cluster: c, number: i + 1,
+			Emulated: i >= c.options.Nodes-c.options.Emulated}
 		if c.options.DualStack {
 			n.Addr6 = underlayHost6(i + 1).Addr()
 		}
@@ -210,13 +218,21 @@ func (c *Cluster) plug(n *Node) error {
 	if err := netlink.LinkSetUp(veth); err != nil {
 		return fmt.Errorf("plug %s: %w", n.Name, err)
 	}
+	return nil
+}
+
+// address gives a node its addresses on the underlay.
+func (n *Node) address(ctx context.Context) error {
 	script := []string{"ip link set lo up", "ip link set eth0 up", "ip addr add " + n.Addr.String() + "/24 dev eth0",
 		"ip route add default via " + underlayHost(testHost).Addr().String()}
 	if n.Addr6.IsValid() {
 		script = append(script, "ip addr add "+n.Addr6.String()+"/64 dev eth0 nodad",
 			"ip route add default via "+underlayHost6(testHost).Addr().String())
 	}
-	_, err := n.Run(context.Background(), "sh", "-ec", strings.Join(script, "\n"))
+	if n.Emulated {
+		script = append(script, "modprobe br_netfilter") // as every guide for nodes says
+	}
+	_, err := n.Run(ctx, "sh", "-ec", strings.Join(script, "\n"))
 	return err
 }
 
@@ -236,8 +252,8 @@ func (c *Cluster) joinNode(ctx context.Context, n *Node) error {
 	return n.startProxy(ctx)
 }
 
-// PowerOn boots a node that is off, with its old disk. The first node cannot be off: the
-// control plane is on it.
+// PowerOn boots a node that is off, with its old disk, which an emulated one does not have. The first node
+// cannot be off: the control plane is on it.
 func (n *Node) PowerOn(ctx context.Context) error {
 	if err := n.boot(ctx); err != nil {
 		return err

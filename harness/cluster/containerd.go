@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-
-	"github.com/flanneld/flannel/harness/internal/machine"
 )
 
 const runtimeSocket = "/run/containerd/containerd.sock"
@@ -56,18 +53,9 @@ func (n *Node) startContainerd(ctx context.Context, first bool) error {
 	if !first {
 		return nil
 	}
-	for _, plugin := range []string{"bridge", "host-local", "portmap", "loopback"} {
-		data, err := os.ReadFile(filepath.Join(n.cluster.options.Plugins, plugin))
-		if err != nil {
-			return err
-		}
-		place := filepath.Join(machine.KeptPath(n.disk(), "/opt/cni"), "bin", plugin)
-		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(place, data, 0o755); err != nil {
-			return err
-		}
+	if _, err := n.Run(ctx, "sh", "-ec", "mkdir -p /opt/cni/bin && cd "+pluginsDir+
+		" && cp bridge host-local portmap loopback /opt/cni/bin"); err != nil {
+		return err
 	}
 	for _, image := range n.cluster.archives() {
 		if err := n.load(ctx, image); err != nil {

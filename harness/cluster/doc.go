@@ -8,5 +8,9 @@
 // machine and no setting of the host changes. The kernel kills all of it when the
 // test ends, however it ends, and a reaper then removes the cgroups.
 //
+// Some nodes may be virtual machines of package vm instead, whose kernel and cgroups are those of a
+// stock Debian. In one of them the node is the same as elsewhere, with the guest's network and cgroups for
+// its own. The control plane is not emulated, so it answers as fast as ever.
+//
 // It needs root and the programs of make cluster-programs.
 package cluster

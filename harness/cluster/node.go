@@ -2,16 +2,22 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/flanneld/flannel/harness/internal/machine"
+	"github.com/flanneld/flannel/harness/vm"
 )
 
 // The places where a node finds the cluster's files.
 const (
 	programsDir = "/opt/cluster/programs" // the folder of make cluster-programs
 	filesDir    = "/opt/cluster/files"    // certificates, configurations and archives
+	pluginsDir  = "/opt/cluster/plugins"  // Options.Plugins
 )
 
 // kept are the folders of a node that must not be in an overlay.
@@ -31,29 +37,78 @@ type Node struct {
 	Addr  netip.Addr // on the underlay
 	Addr6 netip.Addr // not valid with one stack
 
+	// Emulated says that it is a virtual machine with a kernel of its own. It is several times slower.
+	Emulated bool
+
 	cluster *Cluster
+	number  int              // 1 and up
 	machine *machine.Machine // nil before the first boot
 }
 
 // boot starts the node's machine and connects it to the underlay.
-func (n *Node) boot(ctx context.Context) (err error) {
-	n.machine, err = machine.Boot(ctx, machine.Options{
+func (n *Node) boot(ctx context.Context) error {
+	o := machine.Options{
 		Name: n.Name, Group: n.cluster.group, Log: n.cluster.path("logs", n.Name),
 		Disk: n.disk(), Root: n.cluster.path("roots", n.Name),
-		Binds: map[string]string{n.cluster.options.Programs: programsDir, n.cluster.path("files"): filesDir},
-		Kept:  kept, Settings: settings, Forward: true,
+		Binds: map[string]string{n.cluster.options.Programs: programsDir, n.cluster.path("files"): filesDir,
+			n.cluster.options.Plugins: pluginsDir},
+		Kept: kept, Settings: settings, Forward: true,
 		Path: []string{programsDir + "/bin", programsDir + "/debian/usr/bin", programsDir + "/debian/usr/sbin"},
-	})
+	}
+	if n.Emulated {
+		o.Binds["/usr/lib/modules"] = "/usr/lib/modules"
+		guest, err := n.emulate(ctx)
+		if err != nil {
+			return err
+		}
+		o.Guest = guest
+	}
+	booted, err := machine.Boot(ctx, o)
 	if err != nil {
+		if o.Guest != nil {
+			err = errors.Join(err, o.Guest.Close())
+		}
 		return err
 	}
-	return n.cluster.plug(n)
+	n.machine = booted
+	if !n.Emulated {
+		if err := n.cluster.plug(n); err != nil {
+			return err
+		}
+	}
+	return n.address(ctx)
+}
+
+// guestMemory is that of an emulated node in MiB, which holds its disk, too.
+const guestMemory = 6144
+
+// emulate boots the virtual machine of a node, which is connected to the underlay. The device of the
+// underlay ends with it.
+func (n *Node) emulate(ctx context.Context) (*vm.Machine, error) {
+	kernel, err := vm.Fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: n.Name, MasterIndex: n.cluster.bridge.Attrs().Index},
+		Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR, NonPersist: true, Queues: 1}
+	if err := netlink.LinkAdd(tap); err != nil {
+		return nil, fmt.Errorf("plug %s: %w", n.Name, err)
+	}
+	defer tap.Fds[0].Close() // QEMU has its own
+	if err := netlink.LinkSetUp(tap); err != nil {
+		return nil, fmt.Errorf("plug %s: %w", n.Name, err)
+	}
+	return vm.Boot(ctx, vm.Options{
+		Kernel: kernel, Guest: n.cluster.options.Guest, Memory: guestMemory,
+		Writable: []string{n.cluster.path("files")},
+		Networks: []vm.Network{{Tap: tap.Fds[0], MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(n.number)}}},
+	})
 }
 
 // disk returns the folder of the node's files.
 func (n *Node) disk() string { return n.cluster.path("disks", n.Name) }
 
-// PID returns the id of the node's first process, whose namespaces are the node's.
+// PID returns the id of the node's first process, whose namespaces are the node's. It is 0 for an emulated node.
 func (n *Node) PID() int { return n.machine.PID() }
 
 // Run runs a program on the node to its end and returns its output.

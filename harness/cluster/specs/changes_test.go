@@ -39,5 +39,5 @@ var _ = Describe("a changed configuration", func() {
 		}
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 		expectNoLoss()
-	}, limit)
+	}, limit, anyKernel)
 })

@@ -23,7 +23,7 @@ var _ = Describe("the API server", func() {
 		expectFollowing(ctx)
 		Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 		expectNoLoss()
-	}, limit)
+	}, limit, anyKernel)
 
 	It("may be away while a node boots: the others are not disturbed, and the node gets its subnet and its pods again",
 		func(ctx context.Context) {

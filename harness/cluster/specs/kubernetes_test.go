@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,7 +19,7 @@ var ran = regexp.MustCompile(`Ran (\d+) of \d+ Specs in .*`)
 func pass(ctx context.Context, number string, which ...string) {
 	GinkgoHelper()
 	const bin = "/opt/cluster/programs/bin/"
-	args := append([]string{"ginkgo", "-procs=6", "--no-color", "--timeout=25m"}, which...)
+	args := append([]string{"ginkgo", "-procs=6", "--no-color", "--timeout=35m"}, which...)
 	args = append(args, bin+"network.test", "--", "--provider=local", "--kubeconfig=/opt/cluster/files/admin.conf",
 		"--kubectl-path="+bin+"kubectl", "--disable-log-dump", "--num-nodes=3")
 	out, err := kube.Nodes[0].Run(ctx, args...)
@@ -36,12 +38,38 @@ var _ = Describe("Kubernetes' own specs", func() {
 
 	// SCTP needs a kernel module, which no node here may load.
 	It("of network policies pass with the sidecar kube-network-policies", func(ctx context.Context) {
-		if os.Getenv(netpolEnv) == "" {
-			Skip("the manifest is without the sidecar: NETPOL=yes has it")
-		}
-		if out, err := kube.Nodes[0].Run(ctx, "sh", "-c", "printf '"+queues+"' | nft --check --file -"); err != nil {
-			Skip("this kernel has no queue for nftables (CONFIG_NFT_QUEUE), which the sidecar needs: " + out)
-		}
+		needQueues(ctx)
 		pass(ctx, "45", `--focus=\[Feature:NetworkPolicy\]`, `--skip=\[Feature:SCTPConnectivity\]`)
 	}, SpecTimeout(30*time.Minute))
+
+	// A spec takes three minutes there.
+	It("of network policies pass with the sidecar, between emulated nodes", func(ctx context.Context) {
+		needEmulated()
+		needQueues(ctx)
+		kubectl(ctx, "cordon", kube.Nodes[0].Name) // the host's kernel may have no queues
+		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "uncordon", kube.Nodes[0].Name) })
+		pass(ctx, strconv.Itoa(len(policies)), "-procs=1", "--focus=Netpol NetworkPolicy between server and client ("+
+			strings.Join(policies, "|")+")")
+	}, SpecTimeout(40*time.Minute), anyKernel)
 })
+
+// policies are those of Kubernetes' specs of network policies that emulated nodes have the time for: denied by default,
+// ports, networks with exceptions, and a namespace that a rule selects later.
+var policies = []string{
+	"should support a 'default-deny-all' policy",
+	"should enforce policy based on Ports",
+	"should enforce except clause while egress access to server in CIDR block",
+	"should allow ingress access from updated namespace",
+}
+
+// needQueues skips a spec without the sidecar, and if the kernel of the last node lacks what that needs.
+func needQueues(ctx context.Context) {
+	GinkgoHelper()
+	if os.Getenv(netpolEnv) == "" {
+		Skip("the manifest is without the sidecar: NETPOL=yes has it")
+	}
+	out, err := kube.Nodes[len(kube.Nodes)-1].Run(ctx, "sh", "-c", "printf '"+queues+"' | nft --check --file -")
+	if err != nil {
+		Skip("this kernel has no queue for nftables (CONFIG_NFT_QUEUE), which the sidecar needs; KERNEL=debian has: " + out)
+	}
+}

@@ -21,7 +21,7 @@ var _ = Describe("a node", func() {
 		Expect(n.Install(ctx)).To(Succeed())
 		awaitNode(ctx, n)
 		expectNoLoss()
-	}, limit)
+	}, limit, anyKernel)
 
 	It("waits for a pod CIDR when their range is exhausted", func(ctx context.Context) {
 		n := kube.Nodes[2]
@@ -50,7 +50,7 @@ func remove(ctx context.Context, n *cluster.Node) {
 func awaitNode(ctx context.Context, n *cluster.Node) {
 	GinkgoHelper()
 	Expect(kube.AwaitFlannel(ctx)).To(Succeed())
-	kubectl(ctx, "rollout", "status", "daemonset/echo", "--timeout=2m")
+	awaitEcho(ctx)
 	awaitPod(ctx, n)
 }
 

@@ -30,7 +30,7 @@ var _ = Describe("pods", func() {
 				}
 			}
 		}
-	}, limit)
+	}, limit, anyKernel)
 
 	It("reach a service by its name, and all its pods answer", func(ctx context.Context) {
 		pods := echoPods(ctx)
@@ -43,7 +43,7 @@ var _ = Describe("pods", func() {
 				g.Expect(answered).To(HaveLen(len(pods)))
 			}).WithContext(ctx).WithPolling(0).Should(Succeed())
 		}
-	}, limit)
+	}, limit, anyKernel)
 
 	It("answer at the node port of every node", func(ctx context.Context) {
 		service, err := kube.Client.CoreV1().Services("default").Get(ctx, "echo", metav1.GetOptions{})
@@ -53,7 +53,7 @@ var _ = Describe("pods", func() {
 			_, err := hostname(ctx, from, fmt.Sprintf("%s:%d", n.Addr, service.Spec.Ports[0].NodePort))
 			Expect(err).NotTo(HaveOccurred())
 		}
-	}, limit)
+	}, limit, anyKernel)
 })
 
 var _ = Describe("flannel", func() {
@@ -69,7 +69,7 @@ var _ = Describe("flannel", func() {
 			Skip(fmt.Sprintf("%s is in the daemon here, so %d of %d pings waited for it in vain", backend, sent-received, sent))
 		}
 		Expect(received).To(BeNumerically(">=", sent-1)) // the last may be under way
-	}, limit)
+	}, limit, anyKernel)
 
 	It("carries every packet once its DaemonSet is ready again", func(ctx context.Context) {
 		kubectl(ctx, "-n", "kube-flannel", "rollout", "restart", "daemonset/kube-flannel-ds")

@@ -29,6 +29,15 @@ const (
 	netpolEnv   = "FLANNEL_LAB_CLUSTER_NETPOL"
 )
 
+// guestEnv names the program of make bin/vm. With it two of the nodes are virtual machines with a
+// stock Debian kernel.
+const guestEnv = "FLANNEL_LAB_CLUSTER_GUEST"
+
+func emulated() bool { return os.Getenv(guestEnv) != "" }
+
+// anyKernel marks the specs that run with such nodes, too.
+var anyKernel = Label("any kernel")
+
 func dualStack() bool { return os.Getenv(familyEnv) == "dual" }
 
 func TestMain(m *testing.M) { cluster.Main(m) }
@@ -41,15 +50,35 @@ func TestCluster(t *testing.T) {
 }
 
 // limit is the time limit of a spec; a correct spec never reaches it.
-const limit = SpecTimeout(5 * time.Minute)
+var limit = SpecTimeout(patience(5 * time.Minute))
+
+// patience returns a deadline for these nodes: emulated ones share the host's CPUs and are ten times slower.
+func patience(d time.Duration) time.Duration {
+	if emulated() {
+		return 5 * d
+	}
+	return d
+}
+
+// awaitEcho waits until the pods of echo.yml are ready.
+func awaitEcho(ctx context.Context) {
+	GinkgoHelper()
+	kubectl(ctx, "rollout", "status", "daemonset/echo", fmt.Sprintf("--timeout=%s", patience(2*time.Minute)))
+}
 
 // kube is the cluster of all specs.
 var kube *cluster.Cluster
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
+	machines := 0
+	if emulated() {
+		machines = 2
+	}
 	kube, err = cluster.Start(ctx, cluster.Options{
 		Nodes:     3,
+		Emulated:  machines,
+		Guest:     os.Getenv(guestEnv),
 		Programs:  os.Getenv(cluster.ProgramsEnv),
 		Flannel:   repo + "bin/image",
 		Plugins:   repo + "bin/cni",
@@ -62,8 +91,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(kube.Close()).To(Succeed()) })
 	kubectl(ctx, "apply", "-f", "echo.yml")
-	kubectl(ctx, "rollout", "status", "daemonset/echo", "--timeout=2m")
-}, NodeTimeout(5*time.Minute))
+	awaitEcho(ctx)
+}, NodeTimeout(patience(5*time.Minute)))
 
 var _ = ReportAfterEach(func(ctx SpecContext, report SpecReport) {
 	if !report.Failed() || kube == nil {

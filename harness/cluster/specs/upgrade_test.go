@@ -63,7 +63,7 @@ var _ = Describe("an upgrade", func() {
 			kubectl(ctx, "apply", "-f", manifest())
 			Expect(kube.AwaitFlannel(ctx)).To(Succeed())
 			expectNoLoss()
-		}, SpecTimeout(8*time.Minute))
+		}, SpecTimeout(patience(8*time.Minute)), anyKernel)
 
 	It("from one backend to wireguard, and back by its manifest in one step, which ends the update",
 		func(ctx context.Context) {

@@ -19,6 +19,8 @@ func main() {
 	o := cluster.Options{Progress: os.Stdout}
 	var hold bool
 	flag.IntVar(&o.Nodes, "nodes", 3, "the `number` of nodes")
+	flag.IntVar(&o.Emulated, "emulated", 0, "the `number` of nodes that are virtual machines with Debian's kernel")
+	flag.StringVar(&o.Guest, "guest", "bin/vm", "`program` of make bin/vm, for such nodes")
 	flag.StringVar(&o.Programs, "programs", os.Getenv(cluster.ProgramsEnv), "`folder` of make cluster-programs")
 	flag.StringVar(&o.Flannel, "flannel", "bin/image", "`folder` with flanneld and flannel-cni")
 	flag.StringVar(&o.Plugins, "plugins", "bin/cni", "`folder` with other CNI plugins")
@@ -52,6 +54,10 @@ func run(ctx context.Context, o cluster.Options, hold bool) error {
 		fmt.Printf("\nIts network:  nsenter -t %d -n -m    then: export KUBECONFIG=%s PATH=%s/bin:$PATH\n",
 			os.Getpid(), c.Kubeconfig(), o.Programs)
 		for _, n := range c.Nodes {
+			if n.Emulated {
+				fmt.Printf("%s is a virtual machine: kubectl exec in one of its pods\n", n.Name)
+				continue
+			}
 			fmt.Printf("Enter %s:     nsenter -t %d -a\n", n.Name, n.PID())
 		}
 		fmt.Println("Ctrl-C ends it.")

@@ -47,6 +47,9 @@ func NewGroup(name string) (*Group, error) {
 // Close removes the cgroups. It waits for the end of their processes, but ends none.
 func (g *Group) Close() error { return errors.Join(g.alive.Close(), g.reaper.Wait()) }
 
+// guestCgroups are the cgroups of a machine that has a guest for itself.
+var guestCgroups = map[string]hierarchy{"/sys/fs/cgroup": {Path: "/sys/fs/cgroup"}}
+
 // Dirs returns the folders of the cgroups, one in each hierarchy.
 func (g *Group) Dirs() []string {
 	var dirs []string
@@ -56,10 +59,14 @@ func (g *Group) Dirs() []string {
 	return dirs
 }
 
-// makeFor makes the cgroups of one machine, and returns their folders.
+// makeFor makes the cgroups of one machine, and returns their folders. Those of its former boot
+// go first: in version 2 a cgroup that hands controllers to its children accepts no process.
 func (g *Group) makeFor(machine string) (map[string]hierarchy, error) {
 	dirs := map[string]hierarchy{}
 	for _, h := range g.hierarchies {
+		if err := removeCgroup(filepath.Join(h.Path, g.name, machine)); err != nil {
+			return nil, err
+		}
 		dir, err := h.makeCgroup(filepath.Join(g.name, machine))
 		if err != nil {
 			return nil, fmt.Errorf("make its cgroups: %w", err)

@@ -1,19 +1,19 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
+	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/flanneld/flannel/harness/vm"
 )
 
 // Options say what a machine consists of.
@@ -29,12 +29,16 @@ type Options struct {
 	Forward  bool              // it forwards packets
 	Path     []string          // the folders of programs before the usual ones
 	Network  *os.File          // its network namespace; nil makes a new one
+
+	// Guest is a virtual machine that it has for itself, with cgroups of version 2: then it has no Group, and
+	// no namespace of Network. Its disk and root are in the memory of the guest, and end with it.
+	Guest *vm.Machine
 }
 
 // Machine is a running machine.
 type Machine struct {
 	options Options
-	first   *exec.Cmd // its first process
+	place   place
 	ended   chan struct{}
 	in      io.WriteCloser
 
@@ -46,6 +50,10 @@ type Machine struct {
 // Boot starts a machine and returns when its first process serves.
 func Boot(ctx context.Context, o Options) (*Machine, error) {
 	m := &Machine{options: o, ended: make(chan struct{}), waiting: map[int]chan answer{}}
+	m.place = &namespaces{network: o.Network}
+	if o.Guest != nil {
+		m.place = &emulated{guest: o.Guest}
+	}
 	started := make(chan answer, 1)
 	m.waiting[0] = started
 	if err := m.start(); err != nil {
@@ -73,37 +81,25 @@ func (m *Machine) start() error {
 		return err
 	}
 	defer log.Close() // the process has its own copy
-	m.first = &exec.Cmd{Path: "/proc/self/exe", Args: []string{childEnter, p}, Stderr: log}
-	m.first.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig:  syscall.SIGKILL,
-		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
-	}
-	if m.options.Network != nil {
-		m.first.ExtraFiles = []*os.File{m.options.Network}
-	} else {
-		m.first.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
-	}
-	m.in, err = m.first.StdinPipe()
+	std, err := m.place.start(p, log)
 	if err != nil {
 		return err
 	}
-	out, err := m.first.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := m.first.Start(); err != nil {
-		return err
-	}
-	go m.listen(out)
+	m.in = std.in
+	go m.listen(std.out)
 	return nil
 }
 
 // plan returns the argument of the first process.
 func (m *Machine) plan() (string, error) {
 	o := m.options
-	cgroups, err := o.Group.makeFor(o.Name)
-	if err != nil {
-		return "", err
+	cgroups := guestCgroups
+	if o.Guest == nil {
+		var err error
+		cgroups, err = o.Group.makeFor(o.Name)
+		if err != nil {
+			return "", err
+		}
 	}
 	text, err := json.Marshal(plan{Name: o.Name, Disk: o.Disk, Root: o.Root, Binds: o.Binds, Kept: o.Kept,
 		Settings: o.Settings, Forward: o.Forward, Path: o.Path, Cgroups: cgroups, Network: o.Network != nil})
@@ -116,7 +112,7 @@ func (m *Machine) listen(out io.Reader) {
 	for {
 		var a answer
 		if err := answers.Decode(&a); err != nil {
-			_ = m.first.Wait()
+			m.place.wait()
 			close(m.ended)
 			return
 		}
@@ -155,8 +151,8 @@ func (m *Machine) ask(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// PID returns the id of the first process, whose namespaces are the machine's.
-func (m *Machine) PID() int { return m.first.Process.Pid }
+// PID returns the id of the first process, whose namespaces are the machine's. It is 0 for one in a guest.
+func (m *Machine) PID() int { return m.place.pid() }
 
 // Run runs a program to its end and returns its output.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
@@ -181,7 +177,7 @@ func (m *Machine) Kill(ctx context.Context, daemon string) error {
 
 // PowerOff ends all processes of the machine at once. Its disk stays.
 func (m *Machine) PowerOff() error {
-	if err := m.first.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := m.place.kill(); err != nil {
 		return fmt.Errorf("power off %s: %w", m.options.Name, err)
 	}
 	<-m.ended
@@ -190,7 +186,14 @@ func (m *Machine) PowerOff() error {
 
 // LogTail returns the end of the log of a daemon.
 func (m *Machine) LogTail(daemon string) string {
-	text, err := os.ReadFile(filepath.Join(KeptPath(m.options.Disk, logDir), daemon+".log"))
+	file := daemon + ".log"
+	if m.options.Guest != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		text, err := m.Run(ctx, "tail", "--bytes=4000", filepath.Join(logDir, file))
+		return cmp.Or(text, fmt.Sprint(err))
+	}
+	text, err := os.ReadFile(filepath.Join(KeptPath(m.options.Disk, logDir), file))
 	if err != nil {
 		return err.Error()
 	}
