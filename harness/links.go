@@ -16,7 +16,7 @@ import (
 	"github.com/flanneld/flannel/core/dataplane"
 )
 
-// pollEvery is the interval for polling a condition that has no announcement.
+// pollEvery is the shortest interval for polling a condition that has no announcement.
 const pollEvery = 10 * time.Millisecond
 
 // SetUp sets a device administratively up.
@@ -43,16 +43,16 @@ func (h *Host) waitUp(ctx context.Context, dev string) error {
 	})
 }
 
-// Await waits for a condition that has no announcement. An error ends the wait.
+// Await waits for a condition that has no announcement. An error ends the wait. After each look
+// it rests for at least as long as the look took.
 func (h *Host) Await(ctx context.Context, what string, condition func() (bool, error)) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		if ok, err := condition(); ok || err != nil {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(pollEvery, time.Since(began))):
 		case <-ctx.Done():
 			return fmt.Errorf("host %s: wait for %s: %w", h.Name, what, context.Cause(ctx))
 		}

@@ -42,7 +42,7 @@ const (
 	// is longer than the wait for neighbour discovery, which asks once a second. It is
 	// the same on a slow machine: nearly all of it is the kernel's timer.
 	echoBound = lang.EchoBound
-	// lookEvery is the time between two checks of a condition.
+	// lookEvery is the shortest time between two checks of a condition.
 	lookEvery = 20 * time.Millisecond
 )
 
@@ -96,19 +96,20 @@ func (w *World) Name() string { return "netns" }
 // Close implements [World].
 func (w *World) Close() error { return w.Lab.Close() }
 
-// Until implements [World]: it polls the condition.
+// Until implements [World]: it polls the condition. After each look it rests for at least as
+// long as the look took: on a slow machine, looks without a rest would take the processor from
+// the daemons that have to bring the condition about.
 func (w *World) Until(within time.Duration, cond func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		err := cond()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(max(lookEvery, time.Since(began))):
 		case <-ctx.Done():
 			return err
 		}
