@@ -74,9 +74,15 @@ func (p *process) live(started chan<- error) {
 // instead of waiting for an operator. Its clock runs as fast as the host's, and it does
 // not take a late timer, as on a busy host, for a broken one. The console shows the
 // kernel's warnings with their stacks.
+//
+// The last two options save work of the emulator. QEMU translates a program's code anew at
+// each address, so programs always get the same addresses. Timers end at the kernel's ticks,
+// each 4 ms long: without that, programs set thousands of timers a second, and each wakes
+// QEMU's main thread twice.
 func bootLine() string {
 	return "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check" +
-		fmt.Sprintf(" tsc=reliable tsc_early_khz=%d", tscKHz())
+		fmt.Sprintf(" tsc=reliable tsc_early_khz=%d", tscKHz()) +
+		" norandmaps highres=off"
 }
 
 // arguments returns QEMU's command line. The processor has no AVX, which is slow to emulate
