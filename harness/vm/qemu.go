@@ -86,7 +86,9 @@ func bootLine() string {
 }
 
 // arguments returns QEMU's command line. The processor has no AVX, which is slow to emulate
-// and which Go and the kernel would use.
+// and which Go and the kernel would use. The serial device has room for one port beside port 0,
+// which QEMU reserves: QEMU's main thread watches two descriptors for each of 31 by default,
+// whenever it wakes.
 func arguments(o Options, initramfs string) []string {
 	args := []string{
 		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "Nehalem",
@@ -94,7 +96,7 @@ func arguments(o Options, initramfs string) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", o.Kernel.image(), "-initrd", initramfs, "-append", bootLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-device", "virtio-serial-pci", "-chardev", "socket,id=commands,fd=3",
+		"-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=commands,fd=3",
 		"-device", "virtserialport,chardev=commands,name=" + guest.PortName,
 	}
 	args = append(args, disk(guest.RootTag, "/", "readonly=on")...)
