@@ -23,16 +23,21 @@ import (
 )
 
 // atOnce is how many scenarios are played at a time, unless -parallel says another number:
-// more than there are cores, since a lab waits for its kernel most of the time. An emulated
-// machine has its cores busy.
-const atOnce = 4
+// more than there are cores, since a lab waits for its kernel most of the time. A lab on the one
+// processor of an emulated machine waits for a third of the time.
+const (
+	atOnce     = 4
+	atOnceInVM = 2
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv("WORLD") != "vm" {
-		err := flag.Set("test.parallel", strconv.Itoa(atOnce))
-		if err != nil {
-			panic(err) // there is such a flag
-		}
+	number := atOnce
+	if os.Getenv("WORLD") == "vm" {
+		number = atOnceInVM
+	}
+	err := flag.Set("test.parallel", strconv.Itoa(number))
+	if err != nil {
+		panic(err) // there is such a flag
 	}
 	harness.Main(m)
 }
