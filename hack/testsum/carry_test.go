@@ -24,13 +24,14 @@ func TestRunsCloseWithOneSummary(t *testing.T) {
 	ran := func(state, test, name string) result {
 		return result{Outcome: outcome.Outcome{State: state, Name: name}, Pkg: "harness/kubelab", Test: test}
 	}
-	first := &summary{Packages: []string{"core", "harness/kubelab"}, Broken: []broken{{Pkg: "bench"}}, Results: []result{
+	notes := []string{"with the race detector"}
+	first := &summary{Notes: notes, Packages: []string{"core", "harness/kubelab"}, Broken: []broken{{Pkg: "bench"}}, Results: []result{
 		ran(outcome.Passed, "TestA", "TestA"),
 		ran(outcome.Failed, "TestB", "TestB"),
 		ran(outcome.Skipped, "TestC", "TestC"),
 		ran(outcome.Skipped, "TestKubelab", "TestKubelab"),
 	}}
-	second := &summary{Packages: []string{"harness/kubelab"}, Results: []result{
+	second := &summary{Notes: notes, Packages: []string{"harness/kubelab"}, Results: []result{
 		ran(outcome.Passed, "TestKubelab", "a node joins"),
 		ran(outcome.Passed, "TestKubelab", "a node leaves"),
 		ran(outcome.Skipped, "TestKubelab", "udp"),
@@ -44,6 +45,9 @@ func TestRunsCloseWithOneSummary(t *testing.T) {
 	}
 	if want := "\n\n3 passed, 2 failed, 2 skipped\n"; !strings.HasSuffix(got.String(), want) {
 		t.Errorf("the end is not %q:\n%s", want, &got)
+	}
+	if n := strings.Count(got.String(), notes[0]); n != 1 {
+		t.Errorf("a note of both runs is there %d times:\n%s", n, &got)
 	}
 	if want := "2 packages with tests"; !strings.Contains(got.String(), want) {
 		t.Errorf("no %q in\n%s", want, &got)

@@ -75,7 +75,12 @@ func (s *summary) follow(earlier *summary) {
 	s.Results = slices.DeleteFunc(s.Results, func(r result) bool {
 		return r.State == outcome.Skipped && ran[r.test()] && !here[r.test()]
 	})
-	s.Notes = append(earlier.Notes, s.Notes...)
+	for _, note := range s.Notes {
+		if !slices.Contains(earlier.Notes, note) {
+			earlier.Notes = append(earlier.Notes, note)
+		}
+	}
+	s.Notes = earlier.Notes
 	s.Elapsed += earlier.Elapsed
 	s.Packages = union(earlier.Packages, s.Packages)
 	s.Untested = union(earlier.Untested, s.Untested)
